@@ -1,0 +1,62 @@
+# The front door. `make demo` and `make check` work in a fresh clone: they install
+# what is missing (packaging/deps.sh), build and run. CMake does the building.
+
+BUILD := build
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+DLCORE := $(BUILD)/bin/dlcore
+DEMO_NET := models/lenet-fashion.ini
+
+.PHONY: all demo check test lint bench install deb format clean help deps deps-demo
+
+all: ## Build the command, its library and the plugins
+	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
+	    { echo "cmake and ninja are needed: run packaging/deps.sh" >&2; exit 1; }
+	@test -f $(BUILD)/build.ninja || cmake --preset release
+	@cmake --build $(BUILD) -j $(JOBS)
+
+deps: ## Install what building and checking need
+	@packaging/deps.sh
+
+deps-demo:
+	@packaging/deps.sh --nocheck
+
+demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
+	@$(MAKE) --no-print-directory all
+	@echo "$(DLCORE) train $(DEMO_NET) --ranks=2 --transport=host-staged"
+	@$(DLCORE) train $(DEMO_NET) --ranks=2 --transport=host-staged
+	@echo
+	@echo "Go on from here (each command has --help):"
+	@echo "  $(DLCORE) train $(DEMO_NET) --ranks=2 --resume auto --epochs 20"
+	@echo "  $(DLCORE) test $(DEMO_NET) --weights FILE.safetensors"
+	@echo "  $(DLCORE) check $(DEMO_NET)           shapes, parameters, memory"
+	@echo "  $(DLCORE) plugin list        devices, transports, layers, ..."
+	@echo "  $(DLCORE) doctor             what works here, what doesn't, and why"
+	@echo "  make check                         every test; README.md is the manual's start"
+
+check: deps ## Every lint and test: release, sanitizers, valgrind
+	@tests/run.sh
+
+test: all ## The tests of the release build only
+	@tests/run.sh release
+
+lint: ## Format, static analysis, layering
+	@test -f $(BUILD)/build.ninja || cmake --preset release
+	@tests/run.sh lint
+
+bench: all ## Side-by-side benchmarks; their results are printed
+	@bench/train.sh
+
+install: all ## Install; DESTDIR is honoured, the prefix is cmake's
+	@cmake --install $(BUILD)
+
+deb: ## Debian packages in build/deb
+	@packaging/build-deb.sh
+
+format: ## Format every C file in place
+	@tests/lint/files.sh c h | tr '\n' '\0' | xargs -0r clang-format -i
+
+clean: ## Remove everything that was built
+	@rm -rf $(BUILD)
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

@@ -1,0 +1,39 @@
+# The compiler's part: language, warnings, hardening, sanitizers. They lie on the
+# interface target dlc_flags, which everything built here links.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+# Debug information always: a user's crash report is worth the disk space.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(DLC_PLUGIN_OUTPUT_DIR ${PROJECT_BINARY_DIR}/lib/dlcore/1)
+set(DLC_PLUGIN_INSTALL_DIR ${CMAKE_INSTALL_LIBDIR}/dlcore/1)
+
+add_library(dlc_flags INTERFACE)
+target_compile_definitions(dlc_flags INTERFACE _GNU_SOURCE)
+target_compile_options(dlc_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef
+  -fno-semantic-interposition -fstack-protector-strong)
+if(DLC_WERROR)
+  target_compile_options(dlc_flags INTERFACE -Werror)
+endif()
+target_link_options(dlc_flags INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
+
+if(DLC_SANITIZE)
+  target_compile_options(dlc_flags INTERFACE
+    -fsanitize=${DLC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(dlc_flags INTERFACE -fsanitize=${DLC_SANITIZE})
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_options(dlc_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()

@@ -1,0 +1,179 @@
+# What each folder's CMakeLists.txt calls:
+#
+#   dlc_add_core(config SOURCES scan.c check.c LIBS base iniparser)
+#   dlc_add_plugin(data/idx idx SOURCES idx.c LIBS zlib)
+#   dlc_add_check(test_scan SOURCES test_scan.c LIBS config)
+#
+# LIBS takes core folders (base, config, ...; with what those need in turn), the
+# libraries of cmake/libraries.cmake (zlib, dnnl, ...) and plain linker names (m).
+
+set(DLC_CORE_FOLDERS base config plugin topo net comm job train)
+
+# dlc_sort_libs(<folders> <libraries> <missing> <lib>...): sorts a LIBS list into
+# core folders (closed over their own needs), linkable libraries and what is absent.
+function(dlc_sort_libs folders_out libraries_out missing_out)
+  set(folders "")
+  set(libraries "")
+  set(missing "")
+  set(todo ${ARGN})
+  while(todo)
+    list(POP_FRONT todo lib)
+    if(lib IN_LIST DLC_CORE_FOLDERS)
+      if(lib IN_LIST folders)
+        continue()
+      elseif(NOT TARGET dlc_${lib})
+        list(APPEND missing "core/${lib}")
+        continue()
+      endif()
+      list(APPEND folders ${lib})
+      get_target_property(needs dlc_${lib} DLC_NEEDS)
+      if(needs)
+        list(APPEND todo ${needs})
+      endif()
+    elseif(TARGET dlc::${lib})
+      list(APPEND libraries dlc::${lib})
+    elseif(lib IN_LIST DLC_LIBRARIES OR (lib MATCHES "::" AND NOT TARGET ${lib}))
+      list(APPEND missing ${lib})
+    else()
+      list(APPEND libraries ${lib})
+    endif()
+  endwhile()
+  list(REMOVE_DUPLICATES libraries)
+  list(REMOVE_DUPLICATES missing)
+  set(${folders_out} "${folders}" PARENT_SCOPE)
+  set(${libraries_out} "${libraries}" PARENT_SCOPE)
+  set(${missing_out} "${missing}" PARENT_SCOPE)
+endfunction()
+
+# One folder of the core, as objects: libdlcore takes them all, a unit test takes
+# those that it names.
+function(dlc_add_core name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;DEFINITIONS")
+  set(target dlc_${name})
+  add_library(${target} OBJECT ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES DLC_NEEDS "${arg_LIBS}")
+  target_include_directories(${target} PUBLIC
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/core)
+  target_compile_definitions(${target} PRIVATE
+    DLC_VERSION="${PROJECT_VERSION}"
+    DLC_PLUGIN_DIR="${CMAKE_INSTALL_FULL_LIBDIR}/dlcore/1"
+    ${arg_DEFINITIONS})
+  target_link_libraries(${target} PRIVATE dlc_flags)
+  foreach(lib IN LISTS arg_LIBS)
+    if(lib IN_LIST DLC_CORE_FOLDERS)
+      continue() # found through the include path; linked by whoever links us
+    elseif(TARGET dlc::${lib})
+      target_link_libraries(${target} PUBLIC dlc::${lib})
+    elseif(lib IN_LIST DLC_LIBRARIES)
+      message(FATAL_ERROR "core/${name} needs ${lib}, which was not found")
+    else()
+      target_link_libraries(${target} PUBLIC ${lib})
+    endif()
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY DLC_CORE_TARGETS ${target})
+endfunction()
+
+# A plugin: plugins/<folder>/<name> -> lib/dlcore/1/<kind>-<name>.so, which
+# exports dlc_plugin_v1 only. Left out when one of its libraries is absent.
+function(dlc_add_plugin folder name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS;DEFINITIONS")
+  string(REGEX REPLACE "/.*" "" kind ${folder})
+  string(REGEX REPLACE "^(device|solver)s$" "\\1" kind ${kind})
+  set(target ${kind}-${name})
+  dlc_sort_libs(folders libraries missing ${arg_LIBS})
+  if(folders)
+    message(FATAL_ERROR "plugin ${target} may not link the core (${folders})")
+  endif()
+  if(missing)
+    list(JOIN missing ", " missing)
+    message(STATUS "plugin ${target}: left out, not found: ${missing}")
+    return()
+  endif()
+  add_library(${target} MODULE ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES
+    PREFIX "" SUFFIX ".so" C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY ${DLC_PLUGIN_OUTPUT_DIR}
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/plugin.map)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(${target} PRIVATE
+    DLC_VERSION="${PROJECT_VERSION}" ${arg_DEFINITIONS})
+  target_link_libraries(${target} PRIVATE dlc_flags ${libraries})
+  target_link_options(${target} PRIVATE -Wl,-z,defs
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map)
+  # The loader refuses what a group may write to, as umask 002 would make it.
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM
+    COMMAND chmod go-w $<TARGET_FILE:${target}> ${DLC_PLUGIN_OUTPUT_DIR})
+  install(TARGETS ${target} LIBRARY DESTINATION ${DLC_PLUGIN_INSTALL_DIR})
+  set_property(GLOBAL APPEND PROPERTY DLC_PLUGIN_TARGETS ${target})
+endfunction()
+
+# The environment of every test: where the build is, and sanitizers that stop.
+set(DLC_TEST_ENVIRONMENT
+  DLCORE_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+  DLCORE_BUILD_DIR=${PROJECT_BINARY_DIR}
+  DLCORE_BIN=${PROJECT_BINARY_DIR}/bin/dlcore
+  DLCORE_PLUGIN_PATH=${DLC_PLUGIN_OUTPUT_DIR}
+  DLCORE_SANITIZE=${DLC_SANITIZE}
+  ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+  LSAN_OPTIONS=print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
+  TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
+  UBSAN_OPTIONS=print_stacktrace=1)
+
+# dlc_set_test(<test> [LABELS ...] [TIMEOUT s] [ENVIRONMENT ...] [SERIAL]): the
+# settings that every test here has, also one made by a bare add_test().
+function(dlc_set_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "LABELS;ENVIRONMENT")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${DLC_TEST_ENVIRONMENT};CK_TIMEOUT_MULTIPLIER=5;${arg_ENVIRONMENT}")
+  if(arg_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# A test program on Check, known to ctest by its name. Label: unit, unless LABELS
+# says otherwise. A unit test runs under valgrind too (ctest -C valgrind), unless
+# NO_VALGRIND is given.
+function(dlc_add_check name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;NO_VALGRIND" "TIMEOUT"
+    "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
+  dlc_sort_libs(folders libraries missing check ${arg_LIBS})
+  if(missing)
+    list(JOIN missing ", " missing)
+    message(STATUS "test ${name}: left out, not found: ${missing}")
+    return()
+  endif()
+  list(TRANSFORM folders PREPEND dlc_)
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
+    ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE
+    DLC_VERSION="${PROJECT_VERSION}" ${arg_DEFINITIONS})
+  target_link_libraries(${name} PRIVATE dlc_flags ${folders} ${libraries} m)
+
+  set(settings LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
+  if(arg_TIMEOUT)
+    list(APPEND settings TIMEOUT ${arg_TIMEOUT})
+  endif()
+  if(arg_SERIAL)
+    list(APPEND settings SERIAL)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  dlc_set_test(${name} ${settings})
+
+  if(arg_NO_VALGRIND OR DLC_SANITIZE OR (arg_LABELS AND NOT "unit" IN_LIST arg_LABELS))
+    return()
+  endif()
+  add_test(NAME valgrind.${name} CONFIGURATIONS valgrind
+    COMMAND ${PROJECT_SOURCE_DIR}/tests/valgrind.sh $<TARGET_FILE:${name}>)
+  dlc_set_test(valgrind.${name} LABELS valgrind TIMEOUT 600
+    ENVIRONMENT ${arg_ENVIRONMENT} CK_TIMEOUT_MULTIPLIER=50)
+endfunction()

@@ -1,0 +1,82 @@
+# Finds every library once and gives each the target dlc::<name>. What the core
+# needs is required; what a plugin needs is optional: without it the plugin is
+# skipped. LIBS of the functions in dlcore.cmake take these names.
+
+set(DLC_LIBRARIES iniparser hwloc jansson xxhash zlib deflate dnnl openmp threads check ucx)
+find_package(PkgConfig REQUIRED)
+
+# dlc_find_library_pair(<name> <header> <library or empty>): for libraries
+# without a .pc file, and for those that are one header.
+function(dlc_find_library_pair name header library)
+  find_path(DLC_${name}_INCLUDE_DIR ${header} PATH_SUFFIXES ${name})
+  mark_as_advanced(DLC_${name}_INCLUDE_DIR)
+  if(NOT DLC_${name}_INCLUDE_DIR)
+    return()
+  endif()
+  if(library)
+    find_library(DLC_${name}_LIBRARY ${library})
+    mark_as_advanced(DLC_${name}_LIBRARY)
+    if(NOT DLC_${name}_LIBRARY)
+      return()
+    endif()
+  endif()
+  add_library(dlc::${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(dlc::${name} INTERFACE ${DLC_${name}_INCLUDE_DIR})
+  if(library)
+    target_link_libraries(dlc::${name} INTERFACE ${DLC_${name}_LIBRARY})
+  endif()
+endfunction()
+
+# dlc_find_pc(<name> <pkg-config module and version>)
+function(dlc_find_pc name)
+  string(TOUPPER DLC_PC_${name} prefix)
+  pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${ARGN})
+  if(${prefix}_FOUND)
+    add_library(dlc::${name} INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(dlc::${name} INTERFACE PkgConfig::${prefix})
+  endif()
+endfunction()
+
+# dlc_alias_found(<name> <imported target>): for what find_package() found.
+function(dlc_alias_found name target)
+  if(TARGET ${target})
+    add_library(dlc::${name} INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(dlc::${name} INTERFACE ${target})
+  endif()
+endfunction()
+
+# The core's.
+dlc_find_library_pair(iniparser iniparser.h iniparser) # 4.1 has no .pc file
+dlc_find_library_pair(xxhash xxhash.h "") # used inline: XXH_INLINE_ALL
+if(TARGET dlc::xxhash)
+  target_compile_definitions(dlc::xxhash INTERFACE XXH_INLINE_ALL)
+endif()
+dlc_find_pc(hwloc hwloc>=2.4)
+dlc_find_pc(jansson jansson>=2.13)
+dlc_find_pc(zlib zlib)
+find_package(Threads REQUIRED)
+dlc_alias_found(threads Threads::Threads)
+
+# The plugins'.
+dlc_find_pc(deflate libdeflate)
+# Not oneDNN's own CMake package: Debian 12's demands OpenCL.
+dlc_find_library_pair(dnnl oneapi/dnnl/dnnl.h dnnl)
+find_package(OpenMP QUIET COMPONENTS C)
+dlc_alias_found(openmp OpenMP::OpenMP_C)
+dlc_find_pc(ucx ucx)
+
+# The tests'.
+dlc_find_pc(check check>=0.15)
+
+set(missing "")
+foreach(name iniparser hwloc jansson xxhash)
+  if(NOT TARGET dlc::${name})
+    list(APPEND missing ${name})
+  endif()
+endforeach()
+if(missing)
+  list(JOIN missing ", " missing)
+  message(FATAL_ERROR "Not found, but the core needs: ${missing}.\n"
+    "On Debian or Ubuntu run packaging/deps.sh; elsewhere install the development "
+    "packages of the libraries that packaging/debian/control lists.")
+endif()

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Every header compiles by itself, in any order; the public ones also as strict C11
+# and as C++, for plugins written in it.
+set -eu
+cd "$(dirname "$0")/../.."
+status=0
+count=0
+try() {
+    if ! printf '#include "%s"\n' "$header" | "$@" -fsyntax-only - 2>&1; then
+        echo "$header:1: error: does not compile by itself as the first include:"
+        echo "    $*"
+        echo "    Include what it uses."
+        status=1
+    fi
+}
+for header in $(tests/lint/files.sh h); do
+    case $header in
+    include/dlcore/*)
+        try cc -x c -std=c11 -Wall -Wextra -Wpedantic -Werror -I include -I .
+        if command -v c++ >/dev/null 2>&1; then
+            try c++ -x c++ -std=c++17 -Wall -Wextra -Werror -I include -I .
+        fi
+        ;;
+    core/*) try cc -x c -std=gnu11 -D_GNU_SOURCE -I include -I core -I . ;;
+    *) continue ;;
+    esac
+    count=$((count + 1))
+done
+if [ $status -eq 0 ]; then
+    echo "headers: $count headers, all compile alone"
+fi
+exit $status

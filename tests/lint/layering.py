@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Holds the direction of dependencies: tools -> core -> include/dlcore <- plugins.
+
+It reads the #include lines, looks for names of plugins where none may stand, and
+prints each finding with file, line and what to do instead.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Which folder of the core may include which others. Every folder may include its
+# own files and the public headers. Keep it free of circles (checked below).
+CORE = {
+    "base": [],
+    "config": ["base"],
+    "plugin": ["base", "config"],
+    "topo": ["base"],
+    "job": ["base", "topo"],
+    "net": ["base", "config", "plugin"],
+    "comm": ["base", "plugin"],
+    "train": ["base", "config", "plugin", "topo", "job", "net", "comm"],
+}
+
+# What the public headers may include besides each other: freestanding C, so that
+# they compile anywhere and pull nothing in.
+SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h"}
+
+# Libraries that only a plugin may know, whether or not that plugin exists yet.
+LIBRARIES = ["onednn", "dnnl", "mkldnn", "cudnn", "cublas", "nccl", "rccl", "ucx",
+             "libmpi", "openmpi", "mpich", "gloo"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+# A string (kept, so that a // inside it is none) or a comment (blanked).
+COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+findings = []
+
+
+def found(path, line, what, todo):
+    findings.append(f"{path}:{line}: error: {what}\n    {todo}")
+
+
+def files():
+    out = subprocess.run([ROOT / "tests/lint/files.sh"], check=True,
+                         capture_output=True, text=True).stdout
+    return [pathlib.PurePosixPath(line) for line in out.splitlines()]
+
+
+def check_circles():
+    def visit(folder, trail):
+        if folder in trail:
+            circle = " -> ".join(trail[trail.index(folder):] + [folder])
+            found("tests/lint/layering.py", 1, f"the table CORE has a circle: {circle}",
+                  "Take one of these arrows out.")
+            return
+        for other in CORE[folder]:
+            visit(other, trail + [folder])
+
+    for folder in CORE:
+        visit(folder, [])
+
+
+def check_core(path, line, kind, name):
+    part = path.parts[1]
+    target = name.split("/")[0]
+    if kind == "<":
+        return
+    if part not in CORE:
+        found(path, line, f"core/{part} is not in the table of folders",
+              "Add it to CORE in tests/lint/layering.py, or move the file.")
+    elif target in CORE and "/" in name:
+        if target != part and target not in CORE[part]:
+            allowed = ", ".join(CORE[part]) or "nothing else"
+            found(path, line, f'core/{part} includes "{name}"',
+                  f"core/{part} may include: {allowed}. Hand in what it needs as an "
+                  "argument or a callback, or move the code.")
+    elif ".." in name or not (ROOT / path.parent / name).is_file():
+        found(path, line, f'"{name}" is no file of the core',
+              'Write "folder/file.h" for the core, <dlcore/file.h> for the SDK.')
+
+
+def check_plugin(path, line, kind, name):
+    if kind == "<":
+        return
+    own = pathlib.Path(*path.parts[:3])
+    target = ROOT / path.parent / name
+    if not target.is_file() or not target.resolve().is_relative_to(ROOT / own):
+        found(path, line, f'{own} includes "{name}"',
+              "A plugin includes its own files, <dlcore/...> and system headers. "
+              "What it needs of the core comes through the host's table.")
+
+
+def check_sdk(path, line, kind, name):
+    inside = name.startswith("dlcore/") or (
+        kind == '"' and (ROOT / path.parent / name).is_file())
+    if not inside and name not in SDK_SYSTEM:
+        found(path, line, f"a public header includes {name}",
+              "Include other public headers or one of: "
+              + ", ".join(sorted(SDK_SYSTEM)) + ".")
+
+
+def check_tools(path, line, kind, name):
+    if kind == "<":
+        return
+    target = name.split("/")[0]
+    if not (ROOT / path.parent / name).is_file() and target not in CORE:
+        found(path, line, f'tools include "{name}"',
+              "The command includes its own files, the core's and <dlcore/...>.")
+
+
+def check_includes(path, text):
+    check = {"core": check_core, "plugins": check_plugin, "include": check_sdk,
+             "tools": check_tools}[path.parts[0]]
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        kind, name = match.groups()
+        if name.startswith("dlcore/") and not (ROOT / "include" / name).is_file():
+            found(path, number, f"there is no public header <{name}>",
+                  "See include/dlcore/.")
+        elif name.split("/")[0] in ("plugins", "tools", "tests"):
+            found(path, number, f"includes {name}",
+                  "Nothing includes plugins/, tools/ or tests/.")
+        else:
+            check(path, number, kind, name)
+
+
+def plugin_names():
+    return sorted({p.name for p in ROOT.glob("plugins/*/*") if p.is_dir()})
+
+
+def blank(match):
+    text = match[0]
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
+
+
+def check_names(path, text, names):
+    """The core and the command learn every name at run time.
+
+    Names that are no word of the language (onednn, host-staged) may stand nowhere,
+    not even in a comment; the others (cpu, synthetic) only not as a string, unless
+    its line says that it means something else: // "cpu" is a control group
+    """
+    words = LIBRARIES + [n for n in names if "-" in n]
+    words += [w.replace("-", "_") for w in words]
+    word = re.compile(r"(?i)(?<![a-z0-9])(" + "|".join(map(re.escape, words))
+                      + r")(?![a-z0-9])")
+    todo = ("Ask the registry for what the settings name, or choose by capability: "
+            "the core knows no plugin.")
+    code = COMMENT.sub(blank, text).splitlines()
+    for number, line in enumerate(text.splitlines(), 1):
+        match = word.search(line)
+        if match:
+            found(path, number, f"names a plugin or its library: {match[1]}", todo)
+            continue
+        if path.suffix not in (".c", ".h") or INCLUDE.match(line):
+            continue
+        for literal in STRING.findall(code[number - 1]):
+            if literal in names and f'// "{literal}" is ' not in line:
+                found(path, number, f'names a plugin: "{literal}"', todo + " Where the "
+                      f'word means something else, end the line with // "{literal}" is '
+                      "...")
+
+
+def main():
+    check_circles()
+    names = plugin_names()
+    count = 0
+    for path in files():
+        if len(path.parts) < 2 or path.parts[0] not in ("core", "include", "plugins",
+                                                        "tools"):
+            continue
+        try:
+            text = (ROOT / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            found(path, 1, "is not UTF-8 text", "Keep binaries out of these folders.")
+            continue
+        count += 1
+        if path.suffix in (".c", ".h"):
+            check_includes(path, text)
+        if path.parts[0] in ("core", "tools"):
+            check_names(path, text, names)
+    for finding in findings:
+        print(finding)
+    if count == 0:
+        print("layering: found no files to read")
+        return 1
+    print(f"layering: {count} files, {len(names)} plugins, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Every shell script passes shellcheck and stops at the first error (set -e).
+set -eu
+cd "$(dirname "$0")/../.."
+if ! command -v shellcheck >/dev/null 2>&1; then
+    echo "shell: skipped: shellcheck is not installed (packaging/deps.sh)"
+    exit 77
+fi
+scripts=$(tests/lint/files.sh | while IFS= read -r file; do
+    if head -n 1 -- "$file" | grep -aqE '^#!.*\b(sh|bash)$'; then
+        printf '%s\n' "$file"
+    fi
+done)
+status=0
+printf '%s\n' "$scripts" | tr '\n' '\0' | xargs -0 -n 1 shellcheck -f gcc -S style ||
+    status=1
+for script in $scripts; do
+    if ! grep -qE '^set -[a-z]*e' "$script"; then
+        echo "$script:1: error: does not stop at errors; write 'set -eu' at its head"
+        status=1
+    fi
+done
+if [ $status -eq 0 ]; then
+    echo "shell: $(printf '%s\n' "$scripts" | wc -l) scripts, nothing found"
+fi
+exit $status

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""clang-tidy over every C file of a build's compile_commands.json, in parallel.
+
+A file that passed is not read again until it, a header, the flags or .clang-tidy
+change: the passes are remembered under <build>/tidy. Usage: tidy.py [build]
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("core", "plugins", "tools")
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def common_key(tidy):
+    """What makes every file's result stale: the tool, its settings, the headers."""
+    digest = hashlib.sha256(output(tidy, "--version").encode())
+    listed = output(ROOT / "tests/lint/files.sh", "h", "clang-tidy").splitlines()
+    for name in sorted(listed):
+        digest.update(name.encode() + (ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def commands(build):
+    """(file, command) of the project's own sources, each file once."""
+    seen = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FOLDERS:
+            seen.setdefault(path, entry["command"])
+    return sorted(seen.items())
+
+
+def arguments(cache):
+    """Flags on top of gcc's: its omp.h, and no other of its headers."""
+    extra = ["--extra-arg=-Wno-unknown-warning-option"]
+    header = output("gcc", "-print-file-name=include/omp.h")
+    if header.startswith("/"):
+        folder = cache / "include"
+        folder.mkdir(exist_ok=True)
+        (folder / "omp.h").unlink(missing_ok=True)
+        (folder / "omp.h").symlink_to(header)
+        extra += ["--extra-arg=-idirafter", f"--extra-arg={folder}"]
+    return extra
+
+
+def main():
+    tidy = shutil.which("clang-tidy")
+    if not tidy:
+        print("tidy: skipped: clang-tidy is not installed (packaging/deps.sh)")
+        return 77
+    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    if not (build / "compile_commands.json").is_file():
+        print(f"tidy: {build} is not configured: run 'make' first")
+        return 1
+    cache = build / "tidy"
+    cache.mkdir(exist_ok=True)
+    key = common_key(tidy)
+    extra = arguments(cache)
+
+    def check(job):
+        path, command = job
+        digest = hashlib.sha256(key.encode() + command.encode() + path.read_bytes())
+        mark = cache / digest.hexdigest()
+        if mark.exists():
+            return path, 0, ""
+        run = subprocess.run([tidy, "-p", build, "--quiet", *extra, path],
+                             capture_output=True, text=True)
+        if run.returncode == 0:
+            mark.touch()
+        text = run.stdout.strip() or run.stderr.strip()
+        return path, run.returncode, re.sub(re.escape(f"{ROOT}/"), "", text)
+
+    jobs = commands(build)
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, status, text in pool.map(check, jobs):
+            if status != 0:
+                failed += 1
+                print(f"{path.relative_to(ROOT)}:\n{text}")
+    print(f"tidy: {len(jobs)} files, {failed} with findings")
+    if failed:
+        print("tidy: mend them; where clang-tidy is wrong, write on the line "
+              "'// NOLINT(check-name): why'")
+    return 1 if failed or not jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
