@@ -1,0 +1,159 @@
+/* Devices: where tensors live and element-wise work is done.
+ *
+ * A device plugin offers memory, copies, queues (streams of work done in order)
+ * and events, the few element-wise kernels that the exchange of gradients and the
+ * solvers need, and the sharing of memory between processes. Work given to a
+ * queue may run later; a NULL queue means: done when the call returns.
+ *
+ * Threads: open and close on one thread; every other call from any thread, but
+ * one queue is used by one thread at a time.
+ */
+#ifndef DLCORE_DEVICE_H
+#define DLCORE_DEVICE_H
+
+#include <dlcore/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dlc_device dlc_device; /* an open device; the plugin's own */
+typedef struct dlc_queue dlc_queue;   /* work in order */
+typedef struct dlc_event dlc_event;   /* a point in a queue */
+
+/* Capability bits of a device feature. */
+enum {
+    DLC_DEVICE_HOST = 1u << 0,   /* the processor reads its memory directly */
+    DLC_DEVICE_SHARES = 1u << 1, /* share_export and share_import work */
+    DLC_DEVICE_ASYNC = 1u << 2,  /* queues run behind the caller's back */
+};
+
+typedef struct dlc_device_info {
+    uint32_t size;
+    char name[64];         /* "AMD EPYC 9654", "NVIDIA H200" */
+    uint64_t memory_bytes; /* in all */
+    int32_t units;         /* cores, multiprocessors */
+    char address[32];      /* PCI address, "" for the processor */
+    int32_t numa;          /* NUMA node, -1: not known */
+} dlc_device_info;
+
+typedef struct dlc_device_args {
+    uint32_t size;
+    const dlc_settings *settings; /* of the feature's option table */
+    int32_t index;                /* which one, 0 .. count-1 */
+    int32_t threads;              /* processor threads that this rank may use */
+} dlc_device_args;
+
+/* Flags of alloc. */
+enum {
+    DLC_MEM_SHARED = 1u << 0, /* peers on this machine may map it */
+    DLC_MEM_STAGING = 1u << 1 /* host memory that copies fastest to the device */
+};
+
+/* A piece of device memory: zeroed, aligned to 64 bytes or more. Filled in by
+ * alloc or share_import, released by free; `handle` is the plugin's own. */
+typedef struct dlc_memory {
+    uint32_t size;
+    uint32_t flags;
+    void *base; /* address as the device's kernels use it */
+    size_t bytes;
+    void *handle;
+} dlc_memory;
+
+/* How another process on this machine gets at shared memory: bytes that may be
+ * sent anywhere. What they mean is the device's own. */
+typedef struct dlc_share {
+    uint32_t size;
+    uint32_t pid; /* of the owner */
+    uint64_t bytes;
+    unsigned char key[64];
+} dlc_share;
+
+/* One momentum step over n elements, as Caffe defines it (Jia et al. 2014;
+ * Sutskever et al. 2013, eq. 1-4):
+ *     g = grad_scale * gradient + decay * weight
+ *     v = momentum * v + rate * g
+ *     weight -= nesterov ? (1 + momentum) * v - momentum * v_old : v
+ */
+typedef struct dlc_momentum {
+    uint32_t size;
+    uint32_t nesterov; /* 0 or 1 */
+    float rate, momentum, decay, grad_scale;
+} dlc_momentum;
+
+typedef struct dlc_device_ops {
+    uint32_t size;
+
+    /* How many there are to open. Before open. */
+    dlc_status (*count)(int32_t *count);
+    /* `info` comes with its size set; fills in as much as fits. Before open. */
+    dlc_status (*describe)(int32_t index, dlc_device_info *info);
+
+    dlc_status (*open)(const dlc_device_args *args, dlc_device **device);
+    void (*close)(dlc_device *device); /* NULL allowed; frees nothing else */
+
+    /* `memory` comes with its size set. */
+    dlc_status (*alloc)(dlc_device *device, size_t bytes, uint32_t flags,
+                        dlc_memory *memory);
+    void (*free)(dlc_device *device, dlc_memory *memory);
+
+    /* Copies between any two of: this device's memory, host memory. */
+    dlc_status (*copy)(dlc_device *device, dlc_queue *queue, void *dst, const void *src,
+                       size_t bytes);
+    dlc_status (*fill)(dlc_device *device, dlc_queue *queue, void *dst, int byte,
+                       size_t bytes);
+
+    /* Queues and events: NULL where the device has none; then every queue
+     * argument is NULL and all work is done when a call returns. */
+    dlc_status (*queue_open)(dlc_device *device, dlc_queue **queue);
+    void (*queue_close)(dlc_device *device, dlc_queue *queue);
+    dlc_status (*queue_sync)(dlc_device *device, dlc_queue *queue); /* blocks */
+    dlc_status (*event_open)(dlc_device *device, dlc_event **event);
+    void (*event_close)(dlc_device *device, dlc_event *event);
+    dlc_status (*event_record)(dlc_device *device, dlc_queue *queue, dlc_event *event);
+    dlc_status (*event_wait)(dlc_device *device, dlc_queue *queue,
+                             dlc_event *event); /* the queue waits */
+    dlc_status (*event_done)(dlc_device *device, dlc_event *event, int *done);
+
+    /* Kernels on float32; pointers are device memory, n counts elements. They
+     * use at most the threads given at open and, for n up to 16,384, only the
+     * calling one. The result does not depend on the number of threads. */
+
+    /* x *= alpha */
+    dlc_status (*scale)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                        float *x);
+    /* y += x */
+    dlc_status (*add)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                      float *y);
+    /* y += alpha * x */
+    dlc_status (*axpy)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                       const float *x, float *y);
+    /* dst[i] = (to)src[i]; rounds to nearest even */
+    dlc_status (*convert)(dlc_device *device, dlc_queue *queue, size_t n,
+                          dlc_dtype from, const void *src, dlc_dtype to, void *dst);
+    /* dst = the sum of `count` sources in the pairwise order of the SDK:
+     * ((s0+s1)+(s2+s3))+..., that is, for stride 1, 2, 4, ...: s[i] += s[i+stride]
+     * at every i that is a multiple of 2*stride. dst may be one of the sources. */
+    dlc_status (*sum)(dlc_device *device, dlc_queue *queue, size_t n,
+                      const float *const *sources, int32_t count, float *dst);
+    /* *result = sum of x[i]^2, in an order that is fixed by n alone; blocks. */
+    dlc_status (*norm2)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                        double *result);
+    /* See dlc_momentum; one pass over memory. */
+    dlc_status (*momentum)(dlc_device *device, dlc_queue *queue, size_t n,
+                           const dlc_momentum *how, const float *gradient,
+                           float *velocity, float *weight);
+
+    /* Sharing, where DLC_DEVICE_SHARES: export what was allocated with
+     * DLC_MEM_SHARED; import another process's into this address space (released
+     * by free). The owner's memory outlives its process while it is mapped. */
+    dlc_status (*share_export)(dlc_device *device, const dlc_memory *memory,
+                               dlc_share *share);
+    dlc_status (*share_import)(dlc_device *device, const dlc_share *share,
+                               dlc_memory *memory);
+} dlc_device_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

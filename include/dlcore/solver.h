@@ -1,0 +1,114 @@
+/* Solvers: how gradients become weights, and in what order they are exchanged.
+ *
+ * Weights and gradients are one arena each, float32, cut into *segments* (one a
+ * parameter tensor) in the order in which backward finishes them. The exchange
+ * sees the gradient arena as consecutive *buckets*. The core calls `ready` as
+ * soon as backward has filled a bucket; what to do with it is the solver's
+ * business. Gradients come weighted: their sum over the ranks is the gradient of the
+ * mean loss over the samples of all ranks.
+ *
+ * Threads: every call comes from the train thread.
+ */
+#ifndef DLCORE_SOLVER_H
+#define DLCORE_SOLVER_H
+
+#include <dlcore/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dlc_solver dlc_solver; /* the plugin's own */
+
+#define DLC_MAX_SLOTS 4
+
+/* Capability bits of a solver feature. */
+enum {
+    /* Every rank has the same weights after every iteration. */
+    DLC_SOLVER_SYNCHRONOUS = 1u << 0,
+};
+
+/* One parameter tensor in the arenas. */
+typedef struct dlc_segment {
+    uint32_t size;
+    const char *name; /* "conv1.weight" */
+    size_t offset;    /* in elements */
+    size_t count;
+    double rate, decay; /* multipliers */
+} dlc_segment;
+
+/* The exchange, as a solver sees it. Bucket b of the gradient arena is
+ * [bucket_begin[b], bucket_begin[b + 1]). With one rank all calls succeed at
+ * once and change nothing. */
+typedef struct dlc_exchange {
+    uint32_t size;
+    void *context; /* first argument of the calls */
+    int32_t rank, ranks;
+    int32_t buckets;
+    const size_t *bucket_begin; /* buckets + 1 elements */
+    /* Begin to sum bucket b over all ranks, in place. Non-blocking; every rank
+     * starts the same buckets in the same order. */
+    dlc_status (*start)(void *context, int32_t bucket);
+    /* Until that sum is there. */
+    dlc_status (*wait)(void *context, int32_t bucket);
+} dlc_exchange;
+
+/* What a solver needs, from its settings alone. */
+typedef struct dlc_solver_needs {
+    uint32_t size;
+    int32_t slots; /* state arenas, each laid out as the weights */
+    const char *slot_name[DLC_MAX_SLOTS];
+    uint32_t slot_saved;   /* bit i: slot i belongs in a checkpoint */
+    int32_t micro_batches; /* forward+backward passes an iteration, >= 1 */
+} dlc_solver_needs;
+
+typedef struct dlc_solver_args {
+    uint32_t size;
+    const dlc_settings *settings; /* of the feature's option table */
+    const dlc_device_ops *device_ops;
+    dlc_device *device;
+    dlc_queue *queue;
+    size_t count; /* elements of each arena; the last
+                     `tail` of them are the core's own: exchange
+                     them, never update them */
+    size_t tail;
+    float *weights;
+    float *gradients;
+    float *slots[DLC_MAX_SLOTS]; /* zeroed, or as the checkpoint had them */
+    int32_t segments;
+    const dlc_segment *segment; /* walk with DLC_NEXT */
+    const dlc_exchange *exchange;
+    int64_t max_iterations;   /* of the whole job; -1: not known */
+    int64_t epoch_iterations; /* iterations an epoch takes (at least 1) */
+} dlc_solver_args;
+
+typedef struct dlc_solver_ops {
+    uint32_t size;
+
+    /* `needs` comes with its size set, slots 0 and micro_batches 1. */
+    dlc_status (*needs)(const dlc_settings *settings, dlc_solver_needs *needs);
+
+    dlc_status (*create)(const dlc_solver_args *args, dlc_solver **solver);
+    void (*destroy)(dlc_solver *solver); /* NULL allowed */
+
+    /* Learning rate in force at an iteration (0-based). */
+    double (*rate)(dlc_solver *solver, int64_t iteration);
+
+    /* Bucket `bucket` of micro-batch `micro` is filled. Buckets come in order
+     * 0, 1, ... once per micro-batch. */
+    dlc_status (*ready)(dlc_solver *solver, int64_t iteration, int32_t micro,
+                        int32_t bucket);
+    /* All buckets of all micro-batches were ready; when it returns the weights are
+     * those of iteration + 1, and the tail of the gradient arena is summed. */
+    dlc_status (*finish)(dlc_solver *solver, int64_t iteration);
+
+    /* Optional: state beyond the slots (clocks, counters), as bytes. save with
+     * `blob` NULL tells how many. */
+    dlc_status (*save)(dlc_solver *solver, void *blob, size_t *bytes);
+    dlc_status (*load)(dlc_solver *solver, const void *blob, size_t bytes);
+} dlc_solver_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
