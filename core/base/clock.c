@@ -1,0 +1,40 @@
+/* See clock.h. */
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t dlc_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double dlc_since(uint64_t start_ns) {
+    return (double)(dlc_now_ns() - start_ns) * 1e-9;
+}
+
+double dlc_process_seconds(void) {
+    /* Field 22 of /proc/self/stat: start time in ticks since boot (proc(5)). The
+     * command's name, field 2, may contain anything, so count from its ')'. */
+    char line[1024];
+    FILE *stat = fopen("/proc/self/stat", "re");
+    if (!stat)
+        return 0;
+    size_t length = fread(line, 1, sizeof line - 1, stat);
+    fclose(stat);
+    line[length] = '\0';
+    const char *field = strrchr(line, ')');
+    unsigned long long ticks = 0;
+    struct timespec now;
+    if (!field || sscanf(field + 1,
+                         " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+                         "%*d %*d %*d %*d %llu",
+                         &ticks) != 1)
+        return 0;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 -
+           (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}

@@ -1,0 +1,16 @@
+/* Time. */
+#ifndef DLC_BASE_CLOCK_H
+#define DLC_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Monotonic nanoseconds. */
+uint64_t dlc_now_ns(void);
+
+/* Seconds since `start_ns`. */
+double dlc_since(uint64_t start_ns);
+
+/* Seconds since the process was started by exec (start-up included). */
+double dlc_process_seconds(void);
+
+#endif

@@ -1,0 +1,87 @@
+/* See json.h. */
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_quoted(dlc_text *text, const char *value) {
+    dlc_text_add(text, "\"");
+    for (const char *c = value; *c; c++) {
+        unsigned char byte = (unsigned char)*c;
+        if (byte == '"' || byte == '\\')
+            dlc_text_add(text, "\\%c", byte);
+        else if (byte == '\n')
+            dlc_text_add(text, "\\n");
+        else if (byte < 0x20)
+            dlc_text_add(text, "\\u%04x", byte);
+        else
+            dlc_text_append(text, c, 1);
+    }
+    dlc_text_add(text, "\"");
+}
+
+static void begin_value(dlc_json *json, const char *key) {
+    if (json->comma)
+        dlc_text_add(&json->text, ",");
+    if (key) {
+        add_quoted(&json->text, key);
+        dlc_text_add(&json->text, ":");
+    }
+    json->comma = 1;
+}
+
+void dlc_json_object(dlc_json *json, const char *key) {
+    begin_value(json, key);
+    dlc_text_add(&json->text, "{");
+    json->comma = 0;
+}
+
+void dlc_json_array(dlc_json *json, const char *key) {
+    begin_value(json, key);
+    dlc_text_add(&json->text, "[");
+    json->comma = 0;
+}
+
+void dlc_json_end_object(dlc_json *json) {
+    dlc_text_add(&json->text, "}");
+    json->comma = 1;
+}
+
+void dlc_json_end_array(dlc_json *json) {
+    dlc_text_add(&json->text, "]");
+    json->comma = 1;
+}
+
+void dlc_json_string(dlc_json *json, const char *key, const char *value) {
+    begin_value(json, key);
+    if (value)
+        add_quoted(&json->text, value);
+    else
+        dlc_text_add(&json->text, "null");
+}
+
+void dlc_json_int(dlc_json *json, const char *key, int64_t value) {
+    begin_value(json, key);
+    dlc_text_add(&json->text, "%" PRId64, value);
+}
+
+void dlc_json_number(dlc_json *json, const char *key, double value) {
+    begin_value(json, key);
+    if (!isfinite(value)) {
+        dlc_text_add(&json->text, "null");
+        return;
+    }
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.9g", value);
+    if (strtod(digits, NULL) != value)
+        snprintf(digits, sizeof digits, "%.17g", value);
+    dlc_text_add(&json->text, "%s", digits);
+}
+
+void dlc_json_bool(dlc_json *json, const char *key, int value) {
+    begin_value(json, key);
+    dlc_text_add(&json->text, "%s", value ? "true" : "false");
+}

@@ -1,0 +1,41 @@
+/* The log: human lines on stderr, the same and more as JSON lines in a file, and
+ * one status line at the bottom of a terminal. Any thread may call. */
+#ifndef DLC_BASE_LOG_H
+#define DLC_BASE_LOG_H
+
+#include <dlcore/plugin.h>
+
+#include "base/json.h"
+
+/* Lines above this level are left out (the file gets them all). Default: INFO. */
+void dlc_log_level_set(dlc_log_level level);
+
+/* Stands before every human line from now on ("[rank 1] "), "" for nothing. */
+void dlc_log_prefix_set(const char *prefix);
+
+/* Also writes JSON lines to the end of this file; NULL ends that. */
+dlc_status dlc_log_file_open(const char *path);
+void dlc_log_file_close(void);
+
+void dlc_log(dlc_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+#define dlc_error(...) dlc_log(DLC_LOG_ERROR, __VA_ARGS__)
+#define dlc_warn(...) dlc_log(DLC_LOG_WARN, __VA_ARGS__)
+#define dlc_info(...) dlc_log(DLC_LOG_INFO, __VA_ARGS__)
+#define dlc_debug(...) dlc_log(DLC_LOG_DEBUG, __VA_ARGS__)
+
+/* One event for the JSON lines file alone: `fields` holds an open object to which
+ * "event" and "time" are added; it is closed, written and freed here. Begin with
+ * dlc_log_event_begin. Does nothing costly where no file is open. */
+dlc_json dlc_log_event_begin(const char *event);
+void dlc_log_event_end(dlc_json *fields);
+
+/* Is stderr a terminal that likes a line redrawn? (NO_COLOR only affects colour;
+ * TERM=dumb and pipes say no.) */
+int dlc_log_is_terminal(void);
+
+/* Redraws the status line (cut to the terminal's width); "" removes it. Nothing
+ * where stderr is no terminal. */
+void dlc_log_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,90 @@
+/* See memory.h. */
+#include "base/memory.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/status.h"
+
+#define ALIGNMENT 64
+/* From here on memory is asked for in huge pages: first touch is dear otherwise. */
+#define HUGE_FROM ((size_t)4 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static _Atomic size_t allocations;
+static _Atomic size_t fail_at;
+
+static int must_fail(void) {
+    size_t n = atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed) + 1;
+    size_t limit = atomic_load_explicit(&fail_at, memory_order_relaxed);
+    return limit && n >= limit;
+}
+
+size_t dlc_memory_fail_at(size_t n) {
+    atomic_store(&fail_at, n);
+    return atomic_exchange(&allocations, 0);
+}
+
+void *dlc_alloc(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) ||
+        bytes > PTRDIFF_MAX - ALIGNMENT || must_fail()) {
+        dlc_fail(DLC_ERR_NOMEM, "out of memory: %zu x %zu bytes", count, size);
+        return NULL;
+    }
+    bytes = bytes ? (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
+    void *memory = NULL;
+    if (posix_memalign(&memory, bytes < HUGE_FROM ? ALIGNMENT : HUGE_PAGE, bytes)) {
+        dlc_fail(DLC_ERR_NOMEM, "out of memory: %zu x %zu bytes", count, size);
+        return NULL;
+    }
+    if (bytes >= HUGE_FROM)
+        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: failing does no harm */
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+void *dlc_grow(void *memory, size_t old_count, size_t count, size_t size) {
+    void *grown = dlc_alloc(count, size);
+    if (!grown)
+        return NULL;
+    size_t kept = old_count < count ? old_count : count;
+    if (memory && kept)
+        memcpy(grown, memory, kept * size);
+    dlc_free(memory);
+    return grown;
+}
+
+char *dlc_strndup(const char *text, size_t bytes) {
+    size_t length = strnlen(text, bytes);
+    char *copy = dlc_alloc(length + 1, 1);
+    if (copy)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+char *dlc_strdup(const char *text) {
+    return dlc_strndup(text, strlen(text));
+}
+
+char *dlc_format(const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = length < 0 ? NULL : dlc_alloc((size_t)length + 1, 1);
+    if (text)
+        vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+void dlc_free(void *memory) {
+    free(memory);
+}

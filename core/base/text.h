@@ -1,0 +1,29 @@
+/* Growing text, and the nearest of some names. */
+#ifndef DLC_BASE_TEXT_H
+#define DLC_BASE_TEXT_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* Start with {0}. `bytes` always ends with a NUL once something was added. A
+ * failed allocation is remembered and told by dlc_text_status, so that building
+ * needs no check at every step. */
+typedef struct dlc_text {
+    char *bytes;
+    size_t length, room;
+    int failed;
+} dlc_text;
+
+void dlc_text_add(dlc_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void dlc_text_append(dlc_text *text, const char *bytes, size_t length);
+dlc_status dlc_text_status(const dlc_text *text);
+const char *dlc_text_string(const dlc_text *text); /* never NULL */
+void dlc_text_free(dlc_text *text);
+
+/* The candidate nearest to `name` in letters changed (Damerau-Levenshtein), NULL
+ * if none is near enough to be meant. */
+const char *dlc_nearest(const char *name, const char *const *candidates, size_t count);
+
+#endif
