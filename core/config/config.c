@@ -1,0 +1,183 @@
+/* One net.ini with its --set texts: sections in order, each key with its place. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/internal.h"
+
+/* ---- Building ---- */
+
+dlc_section *dlc_config_section(const dlc_config *config, const char *name) {
+    for (size_t i = 0; i < config->count; i++)
+        if (strcmp(config->sections[i].name, name) == 0)
+            return &config->sections[i];
+    return NULL;
+}
+
+dlc_entry *dlc_section_entry(const dlc_section *section, const char *key) {
+    for (size_t i = 0; i < section->count; i++)
+        if (strcmp(section->entries[i].key, key) == 0)
+            return &section->entries[i];
+    return NULL;
+}
+
+dlc_status dlc_config_add_section(dlc_config *config, const char *name, int line,
+                                  dlc_section **section) {
+    if (config->count == config->room) {
+        size_t room = config->room ? 2 * config->room : 16;
+        dlc_section *grown = dlc_grow(config->sections, config->count, room,
+                                      sizeof *grown);
+        if (!grown)
+            return DLC_ERR_NOMEM;
+        config->sections = grown;
+        config->room = room;
+    }
+    dlc_section added = {.name = dlc_strdup(name), .line = line};
+    if (!added.name)
+        return DLC_ERR_NOMEM;
+    *section = &config->sections[config->count++];
+    **section = added;
+    config->entries++;
+    return DLC_OK;
+}
+
+dlc_status dlc_section_add(dlc_config *config, dlc_section *section, const char *key,
+                           const char *value, int line, int broken) {
+    if (section->count == section->room) {
+        size_t room = section->room ? 2 * section->room : 8;
+        dlc_entry *grown = dlc_grow(section->entries, section->count, room,
+                                    sizeof *grown);
+        if (!grown)
+            return DLC_ERR_NOMEM;
+        section->entries = grown;
+        section->room = room;
+    }
+    dlc_entry entry = {.key = dlc_strdup(key),
+                       .value = dlc_strdup(value),
+                       .line = line,
+                       .broken = broken};
+    if (!entry.key || !entry.value) {
+        dlc_free(entry.key);
+        dlc_free(entry.value);
+        return DLC_ERR_NOMEM;
+    }
+    section->entries[section->count++] = entry;
+    config->entries++;
+    return DLC_OK;
+}
+
+static dlc_status config_new(const char *path, dlc_config **config) {
+    dlc_config *made = dlc_alloc(1, sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    made->name = dlc_strdup(path ? path : "--set");
+    made->folder = dlc_strndup(path ? path : "",
+                               slash ? (size_t)(slash + 1 - path) : 0);
+    if (!made->name || !made->folder) {
+        dlc_config_free(made);
+        return DLC_ERR_NOMEM;
+    }
+    *config = made;
+    return DLC_OK;
+}
+
+static void section_clear(dlc_section *section) {
+    for (size_t i = 0; i < section->count; i++) {
+        dlc_free(section->entries[i].key);
+        dlc_free(section->entries[i].value);
+    }
+    dlc_free(section->entries);
+    dlc_free(section->name);
+}
+
+void dlc_config_free(dlc_config *config) {
+    if (!config)
+        return;
+    for (size_t i = 0; i < config->count; i++)
+        section_clear(&config->sections[i]);
+    dlc_free(config->sections);
+    dlc_free(config->folder);
+    dlc_free(config->name);
+    dlc_free(config);
+}
+
+/* ---- Loading ---- */
+
+static dlc_status load_file(const char *path, const char *const *standing,
+                            dlc_problems *problems, dlc_config *config) {
+    char *bytes = NULL;
+    size_t length = 0;
+    DLC_TRY(dlc_file_read(path, &bytes, &length));
+    size_t before = problems->errors;
+    dlc_status rc = dlc_scan(bytes, length, config, standing, problems);
+    /* After a mistake the two readers are bound to differ. */
+    if (rc == DLC_OK && problems->errors == before)
+        rc = dlc_peer_compare(config, bytes, length, problems);
+    dlc_free(bytes);
+    return rc;
+}
+
+dlc_status dlc_config_load(const char *path, const char *const *standing,
+                           const char *const *sets, size_t nsets,
+                           dlc_problems *problems, dlc_config **config) {
+    dlc_config *made = NULL;
+    DLC_TRY(config_new(path, &made));
+    dlc_status rc = path ? load_file(path, standing, problems, made) : DLC_OK;
+    for (size_t i = 0; i < nsets && rc == DLC_OK; i++)
+        rc = dlc_set_apply(made, standing, sets[i], problems);
+    if (rc == DLC_OK && problems->failed)
+        rc = dlc_fail(DLC_ERR_NOMEM, "out of memory");
+    if (rc != DLC_OK) {
+        dlc_config_free(made);
+        return rc;
+    }
+    *config = made;
+    return DLC_OK;
+}
+
+/* ---- Reading ---- */
+
+const char *dlc_config_name(const dlc_config *config) {
+    return config->name;
+}
+
+const dlc_section *dlc_config_find(const dlc_config *config, const char *name) {
+    return dlc_config_section(config, name);
+}
+
+const dlc_section *dlc_config_next(const dlc_config *config, const dlc_section *after) {
+    size_t next = after ? (size_t)(after - config->sections) + 1 : 0;
+    return next < config->count ? &config->sections[next] : NULL;
+}
+
+const dlc_section *dlc_config_next_layer(const dlc_config *config,
+                                         const dlc_section *after) {
+    do
+        after = dlc_config_next(config, after);
+    while (after && after->standing);
+    return after;
+}
+
+const char *dlc_section_name(const dlc_section *section) {
+    return section->name;
+}
+
+int dlc_section_line(const dlc_section *section) {
+    return section->line;
+}
+
+const char *dlc_section_value(const dlc_section *section, const char *key) {
+    const dlc_entry *entry = dlc_section_entry(section, key);
+    return entry ? entry->value : NULL;
+}
+
+int dlc_section_key_line(const dlc_section *section, const char *key) {
+    const dlc_entry *entry = dlc_section_entry(section, key);
+    return entry ? entry->line : section->line;
+}
+
+const char *dlc_section_key(const dlc_section *section, size_t i) {
+    return i < section->count ? section->entries[i].key : NULL;
+}
