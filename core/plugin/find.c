@@ -1,0 +1,188 @@
+/* Looking things up in a registry; see registry.h. */
+#include "plugin/registry.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "plugin/store.h"
+
+const char *dlc_kind_text(dlc_kind kind) {
+    switch (kind) {
+    case DLC_KIND_DEVICE:
+        return "device";
+    case DLC_KIND_TRANSPORT:
+        return "transport";
+    case DLC_KIND_LAYER:
+        return "layer";
+    case DLC_KIND_SOLVER:
+        return "solver";
+    case DLC_KIND_DATA:
+        return "data";
+    }
+    return "unknown";
+}
+
+const char *dlc_entry_state_text(dlc_entry_state state) {
+    switch (state) {
+    case DLC_ENTRY_USABLE:
+        return "usable";
+    case DLC_ENTRY_UNAVAILABLE:
+        return "unavailable";
+    case DLC_ENTRY_REFUSED:
+        return "refused";
+    case DLC_ENTRY_SHADOWED:
+        return "shadowed";
+    case DLC_ENTRY_IGNORED:
+        return "ignored";
+    case DLC_ENTRY_UNTRIED:
+        return "not loaded";
+    }
+    return "unknown";
+}
+
+const dlc_folder_entry *dlc_registry_folder(const dlc_registry *registry, size_t i) {
+    return i < registry->folders ? &registry->folder[i] : NULL;
+}
+
+const dlc_plugin_entry *dlc_registry_plugin(const dlc_registry *registry, size_t i) {
+    return i < registry->plugins ? &registry->plugin[i]->shown : NULL;
+}
+
+const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
+                                              dlc_kind kind, size_t i) {
+    for (size_t p = 0; p < registry->plugins; p++) {
+        const dlc_plugin_entry *plugin = &registry->plugin[p]->shown;
+        for (size_t f = 0; f < plugin->features; f++) {
+            const dlc_feature_entry *entry = &plugin->feature[f];
+            if ((!kind || entry->feature->kind == (uint32_t)kind) && i-- == 0)
+                return entry;
+        }
+    }
+    return NULL;
+}
+
+const dlc_feature *dlc_registry_choose(const dlc_registry *registry, dlc_kind kind,
+                                       size_t i) {
+    const dlc_feature_entry *entry;
+    for (size_t n = 0; (entry = dlc_registry_feature(registry, kind, n)); n++)
+        if (entry->state == DLC_ENTRY_USABLE && i-- == 0)
+            return entry->feature;
+    return NULL;
+}
+
+/* ---- Why nothing was found ------------------------------------------------------ */
+
+/* A set of names, each once, joined for a sentence. */
+typedef struct names {
+    const char **name;
+    size_t count;
+} names;
+
+static void names_add(names *set, const char *name) {
+    for (size_t i = 0; i < set->count; i++)
+        if (!strcmp(set->name[i], name))
+            return;
+    set->name[set->count++] = name;
+}
+
+static void names_list(const names *set, dlc_text *text) {
+    for (size_t i = 0; i < set->count; i++)
+        dlc_text_add(text, "%s%s", i ? ", " : "", set->name[i]);
+    if (!set->count)
+        dlc_text_add(text, "none");
+}
+
+static size_t count_features(const dlc_registry *registry) {
+    size_t count = 0;
+    for (size_t p = 0; p < registry->plugins; p++)
+        count += registry->plugin[p]->shown.features;
+    return count;
+}
+
+/* Files that could not be read may be what was meant. */
+static void add_refused_note(const dlc_registry *registry, dlc_text *text) {
+    size_t refused = 0;
+    for (size_t p = 0; p < registry->plugins; p++)
+        refused += registry->plugin[p]->shown.state == DLC_ENTRY_REFUSED;
+    if (refused)
+        dlc_text_add(text, "; %zu plugin%s refused, see dlcore plugin list", refused,
+                     refused == 1 ? " was" : "s were");
+}
+
+/* Says what there is instead. `set` has room for all features. */
+static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
+                               const char *name, const char *device, names *set,
+                               dlc_text *text) {
+    const dlc_feature *feature;
+    const char *kind_text = dlc_kind_text(kind);
+    for (size_t i = 0; (feature = dlc_registry_choose(registry, kind, i)); i++)
+        if (!strcmp(feature->name, name) && feature->device)
+            names_add(set, feature->device);
+    if (set->count) {
+        dlc_text_add(text, "%s \"%s\" doesn't work on device %s, only on: ", kind_text,
+                     name, device);
+        names_list(set, text);
+    } else {
+        for (size_t i = 0; (feature = dlc_registry_choose(registry, kind, i)); i++)
+            if (!device || !feature->device || !strcmp(device, feature->device))
+                names_add(set, feature->name);
+        dlc_text_add(text, "there is no %s \"%s\"", kind_text, name);
+        if (device)
+            dlc_text_add(text, " for device %s", device);
+        const char *nearest = dlc_nearest(name, set->name, set->count);
+        if (nearest)
+            dlc_text_add(text, "; did you mean \"%s\"?", nearest);
+        dlc_text_add(text, "%s there are: ", nearest ? "" : ";");
+        names_list(set, text);
+    }
+    add_refused_note(registry, text);
+    DLC_TRY(dlc_text_status(text));
+    return dlc_fail(DLC_ERR_PLUGIN, "%s", dlc_text_string(text));
+}
+
+static dlc_status fail_find(const dlc_registry *registry, dlc_kind kind,
+                            const char *name, const char *device) {
+    dlc_text text = {0};
+    names set = {.name = dlc_alloc(count_features(registry), sizeof *set.name)};
+    dlc_status rc = set.name ? fail_unknown(registry, kind, name, device, &set, &text)
+                             : DLC_ERR_NOMEM;
+    dlc_free(set.name);
+    dlc_text_free(&text);
+    return rc;
+}
+
+static int serves(const dlc_feature *feature, const char *name, const char *device) {
+    return !strcmp(feature->name, name) &&
+           (!device || !feature->device || !strcmp(feature->device, device));
+}
+
+dlc_status dlc_registry_find(const dlc_registry *registry, dlc_kind kind,
+                             const char *name, const char *device,
+                             const dlc_feature **feature) {
+    const dlc_feature *general = NULL;
+    const dlc_feature_entry *entry, *broken = NULL;
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++) {
+        if (!serves(entry->feature, name, device))
+            continue;
+        if (entry->state != DLC_ENTRY_USABLE) {
+            broken = broken ? broken : entry;
+        } else if (!device || entry->feature->device) {
+            *feature = entry->feature;
+            return DLC_OK;
+        } else if (!general) {
+            general = entry->feature;
+        }
+    }
+    if (general) {
+        *feature = general;
+        return DLC_OK;
+    }
+    if (broken)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s \"%s\" of plugin %s is %s: %s",
+                        dlc_kind_text(kind), name, broken->plugin->name,
+                        dlc_entry_state_text(broken->state),
+                        broken->reason ? broken->reason : "its load() was not called");
+    return fail_find(registry, kind, name, device);
+}

@@ -1,0 +1,118 @@
+/* See object.h. */
+#include "plugin/object.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "plugin/host.h"
+#include "plugin/image.h"
+
+#define MAJOR_TRIED 32 /* majors looked for in a plugin that doesn't have ours */
+
+static dlc_status no_symbol(const char *path, void *handle) {
+    for (int major = 0; major < MAJOR_TRIED; major++) {
+        char symbol[32];
+        snprintf(symbol, sizeof symbol, "dlc_plugin_v%d", major);
+        if (dlsym(handle, symbol))
+            return dlc_fail(DLC_ERR_PLUGIN,
+                            "%s: built for version %d of the plugin interface, this "
+                            "dlcore has version %d",
+                            path, major, DLC_ABI_MAJOR);
+    }
+    return dlc_fail(DLC_ERR_PLUGIN, "%s: not a plugin: it exports no %s", path,
+                    DLC_PLUGIN_SYMBOL);
+}
+
+/* dlsym also looks into the libraries that an object needs: a symbol found there
+ * is somebody else's plugin. */
+static dlc_status check_home(const char *path, void *handle, void *symbol) {
+    struct link_map *object = NULL, *home = NULL;
+    Dl_info info;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 ||
+        !dladdr1(symbol, &info, (void **)&home, RTLD_DL_LINKMAP))
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot find out where its %s comes from",
+                        path, DLC_PLUGIN_SYMBOL);
+    if (home != object)
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "%s: exports no %s of its own, it inherits that of %s", path,
+                        DLC_PLUGIN_SYMBOL, info.dli_fname);
+    return DLC_OK;
+}
+
+dlc_status dlc_object_open(const char *path, const struct stat *info,
+                           const dlc_plugin **plugin) {
+    struct stat now;
+    DLC_TRY(dlc_image_check(path));
+    /* By its path, not by a descriptor: the loader takes two objects with one
+     * name (/proc/self/fd/5) for the same. */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
+    if (stat(path, &now) != 0 || now.st_dev != info->st_dev ||
+        now.st_ino != info->st_ino)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: was replaced while it was being loaded",
+                        path);
+    void *symbol = dlsym(handle, DLC_PLUGIN_SYMBOL);
+    if (!symbol)
+        return no_symbol(path, handle);
+    DLC_TRY(check_home(path, handle, symbol));
+    *plugin = symbol;
+    return DLC_OK;
+}
+
+/* What every load() answered. It is the process that a plugin is loaded into, so
+ * this outlives all registries. */
+typedef struct answer {
+    const dlc_plugin *plugin;
+    struct answer *next;
+    dlc_status status;
+    char detail[1024];
+} answer;
+
+static answer *answers;
+static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void ask(answer *asked) {
+    dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its */
+    asked->status = asked->plugin->load(dlc_host_services());
+    if (asked->status == DLC_OK)
+        return;
+    const char *said = dlc_detail();
+    if (*said)
+        snprintf(asked->detail, sizeof asked->detail, "%s", said);
+    else
+        snprintf(asked->detail, sizeof asked->detail,
+                 "its load() says: %s, and nothing more",
+                 dlc_status_text(asked->status));
+}
+
+dlc_status dlc_object_load(const dlc_plugin *plugin) {
+    if (!DLC_CAN(plugin, load))
+        return DLC_OK;
+    dlc_status rc = DLC_OK;
+    pthread_mutex_lock(&answers_lock);
+    answer *known = answers;
+    while (known && known->plugin != plugin)
+        known = known->next;
+    if (!known) {
+        known = dlc_alloc(1, sizeof *known);
+        if (!known) {
+            rc = DLC_ERR_NOMEM;
+            goto out;
+        }
+        known->plugin = plugin;
+        known->next = answers;
+        answers = known;
+        ask(known);
+    }
+    if (known->status != DLC_OK)
+        rc = dlc_fail(DLC_ERR_UNAVAILABLE, "%s", known->detail);
+out:
+    pthread_mutex_unlock(&answers_lock);
+    return rc;
+}

@@ -1,0 +1,167 @@
+/* See search.h. */
+#include "plugin/search.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+dlc_status dlc_path_resolve(const char *path, char **real) {
+    char *found = realpath(path, NULL);
+    if (!found) {
+        if (errno == ENOMEM)
+            return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be found: %s", path,
+                        strerror(errno));
+    }
+    *real = dlc_strdup(found);
+    free(found);
+    return *real ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+dlc_status dlc_search_beside(char **folder) {
+    static const char anchor; /* an address inside this library */
+    Dl_info where;
+    char *library;
+    if (!dladdr(&anchor, &where))
+        return dlc_fail(DLC_ERR_PLUGIN, "cannot find out where libdlcore lies");
+    /* A relative name means another file as soon as the directory changes. */
+    if (where.dli_fname[0] != '/')
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "libdlcore was started by a relative path (%s), so that the "
+                        "plugins beside it cannot be found for certain",
+                        where.dli_fname);
+    DLC_TRY(dlc_path_resolve(where.dli_fname, &library));
+    *folder = dlc_format("%.*s/dlcore/1", (int)(strrchr(library, '/') - library),
+                         library);
+    dlc_free(library);
+    return *folder ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* Nobody but root and us may be able to change it. */
+static dlc_status trust(const char *what, const char *path, const struct stat *info) {
+    if (info->st_uid != 0 && info->st_uid != geteuid())
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "%s: the %s belongs to user %u, who is neither root nor the "
+                        "one running this",
+                        path, what, (unsigned)info->st_uid);
+    if (info->st_mode & (S_IWGRP | S_IWOTH))
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "%s: the %s may be changed by %s (mode %03o); take that "
+                        "away: chmod go-w %s",
+                        path, what, info->st_mode & S_IWOTH ? "everybody" : "its group",
+                        (unsigned)info->st_mode & 0777u, path);
+    return DLC_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int is_plugin_name(const char *name) {
+    size_t length = strlen(name);
+    return name[0] != '.' && length > 3 && !strcmp(name + length - 3, ".so");
+}
+
+static dlc_status read_names(DIR *stream, dlc_listing *listing) {
+    size_t room = 0;
+    for (const struct dirent *entry; (entry = readdir(stream));) {
+        if (!is_plugin_name(entry->d_name))
+            continue;
+        if (listing->names == room) {
+            char **grown = dlc_grow(listing->name, room, room ? 2 * room : 16,
+                                    sizeof *listing->name);
+            if (!grown)
+                return DLC_ERR_NOMEM;
+            listing->name = grown;
+            room = room ? 2 * room : 16;
+        }
+        if (!(listing->name[listing->names] = dlc_strdup(entry->d_name)))
+            return DLC_ERR_NOMEM;
+        listing->names++;
+    }
+    if (listing->names)
+        qsort(listing->name, listing->names, sizeof *listing->name, by_name);
+    return DLC_OK;
+}
+
+dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
+    dlc_listing found = {0};
+    struct stat info;
+    DIR *stream = NULL;
+    dlc_status rc = DLC_OK;
+
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
+                      strerror(errno));
+        goto out;
+    }
+    if ((rc = trust("folder", folder, &info)) != DLC_OK ||
+        (rc = dlc_path_resolve(folder, &found.folder)) != DLC_OK)
+        goto out;
+    if (!(stream = fdopendir(fd))) {
+        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
+                      strerror(errno));
+        goto out;
+    }
+    fd = -1; /* the stream's now */
+    rc = read_names(stream, &found);
+out:
+    if (stream)
+        closedir(stream);
+    if (fd >= 0)
+        close(fd);
+    if (rc == DLC_OK)
+        *listing = found;
+    else
+        dlc_listing_free(&found);
+    return rc;
+}
+
+void dlc_listing_free(dlc_listing *listing) {
+    for (size_t i = 0; i < listing->names; i++)
+        dlc_free(listing->name[i]);
+    dlc_free(listing->name);
+    dlc_free(listing->folder);
+    *listing = (dlc_listing){0};
+}
+
+dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
+                          struct stat *info) {
+    char *found = NULL;
+    char *path = dlc_format("%s/%s", folder, name);
+    if (!path)
+        return DLC_ERR_NOMEM;
+    dlc_status rc = dlc_path_resolve(path, &found);
+    if (rc != DLC_OK)
+        goto out;
+    size_t length = strlen(folder);
+    if (strncmp(found, folder, length) != 0 || found[length] != '/' ||
+        strchr(found + length + 1, '/')) {
+        rc = dlc_fail(DLC_ERR_PLUGIN,
+                      "%s: a symbolic link that leads out of its folder, "
+                      "to %s",
+                      path, found);
+        goto out;
+    }
+    if (stat(found, info) != 0)
+        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be read: %s", path, strerror(errno));
+    else if (!S_ISREG(info->st_mode))
+        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: not a file", path);
+    else
+        rc = trust("file", path, info);
+out:
+    dlc_free(path);
+    if (rc == DLC_OK)
+        *real = found;
+    else
+        dlc_free(found);
+    return rc;
+}

@@ -1,0 +1,362 @@
+/* Every refusal of the loader, with its own message, and that a refused plugin
+ * harms nobody else. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* ---- By what is inside ------------------------------------------------------ */
+
+typedef struct refusal {
+    const char *fixture, *says;
+} refusal;
+
+static const refusal refusals[] = {
+    {"other", "not a plugin: it exports no dlc_plugin_v1"},
+    {"undefined", "fixture_nobody_has_this"},
+    {"inherits", "exports no dlc_plugin_v1 of its own, it inherits that of "},
+    {"major2",
+     "built for version 2 of the plugin interface, this dlcore has version 1"},
+    {"small", "a size of 16 bytes, smaller than that of version 1.0"},
+    {"huge", "a size of 1073741824 bytes, too large to be true"},
+    {"odd-size", "not a multiple of its alignment"},
+    {"name-null", "the plugin has no proper name"},
+    {"name-empty", "the plugin has no proper name"},
+    {"name-upper", "the plugin has no proper name"},
+    {"name-path", "the plugin has no proper name"},
+    {"version-null", "plugin good tells no version"},
+    {"version-lines", "plugin good tells no version"},
+    {"license-null", "plugin good tells no license"},
+    {"features-null", "plugin good has no table of features"},
+    {"features-empty", "the plugin carries no feature"},
+    {"features-unsized", "feature 0 has a size of 0 bytes, smaller than"},
+    {"features-small", "feature 0 has a size of 56 bytes, smaller than"},
+};
+
+START_TEST(refuses_plugin) {
+    const refusal *r = &refusals[_i];
+    char file[NAME_MAX];
+    const char *box = box_make();
+    const char *path = box_put(box, r->fixture, NULL);
+    box_put(box, "two", "zz-sound");
+    snprintf(file, sizeof file, "%s.so", r->fixture);
+
+    dlc_registry *registry = registry_over(box);
+    const dlc_plugin_entry *entry = entry_of(registry, file);
+    ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
+    ck_contains(entry->reason, r->says);
+    ck_contains(entry->reason, path);
+    ck_assert_uint_eq(entry->features, 0);
+    ck_assert_ptr_null(entry->plugin);
+    ck_assert_str_eq(entry->name, r->fixture);
+    /* The neighbour works. */
+    ck_assert_int_eq(entry_of(registry, "zz-sound.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+}
+END_TEST
+
+static const refusal feature_refusals[] = {
+    {"feature-name", "its name is not proper"},
+    {"feature-kind", "it is of kind 77, which this dlcore doesn't know"},
+    {"feature-kind0", "it is of kind 0, which this dlcore doesn't know"},
+    {"feature-needs", "needs what this dlcore doesn't offer (needs bits 0x10)"},
+    {"feature-help", "it has no line of help"},
+    {"feature-device", "the name of its device is not proper"},
+    {"feature-ops", "it has no table of operations"},
+    {"feature-call", "its table of operations lacks read"},
+    {"feature-options", "samples"},
+};
+
+START_TEST(refuses_feature) {
+    const refusal *r = &feature_refusals[_i];
+    char file[NAME_MAX];
+    const char *box = box_make();
+    box_put(box, r->fixture, NULL);
+    snprintf(file, sizeof file, "%s.so", r->fixture);
+
+    dlc_registry *registry = registry_over(box);
+    const dlc_plugin_entry *entry = entry_of(registry, file);
+    /* The plugin itself is sound. */
+    ck_assert_int_eq(entry->state, DLC_ENTRY_USABLE);
+    ck_assert_ptr_null(entry->reason);
+    ck_assert_uint_eq(entry->features, 1);
+    ck_assert_int_eq(entry->feature[0].state, !strncmp(r->fixture, "feature-kind", 12)
+                                                  ? DLC_ENTRY_IGNORED
+                                                  : DLC_ENTRY_REFUSED);
+    ck_contains(entry->feature[0].reason, r->says);
+    ck_assert_ptr_null(dlc_registry_choose(registry, DLC_KIND_DATA, 0));
+    dlc_registry_close(registry);
+}
+END_TEST
+
+/* ---- By what lies around it -------------------------------------------------------
+ */
+
+static void expect(const char *box, const char *file, const char *says) {
+    dlc_registry *registry = registry_over(box);
+    const dlc_plugin_entry *entry = entry_of(registry, file);
+    ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
+    ck_contains(entry->reason, says);
+    ck_contains(entry->reason, file);
+    ck_assert_ptr_null(dlc_registry_choose(registry, DLC_KIND_DATA, 0));
+    dlc_registry_close(registry);
+    ck_assert_ptr_null(getenv("FIXTURE_LOADS"));
+}
+
+START_TEST(refuses_file_others_may_write) {
+    const char *box = box_make();
+    ck_assert_int_eq(chmod(box_put(box, "good", NULL), 0646), 0);
+    expect(box, "good.so", "the file may be changed by everybody (mode 646)");
+}
+END_TEST
+
+START_TEST(refuses_file_group_may_write) {
+    const char *box = box_make();
+    ck_assert_int_eq(chmod(box_put(box, "good", NULL), 0664), 0);
+    expect(box, "good.so", "the file may be changed by its group (mode 664)");
+}
+END_TEST
+
+START_TEST(refuses_foreign_file) {
+    if (geteuid() != 0)
+        return; /* only root can give files away */
+    const char *box = box_make();
+    ck_assert_int_eq(chown(box_put(box, "good", NULL), 12345, 12345), 0);
+    expect(box, "good.so", "the file belongs to user 12345");
+}
+END_TEST
+
+START_TEST(refuses_link_out) {
+    const char *box = box_make(), *outside = box_make();
+    const char *target = box_put(outside, "good", NULL);
+    ck_assert_int_eq(symlink(target, box_path(box, "link.so")), 0);
+    expect(box, "link.so", "a symbolic link that leads out of its folder");
+}
+END_TEST
+
+/* A file beside the folder whose path begins with the folder's. */
+START_TEST(refuses_link_beside) {
+    const char *box = box_make();
+    const char *inner = box_path(box, "inner");
+    ck_assert_int_eq(mkdir(inner, 0755), 0);
+    box_put(box, "good", "innerx");
+    const char *link = box_path(inner, "link.so");
+    ck_assert_int_eq(symlink("../innerx.so", link), 0);
+    expect(inner, "link.so", "a symbolic link that leads out of its folder");
+    unlink(link);
+}
+END_TEST
+
+START_TEST(refuses_link_to_nothing) {
+    const char *box = box_make();
+    ck_assert_int_eq(symlink("nothing.so.1", box_path(box, "link.so")), 0);
+    expect(box, "link.so", "cannot be found: No such file");
+}
+END_TEST
+
+START_TEST(refuses_folder_as_file) {
+    const char *box = box_make();
+    ck_assert_int_eq(mkdir(box_path(box, "sub.so"), 0755), 0);
+    expect(box, "sub.so", "not a file");
+}
+END_TEST
+
+START_TEST(refuses_pipe) {
+    const char *box = box_make();
+    ck_assert_int_eq(mkfifo(box_path(box, "pipe.so"), 0644), 0);
+    expect(box, "pipe.so", "not a file");
+}
+END_TEST
+
+static void put_text(const char *path, const char *text, size_t bytes) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, bytes), (ssize_t)bytes);
+    close(fd);
+}
+
+START_TEST(refuses_text) {
+    const char *box = box_make();
+    put_text(box_path(box, "text.so"), "#!/bin/sh\n", 10);
+    expect(box, "text.so", "not a shared object");
+}
+END_TEST
+
+START_TEST(refuses_empty_file) {
+    const char *box = box_make();
+    put_text(box_path(box, "empty.so"), "", 0);
+    expect(box, "empty.so", "not a shared object");
+}
+END_TEST
+
+/* However much of it is missing, the loader says no and lives. */
+START_TEST(refuses_truncated) {
+    const char *box = box_make();
+    const char *path = box_put(box, "good", "cut");
+    struct stat info;
+    ck_assert_int_eq(stat(path, &info), 0);
+    for (off_t bytes = info.st_size - 1; bytes > 64; bytes = bytes * 3 / 4) {
+        ck_assert_int_eq(truncate(path, bytes), 0);
+        expect(box, "cut.so", "truncated or damaged");
+    }
+}
+END_TEST
+
+/* The same where no table of sections at the end gives it away. */
+START_TEST(refuses_truncated_without_sections) {
+    const char *box = box_make();
+    const char *path = box_put(box, "good", "cut");
+    const char none[8] = {0};
+    struct stat info;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(pwrite(fd, none, sizeof(ElfW(Off)), offsetof(ElfW(Ehdr), e_shoff)),
+                     sizeof(ElfW(Off)));
+    ck_assert_int_eq(pwrite(fd, none, 2, offsetof(ElfW(Ehdr), e_shnum)), 2);
+    close(fd);
+    ck_assert_int_eq(stat(path, &info), 0);
+    for (off_t bytes = info.st_size / 4; bytes > 64; bytes = bytes * 3 / 4) {
+        ck_assert_int_eq(truncate(path, bytes), 0);
+        expect(box, "cut.so", "truncated or damaged");
+    }
+}
+END_TEST
+
+START_TEST(refuses_other_machine) {
+    const char *box = box_make();
+    const char *path = box_put(box, "good", "alien");
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const unsigned char vax[2] = {75, 0};
+    ck_assert_int_eq(pwrite(fd, vax, sizeof vax, offsetof(ElfW(Ehdr), e_machine)),
+                     sizeof vax);
+    close(fd);
+    expect(box, "alien.so", "built for another machine (ELF machine 75");
+}
+END_TEST
+
+START_TEST(refuses_program) {
+    const char *box = box_make();
+    const char *path = box_put(box, "good", "program");
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const unsigned char exec[2] = {2, 0};
+    ck_assert_int_eq(pwrite(fd, exec, sizeof exec, offsetof(ElfW(Ehdr), e_type)),
+                     sizeof exec);
+    close(fd);
+    expect(box, "program.so", "not a shared object");
+}
+END_TEST
+
+/* ---- Folders ----------------------------------------------------------------------
+ */
+
+static void expect_folder(const char *path, const char *says) {
+    dlc_registry *registry = registry_over(path);
+    const dlc_folder_entry *folder = dlc_registry_folder(registry, 1);
+    ck_assert_ptr_nonnull(folder);
+    ck_assert(!folder->is_default);
+    ck_contains(folder->reason, says);
+    ck_assert_ptr_null(dlc_registry_plugin(registry, 0));
+    dlc_registry_close(registry);
+}
+
+START_TEST(refuses_folder_others_may_write) {
+    const char *box = box_make();
+    box_put(box, "good", NULL);
+    ck_assert_int_eq(chmod(box, 0777), 0);
+    expect_folder(box, "the folder may be changed by everybody (mode 777)");
+    ck_assert_int_eq(chmod(box, 0775), 0);
+    expect_folder(box, "the folder may be changed by its group (mode 775)");
+}
+END_TEST
+
+START_TEST(refuses_foreign_folder) {
+    if (geteuid() != 0)
+        return; /* only root can give folders away */
+    const char *box = box_make();
+    box_put(box, "good", NULL);
+    ck_assert_int_eq(chown(box, 12345, 12345), 0);
+    expect_folder(box, "the folder belongs to user 12345");
+}
+END_TEST
+
+START_TEST(refuses_missing_folder) {
+    expect_folder("/no/such/folder", "cannot be read: No such file or directory");
+    expect_folder("/dev/null", "cannot be read: Not a directory");
+}
+END_TEST
+
+/* Neither "." nor an empty entry ever means the current directory. */
+START_TEST(refuses_current_directory) {
+    const char *box = box_make();
+    box_put(box, "good", NULL);
+    ck_assert_int_eq(chdir(box), 0);
+    expect_folder(".", "doesn't begin with '/'");
+    expect_folder("plugins", "doesn't begin with '/'");
+    expect_folder(":", "an empty entry");
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
+START_TEST(skips_bad_entry_takes_good) {
+    const char *box = box_make();
+    char path[PATH_MAX + 8];
+    box_put(box, "good", NULL);
+    snprintf(path, sizeof path, ":x:%s:", box);
+    dlc_registry *registry = registry_over(path);
+    ck_assert_ptr_nonnull(dlc_registry_folder(registry, 1)->reason);
+    ck_assert_ptr_nonnull(dlc_registry_folder(registry, 2)->reason);
+    ck_assert_ptr_null(dlc_registry_folder(registry, 3)->reason);
+    ck_assert_ptr_nonnull(dlc_registry_folder(registry, 4)->reason);
+    ck_assert_ptr_null(dlc_registry_folder(registry, 5));
+    ck_assert_int_eq(entry_of(registry, "good.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("refuse");
+    TCase *inside = tcase_create("inside");
+    tcase_add_checked_fixture(inside, NULL, box_remove_all);
+    tcase_add_loop_test(inside, refuses_plugin, 0,
+                        (int)(sizeof refusals / sizeof *refusals));
+    tcase_add_loop_test(inside, refuses_feature, 0,
+                        (int)(sizeof feature_refusals / sizeof *feature_refusals));
+    suite_add_tcase(suite, inside);
+
+    TCase *around = tcase_create("around");
+    tcase_add_checked_fixture(around, NULL, box_remove_all);
+    tcase_add_test(around, refuses_file_others_may_write);
+    tcase_add_test(around, refuses_file_group_may_write);
+    tcase_add_test(around, refuses_foreign_file);
+    tcase_add_test(around, refuses_link_out);
+    tcase_add_test(around, refuses_link_beside);
+    tcase_add_test(around, refuses_link_to_nothing);
+    tcase_add_test(around, refuses_folder_as_file);
+    tcase_add_test(around, refuses_pipe);
+    tcase_add_test(around, refuses_text);
+    tcase_add_test(around, refuses_empty_file);
+    tcase_add_test(around, refuses_truncated);
+    tcase_add_test(around, refuses_truncated_without_sections);
+    tcase_add_test(around, refuses_other_machine);
+    tcase_add_test(around, refuses_program);
+    tcase_add_test(around, refuses_folder_others_may_write);
+    tcase_add_test(around, refuses_foreign_folder);
+    tcase_add_test(around, refuses_missing_folder);
+    tcase_add_test(around, refuses_current_directory);
+    tcase_add_test(around, skips_bad_entry_takes_good);
+    suite_add_tcase(suite, around);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
