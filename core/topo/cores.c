@@ -1,0 +1,224 @@
+/* See cores.h. hwloc is asked once and let go: what is kept is a list of cores in
+ * the order of the machine's tree, so that neighbours in the list are neighbours
+ * in the machine. */
+#include "topo/cores.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "topo/quota.h"
+
+#define WORD_BITS (8 * sizeof(unsigned long))
+#define WORDS (DLC_CORES_CPUS_MAX / WORD_BITS)
+
+typedef struct core {
+    int first_cpu, cpus; /* in dlc_cores.cpu */
+    int edge; /* depth of what it has in common with the core before it: small
+                 means that a package or NUMA node begins here */
+} core;
+
+struct dlc_cores {
+    int count;
+    core *core;
+    int *cpu;     /* hardware threads, as the kernel numbers them */
+    double quota; /* cores' worth of processor time; 0: no limit */
+};
+
+static int is_set(const unsigned long *words, unsigned cpu) {
+    return (int)(words[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1);
+}
+
+/* hwloc's plugins look for displays, OpenCL and the like: of no use here, and
+ * loading them takes longer than all the rest. */
+static int topology_init(hwloc_topology_t *topology) {
+    static const char name[] = "HWLOC_PLUGINS_PATH";
+    const char *before = getenv(name);
+    char *kept = before ? dlc_strdup(before) : NULL;
+    if (before && !kept)
+        return -1;
+    setenv(name, "/nonexistent", 1);
+    int rc = hwloc_topology_init(topology);
+    if (kept)
+        setenv(name, kept, 1);
+    else
+        unsetenv(name);
+    dlc_free(kept);
+    return rc;
+}
+
+static dlc_status topology_load(const char *synthetic, hwloc_topology_t *topology) {
+    hwloc_topology_t made;
+    if (topology_init(&made))
+        return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start");
+    hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_icache_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_type_filter(made, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
+    /* It would bind itself to every core in turn; the kernel knows enough. */
+    hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                  "x86");
+    if (synthetic && hwloc_topology_set_synthetic(made, synthetic)) {
+        hwloc_topology_destroy(made);
+        return dlc_fail(DLC_ERR_CONFIG, "'%s' describes no machine to hwloc",
+                        synthetic);
+    }
+    if (hwloc_topology_load(made)) {
+        int error = errno;
+        hwloc_topology_destroy(made);
+        return dlc_fail(DLC_ERR_IO, "hwloc cannot read this machine's topology: %s",
+                        strerror(error));
+    }
+    *topology = made;
+    return DLC_OK;
+}
+
+/* Adds the hardware threads of `object` that may be used; returns how many. */
+static int add_cpus(dlc_cores *cores, int used, hwloc_obj_t object,
+                    const unsigned long *allowed) {
+    unsigned cpu;
+    int added = 0;
+    hwloc_bitmap_foreach_begin(cpu, object->cpuset) {
+        if (cpu < DLC_CORES_CPUS_MAX && is_set(allowed, cpu))
+            cores->cpu[used + added++] = (int)cpu;
+    }
+    hwloc_bitmap_foreach_end();
+    return added;
+}
+
+static dlc_status list_cores(dlc_cores *cores, hwloc_topology_t topology,
+                             const unsigned long *allowed) {
+    /* Some virtual machines show no cores, only hardware threads. */
+    hwloc_obj_type_t type = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0
+                                ? HWLOC_OBJ_CORE
+                                : HWLOC_OBJ_PU;
+    int count = hwloc_get_nbobjs_by_type(topology, type);
+    int cpus = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    if (count < 1 || cpus < 1)
+        return dlc_fail(DLC_ERR_INTERNAL, "hwloc found no core on this machine");
+    cores->core = dlc_alloc((size_t)count, sizeof *cores->core);
+    cores->cpu = dlc_alloc((size_t)cpus, sizeof *cores->cpu);
+    if (!cores->core || !cores->cpu)
+        return DLC_ERR_NOMEM;
+    int used = 0;
+    hwloc_obj_t before = NULL;
+    for (int i = 0; i < count; i++) {
+        hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, (unsigned)i);
+        int added = add_cpus(cores, used, object, allowed);
+        if (!added)
+            continue;
+        int edge = before
+                       ? hwloc_get_common_ancestor_obj(topology, before, object)->depth
+                       : 0;
+        cores->core[cores->count++] = (core){used, added, edge};
+        used += added;
+        before = object;
+    }
+    if (!cores->count)
+        return dlc_fail(DLC_ERR_INTERNAL,
+                        "none of the cores that hwloc found may be used");
+    return DLC_OK;
+}
+
+dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores) {
+    unsigned long allowed[WORDS];
+    memset(allowed, 0xff, sizeof allowed);
+    dlc_cores *made = dlc_alloc(1, sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    hwloc_topology_t topology = NULL;
+    dlc_status status = topology_load(synthetic, &topology);
+    if (status == DLC_OK && !synthetic) {
+        made->quota = dlc_quota_read("");
+        /* The kernel takes out what the cgroup's cpuset forbids. */
+        memset(allowed, 0, sizeof allowed);
+        if (sched_getaffinity(0, sizeof allowed, (cpu_set_t *)(void *)allowed))
+            status = dlc_fail(DLC_ERR_IO, "cannot read the affinity mask: %s",
+                              strerror(errno));
+    }
+    if (status == DLC_OK)
+        status = list_cores(made, topology, allowed);
+    if (topology)
+        hwloc_topology_destroy(topology);
+    if (status != DLC_OK) {
+        dlc_cores_close(made);
+        return status;
+    }
+    *cores = made;
+    return DLC_OK;
+}
+
+void dlc_cores_close(dlc_cores *cores) {
+    if (!cores)
+        return;
+    dlc_free(cores->cpu);
+    dlc_free(cores->core);
+    dlc_free(cores);
+}
+
+int dlc_cores_count(const dlc_cores *cores) {
+    return cores->count;
+}
+
+/* Where share `rank` ends when it begins at `from`: at the strongest edge that
+ * leaves every share, this and those to come, `least` to twice as many cores;
+ * among equals, nearest to an even division. */
+static int share_end(const dlc_cores *cores, int rank, int ranks, int from) {
+    int least = cores->count / ranks, left = ranks - 1 - rank;
+    if (!left)
+        return cores->count;
+    int low = from + least, high = from + 2 * least;
+    if (low < cores->count - 2 * least * left)
+        low = cores->count - 2 * least * left;
+    if (high > cores->count - least * left)
+        high = cores->count - least * left;
+    int64_t even = (int64_t)cores->count * (rank + 1); /* times `ranks` */
+    int best = low;
+    for (int at = low + 1; at <= high; at++) {
+        int edge = cores->core[at].edge - cores->core[best].edge;
+        if (edge < 0 || (!edge && llabs((int64_t)at * ranks - even) <
+                                      llabs((int64_t)best * ranks - even)))
+            best = at;
+    }
+    return best;
+}
+
+dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
+                           dlc_core_set *set) {
+    if (rank < 0 || rank >= ranks)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank %d of %d cannot have a share of the cores", rank, ranks);
+    int from = 0, to = 0;
+    if (ranks > cores->count) {
+        from = rank % cores->count;
+        to = from + 1;
+    } else {
+        for (int r = 0; r <= rank; r++) {
+            from = to;
+            to = share_end(cores, r, ranks, from);
+        }
+    }
+    memset(set, 0, sizeof *set);
+    for (int i = from; i < to; i++)
+        for (int k = 0; k < cores->core[i].cpus; k++) {
+            unsigned cpu = (unsigned)cores->cpu[cores->core[i].first_cpu + k];
+            set->cpus[cpu / WORD_BITS] |= 1ul << (cpu % WORD_BITS);
+        }
+    set->cores = set->threads = to - from;
+    double quota = cores->quota / ranks;
+    if (quota > 0 && quota < set->threads)
+        set->threads = quota < 1 ? 1 : (int)(quota + 0.5);
+    return DLC_OK;
+}
+
+dlc_status dlc_cores_bind(const dlc_core_set *set) {
+    if (sched_setaffinity(0, sizeof set->cpus,
+                          (const cpu_set_t *)(const void *)set->cpus))
+        return dlc_fail(DLC_ERR_IO, "cannot bind to %d cores: %s", set->cores,
+                        strerror(errno));
+    return DLC_OK;
+}

@@ -1,0 +1,43 @@
+/* The cores of this machine that this process may use, and how the ranks on it
+ * share them. */
+#ifndef DLC_TOPO_CORES_H
+#define DLC_TOPO_CORES_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* Some cores. All hardware threads of a core that may be used are in. */
+#define DLC_CORES_CPUS_MAX 8192 /* the largest Linux is configured for */
+typedef struct dlc_core_set {
+    int cores;   /* how many */
+    int threads; /* to compute with: one a core, fewer where the cgroup's quota of
+                    processor time is smaller */
+    unsigned long
+        cpus[DLC_CORES_CPUS_MAX / (8 * sizeof(unsigned long))]; /* a bit a
+                                  hardware thread, as the kernel numbers them */
+} dlc_core_set;
+
+typedef struct dlc_cores dlc_cores;
+
+/* Finds the cores that the affinity mask and the cgroup allow. With `synthetic`
+ * (hwloc's description, "pack:2 numa:1 core:4 pu:2") those of an imagined machine
+ * instead, all allowed. Changes the environment for a moment: call it before
+ * threads are started. */
+dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores);
+void dlc_cores_close(dlc_cores *cores); /* NULL allowed */
+
+/* How many cores there are, at least 1. */
+int dlc_cores_count(const dlc_cores *cores);
+
+/* The share of one of the `ranks` of this machine. Shares don't overlap, and the
+ * smallest is as large as it can be; within that, a share lies in one L3, NUMA
+ * node and package where possible. More ranks than cores take turns: each has one
+ * core. */
+dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
+                           dlc_core_set *set);
+
+/* Binds the calling thread, and with it those that it starts from now on. */
+dlc_status dlc_cores_bind(const dlc_core_set *set);
+
+#endif

@@ -1,0 +1,228 @@
+/* Cores of imagined machines (hwloc's synthetic descriptions) and of this one.
+ * The descriptions name their NUMA nodes: where hwloc 2.9 has to put them in, it
+ * copies overlapping memory. */
+#include <check.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "topo/cores.h"
+
+static int has(const dlc_core_set *set, int cpu) {
+    size_t bits = 8 * sizeof set->cpus[0];
+    return (int)(set->cpus[(size_t)cpu / bits] >> ((size_t)cpu % bits) & 1);
+}
+
+/* "0-3,8" */
+static void set_text(const dlc_core_set *set, dlc_text *text) {
+    const char *comma = "";
+    for (int cpu = 0; cpu < DLC_CORES_CPUS_MAX; cpu++) {
+        if (!has(set, cpu))
+            continue;
+        int last = cpu;
+        while (last + 1 < DLC_CORES_CPUS_MAX && has(set, last + 1))
+            last++;
+        if (last > cpu)
+            dlc_text_add(text, "%s%d-%d", comma, cpu, last);
+        else
+            dlc_text_add(text, "%s%d", comma, cpu);
+        comma = ",";
+        cpu = last;
+    }
+}
+
+typedef struct share_case {
+    const char *machine;
+    int cores, ranks;
+    const char *shares; /* hardware threads of each rank, joined by spaces */
+} share_case;
+
+static const share_case share_cases[] = {
+    {"pack:2 numa:1 core:4 pu:2", 8, 1, "0-15"},
+    {"pack:2 numa:1 core:4 pu:2", 8, 2, "0-7 8-15"},
+    /* the smallest share is two cores either way; no rank is on both packages */
+    {"pack:2 numa:1 core:4 pu:2", 8, 3, "0-7 8-11 12-15"},
+    {"pack:2 numa:1 core:4 pu:2", 8, 4, "0-3 4-7 8-11 12-15"},
+    {"pack:2 numa:1 core:4 pu:2", 8, 5, "0-3 4-7 8-9 10-11 12-15"},
+    {"pack:2 numa:1 core:4 pu:2", 8, 8, "0-1 2-3 4-5 6-7 8-9 10-11 12-13 14-15"},
+    /* more ranks than cores take turns */
+    {"pack:1 numa:1 core:2 pu:2", 2, 5, "0-1 2-3 0-1 2-3 0-1"},
+    {"pack:1 numa:1 core:3 pu:1", 3, 4, "0 1 2 0"},
+    {"numa:1 core:1 pu:1", 1, 3, "0 0 0"},
+    /* fair before near: 6 and 6, though an L3 is split */
+    {"pack:1 numa:1 l3:3 core:4 pu:1", 12, 2, "0-5 6-11"},
+    {"pack:1 numa:1 l3:3 core:4 pu:1", 12, 3, "0-3 4-7 8-11"},
+    {"pack:1 numa:1 l3:2 core:5 pu:1", 10, 4, "0-1 2-4 5-6 7-9"},
+    /* the package's edge is stronger than the L3's */
+    {"pack:2 numa:1 l3:3 core:2 pu:1", 12, 5, "0-1 2-5 6-7 8-9 10-11"},
+    /* hardware threads that the kernel numbers core by core, then again */
+    {"pack:2 numa:1 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)", 4, 2, "0-1,4-5 2-3,6-7"},
+    /* large remainders spread: nobody has more than twice the smallest share */
+    {"numa:1 core:15 pu:1", 15, 8, "0-1 2-3 4-5 6 7-8 9-10 11-12 13-14"},
+};
+
+START_TEST(shares) {
+    const share_case *test = &share_cases[_i];
+    dlc_cores *cores = NULL;
+    ck_assert_int_eq(dlc_cores_open(test->machine, &cores), DLC_OK);
+    ck_assert_int_eq(dlc_cores_count(cores), test->cores);
+    dlc_text all = {0};
+    for (int r = 0; r < test->ranks; r++) {
+        dlc_core_set set;
+        ck_assert_int_eq(dlc_cores_share(cores, r, test->ranks, &set), DLC_OK);
+        ck_assert_int_ge(set.cores, 1);
+        ck_assert_int_eq(set.threads, set.cores);
+        if (r)
+            dlc_text_add(&all, " ");
+        set_text(&set, &all);
+    }
+    ck_assert_msg(strcmp(dlc_text_string(&all), test->shares) == 0,
+                  "%s, %d ranks: %s, not %s", test->machine, test->ranks,
+                  dlc_text_string(&all), test->shares);
+    dlc_text_free(&all);
+    dlc_cores_close(cores);
+}
+END_TEST
+
+/* Whatever the numbers: no overlap, nothing left out, the smallest share as large
+ * as it can be, the largest at most twice that. */
+START_TEST(shares_are_fair) {
+    for (int count = 1; count <= 40; count++) {
+        char machine[64];
+        snprintf(machine, sizeof machine, "pack:%d numa:1 core:%d pu:1",
+                 count % 3 ? 1 : 3, count % 3 ? count : count / 3);
+        dlc_cores *cores = NULL;
+        ck_assert_int_eq(dlc_cores_open(machine, &cores), DLC_OK);
+        ck_assert_int_eq(dlc_cores_count(cores), count);
+        for (int ranks = 1; ranks <= count; ranks++) {
+            int next = 0;
+            for (int r = 0; r < ranks; r++) {
+                dlc_core_set set;
+                ck_assert_int_eq(dlc_cores_share(cores, r, ranks, &set), DLC_OK);
+                ck_assert_int_ge(set.cores, count / ranks);
+                ck_assert_int_le(set.cores, 2 * (count / ranks));
+                for (int k = 0; k < set.cores; k++)
+                    ck_assert(has(&set, next + k));
+                next += set.cores;
+                ck_assert(!has(&set, next));
+            }
+            ck_assert_int_eq(next, count);
+        }
+        dlc_cores_close(cores);
+    }
+}
+END_TEST
+
+START_TEST(bad_input) {
+    dlc_cores *cores = NULL;
+    ck_assert_int_eq(dlc_cores_open("no machine", &cores), DLC_ERR_CONFIG);
+    ck_assert_ptr_null(cores);
+    ck_assert(strstr(dlc_detail(), "'no machine'"));
+    ck_assert_int_eq(dlc_cores_open("numa:1 core:2 pu:1", &cores), DLC_OK);
+    dlc_core_set set;
+    ck_assert_int_eq(dlc_cores_share(cores, -1, 2, &set), DLC_ERR_CONFIG);
+    ck_assert_int_eq(dlc_cores_share(cores, 2, 2, &set), DLC_ERR_CONFIG);
+    ck_assert_int_eq(dlc_cores_share(cores, 0, 0, &set), DLC_ERR_CONFIG);
+    dlc_cores_close(cores);
+    dlc_cores_close(NULL);
+}
+END_TEST
+
+START_TEST(memory_runs_out) {
+    for (size_t n = 1; n <= 3; n++) {
+        dlc_cores *cores = NULL;
+        dlc_memory_fail_at(n);
+        dlc_status status = dlc_cores_open("numa:1 core:2 pu:1", &cores);
+        dlc_memory_fail_at(0);
+        ck_assert_int_eq(status, DLC_ERR_NOMEM);
+        ck_assert_ptr_null(cores);
+    }
+}
+END_TEST
+
+START_TEST(environment_is_left_alone) {
+    dlc_cores *cores = NULL;
+    ck_assert_int_eq(unsetenv("HWLOC_PLUGINS_PATH"), 0);
+    ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
+    dlc_cores_close(cores);
+    ck_assert_ptr_null(getenv("HWLOC_PLUGINS_PATH"));
+    ck_assert_int_eq(setenv("HWLOC_PLUGINS_PATH", "/somewhere", 1), 0);
+    ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
+    dlc_cores_close(cores);
+    ck_assert_str_eq(getenv("HWLOC_PLUGINS_PATH"), "/somewhere");
+}
+END_TEST
+
+/* This machine: what the affinity mask allows, no more. */
+START_TEST(affinity_is_respected) {
+    cpu_set_t mine, one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof mine, &mine), 0);
+    dlc_cores *cores = NULL;
+    dlc_core_set set;
+    ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
+    ck_assert_int_le(dlc_cores_count(cores), CPU_COUNT(&mine));
+    ck_assert_int_eq(dlc_cores_share(cores, 0, 1, &set), DLC_OK);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        ck_assert_int_eq(has(&set, cpu), CPU_ISSET(cpu, &mine) != 0);
+    dlc_cores_close(cores);
+
+    int last = CPU_SETSIZE - 1;
+    while (!CPU_ISSET(last, &mine))
+        last--;
+    CPU_ZERO(&one);
+    CPU_SET(last, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
+    ck_assert_int_eq(dlc_cores_count(cores), 1);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(dlc_cores_share(cores, r, 2, &set), DLC_OK);
+        ck_assert_int_eq(set.cores, 1);
+        ck_assert_int_eq(set.threads, 1);
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            ck_assert_int_eq(has(&set, cpu), cpu == last);
+    }
+    dlc_cores_close(cores);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof mine, &mine), 0);
+}
+END_TEST
+
+START_TEST(binding) {
+    cpu_set_t before, now;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    dlc_cores *cores = NULL;
+    dlc_core_set set;
+    ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
+    int count = dlc_cores_count(cores);
+    ck_assert_int_eq(dlc_cores_share(cores, count - 1, count, &set), DLC_OK);
+    ck_assert_int_eq(dlc_cores_bind(&set), DLC_OK);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof now, &now), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        ck_assert_int_eq(CPU_ISSET(cpu, &now) != 0, has(&set, cpu));
+    memset(set.cpus, 0, sizeof set.cpus);
+    ck_assert_int_eq(dlc_cores_bind(&set), DLC_ERR_IO);
+    dlc_cores_close(cores);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof before, &before), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cores");
+    TCase *tests = tcase_create("cores");
+    tcase_add_loop_test(tests, shares, 0, sizeof share_cases / sizeof *share_cases);
+    tcase_add_test(tests, shares_are_fair);
+    tcase_add_test(tests, bad_input);
+    tcase_add_test(tests, memory_runs_out);
+    tcase_add_test(tests, environment_is_left_alone);
+    tcase_add_test(tests, affinity_is_respected);
+    tcase_add_test(tests, binding);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
