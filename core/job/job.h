@@ -1,0 +1,101 @@
+/* A job: the ranks that train together, and what they need besides the exchange
+ * of gradients: to be started, to find each other, to learn of a death, of a
+ * signal, and to end together.
+ *
+ * A rank is a process. Every rank has one control channel, a byte stream of
+ * framed messages to the hub; here the hub is the launching process and the
+ * streams are socket pairs. Nothing large or frequent goes over it.
+ */
+#ifndef DLC_JOB_JOB_H
+#define DLC_JOB_JOB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dlcore/transport.h>
+
+#include "base/status.h"
+
+#define DLC_JOB_RANKS_MAX 1024
+
+typedef struct dlc_job dlc_job;
+
+/* What a rank runs; its return value is the rank's exit code (0 .. 255; see
+ * dlc_exit_code). */
+typedef int (*dlc_job_main)(dlc_job *job, void *argument);
+
+/* All zero but `ranks` is a good choice. */
+typedef struct dlc_job_options {
+    int ranks;   /* on this machine, 1 .. DLC_JOB_RANKS_MAX */
+    int threads; /* of each rank; 0: one a core of its share */
+    int unbound; /* leave the ranks' affinity alone */
+    /* For dlc_job_place; NULL: "", and index 0 for every rank. */
+    const char *device;
+    const int32_t *device_index; /* one a rank */
+} dlc_job_options;
+
+/* Runs `main` as every rank of a new job and waits for all of them.
+ *
+ * One rank runs in this process; more are forked from it, without exec: they have
+ * everything that the caller has set up. The caller must have one thread only.
+ * The ranks' standard input is empty. Rank 0 writes to the caller's stdout and
+ * stderr; lines of the others come out whole on stderr, with "[rank N] " before.
+ * Ranks are killed when the caller dies. A forked rank ends with exit(), so what
+ * the caller has given to atexit() is called in each of them, too.
+ *
+ * *exit_code, set when DLC_OK is returned, is for the command to end with:
+ *   0      every rank returned 0
+ *   5      a rank was killed, or left while others waited for it: the log says
+ *          who and what it was doing. The others were told (dlc_job_check) and
+ *          had 1.5 s to end.
+ *   128+n  SIGINT or SIGTERM asked the job to stop, and it did. A second one to the
+ *          same process, 0.2 s or more later, kills the ranks at once.
+ *   else   the highest code of a rank, those aside that ended because of another
+ * A rank that returns anything but 0 ends the job for the others, too.
+ * An error status means that no rank has run `main`, or that they were killed. */
+dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
+                       void *argument, int *exit_code);
+
+int dlc_job_rank(const dlc_job *job);
+int dlc_job_ranks(const dlc_job *job);
+/* How many threads this rank should compute with: at least 1. */
+int dlc_job_threads(const dlc_job *job);
+/* Where rank `r` is; NULL if there is no such rank. The places lie in rank order
+ * (dlc_transport_args.places is dlc_job_place(job, 0)). */
+const dlc_place *dlc_job_place(const dlc_job *job, int r);
+
+/* Collectives over the control channel, for set-up and small things. All ranks
+ * make the same calls in the same order; when they don't (another call, root or
+ * size), all of them get an error that names the ranks. They block, but not
+ * longer than the job lives: when another rank is lost, they return what
+ * dlc_job_check returns. From one thread at a time. */
+
+/* Every rank's `bytes` bytes to all, in rank order. Fits
+ * dlc_transport_args.allgather, hence void. */
+dlc_status dlc_job_allgather(void *job, const void *mine, size_t bytes, void *all);
+/* Rank root's bytes to all, in place. */
+dlc_status dlc_job_broadcast(dlc_job *job, int root, void *data, size_t bytes);
+dlc_status dlc_job_barrier(dlc_job *job);
+
+/* DLC_OK, or an error with its detail once the job has to end because of another
+ * rank (DLC_ERR_PEER: "rank 1 (host x, pid 123) was killed by signal 9 (Killed)
+ * during backward conv1"). Reads one word; any thread may call. Fits
+ * dlc_transport_args.check, hence void. */
+dlc_status dlc_job_check(void *job);
+
+/* Notes what this rank does now, for the report should it die in it: "during
+ * forward conv1", "during exchange bucket 3 (1048576 bytes)". Copies the words
+ * (cut to 23 and 63 letters) into memory that the hub sees: cheap enough for every
+ * layer. `name` may be NULL, 0 bytes are not mentioned; a NULL `phase` ends it. */
+void dlc_job_doing(dlc_job *job, const char *phase, const char *name, uint64_t bytes);
+
+/* What signals asked for since the last call. A signal to the launcher or to any
+ * rank reaches every rank, but not at the same moment: ranks must agree before
+ * they act. Any thread may call. */
+enum {
+    DLC_JOB_STOP = 1u << 0,     /* SIGINT, SIGTERM: checkpoint, then return 0 */
+    DLC_JOB_SNAPSHOT = 1u << 1, /* SIGHUP: checkpoint, go on */
+};
+unsigned dlc_job_requests(dlc_job *job);
+
+#endif

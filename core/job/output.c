@@ -1,0 +1,113 @@
+/* See output.h. */
+#include "job/output.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define PIECE PIPE_BUF    /* pipe(7): not more than this is written as one */
+#define LINE (PIECE - 64) /* leaves room for what stands before and behind */
+
+int dlc_output_wants(const dlc_output *output) {
+    return output->fd >= 0 && output->used < DLC_OUTPUT_ROOM;
+}
+
+void dlc_output_read(dlc_output *output) {
+    while (dlc_output_wants(output)) {
+        ssize_t got = read(output->fd, output->buffer + output->used,
+                           DLC_OUTPUT_ROOM - output->used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got <= 0) {
+            close(output->fd);
+            output->fd = -1;
+            return;
+        }
+        output->used += (size_t)got;
+    }
+}
+
+/* The length of the first line with its newline, or of the piece to print without
+ * one; 0 if more must come first. */
+static size_t first_line(const dlc_output *output, size_t from) {
+    size_t left = output->used - from;
+    size_t looked = left < LINE ? left : LINE;
+    const char *start = output->buffer + from;
+    const char *end = looked ? memchr(start, '\n', looked) : NULL;
+    if (end)
+        return (size_t)(end - start) + 1;
+    return left >= LINE || output->fd < 0 ? looked : 0;
+}
+
+int dlc_output_has(const dlc_output *output) {
+    return first_line(output, 0) > 0;
+}
+
+static void write_all(const char *bytes, size_t length) {
+    while (length) {
+        ssize_t done = write(STDERR_FILENO, bytes, length);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && errno == EAGAIN) {
+            struct pollfd writable = {.fd = STDERR_FILENO, .events = POLLOUT};
+            poll(&writable, 1, -1);
+            continue;
+        }
+        if (done < 0)
+            return; /* stderr is gone: nowhere to complain */
+        bytes += done;
+        length -= (size_t)done;
+    }
+}
+
+void dlc_output_write(dlc_output *output) {
+    char piece[PIECE];
+    size_t length = 0, taken = 0;
+    /* A status line of rank 0 may stand at the cursor. */
+    if (dlc_log_is_terminal())
+        length = (size_t)snprintf(piece, sizeof piece, "\r\033[K");
+    for (;;) {
+        size_t line = first_line(output, taken);
+        char prefix[32];
+        size_t before = (size_t)snprintf(prefix, sizeof prefix, "[rank %d] ",
+                                         output->rank);
+        if (!line || length + before + line + 1 > sizeof piece)
+            break;
+        memcpy(piece + length, prefix, before);
+        memcpy(piece + length + before, output->buffer + taken, line);
+        length += before + line;
+        taken += line;
+        if (piece[length - 1] != '\n')
+            piece[length++] = '\n';
+    }
+    if (!taken)
+        return;
+    output->used -= taken;
+    memmove(output->buffer, output->buffer + taken, output->used);
+    write_all(piece, length);
+}
+
+void dlc_output_drain(dlc_output *output, int last) {
+    for (;;) {
+        size_t before = output->used;
+        dlc_output_read(output);
+        if (dlc_output_has(output))
+            dlc_output_write(output);
+        else if (output->used == before)
+            break;
+    }
+    if (!last)
+        return;
+    if (output->fd >= 0)
+        close(output->fd);
+    output->fd = -1;
+    while (dlc_output_has(output))
+        dlc_output_write(output);
+}

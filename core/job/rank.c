@@ -1,0 +1,350 @@
+/* See job.h and rank.h.
+ *
+ * Signals are blocked in every thread of a rank; its control thread takes them
+ * from a signalfd, so no handler ever interrupts anything. The same thread reads
+ * what the hub sends. It sleeps in poll(), and computing goes on undisturbed. */
+#include "job/rank.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "job/frame.h"
+
+struct dlc_job {
+    int rank, ranks, threads;
+    dlc_place *places;
+    dlc_doing *doing;
+    int control, signals, wake; /* descriptors; wake ends the thread */
+    int has_thread;
+    pthread_t thread;
+    pthread_mutex_t sending; /* whole frames on `control` */
+    _Atomic unsigned requests;
+
+    /* The only rank of a job; the control thread's own. */
+    int stop_signal;
+    uint64_t stop_time;
+
+    /* Written once, before `lost` is. */
+    char news[1024];
+    _Atomic int lost;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t arrived;
+    int ended, has_result;
+    void *result;
+    size_t result_bytes;
+};
+
+void dlc_rank_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+}
+
+/* ---- The control thread ---------------------------------------------------- */
+
+static void tell_lost(dlc_job *job, dlc_status status, const char *news) {
+    if (atomic_load_explicit(&job->lost, memory_order_relaxed))
+        return; /* what came first is the cause */
+    snprintf(job->news, sizeof job->news, "%s", news);
+    atomic_store_explicit(&job->lost, status, memory_order_release);
+    pthread_mutex_lock(&job->lock);
+    job->ended = 1;
+    pthread_cond_broadcast(&job->arrived);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void take_result(dlc_job *job, void *result, size_t bytes) {
+    pthread_mutex_lock(&job->lock);
+    dlc_free(job->result);
+    job->result = result;
+    job->result_bytes = bytes;
+    job->has_result = 1;
+    pthread_cond_broadcast(&job->arrived);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static dlc_status read_frame(dlc_job *job) {
+    dlc_frame frame;
+    DLC_TRY(dlc_frame_read(job->control, &frame, sizeof frame));
+    char *payload = dlc_alloc(frame.bytes + 1, 1);
+    if (!payload)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_frame_read(job->control, payload, frame.bytes);
+    if (status == DLC_OK && frame.kind == DLC_FRAME_RESULT) {
+        take_result(job, payload, frame.bytes);
+        return DLC_OK;
+    }
+    if (status == DLC_OK && frame.kind == DLC_FRAME_NEWS)
+        tell_lost(job, frame.number, payload);
+    if (status == DLC_OK && frame.kind == DLC_FRAME_REQUEST)
+        atomic_fetch_or(&job->requests, (unsigned)frame.number);
+    dlc_free(payload);
+    return status;
+}
+
+static dlc_status send_frame(dlc_job *job, const dlc_frame *frame,
+                             const void *payload) {
+    pthread_mutex_lock(&job->sending);
+    dlc_status status = dlc_frame_send(job->control, frame, payload);
+    pthread_mutex_unlock(&job->sending);
+    return status;
+}
+
+/* The only rank of a job: what the hub does otherwise. */
+static void signal_alone(dlc_job *job, int signal) {
+    if (signal == SIGHUP) {
+        atomic_fetch_or(&job->requests, DLC_JOB_SNAPSHOT);
+    } else if (!job->stop_signal) {
+        job->stop_signal = signal;
+        job->stop_time = dlc_now_ns();
+        atomic_fetch_or(&job->requests, DLC_JOB_STOP);
+    } else if (dlc_since(job->stop_time) >= DLC_STOP_AGAIN_S) {
+        _exit(128 + signal); /* asked for twice: like being killed by it */
+    }
+}
+
+static void read_signal(dlc_job *job) {
+    struct signalfd_siginfo info;
+    if (read(job->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    int signal = (int)info.ssi_signo;
+    if (job->control < 0) {
+        signal_alone(job, signal);
+        return;
+    }
+    dlc_frame frame = {.kind = DLC_FRAME_SIGNAL, .number = signal};
+    send_frame(job, &frame, NULL); /* where it fails, the news follows */
+}
+
+static void *control_thread(void *argument) {
+    dlc_job *job = argument;
+    struct pollfd polled[3] = {{.fd = job->wake, .events = POLLIN},
+                               {.fd = job->signals, .events = POLLIN},
+                               {.fd = job->control, .events = POLLIN}};
+    for (;;) {
+        if (poll(polled, 3, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            tell_lost(job, DLC_ERR_INTERNAL, "the control thread cannot poll");
+            return NULL;
+        }
+        if (polled[0].revents)
+            return NULL;
+        if (polled[1].revents)
+            read_signal(job);
+        dlc_status status = polled[2].revents ? read_frame(job) : DLC_OK;
+        if (status != DLC_OK) {
+            tell_lost(job, status,
+                      status == DLC_ERR_PEER ? "the launcher is gone" : dlc_detail());
+            polled[2].fd = -1;
+        }
+    }
+}
+
+/* ---- Opening and closing --------------------------------------------------- */
+
+static void place_set(dlc_place *place, const dlc_rank_args *args) {
+    memset(place, 0, sizeof *place);
+    place->size = sizeof *place;
+    place->pid = (uint32_t)getpid();
+    place->uid = (uint32_t)geteuid();
+    if (gethostname(place->host, sizeof place->host - 1))
+        snprintf(place->host, sizeof place->host, "localhost");
+    snprintf(place->device, sizeof place->device, "%s",
+             args->device ? args->device : "");
+    place->device_index = args->device_index;
+}
+
+static dlc_status start_thread(dlc_job *job) {
+    sigset_t set;
+    dlc_rank_signals(&set);
+    job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    job->wake = eventfd(0, EFD_CLOEXEC);
+    if (job->signals < 0 || job->wake < 0)
+        return dlc_fail(DLC_ERR_IO, "rank %d cannot listen for signals: %s", job->rank,
+                        strerror(errno));
+    int rc = pthread_create(&job->thread, NULL, control_thread, job);
+    if (rc)
+        return dlc_fail(DLC_ERR_NOMEM, "rank %d cannot start its control thread: %s",
+                        job->rank, strerror(rc));
+    job->has_thread = 1;
+    pthread_setname_np(job->thread, "dlc-control");
+    return DLC_OK;
+}
+
+dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
+    dlc_job *made = dlc_alloc(1, sizeof *made);
+    if (!made) {
+        if (args->control >= 0)
+            close(args->control);
+        return DLC_ERR_NOMEM;
+    }
+    made->rank = args->rank;
+    made->ranks = args->ranks;
+    made->threads = args->threads;
+    made->doing = args->doing;
+    made->control = args->control;
+    made->signals = made->wake = -1;
+    pthread_mutex_init(&made->sending, NULL);
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->arrived, NULL);
+    made->places = dlc_alloc((size_t)args->ranks, sizeof *made->places);
+    dlc_status status = made->places ? start_thread(made) : DLC_ERR_NOMEM;
+    dlc_place mine;
+    place_set(&mine, args);
+    if (status == DLC_OK)
+        status = dlc_job_allgather(made, &mine, sizeof mine, made->places);
+    if (status != DLC_OK) {
+        dlc_rank_close(made);
+        return status;
+    }
+    *job = made;
+    return DLC_OK;
+}
+
+int dlc_rank_close(dlc_job *job) {
+    if (job->has_thread) {
+        uint64_t one = 1;
+        while (write(job->wake, &one, sizeof one) < 0 && errno == EINTR)
+            continue;
+        pthread_join(job->thread, NULL);
+    }
+    int descriptors[] = {job->control, job->signals, job->wake};
+    for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+    pthread_cond_destroy(&job->arrived);
+    pthread_mutex_destroy(&job->lock);
+    pthread_mutex_destroy(&job->sending);
+    dlc_free(job->result);
+    dlc_free(job->places);
+    int stop_signal = job->stop_signal;
+    dlc_free(job);
+    return stop_signal;
+}
+
+/* ---- What a rank asks ------------------------------------------------------- */
+
+int dlc_job_rank(const dlc_job *job) {
+    return job->rank;
+}
+
+int dlc_job_ranks(const dlc_job *job) {
+    return job->ranks;
+}
+
+int dlc_job_threads(const dlc_job *job) {
+    return job->threads;
+}
+
+const dlc_place *dlc_job_place(const dlc_job *job, int r) {
+    return r >= 0 && r < job->ranks ? &job->places[r] : NULL;
+}
+
+dlc_status dlc_job_check(void *job) {
+    dlc_job *mine = job;
+    int lost = atomic_load_explicit(&mine->lost, memory_order_acquire);
+    return lost ? dlc_fail(lost, "%s", mine->news) : DLC_OK;
+}
+
+unsigned dlc_job_requests(dlc_job *job) {
+    return atomic_exchange(&job->requests, 0);
+}
+
+static void copy_words(char *to, size_t room, const char *words) {
+    size_t i = 0;
+    for (; i < room - 1 && words[i]; i++)
+        to[i] = words[i];
+    to[i] = '\0';
+}
+
+void dlc_job_doing(dlc_job *job, const char *phase, const char *name, uint64_t bytes) {
+    dlc_doing *doing = job->doing;
+    copy_words(doing->phase, sizeof doing->phase, phase ? phase : "");
+    copy_words(doing->name, sizeof doing->name, phase && name ? name : "");
+    doing->bytes = bytes;
+}
+
+void dlc_doing_text(const dlc_doing *doing, char text[DLC_DOING_TEXT]) {
+    text[0] = '\0';
+    if (!doing->phase[0])
+        return;
+    /* The rank may have died while it wrote: the arrays need not end in time. */
+    int length = snprintf(
+        text, DLC_DOING_TEXT, " during %.*s%s%.*s", (int)sizeof doing->phase,
+        doing->phase, doing->name[0] ? " " : "", (int)sizeof doing->name, doing->name);
+    if (doing->bytes)
+        snprintf(text + length, DLC_DOING_TEXT - (size_t)length, " (%" PRIu64 " bytes)",
+                 doing->bytes);
+}
+
+/* ---- Collectives ------------------------------------------------------------ */
+
+/* Sends this rank's part and waits for the result of `bytes` bytes. */
+static dlc_status collect(dlc_job *job, const dlc_frame *frame, const void *mine,
+                          void *result, size_t bytes) {
+    DLC_TRY(dlc_job_check(job));
+    dlc_status sent = send_frame(job, frame, mine);
+    pthread_mutex_lock(&job->lock);
+    /* Where sending failed, the control thread finds out and says why. */
+    while (!job->has_result && !job->ended)
+        pthread_cond_wait(&job->arrived, &job->lock);
+    int got = job->has_result;
+    if (got && job->result_bytes == bytes && bytes)
+        memcpy(result, job->result, bytes);
+    int right = job->result_bytes == bytes;
+    dlc_free(job->result);
+    job->result = NULL;
+    job->has_result = 0;
+    pthread_mutex_unlock(&job->lock);
+    if (!got) {
+        DLC_TRY(dlc_job_check(job));
+        return sent;
+    }
+    return right ? DLC_OK
+                 : dlc_fail(DLC_ERR_INTERNAL,
+                            "rank %d got a result of the wrong size from the hub",
+                            job->rank);
+}
+
+dlc_status dlc_job_allgather(void *job, const void *mine, size_t bytes, void *all) {
+    dlc_job *self = job;
+    if (self->control < 0) {
+        if (bytes)
+            memmove(all, mine, bytes);
+        return DLC_OK;
+    }
+    dlc_frame frame = {.kind = DLC_FRAME_ALLGATHER, .size = bytes, .bytes = bytes};
+    return collect(self, &frame, mine, all, bytes * (size_t)self->ranks);
+}
+
+dlc_status dlc_job_broadcast(dlc_job *job, int root, void *data, size_t bytes) {
+    if (root < 0 || root >= job->ranks)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "broadcast from rank %d, but there are %d ranks", root,
+                        job->ranks);
+    if (job->control < 0)
+        return DLC_OK;
+    dlc_frame frame = {.kind = DLC_FRAME_BROADCAST,
+                       .number = root,
+                       .size = bytes,
+                       .bytes = root == job->rank ? bytes : 0};
+    return collect(job, &frame, data, data, bytes);
+}
+
+dlc_status dlc_job_barrier(dlc_job *job) {
+    return dlc_job_allgather(job, NULL, 0, NULL);
+}

@@ -1,0 +1,246 @@
+/* Collectives over the control channel. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "session.h"
+
+static const size_t sizes[] = {0, 1, 7, 256, 4096, 100003, 1u << 20};
+#define SIZES (sizeof sizes / sizeof *sizes)
+static const int rank_counts[] = {1, 2, 3, 5, 8};
+
+/* Bytes that tell whose and where they are: a pattern of 1 KiB, then copies of it,
+ * each with its number. */
+static void fill(unsigned char *bytes, size_t count, int rank, size_t salt) {
+    for (size_t i = 0; i < count && i < 1024; i++)
+        bytes[i] = (unsigned char)((i * 31 + (size_t)rank * 7 + salt) ^ (i >> 8));
+    for (size_t at = 1024; at < count; at += 1024) {
+        memcpy(bytes + at, bytes, count - at < 1024 ? count - at : 1024);
+        bytes[at] = (unsigned char)(at >> 10);
+    }
+}
+
+static int holds(const unsigned char *bytes, size_t count, int rank, size_t salt) {
+    unsigned char *expected = dlc_alloc(count, 1);
+    if (!expected)
+        return 0;
+    fill(expected, count, rank, salt);
+    int same = memcmp(bytes, expected, count) == 0;
+    dlc_free(expected);
+    return same;
+}
+
+static int allgather_once(dlc_job *job, size_t bytes, size_t salt) {
+    int ranks = dlc_job_ranks(job), wrong = 0;
+    unsigned char *mine = dlc_alloc(bytes, 1);
+    unsigned char *all = dlc_alloc(bytes * (size_t)ranks, 1);
+    fill(mine, bytes, dlc_job_rank(job), salt);
+    if (dlc_job_allgather(job, mine, bytes, all) != DLC_OK)
+        wrong = 1;
+    for (int r = 0; r < ranks; r++)
+        wrong |= !holds(all + (size_t)r * bytes, bytes, r, salt);
+    dlc_free(all);
+    dlc_free(mine);
+    return wrong;
+}
+
+static int broadcast_once(dlc_job *job, int root, size_t bytes, size_t salt) {
+    unsigned char *data = dlc_alloc(bytes, 1);
+    if (dlc_job_rank(job) == root)
+        fill(data, bytes, root, salt);
+    int wrong = dlc_job_broadcast(job, root, data, bytes) != DLC_OK ||
+                !holds(data, bytes, root, salt);
+    dlc_free(data);
+    return wrong;
+}
+
+static int collect_main(dlc_job *job, void *argument) {
+    (void)argument;
+    int wrong = 0;
+    board_enter(job);
+    size_t count = session_is_slow() && dlc_job_ranks(job) > 2 ? SIZES - 1 : SIZES;
+    for (size_t s = 0; s < count; s++) {
+        wrong |= allgather_once(job, sizes[s], s);
+        for (int root = 0; root < dlc_job_ranks(job); root++)
+            if (sizes[s] < 10000 || root == 1)
+                wrong |= broadcast_once(job, root, sizes[s], s + 100);
+    }
+    return wrong;
+}
+
+START_TEST(right_bytes) {
+    dlc_text text;
+    ck_assert_msg(session_run(rank_counts[_i], collect_main, NULL, &text) == 0, "%s",
+                  dlc_text_string(&text));
+    ck_assert_str_eq(dlc_text_string(&text), "");
+    dlc_text_free(&text);
+}
+END_TEST
+
+/* Nobody leaves a barrier before all have come. */
+static int barrier_main(dlc_job *job, void *argument) {
+    (void)argument;
+    int ranks = dlc_job_ranks(job);
+    board_enter(job);
+    for (int round = 1; round <= 200; round++) {
+        if ((round * 7 + dlc_job_rank(job)) % 13 == 0)
+            usleep(300);
+        atomic_fetch_add(&board_shared->count, 1);
+        if (dlc_job_barrier(job) != DLC_OK)
+            return 1;
+        if (atomic_load(&board_shared->count) < round * ranks)
+            return 2;
+    }
+    return 0;
+}
+
+START_TEST(barrier_holds) {
+    dlc_text text;
+    ck_assert_int_eq(session_run(rank_counts[_i], barrier_main, NULL, &text), 0);
+    ck_assert_int_eq(atomic_load(&board_shared->count), 200 * rank_counts[_i]);
+    dlc_text_free(&text);
+}
+END_TEST
+
+static int places_main(dlc_job *job, void *argument) {
+    (void)argument;
+    board_enter(job);
+    if (dlc_job_barrier(job) != DLC_OK)
+        return 1;
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    int ranks = dlc_job_ranks(job);
+    const dlc_place *place = dlc_job_place(job, 0);
+    for (int r = 0; r < ranks; r++, place = DLC_NEXT(place)) {
+        if (place != dlc_job_place(job, r) || place->size != sizeof *place)
+            return 2;
+        if (place->pid != (uint32_t)atomic_load(&board_shared->pid[r]) ||
+            place->uid != (uint32_t)geteuid() || place->node != 0)
+            return 3;
+        if (strcmp(place->host, host) || strcmp(place->device, "gpu") ||
+            place->device_index != 10 + r)
+            return 4;
+    }
+    return dlc_job_place(job, -1) || dlc_job_place(job, ranks) ? 5 : 0;
+}
+
+START_TEST(places) {
+    int32_t index[] = {10, 11, 12, 13, 14, 15, 16, 17};
+    dlc_job_options options = {
+        .ranks = rank_counts[_i], .device = "gpu", .device_index = index};
+    job_session session = session_start_options(&options, places_main, NULL);
+    ck_assert_int_eq(session_end(&session), 0);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* ---- Ranks that disagree ---- */
+
+typedef struct disagreement {
+    dlc_status (*odd)(dlc_job *job); /* what rank 1 calls; the others: 8 bytes */
+    const char *says;
+} disagreement;
+
+static dlc_status call_same(dlc_job *job) {
+    uint64_t mine = 1, all[8];
+    return dlc_job_allgather(job, &mine, sizeof mine, all);
+}
+
+static dlc_status call_smaller(dlc_job *job) {
+    uint32_t mine = 1, all[8];
+    return dlc_job_allgather(job, &mine, sizeof mine, all);
+}
+
+static dlc_status call_broadcast(dlc_job *job) {
+    uint64_t data = 0;
+    return dlc_job_broadcast(job, 2, &data, sizeof data);
+}
+
+static dlc_status call_large(dlc_job *job) {
+    size_t bytes = 1u << 20;
+    char *mine = dlc_alloc(9, bytes);
+    if (!mine)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(job, mine, bytes, mine + bytes);
+    dlc_free(mine);
+    return status;
+}
+
+static const disagreement disagreements[] = {
+    {call_smaller, "allgather of 4 bytes"},
+    {dlc_job_barrier, "barrier"},
+    {call_broadcast, "broadcast of 8 bytes from rank 2"},
+    {call_large, "allgather of 1048576 bytes"},
+};
+
+static int disagree_main(dlc_job *job, void *argument) {
+    const disagreement *test = argument;
+    board_enter(job);
+    dlc_status status = dlc_job_rank(job) == 1 ? test->odd(job) : call_same(job);
+    if (status == DLC_ERR_INTERNAL && dlc_job_check(job) == status &&
+        strstr(dlc_detail(), "different collectives") &&
+        strstr(dlc_detail(), test->says))
+        atomic_fetch_add(&board_shared->count, 1);
+    return dlc_exit_code(status);
+}
+
+START_TEST(disagreement_is_told) {
+    disagreement test = disagreements[_i];
+    dlc_text text;
+    ck_assert_int_eq(session_run(3, disagree_main, &test, &text), 1);
+    ck_assert_msg(atomic_load(&board_shared->count) == 3, "%s", text.bytes);
+    ck_assert_ptr_nonnull(strstr(text.bytes, "rank 1"));
+    ck_assert_ptr_nonnull(strstr(text.bytes, "allgather of 8 bytes"));
+    ck_assert_ptr_nonnull(strstr(text.bytes, test.says));
+    dlc_text_free(&text);
+}
+END_TEST
+
+static int roots_main(dlc_job *job, void *argument) {
+    (void)argument;
+    char byte = 0;
+    if (dlc_job_broadcast(job, -1, &byte, 1) != DLC_ERR_CONFIG ||
+        dlc_job_broadcast(job, dlc_job_ranks(job), &byte, 1) != DLC_ERR_CONFIG)
+        return 1;
+    return dlc_job_check(job) == DLC_OK ? 0 : 2;
+}
+
+START_TEST(no_such_root) {
+    dlc_text text;
+    ck_assert_int_eq(session_run(_i + 1, roots_main, NULL, &text), 0);
+    dlc_text_free(&text);
+}
+END_TEST
+
+/* More than the control channel is for: refused before anybody makes room. */
+static int huge_main(dlc_job *job, void *argument) {
+    (void)argument;
+    static char byte;
+    dlc_status status = dlc_job_rank(job)
+                            ? dlc_job_broadcast(job, 0, &byte, (size_t)1 << 40)
+                            : dlc_job_barrier(job);
+    return status == DLC_ERR_INTERNAL ? 1 : 77;
+}
+
+START_TEST(too_large) {
+    dlc_text text;
+    ck_assert_int_eq(session_run(2, huge_main, NULL, &text), 1);
+    ck_assert_ptr_nonnull(strstr(text.bytes, "1099511627776 bytes"));
+    dlc_text_free(&text);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("collect");
+    int counts = (int)(sizeof rank_counts / sizeof *rank_counts);
+    tcase_add_loop_test(tests, right_bytes, 0, counts);
+    tcase_add_loop_test(tests, barrier_holds, 0, counts);
+    tcase_add_loop_test(tests, places, 0, counts);
+    tcase_add_loop_test(tests, disagreement_is_told, 0,
+                        sizeof disagreements / sizeof *disagreements);
+    tcase_add_loop_test(tests, no_such_root, 0, 2);
+    tcase_add_test(tests, too_large);
+    return run_tests("job: collectives", tests);
+}

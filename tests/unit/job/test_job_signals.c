@@ -1,0 +1,242 @@
+/* SIGINT, SIGTERM and SIGHUP, to the launcher, to its group, to a rank; Ctrl-C and
+ * Ctrl-Z on a terminal. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "session.h"
+
+/* Works until it is asked to stop; tells what it was asked for. */
+static int obey_main(dlc_job *job, void *argument) {
+    const int *code = argument;
+    int rank = dlc_job_rank(job);
+    board_enter(job);
+    unsigned seen = 0;
+    while (!(seen & DLC_JOB_STOP)) {
+        if (dlc_job_check(job) != DLC_OK)
+            return 5;
+        seen |= dlc_job_requests(job);
+        atomic_fetch_or(&board_shared->seen[rank], seen);
+        atomic_fetch_add(&board_shared->count, 1);
+        usleep(1000);
+    }
+    usleep(20000); /* a checkpoint */
+    return *code;
+}
+
+static void wait_seen(int ranks, unsigned request) {
+    for (int r = 0; r < ranks; r++)
+        while (!(atomic_load(&board_shared->seen[r]) & request))
+            usleep(1000);
+}
+
+enum { TO_LAUNCHER, TO_GROUP, TO_RANK, TO_ALL, TARGETS };
+
+static void send_signal(const job_session *session, int target, int ranks, int signal) {
+    pid_t last = atomic_load(&board_shared->pid[ranks - 1]);
+    if (target == TO_LAUNCHER || target == TO_ALL)
+        kill(session->pid, signal);
+    if (target == TO_GROUP)
+        kill(-session->pid, signal);
+    if (target == TO_RANK)
+        kill(last, signal);
+    if (target == TO_ALL)
+        for (int r = 0; r < ranks; r++)
+            kill(atomic_load(&board_shared->pid[r]), signal);
+}
+
+static const int rank_counts[] = {1, 2, 4};
+#define COUNTS (int)(sizeof rank_counts / sizeof *rank_counts)
+
+/* Every target, either signal, every number of ranks. */
+START_TEST(asked_to_stop) {
+    int target = _i % TARGETS, ranks = rank_counts[_i / TARGETS % COUNTS];
+    int signal = _i / TARGETS / COUNTS ? SIGTERM : SIGINT, code = 0;
+    job_session session = session_start(ranks, obey_main, &code);
+    board_wait(ranks);
+    send_signal(&session, target, ranks, signal);
+    ck_assert_int_eq(session_end(&session), 128 + signal);
+    for (int r = 0; r < ranks; r++)
+        ck_assert_uint_eq(atomic_load(&board_shared->seen[r]), DLC_JOB_STOP);
+    ck_assert_str_eq(dlc_text_string(&session.text), "");
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+START_TEST(asked_for_a_snapshot) {
+    int target = _i % TARGETS, ranks = rank_counts[_i / TARGETS], code = 0;
+    job_session session = session_start(ranks, obey_main, &code);
+    board_wait(ranks);
+    for (int again = 0; again < 2; again++) {
+        for (int r = 0; r < ranks; r++)
+            atomic_store(&board_shared->seen[r], 0);
+        send_signal(&session, target, ranks, SIGHUP);
+        wait_seen(ranks, DLC_JOB_SNAPSHOT);
+    }
+    kill(session.pid, SIGTERM);
+    ck_assert_int_eq(session_end(&session), 128 + SIGTERM);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* A checkpoint that could not be written matters more than the signal. */
+START_TEST(stop_fails) {
+    int code = 4, ranks = rank_counts[_i];
+    job_session session = session_start(ranks, obey_main, &code);
+    board_wait(ranks);
+    kill(session.pid, SIGTERM);
+    ck_assert_int_eq(session_end(&session), 4);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+static int deaf_main(dlc_job *job, void *argument) {
+    (void)argument;
+    board_enter(job);
+    while (dlc_job_rank(job) >= 0) {
+        atomic_fetch_or(&board_shared->seen[dlc_job_rank(job)], dlc_job_requests(job));
+        usleep(1000);
+    }
+    return 0;
+}
+
+START_TEST(asked_twice) {
+    int ranks = rank_counts[_i % COUNTS];
+    int target = _i / COUNTS ? TO_RANK : TO_LAUNCHER;
+    job_session session = session_start(ranks, deaf_main, NULL);
+    board_wait(ranks);
+    send_signal(&session, target, ranks, SIGTERM);
+    wait_seen(ranks, DLC_JOB_STOP);
+    usleep(300000);
+    send_signal(&session, target, ranks, SIGINT);
+    ck_assert_int_eq(session_end(&session), 128 + SIGINT);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* A launcher's launcher may send a signal to the process and to its group. */
+START_TEST(a_burst_is_one_request) {
+    int ranks = rank_counts[_i], code = 0;
+    job_session session = session_start(ranks, obey_main, &code);
+    board_wait(ranks);
+    for (int i = 0; i < 10; i++)
+        send_signal(&session, i % TARGETS, ranks, SIGTERM);
+    ck_assert_int_eq(session_end(&session), 128 + SIGTERM);
+    ck_assert_str_eq(dlc_text_string(&session.text), "");
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* ---- A terminal ---------------------------------------------------------------- */
+
+static int talk_main(dlc_job *job, void *argument) {
+    int code = 0;
+    (void)argument;
+    if (dlc_job_rank(job) == 0)
+        fputs("rank 0 may write here\n", stderr);
+    else
+        fputs("so may rank 1\n", stderr);
+    return obey_main(job, &code);
+}
+
+/* A session of its own on a terminal that stops who writes from the background. */
+static pid_t start_on_terminal(int *terminal) {
+    fflush(NULL);
+    pid_t pid = forkpty(terminal, NULL, NULL, NULL);
+    ck_assert_int_ge(pid, 0);
+    if (pid)
+        return pid;
+    struct termios settings;
+    tcgetattr(STDIN_FILENO, &settings);
+    settings.c_lflag |= TOSTOP;
+    tcsetattr(STDIN_FILENO, TCSANOW, &settings);
+    setenv("TERM", "vt100", 1);
+    dlc_job_options options = {.ranks = 2};
+    int code = 98;
+    dlc_status status = dlc_job_run(&options, talk_main, NULL, &code);
+    _exit(status == DLC_OK ? code : 97);
+}
+
+/* Reads until `words` have come. */
+static void read_until(int terminal, dlc_text *text, const char *words) {
+    while (!strstr(dlc_text_string(text), words)) {
+        char bytes[256];
+        ssize_t got = read(terminal, bytes, sizeof bytes);
+        ck_assert_msg(got > 0, "only this came: %s", dlc_text_string(text));
+        dlc_text_append(text, bytes, (size_t)got);
+    }
+}
+
+static void press(int terminal, char key) {
+    ck_assert_int_eq(write(terminal, &key, 1), 1);
+}
+
+START_TEST(ctrl_c) {
+    int terminal, status = 0;
+    dlc_text text = {0};
+    pid_t pid = start_on_terminal(&terminal);
+    read_until(terminal, &text, "rank 0 may write here");
+    read_until(terminal, &text, "\r\033[K[rank 1] so may rank 1");
+    board_wait(2);
+    press(terminal, 3);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGINT);
+    ck_assert_uint_eq(atomic_load(&board_shared->seen[1]), DLC_JOB_STOP);
+    close(terminal);
+    dlc_text_free(&text);
+}
+END_TEST
+
+static char process_state(pid_t pid) {
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        if (!fgets(line, sizeof line, file))
+            line[0] = '\0';
+        fclose(file);
+    }
+    const char *end = strrchr(line, ')');
+    return end ? end[2] : '?';
+}
+
+START_TEST(ctrl_z) {
+    int code = 0, status = 0;
+    job_session session = session_start(2, obey_main, &code);
+    board_wait(2);
+    kill(session.pid, SIGTSTP);
+    ck_assert_int_eq(waitpid(session.pid, &status, WUNTRACED), session.pid);
+    ck_assert(WIFSTOPPED(status));
+    for (int r = 0; r < 2; r++)
+        while (process_state(atomic_load(&board_shared->pid[r])) != 'T')
+            usleep(1000);
+    int count = atomic_load(&board_shared->count);
+    usleep(20000);
+    ck_assert_int_eq(atomic_load(&board_shared->count), count);
+    kill(session.pid, SIGCONT);
+    board_wait_for(&board_shared->count, count + 10);
+    kill(session.pid, SIGTERM);
+    ck_assert_int_eq(session_end(&session), 128 + SIGTERM);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("signals");
+    tcase_add_loop_test(tests, asked_to_stop, 0, TARGETS * COUNTS * 2);
+    tcase_add_loop_test(tests, asked_for_a_snapshot, 0, TARGETS * COUNTS);
+    tcase_add_loop_test(tests, stop_fails, 0, COUNTS);
+    tcase_add_loop_test(tests, asked_twice, 0, 2 * COUNTS);
+    tcase_add_loop_test(tests, a_burst_is_one_request, 0, COUNTS);
+    tcase_add_test(tests, ctrl_c);
+    tcase_add_test(tests, ctrl_z);
+    return run_tests("job: signals", tests);
+}
