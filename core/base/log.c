@@ -18,17 +18,15 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int threshold = DLC_LOG_INFO;
 static _Atomic int file = -1;
-static char prefix[32];
+static _Atomic int job_rank;
 static int status_shown; /* a status line stands at the cursor */
 
 void dlc_log_level_set(dlc_log_level level) {
     atomic_store(&threshold, (int)level);
 }
 
-void dlc_log_prefix_set(const char *text) {
-    pthread_mutex_lock(&lock);
-    snprintf(prefix, sizeof prefix, "%s", text);
-    pthread_mutex_unlock(&lock);
+void dlc_log_rank_set(int rank) {
+    atomic_store(&job_rank, rank);
 }
 
 dlc_status dlc_log_file_open(const char *path) {
@@ -83,7 +81,7 @@ int dlc_log_is_terminal(void) {
         is = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
         atomic_store(&known, is);
     }
-    return is;
+    return is && atomic_load(&job_rank) == 0;
 }
 
 static void write_human(dlc_log_level level, const char *message) {
@@ -91,8 +89,8 @@ static void write_human(dlc_log_level level, const char *message) {
     /* Information speaks for itself; what is wrong says that it is. */
     int plain = level == DLC_LOG_INFO;
     pthread_mutex_lock(&lock);
-    int length = snprintf(line, sizeof line, "%s%s%s%s%s\n",
-                          status_shown ? "\r\033[K" : "", prefix,
+    int length = snprintf(line, sizeof line, "%s%s%s%s\n",
+                          status_shown ? "\r\033[K" : "",
                           plain ? "" : level_name(level), plain ? "" : ": ", message);
     if (length >= (int)sizeof line)
         length = (int)sizeof line - 1;
@@ -129,6 +127,7 @@ dlc_json dlc_log_event_begin(const char *event) {
     clock_gettime(CLOCK_REALTIME, &now);
     dlc_json_object(&json, NULL);
     dlc_json_number(&json, "time", (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+    dlc_json_int(&json, "rank", atomic_load(&job_rank));
     dlc_json_string(&json, "event", event);
     return json;
 }

@@ -10,8 +10,9 @@
 /* Lines above this level are left out (the file gets them all). Default: INFO. */
 void dlc_log_level_set(dlc_log_level level);
 
-/* Stands before every human line from now on ("[rank 1] "), "" for nothing. */
-void dlc_log_prefix_set(const char *prefix);
+/* Which rank of a job this process is. Events say it, and only rank 0 (as at first)
+ * draws the status line. */
+void dlc_log_rank_set(int rank);
 
 /* Also writes JSON lines to the end of this file; NULL ends that. */
 dlc_status dlc_log_file_open(const char *path);
