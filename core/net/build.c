@@ -1,0 +1,280 @@
+/* Building a net: layers made and shapes inferred in the order of the graph, layers
+ * absorbed by the one before, and the way of the gradients traced. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/internal.h"
+
+#include <string.h>
+
+/* ---- Making ---------------------------------------------------------------------- */
+
+static dlc_status add_batch_tensors(dlc_net *net) {
+    const dlc_shape *sample = &net->args.sample;
+    dlc_tensor data = {.dtype = DLC_F32}, label = {.dtype = DLC_I32};
+    data.shape.rank = sample->rank + 1;
+    data.shape.dims[0] = net->args.batch;
+    memcpy(&data.shape.dims[1], sample->dims, (size_t)sample->rank * sizeof(int64_t));
+    label.shape = (dlc_shape){.rank = 1, .dims = {net->args.batch}};
+    if (dlc_net_tensor_add(net, &data, NO_OP) < 0 ||
+        dlc_net_tensor_add(net, &label, NO_OP) < 0)
+        return DLC_ERR_NOMEM;
+    return DLC_OK;
+}
+
+/* The context of a family in this net, opened at its first layer. */
+static dlc_status open_family(dlc_net *net, const dlc_family *family, void **context) {
+    for (int32_t i = 0; i < net->families; i++) {
+        if (net->family[i].family == family) {
+            *context = net->family[i].context;
+            return DLC_OK;
+        }
+    }
+    net_family *grown = dlc_grow(net->family, (size_t)net->families,
+                                 (size_t)net->families + 1, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    net->family = grown;
+    dlc_family_args args = {.size = sizeof args,
+                            .device_ops = net->args.device_ops,
+                            .device = net->args.device,
+                            .threads = net->args.threads,
+                            .phase = net->args.phase};
+    void *opened = NULL;
+    DLC_TRY(family->open(&args, &opened));
+    net->family[net->families++] = (net_family){.family = family, .context = opened};
+    *context = opened;
+    return DLC_OK;
+}
+
+/* The operation that a layer of the graph became, NULL if it is not in the net. */
+static net_op *op_of_node(const dlc_net *net, int32_t node) {
+    for (int32_t i = 0; net && i < net->ops; i++)
+        if (net->op[i].node == node)
+            return &net->op[i];
+    return NULL;
+}
+
+static dlc_status allocate_op(net_op *op, int32_t inputs) {
+    size_t n = (size_t)inputs;
+    op->in = dlc_alloc(n, sizeof *op->in);
+    op->out = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out);
+    op->param = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param);
+    op->input = dlc_alloc(n, sizeof *op->input);
+    op->output = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->output);
+    op->edge = dlc_alloc(n, sizeof *op->edge);
+    op->in_data = dlc_alloc(n, sizeof *op->in_data);
+    op->in_diff = dlc_alloc(n, sizeof *op->in_diff);
+    op->out_data = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out_data);
+    op->out_diff = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out_diff);
+    op->params = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->params);
+    op->param_diffs = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param_diffs);
+    if (!op->in || !op->out || !op->param || !op->input || !op->output || !op->edge ||
+        !op->in_data || !op->in_diff || !op->out_data || !op->out_diff || !op->params ||
+        !op->param_diffs)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
+        op->param[i] = (dlc_param){.size = sizeof(dlc_param), .rate = 1, .decay = 1};
+    op->absorbed_by = NO_OP;
+    op->workspace_buffer = NO_BUFFER;
+    op->plan = (dlc_layer_plan){.size = sizeof op->plan,
+                                .inputs = inputs,
+                                .in = op->in,
+                                .outputs = 1,
+                                .out = op->out,
+                                .param = op->param};
+    return DLC_OK;
+}
+
+static dlc_status create_layer(dlc_net *net, net_op *op, int32_t node) {
+    const dlc_graph_layer *from = &net->args.graph->layer[node];
+    net_op *twin = op_of_node(net->args.twin, node);
+    dlc_layer_args args = {.size = sizeof args,
+                           .name = from->name,
+                           .settings = from->settings,
+                           .phase = net->args.phase,
+                           .twin = twin ? twin->layer : NULL,
+                           .seed = net->args.seed,
+                           .index = (uint32_t)node};
+    op->node = node;
+    op->name = from->name;
+    op->feature = from->feature;
+    const dlc_layer_ops *ops = from->feature->ops;
+    DLC_TRY(open_family(net, ops->family, &op->context));
+    op->family = ops->family;
+    args.context = op->context;
+    DLC_TRY(ops->create(&args, &op->layer));
+    op->ops = ops; /* from here on there is a layer to destroy */
+    return DLC_OK;
+}
+
+static int32_t tensor_of_input(const dlc_net *net, dlc_graph_input input) {
+    if (input.layer == DLC_FROM_DATA)
+        return input.output;
+    const net_op *producer = op_of_node(net, input.layer);
+    if (!producer || input.output >= producer->plan.outputs)
+        return NO_OP;
+    return producer->output[input.output];
+}
+
+static dlc_status find_inputs(dlc_net *net, net_op *op) {
+    const dlc_graph_layer *from = &net->args.graph->layer[op->node];
+    for (int32_t i = 0; i < from->inputs; i++) {
+        int32_t tensor = tensor_of_input(net, from->input[i]);
+        if (tensor == NO_OP)
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "layer '%s': its input %d comes from layer '%s', which has "
+                            "no such output in this phase",
+                            op->name, (int)i + 1,
+                            net->args.graph->layer[from->input[i].layer].name);
+        op->input[i] = tensor;
+        op->in[i] = net->tensor[tensor].tensor;
+    }
+    return DLC_OK;
+}
+
+/* Shapes that no tensor can have are a plugin's mistake or a net too large. */
+static dlc_status check_shape(const net_op *op, const dlc_tensor *tensor) {
+    int64_t count = (int64_t)dlc_dtype_bytes(tensor->dtype);
+    int ok = count > 0 && tensor->shape.rank >= 0 && tensor->shape.rank <= DLC_MAX_DIMS;
+    for (int32_t i = 0; ok && i < tensor->shape.rank; i++)
+        ok = tensor->shape.dims[i] >= 1 &&
+             !__builtin_mul_overflow(count, tensor->shape.dims[i], &count);
+    if (!ok)
+        return dlc_fail(DLC_ERR_CONFIG, "layer '%s': its output is empty or too large",
+                        op->name);
+    return DLC_OK;
+}
+
+static dlc_status infer_layer(dlc_net *net, int32_t index) {
+    net_op *op = &net->op[index];
+    dlc_status status = op->ops->infer(op->layer, &op->plan);
+    if (status != DLC_OK)
+        return dlc_fail(status, "layer '%s': %s", op->name, dlc_detail());
+    if (op->plan.outputs < 1 || op->plan.outputs > DLC_MAX_OUTPUTS ||
+        op->plan.params < 0 || op->plan.params > DLC_MAX_PARAMS)
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "layer '%s': type '%s' has %d outputs and %d "
+                        "parameters, which is out of bounds",
+                        op->name, op->feature->name, (int)op->plan.outputs,
+                        (int)op->plan.params);
+    for (int32_t i = 0; i < op->plan.outputs; i++) {
+        DLC_TRY(check_shape(op, &op->out[i]));
+        int32_t tensor = dlc_net_tensor_add(net, &op->out[i], index);
+        if (tensor < 0)
+            return tensor;
+        op->output[i] = tensor;
+    }
+    return DLC_OK;
+}
+
+/* ---- Absorbing ------------------------------------------------------------------- */
+
+/* The only reader of a tensor; NULL if there are none or several. */
+static net_op *only_reader(dlc_net *net, int32_t tensor) {
+    net_op *reader = NULL;
+    for (int32_t i = 0; i < net->ops; i++) {
+        net_op *op = &net->op[i];
+        for (int32_t j = 0; op->absorbed_by == NO_OP && j < op->plan.inputs; j++) {
+            if (op->input[j] != tensor)
+                continue;
+            if (reader)
+                return NULL;
+            reader = op;
+        }
+    }
+    return reader;
+}
+
+static int may_be_absorbed(const net_op *op) {
+    return op->plan.inputs == 1 && op->plan.outputs == 1 && op->plan.params == 0 &&
+           !(op->feature->caps & DLC_LAYER_METRIC);
+}
+
+/* Lets a layer take over what follows it, as long as it wants to. */
+static dlc_status absorb_followers(dlc_net *net, int32_t index) {
+    net_op *op = &net->op[index];
+    while (op->plan.outputs == 1) {
+        net_op *next = only_reader(net, op->output[0]);
+        if (!next || !may_be_absorbed(next))
+            return DLC_OK;
+        const dlc_graph_layer *from = &net->args.graph->layer[next->node];
+        dlc_status status = op->ops->absorb(op->layer, next->feature, from->settings);
+        if (status == DLC_ERR_UNSUPPORTED)
+            return DLC_OK;
+        if (status != DLC_OK)
+            return dlc_fail(status, "layer '%s': %s", op->name, dlc_detail());
+        next->absorbed_by = index;
+        op->output[0] = next->output[0];
+        op->out[0] = next->out[0];
+        net->tensor[op->output[0]].producer = index;
+        dlc_debug("layer '%s' does the work of '%s'", op->name, next->name);
+    }
+    return DLC_OK;
+}
+
+/* ---- Gradients ------------------------------------------------------------------- */
+
+static int has_trained_params(const net_op *op) {
+    for (int32_t i = 0; i < op->plan.params; i++)
+        if (!(op->param[i].flags & DLC_PARAM_BUFFER))
+            return 1;
+    return 0;
+}
+
+/* Backward of an operation runs where a loss lies behind it and something to train
+ * at or before it. */
+static void trace_gradients(dlc_net *net) {
+    if (net->args.phase != DLC_PHASE_TRAIN)
+        return;
+    for (int32_t i = net->ops - 1; i >= 0; i--) {
+        net_op *op = &net->op[i];
+        if (op->absorbed_by != NO_OP || !DLC_CAN(op->ops, backward))
+            continue;
+        op->reaches_loss |= (op->feature->caps & DLC_LAYER_LOSS) != 0;
+        for (int32_t j = 0; op->reaches_loss && j < op->plan.inputs; j++) {
+            int32_t producer = net->tensor[op->input[j]].producer;
+            if (producer != NO_OP && !(op->plan.no_gradient >> j & 1))
+                net->op[producer].reaches_loss = 1;
+        }
+    }
+    for (int32_t i = 0; i < net->ops; i++) {
+        net_op *op = &net->op[i];
+        if (op->absorbed_by != NO_OP || !op->reaches_loss)
+            continue;
+        int wants = has_trained_params(op);
+        for (int32_t j = 0; j < op->plan.inputs; j++) {
+            int wanted = net->tensor[op->input[j]].wants_gradient &&
+                         !(op->plan.no_gradient >> j & 1);
+            op->edge[j].wanted = wanted;
+            op->plan.wants_gradient |= (uint64_t)wanted << j;
+            wants |= wanted;
+        }
+        op->runs_backward = wants;
+        for (int32_t j = 0; j < op->plan.outputs; j++)
+            net->tensor[op->output[j]].wants_gradient = wants;
+    }
+}
+
+/* ---- The whole ------------------------------------------------------------------- */
+
+dlc_status dlc_net_make_layers(dlc_net *net) {
+    const dlc_graph *graph = net->args.graph;
+    DLC_TRY(add_batch_tensors(net));
+    net->op = dlc_alloc((size_t)graph->layers, sizeof *net->op);
+    if (!net->op)
+        return DLC_ERR_NOMEM;
+    for (int32_t node = 0; node < graph->layers; node++) {
+        if (!(graph->layer[node].phases & (unsigned)net->args.phase))
+            continue;
+        net_op *op = &net->op[net->ops++];
+        DLC_TRY(allocate_op(op, graph->layer[node].inputs));
+        DLC_TRY(create_layer(net, op, node));
+        DLC_TRY(find_inputs(net, op));
+        DLC_TRY(infer_layer(net, net->ops - 1));
+    }
+    for (int32_t i = 0; i < net->ops; i++)
+        if (net->op[i].absorbed_by == NO_OP && DLC_CAN(net->op[i].ops, absorb))
+            DLC_TRY(absorb_followers(net, i));
+    trace_gradients(net);
+    return DLC_OK;
+}

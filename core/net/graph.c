@@ -1,0 +1,299 @@
+/* See graph.h. */
+#include "net/graph.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+const dlc_option dlc_graph_options[] = {
+    DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
+               "what the layer does; `dlcore plugin list` shows the types"),
+    DLC_STRING("input", NULL,
+               "layers it reads, joined by commas, or data, label; default: the layer "
+               "above, and label for a loss or metric"),
+    DLC_CHOICE("phase", NULL, "both|train|test", "where it takes part"),
+    DLC_FLOAT("loss_weight", "1", 0, 1e6, "weight of a loss in what is minimised"),
+    DLC_OPTIONS_END};
+
+/* While the graph is made. */
+typedef struct graph_maker {
+    const dlc_config *config;
+    const dlc_registry *registry;
+    const char *device;
+    dlc_problems *problems;
+    dlc_graph *graph;
+} graph_maker;
+
+/* A layer of an unknown type is kept while mistakes are looked for, so that those who
+ * read it aren't told that it is missing. */
+static int is_metric(const dlc_graph_layer *layer) {
+    return layer->feature &&
+           (layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
+}
+
+static int find_layer(const dlc_graph *graph, const char *name, size_t length) {
+    for (int32_t i = 0; i < graph->layers; i++)
+        if (graph->layer[i].name && strlen(graph->layer[i].name) == length &&
+            memcmp(graph->layer[i].name, name, length) == 0)
+            return i;
+    return -1;
+}
+
+static const char *nearest_input(const graph_maker *maker, const char *name) {
+    const char *names[256];
+    size_t count = 0;
+    names[count++] = "data";
+    names[count++] = "label";
+    for (int32_t i = 0; i < maker->graph->layers && count < 256; i++)
+        names[count++] = maker->graph->layer[i].name;
+    return dlc_nearest(name, names, count);
+}
+
+/* "conv1", "slice:1", "data", "label" -> where it comes from. */
+static int resolve_input(const graph_maker *maker, const char *name,
+                         dlc_graph_input *input) {
+    if (strcmp(name, "data") == 0 || strcmp(name, "label") == 0) {
+        *input = (dlc_graph_input){DLC_FROM_DATA, name[0] == 'l'};
+        return 1;
+    }
+    const char *colon = strchr(name, ':');
+    size_t length = colon ? (size_t)(colon - name) : strlen(name);
+    int output = 0;
+    if (colon) {
+        if (colon[1] < '0' || colon[1] > '9' || colon[2])
+            return 0;
+        output = colon[1] - '0';
+    }
+    int layer = find_layer(maker->graph, name, length);
+    if (layer < 0)
+        return 0;
+    *input = (dlc_graph_input){layer, output};
+    return 1;
+}
+
+static int add_input(graph_maker *maker, dlc_graph_layer *layer,
+                     dlc_graph_input input) {
+    size_t count = (size_t)layer->inputs;
+    dlc_graph_input *grown = dlc_grow(layer->input, count, count + 1, sizeof *grown);
+    if (!grown) {
+        maker->problems->failed = 1;
+        return 0;
+    }
+    layer->input = grown;
+    layer->input[layer->inputs++] = input;
+    return 1;
+}
+
+static void add_named_input(graph_maker *maker, dlc_graph_layer *layer,
+                            const char *name) {
+    int line = dlc_settings_line(layer->settings, "input");
+    dlc_graph_input input;
+    if (layer->inputs == DLC_MAX_INPUTS) {
+        dlc_problems_add(maker->problems, maker->config, line,
+                         "[%s] has more than %d inputs", layer->name, DLC_MAX_INPUTS);
+    } else if (resolve_input(maker, name, &input)) {
+        add_input(maker, layer, input);
+    } else if (strcmp(name, layer->name) == 0) {
+        dlc_problems_add(maker->problems, maker->config, line,
+                         "[%s] cannot be its own input", layer->name);
+    } else {
+        const char *nearest = nearest_input(maker, name);
+        dlc_problems_add(maker->problems, maker->config, line,
+                         "[%s] input = %s: no layer of that name stands above%s%s%s",
+                         layer->name, name, nearest ? "; did you mean '" : "",
+                         nearest ? nearest : "", nearest ? "'?" : "");
+    }
+}
+
+static void add_listed_inputs(graph_maker *maker, dlc_graph_layer *layer,
+                              const char *list) {
+    char name[128];
+    for (const char *at = list;; at++) {
+        at += strspn(at, " \t");
+        size_t length = strcspn(at, ",");
+        size_t used = length;
+        while (used && (at[used - 1] == ' ' || at[used - 1] == '\t'))
+            used--;
+        if (used == 0 || used >= sizeof name) {
+            dlc_problems_add(maker->problems, maker->config,
+                             dlc_settings_line(layer->settings, "input"),
+                             "[%s] input: an empty or overlong name in '%s'",
+                             layer->name, list);
+        } else {
+            memcpy(name, at, used);
+            name[used] = '\0';
+            add_named_input(maker, layer, name);
+        }
+        at += length;
+        if (!*at)
+            return;
+    }
+}
+
+/* The layer above that hands something on in every phase that this one has. */
+static dlc_graph_input input_above(const graph_maker *maker, unsigned phases) {
+    for (int32_t i = maker->graph->layers - 1; i >= 0; i--) {
+        const dlc_graph_layer *above = &maker->graph->layer[i];
+        if (!is_metric(above) && (above->phases & phases) == phases)
+            return (dlc_graph_input){i, 0};
+    }
+    return (dlc_graph_input){DLC_FROM_DATA, 0};
+}
+
+static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {
+    const char *list = dlc_settings_get_string(layer->settings, "input");
+    if (list)
+        add_listed_inputs(maker, layer, list);
+    else
+        add_input(maker, layer, input_above(maker, layer->phases));
+    if (is_metric(layer) && layer->inputs == 1)
+        add_input(maker, layer, (dlc_graph_input){DLC_FROM_DATA, 1});
+    for (int32_t i = 0; i < layer->inputs; i++) {
+        int32_t from = layer->input[i].layer;
+        if (from == DLC_FROM_DATA)
+            continue;
+        const dlc_graph_layer *source = &maker->graph->layer[from];
+        if ((source->phases & layer->phases) != layer->phases)
+            dlc_problems_add(maker->problems, maker->config,
+                             dlc_settings_line(layer->settings, "input"),
+                             "[%s] reads '%s', which takes part in %s only",
+                             layer->name, source->name,
+                             source->phases == DLC_PHASE_TRAIN ? "training" : "tests");
+        if (is_metric(source))
+            dlc_problems_add(maker->problems, maker->config,
+                             dlc_settings_line(layer->settings, "input"),
+                             "[%s] reads '%s', which only measures", layer->name,
+                             source->name);
+    }
+}
+
+static unsigned phases_of(const dlc_graph_layer *layer) {
+    const char *phase = dlc_settings_get_string(layer->settings, "phase");
+    if (!phase)
+        return layer->feature->caps & DLC_LAYER_TEST_ONLY
+                   ? DLC_PHASE_TEST
+                   : DLC_PHASE_TRAIN | DLC_PHASE_TEST;
+    if (strcmp(phase, "train") == 0)
+        return DLC_PHASE_TRAIN;
+    if (strcmp(phase, "test") == 0)
+        return DLC_PHASE_TEST;
+    return DLC_PHASE_TRAIN | DLC_PHASE_TEST;
+}
+
+/* The plugin's feature for a section; the mistake is told where there is none. */
+static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
+    const char *type = dlc_section_value(section, "type");
+    const dlc_feature *feature = NULL;
+    if (!type) {
+        dlc_problems_add(maker->problems, maker->config, dlc_section_line(section),
+                         "[%s] has no `type`", dlc_section_name(section));
+    } else if (dlc_registry_find(maker->registry, DLC_KIND_LAYER, type, maker->device,
+                                 &feature) != DLC_OK) {
+        dlc_problems_add(maker->problems, maker->config,
+                         dlc_section_key_line(section, "type"), "%s", dlc_detail());
+        return NULL;
+    }
+    return feature;
+}
+
+static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
+    const char *name = dlc_section_name(section);
+    dlc_graph *graph = maker->graph;
+    if (strcmp(name, "data") == 0 || strcmp(name, "label") == 0) {
+        dlc_problems_add(maker->problems, maker->config, dlc_section_line(section),
+                         "[%s] is the name of the batch; call the layer otherwise",
+                         name);
+        return DLC_OK;
+    }
+    const dlc_feature *feature = find_type(maker, section);
+    size_t count = (size_t)graph->layers;
+    dlc_graph_layer *grown = dlc_grow(graph->layer, count, count + 1, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    graph->layer = grown;
+    dlc_graph_layer layer = {.feature = feature};
+    layer.phases = DLC_PHASE_TRAIN | DLC_PHASE_TEST;
+    layer.name = dlc_strdup(name);
+    if (!feature && layer.name) {
+        graph->layer[graph->layers++] = layer;
+        return DLC_OK;
+    }
+    const dlc_option *tables[] = {dlc_graph_options, feature ? feature->options : NULL};
+    dlc_status status = DLC_ERR_NOMEM;
+    if (layer.name)
+        status = dlc_settings_make(maker->config, name, tables, 2, maker->problems,
+                                   &layer.settings);
+    if (status != DLC_OK) {
+        dlc_free(layer.name);
+        return status;
+    }
+    layer.loss_weight = dlc_settings_get_float(layer.settings, "loss_weight");
+    layer.phases = phases_of(&layer);
+    find_inputs(maker, &layer);
+    graph->layer[graph->layers++] = layer;
+    return DLC_OK;
+}
+
+/* What nobody reads is a slip of the pen. */
+static void check_all_read(graph_maker *maker) {
+    const dlc_graph *graph = maker->graph;
+    int losses = 0;
+    for (int32_t i = 0; i < graph->layers; i++) {
+        const dlc_graph_layer *layer = &graph->layer[i];
+        losses += (layer->feature->caps & DLC_LAYER_LOSS) != 0 &&
+                  (layer->phases & DLC_PHASE_TRAIN) != 0;
+        int read = is_metric(layer);
+        for (int32_t j = i + 1; j < graph->layers && !read; j++)
+            for (int32_t k = 0; k < graph->layer[j].inputs; k++)
+                read |= graph->layer[j].input[k].layer == i;
+        if (!read)
+            dlc_problems_add(maker->problems, maker->config,
+                             dlc_settings_line(layer->settings, "type"),
+                             "[%s]: no layer reads its output", layer->name);
+    }
+    if (!losses)
+        dlc_problems_add(maker->problems, maker->config, DLC_LINE_FILE,
+                         "no layer is a loss, so there is nothing to train");
+}
+
+static int is_reserved(const char *const *reserved, const char *name) {
+    for (; *reserved; reserved++)
+        if (strcmp(*reserved, name) == 0)
+            return 1;
+    return 0;
+}
+
+dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
+                          const dlc_registry *registry, const char *device,
+                          dlc_problems *problems, dlc_graph **graph) {
+    dlc_graph *made = dlc_alloc(1, sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    graph_maker maker = {config, registry, device, problems, made};
+    size_t before = problems->errors;
+    dlc_status status = DLC_OK;
+    const dlc_section *section = NULL;
+    while (status == DLC_OK && (section = dlc_config_next(config, section)))
+        if (!is_reserved(reserved, dlc_section_name(section)))
+            status = add_layer(&maker, section);
+    if (status == DLC_OK && problems->errors == before)
+        check_all_read(&maker);
+    if (status != DLC_OK || problems->errors != before) {
+        dlc_graph_free(made);
+        made = NULL;
+    }
+    *graph = made;
+    return status;
+}
+
+void dlc_graph_free(dlc_graph *graph) {
+    if (!graph)
+        return;
+    for (int32_t i = 0; i < graph->layers; i++) {
+        dlc_settings_free(graph->layer[i].settings);
+        dlc_free(graph->layer[i].input);
+        dlc_free(graph->layer[i].name);
+    }
+    dlc_free(graph->layer);
+    dlc_free(graph);
+}

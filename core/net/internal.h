@@ -1,0 +1,115 @@
+/* A net from inside: operations in the order of forward, the tensors between them,
+ * and the buffers that those share.
+ */
+#ifndef DLC_NET_INTERNAL_H
+#define DLC_NET_INTERNAL_H
+
+#include "net/buffers.h"
+#include "net/net.h"
+
+/* What flows from one operation to the next. */
+typedef struct net_tensor {
+    dlc_tensor tensor;
+    int32_t producer;         /* operation; NO_OP for the batch */
+    const dlc_family *family; /* whose layout it has; NULL while plain */
+    void *context;            /* that family's, to reorder from it */
+    int wants_gradient;       /* a trained parameter lies before it */
+
+    /* Filled in by the plan. Buffers are indices; NO_BUFFER where the tensor has
+     * none of its own (the batch in place, a gradient nobody wants). */
+    int32_t data_buffer, diff_buffer;
+    void *data, *diff;
+} net_tensor;
+
+enum { NO_OP = -1, NO_BUFFER = -1 };
+
+/* The batch's tensors come first. */
+enum { TENSOR_DATA = 0, TENSOR_LABEL = 1 };
+
+/* How an operation hands on one input's gradient. */
+typedef struct net_edge {
+    int wanted;     /* backward writes it */
+    int add;        /* not the first to write: goes to `part`, then is added */
+    int32_t buffer; /* of the part; NO_BUFFER: over the output's gradient */
+    void *part;
+} net_edge;
+
+/* One step of forward: a layer, or a reorder that the core put in. */
+typedef struct net_op {
+    int32_t node; /* layer of the graph; NO_OP for a reorder */
+    const char *name;
+    const dlc_feature *feature; /* NULL for a reorder */
+    const dlc_layer_ops *ops;   /* NULL for a reorder */
+    const dlc_family *family;
+    void *context; /* the family's */
+    dlc_layer *layer;
+    dlc_reorder *there, *back; /* a reorder's two directions */
+    int32_t absorbed_by;       /* operation that does this one's work, or NO_OP */
+
+    dlc_layer_plan plan;
+    dlc_tensor *in, *out; /* arrays of the plan */
+    dlc_param *param;
+    int32_t *input; /* tensors */
+    int32_t *output;
+    net_edge *edge; /* one an input */
+    int reaches_loss;
+    int runs_backward;
+
+    int32_t workspace_buffer;
+    int32_t first_param; /* in net->param */
+    dlc_layer_run run;
+    const void **in_data, **out_diff;
+    void **out_data, **in_diff, **params, **param_diffs;
+    uint64_t forward_ns, backward_ns;
+} net_op;
+
+typedef struct net_family {
+    const dlc_family *family;
+    void *context;
+} net_family;
+
+struct dlc_net {
+    dlc_net_args args;
+    int32_t ops;
+    net_op *op;
+    int32_t tensors, tensor_room;
+    net_tensor *tensor;
+    int32_t families;
+    net_family *family;
+
+    int32_t params;
+    dlc_net_param *param; /* in the order in which backward finishes them */
+    int32_t *param_op, *param_index;
+    char **param_name;
+    dlc_segment *segment;
+    dlc_arenas arenas;
+    dlc_memory weights, gradients, buffers;
+
+    int32_t buffers_planned, buffer_room;
+    dlc_buffer *buffer;
+    size_t activation_bytes, scratch_bytes;
+    dlc_memory activations, scratch;
+    int32_t reorders;
+    int timed;
+};
+
+/* net.c: one tensor more; its index, or a negative status. */
+int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t producer);
+
+/* net.c: destroys the layer or reorder and frees the arrays. */
+void dlc_net_op_free(net_op *op);
+/* build.c: layers made, shapes inferred, layers absorbed, gradients traced. */
+dlc_status dlc_net_make_layers(dlc_net *net);
+/* prepare.c: layouts agreed on, reorders put in. */
+dlc_status dlc_net_prepare(dlc_net *net);
+/* params.c: places in the arenas, then memory and first values. */
+dlc_status dlc_net_lay_out_params(dlc_net *net);
+dlc_status dlc_net_take_params(dlc_net *net);
+/* plan.c: lifetimes, buffers shared; then memory and pointers. */
+dlc_status dlc_net_plan(dlc_net *net);
+dlc_status dlc_net_take_memory(dlc_net *net);
+
+/* Are tensors of this net in memory that the processor reads? */
+int dlc_net_on_host(const dlc_net *net);
+
+#endif

@@ -1,0 +1,133 @@
+/* A net: the graph's layers of one phase, built for one batch size on one device.
+ *
+ *     dlc_net_build      create, infer shapes, fuse, prepare, plan memory
+ *     dlc_net_allocate   take the planned memory; fill the parameters
+ *     dlc_net_forward, dlc_net_backward, ...
+ *     dlc_net_free
+ *
+ * Building computes nothing on samples and takes no tensor memory: `dlcore check`
+ * stops after it. A net of the test phase is built as the *twin* of a training
+ * net, whose parameters it reads.
+ *
+ * Threads: one net, one thread.
+ */
+#ifndef DLC_NET_NET_H
+#define DLC_NET_NET_H
+
+#include <dlcore/layer.h>
+#include <dlcore/solver.h>
+
+#include "net/graph.h"
+
+typedef struct dlc_net dlc_net;
+
+typedef struct dlc_net_args {
+    const dlc_graph *graph;
+    dlc_phase phase;
+    const dlc_feature *device_feature;
+    const dlc_device_ops *device_ops;
+    dlc_device *device;
+    int32_t threads;  /* processor threads for the layers */
+    dlc_shape sample; /* C, H, W of one sample */
+    int64_t batch;    /* samples of one pass of this rank */
+    uint64_t seed;
+    dlc_net *twin; /* the training net; must outlive this one. NULL: this net owns
+                      its parameters */
+    /* Optional: told which layer is at work, for the report of a lost rank. */
+    void (*watch)(void *context, const char *phase, const char *layer);
+    void *watch_context;
+} dlc_net_args;
+
+dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net);
+void dlc_net_free(dlc_net *net); /* NULL allowed */
+
+/* Takes the memory and fills parameters from their fillers, each drawn from its
+ * own stream of the seed. Once, before the calls below. */
+dlc_status dlc_net_allocate(dlc_net *net);
+
+/* ---- One pass ---------------------------------------------------------------- */
+
+/* The batch: N, C, H, W float32 and N labels in host memory. On a device that
+ * the processor shares memory with they are read in place, so they must stay. */
+dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
+
+/* `iteration` and `sample` as in dlc_layer_run. */
+dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample);
+
+/* Gradients of loss_scale times the weighted sum of the mean losses. Behind each
+ * layer with parameters, `done(context, elements)` is told that the gradient arena
+ * is final up to `elements`; what it returns ends backward if it isn't DLC_OK. */
+dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
+                            dlc_status (*done)(void *context, size_t elements),
+                            void *context);
+
+typedef struct dlc_metric {
+    const char *name; /* the layer's */
+    int is_loss;
+    double weight;     /* of a loss in the sum that is minimised */
+    double sum, count; /* over the batch's counted samples */
+} dlc_metric;
+
+int32_t dlc_net_metrics(const dlc_net *net);
+dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric);
+
+/* ---- Parameters ---------------------------------------------------------------- */
+
+/* The arenas: float32, `count` elements each, the last `tail` of them no
+ * parameters but words that the core has the exchange sum up. */
+typedef struct dlc_arenas {
+    size_t count, tail;
+    float *weights, *gradients; /* gradients: NULL in a test net */
+    int32_t segments;
+    const dlc_segment *segment;
+    size_t buffer_count;
+    float *buffers; /* running averages and the like; no gradients */
+} dlc_arenas;
+
+#define DLC_ARENA_TAIL 16
+
+/* Counts and segments are there after build, pointers after allocate. */
+const dlc_arenas *dlc_net_arenas(const dlc_net *net);
+
+typedef struct dlc_net_param {
+    const char *name; /* "conv1.weight" */
+    dlc_shape shape;  /* plain */
+    int is_buffer;
+    size_t offset, count; /* in the weights' (or buffers') arena, own layout */
+} dlc_net_param;
+
+int32_t dlc_net_params(const dlc_net *net);
+const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i);
+/* Between parameter i's place in an arena laid out like the weights (weights,
+ * gradients, a solver's slot; the buffers for a buffer) and plain host memory. */
+dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
+                                float *plain);
+dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
+                                float *arena);
+
+/* ---- For people ------------------------------------------------------------------ */
+
+typedef struct dlc_net_row {
+    const char *name, *type;
+    const char *absorbed_by; /* the layer that does its work, or NULL */
+    dlc_shape output;        /* of its first output */
+    int64_t parameters;      /* logical count, buffers left out */
+    int64_t multiply_adds;   /* of the whole batch, forward */
+    char choice[96];         /* what the layer says it chose */
+    double forward_seconds, backward_seconds; /* since dlc_net_time; sums */
+} dlc_net_row;
+
+int32_t dlc_net_rows(const dlc_net *net);
+dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row);
+
+typedef struct dlc_net_memory {
+    size_t activations, scratch, weights, gradients, buffers;
+    int32_t reorders; /* put in between layers of different layouts */
+} dlc_net_memory;
+
+dlc_net_memory dlc_net_memory_plan(const dlc_net *net);
+
+/* Begin (or end) to measure each layer. */
+void dlc_net_time(dlc_net *net, int on);
+
+#endif

@@ -1,0 +1,203 @@
+/* Parameters: their places in the arenas, in the order in which backward finishes
+ * them; their first values; plain copies for checkpoints. */
+#include "base/memory.h"
+#include "base/random.h"
+#include "net/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Elements: every parameter begins on a cache line. */
+#define PARAM_ALIGNMENT 16
+
+static size_t align_count(size_t count) {
+    return (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
+}
+
+static int32_t count_params(const dlc_net *net) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < net->ops; i++)
+        if (net->op[i].absorbed_by == NO_OP)
+            count += net->op[i].plan.params;
+    return count;
+}
+
+static dlc_status allocate_tables(dlc_net *net, int32_t count) {
+    size_t n = (size_t)count;
+    net->param = dlc_alloc(n, sizeof *net->param);
+    net->param_op = dlc_alloc(n, sizeof *net->param_op);
+    net->param_index = dlc_alloc(n, sizeof *net->param_index);
+    net->param_name = dlc_alloc(n, sizeof *net->param_name);
+    net->segment = dlc_alloc(n, sizeof *net->segment);
+    if (!net->param || !net->param_op || !net->param_index || !net->param_name ||
+        !net->segment)
+        return DLC_ERR_NOMEM;
+    return DLC_OK;
+}
+
+static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
+    const net_op *op = &net->op[op_index];
+    const dlc_param *from = &op->param[index];
+    int32_t at = net->params;
+    dlc_net_param *param = &net->param[at];
+    net->param_name[at] = dlc_format("%s.%s", op->name, from->name);
+    if (!net->param_name[at])
+        return DLC_ERR_NOMEM;
+    net->param_op[at] = op_index;
+    net->param_index[at] = index;
+    net->params++;
+
+    dlc_arenas *arenas = &net->arenas;
+    *param = (dlc_net_param){.name = net->param_name[at],
+                             .shape = from->shape,
+                             .is_buffer = (from->flags & DLC_PARAM_BUFFER) != 0,
+                             .count = (size_t)from->count};
+    size_t *end = param->is_buffer ? &arenas->buffer_count : &arenas->count;
+    param->offset = *end;
+    *end += align_count(param->count);
+    if (!param->is_buffer)
+        net->segment[arenas->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
+                                                         .name = param->name,
+                                                         .offset = param->offset,
+                                                         .count = param->count,
+                                                         .rate = from->rate,
+                                                         .decay = from->decay};
+    return DLC_OK;
+}
+
+/* A test net's parameters must be its twin's, element for element. */
+static dlc_status check_twin(const dlc_net *net) {
+    const dlc_net *twin = net->args.twin;
+    int same = !twin || twin->params == net->params;
+    for (int32_t i = 0; twin && same && i < net->params; i++)
+        same = strcmp(net->param[i].name, twin->param[i].name) == 0 &&
+               net->param[i].count == twin->param[i].count &&
+               net->param[i].offset == twin->param[i].offset;
+    if (!same)
+        return dlc_fail(DLC_ERR_CONFIG, "the layers with parameters differ between "
+                                        "training and test: give both phases the same");
+    return DLC_OK;
+}
+
+dlc_status dlc_net_lay_out_params(dlc_net *net) {
+    DLC_TRY(allocate_tables(net, count_params(net)));
+    for (int32_t i = net->ops - 1; i >= 0; i--) {
+        net_op *op = &net->op[i];
+        op->first_param = net->params;
+        for (int32_t j = 0; op->absorbed_by == NO_OP && j < op->plan.params; j++)
+            DLC_TRY(add_param(net, i, j));
+    }
+    net->arenas.tail = DLC_ARENA_TAIL;
+    net->arenas.count += DLC_ARENA_TAIL;
+    net->arenas.segment = net->segment;
+    return check_twin(net);
+}
+
+/* ---- First values ------------------------------------------------------------------
+ */
+
+/* Xavier: Glorot and Bengio 2010, eq. 16 with the fan-in alone, as Caffe does it.
+ * MSRA: He et al. 2015, eq. 10. */
+static void fill_plain(const dlc_filler *filler, int64_t fan_in, dlc_random *random,
+                       size_t count, float *plain) {
+    double fan = fan_in > 0 ? (double)fan_in : 1;
+    double low = filler->a, high = filler->b, deviation = filler->a, mean = filler->b;
+    int is_normal = filler->kind == DLC_FILL_GAUSSIAN || filler->kind == DLC_FILL_MSRA;
+    if (filler->kind == DLC_FILL_XAVIER) {
+        high = sqrt(3.0 / fan);
+        low = -high;
+    } else if (filler->kind == DLC_FILL_MSRA) {
+        deviation = sqrt(2.0 / fan);
+        mean = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (filler->kind == DLC_FILL_CONSTANT)
+            plain[i] = (float)filler->a;
+        else if (is_normal)
+            plain[i] = (float)(mean + deviation * (double)dlc_random_normal(random));
+        else
+            plain[i] = (float)(low + (high - low) * (double)dlc_random_uniform(random));
+    }
+}
+
+static dlc_status fill_param(dlc_net *net, int32_t i) {
+    const net_op *op = &net->op[net->param_op[i]];
+    const dlc_param *from = &op->param[net->param_index[i]];
+    dlc_filler filler = {.kind = DLC_FILL_CONSTANT};
+    if (from->filler)
+        DLC_TRY(dlc_filler_parse(from->filler, &filler));
+    size_t count = (size_t)dlc_shape_count(&from->shape);
+    float *plain = dlc_alloc(count, sizeof *plain);
+    if (!plain)
+        return DLC_ERR_NOMEM;
+    /* A stream a parameter: what one draws doesn't move the others. */
+    uint64_t stream = (uint64_t)op->node * DLC_MAX_PARAMS +
+                      (uint64_t)net->param_index[i];
+    dlc_random random = dlc_random_make(net->args.seed, stream);
+    fill_plain(&filler, from->fan_in, &random, count, plain);
+    float *arena = net->param[i].is_buffer ? net->arenas.buffers : net->arenas.weights;
+    dlc_status status = dlc_net_param_import(net, i, plain, arena);
+    dlc_free(plain);
+    return status;
+}
+
+static dlc_status take(dlc_net *net, size_t count, dlc_memory *memory, float **arena) {
+    *memory = (dlc_memory){.size = sizeof *memory};
+    if (!count)
+        return DLC_OK;
+    DLC_TRY(net->args.device_ops->alloc(net->args.device, count * sizeof(float),
+                                        DLC_MEM_SHARED, memory));
+    *arena = memory->base;
+    return DLC_OK;
+}
+
+dlc_status dlc_net_take_params(dlc_net *net) {
+    dlc_arenas *arenas = &net->arenas;
+    if (net->args.twin) {
+        arenas->weights = net->args.twin->arenas.weights;
+        arenas->buffers = net->args.twin->arenas.buffers;
+        return DLC_OK;
+    }
+    DLC_TRY(take(net, arenas->count, &net->weights, &arenas->weights));
+    DLC_TRY(take(net, arenas->buffer_count, &net->buffers, &arenas->buffers));
+    if (net->args.phase == DLC_PHASE_TRAIN)
+        DLC_TRY(take(net, arenas->count, &net->gradients, &arenas->gradients));
+    for (int32_t i = 0; i < net->params; i++)
+        DLC_TRY(fill_param(net, i));
+    return DLC_OK;
+}
+
+/* ---- Plain copies ------------------------------------------------------------------
+ */
+
+dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
+                                float *arena) {
+    const net_op *op = &net->op[net->param_op[i]];
+    float *own = arena + net->param[i].offset;
+    if (DLC_CAN(op->ops, param_import))
+        return op->ops->param_import(op->layer, net->param_index[i], plain, own);
+    return net->args.device_ops->copy(net->args.device, NULL, own, plain,
+                                      net->param[i].count * sizeof(float));
+}
+
+dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
+                                float *plain) {
+    const net_op *op = &net->op[net->param_op[i]];
+    const float *own = arena + net->param[i].offset;
+    if (DLC_CAN(op->ops, param_export))
+        return op->ops->param_export(op->layer, net->param_index[i], own, plain);
+    return net->args.device_ops->copy(net->args.device, NULL, plain, own,
+                                      net->param[i].count * sizeof(float));
+}
+
+const dlc_arenas *dlc_net_arenas(const dlc_net *net) {
+    return &net->arenas;
+}
+
+int32_t dlc_net_params(const dlc_net *net) {
+    return net->params;
+}
+
+const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
+    return &net->param[i];
+}

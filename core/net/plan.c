@@ -1,0 +1,252 @@
+/* The memory plan: which buffer each tensor, gradient and workspace lies in, from
+ * the first step that writes it to the last that reads it. Step i is forward of
+ * operation i, step 2n-1-i its backward. */
+#include "base/memory.h"
+#include "net/internal.h"
+
+#include <string.h>
+
+static int32_t forward_step(int32_t op) {
+    return op;
+}
+
+static int32_t backward_step(const dlc_net *net, int32_t op) {
+    return 2 * net->ops - 1 - op;
+}
+
+int dlc_net_on_host(const dlc_net *net) {
+    return (net->args.device_feature->caps & DLC_DEVICE_HOST) != 0;
+}
+
+static int32_t add_buffer(dlc_net *net, size_t bytes, int32_t first, int32_t last) {
+    if (net->buffers_planned == net->buffer_room) {
+        int32_t room = net->buffer_room * 2 + 32;
+        dlc_buffer *grown = dlc_grow(net->buffer, (size_t)net->buffer_room,
+                                     (size_t)room, sizeof *grown);
+        if (!grown)
+            return DLC_ERR_NOMEM;
+        net->buffer = grown;
+        net->buffer_room = room;
+    }
+    net->buffer[net->buffers_planned] = (dlc_buffer){
+        .bytes = bytes, .first = first, .last = last};
+    return net->buffers_planned++;
+}
+
+static void use_until(dlc_net *net, int32_t buffer, int32_t step) {
+    if (buffer >= 0 && net->buffer[buffer].last < step)
+        net->buffer[buffer].last = step;
+}
+
+static int is_running(const net_op *op) {
+    return op->absorbed_by == NO_OP;
+}
+
+/* ---- Activations ----------------------------------------------------------------- */
+
+/* The last step at which anyone reads the tensor. */
+static int32_t last_read(const dlc_net *net, int32_t tensor) {
+    int32_t producer = net->tensor[tensor].producer, last = producer;
+    for (int32_t i = 0; i < net->ops; i++) {
+        const net_op *op = &net->op[i];
+        for (int32_t j = 0; is_running(op) && j < op->plan.inputs; j++) {
+            if (op->input[j] != tensor)
+                continue;
+            if (i > last)
+                last = i;
+            if (op->runs_backward && op->plan.reads_in >> j & 1 &&
+                backward_step(net, i) > last)
+                last = backward_step(net, i);
+        }
+        for (int32_t j = 0; is_running(op) && j < op->plan.outputs; j++) {
+            if (op->output[j] != tensor)
+                continue;
+            if (op->runs_backward && op->plan.reads_out >> j & 1 &&
+                backward_step(net, i) > last)
+                last = backward_step(net, i);
+            /* What was measured is read after the pass. */
+            if (op->feature && op->feature->caps & DLC_LAYER_METRIC)
+                last = backward_step(net, 0);
+        }
+    }
+    return last;
+}
+
+/* The buffer of an input that dies in operation `index` and that its output may
+ * take over; NO_BUFFER if there is none. */
+static int32_t buffer_to_reuse(const dlc_net *net, int32_t index) {
+    const net_op *op = &net->op[index];
+    size_t bytes = dlc_tensor_bytes(&op->out[0]);
+    for (int32_t j = 0; j < op->plan.inputs; j++) {
+        const net_tensor *in = &net->tensor[op->input[j]];
+        if (op->plan.in_place >> j & 1 && in->data_buffer != NO_BUFFER &&
+            in->producer != NO_OP && dlc_tensor_bytes(&in->tensor) == bytes &&
+            net->buffer[in->data_buffer].last <= forward_step(index))
+            return in->data_buffer;
+    }
+    return NO_BUFFER;
+}
+
+static dlc_status plan_outputs(dlc_net *net, int32_t index) {
+    net_op *op = &net->op[index];
+    for (int32_t j = 0; j < op->plan.outputs; j++) {
+        net_tensor *out = &net->tensor[op->output[j]];
+        int32_t last = last_read(net, op->output[j]);
+        out->data_buffer = j == 0 ? buffer_to_reuse(net, index) : NO_BUFFER;
+        if (out->data_buffer == NO_BUFFER)
+            out->data_buffer = add_buffer(net, dlc_tensor_bytes(&out->tensor),
+                                          forward_step(index), last);
+        if (out->data_buffer < 0)
+            return out->data_buffer;
+        use_until(net, out->data_buffer, last);
+    }
+    if (op->plan.workspace_bytes) {
+        int32_t last = op->runs_backward ? backward_step(net, index) : index;
+        op->workspace_buffer = add_buffer(net, op->plan.workspace_bytes, index, last);
+        if (op->workspace_buffer < 0)
+            return op->workspace_buffer;
+    }
+    return DLC_OK;
+}
+
+/* The batch is read where it is; only a device of its own memory needs a copy. */
+static dlc_status plan_batch(dlc_net *net) {
+    for (int32_t i = TENSOR_DATA; i <= TENSOR_LABEL && !dlc_net_on_host(net); i++) {
+        net_tensor *tensor = &net->tensor[i];
+        tensor->data_buffer = add_buffer(net, dlc_tensor_bytes(&tensor->tensor), 0,
+                                         last_read(net, i));
+        if (tensor->data_buffer < 0)
+            return tensor->data_buffer;
+    }
+    return DLC_OK;
+}
+
+/* ---- Gradients ------------------------------------------------------------------- */
+
+/* One input's gradient. The reader that is first in backward writes the tensor's
+ * gradient, later ones write a part that is then added. Either may lie over the
+ * output's gradient, which nobody reads after this step. */
+static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
+    net_op *op = &net->op[index];
+    net_tensor *in = &net->tensor[op->input[j]];
+    net_edge *edge = &op->edge[j];
+    int32_t step = backward_step(net, index);
+    size_t bytes = dlc_tensor_bytes(&in->tensor);
+    const net_tensor *out = &net->tensor[op->output[0]];
+    int over = op->plan.in_place >> j & 1 && out->diff_buffer != NO_BUFFER &&
+               dlc_tensor_bytes(&out->tensor) == bytes &&
+               net->buffer[out->diff_buffer].last <= step;
+    for (int32_t k = 0; over && k < j; k++) /* one input only may take it over */
+        over = !(op->edge[k].wanted && op->edge[k].buffer == out->diff_buffer);
+    int32_t buffer = over ? out->diff_buffer : add_buffer(net, bytes, step, step);
+    if (buffer < 0)
+        return buffer;
+    edge->buffer = buffer;
+    edge->add = in->diff_buffer != NO_BUFFER;
+    if (!edge->add) {
+        in->diff_buffer = buffer;
+        if (in->producer != NO_OP)
+            use_until(net, buffer, backward_step(net, in->producer));
+    }
+    return DLC_OK;
+}
+
+static dlc_status plan_gradients(dlc_net *net) {
+    for (int32_t i = net->ops - 1; i >= 0; i--)
+        for (int32_t j = 0; net->op[i].runs_backward && j < net->op[i].plan.inputs; j++)
+            if (net->op[i].edge[j].wanted)
+                DLC_TRY(plan_edge(net, i, j));
+    return DLC_OK;
+}
+
+dlc_status dlc_net_plan(dlc_net *net) {
+    DLC_TRY(plan_batch(net));
+    for (int32_t i = 0; i < net->ops; i++) {
+        if (!is_running(&net->op[i]))
+            continue;
+        DLC_TRY(plan_outputs(net, i));
+        if (net->op[i].plan.scratch_bytes > net->scratch_bytes)
+            net->scratch_bytes = net->op[i].plan.scratch_bytes;
+    }
+    DLC_TRY(plan_gradients(net));
+    return dlc_buffers_place(net->buffer, (size_t)net->buffers_planned,
+                             &net->activation_bytes);
+}
+
+/* ---- Memory ---------------------------------------------------------------------- */
+
+static void *buffer_address(const dlc_net *net, int32_t buffer) {
+    if (buffer == NO_BUFFER)
+        return NULL;
+    return (char *)net->activations.base + net->buffer[buffer].offset;
+}
+
+/* Where gradients go; of a reorder these are all that is pointed to. */
+static void point_edges(dlc_net *net, net_op *op) {
+    for (int32_t j = 0; j < op->plan.inputs; j++)
+        op->edge[j].part = op->edge[j].wanted ? buffer_address(net, op->edge[j].buffer)
+                                              : NULL;
+}
+
+/* The pointers of one operation's passes; those of the batch are set with it. */
+static void point_op(dlc_net *net, net_op *op) {
+    for (int32_t j = 0; j < op->plan.outputs; j++) {
+        op->out_data[j] = net->tensor[op->output[j]].data;
+        op->out_diff[j] = net->tensor[op->output[j]].diff;
+    }
+    for (int32_t j = 0; j < op->plan.inputs; j++) {
+        op->in_data[j] = net->tensor[op->input[j]].data;
+        op->in_diff[j] = op->edge[j].part;
+    }
+    for (int32_t j = 0; j < op->plan.params; j++) {
+        const dlc_net_param *param = &net->param[op->first_param + j];
+        float *arena = param->is_buffer ? net->arenas.buffers : net->arenas.weights;
+        op->params[j] = arena + param->offset;
+        if (!param->is_buffer && net->arenas.gradients)
+            op->param_diffs[j] = net->arenas.gradients + param->offset;
+    }
+    op->run = (dlc_layer_run){.size = sizeof op->run,
+                              .in = op->in_data,
+                              .out = op->out_data,
+                              .out_diff = op->out_diff,
+                              .in_diff = op->in_diff,
+                              .param = op->params,
+                              .param_diff = op->param_diffs,
+                              .workspace = buffer_address(net, op->workspace_buffer),
+                              .scratch = net->scratch.base};
+}
+
+static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
+    *memory = (dlc_memory){.size = sizeof *memory};
+    return bytes ? net->args.device_ops->alloc(net->args.device, bytes, 0, memory)
+                 : DLC_OK;
+}
+
+dlc_status dlc_net_take_memory(dlc_net *net) {
+    DLC_TRY(take(net, net->activation_bytes, &net->activations));
+    DLC_TRY(take(net, net->scratch_bytes, &net->scratch));
+    for (int32_t i = 0; i < net->tensors; i++) {
+        net->tensor[i].data = buffer_address(net, net->tensor[i].data_buffer);
+        net->tensor[i].diff = buffer_address(net, net->tensor[i].diff_buffer);
+    }
+    for (int32_t i = 0; i < net->ops; i++) {
+        if (!is_running(&net->op[i]))
+            continue;
+        point_edges(net, &net->op[i]);
+        if (net->op[i].feature)
+            point_op(net, &net->op[i]);
+    }
+    return DLC_OK;
+}
+
+dlc_net_memory dlc_net_memory_plan(const dlc_net *net) {
+    int owns = net->args.twin == NULL;
+    size_t weights = owns ? net->arenas.count * sizeof(float) : 0;
+    return (dlc_net_memory){
+        .activations = net->activation_bytes,
+        .scratch = net->scratch_bytes,
+        .weights = weights,
+        .gradients = net->args.phase == DLC_PHASE_TRAIN ? weights : 0,
+        .buffers = owns ? net->arenas.buffer_count * sizeof(float) : 0,
+        .reorders = net->reorders};
+}
