@@ -1,0 +1,31 @@
+/* IDX, the format of MNIST: a header (two zero bytes, element type, number of
+ * dimensions, then each dimension as 4 bytes, big endian) and the elements.
+ */
+#ifndef IDX_H
+#define IDX_H
+
+#include <dlcore/data.h>
+
+/* Element types that are read here. */
+enum { IDX_U8 = 0x08, IDX_F32 = 0x0d };
+
+#define IDX_MAX_DIMS 4
+
+/* A whole file, unpacked and checked. */
+typedef struct idx_file {
+    const char *path;
+    unsigned char *bytes; /* of the host's alloc */
+    size_t size;
+    int type;
+    int rank;
+    int64_t dims[IDX_MAX_DIMS];
+    size_t begin;         /* of the elements */
+    size_t element_bytes; /* of one */
+} idx_file;
+
+/* Reads `path`, packed by gzip or not (its contents tell), and checks the header
+ * against the size. What it gives is freed by idx_unload; `path` must outlive it. */
+dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file);
+void idx_unload(const dlc_host *host, idx_file *file); /* a zeroed one is allowed */
+
+#endif
