@@ -1,0 +1,137 @@
+/* See policy.h. All but cosine and the warm-up are defined as in Caffe (Jia et al.,
+ * "Caffe: Convolutional Architecture for Fast Feature Embedding", 2014;
+ * SolverParameter.lr_policy in its caffe.proto). */
+#include "policy.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    policy_kind kind;
+} kinds[] = {
+    {"fixed", POLICY_FIXED},
+    {"step", POLICY_STEP},
+    {"multistep", POLICY_MULTISTEP},
+    {"exp", POLICY_EXP},
+    {"inv", POLICY_INV},
+    {"poly", POLICY_POLY},
+    {"sigmoid", POLICY_SIGMOID},
+    {"cosine", POLICY_COSINE},
+};
+
+static policy_kind kind_of(const dlc_host *host, const dlc_settings *settings) {
+    const char *name = host->get_string(settings, "policy");
+    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(name, kinds[i].name))
+            return kinds[i].kind;
+    return POLICY_FIXED; /* no other name passes the option table */
+}
+
+static dlc_status check_values(const dlc_host *host, const dlc_settings *settings) {
+    const int64_t *values;
+    size_t count = host->get_ints(settings, "step_values", &values);
+    if (!count)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: policy = multistep needs step_values, the iterations "
+                          "where the rate falls",
+                          host->where(settings, "policy"));
+    for (size_t i = 1; i < count; i++)
+        if (values[i] <= values[i - 1])
+            return host->fail(DLC_ERR_CONFIG,
+                              "%s: step_values must increase, but %lld follows %lld",
+                              host->where(settings, "step_values"),
+                              (long long)values[i], (long long)values[i - 1]);
+    return DLC_OK;
+}
+
+dlc_status policy_check(const dlc_host *host, const dlc_settings *settings) {
+    policy_kind kind = kind_of(host, settings);
+    if (host->get_int(settings, "warmup") &&
+        host->get_float(settings, "warmup_epochs") != 0)
+        return host->fail(DLC_ERR_CONFIG, "%s: give warmup or warmup_epochs, not both",
+                          host->where(settings, "warmup_epochs"));
+    if (host->get_float(settings, "gamma") < 0 && kind != POLICY_SIGMOID)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: gamma may be negative with policy = sigmoid alone",
+                          host->where(settings, "gamma"));
+    if ((kind == POLICY_STEP || kind == POLICY_SIGMOID) &&
+        !host->get_int(settings, "step_size"))
+        return host->fail(DLC_ERR_CONFIG, "%s: policy = %s needs step_size",
+                          host->where(settings, "policy"),
+                          host->get_string(settings, "policy"));
+    return kind == POLICY_MULTISTEP ? check_values(host, settings) : DLC_OK;
+}
+
+dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
+                       int64_t max_iterations, int64_t epoch_iterations,
+                       rate_policy *made) {
+    int64_t end = host->get_int(settings, "max_iterations");
+    int64_t warmup = host->get_int(settings, "warmup");
+    *made = (rate_policy){
+        .kind = kind_of(host, settings),
+        .rate = host->get_float(settings, "rate"),
+        .gamma = host->get_float(settings, "gamma"),
+        .power = host->get_float(settings, "power"),
+        .min_rate = host->get_float(settings, "min_rate"),
+        .step = (double)host->get_int(settings, "step_size"),
+        .end = (double)(end > 0 ? end : max_iterations),
+        .warmup = warmup ? (double)warmup
+                         : round(host->get_float(settings, "warmup_epochs") *
+                                 (double)epoch_iterations),
+        .warmup_rate = host->get_float(settings, "warmup_rate"),
+    };
+    made->nvalues = host->get_ints(settings, "step_values", &made->values);
+    if ((made->kind == POLICY_POLY || made->kind == POLICY_COSINE) && made->end < 0)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "%s: policy = %s needs to know where it ends: give max_iterations",
+            host->where(settings, "policy"), host->get_string(settings, "policy"));
+    return DLC_OK;
+}
+
+/* Steps that lie behind iteration i; a step counts at its own iteration. */
+static double steps_done(const rate_policy *p, double i) {
+    size_t done = 0;
+    while (done < p->nvalues && i >= (double)p->values[done])
+        done++;
+    return (double)done;
+}
+
+/* 0 at the start, 1 at the end and after it. */
+static double progress(const rate_policy *p, double i) {
+    return i < p->end ? i / p->end : 1;
+}
+
+static double rate_at(const rate_policy *p, double i) {
+    switch (p->kind) {
+    case POLICY_FIXED:
+        break;
+    case POLICY_STEP:
+        return p->rate * pow(p->gamma, floor(i / p->step));
+    case POLICY_MULTISTEP:
+        return p->rate * pow(p->gamma, steps_done(p, i));
+    case POLICY_EXP:
+        return p->rate * pow(p->gamma, i);
+    case POLICY_INV:
+        return p->rate * pow(1 + p->gamma * i, -p->power);
+    case POLICY_POLY:
+        return p->rate * pow(1 - progress(p, i), p->power);
+    case POLICY_SIGMOID:
+        return p->rate / (1 + exp(-p->gamma * (i - p->step)));
+    case POLICY_COSINE: /* Loshchilov and Hutter, "SGDR", 2017, eq. 5, one period */
+        return p->min_rate +
+               (p->rate - p->min_rate) * (1 + cos(M_PI * progress(p, i))) / 2;
+    }
+    return p->rate;
+}
+
+/* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It
+ * meets the policy where it ends; the policy counts from iteration 0 all the same. */
+double policy_rate(const rate_policy *policy, int64_t iteration) {
+    double i = (double)iteration;
+    if (i >= policy->warmup)
+        return rate_at(policy, i);
+    return policy->warmup_rate +
+           (rate_at(policy, policy->warmup) - policy->warmup_rate) * i / policy->warmup;
+}

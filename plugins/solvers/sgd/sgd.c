@@ -1,0 +1,318 @@
+/* Stochastic gradient descent with momentum, synchronous over all ranks.
+ *
+ * The exchange of a bucket starts as soon as backward has filled it; its weights
+ * are updated as soon as it is back, while later buckets are still under way. Only
+ * clipping must see the whole gradient first.
+ */
+#include <math.h>
+
+#include <dlcore/solver.h>
+
+#include "policy.h"
+
+static const dlc_host *host;
+
+enum { SLOT_MOMENTUM, SLOT_SUM, SLOTS };
+
+/* A stretch of the arenas inside one bucket, where the multipliers are the same:
+ * one call of the device. */
+typedef struct stretch {
+    size_t begin, count;
+    float rate, decay;
+} stretch;
+
+struct dlc_solver {
+    const dlc_device_ops *ops;
+    dlc_device *device;
+    dlc_queue *queue;
+    const dlc_exchange *exchange;
+    float *weights, *gradients, *velocity;
+    float *sum;     /* of the micro-batches before the last; NULL with one */
+    size_t trained; /* elements before the tail */
+
+    rate_policy policy;
+    double momentum, decay, clip;
+    int nesterov;
+    int32_t micro_batches;
+
+    stretch *pieces;
+    size_t *first_piece; /* of each bucket, and one behind the last */
+};
+
+static dlc_status sgd_load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *needs) {
+    dlc_status rc = policy_check(host, settings);
+    if (rc != DLC_OK)
+        return rc;
+    needs->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    needs->slots = needs->micro_batches > 1 ? SLOTS : 1;
+    needs->slot_name[SLOT_MOMENTUM] = "momentum";
+    needs->slot_saved = 1u << SLOT_MOMENTUM;
+    if (needs->micro_batches > 1)
+        needs->slot_name[SLOT_SUM] = "sum"; /* empty between iterations */
+    return DLC_OK;
+}
+
+/* ---- Pieces ------------------------------------------------------------------ */
+
+/* Joins the part of a segment that lies in the bucket to the piece before it, or
+ * begins a new one. What lies between two segments is padding: zero stays zero. */
+static void add_piece(dlc_solver *solver, size_t first, size_t *pieces, size_t begin,
+                      size_t end, const dlc_segment *segment) {
+    float rate = (float)segment->rate, decay = (float)segment->decay;
+    stretch *last = *pieces > first ? &solver->pieces[*pieces - 1] : NULL;
+    if (last && last->rate == rate && last->decay == decay)
+        last->count = end - last->begin;
+    else
+        solver->pieces[(*pieces)++] = (stretch){
+            .begin = begin, .count = end - begin, .rate = rate, .decay = decay};
+}
+
+/* Cuts the segments at the buckets' borders. */
+static void cut_pieces(dlc_solver *solver, const dlc_solver_args *args) {
+    const size_t *border = args->exchange->bucket_begin;
+    const dlc_segment *segment = args->segment;
+    int32_t s = 0;
+    size_t pieces = 0;
+    for (int32_t b = 0; b < args->exchange->buckets; b++) {
+        size_t first = pieces;
+        solver->first_piece[b] = first;
+        while (s < args->segments && segment->offset < border[b + 1]) {
+            size_t end = segment->offset + segment->count;
+            size_t from = segment->offset > border[b] ? segment->offset : border[b];
+            size_t to = end < border[b + 1] ? end : border[b + 1];
+            if (to > from && segment->rate != 0)
+                add_piece(solver, first, &pieces, from, to, segment);
+            if (end > border[b + 1])
+                break; /* the rest of it is in the next bucket */
+            s++;
+            segment = DLC_NEXT(segment);
+        }
+    }
+    solver->first_piece[args->exchange->buckets] = pieces;
+}
+
+/* The core's promises that the cutting relies on. */
+static dlc_status check_args(const dlc_solver_args *args) {
+    const dlc_exchange *exchange = args->exchange;
+    const dlc_segment *segment = args->segment;
+    size_t end = 0;
+    for (int32_t s = 0; s < args->segments; s++, segment = DLC_NEXT(segment)) {
+        if (segment->offset < end)
+            return host->fail(DLC_ERR_INTERNAL, "segment %s lies before the one before",
+                              segment->name);
+        end = segment->offset + segment->count;
+    }
+    if (args->tail > args->count || end > args->count - args->tail)
+        return host->fail(DLC_ERR_INTERNAL, "the segments reach into the tail");
+    if (exchange->buckets < 1 || exchange->bucket_begin[0] != 0 ||
+        exchange->bucket_begin[exchange->buckets] != args->count)
+        return host->fail(DLC_ERR_INTERNAL, "the buckets don't cover the arena");
+    return DLC_OK;
+}
+
+/* ---- Life ------------------------------------------------------------------------ */
+
+static void sgd_destroy(dlc_solver *solver) {
+    if (!solver)
+        return;
+    host->free(solver->pieces);
+    host->free(solver->first_piece);
+    host->free(solver);
+}
+
+static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
+    const dlc_settings *settings = args->settings;
+    solver->ops = args->device_ops;
+    solver->device = args->device;
+    solver->queue = args->queue;
+    solver->exchange = args->exchange;
+    solver->weights = args->weights;
+    solver->gradients = args->gradients;
+    solver->velocity = args->slots[SLOT_MOMENTUM];
+    solver->sum = args->slots[SLOT_SUM];
+    solver->trained = args->count - args->tail;
+    solver->momentum = host->get_float(settings, "momentum");
+    solver->nesterov = host->get_bool(settings, "nesterov");
+    solver->decay = host->get_float(settings, "weight_decay");
+    solver->clip = host->get_float(settings, "clip_gradients");
+    solver->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    return policy_make(host, settings, args->max_iterations, args->epoch_iterations,
+                       &solver->policy);
+}
+
+static dlc_status sgd_create(const dlc_solver_args *args, dlc_solver **solver) {
+    dlc_status rc = check_args(args);
+    if (rc != DLC_OK)
+        return rc;
+    dlc_solver *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    if ((rc = fill_in(made, args)) != DLC_OK)
+        goto out;
+    /* Each border cuts at most one segment in two. */
+    size_t buckets = (size_t)args->exchange->buckets;
+    made->pieces = host->alloc(((size_t)args->segments + buckets) *
+                               sizeof *made->pieces);
+    made->first_piece = host->alloc((buckets + 1) * sizeof *made->first_piece);
+    if (!made->pieces || !made->first_piece) {
+        rc = DLC_ERR_NOMEM;
+        goto out;
+    }
+    cut_pieces(made, args);
+    *solver = made;
+    made = NULL;
+out:
+    sgd_destroy(made);
+    return rc;
+}
+
+static double sgd_rate(dlc_solver *solver, int64_t iteration) {
+    return policy_rate(&solver->policy, iteration);
+}
+
+/* ---- An iteration ------------------------------------------------------------------
+ */
+
+/* Gathers the micro-batches of a bucket: the first is copied, the others added, and
+ * before the exchange the sum comes back into the gradients. */
+static dlc_status gather(dlc_solver *solver, int32_t micro, int32_t bucket) {
+    size_t begin = solver->exchange->bucket_begin[bucket];
+    size_t end = solver->exchange->bucket_begin[bucket + 1];
+    if (end > solver->trained)
+        end = solver->trained; /* the tail is not summed over micro-batches */
+    if (end <= begin)
+        return DLC_OK;
+    float *gradients = solver->gradients + begin, *sum = solver->sum + begin;
+    size_t n = end - begin;
+    if (micro == 0)
+        return solver->ops->copy(solver->device, solver->queue, sum, gradients,
+                                 n * sizeof *sum);
+    if (micro < solver->micro_batches - 1)
+        return solver->ops->add(solver->device, solver->queue, n, gradients, sum);
+    return solver->ops->add(solver->device, solver->queue, n, sum, gradients);
+}
+
+static dlc_status sgd_ready(dlc_solver *solver, int64_t iteration, int32_t micro,
+                            int32_t bucket) {
+    (void)iteration;
+    if (solver->micro_batches > 1) {
+        dlc_status rc = gather(solver, micro, bucket);
+        if (rc != DLC_OK || micro < solver->micro_batches - 1)
+            return rc;
+    }
+    return solver->exchange->start(solver->exchange->context, bucket);
+}
+
+static dlc_status update_bucket(dlc_solver *solver, int32_t bucket,
+                                const dlc_momentum *base) {
+    for (size_t i = solver->first_piece[bucket]; i < solver->first_piece[bucket + 1];
+         i++) {
+        const stretch *piece = &solver->pieces[i];
+        dlc_momentum how = *base;
+        how.rate *= piece->rate;
+        how.decay *= piece->decay;
+        dlc_status rc = solver->ops->momentum(
+            solver->device, solver->queue, piece->count, &how,
+            solver->gradients + piece->begin, solver->velocity + piece->begin,
+            solver->weights + piece->begin);
+        if (rc != DLC_OK)
+            return rc;
+    }
+    return DLC_OK;
+}
+
+/* Shrinks the gradient to the length allowed (Pascanu et al., "On the difficulty of
+ * training recurrent neural networks", 2013, algorithm 1), by way of its scale. */
+static dlc_status clip(dlc_solver *solver, int64_t iteration, dlc_momentum *how) {
+    double square;
+    dlc_status rc = solver->ops->norm2(solver->device, solver->queue, solver->trained,
+                                       solver->gradients, &square);
+    if (rc != DLC_OK)
+        return rc;
+    if (!isfinite(square))
+        return host->fail(DLC_ERR_DIVERGED,
+                          "the gradient is not finite at iteration %lld; lower the "
+                          "learning rate (%g)",
+                          (long long)iteration, sgd_rate(solver, iteration));
+    double norm = sqrt(square) * how->grad_scale;
+    if (norm > solver->clip)
+        how->grad_scale = (float)(how->grad_scale * solver->clip / norm);
+    return DLC_OK;
+}
+
+static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
+    const dlc_exchange *exchange = solver->exchange;
+    dlc_status rc = DLC_OK;
+    dlc_momentum how = {
+        .size = sizeof how,
+        .nesterov = (uint32_t)solver->nesterov,
+        .rate = (float)sgd_rate(solver, iteration),
+        .momentum = (float)solver->momentum,
+        .decay = (float)solver->decay,
+        .grad_scale = 1.0f / (float)solver->micro_batches,
+    };
+    int clips = solver->clip > 0;
+    for (int32_t b = 0; rc == DLC_OK && b < exchange->buckets; b++) {
+        rc = exchange->wait(exchange->context, b);
+        if (rc == DLC_OK && !clips)
+            rc = update_bucket(solver, b, &how);
+    }
+    if (rc == DLC_OK && clips)
+        rc = clip(solver, iteration, &how);
+    for (int32_t b = 0; clips && rc == DLC_OK && b < exchange->buckets; b++)
+        rc = update_bucket(solver, b, &how);
+    return rc;
+}
+
+/* ---- The plugin
+ * ----------------------------------------------------------------------- */
+
+static const dlc_option options[] = {
+    POLICY_OPTIONS,
+    DLC_FLOAT("momentum", "0.9", 0, 1,
+              "share of the last step that the next one keeps"),
+    DLC_BOOL("nesterov", "no", "look ahead along the momentum (Nesterov)"),
+    DLC_FLOAT("weight_decay", "0", 0, 1e9,
+              "pulls weights to zero; times the parameter's own multiplier"),
+    DLC_FLOAT("clip_gradients", "0", 0, 1e30,
+              "longest gradient (L2 norm over all parameters); 0: any length"),
+    DLC_INT("accumulate", "1", 1, 65536,
+            "batches whose mean gradient makes one iteration"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_solver_ops ops = {
+    .size = sizeof ops,
+    .needs = sgd_needs,
+    .create = sgd_create,
+    .destroy = sgd_destroy,
+    .rate = sgd_rate,
+    .ready = sgd_ready,
+    .finish = sgd_finish,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_SOLVER,
+     .name = "sgd",
+     .help = "stochastic gradient descent with momentum, synchronous",
+     .caps = DLC_SOLVER_SYNCHRONOUS,
+     .options = options,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v1 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "sgd",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = sgd_load,
+};
