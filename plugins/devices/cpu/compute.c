@@ -1,0 +1,226 @@
+/* The device's kernels: shares the loops of kernels.c out to the threads.
+ *
+ * Work of up to SERIAL elements stays on the calling thread; all else goes to
+ * exactly `threads` threads, always the same number: libgomp ends threads when a
+ * team gets smaller and starts them anew when it grows. Called from the thread
+ * that runs the layers, it is the pool that their library uses.
+ */
+#include <string.h>
+
+#include <omp.h>
+
+#include "cpu.h"
+
+enum { SERIAL = 16384, LINE = 16 /* floats of a cache line */ };
+
+typedef void range_fn(const void *job, size_t begin, size_t end);
+
+/* Calls fn on [0, n), cut into one range a thread at multiples of a cache line. */
+static void share_out(const dlc_device *device, size_t n, range_fn *fn,
+                      const void *job) {
+    if (n <= SERIAL || device->threads == 1 || omp_in_parallel()) {
+        if (n > 0)
+            fn(job, 0, n);
+        return;
+    }
+#pragma omp parallel num_threads(device->threads)
+    {
+        size_t threads = (size_t)omp_get_num_threads();
+        size_t me = (size_t)omp_get_thread_num();
+        size_t lines = (n + LINE - 1) / LINE;
+        size_t begin = lines * me / threads * LINE;
+        size_t end = lines * (me + 1) / threads * LINE;
+        end = end < n ? end : n;
+        if (begin < end)
+            fn(job, begin, end);
+    }
+}
+
+typedef struct vectors {
+    float alpha;
+    const float *x;
+    float *y;
+} vectors;
+
+static void range_scale(const void *job, size_t begin, size_t end) {
+    const vectors *v = job;
+    kernel_scale(end - begin, v->alpha, v->y + begin);
+}
+
+dlc_status compute_scale(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                         float *x) {
+    (void)queue;
+    share_out(device, n, range_scale, &(vectors){alpha, NULL, x});
+    return DLC_OK;
+}
+
+static void range_add(const void *job, size_t begin, size_t end) {
+    const vectors *v = job;
+    kernel_add(end - begin, v->x + begin, v->y + begin);
+}
+
+dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                       float *y) {
+    (void)queue;
+    share_out(device, n, range_add, &(vectors){1.0f, x, y});
+    return DLC_OK;
+}
+
+static void range_axpy(const void *job, size_t begin, size_t end) {
+    const vectors *v = job;
+    kernel_axpy(end - begin, v->alpha, v->x + begin, v->y + begin);
+}
+
+dlc_status compute_axpy(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                        const float *x, float *y) {
+    (void)queue;
+    share_out(device, n, range_axpy, &(vectors){alpha, x, y});
+    return DLC_OK;
+}
+
+typedef struct summands {
+    const float *const *sources;
+    int32_t count;
+    float *dst;
+} summands;
+
+static void range_sum(const void *job, size_t begin, size_t end) {
+    const summands *s = job;
+    kernel_sum(begin, end, s->sources, s->count, s->dst);
+}
+
+dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
+                       const float *const *sources, int32_t count, float *dst) {
+    (void)queue;
+    if (count < 1)
+        return host->fail(DLC_ERR_CONFIG, "sum of %d sources: give at least one",
+                          count);
+    share_out(device, n, range_sum, &(summands){sources, count, dst});
+    return DLC_OK;
+}
+
+typedef struct step {
+    const dlc_momentum *how;
+    const float *gradient;
+    float *velocity, *weight;
+} step;
+
+static void range_momentum(const void *job, size_t begin, size_t end) {
+    const step *s = job;
+    kernel_momentum(end - begin, s->how, s->gradient + begin, s->velocity + begin,
+                    s->weight + begin);
+}
+
+dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
+                            const dlc_momentum *how, const float *gradient,
+                            float *velocity, float *weight) {
+    (void)queue;
+    share_out(device, n, range_momentum, &(step){how, gradient, velocity, weight});
+    return DLC_OK;
+}
+
+/* The squares are summed in parts that n alone decides on, whoever sums them. */
+enum { PARTS = 1024, PART_MIN = 4096 };
+
+typedef struct squares {
+    size_t n, part; /* elements in all and of a part */
+    const float *x;
+    double *sums;
+} squares;
+
+static void range_norm2(const void *job, size_t begin, size_t end) {
+    const squares *s = job;
+    for (size_t i = begin; i < end; i++) {
+        size_t at = i * s->part;
+        size_t n = s->n - at < s->part ? s->n - at : s->part;
+        s->sums[i] = kernel_norm2(n, s->x + at);
+    }
+}
+
+dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                         double *result) {
+    double sums[PARTS];
+    size_t part = (n + PARTS - 1) / PARTS;
+    squares job = {n, part > PART_MIN ? part : PART_MIN, x, sums};
+    size_t parts = (n + job.part - 1) / job.part;
+    double total = 0.0;
+
+    (void)queue;
+    if (n <= SERIAL || device->threads == 1 || omp_in_parallel()) {
+        range_norm2(&job, 0, parts);
+    } else {
+#pragma omp parallel for num_threads(device->threads) schedule(static)
+        for (size_t i = 0; i < parts; i++)
+            range_norm2(&job, i, i + 1);
+    }
+    for (size_t i = 0; i < parts; i++)
+        total += sums[i];
+    *result = total;
+    return DLC_OK;
+}
+
+typedef struct conversion {
+    convert_fn *convert;
+    const char *src;
+    char *dst;
+    size_t src_size, dst_size; /* of an element */
+} conversion;
+
+static void range_convert(const void *job, size_t begin, size_t end) {
+    const conversion *c = job;
+    c->convert(end - begin, c->src + begin * c->src_size, c->dst + begin * c->dst_size);
+}
+
+dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
+                           dlc_dtype from, const void *src, dlc_dtype to, void *dst) {
+    if (from == to && dlc_dtype_bytes(from) > 0)
+        return compute_copy(device, queue, dst, src, n * dlc_dtype_bytes(from));
+    conversion job = {convert_find(from, to), src, dst, dlc_dtype_bytes(from),
+                      dlc_dtype_bytes(to)};
+    if (!job.convert)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "the cpu device does not convert type %d to type %d: go by "
+                          "way of float32",
+                          (int)from, (int)to);
+    share_out(device, n, range_convert, &job);
+    return DLC_OK;
+}
+
+typedef struct bytes_job {
+    unsigned char *dst;
+    const unsigned char *src; /* NULL: fill with `byte` */
+    int byte;
+    size_t bytes;
+} bytes_job;
+
+/* Counted in floats, so that SERIAL means the same as for the kernels. */
+static void range_bytes(const void *job, size_t begin, size_t end) {
+    const bytes_job *b = job;
+    size_t from = begin * sizeof(float), to = end * sizeof(float);
+    to = to < b->bytes ? to : b->bytes;
+    if (b->src)
+        memcpy(b->dst + from, b->src + from, to - from);
+    else
+        memset(b->dst + from, b->byte, to - from);
+}
+
+static size_t in_floats(size_t bytes) {
+    return bytes / sizeof(float) + (bytes % sizeof(float) > 0);
+}
+
+dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
+                        const void *src, size_t bytes) {
+    (void)queue;
+    if (dst != src)
+        share_out(device, in_floats(bytes), range_bytes,
+                  &(bytes_job){dst, src, 0, bytes});
+    return DLC_OK;
+}
+
+dlc_status compute_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
+                        size_t bytes) {
+    (void)queue;
+    share_out(device, in_floats(bytes), range_bytes,
+              &(bytes_job){dst, NULL, byte, bytes});
+    return DLC_OK;
+}

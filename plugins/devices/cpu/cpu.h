@@ -1,0 +1,73 @@
+/* What the files of the cpu device share. */
+#ifndef CPU_H
+#define CPU_H
+
+#include <dlcore/device.h>
+
+struct dlc_device {
+    int threads;
+};
+
+extern const dlc_host *host;
+
+/* plugin.c's table is filled from here: memory.c ... */
+dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
+                        dlc_memory *memory);
+void memory_free(dlc_device *device, dlc_memory *memory);
+dlc_status memory_export(dlc_device *device, const dlc_memory *memory,
+                         dlc_share *share);
+dlc_status memory_import(dlc_device *device, const dlc_share *share,
+                         dlc_memory *memory);
+
+/* ... and compute.c, which shares the loops below out to the threads. */
+dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
+                        const void *src, size_t bytes);
+dlc_status compute_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
+                        size_t bytes);
+dlc_status compute_scale(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                         float *x);
+dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                       float *y);
+dlc_status compute_axpy(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                        const float *x, float *y);
+dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
+                           dlc_dtype from, const void *src, dlc_dtype to, void *dst);
+dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
+                       const float *const *sources, int32_t count, float *dst);
+dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                         double *result);
+dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
+                            const dlc_momentum *how, const float *gradient,
+                            float *velocity, float *weight);
+
+/* kernels.c: one thread's loop over n elements. */
+void kernel_scale(size_t n, float alpha, float *x);
+void kernel_add(size_t n, const float *x, float *y);
+void kernel_axpy(size_t n, float alpha, const float *x, float *y);
+void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t count,
+                float *dst);
+double kernel_norm2(size_t n, const float *x);
+void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
+                     float *velocity, float *weight);
+
+/* convert.c: the loop for a pair of types, NULL where there is none. */
+typedef void convert_fn(size_t n, const void *src, void *dst);
+convert_fn *convert_find(dlc_dtype from, dlc_dtype to);
+
+/* One body, compiled for each instruction set, chosen when the plugin loads. The
+ * results do not differ: the loops work element by element or in an order that is
+ * written out, and the files are compiled without contraction into FMA. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#else
+#define CLONES
+#endif
+
+/* Each iteration stands for itself, also where an output is one of the inputs. */
+#if defined(__clang__)
+#define EACH _Pragma("clang loop vectorize(enable)")
+#else
+#define EACH _Pragma("GCC ivdep")
+#endif
+
+#endif

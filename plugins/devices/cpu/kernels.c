@@ -1,0 +1,122 @@
+/* The arithmetic: loops of one thread over float32. Threads are compute.c's. */
+#include <string.h>
+
+#include "cpu.h"
+
+CLONES void kernel_scale(size_t n, float alpha, float *x) {
+    for (size_t i = 0; i < n; i++)
+        x[i] *= alpha;
+}
+
+CLONES void kernel_add(size_t n, const float *x, float *y) {
+    EACH for (size_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+CLONES void kernel_axpy(size_t n, float alpha, const float *x, float *y) {
+    EACH for (size_t i = 0; i < n; i++) y[i] += alpha * x[i];
+}
+
+CLONES void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
+                            float *velocity, float *weight) {
+    float rate = how->rate, momentum = how->momentum;
+    float decay = how->decay, scale = how->grad_scale;
+
+    if (how->nesterov) {
+        EACH for (size_t i = 0; i < n; i++) {
+            float g = scale * gradient[i] + decay * weight[i];
+            float old = velocity[i];
+            float v = momentum * old + rate * g;
+            velocity[i] = v;
+            weight[i] -= (1.0f + momentum) * v - momentum * old;
+        }
+    } else {
+        EACH for (size_t i = 0; i < n; i++) {
+            float g = scale * gradient[i] + decay * weight[i];
+            float v = momentum * velocity[i] + rate * g;
+            velocity[i] = v;
+            weight[i] -= v;
+        }
+    }
+}
+
+/* Sixteen running sums, joined at the end: the order is fixed by n alone. */
+CLONES double kernel_norm2(size_t n, const float *x) {
+    double lane[16] = {0};
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        for (size_t k = 0; k < 16; k++)
+            lane[k] += (double)x[i + k] * (double)x[i + k];
+    for (size_t k = 0; i < n; i++, k++)
+        lane[k] += (double)x[i] * (double)x[i];
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t k = 0; k < half; k++)
+            lane[k] += lane[k + half];
+    return lane[0];
+}
+
+CLONES static void sum2(size_t n, const float *a, const float *b, float *dst) {
+    EACH for (size_t i = 0; i < n; i++) dst[i] = a[i] + b[i];
+}
+
+CLONES static void sum3(size_t n, const float *a, const float *b, const float *c,
+                        float *dst) {
+    EACH for (size_t i = 0; i < n; i++) dst[i] = (a[i] + b[i]) + c[i];
+}
+
+CLONES static void sum4(size_t n, const float *a, const float *b, const float *c,
+                        const float *d, float *dst) {
+    EACH for (size_t i = 0; i < n; i++) dst[i] = (a[i] + b[i]) + (c[i] + d[i]);
+}
+
+/* A block of the sum: small enough for its partial sums to stay in the first
+ * cache, one for each level of the tree. */
+enum { BLOCK = 1024 };
+
+/* dst = the pairwise sum of sources[0 .. count-1][at .. at+n-1]: the first half
+ * (a power of two) plus the rest, each summed likewise. Every element of a source
+ * is read before the same element of dst is written, so dst may be a source. */
+static void sum_block(size_t at, size_t n, const float *const *sources, int32_t count,
+                      float *dst) {
+    const float *const *s = sources;
+
+    switch (count) {
+    case 1:
+        if (dst != s[0] + at)
+            memcpy(dst, s[0] + at, n * sizeof *dst);
+        return;
+    case 2:
+        sum2(n, s[0] + at, s[1] + at, dst);
+        return;
+    case 3:
+        sum3(n, s[0] + at, s[1] + at, s[2] + at, dst);
+        return;
+    case 4:
+        sum4(n, s[0] + at, s[1] + at, s[2] + at, s[3] + at, dst);
+        return;
+    default:
+        break;
+    }
+
+    float left[BLOCK], right[BLOCK];
+    int32_t half = 4;
+    while (half < count - half)
+        half *= 2;
+    sum_block(at, n, s, half, left);
+    if (count - half == 1) {
+        sum2(n, left, s[half] + at, dst);
+    } else {
+        sum_block(at, n, s + half, count - half, right);
+        sum2(n, left, right, dst);
+    }
+}
+
+void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t count,
+                float *dst) {
+    size_t step = count <= 4 ? end - begin : BLOCK;
+
+    for (size_t at = begin; at < end; at += step) {
+        size_t n = end - at < step ? end - at : step;
+        sum_block(at, n, sources, count, dst + at);
+    }
+}

@@ -1,0 +1,275 @@
+/* Memory: zeroed, in huge pages where it is big, touched before it is used, and
+ * shared with other processes through memory files (memfd).
+ *
+ * A memory file has no name in any file system: it is gone when the last process
+ * that maps it is gone, however that ended. A peer opens it through
+ * /proc/<pid>/fd/<n> of its owner and checks that it found the object meant.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cpu.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* dlc_memory.handle: what free needs to know. */
+typedef struct block {
+    void *map; /* NULL: of the heap */
+    size_t map_bytes;
+    int fd; /* memory file; -1: none */
+} block;
+
+/* dlc_share.key, this device's meaning. */
+typedef struct share_key {
+    uint32_t magic;
+    int32_t fd; /* number in the owner's process */
+    uint64_t device, inode;
+    uint64_t map_bytes;
+} share_key;
+
+enum { SHARE_MAGIC = 0x646c6370 };
+
+_Static_assert(sizeof(share_key) <= sizeof((dlc_share){0}.key), "the key must fit");
+
+static dlc_status no_memory(size_t bytes, const char *step) {
+    return host->fail(DLC_ERR_NOMEM, "no memory for %zu bytes (%s: %s)", bytes, step,
+                      strerror(errno));
+}
+
+/* Maps `bytes` of fd (or anonymous memory) at a multiple of `align`, by reserving
+ * more than is needed and giving back what sticks out. */
+static void *map_aligned(size_t bytes, size_t align, int fd) {
+    int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    size_t room = bytes + align;
+    char *reserved = mmap(NULL, room, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED)
+        return NULL;
+
+    size_t before = (align - (uintptr_t)reserved % align) % align;
+    char *at = reserved + before;
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0) ==
+        MAP_FAILED) {
+        int error = errno;
+        munmap(reserved, room);
+        errno = error;
+        return NULL;
+    }
+    if (before > 0)
+        munmap(reserved, before);
+    if (room - before > bytes)
+        munmap(at + bytes, room - before - bytes);
+    return at;
+}
+
+/* One call of the kernel instead of a fault a page; 0, or -1 where memory ran out.
+ * An old kernel does not know the call: then the pages come at first use. */
+static int touch(void *map, size_t bytes) {
+    if (bytes >= HUGE_PAGE)
+        (void)madvise(map, bytes, MADV_HUGEPAGE);
+    if (madvise(map, bytes, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    return errno == EINVAL ? 0 : -1;
+}
+
+/* Rounded up to whole (huge) pages; 0 when that overflows. */
+static size_t whole_pages(size_t bytes, size_t page) {
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : page;
+    size_t rounded = (bytes + align - 1) / align * align;
+    return rounded >= bytes && rounded < SIZE_MAX / 2 ? rounded : 0;
+}
+
+/* A sealed memory file: nobody can shrink it under somebody who maps it. */
+static int make_file(size_t bytes) {
+    int fd = memfd_create("dlcore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+static dlc_status map_block(size_t bytes, uint32_t flags, block *b) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    b->map_bytes = whole_pages(bytes > 0 ? bytes : 1, page);
+    errno = ENOMEM;
+    if (b->map_bytes == 0)
+        return no_memory(bytes, "size");
+    if (flags & DLC_MEM_SHARED) {
+        b->fd = make_file(b->map_bytes);
+        if (b->fd < 0)
+            return no_memory(bytes, "memfd_create");
+    }
+    b->map = map_aligned(b->map_bytes, b->map_bytes >= HUGE_PAGE ? HUGE_PAGE : page,
+                         b->fd);
+    if (!b->map)
+        return no_memory(bytes, "mmap");
+    if (touch(b->map, b->map_bytes) != 0)
+        return no_memory(bytes, "touching it");
+    return DLC_OK;
+}
+
+static void release(block *b) {
+    if (!b)
+        return;
+    if (b->map)
+        munmap(b->map, b->map_bytes);
+    if (b->fd >= 0)
+        close(b->fd);
+    host->free(b);
+}
+
+dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
+                        dlc_memory *memory) {
+    (void)device;
+    block *b = host->alloc(sizeof *b);
+    if (!b)
+        return DLC_ERR_NOMEM;
+    b->fd = -1;
+
+    void *base = NULL;
+    if ((flags & DLC_MEM_SHARED) || bytes >= HUGE_PAGE) {
+        dlc_status status = map_block(bytes, flags, b);
+        if (status != DLC_OK) {
+            release(b);
+            return status;
+        }
+        base = b->map;
+    } else {
+        base = host->alloc(bytes);
+        if (!base) {
+            release(b);
+            return DLC_ERR_NOMEM;
+        }
+    }
+    memory->flags = flags;
+    memory->base = base;
+    memory->bytes = bytes;
+    memory->handle = b;
+    return DLC_OK;
+}
+
+void memory_free(dlc_device *device, dlc_memory *memory) {
+    (void)device;
+    block *b = memory ? memory->handle : NULL;
+    if (!b)
+        return;
+    if (!b->map)
+        host->free(memory->base);
+    release(b);
+    memory->base = NULL;
+    memory->bytes = 0;
+    memory->handle = NULL;
+}
+
+dlc_status memory_export(dlc_device *device, const dlc_memory *memory,
+                         dlc_share *share) {
+    (void)device;
+    const block *b = memory->handle;
+    struct stat about;
+
+    if (!b || b->fd < 0)
+        return host->fail(DLC_ERR_CONFIG, "this memory cannot be exported: allocate it "
+                                          "here, with DLC_MEM_SHARED");
+    if (fstat(b->fd, &about) != 0)
+        return host->fail(DLC_ERR_IO, "memory file: %s", strerror(errno));
+    share_key key = {.magic = SHARE_MAGIC,
+                     .fd = b->fd,
+                     .device = about.st_dev,
+                     .inode = about.st_ino,
+                     .map_bytes = b->map_bytes};
+    share->pid = (uint32_t)getpid();
+    share->bytes = memory->bytes;
+    memset(share->key, 0, sizeof share->key);
+    memcpy(share->key, &key, sizeof key);
+    return DLC_OK;
+}
+
+/* Is fd the memory file that the owner exported, and can it not shrink? */
+static int is_meant(int fd, const share_key *key) {
+    struct stat about;
+    int seals = fcntl(fd, F_GET_SEALS);
+    return fstat(fd, &about) == 0 && about.st_dev == key->device &&
+           about.st_ino == key->inode && (uint64_t)about.st_size == key->map_bytes &&
+           seals >= 0 && (seals & F_SEAL_SHRINK);
+}
+
+static dlc_status open_share(const dlc_share *share, const share_key *key, int *out) {
+    char path[64];
+
+    if (key->magic != SHARE_MAGIC || key->fd < 0 || share->bytes > key->map_bytes ||
+        key->map_bytes == 0 || key->map_bytes > SIZE_MAX / 2)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "these bytes do not describe shared memory of the cpu device");
+    (void)snprintf(path, sizeof path, "/proc/%" PRIu32 "/fd/%" PRId32, share->pid,
+                   key->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return host->fail(DLC_ERR_IO,
+                          "shared memory of process %" PRIu32 ": %s: %s (is it alive, "
+                          "and of the same user?)",
+                          share->pid, path, strerror(errno));
+    if (!is_meant(fd, key)) {
+        close(fd);
+        return host->fail(DLC_ERR_IO,
+                          "shared memory of process %" PRIu32 ": %s is not what was "
+                          "exported: was it freed?",
+                          share->pid, path);
+    }
+    *out = fd;
+    return DLC_OK;
+}
+
+dlc_status memory_import(dlc_device *device, const dlc_share *share,
+                         dlc_memory *memory) {
+    (void)device;
+    share_key key;
+    memcpy(&key, share->key, sizeof key);
+    int fd = -1;
+    dlc_status status = open_share(share, &key, &fd);
+    if (status != DLC_OK)
+        return status;
+
+    block *b = host->alloc(sizeof *b);
+    if (!b) {
+        close(fd);
+        return DLC_ERR_NOMEM;
+    }
+    b->fd = -1;
+    b->map_bytes = (size_t)key.map_bytes;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    b->map = map_aligned(b->map_bytes, b->map_bytes >= HUGE_PAGE ? HUGE_PAGE : page,
+                         fd);
+    int error = errno;
+    close(fd);
+    if (!b->map) {
+        errno = error;
+        status = no_memory(b->map_bytes, "mmap of shared memory");
+        release(b);
+        return status;
+    }
+    (void)touch(b->map, b->map_bytes); /* there already: this fills the page table */
+    memory->flags = DLC_MEM_SHARED;
+    memory->base = b->map;
+    memory->bytes = (size_t)share->bytes;
+    memory->handle = b;
+    return DLC_OK;
+}

@@ -1,0 +1,119 @@
+/* The processor as a device: host memory, OpenMP threads, no queues. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cpu.h"
+
+const dlc_host *host;
+
+static dlc_status load(const dlc_host *the_host) {
+    host = the_host;
+    return DLC_OK;
+}
+
+static dlc_status device_count(int32_t *count) {
+    *count = 1;
+    return DLC_OK;
+}
+
+/* The processor's name as Linux tells it; left alone where it doesn't. */
+static void read_name(char *name, size_t room) {
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        const char *text = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : 0;
+        if (!text)
+            continue;
+        text += strspn(text, ": \t");
+        (void)snprintf(name, room, "%.*s", (int)strcspn(text, "\n"), text);
+        break;
+    }
+    (void)fclose(file);
+}
+
+static int32_t usable_cores(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return (int32_t)sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a set holds */
+}
+
+static dlc_status device_describe(int32_t index, dlc_device_info *info) {
+    if (index != 0)
+        return host->fail(DLC_ERR_CONFIG, "there is no cpu device %d, only 0", index);
+    if (DLC_HAS(info, name)) {
+        (void)snprintf(info->name, sizeof info->name, "processor");
+        read_name(info->name, sizeof info->name);
+    }
+    if (DLC_HAS(info, memory_bytes))
+        info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                             (uint64_t)sysconf(_SC_PAGESIZE);
+    if (DLC_HAS(info, units))
+        info->units = usable_cores();
+    if (DLC_HAS(info, address))
+        info->address[0] = '\0';
+    if (DLC_HAS(info, numa))
+        info->numa = -1;
+    return DLC_OK;
+}
+
+static dlc_status device_open(const dlc_device_args *args, dlc_device **device) {
+    if (args->index != 0)
+        return host->fail(DLC_ERR_CONFIG, "there is no cpu device %d, only 0",
+                          args->index);
+    dlc_device *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->threads = args->threads > 1 ? args->threads : 1;
+    *device = made;
+    return DLC_OK;
+}
+
+static void device_close(dlc_device *device) {
+    host->free(device);
+}
+
+static const dlc_device_ops ops = {
+    .size = sizeof ops,
+    .count = device_count,
+    .describe = device_describe,
+    .open = device_open,
+    .close = device_close,
+    .alloc = memory_alloc,
+    .free = memory_free,
+    .copy = compute_copy,
+    .fill = compute_fill,
+    .scale = compute_scale,
+    .add = compute_add,
+    .axpy = compute_axpy,
+    .convert = compute_convert,
+    .sum = compute_sum,
+    .norm2 = compute_norm2,
+    .momentum = compute_momentum,
+    .share_export = memory_export,
+    .share_import = memory_import,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_DEVICE,
+     .name = "cpu",
+     .help = "the processor, with as many threads as a rank has cores",
+     .caps = DLC_DEVICE_HOST | DLC_DEVICE_SHARES,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v1 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "cpu",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = load,
+};

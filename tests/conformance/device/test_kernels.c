@@ -1,0 +1,281 @@
+/* Every kernel of the cpu device against plain loops: odd sizes, unaligned places,
+ * nothing touched outside, the same bits for any number of threads. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/status.h"
+#include "support/plugins.h"
+
+/* Around the sizes at which vectors, blocks and threads begin and end. */
+static const size_t sizes[] = {0,     1,     2,     3,     7,     8,     15,
+                               16,    17,    31,    33,    63,    64,    65,
+                               255,   1000,  1023,  1024,  1025,  4095,  4097,
+                               16383, 16384, 16385, 20000, 65536, 100003};
+enum { SIZES = sizeof sizes / sizeof *sizes, MOST = 100003, PAD = 32 };
+static const int thread_counts[] = {1, 3};
+
+static const dlc_device_ops *ops;
+static dlc_device *device;
+static float *a, *b, *c, *want, *got;
+
+static float *room(void) {
+    float *floats = calloc(MOST + 2 * PAD, sizeof(float));
+    ck_assert_ptr_nonnull(floats);
+    return floats;
+}
+
+static void open_device(int threads) {
+    dlc_device_args args = {.size = sizeof args, .threads = threads};
+    ck_assert_int_eq(ops->open(&args, &device), DLC_OK);
+}
+
+static void setup(void) {
+    dlc_random random = dlc_random_make(1, 2);
+    ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops;
+    a = room();
+    b = room();
+    c = room();
+    want = room();
+    got = room();
+    for (size_t i = 0; i < MOST + 2 * PAD; i++) {
+        a[i] = dlc_random_normal(&random);
+        b[i] = dlc_random_normal(&random);
+        c[i] = dlc_random_normal(&random);
+    }
+}
+
+static void teardown(void) {
+    free(a);
+    free(b);
+    free(c);
+    free(want);
+    free(got);
+    plugins_close();
+}
+
+/* Runs `body` for each size, each number of threads, and places off by 0 .. 2. */
+#define FOR_ALL(n, at) \
+    for (size_t t_ = 0; t_ < sizeof thread_counts / sizeof *thread_counts; \
+         t_++, ops->close(device)) \
+        if ((open_device(thread_counts[t_]), 1)) \
+            for (size_t s_ = 0; s_ < SIZES; s_++) \
+                for (size_t n = sizes[s_], at = PAD; at < PAD + 3; at++)
+
+static void same_bits(const char *what, size_t n, size_t at) {
+    if (memcmp(want, got, (MOST + 2 * PAD) * sizeof(float)) == 0)
+        return;
+    for (size_t i = 0; i < MOST + 2 * PAD; i++)
+        if (memcmp(&want[i], &got[i], sizeof(float)) != 0)
+            ck_abort_msg("%s of %zu at %zu: element %zd is %a, not %a", what, n, at,
+                         (ssize_t)i - (ssize_t)at, (double)got[i], (double)want[i]);
+}
+
+static void start_from(const float *from) {
+    memcpy(want, from, (MOST + 2 * PAD) * sizeof(float));
+    memcpy(got, from, (MOST + 2 * PAD) * sizeof(float));
+}
+
+START_TEST(scale_is_a_product) {
+    FOR_ALL(n, at) {
+        start_from(a);
+        for (size_t i = at; i < at + n; i++)
+            want[i] = want[i] * 0.7f;
+        ck_assert_int_eq(ops->scale(device, NULL, n, 0.7f, got + at), DLC_OK);
+        same_bits("scale", n, at);
+    }
+}
+END_TEST
+
+START_TEST(add_is_a_sum) {
+    FOR_ALL(n, at) {
+        start_from(a);
+        for (size_t i = at; i < at + n; i++)
+            want[i] = want[i] + b[i + 1];
+        ck_assert_int_eq(ops->add(device, NULL, n, b + at + 1, got + at), DLC_OK);
+        same_bits("add", n, at);
+    }
+}
+END_TEST
+
+/* Two roundings, never a fused one: the same on every processor. */
+START_TEST(axpy_rounds_twice) {
+    FOR_ALL(n, at) {
+        start_from(a);
+        for (size_t i = at; i < at + n; i++) {
+            volatile float product = -1.3f * b[i];
+            want[i] = want[i] + product;
+        }
+        ck_assert_int_eq(ops->axpy(device, NULL, n, -1.3f, b + at, got + at), DLC_OK);
+        same_bits("axpy", n, at);
+    }
+}
+END_TEST
+
+/* As dlc_device_ops.sum says it. */
+static float pairwise(const float *const *sources, int32_t count, size_t i) {
+    float s[32];
+    for (int32_t k = 0; k < count; k++)
+        s[k] = sources[k][i];
+    for (int32_t stride = 1; stride < count; stride *= 2)
+        for (int32_t k = 0; k + stride < count; k += 2 * stride)
+            s[k] += s[k + stride];
+    return s[0];
+}
+
+START_TEST(sum_is_pairwise) {
+    enum { MAX = 19 };
+    const float *sources[MAX];
+    dlc_random random = dlc_random_make(5, 5);
+    open_device(2);
+    for (int32_t count = 1; count <= MAX; count++) {
+        for (size_t s = 0; s < SIZES; s++) {
+            size_t n = sizes[s];
+            if (n > 20000)
+                continue;
+            for (int32_t k = 0; k < count; k++)
+                sources[k] = (k % 2 ? b : a) + dlc_random_below(&random, 30000);
+            start_from(c);
+            for (size_t i = 0; i < n; i++)
+                want[PAD + i] = pairwise(sources, count, i);
+            ck_assert_int_eq(ops->sum(device, NULL, n, sources, count, got + PAD),
+                             DLC_OK);
+            same_bits("sum", n, PAD);
+        }
+    }
+    ops->close(device);
+}
+END_TEST
+
+START_TEST(sum_into_a_source) {
+    const float *sources[13];
+    open_device(2);
+    for (int32_t count = 1; count <= 13; count++)
+        for (int32_t target = 0; target < count; target++) {
+            size_t n = count % 2 ? 3001 : 20001;
+            start_from(c);
+            for (int32_t k = 0; k < count; k++)
+                sources[k] = k == target ? got + PAD : (k % 2 ? a : b) + 11 * k;
+            for (size_t i = 0; i < n; i++) {
+                want[PAD + i] = pairwise(sources, count, i);
+            }
+            ck_assert_int_eq(ops->sum(device, NULL, n, sources, count, got + PAD),
+                             DLC_OK);
+            same_bits("sum in place", n, PAD);
+        }
+    ops->close(device);
+}
+END_TEST
+
+START_TEST(sum_of_nothing_is_refused) {
+    open_device(1);
+    ck_assert_int_eq(ops->sum(device, NULL, 5, NULL, 0, got), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "0 sources"));
+    ops->close(device);
+}
+END_TEST
+
+START_TEST(norm2_is_a_sum_of_squares) {
+    double first[SIZES];
+    FOR_ALL(n, at) {
+        long double exact = 0;
+        double result = -1;
+        for (size_t i = 0; i < n; i++)
+            exact += (long double)a[at + i] * a[at + i];
+        ck_assert_int_eq(ops->norm2(device, NULL, n, a + at, &result), DLC_OK);
+        ck_assert_double_le(fabs(result - (double)exact), 1e-13 * (double)exact);
+        if (at != PAD)
+            continue;
+        if (t_ == 0)
+            first[s_] = result;
+        ck_assert(memcmp(&first[s_], &result, sizeof result) == 0);
+    }
+}
+END_TEST
+
+static void check_momentum(uint32_t nesterov) {
+    float *w = room(), *w_want = room();
+    dlc_momentum how = {.size = sizeof how,
+                        .nesterov = nesterov,
+                        .rate = 0.05f,
+                        .momentum = 0.9f,
+                        .decay = 0.004f,
+                        .grad_scale = 0.25f};
+    FOR_ALL(n, at) {
+        memcpy(w, b, (MOST + 2 * PAD) * sizeof(float));
+        memcpy(w_want, b, (MOST + 2 * PAD) * sizeof(float));
+        start_from(c); /* the velocities */
+        for (size_t i = at; i < at + n; i++) {
+            volatile float scaled = 0.25f * a[i], decayed = 0.004f * b[i];
+            volatile float g = scaled + decayed;
+            volatile float kept = 0.9f * c[i], step = 0.05f * g;
+            volatile float now = kept + step;
+            volatile float ahead = (1.0f + 0.9f) * now, back = 0.9f * c[i];
+            volatile float by = nesterov ? ahead - back : now;
+            want[i] = now;
+            w_want[i] = b[i] - by;
+        }
+        ck_assert_int_eq(ops->momentum(device, NULL, n, &how, a + at, got + at, w + at),
+                         DLC_OK);
+        same_bits("momentum", n, at);
+        ck_assert_msg(memcmp(w, w_want, (MOST + 2 * PAD) * sizeof(float)) == 0,
+                      "weights after momentum of %zu at %zu", n, at);
+    }
+    free(w);
+    free(w_want);
+}
+
+START_TEST(momentum_is_caffes) {
+    check_momentum(0);
+}
+END_TEST
+
+START_TEST(momentum_nesterov) {
+    check_momentum(1);
+}
+END_TEST
+
+START_TEST(copy_and_fill) {
+    FOR_ALL(n, at) {
+        unsigned char *bytes = (unsigned char *)got + 4 * at + 1;
+        start_from(a);
+        memcpy((unsigned char *)want + 4 * at + 1, b, n);
+        ck_assert_int_eq(ops->copy(device, NULL, bytes, b, n), DLC_OK);
+        same_bits("copy", n, at);
+        memset((unsigned char *)want + 4 * at + 1, 0x5a, n);
+        ck_assert_int_eq(ops->fill(device, NULL, bytes, 0x5a, n), DLC_OK);
+        same_bits("fill", n, at);
+    }
+    open_device(3);
+    start_from(a);
+    memcpy(want, b, MOST * sizeof(float));
+    ck_assert_int_eq(ops->copy(device, NULL, got, b, MOST * sizeof(float)), DLC_OK);
+    same_bits("copy", MOST, 0);
+    ops->close(device);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("device kernels");
+    TCase *tests = tcase_create("kernels");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, scale_is_a_product);
+    tcase_add_test(tests, add_is_a_sum);
+    tcase_add_test(tests, axpy_rounds_twice);
+    tcase_add_test(tests, sum_is_pairwise);
+    tcase_add_test(tests, sum_into_a_source);
+    tcase_add_test(tests, sum_of_nothing_is_refused);
+    tcase_add_test(tests, norm2_is_a_sum_of_squares);
+    tcase_add_test(tests, momentum_is_caffes);
+    tcase_add_test(tests, momentum_nesterov);
+    tcase_add_test(tests, copy_and_fill);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

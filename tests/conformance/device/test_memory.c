@@ -1,0 +1,194 @@
+/* The cpu device's memory: zeroed, aligned, of any size; shared between processes,
+ * and refused when it is not what was exported. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "support/plugins.h"
+#include "support/ranks.h"
+
+static const dlc_device_ops *ops;
+static dlc_device *device;
+
+static void setup(void) {
+    dlc_device_args args = {.size = sizeof args, .threads = 2};
+    ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops;
+    ck_assert_int_eq(ops->open(&args, &device), DLC_OK);
+}
+
+static void teardown(void) {
+    ops->close(device);
+    plugins_close();
+}
+
+static dlc_memory no_memory(void) {
+    return (dlc_memory){.size = sizeof(dlc_memory)};
+}
+
+START_TEST(zeroed_and_aligned) {
+    static const size_t sizes[] = {0,    1,       63,      64,      4096,
+                                   4097, 2097151, 2097152, 2097153, 40000000};
+    for (uint32_t flags = 0; flags <= 3; flags++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            dlc_memory memory = no_memory();
+            ck_assert_int_eq(ops->alloc(device, sizes[i], flags, &memory), DLC_OK);
+            ck_assert_ptr_nonnull(memory.base);
+            ck_assert_uint_eq((uintptr_t)memory.base % 64, 0);
+            ck_assert_uint_eq(memory.bytes, sizes[i]);
+            const char *bytes = memory.base;
+            int any = 0;
+            for (size_t k = 0; k < sizes[i]; k += 61)
+                any |= bytes[k];
+            ck_assert_int_eq(any, 0);
+            memset(memory.base, 0x77, sizes[i]);
+            ops->free(device, &memory);
+            ck_assert_ptr_null(memory.base);
+            ops->free(device, &memory); /* once more does no harm */
+        }
+}
+END_TEST
+
+START_TEST(too_much) {
+    static const size_t sizes[] = {(size_t)1 << 60, SIZE_MAX, SIZE_MAX - 100};
+    for (uint32_t flags = 0; flags <= DLC_MEM_SHARED; flags++)
+        for (size_t i = 0; i < 3; i++) {
+            dlc_memory memory = no_memory();
+            ck_assert_int_eq(ops->alloc(device, sizes[i], flags, &memory),
+                             DLC_ERR_NOMEM);
+            ck_assert_str_ne(dlc_detail(), "");
+            ck_assert_ptr_null(memory.base);
+        }
+}
+END_TEST
+
+START_TEST(only_shared_is_exported) {
+    dlc_memory memory = no_memory(), again = no_memory();
+    dlc_share share = {.size = sizeof share};
+    ck_assert_int_eq(ops->alloc(device, 1 << 22, 0, &memory), DLC_OK);
+    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "DLC_MEM_SHARED"));
+    ops->free(device, &memory);
+    ck_assert_int_eq(ops->alloc(device, 1000, DLC_MEM_SHARED, &memory), DLC_OK);
+    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_OK);
+    ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_OK);
+    ck_assert_uint_eq(again.bytes, 1000);
+    ck_assert_ptr_ne(again.base, memory.base);
+    ((char *)memory.base)[999] = 5;
+    ck_assert_int_eq(((char *)again.base)[999], 5);
+    /* What was imported is its owner's to export. */
+    ck_assert_int_eq(ops->share_export(device, &again, &share), DLC_ERR_CONFIG);
+    ops->free(device, &again);
+    ops->free(device, &memory);
+}
+END_TEST
+
+START_TEST(freed_is_refused) {
+    dlc_memory memory = no_memory(), other = no_memory(), again = no_memory();
+    dlc_share share = {.size = sizeof share};
+    ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &memory), DLC_OK);
+    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_OK);
+    ops->free(device, &memory);
+    ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
+    /* Another object under the same number. */
+    ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &other), DLC_OK);
+    ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "not what was exported"));
+    ops->free(device, &other);
+}
+END_TEST
+
+START_TEST(changed_shares) {
+    dlc_memory memory = no_memory();
+    dlc_share share = {.size = sizeof share};
+    size_t refused = 0;
+    ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &memory), DLC_OK);
+    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_OK);
+    for (size_t i = offsetof(dlc_share, pid); i < sizeof share; i++) {
+        dlc_share changed = share;
+        dlc_memory again = no_memory();
+        ((unsigned char *)&changed)[i] ^= 0xff;
+        if (ops->share_import(device, &changed, &again) != DLC_OK)
+            refused++;
+        else
+            ops->free(device, &again);
+    }
+    ck_assert_uint_ge(refused, 4 + 6 + 32); /* pid, the size's upper bytes, the key */
+    ops->free(device, &memory);
+}
+END_TEST
+
+/* Rank 0 owns it and is gone before the others look at it. */
+static void shared_body(test_rank *rank, void *context) {
+    size_t bytes = *(const size_t *)context;
+    dlc_share mine = {.size = sizeof mine}, all[3];
+    dlc_memory own = no_memory(), its = no_memory();
+
+    setup();
+    RANK_OK(rank, ops->alloc(device, bytes, DLC_MEM_SHARED, &own));
+    memset(own.base, 'a' + rank->rank, bytes);
+    RANK_OK(rank, ops->share_export(device, &own, &mine));
+    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    if (rank->rank > 0)
+        RANK_OK(rank, ops->share_import(device, &all[0], &its));
+    ranks_barrier(rank);
+    if (rank->rank == 0)
+        _exit(0);
+    usleep(20000);
+    const char *at = its.base;
+    RANK_CHECK(rank, its.bytes == bytes && at[0] == 'a' && at[bytes - 1] == 'a');
+    ((char *)its.base)[rank->rank] = 'z'; /* and may be written to */
+    ops->free(device, &its);
+    ops->free(device, &own);
+    teardown();
+}
+
+START_TEST(outlives_its_owner) {
+    size_t bytes = _i == 0 ? 100 : 5 << 20;
+    ck_assert_int_eq(ranks_run(3, 30, shared_body, &bytes), 0);
+}
+END_TEST
+
+START_TEST(describes_itself) {
+    dlc_device_info info = {.size = sizeof info};
+    dlc_device_args args = {.size = sizeof args, .index = 1};
+    int32_t count = 0;
+    ck_assert_int_eq(ops->count(&count), DLC_OK);
+    ck_assert_int_eq(count, 1);
+    ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
+    ck_assert_str_ne(info.name, "");
+    ck_assert_int_ge(info.units, 1);
+    ck_assert_uint_gt(info.memory_bytes, 1 << 20);
+    ck_assert_int_eq(ops->describe(1, &info), DLC_ERR_CONFIG);
+    ck_assert_int_eq(ops->open(&args, &device), DLC_ERR_CONFIG);
+    /* Of a caller that knows only the name. */
+    memset(&info, 0x55, sizeof info);
+    info.size = offsetof(dlc_device_info, memory_bytes);
+    ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
+    ck_assert_uint_eq(info.memory_bytes, 0x5555555555555555u);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("device memory");
+    TCase *tests = tcase_create("memory");
+    TCase *forked = tcase_create("between processes");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, zeroed_and_aligned);
+    tcase_add_test(tests, too_much);
+    tcase_add_test(tests, only_shared_is_exported);
+    tcase_add_test(tests, freed_is_refused);
+    tcase_add_test(tests, changed_shares);
+    tcase_add_test(tests, describes_itself);
+    tcase_set_timeout(forked, 60);
+    tcase_add_loop_test(forked, outlives_its_owner, 0, 2);
+    suite_add_tcase(suite, tests);
+    suite_add_tcase(suite, forked);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
