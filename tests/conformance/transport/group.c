@@ -1,0 +1,120 @@
+#include "group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "config/config.h"
+
+static dlc_place *make_places(int ranks) {
+    dlc_place *places = dlc_alloc((size_t)ranks, sizeof *places);
+    for (int r = 0; places && r < ranks; r++) {
+        places[r] = (dlc_place){.size = sizeof *places,
+                                .pid = (uint32_t)getpid(),
+                                .uid = (uint32_t)getuid(),
+                                .host = "here",
+                                .device = "cpu"};
+    }
+    return places;
+}
+
+static int can_run(const dlc_feature *feature) {
+    const dlc_transport_ops *ops = feature->ops;
+    dlc_place *places = make_places(2);
+    dlc_settings *settings = plugin_settings(feature, NULL);
+    dlc_transport_args args = {
+        .size = sizeof args, .ranks = 2, .places = places, .settings = settings};
+    char reason[256];
+    int32_t score = 0;
+
+    int can = ops->score(&args, &score, reason, sizeof reason) == DLC_OK && score > 0;
+    dlc_settings_free(settings);
+    dlc_free(places);
+    return can;
+}
+
+const char *group_transport(size_t i) {
+    const dlc_feature *feature;
+    for (size_t k = 0; (feature = plugin_at(DLC_KIND_TRANSPORT, k)) != NULL; k++)
+        if (can_run(feature) && i-- == 0)
+            return feature->name;
+    return NULL;
+}
+
+void group_prepare(group *g, test_rank *rank, const group_kind *kind) {
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, kind->transport);
+    dlc_device_args device = {.size = sizeof device, .threads = 1};
+
+    *g = (group){.rank = rank,
+                 .ops = feature->ops,
+                 .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                 .places = make_places(rank->ranks),
+                 .settings = plugin_settings(feature, kind->sets)};
+    RANK_CHECK(rank, g->places);
+    RANK_OK(rank, g->device_ops->open(&device, &g->device));
+    g->args = (dlc_transport_args){.size = sizeof g->args,
+                                   .rank = rank->rank,
+                                   .ranks = rank->ranks,
+                                   .places = g->places,
+                                   .settings = g->settings,
+                                   .device_ops = g->device_ops,
+                                   .device = g->device,
+                                   .job = rank,
+                                   .allgather = ranks_allgather,
+                                   .check = ranks_check};
+}
+
+void group_open(group *g, test_rank *rank, const group_kind *kind) {
+    group_prepare(g, rank, kind);
+    RANK_OK(rank, g->ops->open(&g->args, &g->endpoint));
+}
+
+void group_close(group *g) {
+    g->ops->close(g->endpoint);
+    g->device_ops->close(g->device);
+    dlc_settings_free(g->settings);
+    dlc_free(g->places);
+    plugins_close();
+}
+
+void group_send(group *g, int to, dlc_tag tag, const void *buffer, size_t bytes,
+                dlc_request **request) {
+    RANK_OK(g->rank, g->ops->send(g->endpoint, to, tag, buffer, bytes, request));
+}
+
+void group_recv(group *g, int from, dlc_tag tag, void *buffer, size_t bytes,
+                dlc_request **request) {
+    RANK_OK(g->rank, g->ops->recv(g->endpoint, from, tag, buffer, bytes, request));
+}
+
+void group_wait(group *g, dlc_request *request) {
+    RANK_OK(g->rank, g->ops->wait(g->endpoint, request));
+}
+
+/* A byte that changes with everything; cheap, since 64 MiB are made of it. */
+static unsigned char byte_at(size_t i, uint64_t key) {
+    return (unsigned char)((i * 0x9e3779b97f4a7c15u + key) >> 56);
+}
+
+static uint64_t key_of(int from, int to, uint64_t what) {
+    return ((uint64_t)from * 131 + (uint64_t)to * 17 + what) * 0xd1342543de82ef95u;
+}
+
+void group_write(void *buffer, size_t bytes, int from, int to, uint64_t what) {
+    unsigned char *at = buffer;
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = byte_at(i, key_of(from, to, what));
+}
+
+int group_is(const void *buffer, size_t bytes, int from, int to, uint64_t what) {
+    const unsigned char *at = buffer;
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != byte_at(i, key_of(from, to, what))) {
+            fprintf(stderr, "message %llu from %d to %d: byte %zu of %zu is wrong\n",
+                    (unsigned long long)what, from, to, i, bytes);
+            return 0;
+        }
+    return 1;
+}

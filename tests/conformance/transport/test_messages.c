@@ -1,0 +1,314 @@
+/* Messages: any size, any order of tags, any number, all ways at once. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "group.h"
+
+static const int rank_counts[] = {2, 3, 4, 5, 8};
+enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
+
+static void run_all(int ranks, rank_body *body) {
+    const char *name;
+    for (size_t i = 0; (name = group_transport(i)) != NULL; i++) {
+        group_kind kind = {name, NULL};
+        ck_assert_msg(ranks_run(ranks, 60, body, &kind) == 0, "%s, %d ranks", name,
+                      ranks);
+    }
+    ck_assert_msg(group_transport(0) != NULL, "no transport runs here");
+    plugins_close();
+}
+
+static void *room(test_rank *rank, size_t bytes) {
+    void *memory = dlc_alloc(bytes > 0 ? bytes : 1, 1);
+    RANK_CHECK(rank, memory);
+    return memory;
+}
+
+/* Every rank sends each size to the next one. */
+static void sizes_body(test_rank *rank, void *context) {
+    static const size_t sizes[] = {0,      1,      3,       63,     64,    65,
+                                   4095,   4096,   32767,   32768,  32769, 65537,
+                                   262144, 262145, 1000003, 9000001};
+    group g;
+    int to = (rank->rank + 1) % rank->ranks;
+    int from = (rank->rank + rank->ranks - 1) % rank->ranks;
+
+    group_open(&g, rank, context);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t n = sizes[i];
+        unsigned char *out = room(rank, n), *in = room(rank, n + 2);
+        dlc_request *send, *recv;
+        in[n] = 0x77;
+        group_write(out, n, rank->rank, to, i);
+        group_recv(&g, from, 5, in, n, &recv);
+        group_send(&g, to, 5, out, n, &send);
+        group_wait(&g, recv);
+        group_wait(&g, send);
+        RANK_CHECK(rank, group_is(in, n, from, rank->rank, i) && in[n] == 0x77);
+        dlc_free(out);
+        dlc_free(in);
+    }
+    group_close(&g);
+}
+
+START_TEST(sizes) {
+    run_all(rank_counts[_i], sizes_body);
+}
+END_TEST
+
+static void huge_body(test_rank *rank, void *context) {
+    enum { HUGE = 64 << 20 };
+    group g;
+    dlc_request *send, *recv;
+    int other = 1 - rank->rank;
+    unsigned char *out = room(rank, HUGE), *in = room(rank, HUGE);
+
+    group_open(&g, rank, context);
+    group_write(out, HUGE, rank->rank, other, 1);
+    group_send(&g, other, 9, out, HUGE, &send);
+    group_recv(&g, other, 9, in, HUGE, &recv);
+    group_wait(&g, send);
+    group_wait(&g, recv);
+    RANK_CHECK(rank, group_is(in, HUGE, other, rank->rank, 1));
+    group_close(&g);
+    dlc_free(out);
+    dlc_free(in);
+}
+
+START_TEST(huge_both_ways) {
+    run_all(2, huge_body);
+}
+END_TEST
+
+/* Every rank sends MANY messages of as many tags to every other, and asks for those
+ * of the others in an order of its own, with pauses; some tags are used twice. */
+enum { MANY = 120 };
+
+static size_t size_of(int from, int to, int k) {
+    size_t size = ((size_t)from * 7919 + (size_t)to * 104729 + (size_t)k * 15485863);
+    return k % 9 == 0 ? size % 150001 : size % 3001;
+}
+
+/* Message k has tag k / 2: two of each, in order. */
+static void order_of(dlc_random *random, int *order) {
+    for (int i = 0; i < MANY; i++)
+        order[i] = i;
+    for (int i = MANY - 1; i > 0; i--) {
+        int k = (int)dlc_random_below(random, (uint64_t)i + 1), old = order[i];
+        order[i] = order[k];
+        order[k] = old;
+    }
+    for (int i = 0; i < MANY; i++) /* the second of a tag not before the first */
+        for (int k = i + 1; k < MANY; k++)
+            if (order[i] / 2 == order[k] / 2 && order[i] > order[k]) {
+                int old = order[i];
+                order[i] = order[k];
+                order[k] = old;
+            }
+}
+
+typedef struct message {
+    unsigned char *buffer;
+    size_t bytes;
+    dlc_request *request;
+} message;
+
+static void pause_now_and_then(dlc_random *random) {
+    if (dlc_random_below(random, 16) == 0)
+        usleep((unsigned)dlc_random_below(random, 400));
+}
+
+static void tags_body(test_rank *rank, void *context) {
+    group g;
+    int me = rank->rank, ranks = rank->ranks;
+    dlc_random random = dlc_random_make(7, (uint64_t)me);
+    message(*out)[MANY] = room(rank, (size_t)ranks * sizeof *out);
+    message(*in)[MANY] = room(rank, (size_t)ranks * sizeof *in);
+    int order[MANY];
+
+    group_open(&g, rank, context);
+    for (int k = 0; k < MANY; k++)
+        for (int r = 0; r < ranks; r++) {
+            message *m = &out[r][k];
+            if (r == me)
+                continue;
+            m->bytes = size_of(me, r, k);
+            m->buffer = room(rank, m->bytes);
+            group_write(m->buffer, m->bytes, me, r, (uint64_t)k);
+            group_send(&g, r, (dlc_tag)k / 2, m->buffer, m->bytes, &m->request);
+            pause_now_and_then(&random);
+        }
+    for (int r = 0; r < ranks; r++) {
+        if (r == me)
+            continue;
+        order_of(&random, order);
+        for (int i = 0; i < MANY; i++) {
+            message *m = &in[r][order[i]];
+            m->bytes = size_of(r, me, order[i]);
+            m->buffer = room(rank, m->bytes);
+            group_recv(&g, r, (dlc_tag)order[i] / 2, m->buffer, m->bytes, &m->request);
+            pause_now_and_then(&random);
+            if (i % 3 != 0)
+                continue;
+            group_wait(&g, m->request);
+            m->request = NULL;
+        }
+    }
+    for (int r = 0; r < ranks; r++)
+        for (int k = 0; k < MANY && r != me; k++) {
+            if (in[r][k].request)
+                group_wait(&g, in[r][k].request);
+            group_wait(&g, out[r][k].request);
+            RANK_CHECK(rank,
+                       group_is(in[r][k].buffer, in[r][k].bytes, r, me, (uint64_t)k));
+            dlc_free(in[r][k].buffer);
+            dlc_free(out[r][k].buffer);
+        }
+    group_close(&g);
+    dlc_free(out);
+    dlc_free(in);
+}
+
+START_TEST(tags_in_any_order) {
+    run_all(rank_counts[_i], tags_body);
+}
+END_TEST
+
+/* Much that nobody has asked for yet stands before what is asked for; and what is
+ * asked for while it comes in. */
+static void overtaking_body(test_rank *rank, void *context) {
+    enum { BIG = 3 << 20, SMALL = 100 };
+    group g;
+    dlc_request *big, *small;
+    unsigned char *one = room(rank, BIG), *two = room(rank, SMALL);
+
+    group_open(&g, rank, context);
+    for (int round = 0; round < 5; round++) {
+        if (rank->rank == 0) {
+            group_write(one, BIG, 0, 1, 1);
+            group_write(two, SMALL, 0, 1, 2);
+            group_send(&g, 1, 1, one, BIG, &big);
+            group_send(&g, 1, 2, two, SMALL, &small);
+            group_wait(&g, small);
+            group_wait(&g, big);
+        } else if (rank->rank == 1) {
+            int done = 0;
+            memset(one, 0, BIG);
+            group_recv(&g, 0, 2, two, SMALL, &small);
+            for (int i = 0; i < round; i++) { /* a part of the big one comes in */
+                RANK_OK(rank, g.ops->test(g.endpoint, small, &done));
+                RANK_CHECK(rank, !done || i > 0);
+                if (done)
+                    break;
+            }
+            group_recv(&g, 0, 1, one, BIG, &big);
+            if (!done)
+                group_wait(&g, small);
+            group_wait(&g, big);
+            RANK_CHECK(rank, group_is(one, BIG, 0, 1, 1));
+            RANK_CHECK(rank, group_is(two, SMALL, 0, 1, 2));
+        }
+    }
+    group_close(&g);
+    dlc_free(one);
+    dlc_free(two);
+}
+
+START_TEST(overtaking) {
+    run_all(2, overtaking_body);
+}
+END_TEST
+
+/* All to all, large, everything under way before anything is waited for, and waited
+ * for in the worst order. */
+static void flood_body(test_rank *rank, void *context) {
+    enum { BYTES = 700001 };
+    group g;
+    int me = rank->rank, ranks = rank->ranks;
+    message *out = room(rank, (size_t)ranks * sizeof *out);
+    message *in = room(rank, (size_t)ranks * sizeof *in);
+
+    group_open(&g, rank, context);
+    for (int round = 0; round < 3; round++) {
+        for (int r = 0; r < ranks; r++) {
+            if (r == me)
+                continue;
+            out[r].buffer = room(rank, BYTES);
+            in[r].buffer = room(rank, BYTES);
+            group_write(out[r].buffer, BYTES, me, r, (uint64_t)round);
+            group_send(&g, r, 3, out[r].buffer, BYTES, &out[r].request);
+            group_recv(&g, r, 3, in[r].buffer, BYTES, &in[r].request);
+        }
+        for (int i = ranks - 1; i >= 0; i--) {
+            int r = (i + me) % ranks;
+            if (r == me)
+                continue;
+            group_wait(&g, out[r].request);
+            group_wait(&g, in[r].request);
+            RANK_CHECK(rank, group_is(in[r].buffer, BYTES, r, me, (uint64_t)round));
+            dlc_free(out[r].buffer);
+            dlc_free(in[r].buffer);
+        }
+    }
+    group_close(&g);
+    dlc_free(out);
+    dlc_free(in);
+}
+
+START_TEST(flood) {
+    run_all(rank_counts[_i], flood_body);
+}
+END_TEST
+
+/* A request by test alone; and that a receive is not done before it was sent. */
+static void polling_body(test_rank *rank, void *context) {
+    group g;
+    dlc_request *request;
+    char word[8] = "";
+    int done = 0;
+
+    group_open(&g, rank, context);
+    if (rank->rank == 1) {
+        group_recv(&g, 0, 4, word, 8, &request);
+        for (int i = 0; i < 50; i++) {
+            RANK_OK(rank, g.ops->test(g.endpoint, request, &done));
+            RANK_CHECK(rank, !done);
+        }
+    }
+    ranks_barrier(rank);
+    if (rank->rank == 0)
+        group_send(&g, 1, 4, "message", 8, &request);
+    while (rank->rank < 2 && !done) {
+        RANK_OK(rank, g.ops->test(g.endpoint, request, &done));
+        RANK_OK(rank, ranks_check(rank));
+    }
+    RANK_CHECK(rank, rank->rank != 1 || strcmp(word, "message") == 0);
+    group_close(&g);
+}
+
+START_TEST(polling) {
+    run_all(3, polling_body);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("transport messages");
+    TCase *tests = tcase_create("messages");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, sizes, 0, COUNTS);
+    tcase_add_test(tests, huge_both_ways);
+    tcase_add_loop_test(tests, tags_in_any_order, 0, COUNTS);
+    tcase_add_test(tests, overtaking);
+    tcase_add_loop_test(tests, flood, 0, COUNTS);
+    tcase_add_test(tests, polling);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

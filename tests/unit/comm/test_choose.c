@@ -1,0 +1,165 @@
+/* The choice of a transport: the best score, each rejection with its reason. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/choose.h"
+#include "config/config.h"
+
+static dlc_registry *registry;
+static dlc_choice choice;
+static dlc_place places[2];
+static dlc_transport_args args;
+
+static void setup(void) {
+    ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", TEST_PLUGINS, 1), 0);
+    ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
+    choice = (dlc_choice){0};
+    places[0] = places[1] = (dlc_place){.size = sizeof *places};
+    args = (dlc_transport_args){.size = sizeof args, .ranks = 2, .places = places};
+}
+
+static void teardown(void) {
+    dlc_choice_free(&choice);
+    dlc_registry_close(registry);
+}
+
+static dlc_status choose(const char *wanted) {
+    return dlc_comm_choose(registry, wanted, "cpu", &args, NULL, NULL, &choice);
+}
+
+START_TEST(best_score) {
+    dlc_text text = {0};
+    ck_assert_int_eq(choose("auto"), DLC_OK);
+    ck_assert_str_eq(choice.feature->name, "better");
+    dlc_choice_text(&choice, &text);
+    ck_assert_str_eq(dlc_text_string(&text),
+                     "transport: better: fast, 2 ranks\n"
+                     "    not good: slower here (20 against 60): slow but sure, 2 "
+                     "ranks\n"
+                     "    not far: rank 1 is out of reach\n"
+                     "    not broken: the adapter does not answer\n"
+                     "    not elsewhere: works with abacus, not with cpu\n");
+    dlc_text_free(&text);
+}
+END_TEST
+
+START_TEST(by_name) {
+    ck_assert_int_eq(choose("good"), DLC_OK);
+    ck_assert_str_eq(choice.feature->name, "good");
+    ck_assert_uint_eq(choice.verdicts, 1);
+    ck_assert_int_eq(choice.verdict[0].chosen, 1);
+    ck_assert_int_eq(choice.verdict[0].score, 20);
+}
+END_TEST
+
+START_TEST(cannot_join) {
+    ck_assert_int_eq(choose("far"), DLC_ERR_CONFIG);
+    ck_assert_str_eq(dlc_detail(),
+                     "transport far cannot join these ranks: rank 1 is out of reach");
+    ck_assert_ptr_null(choice.feature);
+}
+END_TEST
+
+START_TEST(fails_to_score) {
+    ck_assert_int_eq(choose("broken"), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "the adapter does not answer"));
+}
+END_TEST
+
+START_TEST(not_there) {
+    ck_assert_int_eq(choose("beter"), DLC_ERR_PLUGIN);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "better"));
+}
+END_TEST
+
+START_TEST(nothing_installed) {
+    dlc_registry_close(registry);
+    ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", "", 1), 0);
+    ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
+    ck_assert_int_eq(choose("auto"), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "none is installed"));
+}
+END_TEST
+
+/* Settings go to the transport that they were made for. */
+static dlc_status settings_of(void *context, const dlc_feature *feature,
+                              const dlc_settings **settings) {
+    *settings = strcmp(feature->name, "good") == 0 ? context : NULL;
+    return DLC_OK;
+}
+
+static void choose_with_bonus(const char *set) {
+    static const char *const standing[] = {"transport", NULL};
+    dlc_problems problems = {0};
+    dlc_config *config = NULL;
+    dlc_settings *settings = NULL;
+    const dlc_feature *good = NULL;
+
+    ck_assert_int_eq(
+        dlc_registry_find(registry, DLC_KIND_TRANSPORT, "good", "cpu", &good), DLC_OK);
+    ck_assert_int_eq(dlc_config_load(NULL, standing, &set, 1, &problems, &config),
+                     DLC_OK);
+    ck_assert_int_eq(
+        dlc_settings_make(config, "transport", &good->options, 1, &problems, &settings),
+        DLC_OK);
+    ck_assert_int_eq(dlc_problems_report(&problems), DLC_OK);
+    ck_assert_int_eq(
+        dlc_comm_choose(registry, "auto", "cpu", &args, settings_of, settings, &choice),
+        DLC_OK);
+    dlc_settings_free(settings);
+    dlc_config_free(config);
+    dlc_problems_free(&problems);
+}
+
+START_TEST(settings_count) {
+    choose_with_bonus("transport.bonus=70");
+    ck_assert_str_eq(choice.feature->name, "good");
+    ck_assert_int_eq(choice.verdict[0].score, 90);
+}
+END_TEST
+
+START_TEST(first_of_equals) {
+    choose_with_bonus("transport.bonus=40");
+    ck_assert_str_eq(choice.feature->name, "good");
+    ck_assert_int_eq(choice.verdict[0].score, choice.verdict[1].score);
+}
+END_TEST
+
+START_TEST(no_memory) {
+    for (size_t n = 1;; n++) {
+        (void)dlc_memory_fail_at(n);
+        dlc_status status = choose("auto");
+        size_t made = dlc_memory_fail_at(0);
+        dlc_choice_free(&choice);
+        if (made < n) {
+            ck_assert_int_eq(status, DLC_OK);
+            break;
+        }
+        ck_assert_int_eq(status, DLC_ERR_NOMEM);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("choice of a transport");
+    TCase *tests = tcase_create("choose");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, best_score);
+    tcase_add_test(tests, by_name);
+    tcase_add_test(tests, cannot_join);
+    tcase_add_test(tests, fails_to_score);
+    tcase_add_test(tests, not_there);
+    tcase_add_test(tests, nothing_installed);
+    tcase_add_test(tests, settings_count);
+    tcase_add_test(tests, first_of_equals);
+    tcase_add_test(tests, no_memory);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

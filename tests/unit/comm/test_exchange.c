@@ -1,0 +1,205 @@
+/* The exchanger among ranks that are ready at different times: every sum right to
+ * the bit, in any order of waiting; errors told to the train thread. */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "comm/exchange.h"
+#include "config/config.h"
+#include "support/plugins.h"
+#include "support/ranks.h"
+#include "support/reference.h"
+
+enum { BUCKETS = 7, COUNT = 60000, ROUNDS = 20 };
+static const size_t begin[BUCKETS + 1] = {0, 1, 5000, 5000, 9000, 40000, 59990, COUNT};
+
+typedef struct bench {
+    test_rank *rank;
+    dlc_settings *settings;
+    dlc_comm *comm;
+    dlc_exchanger *exchanger;
+    const dlc_exchange *table;
+    float *gradients;
+} bench;
+
+static void bench_open(bench *b, test_rank *rank) {
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
+    dlc_place place[8];
+
+    *b = (bench){.rank = rank, .settings = plugin_settings(feature, NULL)};
+    for (int r = 0; r < rank->ranks; r++)
+        place[r] = (dlc_place){.size = sizeof *place};
+    dlc_comm_args args = {.feature = feature,
+                          .settings = b->settings,
+                          .rank = rank->rank,
+                          .ranks = rank->ranks,
+                          .places = place,
+                          .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                          .device = {.size = sizeof args.device},
+                          .job = rank,
+                          .allgather = ranks_allgather,
+                          .check = ranks_check};
+    b->gradients = dlc_alloc(COUNT, sizeof(float));
+    RANK_CHECK(rank, b->gradients);
+    RANK_OK(rank, dlc_comm_open(&args, &b->comm));
+    RANK_OK(rank,
+            dlc_exchanger_open(b->comm, b->gradients, begin, BUCKETS, &b->exchanger));
+    b->table = dlc_exchanger_table(b->exchanger);
+}
+
+static void bench_close(bench *b) {
+    dlc_exchanger_close(b->exchanger);
+    dlc_comm_close(b->comm);
+    dlc_settings_free(b->settings);
+    dlc_free(b->gradients);
+    plugins_close();
+}
+
+static dlc_status start(bench *b, int32_t bucket) {
+    return b->table->start(b->table->context, bucket);
+}
+
+static dlc_status wait(bench *b, int32_t bucket) {
+    return b->table->wait(b->table->context, bucket);
+}
+
+static void backward(bench *b, dlc_random *random, uint64_t salt, int32_t bucket) {
+    if (dlc_random_below(random, 3) == 0)
+        usleep((unsigned)dlc_random_below(random, 1500));
+    for (size_t i = begin[bucket]; i < begin[bucket + 1]; i++)
+        b->gradients[i] = reference_value(salt, b->rank->rank, i);
+}
+
+static void check_bucket(bench *b, uint64_t salt, int32_t bucket) {
+    RANK_OK(b->rank, wait(b, bucket));
+    RANK_CHECK(b->rank, reference_wrong(salt, b->rank->ranks, begin[bucket],
+                                        begin[bucket + 1], b->gradients) == 0);
+}
+
+static void overlapped_body(test_rank *rank, void *context) {
+    dlc_random random = dlc_random_make(11, (uint64_t)rank->rank);
+    bench b;
+
+    (void)context;
+    bench_open(&b, rank);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        int32_t next = 0;
+        for (int32_t bucket = 0; bucket < BUCKETS; bucket++) {
+            backward(&b, &random, round, bucket);
+            RANK_OK(rank, start(&b, bucket));
+            while (next <= bucket && dlc_random_below(&random, 4) == 0)
+                check_bucket(&b, round, next++);
+        }
+        if (round % 3 == 0) /* the last one first */
+            for (int32_t bucket = BUCKETS - 1; bucket >= next; bucket--)
+                check_bucket(&b, round, bucket);
+        else
+            for (; next < BUCKETS; next++)
+                check_bucket(&b, round, next);
+    }
+    dlc_exchange_stats stats = dlc_exchanger_stats(b.exchanger);
+    RANK_CHECK(rank,
+               stats.bytes == (rank->ranks > 1 ? sizeof(float) * COUNT * ROUNDS : 0));
+    RANK_CHECK(rank, (stats.busy > 0) == (rank->ranks > 1) && stats.waited >= 0);
+    /* Between rounds the communicator is the train thread's. */
+    RANK_OK(rank, dlc_comm_barrier(b.comm));
+    bench_close(&b);
+}
+
+START_TEST(overlapped) {
+    ck_assert_int_eq(ranks_run(_i, 60, overlapped_body, NULL), 0);
+}
+END_TEST
+
+static void misuse_body(test_rank *rank, void *context) {
+    bench b;
+    (void)context;
+    bench_open(&b, rank);
+    RANK_OK(rank, wait(&b, 3)); /* never started: nothing to wait for */
+    RANK_CHECK(rank, start(&b, BUCKETS) == DLC_ERR_INTERNAL);
+    RANK_CHECK(rank, wait(&b, -1) == DLC_ERR_INTERNAL);
+    if (rank->rank == 0) {
+        RANK_OK(rank, start(&b, 1)); /* the other rank is not there yet */
+        RANK_CHECK(rank, start(&b, 1) == DLC_ERR_INTERNAL);
+        RANK_CHECK(rank, strstr(dlc_detail(), "twice") != NULL);
+    }
+    ranks_barrier(rank);
+    if (rank->rank == 1)
+        RANK_OK(rank, start(&b, 1));
+    RANK_OK(rank, wait(&b, 1));
+    bench_close(&b);
+}
+
+START_TEST(misuse) {
+    ck_assert_int_eq(ranks_run(2, 30, misuse_body, NULL), 0);
+}
+END_TEST
+
+/* Closed while a bucket is under way that no peer will ever start. */
+static void abandoned_body(test_rank *rank, void *context) {
+    bench b;
+    (void)context;
+    bench_open(&b, rank);
+    if (rank->rank == 0) {
+        RANK_OK(rank, start(&b, 1));
+        RANK_OK(rank, start(&b, 4));
+    }
+    ranks_barrier(rank);
+    usleep(20000);
+    bench_close(&b);
+}
+
+START_TEST(abandoned) {
+    ck_assert_int_eq(ranks_run(2, 30, abandoned_body, NULL), 0);
+}
+END_TEST
+
+/* A rank dies: the sentence of the exchange thread reaches the train thread. */
+static void lost_body(test_rank *rank, void *context) {
+    bench b;
+    (void)context;
+    bench_open(&b, rank);
+    RANK_OK(rank, start(&b, 0));
+    RANK_OK(rank, wait(&b, 0));
+    if (rank->rank == 1) {
+        usleep(30000);
+        (void)raise(SIGKILL);
+    }
+    RANK_OK(rank, start(&b, 1));
+    RANK_OK(rank, start(&b, 4));
+    if (rank->rank == 2)
+        usleep(200000); /* here the thread, not wait, finds the error */
+    RANK_CHECK(rank, wait(&b, 4) == DLC_ERR_PEER);
+    RANK_CHECK(rank, strcmp(dlc_detail(), "another rank is gone") == 0);
+    RANK_CHECK(rank, wait(&b, 1) == DLC_ERR_PEER);
+    RANK_CHECK(rank, start(&b, 5) == DLC_ERR_PEER);
+    RANK_CHECK(rank, strcmp(dlc_detail(), "another rank is gone") == 0);
+    bench_close(&b);
+}
+
+START_TEST(lost) {
+    ck_assert_int_eq(ranks_run_losing(3, 30, 1u << 1, lost_body, NULL), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("exchange");
+    TCase *tests = tcase_create("exchange");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, overlapped, 1, 6);
+    tcase_add_test(tests, misuse);
+    tcase_add_test(tests, abandoned);
+    tcase_add_test(tests, lost);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,132 @@
+/* The cutting of the gradient arena into buckets. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/exchange.h"
+
+static size_t *begin;
+static int32_t buckets;
+
+static void plan(const size_t *ends, size_t segments, size_t target) {
+    ck_assert_int_eq(dlc_exchange_plan(ends, segments, target, &begin, &buckets),
+                     DLC_OK);
+}
+
+START_TEST(closes_when_full) {
+    static const size_t ends[] = {10, 20, 120, 130, 230};
+    static const size_t want[] = {0, 120, 230};
+    plan(ends, 5, 400);
+    ck_assert_int_eq(buckets, 2);
+    ck_assert(memcmp(begin, want, sizeof want) == 0);
+    dlc_free(begin);
+}
+END_TEST
+
+START_TEST(keeps_what_is_left) {
+    static const size_t ends[] = {100, 200, 205};
+    static const size_t want[] = {0, 100, 200, 205};
+    plan(ends, 3, 400);
+    ck_assert_int_eq(buckets, 3);
+    ck_assert(memcmp(begin, want, sizeof want) == 0);
+    dlc_free(begin);
+}
+END_TEST
+
+START_TEST(one_a_segment_or_one_for_all) {
+    static const size_t ends[] = {1, 2, 3};
+    plan(ends, 3, 0);
+    ck_assert_int_eq(buckets, 3);
+    dlc_free(begin);
+    plan(ends, 3, SIZE_MAX);
+    ck_assert_int_eq(buckets, 1);
+    ck_assert_uint_eq(begin[1], 3);
+    dlc_free(begin);
+}
+END_TEST
+
+START_TEST(nothing) {
+    plan(NULL, 0, 100);
+    ck_assert_int_eq(buckets, 0);
+    ck_assert_uint_eq(begin[0], 0);
+    dlc_free(begin);
+}
+END_TEST
+
+START_TEST(falling_ends) {
+    static const size_t ends[] = {100, 50};
+    ck_assert_int_eq(dlc_exchange_plan(ends, 2, 4, &begin, &buckets), DLC_ERR_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "segment 1"));
+}
+END_TEST
+
+START_TEST(no_memory) {
+    static const size_t ends[] = {100, 150};
+    (void)dlc_memory_fail_at(1);
+    ck_assert_int_eq(dlc_exchange_plan(ends, 2, 4, &begin, &buckets), DLC_ERR_NOMEM);
+    (void)dlc_memory_fail_at(0);
+}
+END_TEST
+
+START_TEST(hidden_share) {
+    dlc_exchange_stats stats = {0};
+    ck_assert_double_eq(dlc_exchange_hidden(&stats), 0.0);
+    stats = (dlc_exchange_stats){.busy = 4.0, .waited = 1.0};
+    ck_assert_double_eq(dlc_exchange_hidden(&stats), 0.75);
+    stats.waited = 5.0;
+    ck_assert_double_eq(dlc_exchange_hidden(&stats), 0.0);
+}
+END_TEST
+
+/* With one rank every call succeeds and changes nothing. */
+START_TEST(one_rank) {
+    static const size_t ends[] = {2, 4};
+    float gradients[4] = {1, 2, 3, 4};
+    dlc_comm_args args = {.ranks = 1};
+    dlc_comm *comm = NULL;
+    dlc_exchanger *exchanger = NULL;
+
+    plan(ends, 2, 8);
+    ck_assert_int_eq(dlc_comm_open(&args, &comm), DLC_OK);
+    ck_assert_int_eq(dlc_exchanger_open(comm, gradients, begin, buckets, &exchanger),
+                     DLC_OK);
+    dlc_free(begin); /* it has its own */
+    const dlc_exchange *table = dlc_exchanger_table(exchanger);
+    ck_assert_int_eq(table->ranks, 1);
+    ck_assert_int_eq(table->rank, 0);
+    ck_assert_int_eq(table->buckets, 2);
+    ck_assert_uint_eq(table->bucket_begin[1], 2);
+    for (int32_t b = 0; b < 2; b++) {
+        ck_assert_int_eq(table->start(table->context, b), DLC_OK);
+        ck_assert_int_eq(table->wait(table->context, b), DLC_OK);
+    }
+    ck_assert_int_eq(table->start(table->context, 2), DLC_ERR_INTERNAL);
+    ck_assert_int_eq(table->wait(table->context, -1), DLC_ERR_INTERNAL);
+    ck_assert_float_eq(gradients[2], 3);
+    ck_assert_uint_eq(dlc_exchanger_stats(exchanger).bytes, 0);
+    dlc_exchanger_close(exchanger);
+    dlc_comm_close(comm);
+    dlc_exchanger_close(NULL);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("exchange plan");
+    TCase *tests = tcase_create("plan");
+    tcase_add_test(tests, closes_when_full);
+    tcase_add_test(tests, keeps_what_is_left);
+    tcase_add_test(tests, one_a_segment_or_one_for_all);
+    tcase_add_test(tests, nothing);
+    tcase_add_test(tests, falling_ends);
+    tcase_add_test(tests, no_memory);
+    tcase_add_test(tests, hidden_share);
+    tcase_add_test(tests, one_rank);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
