@@ -1,0 +1,403 @@
+/* See checkpoint.h. */
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/evaluate.h"
+#include "train/safetensors.h"
+
+#define FORMAT "1"
+
+static const char *folder_of(const dlc_session *session) {
+    const char *folder = dlc_settings_get_string(session->setup->run, "snapshot_dir");
+    return folder ? folder : "snapshots";
+}
+
+/* ---- Saving ------------------------------------------------------------------------
+ */
+
+typedef struct tensor_list {
+    dlc_safetensor *tensor;
+    char **name;
+    void **data;
+    size_t count;
+} tensor_list;
+
+static void list_free(tensor_list *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        dlc_free(list->name[i]);
+        dlc_free(list->data[i]);
+    }
+    dlc_free(list->name);
+    dlc_free(list->data);
+    dlc_free(list->tensor);
+}
+
+/* Takes `name` and `data` over, also when it fails. */
+static dlc_status list_add(tensor_list *list, char *name, dlc_dtype dtype,
+                           const dlc_shape *shape, void *data) {
+    if (!name || !data) {
+        dlc_free(name);
+        dlc_free(data);
+        return DLC_ERR_NOMEM;
+    }
+    size_t i = list->count++;
+    list->name[i] = name;
+    list->data[i] = data;
+    list->tensor[i] = (dlc_safetensor){
+        .name = name, .dtype = dtype, .shape = *shape, .data = data};
+    return DLC_OK;
+}
+
+static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_t i,
+                                 const char *prefix, const float *arena) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    float *plain = dlc_alloc((size_t)dlc_shape_count(&param->shape), sizeof *plain);
+    char *name = dlc_format("%s%s", prefix, param->name);
+    dlc_status status = DLC_ERR_NOMEM;
+    if (plain && name)
+        status = dlc_net_param_export(session->net, i, arena, plain);
+    if (status != DLC_OK) {
+        dlc_free(name);
+        dlc_free(plain);
+        return status;
+    }
+    return list_add(list, name, DLC_F32, &param->shape, plain);
+}
+
+static int slot_is_saved(const dlc_session *session, int32_t slot) {
+    return (session->needs.slot_saved >> slot & 1) != 0;
+}
+
+static dlc_status list_add_slot(tensor_list *list, dlc_session *session, int32_t slot) {
+    char prefix[128];
+    snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
+    for (int32_t i = 0; i < dlc_net_params(session->net); i++)
+        if (!dlc_net_param_at(session->net, i)->is_buffer)
+            DLC_TRY(list_add_param(list, session, i, prefix, session->slot[slot].base));
+    return DLC_OK;
+}
+
+static dlc_status list_add_solver(tensor_list *list, const dlc_session *session) {
+    const dlc_solver_ops *ops = session->solver_ops;
+    size_t bytes = 0;
+    if (!DLC_CAN(ops, save))
+        return DLC_OK;
+    DLC_TRY(ops->save(session->solver, NULL, &bytes));
+    void *blob = dlc_alloc(bytes, 1);
+    if (!blob)
+        return DLC_ERR_NOMEM;
+    dlc_status status = ops->save(session->solver, blob, &bytes);
+    if (status != DLC_OK) {
+        dlc_free(blob);
+        return status;
+    }
+    dlc_shape shape = {.rank = 1, .dims = {(int64_t)bytes}};
+    return list_add(list, dlc_strdup("solver"), DLC_U8, &shape, blob);
+}
+
+static dlc_status list_fill(tensor_list *list, dlc_session *session) {
+    size_t params = (size_t)dlc_net_params(session->net);
+    size_t room = params * (size_t)(1 + session->needs.slots) + 1;
+    list->tensor = dlc_alloc(room, sizeof *list->tensor);
+    list->name = dlc_alloc(room, sizeof *list->name);
+    list->data = dlc_alloc(room, sizeof *list->data);
+    if (!list->tensor || !list->name || !list->data)
+        return DLC_ERR_NOMEM;
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    /* First layers first reads better than the arena's order. */
+    for (int32_t i = (int32_t)params - 1; i >= 0; i--) {
+        int is_buffer = dlc_net_param_at(session->net, i)->is_buffer;
+        DLC_TRY(list_add_param(list, session, i, "",
+                               is_buffer ? arenas->buffers : arenas->weights));
+    }
+    for (int32_t slot = 0; slot < session->needs.slots; slot++)
+        if (slot_is_saved(session, slot))
+            DLC_TRY(list_add_slot(list, session, slot));
+    return list_add_solver(list, session);
+}
+
+static dlc_status write_file(dlc_session *session, const char *path) {
+    char iteration[32], seed[32], ranks[32], batch[32];
+    snprintf(iteration, sizeof iteration, "%" PRId64, session->iteration);
+    snprintf(seed, sizeof seed, "%" PRIu64, session->setup->seed);
+    snprintf(ranks, sizeof ranks, "%" PRId32, session->ranks);
+    snprintf(batch, sizeof batch, "%" PRId64, dlc_session_samples(session));
+    const dlc_safetensors_pair metadata[] = {
+        {"dlcore.format", FORMAT},
+        {"dlcore.version", DLC_VERSION},
+        {"dlcore.net", session->setup->name},
+        {"dlcore.iteration", iteration},
+        {"dlcore.seed", seed},
+        {"dlcore.ranks", ranks},
+        {"dlcore.effective_batch", batch},
+        {"dlcore.solver", session->setup->solver->name},
+    };
+    tensor_list list = {0};
+    dlc_status status = list_fill(&list, session);
+    if (status == DLC_OK)
+        status = dlc_safetensors_write(path, list.tensor, list.count, metadata,
+                                       sizeof metadata / sizeof *metadata);
+    list_free(&list);
+    return status;
+}
+
+static dlc_status make_folder(const char *folder) {
+    if (mkdir(folder, 0777) == 0 || errno == EEXIST)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_IO, "folder for checkpoints %s: %s", folder,
+                    strerror(errno));
+}
+
+static dlc_status save_as_rank_0(dlc_session *session, char **path) {
+    const char *folder = folder_of(session);
+    DLC_TRY(make_folder(folder));
+    char *made = dlc_format("%s/%s-%08" PRId64 ".safetensors", folder,
+                            session->setup->name, session->iteration);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    dlc_status status = write_file(session, made);
+    if (status == DLC_OK && path) {
+        *path = made;
+        return DLC_OK;
+    }
+    dlc_free(made);
+    return status;
+}
+
+/* Rank 0's status and sentence for everybody. */
+static dlc_status share_status(dlc_session *session, dlc_status status) {
+    struct {
+        dlc_status status;
+        char detail[512];
+    } news = {.status = status};
+    if (session->rank == 0 && status != DLC_OK)
+        snprintf(news.detail, sizeof news.detail, "%s", dlc_detail());
+    DLC_TRY(dlc_job_broadcast(session->job, 0, &news, sizeof news));
+    return news.status == DLC_OK ? DLC_OK : dlc_fail(news.status, "%s", news.detail);
+}
+
+dlc_status dlc_checkpoint_save(dlc_session *session, char **path) {
+    if (session->net)
+        DLC_TRY(dlc_average_buffers(session));
+    dlc_status status = DLC_OK;
+    if (session->rank == 0)
+        status = save_as_rank_0(session, path);
+    return share_status(session, status);
+}
+
+/* ---- Reading -----------------------------------------------------------------------
+ */
+
+static dlc_status import_param(dlc_net *net, int32_t i, const dlc_safetensors *file,
+                               const char *prefix, float *arena) {
+    const dlc_net_param *param = dlc_net_param_at(net, i);
+    const void *data = NULL;
+    char *name = dlc_format("%s%s", prefix, param->name);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_safetensors_find(file, name, DLC_F32, &param->shape, &data);
+    dlc_free(name);
+    return status == DLC_OK ? dlc_net_param_import(net, i, data, arena) : status;
+}
+
+static dlc_status import_weights(dlc_net *net, const dlc_safetensors *file) {
+    const dlc_arenas *arenas = dlc_net_arenas(net);
+    for (int32_t i = 0; i < dlc_net_params(net); i++) {
+        int is_buffer = dlc_net_param_at(net, i)->is_buffer;
+        DLC_TRY(import_param(net, i, file, "",
+                             is_buffer ? arenas->buffers : arenas->weights));
+    }
+    return DLC_OK;
+}
+
+static dlc_status import_solver(dlc_session *session, const dlc_safetensors *file) {
+    for (int32_t slot = 0; slot < session->needs.slots; slot++) {
+        char prefix[128];
+        snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
+        for (int32_t i = 0;
+             slot_is_saved(session, slot) && i < dlc_net_params(session->net); i++)
+            if (!dlc_net_param_at(session->net, i)->is_buffer)
+                DLC_TRY(import_param(session->net, i, file, prefix,
+                                     session->slot[slot].base));
+    }
+    return DLC_OK;
+}
+
+static dlc_status import_solver_bytes(dlc_session *session,
+                                      const dlc_safetensors *file) {
+    const dlc_solver_ops *ops = session->solver_ops;
+    if (!DLC_CAN(ops, load))
+        return DLC_OK;
+    const dlc_safetensor *solver = dlc_safetensors_get(file, "solver");
+    if (!solver)
+        return dlc_fail(DLC_ERR_DATA, "%s: it has no solver state",
+                        dlc_safetensors_path(file));
+    return ops->load(session->solver, solver->data,
+                     (size_t)dlc_shape_count(&solver->shape));
+}
+
+/* A whole number of the metadata. */
+static dlc_status metadata_number(const dlc_safetensors *file, const char *key,
+                                  int64_t *number) {
+    const char *text = dlc_safetensors_metadata(file, key);
+    char *end = NULL;
+    errno = 0;
+    long long value = text ? strtoll(text, &end, 10) : -1;
+    if (!text || end == text || *end || errno || value < 0)
+        return dlc_fail(DLC_ERR_DATA,
+                        "%s: no checkpoint of a run (%s is missing or no "
+                        "number); --weights takes weights alone",
+                        dlc_safetensors_path(file), key);
+    *number = value;
+    return DLC_OK;
+}
+
+static dlc_status check_same_run(dlc_session *session, const dlc_safetensors *file) {
+    int64_t seed = 0, batch = 0;
+    DLC_TRY(metadata_number(file, "dlcore.seed", &seed));
+    DLC_TRY(metadata_number(file, "dlcore.effective_batch", &batch));
+    if ((uint64_t)seed != session->setup->seed)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s was written with seed %" PRId64 ", this run has %" PRIu64
+                        "; give --seed %" PRId64
+                        ", or --weights to start anew from its weights",
+                        dlc_safetensors_path(file), seed, session->setup->seed, seed);
+    const char *solver = dlc_safetensors_metadata(file, "dlcore.solver");
+    if (!solver || strcmp(solver, session->setup->solver->name) != 0)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s was written by solver '%s', this run has '%s'",
+                        dlc_safetensors_path(file), solver ? solver : "?",
+                        session->setup->solver->name);
+    if (batch != dlc_session_samples(session))
+        dlc_warn("%s was written with an effective batch of %" PRId64
+                 ", this run has %" PRId64 ": it will not repeat the run",
+                 dlc_safetensors_path(file), batch, dlc_session_samples(session));
+    return DLC_OK;
+}
+
+static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file) {
+    int64_t iteration = 0;
+    DLC_TRY(metadata_number(file, "dlcore.iteration", &iteration));
+    DLC_TRY(check_same_run(session, file));
+    DLC_TRY(import_weights(session->net, file));
+    DLC_TRY(import_solver(session, file));
+    DLC_TRY(import_solver_bytes(session, file));
+    session->iteration = iteration;
+    dlc_info("resumed from %s at iteration %" PRId64, dlc_safetensors_path(file),
+             iteration);
+    return DLC_OK;
+}
+
+/* The iteration in "<net>-<iteration>.safetensors", -1 for other names. */
+static int64_t iteration_of_name(const dlc_session *session, const char *name) {
+    size_t length = strlen(session->setup->name);
+    if (strncmp(name, session->setup->name, length) != 0 || name[length] != '-' ||
+        name[length + 1] < '0' || name[length + 1] > '9')
+        return -1;
+    char *end;
+    long long iteration = strtoll(name + length + 1, &end, 10);
+    return strcmp(end, ".safetensors") == 0 ? iteration : -1;
+}
+
+/* The newest checkpoint older than `before`; *path is NULL where there is none. */
+static dlc_status newest_checkpoint(const dlc_session *session, int64_t before,
+                                    char **path, int64_t *iteration) {
+    const char *folder = folder_of(session);
+    int64_t best = -1;
+    DIR *dir = opendir(folder);
+    char *name = NULL;
+    if (dir) {
+        for (struct dirent *entry; (entry = readdir(dir));) {
+            int64_t found = iteration_of_name(session, entry->d_name);
+            if (found <= best || found >= before)
+                continue;
+            dlc_free(name);
+            name = dlc_strdup(entry->d_name);
+            best = name ? found : best;
+        }
+        closedir(dir);
+    }
+    *path = name ? dlc_format("%s/%s", folder, name) : NULL;
+    int failed = name && !*path;
+    dlc_free(name);
+    *iteration = best;
+    return failed ? DLC_ERR_NOMEM : DLC_OK;
+}
+
+static dlc_status resume_path(dlc_session *session, const char *path) {
+    dlc_safetensors *file = NULL;
+    DLC_TRY(dlc_safetensors_open(path, &file));
+    dlc_status status = resume_from(session, file);
+    dlc_safetensors_close(file);
+    return status;
+}
+
+/* A damaged checkpoint is passed over for the one before it. */
+static dlc_status resume_newest(dlc_session *session) {
+    int64_t before = INT64_MAX;
+    for (;;) {
+        char *path = NULL;
+        DLC_TRY(newest_checkpoint(session, before, &path, &before));
+        if (!path) {
+            dlc_info("no checkpoint of '%s' in %s: starting anew", session->setup->name,
+                     folder_of(session));
+            return DLC_OK;
+        }
+        dlc_status status = resume_path(session, path);
+        dlc_free(path);
+        if (status != DLC_ERR_DATA)
+            return status;
+        dlc_warn("%s; trying the one before", dlc_detail());
+    }
+}
+
+/* What rank 0 read, to all. */
+static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solver) {
+    if (session->ranks == 1)
+        return DLC_OK;
+    const dlc_arenas *arenas = dlc_net_arenas(net);
+    DLC_TRY(dlc_comm_broadcast(session->comm, 0, arenas->weights,
+                               arenas->count * sizeof(float)));
+    if (arenas->buffer_count)
+        DLC_TRY(dlc_comm_broadcast(session->comm, 0, arenas->buffers,
+                                   arenas->buffer_count * sizeof(float)));
+    for (int32_t i = 0; with_solver && i < session->needs.slots; i++)
+        if (slot_is_saved(session, i))
+            DLC_TRY(dlc_comm_broadcast(session->comm, 0, session->slot[i].base,
+                                       arenas->count * sizeof(float)));
+    return dlc_job_broadcast(session->job, 0, &session->iteration,
+                             sizeof session->iteration);
+}
+
+dlc_status dlc_checkpoint_resume(dlc_session *session, const char *path) {
+    dlc_status status = DLC_OK;
+    if (session->rank == 0)
+        status = strcmp(path, "auto") == 0 ? resume_newest(session)
+                                           : resume_path(session, path);
+    DLC_TRY(share_status(session, status));
+    DLC_TRY(share_state(session, session->net, 1));
+    return dlc_feed_seek(session->feed, session->iteration * session->micro_batches);
+}
+
+dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
+                                       const char *path) {
+    dlc_status status = DLC_OK;
+    if (session->rank == 0) {
+        dlc_safetensors *file = NULL;
+        status = dlc_safetensors_open(path, &file);
+        if (status == DLC_OK)
+            status = import_weights(net, file);
+        dlc_safetensors_close(file);
+    }
+    DLC_TRY(share_status(session, status));
+    return share_state(session, net, 0);
+}

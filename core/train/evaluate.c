@@ -1,0 +1,96 @@
+/* See evaluate.h. */
+#include "train/evaluate.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+dlc_status dlc_average_buffers(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    if (session->ranks == 1 || !arenas->buffer_count)
+        return DLC_OK;
+    DLC_TRY(dlc_comm_all_reduce(session->comm, arenas->buffers, arenas->buffer_count));
+    return session->device_ops->scale(session->device, NULL, arenas->buffer_count,
+                                      1.0f / (float)session->ranks, arenas->buffers);
+}
+
+/* Sums of each metric over this rank's part of the test set. */
+static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) {
+    int64_t batches = dlc_feed_batches(session->test_feed);
+    DLC_TRY(dlc_feed_seek(session->test_feed, 0));
+    for (int64_t i = 0; i < batches; i++) {
+        dlc_batch batch;
+        DLC_TRY(dlc_job_check(session->job));
+        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
+        DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
+        DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
+        for (int32_t j = 0; j < evaluation->metrics; j++) {
+            dlc_metric metric;
+            DLC_TRY(dlc_net_metric(session->test_net, j, &metric));
+            evaluation->metric[j].sum += metric.sum;
+            evaluation->metric[j].count += metric.count;
+        }
+    }
+    return DLC_OK;
+}
+
+typedef struct partial_sum {
+    double sum[DLC_MAX_METRICS], count[DLC_MAX_METRICS];
+} partial_sum;
+
+/* Adds the ranks' sums up, in rank order. */
+static dlc_status sum_ranks(dlc_session *session, dlc_evaluation *evaluation) {
+    partial_sum mine = {{0}, {0}};
+    for (int32_t j = 0; j < evaluation->metrics; j++) {
+        mine.sum[j] = evaluation->metric[j].sum;
+        mine.count[j] = evaluation->metric[j].count;
+    }
+    partial_sum *all = dlc_alloc((size_t)session->ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+    for (int32_t j = 0; status == DLC_OK && j < evaluation->metrics; j++) {
+        dlc_metric *metric = &evaluation->metric[j];
+        metric->sum = metric->count = 0;
+        for (int32_t r = 0; r < session->ranks; r++) {
+            metric->sum += all[r].sum[j];
+            metric->count += all[r].count[j];
+        }
+    }
+    dlc_free(all);
+    return status;
+}
+
+static void summarize(dlc_evaluation *evaluation) {
+    evaluation->loss = evaluation->accuracy = (double)NAN;
+    for (int32_t j = 0; j < evaluation->metrics; j++) {
+        const dlc_metric *metric = &evaluation->metric[j];
+        double mean = metric->count > 0 ? metric->sum / metric->count : 0;
+        if (metric->is_loss)
+            evaluation->loss = (isnan(evaluation->loss) ? 0 : evaluation->loss) +
+                               metric->weight * mean;
+        else if (isnan(evaluation->accuracy))
+            evaluation->accuracy = mean;
+    }
+}
+
+dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation) {
+    uint64_t start = dlc_now_ns();
+    *evaluation = (dlc_evaluation){.metrics = dlc_net_metrics(session->test_net)};
+    if (evaluation->metrics > DLC_MAX_METRICS)
+        evaluation->metrics = DLC_MAX_METRICS;
+    /* The names are those of the net even where this rank has no samples. */
+    for (int32_t j = 0; j < evaluation->metrics; j++) {
+        dlc_metric *metric = &evaluation->metric[j];
+        DLC_TRY(dlc_net_metric(session->test_net, j, metric));
+        metric->sum = metric->count = 0;
+    }
+    if (session->net)
+        DLC_TRY(dlc_average_buffers(session));
+    DLC_TRY(sum_batches(session, evaluation));
+    DLC_TRY(sum_ranks(session, evaluation));
+    summarize(evaluation);
+    evaluation->seconds = dlc_since(start);
+    return DLC_OK;
+}

@@ -1,0 +1,60 @@
+/* What the core itself reads from the standing sections of net.ini. */
+#include "train/setup.h"
+
+#include <math.h>
+
+const char *const dlc_standing_sections[] = {"net",       "data", "data.test", "solver",
+                                             "transport", "run",  NULL};
+
+const dlc_option dlc_net_section_options[] = {
+    DLC_STRING("name", "net", "what to call the net, in logs and checkpoints"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_data_section_options[] = {
+    DLC_OPTION("source", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
+               "where samples come from; `dlcore plugin list` shows the sources"),
+    DLC_INT_REQUIRED("batch", 1, 1 << 20,
+                     "samples an iteration: of each rank (weak scaling) or of all "
+                     "ranks together (strong)"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_test_section_options[] = {
+    DLC_OPTION("source", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
+               "where samples come from; `dlcore plugin list` shows the sources"),
+    DLC_INT("batch", "100", 1, 1 << 20, "samples a pass; any number is exact"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_solver_section_options[] = {
+    DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
+               "how gradients become weights; `dlcore plugin list` shows the solvers"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_transport_section_options[] = {
+    DLC_STRING("type", "auto", "how ranks reach each other; auto: what fits best"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_run_section_options[] = {
+    DLC_STRING("device", NULL, "where layers run; default: the first device there is"),
+    DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
+    DLC_CHOICE("scaling", "weak", "weak|strong",
+               "weak: each rank has the whole batch; strong: ranks share it out"),
+    DLC_INT("epochs", NULL, 0, 1e6, "passes over the training data"),
+    DLC_INT("iterations", NULL, 0, 1e12, "updates of the weights; instead of epochs"),
+    DLC_INT("seed", "1", 0, 0x1p53, "of all random numbers"),
+    DLC_INT("threads", "0", 0, 4096, "compute threads of a rank; 0: one a core"),
+    DLC_BOOL("bind", "true", "bind each rank to its own cores"),
+    DLC_INT("display", "0", 0, 1e9,
+            "iterations between progress lines; 0: one every two seconds"),
+    DLC_INT("test_interval", "0", 0, 1e12,
+            "iterations between tests; 0: once an epoch"),
+    DLC_BOOL("test_first", "false", "test before training, too"),
+    DLC_FLOAT("target_accuracy", "0", 0, 1,
+              "stop when a test reaches this accuracy; 0: never"),
+    DLC_INT("snapshot", "0", 0, 1e12,
+            "iterations between checkpoints; 0: one at the end"),
+    DLC_OPTION("snapshot_dir", DLC_OPT_PATH, 0, NULL, 0, 0, NULL,
+               "folder of the checkpoints; default: snapshots in the current one"),
+    DLC_BOOL("snapshot_last", "true", "write a checkpoint at the end"),
+    DLC_BYTES("bucket", "1M", 1024, 1e12,
+              "gradients are exchanged in pieces of about this size"),
+    DLC_OPTIONS_END};

@@ -1,0 +1,177 @@
+/* See progress.h. */
+#include "train/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LINE_EVERY_NS 2000000000u
+#define DRAW_EVERY_NS 100000000u
+#define BAR_WIDTH 24
+
+void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
+    int64_t left = session->max_iterations - session->iteration;
+    *progress = (dlc_progress){
+        .session = session,
+        .first = session->iteration,
+        .display = dlc_settings_get_int(session->setup->run, "display"),
+        .warm_up = left / 10 < 20 ? left / 10 : 20,
+        .last_line = dlc_now_ns(),
+        .loss = (double)NAN,
+    };
+}
+
+static double epochs(const dlc_session *session) {
+    return (double)session->iteration / (double)session->epoch_iterations;
+}
+
+void dlc_progress_announce(const dlc_progress *progress) {
+    const dlc_session *session = progress->session;
+    const dlc_setup *setup = session->setup;
+    if (session->rank != 0)
+        return;
+    double rate = session->solver_ops->rate(session->solver, session->iteration);
+    int64_t samples = dlc_session_samples(session);
+    dlc_info("net '%s' on %s, %" PRId32 " rank%s, solver %s", setup->name,
+             setup->device->name, session->ranks, session->ranks > 1 ? "s" : "",
+             setup->solver->name);
+    dlc_info("effective batch %" PRId64 " (%s scaling: %" PRId64
+             " %s%s), learning rate "
+             "%g",
+             samples, setup->strong ? "strong" : "weak", setup->train.batch,
+             setup->strong ? "shared out among all ranks" : "a rank",
+             session->micro_batches > 1 ? ", several passes an update" : "", rate);
+    dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
+             " iterations), %" PRId64 " samples",
+             session->max_iterations - session->iteration,
+             (double)(session->max_iterations - session->iteration) /
+                 (double)session->epoch_iterations,
+             session->epoch_iterations, setup->train.info.samples);
+
+    dlc_json event = dlc_log_event_begin("start");
+    dlc_json_string(&event, "net", setup->name);
+    dlc_json_string(&event, "device", setup->device->name);
+    dlc_json_int(&event, "ranks", session->ranks);
+    dlc_json_string(&event, "transport", session->transport);
+    dlc_json_int(&event, "effective_batch", samples);
+    dlc_json_number(&event, "rate", rate);
+    dlc_json_int(&event, "iteration", session->iteration);
+    dlc_json_int(&event, "max_iterations", session->max_iterations);
+    dlc_log_event_end(&event);
+}
+
+void dlc_progress_iteration_begin(dlc_progress *progress) {
+    progress->began = dlc_now_ns();
+}
+
+double dlc_progress_speed(const dlc_progress *progress) {
+    if (!progress->trained_ns)
+        return 0;
+    return (double)progress->samples / ((double)progress->trained_ns * 1e-9);
+}
+
+static void format_duration(double seconds, char *text, size_t bytes) {
+    int64_t whole = (int64_t)(seconds + 0.5);
+    if (whole >= 3600)
+        snprintf(text, bytes, "%" PRId64 ":%02d:%02d", whole / 3600,
+                 (int)(whole / 60 % 60), (int)(whole % 60));
+    else
+        snprintf(text, bytes, "%d:%02d", (int)(whole / 60), (int)(whole % 60));
+}
+
+static void draw_bar(const dlc_progress *progress) {
+    const dlc_session *session = progress->session;
+    double done = session->max_iterations
+                      ? (double)session->iteration / (double)session->max_iterations
+                      : 1;
+    char bar[BAR_WIDTH + 1], eta[32];
+    int filled = (int)(done * BAR_WIDTH);
+    memset(bar, '.', BAR_WIDTH);
+    memset(bar, '=', (size_t)filled);
+    bar[BAR_WIDTH] = '\0';
+    double speed = dlc_progress_speed(progress);
+    double left = (double)(session->max_iterations - session->iteration) *
+                  (double)dlc_session_samples(session);
+    format_duration(speed > 0 ? left / speed : 0, eta, sizeof eta);
+    dlc_log_status("[%s] %3.0f %%  epoch %.2f  loss %.4f  %.0f images/s  left %s", bar,
+                   100 * done, epochs(session), progress->loss, speed, eta);
+}
+
+static void write_line(dlc_progress *progress) {
+    const dlc_session *session = progress->session;
+    double loss = progress->loss_sum / (double)progress->loss_count;
+    double rate = session->solver_ops->rate(session->solver, session->iteration - 1);
+    double speed = dlc_progress_speed(progress);
+    if (!dlc_log_is_terminal())
+        dlc_info("iteration %" PRId64 ", epoch %.2f: loss %.4f, rate %.4g, %.0f "
+                 "images/s",
+                 session->iteration, epochs(session), loss, rate, speed);
+    dlc_json event = dlc_log_event_begin("train");
+    dlc_json_int(&event, "iteration", session->iteration);
+    dlc_json_number(&event, "epoch", epochs(session));
+    dlc_json_number(&event, "loss", loss);
+    dlc_json_number(&event, "rate", rate);
+    dlc_json_number(&event, "images_per_s", speed);
+    dlc_log_event_end(&event);
+    progress->loss_sum = 0;
+    progress->loss_count = 0;
+}
+
+void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
+    const dlc_session *session = progress->session;
+    uint64_t now = dlc_now_ns();
+    if (session->iteration - progress->first > progress->warm_up) {
+        progress->trained_ns += now - progress->began;
+        progress->samples += (uint64_t)dlc_session_samples(session);
+    }
+    if (session->rank != 0)
+        return;
+    progress->loss = isnan(progress->loss) ? loss : 0.95 * progress->loss + 0.05 * loss;
+    progress->loss_sum += loss;
+    progress->loss_count++;
+    int due = progress->display ? session->iteration % progress->display == 0
+                                : now - progress->last_line >= LINE_EVERY_NS;
+    if (due) {
+        write_line(progress);
+        progress->last_line = now;
+    }
+    if (now - progress->last_draw >= DRAW_EVERY_NS) {
+        draw_bar(progress);
+        progress->last_draw = now;
+    }
+}
+
+void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation) {
+    const dlc_session *session = progress->session;
+    if (session->rank != 0)
+        return;
+    dlc_text line = {0};
+    dlc_json event = dlc_log_event_begin("test");
+    dlc_json_int(&event, "iteration", session->iteration);
+    dlc_json_number(&event, "epoch", epochs(session));
+    for (int32_t i = 0; i < evaluation->metrics; i++) {
+        const dlc_metric *metric = &evaluation->metric[i];
+        double mean = metric->count > 0 ? metric->sum / metric->count : 0;
+        dlc_text_add(&line, "%s%s %.4f", i ? ", " : "", metric->name, mean);
+        dlc_json_number(&event, metric->name, mean);
+    }
+    dlc_json_number(&event, "seconds", evaluation->seconds);
+    dlc_info("test after iteration %" PRId64 ", epoch %.2f: %s (%.2f s)",
+             session->iteration, epochs(session), dlc_text_string(&line),
+             evaluation->seconds);
+    dlc_log_event_end(&event);
+    dlc_text_free(&line);
+    progress->last_line = dlc_now_ns();
+}
+
+void dlc_progress_end(dlc_progress *progress) {
+    if (progress->session->rank != 0)
+        return;
+    dlc_log_status("%s", "");
+    if (progress->loss_count)
+        write_line(progress);
+}

@@ -1,0 +1,36 @@
+/* How training is going, for people and for the log file. Rank 0 shows it; on the
+ * others every call does nothing. */
+#ifndef DLC_TRAIN_PROGRESS_H
+#define DLC_TRAIN_PROGRESS_H
+
+#include "train/evaluate.h"
+
+typedef struct dlc_progress {
+    const dlc_session *session;
+    int64_t first;   /* iteration at which this run began */
+    int64_t display; /* iterations between lines; 0: by the clock */
+    uint64_t last_line, last_draw;
+    uint64_t last_line_samples;
+    double loss_sum; /* since the last line */
+    int64_t loss_count;
+    double loss; /* smoothed, for the bar */
+
+    /* Speed: training alone, tests and checkpoints left out. */
+    int64_t warm_up; /* iterations not counted */
+    uint64_t samples, trained_ns;
+    uint64_t began; /* of the iteration under way */
+} dlc_progress;
+
+void dlc_progress_begin(dlc_progress *progress, const dlc_session *session);
+/* What is about to happen: net, batch, learning rate, transport and why. */
+void dlc_progress_announce(const dlc_progress *progress);
+/* Around each iteration. */
+void dlc_progress_iteration_begin(dlc_progress *progress);
+void dlc_progress_iteration_end(dlc_progress *progress, double loss);
+void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation);
+void dlc_progress_end(dlc_progress *progress);
+
+/* Samples a second over all ranks. */
+double dlc_progress_speed(const dlc_progress *progress);
+
+#endif

@@ -1,0 +1,345 @@
+/* See session.h. */
+#include "train/session.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/choose.h"
+#include "plugin/host.h"
+
+static void watch_layer(void *context, const char *phase, const char *layer) {
+    dlc_job_doing(context, phase, layer, 0);
+}
+
+int64_t dlc_session_samples(const dlc_session *session) {
+    return session->global_batch * session->micro_batches;
+}
+
+/* ---- Device and feeds
+ * ------------------------------------------------------------------ */
+
+static dlc_device_args device_args(const dlc_session *session) {
+    return (dlc_device_args){
+        .size = sizeof(dlc_device_args),
+        .settings = session->setup->run,
+        .index = dlc_job_place(session->job, session->rank)->device_index,
+        .threads = dlc_job_threads(session->job)};
+}
+
+static dlc_status open_device(dlc_session *session) {
+    dlc_device_args args = device_args(session);
+    session->device_ops = session->setup->device->ops;
+    return session->device_ops->open(&args, &session->device);
+}
+
+static dlc_status open_feed(dlc_session *session, const dlc_data_setup *data, int test,
+                            dlc_feed **feed) {
+    dlc_feed_args args = {.ops = data->feature->ops,
+                          .source = data->source,
+                          .seed = session->setup->seed,
+                          .test = test,
+                          .rank = session->rank,
+                          .ranks = session->ranks};
+    dlc_feed_configure(dlc_host_services(), data->settings, &args);
+    if (test) {
+        args.count = (int32_t)data->batch;
+    } else {
+        args.count = (int32_t)session->share;
+        args.batch = session->global_batch;
+        args.offset = session->share_offset;
+    }
+    return dlc_feed_open(&args, feed);
+}
+
+static void share_batch(dlc_session *session) {
+    session->global_batch = dlc_setup_global_batch(session->setup);
+    dlc_setup_share(session->setup, session->rank, &session->share_offset,
+                    &session->share);
+}
+
+/* ---- Nets
+ * -------------------------------------------------------------------------------- */
+
+static dlc_status build_net(dlc_session *session, dlc_phase phase,
+                            const dlc_data_setup *data, int64_t batch, dlc_net *twin,
+                            dlc_net **net) {
+    dlc_net_args args = {.graph = session->setup->graph,
+                         .phase = phase,
+                         .device_feature = session->setup->device,
+                         .device_ops = session->device_ops,
+                         .device = session->device,
+                         .threads = dlc_job_threads(session->job),
+                         .batch = batch,
+                         .seed = session->setup->seed,
+                         .twin = twin,
+                         .watch = watch_layer,
+                         .watch_context = session->job};
+    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    return dlc_net_build(&args, net);
+}
+
+static dlc_status build_nets(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    DLC_TRY(build_net(session, DLC_PHASE_TRAIN, &setup->train, session->share, NULL,
+                      &session->net));
+    if (!setup->test.source)
+        return DLC_OK;
+    return build_net(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
+                     session->net, &session->test_net);
+}
+
+/* ---- Ranks
+ * ------------------------------------------------------------------------------- */
+
+typedef struct transport_settings {
+    dlc_session *session;
+    dlc_settings **made; /* one a transport asked for; freed with the choice */
+    size_t count;
+} transport_settings;
+
+/* The settings of the transport that [transport] names; of others the defaults. */
+static dlc_status settings_of(void *context, const dlc_feature *feature,
+                              const dlc_settings **settings) {
+    transport_settings *all = context;
+    const dlc_setup *setup = all->session->setup;
+    if (strcmp(setup->transport, feature->name) == 0) {
+        *settings = setup->transport_settings;
+        return DLC_OK;
+    }
+    dlc_settings **grown = dlc_grow(all->made, all->count, all->count + 1,
+                                    sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    all->made = grown;
+    dlc_problems problems = {0};
+    const dlc_option *tables[] = {feature->options};
+    dlc_status status = dlc_settings_make(NULL, "transport", tables, 1, &problems,
+                                          &all->made[all->count]);
+    dlc_problems_free(&problems);
+    if (status == DLC_OK)
+        *settings = all->made[all->count++];
+    return status;
+}
+
+static dlc_status choose_transport(dlc_session *session, dlc_comm_args *args) {
+    const dlc_setup *setup = session->setup;
+    transport_settings all = {.session = session};
+    dlc_transport_args asked = {.size = sizeof asked,
+                                .rank = args->rank,
+                                .ranks = args->ranks,
+                                .places = args->places,
+                                .device_ops = args->device_ops,
+                                .device = session->device};
+    dlc_choice choice = {0};
+    dlc_text text = {0};
+    dlc_status status = dlc_comm_choose(setup->registry, setup->transport,
+                                        setup->device->name, &asked, settings_of, &all,
+                                        &choice);
+    if (session->rank == 0 && choice.verdicts) {
+        dlc_choice_text(&choice, &text);
+        dlc_info("%.*s", (int)text.length - 1, dlc_text_string(&text));
+        dlc_text_free(&text);
+    }
+    if (status == DLC_OK) {
+        session->transport = choice.feature->name;
+        args->feature = choice.feature;
+        status = settings_of(&all, choice.feature, &args->settings);
+    }
+    for (size_t i = 0; i < all.count; i++) {
+        if (all.made[i] == args->settings)
+            session->transport_settings = all.made[i];
+        else
+            dlc_settings_free(all.made[i]);
+    }
+    dlc_free(all.made);
+    dlc_choice_free(&choice);
+    return status;
+}
+
+static dlc_status open_comm(dlc_session *session) {
+    dlc_comm_args args = {.rank = session->rank,
+                          .ranks = session->ranks,
+                          .places = dlc_job_place(session->job, 0),
+                          .device_ops = session->device_ops,
+                          .device = device_args(session),
+                          .job = session->job,
+                          .allgather = dlc_job_allgather,
+                          .check = dlc_job_check};
+    session->transport = "none";
+    if (session->ranks > 1)
+        DLC_TRY(choose_transport(session, &args));
+    return dlc_comm_open(&args, &session->comm);
+}
+
+static dlc_status open_exchange(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    if (!arenas->segments)
+        return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
+    size_t segments = (size_t)arenas->segments;
+    size_t *ends = dlc_alloc(segments, sizeof *ends);
+    if (!ends)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < segments; i++)
+        ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
+    ends[segments - 1] = arenas->count; /* the tail goes with the last bucket */
+    dlc_status status = dlc_exchange_plan(
+        ends, segments, (size_t)dlc_settings_get_int(session->setup->run, "bucket"),
+        &session->bucket_begin, &session->buckets);
+    dlc_free(ends);
+    if (status != DLC_OK)
+        return status;
+    return dlc_exchanger_open(session->comm, arenas->gradients, session->bucket_begin,
+                              session->buckets, &session->exchanger);
+}
+
+/* ---- Solver
+ * ------------------------------------------------------------------------------ */
+
+static dlc_status ask_solver(dlc_session *session) {
+    session->solver_ops = session->setup->solver->ops;
+    session->needs = (dlc_solver_needs){.size = sizeof session->needs,
+                                        .micro_batches = 1};
+    DLC_TRY(
+        session->solver_ops->needs(session->setup->solver_settings, &session->needs));
+    session->micro_batches = session->needs.micro_batches;
+    return DLC_OK;
+}
+
+static void count_iterations(dlc_session *session) {
+    const dlc_settings *run = session->setup->run;
+    int64_t samples = session->setup->train.info.samples;
+    int64_t step = dlc_session_samples(session);
+    session->epoch_iterations = (samples + step - 1) / step;
+    session->max_iterations = dlc_settings_is_set(run, "iterations")
+                                  ? dlc_settings_get_int(run, "iterations")
+                                  : (dlc_settings_is_set(run, "epochs")
+                                         ? dlc_settings_get_int(run, "epochs")
+                                         : 1) *
+                                        session->epoch_iterations;
+}
+
+static dlc_status open_solver(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    dlc_solver_args args = {.size = sizeof args,
+                            .settings = session->setup->solver_settings,
+                            .device_ops = session->device_ops,
+                            .device = session->device,
+                            .count = arenas->count,
+                            .tail = arenas->tail,
+                            .weights = arenas->weights,
+                            .gradients = arenas->gradients,
+                            .segments = arenas->segments,
+                            .segment = arenas->segment,
+                            .exchange = dlc_exchanger_table(session->exchanger),
+                            .max_iterations = session->max_iterations,
+                            .epoch_iterations = session->epoch_iterations};
+    for (int32_t i = 0; i < session->needs.slots; i++) {
+        session->slot[i] = (dlc_memory){.size = sizeof session->slot[i]};
+        DLC_TRY(session->device_ops->alloc(
+            session->device, arenas->count * sizeof(float), 0, &session->slot[i]));
+        args.slots[i] = session->slot[i].base;
+    }
+    return session->solver_ops->create(&args, &session->solver);
+}
+
+/* ---- The whole
+ * ----------------------------------------------------------------------------- */
+
+static void begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    *session = (dlc_session){.setup = setup,
+                             .job = job,
+                             .rank = dlc_job_rank(job),
+                             .ranks = dlc_job_ranks(job),
+                             .micro_batches = 1};
+    dlc_log_rank_set((int)session->rank);
+    share_batch(session);
+}
+
+/* As far as a plan goes: no tensor memory is taken. */
+static dlc_status open_plan(dlc_session *session) {
+    DLC_TRY(open_device(session));
+    DLC_TRY(ask_solver(session));
+    count_iterations(session);
+    return build_nets(session);
+}
+
+static dlc_status open_train(dlc_session *session) {
+    DLC_TRY(open_device(session));
+    DLC_TRY(ask_solver(session));
+    count_iterations(session);
+    /* The feeds read ahead while the nets are built. */
+    DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
+    if (session->setup->test.source)
+        DLC_TRY(open_feed(session, &session->setup->test, 1, &session->test_feed));
+    DLC_TRY(build_nets(session));
+    DLC_TRY(dlc_net_allocate(session->net));
+    if (session->test_net)
+        DLC_TRY(dlc_net_allocate(session->test_net));
+    DLC_TRY(open_comm(session));
+    DLC_TRY(open_exchange(session));
+    return open_solver(session);
+}
+
+static dlc_status open_test(dlc_session *session) {
+    const dlc_data_setup *test = &session->setup->test;
+    DLC_TRY(open_device(session));
+    DLC_TRY(open_feed(session, test, 1, &session->test_feed));
+    DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
+                      &session->test_net));
+    DLC_TRY(dlc_net_allocate(session->test_net));
+    return open_comm(session);
+}
+
+static dlc_status ended(dlc_status status, dlc_session *session) {
+    if (status != DLC_OK)
+        dlc_session_close(session);
+    return status;
+}
+
+dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    begin(setup, job, session);
+    return ended(open_train(session), session);
+}
+
+dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    begin(setup, job, session);
+    return ended(open_test(session), session);
+}
+
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    begin(setup, job, session);
+    return ended(open_plan(session), session);
+}
+
+void dlc_session_close(dlc_session *session) {
+    if (session->solver)
+        session->solver_ops->destroy(session->solver);
+    for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
+        if (session->slot[i].base)
+            session->device_ops->free(session->device, &session->slot[i]);
+    dlc_exchanger_close(session->exchanger);
+    dlc_comm_close(session->comm);
+    dlc_settings_free(session->transport_settings);
+    dlc_free(session->bucket_begin);
+    dlc_net_free(session->test_net);
+    dlc_net_free(session->net);
+    dlc_feed_close(session->test_feed);
+    dlc_feed_close(session->feed);
+    if (session->device_ops)
+        session->device_ops->close(session->device);
+    *session = (dlc_session){.setup = NULL};
+}
+
+uint64_t dlc_session_bytes(const dlc_session *session) {
+    dlc_net_memory train = dlc_net_memory_plan(session->net);
+    uint64_t bytes = train.weights + train.gradients + train.buffers +
+                     train.activations + train.scratch +
+                     (uint64_t)session->needs.slots * train.weights;
+    if (session->test_net) {
+        dlc_net_memory test = dlc_net_memory_plan(session->test_net);
+        bytes += test.activations + test.scratch;
+    }
+    return bytes;
+}

@@ -1,0 +1,68 @@
+/* One rank at work: what it opened from the setup (device, feeds, nets, transport,
+ * exchange, solver) and how far it has come.
+ *
+ * Threads: the train thread. The feeds and the exchange have one of their own each.
+ */
+#ifndef DLC_TRAIN_SESSION_H
+#define DLC_TRAIN_SESSION_H
+
+#include "comm/comm.h"
+#include "comm/exchange.h"
+#include "job/job.h"
+#include "net/net.h"
+#include "train/feed.h"
+#include "train/setup.h"
+
+/* Words in the tail of the gradient arena: summed over the ranks with the last
+ * bucket, so that all ranks act alike at the same iteration, at no cost. */
+enum {
+    TAIL_LOSS = 0,     /* the rank's share of the mean loss */
+    TAIL_STOP = 1,     /* not 0: some rank was asked to stop */
+    TAIL_SNAPSHOT = 2, /* not 0: some rank was asked for a checkpoint */
+};
+
+typedef struct dlc_session {
+    dlc_setup *setup;
+    dlc_job *job;
+    int32_t rank, ranks;
+
+    const dlc_device_ops *device_ops;
+    dlc_device *device;
+    dlc_net *net, *test_net; /* test_net: NULL without [data.test] */
+    dlc_feed *feed, *test_feed;
+
+    dlc_comm *comm;
+    dlc_exchanger *exchanger;
+    const char *transport;            /* "none" with one rank */
+    dlc_settings *transport_settings; /* own; NULL where they are the setup's */
+    size_t *bucket_begin;
+    int32_t buckets;
+
+    const dlc_solver_ops *solver_ops;
+    dlc_solver *solver;
+    dlc_solver_needs needs;
+    dlc_memory slot[DLC_MAX_SLOTS];
+
+    int64_t share_offset, share; /* of this rank in a global batch */
+    int64_t global_batch;        /* samples of one pass over all ranks */
+    int64_t micro_batches;
+    int64_t epoch_iterations; /* at least 1 */
+    int64_t max_iterations;
+    int64_t iteration; /* done so far */
+} dlc_session;
+
+/* Opens everything for training; all ranks together. */
+dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session);
+/* Opens what a test of saved weights needs. */
+dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session);
+/* Opens what `dlcore check` shows: nets built, no tensor memory taken, no peers. */
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session);
+void dlc_session_close(dlc_session *session);
+
+/* Samples that an iteration takes, over all ranks and micro-batches. */
+int64_t dlc_session_samples(const dlc_session *session);
+
+/* Device memory that the session takes or, after open_plan, would take. */
+uint64_t dlc_session_bytes(const dlc_session *session);
+
+#endif

@@ -1,0 +1,240 @@
+/* See setup.h. */
+#include "train/setup.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "plugin/host.h"
+#include "train/feed.h"
+
+/* ---- Checking ----------------------------------------------------------------------
+ */
+
+/* The feature that a section's key names; a mistake is told, NULL comes back. */
+static const dlc_feature *find_named(dlc_setup *setup, dlc_problems *problems,
+                                     const char *section, const char *key,
+                                     dlc_kind kind) {
+    const dlc_section *found = dlc_config_find(setup->config, section);
+    const char *name = found ? dlc_section_value(found, key) : NULL;
+    const dlc_feature *feature = NULL;
+    const char *device = setup->device ? setup->device->name : NULL;
+    if (!name)
+        return NULL; /* a required key: its own check complains */
+    if (dlc_registry_find(setup->registry, kind, name, device, &feature) != DLC_OK)
+        dlc_problems_add(problems, setup->config, dlc_section_key_line(found, key),
+                         "%s", dlc_detail());
+    return feature;
+}
+
+static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_section *run = dlc_config_find(setup->config, "run");
+    if (run && dlc_section_value(run, "device")) {
+        setup->device = find_named(setup, problems, "run", "device", DLC_KIND_DEVICE);
+        return DLC_OK;
+    }
+    setup->device = dlc_registry_choose(setup->registry, DLC_KIND_DEVICE, 0);
+    if (!setup->device)
+        return dlc_fail(DLC_ERR_PLUGIN, "no device can be used here; `dlcore doctor` "
+                                        "shows what was found and why");
+    return DLC_OK;
+}
+
+static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
+                             const char *section, const dlc_option *core,
+                             dlc_data_setup *data) {
+    data->present = 1;
+    data->feature = find_named(setup, problems, section, "source", DLC_KIND_DATA);
+    /* Without the source its keys are unknown: nothing more can be said of them. */
+    const dlc_section *found = dlc_config_find(setup->config, section);
+    if (!data->feature && found && dlc_section_value(found, "source"))
+        return DLC_OK;
+    const dlc_option *tables[] = {core, dlc_feed_options,
+                                  data->feature ? data->feature->options : NULL};
+    DLC_TRY(dlc_settings_make(setup->config, section, tables, 3, problems,
+                              &data->settings));
+    data->batch = dlc_settings_get_int(data->settings, "batch");
+    return DLC_OK;
+}
+
+static dlc_status check_solver(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_section *found = dlc_config_find(setup->config, "solver");
+    setup->solver = find_named(setup, problems, "solver", "type", DLC_KIND_SOLVER);
+    if (!setup->solver && found && dlc_section_value(found, "type"))
+        return DLC_OK;
+    const dlc_option *tables[] = {dlc_solver_section_options,
+                                  setup->solver ? setup->solver->options : NULL};
+    return dlc_settings_make(setup->config, "solver", tables, 2, problems,
+                             &setup->solver_settings);
+}
+
+static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_section *found = dlc_config_find(setup->config, "transport");
+    const char *type = found ? dlc_section_value(found, "type") : NULL;
+    const dlc_feature *feature = NULL;
+    if (type && strcmp(type, "auto") != 0) {
+        feature = find_named(setup, problems, "transport", "type", DLC_KIND_TRANSPORT);
+        if (!feature)
+            return DLC_OK;
+    }
+    const dlc_option *tables[] = {dlc_transport_section_options,
+                                  feature ? feature->options : NULL};
+    DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 2, problems,
+                              &setup->transport_settings));
+    setup->transport = dlc_settings_get_string(setup->transport_settings, "type");
+    return DLC_OK;
+}
+
+static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_option *tables[] = {dlc_run_section_options,
+                                  setup->device ? setup->device->options : NULL};
+    DLC_TRY(dlc_settings_make(setup->config, "run", tables, 2, problems, &setup->run));
+    if (dlc_settings_is_set(setup->run, "epochs") &&
+        dlc_settings_is_set(setup->run, "iterations"))
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->run, "iterations"),
+                         "[run] has both epochs (%s) and iterations; give one",
+                         dlc_settings_where(setup->run, "epochs"));
+    setup->ranks = (int32_t)dlc_settings_get_int(setup->run, "ranks");
+    setup->seed = (uint64_t)dlc_settings_get_int(setup->run, "seed");
+    setup->strong = strcmp(dlc_settings_get_string(setup->run, "scaling"), "strong") ==
+                    0;
+    return DLC_OK;
+}
+
+static void check_shares(dlc_setup *setup, dlc_problems *problems) {
+    if (setup->strong && setup->train.settings && setup->train.batch < setup->ranks)
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->train.settings, "batch"),
+                         "[data] batch = %lld cannot be shared out among %d ranks "
+                         "(strong scaling)",
+                         (long long)setup->train.batch, (int)setup->ranks);
+}
+
+static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_option *net_tables[] = {dlc_net_section_options};
+    DLC_TRY(dlc_settings_make(setup->config, "net", net_tables, 1, problems,
+                              &setup->net_settings));
+    setup->name = dlc_settings_get_string(setup->net_settings, "name");
+    DLC_TRY(find_device(setup, problems));
+    DLC_TRY(check_run(setup, problems));
+    DLC_TRY(
+        check_data(setup, problems, "data", dlc_data_section_options, &setup->train));
+    if (dlc_config_find(setup->config, "data.test"))
+        DLC_TRY(check_data(setup, problems, "data.test", dlc_test_section_options,
+                           &setup->test));
+    DLC_TRY(check_solver(setup, problems));
+    DLC_TRY(check_transport(setup, problems));
+    check_shares(setup, problems);
+    if (!setup->device)
+        return DLC_OK; /* layer types depend on it */
+    return dlc_graph_make(setup->config, dlc_standing_sections, setup->registry,
+                          setup->device->name, problems, &setup->graph);
+}
+
+dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nsets,
+                          dlc_setup **setup) {
+    dlc_problems problems = {0};
+    dlc_setup *made = dlc_alloc(1, sizeof *made);
+    dlc_status status = made ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_registry_open(&made->registry);
+    if (status == DLC_OK)
+        status = dlc_config_load(path, dlc_standing_sections, sets, nsets, &problems,
+                                 &made->config);
+    if (status == DLC_OK) {
+        status = check_all(made, &problems);
+        /* What was found so far is worth telling whatever ended the search. */
+        char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
+        dlc_status reported = dlc_problems_report(&problems);
+        if (status == DLC_OK)
+            status = reported;
+        else
+            dlc_fail(status, "%s", detail ? detail : "out of memory");
+        dlc_free(detail);
+    }
+    dlc_problems_free(&problems);
+    if (status != DLC_OK) {
+        dlc_setup_close(made);
+        return status;
+    }
+    *setup = made;
+    return DLC_OK;
+}
+
+/* ---- Data --------------------------------------------------------------------------
+ */
+
+static dlc_status open_data(dlc_setup *setup, dlc_data_setup *data) {
+    if (!data->present || data->source)
+        return DLC_OK;
+    const dlc_data_ops *ops = data->feature->ops;
+    dlc_data_args args = {
+        .size = sizeof args, .settings = data->settings, .seed = setup->seed};
+    DLC_TRY(ops->open(&args, &data->source));
+    data->info = (dlc_data_info){.size = sizeof data->info};
+    DLC_TRY(ops->describe(data->source, &data->info));
+    if (data->info.samples < 1 || data->info.shape.rank < 1 ||
+        data->info.shape.rank >= DLC_MAX_DIMS)
+        return dlc_fail(DLC_ERR_DATA,
+                        "%s: the source '%s' has no samples of a shape "
+                        "that a net can read",
+                        dlc_settings_where(data->settings, "source"),
+                        data->feature->name);
+    return DLC_OK;
+}
+
+dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test) {
+    if (train)
+        DLC_TRY(open_data(setup, &setup->train));
+    if (test)
+        DLC_TRY(open_data(setup, &setup->test));
+    const dlc_data_setup *a = &setup->train, *b = &setup->test;
+    if (a->source && b->source &&
+        (a->info.shape.rank != b->info.shape.rank ||
+         memcmp(a->info.shape.dims, b->info.shape.dims,
+                (size_t)a->info.shape.rank * sizeof a->info.shape.dims[0]) != 0))
+        return dlc_fail(DLC_ERR_DATA,
+                        "[data] and [data.test] have samples of different shapes");
+    return DLC_OK;
+}
+
+dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) {
+    dlc_feed_args args = {.test = 0};
+    dlc_feed_configure(dlc_host_services(), data->settings, &args);
+    return dlc_augment_shape(&args.augment, &data->info.shape, shape);
+}
+
+int64_t dlc_setup_global_batch(const dlc_setup *setup) {
+    return setup->strong ? setup->train.batch : setup->train.batch * setup->ranks;
+}
+
+void dlc_setup_share(const dlc_setup *setup, int32_t rank, int64_t *offset,
+                     int64_t *count) {
+    int64_t batch = dlc_setup_global_batch(setup);
+    *offset = batch * rank / setup->ranks;
+    *count = batch * (rank + 1) / setup->ranks - *offset;
+}
+
+static void close_data(dlc_data_setup *data) {
+    if (data->source) {
+        const dlc_data_ops *ops = data->feature->ops;
+        ops->close(data->source);
+    }
+    dlc_settings_free(data->settings);
+}
+
+void dlc_setup_close(dlc_setup *setup) {
+    if (!setup)
+        return;
+    close_data(&setup->train);
+    close_data(&setup->test);
+    dlc_graph_free(setup->graph);
+    dlc_settings_free(setup->net_settings);
+    dlc_settings_free(setup->run);
+    dlc_settings_free(setup->solver_settings);
+    dlc_settings_free(setup->transport_settings);
+    dlc_config_free(setup->config);
+    dlc_registry_close(setup->registry);
+    dlc_free(setup);
+}

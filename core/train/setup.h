@@ -1,0 +1,71 @@
+/* A job as `net.ini` and the command line describe it: every section checked
+ * against the plugins that it names, all mistakes told at once, data opened.
+ *
+ * It is made once, before the ranks are started, and inherited by all of them.
+ */
+#ifndef DLC_TRAIN_SETUP_H
+#define DLC_TRAIN_SETUP_H
+
+#include <dlcore/data.h>
+#include <dlcore/solver.h>
+#include <dlcore/transport.h>
+
+#include "config/config.h"
+#include "net/graph.h"
+#include "plugin/registry.h"
+
+/* One of [data] and [data.test]. */
+typedef struct dlc_data_setup {
+    int present;
+    const dlc_feature *feature;
+    dlc_settings *settings; /* the source's, the feed's and the core's together */
+    int64_t batch;
+    dlc_source *source; /* open; NULL until dlc_setup_open_data */
+    dlc_data_info info;
+} dlc_data_setup;
+
+typedef struct dlc_setup {
+    dlc_config *config;
+    dlc_registry *registry;
+    dlc_graph *graph;
+    const char *name; /* of the net */
+
+    const dlc_feature *device;
+    const dlc_feature *solver;
+    const char *transport; /* a feature's name, or "auto" */
+    dlc_settings *net_settings, *run, *solver_settings, *transport_settings;
+    dlc_data_setup train, test;
+
+    int32_t ranks;
+    int strong; /* scaling: the batch of [data] is shared out among the ranks */
+    uint64_t seed;
+} dlc_setup;
+
+/* The core's own keys of the standing sections. */
+extern const dlc_option dlc_net_section_options[];
+extern const dlc_option dlc_data_section_options[];
+extern const dlc_option dlc_test_section_options[];
+extern const dlc_option dlc_solver_section_options[];
+extern const dlc_option dlc_transport_section_options[];
+extern const dlc_option dlc_run_section_options[];
+/* Sections that are no layers, NULL-terminated. */
+extern const char *const dlc_standing_sections[];
+
+/* Reads and checks; `sets` are "section.key=value". On failure every mistake has
+ * been logged. */
+dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nsets,
+                          dlc_setup **setup);
+/* Opens the data sources (the test's only where it is there). */
+dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test);
+void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
+
+/* C, H, W of a sample as the net reads it (cropped). */
+dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);
+
+/* Samples of one iteration over all ranks (one micro-batch), and rank r's stretch
+ * of them. */
+int64_t dlc_setup_global_batch(const dlc_setup *setup);
+void dlc_setup_share(const dlc_setup *setup, int32_t rank, int64_t *offset,
+                     int64_t *count);
+
+#endif

@@ -1,0 +1,277 @@
+/* See train.h. */
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/progress.h"
+
+typedef struct train_loop {
+    dlc_session *session;
+    dlc_progress progress;
+    dlc_train_result *result;
+    int64_t test_interval, snapshot_interval; /* 0: never */
+    double target;
+    int64_t tested, saved; /* iterations at which it was last done, -1: never */
+
+    /* Of the iteration under way. */
+    int32_t micro, bucket; /* next bucket to become ready */
+    double loss;           /* mean over the global batch */
+    int stop, snapshot;    /* agreed on by all ranks */
+} train_loop;
+
+/* ---- One iteration ------------------------------------------------------------------
+ */
+
+/* Hands the solver every bucket that is final up to `elements`. */
+static dlc_status mark_ready(void *context, size_t elements) {
+    train_loop *loop = context;
+    dlc_session *session = loop->session;
+    while (loop->bucket < session->buckets &&
+           session->bucket_begin[loop->bucket + 1] <= elements) {
+        DLC_TRY(session->solver_ops->ready(session->solver, session->iteration,
+                                           loop->micro, loop->bucket));
+        loop->bucket++;
+    }
+    return DLC_OK;
+}
+
+/* The rank's share of the mean loss of its last pass. */
+static dlc_status add_loss(train_loop *loop) {
+    dlc_session *session = loop->session;
+    double share = (double)session->share /
+                   (double)(session->global_batch * session->micro_batches);
+    for (int32_t i = 0; i < dlc_net_metrics(session->net); i++) {
+        dlc_metric metric;
+        DLC_TRY(dlc_net_metric(session->net, i, &metric));
+        if (metric.is_loss && metric.count > 0)
+            loop->loss += share * metric.weight * metric.sum / metric.count;
+    }
+    return DLC_OK;
+}
+
+static float *tail_of(const dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    return arenas->gradients + arenas->count - arenas->tail;
+}
+
+/* What the ranks tell each other, in the arena's tail, with the last bucket. The last
+ * of several micro-batches speaks for all: a solver may add their arenas up. */
+static dlc_status write_tail(train_loop *loop) {
+    dlc_session *session = loop->session;
+    float tail[DLC_ARENA_TAIL] = {0};
+    if (loop->micro == session->micro_batches - 1) {
+        unsigned asked = dlc_job_requests(session->job);
+        loop->stop |= (asked & DLC_JOB_STOP) != 0;
+        loop->snapshot |= (asked & DLC_JOB_SNAPSHOT) != 0;
+        tail[TAIL_LOSS] = (float)loop->loss;
+        tail[TAIL_STOP] = loop->stop ? 1 : 0;
+        tail[TAIL_SNAPSHOT] = loop->snapshot ? 1 : 0;
+    }
+    return session->device_ops->copy(session->device, NULL, tail_of(session), tail,
+                                     sizeof tail);
+}
+
+static dlc_status read_tail(train_loop *loop) {
+    dlc_session *session = loop->session;
+    float tail[DLC_ARENA_TAIL];
+    DLC_TRY(session->device_ops->copy(session->device, NULL, tail, tail_of(session),
+                                      sizeof tail));
+    loop->loss = (double)tail[TAIL_LOSS];
+    loop->stop = tail[TAIL_STOP] > 0;
+    loop->snapshot = tail[TAIL_SNAPSHOT] > 0;
+    if (!isfinite(loop->loss))
+        return dlc_fail(DLC_ERR_DIVERGED,
+                        "the loss became %g at iteration %" PRId64
+                        ": try a smaller learning rate ([solver] rate) or a warm-up",
+                        loop->loss, session->iteration + 1);
+    return DLC_OK;
+}
+
+static dlc_status pass(train_loop *loop) {
+    dlc_session *session = loop->session;
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    dlc_batch batch;
+    DLC_TRY(dlc_feed_next(session->feed, &batch));
+    DLC_TRY(dlc_net_set_input(session->net, batch.data, batch.labels));
+    DLC_TRY(dlc_net_forward(session->net, batch.iteration, session->share_offset));
+    DLC_TRY(add_loss(loop));
+    DLC_TRY(write_tail(loop));
+    loop->bucket = 0;
+    double share = (double)session->share / (double)session->global_batch;
+    DLC_TRY(dlc_net_backward(session->net, (float)share, mark_ready, loop));
+    return mark_ready(loop, arenas->count);
+}
+
+static dlc_status iterate(train_loop *loop) {
+    dlc_session *session = loop->session;
+    dlc_progress_iteration_begin(&loop->progress);
+    DLC_TRY(dlc_job_check(session->job));
+    loop->loss = 0;
+    for (loop->micro = 0; loop->micro < session->micro_batches; loop->micro++)
+        DLC_TRY(pass(loop));
+    dlc_job_doing(session->job, "update", NULL, 0);
+    DLC_TRY(session->solver_ops->finish(session->solver, session->iteration));
+    DLC_TRY(read_tail(loop));
+    session->iteration++;
+    dlc_progress_iteration_end(&loop->progress, loop->loss);
+    return DLC_OK;
+}
+
+/* ---- Between iterations
+ * --------------------------------------------------------------- */
+
+static dlc_status test(train_loop *loop) {
+    dlc_session *session = loop->session;
+    if (!session->test_net || loop->tested == session->iteration)
+        return DLC_OK;
+    dlc_evaluation evaluation;
+    dlc_job_doing(session->job, "test", NULL, 0);
+    DLC_TRY(dlc_evaluate(session, &evaluation));
+    loop->tested = session->iteration;
+    loop->result->loss = evaluation.loss;
+    loop->result->accuracy = evaluation.accuracy;
+    dlc_progress_test(&loop->progress, &evaluation);
+    if (loop->target > 0 && evaluation.accuracy >= loop->target) {
+        loop->result->target_seconds = dlc_process_seconds();
+        loop->stop = 1;
+        if (session->rank == 0)
+            dlc_info("accuracy %.4f reached after %.2f s", evaluation.accuracy,
+                     loop->result->target_seconds);
+    }
+    return DLC_OK;
+}
+
+static dlc_status save(train_loop *loop) {
+    dlc_session *session = loop->session;
+    if (loop->saved == session->iteration)
+        return DLC_OK;
+    char *path = NULL;
+    dlc_job_doing(session->job, "checkpoint", NULL, 0);
+    DLC_TRY(dlc_checkpoint_save(session, &path));
+    loop->saved = session->iteration;
+    if (path) {
+        dlc_info("checkpoint: %s", path);
+        dlc_json event = dlc_log_event_begin("checkpoint");
+        dlc_json_int(&event, "iteration", session->iteration);
+        dlc_json_string(&event, "path", path);
+        dlc_log_event_end(&event);
+        dlc_free(loop->result->checkpoint);
+        loop->result->checkpoint = path;
+    }
+    return DLC_OK;
+}
+
+static int is_due(int64_t interval, int64_t iteration) {
+    return interval > 0 && iteration % interval == 0;
+}
+
+static dlc_status run(train_loop *loop) {
+    dlc_session *session = loop->session;
+    if (dlc_settings_get_bool(session->setup->run, "test_first"))
+        DLC_TRY(test(loop));
+    while (session->iteration < session->max_iterations && !loop->stop) {
+        DLC_TRY(iterate(loop));
+        if (loop->result->first_iteration_seconds <= 0)
+            loop->result->first_iteration_seconds = dlc_process_seconds();
+        loop->result->stopped = loop->stop;
+        if (!loop->stop && is_due(loop->test_interval, session->iteration))
+            DLC_TRY(test(loop));
+        if (loop->snapshot || is_due(loop->snapshot_interval, session->iteration))
+            DLC_TRY(save(loop));
+        loop->snapshot = 0;
+    }
+    dlc_progress_end(&loop->progress);
+    if (!loop->result->stopped)
+        DLC_TRY(test(loop));
+    if (loop->result->stopped ||
+        dlc_settings_get_bool(session->setup->run, "snapshot_last"))
+        DLC_TRY(save(loop));
+    return DLC_OK;
+}
+
+/* ---- The whole
+ * -------------------------------------------------------------------------- */
+
+static void note_exchange(const dlc_session *session, dlc_train_result *result) {
+    dlc_exchange_stats stats = dlc_exchanger_stats(session->exchanger);
+    result->exchange_bytes = (double)stats.bytes;
+    result->exchange_seconds = stats.busy;
+    result->hidden = dlc_exchange_hidden(&stats);
+}
+
+dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
+                     dlc_train_result *result) {
+    const dlc_settings *run_settings = session->setup->run;
+    *result = (dlc_train_result){
+        .loss = (double)NAN, .accuracy = (double)NAN, .target_seconds = (double)NAN};
+    if (options->weights)
+        DLC_TRY(dlc_checkpoint_load_weights(session, session->net, options->weights));
+    if (options->resume)
+        DLC_TRY(dlc_checkpoint_resume(session, options->resume));
+    train_loop loop = {
+        .session = session,
+        .result = result,
+        .test_interval = dlc_settings_get_int(run_settings, "test_interval"),
+        .snapshot_interval = dlc_settings_get_int(run_settings, "snapshot"),
+        .target = dlc_settings_get_float(run_settings, "target_accuracy"),
+        .tested = -1,
+        .saved = -1};
+    if (!loop.test_interval)
+        loop.test_interval = session->epoch_iterations;
+    dlc_progress_begin(&loop.progress, session);
+    dlc_progress_announce(&loop.progress);
+    dlc_status status = run(&loop);
+    if (status == DLC_OK) /* nobody leaves while another still needs it */
+        status = dlc_job_barrier(session->job);
+    dlc_log_status("%s", "");
+    dlc_job_doing(session->job, NULL, NULL, 0);
+    if (!session->test_net)
+        result->loss = loop.loss;
+    result->images_per_s = dlc_progress_speed(&loop.progress);
+    result->seconds = dlc_process_seconds();
+    note_exchange(session, result);
+    if (status != DLC_OK) {
+        dlc_free(result->checkpoint);
+        result->checkpoint = NULL;
+    }
+    return status;
+}
+
+void dlc_train_report_json(const dlc_session *session, const dlc_train_result *result,
+                           dlc_json *json) {
+    const dlc_setup *setup = session->setup;
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "net", setup->name);
+    dlc_json_int(json, "ranks", session->ranks);
+    dlc_json_string(json, "transport", session->transport);
+    dlc_json_string(json, "device", setup->device->name);
+    dlc_json_string(json, "solver", setup->solver->name);
+    dlc_json_string(json, "scaling", setup->strong ? "strong" : "weak");
+    dlc_json_int(json, "batch", session->share);
+    dlc_json_int(json, "effective_batch", dlc_session_samples(session));
+    dlc_json_int(json, "iterations", session->iteration);
+    dlc_json_number(json, "epochs",
+                    (double)session->iteration / (double)session->epoch_iterations);
+    dlc_json_number(json, "loss", result->loss);
+    dlc_json_number(json, "accuracy", result->accuracy);
+    dlc_json_number(json, "images_per_s", result->images_per_s);
+    dlc_json_number(json, "seconds", result->seconds);
+    dlc_json_number(json, "first_iteration_seconds", result->first_iteration_seconds);
+    dlc_json_number(json, "target_seconds", result->target_seconds);
+    dlc_json_object(json, "exchange");
+    dlc_json_number(json, "bytes", result->exchange_bytes);
+    dlc_json_number(json, "seconds", result->exchange_seconds);
+    dlc_json_number(json, "hidden", result->hidden);
+    dlc_json_end_object(json);
+    dlc_json_string(json, "checkpoint", result->checkpoint);
+    dlc_json_int(json, "seed", (int64_t)setup->seed);
+    dlc_json_bool(json, "stopped", result->stopped);
+    dlc_json_end_object(json);
+}

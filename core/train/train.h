@@ -1,0 +1,33 @@
+/* Training: the loop that all of this is for. */
+#ifndef DLC_TRAIN_TRAIN_H
+#define DLC_TRAIN_TRAIN_H
+
+#include "base/json.h"
+#include "train/session.h"
+
+typedef struct dlc_train_options {
+    const char *resume;  /* a checkpoint, "auto", or NULL */
+    const char *weights; /* to start from, or NULL */
+} dlc_train_options;
+
+/* What came of it; the same on every rank but `checkpoint`, which rank 0 has. */
+typedef struct dlc_train_result {
+    double loss, accuracy; /* of the last test; of training where there was none */
+    double images_per_s;   /* training, all ranks, after warm-up */
+    double seconds;        /* since the process was started */
+    double first_iteration_seconds; /* from the process's start to the end of it */
+    double target_seconds; /* until the target accuracy was reached; NaN if not */
+    double exchange_bytes, exchange_seconds, hidden;
+    int stopped;      /* by a signal */
+    char *checkpoint; /* to be freed with dlc_free; NULL if none was written */
+} dlc_train_result;
+
+/* Trains until the setup's end, all ranks together. */
+dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
+                     dlc_train_result *result);
+
+/* The JSON document that `dlcore train --json` ends with. */
+void dlc_train_report_json(const dlc_session *session, const dlc_train_result *result,
+                           dlc_json *json);
+
+#endif

@@ -1,0 +1,389 @@
+/* Safetensors files: what is read, and everything that must be refused. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "support/scratch.h"
+#include "train/safetensors.h"
+
+#define FILE_MOST 4096
+
+/* A file with this header (not filled up) and so many bytes of data 0, 1, 2, ... */
+static const char *foreign(const char *header, size_t data_bytes) {
+    unsigned char bytes[FILE_MOST] = {0};
+    size_t length = strlen(header);
+    bytes[0] = (unsigned char)length;
+    bytes[1] = (unsigned char)(length >> 8);
+    memcpy(bytes + 8, header, length);
+    for (size_t i = 0; i < data_bytes; i++)
+        bytes[8 + length + i] = (unsigned char)i;
+    return scratch_write("file", bytes, 8 + length + data_bytes);
+}
+
+/* Not by ck_assert where all is well: it costs more than the rest, thousands of
+ * times. */
+static void refused(const char *path, const char *detail) {
+    dlc_safetensors *file = NULL;
+    dlc_status status = dlc_safetensors_open(path, &file);
+    if (status != DLC_ERR_DATA || file)
+        ck_abort_msg("status %d, not bad data: %s", status, dlc_detail());
+    if (!strstr(dlc_detail(), detail) || !strstr(dlc_detail(), path))
+        ck_abort_msg("\"%s\" or %s is not in \"%s\"", detail, path, dlc_detail());
+}
+
+static dlc_safetensors *opened(const char *path) {
+    dlc_safetensors *file = NULL;
+    dlc_status status = dlc_safetensors_open(path, &file);
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+    return file;
+}
+
+/* ---- A file of our own ---------------------------------------------------------- */
+
+static const float weights[] = {1, -2, 3.5f, 0, 1e-40f, 6};
+static const unsigned char blob[] = {0, 1, 255};
+static const int64_t clocks[] = {INT64_MIN, 7};
+
+static const char *own(void) {
+    const dlc_safetensor tensors[] = {
+        {"blob", DLC_U8, {1, {3}}, blob},
+        {"conv1.weight", DLC_F32, {4, {1, 2, 3, 1}}, weights},
+        {"clocks", DLC_I64, {1, {2}}, clocks},
+        {"iteration", DLC_I64, {0, {0}}, clocks + 1},
+        {"nothing", DLC_F32, {2, {4, 0}}, NULL},
+    };
+    const dlc_safetensors_pair pairs[] = {{"dlcore.net", "a \"quoted\"\nname \xc3\xa9"},
+                                          {"other", ""}};
+    const char *path = scratch_path("file");
+    dlc_status status = dlc_safetensors_write(path, tensors, 5, pairs, 2);
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+    return path;
+}
+
+START_TEST(round_trip) {
+    const dlc_shape shape = {4, {1, 2, 3, 1}};
+    const void *data = NULL;
+    const char *path = own();
+    dlc_safetensors *file = opened(path);
+    ck_assert_str_eq(dlc_safetensors_path(file), path);
+    ck_assert_int_eq(dlc_safetensors_has_checksum(file), 1);
+    ck_assert_uint_eq(dlc_safetensors_count(file), 5);
+    ck_assert_int_eq(dlc_safetensors_find(file, "conv1.weight", DLC_F32, &shape, &data),
+                     DLC_OK);
+    ck_assert_mem_eq(data, weights, sizeof weights);
+    ck_assert_int_eq(dlc_safetensors_find(file, "blob", DLC_U8, NULL, &data), DLC_OK);
+    ck_assert_mem_eq(data, blob, sizeof blob);
+    ck_assert_int_eq(dlc_safetensors_find(file, "clocks", DLC_I64, NULL, &data),
+                     DLC_OK);
+    ck_assert_mem_eq(data, clocks, sizeof clocks);
+    ck_assert_int_eq(
+        dlc_safetensors_find(file, "iteration", DLC_I64, &(dlc_shape){0, {0}}, &data),
+        DLC_OK);
+    ck_assert_mem_eq(data, clocks + 1, sizeof *clocks);
+    const dlc_safetensor *nothing = dlc_safetensors_get(file, "nothing");
+    ck_assert_ptr_nonnull(nothing);
+    ck_assert_int_eq(dlc_shape_count(&nothing->shape), 0);
+    ck_assert_str_eq(dlc_safetensors_metadata(file, "dlcore.net"),
+                     "a \"quoted\"\nname \xc3\xa9");
+    ck_assert_str_eq(dlc_safetensors_metadata(file, "other"), "");
+    ck_assert_ptr_null(dlc_safetensors_metadata(file, "absent"));
+    dlc_safetensors_close(file);
+    dlc_safetensors_close(NULL);
+}
+END_TEST
+
+START_TEST(aligned_and_in_order) {
+    dlc_safetensors *file = opened(own());
+    const char *before = NULL;
+    for (size_t i = 0; i < dlc_safetensors_count(file); i++) {
+        const dlc_safetensor *tensor = dlc_safetensors_at(file, i);
+        ck_assert_uint_eq((uintptr_t)tensor->data % dlc_dtype_bytes(tensor->dtype), 0);
+        ck_assert(before <= (const char *)tensor->data);
+        before = tensor->data;
+    }
+    dlc_safetensors_close(file);
+}
+END_TEST
+
+START_TEST(not_found) {
+    const dlc_shape wanted = {2, {3, 2}};
+    const void *data = &wanted;
+    dlc_safetensors *file = opened(own());
+    ck_assert_ptr_null(dlc_safetensors_get(file, "conv1.weigth"));
+    ck_assert_int_eq(
+        dlc_safetensors_find(file, "conv1.weigth", DLC_F32, &wanted, &data),
+        DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "has no tensor 'conv1.weigth'; the nearest name in it is "
+                              "'conv1.weight'");
+    ck_assert_int_eq(dlc_safetensors_find(file, "zzzzzzzz", DLC_F32, &wanted, &data),
+                     DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "has no tensor 'zzzzzzzz'");
+    ck_assert_ptr_null(strstr(dlc_detail(), "nearest"));
+    ck_assert_int_eq(
+        dlc_safetensors_find(file, "conv1.weight", DLC_F32, &wanted, &data),
+        DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "has shape [1, 2, 3, 1], but [3, 2] is needed");
+    ck_assert_int_eq(dlc_safetensors_find(file, "blob", DLC_F32, NULL, &data),
+                     DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "tensor 'blob' is of type U8, but F32 is needed");
+    ck_assert_ptr_eq(data, &wanted); /* set only on success */
+    dlc_safetensors_close(file);
+}
+END_TEST
+
+START_TEST(every_truncation) {
+    size_t size;
+    own();
+    unsigned char *bytes = scratch_read("file", &size);
+    for (size_t n = 0; n < size; n++)
+        refused(scratch_write("cut", bytes, n), "");
+    free(bytes);
+}
+END_TEST
+
+START_TEST(every_bit) {
+    size_t size;
+    own();
+    unsigned char *bytes = scratch_read("file", &size);
+    for (size_t bit = 0; bit < size * 8; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        refused(scratch_write("flipped", bytes, size), "");
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    dlc_safetensors_close(opened(scratch_write("flipped", bytes, size)));
+    free(bytes);
+}
+END_TEST
+
+START_TEST(longer) {
+    size_t size;
+    own();
+    unsigned char *bytes = scratch_read("file", &size);
+    bytes[size] = 0;
+    refused(scratch_write("longer", bytes, size + 1), "bytes of data");
+    free(bytes);
+}
+END_TEST
+
+/* ---- Files by others --------------------------------------------------------------
+ */
+
+/* As the usual libraries write them: no checksum, tensors in any order. */
+START_TEST(by_another_program) {
+    const void *data;
+    dlc_safetensors *file = opened(foreign(
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[8,12]},"
+        "\"a\" : {\"shape\": [1, 2], \"data_offsets\": [0, 8], \"dtype\": \"F32\"},"
+        "\"c\":{\"dtype\":\"I16\",\"shape\":[],\"data_offsets\":[12,14]}}   ",
+        14));
+    ck_assert_int_eq(dlc_safetensors_has_checksum(file), 0);
+    ck_assert_uint_eq(dlc_safetensors_count(file), 3);
+    ck_assert_str_eq(dlc_safetensors_at(file, 0)->name, "a");
+    ck_assert_str_eq(dlc_safetensors_at(file, 2)->name, "c");
+    ck_assert_int_eq(dlc_safetensors_at(file, 2)->dtype, 0);
+    ck_assert_str_eq(dlc_safetensors_metadata(file, "format"), "pt");
+    ck_assert_int_eq(dlc_safetensors_find(file, "b", DLC_F16, NULL, &data), DLC_OK);
+    ck_assert_mem_eq(data, "\x08\x09\x0a\x0b", 4);
+    ck_assert_int_eq(dlc_safetensors_find(file, "c", DLC_F32, NULL, &data),
+                     DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "is of type I16");
+    dlc_safetensors_close(file);
+
+    file = opened(foreign("{}", 0));
+    ck_assert_uint_eq(dlc_safetensors_count(file), 0);
+    ck_assert_int_eq(dlc_safetensors_find(file, "a", DLC_F32, NULL, &data),
+                     DLC_ERR_DATA);
+    dlc_safetensors_close(file);
+}
+END_TEST
+
+START_TEST(not_aligned) {
+    const void *data;
+    dlc_safetensors *file = opened(
+        foreign("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1,5]}}",
+                5));
+    ck_assert_int_eq(dlc_safetensors_find(file, "b", DLC_F32, NULL, &data),
+                     DLC_ERR_UNSUPPORTED);
+    ck_contains(dlc_detail(), "tensor 'b' isn't aligned");
+    dlc_safetensors_close(file);
+}
+END_TEST
+
+#define TENSOR(type, shape, offsets) \
+    "{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static const struct {
+    const char *header;
+    size_t data_bytes;
+    const char *detail;
+} bad_headers[] = {
+    {"[]", 0, "no JSON object"},
+    {" {}", 0, "no JSON object"},
+    {"{]", 0, "no JSON: "},
+    {"{} {}", 0, "no JSON: "},
+    {"{\"a\":1,\"a\":2}", 0, "duplicate object key"},
+    {"{\"__metadata__\":[]}", 0, "__metadata__ in the header is no object"},
+    {"{\"__metadata__\":{\"a\":1}}", 0, "'a' in __metadata__ of the header is no"},
+    {"{\"a\":1}", 0, "tensor 'a' in the header doesn't have dtype"},
+    {"{\"a\":{}}", 0, "doesn't have dtype, shape and data_offsets"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1,
+     "doesn't have dtype"},
+    {"{\"a\":{\"dtyp\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+     "has no known dtype"},
+    {"{\"a\":" TENSOR("U9", "[1]", "[0,1]") "}", 1, "has no known dtype"},
+    {"{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "no known dtype"},
+    {"{\"a\":" TENSOR("U8", "1", "[0,1]") "}", 1, "has no shape"},
+    {"{\"a\":" TENSOR("U8", "{}", "[0,1]") "}", 1, "has no shape"},
+    {"{\"a\":" TENSOR("U8", "[1,1,1,1,1,1,1]", "[0,1]") "}", 1, "up to 6 dimensions"},
+    {"{\"a\":" TENSOR("U8", "[-1]", "[0,1]") "}", 1, "no whole number"},
+    {"{\"a\":" TENSOR("U8", "[1.0]", "[0,1]") "}", 1, "no whole number"},
+    {"{\"a\":" TENSOR("U8", "[\"1\"]", "[0,1]") "}", 1, "no whole number"},
+    {"{\"a\":" TENSOR("U8", "[99999999999999999999]", "[0,1]") "}", 1, "no JSON: "},
+    {"{\"a\":" TENSOR("F32", "[4294967296,4294967296]", "[0,0]") "}", 0, "large shape"},
+    {"{\"a\":" TENSOR("U8", "[4611686018427387904,2,0]", "[0,0]") "}", 0,
+     "large shape"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[0]") "}", 1, "no pair of data_offsets"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[0,1,2]") "}", 1, "no pair of data_offsets"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[1,0]") "}", 1, "no pair of data_offsets"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[-1,0]") "}", 1, "no pair of data_offsets"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[0,1.5]") "}", 1, "no pair of data_offsets"},
+    {"{\"a\":" TENSOR("U8", "[1]", "{}") "}", 1, "no pair of data_offsets"},
+    {"{\"a\":" TENSOR("F32", "[2]", "[0,4]") "}", 4, "should take 8 bytes"},
+    {"{\"a\":" TENSOR("U8", "[2]", "[0,2]") "}", 1, "the tensors take 2 bytes"},
+    {"{\"a\":" TENSOR("U8", "[2]", "[0,2]") "}", 3, "but the file has 3 bytes"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[1,2]") "}", 2, "should begin at byte 0"},
+    {"{\"a\":" TENSOR("U8", "[2]", "[0,2]") ",\"b\":" TENSOR("U8", "[1]", "[1,2]") "}",
+     2, "tensor 'b' should begin at byte 2"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[0,1]") ",\"b\":" TENSOR("U8", "[1]", "[2,3]") "}",
+     3, "tensor 'b' should begin at byte 1"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[0,1]") ",\"b\":" TENSOR("U8", "[1]", "[0,1]") "}",
+     1, "should begin at byte 1"},
+    {"{\"a\":" TENSOR("U8", "[1]", "[9223372036854775806,9223372036854775807]") "}", 1,
+     "should begin at byte 0"},
+    {"{\"__metadata__\":{\"dlcore.net\":\"x\"}}", 0, "damaged or edited"},
+    {"{\"__metadata__\":{\"dlcore.checksum\":\"x\"}}", 0, "damaged or edited"},
+    {"{\"__metadata__\":{\"dlcore.checksum\":\"0123456789abcdef\"}}", 0,
+     "damaged or edited"},
+    {"{\"__metadata__\":{\"dlcore.checksum\": \"0123456789abcdef\"}}", 0,
+     "damaged or edited"},
+};
+
+START_TEST(bad_header) {
+    refused(foreign(bad_headers[_i].header, bad_headers[_i].data_bytes),
+            bad_headers[_i].detail);
+}
+END_TEST
+
+START_TEST(not_such_a_file) {
+    refused(scratch_write("file", "", 0), "too short");
+    refused(scratch_write("file", "123456789", 9), "too short");
+    refused(scratch_write("file", "GIF89a, not tensors", 19), "not a safetensors file");
+    refused(scratch_write("file", "\1\0\0\0\0\0\0\0{}", 10), "header of 1 bytes");
+    refused(scratch_write("file", "\1\0\0\1\0\0\0\0{}", 10),
+            "header of 16777217 bytes");
+    refused(scratch_write("file", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10),
+            "header of 18446744073709551615 bytes");
+    refused(scratch_write("file", "\3\0\0\0\0\0\0\0{}", 10),
+            "its header alone takes 11");
+    refused(scratch_path("absent"), "No such file");
+    refused("/", "is not a file");
+    ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0600), 0); /* must not hang */
+    refused(scratch_path("pipe"), "is not a file");
+}
+END_TEST
+
+/* Deep nesting must not overflow the stack. */
+START_TEST(deeply_nested) {
+    size_t depth = 1 << 20;
+    unsigned char *bytes = malloc(8 + depth);
+    ck_assert_ptr_nonnull(bytes);
+    memset(bytes, '[', 8 + depth);
+    memcpy(bytes, "\0\0\x10\0\0\0\0\0{\"a\":", 13);
+    refused(scratch_write("file", bytes, 8 + depth), "no JSON: ");
+    free(bytes);
+}
+END_TEST
+
+/* ---- Memory ------------------------------------------------------------------------
+ */
+
+START_TEST(no_memory) {
+    const char *path = own();
+    dlc_status status = DLC_ERR_NOMEM;
+    size_t n = 1;
+    for (; status != DLC_OK; n++) {
+        dlc_safetensors *file = NULL;
+        ck_assert_uint_lt(n, 100);
+        dlc_memory_fail_at(n);
+        status = dlc_safetensors_open(path, &file);
+        dlc_memory_fail_at(0);
+        if (status != DLC_OK) {
+            ck_assert_int_eq(status, DLC_ERR_NOMEM);
+            ck_assert_ptr_null(file);
+        }
+        dlc_safetensors_close(file);
+    }
+    ck_assert_uint_gt(n, 5);
+}
+END_TEST
+
+static size_t json_left;
+
+static void *json_malloc(size_t size) {
+    if (json_left == 0)
+        return NULL;
+    json_left--;
+    return malloc(size);
+}
+
+/* jansson's own allocations: an error, whichever fails, and no leak. */
+START_TEST(no_memory_for_json) {
+    const char *path = own();
+    dlc_status status = DLC_ERR_NOMEM;
+    json_set_alloc_funcs(json_malloc, free);
+    for (size_t n = 0; status != DLC_OK; n++) {
+        dlc_safetensors *file = NULL;
+        ck_assert_uint_lt(n, 10000);
+        json_left = n;
+        status = dlc_safetensors_open(path, &file);
+        json_left = SIZE_MAX;
+        ck_assert_int_eq(file == NULL, status != DLC_OK);
+        dlc_safetensors_close(file);
+    }
+    json_set_alloc_funcs(malloc, free);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("safetensors.read");
+    TCase *tcase = tcase_create("read");
+    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, round_trip);
+    tcase_add_test(tcase, aligned_and_in_order);
+    tcase_add_test(tcase, not_found);
+    tcase_add_test(tcase, every_truncation);
+    tcase_add_test(tcase, every_bit);
+    tcase_add_test(tcase, longer);
+    tcase_add_test(tcase, by_another_program);
+    tcase_add_test(tcase, not_aligned);
+    tcase_add_loop_test(tcase, bad_header, 0,
+                        sizeof bad_headers / sizeof bad_headers[0]);
+    tcase_add_test(tcase, not_such_a_file);
+    tcase_add_test(tcase, deeply_nested);
+    tcase_add_test(tcase, no_memory);
+    tcase_add_test(tcase, no_memory_for_json);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,279 @@
+/* Writing safetensors files: the exact bytes, and that a file is there whole or stays
+ * as it was, whatever happens meanwhile. */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "support/scratch.h"
+#include "train/safetensors.h"
+
+#define VALUES 50000
+
+static float values[VALUES];
+
+/* A file of VALUES times `value`. */
+static dlc_status write_values(const char *path, float value) {
+    const dlc_safetensor tensor = {"values", DLC_F32, {1, {VALUES}}, values};
+    for (int i = 0; i < VALUES; i++)
+        values[i] = value;
+    return dlc_safetensors_write(path, &tensor, 1, NULL, 0);
+}
+
+static void must_write(const char *path, float value) {
+    dlc_status status = write_values(path, value);
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+}
+
+/* The value that the (whole, sound) file is of. */
+static float value_of(const char *path) {
+    dlc_safetensors *file = NULL;
+    const void *data = NULL;
+    dlc_status status = dlc_safetensors_open(path, &file);
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+    ck_assert_int_eq(dlc_safetensors_has_checksum(file), 1);
+    ck_assert_int_eq(
+        dlc_safetensors_find(file, "values", DLC_F32, &(dlc_shape){1, {VALUES}}, &data),
+        DLC_OK);
+    const float *found = data;
+    float value = found[0];
+    int same = 1;
+    for (int i = 0; i < VALUES; i++)
+        same = same && found[i] == value;
+    ck_assert(same);
+    dlc_safetensors_close(file);
+    return value;
+}
+
+static void must_fail(const char *path, const char *detail) {
+    ck_assert_int_eq(write_values(path, 2), DLC_ERR_IO);
+    ck_contains(dlc_detail(), path);
+    ck_contains(dlc_detail(), detail);
+}
+
+/* The checksum was computed by another program (xxhsum -H1) from the bytes with
+ * sixteen zeros in its place. */
+START_TEST(exact_bytes) {
+    static const char header[] =
+        "{\"__metadata__\":{\"dlcore.checksum\":\"@@@@@@@@@@@@@@@@\","
+        "\"dlcore.sealed\":\"xxh64\",\"a\":\"b\"},"
+        "\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
+        "\"u\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
+    const float w[] = {1, 2};
+    const dlc_safetensor tensors[] = {{"u", DLC_U8, {1, {3}}, "xyz"},
+                                      {"w", DLC_F32, {2, {1, 2}}, w}};
+    const dlc_safetensors_pair pair = {"a", "b"};
+    size_t size;
+    ck_assert_int_eq(dlc_safetensors_write(scratch_path("file"), tensors, 2, &pair, 1),
+                     DLC_OK);
+    unsigned char *bytes = scratch_read("file", &size);
+    size_t length = (sizeof header - 1 + 7) / 8 * 8;
+    ck_assert_uint_eq(size, 8 + length + 11);
+    ck_assert_uint_eq(bytes[0], length);
+    ck_assert_mem_eq(bytes + 1, "\0\0\0\0\0\0\0", 7);
+    for (size_t i = 0; i < length; i++) {
+        char expected = i < sizeof header - 1 ? header[i] : ' ';
+        if (expected != '@')
+            ck_assert_int_eq(bytes[8 + i], expected);
+    }
+    ck_assert_mem_eq(bytes + 8 + length, w, 8);
+    ck_assert_mem_eq(bytes + 8 + length + 8, "xyz", 3);
+    ck_assert_mem_eq(strchr(header, '@') - header + 8 + (char *)bytes,
+                     "350b3520d7dd760b", 16);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(same_bytes_again) {
+    size_t one_size, two_size;
+    must_write(scratch_path("one"), 1);
+    must_write(scratch_path("two"), 1);
+    unsigned char *one = scratch_read("one", &one_size);
+    unsigned char *two = scratch_read("two", &two_size);
+    ck_assert_uint_eq(one_size, two_size);
+    ck_assert_mem_eq(one, two, one_size);
+    free(one);
+    free(two);
+    ck_assert_int_eq(scratch_files(), 2); /* nothing else is left */
+}
+END_TEST
+
+START_TEST(replaces) {
+    const char *path = scratch_path("file");
+    must_write(path, 1);
+    must_write(path, 2);
+    ck_assert_float_eq(value_of(path), 2);
+    ck_assert_int_eq(scratch_files(), 1);
+}
+END_TEST
+
+START_TEST(in_the_current_folder) {
+    ck_assert_int_eq(chdir(scratch_path("")), 0);
+    must_write("file", 3);
+    ck_assert_float_eq(value_of("file"), 3);
+}
+END_TEST
+
+/* A disk that is full after so many bytes. */
+START_TEST(no_space) {
+    const char *path = scratch_path("file");
+    size_t whole;
+    must_write(path, 1);
+    free(scratch_read("file", &whole));
+    signal(SIGXFSZ, SIG_IGN);
+    const rlim_t sizes[] = {0, 1, 7, 8, 9, 60, 200, 4096, whole / 2, whole - 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct rlimit limit;
+        ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+        limit.rlim_cur = sizes[i];
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        dlc_status status = write_values(path, 2);
+        limit.rlim_cur = limit.rlim_max;
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        ck_assert_int_eq(status, DLC_ERR_IO);
+        ck_contains(dlc_detail(), "File too large");
+        ck_contains(dlc_detail(), path);
+        ck_assert_float_eq(value_of(path), 1);
+        ck_assert_int_eq(scratch_files(), 1);
+    }
+    must_write(path, 3);
+    ck_assert_float_eq(value_of(path), 3);
+}
+END_TEST
+
+START_TEST(no_such_place) {
+    must_fail(scratch_path("absent/file"), "No such file or directory");
+    must_fail("/proc/file", "cannot write");
+    ck_assert_int_eq(mkdir(scratch_path("folder"), 0700), 0);
+    must_fail(scratch_path("folder"), "cannot write");
+    ck_assert_int_eq(scratch_files(), 1); /* the temporary file is gone */
+    ck_assert_int_eq(rmdir(scratch_path("folder")), 0);
+}
+END_TEST
+
+/* What a killed writer left behind is in nobody's way. */
+START_TEST(stale_part) {
+    char junk[1 << 20];
+    const char *path = scratch_path("file");
+    memset(junk, 'x', sizeof junk);
+    scratch_write("file.part", junk, sizeof junk); /* longer than ours will be */
+    must_write(path, 4);
+    ck_assert_float_eq(value_of(path), 4);
+    ck_assert_int_eq(scratch_files(), 1);
+}
+END_TEST
+
+START_TEST(part_is_a_link) {
+    const char *path = scratch_path("file");
+    scratch_write("precious", "gold", 4);
+    ck_assert_int_eq(symlink(scratch_path("precious"), scratch_path("file.part")), 0);
+    must_fail(path, "cannot write");
+    size_t size;
+    unsigned char *bytes = scratch_read("precious", &size);
+    ck_assert_uint_eq(size, 4);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(another_writer) {
+    const char *path = scratch_path("file");
+    must_write(path, 1);
+    int fd = open(scratch_path("file.part"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+    must_fail(path, "another process is writing it");
+    ck_assert_float_eq(value_of(path), 1);
+    close(fd);
+    must_write(path, 2);
+    ck_assert_float_eq(value_of(path), 2);
+}
+END_TEST
+
+/* Killed at some moment, again and again: the file is always a whole one. */
+START_TEST(killed) {
+    const char *path = scratch_path("file");
+    must_write(path, 0);
+    for (long round = 0; round < 30; round++) {
+        pid_t child = fork();
+        ck_assert_int_ge(child, 0);
+        if (child == 0) {
+            for (float value = 1;; value++)
+                write_values(path, value);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 300000 * (round + 1)}, NULL);
+        ck_assert_int_eq(kill(child, SIGKILL), 0);
+        ck_assert_int_eq(waitpid(child, NULL, 0), child);
+        ck_assert_float_ge(value_of(path), 0);
+    }
+    must_write(path, -1);
+    ck_assert_float_eq(value_of(path), -1);
+    ck_assert_int_eq(scratch_files(), 1);
+}
+END_TEST
+
+START_TEST(wrong_arguments) {
+    const dlc_safetensor twins[] = {{"w", DLC_U8, {1, {1}}, "x"},
+                                    {"w", DLC_U8, {1, {1}}, "x"}};
+    const dlc_safetensor metadata = {"__metadata__", DLC_U8, {1, {1}}, "x"};
+    const dlc_safetensor typeless = {"w", (dlc_dtype)0, {1, {1}}, "x"};
+    const char *path = scratch_path("file");
+    ck_assert_int_eq(dlc_safetensors_write(path, twins, 2, NULL, 0), DLC_ERR_INTERNAL);
+    ck_assert_int_eq(dlc_safetensors_write(path, &metadata, 1, NULL, 0),
+                     DLC_ERR_INTERNAL);
+    ck_assert_int_eq(dlc_safetensors_write(path, &typeless, 1, NULL, 0),
+                     DLC_ERR_INTERNAL);
+    ck_assert_int_eq(scratch_files(), 0);
+}
+END_TEST
+
+START_TEST(no_memory) {
+    const char *path = scratch_path("file");
+    dlc_status status = DLC_ERR_NOMEM;
+    must_write(path, 1);
+    for (size_t n = 1; status != DLC_OK; n++) {
+        ck_assert_uint_lt(n, 100);
+        dlc_memory_fail_at(n);
+        status = write_values(path, 2);
+        dlc_memory_fail_at(0);
+        if (status != DLC_OK)
+            ck_assert_int_eq(status, DLC_ERR_NOMEM);
+        ck_assert_float_eq(value_of(path), status == DLC_OK ? 2 : 1);
+        ck_assert_int_eq(scratch_files(), 1);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("safetensors.write");
+    TCase *tcase = tcase_create("write");
+    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, exact_bytes);
+    tcase_add_test(tcase, same_bytes_again);
+    tcase_add_test(tcase, replaces);
+    tcase_add_test(tcase, in_the_current_folder);
+    tcase_add_test(tcase, no_space);
+    tcase_add_test(tcase, no_such_place);
+    tcase_add_test(tcase, stale_part);
+    tcase_add_test(tcase, part_is_a_link);
+    tcase_add_test(tcase, another_writer);
+    tcase_add_test(tcase, killed);
+    tcase_add_test(tcase, wrong_arguments);
+    tcase_add_test(tcase, no_memory);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
