@@ -1,0 +1,16 @@
+/* The dlcore command: one file a subcommand, each with this one entry. argv[0] is
+ * "dlcore train" and the like; what comes back is the exit code (0 done, 1 failure,
+ * 2 usage or configuration, 3 plugin, 4 data or checkpoint, 5 a peer was lost). */
+#ifndef DLC_TOOLS_COMMAND_H
+#define DLC_TOOLS_COMMAND_H
+
+int dlc_command_train(int argc, char **argv);
+int dlc_command_test(int argc, char **argv);
+int dlc_command_check(int argc, char **argv);
+int dlc_command_time(int argc, char **argv);
+int dlc_command_topo(int argc, char **argv);
+int dlc_command_bench(int argc, char **argv);
+int dlc_command_plugin(int argc, char **argv);
+int dlc_command_doctor(int argc, char **argv);
+
+#endif

@@ -1,0 +1,263 @@
+/* dlcore doctor: what works here, what doesn't, and why. */
+#include <stdio.h>
+#include <string.h>
+
+#include <dlcore/device.h>
+
+#include "base/log.h"
+#include "command.h"
+#include "machine.h"
+#include "options.h"
+#include "plugin_json.h"
+
+enum { KEY_JSON = 0x100 };
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    (void)argument;
+    if (key == ARGP_KEY_ARG)
+        argp_error(state, "doctor takes no argument: '%s'", argument);
+    if (key != KEY_JSON)
+        return ARGP_ERR_UNKNOWN;
+    *(int *)state->input = 1;
+    return 0;
+}
+
+static const struct argp_option options[] = {
+    {"json", KEY_JSON, NULL, 0, "print one JSON document on stdout", 0}, {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Tells what works on this machine, what doesn't, and why."
+        "\vEnds with 0 if a net can be trained here: a device, a transport, layers, a "
+        "solver and a data source are usable."};
+
+/* ---- Devices ----------------------------------------------------------------------
+ */
+
+/* How many devices there are of a feature; what is wrong is the detail sentence. */
+static dlc_status count_devices(const dlc_feature *feature, int32_t *count) {
+    const dlc_device_ops *ops = feature->ops;
+    int32_t found = 0;
+    DLC_TRY(ops->count(&found));
+    if (found < 1)
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "there is none");
+    *count = found;
+    return DLC_OK;
+}
+
+static dlc_status describe(const dlc_feature *feature, int32_t index,
+                           dlc_device_info *info) {
+    const dlc_device_ops *ops = feature->ops;
+    *info = (dlc_device_info){.size = sizeof *info, .numa = -1};
+    return ops->describe(index, info);
+}
+
+static int32_t usable_devices(const dlc_registry *registry) {
+    const dlc_feature *feature;
+    int32_t all = 0;
+    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
+         i++) {
+        int32_t count = 0;
+        if (count_devices(feature, &count) == DLC_OK)
+            all += count;
+    }
+    return all;
+}
+
+static void print_device(const char *name, int32_t index, const dlc_device_info *info) {
+    printf("  ok  %s %d: %s, %.1f GB, %d units", name, index, info->name,
+           (double)info->memory_bytes / 1e9, info->units);
+    if (info->address[0])
+        printf(", at %s", info->address);
+    if (info->numa >= 0)
+        printf(", NUMA node %d", info->numa);
+    putchar('\n');
+}
+
+static void print_devices(const dlc_registry *registry) {
+    const dlc_feature *feature;
+    dlc_device_info info;
+    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
+         i++) {
+        int32_t count = 0;
+        if (count_devices(feature, &count) != DLC_OK)
+            printf("  --  %s: %s\n", feature->name, dlc_detail());
+        for (int32_t d = 0; d < count; d++) {
+            if (describe(feature, d, &info) == DLC_OK)
+                print_device(feature->name, d, &info);
+            else
+                printf("  !!  %s %d: %s\n", feature->name, d, dlc_detail());
+        }
+    }
+}
+
+static void json_device(dlc_json *json, const dlc_feature *feature, int32_t index) {
+    dlc_device_info info;
+    dlc_status rc = describe(feature, index, &info);
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "device", feature->name);
+    dlc_json_int(json, "index", index);
+    dlc_json_string(json, "problem", rc == DLC_OK ? NULL : dlc_detail());
+    if (rc == DLC_OK) {
+        dlc_json_string(json, "name", info.name);
+        dlc_json_int(json, "memory", (int64_t)info.memory_bytes);
+        dlc_json_int(json, "units", info.units);
+        dlc_json_string(json, "address", info.address);
+        dlc_json_int(json, "numa", info.numa);
+    }
+    dlc_json_end_object(json);
+}
+
+static void json_devices(dlc_json *json, const dlc_registry *registry) {
+    const dlc_feature *feature;
+    dlc_json_array(json, "devices");
+    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
+         i++) {
+        int32_t count = 0;
+        if (count_devices(feature, &count) == DLC_OK)
+            for (int32_t d = 0; d < count; d++)
+                json_device(json, feature, d);
+    }
+    dlc_json_end_array(json);
+}
+
+/* ---- Plugins -----------------------------------------------------------------------
+ */
+
+static const char *mark(dlc_entry_state state) {
+    if (state == DLC_ENTRY_USABLE)
+        return "ok";
+    return state == DLC_ENTRY_REFUSED ? "!!" : "--";
+}
+
+static void print_folders(const dlc_registry *registry) {
+    const dlc_folder_entry *folder;
+    for (size_t i = 0; (folder = dlc_registry_folder(registry, i)); i++)
+        if (folder->reason)
+            printf("  --  %s\n", folder->reason);
+        else
+            printf("  ok  %s\n", folder->path);
+}
+
+static void print_plugins(const dlc_registry *registry) {
+    const dlc_plugin_entry *plugin;
+    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++) {
+        printf("  %s  %s", mark(plugin->state), plugin->name);
+        if (plugin->plugin)
+            printf(" %s", plugin->plugin->version);
+        if (plugin->reason)
+            printf(" is %s: %s", dlc_entry_state_text(plugin->state), plugin->reason);
+        putchar('\n');
+        for (size_t f = 0; f < plugin->features; f++) {
+            const dlc_feature_entry *entry = &plugin->feature[f];
+            if (plugin->state == DLC_ENTRY_USABLE && entry->state != DLC_ENTRY_USABLE)
+                printf("      %s  %s %s is %s: %s\n", mark(entry->state),
+                       dlc_kind_text((dlc_kind)entry->feature->kind),
+                       entry->feature->name, dlc_entry_state_text(entry->state),
+                       entry->reason);
+        }
+    }
+}
+
+/* ---- The verdict --------------------------------------------------------------------
+ */
+
+static size_t count_usable(const dlc_registry *registry, dlc_kind kind) {
+    size_t count = 0;
+    while (dlc_registry_choose(registry, kind, count))
+        count++;
+    return count;
+}
+
+/* Names of a kind, as many as fit on a line. */
+static void print_names(const dlc_registry *registry, dlc_kind kind) {
+    const dlc_feature *feature;
+    size_t i = 0, count = count_usable(registry, kind);
+    for (; i < 8 && (feature = dlc_registry_choose(registry, kind, i)); i++)
+        printf("%s%s", i ? ", " : "", feature->name);
+    if (count > i)
+        printf(" and %zu more", count - i);
+}
+
+static int is_there(const dlc_registry *registry, dlc_kind kind) {
+    return kind == DLC_KIND_DEVICE ? usable_devices(registry) > 0
+                                   : count_usable(registry, kind) > 0;
+}
+
+static void print_needs(const dlc_registry *registry) {
+    for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_DATA; kind++) {
+        int there = is_there(registry, kind);
+        printf("  %s  %-10s ", there ? "ok" : "!!", dlc_kind_text(kind));
+        if (there)
+            print_names(registry, kind);
+        else
+            printf("none is usable");
+        putchar('\n');
+    }
+}
+
+/* DLC_OK if a net can be trained here, else a sentence that says what is missing. */
+static dlc_status judge(const dlc_registry *registry) {
+    dlc_text missing = {0};
+    for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_DATA; kind++)
+        if (!is_there(registry, kind))
+            dlc_text_add(&missing, "%s%s", missing.length ? ", " : "",
+                         dlc_kind_text(kind));
+    dlc_status rc = dlc_text_status(&missing);
+    if (rc == DLC_OK && missing.length)
+        rc = dlc_fail(DLC_ERR_PLUGIN,
+                      "no net can be trained here; what is missing: %s. Install the "
+                      "plugins, or say with DLCORE_PLUGIN_PATH where they are",
+                      dlc_text_string(&missing));
+    dlc_text_free(&missing);
+    return rc;
+}
+
+static dlc_status print_text(const dlc_registry *registry) {
+    dlc_machine machine;
+    dlc_machine_read(&machine);
+    printf("dlcore %s, plugin interface %d.%d\n\nMachine\n", DLC_VERSION, DLC_ABI_MAJOR,
+           DLC_ABI_MINOR);
+    dlc_machine_print(&machine);
+    printf("\nPlugin folders\n");
+    print_folders(registry);
+    printf("\nPlugins\n");
+    print_plugins(registry);
+    printf("\nDevices\n");
+    print_devices(registry);
+    printf("\nTo train a net\n");
+    print_needs(registry);
+    return judge(registry);
+}
+
+static dlc_status print_json(const dlc_registry *registry) {
+    dlc_machine machine;
+    dlc_json json = {0};
+    dlc_status verdict = judge(registry);
+    dlc_machine_read(&machine);
+    dlc_json_object(&json, NULL);
+    dlc_json_string(&json, "version", DLC_VERSION);
+    dlc_json_int(&json, "abi_major", DLC_ABI_MAJOR);
+    dlc_json_int(&json, "abi_minor", DLC_ABI_MINOR);
+    dlc_machine_json(&machine, &json);
+    dlc_json_folders(&json, registry);
+    dlc_json_plugins(&json, registry, 0);
+    json_devices(&json, registry);
+    dlc_json_bool(&json, "can_train", verdict == DLC_OK);
+    dlc_json_end_object(&json);
+    DLC_TRY(dlc_tool_print_json(&json));
+    return verdict == DLC_OK ? DLC_OK : judge(registry); /* for its sentence */
+}
+
+int dlc_command_doctor(int argc, char **argv) {
+    int json = 0;
+    dlc_registry *registry = NULL;
+    dlc_tool_parse(&argp, argc, argv, &json);
+    dlc_status rc = dlc_registry_open(&registry);
+    if (rc == DLC_OK)
+        rc = json ? print_json(registry) : print_text(registry);
+    dlc_registry_close(registry);
+    return dlc_tool_end(rc);
+}

@@ -1,0 +1,152 @@
+/* See machine.h. */
+#include "machine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "topo/cores.h"
+#include "topo/quota.h"
+
+/* ---- Reading ------------------------------------------------------------------ */
+
+/* The value of "key : value", copied; NULL if the line has another key. */
+static const char *value_of(const char *line, const char *key) {
+    size_t length = strlen(key);
+    if (strncmp(line, key, length) != 0)
+        return NULL;
+    const char *colon = line + length + strspn(line + length, " \t");
+    return *colon == ':' ? colon + 1 + strspn(colon + 1, " \t") : NULL;
+}
+
+/* Keeps those of the words in `line` that say how fast arithmetic can be. */
+static void pick_features(const char *line, char *text, size_t bytes) {
+    static const char *const wanted[] = {
+        "sse4_2",      "avx",      "avx2",     "fma",   "avx512f", "avx512_vnni",
+        "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "sve",     "bf16"};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        size_t length = strlen(wanted[i]);
+        for (const char *at = line; (at = strstr(at, wanted[i])); at += length) {
+            if ((at != line && at[-1] != ' ') || !strchr(" \n", at[length]))
+                continue; /* part of a longer word */
+            if (used + length + 2 > bytes)
+                return;
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " " : "",
+                                     wanted[i]);
+            break;
+        }
+    }
+}
+
+static void read_processor(dlc_machine *machine) {
+    char *line = NULL;
+    size_t room = 0;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (!file)
+        return;
+    while (getline(&line, &room, file) > 0 && line[0] != '\n') { /* the first one */
+        const char *value = value_of(line, "model name");
+        if (value)
+            snprintf(machine->processor, sizeof machine->processor, "%.*s",
+                     (int)strcspn(value, "\n"), value);
+        if ((value = value_of(line, "flags")) || (value = value_of(line, "Features")))
+            pick_features(value, machine->features, sizeof machine->features);
+    }
+    free(line);
+    fclose(file);
+}
+
+static void read_memory(dlc_machine *machine) {
+    char line[256];
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        const char *value = value_of(line, "MemTotal");
+        if (value)
+            machine->memory = strtoull(value, NULL, 10) * 1024;
+        if ((value = value_of(line, "MemAvailable")))
+            machine->memory_free = strtoull(value, NULL, 10) * 1024;
+    }
+    fclose(file);
+}
+
+static void read_shared_memory(dlc_machine *machine) {
+    struct statvfs shm;
+    struct rlimit locked;
+    if (statvfs("/dev/shm", &shm) == 0) {
+        machine->shm = (uint64_t)shm.f_blocks * shm.f_frsize;
+        machine->shm_free = (uint64_t)shm.f_bavail * shm.f_frsize;
+    }
+    int fd = memfd_create("dlcore-doctor", MFD_CLOEXEC);
+    machine->memfd = fd >= 0;
+    if (fd >= 0)
+        close(fd);
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
+        machine->locked = locked.rlim_cur == RLIM_INFINITY ? MACHINE_UNLIMITED
+                                                           : locked.rlim_cur;
+}
+
+void dlc_machine_read(dlc_machine *machine) {
+    dlc_cores *cores = NULL;
+    *machine = (dlc_machine){0};
+    read_processor(machine);
+    if (dlc_cores_open(NULL, &cores) == DLC_OK)
+        machine->cores = dlc_cores_count(cores);
+    dlc_cores_close(cores);
+    machine->quota = dlc_quota_read("");
+    read_memory(machine);
+    read_shared_memory(machine);
+}
+
+/* ---- Telling ------------------------------------------------------------------- */
+
+static double gigabytes(uint64_t bytes) {
+    return (double)bytes / 1e9;
+}
+
+void dlc_machine_print(const dlc_machine *machine) {
+    printf("  processor      %s\n",
+           machine->processor[0] ? machine->processor : "not known");
+    if (machine->features[0])
+        printf("  instructions   %s\n", machine->features);
+    printf("  cores          %d may be used", machine->cores);
+    if (machine->quota > 0)
+        printf(", for %.2f cores' worth of time (cgroup)", machine->quota);
+    printf("\n  memory         %.1f GB, %.1f GB free\n", gigabytes(machine->memory),
+           gigabytes(machine->memory_free));
+    if (machine->shm)
+        printf("  shared memory  /dev/shm %.1f GB, %.1f GB free; ",
+               gigabytes(machine->shm), gigabytes(machine->shm_free));
+    else
+        printf("  shared memory  no /dev/shm; ");
+    printf("memfd %s\n", machine->memfd ? "works" : "is refused");
+    if (machine->locked == MACHINE_UNLIMITED)
+        printf("  locked memory  unlimited\n");
+    else
+        printf("  locked memory  %.1f MB (ulimit -l)\n", (double)machine->locked / 1e6);
+}
+
+void dlc_machine_json(const dlc_machine *machine, dlc_json *json) {
+    dlc_json_object(json, "machine");
+    dlc_json_string(json, "processor", machine->processor);
+    dlc_json_string(json, "instructions", machine->features);
+    dlc_json_int(json, "cores", machine->cores);
+    dlc_json_number(json, "quota", machine->quota);
+    dlc_json_int(json, "memory", (int64_t)machine->memory);
+    dlc_json_int(json, "memory_free", (int64_t)machine->memory_free);
+    dlc_json_int(json, "shm", (int64_t)machine->shm);
+    dlc_json_int(json, "shm_free", (int64_t)machine->shm_free);
+    dlc_json_bool(json, "memfd", machine->memfd);
+    if (machine->locked == MACHINE_UNLIMITED)
+        dlc_json_string(json, "locked", NULL);
+    else
+        dlc_json_int(json, "locked", (int64_t)machine->locked);
+    dlc_json_end_object(json);
+}

@@ -1,0 +1,72 @@
+/* dlcore: finds the subcommand and hands over. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "command.h"
+
+typedef struct subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} subcommand;
+
+static const subcommand subcommands[] = {
+    {"train", dlc_command_train, "train a net"},
+    {"test", dlc_command_test, "accuracy and loss of saved weights on [data.test]"},
+    {"time", dlc_command_time, "forward and backward time of each layer"},
+    {"check", dlc_command_check, "validate a net; shapes, parameters, memory"},
+    {"plugin", dlc_command_plugin, "list and inspect plugins"},
+    {"doctor", dlc_command_doctor, "what works here, what doesn't, and why"},
+};
+
+enum { SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
+
+static void print_help(FILE *out) {
+    fprintf(out, "Usage: dlcore COMMAND [OPTION...]\n"
+                 "Trains neural networks over any interconnect.\n\n");
+    for (int i = 0; i < SUBCOMMANDS; i++)
+        fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].help);
+    fprintf(out,
+            "\n`dlcore COMMAND --help` tells more. Exit codes: 0 done, 1 failure, "
+            "2 usage or\nconfiguration, 3 plugin missing or refused, 4 bad data or "
+            "checkpoint, 5 a peer was\nlost, 128+n stopped by signal n.\n");
+}
+
+static int unknown(const char *name) {
+    const char *names[SUBCOMMANDS];
+    for (int i = 0; i < SUBCOMMANDS; i++)
+        names[i] = subcommands[i].name;
+    const char *nearest = dlc_nearest(name, names, SUBCOMMANDS);
+    fprintf(stderr, "error: dlcore has no command '%s'%s%s%s; see dlcore --help\n",
+            name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+            nearest ? "'?" : "");
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    /* A limit on file sizes is an error to tell, not a reason to die. */
+    signal(SIGXFSZ, SIG_IGN);
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("dlcore %s\n", DLC_VERSION);
+        return 0;
+    }
+    for (int i = 0; i < SUBCOMMANDS; i++) {
+        if (strcmp(argv[1], subcommands[i].name) != 0)
+            continue;
+        static char name[64]; /* argv goes on pointing at it */
+        snprintf(name, sizeof name, "dlcore %s", subcommands[i].name);
+        argv[1] = name;
+        return subcommands[i].run(argc - 1, argv + 1);
+    }
+    return unknown(argv[1]);
+}

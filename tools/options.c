@@ -1,0 +1,154 @@
+/* See options.h. */
+#include "options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_RUN };
+
+static void add_set(dlc_tool_options *options, char *text) {
+    char **grown = dlc_grow(options->sets, options->set_count, options->set_count + 1,
+                            sizeof *grown);
+    if (!text || !grown) {
+        dlc_free(text);
+        options->failed = 1;
+        return;
+    }
+    options->sets = grown;
+    options->sets[options->set_count++] = text;
+}
+
+void dlc_tool_options_free(dlc_tool_options *options) {
+    for (size_t i = 0; i < options->set_count; i++)
+        dlc_free(options->sets[i]);
+    dlc_free(options->sets);
+}
+
+/* ---- net.ini and how to report
+ * --------------------------------------------------------- */
+
+static const struct argp_option net_options[] = {
+    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "replace or add a setting of net.ini", 1},
+    {"json", KEY_JSON, NULL, 0, "print one JSON document on stdout", 1},
+    {"log-file", KEY_LOG_FILE, "FILE", 0, "also log JSON lines to FILE", 1},
+    {"verbose", 'v', NULL, 0, "say more", 1},
+    {"quiet", 'q', NULL, 0, "only say what is wrong", 1},
+    {0}};
+
+static error_t parse_net(int key, char *argument, struct argp_state *state) {
+    dlc_tool_options *options = state->input;
+    switch (key) {
+    case KEY_SET:
+        add_set(options, dlc_strdup(argument));
+        return 0;
+    case KEY_JSON:
+        options->json = 1;
+        return 0;
+    case KEY_LOG_FILE:
+        options->log_file = argument;
+        return 0;
+    case 'v':
+        dlc_log_level_set(DLC_LOG_DEBUG);
+        return 0;
+    case 'q':
+        dlc_log_level_set(DLC_LOG_WARN);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->path)
+            argp_error(state, "one net.ini at a time: '%s' is one too many", argument);
+        options->path = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!options->path)
+            argp_error(state, "which net? Give the path of a net.ini");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp dlc_net_argp = {.options = net_options, .parser = parse_net};
+
+/* ---- Options of a job: each another way to write a --set
+ * --------------------------------- */
+
+static const char *const run_sections[] = {
+    "run.ranks",  "run.device",     "transport.type",   "solver.type", "run.scaling",
+    "run.epochs", "run.iterations", "run.snapshot_dir", "run.seed",    "run.threads",
+};
+
+static const struct argp_option run_options[] = {
+    {"ranks", KEY_RUN + 0, "N", 0, "train with N ranks on this machine", 2},
+    {"device", KEY_RUN + 1, "NAME", 0, "where layers run", 2},
+    {"transport", KEY_RUN + 2, "NAME", 0, "how ranks reach each other, or auto", 2},
+    {"solver", KEY_RUN + 3, "NAME", 0, "how gradients become weights", 2},
+    {"scaling", KEY_RUN + 4, "weak|strong", 0,
+     "weak: each rank has the whole batch; strong: ranks share it out", 2},
+    {"epochs", KEY_RUN + 5, "N", 0, "passes over the training data", 2},
+    {"iterations", KEY_RUN + 6, "N", 0, "updates of the weights", 2},
+    {"snapshot-dir", KEY_RUN + 7, "DIR", 0, "folder of the checkpoints", 2},
+    {"seed", KEY_RUN + 8, "N", 0, "of all random numbers", 2},
+    {"threads", KEY_RUN + 9, "N", 0, "compute threads of a rank", 2},
+    {0}};
+
+static error_t parse_run(int key, char *argument, struct argp_state *state) {
+    int i = key - KEY_RUN;
+    if (i < 0 || i >= (int)(sizeof run_sections / sizeof *run_sections))
+        return ARGP_ERR_UNKNOWN;
+    add_set(state->input, dlc_format("%s=%s", run_sections[i], argument));
+    return 0;
+}
+
+const struct argp dlc_run_argp = {.options = run_options, .parser = parse_run};
+
+/* ---- Beginning and end
+ * --------------------------------------------------------------- */
+
+void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input) {
+    argp_err_exit_status = 2;
+    argp_parse(argp, argc, argv, 0, NULL, input);
+}
+
+dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
+    if (options->failed)
+        return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+    if (options->log_file)
+        DLC_TRY(dlc_log_file_open(options->log_file));
+    return dlc_setup_open(options->path, (const char *const *)options->sets,
+                          options->set_count, setup);
+}
+
+dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
+                        int *exit_code) {
+    dlc_job_options job = {.ranks = (int)setup->ranks,
+                           .threads = (int)dlc_settings_get_int(setup->run, "threads"),
+                           .unbound = !dlc_settings_get_bool(setup->run, "bind"),
+                           .device = setup->device->name};
+    return dlc_job_run(&job, main, argument, exit_code);
+}
+
+int dlc_tool_end_rank(const dlc_job *job, dlc_status status) {
+    if (dlc_job_rank(job) != 0 && DLC_STATUS_CLASS(status) == 4)
+        return dlc_exit_code(status);
+    return dlc_tool_end(status);
+}
+
+int dlc_tool_end(dlc_status status) {
+    if (status != DLC_OK)
+        dlc_error("%s", dlc_detail()[0] ? dlc_detail() : dlc_status_text(status));
+    dlc_log_file_close();
+    return dlc_exit_code(status);
+}
+
+dlc_status dlc_tool_print_json(dlc_json *json) {
+    dlc_status status = dlc_text_status(&json->text);
+    if (status == DLC_OK &&
+        (puts(dlc_text_string(&json->text)) == EOF || fflush(stdout) != 0))
+        status = dlc_fail(DLC_ERR_IO, "writing to stdout: %s", strerror(errno));
+    dlc_text_free(&json->text);
+    return status;
+}

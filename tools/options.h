@@ -1,0 +1,50 @@
+/* What the subcommands that take a net.ini have in common: the options that are
+ * another way to write --set, and how they end. */
+#ifndef DLC_TOOLS_OPTIONS_H
+#define DLC_TOOLS_OPTIONS_H
+
+#include <argp.h>
+
+#include "base/json.h"
+#include "job/job.h"
+#include "train/setup.h"
+
+typedef struct dlc_tool_options {
+    const char *path; /* net.ini */
+    char **sets;      /* "section.key=value", in the order given */
+    size_t set_count;
+    const char *log_file;
+    int json;
+    int failed; /* memory ran out */
+} dlc_tool_options;
+
+void dlc_tool_options_free(dlc_tool_options *options);
+
+/* Child parsers: input for both is the dlc_tool_options. `net` takes net.ini, --set,
+ * --json, --log-file, -v and -q; `run` the options of a job (--ranks, --transport,
+ * --seed, ...). */
+extern const struct argp dlc_net_argp;
+extern const struct argp dlc_run_argp;
+
+/* Parses a command line; what is wrong with it ends the process with exit code 2,
+ * --help with 0. */
+void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* Opens the log file and the setup. */
+dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup);
+
+/* Runs `main` as every rank that the setup asks for. */
+dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
+                        int *exit_code);
+
+/* Logs the detail sentence of a failure and gives the exit code. */
+int dlc_tool_end(dlc_status status);
+
+/* The same for a rank; what is wrong with the input, which all ranks find alike, is
+ * said by rank 0 alone. */
+int dlc_tool_end_rank(const dlc_job *job, dlc_status status);
+
+/* Prints a finished document on stdout; frees it. */
+dlc_status dlc_tool_print_json(dlc_json *json);
+
+#endif

@@ -1,0 +1,126 @@
+/* See plugin_json.h. */
+#include "plugin_json.h"
+
+#include <dlcore/dlcore.h>
+
+static const struct {
+    dlc_kind kind;
+    uint64_t bit;
+    const char *text;
+} caps[] = {
+    {DLC_KIND_DEVICE, DLC_DEVICE_HOST, "host memory"},
+    {DLC_KIND_DEVICE, DLC_DEVICE_SHARES, "shares memory"},
+    {DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, "asynchronous"},
+    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_PAIRWISE, "pairwise sums"},
+    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_DEVICE_MEMORY, "device memory"},
+    {DLC_KIND_LAYER, DLC_LAYER_METRIC, "metric"},
+    {DLC_KIND_LAYER, DLC_LAYER_LOSS, "loss"},
+    {DLC_KIND_LAYER, DLC_LAYER_TEST_ONLY, "test only"},
+    {DLC_KIND_SOLVER, DLC_SOLVER_SYNCHRONOUS, "synchronous"},
+};
+
+void dlc_caps_text(const dlc_feature *feature, dlc_text *text) {
+    uint64_t left = feature->caps;
+    const char *comma = "";
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
+        if (feature->kind == (uint32_t)caps[i].kind && (left & caps[i].bit)) {
+            dlc_text_add(text, "%s%s", comma, caps[i].text);
+            left &= ~caps[i].bit;
+            comma = ", ";
+        }
+    if (left)
+        dlc_text_add(text, "%s0x%llx", comma, (unsigned long long)left);
+    if (!feature->caps)
+        dlc_text_add(text, "-");
+}
+
+static const char *option_type_text(uint32_t type) {
+    static const char *const names[] = {
+        [DLC_OPT_INT] = "int",       [DLC_OPT_FLOAT] = "float",
+        [DLC_OPT_BOOL] = "bool",     [DLC_OPT_STRING] = "string",
+        [DLC_OPT_CHOICE] = "choice", [DLC_OPT_PATH] = "path",
+        [DLC_OPT_INTS] = "ints",     [DLC_OPT_FLOATS] = "floats",
+        [DLC_OPT_BYTES] = "bytes",   [DLC_OPT_FILLER] = "filler",
+    };
+    return type < sizeof names / sizeof *names ? names[type] : NULL;
+}
+
+static void json_options(dlc_json *json, const dlc_option *table) {
+    dlc_json_array(json, "options");
+    for (const dlc_option *row = table; row && row->name; row = DLC_NEXT(row)) {
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "name", row->name);
+        dlc_json_string(json, "type", option_type_text(row->type));
+        dlc_json_bool(json, "required", (row->flags & DLC_OPT_REQUIRED) != 0);
+        dlc_json_bool(json, "live", (row->flags & DLC_OPT_LIVE) != 0);
+        dlc_json_string(json, "default", row->def);
+        if (row->min < row->max) {
+            dlc_json_number(json, "min", row->min);
+            dlc_json_number(json, "max", row->max);
+        }
+        if (row->type == DLC_OPT_CHOICE)
+            dlc_json_string(json, "choices", row->choices);
+        dlc_json_string(json, "help", row->help);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
+}
+
+static void json_feature(dlc_json *json, const dlc_feature_entry *entry, int options) {
+    dlc_text words = {0};
+    dlc_caps_text(entry->feature, &words);
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "kind", dlc_kind_text((dlc_kind)entry->feature->kind));
+    dlc_json_string(json, "name", entry->feature->name);
+    dlc_json_string(json, "help", entry->feature->help);
+    dlc_json_string(json, "device", entry->feature->device);
+    dlc_json_string(json, "capabilities", dlc_text_string(&words));
+    dlc_json_string(json, "state", dlc_entry_state_text(entry->state));
+    dlc_json_string(json, "reason", entry->reason);
+    /* The options of a refused feature may be what is wrong with it. */
+    if (options && entry->state != DLC_ENTRY_REFUSED &&
+        entry->state != DLC_ENTRY_IGNORED)
+        json_options(json, entry->feature->options);
+    dlc_json_end_object(json);
+    dlc_text_free(&words);
+}
+
+void dlc_json_plugin(dlc_json *json, const dlc_plugin_entry *plugin, int options) {
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "name", plugin->name);
+    dlc_json_string(json, "path", plugin->path);
+    dlc_json_string(json, "state", dlc_entry_state_text(plugin->state));
+    dlc_json_string(json, "reason", plugin->reason);
+    if (plugin->plugin) {
+        dlc_json_string(json, "version", plugin->plugin->version);
+        dlc_json_string(json, "license", plugin->plugin->license);
+        dlc_json_int(json, "abi_major", DLC_ABI_MAJOR);
+        dlc_json_int(json, "abi_minor", plugin->plugin->abi_minor);
+    }
+    dlc_json_array(json, "features");
+    for (size_t i = 0; i < plugin->features; i++)
+        json_feature(json, &plugin->feature[i], options);
+    dlc_json_end_array(json);
+    dlc_json_end_object(json);
+}
+
+void dlc_json_plugins(dlc_json *json, const dlc_registry *registry, int options) {
+    const dlc_plugin_entry *plugin;
+    dlc_json_array(json, "plugins");
+    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
+        dlc_json_plugin(json, plugin, options);
+    dlc_json_end_array(json);
+}
+
+void dlc_json_folders(dlc_json *json, const dlc_registry *registry) {
+    const dlc_folder_entry *folder;
+    dlc_json_array(json, "folders");
+    for (size_t i = 0; (folder = dlc_registry_folder(registry, i)); i++) {
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "path", folder->path);
+        dlc_json_bool(json, "default", folder->is_default);
+        dlc_json_string(json, "reason", folder->reason);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
+}

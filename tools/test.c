@@ -1,0 +1,112 @@
+/* dlcore test: accuracy and loss of saved weights on [data.test]. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "command.h"
+#include "options.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+
+typedef struct test_command {
+    dlc_tool_options tool; /* first: what the child parsers get */
+    const char *weights;
+    dlc_setup *setup;
+} test_command;
+
+enum { KEY_WEIGHTS = 0x300 };
+
+static const struct argp_option options[] = {
+    {"weights", KEY_WEIGHTS, "FILE", 0, "a checkpoint, or any safetensors file", 0},
+    {0}};
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    test_command *command = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = state->child_inputs[1] = &command->tool;
+        return 0;
+    case KEY_WEIGHTS:
+        command->weights = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!command->weights)
+            argp_error(state, "which weights? Give --weights FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {
+    {&dlc_net_argp, 0, "Reporting:", 1}, {&dlc_run_argp, 0, "The job:", 2}, {0}};
+
+static const struct argp argp = {.options = options,
+                                 .parser = parse,
+                                 .args_doc = "NET.INI",
+                                 .doc = "Tests saved weights on [data.test].",
+                                 .children = children};
+
+static dlc_status print_json(const dlc_session *session,
+                             const dlc_evaluation *evaluation) {
+    dlc_json json = {0};
+    dlc_json_object(&json, NULL);
+    dlc_json_string(&json, "net", session->setup->name);
+    dlc_json_int(&json, "ranks", session->ranks);
+    dlc_json_int(&json, "samples", session->setup->test.info.samples);
+    dlc_json_number(&json, "loss", evaluation->loss);
+    dlc_json_number(&json, "accuracy", evaluation->accuracy);
+    dlc_json_object(&json, "metrics");
+    for (int32_t i = 0; i < evaluation->metrics; i++)
+        dlc_json_number(&json, evaluation->metric[i].name,
+                        evaluation->metric[i].sum / evaluation->metric[i].count);
+    dlc_json_end_object(&json);
+    dlc_json_number(&json, "seconds", evaluation->seconds);
+    dlc_json_end_object(&json);
+    return dlc_tool_print_json(&json);
+}
+
+static dlc_status report(const dlc_session *session, const test_command *command,
+                         const dlc_evaluation *evaluation) {
+    if (session->rank != 0)
+        return DLC_OK;
+    if (command->tool.json)
+        return print_json(session, evaluation);
+    for (int32_t i = 0; i < evaluation->metrics; i++)
+        printf("%s %.4f\n", evaluation->metric[i].name,
+               evaluation->metric[i].sum / evaluation->metric[i].count);
+    return DLC_OK;
+}
+
+static int test_as_rank(dlc_job *job, void *argument) {
+    test_command *command = argument;
+    dlc_session session;
+    dlc_evaluation evaluation;
+    dlc_status status = dlc_session_open_test(command->setup, job, &session);
+    if (status == DLC_OK) {
+        status = dlc_checkpoint_load_weights(&session, session.test_net,
+                                             command->weights);
+        if (status == DLC_OK)
+            status = dlc_evaluate(&session, &evaluation);
+        if (status == DLC_OK)
+            status = report(&session, command, &evaluation);
+        dlc_session_close(&session);
+    }
+    return dlc_tool_end_rank(job, status);
+}
+
+int dlc_command_test(int argc, char **argv) {
+    test_command command = {0};
+    int exit_code = 0;
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
+    if (status == DLC_OK && !command.setup->test.present)
+        status = dlc_fail(DLC_ERR_CONFIG, "%s has no [data.test] to test on",
+                          command.tool.path);
+    if (status == DLC_OK)
+        status = dlc_setup_open_data(command.setup, 0, 1);
+    if (status == DLC_OK)
+        status = dlc_tool_run(command.setup, test_as_rank, &command, &exit_code);
+    dlc_setup_close(command.setup);
+    dlc_tool_options_free(&command.tool);
+    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+}

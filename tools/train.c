@@ -1,0 +1,108 @@
+/* dlcore train: the ranks started, each trains, rank 0 reports. */
+#include "train/train.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "command.h"
+#include "options.h"
+
+typedef struct train_command {
+    dlc_tool_options tool; /* first: what the child parsers get */
+    dlc_train_options train;
+    dlc_setup *setup;
+} train_command;
+
+enum { KEY_RESUME = 0x300, KEY_WEIGHTS };
+
+static const struct argp_option options[] = {
+    {"resume", KEY_RESUME, "FILE|auto", 0,
+     "go on from a checkpoint; auto: the newest in the snapshot folder", 0},
+    {"weights", KEY_WEIGHTS, "FILE", 0, "start from these weights", 0},
+    {0}};
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    train_command *command = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = state->child_inputs[1] = &command->tool;
+        return 0;
+    case KEY_RESUME:
+        command->train.resume = argument;
+        return 0;
+    case KEY_WEIGHTS:
+        command->train.weights = argument;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {
+    {&dlc_net_argp, 0, "Reporting:", 1}, {&dlc_run_argp, 0, "The job:", 2}, {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "NET.INI",
+    .doc = "Trains a net as net.ini says.\vEvery option of a job is another way to "
+           "write --set: --ranks=2 is --set run.ranks=2. SIGINT and SIGTERM: "
+           "checkpoint, then stop; SIGHUP: checkpoint, go on.",
+    .children = children};
+
+static void say_result(const dlc_session *session, const dlc_train_result *result) {
+    dlc_info(
+        "%s after %lld iterations, %.1f s: loss %.4f, accuracy %.4f, %.0f images/s",
+        result->stopped ? "stopped" : "done", (long long)session->iteration,
+        result->seconds, result->loss, result->accuracy, result->images_per_s);
+    if (session->ranks > 1)
+        dlc_info("exchange: %.1f MB a rank, %.2f s, %.0f %% of it hidden behind the "
+                 "computation",
+                 result->exchange_bytes / 1e6, result->exchange_seconds,
+                 100 * result->hidden);
+    if (result->checkpoint)
+        dlc_info("checkpoint: %s", result->checkpoint);
+}
+
+static dlc_status report(const dlc_session *session, const train_command *command,
+                         const dlc_train_result *result) {
+    if (session->rank != 0)
+        return DLC_OK;
+    say_result(session, result);
+    dlc_json json = {0};
+    dlc_train_report_json(session, result, &json);
+    if (command->tool.json)
+        return dlc_tool_print_json(&json);
+    dlc_text_free(&json.text);
+    return DLC_OK;
+}
+
+static int train_as_rank(dlc_job *job, void *argument) {
+    train_command *command = argument;
+    dlc_session session;
+    dlc_train_result result = {0};
+    dlc_status status = dlc_session_open(command->setup, job, &session);
+    if (status == DLC_OK) {
+        status = dlc_train(&session, &command->train, &result);
+        if (status == DLC_OK)
+            status = report(&session, command, &result);
+        dlc_free(result.checkpoint);
+        dlc_session_close(&session);
+    }
+    return dlc_tool_end_rank(job, status);
+}
+
+int dlc_command_train(int argc, char **argv) {
+    train_command command = {0};
+    int exit_code = 0;
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
+    if (status == DLC_OK)
+        status = dlc_setup_open_data(command.setup, 1, 1);
+    if (status == DLC_OK)
+        status = dlc_tool_run(command.setup, train_as_rank, &command, &exit_code);
+    dlc_setup_close(command.setup);
+    dlc_tool_options_free(&command.tool);
+    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+}
