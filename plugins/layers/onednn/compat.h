@@ -1,0 +1,109 @@
+/* What differs between oneDNN 2.x (operation descriptors, memory descriptors as
+ * values) and 3.x (neither): primitive descriptors and memory descriptors are made
+ * here, alike for both. Nothing else in this plugin asks for the version. */
+#ifndef ONEDNN_COMPAT_H
+#define ONEDNN_COMPAT_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdint.h>
+
+/* A memory descriptor, as every call of oneDNN takes it. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t md_t;
+#else
+typedef const dnnl_memory_desc_t *md_t;
+#endif
+
+/* Memory descriptors; the caller owns the result (md_free). */
+dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag,
+                        md_t *md);
+dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides,
+                            md_t *md);
+dnnl_status_t md_copy(md_t from, md_t *md);
+void md_free(md_t md); /* NULL allowed */
+
+/* How the elements of a blocked (not an opaque) descriptor lie. */
+typedef struct md_shape {
+    int rank;
+    int inner_blocks; /* 0: strides alone tell all */
+    int padded;       /* some dimension is rounded up */
+    dnnl_dims_t dims, strides;
+} md_shape;
+/* 0 if the descriptor is opaque or "any": then nothing is known. */
+int md_look(md_t md, md_shape *shape);
+
+/* Points a memory object elsewhere. 2.x writes zeros into the padding then. */
+dnnl_status_t memory_point(dnnl_memory_t memory, void *at, dnnl_stream_t stream);
+
+dnnl_status_t post_ops_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha,
+                               float beta);
+
+/* What all primitive descriptors need. `hint`: the forward one, for backward. */
+typedef struct pd_env {
+    dnnl_engine_t engine;
+    const_dnnl_primitive_attr_t attr;
+    const_dnnl_primitive_desc_t hint;
+} pd_env;
+
+/* A window that slides over an image: convolution and pooling. Dilation is
+ * oneDNN's: 0 means none. */
+typedef struct pd_window {
+    dnnl_dims_t kernel, stride, dilation, pad_begin, pad_end;
+} pd_window;
+
+dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                              const pd_window *window, md_t src, md_t weights,
+                              md_t bias, md_t dst, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_conv_backward_data(const pd_env *env, const pd_window *window,
+                                    md_t diff_src, md_t weights, md_t diff_dst,
+                                    dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_conv_backward_weights(const pd_env *env, const pd_window *window,
+                                       md_t src, md_t diff_weights, md_t diff_bias,
+                                       md_t diff_dst, dnnl_primitive_desc_t *pd);
+
+dnnl_status_t pd_inner_forward(const pd_env *env, dnnl_prop_kind_t prop, md_t src,
+                               md_t weights, md_t bias, md_t dst,
+                               dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_inner_backward_data(const pd_env *env, md_t diff_src, md_t weights,
+                                     md_t diff_dst, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_inner_backward_weights(const pd_env *env, md_t src, md_t diff_weights,
+                                        md_t diff_bias, md_t diff_dst,
+                                        dnnl_primitive_desc_t *pd);
+
+dnnl_status_t pd_pool_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
+                              md_t dst, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
+                               const pd_window *window, md_t diff_src, md_t diff_dst,
+                               dnnl_primitive_desc_t *pd);
+
+/* The remaining layers keep the layout: src, dst and their gradients have `data`. */
+dnnl_status_t pd_eltwise_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                 dnnl_alg_kind_t kind, float alpha, float beta,
+                                 md_t data, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_eltwise_backward(const pd_env *env, dnnl_alg_kind_t kind, float alpha,
+                                  float beta, md_t data, dnnl_primitive_desc_t *pd);
+
+typedef struct pd_lrn {
+    dnnl_alg_kind_t kind;
+    int64_t size;
+    float alpha, beta, k;
+} pd_lrn;
+dnnl_status_t pd_lrn_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                             const pd_lrn *lrn, md_t data, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_lrn_backward(const pd_env *env, const pd_lrn *lrn, md_t data,
+                              dnnl_primitive_desc_t *pd);
+
+dnnl_status_t pd_softmax_forward(const pd_env *env, dnnl_prop_kind_t prop, int axis,
+                                 md_t data, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_softmax_backward(const pd_env *env, int axis, md_t data,
+                                  dnnl_primitive_desc_t *pd);
+
+dnnl_status_t pd_norm_forward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
+                              unsigned flags, md_t data, dnnl_primitive_desc_t *pd);
+/* Its backward also wants the shift (which it doesn't need), or refuses it. */
+enum { NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
+dnnl_status_t pd_norm_backward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
+                               unsigned flags, md_t data, dnnl_primitive_desc_t *pd);
+
+#endif

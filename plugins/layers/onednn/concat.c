@@ -1,0 +1,140 @@
+/* concat: inputs side by side along one axis. In memory that is a row of runs, one an
+ * input, again and again; forward and backward copy them. */
+#include "onednn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct concat {
+    dlc_layer head;
+    int axis;
+    int32_t inputs;
+    int64_t rows;                       /* how often all inputs follow each other */
+    int64_t run[DLC_MAX_INPUTS];        /* elements of each in one row */
+    int64_t before[DLC_MAX_INPUTS + 1]; /* elements in front of it in a row */
+} concat;
+
+const dlc_option concat_options[] = {
+    DLC_INT("axis", "1", 0, DLC_MAX_DIMS - 1, "dimension that adds up; 1: channels"),
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    dlc_status status = layer_alloc(args, sizeof(concat), out);
+    if (status == DLC_OK)
+        ((concat *)*out)->axis = (int)host->get_int(args->settings, "axis");
+    return status;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    concat *cat = (concat *)layer;
+    if (plan->inputs < 1)
+        return need_inputs(layer, plan, 1);
+    dlc_status status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *first = &plan->in[0].shape;
+    dlc_shape out = *first;
+    if (cat->axis >= first->rank)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': axis = %d, but its first input %s has only the axes "
+            "0 .. %d",
+            layer->name, cat->axis, shape_print(first).text, (int)first->rank - 1);
+    for (int32_t i = 1; i < plan->inputs; i++) {
+        const dlc_shape *in = &plan->in[i].shape;
+        int fits = in->rank == first->rank;
+        for (int32_t d = 0; fits && d < first->rank; d++)
+            fits = d == cat->axis || in->dims[d] == first->dims[d];
+        if (!fits)
+            return host->fail(
+                DLC_ERR_CONFIG,
+                "layer '%s': inputs may differ in axis %d only, but input 1 "
+                "is %s and input %d is %s",
+                layer->name, cat->axis, shape_print(first).text, (int)i + 1,
+                shape_print(in).text);
+        out.dims[cat->axis] += in->dims[cat->axis];
+    }
+    cat->inputs = plan->inputs;
+    plan->out[0].shape = out;
+    plan->out[0].dtype = DLC_F32;
+    return DLC_OK;
+}
+
+/* Dimensions in the order in which they lie in memory, outermost first. */
+static void order_dims(int rank, int last, int *order) {
+    int n = 0;
+    order[n++] = 0;
+    for (int d = last ? 2 : 1; d < rank; d++)
+        order[n++] = d;
+    if (last && rank > 1)
+        order[n] = 1;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    concat *cat = (concat *)layer;
+    context *net = layer->net;
+    int last = 0, order[DLC_MAX_DIMS] = {0}, place = 0;
+    for (int32_t i = 0; i < plan->inputs && !last; i++)
+        last = plan->in[i].layout != NULL; /* whatever it is: a step from it, not two */
+    for (int32_t i = 0; i <= plan->inputs; i++) {
+        dlc_tensor *tensor = i < plan->inputs ? &plan->in[i] : &plan->out[0];
+        const dlc_layout *layout = last ? layout_last(net, &tensor->shape)
+                                        : layout_plain(net, &tensor->shape);
+        if (!layout)
+            return DLC_ERR_NOMEM;
+        layout_give(tensor, layout);
+    }
+    const dlc_shape *out = &plan->out[0].shape;
+    order_dims(out->rank, last, order);
+    cat->rows = 1;
+    for (; order[place] != cat->axis; place++)
+        cat->rows *= out->dims[order[place]];
+    for (int32_t i = 0; i < cat->inputs; i++) {
+        cat->run[i] = dlc_shape_count(&plan->in[i].shape) / cat->rows;
+        cat->before[i + 1] = cat->before[i] + cat->run[i];
+    }
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const concat *cat = (const concat *)layer;
+    int64_t row = cat->before[cat->inputs];
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < cat->rows; r++)
+        for (int32_t i = 0; i < cat->inputs; i++)
+            memcpy((float *)run->out[0] + r * row + cat->before[i],
+                   (const float *)run->in[i] + r * cat->run[i],
+                   (size_t)cat->run[i] * sizeof(float));
+    return DLC_OK;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const concat *cat = (const concat *)layer;
+    int64_t row = cat->before[cat->inputs];
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < cat->rows; r++)
+        for (int32_t i = 0; i < cat->inputs; i++)
+            if (run->in_diff[i])
+                memcpy((float *)run->in_diff[i] + r * cat->run[i],
+                       (const float *)run->out_diff[0] + r * row + cat->before[i],
+                       (size_t)cat->run[i] * sizeof(float));
+    return DLC_OK;
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+const dlc_layer_ops concat_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = layer_free,
+    .infer = infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

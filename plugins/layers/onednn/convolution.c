@@ -1,0 +1,233 @@
+/* convolution: filters that slide over the image. */
+#include "convolution_lanes.h"
+#include "window.h"
+
+#include <string.h>
+
+typedef struct convolution {
+    weighted w;
+    pd_window window;
+    int64_t group;
+    int layout; /* below */
+    convolution_lanes lanes;
+} convolution;
+
+enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_LANES };
+
+const dlc_option convolution_options[] = {
+    DLC_INT_REQUIRED("num_output", 1, 1 << 20,
+                     "number of filters: channels that come out"),
+    WINDOW_OPTIONS,
+    DLC_INT("dilation", "1", 1, WINDOW_MAX,
+            "distance between neighbouring points of the window; 1: none left out"),
+    DLC_INT("dilation_h", NULL, 1, WINDOW_MAX,
+            "vertical distance, instead of dilation"),
+    DLC_INT("dilation_w", NULL, 1, WINDOW_MAX,
+            "horizontal distance, instead of dilation"),
+    DLC_INT("group", "1", 1, 1 << 20,
+            "split channels and filters into this many groups that don't mix"),
+    WEIGHTED_OPTIONS,
+    DLC_CHOICE("layout", "auto", "auto|channels-last|lanes|library",
+               "how images lie in memory; lanes: side by side in vectors, where the "
+               "batch allows; library: as oneDNN proposes"),
+    DLC_OPTIONS_END,
+};
+
+static const convolution *of(const weighted *w) {
+    return (const convolution *)w;
+}
+
+static dnnl_status_t forward_pd(const weighted *w, const pd_env *env,
+                                dnnl_prop_kind_t prop, md_t src, md_t weights,
+                                md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
+    return pd_conv_forward(env, prop, &of(w)->window, src, weights, bias, dst, pd);
+}
+
+static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
+                                      md_t diff_src, md_t weights, md_t diff_dst,
+                                      dnnl_primitive_desc_t *pd) {
+    return pd_conv_backward_data(env, &of(w)->window, diff_src, weights, diff_dst, pd);
+}
+
+static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
+                                         md_t diff_weights, md_t diff_bias,
+                                         md_t diff_dst, dnnl_primitive_desc_t *pd) {
+    return pd_conv_backward_weights(env, &of(w)->window, src, diff_weights, diff_bias,
+                                    diff_dst, pd);
+}
+
+static const weighted_kind kind = {
+    .forward = forward_pd,
+    .backward_data = backward_data_pd,
+    .backward_weights = backward_weights_pd,
+};
+
+static int64_t dilation_of(const dlc_settings *settings, const char *side) {
+    return host->get_int(settings, host->is_set(settings, side) ? side : "dilation") -
+           1;
+}
+
+static int layout_setting(const dlc_settings *settings) {
+    const char *text = host->get_string(settings, "layout");
+    if (strcmp(text, "library") == 0)
+        return LAYOUT_LIBRARY;
+    if (strcmp(text, "lanes") == 0)
+        return LAYOUT_LANES;
+    return strcmp(text, "channels-last") == 0 ? LAYOUT_LAST : LAYOUT_AUTO;
+}
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    dlc_layer *layer = NULL;
+    dlc_status status = layer_alloc(args, sizeof(convolution), &layer);
+    if (status != DLC_OK)
+        return status;
+    convolution *conv = (convolution *)layer;
+    weighted_read(&conv->w, &kind, settings);
+    conv->group = host->get_int(settings, "group");
+    conv->layout = layout_setting(settings);
+    status = window_read(layer, settings, 0, &conv->window);
+    if (status != DLC_OK) {
+        layer_free(layer);
+        return status;
+    }
+    conv->window.dilation[0] = dilation_of(settings, "dilation_h");
+    conv->window.dilation[1] = dilation_of(settings, "dilation_w");
+    *out = layer;
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    convolution *conv = (convolution *)layer;
+    int64_t filters = conv->w.num_output, size[2];
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 4, 4);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    if (in->dims[1] % conv->group || filters % conv->group)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': group = %lld must divide both the %lld channels of "
+            "its input %s and num_output = %lld",
+            layer->name, (long long)conv->group, (long long)in->dims[1],
+            shape_print(in).text, (long long)filters);
+    if ((status = window_slide(layer, in, 0, &conv->window, size)) != DLC_OK)
+        return status;
+    const int64_t *kernel = conv->window.kernel;
+    const dlc_shape weight = {
+        .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
+    int64_t area = kernel[0] * kernel[1];
+    plan->out[0].dtype = DLC_F32;
+    plan->out[0].shape = (dlc_shape){.rank = 4,
+                                     .dims = {in->dims[0], filters, size[0], size[1]}};
+    return weighted_params(&conv->w, plan, &weight, times(weight.dims[1], area),
+                           times(filters, area),
+                           times(times(in->dims[0], filters), times(size[0], size[1])));
+}
+
+/* As oneDNN sees them: those of groups have a dimension more. */
+static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
+    dlc_shape weights = *own;
+    if (conv->group == 1)
+        return weights;
+    weights.rank = 5;
+    weights.dims[0] = conv->group;
+    weights.dims[1] = own->dims[0] / conv->group;
+    for (int i = 1; i < 4; i++)
+        weights.dims[i + 1] = own->dims[i];
+    return weights;
+}
+
+static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
+                                 const dlc_shape *weights) {
+    context *net = conv->w.head.net;
+    const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
+    /* Channels last is as fast as the library's blocks of 16 where channels are many,
+     * and faster where they are few (20 would be padded to 32). */
+    const weighted_choice choices[] = {
+        {.src = layout_last(net, in), .dst = layout_last(net, out)},
+        {.src = layout_any(net, in), .dst = layout_any(net, out)},
+    };
+    for (int i = 0; i < 2; i++)
+        if (!choices[i].src || !choices[i].dst)
+            return DLC_ERR_NOMEM;
+    int first = conv->layout == LAYOUT_LIBRARY,
+        count = conv->layout == LAYOUT_LAST || first ? 1 : 2;
+    return weighted_prepare(&conv->w, plan, weights, choices + first, count);
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    convolution *conv = (convolution *)layer;
+    const dlc_shape weights = weights_shape(conv, &plan->param[0].shape);
+    int forced = conv->layout == LAYOUT_LANES;
+    if ((forced || conv->layout == LAYOUT_AUTO) &&
+        convolution_lanes_fits(&conv->w, &conv->window, conv->group, plan, forced,
+                               &conv->lanes))
+        return convolution_lanes_prepare(&conv->w, &conv->lanes, plan, &weights);
+    return prepare_onednn(conv, plan, &weights);
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    convolution *conv = (convolution *)layer;
+    return conv->lanes.tables ? convolution_lanes_forward(&conv->w, &conv->lanes, run)
+                              : weighted_forward(layer, run);
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    convolution *conv = (convolution *)layer;
+    return conv->lanes.tables ? convolution_lanes_backward(&conv->w, &conv->lanes, run)
+                              : weighted_backward(layer, run);
+}
+
+/* In lanes weights are plain. */
+static dlc_status copy_plain(const dlc_layer *layer, int32_t index, const float *from,
+                             float *to) {
+    const weighted *w = (const weighted *)layer;
+    memcpy(to, from, index ? w->bias->bytes : w->weights->bytes);
+    return DLC_OK;
+}
+
+static dlc_status import(dlc_layer *layer, int32_t index, const float *plain,
+                         float *own) {
+    return ((convolution *)layer)->lanes.tables
+               ? copy_plain(layer, index, plain, own)
+               : weighted_import(layer, index, plain, own);
+}
+
+static dlc_status export(dlc_layer *layer, int32_t index, const float *own,
+                         float *plain) {
+    return ((convolution *)layer)->lanes.tables
+               ? copy_plain(layer, index, own, plain)
+               : weighted_export(layer, index, own, plain);
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    const convolution *conv = (const convolution *)layer;
+    if (conv->lanes.tables)
+        convolution_lanes_describe(&conv->w, &conv->lanes, text, bytes);
+    else
+        weighted_describe(layer, text, bytes);
+}
+
+static void destroy(dlc_layer *layer) {
+    if (layer)
+        host->free(((convolution *)layer)->lanes.tables);
+    weighted_destroy(layer);
+}
+
+const dlc_layer_ops convolution_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = destroy,
+    .infer = infer,
+    .absorb = weighted_absorb,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .param_import = import,
+    .param_export = export,
+    .describe = describe,
+};

@@ -1,0 +1,108 @@
+/* The family: one oneDNN engine and stream a net, and reorders between layouts. */
+#include "onednn.h"
+
+#include <omp.h>
+
+static void family_close(void *opaque) {
+    context *net = opaque;
+    if (!net)
+        return;
+    layouts_free(net);
+    if (net->attr)
+        (void)dnnl_primitive_attr_destroy(net->attr);
+    if (net->stream)
+        (void)dnnl_stream_destroy(net->stream);
+    if (net->engine)
+        (void)dnnl_engine_destroy(net->engine);
+    host->free(net);
+}
+
+static dlc_status family_open(const dlc_family_args *args, void **opaque) {
+    context *net = host->alloc(sizeof *net);
+    if (!net)
+        return DLC_ERR_NOMEM;
+    net->phase = args->phase;
+    /* oneDNN and our own loops run on OpenMP's one pool; both take the number of
+     * threads from here, when a primitive is made and when it runs. */
+    omp_set_num_threads(args->threads > 0 ? (int)args->threads : 1);
+    dnnl_status_t st = dnnl_engine_create(&net->engine, dnnl_cpu, 0);
+    if (st == dnnl_success)
+        st = dnnl_stream_create(&net->stream, net->engine, dnnl_stream_default_flags);
+    if (st == dnnl_success)
+        st = dnnl_primitive_attr_create(&net->attr);
+    if (st == dnnl_success)
+        st = dnnl_primitive_attr_set_scratchpad_mode(net->attr,
+                                                     dnnl_scratchpad_mode_user);
+    if (st != dnnl_success) {
+        family_close(net);
+        return dnnl_failed(st, NULL, "start");
+    }
+    *opaque = net;
+    return DLC_OK;
+}
+
+static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
+    if (a->layout == b->layout)
+        return 1;
+    if (!a->layout)
+        return b->layout->plain;
+    if (!b->layout)
+        return a->layout->plain;
+    return (a->layout->last && b->layout->last) ||
+           dnnl_memory_desc_equal(a->layout->md, b->layout->md);
+}
+
+struct dlc_reorder {
+    op op;
+    void *scratch;
+};
+
+static void reorder_destroy(dlc_reorder *reorder) {
+    if (!reorder)
+        return;
+    op_clear(&reorder->op);
+    host->free(reorder->scratch);
+    host->free(reorder);
+}
+
+static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
+                                 const dlc_tensor *to, dlc_reorder **out) {
+    context *net = opaque;
+    if (from->dtype != DLC_F32 || to->dtype != DLC_F32)
+        return host->fail(
+            DLC_ERR_UNSUPPORTED,
+            "oneDNN's layouts are for float32 only; these tensors are not");
+    const dlc_layout *source = layout_of(net, from), *target = layout_of(net, to);
+    if (!source || !target)
+        return DLC_ERR_NOMEM;
+    dlc_reorder *reorder = host->alloc(sizeof *reorder);
+    if (!reorder)
+        return DLC_ERR_NOMEM;
+    dlc_status status = op_reorder(&reorder->op, net, NULL, source, target);
+    if (status == DLC_OK && reorder->op.scratch_bytes) {
+        reorder->scratch = host->alloc(reorder->op.scratch_bytes);
+        status = reorder->scratch ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    if (status != DLC_OK) {
+        reorder_destroy(reorder);
+        return status;
+    }
+    *out = reorder;
+    return DLC_OK;
+}
+
+static dlc_status reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
+    return OP_RUN(&reorder->op, {DNNL_ARG_FROM, src}, {DNNL_ARG_TO, dst},
+                  {DNNL_ARG_SCRATCHPAD, reorder->scratch});
+}
+
+const dlc_family onednn_family = {
+    .size = sizeof(dlc_family),
+    .name = "onednn",
+    .open = family_open,
+    .close = family_close,
+    .same_layout = family_same_layout,
+    .reorder_create = reorder_create,
+    .reorder_run = reorder_run,
+    .reorder_destroy = reorder_destroy,
+};

@@ -1,0 +1,179 @@
+/* inner_product: every output is a weighted sum of all inputs of its sample. */
+#include "weighted.h"
+
+#include <stdio.h>
+
+typedef struct product {
+    weighted w;
+    int64_t batch, features;
+    int transposed; /* forward is ours, below */
+} product;
+
+const dlc_option inner_product_options[] = {
+    DLC_INT_REQUIRED("num_output", 1, 1 << 24, "number of outputs of a sample"),
+    WEIGHTED_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
+static dnnl_status_t forward_pd(const weighted *w, const pd_env *env,
+                                dnnl_prop_kind_t prop, md_t src, md_t weights,
+                                md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
+    (void)w;
+    return pd_inner_forward(env, prop, src, weights, bias, dst, pd);
+}
+
+static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
+                                      md_t diff_src, md_t weights, md_t diff_dst,
+                                      dnnl_primitive_desc_t *pd) {
+    (void)w;
+    return pd_inner_backward_data(env, diff_src, weights, diff_dst, pd);
+}
+
+static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
+                                         md_t diff_weights, md_t diff_bias,
+                                         md_t diff_dst, dnnl_primitive_desc_t *pd) {
+    (void)w;
+    return pd_inner_backward_weights(env, src, diff_weights, diff_bias, diff_dst, pd);
+}
+
+static const weighted_kind kind = {
+    .forward = forward_pd,
+    .backward_data = backward_data_pd,
+    .backward_weights = backward_weights_pd,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    dlc_status status = layer_alloc(args, sizeof(product), out);
+    if (status == DLC_OK)
+        weighted_read((weighted *)*out, &kind, args->settings);
+    return status;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    weighted *w = (weighted *)layer;
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
+    const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
+    plan->out[0].dtype = DLC_F32;
+    plan->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
+    ((product *)w)->batch = batch;
+    ((product *)w)->features = features;
+    return weighted_params(w, plan, &weight, features, w->num_output,
+                           times(batch, w->num_output));
+}
+
+/* A plain input is a matrix; another layout is read as it comes, with weights of
+ * the image's dimensions (the same numbers in row-major order). */
+static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
+    weighted *w = (weighted *)layer;
+    context *net = layer->net;
+    const dlc_shape *in = &plan->in[0].shape;
+    dlc_shape flat = {.rank = 2, .dims = {in->dims[0], plan->param[0].shape.dims[1]}};
+    dlc_shape image = *in;
+    const dlc_layout *given = layout_of(net, &plan->in[0]);
+    const dlc_layout *dst = layout_plain(net, &plan->out[0].shape);
+    const dlc_layout *matrix = layout_plain(net, &flat);
+    if (!given || !dst || !matrix)
+        return DLC_ERR_NOMEM;
+    int lanes = given->lanes != 0; /* nobody multiplies those */
+    if (lanes && !(given = layout_last(net, in)))
+        return DLC_ERR_NOMEM;
+    image.dims[0] = w->num_output;
+    /* Weights lie as the samples do, so that all three passes read them as they are;
+     * what oneDNN would choose for forward it would have to reorder for backward. */
+    const weighted_choice as_image = {.src = given,
+                                      .dst = dst,
+                                      .weights = given->last ? layout_last(net, &image)
+                                                             : NULL};
+    const weighted_choice as_matrix = {
+        .src = matrix, .dst = dst, .weights = layout_plain(net, &plan->param[0].shape)};
+    if ((given->last && !as_image.weights) || !as_matrix.weights)
+        return DLC_ERR_NOMEM;
+    const weighted *twin = (const weighted *)layer->twin;
+    if (twin && twin->weights) { /* its weights decide */
+        int flattened = twin->weights_rank == 2;
+        return weighted_prepare(w, plan, flattened ? &plan->param[0].shape : &image,
+                                flattened ? &as_matrix : &as_image, 1);
+    }
+    if (!given->plain && !lanes && in->rank <= 5 &&
+        weighted_prepare(w, plan, &image, &as_image, 1) == DLC_OK &&
+        !pd_is_slow(w->forward.pd))
+        return DLC_OK;
+    return weighted_prepare(w, plan, &plan->param[0].shape, &as_matrix, 1);
+}
+
+/* Forward multiplies samples by transposed weights. Of two factors the one that has
+ * to be transposed had better be the smaller: with more outputs than samples, weights
+ * by transposed samples, whose result is then the one to turn. */
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    product *p = (product *)layer;
+    const weighted *w = &p->w;
+    dlc_status status = prepare_passes(layer, plan);
+    if (status != DLC_OK)
+        return status;
+    int alike = (w->src->plain && w->forward_weights->plain) ||
+                (w->src->last && w->forward_weights->last);
+    p->transposed = alike && !w->own_to_forward.pd && w->num_output > p->batch;
+    size_t bytes = (size_t)(p->batch * w->num_output) * sizeof(float);
+    if (p->transposed && plan->scratch_bytes < bytes)
+        plan->scratch_bytes = bytes;
+    return DLC_OK;
+}
+
+/* out[n][o] = the activation of turned[o][n] + bias[o] */
+static void turn(const product *p, const float *turned, const float *bias, float *out) {
+    enum { SIDE = 16 };
+    int64_t outputs = p->w.num_output, batch = p->batch;
+    float slope = p->w.relu.on ? p->w.relu.slope : 1;
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < outputs; first += SIDE) {
+        int64_t end = first + SIDE < outputs ? first + SIDE : outputs;
+        for (int64_t n = 0; n < batch; n++)
+            for (int64_t o = first; o < end; o++) {
+                float sum = turned[o * batch + n] + (bias ? bias[o] : 0);
+                out[n * outputs + o] = sum > 0 ? sum : slope * sum;
+            }
+    }
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const product *p = (const product *)layer;
+    if (!p->transposed)
+        return weighted_forward(layer, run);
+    dnnl_status_t st = dnnl_sgemm('N', 'T', p->w.num_output, p->batch, p->features, 1,
+                                  run->param[0], p->features, run->in[0], p->features,
+                                  0, run->scratch, p->batch);
+    if (st != dnnl_success)
+        return dnnl_failed(st, layer->name, "multiply matrices");
+    turn(p, run->scratch, p->w.has_bias ? run->param[1] : NULL, run->out[0]);
+    return DLC_OK;
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    const product *p = (const product *)layer;
+    if (p->transposed)
+        (void)snprintf(text, bytes, "sgemm %s%s", layout_name(p->w.src),
+                       p->w.relu.on ? " +relu" : "");
+    else
+        weighted_describe(layer, text, bytes);
+}
+
+const dlc_layer_ops inner_product_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = weighted_destroy,
+    .infer = infer,
+    .absorb = weighted_absorb,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = weighted_backward,
+    .param_import = weighted_import,
+    .param_export = weighted_export,
+    .describe = describe,
+};

@@ -1,0 +1,169 @@
+/* What the layers of this plugin share: the host, the context of a net, layouts,
+ * primitives with their memory bound, and the head that every layer starts with. */
+#ifndef ONEDNN_H
+#define ONEDNN_H
+
+#include <dlcore/layer.h>
+
+#include "compat.h"
+
+extern const dlc_host *host; /* set when the plugin is loaded */
+extern const dlc_family onednn_family;
+
+/* ---- A net's context --------------------------------------------------------- */
+
+typedef struct context {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* scratch memory comes from us; nothing else */
+    dlc_phase phase;
+    dlc_layout *layouts; /* all that were ever asked for; freed at close */
+} context;
+
+/* "layer 'conv1': oneDNN cannot <what>: <status>"; the dlc_status that fits. */
+dlc_status dnnl_failed(dnnl_status_t st, const char *layer, const char *what);
+
+/* ---- Layouts ------------------------------------------------------------------ */
+
+/* A float32 memory descriptor that lives as long as the context. Two layouts of
+ * one context are the same if their addresses are. */
+struct dlc_layout {
+    md_t md;
+    size_t bytes;
+    int plain;    /* the same bytes as row-major: handed to the core as NULL */
+    int last;     /* channels last: N, spatial, C; dense (may be plain as well) */
+    int padded;   /* holds more elements than the tensor has */
+    size_t lanes; /* images in a vector (lanes.h); 0: not that layout */
+    struct dlc_layout *next;
+};
+
+/* NULL with the detail sentence set when oneDNN refuses. */
+const dlc_layout *layout_of_md(context *net, md_t md);
+const dlc_layout *layout_plain(context *net, const dlc_shape *shape);
+const dlc_layout *layout_last(context *net, const dlc_shape *shape);
+const dlc_layout *layout_any(context *net,
+                             const dlc_shape *shape); /* oneDNN's choice */
+const dlc_layout *layout_of(context *net, const dlc_tensor *tensor);
+/* As `tensor` comes if that is plain or channels last, else channels last: what a
+ * kernel of our own can walk through. *last tells which. */
+const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *last);
+/* Images in the lanes of vectors (lanes.h). */
+const dlc_layout *layout_lanes(context *net, const dlc_shape *shape, size_t lanes);
+/* For what treats every channel of every image by itself: a lanes layout as the
+ * channels-last one of more images with `lanes` channels each, which is the same
+ * memory; *as is its shape. Others as they are. */
+const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
+                                    const dlc_shape *shape, dlc_shape *as);
+void layout_give(dlc_tensor *tensor, const dlc_layout *layout);
+void layouts_free(context *net);
+/* "plain", "nhwc" or "nChw16c"-like, for people. */
+const char *layout_name(const dlc_layout *layout);
+
+/* ---- Primitives --------------------------------------------------------------- */
+
+enum { OP_ARGS = 12 };
+
+/* A primitive and the memory objects of its arguments. The primitive is compiled
+ * at its first run; a memory object is bound again only when its address changed. */
+typedef struct op {
+    context *net;
+    const char *layer; /* for messages */
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t primitive;
+    size_t scratch_bytes;
+    int args;
+    dnnl_exec_arg_t arg[OP_ARGS];
+    const void *at[OP_ARGS];
+} op;
+
+typedef struct op_bind {
+    int arg; /* DNNL_ARG_... */
+    const void *at;
+} op_bind;
+
+/* Takes over `pd`; the argument `st` is what making it returned. */
+dlc_status op_init(op *o, context *net, const char *layer, const char *what,
+                   dnnl_status_t st, dnnl_primitive_desc_t pd);
+dlc_status op_reorder(op *o, context *net, const char *layer, const dlc_layout *from,
+                      const dlc_layout *to);
+/* Says how an argument lies that oneDNN doesn't tell about (2.x: those of batch
+ * normalisation). Before the first run. */
+dlc_status op_argument(op *o, int arg, const dlc_layout *layout);
+dlc_status op_run_all(op *o, const op_bind *binds, int count);
+#define OP_RUN(o, ...) \
+    op_run_all((o), (const op_bind[]){__VA_ARGS__}, \
+               (int)(sizeof((const op_bind[]){__VA_ARGS__}) / sizeof(op_bind)))
+void op_clear(op *o);
+/* The layout that an argument has; NULL with the detail sentence set on failure. */
+const dlc_layout *op_layout(op *o, dnnl_query_t what);
+const char *op_name(const op *o); /* "jit:avx512_core" */
+md_t op_md(const op *o, dnnl_query_t what);
+int pd_is_slow(dnnl_primitive_desc_t pd); /* oneDNN's reference code */
+
+/* ---- Layers ------------------------------------------------------------------- */
+
+/* Every layer's struct starts with this. */
+struct dlc_layer {
+    context *net;
+    char name[96];
+    dlc_phase phase;
+    dlc_layer *twin;
+    uint64_t seed;
+    uint32_t index;
+};
+
+/* A zeroed layer of `bytes` with its head filled in. */
+dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **layer);
+void layer_free(dlc_layer *layer); /* NULL allowed */
+
+/* Checks of what comes in; errors name the layer and the shapes. */
+dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count);
+/* All inputs are float32 of rank min..max. */
+dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
+                       int max_rank);
+/* Text of a shape: "64x20x24x24". */
+typedef struct shape_text {
+    char text[128];
+} shape_text;
+shape_text shape_print(const dlc_shape *shape);
+
+/* out[0] has the shape and type of in[0]. */
+void same_shape(dlc_layer_plan *plan);
+/* Both keep the layout that in[0] comes in. */
+dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan,
+                       const dlc_layout **layout);
+
+/* Number of elements in memory, padding included. */
+static inline int64_t layout_count(const dlc_layout *layout) {
+    return (int64_t)(layout->bytes / sizeof(float));
+}
+
+/* a * b, or as much as fits: costs of nets that nobody can run. Both at least 0. */
+static inline int64_t times(int64_t a, int64_t b) {
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+static inline size_t round64(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
+static inline void *at_offset(void *base, size_t bytes) {
+    return (char *)base + bytes;
+}
+
+/* ---- Operations of the layer types, for the descriptor (plugin.c) ------------- */
+
+extern const dlc_layer_ops convolution_ops, inner_product_ops, pooling_ops, relu_ops,
+    sigmoid_ops, tanh_ops, elu_ops, gelu_ops, swish_ops, softplus_ops, mish_ops,
+    hardswish_ops, clip_ops, abs_ops, lrn_ops, dropout_ops, softmax_ops,
+    softmax_loss_ops, accuracy_ops, concat_ops, eltwise_ops, batch_norm_ops, scale_ops,
+    flatten_ops;
+
+extern const dlc_option convolution_options[], inner_product_options[],
+    pooling_options[], relu_options[], elu_options[], gelu_options[], swish_options[],
+    clip_options[], lrn_options[], dropout_options[], softmax_options[],
+    softmax_loss_options[], accuracy_options[], concat_options[], eltwise_options[],
+    batch_norm_options[], scale_options[], flatten_options[];
+
+#endif

@@ -1,0 +1,238 @@
+/* pooling: the maximum or the average of each window, channel by channel.
+ *
+ * Caffe's rules: the number of windows is rounded up, and the average divides by the
+ * window's area inside the padded image, which for windows that overhang the padding
+ * is less than its size. oneDNN counts all of such a window, so it is ours to do
+ * (pool_average.h). */
+#include "pool_average.h"
+#include "window.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct pooling {
+    dlc_layer head;
+    pd_window window;
+    int average, global, ceil;
+    int inside; /* the average counts pixels of the image alone, not the padding */
+    int own;    /* averages that oneDNN cannot do */
+    pool_average plan;
+    op forward, backward;
+} pooling;
+
+const dlc_option pooling_options[] = {
+    DLC_CHOICE("method", "max", "max|average", "what becomes of a window"),
+    WINDOW_OPTIONS,
+    DLC_BOOL("global", "no", "one window, as large as the image"),
+    DLC_CHOICE(
+        "round", "ceil", "ceil|floor",
+        "ceil: the last windows may overhang the image; floor: they are left out"),
+    DLC_CHOICE("average_over", "padded", "padded|image",
+               "an average counts the padding as zeros, or the image alone"),
+    DLC_OPTIONS_END,
+};
+
+static int is_text(const dlc_settings *settings, const char *name, const char *text) {
+    return strcmp(host->get_string(settings, name), text) == 0;
+}
+
+static dlc_status check_pad(const dlc_layer *layer, const pd_window *window) {
+    for (int i = 0; i < 2; i++)
+        if (window->pad_begin[i] >= window->kernel[i])
+            return host->fail(
+                DLC_ERR_CONFIG,
+                "layer '%s': pad %lld must be smaller than the window's %lld, "
+                "or windows would hold padding alone",
+                layer->name, (long long)window->pad_begin[i],
+                (long long)window->kernel[i]);
+    return DLC_OK;
+}
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    dlc_layer *layer = NULL;
+    dlc_status status = layer_alloc(args, sizeof(pooling), &layer);
+    if (status != DLC_OK)
+        return status;
+    pooling *pool = (pooling *)layer;
+    pool->global = host->get_bool(settings, "global");
+    pool->average = is_text(settings, "method", "average");
+    pool->ceil = is_text(settings, "round", "ceil");
+    pool->inside = is_text(settings, "average_over", "image");
+    status = window_read(layer, settings, pool->global, &pool->window);
+    if (status == DLC_OK && !pool->global)
+        status = check_pad(layer, &pool->window);
+    if (status != DLC_OK) {
+        layer_free(layer);
+        return status;
+    }
+    *out = layer;
+    return DLC_OK;
+}
+
+static void destroy(dlc_layer *layer) {
+    if (!layer)
+        return;
+    op_clear(&((pooling *)layer)->forward);
+    op_clear(&((pooling *)layer)->backward);
+    layer_free(layer);
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    pooling *pool = (pooling *)layer;
+    int64_t size[2];
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 4, 4);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    if (pool->global)
+        window_global(in, &pool->window);
+    if ((status = window_slide(layer, in, pool->ceil, &pool->window, size)) != DLC_OK)
+        return status;
+    plan->out[0].dtype = DLC_F32;
+    plan->out[0].shape = (dlc_shape){
+        .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};
+    const pd_window *window = &pool->window;
+    int overhang = window->pad_end[0] > window->pad_begin[0] ||
+                   window->pad_end[1] > window->pad_begin[1];
+    /* Without padding, what is inside the padded image is inside the image. */
+    if (!window->pad_begin[0] && !window->pad_begin[1])
+        pool->inside = 1;
+    pool->own = pool->average && !pool->inside && overhang;
+    return DLC_OK;
+}
+
+/* Images come out in the layout in which they came in, or else in oneDNN's choice. */
+static const dlc_layout *layout_like(context *net, const dlc_layout *from,
+                                     const dlc_shape *shape) {
+    return from->lanes   ? layout_lanes(net, shape, from->lanes)
+           : from->plain ? layout_plain(net, shape)
+           : from->last  ? layout_last(net, shape)
+                         : layout_any(net, shape);
+}
+
+static dlc_status prepare_own(pooling *pool, dlc_layer_plan *plan) {
+    context *net = pool->head.net;
+    int last = 1;
+    const dlc_shape *out = &plan->out[0].shape;
+    dlc_shape planes, pooled;
+    const dlc_layout *from = layout_of(net, &plan->in[0]);
+    if (from && !from->lanes)
+        from = layout_simple(net, &plan->in[0], &last);
+    const dlc_layout *to = from ? layout_like(net, from, out) : NULL;
+    if (!to || !layout_by_channel(net, from, &plan->in[0].shape, &planes) ||
+        !layout_by_channel(net, to, out, &pooled))
+        return DLC_ERR_NOMEM;
+    pool->plan = pool_average_plan(&pool->window, &planes, &pooled, last);
+    layout_give(&plan->in[0], from);
+    layout_give(&plan->out[0], to);
+    return DLC_OK;
+}
+
+static dnnl_alg_kind_t algorithm(const pooling *pool) {
+    if (!pool->average)
+        return dnnl_pooling_max;
+    return pool->inside ? dnnl_pooling_avg_exclude_padding
+                        : dnnl_pooling_avg_include_padding;
+}
+
+static dlc_status make_forward(pooling *pool, dlc_layer_plan *plan,
+                               const dlc_layout *from) {
+    context *net = pool->head.net;
+    int train = pool->head.phase == DLC_PHASE_TRAIN;
+    dlc_shape as;
+    const dlc_layout *to = layout_like(net, from, &plan->out[0].shape);
+    const dlc_layout *src = layout_by_channel(net, from, &plan->in[0].shape, &as);
+    const dlc_layout *dst = to ? layout_by_channel(net, to, &plan->out[0].shape, &as)
+                               : NULL;
+    if (!src || !dst)
+        return DLC_ERR_NOMEM;
+    pd_env env = {.engine = net->engine, .attr = net->attr};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = pd_pool_forward(
+        &env, train ? dnnl_forward_training : dnnl_forward_inference, algorithm(pool),
+        &pool->window, src->md, dst->md, &pd);
+    return op_init(&pool->forward, net, pool->head.name, "do its forward pass", st, pd);
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    pooling *pool = (pooling *)layer;
+    context *net = layer->net;
+    if (pool->own)
+        return prepare_own(pool, plan);
+    const dlc_layout *from = layout_of(net, &plan->in[0]);
+    if (!from)
+        return DLC_ERR_NOMEM;
+    dlc_status status = make_forward(pool, plan, from);
+    if (status == DLC_OK && pd_is_slow(pool->forward.pd) && !from->last) {
+        from = layout_last(net, &plan->in[0].shape);
+        status = from ? make_forward(pool, plan, from) : DLC_ERR_NOMEM;
+    }
+    if (status != DLC_OK)
+        return status;
+    const dlc_layout *to = from->lanes
+                               ? layout_lanes(net, &plan->out[0].shape, from->lanes)
+                               : op_layout(&pool->forward, dnnl_query_dst_md);
+    if (!to)
+        return DLC_ERR_NOMEM;
+    layout_give(&plan->in[0], from);
+    layout_give(&plan->out[0], to);
+    plan->scratch_bytes = pool->forward.scratch_bytes;
+    if (layer->phase != DLC_PHASE_TRAIN)
+        return DLC_OK;
+    md_t workspace = op_md(&pool->forward, dnnl_query_workspace_md);
+    plan->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
+    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = pool->forward.pd};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = pd_pool_backward(&env, algorithm(pool), &pool->window,
+                                        op_md(&pool->forward, dnnl_query_src_md),
+                                        op_md(&pool->forward, dnnl_query_dst_md), &pd);
+    status = op_init(&pool->backward, net, layer->name, "do its backward pass", st, pd);
+    if (status == DLC_OK && pool->backward.scratch_bytes > plan->scratch_bytes)
+        plan->scratch_bytes = pool->backward.scratch_bytes;
+    return status;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    pooling *pool = (pooling *)layer;
+    if (pool->own) {
+        pool_average_forward(&pool->plan, run->in[0], run->out[0]);
+        return DLC_OK;
+    }
+    return OP_RUN(&pool->forward, {DNNL_ARG_SRC, run->in[0]},
+                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_WORKSPACE, run->workspace},
+                  {DNNL_ARG_SCRATCHPAD, run->scratch});
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    pooling *pool = (pooling *)layer;
+    if (!run->in_diff[0])
+        return DLC_OK;
+    if (pool->own) {
+        pool_average_backward(&pool->plan, run->out_diff[0], run->in_diff[0]);
+        return DLC_OK;
+    }
+    return OP_RUN(&pool->backward, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
+                  {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
+                  {DNNL_ARG_WORKSPACE, run->workspace},
+                  {DNNL_ARG_SCRATCHPAD, run->scratch});
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    pooling *pool = (pooling *)layer;
+    (void)snprintf(text, bytes, "%s", pool->own ? "own" : op_name(&pool->forward));
+}
+
+const dlc_layer_ops pooling_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = destroy,
+    .infer = infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

@@ -1,0 +1,41 @@
+/* See relu.h. */
+#include "relu.h"
+
+enum { RELU_CHUNK = 4096, WORTH_THREADS = 4 * RELU_CHUNK };
+
+dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
+                       const dlc_settings *settings) {
+    if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &relu_ops)
+        return DLC_ERR_UNSUPPORTED;
+    relu->on = 1;
+    relu->slope = (float)host->get_float(settings, "negative_slope");
+    return DLC_OK;
+}
+
+dnnl_status_t relu_attr(const relu_absorbed *relu, context *net,
+                        dnnl_primitive_attr_t *out) {
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t st = dnnl_primitive_attr_clone(&attr, net->attr);
+    if (st != dnnl_success || !relu->on)
+        goto done;
+    if ((st = dnnl_post_ops_create(&ops)) == dnnl_success &&
+        (st = post_ops_eltwise(ops, dnnl_eltwise_relu, relu->slope, 0)) == dnnl_success)
+        st = dnnl_primitive_attr_set_post_ops(attr, ops);
+done:
+    if (ops)
+        (void)dnnl_post_ops_destroy(ops);
+    if (st == dnnl_success)
+        *out = attr;
+    else if (attr)
+        (void)dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+void relu_mask(const relu_absorbed *relu, int64_t count, const float *out,
+               const float *diff, float *masked) {
+#pragma omp parallel for schedule(static) if (count > WORTH_THREADS)
+    for (int64_t at = 0; at < count; at += RELU_CHUNK)
+        relu_mask_some(relu, count - at < RELU_CHUNK ? count - at : RELU_CHUNK,
+                       out + at, diff + at, masked + at);
+}

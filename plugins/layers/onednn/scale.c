@@ -1,0 +1,171 @@
+/* scale: each channel times a trained number, plus another one. */
+#include "onednn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct scale {
+    dlc_layer head;
+    int has_bias;
+    const char *filler[2];
+    double rate[2], decay[2];
+    int64_t batch, channels, spatial;
+    int last; /* channels last */
+} scale;
+
+const dlc_option scale_options[] = {
+    DLC_BOOL("bias", "no", "add a trained constant to each channel"),
+    DLC_FILLER("scale_filler", "constant(1)", "how the factors start"),
+    DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
+    DLC_FLOAT("scale_rate", "1", 0, 1e6,
+              "the factors' learning rate is the solver's times this"),
+    DLC_FLOAT("scale_decay", "1", 0, 1e6,
+              "the factors' weight decay is the solver's times this"),
+    DLC_FLOAT("bias_rate", "1", 0, 1e6,
+              "the bias' learning rate is the solver's times this"),
+    DLC_FLOAT("bias_decay", "1", 0, 1e6,
+              "the bias' weight decay is the solver's times this"),
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    dlc_status status = layer_alloc(args, sizeof(scale), out);
+    if (status != DLC_OK)
+        return status;
+    scale *s = (scale *)*out;
+    s->has_bias = host->get_bool(settings, "bias");
+    s->filler[0] = host->get_string(settings, "scale_filler");
+    s->filler[1] = host->get_string(settings, "bias_filler");
+    s->rate[0] = host->get_float(settings, "scale_rate");
+    s->rate[1] = host->get_float(settings, "bias_rate");
+    s->decay[0] = host->get_float(settings, "scale_decay");
+    s->decay[1] = host->get_float(settings, "bias_decay");
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    static const char *const name[2] = {"scale", "bias"};
+    scale *s = (scale *)layer;
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    s->batch = in->dims[0];
+    s->channels = in->dims[1];
+    s->spatial = dlc_shape_count(in) / s->batch / s->channels;
+    plan->params = s->has_bias ? 2 : 1;
+    for (int i = 0; i < plan->params; i++) {
+        dlc_param *param = &plan->param[i];
+        param->name = name[i];
+        param->shape = (dlc_shape){.rank = 1, .dims = {s->channels}};
+        param->count = s->channels;
+        param->fan_in = param->fan_out = 1;
+        param->filler = s->filler[i];
+        param->rate = s->rate[i];
+        param->decay = s->decay[i];
+    }
+    same_shape(plan);
+    return DLC_OK;
+}
+
+/* A sample's share of the factors' and the bias' gradients, side by side. They are
+ * added up in the order of the samples, whatever the threads. */
+static size_t partial_count(const scale *s) {
+    return 2 * (size_t)s->channels;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    scale *s = (scale *)layer;
+    const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &s->last);
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    layout_give(&plan->in[0], layout);
+    layout_give(&plan->out[0], layout);
+    if (layer->phase != DLC_PHASE_TRAIN) {
+        plan->in_place = 1;
+        return DLC_OK;
+    }
+    plan->reads_in = 1;
+    plan->scratch_bytes = (size_t)s->batch * partial_count(s) * sizeof(float);
+    return DLC_OK;
+}
+
+/* to = from * factor (+ bias), one sample. */
+static void apply(const scale *s, const float *factor, const float *bias,
+                  const float *from, float *to) {
+    if (s->last) {
+        for (int64_t p = 0; p < s->spatial; p++, from += s->channels, to += s->channels)
+            for (int64_t c = 0; c < s->channels; c++)
+                to[c] = from[c] * factor[c] + (bias ? bias[c] : 0);
+        return;
+    }
+    for (int64_t c = 0; c < s->channels; c++, from += s->spatial, to += s->spatial) {
+        float add = bias ? bias[c] : 0;
+        for (int64_t p = 0; p < s->spatial; p++)
+            to[p] = from[p] * factor[c] + add;
+    }
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const scale *s = (const scale *)layer;
+    const float *in = run->in[0], *bias = s->has_bias ? run->param[1] : NULL;
+    float *out = run->out[0];
+    int64_t size = s->channels * s->spatial;
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < s->batch; n++)
+        apply(s, run->param[0], bias, in + n * size, out + n * size);
+    return DLC_OK;
+}
+
+static void sum_sample(const scale *s, const float *in, const float *diff, float *sum) {
+    float *bias = sum + s->channels;
+    memset(sum, 0, partial_count(s) * sizeof(float));
+    for (int64_t i = 0, size = s->channels * s->spatial; i < size; i++) {
+        int64_t c = s->last ? i % s->channels : i / s->spatial;
+        sum[c] += diff[i] * in[i];
+        bias[c] += diff[i];
+    }
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const scale *s = (const scale *)layer;
+    const float *in = run->in[0], *diff = run->out_diff[0];
+    float *in_diff = run->in_diff[0], *partial = run->scratch;
+    int64_t size = s->channels * s->spatial;
+    int64_t each = (int64_t)partial_count(s);
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < s->batch; n++) {
+        sum_sample(s, in + n * size, diff + n * size, partial + n * each);
+        if (in_diff)
+            apply(s, run->param[0], NULL, diff + n * size, in_diff + n * size);
+    }
+    for (int i = 0; i < (s->has_bias ? 2 : 1); i++) {
+        float *gradient = run->param_diff[i];
+        for (int64_t c = 0; c < s->channels; c++) {
+            gradient[c] = 0;
+            for (int64_t n = 0; n < s->batch; n++)
+                gradient[c] += partial[n * each + i * s->channels + c];
+        }
+    }
+    return DLC_OK;
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+const dlc_layer_ops scale_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = layer_free,
+    .infer = infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

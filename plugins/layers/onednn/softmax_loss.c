@@ -1,0 +1,137 @@
+/* softmax_loss: cross entropy of softmax against the label, smoothed if wanted.
+ * Our own kernel: it is small, and sums in an order that no thread can change. */
+#include "labels.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct softmax_loss {
+    dlc_layer head;
+    labelled l;
+    float smoothing;
+    int64_t counted; /* of the last forward pass */
+} softmax_loss;
+
+const dlc_option softmax_loss_options[] = {
+    DLC_FLOAT("label_smoothing", "0", 0, 1,
+              "share of a label's weight that is spread over all classes"),
+    LABEL_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    dlc_status status = layer_alloc(args, sizeof(softmax_loss), out);
+    if (status != DLC_OK)
+        return status;
+    softmax_loss *loss = (softmax_loss *)*out;
+    loss->smoothing = (float)host->get_float(args->settings, "label_smoothing");
+    labels_read(&loss->l, *out, args->settings);
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    return labels_infer(&((softmax_loss *)layer)->l, layer, plan);
+}
+
+/* Workspace: the probabilities, as the scores lie. Scratch: a loss a position. */
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    labelled *l = &((softmax_loss *)layer)->l;
+    dlc_status status = labels_prepare(l, layer, plan);
+    if (status != DLC_OK)
+        return status;
+    size_t floats = (size_t)l->positions * sizeof(float);
+    plan->scratch_bytes = floats;
+    if (layer->phase == DLC_PHASE_TRAIN) {
+        plan->workspace_bytes = floats * (size_t)l->classes;
+        plan->reads_in = 2; /* the labels */
+    }
+    return DLC_OK;
+}
+
+/* Loss of one position; its probabilities into `p` unless NULL. */
+static float loss_of(const softmax_loss *loss, const float *score, int32_t label,
+                     float *p) {
+    int64_t classes = loss->l.classes, stride = label_stride(&loss->l);
+    float top = score[0];
+    for (int64_t c = 1; c < classes; c++)
+        top = score[c * stride] > top ? score[c * stride] : top;
+    float sum = 0, all = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        float over = score[c * stride] - top, e = expf(over);
+        sum += e;
+        all += over;
+        if (p)
+            p[c * stride] = e;
+    }
+    if (p)
+        for (int64_t c = 0; c < classes; c++)
+            p[c * stride] /= sum;
+    float log_sum = logf(sum), mean = all / (float)classes - log_sum;
+    float own = score[label * stride] - top - log_sum;
+    return -(1 - loss->smoothing) * own - loss->smoothing * mean;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    softmax_loss *loss = (softmax_loss *)layer;
+    const labelled *l = &loss->l;
+    const float *scores = run->in[0];
+    const int32_t *labels = run->in[1];
+    float *out = run->out[0], *each = run->scratch;
+    float *p = layer->phase == DLC_PHASE_TRAIN ? run->workspace : NULL;
+    dlc_status status = labels_check(l, labels, &loss->counted);
+    if (status != DLC_OK)
+        return status;
+#pragma omp parallel for schedule(static) if (l->positions * l->classes > 16384)
+    for (int64_t i = 0; i < l->positions; i++) {
+        int64_t at = label_offset(l, i);
+        each[i] = label_counts(l, labels[i])
+                      ? loss_of(loss, scores + at, labels[i], p ? p + at : NULL)
+                      : 0;
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < l->positions; i++)
+        sum += (double)each[i];
+    out[0] = (float)sum;
+    out[1] = (float)loss->counted;
+    return DLC_OK;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const softmax_loss *loss = (const softmax_loss *)layer;
+    const labelled *l = &loss->l;
+    const float *p = run->workspace;
+    const int32_t *labels = run->in[1];
+    float *diff = run->in_diff[0];
+    if (!diff)
+        return DLC_OK;
+    int64_t stride = label_stride(l);
+    float scale = loss->counted ? run->loss_scale / (float)loss->counted : 0;
+    float spread = loss->smoothing / (float)l->classes;
+#pragma omp parallel for schedule(static) if (l->positions * l->classes > 16384)
+    for (int64_t i = 0; i < l->positions; i++) {
+        int64_t at = label_offset(l, i);
+        int counts = label_counts(l, labels[i]);
+        for (int64_t c = 0; c < l->classes; c++)
+            diff[at + c * stride] = counts ? (p[at + c * stride] - spread) * scale : 0;
+        if (counts)
+            diff[at + labels[i] * stride] -= (1 - loss->smoothing) * scale;
+    }
+    return DLC_OK;
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+const dlc_layer_ops softmax_loss_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = layer_free,
+    .infer = infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

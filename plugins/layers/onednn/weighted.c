@@ -1,0 +1,349 @@
+/* See weighted.h. Weights stay in the layout that forward chose (in a test net: that
+ * of the training net's twin); where a pass wants another, it reorders them, for they
+ * are small beside the activations. */
+#include "weighted.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int training(const weighted *w) {
+    return w->head.phase == DLC_PHASE_TRAIN;
+}
+
+void weighted_read(weighted *w, const weighted_kind *kind,
+                   const dlc_settings *settings) {
+    w->kind = kind;
+    w->num_output = host->get_int(settings, "num_output");
+    w->has_bias = host->get_bool(settings, "bias");
+    w->filler[0] = host->get_string(settings, "weight_filler");
+    w->filler[1] = host->get_string(settings, "bias_filler");
+    w->rate[0] = host->get_float(settings, "weight_rate");
+    w->rate[1] = host->get_float(settings, "bias_rate");
+    w->decay[0] = host->get_float(settings, "weight_decay");
+    w->decay[1] = host->get_float(settings, "bias_decay");
+}
+
+dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
+                           int64_t outputs) {
+    static const char *const name[2] = {"weight", "bias"};
+    int64_t count = times(w->num_output, fan_in);
+    if (count > INT64_MAX / 1024)
+        return host->fail(DLC_ERR_CONFIG,
+                          "layer '%s': num_output = %lld times %lld inputs are more "
+                          "weights than any memory holds",
+                          w->head.name, (long long)w->num_output, (long long)fan_in);
+    plan->params = w->has_bias ? 2 : 1;
+    for (int i = 0; i < plan->params; i++) {
+        dlc_param *param = &plan->param[i];
+        param->name = name[i];
+        param->shape = i ? (dlc_shape){.rank = 1, .dims = {w->num_output}} : *shape;
+        param->count = i ? w->num_output : count;
+        param->filler = w->filler[i];
+        param->fan_in = fan_in;
+        param->fan_out = fan_out;
+        param->rate = w->rate[i];
+        param->decay = w->decay[i];
+    }
+    plan->multiply_adds = times(fan_in, outputs);
+    return DLC_OK;
+}
+
+/* ---- Making the primitives ------------------------------------------------------ */
+
+static dlc_status make_forward(weighted *w, const dlc_layout *weights,
+                               const weighted_choice *choice) {
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = relu_attr(&w->relu, w->head.net, &attr);
+    if (st != dnnl_success)
+        return dnnl_failed(st, w->head.name, "set up an activation");
+    pd_env env = {.engine = w->head.net->engine, .attr = attr};
+    st = w->kind->forward(w, &env,
+                          training(w) ? dnnl_forward_training : dnnl_forward_inference,
+                          choice->src->md, weights->md,
+                          w->has_bias ? w->bias->md : NULL, choice->dst->md, &pd);
+    (void)dnnl_primitive_attr_destroy(attr);
+    dlc_status status = op_init(&w->forward, w->head.net, w->head.name,
+                                "do its forward pass", st, pd);
+    if (status != DLC_OK)
+        return status;
+    w->src = op_layout(&w->forward, dnnl_query_src_md);
+    w->dst = op_layout(&w->forward, dnnl_query_dst_md);
+    w->forward_weights = op_layout(&w->forward, dnnl_query_weights_md);
+    return w->src && w->dst && w->forward_weights ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* A test net's: reads the weights as the training net has them, or where oneDNN has
+ * no fast code for that, reorders them first. */
+static dlc_status make_twin_forward(weighted *w, const dlc_layout *any,
+                                    const weighted_choice *choice) {
+    context *net = w->head.net;
+    const weighted *twin = (const weighted *)w->head.twin;
+    if (!(w->weights = layout_of_md(net, twin->weights->md)))
+        return DLC_ERR_NOMEM;
+    op_clear(&w->own_to_forward);
+    dlc_status status = make_forward(w, w->weights, choice);
+    if (status == DLC_OK && !pd_is_slow(w->forward.pd))
+        return DLC_OK;
+    status = make_forward(w, any, choice);
+    if (status != DLC_OK || w->forward_weights == w->weights)
+        return status;
+    return op_reorder(&w->own_to_forward, net, w->head.name, w->weights,
+                      w->forward_weights);
+}
+
+static dlc_status make_backward(weighted *w, const dlc_layout *wanted) {
+    context *net = w->head.net;
+    const char *name = w->head.name;
+    dnnl_primitive_desc_t pd = NULL;
+    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = w->forward.pd};
+    dnnl_status_t st = w->kind->backward_weights(w, &env, w->src->md, wanted->md,
+                                                 w->has_bias ? w->bias->md : NULL,
+                                                 w->dst->md, &pd);
+    dlc_status status = op_init(&w->backward_weights, net, name,
+                                "do its backward pass to the weights", st, pd);
+    if (status != DLC_OK)
+        return status;
+    w->diff_weights = op_layout(&w->backward_weights, dnnl_query_diff_weights_md);
+    st = w->kind->backward_data(w, &env, w->src->md, wanted->md, w->dst->md, &pd);
+    status = op_init(&w->backward_data, net, name, "do its backward pass to the data",
+                     st, pd);
+    if (status != DLC_OK)
+        return status;
+    w->data_weights = op_layout(&w->backward_data, dnnl_query_weights_md);
+    if (!w->diff_weights || !w->data_weights)
+        return DLC_ERR_NOMEM;
+    op_clear(&w->own_to_data);
+    op_clear(&w->weights_to_own);
+    if (w->data_weights != w->weights)
+        status = op_reorder(&w->own_to_data, net, name, w->weights, w->data_weights);
+    if (status == DLC_OK && w->diff_weights != w->weights)
+        status = op_reorder(&w->weights_to_own, net, name, w->diff_weights, w->weights);
+    return status;
+}
+
+/* Sets *slow to the number of primitives that fell back to reference code. */
+static dlc_status make_all(weighted *w, const dlc_layout *any,
+                           const weighted_choice *choice, int *slow) {
+    const weighted *twin = (const weighted *)w->head.twin;
+    const dlc_layout *wanted = choice->weights ? choice->weights : any;
+    dlc_status status;
+    if (twin && twin->weights) {
+        status = make_twin_forward(w, any, choice);
+    } else {
+        status = make_forward(w, wanted, choice);
+        w->weights = w->forward_weights;
+    }
+    if (status != DLC_OK)
+        return status;
+    *slow = pd_is_slow(w->forward.pd);
+    if (!training(w))
+        return DLC_OK;
+    status = make_backward(w, wanted);
+    if (status == DLC_OK)
+        *slow += pd_is_slow(w->backward_data.pd) + pd_is_slow(w->backward_weights.pd);
+    return status;
+}
+
+static dlc_status choose(weighted *w, const dlc_layout *any,
+                         const weighted_choice *choices, int count) {
+    dlc_status status = DLC_ERR_UNSUPPORTED;
+    int best = -1, least = 0, slow = 0, last = -1;
+    for (int i = 0; i < count; i++) {
+        status = make_all(w, any, &choices[i], &slow);
+        if (status == DLC_ERR_UNSUPPORTED)
+            continue;
+        if (status != DLC_OK)
+            return status;
+        last = i;
+        if (best < 0 || slow < least) {
+            best = i;
+            least = slow;
+        }
+        if (!slow)
+            break;
+    }
+    if (best < 0 || best == last)
+        return best < 0 ? status : DLC_OK;
+    return make_all(w, any, &choices[best], &slow);
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static void plan_memory(weighted *w, dlc_layer_plan *plan) {
+    w->reordered_bytes = w->own_to_forward.pd ? round64(w->forward_weights->bytes) : 0;
+    plan->scratch_bytes = w->reordered_bytes + larger(w->forward.scratch_bytes,
+                                                      w->own_to_forward.scratch_bytes);
+    if (!training(w))
+        return;
+    w->mask_bytes = w->relu.on ? round64(w->dst->bytes) : 0;
+    size_t ops = larger(w->backward_weights.scratch_bytes,
+                        w->backward_data.scratch_bytes);
+    if (w->own_to_data.pd) {
+        w->reordered_bytes = round64(w->data_weights->bytes);
+        ops = larger(ops, w->own_to_data.scratch_bytes);
+    }
+    if (w->weights_to_own.pd) {
+        w->reordered_bytes = larger(w->reordered_bytes,
+                                    round64(w->diff_weights->bytes));
+        ops = larger(ops, w->weights_to_own.scratch_bytes);
+    }
+    plan->scratch_bytes = larger(plan->scratch_bytes,
+                                 w->mask_bytes + w->reordered_bytes + ops);
+    plan->reads_in = 1;
+    plan->reads_out = w->relu.on;
+}
+
+dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *weights,
+                            const weighted_choice *choices, int count) {
+    context *net = w->head.net;
+    const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
+    const dlc_layout *any = layout_any(net, weights);
+    w->weights_rank = weights->rank;
+    w->bias = layout_plain(net, &bias);
+    w->plain_weights = layout_plain(net, weights);
+    if (!any || !w->bias || !w->plain_weights)
+        return DLC_ERR_NOMEM;
+    dlc_status status = choose(w, any, choices, count);
+    if (status == DLC_OK)
+        status = op_reorder(&w->import_op, net, w->head.name, w->plain_weights,
+                            w->weights);
+    if (status == DLC_OK)
+        status = op_reorder(&w->export_op, net, w->head.name, w->weights,
+                            w->plain_weights);
+    if (status != DLC_OK)
+        return status;
+    layout_give(&plan->in[0], w->src);
+    layout_give(&plan->out[0], w->dst);
+    plan->param[0].count = layout_count(w->weights);
+    plan_memory(w, plan);
+    return DLC_OK;
+}
+
+dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
+                           const dlc_settings *settings) {
+    return relu_absorb(&((weighted *)layer)->relu, next, settings);
+}
+
+/* ---- Running them ---------------------------------------------------------------- */
+
+dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run) {
+    weighted *w = (weighted *)layer;
+    const void *weights = run->param[0];
+    void *scratch = run->scratch;
+    if (w->own_to_forward.pd) {
+        scratch = at_offset(run->scratch, w->reordered_bytes);
+        dlc_status status = OP_RUN(&w->own_to_forward, {DNNL_ARG_FROM, weights},
+                                   {DNNL_ARG_TO, run->scratch},
+                                   {DNNL_ARG_SCRATCHPAD, scratch});
+        if (status != DLC_OK)
+            return status;
+        weights = run->scratch;
+    }
+    return OP_RUN(&w->forward, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_WEIGHTS, weights},
+                  {DNNL_ARG_BIAS, w->has_bias ? run->param[1] : NULL},
+                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_SCRATCHPAD, scratch});
+}
+
+static dlc_status run_backward_weights(weighted *w, const dlc_layer_run *run,
+                                       const void *diff, void *reordered,
+                                       void *scratch) {
+    void *gradient = w->weights_to_own.pd ? reordered : run->param_diff[0];
+    dlc_status status = OP_RUN(
+        &w->backward_weights, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_DIFF_DST, diff},
+        {DNNL_ARG_DIFF_WEIGHTS, gradient},
+        {DNNL_ARG_DIFF_BIAS, w->has_bias ? run->param_diff[1] : NULL},
+        {DNNL_ARG_SCRATCHPAD, scratch});
+    if (status != DLC_OK || !w->weights_to_own.pd)
+        return status;
+    return OP_RUN(&w->weights_to_own, {DNNL_ARG_FROM, reordered},
+                  {DNNL_ARG_TO, run->param_diff[0]}, {DNNL_ARG_SCRATCHPAD, scratch});
+}
+
+static dlc_status run_backward_data(weighted *w, const dlc_layer_run *run,
+                                    const void *diff, void *reordered, void *scratch) {
+    const void *weights = run->param[0];
+    if (w->own_to_data.pd) {
+        dlc_status status = OP_RUN(&w->own_to_data, {DNNL_ARG_FROM, weights},
+                                   {DNNL_ARG_TO, reordered},
+                                   {DNNL_ARG_SCRATCHPAD, scratch});
+        if (status != DLC_OK)
+            return status;
+        weights = reordered;
+    }
+    return OP_RUN(&w->backward_data, {DNNL_ARG_DIFF_DST, diff},
+                  {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
+                  {DNNL_ARG_SCRATCHPAD, scratch});
+}
+
+dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
+    weighted *w = (weighted *)layer;
+    const void *diff = run->out_diff[0];
+    void *reordered = at_offset(run->scratch, w->mask_bytes);
+    void *scratch = at_offset(reordered, w->reordered_bytes);
+    if (w->relu.on) {
+        relu_mask(&w->relu, layout_count(w->dst), run->out[0], diff, run->scratch);
+        diff = run->scratch;
+    }
+    dlc_status status = run_backward_weights(w, run, diff, reordered, scratch);
+    if (status == DLC_OK && run->in_diff[0])
+        status = run_backward_data(w, run, diff, reordered, scratch);
+    return status;
+}
+
+/* ---- Parameters -------------------------------------------------------------------
+ */
+
+static dlc_status reorder_param(weighted *w, op *o, int32_t index, const float *from,
+                                float *to) {
+    if (index == 1) {
+        memcpy(to, from, (size_t)w->num_output * sizeof(float));
+        return DLC_OK;
+    }
+    void *scratch = NULL;
+    if (o->scratch_bytes && !(scratch = host->alloc(o->scratch_bytes)))
+        return DLC_ERR_NOMEM;
+    dlc_status status = OP_RUN(o, {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to},
+                               {DNNL_ARG_SCRATCHPAD, scratch});
+    host->free(scratch);
+    return status;
+}
+
+dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,
+                           float *own) {
+    weighted *w = (weighted *)layer;
+    if (index == 0)
+        memset(own, 0, w->weights->bytes); /* the padding */
+    return reorder_param(w, &w->import_op, index, plain, own);
+}
+
+dlc_status weighted_export(dlc_layer *layer, int32_t index, const float *own,
+                           float *plain) {
+    weighted *w = (weighted *)layer;
+    return reorder_param(w, &w->export_op, index, own, plain);
+}
+
+void weighted_describe(dlc_layer *layer, char *text, size_t bytes) {
+    weighted *w = (weighted *)layer;
+    if (!w->forward.pd) {
+        (void)snprintf(text, bytes, "not prepared");
+        return;
+    }
+    (void)snprintf(text, bytes, "%s %s%s", op_name(&w->forward), layout_name(w->dst),
+                   w->relu.on ? " +relu" : "");
+}
+
+void weighted_destroy(dlc_layer *layer) {
+    weighted *w = (weighted *)layer;
+    if (!w)
+        return;
+    op *const ops[] = {&w->forward,        &w->backward_data, &w->backward_weights,
+                       &w->own_to_forward, &w->own_to_data,   &w->weights_to_own,
+                       &w->import_op,      &w->export_op};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        op_clear(ops[i]);
+    layer_free(layer);
+}

@@ -1,0 +1,90 @@
+/* What convolution and inner_product share: weights in oneDNN's own layout, a bias,
+ * three primitives, and an activation taken over from the relu behind them. */
+#ifndef ONEDNN_WEIGHTED_H
+#define ONEDNN_WEIGHTED_H
+
+#include "onednn.h"
+#include "relu.h"
+
+typedef struct weighted weighted;
+
+/* How the primitives of one layer type are made. */
+typedef struct weighted_kind {
+    dnnl_status_t (*forward)(const weighted *w, const pd_env *env,
+                             dnnl_prop_kind_t prop, md_t src, md_t weights, md_t bias,
+                             md_t dst, dnnl_primitive_desc_t *pd);
+    dnnl_status_t (*backward_data)(const weighted *w, const pd_env *env, md_t diff_src,
+                                   md_t weights, md_t diff_dst,
+                                   dnnl_primitive_desc_t *pd);
+    dnnl_status_t (*backward_weights)(const weighted *w, const pd_env *env, md_t src,
+                                      md_t diff_weights, md_t diff_bias, md_t diff_dst,
+                                      dnnl_primitive_desc_t *pd);
+} weighted_kind;
+
+struct weighted {
+    dlc_layer head;
+    const weighted_kind *kind;
+    int64_t num_output;
+    int has_bias;
+    const char *filler[2]; /* of weight and bias; the settings' */
+    double rate[2], decay[2];
+    relu_absorbed relu;
+
+    /* From prepare on. */
+    const dlc_layout *src, *dst, *weights, *bias;
+    const dlc_layout *forward_weights; /* as forward reads them */
+    op forward, backward_data, backward_weights;
+    op own_to_forward; /* weights as forward wants them; pd NULL: as they are */
+    op own_to_data;    /* likewise for backward_data */
+    op weights_to_own; /* the gradient as backward_weights gives it, likewise */
+    const dlc_layout *data_weights, *diff_weights;
+    const dlc_layout *plain_weights;
+    int32_t weights_rank; /* of the weights as oneDNN sees them */
+    op import_op, export_op;
+    size_t mask_bytes, reordered_bytes; /* the first parts of scratch */
+};
+
+#define WEIGHTED_OPTIONS \
+    DLC_BOOL("bias", "yes", "add a trained constant to each output"), \
+        DLC_FILLER("weight_filler", "xavier", "how the weights start"), \
+        DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"), \
+        DLC_FLOAT("weight_rate", "1", 0, 1e6, \
+                  "the weights' learning rate is the solver's times this"), \
+        DLC_FLOAT("weight_decay", "1", 0, 1e6, \
+                  "the weights' decay is the solver's times this"), \
+        DLC_FLOAT("bias_rate", "1", 0, 1e6, \
+                  "the bias' learning rate is the solver's times this"), \
+        DLC_FLOAT("bias_decay", "1", 0, 1e6, \
+                  "the bias' decay is the solver's times this")
+
+/* Reads the options above and num_output. */
+void weighted_read(weighted *w, const weighted_kind *kind,
+                   const dlc_settings *settings);
+/* Fills in plan->param (weight of `shape`, bias) and plan->multiply_adds. `fan_in`
+ * weights go into each of the `outputs` of the whole batch. */
+dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
+                           int64_t outputs);
+
+/* One way to read and write; "any" leaves the choice to oneDNN, as NULL does for the
+ * weights. */
+typedef struct weighted_choice {
+    const dlc_layout *src, *dst, *weights;
+} weighted_choice;
+/* Takes the first choice for which oneDNN has compiled code, not its reference.
+ * `weights`: their shape as oneDNN sees it. */
+dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *weights,
+                            const weighted_choice *choices, int count);
+
+dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
+                           const dlc_settings *settings);
+dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run);
+dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run);
+dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,
+                           float *own);
+dlc_status weighted_export(dlc_layer *layer, int32_t index, const float *own,
+                           float *plain);
+void weighted_describe(dlc_layer *layer, char *text, size_t bytes);
+void weighted_destroy(dlc_layer *layer);
+
+#endif

@@ -1,0 +1,36 @@
+/* The window of convolution and pooling: its options, and the size of what comes
+ * out when it slides over an image. */
+#ifndef ONEDNN_WINDOW_H
+#define ONEDNN_WINDOW_H
+
+#include "onednn.h"
+
+#define WINDOW_MAX 65536
+
+#define WINDOW_OPTIONS \
+    DLC_INT("kernel_size", NULL, 1, WINDOW_MAX, "height and width of the window"), \
+        DLC_INT("kernel_h", NULL, 1, WINDOW_MAX, \
+                "its height, instead of kernel_size"), \
+        DLC_INT("kernel_w", NULL, 1, WINDOW_MAX, "its width, instead of kernel_size"), \
+        DLC_INT("stride", "1", 1, WINDOW_MAX, "step from one window to the next"), \
+        DLC_INT("stride_h", NULL, 1, WINDOW_MAX, "vertical step, instead of stride"), \
+        DLC_INT("stride_w", NULL, 1, WINDOW_MAX, \
+                "horizontal step, instead of stride"), \
+        DLC_INT("pad", "0", 0, WINDOW_MAX, "rows and columns added on each side"), \
+        DLC_INT("pad_h", NULL, 0, WINDOW_MAX, \
+                "rows added above and below, instead of pad"), \
+        DLC_INT("pad_w", NULL, 0, WINDOW_MAX, \
+                "columns added left and right, instead of pad")
+
+/* Reads the options above. Whole image (`global`): no kernel may be given, and
+ * window_global() sets it once the image is known. Dilation stays none. */
+dlc_status window_read(const dlc_layer *layer, const dlc_settings *settings, int global,
+                       pd_window *window);
+void window_global(const dlc_shape *in, pd_window *window);
+
+/* The number of windows, and pad_end so that they fit: rounded down, or up so that
+ * the last, overhanging window counts if it begins inside the image (Caffe). */
+dlc_status window_slide(const dlc_layer *layer, const dlc_shape *in, int ceil,
+                        pd_window *window, int64_t out[2]);
+
+#endif

@@ -1,0 +1,291 @@
+/* See checker.h. */
+#include "checker.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "reference.h"
+
+enum { SAMPLES = 48 }; /* gradients checked of each tensor */
+
+/* A random permutation of evenly spaced numbers in -reach .. reach, others for
+ * another salt. */
+void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
+    dlc_random random = dlc_random_make(salt, 7);
+    for (int64_t i = 0; i < count; i++) {
+        double at = ((double)i + 0.4 + 0.017 * (double)(salt % 12)) / (double)count;
+        data[i] = (float)(reach * (2 * at - 1));
+    }
+    for (int64_t i = count - 1; i > 0; i--) {
+        int64_t j = (int64_t)dlc_random_below(&random, (uint64_t)i + 1);
+        float swap = data[i];
+        data[i] = data[j];
+        data[j] = swap;
+    }
+    /* No value is zero, where relu has its kink. */
+    for (int64_t i = 0; i < count; i++)
+        if (fabsf(data[i]) < 1e-3f)
+            data[i] += 2e-3f;
+}
+
+void fill_labels(void *data, int64_t count, int64_t classes) {
+    int32_t *labels = data;
+    dlc_random random = dlc_random_make(3, 3);
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = (int32_t)dlc_random_below(&random, (uint64_t)classes);
+}
+
+double far_apart(const float *a, const float *b, int64_t count) {
+    double most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double far = fabs((double)a[i] - (double)b[i]);
+        most = far <= most ? most : far; /* NaN sticks out */
+    }
+    return most;
+}
+
+/* ---- One check
+ * ------------------------------------------------------------------------- */
+
+typedef struct bench {
+    rig rig;
+    ref_values values;
+    ref_forward forward;
+    char where[512];
+    double tolerance;
+} bench;
+
+static double *doubles_of(const float *data, int64_t count) {
+    double *copy = dlc_alloc((size_t)count, sizeof(double));
+    for (int64_t i = 0; i < count; i++)
+        copy[i] = (double)data[i];
+    return copy;
+}
+
+static void fill(bench *b) {
+    rig *r = &b->rig;
+    for (int32_t i = 0; i < r->plan.inputs; i++) {
+        if (r->in[i].dtype == DLC_I32)
+            fill_labels(r->in_data[i], rig_in_count(r, i), r->in[0].shape.dims[1]);
+        else
+            fill_values(r->in_data[i], rig_in_count(r, i), 10 + (uint64_t)i, 2);
+        b->values.in[i] = doubles_of(r->in_data[i], rig_in_count(r, i));
+        if (r->in[i].dtype == DLC_I32)
+            b->values.labels = (const int32_t *)(const void *)r->in_data[i];
+    }
+    for (int32_t i = 0; i < r->plan.params; i++) {
+        float *data = r->param_data[i];
+        int64_t count = rig_param_count(r, i);
+        fill_values(data, count, 20 + (uint64_t)i, 1);
+        if (strcmp(r->param[i].name, "variance") == 0)
+            for (int64_t k = 0; k < count; k++)
+                data[k] = fabsf(data[k]) + 0.1f;
+        b->values.param[i] = doubles_of(data, count);
+    }
+    fill_values(r->out_diff, rig_out_count(r), 30, 1);
+    b->values.out = dlc_alloc((size_t)rig_out_count(r), sizeof(double));
+}
+
+/* Reference and the relu taken over. */
+static void compute(const bench *b) {
+    const rig *r = &b->rig;
+    b->forward(r, &b->values);
+    if (!r->absorbed)
+        return;
+    double slope = 0;
+    if (strncmp(r->spec.absorb, "negative_slope=", 15) == 0)
+        slope = atof(r->spec.absorb + 15);
+    for (int64_t i = 0; i < rig_out_count(r); i++)
+        if (b->values.out[i] < 0)
+            b->values.out[i] *= slope;
+}
+
+static double size_of(const double *data, int64_t count) {
+    double most = 1e-2;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs(data[i]));
+    return most;
+}
+
+static void compare_forward(const bench *b) {
+    const rig *r = &b->rig;
+    int64_t count = rig_out_count(r);
+    compute(b);
+    double size = size_of(b->values.out, count);
+    for (int64_t i = 0; i < count; i++) {
+        double want = b->values.out[i], got = (double)r->out_data[i];
+        if (!(fabs(want - got) <= b->tolerance * size)) /* NaN too */
+            ck_abort_msg("%s: output %lld is %.9g, the reference %.9g", b->where,
+                         (long long)i, got, want);
+    }
+}
+
+/* What backward differentiates: the mean loss, or the output times out_diff. */
+static double objective(const bench *b) {
+    const rig *r = &b->rig;
+    compute(b);
+    if (r->feature->caps & DLC_LAYER_LOSS)
+        return b->values.out[1] > 0
+                   ? (double)r->loss_scale * b->values.out[0] / b->values.out[1]
+                   : 0;
+    double sum = 0;
+    for (int64_t i = 0; i < rig_out_count(r); i++)
+        sum += b->values.out[i] * (double)r->out_diff[i];
+    return sum;
+}
+
+static double slope_at(const bench *b, double *x) {
+    const double step = 1e-5, keep = *x;
+    *x = keep + step;
+    double up = objective(b);
+    *x = keep - step;
+    double down = objective(b);
+    *x = keep;
+    return (up - down) / (2 * step);
+}
+
+/* All gradients of a small tensor; of a large one the first, the last and some. */
+static void compare_gradient(const bench *b, const char *what, double *x,
+                             const float *got, int64_t count) {
+    dlc_random random = dlc_random_make(5, (uint64_t)count);
+    int64_t at[SAMPLES], n = count < SAMPLES ? count : SAMPLES;
+    double want[SAMPLES];
+    for (int64_t k = 0; k < n; k++) {
+        at[k] = n == count ? k : (int64_t)dlc_random_below(&random, (uint64_t)count);
+        if (k < 2 && n != count)
+            at[k] = k ? count - 1 : 0;
+        want[k] = slope_at(b, &x[at[k]]);
+    }
+    double size = size_of(want, n);
+    for (int64_t k = 0; k < n; k++)
+        if (!(fabs(want[k] - (double)got[at[k]]) <= b->tolerance * size))
+            ck_abort_msg("%s: gradient %lld of %s is %.9g, by finite differences %.9g",
+                         b->where, (long long)at[k], what, (double)got[at[k]], want[k]);
+}
+
+static void compare_backward(const bench *b) {
+    const rig *r = &b->rig;
+    for (int32_t i = 0; i < r->plan.inputs; i++)
+        if (!(r->plan.no_gradient >> i & 1))
+            compare_gradient(b, "the input", b->values.in[i], r->in_diff[i],
+                             rig_in_count(r, i));
+    for (int32_t i = 0; i < r->plan.params; i++)
+        if (!(r->param[i].flags & DLC_PARAM_BUFFER))
+            compare_gradient(b, r->param[i].name, b->values.param[i], r->param_diff[i],
+                             rig_param_count(r, i));
+}
+
+/* Runs all again and wants the same bits. */
+static void run_again(bench *b, int backward) {
+    rig *r = &b->rig;
+    size_t out_bytes = (size_t)rig_out_count(r) * sizeof(float);
+    size_t in_bytes = (size_t)rig_in_count(r, 0) * sizeof(float);
+    float *out = dlc_alloc(out_bytes, 1), *in_diff = dlc_alloc(in_bytes, 1);
+    memcpy(out, r->out_data, out_bytes);
+    memcpy(in_diff, r->in_diff[0], in_bytes);
+    float *grad[DLC_MAX_PARAMS] = {NULL};
+    for (int32_t i = 0; i < r->plan.params; i++) {
+        grad[i] = dlc_alloc((size_t)rig_param_count(r, i), sizeof(float));
+        memcpy(grad[i], r->param_diff[i],
+               (size_t)rig_param_count(r, i) * sizeof(float));
+    }
+    ck_assert_msg(rig_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+    if (backward)
+        ck_assert_msg(rig_backward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+    ck_assert_msg(memcmp(out, r->out_data, out_bytes) == 0, "%s: output not repeatable",
+                  b->where);
+    ck_assert_msg(memcmp(in_diff, r->in_diff[0], in_bytes) == 0,
+                  "%s: gradient not repeatable", b->where);
+    for (int32_t i = 0; i < r->plan.params; i++) {
+        ck_assert_msg(memcmp(grad[i], r->param_diff[i],
+                             (size_t)rig_param_count(r, i) * sizeof(float)) == 0,
+                      "%s: gradient of %s not repeatable", b->where, r->param[i].name);
+        dlc_free(grad[i]);
+    }
+    dlc_free(out);
+    dlc_free(in_diff);
+}
+
+static void bench_close(bench *b) {
+    for (int i = 0; i < DLC_MAX_INPUTS; i++)
+        dlc_free(b->values.in[i]);
+    for (int i = 0; i < DLC_MAX_PARAMS; i++)
+        dlc_free(b->values.param[i]);
+    dlc_free(b->values.out);
+    rig_close(&b->rig);
+}
+
+static void name_it(bench *b, const rig_spec *spec) {
+    char shape[128] = "";
+    for (int32_t i = 0; i < spec->in[0].rank; i++) {
+        size_t used = strlen(shape);
+        (void)snprintf(shape + used, sizeof shape - used, "%s%lld", i ? "x" : "",
+                       (long long)spec->in[0].dims[i]);
+    }
+    (void)snprintf(b->where, sizeof b->where, "%s %s [%s] from %s%s%s%s %s", spec->type,
+                   spec->settings ? spec->settings : "", shape,
+                   spec->layout ? spec->layout : "plain", spec->absorb ? ", relu " : "",
+                   spec->absorb ? spec->absorb : "", spec->in_place ? ", in place" : "",
+                   spec->phase == DLC_PHASE_TEST ? "(test)" : "(train)");
+}
+
+void check_layer(const rig_spec *spec, double tolerance) {
+    bench *b = dlc_alloc(1, sizeof *b);
+    rig *r = &b->rig;
+    name_it(b, spec);
+    b->tolerance = tolerance;
+    b->forward = ref_find(spec->type);
+    dlc_status status = rig_open(r, spec);
+    ck_assert_msg(status == DLC_OK, "%s: %s", b->where, dlc_detail());
+    r->loss_scale = 0.5f;
+    fill(b);
+    int backward = r->spec.phase == DLC_PHASE_TRAIN && r->ops->backward;
+    ck_assert_msg(rig_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+    if (backward)
+        ck_assert_msg(rig_backward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+    compare_forward(b);
+    if (backward)
+        compare_backward(b);
+    run_again(b, backward);
+    bench_close(b);
+    dlc_free(b);
+}
+
+void check_all_ways(const rig_spec *spec, double tolerance) {
+    static const char *const layouts[] = {NULL, "last", "blocked"};
+    for (size_t i = 0; i < (spec->in[0].rank == 4 ? 3 : 1); i++) {
+        rig_spec one = *spec;
+        one.layout = layouts[i];
+        check_layer(&one, tolerance);
+        one.phase = DLC_PHASE_TEST;
+        check_layer(&one, tolerance);
+    }
+}
+
+void check_refused(const rig_spec *spec, dlc_status status, const char *words) {
+    rig *r = dlc_alloc(1, sizeof *r);
+    ck_assert_int_eq(rig_open(r, spec), status);
+    ck_assert_msg(strstr(dlc_detail(), words) != NULL, "'%s' is not in '%s'", words,
+                  dlc_detail());
+    rig_close(r);
+    dlc_free(r);
+}
+
+int run_suite(const char *name, TCase *tests) {
+    (void)rig_plugin(); /* once, for all the processes to come */
+    Suite *suite = suite_create(name);
+    tcase_set_timeout(tests, 120);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

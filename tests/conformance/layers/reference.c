@@ -1,0 +1,399 @@
+/* See reference.h. */
+#include "reference.h"
+
+#include <check.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config.h"
+
+static int64_t get(const rig *r, const char *name) {
+    return dlc_settings_get_int(r->settings, name);
+}
+
+static double number(const rig *r, const char *name) {
+    return dlc_settings_get_float(r->settings, name);
+}
+
+static int is(const rig *r, const char *name, const char *text) {
+    return strcmp(dlc_settings_get_string(r->settings, name), text) == 0;
+}
+
+/* "<name>_h" where given, else <name>. */
+static int64_t side(const rig *r, const char *name, const char *suffix,
+                    const char *whole) {
+    char key[64];
+    (void)snprintf(key, sizeof key, "%s_%s", name, suffix);
+    return get(r, dlc_settings_is_set(r->settings, key) ? key : whole);
+}
+
+typedef struct window {
+    int64_t k[2], s[2], p[2], d[2];
+} window;
+
+static window window_of(const rig *r, int dilated) {
+    static const char *const suffix[2] = {"h", "w"};
+    window w;
+    for (int i = 0; i < 2; i++) {
+        w.k[i] = side(r, "kernel", suffix[i], "kernel_size");
+        w.s[i] = side(r, "stride", suffix[i], "stride");
+        w.p[i] = side(r, "pad", suffix[i], "pad");
+        w.d[i] = dilated ? side(r, "dilation", suffix[i], "dilation") : 1;
+    }
+    return w;
+}
+
+static const int64_t *in_dims(const rig *r) {
+    return r->in[0].shape.dims;
+}
+
+static const int64_t *out_dims(const rig *r) {
+    return r->out[0].shape.dims;
+}
+
+static int64_t at4(const int64_t *dims, int64_t n, int64_t c, int64_t y, int64_t x) {
+    return ((n * dims[1] + c) * dims[2] + y) * dims[3] + x;
+}
+
+/* ---- Weighted layers
+ * ----------------------------------------------------------------- */
+
+static double conv_point(const rig *r, const ref_values *v, const window *w, int64_t n,
+                         int64_t f, int64_t y, int64_t x) {
+    const int64_t *in = in_dims(r), *wd = r->param[0].shape.dims;
+    int64_t per_group = in[1] / get(r, "group");
+    int64_t first = f / (wd[0] / get(r, "group")) * per_group;
+    double sum = r->plan.params > 1 ? v->param[1][f] : 0;
+    for (int64_t c = 0; c < per_group; c++)
+        for (int64_t i = 0; i < w->k[0]; i++)
+            for (int64_t j = 0; j < w->k[1]; j++) {
+                int64_t iy = y * w->s[0] - w->p[0] + i * w->d[0];
+                int64_t ix = x * w->s[1] - w->p[1] + j * w->d[1];
+                if (iy >= 0 && iy < in[2] && ix >= 0 && ix < in[3])
+                    sum += v->in[0][at4(in, n, first + c, iy, ix)] *
+                           v->param[0][at4(wd, f, c, i, j)];
+            }
+    return sum;
+}
+
+static void ref_convolution(const rig *r, const ref_values *v) {
+    window w = window_of(r, 1);
+    const int64_t *out = out_dims(r);
+    for (int64_t n = 0; n < out[0]; n++)
+        for (int64_t f = 0; f < out[1]; f++)
+            for (int64_t y = 0; y < out[2]; y++)
+                for (int64_t x = 0; x < out[3]; x++)
+                    v->out[at4(out, n, f, y, x)] = conv_point(r, v, &w, n, f, y, x);
+}
+
+static void ref_inner_product(const rig *r, const ref_values *v) {
+    int64_t outputs = out_dims(r)[1], features = r->param[0].shape.dims[1];
+    for (int64_t n = 0; n < out_dims(r)[0]; n++)
+        for (int64_t o = 0; o < outputs; o++) {
+            double sum = r->plan.params > 1 ? v->param[1][o] : 0;
+            for (int64_t i = 0; i < features; i++)
+                sum += v->in[0][n * features + i] * v->param[0][o * features + i];
+            v->out[n * outputs + o] = sum;
+        }
+}
+
+/* ---- Pooling
+ * --------------------------------------------------------------------------- */
+
+static double pool_point(const rig *r, const double *plane, const window *w, int64_t y,
+                         int64_t x) {
+    const int64_t *in = in_dims(r);
+    int average = is(r, "method", "average"), inside = is(r, "average_over", "image");
+    int64_t y0 = y * w->s[0] - w->p[0], x0 = x * w->s[1] - w->p[1];
+    int64_t y1 = y0 + w->k[0], x1 = x0 + w->k[1];
+    int64_t y2 = y1 < in[2] + w->p[0] ? y1 : in[2] + w->p[0];
+    int64_t x2 = x1 < in[3] + w->p[1] ? x1 : in[3] + w->p[1];
+    double most = -DBL_MAX, sum = 0;
+    int64_t seen = 0;
+    for (int64_t i = y0; i < y2; i++)
+        for (int64_t j = x0; j < x2; j++) {
+            if (i < 0 || j < 0 || i >= in[2] || j >= in[3])
+                continue;
+            double value = plane[i * in[3] + j];
+            most = value > most ? value : most;
+            sum += value;
+            seen++;
+        }
+    if (!seen)
+        ck_abort_msg("a window of padding alone");
+    if (!average)
+        return most;
+    return sum / (double)(inside ? seen : (y2 - y0) * (x2 - x0));
+}
+
+static void ref_pooling(const rig *r, const ref_values *v) {
+    window w;
+    const int64_t *in = in_dims(r), *out = out_dims(r);
+    if (dlc_settings_get_bool(r->settings, "global"))
+        w = (window){{in[2], in[3]}, {1, 1}, {0, 0}, {1, 1}};
+    else
+        w = window_of(r, 0);
+    for (int64_t plane = 0; plane < in[0] * in[1]; plane++)
+        for (int64_t y = 0; y < out[2]; y++)
+            for (int64_t x = 0; x < out[3]; x++)
+                v->out[(plane * out[2] + y) * out[3] + x] = pool_point(
+                    r, v->in[0] + plane * in[2] * in[3], &w, y, x);
+}
+
+/* ---- Activations
+ * ------------------------------------------------------------------------ */
+
+static double softplus(double x) {
+    return log1p(exp(x));
+}
+
+static double activate(const rig *r, const char *type, double x) {
+    if (strcmp(type, "relu") == 0)
+        return x > 0 ? x : number(r, "negative_slope") * x;
+    if (strcmp(type, "sigmoid") == 0)
+        return 1 / (1 + exp(-x));
+    if (strcmp(type, "tanh") == 0)
+        return tanh(x);
+    if (strcmp(type, "elu") == 0)
+        return x > 0 ? x : number(r, "alpha") * expm1(x);
+    if (strcmp(type, "gelu") == 0)
+        return is(r, "form", "erf")
+                   ? 0.5 * x * (1 + erf(x / sqrt(2)))
+                   : 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    if (strcmp(type, "swish") == 0)
+        return x / (1 + exp(-number(r, "beta") * x));
+    if (strcmp(type, "softplus") == 0)
+        return softplus(x);
+    if (strcmp(type, "mish") == 0)
+        return x * tanh(softplus(x));
+    if (strcmp(type, "hardswish") == 0)
+        return x * fmin(fmax(x + 3, 0), 6) / 6;
+    if (strcmp(type, "clip") == 0)
+        return fmin(fmax(x, number(r, "min")), number(r, "max"));
+    return fabs(x); /* abs */
+}
+
+static void ref_activation(const rig *r, const ref_values *v) {
+    for (int64_t i = 0; i < rig_out_count(r); i++)
+        v->out[i] = activate(r, r->spec.type, v->in[0][i]);
+}
+
+/* ---- Losses and metrics
+ * ------------------------------------------------------------------- */
+
+static int counts(const rig *r, int32_t label) {
+    return label != DLC_LABEL_NONE &&
+           !(dlc_settings_is_set(r->settings, "ignore_label") &&
+             label == get(r, "ignore_label"));
+}
+
+/* Score of class c at position i. */
+static double score(const rig *r, const ref_values *v, int64_t i, int64_t c) {
+    int64_t classes = in_dims(r)[1];
+    int64_t spatial = rig_in_count(r, 0) / in_dims(r)[0] / classes;
+    return v->in[0][(i / spatial * classes + c) * spatial + i % spatial];
+}
+
+static void ref_softmax_loss(const rig *r, const ref_values *v) {
+    int64_t classes = in_dims(r)[1];
+    double smooth = number(r, "label_smoothing");
+    v->out[0] = v->out[1] = 0;
+    for (int64_t i = 0; i < rig_in_count(r, 1); i++) {
+        if (!counts(r, v->labels[i]))
+            continue;
+        double top = -DBL_MAX, sum = 0;
+        for (int64_t c = 0; c < classes; c++)
+            top = fmax(top, score(r, v, i, c));
+        for (int64_t c = 0; c < classes; c++)
+            sum += exp(score(r, v, i, c) - top);
+        for (int64_t c = 0; c < classes; c++) {
+            double want = smooth / (double)classes +
+                          (c == v->labels[i] ? 1 - smooth : 0);
+            v->out[0] -= want * (score(r, v, i, c) - top - log(sum));
+        }
+        v->out[1] += 1;
+    }
+}
+
+static void ref_accuracy(const rig *r, const ref_values *v) {
+    v->out[0] = v->out[1] = 0;
+    for (int64_t i = 0; i < rig_in_count(r, 1); i++) {
+        int64_t better = 0;
+        if (!counts(r, v->labels[i]))
+            continue;
+        for (int64_t c = 0; c < in_dims(r)[1]; c++)
+            better += c != v->labels[i] &&
+                      score(r, v, i, c) >= score(r, v, i, v->labels[i]);
+        v->out[0] += better < get(r, "top_k");
+        v->out[1] += 1;
+    }
+}
+
+/* ---- Normalisation ----------------------------------------------------------------
+ */
+
+static double lrn_point(const rig *r, const ref_values *v, int64_t n, int64_t c,
+                        int64_t y, int64_t x) {
+    const int64_t *d = in_dims(r);
+    int64_t size = get(r, "local_size"), half = size / 2, count = size;
+    int across = is(r, "norm_region", "across_channels");
+    double sum = 0;
+    if (across) {
+        for (int64_t k = c - half; k <= c + half; k++)
+            if (k >= 0 && k < d[1])
+                sum += pow(v->in[0][at4(d, n, k, y, x)], 2);
+    } else {
+        count *= size;
+        for (int64_t i = y - half; i <= y + half; i++)
+            for (int64_t j = x - half; j <= x + half; j++)
+                if (i >= 0 && j >= 0 && i < d[2] && j < d[3])
+                    sum += pow(v->in[0][at4(d, n, c, i, j)], 2);
+    }
+    double base = number(r, "k") + number(r, "alpha") / (double)count * sum;
+    return v->in[0][at4(d, n, c, y, x)] * pow(base, -number(r, "beta"));
+}
+
+static void ref_lrn(const rig *r, const ref_values *v) {
+    const int64_t *d = in_dims(r);
+    for (int64_t n = 0; n < d[0]; n++)
+        for (int64_t c = 0; c < d[1]; c++)
+            for (int64_t y = 0; y < d[2]; y++)
+                for (int64_t x = 0; x < d[3]; x++)
+                    v->out[at4(d, n, c, y, x)] = lrn_point(r, v, n, c, y, x);
+}
+
+/* Channel c of sample n begins here; it has this many elements. */
+static int64_t spatial_of(const rig *r) {
+    return rig_in_count(r, 0) / in_dims(r)[0] / in_dims(r)[1];
+}
+
+static void ref_batch_norm(const rig *r, const ref_values *v) {
+    int64_t batch = in_dims(r)[0], channels = in_dims(r)[1], size = spatial_of(r);
+    int first = r->plan.params == 4 ? 2 : 0;
+    int own = r->spec.phase == DLC_PHASE_TRAIN &&
+              !dlc_settings_get_bool(r->settings, "use_global_stats");
+    double count = (double)(batch * size);
+    for (int64_t c = 0; c < channels; c++) {
+        double mean = v->param[first][c], variance = v->param[first + 1][c];
+        if (own) {
+            mean = variance = 0;
+            for (int64_t i = 0; i < batch * size; i++)
+                mean += v->in[0][(i / size * channels + c) * size + i % size] / count;
+            for (int64_t i = 0; i < batch * size; i++)
+                variance += pow(v->in[0][(i / size * channels + c) * size + i % size] -
+                                    mean,
+                                2) /
+                            count;
+        }
+        double factor = first ? v->param[0][c] : 1, add = first ? v->param[1][c] : 0;
+        factor /= sqrt(variance + number(r, "eps"));
+        for (int64_t i = 0; i < batch * size; i++) {
+            int64_t at = (i / size * channels + c) * size + i % size;
+            v->out[at] = (v->in[0][at] - mean) * factor + add;
+        }
+    }
+}
+
+static void ref_scale(const rig *r, const ref_values *v) {
+    int64_t size = spatial_of(r), channels = in_dims(r)[1];
+    for (int64_t i = 0; i < rig_out_count(r); i++) {
+        int64_t c = i / size % channels;
+        v->out[i] = v->in[0][i] * v->param[0][c];
+        if (r->plan.params > 1)
+            v->out[i] += v->param[1][c];
+    }
+}
+
+/* ---- Shapes and joins -------------------------------------------------------------
+ */
+
+static void ref_flatten(const rig *r, const ref_values *v) {
+    memcpy(v->out, v->in[0], (size_t)rig_out_count(r) * sizeof(double));
+}
+
+static void ref_concat(const rig *r, const ref_values *v) {
+    int64_t axis = get(r, "axis"), inner = 1, outer = 1, at = 0;
+    for (int64_t d = 0; d < r->out[0].shape.rank; d++) {
+        outer *= d < axis ? out_dims(r)[d] : 1;
+        inner *= d > axis ? out_dims(r)[d] : 1;
+    }
+    for (int64_t o = 0; o < outer; o++)
+        for (int32_t i = 0; i < r->plan.inputs; i++) {
+            int64_t run = r->in[i].shape.dims[axis] * inner;
+            for (int64_t k = 0; k < run; k++)
+                v->out[at++] = v->in[i][o * run + k];
+        }
+}
+
+static void ref_eltwise(const rig *r, const ref_values *v) {
+    const double *factors = NULL;
+    size_t given = dlc_settings_get_floats(r->settings, "coeff", &factors);
+    for (int64_t k = 0; k < rig_out_count(r); k++) {
+        double out = v->in[0][k] * (given ? factors[0] : 1);
+        for (int32_t i = 1; i < r->plan.inputs; i++) {
+            double in = v->in[i][k];
+            if (is(r, "operation", "sum"))
+                out += in * (given ? factors[i] : 1);
+            else if (is(r, "operation", "product"))
+                out *= in;
+            else
+                out = fmax(out, in);
+        }
+        v->out[k] = out;
+    }
+}
+
+static void ref_softmax(const rig *r, const ref_values *v) {
+    int64_t axis = get(r, "axis"), inner = 1, along = in_dims(r)[axis];
+    for (int64_t d = axis + 1; d < r->in[0].shape.rank; d++)
+        inner *= in_dims(r)[d];
+    for (int64_t i = 0; i < rig_out_count(r) / along; i++) {
+        int64_t at = i / inner * along * inner + i % inner;
+        double sum = 0;
+        for (int64_t c = 0; c < along; c++)
+            sum += exp(v->in[0][at + c * inner]);
+        for (int64_t c = 0; c < along; c++)
+            v->out[at + c * inner] = exp(v->in[0][at + c * inner]) / sum;
+    }
+}
+
+/* ---- Which
+ * ---------------------------------------------------------------------------------- */
+
+ref_forward ref_find(const char *type) {
+    static const struct {
+        const char *type;
+        ref_forward forward;
+    } table[] = {
+        {"convolution", ref_convolution},
+        {"inner_product", ref_inner_product},
+        {"pooling", ref_pooling},
+        {"relu", ref_activation},
+        {"sigmoid", ref_activation},
+        {"tanh", ref_activation},
+        {"elu", ref_activation},
+        {"gelu", ref_activation},
+        {"swish", ref_activation},
+        {"softplus", ref_activation},
+        {"mish", ref_activation},
+        {"hardswish", ref_activation},
+        {"clip", ref_activation},
+        {"abs", ref_activation},
+        {"softmax_loss", ref_softmax_loss},
+        {"accuracy", ref_accuracy},
+        {"lrn", ref_lrn},
+        {"batch_norm", ref_batch_norm},
+        {"scale", ref_scale},
+        {"flatten", ref_flatten},
+        {"concat", ref_concat},
+        {"eltwise", ref_eltwise},
+        {"softmax", ref_softmax},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].type, type) == 0)
+            return table[i].forward;
+    ck_abort_msg("no reference for %s", type);
+    return NULL;
+}

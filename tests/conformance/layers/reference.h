@@ -1,0 +1,22 @@
+/* What the layers should compute: plain loops in double precision, on plain arrays,
+ * written for reading. Forward only; gradients are checked by finite differences of
+ * these, which doubles make sharp. */
+#ifndef REFERENCE_H
+#define REFERENCE_H
+
+#include "rig.h"
+
+/* Values of a layer, as doubles. `out` has rig_out_count elements. */
+typedef struct ref_values {
+    double *in[DLC_MAX_INPUTS];
+    double *param[DLC_MAX_PARAMS];
+    double *out;
+    const int32_t *labels;
+} ref_values;
+
+typedef void (*ref_forward)(const rig *r, const ref_values *v);
+
+/* The reference of a layer type; fails the test if there is none. */
+ref_forward ref_find(const char *type);
+
+#endif

@@ -1,0 +1,149 @@
+/* dropout: its statistics, and that its choice depends on nothing but (seed, layer,
+ * iteration, element of the global batch). */
+#include "checker.h"
+
+#include <math.h>
+#include <string.h>
+
+static void open_ones(rig *r, const rig_spec *spec) {
+    ck_assert_int_eq(rig_open(r, spec), DLC_OK);
+    for (int64_t i = 0; i < rig_in_count(r, 0); i++)
+        r->in_data[0][i] = 1;
+    ck_assert_int_eq(rig_forward(r), DLC_OK);
+}
+
+static int same_output(const rig *a, const rig *b) {
+    return memcmp(a->out_data, b->out_data, (size_t)rig_out_count(a) * sizeof(float)) ==
+           0;
+}
+
+START_TEST(statistics) {
+    static const struct {
+        const char *settings;
+        double ratio;
+    } rows[] = {{"", 0.5}, {"ratio=0.1", 0.1}, {"ratio=0.9", 0.9}, {"ratio=0", 0}};
+    for (int i = 0; i < COUNT(rows); i++) {
+        rig r;
+        rig_spec spec = {.type = "dropout",
+                         .settings = rows[i].settings,
+                         .seed = 42,
+                         .in = {SHAPE(100, 1001)}};
+        open_ones(&r, &spec);
+        int64_t zero = 0, count = rig_out_count(&r);
+        float left = (float)(1 / (1 - rows[i].ratio));
+        for (int64_t k = 0; k < count; k++) {
+            zero += r.out_data[k] == 0;
+            if (!(r.out_data[k] == 0 || fabsf(r.out_data[k] - left) < 1e-5f))
+                ck_abort_msg("%g is neither 0 nor %g", (double)r.out_data[k],
+                             (double)left);
+        }
+        /* Five standard deviations. */
+        double far = 5 * sqrt(rows[i].ratio * (1 - rows[i].ratio) * (double)count);
+        ck_assert_double_le(fabs((double)zero - rows[i].ratio * (double)count), far);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+/* Backward lets through what forward did, scaled alike. */
+START_TEST(backward) {
+    static const char *const layouts[] = {NULL, "last", "blocked"};
+    for (int i = 0; i < 6; i++) {
+        rig r;
+        rig_spec spec = {.type = "dropout",
+                         .settings = "ratio=0.3",
+                         .layout = layouts[i / 2],
+                         .in_place = i % 2,
+                         .in = {SHAPE(3, 17, 4, 5)}};
+        open_ones(&r, &spec);
+        fill_values(r.out_diff, rig_out_count(&r), 1, 1);
+        ck_assert_int_eq(rig_backward(&r), DLC_OK);
+        for (int64_t k = 0; k < rig_out_count(&r); k++)
+            ck_assert_float_eq_tol(r.in_diff[0][k], r.out_diff[k] * r.out_data[k],
+                                   1e-6f);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+START_TEST(what_it_depends_on) {
+    const rig_spec base = {.type = "dropout",
+                           .settings = "",
+                           .seed = 1,
+                           .index = 2,
+                           .iteration = 3,
+                           .in = {SHAPE(8, 5, 3, 3)}};
+    rig_spec spec = base;
+    rig first, other;
+    open_ones(&first, &base);
+    /* Not on these. */
+    spec.threads = 1;
+    open_ones(&other, &spec);
+    ck_assert(same_output(&first, &other));
+    rig_close(&other);
+    spec = base;
+    spec.layout = "last";
+    open_ones(&other, &spec);
+    ck_assert(same_output(&first, &other));
+    rig_close(&other);
+    /* On these. */
+    for (int i = 0; i < 4; i++) {
+        spec = base;
+        spec.seed += i == 0;
+        spec.index += i == 1;
+        spec.iteration += i == 2;
+        spec.sample += i == 3;
+        open_ones(&other, &spec);
+        ck_assert(!same_output(&first, &other));
+        rig_close(&other);
+    }
+    rig_close(&first);
+}
+END_TEST
+
+/* Four ranks with two samples each draw what one rank with eight does. */
+START_TEST(ranks) {
+    rig whole, part;
+    rig_spec spec = {
+        .type = "dropout", .settings = "", .seed = 9, .in = {SHAPE(8, 5, 3, 3)}};
+    open_ones(&whole, &spec);
+    spec.in[0].dims[0] = 2;
+    for (int rank = 0; rank < 4; rank++) {
+        spec.sample = 2 * rank;
+        open_ones(&part, &spec);
+        ck_assert_mem_eq(part.out_data, whole.out_data + rank * rig_out_count(&part),
+                         (size_t)rig_out_count(&part) * sizeof(float));
+        rig_close(&part);
+    }
+    rig_close(&whole);
+}
+END_TEST
+
+START_TEST(testing) {
+    static const char *const layouts[] = {NULL, "last", "blocked"};
+    for (int i = 0; i < 6; i++) {
+        rig r;
+        rig_spec spec = {.type = "dropout",
+                         .settings = "",
+                         .phase = DLC_PHASE_TEST,
+                         .layout = layouts[i / 2],
+                         .in_place = i % 2,
+                         .in = {SHAPE(3, 17, 4, 5)}};
+        ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+        fill_values(r.in_data[0], rig_in_count(&r, 0), 1, 1);
+        ck_assert_int_eq(rig_forward(&r), DLC_OK);
+        ck_assert_double_eq(far_apart(r.in_data[0], r.out_data, rig_out_count(&r)), 0);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("all");
+    tcase_add_test(tests, statistics);
+    tcase_add_test(tests, backward);
+    tcase_add_test(tests, what_it_depends_on);
+    tcase_add_test(tests, ranks);
+    tcase_add_test(tests, testing);
+    return run_suite("layers-dropout", tests);
+}

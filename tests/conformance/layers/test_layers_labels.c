@@ -1,0 +1,185 @@
+/* softmax_loss and accuracy. */
+#include "checker.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *settings;
+    dlc_shape scores, labels;
+} cases[] = {
+    {"", {2, {5, 10}}, {1, {5}}},
+    {"", {2, {1, 2}}, {1, {1}}},
+    {"ignore_label=1", {2, {64, 3}}, {1, {64}}},
+    {"", {2, {300, 1000}}, {1, {300}}},
+    {"", {4, {3, 17, 1, 1}}, {1, {3}}},
+    {"", {4, {2, 5, 3, 4}}, {3, {2, 3, 4}}},
+    {"ignore_label=0", {4, {2, 5, 3, 4}}, {4, {2, 1, 3, 4}}},
+};
+
+static rig_spec spec_of(const char *type, int i) {
+    return (rig_spec){.type = type,
+                      .settings = cases[i].settings,
+                      .inputs = 2,
+                      .labels = 2,
+                      .in = {cases[i].scores, cases[i].labels}};
+}
+
+START_TEST(softmax_loss) {
+    rig_spec spec = spec_of("softmax_loss", _i);
+    check_all_ways(&spec, 1e-5);
+}
+END_TEST
+
+START_TEST(label_smoothing) {
+    static const char *const settings[] = {"label_smoothing=0.1", "label_smoothing=1"};
+    for (int i = 0; i < 2; i++) {
+        rig_spec spec = spec_of("softmax_loss", 0);
+        spec.settings = settings[i];
+        check_all_ways(&spec, 1e-5);
+        spec = spec_of("softmax_loss", 5);
+        spec.settings = settings[i];
+        check_all_ways(&spec, 1e-5);
+    }
+}
+END_TEST
+
+START_TEST(accuracy) {
+    rig_spec spec = spec_of("accuracy", _i);
+    check_all_ways(&spec, 1e-6);
+    spec.settings = "top_k=2";
+    check_all_ways(&spec, 1e-6);
+}
+END_TEST
+
+static void scores_open(rig *r, const char *type, const char *settings,
+                        const float scores[6], const int32_t labels[2]) {
+    rig_spec spec = {.type = type,
+                     .settings = settings,
+                     .inputs = 2,
+                     .labels = 2,
+                     .in = {SHAPE(2, 3), SHAPE(2)}};
+    ck_assert_int_eq(rig_open(r, &spec), DLC_OK);
+    memcpy(r->in_data[0], scores, 6 * sizeof *scores);
+    memcpy(r->in_data[1], labels, 2 * sizeof *labels);
+}
+
+/* Scores that overflow exp, either way. */
+START_TEST(large_scores) {
+    static const float scores[6] = {1000, 0, -1000, -2000, -2001, -3000};
+    static const int32_t labels[2] = {0, 1};
+    rig r;
+    scores_open(&r, "softmax_loss", "", scores, labels);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_float_eq_tol(r.out_data[0], (float)(log1p(exp(-1)) + 1), 1e-5f);
+    ck_assert_float_eq(r.out_data[1], 2);
+    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_float_eq_tol(r.in_diff[0][0], 0, 1e-6f);
+    ck_assert_float_eq_tol(r.in_diff[0][4], (float)((1 / (1 + exp(1)) - 1) / 2), 1e-6f);
+    rig_close(&r);
+}
+END_TEST
+
+/* Fill-up samples don't count, in the sum, the count or the gradient. */
+START_TEST(no_samples) {
+    static const float scores[6] = {1, 2, 3, 4, 5, 6};
+    static const int32_t one[2] = {DLC_LABEL_NONE, 2}, none[2] = {-1, -1};
+    rig r;
+    scores_open(&r, "softmax_loss", "", scores, one);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_float_eq(r.out_data[1], 1);
+    for (int i = 0; i < 3; i++)
+        ck_assert_float_eq(r.in_diff[0][i], 0);
+    double p = exp(6) / (exp(4) + exp(5) + exp(6));
+    ck_assert_float_eq_tol(r.in_diff[0][5], (float)(p - 1), 1e-6f);
+    memcpy(r.in_data[1], none, sizeof none);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_float_eq(r.out_data[0], 0);
+    ck_assert_float_eq(r.out_data[1], 0);
+    for (int i = 0; i < 6; i++)
+        ck_assert_float_eq(r.in_diff[0][i], 0);
+    rig_close(&r);
+    scores_open(&r, "accuracy", "", scores, one);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_float_eq(r.out_data[0], 1);
+    ck_assert_float_eq(r.out_data[1], 1);
+    rig_close(&r);
+}
+END_TEST
+
+/* Equal scores and NaN are never right. */
+START_TEST(ties) {
+    static const float scores[6] = {2, 2, 2, NAN, NAN, NAN};
+    static const int32_t labels[2] = {0, 0};
+    rig r;
+    scores_open(&r, "accuracy", "", scores, labels);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_float_eq(r.out_data[0], 0);
+    ck_assert_float_eq(r.out_data[1], 2);
+    rig_close(&r);
+    scores_open(&r, "accuracy", "top_k=3", scores, labels);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_float_eq(r.out_data[0], 1);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(bad_labels) {
+    static const char *const types[] = {"softmax_loss", "accuracy"};
+    static const float scores[6] = {1, 2, 3, 4, 5, 6};
+    static const int32_t labels[][2] = {{0, 3}, {-2, 0}, {0, INT32_MAX}};
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < COUNT(labels); i++) {
+            rig r;
+            scores_open(&r, types[t], "", scores, labels[i]);
+            ck_assert_int_eq(rig_forward(&r), DLC_ERR_DATA);
+            rig_close(&r);
+        }
+    rig r;
+    static const int32_t ignored[2] = {77, 0};
+    scores_open(&r, "softmax_loss", "ignore_label=77", scores, ignored);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_float_eq(r.out_data[1], 1);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(refusals) {
+    rig_spec spec = {.type = "softmax_loss",
+                     .settings = "",
+                     .inputs = 2,
+                     .labels = 2,
+                     .in = {SHAPE(2, 3), SHAPE(3)}};
+    check_refused(&spec, DLC_ERR_CONFIG, "it is 3");
+    spec.in[1] = SHAPE(2);
+    spec.labels = 0;
+    check_refused(&spec, DLC_ERR_CONFIG, "whole");
+    spec.labels = 3;
+    check_refused(&spec, DLC_ERR_CONFIG, "float32");
+    spec.labels = 2;
+    spec.inputs = 1;
+    check_refused(&spec, DLC_ERR_CONFIG, "2 inputs");
+    spec.inputs = 2;
+    spec.in[0] = SHAPE(2);
+    check_refused(&spec, DLC_ERR_CONFIG, "classes");
+    spec.type = "accuracy";
+    spec.settings = "top_k=4";
+    spec.in[0] = SHAPE(2, 3);
+    check_refused(&spec, DLC_ERR_CONFIG, "top_k");
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("all");
+    tcase_add_loop_test(tests, softmax_loss, 0, COUNT(cases));
+    tcase_add_test(tests, label_smoothing);
+    tcase_add_loop_test(tests, accuracy, 0, COUNT(cases));
+    tcase_add_test(tests, large_scores);
+    tcase_add_test(tests, no_samples);
+    tcase_add_test(tests, ties);
+    tcase_add_test(tests, bad_labels);
+    tcase_add_test(tests, refusals);
+    return run_suite("layers-labels", tests);
+}

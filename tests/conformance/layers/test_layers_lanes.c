@@ -1,0 +1,246 @@
+/* Images in the lanes of vectors: convolutions that lie so, the layers that read them,
+ * test nets beside training nets, and any number of threads. */
+#include "checker.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static const struct {
+    const char *settings;
+    dlc_shape in;
+} convolutions[] = {
+    {"num_output=5 kernel_size=3", {4, {16, 1, 6, 6}}},
+    {"num_output=20 kernel_size=5", {4, {16, 3, 7, 8}}},
+    {"num_output=7 kernel_size=3 pad=1 stride=2", {4, {32, 3, 7, 7}}},
+    {"num_output=3 kernel_size=3 dilation=2 pad=2", {4, {16, 5, 6, 7}}},
+    {"num_output=6 kernel_h=3 kernel_w=1 pad_h=1 stride_w=2 bias=no",
+     {4, {16, 2, 5, 6}}},
+    {"num_output=6 kernel_size=3 group=3 pad=1", {4, {16, 6, 5, 5}}},
+    {"num_output=13 kernel_size=1", {4, {48, 7, 3, 3}}},
+    {"num_output=70 kernel_size=2", {4, {16, 3, 3, 3}}},
+    {"num_output=2 kernel_size=7 pad=3 stride=3", {4, {16, 1, 5, 5}}},
+    {"num_output=11 kernel_size=3 pad=1", {4, {32, 17, 3, 3}}},
+    {"num_output=1 kernel_size=1", {4, {16, 1, 1, 1}}},
+    {"num_output=4 kernel_size=2 stride=3", {4, {16, 2, 7, 8}}},
+};
+
+static rig_spec spec_of(int i, char *text, size_t bytes) {
+    (void)snprintf(text, bytes, "%s layout=lanes", convolutions[i].settings);
+    return (rig_spec){
+        .type = "convolution", .settings = text, .in = {convolutions[i].in}};
+}
+
+static int is_in_lanes(const rig *r) {
+    char text[128] = "";
+    r->ops->describe(r->layer, text, sizeof text);
+    return strstr(text, "lanes") != NULL;
+}
+
+static int chooses_lanes(const char *settings, dlc_shape in) {
+    rig r;
+    rig_spec spec = {.type = "convolution", .settings = settings, .in = {in}};
+    ck_assert_msg(rig_open(&r, &spec) == DLC_OK, "%s", dlc_detail());
+    int lanes = is_in_lanes(&r);
+    rig_close(&r);
+    return lanes;
+}
+
+START_TEST(convolution) {
+    char text[128];
+    rig_spec spec = spec_of(_i, text, sizeof text);
+    ck_assert(chooses_lanes(text, spec.in[0]));
+    check_layer(&spec, 2e-5);
+    spec.absorb = _i % 2 ? "negative_slope=0.25" : "";
+    spec.layout = "lanes";
+    check_layer(&spec, 2e-5);
+    spec.phase = DLC_PHASE_TEST;
+    spec.layout = "last";
+    check_layer(&spec, 2e-5);
+}
+END_TEST
+
+/* Chosen where few or odd channels leave vectors of channels empty, by shapes alone. */
+START_TEST(choice) {
+    ck_assert(chooses_lanes("num_output=20 kernel_size=5", SHAPE(64, 1, 28, 28)));
+    ck_assert(chooses_lanes("num_output=50 kernel_size=5", SHAPE(64, 20, 12, 12)));
+    ck_assert(!chooses_lanes("num_output=50 kernel_size=5", SHAPE(63, 20, 12, 12)));
+    ck_assert(
+        !chooses_lanes("num_output=32 kernel_size=5 pad=2", SHAPE(64, 3, 16, 16)));
+    ck_assert(!chooses_lanes("num_output=64 kernel_size=3 pad=1", SHAPE(16, 32, 8, 8)));
+    ck_assert(!chooses_lanes("num_output=20 kernel_size=3", SHAPE(16, 3, 99, 99)));
+    ck_assert(!chooses_lanes("num_output=20 kernel_size=5 layout=channels-last",
+                             SHAPE(64, 1, 28, 28)));
+    ck_assert(
+        !chooses_lanes("num_output=4 kernel_size=1 layout=lanes", SHAPE(15, 4, 2, 2)));
+}
+END_TEST
+
+static void fill_rig(rig *r) {
+    fill_values(r->in_data[0], rig_in_count(r, 0), 1, 2);
+    for (int32_t p = 0; p < r->plan.params; p++)
+        fill_values(r->param_data[p], rig_param_count(r, p), 2 + (uint64_t)p, 1);
+    fill_values(r->out_diff, rig_out_count(r), 9, 1);
+}
+
+static void same_bits(const float *a, const float *b, int64_t count) {
+    ck_assert_mem_eq(a, b, (size_t)count * sizeof(float));
+}
+
+START_TEST(any_number_of_threads) {
+    static const int32_t threads[] = {1, 2, 3, 7};
+    rig r[COUNT(threads)];
+    char text[128];
+    rig_spec spec = spec_of(_i, text, sizeof text);
+    for (int k = 0; k < COUNT(threads); k++) {
+        spec.threads = threads[k];
+        ck_assert_int_eq(rig_open(&r[k], &spec), DLC_OK);
+        fill_rig(&r[k]);
+        ck_assert_int_eq(rig_forward(&r[k]), DLC_OK);
+        ck_assert_int_eq(rig_backward(&r[k]), DLC_OK);
+        same_bits(r[0].out_data, r[k].out_data, rig_out_count(&r[0]));
+        same_bits(r[0].in_diff[0], r[k].in_diff[0], rig_in_count(&r[0], 0));
+        for (int32_t p = 0; p < r[0].plan.params; p++)
+            same_bits(r[0].param_diff[p], r[k].param_diff[p],
+                      rig_param_count(&r[0], p));
+    }
+    for (int k = 0; k < COUNT(threads); k++)
+        rig_close(&r[k]);
+}
+END_TEST
+
+/* Not every gradient is wanted: the first layer's input has none. */
+START_TEST(no_input_gradient) {
+    rig both[2];
+    char text[128];
+    rig_spec spec = spec_of(_i, text, sizeof text);
+    for (int k = 0; k < 2; k++) {
+        ck_assert_int_eq(rig_open(&both[k], &spec), DLC_OK);
+        both[k].unwanted = (uint64_t)k;
+        fill_rig(&both[k]);
+        ck_assert_int_eq(rig_forward(&both[k]), DLC_OK);
+        ck_assert_int_eq(rig_backward(&both[k]), DLC_OK);
+    }
+    same_bits(both[0].param_diff[0], both[1].param_diff[0],
+              rig_param_count(&both[0], 0));
+    rig_close(&both[0]);
+    rig_close(&both[1]);
+}
+END_TEST
+
+/* A test net beside a training net, with or without lanes in either, computes what it
+ * computes alone. */
+static void check_twin(const char *settings, const char *absorb, int64_t train_batch,
+                       int64_t test_batch) {
+    rig train, test, alone;
+    rig_spec spec = {.type = "convolution",
+                     .settings = settings,
+                     .absorb = absorb,
+                     .in = {SHAPE(train_batch, 3, 6, 5)}};
+    ck_assert_int_eq(rig_open(&train, &spec), DLC_OK);
+    spec.phase = DLC_PHASE_TEST;
+    spec.in[0].dims[0] = test_batch;
+    ck_assert_int_eq(rig_open(&alone, &spec), DLC_OK);
+    spec.twin = &train;
+    ck_assert_msg(rig_open(&test, &spec) == DLC_OK, "%s", dlc_detail());
+    for (int32_t p = 0; p < train.plan.params; p++)
+        ck_assert_int_eq(train.param[p].count, test.param[p].count);
+    fill_rig(&test);
+    fill_rig(&alone);
+    ck_assert_int_eq(rig_forward(&test), DLC_OK);
+    ck_assert_int_eq(rig_forward(&alone), DLC_OK);
+    double far = far_apart(test.out_data, alone.out_data, rig_out_count(&test));
+    ck_assert_msg(far < 1e-4, "%s, trained by %lld, tested by %lld: %g apart", settings,
+                  (long long)train_batch, (long long)test_batch, far);
+    rig_close(&test);
+    rig_close(&alone);
+    rig_close(&train);
+}
+
+START_TEST(twins) {
+    static const char *const settings[] = {
+        "num_output=20 kernel_size=3 layout=lanes",
+        "num_output=20 kernel_size=3 pad=1 layout=lanes",
+        "num_output=6 kernel_size=3 group=3 pad=1 layout=lanes",
+    };
+    for (int k = 0; k < COUNT(settings); k++) {
+        check_twin(settings[k], NULL, 16, 16);
+        check_twin(settings[k], NULL, 16, 32);
+        check_twin(settings[k], NULL, 16, 5);
+        check_twin(settings[k], "", 16, 5);
+        check_twin(settings[k], "", 16, 32);
+        check_twin(settings[k], NULL, 5, 16);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *type, *settings;
+    dlc_shape in;
+} readers[] = {
+    {"pooling", "kernel_size=2 stride=2", {4, {16, 5, 6, 6}}},
+    {"pooling", "kernel_size=3 stride=2", {4, {32, 3, 7, 8}}},
+    {"pooling", "kernel_size=3 stride=2 pad=1", {4, {16, 1, 5, 6}}},
+    {"pooling", "method=average kernel_size=3 stride=2", {4, {16, 3, 6, 7}}},
+    {"pooling", "method=average kernel_size=3 stride=2 pad=1", {4, {16, 2, 6, 7}}},
+    {"pooling",
+     "method=average kernel_size=3 pad=1 average_over=image",
+     {4, {16, 2, 4, 5}}},
+    {"pooling", "method=average global=yes", {4, {16, 3, 4, 3}}},
+    {"relu", "", {4, {16, 5, 3, 3}}},
+    {"tanh", "", {4, {16, 5, 3, 3}}},
+    {"lrn", "local_size=3 norm_region=within_channel", {4, {16, 3, 4, 5}}},
+    {"lrn", "local_size=3", {4, {16, 5, 3, 2}}},
+    {"batch_norm", "", {4, {16, 5, 2, 3}}},
+    {"scale", "bias=yes", {4, {16, 5, 2, 3}}},
+    {"softmax", "", {4, {16, 5, 2, 2}}},
+    {"flatten", "", {4, {16, 5, 2, 3}}},
+    {"inner_product", "num_output=7", {4, {16, 5, 3, 2}}},
+    {"convolution", "num_output=16 kernel_size=3", {4, {16, 5, 5, 4}}},
+    {"convolution", "num_output=16 kernel_size=3 layout=library", {4, {16, 5, 5, 4}}},
+};
+
+START_TEST(reading) {
+    rig_spec spec = {.type = readers[_i].type,
+                     .settings = readers[_i].settings,
+                     .in = {readers[_i].in},
+                     .layout = "lanes"};
+    check_layer(&spec, 1e-4);
+    spec.phase = DLC_PHASE_TEST;
+    check_layer(&spec, 1e-4);
+}
+END_TEST
+
+/* What works channel by channel leaves images in their lanes. */
+START_TEST(staying) {
+    static const char *const types[] = {"pooling", "relu"};
+    for (int k = 0; k < COUNT(types); k++) {
+        rig r;
+        rig_spec spec = {.type = types[k],
+                         .settings = k ? "" : "kernel_size=2",
+                         .in = {SHAPE(16, 3, 4, 4)},
+                         .layout = "lanes"};
+        ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+        const dlc_layout *given = r.in[0].layout;
+        ck_assert_ptr_nonnull(given);
+        ck_assert_ptr_nonnull(r.out[0].layout);
+        const dlc_family *family = r.ops->family;
+        dlc_tensor back = {.shape = r.in[0].shape, .dtype = DLC_F32};
+        ck_assert(!family->same_layout(&r.in[0], &back));
+        rig_close(&r);
+    }
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("all");
+    tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
+    tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(convolutions));
+    tcase_add_loop_test(tests, no_input_gradient, 0, COUNT(convolutions));
+    tcase_add_loop_test(tests, reading, 0, COUNT(readers));
+    tcase_add_test(tests, choice);
+    tcase_add_test(tests, twins);
+    tcase_add_test(tests, staying);
+    return run_suite("layers-lanes", tests);
+}

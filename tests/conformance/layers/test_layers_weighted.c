@@ -1,0 +1,163 @@
+/* convolution and inner_product, with the relu that they take over. */
+
+#include "checker.h"
+
+static const struct {
+    const char *settings;
+    dlc_shape in;
+} convolutions[] = {
+    {"num_output=20 kernel_size=5", {4, {2, 1, 12, 12}}},
+    {"num_output=50 kernel_size=5", {4, {2, 20, 9, 7}}},
+    {"num_output=32 kernel_size=5 pad=2", {4, {1, 3, 8, 8}}},
+    {"num_output=16 kernel_size=3 pad=1", {4, {2, 16, 6, 5}}},
+    {"num_output=1 kernel_size=1", {4, {1, 1, 1, 1}}},
+    {"num_output=17 kernel_size=1 bias=no", {4, {1, 17, 1, 1}}},
+    {"num_output=3 kernel_size=1 stride=3", {4, {2, 5, 7, 8}}},
+    {"num_output=7 kernel_size=2 stride=3", {4, {1, 3, 9, 10}}},
+    {"num_output=5 kernel_size=3 dilation=2 pad=1", {4, {2, 4, 7, 9}}},
+    {"num_output=17 kernel_h=3 kernel_w=1 stride_h=1 stride_w=2 pad_h=1",
+     {4, {1, 17, 5, 6}}},
+    {"num_output=6 kernel_size=3 group=3 pad=1", {4, {2, 3, 6, 6}}},
+    {"num_output=32 kernel_size=3 group=2 pad=1 stride=2", {4, {2, 32, 7, 7}}},
+    {"num_output=20 kernel_size=3 group=20 pad=1", {4, {1, 20, 5, 5}}},
+    {"num_output=8 kernel_size=3 dilation_h=1 dilation_w=3 pad_w=3", {4, {1, 5, 5, 9}}},
+    {"num_output=2 kernel_size=7 pad=3 stride=2", {4, {3, 3, 4, 4}}},
+    {"num_output=16 kernel_size=3 pad=1 layout=library", {4, {2, 20, 6, 5}}},
+    {"num_output=50 kernel_size=3 layout=library bias=no", {4, {1, 17, 6, 6}}},
+};
+
+START_TEST(convolution) {
+    rig_spec spec = {.type = "convolution",
+                     .settings = convolutions[_i].settings,
+                     .in = {convolutions[_i].in}};
+    check_all_ways(&spec, 2e-5);
+}
+END_TEST
+
+START_TEST(convolution_with_relu) {
+    rig_spec spec = {.type = "convolution",
+                     .settings = convolutions[_i].settings,
+                     .absorb = _i % 2 ? "negative_slope=0.25" : "",
+                     .in = {convolutions[_i].in}};
+    check_layer(&spec, 2e-5);
+    spec.phase = DLC_PHASE_TEST;
+    check_layer(&spec, 2e-5);
+}
+END_TEST
+
+static const struct {
+    const char *settings;
+    dlc_shape in;
+} products[] = {
+    {"num_output=10", {2, {3, 17}}},
+    {"num_output=500", {4, {2, 5, 4, 4}}},
+    {"num_output=1", {2, {1, 1}}},
+    {"num_output=17 bias=no", {4, {3, 20, 3, 2}}},
+    {"num_output=64", {4, {2, 64, 4, 4}}},
+    {"num_output=3", {3, {4, 3, 5}}},
+    {"num_output=5", {6, {2, 2, 3, 2, 1, 3}}},
+    {"num_output=10", {4, {1, 1, 1, 1}}},
+};
+
+START_TEST(inner_product) {
+    rig_spec spec = {.type = "inner_product",
+                     .settings = products[_i].settings,
+                     .in = {products[_i].in}};
+    check_all_ways(&spec, 2e-5);
+    spec.absorb = "";
+    check_all_ways(&spec, 2e-5);
+    spec.absorb = "negative_slope=0.1";
+    check_all_ways(&spec, 2e-5);
+}
+END_TEST
+
+/* Layers of LeNet and cifar10-full at full size: two runs give the same bits, one
+ * thread the same numbers. */
+static const struct {
+    const char *type, *settings;
+    dlc_shape in;
+} large[] = {
+    {"convolution", "num_output=20 kernel_size=5", {4, {64, 1, 28, 28}}},
+    {"convolution", "num_output=50 kernel_size=5", {4, {64, 20, 12, 12}}},
+    {"convolution", "num_output=32 kernel_size=5 pad=2", {4, {100, 32, 16, 16}}},
+    {"convolution",
+     "num_output=50 kernel_size=5 layout=library",
+     {4, {64, 20, 12, 12}}},
+    {"inner_product", "num_output=500", {4, {64, 50, 4, 4}}},
+    {"inner_product", "num_output=10", {2, {100, 1024}}},
+};
+
+static void open_and_run(rig *r, const rig_spec *spec) {
+    ck_assert_int_eq(rig_open(r, spec), DLC_OK);
+    fill_values(r->in_data[0], rig_in_count(r, 0), 1, 1);
+    fill_values(r->param_data[0], rig_param_count(r, 0), 2, 1);
+    fill_values(r->param_data[1], rig_param_count(r, 1), 3, 1);
+    fill_values(r->out_diff, rig_out_count(r), 4, 1);
+    ck_assert_int_eq(rig_forward(r), DLC_OK);
+    ck_assert_int_eq(rig_backward(r), DLC_OK);
+}
+
+START_TEST(repeatable) {
+    rig a, b, one;
+    rig_spec spec = {.type = large[_i].type,
+                     .settings = large[_i].settings,
+                     .absorb = "",
+                     .in = {large[_i].in}};
+    open_and_run(&a, &spec);
+    open_and_run(&b, &spec);
+    spec.threads = 1;
+    open_and_run(&one, &spec);
+    ck_assert_double_eq(far_apart(a.out_data, b.out_data, rig_out_count(&a)), 0);
+    ck_assert_double_eq(far_apart(a.in_diff[0], b.in_diff[0], rig_in_count(&a, 0)), 0);
+    ck_assert_double_le(far_apart(a.out_data, one.out_data, rig_out_count(&a)), 1e-3);
+    for (int32_t i = 0; i < 2; i++) {
+        int64_t count = rig_param_count(&a, i);
+        ck_assert_double_eq(far_apart(a.param_diff[i], b.param_diff[i], count), 0);
+        ck_assert_double_le(far_apart(a.param_diff[i], one.param_diff[i], count), 1e-2);
+    }
+    rig_close(&a);
+    rig_close(&b);
+    rig_close(&one);
+}
+END_TEST
+
+START_TEST(refusals) {
+    rig_spec spec = {.type = "convolution", .in = {SHAPE(2, 3, 5, 4)}};
+    spec.settings = "num_output=4";
+    check_refused(&spec, DLC_ERR_CONFIG, "kernel_size");
+    spec.settings = "num_output=4 kernel_h=3";
+    check_refused(&spec, DLC_ERR_CONFIG, "kernel_w");
+    spec.settings = "num_output=4 kernel_size=5";
+    check_refused(&spec, DLC_ERR_CONFIG, "2x3x5x4");
+    spec.settings = "num_output=4 kernel_size=3 dilation=3";
+    check_refused(&spec, DLC_ERR_CONFIG, "7");
+    spec.settings = "num_output=4 kernel_size=3 group=2";
+    check_refused(&spec, DLC_ERR_CONFIG, "group");
+    spec.settings = "num_output=3 kernel_size=1";
+    spec.in[0] = SHAPE(2, 3);
+    check_refused(&spec, DLC_ERR_CONFIG, "2x3");
+    spec.in[0] = SHAPE(2, 3, 5, 4);
+    spec.labels = 1;
+    check_refused(&spec, DLC_ERR_CONFIG, "float32");
+    spec.labels = 0;
+    spec.inputs = 2;
+    spec.in[1] = spec.in[0];
+    check_refused(&spec, DLC_ERR_CONFIG, "1 input");
+    spec = (rig_spec){
+        .type = "inner_product", .settings = "num_output=3", .in = {SHAPE(7)}};
+    check_refused(&spec, DLC_ERR_CONFIG, "dimensions");
+    spec.settings = "num_output=16777216";
+    spec.in[0] = SHAPE(1, 1ll << 40);
+    check_refused(&spec, DLC_ERR_CONFIG, "weights than any memory holds");
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("all");
+    tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
+    tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
+    tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
+    tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
+    tcase_add_test(tests, refusals);
+    return run_suite("layers-weighted", tests);
+}
