@@ -1,0 +1,162 @@
+/* Stopped, killed and resumed runs end as the one that was left alone, to the bit. */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "net.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+enum { ITERATIONS = 240 };
+
+static const char *const run_section =
+    "iterations = 240\nsnapshot = 20\ntest_interval = 1000\n";
+
+static const char *path_of(const char *folder, int iteration) {
+    static char paths[2][4096];
+    static int next;
+    char *path = paths[next++ % 2];
+    snprintf(path, sizeof paths[0], "%s/%s/small-%08d.safetensors", net_folder(),
+             folder, iteration);
+    return path;
+}
+
+static void train_whole(const char *net, const char *ranks, const char *folder) {
+    command_result result = command_run(
+        120, net_folder(), COMMAND("train", net, ranks, "--snapshot-dir", folder));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    command_free(&result);
+}
+
+/* Waits until the checkpoint of this iteration is there. */
+static void wait_for(const char *folder, int iteration) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int tries = 0; tries < 60000; tries++) {
+        if (access(path_of(folder, iteration), R_OK) == 0)
+            return;
+        nanosleep(&pause, NULL);
+    }
+    ck_abort_msg("no checkpoint of iteration %d came", iteration);
+}
+
+static void resume(const char *net, const char *ranks, const char *folder) {
+    command_result result = command_run(
+        120, net_folder(),
+        COMMAND("train", net, ranks, "--resume=auto", "--snapshot-dir", folder));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_contains(result.err, "resumed from ");
+    command_free(&result);
+}
+
+static const char *const rank_options[] = {"--ranks=1", "--ranks=2"};
+
+START_TEST(killed_at_random_and_resumed) {
+    const char *ranks = rank_options[_i % 2];
+    const char *net = net_write(run_section);
+    train_whole(net, ranks, "whole");
+    pid_t pid = command_start(net_folder(),
+                              COMMAND("train", net, ranks, "--snapshot-dir=part"));
+    wait_for("part", 40);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const struct timespec pause = {.tv_nsec = now.tv_nsec % 150000000};
+    nanosleep(&pause, NULL);
+    kill(pid, SIGKILL);
+    int exit_code = command_wait(pid, 20);
+    ck_assert_msg(exit_code == 128 + SIGKILL || exit_code == 0, "exit code %d",
+                  exit_code);
+    resume(net, ranks, "part");
+    ck_assert(
+        net_same_files(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
+}
+END_TEST
+
+static const int stops[] = {SIGTERM, SIGINT};
+
+START_TEST(stopped_by_a_signal_and_resumed) {
+    const char *net = net_write(run_section);
+    train_whole(net, "--ranks=2", "whole");
+    pid_t pid = command_start(
+        net_folder(), COMMAND("train", net, "--ranks=2", "--snapshot-dir=part"));
+    wait_for("part", 20);
+    kill(pid, stops[_i]);
+    int exit_code = command_wait(pid, 30);
+    ck_assert_msg(exit_code == 128 + stops[_i] || exit_code == 0, "exit code %d",
+                  exit_code);
+    resume(net, "--ranks=2", "part");
+    ck_assert(
+        net_same_files(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
+}
+END_TEST
+
+/* SIGHUP: a checkpoint between the planned ones, and on. */
+START_TEST(hangup_saves_and_goes_on) {
+    const char *net = net_write("iterations = 100000\nsnapshot = 20\n"
+                                "test_interval = 1000000\n");
+    pid_t pid = command_start(
+        net_folder(), COMMAND("train", net, "--ranks=2", "--snapshot-dir=part"));
+    wait_for("part", 20);
+    const struct timespec pause = {.tv_nsec = 100000000};
+    kill(pid, SIGHUP);
+    nanosleep(&pause, NULL);
+    kill(pid, SIGHUP);
+    nanosleep(&pause, NULL);
+    ck_assert_int_eq(kill(pid, 0), 0);
+    kill(pid, SIGTERM);
+    ck_assert_int_eq(command_wait(pid, 30), 128 + SIGTERM);
+}
+END_TEST
+
+/* A damaged newest checkpoint is passed over for the one before. */
+START_TEST(damaged_checkpoint_is_passed_over) {
+    const char *net = net_write("iterations = 60\nsnapshot = 20\n");
+    train_whole(net, "--ranks=1", "s");
+    FILE *file = fopen(path_of("s", 60), "r+b");
+    ck_assert_ptr_nonnull(file);
+    fseek(file, -100, SEEK_END);
+    int byte = fgetc(file);
+    fseek(file, -100, SEEK_END);
+    fputc(byte ^ 0x10, file);
+    fclose(file);
+    command_result result = command_run(
+        60, net_folder(), COMMAND("train", net, "--resume=auto", "--snapshot-dir=s"));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_contains(result.err, "trying the one before");
+    ck_contains(result.err, "at iteration 40");
+    command_free(&result);
+}
+END_TEST
+
+START_TEST(another_seed_is_refused) {
+    const char *net = net_write("iterations = 10\n");
+    train_whole(net, "--ranks=1", "s");
+    command_result result = command_run(
+        60, net_folder(),
+        COMMAND("train", net, "--resume=auto", "--snapshot-dir=s", "--seed=7"));
+    ck_assert_int_eq(result.exit_code, 2);
+    ck_contains(result.err, "give --seed 1");
+    command_free(&result);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("resume");
+    TCase *cases = tcase_create("resume");
+    tcase_set_timeout(cases, 180);
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_loop_test(cases, killed_at_random_and_resumed, 0, 4);
+    tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, 2);
+    tcase_add_test(cases, hangup_saves_and_goes_on);
+    tcase_add_test(cases, damaged_checkpoint_is_passed_over);
+    tcase_add_test(cases, another_seed_is_refused);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

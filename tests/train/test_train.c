@@ -1,0 +1,210 @@
+/* What a training run promises: it learns, repeats to the bit, does the same for any
+ * number of ranks, and says what it did. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+static command_result train(const char *const *arguments) {
+    command_result result = command_run(120, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == 0, "exit code %d: %s", result.exit_code,
+                  result.err);
+    return result;
+}
+
+START_TEST(learns_and_reports) {
+    const char *net = net_write("epochs = 12\n");
+    command_result result = train(COMMAND("train", net, "--json", "--snapshot-dir=s"));
+    ck_assert_double_ge(net_number(result.out, "accuracy"), 0.9);
+    ck_assert_double_eq(net_number(result.out, "iterations"), 300);
+    ck_assert_double_eq(net_number(result.out, "epochs"), 12);
+    ck_assert_double_eq(net_number(result.out, "batch"), 24);
+    ck_assert_double_gt(net_number(result.out, "images_per_s"), 0);
+    ck_assert_double_gt(net_number(result.out, "seconds"), 0);
+    ck_assert_double_eq(net_number(result.out, "seed"), 1);
+    const char *const keys[] = {
+        "net",  "ranks",    "transport",       "device", "solver", "scaling",
+        "loss", "exchange", "effective_batch", "bytes",  "hidden", "checkpoint"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char quoted[64];
+        snprintf(quoted, sizeof quoted, "\"%s\":", keys[i]);
+        ck_contains(result.out, quoted);
+    }
+    ck_contains(result.err, "effective batch 24");
+    ck_contains(result.err, "learning rate 0.02");
+    double trained = net_number(result.out, "accuracy");
+    command_free(&result);
+
+    /* What was saved is what was tested. */
+    result = train(
+        COMMAND("test", net, "--json", "--weights", "s/small-00000300.safetensors"));
+    ck_assert_double_eq(net_number(result.out, "accuracy"), trained);
+    command_free(&result);
+}
+END_TEST
+
+/* The same seed: the same bytes. Another: others. */
+START_TEST(repeats_to_the_bit) {
+    static const char *const ranks[] = {"--ranks=1", "--ranks=2", "--ranks=3"};
+    const char *net = net_write("iterations = 30\ntest_interval = 1000\n");
+    command_result result;
+    result = train(COMMAND("train", net, ranks[_i], "--snapshot-dir=a"));
+    command_free(&result);
+    result = train(COMMAND("train", net, ranks[_i], "--snapshot-dir=b"));
+    command_free(&result);
+    result = train(COMMAND("train", net, ranks[_i], "--seed=2", "--snapshot-dir=c"));
+    command_free(&result);
+    char one[4096], same[4096], other[4096];
+    snprintf(one, sizeof one, "%s/a/small-00000030.safetensors", net_folder());
+    snprintf(same, sizeof same, "%s/b/small-00000030.safetensors", net_folder());
+    snprintf(other, sizeof other, "%s/c/small-00000030.safetensors", net_folder());
+    ck_assert(net_same_files(one, same));
+    ck_assert(!net_same_tensors(one, other));
+}
+END_TEST
+
+/* The loss of every tenth iteration, from the log file. */
+static int read_losses(const char *path, double *losses, int most) {
+    size_t size;
+    char *text = (char *)scratch_read(path, &size);
+    char *end = text + size;
+    int count = 0;
+    for (char *line = text; line < end && count < most;) {
+        char *next = memchr(line, '\n', (size_t)(end - line));
+        if (!next)
+            break;
+        *next = '\0';
+        if (strstr(line, "\"event\":\"train\""))
+            losses[count++] = net_number(line, "loss");
+        line = next + 1;
+    }
+    free(text);
+    return count;
+}
+
+/* Strong scaling shares the batch out: the loss curve is that of one rank, but for
+ * the order of sums in float32. The net has no batch_norm here, whose statistics are
+ * those of a rank's own share. */
+START_TEST(strong_scaling_keeps_the_curve) {
+    static const char *const ranks[] = {"--ranks=1", "--ranks=2", "--ranks=4",
+                                        "--ranks=5"};
+    enum { MOST = 16 };
+    const double tolerance = 1e-4;
+    double losses[4][MOST];
+    const char *net = net_write("iterations = 80\ndisplay = 8\ntest_interval = 1000\n"
+                                "snapshot_last = no\n");
+    for (int i = 0; i < 4; i++) {
+        command_result result = train(COMMAND("train", net, ranks[i],
+                                              "--scaling=strong", "--log-file=log",
+                                              "--set", "norm1.type=scale"));
+        command_free(&result);
+        ck_assert_int_eq(read_losses("log", losses[i], MOST), 10);
+        remove(scratch_path("log"));
+        for (int j = 0; j < 10; j++)
+            ck_assert_msg(fabs(losses[i][j] - losses[0][j]) <=
+                              tolerance * (1 + fabs(losses[0][j])),
+                          "%s, line %d: loss %g, one rank had %g", ranks[i], j,
+                          losses[i][j], losses[0][j]);
+    }
+    ck_assert_double_lt(losses[0][9], 0.8 * losses[0][0]);
+}
+END_TEST
+
+START_TEST(weak_scaling_grows_the_batch) {
+    const char *net = net_write("iterations = 5\n");
+    command_result result = train(
+        COMMAND("train", net, "--ranks=3", "--json", "--set", "run.snapshot_last=no"));
+    ck_assert_double_eq(net_number(result.out, "effective_batch"), 72);
+    ck_assert_double_eq(net_number(result.out, "batch"), 24);
+    ck_assert_double_eq(net_number(result.out, "ranks"), 3);
+    ck_contains(result.err, "effective batch 72");
+    ck_contains(result.err, "transport: ");
+    command_free(&result);
+}
+END_TEST
+
+/* Two batches an update: half as many updates an epoch, twice the batch. */
+START_TEST(accumulates) {
+    const char *net = net_write("iterations = 5\nsnapshot_last = no\n");
+    command_result result = train(
+        COMMAND("train", net, "--json", "--set", "solver.accumulate=2"));
+    ck_assert_double_eq(net_number(result.out, "effective_batch"), 48);
+    double loss = net_number(result.out, "loss");
+    ck_assert(isfinite(loss));
+    command_free(&result);
+}
+END_TEST
+
+/* Every sample is tested once, whoever tests it. */
+START_TEST(tests_are_exact_for_any_ranks) {
+    const char *net = net_write("iterations = 10\n");
+    command_result result = train(COMMAND("train", net, "--snapshot-dir=s"));
+    command_free(&result);
+    double accuracy = 0, loss = 0;
+    static const char *const ranks[] = {"--ranks=1", "--ranks=2", "--ranks=5"};
+    for (int i = 0; i < 3; i++) {
+        result = train(COMMAND("test", net, "--json", ranks[i], "--weights",
+                               "s/small-00000010.safetensors"));
+        if (i == 0) {
+            accuracy = net_number(result.out, "accuracy");
+            loss = net_number(result.out, "loss");
+        }
+        ck_assert_double_eq(net_number(result.out, "accuracy"), accuracy);
+        ck_assert_double_eq_tol(net_number(result.out, "loss"), loss, 1e-5);
+        command_free(&result);
+    }
+}
+END_TEST
+
+START_TEST(divergence_is_told) {
+    const char *net = net_write("iterations = 200\nsnapshot_last = no\n");
+    command_result result = command_run(
+        60, net_folder(),
+        COMMAND("train", net, "--set", "solver.rate=1e8", "--set", "norm1.type=scale"));
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_contains(result.err, "try a smaller learning rate");
+    command_free(&result);
+}
+END_TEST
+
+START_TEST(check_counts) {
+    const char *net = net_write("");
+    command_result result = train(COMMAND("check", net, "--json"));
+    /* conv1 6*9+6, norm1 2*6, ip1 150*16+16, ip2 16*4+4 */
+    ck_assert_double_eq(net_number(result.out, "parameters"),
+                        6 * 9 + 6 + 12 + 150 * 16 + 16 + 16 * 4 + 4);
+    ck_assert_double_eq(net_number(result.out, "multiply_adds"),
+                        100 * 6 * 9 + 150 * 16 + 16 * 4);
+    ck_assert_double_gt(net_number(result.out, "peak_bytes"), 24 * 6 * 100 * 4);
+    command_free(&result);
+    result = train(COMMAND("time", net, "--json", "--passes=3"));
+    ck_contains(result.out, "\"forward_us\":");
+    command_free(&result);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("train");
+    TCase *cases = tcase_create("train");
+    tcase_set_timeout(cases, 120);
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_test(cases, learns_and_reports);
+    tcase_add_loop_test(cases, repeats_to_the_bit, 0, 3);
+    tcase_add_test(cases, strong_scaling_keeps_the_curve);
+    tcase_add_test(cases, weak_scaling_grows_the_batch);
+    tcase_add_test(cases, accumulates);
+    tcase_add_test(cases, tests_are_exact_for_any_ranks);
+    tcase_add_test(cases, divergence_is_told);
+    tcase_add_test(cases, check_counts);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
