@@ -149,7 +149,7 @@ static dlc_status infer_layer(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
     dlc_status status = op->ops->infer(op->layer, &op->plan);
     if (status != DLC_OK)
-        return dlc_fail(status, "layer '%s': %s", op->name, dlc_detail());
+        return dlc_net_blame(op, NULL, status);
     if (op->plan.outputs < 1 || op->plan.outputs > DLC_MAX_OUTPUTS ||
         op->plan.params < 0 || op->plan.params > DLC_MAX_PARAMS)
         return dlc_fail(DLC_ERR_PLUGIN,
@@ -202,7 +202,7 @@ static dlc_status absorb_followers(dlc_net *net, int32_t index) {
         if (status == DLC_ERR_UNSUPPORTED)
             return DLC_OK;
         if (status != DLC_OK)
-            return dlc_fail(status, "layer '%s': %s", op->name, dlc_detail());
+            return dlc_net_blame(op, NULL, status);
         next->absorbed_by = index;
         op->output[0] = next->output[0];
         op->out[0] = next->out[0];

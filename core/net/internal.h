@@ -96,6 +96,9 @@ struct dlc_net {
 /* net.c: one tensor more; its index, or a negative status. */
 int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t producer);
 
+/* net.c: a layer's failure, its name (and `phase`, may be NULL) put before the
+ * sentence unless that names it already. */
+dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status);
 /* net.c: destroys the layer or reorder and frees the arrays. */
 void dlc_net_op_free(net_op *op);
 /* build.c: layers made, shapes inferred, layers absorbed, gradients traced. */

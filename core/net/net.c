@@ -1,4 +1,7 @@
 /* A net's life: built in steps, given its memory, freed. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/memory.h"
 #include "net/internal.h"
 
@@ -17,6 +20,15 @@ int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t produ
                                              .data_buffer = NO_BUFFER,
                                              .diff_buffer = NO_BUFFER};
     return net->tensors++;
+}
+
+dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status) {
+    char quoted[256];
+    snprintf(quoted, sizeof quoted, "'%s'", op->name);
+    if (strstr(dlc_detail(), quoted))
+        return status;
+    return dlc_fail(status, "layer %s%s%s: %s", quoted, phase ? ", " : "",
+                    phase ? phase : "", dlc_detail());
 }
 
 void dlc_net_op_free(net_op *op) {

@@ -128,7 +128,7 @@ static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
         DLC_TRY(offer_input(net, list, op, i));
     dlc_status status = op->ops->prepare(op->layer, &op->plan);
     if (status != DLC_OK)
-        return dlc_fail(status, "layer '%s': %s", op->name, dlc_detail());
+        return dlc_net_blame(op, NULL, status);
     DLC_TRY(check_prepared(op));
     for (int32_t i = 0; i < op->plan.inputs; i++)
         if (!same_layout(op->family, &net->tensor[op->input[i]].tensor, &op->in[i]))

@@ -28,9 +28,7 @@ static void watch(const dlc_net *net, const char *phase, const net_op *op) {
 }
 
 static dlc_status named(dlc_status status, const net_op *op, const char *phase) {
-    if (status == DLC_OK)
-        return DLC_OK;
-    return dlc_fail(status, "layer '%s', %s: %s", op->name, phase, dlc_detail());
+    return status == DLC_OK ? DLC_OK : dlc_net_blame(op, phase, status);
 }
 
 static dlc_status forward_op(dlc_net *net, net_op *op) {

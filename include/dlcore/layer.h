@@ -180,7 +180,8 @@ typedef struct dlc_layer_ops {
     void (*destroy)(dlc_layer *layer); /* NULL allowed */
 
     /* Shapes out of shapes; DLC_ERR_CONFIG with a sentence that names the shapes
-     * where they don't fit. Also called without prepare ever following. */
+     * where they don't fit (the core puts the layer's name before it). Also called
+     * without prepare ever following. */
     dlc_status (*infer)(dlc_layer *layer, dlc_layer_plan *plan);
 
     /* Optional. `next` alone reads this layer's only output: take its work over,
