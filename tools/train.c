@@ -1,6 +1,7 @@
 /* dlcore train: the ranks started, each trains, rank 0 reports. */
 #include "train/train.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -52,10 +53,12 @@ static const struct argp argp = {
     .children = children};
 
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
-    dlc_info(
-        "%s after %lld iterations, %.1f s: loss %.4f, accuracy %.4f, %.0f images/s",
-        result->stopped ? "stopped" : "done", (long long)session->iteration,
-        result->seconds, result->loss, result->accuracy, result->images_per_s);
+    char tested[64] = "";
+    if (!isnan(result->accuracy))
+        snprintf(tested, sizeof tested, ", accuracy %.4f", result->accuracy);
+    dlc_info("%s after %lld iterations, %.1f s: loss %.4f%s, %.0f images/s",
+             result->stopped ? "stopped" : "done", (long long)session->iteration,
+             result->seconds, result->loss, tested, result->images_per_s);
     if (session->ranks > 1)
         dlc_info("exchange: %.1f MB a rank, %.2f s, %.0f %% of it hidden behind the "
                  "computation",
