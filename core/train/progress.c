@@ -36,15 +36,16 @@ void dlc_progress_announce(const dlc_progress *progress) {
         return;
     double rate = session->solver_ops->rate(session->solver, session->iteration);
     int64_t samples = dlc_session_samples(session);
+    int64_t halfway = (session->iteration + session->max_iterations) / 2;
     dlc_info("net '%s' on %s, %" PRId32 " rank%s, solver %s", setup->name,
              setup->device->name, session->ranks, session->ranks > 1 ? "s" : "",
              setup->solver->name);
-    dlc_info("effective batch %" PRId64 " (%s scaling: %" PRId64
-             " %s%s), learning rate "
-             "%g",
-             samples, setup->strong ? "strong" : "weak", setup->train.batch,
+    dlc_info("effective batch %" PRId64 " (%s scaling: %" PRId64 " %s%s)", samples,
+             setup->strong ? "strong" : "weak", setup->train.batch,
              setup->strong ? "shared out among all ranks" : "a rank",
-             session->micro_batches > 1 ? ", several passes an update" : "", rate);
+             session->micro_batches > 1 ? ", several passes an update" : "");
+    dlc_info("learning rate %g now, %g halfway", rate,
+             session->solver_ops->rate(session->solver, halfway));
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
              " iterations), %" PRId64 " samples",
              session->max_iterations - session->iteration,

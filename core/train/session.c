@@ -208,16 +208,12 @@ static dlc_status ask_solver(dlc_session *session) {
 }
 
 static void count_iterations(dlc_session *session) {
-    const dlc_settings *run = session->setup->run;
-    int64_t samples = session->setup->train.info.samples;
+    const dlc_setup *setup = session->setup;
     int64_t step = dlc_session_samples(session);
-    session->epoch_iterations = (samples + step - 1) / step;
-    session->max_iterations = dlc_settings_is_set(run, "iterations")
-                                  ? dlc_settings_get_int(run, "iterations")
-                                  : (dlc_settings_is_set(run, "epochs")
-                                         ? dlc_settings_get_int(run, "epochs")
-                                         : 1) *
-                                        session->epoch_iterations;
+    session->epoch_iterations = (setup->train.info.samples + step - 1) / step;
+    session->max_iterations = setup->iterations >= 0
+                                  ? setup->iterations
+                                  : setup->epochs * session->epoch_iterations;
 }
 
 static dlc_status open_solver(dlc_session *session) {

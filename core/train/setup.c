@@ -85,16 +85,35 @@ static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
     return DLC_OK;
 }
 
+static int is_on_command_line(const dlc_settings *settings, const char *name) {
+    return dlc_settings_is_set(settings, name) &&
+           dlc_settings_line(settings, name) == DLC_LINE_SET;
+}
+
+/* How long to train, in epochs or in iterations; the command line wins over the
+ * file. */
+static void find_length(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_settings *run = setup->run;
+    int epochs = dlc_settings_is_set(run, "epochs");
+    int iterations = dlc_settings_is_set(run, "iterations");
+    if (epochs && iterations) {
+        epochs = is_on_command_line(run, "epochs");
+        iterations = is_on_command_line(run, "iterations");
+        if (epochs == iterations)
+            dlc_problems_add(problems, setup->config,
+                             dlc_settings_line(run, "iterations"),
+                             "[run] has both epochs (%s) and iterations; give one",
+                             dlc_settings_where(run, "epochs"));
+    }
+    setup->iterations = iterations ? dlc_settings_get_int(run, "iterations") : -1;
+    setup->epochs = epochs ? dlc_settings_get_int(run, "epochs") : 1;
+}
+
 static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
     const dlc_option *tables[] = {dlc_run_section_options,
                                   setup->device ? setup->device->options : NULL};
     DLC_TRY(dlc_settings_make(setup->config, "run", tables, 2, problems, &setup->run));
-    if (dlc_settings_is_set(setup->run, "epochs") &&
-        dlc_settings_is_set(setup->run, "iterations"))
-        dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->run, "iterations"),
-                         "[run] has both epochs (%s) and iterations; give one",
-                         dlc_settings_where(setup->run, "epochs"));
+    find_length(setup, problems);
     setup->ranks = (int32_t)dlc_settings_get_int(setup->run, "ranks");
     setup->seed = (uint64_t)dlc_settings_get_int(setup->run, "seed");
     setup->strong = strcmp(dlc_settings_get_string(setup->run, "scaling"), "strong") ==

@@ -37,6 +37,8 @@ typedef struct dlc_setup {
     dlc_data_setup train, test;
 
     int32_t ranks;
+    int64_t iterations; /* to train; -1: `epochs` of them */
+    int64_t epochs;
     int strong; /* scaling: the batch of [data] is shared out among the ranks */
     uint64_t seed;
 } dlc_setup;
