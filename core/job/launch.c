@@ -100,8 +100,10 @@ static dlc_status set_streams(int output) {
     if (output >= 0) {
         failed |= dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0;
         close(output);
-        /* Lines come out when they are written, and not all at the end. */
-        setvbuf(stdout, NULL, _IOLBF, 0);
+        /* Lines come out when they are written, and not all at the end. The buffer
+         * is given, because glibc ignores the mode where one is in use already. */
+        static char lines[BUFSIZ];
+        setvbuf(stdout, lines, _IOLBF, sizeof lines);
     }
     return failed ? dlc_fail(DLC_ERR_IO, "cannot redirect a rank's output: %s",
                              strerror(errno))
