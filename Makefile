@@ -25,13 +25,17 @@ demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
 	@echo "$(DLCORE) train $(DEMO_NET) --ranks=2 --transport=host-staged"
 	@$(DLCORE) train $(DEMO_NET) --ranks=2 --transport=host-staged
 	@echo
-	@echo "Go on from here (each command has --help):"
-	@echo "  $(DLCORE) train $(DEMO_NET) --ranks=2 --resume auto --epochs 20"
-	@echo "  $(DLCORE) test $(DEMO_NET) --weights FILE.safetensors"
-	@echo "  $(DLCORE) check $(DEMO_NET)           shapes, parameters, memory"
-	@echo "  $(DLCORE) plugin list        devices, transports, layers, ..."
-	@echo "  $(DLCORE) doctor             what works here, what doesn't, and why"
-	@echo "  make check                         every test; README.md is the manual's start"
+	@echo "Go on from here; every command explains itself with --help:"
+	@echo
+	@echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --resume auto --epochs 6"
+	@echo "  test a checkpoint  $(DLCORE) test $(DEMO_NET) --weights \\"
+	@echo "                       $$(ls -t snapshots/*.safetensors 2>/dev/null | head -n 1)"
+	@echo "  look at the net    $(DLCORE) check $(DEMO_NET)"
+	@echo "  another net        $(DLCORE) train models/lenet.ini --ranks=2"
+	@echo "  other transports   $(DLCORE) plugin list, then --transport NAME"
+	@echo "  what works here    $(DLCORE) doctor"
+	@echo "  run every test     make check"
+	@echo "  read on            README.md"
 
 check: deps ## Every lint and test: release, sanitizers, valgrind
 	@tests/run.sh

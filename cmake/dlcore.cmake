@@ -115,7 +115,7 @@ set(DLC_TEST_ENVIRONMENT
   DLCORE_PLUGIN_PATH=${DLC_PLUGIN_OUTPUT_DIR}
   DLCORE_SANITIZE=${DLC_SANITIZE}
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
-  LSAN_OPTIONS=print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
+  LSAN_OPTIONS=use_tls=0:print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
   TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
   UBSAN_OPTIONS=print_stacktrace=1)
 
@@ -143,6 +143,9 @@ endfunction()
 function(dlc_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;NO_VALGRIND" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
+  if(NOT TARGET dlc::check)
+    return() # said once, in libraries.cmake
+  endif()
   dlc_sort_libs(folders libraries missing check ${arg_LIBS})
   if(missing)
     list(JOIN missing ", " missing)

@@ -67,6 +67,9 @@ dlc_find_pc(ucx ucx)
 
 # The tests'.
 dlc_find_pc(check check>=0.15)
+if(DLC_BUILD_TESTS AND NOT TARGET dlc::check)
+  message(STATUS "tests: left out, not found: check")
+endif()
 
 set(missing "")
 foreach(name iniparser hwloc jansson xxhash)

@@ -17,6 +17,6 @@ if cppcheck --quiet -j 2 --std=c11 --language=c --error-exitcode=1 --inline-supp
     echo "cppcheck: nothing found"
 else
     echo "cppcheck: mend what it names; where it is wrong, say so on the line before:"
-    echo "  // cppcheck-suppress ID -- why"
+    echo "  // cppcheck-suppress ID ; why"
     exit 1
 fi

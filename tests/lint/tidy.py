@@ -49,8 +49,10 @@ def arguments(cache):
     if header.startswith("/"):
         folder = cache / "include"
         folder.mkdir(exist_ok=True)
-        (folder / "omp.h").unlink(missing_ok=True)
-        (folder / "omp.h").symlink_to(header)
+        text = pathlib.Path(header).read_text()
+        # gcc's malloc attribute takes arguments that clang's does not.
+        text = re.sub(r"__malloc__ \(\w+(, \w+)?\)", "__malloc__", text)
+        (folder / "omp.h").write_text(text)
         extra += ["--extra-arg=-idirafter", f"--extra-arg={folder}"]
     return extra
 
