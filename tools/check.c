@@ -16,19 +16,16 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     (void)argument;
     if (key != ARGP_KEY_INIT)
         return ARGP_ERR_UNKNOWN;
-    state->child_inputs[0] = state->child_inputs[1] = state->input;
+    dlc_tool_share_input(state, state->input);
     return 0;
 }
-
-static const struct argp_child children[] = {
-    {&dlc_net_argp, 0, "Reporting:", 1}, {&dlc_run_argp, 0, "The job:", 2}, {0}};
 
 static const struct argp argp = {
     .parser = parse,
     .args_doc = "NET.INI",
     .doc = "Validates net.ini and shows what it describes: layers, shapes, parameters, "
            "multiply-adds of one sample forward, and the memory that a rank will take.",
-    .children = children};
+    .children = dlc_tool_children};
 
 static void format_shape(const dlc_shape *shape, char *text, size_t bytes) {
     size_t used = 0;
@@ -151,7 +148,5 @@ int dlc_command_check(int argc, char **argv) {
         dlc_job_options job = {.ranks = 1}; /* one shows what all have */
         status = dlc_job_run(&job, check_as_rank, &command, &exit_code);
     }
-    dlc_setup_close(command.setup);
-    dlc_tool_options_free(&command.tool);
-    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
 }

@@ -22,12 +22,6 @@ static void add_set(dlc_tool_options *options, char *text) {
     options->sets[options->set_count++] = text;
 }
 
-void dlc_tool_options_free(dlc_tool_options *options) {
-    for (size_t i = 0; i < options->set_count; i++)
-        dlc_free(options->sets[i]);
-    dlc_free(options->sets);
-}
-
 /* ---- net.ini and how to report
  * --------------------------------------------------------- */
 
@@ -71,7 +65,7 @@ static error_t parse_net(int key, char *argument, struct argp_state *state) {
     }
 }
 
-const struct argp dlc_net_argp = {.options = net_options, .parser = parse_net};
+static const struct argp net_argp = {.options = net_options, .parser = parse_net};
 
 /* ---- Options of a job: each another way to write a --set
  * --------------------------------- */
@@ -103,7 +97,15 @@ static error_t parse_run(int key, char *argument, struct argp_state *state) {
     return 0;
 }
 
-const struct argp dlc_run_argp = {.options = run_options, .parser = parse_run};
+static const struct argp run_argp = {.options = run_options, .parser = parse_run};
+
+const struct argp_child dlc_tool_children[] = {
+    {&net_argp, 0, "Reporting:", 1}, {&run_argp, 0, "The job:", 2}, {0}};
+
+void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options) {
+    for (int i = 0; dlc_tool_children[i].argp; i++)
+        state->child_inputs[i] = options;
+}
 
 /* ---- Beginning and end
  * --------------------------------------------------------------- */
@@ -142,6 +144,15 @@ int dlc_tool_end(dlc_status status) {
         dlc_error("%s", dlc_detail()[0] ? dlc_detail() : dlc_status_text(status));
     dlc_log_file_close();
     return dlc_exit_code(status);
+}
+
+int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status status,
+                   int exit_code) {
+    dlc_setup_close(setup);
+    for (size_t i = 0; i < options->set_count; i++)
+        dlc_free(options->sets[i]);
+    dlc_free(options->sets);
+    return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
 
 dlc_status dlc_tool_print_json(dlc_json *json) {

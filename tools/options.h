@@ -18,13 +18,11 @@ typedef struct dlc_tool_options {
     int failed; /* memory ran out */
 } dlc_tool_options;
 
-void dlc_tool_options_free(dlc_tool_options *options);
-
-/* Child parsers: input for both is the dlc_tool_options. `net` takes net.ini, --set,
- * --json, --log-file, -v and -q; `run` the options of a job (--ranks, --transport,
- * --seed, ...). */
-extern const struct argp dlc_net_argp;
-extern const struct argp dlc_run_argp;
+/* The parsers of what they have in common, for argp.children: net.ini, --set, --json,
+ * --log-file, -v and -q; and the options of a job (--ranks, --transport, --seed, ...).
+ * The command's own parser hands them the input at ARGP_KEY_INIT. */
+extern const struct argp_child dlc_tool_children[];
+void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options);
 
 /* Parses a command line; what is wrong with it ends the process with exit code 2,
  * --help with 0. */
@@ -40,8 +38,13 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
 /* Logs the detail sentence of a failure and gives the exit code. */
 int dlc_tool_end(dlc_status status);
 
-/* The same for a rank; what is wrong with the input, which all ranks find alike, is
- * said by rank 0 alone. */
+/* Closes and frees all that a command opened; the exit code to end it with: the job's,
+ * or that of a failure, which is logged. */
+int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status status,
+                   int exit_code);
+
+/* The same as dlc_tool_end for a rank; what is wrong with the input, which all ranks
+ * find alike, is said by rank 0 alone. */
 int dlc_tool_end_rank(const dlc_job *job, dlc_status status);
 
 /* Prints a finished document on stdout; frees it. */

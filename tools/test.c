@@ -23,7 +23,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     test_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = state->child_inputs[1] = &command->tool;
+        dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_WEIGHTS:
         command->weights = argument;
@@ -37,14 +37,11 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {
-    {&dlc_net_argp, 0, "Reporting:", 1}, {&dlc_run_argp, 0, "The job:", 2}, {0}};
-
 static const struct argp argp = {.options = options,
                                  .parser = parse,
                                  .args_doc = "NET.INI",
                                  .doc = "Tests saved weights on [data.test].",
-                                 .children = children};
+                                 .children = dlc_tool_children};
 
 static dlc_status print_json(const dlc_session *session,
                              const dlc_evaluation *evaluation) {
@@ -106,7 +103,5 @@ int dlc_command_test(int argc, char **argv) {
         status = dlc_setup_open_data(command.setup, 0, 1);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, test_as_rank, &command, &exit_code);
-    dlc_setup_close(command.setup);
-    dlc_tool_options_free(&command.tool);
-    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
 }

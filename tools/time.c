@@ -24,7 +24,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     time_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = state->child_inputs[1] = &command->tool;
+        dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_PASSES:
         command->passes = 0;
@@ -36,15 +36,12 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {
-    {&dlc_net_argp, 0, "Reporting:", 1}, {&dlc_run_argp, 0, "The job:", 2}, {0}};
-
 static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "NET.INI",
     .doc = "Measures forward and backward of each layer on this rank's batch.",
-    .children = children};
+    .children = dlc_tool_children};
 
 static dlc_status passes(dlc_session *session, int count) {
     for (int i = 0; i < count; i++) {
@@ -139,7 +136,5 @@ int dlc_command_time(int argc, char **argv) {
         status = dlc_setup_open_data(command.setup, 1, 0);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, time_as_rank, &command, &exit_code);
-    dlc_setup_close(command.setup);
-    dlc_tool_options_free(&command.tool);
-    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
 }

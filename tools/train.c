@@ -27,7 +27,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     train_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = state->child_inputs[1] = &command->tool;
+        dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_RESUME:
         command->train.resume = argument;
@@ -40,9 +40,6 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {
-    {&dlc_net_argp, 0, "Reporting:", 1}, {&dlc_run_argp, 0, "The job:", 2}, {0}};
-
 static const struct argp argp = {
     .options = options,
     .parser = parse,
@@ -50,7 +47,7 @@ static const struct argp argp = {
     .doc = "Trains a net as net.ini says.\vEvery option of a job is another way to "
            "write --set: --ranks=2 is --set run.ranks=2. SIGINT and SIGTERM: "
            "checkpoint, then stop; SIGHUP: checkpoint, go on.",
-    .children = children};
+    .children = dlc_tool_children};
 
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
     char tested[64] = "";
@@ -73,12 +70,11 @@ static dlc_status report(const dlc_session *session, const train_command *comman
     if (session->rank != 0)
         return DLC_OK;
     say_result(session, result);
+    if (!command->tool.json)
+        return DLC_OK;
     dlc_json json = {0};
     dlc_train_report_json(session, result, &json);
-    if (command->tool.json)
-        return dlc_tool_print_json(&json);
-    dlc_text_free(&json.text);
-    return DLC_OK;
+    return dlc_tool_print_json(&json);
 }
 
 static int train_as_rank(dlc_job *job, void *argument) {
@@ -105,7 +101,5 @@ int dlc_command_train(int argc, char **argv) {
         status = dlc_setup_open_data(command.setup, 1, 1);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, train_as_rank, &command, &exit_code);
-    dlc_setup_close(command.setup);
-    dlc_tool_options_free(&command.tool);
-    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
 }

@@ -253,18 +253,22 @@ static void begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     share_batch(session);
 }
 
-/* As far as a plan goes: no tensor memory is taken. */
-static dlc_status open_plan(dlc_session *session) {
+/* What training begins with and a plan, too. */
+static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(open_device(session));
     DLC_TRY(ask_solver(session));
     count_iterations(session);
+    return DLC_OK;
+}
+
+/* As far as a plan goes: no tensor memory is taken. */
+static dlc_status open_plan(dlc_session *session) {
+    DLC_TRY(open_device_and_solver(session));
     return build_nets(session);
 }
 
 static dlc_status open_train(dlc_session *session) {
-    DLC_TRY(open_device(session));
-    DLC_TRY(ask_solver(session));
-    count_iterations(session);
+    DLC_TRY(open_device_and_solver(session));
     /* The feeds read ahead while the nets are built. */
     DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
     if (session->setup->test.source)
