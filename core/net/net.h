@@ -98,6 +98,8 @@ typedef struct dlc_net_param {
 
 int32_t dlc_net_params(const dlc_net *net);
 const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i);
+/* The arena that its values are in: the weights', or the buffers'. */
+float *dlc_net_param_arena(const dlc_net *net, int32_t i);
 /* Between parameter i's place in an arena laid out like the weights (weights,
  * gradients, a solver's slot; the buffers for a buffer) and plain host memory. */
 dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,

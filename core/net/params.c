@@ -135,8 +135,8 @@ static dlc_status fill_param(dlc_net *net, int32_t i) {
                       (uint64_t)net->param_index[i];
     dlc_random random = dlc_random_make(net->args.seed, stream);
     fill_plain(&filler, from->fan_in, &random, count, plain);
-    float *arena = net->param[i].is_buffer ? net->arenas.buffers : net->arenas.weights;
-    dlc_status status = dlc_net_param_import(net, i, plain, arena);
+    dlc_status status = dlc_net_param_import(net, i, plain,
+                                             dlc_net_param_arena(net, i));
     dlc_free(plain);
     return status;
 }
@@ -200,4 +200,8 @@ int32_t dlc_net_params(const dlc_net *net) {
 
 const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
     return &net->param[i];
+}
+
+float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
+    return net->param[i].is_buffer ? net->arenas.buffers : net->arenas.weights;
 }

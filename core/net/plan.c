@@ -199,9 +199,9 @@ static void point_op(dlc_net *net, net_op *op) {
         op->in_diff[j] = op->edge[j].part;
     }
     for (int32_t j = 0; j < op->plan.params; j++) {
-        const dlc_net_param *param = &net->param[op->first_param + j];
-        float *arena = param->is_buffer ? net->arenas.buffers : net->arenas.weights;
-        op->params[j] = arena + param->offset;
+        int32_t i = op->first_param + j;
+        const dlc_net_param *param = &net->param[i];
+        op->params[j] = dlc_net_param_arena(net, i) + param->offset;
         if (!param->is_buffer && net->arenas.gradients)
             op->param_diffs[j] = net->arenas.gradients + param->offset;
     }

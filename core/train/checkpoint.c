@@ -112,13 +112,10 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session) {
     list->data = dlc_alloc(room, sizeof *list->data);
     if (!list->tensor || !list->name || !list->data)
         return DLC_ERR_NOMEM;
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
     /* First layers first reads better than the arena's order. */
-    for (int32_t i = (int32_t)params - 1; i >= 0; i--) {
-        int is_buffer = dlc_net_param_at(session->net, i)->is_buffer;
-        DLC_TRY(list_add_param(list, session, i, "",
-                               is_buffer ? arenas->buffers : arenas->weights));
-    }
+    for (int32_t i = (int32_t)params - 1; i >= 0; i--)
+        DLC_TRY(
+            list_add_param(list, session, i, "", dlc_net_param_arena(session->net, i)));
     for (int32_t slot = 0; slot < session->needs.slots; slot++)
         if (slot_is_saved(session, slot))
             DLC_TRY(list_add_slot(list, session, slot));
@@ -210,12 +207,8 @@ static dlc_status import_param(dlc_net *net, int32_t i, const dlc_safetensors *f
 }
 
 static dlc_status import_weights(dlc_net *net, const dlc_safetensors *file) {
-    const dlc_arenas *arenas = dlc_net_arenas(net);
-    for (int32_t i = 0; i < dlc_net_params(net); i++) {
-        int is_buffer = dlc_net_param_at(net, i)->is_buffer;
-        DLC_TRY(import_param(net, i, file, "",
-                             is_buffer ? arenas->buffers : arenas->weights));
-    }
+    for (int32_t i = 0; i < dlc_net_params(net); i++)
+        DLC_TRY(import_param(net, i, file, "", dlc_net_param_arena(net, i)));
     return DLC_OK;
 }
 
