@@ -83,20 +83,26 @@ static dlc_status config_new(const char *path, dlc_config **config) {
     return DLC_OK;
 }
 
-static void section_clear(dlc_section *section) {
+void dlc_section_clear(dlc_section *section) {
     for (size_t i = 0; i < section->count; i++) {
         dlc_free(section->entries[i].key);
         dlc_free(section->entries[i].value);
+        dlc_free(section->entries[i].owner);
     }
     dlc_free(section->entries);
+    dlc_free(section->origin);
     dlc_free(section->name);
+    *section = (dlc_section){0};
 }
 
 void dlc_config_free(dlc_config *config) {
     if (!config)
         return;
     for (size_t i = 0; i < config->count; i++)
-        section_clear(&config->sections[i]);
+        dlc_section_clear(&config->sections[i]);
+    for (size_t i = 0; i < config->ngroups; i++)
+        dlc_free((char *)config->groups[i].name);
+    dlc_free(config->groups);
     dlc_free(config->sections);
     dlc_free(config->folder);
     dlc_free(config->name);
@@ -119,14 +125,31 @@ static dlc_status load_file(const char *path, const char *const *standing,
     return rc;
 }
 
+/* What a --set names stands in the file, or only once the blocks are put in. */
+static dlc_status apply_sets(dlc_config *config, const char *const *standing,
+                             const char *const *sets, size_t nsets,
+                             dlc_problems *problems) {
+    char *later = dlc_alloc(nsets, sizeof *later);
+    dlc_status rc = later ? DLC_OK : DLC_ERR_NOMEM;
+    for (size_t i = 0; i < nsets && rc == DLC_OK; i++)
+        rc = dlc_set_apply(config, standing, sets[i], problems, &later[i]);
+    if (rc == DLC_OK)
+        rc = dlc_blocks_expand(config, problems);
+    for (size_t i = 0; i < nsets && rc == DLC_OK; i++)
+        if (later[i])
+            rc = dlc_set_apply(config, standing, sets[i], problems, NULL);
+    dlc_free(later);
+    return rc;
+}
+
 dlc_status dlc_config_load(const char *path, const char *const *standing,
                            const char *const *sets, size_t nsets,
                            dlc_problems *problems, dlc_config **config) {
     dlc_config *made = NULL;
     DLC_TRY(config_new(path, &made));
     dlc_status rc = path ? load_file(path, standing, problems, made) : DLC_OK;
-    for (size_t i = 0; i < nsets && rc == DLC_OK; i++)
-        rc = dlc_set_apply(made, standing, sets[i], problems);
+    if (rc == DLC_OK)
+        rc = apply_sets(made, standing, sets, nsets, problems);
     if (rc == DLC_OK && problems->failed)
         rc = dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (rc != DLC_OK) {
@@ -178,6 +201,24 @@ int dlc_section_key_line(const dlc_section *section, const char *key) {
     return entry ? entry->line : section->line;
 }
 
+int dlc_section_is_broken(const dlc_section *section, const char *key) {
+    const dlc_entry *entry = dlc_section_entry(section, key);
+    return entry && entry->broken;
+}
+
 const char *dlc_section_key(const dlc_section *section, size_t i) {
     return i < section->count ? section->entries[i].key : NULL;
+}
+
+const dlc_group *dlc_config_group(const dlc_config *config, size_t i) {
+    return i < config->ngroups ? &config->groups[i] : NULL;
+}
+
+const dlc_group *dlc_config_find_group(const dlc_config *config, const char *name,
+                                       size_t length) {
+    for (size_t i = 0; i < config->ngroups; i++)
+        if (strncmp(config->groups[i].name, name, length) == 0 &&
+            config->groups[i].name[length] == '\0')
+            return &config->groups[i];
+    return NULL;
 }

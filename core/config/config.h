@@ -48,6 +48,13 @@ void dlc_problems_add(dlc_problems *problems, const dlc_config *config, int line
 void dlc_problems_warn(dlc_problems *problems, const dlc_config *config, int line,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* A mistake in a section of the file: `key`'s line, or the section's own (NULL; so too
+ * where the key isn't there). The log line is "net.ini:12: [conv1] " and the message.
+ * In a block it is told once, whatever the number of its uses. */
+void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
+                     const dlc_section *section, const char *key, const char *format,
+                     ...) __attribute__((format(printf, 5, 6)));
+
 /* Logs each in the order of the file (at most 50, the rest as a number) and forgets
  * them. DLC_OK if there was no mistake (warnings don't count), else DLC_ERR_CONFIG
  * with a detail sentence like "3 mistakes in net.ini". */
@@ -58,8 +65,10 @@ void dlc_problems_free(dlc_problems *problems); /* may be used again afterwards 
 /* ---- net.ini ---------------------------------------------------------------- */
 
 /* Reads and scans `path` strictly, has iniparser read the same bytes, and compares;
- * then applies `sets[0 .. nsets-1]`, each "section.key=value" (the last one for a
- * key wins). `standing` names the sections that are no layers, NULL-terminated: a
+ * applies `sets[0 .. nsets-1]`, each "section.key=value" (the last one for a key
+ * wins); and puts the layers of blocks where the blocks are used, so that the reader
+ * sees ordinary sections only. `standing` names the sections that are no layers,
+ * NULL-terminated: a
  * --set may open one of these, but no other that the file doesn't have.
  * `path` NULL: no file, only what --set says.
  * Fails only where there is no text to look at (DLC_ERR_CONFIG: no such file, a
@@ -90,8 +99,27 @@ int dlc_section_line(const dlc_section *section);
 const char *dlc_section_value(const dlc_section *section, const char *key);
 /* The key's line; the section's own where the key isn't there. */
 int dlc_section_key_line(const dlc_section *section, const char *key);
+/* Was the key's value not understood (which was told)? */
+int dlc_section_is_broken(const dlc_section *section, const char *key);
 /* Every key in order: for (i = 0; (key = dlc_section_key(section, i)); i++). */
 const char *dlc_section_key(const dlc_section *section, size_t i);
+
+/* ---- Blocks ---------------------------------------------------------------------
+ *
+ * [res2a] with `block = bottleneck` has become [res2a.conv1], [res2a.relu], ...: a
+ * group, whose name may be used where a layer's may. */
+
+typedef struct dlc_group {
+    const char *name;
+    const char *first, *last; /* the sections that it begins and ends with */
+    int open; /* no input was given, so it reads what the first one would by default */
+} dlc_group;
+
+/* In the order in which they end; NULL beyond the last. */
+const dlc_group *dlc_config_group(const dlc_config *config, size_t i);
+/* `name` need not end behind `length`. NULL: there is none. */
+const dlc_group *dlc_config_find_group(const dlc_config *config, const char *name,
+                                       size_t length);
 
 /* ---- Settings ----------------------------------------------------------------- */
 

@@ -11,17 +11,28 @@
 #define DLC_CONFIG_LINE 1000
 #define DLC_CONFIG_BYTES (1u << 20)
 
+/* Bytes of a layer's name, once the blocks are put in. */
+#define DLC_CONFIG_NAME 120
+
+/* What the name of a block's section begins with. */
+#define DLC_BLOCK "block "
+
 typedef struct dlc_entry {
     char *key;
     char *value; /* "" where broken */
+    char
+        *owner; /* own; the section that `line` is part of, NULL: as the section says */
     int line;
     int broken; /* the mistake was already told: don't check the value */
 } dlc_entry;
 
 struct dlc_section {
-    char *name;
-    int line;
+    char *name;   /* "block x" of a block */
+    char *origin; /* own; the block's section that it was made from, NULL: none */
+    int line;     /* of the origin, if there is one */
+    int use_line; /* where the block was used that it is of */
     int standing;
+    int block;
     int broken; /* has lines that were not understood: a missing key may be there */
     dlc_entry *entries;
     size_t count, room;
@@ -32,7 +43,9 @@ struct dlc_config {
     char *folder;          /* "" for the current one, else with '/' at its end */
     dlc_section *sections; /* they move while it is being loaded */
     size_t count, room;
-    size_t entries; /* sections and keys */
+    size_t entries; /* sections, keys and groups */
+    dlc_group *groups;
+    size_t ngroups, groups_room;
 };
 
 /* ---- config.c ---- */
@@ -44,6 +57,7 @@ dlc_entry *dlc_section_entry(const dlc_section *section, const char *key);
 /* Takes copies of the texts; the key must be new. */
 dlc_status dlc_section_add(dlc_config *config, dlc_section *section, const char *key,
                            const char *value, int line, int broken);
+void dlc_section_clear(dlc_section *section);
 
 /* ---- file.c: bytes ---- */
 /* The whole file, checked to be text: a regular file of at most DLC_CONFIG_BYTES,
@@ -63,9 +77,29 @@ int dlc_name_check(char *name, int *usable, char *why, size_t room);
 char *dlc_value_scan(char *text, int comments, char *why, size_t room);
 char *dlc_trim(char *text);
 
+/* ---- expand.c: blocks ---- */
+/* Leaves standing sections and layers only: blocks are gone, and where one was used
+ * its layers stand. */
+dlc_status dlc_blocks_expand(dlc_config *config, dlc_problems *problems);
+
 /* ---- set.c: --set ---- */
+/* Where there is no such section: sets *later, or tells it if that is NULL. */
 dlc_status dlc_set_apply(dlc_config *config, const char *const *standing,
-                         const char *set, dlc_problems *problems);
+                         const char *set, dlc_problems *problems, char *later);
+
+/* ---- problems.c ---- */
+/* Where a mistake stands: in `line`, part of section `name`. In a block: `as` is the
+ * layer in whose copy it was found, made for `use_line`; the same mistake in other
+ * copies is told once. NULL: in no block. */
+typedef struct dlc_place {
+    int line;
+    const char *name;
+    const char *as;
+    int use_line;
+} dlc_place;
+void dlc_problems_at(dlc_problems *problems, const dlc_config *config,
+                     const dlc_place *place, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* ---- peer.c: iniparser ---- */
 dlc_status dlc_peer_compare(const dlc_config *config, const char *bytes, size_t length,

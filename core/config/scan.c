@@ -2,6 +2,7 @@
  * a mistake here, told with its line.
  *
  *     [section]            names: a-z 0-9 _ . - /
+ *     [block name]         see block.c
  *     key = value          # a comment
  *     key = "a; b"         ; quotes keep everything, and an empty value
  */
@@ -145,6 +146,7 @@ static dlc_status open_section(scanner *scan, const char *name) {
     dlc_section *section = NULL;
     DLC_TRY(dlc_config_add_section(scan->config, name, scan->line, &section));
     section->standing = is_standing(scan, name);
+    section->block = strncmp(name, DLC_BLOCK, strlen(DLC_BLOCK)) == 0;
     scan->section = section;
     scan->skip = 0;
     return DLC_OK;
@@ -168,7 +170,10 @@ static dlc_status scan_header(scanner *scan, char *text) {
                              ? ": a comment needs a line of its own here"
                              : "");
     char *name = dlc_trim(text + 1);
-    if (!dlc_name_check(name, &usable, why, sizeof why)) {
+    char *checked = name;
+    if (strncmp(name, DLC_BLOCK, strlen(DLC_BLOCK)) == 0)
+        checked += strlen(DLC_BLOCK);
+    if (!dlc_name_check(checked, &usable, why, sizeof why)) {
         dlc_problems_add(scan->problems, scan->config, scan->line, "section: %s", why);
         if (!usable)
             return DLC_OK;

@@ -25,9 +25,9 @@ static dlc_status nearest_section(const dlc_config *config, const char *const *s
 }
 
 /* The section to set in: there already, or a standing one, opened here. NULL where
- * it is neither, which was told. */
+ * it is neither: to be looked for later, or told. */
 static dlc_status target_section(dlc_config *config, const char *const *standing,
-                                 const char *name, dlc_problems *problems,
+                                 const char *name, dlc_problems *problems, char *later,
                                  dlc_section **section) {
     *section = dlc_config_section(config, name);
     if (*section)
@@ -37,6 +37,10 @@ static dlc_status target_section(dlc_config *config, const char *const *standing
             continue;
         DLC_TRY(dlc_config_add_section(config, name, DLC_LINE_SET, section));
         (*section)->standing = 1;
+        return DLC_OK;
+    }
+    if (later) {
+        *later = 1;
         return DLC_OK;
     }
     const char *nearest = NULL;
@@ -84,9 +88,32 @@ static int is_sound(const char *text, char *why, size_t room) {
     return 0;
 }
 
+/* In a block's copy the value is the layer's own from now on. */
+static dlc_status set_key(dlc_config *config, dlc_section *section, const char *key,
+                          const char *value) {
+    dlc_entry *entry = dlc_section_entry(section, key);
+    if (!entry) {
+        DLC_TRY(dlc_section_add(config, section, key, value, DLC_LINE_SET, 0));
+        entry = dlc_section_entry(section, key);
+    } else {
+        char *copy = dlc_strdup(value);
+        if (!copy)
+            return DLC_ERR_NOMEM;
+        dlc_free(entry->value);
+        entry->value = copy;
+    }
+    entry->line = DLC_LINE_SET;
+    entry->broken = 0;
+    if (!section->origin)
+        return DLC_OK;
+    dlc_free(entry->owner);
+    entry->owner = dlc_strdup(section->name);
+    return entry->owner ? DLC_OK : DLC_ERR_NOMEM;
+}
+
 /* A copy of the parts is checked one by one; NULL, or `why`. */
 static dlc_status apply(dlc_config *config, const char *const *standing, char *text,
-                        dlc_problems *problems, char *why, size_t room) {
+                        dlc_problems *problems, char *later, char *why, size_t room) {
     char *name, *key, *value;
     int usable;
     const char *wrong = split(text, &name, &key, &value);
@@ -101,30 +128,18 @@ static dlc_status apply(dlc_config *config, const char *const *standing, char *t
     if (!value)
         return DLC_OK;
     dlc_section *section = NULL;
-    DLC_TRY(target_section(config, standing, name, problems, &section));
-    if (!section)
-        return DLC_OK;
-    dlc_entry *entry = dlc_section_entry(section, key);
-    if (!entry)
-        return dlc_section_add(config, section, key, value, DLC_LINE_SET, 0);
-    char *copy = dlc_strdup(value);
-    if (!copy)
-        return DLC_ERR_NOMEM;
-    dlc_free(entry->value);
-    entry->value = copy;
-    entry->line = DLC_LINE_SET;
-    entry->broken = 0;
-    return DLC_OK;
+    DLC_TRY(target_section(config, standing, name, problems, later, &section));
+    return section ? set_key(config, section, key, value) : DLC_OK;
 }
 
 dlc_status dlc_set_apply(dlc_config *config, const char *const *standing,
-                         const char *set, dlc_problems *problems) {
+                         const char *set, dlc_problems *problems, char *later) {
     char why[200] = "", shown[DLC_SHOWN];
     if (is_sound(set, why, sizeof why)) {
         char *copy = dlc_strdup(set);
         if (!copy)
             return DLC_ERR_NOMEM;
-        dlc_status rc = apply(config, standing, copy, problems, why, sizeof why);
+        dlc_status rc = apply(config, standing, copy, problems, later, why, sizeof why);
         dlc_free(copy);
         if (rc != DLC_OK)
             return rc;

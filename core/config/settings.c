@@ -77,9 +77,8 @@ static void complain_missing(const maker *make, const dlc_option *option) {
     dlc_text takes = {0};
     dlc_option_takes(option, &takes);
     if (make->section)
-        dlc_problems_add(make->problems, make->config, make->section->line,
-                         "[%s] needs %s (%s)", make->name, option->name,
-                         dlc_text_string(&takes));
+        dlc_problems_in(make->problems, make->config, make->section, NULL,
+                        "needs %s (%s)", option->name, dlc_text_string(&takes));
     else
         dlc_problems_add(make->problems, make->config, DLC_LINE_FILE,
                          "no section [%s]; it needs %s (%s)", make->name, option->name,
@@ -110,8 +109,8 @@ static dlc_status take_entry(const maker *make, item *it, const dlc_entry *entry
                                                                 : make->config->folder,
                                     &value, why, sizeof why);
     if (rc == DLC_ERR_CONFIG) {
-        dlc_problems_add(make->problems, make->config, entry->line, "[%s] %s: %s",
-                         make->name, entry->key, why);
+        dlc_problems_in(make->problems, make->config, make->section, entry->key,
+                        "%s: %s", entry->key, why);
         return take_default(make, it);
     }
     if (rc != DLC_OK)
@@ -169,9 +168,9 @@ static dlc_status complain_unknown(const maker *make, const dlc_entry *entry) {
         add_names(settings, &instead);
     } else
         dlc_text_add(&instead, "it takes none");
-    dlc_problems_add(make->problems, make->config, entry->line,
-                     "[%s] has no setting \"%s\"; %s", make->name,
-                     dlc_show(entry->key, shown), dlc_text_string(&instead));
+    dlc_problems_in(make->problems, make->config, make->section, entry->key,
+                    "has no setting \"%s\"; %s", dlc_show(entry->key, shown),
+                    dlc_text_string(&instead));
     dlc_status rc = dlc_text_status(&instead);
     dlc_text_free(&instead);
     dlc_free(names);

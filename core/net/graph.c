@@ -1,6 +1,8 @@
 /* See graph.h. */
 #include "net/graph.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -22,6 +24,7 @@ typedef struct graph_maker {
     const char *device;
     dlc_problems *problems;
     dlc_graph *graph;
+    int unknown; /* a layer's type is, which was told */
 } graph_maker;
 
 /* A layer of an unknown type is kept while mistakes are looked for, so that those who
@@ -31,7 +34,21 @@ static int is_metric(const dlc_graph_layer *layer) {
            (layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
 }
 
-static int find_layer(const dlc_graph *graph, const char *name, size_t length) {
+static void complain(graph_maker *maker, const dlc_graph_layer *layer, const char *key,
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static void complain(graph_maker *maker, const dlc_graph_layer *layer, const char *key,
+                     const char *format, ...) {
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    dlc_problems_in(maker->problems, maker->config,
+                    dlc_config_find(maker->config, layer->name), key, "%s", message);
+}
+
+static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
     for (int32_t i = 0; i < graph->layers; i++)
         if (graph->layer[i].name && strlen(graph->layer[i].name) == length &&
             memcmp(graph->layer[i].name, name, length) == 0)
@@ -39,18 +56,61 @@ static int find_layer(const dlc_graph *graph, const char *name, size_t length) {
     return -1;
 }
 
+/* NULL: none, or memory ran out, which maker->problems knows. */
 static const char *nearest_input(const graph_maker *maker, const char *name) {
-    const char *names[256];
-    size_t count = 0;
+    size_t count = 0, groups = 0;
+    while (dlc_config_group(maker->config, groups))
+        groups++;
+    const char **names = dlc_alloc((size_t)maker->graph->layers + groups + 2,
+                                   sizeof *names);
+    if (!names) {
+        maker->problems->failed = 1;
+        return NULL;
+    }
     names[count++] = "data";
     names[count++] = "label";
-    for (int32_t i = 0; i < maker->graph->layers && count < 256; i++)
+    for (int32_t i = 0; i < maker->graph->layers; i++)
         names[count++] = maker->graph->layer[i].name;
-    return dlc_nearest(name, names, count);
+    for (size_t i = 0; i < groups; i++)
+        names[count++] = dlc_config_group(maker->config, i)->name;
+    const char *nearest = dlc_nearest(name, names, count);
+    dlc_free(names);
+    return nearest;
+}
+
+/* The layer above number `index` that hands something on in every phase of `phases`. */
+static dlc_graph_input input_above(const graph_maker *maker, int32_t index,
+                                   unsigned phases) {
+    for (int32_t i = index - 1; i >= 0; i--) {
+        const dlc_graph_layer *above = &maker->graph->layer[i];
+        if (!is_metric(above) && (above->phases & phases) == phases)
+            return (dlc_graph_input){i, 0};
+    }
+    return (dlc_graph_input){DLC_FROM_DATA, 0};
+}
+
+/* "res2a": the last layer of a group. "res2a.in": what its first one reads where
+ * nothing is said. */
+static int resolve_group(const graph_maker *maker, unsigned phases, const char *name,
+                         size_t length, dlc_graph_input *input) {
+    const dlc_graph *graph = maker->graph;
+    const dlc_group *group = dlc_config_find_group(maker->config, name, length);
+    if (group) {
+        input->layer = find_layer(graph, group->last, strlen(group->last));
+        return input->layer >= 0;
+    }
+    if (length < 3 || memcmp(name + length - 3, ".in", 3) != 0)
+        return 0;
+    group = dlc_config_find_group(maker->config, name, length - 3);
+    if (!group || !group->open)
+        return 0;
+    int32_t first = find_layer(graph, group->first, strlen(group->first));
+    *input = input_above(maker, first < 0 ? graph->layers : first, phases);
+    return 1;
 }
 
 /* "conv1", "slice:1", "data", "label" -> where it comes from. */
-static int resolve_input(const graph_maker *maker, const char *name,
+static int resolve_input(const graph_maker *maker, unsigned phases, const char *name,
                          dlc_graph_input *input) {
     if (strcmp(name, "data") == 0 || strcmp(name, "label") == 0) {
         *input = (dlc_graph_input){DLC_FROM_DATA, name[0] == 'l'};
@@ -64,11 +124,9 @@ static int resolve_input(const graph_maker *maker, const char *name,
             return 0;
         output = colon[1] - '0';
     }
-    int layer = find_layer(maker->graph, name, length);
-    if (layer < 0)
-        return 0;
+    int32_t layer = find_layer(maker->graph, name, length);
     *input = (dlc_graph_input){layer, output};
-    return 1;
+    return layer >= 0 || resolve_group(maker, phases, name, length, input);
 }
 
 static int add_input(graph_maker *maker, dlc_graph_layer *layer,
@@ -86,22 +144,19 @@ static int add_input(graph_maker *maker, dlc_graph_layer *layer,
 
 static void add_named_input(graph_maker *maker, dlc_graph_layer *layer,
                             const char *name) {
-    int line = dlc_settings_line(layer->settings, "input");
     dlc_graph_input input;
     if (layer->inputs == DLC_MAX_INPUTS) {
-        dlc_problems_add(maker->problems, maker->config, line,
-                         "[%s] has more than %d inputs", layer->name, DLC_MAX_INPUTS);
-    } else if (resolve_input(maker, name, &input)) {
+        complain(maker, layer, "input", "has more than %d inputs", DLC_MAX_INPUTS);
+    } else if (resolve_input(maker, layer->phases, name, &input)) {
         add_input(maker, layer, input);
     } else if (strcmp(name, layer->name) == 0) {
-        dlc_problems_add(maker->problems, maker->config, line,
-                         "[%s] cannot be its own input", layer->name);
+        complain(maker, layer, "input", "cannot be its own input");
     } else {
         const char *nearest = nearest_input(maker, name);
-        dlc_problems_add(maker->problems, maker->config, line,
-                         "[%s] input = %s: no layer of that name stands above%s%s%s",
-                         layer->name, name, nearest ? "; did you mean '" : "",
-                         nearest ? nearest : "", nearest ? "'?" : "");
+        complain(maker, layer, "input",
+                 "input = %s: no layer of that name stands above%s%s%s", name,
+                 nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                 nearest ? "'?" : "");
     }
 }
 
@@ -115,10 +170,8 @@ static void add_listed_inputs(graph_maker *maker, dlc_graph_layer *layer,
         while (used && (at[used - 1] == ' ' || at[used - 1] == '\t'))
             used--;
         if (used == 0 || used >= sizeof name) {
-            dlc_problems_add(maker->problems, maker->config,
-                             dlc_settings_line(layer->settings, "input"),
-                             "[%s] input: an empty or overlong name in '%s'",
-                             layer->name, list);
+            complain(maker, layer, "input", "input: an empty or overlong name in '%s'",
+                     list);
         } else {
             memcpy(name, at, used);
             name[used] = '\0';
@@ -130,22 +183,13 @@ static void add_listed_inputs(graph_maker *maker, dlc_graph_layer *layer,
     }
 }
 
-/* The layer above that hands something on in every phase that this one has. */
-static dlc_graph_input input_above(const graph_maker *maker, unsigned phases) {
-    for (int32_t i = maker->graph->layers - 1; i >= 0; i--) {
-        const dlc_graph_layer *above = &maker->graph->layer[i];
-        if (!is_metric(above) && (above->phases & phases) == phases)
-            return (dlc_graph_input){i, 0};
-    }
-    return (dlc_graph_input){DLC_FROM_DATA, 0};
-}
-
 static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {
     const char *list = dlc_settings_get_string(layer->settings, "input");
     if (list)
         add_listed_inputs(maker, layer, list);
     else
-        add_input(maker, layer, input_above(maker, layer->phases));
+        add_input(maker, layer,
+                  input_above(maker, maker->graph->layers, layer->phases));
     if (is_metric(layer) && layer->inputs == 1)
         add_input(maker, layer, (dlc_graph_input){DLC_FROM_DATA, 1});
     for (int32_t i = 0; i < layer->inputs; i++) {
@@ -154,16 +198,12 @@ static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {
             continue;
         const dlc_graph_layer *source = &maker->graph->layer[from];
         if ((source->phases & layer->phases) != layer->phases)
-            dlc_problems_add(maker->problems, maker->config,
-                             dlc_settings_line(layer->settings, "input"),
-                             "[%s] reads '%s', which takes part in %s only",
-                             layer->name, source->name,
-                             source->phases == DLC_PHASE_TRAIN ? "training" : "tests");
+            complain(maker, layer, "input", "reads '%s', which takes part in %s only",
+                     source->name,
+                     source->phases == DLC_PHASE_TRAIN ? "training" : "tests");
         if (is_metric(source))
-            dlc_problems_add(maker->problems, maker->config,
-                             dlc_settings_line(layer->settings, "input"),
-                             "[%s] reads '%s', which only measures", layer->name,
-                             source->name);
+            complain(maker, layer, "input", "reads '%s', which only measures",
+                     source->name);
     }
 }
 
@@ -185,12 +225,12 @@ static const dlc_feature *find_type(graph_maker *maker, const dlc_section *secti
     const char *type = dlc_section_value(section, "type");
     const dlc_feature *feature = NULL;
     if (!type) {
-        dlc_problems_add(maker->problems, maker->config, dlc_section_line(section),
-                         "[%s] has no `type`", dlc_section_name(section));
-    } else if (dlc_registry_find(maker->registry, DLC_KIND_LAYER, type, maker->device,
+        dlc_problems_in(maker->problems, maker->config, section, NULL, "has no `type`");
+    } else if (!dlc_section_is_broken(section, "type") &&
+               dlc_registry_find(maker->registry, DLC_KIND_LAYER, type, maker->device,
                                  &feature) != DLC_OK) {
-        dlc_problems_add(maker->problems, maker->config,
-                         dlc_section_key_line(section, "type"), "%s", dlc_detail());
+        dlc_problems_in(maker->problems, maker->config, section, "type", "%s",
+                        dlc_detail());
         return NULL;
     }
     return feature;
@@ -215,6 +255,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     layer.phases = DLC_PHASE_TRAIN | DLC_PHASE_TEST;
     layer.name = dlc_strdup(name);
     if (!feature && layer.name) {
+        maker->unknown = 1;
         graph->layer[graph->layers++] = layer;
         return DLC_OK;
     }
@@ -247,9 +288,7 @@ static void check_all_read(graph_maker *maker) {
             for (int32_t k = 0; k < graph->layer[j].inputs; k++)
                 read |= graph->layer[j].input[k].layer == i;
         if (!read)
-            dlc_problems_add(maker->problems, maker->config,
-                             dlc_settings_line(layer->settings, "type"),
-                             "[%s]: no layer reads its output", layer->name);
+            complain(maker, layer, "type", "no layer reads its output");
     }
     if (!losses)
         dlc_problems_add(maker->problems, maker->config, DLC_LINE_FILE,
@@ -269,16 +308,20 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
     dlc_graph *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    graph_maker maker = {config, registry, device, problems, made};
+    graph_maker maker = {.config = config,
+                         .registry = registry,
+                         .device = device,
+                         .problems = problems,
+                         .graph = made};
     size_t before = problems->errors;
     dlc_status status = DLC_OK;
     const dlc_section *section = NULL;
     while (status == DLC_OK && (section = dlc_config_next(config, section)))
         if (!is_reserved(reserved, dlc_section_name(section)))
             status = add_layer(&maker, section);
-    if (status == DLC_OK && problems->errors == before)
+    if (status == DLC_OK && problems->errors == before && !maker.unknown)
         check_all_read(&maker);
-    if (status != DLC_OK || problems->errors != before) {
+    if (status != DLC_OK || problems->errors != before || maker.unknown) {
         dlc_graph_free(made);
         made = NULL;
     }

@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status.h"
+
 static char folder[64];
 
 void folder_setup(void) {
@@ -109,6 +111,20 @@ dlc_status report(dlc_problems *problems, char *lines, size_t room) {
     close(memory);
     close(kept);
     return rc;
+}
+
+void check_report(dlc_problems *problems, const char *what, const char *place,
+                  const char *phrase) {
+    char lines[4096], start[64];
+    ck_assert_msg(problems->errors == 1, "%s: %zu mistakes", what, problems->errors);
+    dlc_status rc = report(problems, lines, sizeof lines);
+    ck_assert_int_eq(rc, DLC_ERR_CONFIG);
+    ck_assert_str_eq(dlc_detail(), "1 mistake in net.ini");
+    snprintf(start, sizeof start, "error: %s: ", place);
+    ck_assert_msg(strncmp(lines, start, strlen(start)) == 0, "%s: %s", what, lines);
+    ck_assert_msg(strstr(lines, phrase) != NULL, "%s: %s", what, lines);
+    ck_assert_msg(strchr(lines, '\n') == lines + strlen(lines) - 1, "%s: %s", what,
+                  lines);
 }
 
 int run_case(const char *name, TCase *tcase) {

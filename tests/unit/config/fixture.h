@@ -31,6 +31,11 @@ dlc_status check_net(const char *const *sets, size_t nsets, dlc_problems *proble
 /* dlc_problems_report, with what it logs in `lines`, cut to `room`. */
 dlc_status report(dlc_problems *problems, char *lines, size_t room);
 
+/* The report of one mistake: exactly one line, at its place ("net.ini:2", "--set"),
+ * with its phrase. `what` is for the reader of a failed test. */
+void check_report(dlc_problems *problems, const char *what, const char *place,
+                  const char *phrase);
+
 /* Runs suite "config.<name>" of one case: number of failures. */
 int run_case(const char *name, TCase *tcase);
 

@@ -114,21 +114,6 @@ static const bad_case texts[] = {
     {"[a]\nweight_filler = xavier()\n", "net.ini:2", "write xavier"},
 };
 
-/* The report of one mistake: exactly one line, at its place, with its phrase. */
-static void check_report(dlc_problems *problems, const char *what, const char *place,
-                         const char *phrase) {
-    char lines[4096], start[64];
-    ck_assert_msg(problems->errors == 1, "%s: %zu mistakes", what, problems->errors);
-    dlc_status rc = report(problems, lines, sizeof lines);
-    ck_assert_int_eq(rc, DLC_ERR_CONFIG);
-    ck_assert_str_eq(dlc_detail(), "1 mistake in net.ini");
-    snprintf(start, sizeof start, "error: %s: ", place);
-    ck_assert_msg(strncmp(lines, start, strlen(start)) == 0, "%s: %s", what, lines);
-    ck_assert_msg(strstr(lines, phrase) != NULL, "%s: %s", what, lines);
-    ck_assert_msg(strchr(lines, '\n') == lines + strlen(lines) - 1, "%s: %s", what,
-                  lines);
-}
-
 START_TEST(each_mistake_is_told_with_its_line) {
     const bad_case *bad = &texts[_i];
     dlc_problems problems = {0};

@@ -28,7 +28,46 @@ static const char good[] = "\xef\xbb\xbf# A net \xe2\x80\x94 for tests\r\n"
                            "file = data/mean.bin\n"
                            "bucket = 16M\n"
                            "note = \"\"";
-#define GOOD (sizeof good - 1)
+static const char good_blocks[] = "[run]\n"
+                                  "note = x\n"
+                                  "[block conv]\n"
+                                  "needs = width, std\n"
+                                  "pad = max\n"
+                                  "[conv.conv]\n"
+                                  "input = in\n"
+                                  "num_output = $width\n"
+                                  "pool = $pad\n"
+                                  "weight_filler = gaussian($std, 0)\n"
+                                  "[conv.relu]\n"
+                                  "type = relu\n"
+                                  "[block pair]\n"
+                                  "needs = width, times\n"
+                                  "[pair.a]\n"
+                                  "block = conv\n"
+                                  "width = $width\n"
+                                  "std = 0.$width\n"
+                                  "repeat = $times\n"
+                                  "[pair.sum]\n"
+                                  "input = a, a.1.conv, in\n"
+                                  "[stem]\n"
+                                  "block = conv\n"
+                                  "width = 64\n"
+                                  "std = 1\n"
+                                  "pad = average\n"
+                                  "[body]\n"
+                                  "block = pair\n"
+                                  "input = stem\n"
+                                  "width = 7\n"
+                                  "times = 2\n"
+                                  "repeat = 3\n"
+                                  "[last]\n"
+                                  "input = body\n";
+
+static const struct {
+    const char *text;
+    size_t length;
+} goods[] = {{good, sizeof good - 1}, {good_blocks, sizeof good_blocks - 1}};
+#define GOODS (int)(sizeof goods / sizeof *goods)
 
 /* Any answer but the readers differing: that would be a hole in our scan. */
 static dlc_status check_bytes(const char *bytes, size_t length) {
@@ -48,30 +87,30 @@ static dlc_status check_bytes(const char *bytes, size_t length) {
 }
 
 START_TEST(the_good_file_is_good) {
-    ck_assert_int_eq(check_bytes(good, GOOD), DLC_OK);
+    ck_assert_int_eq(check_bytes(goods[_i].text, goods[_i].length), DLC_OK);
 }
 END_TEST
 
 START_TEST(cut_at_every_byte) {
     size_t passed = 0;
-    for (size_t length = 0; length < GOOD; length++)
-        passed += check_bytes(good, length) == DLC_OK;
+    for (size_t length = 0; length < goods[_i].length; length++)
+        passed += check_bytes(goods[_i].text, length) == DLC_OK;
     /* Only the ends of lines, words and digits may make a whole of a part. */
     ck_assert_uint_gt(passed, 10);
-    ck_assert_uint_lt(passed, GOOD / 2);
+    ck_assert_uint_lt(passed, goods[_i].length / 2);
 }
 END_TEST
 
 START_TEST(flipped_at_every_bit) {
-    char bytes[GOOD];
-    size_t refused = 0;
-    memcpy(bytes, good, GOOD);
-    for (size_t bit = 0; bit < 8 * GOOD; bit++) {
+    char bytes[sizeof good + sizeof good_blocks];
+    size_t refused = 0, length = goods[_i].length;
+    memcpy(bytes, goods[_i].text, length);
+    for (size_t bit = 0; bit < 8 * length; bit++) {
         bytes[bit / 8] ^= (char)(1 << bit % 8);
-        refused += check_bytes(bytes, GOOD) != DLC_OK;
+        refused += check_bytes(bytes, length) != DLC_OK;
         bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
-    ck_assert_uint_gt(refused, 8 * GOOD / 4);
+    ck_assert_uint_gt(refused, 8 * length / 4);
 }
 END_TEST
 
@@ -133,6 +172,36 @@ START_TEST(what_passes_is_read_alike_by_iniparser) {
         dlc_text_free(&text);
     }
     ck_assert_uint_gt(passed, 1000);
+}
+END_TEST
+
+/* Blocks put together at random: many are wrong, and each gets an answer. */
+START_TEST(whatever_blocks_hold_is_answered) {
+    static const char *const sections[] = {"[block a]", "[a.x]", "[a.y]", "[block b]",
+                                           "[b.x]",     "[b.y]", "[u]",   "[u.x]",
+                                           "[v]",       "[v.1]", "[run]", "[a]"};
+    static const char *const lines[] = {
+        "needs = p",     "needs = p, q", "p = 1",       "q = 2",        "block = a",
+        "block = b",     "input = in",   "input = x",   "input = u, x", "input = y.x",
+        "repeat = 2",    "repeat = $p",  "note = $p$q", "p = $p",       "q = x$p",
+        "input = x.1.x", "type = t"};
+    dlc_random random = dlc_random_make(11, 0);
+    size_t passed = 0;
+    for (int i = 0; i < 4000; i++) {
+        dlc_text text = {0};
+        /* In order, so that some are sound. */
+        for (size_t s = 0; s < sizeof sections / sizeof *sections; s++) {
+            if (dlc_random_below(&random, 2))
+                continue;
+            dlc_text_add(&text, "%s\n", sections[s]);
+            for (size_t n = dlc_random_below(&random, 3); n; n--)
+                dlc_text_add(&text, "%s\n", PICK(&random, lines));
+        }
+        ck_assert_int_eq(dlc_text_status(&text), DLC_OK);
+        passed += check_bytes(dlc_text_string(&text), text.length) == DLC_OK;
+        dlc_text_free(&text);
+    }
+    ck_assert_uint_gt(passed, 20);
 }
 END_TEST
 
@@ -198,6 +267,37 @@ START_TEST(every_allocation_may_fail) {
 }
 END_TEST
 
+START_TEST(every_allocation_may_fail_with_blocks) {
+    static const char *const sets[] = {"stem.width=8", "body.2.sum.bias=no",
+                                       "conv.relu.note=x"};
+    starve(good_blocks, sets, 3, DLC_OK);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail_with_mistakes_in_blocks) {
+    starve("[block a]\n"
+           "needs = width, 1 2, width\n"
+           "[a.x]\n"
+           "note = $widht $\n"
+           "bais = 1\n"
+           "[a.y]\n"
+           "num_output = $width\n"
+           "input = z, y\n"
+           "[a.z]\n"
+           "block = b\n"
+           "[u]\n"
+           "block = a\n"
+           "width = x\n"
+           "with = 1\n"
+           "repeat = 2\n"
+           "[v]\n"
+           "block = ab\n"
+           "[u.1.x]\n"
+           "[a.q]\n",
+           NULL, 0, DLC_ERR_CONFIG);
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail_with_mistakes) {
     static const char *const sets[] = {"conv2.bias=no", "conv1.bais=1", "x"};
     starve("[net]\n"
@@ -247,13 +347,16 @@ END_TEST
 int main(void) {
     TCase *tcase = tcase_create("faults");
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, the_good_file_is_good);
-    tcase_add_test(tcase, cut_at_every_byte);
-    tcase_add_test(tcase, flipped_at_every_bit);
+    tcase_add_loop_test(tcase, the_good_file_is_good, 0, GOODS);
+    tcase_add_loop_test(tcase, cut_at_every_byte, 0, GOODS);
+    tcase_add_loop_test(tcase, flipped_at_every_bit, 0, GOODS);
     tcase_add_test(tcase, what_passes_is_read_alike_by_iniparser);
     tcase_add_test(tcase, a_difference_is_told);
     tcase_add_test(tcase, every_allocation_may_fail);
     tcase_add_test(tcase, every_allocation_may_fail_with_mistakes);
+    tcase_add_test(tcase, every_allocation_may_fail_with_blocks);
+    tcase_add_test(tcase, every_allocation_may_fail_with_mistakes_in_blocks);
+    tcase_add_test(tcase, whatever_blocks_hold_is_answered);
     tcase_add_test(tcase, a_mistake_that_could_not_be_kept_is_no_success);
     tcase_add_test(tcase, a_report_without_memory_is_no_success);
     return run_case("config.faults", tcase);

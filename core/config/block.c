@@ -1,0 +1,469 @@
+/* See block.h. Here: what a file says about its blocks, checked at the declaration, so
+ * that a mistake is told once however often the block is used. */
+#include "config/block.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- Names ---- */
+
+dlc_block *dlc_block_find(const dlc_blocks *blocks, const char *name) {
+    for (size_t i = 0; i < blocks->count; i++)
+        if (strcmp(blocks->block[i].name, name) == 0)
+            return &blocks->block[i];
+    return NULL;
+}
+
+/* The section [block `name`], wherever it stands. */
+static const dlc_section *find_head(const dlc_blocks *blocks, const char *name,
+                                    size_t length) {
+    for (size_t i = 0; i < blocks->sections; i++) {
+        const dlc_section *section = &blocks->section[i];
+        if (section->block &&
+            strncmp(section->name + strlen(DLC_BLOCK), name, length) == 0 &&
+            section->name[strlen(DLC_BLOCK) + length] == '\0')
+            return section;
+    }
+    return NULL;
+}
+
+const char *dlc_member_name(const dlc_block *block, const dlc_section *member) {
+    return member->name + strlen(block->name) + 1;
+}
+
+static int is_member(const char *block, const char *section) {
+    size_t length = strlen(block);
+    return strncmp(section, block, length) == 0 && section[length] == '.';
+}
+
+size_t dlc_block_parameter(const dlc_block *block, const char *name, size_t length) {
+    size_t i = 0;
+    while (i < block->parameters &&
+           (strncmp(block->parameter[i].name, name, length) != 0 ||
+            block->parameter[i].name[length] != '\0'))
+        i++;
+    return i;
+}
+
+size_t dlc_parameter_length(const char *text) {
+    return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+}
+
+const char *dlc_input_next(const char **at, size_t *length) {
+    const char *name = *at + strspn(*at, " \t");
+    const char *end = name + strcspn(name, ",");
+    *at = *end ? end + 1 : NULL;
+    while (end > name && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    *length = (size_t)(end - name);
+    return name;
+}
+
+int dlc_repeat_parse(const char *text, char *why, size_t room) {
+    int64_t times = 0;
+    char shown[DLC_SHOWN];
+    dlc_number is = dlc_parse_int(text, strlen(text), &times);
+    if (is == DLC_NOT_A_NUMBER)
+        snprintf(why, room, "\"%s\" is not a whole number", dlc_show(text, shown));
+    else if (is != DLC_NUMBER || times < 1 || times > DLC_REPEAT_MOST)
+        snprintf(why, room, "%s is out of range: 1 .. %d", dlc_show(text, shown),
+                 DLC_REPEAT_MOST);
+    else
+        return (int)times;
+    return 0;
+}
+
+/* "; did you mean x?", or "" where no name is near. */
+static void add_nearest(dlc_text *text, const char *name, const char *const *names,
+                        size_t count) {
+    const char *nearest = dlc_nearest(name, names, count);
+    if (nearest)
+        dlc_text_add(text, "; did you mean %s?", nearest);
+}
+
+/* ---- Parameters ---- */
+
+static int is_core_key(const char *name) {
+    return strcmp(name, "block") == 0 || strcmp(name, "input") == 0 ||
+           strcmp(name, "repeat") == 0;
+}
+
+static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char *name,
+                                size_t length, const dlc_entry *entry) {
+    char shown[DLC_SHOWN];
+    int needed = strcmp(entry->key, "needs") == 0;
+    char *copy = dlc_strndup(name, length);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    const char *wrong = NULL;
+    if (!length || dlc_parameter_length(copy) != length)
+        wrong = "is no name for a parameter: a-z 0-9 _";
+    else if (is_core_key(copy) || (needed && strcmp(copy, "needs") == 0))
+        wrong = "is a key that every use has; call the parameter otherwise";
+    else if (dlc_block_parameter(block, copy, length) < block->parameters)
+        wrong = "is there already";
+    if (wrong) {
+        dlc_problems_in(blocks->problems, blocks->config, block->head, entry->key,
+                        "\"%s\" %s", dlc_show(copy, shown), wrong);
+        dlc_free(copy);
+        return DLC_OK;
+    }
+    dlc_parameter *grown = dlc_grow(block->parameter, block->parameters,
+                                    block->parameters + 1, sizeof *grown);
+    if (!grown) {
+        dlc_free(copy);
+        return DLC_ERR_NOMEM;
+    }
+    block->parameter = grown;
+    block->parameter[block->parameters++] = (dlc_parameter){
+        .name = copy, .value = needed ? NULL : entry->value, .line = entry->line};
+    return DLC_OK;
+}
+
+static dlc_status read_parameters(dlc_blocks *blocks, dlc_block *block) {
+    const dlc_entry *needs = dlc_section_entry(block->head, "needs");
+    for (const char *at = needs && !needs->broken ? needs->value : NULL; at;) {
+        size_t length;
+        const char *name = dlc_input_next(&at, &length);
+        DLC_TRY(add_parameter(blocks, block, name, length, needs));
+    }
+    for (size_t i = 0; i < block->head->count; i++) {
+        const dlc_entry *entry = &block->head->entries[i];
+        if (entry != needs)
+            DLC_TRY(
+                add_parameter(blocks, block, entry->key, strlen(entry->key), entry));
+        if (entry != needs && strchr(entry->value, '$'))
+            dlc_problems_in(blocks->problems, blocks->config, block->head, entry->key,
+                            "%s: a default cannot refer to other parameters",
+                            entry->key);
+    }
+    return DLC_OK;
+}
+
+/* "; did you mean x?" or "; it takes x, y". */
+static dlc_status propose_parameter(const dlc_block *block, const char *name,
+                                    dlc_text *text) {
+    const char **names = dlc_alloc(block->parameters, sizeof *names);
+    if (!names)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < block->parameters; i++)
+        names[i] = block->parameter[i].name;
+    add_nearest(text, name, names, block->parameters);
+    if (!text->length) {
+        for (size_t i = 0; i < block->parameters; i++)
+            dlc_text_add(text, "%s%s", i ? ", " : "; it takes ", names[i]);
+        if (!block->parameters)
+            dlc_text_add(text, "; it takes none");
+    }
+    dlc_free(names);
+    return dlc_text_status(text);
+}
+
+/* Every '$' of a value names a parameter. */
+static dlc_status check_value(dlc_blocks *blocks, dlc_block *block,
+                              dlc_section *section, dlc_entry *entry) {
+    char name[DLC_CONFIG_LINE + 1];
+    for (const char *at = entry->value; (at = strchr(at, '$'));) {
+        size_t length = dlc_parameter_length(++at);
+        size_t which = dlc_block_parameter(block, at, length);
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        at += length;
+        if (which < block->parameters) {
+            block->parameter[which].used = 1;
+            continue;
+        }
+        dlc_text instead = {0};
+        dlc_status rc = propose_parameter(block, name, &instead);
+        if (rc == DLC_OK && length)
+            dlc_problems_in(blocks->problems, blocks->config, section, entry->key,
+                            "%s: block %s has no parameter \"%s\"%s", entry->key,
+                            block->name, name, dlc_text_string(&instead));
+        else if (rc == DLC_OK)
+            dlc_problems_in(blocks->problems, blocks->config, section, entry->key,
+                            "%s: '$' without the name of a parameter", entry->key);
+        dlc_text_free(&instead);
+        if (rc != DLC_OK)
+            return rc;
+        entry->broken = 1;
+    }
+    return DLC_OK;
+}
+
+/* ---- Inputs ---- */
+
+/* Is `name` one of the first `count` layers, or a layer within one of them? */
+static int names_layer(const dlc_blocks *blocks, const dlc_block *block, size_t count,
+                       const char *name, size_t length) {
+    for (size_t i = 0; i < count; i++) {
+        const dlc_section *member = &block->member[i];
+        const char *own = dlc_member_name(block, member);
+        size_t used = strlen(own);
+        if (used > length || strncmp(own, name, used) != 0)
+            continue;
+        if (used == length)
+            return 1;
+        const dlc_entry *use = dlc_section_entry(member, "block");
+        const dlc_block *inner = use ? dlc_block_find(blocks, use->value) : NULL;
+        if (!inner || name[used++] != '.')
+            continue;
+        if (dlc_section_entry(member, "repeat")) {
+            size_t digits = strspn(name + used, "0123456789");
+            used += digits;
+            if (digits && used == length)
+                return 1;
+            if (!digits || name[used++] != '.')
+                continue;
+        }
+        if (names_layer(blocks, inner, inner->members, name + used, length - used))
+            return 1;
+    }
+    return 0;
+}
+
+static int is_name(const char *name, size_t length, const char *word) {
+    return strlen(word) == length && memcmp(name, word, length) == 0;
+}
+
+static dlc_status complain_input(const dlc_blocks *blocks, const dlc_block *block,
+                                 const dlc_section *section, size_t above,
+                                 const char *name) {
+    char shown[DLC_SHOWN];
+    const char **names = dlc_alloc(above + 3, sizeof *names);
+    dlc_text instead = {0};
+    if (!names)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < above; i++)
+        names[i] = dlc_member_name(block, &block->member[i]);
+    names[above] = "in";
+    names[above + 1] = "data";
+    names[above + 2] = "label";
+    add_nearest(&instead, name, names, above + 3);
+    if (strcmp(name, dlc_member_name(block, section)) == 0)
+        dlc_problems_in(blocks->problems, blocks->config, section, "input",
+                        "cannot be its own input");
+    else
+        dlc_problems_in(blocks->problems, blocks->config, section, "input",
+                        "input = %s: no layer of that name stands above in the block; "
+                        "`in` is what the block reads%s",
+                        dlc_show(name, shown), dlc_text_string(&instead));
+    dlc_status rc = dlc_text_status(&instead);
+    dlc_text_free(&instead);
+    dlc_free(names);
+    return rc;
+}
+
+static dlc_status check_input(dlc_blocks *blocks, dlc_block *block,
+                              dlc_section *section, dlc_entry *entry) {
+    size_t above = (size_t)(section - block->member);
+    char copy[DLC_CONFIG_LINE + 1];
+    for (const char *at = entry->value; at;) {
+        size_t length;
+        const char *name = dlc_input_next(&at, &length);
+        size_t bare = strcspn(name, ":,");
+        if (is_name(name, length, "in") || is_name(name, length, "data") ||
+            is_name(name, length, "label") ||
+            names_layer(blocks, block, above, name, bare < length ? bare : length))
+            continue;
+        entry->broken = 1;
+        snprintf(copy, sizeof copy, "%.*s", (int)length, name);
+        DLC_TRY(complain_input(blocks, block, section, above, copy));
+    }
+    return DLC_OK;
+}
+
+/* ---- Uses ---- */
+
+static dlc_status complain_block(dlc_blocks *blocks, const dlc_section *section,
+                                 const char *name, const dlc_block *inside) {
+    const dlc_section *below = find_head(blocks, name, strlen(name));
+    if (inside && strcmp(inside->name, name) == 0) {
+        dlc_problems_in(blocks->problems, blocks->config, section, "block",
+                        "block %s cannot use itself", name);
+        return DLC_OK;
+    }
+    if (below) {
+        dlc_problems_in(blocks->problems, blocks->config, section, "block",
+                        "block %s is declared below, in line %d; it has to stand above",
+                        name, below->line);
+        return DLC_OK;
+    }
+    const char **names = dlc_alloc(blocks->count, sizeof *names);
+    if (!names)
+        return DLC_ERR_NOMEM;
+    char shown[DLC_SHOWN];
+    dlc_text instead = {0};
+    for (size_t i = 0; i < blocks->count; i++)
+        names[i] = blocks->block[i].name;
+    add_nearest(&instead, name, names, blocks->count);
+    dlc_problems_in(blocks->problems, blocks->config, section, "block",
+                    "no block is called \"%s\"%s", dlc_show(name, shown),
+                    dlc_text_string(&instead));
+    dlc_status rc = dlc_text_status(&instead);
+    dlc_text_free(&instead);
+    dlc_free(names);
+    return rc;
+}
+
+/* The parameters that it gives, and those that it should. */
+static dlc_status check_arguments(dlc_blocks *blocks, const dlc_section *section,
+                                  const dlc_block *block) {
+    for (size_t i = 0; i < section->count; i++) {
+        const char *key = section->entries[i].key;
+        if (is_core_key(key) ||
+            dlc_block_parameter(block, key, strlen(key)) < block->parameters)
+            continue;
+        char shown[DLC_SHOWN];
+        dlc_text instead = {0};
+        dlc_status rc = propose_parameter(block, key, &instead);
+        if (rc == DLC_OK)
+            dlc_problems_in(blocks->problems, blocks->config, section, key,
+                            "block %s has no parameter \"%s\"%s", block->name,
+                            dlc_show(key, shown), dlc_text_string(&instead));
+        dlc_text_free(&instead);
+        if (rc != DLC_OK)
+            return rc;
+    }
+    for (size_t i = 0; i < block->parameters && !section->broken; i++)
+        if (!block->parameter[i].value &&
+            !dlc_section_entry(section, block->parameter[i].name))
+            dlc_problems_in(blocks->problems, blocks->config, section, NULL,
+                            "needs %s, a parameter of block %s in line %d",
+                            block->parameter[i].name, block->name, block->head->line);
+    return DLC_OK;
+}
+
+dlc_status dlc_block_check_use(dlc_blocks *blocks, dlc_section *section,
+                               dlc_block *inside) {
+    char why[200];
+    dlc_entry *name = dlc_section_entry(section, "block");
+    dlc_entry *repeat = dlc_section_entry(section, "repeat");
+    if (repeat && !repeat->broken && !(inside && strchr(repeat->value, '$')) &&
+        !dlc_repeat_parse(repeat->value, why, sizeof why)) {
+        dlc_problems_in(blocks->problems, blocks->config, section, "repeat",
+                        "repeat: %s", why);
+        repeat->broken = 1;
+    }
+    if (name->broken)
+        return DLC_OK;
+    dlc_block *block = dlc_block_find(blocks, name->value);
+    if (!block) {
+        name->broken = 1;
+        return complain_block(blocks, section, name->value, inside);
+    }
+    block->used = 1;
+    return check_arguments(blocks, section, block);
+}
+
+void dlc_block_check_place(const dlc_blocks *blocks, const dlc_section *section) {
+    size_t length = strcspn(section->name, ".");
+    const dlc_section *head = find_head(blocks, section->name, length);
+    if (head && section->name[length])
+        dlc_problems_in(blocks->problems, blocks->config, section, NULL,
+                        "the layers of [%s], line %d, have to stand right behind it",
+                        head->name, head->line);
+    else if (head)
+        dlc_problems_in(blocks->problems, blocks->config, section, NULL,
+                        "is the name of the block in line %d; call it otherwise",
+                        head->line);
+}
+
+/* ---- Declarations ---- */
+
+static dlc_status check_member(dlc_blocks *blocks, dlc_block *block,
+                               dlc_section *member) {
+    const char *name = dlc_member_name(block, member);
+    if (strcmp(name, "in") == 0 || strcmp(name, "data") == 0 ||
+        strcmp(name, "label") == 0)
+        dlc_problems_in(blocks->problems, blocks->config, member, NULL,
+                        "\"%s\" means something else in a block; call the layer "
+                        "otherwise",
+                        name);
+    for (size_t i = 0; i < member->count; i++) {
+        dlc_entry *entry = &member->entries[i];
+        int is_input = strcmp(entry->key, "input") == 0;
+        if (!entry->broken)
+            DLC_TRY(is_input ? check_input(blocks, block, member, entry)
+                             : check_value(blocks, block, member, entry));
+    }
+    if (dlc_section_entry(member, "block"))
+        return dlc_block_check_use(blocks, member, block);
+    return DLC_OK;
+}
+
+static int is_broken(const dlc_section *section) {
+    int broken = section->broken;
+    for (size_t i = 0; i < section->count; i++)
+        broken |= section->entries[i].broken;
+    return broken;
+}
+
+static void check_unused(const dlc_blocks *blocks, const dlc_block *block) {
+    for (size_t i = 0; i < block->members; i++)
+        if (is_broken(&block->member[i]))
+            return; /* it may be used in the line that wasn't understood */
+    for (size_t i = 0; i < block->parameters; i++)
+        if (!block->parameter[i].used)
+            dlc_problems_at(blocks->problems, blocks->config,
+                            &(dlc_place){.line = block->parameter[i].line,
+                                         .name = block->head->name},
+                            "no layer of the block uses \"%s\"",
+                            block->parameter[i].name);
+}
+
+static dlc_status check_members(dlc_blocks *blocks, dlc_block *block) {
+    for (size_t i = 0; i < block->members; i++)
+        DLC_TRY(check_member(blocks, block, &block->member[i]));
+    if (block->members)
+        check_unused(blocks, block);
+    else
+        dlc_problems_in(blocks->problems, blocks->config, block->head, NULL,
+                        "has no layers; [%s.x] has to stand right behind it",
+                        block->name);
+    return DLC_OK;
+}
+
+static void block_clear(dlc_block *block) {
+    for (size_t i = 0; i < block->parameters; i++)
+        dlc_free(block->parameter[i].name);
+    dlc_free(block->parameter);
+}
+
+void dlc_blocks_free(dlc_blocks *blocks) {
+    for (size_t i = 0; i < blocks->count; i++)
+        block_clear(&blocks->block[i]);
+    dlc_free(blocks->block);
+}
+
+dlc_status dlc_block_declare(dlc_blocks *blocks, size_t at) {
+    dlc_section *head = &blocks->section[at];
+    dlc_block block = {.name = head->name + strlen(DLC_BLOCK), .head = head};
+    block.member = head + 1;
+    while (at + 1 + block.members < blocks->sections &&
+           is_member(block.name, block.member[block.members].name))
+        block.members++;
+    if (strpbrk(block.name, "./") || is_core_key(block.name) ||
+        strcmp(block.name, "data") == 0)
+        dlc_problems_in(
+            blocks->problems, blocks->config, head, NULL,
+            "is no name for a block: a-z 0-9 _ -, and not a word of net.ini");
+    dlc_status rc = read_parameters(blocks, &block);
+    if (rc == DLC_OK)
+        rc = check_members(blocks, &block);
+    if (rc == DLC_OK && blocks->count == blocks->room) {
+        size_t room = blocks->room ? 2 * blocks->room : 8;
+        dlc_block *grown = dlc_grow(blocks->block, blocks->count, room, sizeof *grown);
+        if (grown) {
+            blocks->block = grown;
+            blocks->room = room;
+        } else {
+            rc = DLC_ERR_NOMEM;
+        }
+    }
+    if (rc == DLC_OK)
+        blocks->block[blocks->count++] = block;
+    else
+        block_clear(&block);
+    return rc;
+}
