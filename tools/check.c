@@ -9,7 +9,7 @@
 
 typedef struct check_totals {
     int64_t parameters, multiply_adds;
-    uint64_t peak_bytes;
+    dlc_session_memory memory;
 } check_totals;
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
@@ -35,18 +35,37 @@ static void format_shape(const dlc_shape *shape, char *text, size_t bytes) {
                                  shape->dims[i]);
 }
 
+/* The widest text of a column, at least its heading's. */
+static void widen(int *width, const char *text) {
+    int length = (int)strlen(text);
+    if (*width < length)
+        *width = length;
+}
+
+/* Twice over the rows: for the columns' widths, then to print them. */
 static dlc_status print_rows(const dlc_session *session) {
     int64_t batch = session->share;
-    printf("%-20s %-14s %-20s %12s %14s  %s\n", "layer", "type", "output", "parameters",
-           "multiply-adds", "done by");
-    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
-        dlc_net_row row;
-        char shape[96];
-        DLC_TRY(dlc_net_row_at(session->net, i, &row));
-        format_shape(&row.output, shape, sizeof shape);
-        printf("%-20s %-14s %-20s %12" PRId64 " %14" PRId64 "  %s\n", row.name,
-               row.type, shape, row.parameters, row.multiply_adds / batch,
-               row.absorbed_by ? row.absorbed_by : row.choice);
+    int name = 5, type = 4, output = 6;
+    for (int print = 0; print < 2; print++) {
+        if (print)
+            printf("%-*s  %-*s  %-*s %12s %14s  %s\n", name, "layer", type, "type",
+                   output, "output", "parameters", "multiply-adds", "done by");
+        for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+            dlc_net_row row;
+            char shape[96];
+            DLC_TRY(dlc_net_row_at(session->net, i, &row));
+            if (row.is_reorder)
+                continue;
+            format_shape(&row.output, shape, sizeof shape);
+            widen(&name, row.name);
+            widen(&type, row.type);
+            widen(&output, shape);
+            if (print)
+                printf("%-*s  %-*s  %-*s %12" PRId64 " %14" PRId64 "  %s\n", name,
+                       row.name, type, row.type, output, shape, row.parameters,
+                       row.multiply_adds / batch,
+                       row.absorbed_by ? row.absorbed_by : row.choice);
+        }
     }
     return DLC_OK;
 }
@@ -58,29 +77,45 @@ static dlc_status add_up(const dlc_session *session, check_totals *totals) {
         totals->parameters += row.parameters;
         totals->multiply_adds += row.multiply_adds / session->share;
     }
-    totals->peak_bytes = dlc_session_bytes(session);
-    return DLC_OK;
+    return dlc_session_memory_plan(session, &totals->memory);
 }
 
-static double megabytes(uint64_t bytes) {
-    return (double)bytes / 1e6;
+enum { MEMORY_PARTS = 6 };
+
+typedef struct memory_part {
+    const char *name;
+    uint64_t bytes;
+} memory_part;
+
+static void list_memory(const dlc_session_memory *memory,
+                        memory_part parts[MEMORY_PARTS]) {
+    const memory_part list[MEMORY_PARTS] = {
+        {"weights", memory->weights}, {"gradients", memory->gradients},
+        {"solver", memory->solver},   {"activations", memory->activations},
+        {"feeds", memory->feeds},     {"process", memory->process}};
+    memcpy(parts, list, sizeof list);
+}
+
+static void print_memory(const dlc_session_memory *memory) {
+    memory_part parts[MEMORY_PARTS];
+    list_memory(memory, parts);
+    printf("peak memory    %.1f MB a rank:", (double)memory->peak / 1e6);
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        if (parts[i].bytes)
+            printf("%s %s %.1f", i ? "," : "", parts[i].name,
+                   (double)parts[i].bytes / 1e6);
+    printf("\n");
 }
 
 static dlc_status print_text(const dlc_session *session, const check_totals *totals) {
     DLC_TRY(print_rows(session));
-    dlc_net_memory memory = dlc_net_memory_plan(session->net);
     printf("\nparameters     %" PRId64 "\n", totals->parameters);
     printf("multiply-adds  %" PRId64 " a sample, forward\n", totals->multiply_adds);
     printf("batch          %" PRId64 " a rank, %" PRId64 " effective\n", session->share,
            dlc_session_samples(session));
     printf("reorders       %d between layers of different layouts\n",
-           (int)memory.reorders);
-    printf("peak memory    %.1f MB a rank: weights %.1f, gradients %.1f, solver %.1f, "
-           "activations %.1f, scratch %.1f\n",
-           megabytes(totals->peak_bytes), megabytes(memory.weights + memory.buffers),
-           megabytes(memory.gradients),
-           megabytes((uint64_t)session->needs.slots * memory.weights),
-           megabytes(memory.activations), megabytes(memory.scratch));
+           (int)dlc_net_memory_plan(session->net).reorders);
+    print_memory(&totals->memory);
     return DLC_OK;
 }
 
@@ -90,7 +125,13 @@ static dlc_status print_json(const dlc_session *session, const check_totals *tot
     dlc_json_string(&json, "net", session->setup->name);
     dlc_json_int(&json, "parameters", totals->parameters);
     dlc_json_int(&json, "multiply_adds", totals->multiply_adds);
-    dlc_json_int(&json, "peak_bytes", (int64_t)totals->peak_bytes);
+    dlc_json_int(&json, "peak_bytes", (int64_t)totals->memory.peak);
+    dlc_json_object(&json, "memory");
+    memory_part parts[MEMORY_PARTS];
+    list_memory(&totals->memory, parts);
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        dlc_json_int(&json, parts[i].name, (int64_t)parts[i].bytes);
+    dlc_json_end_object(&json);
     dlc_json_int(&json, "batch", session->share);
     dlc_json_int(&json, "effective_batch", dlc_session_samples(session));
     dlc_json_array(&json, "layers");
@@ -101,6 +142,8 @@ static dlc_status print_json(const dlc_session *session, const check_totals *tot
             dlc_text_free(&json.text);
             return status;
         }
+        if (row.is_reorder)
+            continue;
         dlc_json_object(&json, NULL);
         dlc_json_string(&json, "name", row.name);
         dlc_json_string(&json, "type", row.type);

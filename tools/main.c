@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "command.h"
+#include "topo/cores.h"
 
 typedef struct subcommand {
     const char *name;
@@ -16,7 +17,7 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"train", dlc_command_train, "train a net"},
     {"test", dlc_command_test, "accuracy and loss of saved weights on [data.test]"},
-    {"time", dlc_command_time, "forward and backward time of each layer"},
+    {"time", dlc_command_time, "where the time of a training pass goes"},
     {"check", dlc_command_check, "validate a net; shapes, parameters, memory"},
     {"plugin", dlc_command_plugin, "list and inspect plugins"},
     {"doctor", dlc_command_doctor, "what works here, what doesn't, and why"},
@@ -59,6 +60,7 @@ int main(int argc, char **argv) {
     /* A limit on file sizes is an error to tell, not a reason to die. */
     signal(SIGXFSZ, SIG_IGN);
     share_cores_kindly();
+    dlc_cores_note();
     if (argc < 2) {
         print_help(stderr);
         return 2;

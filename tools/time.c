@@ -1,24 +1,55 @@
-/* dlcore time: how long each layer takes, forward and backward. */
-#include <inttypes.h>
+/* dlcore time: where the time of a training pass goes, layer by layer. */
 #include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-#include "base/clock.h"
 #include "command.h"
+#include "file.h"
 #include "options.h"
-#include "train/session.h"
-
-enum { WARM_UP = 5, DEFAULT_PASSES = 50 };
+#include "time_measure.h"
+#include "time_report.h"
 
 typedef struct time_command {
     dlc_tool_options tool; /* first: what the child parsers get */
-    int passes;
+    int passes;            /* 0: not given */
+    dlc_time_order order;
+    dlc_time_style style;
+    const char *plot;
     dlc_setup *setup;
 } time_command;
 
-enum { KEY_PASSES = 0x300 };
+enum { KEY_PASSES = 0x300, KEY_ORDER, KEY_WIDE, KEY_ALL, KEY_PLOT };
 
 static const struct argp_option options[] = {
-    {"passes", KEY_PASSES, "N", 0, "passes to measure (50)", 0}, {0}};
+    {"passes", KEY_PASSES, "N", 0,
+     "passes to measure (50, or as many as take 10 s, but 5 at least)", 0},
+    {"order", KEY_ORDER, "time|net", 0, "slowest first (time), or as in the net", 0},
+    {"wide", KEY_WIDE, NULL, 0, "show the rates of each part, and types", 0},
+    {"all", KEY_ALL, NULL, 0, "also show layers that others do the work of", 0},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "draw it, too", 0},
+    {0}};
+
+static error_t parse_passes(time_command *command, const char *argument,
+                            struct argp_state *state) {
+    char rest;
+    if (sscanf(argument, "%d%c", &command->passes, &rest) != 1 || command->passes < 1 ||
+        command->passes > TIME_PASSES_MOST)
+        argp_error(state, "--passes=%s: a number of passes, 1 to %d", argument,
+                   TIME_PASSES_MOST);
+    return 0;
+}
+
+static error_t parse_order(time_command *command, const char *argument,
+                           struct argp_state *state) {
+    if (strcmp(argument, "net") == 0)
+        command->order = TIME_AS_IN_NET;
+    else if (strcmp(argument, "time") == 0)
+        command->order = TIME_SLOWEST_FIRST;
+    else
+        argp_error(state, "--order=%s: `time` (slowest first) or `net`", argument);
+    return 0;
+}
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
     time_command *command = state->input;
@@ -27,9 +58,17 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_PASSES:
-        command->passes = 0;
-        if (sscanf(argument, "%d", &command->passes) != 1 || command->passes < 1)
-            argp_error(state, "--passes=%s: a number of passes, 1 or more", argument);
+        return parse_passes(command, argument, state);
+    case KEY_ORDER:
+        return parse_order(command, argument, state);
+    case KEY_WIDE:
+        command->style.wide = 1;
+        return 0;
+    case KEY_ALL:
+        command->style.all = 1;
+        return 0;
+    case KEY_PLOT:
+        command->plot = argument;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -40,96 +79,96 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "NET.INI",
-    .doc = "Measures forward and backward of each layer on this rank's batch.",
+    .doc =
+        "Measures each layer, and each reorder put in between two, in training on one "
+        "rank's batch: forward, backward to its inputs (bw data), backward to its "
+        "weights (bw param), and the solver's update of its weights.\v"
+        "Each figure is the median over the passes; totals are sums of them. A layer "
+        "that cannot do the halves of backward apart has all of it under `bw data`. "
+        "The update is the solver's own, run on each layer's slice of the weights. "
+        "GFLOP/s count two operations a multiply-add; GB/s count every tensor that must "
+        "be read or written once, whatever the caches save. `done by` is what the layer "
+        "says it runs and the layout it chose.",
     .children = dlc_tool_children};
 
-static dlc_status passes(dlc_session *session, int count) {
-    for (int i = 0; i < count; i++) {
-        dlc_batch batch;
-        DLC_TRY(dlc_feed_next(session->feed, &batch));
-        DLC_TRY(dlc_net_set_input(session->net, batch.data, batch.labels));
-        DLC_TRY(dlc_net_forward(session->net, i, 0));
-        DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
-    }
-    return DLC_OK;
+/* ---- What comes of it ------------------------------------------------------------ */
+
+static dlc_status print_text(const time_command *command, const dlc_time_head *head,
+                             const dlc_time_table *table) {
+    dlc_text text = {0};
+    struct winsize window;
+    dlc_time_style style = command->style;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0)
+        style.width = window.ws_col;
+    dlc_time_text(head, table, &style, &text);
+    dlc_status status = dlc_text_status(&text);
+    if (status == DLC_OK &&
+        (fputs(dlc_text_string(&text), stdout) == EOF || fflush(stdout) != 0))
+        status = dlc_fail(DLC_ERR_IO, "writing to stdout failed");
+    dlc_text_free(&text);
+    return status;
 }
 
-static double gflops(const dlc_net_row *row, double times, double microseconds) {
-    return microseconds > 0
-               ? 2 * times * (double)row->multiply_adds / (microseconds * 1e3)
-               : 0;
-}
-
-static dlc_status print_text(const dlc_session *session, int count) {
-    double scale = 1e6 / count, total = 0;
-    printf("%-16s %-14s %12s %9s %12s %9s  %s\n", "layer", "type", "forward us",
-           "GFLOP/s", "backward us", "GFLOP/s", "done by");
-    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
-        dlc_net_row row;
-        DLC_TRY(dlc_net_row_at(session->net, i, &row));
-        double forward = row.forward_seconds * scale;
-        double backward = row.backward_seconds * scale;
-        printf("%-16s %-14s %12.1f %9.1f %12.1f %9.1f  %s\n", row.name, row.type,
-               forward, gflops(&row, 1, forward), backward, gflops(&row, 2, backward),
-               row.absorbed_by ? row.absorbed_by : row.choice);
-        total += forward + backward;
-    }
-    printf("\nforward and backward %.1f us, %.0f images/s\n", total,
-           1e6 * (double)session->share / total);
-    return DLC_OK;
-}
-
-static dlc_status print_json(const dlc_session *session, int count) {
+static dlc_status print_json(const dlc_time_head *head, const dlc_time_table *table) {
     dlc_json json = {0};
-    dlc_json_object(&json, NULL);
-    dlc_json_string(&json, "net", session->setup->name);
-    dlc_json_int(&json, "batch", session->share);
-    dlc_json_int(&json, "passes", count);
-    dlc_json_array(&json, "layers");
-    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
-        dlc_net_row row;
-        dlc_status status = dlc_net_row_at(session->net, i, &row);
-        if (status != DLC_OK) {
-            dlc_text_free(&json.text);
-            return status;
-        }
-        dlc_json_object(&json, NULL);
-        dlc_json_string(&json, "name", row.name);
-        dlc_json_string(&json, "type", row.type);
-        dlc_json_number(&json, "forward_us", row.forward_seconds * 1e6 / count);
-        dlc_json_number(&json, "backward_us", row.backward_seconds * 1e6 / count);
-        dlc_json_int(&json, "multiply_adds", row.multiply_adds);
-        dlc_json_string(&json, "choice", row.absorbed_by ? NULL : row.choice);
-        dlc_json_string(&json, "absorbed_by", row.absorbed_by);
-        dlc_json_end_object(&json);
-    }
-    dlc_json_end_array(&json);
-    dlc_json_end_object(&json);
+    dlc_time_json(head, table, &json);
     return dlc_tool_print_json(&json);
 }
+
+static dlc_status draw(const char *path, const dlc_time_head *head,
+                       const dlc_time_table *table) {
+    dlc_text svg = {0};
+    dlc_status status = dlc_time_svg(head, table, &svg);
+    if (status == DLC_OK)
+        status = dlc_tool_file_write(path, svg.bytes, svg.length);
+    dlc_text_free(&svg);
+    return status;
+}
+
+static dlc_status report(const time_command *command, const dlc_session *session,
+                         const dlc_time_measured *measured) {
+    dlc_time_head head = {
+        .net = session->setup->name,
+        .device = session->setup->device->name,
+        .solver = session->setup->solver->name,
+        .precision = dlc_settings_get_string(session->setup->run, "precision"),
+        .batch = session->share,
+        .threads = dlc_job_threads(session->job)};
+    dlc_time_table table;
+    DLC_TRY(dlc_time_table_make(measured->row, measured->update, &measured->samples,
+                                command->order, &table));
+    dlc_status status = command->tool.json ? print_json(&head, &table)
+                                           : print_text(command, &head, &table);
+    if (status == DLC_OK && command->plot)
+        status = draw(command->plot, &head, &table);
+    dlc_time_table_free(&table);
+    return status;
+}
+
+/* ---- The command ----------------------------------------------------------------- */
 
 static int time_as_rank(dlc_job *job, void *argument) {
     time_command *command = argument;
     dlc_session session;
+    dlc_time_measured measured = {0};
     dlc_status status = dlc_session_open(command->setup, job, &session);
     if (status == DLC_OK) {
-        status = passes(&session, WARM_UP);
-        dlc_net_time(session.net, 1);
+        status = dlc_time_measure(&session, command->passes, &measured);
         if (status == DLC_OK)
-            status = passes(&session, command->passes);
-        if (status == DLC_OK)
-            status = command->tool.json ? print_json(&session, command->passes)
-                                        : print_text(&session, command->passes);
+            status = report(command, &session, &measured);
+        dlc_time_measured_free(&measured);
         dlc_session_close(&session);
     }
     return dlc_tool_end(status);
 }
 
 int dlc_command_time(int argc, char **argv) {
-    time_command command = {.passes = DEFAULT_PASSES};
+    time_command command = {.order = TIME_SLOWEST_FIRST};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
+    dlc_status status = command.plot ? dlc_tool_file_check(command.plot) : DLC_OK;
+    if (status == DLC_OK)
+        status = dlc_tool_setup(&command.tool, &command.setup);
     if (status == DLC_OK && command.setup->ranks > 1)
         status = dlc_fail(DLC_ERR_CONFIG, "time measures one rank; give --ranks=1");
     if (status == DLC_OK)

@@ -36,7 +36,8 @@ static dlc_status copy_places(dlc_comm *comm, const dlc_comm_args *args) {
 static dlc_status open_endpoint(dlc_comm *comm, const dlc_comm_args *args) {
     dlc_device_args device = args->device;
 
-    device.threads = 1;
+    device.threads = 1; /* the caller's, whichever that is */
+    device.cpus = NULL;
     DLC_TRY(copy_places(comm, args));
     DLC_TRY(args->device_ops->open(&device, &comm->args.device));
     return comm->ops->open(&comm->args, &comm->endpoint);

@@ -180,6 +180,7 @@ static dlc_status start_thread(dlc_exchanger *x) {
         return dlc_fail(DLC_ERR_NOMEM, "cannot start the exchange thread: %s",
                         strerror(error));
     x->has_thread = 1;
+    (void)pthread_setname_np(x->thread, "dlc-exchange");
     return DLC_OK;
 }
 

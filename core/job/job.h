@@ -60,6 +60,13 @@ int dlc_job_rank(const dlc_job *job);
 int dlc_job_ranks(const dlc_job *job);
 /* How many threads this rank should compute with: at least 1. */
 int dlc_job_threads(const dlc_job *job);
+/* A hardware thread for each of them, each of another core; NULL where they are not to
+ * be bound. Lives as long as the job. */
+const int32_t *dlc_job_cpus(const dlc_job *job);
+/* With `on`, the calling thread moves to what the compute threads leave of the rank's
+ * processors, if they leave anything; without, back. Threads that it starts in between
+ * stay there. They are not bound to a core where others compute. */
+void dlc_job_aside(dlc_job *job, int on);
 /* Where rank `r` is; NULL if there is no such rank. The places lie in rank order
  * (dlc_transport_args.places is dlc_job_place(job, 0)). */
 const dlc_place *dlc_job_place(const dlc_job *job, int r);

@@ -49,8 +49,10 @@ static dlc_status rank_args(const launch *job, int rank, dlc_rank_args *args,
         .doing = &job->doing[rank],
         .device = options->device,
         .device_index = options->device_index ? options->device_index[rank] : 0,
+        .bound = !options->unbound,
     };
-    return DLC_OK;
+    return dlc_cores_place(job->cores, rank, options->ranks, args->threads,
+                           &args->places);
 }
 
 /* ---- One rank, in this process ---------------------------------------------- */

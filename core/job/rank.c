@@ -24,6 +24,9 @@
 struct dlc_job {
     int rank, ranks, threads;
     dlc_place *places;
+    dlc_thread_places threads_go; /* own */
+    int bound, aside;
+    dlc_core_set before; /* dlc_job_aside: where its caller was */
     dlc_doing *doing;
     int control, signals, wake; /* descriptors; wake ends the thread */
     int has_thread;
@@ -188,6 +191,8 @@ static dlc_status start_thread(dlc_job *job) {
 dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     dlc_job *made = dlc_alloc(1, sizeof *made);
     if (!made) {
+        dlc_thread_places places = args->places;
+        dlc_thread_places_free(&places);
         if (args->control >= 0)
             close(args->control);
         return DLC_ERR_NOMEM;
@@ -195,6 +200,8 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     made->rank = args->rank;
     made->ranks = args->ranks;
     made->threads = args->threads;
+    made->threads_go = args->places;
+    made->bound = args->bound;
     made->doing = args->doing;
     made->control = args->control;
     made->signals = made->wake = -1;
@@ -202,7 +209,9 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->arrived, NULL);
     made->places = dlc_alloc((size_t)args->ranks, sizeof *made->places);
+    dlc_job_aside(made, 1);
     dlc_status status = made->places ? start_thread(made) : DLC_ERR_NOMEM;
+    dlc_job_aside(made, 0);
     dlc_place mine;
     place_set(&mine, args);
     if (status == DLC_OK)
@@ -231,6 +240,7 @@ int dlc_rank_close(dlc_job *job) {
     pthread_mutex_destroy(&job->sending);
     dlc_free(job->result);
     dlc_free(job->places);
+    dlc_thread_places_free(&job->threads_go);
     int stop_signal = job->stop_signal;
     dlc_free(job);
     return stop_signal;
@@ -248,6 +258,18 @@ int dlc_job_ranks(const dlc_job *job) {
 
 int dlc_job_threads(const dlc_job *job) {
     return job->threads;
+}
+
+const int32_t *dlc_job_cpus(const dlc_job *job) {
+    return job->bound ? job->threads_go.compute : NULL;
+}
+
+void dlc_job_aside(dlc_job *job, int on) {
+    if (on)
+        job->aside = job->bound && dlc_cores_bound(&job->before) == DLC_OK &&
+                     dlc_cores_bind(&job->threads_go.beside) == DLC_OK;
+    else if (job->aside)
+        (void)dlc_cores_bind(&job->before);
 }
 
 const dlc_place *dlc_job_place(const dlc_job *job, int r) {

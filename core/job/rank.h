@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "job/job.h"
+#include "topo/cores.h"
 
 /* What a rank does now; in memory that the hub reads when the rank is dead. */
 typedef struct dlc_doing {
@@ -19,10 +20,13 @@ typedef struct dlc_rank_args {
     dlc_doing *doing; /* this rank's */
     const char *device;
     int32_t device_index;
+    dlc_thread_places places; /* of its threads */
+    int bound;                /* they are to be bound to them */
 } dlc_rank_args;
 
 /* Makes the job object, starts its control thread and finds the other ranks.
- * dlc_rank_signals must be blocked. Takes `control` over, also when it fails. */
+ * dlc_rank_signals must be blocked. Takes `control` and `places` over, also when it
+ * fails. */
 dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job);
 /* Returns the signal that asked the only rank of a job to stop, 0 if none did. */
 int dlc_rank_close(dlc_job *job);

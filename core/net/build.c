@@ -38,7 +38,8 @@ static dlc_status open_family(dlc_net *net, const dlc_family *family, void **con
                             .device_ops = net->args.device_ops,
                             .device = net->args.device,
                             .threads = net->args.threads,
-                            .phase = net->args.phase};
+                            .phase = net->args.phase,
+                            .precision = net->args.precision};
     void *opened = NULL;
     DLC_TRY(family->open(&args, &opened));
     net->family[net->families++] = (net_family){.family = family, .context = opened};
@@ -55,7 +56,7 @@ static net_op *op_of_node(const dlc_net *net, int32_t node) {
 }
 
 static dlc_status allocate_op(net_op *op, int32_t inputs) {
-    size_t n = (size_t)inputs;
+    size_t n = (size_t)inputs + 1; /* room for that of an absorbed join */
     op->in = dlc_alloc(n, sizeof *op->in);
     op->out = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out);
     op->param = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param);
@@ -76,6 +77,8 @@ static dlc_status allocate_op(net_op *op, int32_t inputs) {
         op->param[i] = (dlc_param){.size = sizeof(dlc_param), .rate = 1, .decay = 1};
     op->absorbed_by = NO_OP;
     op->workspace_buffer = NO_BUFFER;
+    for (int i = 0; i < NET_RUNS; i++)
+        op->scratch_buffer[i] = NO_BUFFER;
     op->plan = (dlc_layer_plan){.size = sizeof op->plan,
                                 .inputs = inputs,
                                 .in = op->in,
@@ -128,6 +131,8 @@ static dlc_status find_inputs(dlc_net *net, net_op *op) {
                             net->args.graph->layer[from->input[i].layer].name);
         op->input[i] = tensor;
         op->in[i] = net->tensor[tensor].tensor;
+        if (op->in[i].dtype == DLC_BF16 && !(op->feature->caps & DLC_LAYER_BF16))
+            op->in[i].dtype = DLC_F32;
     }
     return DLC_OK;
 }
@@ -185,24 +190,45 @@ static net_op *only_reader(dlc_net *net, int32_t tensor) {
     return reader;
 }
 
+/* An element-by-element layer without parameters, as the plugin says and as its plan
+ * shows. */
 static int may_be_absorbed(const net_op *op) {
-    return op->plan.inputs == 1 && op->plan.outputs == 1 && op->plan.params == 0 &&
-           !(op->feature->caps & DLC_LAYER_METRIC);
+    int inputs = op->feature->caps & DLC_LAYER_POINTWISE ? 1
+                 : op->feature->caps & DLC_LAYER_JOIN    ? 2
+                                                         : 0;
+    return op->plan.inputs == inputs && op->plan.outputs == 1 && op->plan.params == 0;
+}
+
+/* A join's input that operation `index` doesn't give: it must be there before. */
+static int32_t other_input(const dlc_net *net, const net_op *join, int32_t index) {
+    int32_t other = join->input[join->input[0] == net->op[index].output[0]];
+    int32_t producer = net->tensor[other].producer;
+    return producer < index ? other : NO_OP;
 }
 
 /* Lets a layer take over what follows it, as long as it wants to. */
 static dlc_status absorb_followers(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
+    int joined = 0;
     while (op->plan.outputs == 1) {
         net_op *next = only_reader(net, op->output[0]);
         if (!next || !may_be_absorbed(next))
             return DLC_OK;
         const dlc_graph_layer *from = &net->args.graph->layer[next->node];
+        int joins = next->plan.inputs == 2;
+        int32_t other = joins ? other_input(net, next, index) : NO_OP;
+        if (joins && (other == NO_OP || joined))
+            return DLC_OK;
         dlc_status status = op->ops->absorb(op->layer, next->feature, from->settings);
         if (status == DLC_ERR_UNSUPPORTED)
             return DLC_OK;
         if (status != DLC_OK)
             return dlc_net_blame(op, NULL, status);
+        if (joins) {
+            op->input[op->plan.inputs] = other;
+            op->in[op->plan.inputs++] = net->tensor[other].tensor;
+            joined = 1;
+        }
         next->absorbed_by = index;
         op->output[0] = next->output[0];
         op->out[0] = next->out[0];

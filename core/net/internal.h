@@ -19,6 +19,10 @@ typedef struct net_tensor {
      * none of its own (the batch in place, a gradient nobody wants). */
     int32_t data_buffer, diff_buffer;
     void *data, *diff;
+    /* Made again before backward of this operation, into a buffer of its own; NO_OP
+     * if backward finds it where forward left it. */
+    int32_t again_before, again_buffer;
+    void *again; /* where backward finds it */
 } net_tensor;
 
 enum { NO_OP = -1, NO_BUFFER = -1 };
@@ -33,6 +37,9 @@ typedef struct net_edge {
     int32_t buffer; /* of the part; NO_BUFFER: over the output's gradient */
     void *part;
 } net_edge;
+
+/* An operation's runs, each of which needs scratch memory for itself. */
+enum { NET_RUN_FORWARD, NET_RUN_AGAIN, NET_RUN_BACKWARD, NET_RUNS };
 
 /* One step of forward: a layer, or a reorder that the core put in. */
 typedef struct net_op {
@@ -56,11 +63,13 @@ typedef struct net_op {
     int runs_backward;
 
     int32_t workspace_buffer;
+    int32_t scratch_buffer[NET_RUNS];
     int32_t first_param; /* in net->param */
+    void *scratch[NET_RUNS];
     dlc_layer_run run;
-    const void **in_data, **out_diff;
-    void **out_data, **in_diff, **params, **param_diffs;
-    uint64_t forward_ns, backward_ns;
+    const void **in_data;
+    void **out_diff, **out_data, **in_diff, **params, **param_diffs;
+    uint64_t ns[DLC_NET_PARTS]; /* of the last pass, where the net is timed */
 } net_op;
 
 typedef struct net_family {
@@ -87,8 +96,9 @@ struct dlc_net {
 
     int32_t buffers_planned, buffer_room;
     dlc_buffer *buffer;
-    size_t activation_bytes, scratch_bytes;
-    dlc_memory activations, scratch;
+    size_t activation_bytes;
+    dlc_memory activations;
+    int lent; /* they are the twin's */
     int32_t reorders;
     int timed;
 };
@@ -108,9 +118,36 @@ dlc_status dlc_net_prepare(dlc_net *net);
 /* params.c: places in the arenas, then memory and first values. */
 dlc_status dlc_net_lay_out_params(dlc_net *net);
 dlc_status dlc_net_take_params(dlc_net *net);
+/* recompute.c: which tensors are made again in backward instead of being kept. */
+void dlc_net_plan_again(dlc_net *net);
 /* plan.c: lifetimes, buffers shared; then memory and pointers. */
 dlc_status dlc_net_plan(dlc_net *net);
 dlc_status dlc_net_take_memory(dlc_net *net);
+
+/* describe.c: which halves of backward there are to do, as DLC_PART_ bits; and whether
+ * they can be done, and measured, one by one. */
+uint32_t dlc_net_halves(const net_op *op);
+int dlc_net_can_part(const net_op *op);
+/* What the backward of an operation that is done in one counts as. */
+dlc_net_part dlc_net_whole_part(const net_op *op);
+
+/* The steps of a pass: forward of operation i is step i, its backward 2n-1-i. */
+static inline int32_t net_backward_step(const dlc_net *net, int32_t op) {
+    return 2 * net->ops - 1 - op;
+}
+
+/* The operation whose forward or backward step it is. */
+static inline int32_t net_op_at(const dlc_net *net, int32_t step) {
+    return step < net->ops ? step : 2 * net->ops - 1 - step;
+}
+
+static inline int net_is_running(const net_op *op) {
+    return op->absorbed_by == NO_OP;
+}
+
+/* plan.c: first and last step of backward that reads the tensor; NO_OP if none does. */
+void dlc_net_backward_reads(const dlc_net *net, int32_t tensor, int32_t *first,
+                            int32_t *last);
 
 /* Are tensors of this net in memory that the processor reads? */
 int dlc_net_on_host(const dlc_net *net);

@@ -18,7 +18,9 @@ int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t produ
     net->tensor[net->tensors] = (net_tensor){.tensor = *tensor,
                                              .producer = producer,
                                              .data_buffer = NO_BUFFER,
-                                             .diff_buffer = NO_BUFFER};
+                                             .diff_buffer = NO_BUFFER,
+                                             .again_before = NO_OP,
+                                             .again_buffer = NO_BUFFER};
     return net->tensors++;
 }
 
@@ -94,8 +96,8 @@ void dlc_net_free(dlc_net *net) {
     free_memory(net, &net->weights);
     free_memory(net, &net->gradients);
     free_memory(net, &net->buffers);
-    free_memory(net, &net->activations);
-    free_memory(net, &net->scratch);
+    if (!net->lent)
+        free_memory(net, &net->activations);
     dlc_free(net->param_name);
     dlc_free(net->param);
     dlc_free(net->param_op);

@@ -27,12 +27,16 @@ typedef struct dlc_net_args {
     const dlc_feature *device_feature;
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    int32_t threads;  /* processor threads for the layers */
-    dlc_shape sample; /* C, H, W of one sample */
-    int64_t batch;    /* samples of one pass of this rank */
+    int32_t threads;     /* processor threads for the layers */
+    dlc_dtype precision; /* of activations: DLC_F32 or DLC_BF16 */
+    int low_memory;      /* make cheap activations again in backward */
+    dlc_shape sample;    /* C, H, W of one sample */
+    int64_t batch;       /* samples of one pass of this rank */
     uint64_t seed;
-    dlc_net *twin; /* the training net; must outlive this one. NULL: this net owns
-                      its parameters */
+    int shared;    /* peers may map the arenas: memory that is dearer to reach */
+    dlc_net *twin; /* the training net; must outlive this one, which reads its
+                      parameters and may work in its memory: what forward of one
+                      left is lost to the other. NULL: this net owns its own */
     /* Optional: told which layer is at work, for the report of a lost rank. */
     void (*watch)(void *context, const char *phase, const char *layer);
     void *watch_context;
@@ -109,27 +113,52 @@ dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
 
 /* ---- For people ------------------------------------------------------------------ */
 
+/* What a pass asks of an operation, measured one by one. Backward is one call in
+ * training; dlc_net_time has layers that can (DLC_LAYER_PARTS) do the two halves of
+ * it apart. The whole backward of the others counts as the first half that there is. */
+typedef enum dlc_net_part {
+    DLC_NET_FORWARD,       /* what is made again in backward, included */
+    DLC_NET_BACKWARD_DATA, /* the gradients of its inputs */
+    DLC_NET_BACKWARD_PARAM,
+    DLC_NET_PARTS
+} dlc_net_part;
+
+/* The work in one part, of the whole batch; all 0: nothing runs. */
+typedef struct dlc_net_work {
+    int64_t multiply_adds;
+    uint64_t bytes; /* moved at the least: each tensor that it reads or writes, once */
+} dlc_net_work;
+
+/* One operation: a layer, or a reorder that the core put in between two. */
 typedef struct dlc_net_row {
-    const char *name, *type;
-    const char *absorbed_by; /* the layer that does its work, or NULL */
-    dlc_shape output;        /* of its first output */
-    int64_t parameters;      /* logical count, buffers left out */
-    int64_t multiply_adds;   /* of the whole batch, forward */
-    char choice[96];         /* what the layer says it chose */
-    double forward_seconds, backward_seconds; /* since dlc_net_time; sums */
+    const char *name, *type; /* both "reorder" for one */
+    int is_reorder;
+    const char *producer, *reader; /* of a reorder: the operations, "data" or "label",
+                                      from which and for which; else NULL */
+    const char *absorbed_by;       /* the layer that does its work, or NULL */
+    dlc_shape output;              /* of its first output */
+    int64_t parameters;            /* logical count, buffers left out */
+    int64_t multiply_adds;         /* of the whole batch, forward */
+    dlc_net_work work[DLC_NET_PARTS];
+    size_t trained_begin, trained_count; /* its slice of the weights' arena */
+    char choice[96];                     /* what the layer says it chose */
 } dlc_net_row;
 
+/* In the order of forward. */
 int32_t dlc_net_rows(const dlc_net *net);
 dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row);
 
 typedef struct dlc_net_memory {
-    size_t activations, scratch, weights, gradients, buffers;
+    size_t activations; /* workspaces and scratch memory included */
+    size_t weights, gradients, buffers;
     int32_t reorders; /* put in between layers of different layouts */
 } dlc_net_memory;
 
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net);
 
-/* Begin (or end) to measure each layer. */
+/* Begin (or end) to measure each part of each operation. */
 void dlc_net_time(dlc_net *net, int on);
+/* What row i (0 <= i < rows) took in the last pass; 0 where nothing ran. */
+void dlc_net_seconds(const dlc_net *net, int32_t i, double seconds[DLC_NET_PARTS]);
 
 #endif

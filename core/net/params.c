@@ -35,6 +35,29 @@ static dlc_status allocate_tables(dlc_net *net, int32_t count) {
     return DLC_OK;
 }
 
+static const dlc_net_param *find_param(const dlc_net *net, const char *name) {
+    for (int32_t i = 0; i < net->params; i++)
+        if (strcmp(net->param[i].name, name) == 0)
+            return &net->param[i];
+    return NULL;
+}
+
+/* Where the next parameter begins: behind the others, or where the twin has it. */
+static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t end) {
+    param->offset = end;
+    if (!net->args.twin)
+        return DLC_OK;
+    const dlc_net_param *same = find_param(net->args.twin, param->name);
+    if (!same || same->count != param->count || same->is_buffer != param->is_buffer)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: a test needs this parameter, and training does not have it "
+            "in the same size; give the layer both phases",
+            param->name);
+    param->offset = same->offset;
+    return DLC_OK;
+}
+
 static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
     const net_op *op = &net->op[op_index];
     const dlc_param *from = &op->param[index];
@@ -53,7 +76,7 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
                              .is_buffer = (from->flags & DLC_PARAM_BUFFER) != 0,
                              .count = (size_t)from->count};
     size_t *end = param->is_buffer ? &arenas->buffer_count : &arenas->count;
-    param->offset = *end;
+    DLC_TRY(place_param(net, param, *end));
     *end += align_count(param->count);
     if (!param->is_buffer)
         net->segment[arenas->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
@@ -62,20 +85,6 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
                                                          .count = param->count,
                                                          .rate = from->rate,
                                                          .decay = from->decay};
-    return DLC_OK;
-}
-
-/* A test net's parameters must be its twin's, element for element. */
-static dlc_status check_twin(const dlc_net *net) {
-    const dlc_net *twin = net->args.twin;
-    int same = !twin || twin->params == net->params;
-    for (int32_t i = 0; twin && same && i < net->params; i++)
-        same = strcmp(net->param[i].name, twin->param[i].name) == 0 &&
-               net->param[i].count == twin->param[i].count &&
-               net->param[i].offset == twin->param[i].offset;
-    if (!same)
-        return dlc_fail(DLC_ERR_CONFIG, "the layers with parameters differ between "
-                                        "training and test: give both phases the same");
     return DLC_OK;
 }
 
@@ -90,7 +99,7 @@ dlc_status dlc_net_lay_out_params(dlc_net *net) {
     net->arenas.tail = DLC_ARENA_TAIL;
     net->arenas.count += DLC_ARENA_TAIL;
     net->arenas.segment = net->segment;
-    return check_twin(net);
+    return DLC_OK;
 }
 
 /* ---- First values ------------------------------------------------------------------
@@ -146,7 +155,7 @@ static dlc_status take(dlc_net *net, size_t count, dlc_memory *memory, float **a
     if (!count)
         return DLC_OK;
     DLC_TRY(net->args.device_ops->alloc(net->args.device, count * sizeof(float),
-                                        DLC_MEM_SHARED, memory));
+                                        net->args.shared ? DLC_MEM_SHARED : 0, memory));
     *arena = memory->base;
     return DLC_OK;
 }

@@ -10,10 +10,6 @@ static int32_t forward_step(int32_t op) {
     return op;
 }
 
-static int32_t backward_step(const dlc_net *net, int32_t op) {
-    return 2 * net->ops - 1 - op;
-}
-
 int dlc_net_on_host(const dlc_net *net) {
     return (net->args.device_feature->caps & DLC_DEVICE_HOST) != 0;
 }
@@ -38,38 +34,55 @@ static void use_until(dlc_net *net, int32_t buffer, int32_t step) {
         net->buffer[buffer].last = step;
 }
 
-static int is_running(const net_op *op) {
-    return op->absorbed_by == NO_OP;
-}
-
 /* ---- Activations ----------------------------------------------------------------- */
 
-/* The last step at which anyone reads the tensor. */
-static int32_t last_read(const dlc_net *net, int32_t tensor) {
-    int32_t producer = net->tensor[tensor].producer, last = producer;
-    for (int32_t i = 0; i < net->ops; i++) {
+/* Does backward of the operation read the tensor? */
+static int backward_reads(const net_op *op, int32_t tensor) {
+    int reads = 0;
+    for (int32_t j = 0; j < op->plan.inputs; j++)
+        reads |= op->input[j] == tensor && op->plan.reads_in >> j & 1;
+    for (int32_t j = 0; j < op->plan.outputs; j++)
+        reads |= op->output[j] == tensor && op->plan.reads_out >> j & 1;
+    return reads;
+}
+
+void dlc_net_backward_reads(const dlc_net *net, int32_t tensor, int32_t *first,
+                            int32_t *last) {
+    *first = *last = NO_OP;
+    for (int32_t i = net->ops - 1; i >= 0; i--) {
         const net_op *op = &net->op[i];
-        for (int32_t j = 0; is_running(op) && j < op->plan.inputs; j++) {
-            if (op->input[j] != tensor)
-                continue;
-            if (i > last)
-                last = i;
-            if (op->runs_backward && op->plan.reads_in >> j & 1 &&
-                backward_step(net, i) > last)
-                last = backward_step(net, i);
-        }
-        for (int32_t j = 0; is_running(op) && j < op->plan.outputs; j++) {
-            if (op->output[j] != tensor)
-                continue;
-            if (op->runs_backward && op->plan.reads_out >> j & 1 &&
-                backward_step(net, i) > last)
-                last = backward_step(net, i);
-            /* What was measured is read after the pass. */
-            if (op->feature && op->feature->caps & DLC_LAYER_METRIC)
-                last = backward_step(net, 0);
-        }
+        if (!net_is_running(op) || !op->runs_backward || !backward_reads(op, tensor))
+            continue;
+        if (*first == NO_OP)
+            *first = net_backward_step(net, i);
+        *last = net_backward_step(net, i);
     }
+}
+
+/* The last step of forward that writes or reads the tensor. */
+static int32_t last_forward_read(const dlc_net *net, int32_t tensor) {
+    int32_t last = net->tensor[tensor].producer;
+    for (int32_t i = 0; i < net->ops; i++)
+        for (int32_t j = 0; net_is_running(&net->op[i]) && j < net->op[i].plan.inputs;
+             j++)
+            if (net->op[i].input[j] == tensor && i > last)
+                last = i;
     return last;
+}
+
+static int is_measured(const dlc_net *net, int32_t tensor) {
+    int32_t producer = net->tensor[tensor].producer;
+    const dlc_feature *feature = producer == NO_OP ? NULL : net->op[producer].feature;
+    return feature && feature->caps & DLC_LAYER_METRIC;
+}
+
+/* The last step at which anyone reads the tensor where forward left it. */
+static int32_t last_read(const dlc_net *net, int32_t tensor) {
+    if (is_measured(net, tensor)) /* read after the pass */
+        return net_backward_step(net, 0);
+    int32_t forward = last_forward_read(net, tensor), first, last;
+    dlc_net_backward_reads(net, tensor, &first, &last);
+    return last == NO_OP || net->tensor[tensor].again_before != NO_OP ? forward : last;
 }
 
 /* The buffer of an input that dies in operation `index` and that its output may
@@ -87,6 +100,29 @@ static int32_t buffer_to_reuse(const dlc_net *net, int32_t index) {
     return NO_BUFFER;
 }
 
+static dlc_status plan_scratch(dlc_net *net, int32_t index, int run, int32_t step) {
+    net_op *op = &net->op[index];
+    if (!op->plan.scratch_bytes)
+        return DLC_OK;
+    int32_t buffer = add_buffer(net, op->plan.scratch_bytes, step, step);
+    if (buffer < 0)
+        return buffer;
+    op->scratch_buffer[run] = buffer;
+    return DLC_OK;
+}
+
+/* The second life of a tensor that is made again. */
+static dlc_status plan_again(dlc_net *net, int32_t index) {
+    net_tensor *tensor = &net->tensor[index];
+    int32_t made = net_backward_step(net, tensor->again_before), first, last;
+    dlc_net_backward_reads(net, index, &first, &last);
+    tensor->again_buffer = add_buffer(net, dlc_tensor_bytes(&tensor->tensor), made,
+                                      last > made ? last : made);
+    if (tensor->again_buffer < 0)
+        return tensor->again_buffer;
+    return plan_scratch(net, tensor->producer, NET_RUN_AGAIN, made);
+}
+
 static dlc_status plan_outputs(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
     for (int32_t j = 0; j < op->plan.outputs; j++) {
@@ -99,9 +135,11 @@ static dlc_status plan_outputs(dlc_net *net, int32_t index) {
         if (out->data_buffer < 0)
             return out->data_buffer;
         use_until(net, out->data_buffer, last);
+        if (out->again_before != NO_OP)
+            DLC_TRY(plan_again(net, op->output[j]));
     }
     if (op->plan.workspace_bytes) {
-        int32_t last = op->runs_backward ? backward_step(net, index) : index;
+        int32_t last = op->runs_backward ? net_backward_step(net, index) : index;
         op->workspace_buffer = add_buffer(net, op->plan.workspace_bytes, index, last);
         if (op->workspace_buffer < 0)
             return op->workspace_buffer;
@@ -130,7 +168,7 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
     net_op *op = &net->op[index];
     net_tensor *in = &net->tensor[op->input[j]];
     net_edge *edge = &op->edge[j];
-    int32_t step = backward_step(net, index);
+    int32_t step = net_backward_step(net, index);
     size_t bytes = dlc_tensor_bytes(&in->tensor);
     const net_tensor *out = &net->tensor[op->output[0]];
     int over = op->plan.in_place >> j & 1 && out->diff_buffer != NO_BUFFER &&
@@ -146,7 +184,7 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
     if (!edge->add) {
         in->diff_buffer = buffer;
         if (in->producer != NO_OP)
-            use_until(net, buffer, backward_step(net, in->producer));
+            use_until(net, buffer, net_backward_step(net, in->producer));
     }
     return DLC_OK;
 }
@@ -160,13 +198,16 @@ static dlc_status plan_gradients(dlc_net *net) {
 }
 
 dlc_status dlc_net_plan(dlc_net *net) {
+    if (net->args.low_memory && net->args.phase == DLC_PHASE_TRAIN)
+        dlc_net_plan_again(net);
     DLC_TRY(plan_batch(net));
     for (int32_t i = 0; i < net->ops; i++) {
-        if (!is_running(&net->op[i]))
+        if (!net_is_running(&net->op[i]))
             continue;
         DLC_TRY(plan_outputs(net, i));
-        if (net->op[i].plan.scratch_bytes > net->scratch_bytes)
-            net->scratch_bytes = net->op[i].plan.scratch_bytes;
+        DLC_TRY(plan_scratch(net, i, NET_RUN_FORWARD, forward_step(i)));
+        if (net->op[i].runs_backward)
+            DLC_TRY(plan_scratch(net, i, NET_RUN_BACKWARD, net_backward_step(net, i)));
     }
     DLC_TRY(plan_gradients(net));
     return dlc_buffers_place(net->buffer, (size_t)net->buffers_planned,
@@ -212,8 +253,9 @@ static void point_op(dlc_net *net, net_op *op) {
                               .in_diff = op->in_diff,
                               .param = op->params,
                               .param_diff = op->param_diffs,
-                              .workspace = buffer_address(net, op->workspace_buffer),
-                              .scratch = net->scratch.base};
+                              .workspace = buffer_address(net, op->workspace_buffer)};
+    for (int i = 0; i < NET_RUNS; i++)
+        op->scratch[i] = buffer_address(net, op->scratch_buffer[i]);
 }
 
 static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
@@ -222,15 +264,27 @@ static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
                  : DLC_OK;
 }
 
+/* A test net works in its twin's memory where that is large enough: the two never run
+ * at once, and nothing in it outlives a pass. */
+static int fits_in_twin(const dlc_net *net) {
+    const dlc_net *twin = net->args.twin;
+    return twin && net->activation_bytes <= twin->activation_bytes;
+}
+
 dlc_status dlc_net_take_memory(dlc_net *net) {
-    DLC_TRY(take(net, net->activation_bytes, &net->activations));
-    DLC_TRY(take(net, net->scratch_bytes, &net->scratch));
+    if (fits_in_twin(net)) {
+        net->lent = 1;
+        net->activations = net->args.twin->activations;
+    } else {
+        DLC_TRY(take(net, net->activation_bytes, &net->activations));
+    }
     for (int32_t i = 0; i < net->tensors; i++) {
         net->tensor[i].data = buffer_address(net, net->tensor[i].data_buffer);
         net->tensor[i].diff = buffer_address(net, net->tensor[i].diff_buffer);
+        net->tensor[i].again = buffer_address(net, net->tensor[i].again_buffer);
     }
     for (int32_t i = 0; i < net->ops; i++) {
-        if (!is_running(&net->op[i]))
+        if (!net_is_running(&net->op[i]))
             continue;
         point_edges(net, &net->op[i]);
         if (net->op[i].feature)
@@ -241,10 +295,10 @@ dlc_status dlc_net_take_memory(dlc_net *net) {
 
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net) {
     int owns = net->args.twin == NULL;
+    int lent = fits_in_twin(net);
     size_t weights = owns ? net->arenas.count * sizeof(float) : 0;
     return (dlc_net_memory){
-        .activations = net->activation_bytes,
-        .scratch = net->scratch_bytes,
+        .activations = lent ? 0 : net->activation_bytes,
         .weights = weights,
         .gradients = net->args.phase == DLC_PHASE_TRAIN ? weights : 0,
         .buffers = owns ? net->arenas.buffer_count * sizeof(float) : 0,

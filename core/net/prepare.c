@@ -29,7 +29,8 @@ static net_op *list_add(op_list *list) {
 
 static int same_layout(const dlc_family *family, const dlc_tensor *a,
                        const dlc_tensor *b) {
-    return a->layout == b->layout || family->same_layout(a, b);
+    return a->dtype == b->dtype &&
+           (a->layout == b->layout || family->same_layout(a, b));
 }
 
 /* A reorder of `tensor` to `wanted` that is there already, or NO_OP. */
@@ -52,6 +53,8 @@ static dlc_status allocate_reorder(net_op *op) {
     op->edge = dlc_alloc(1, sizeof *op->edge);
     op->node = op->absorbed_by = NO_OP;
     op->workspace_buffer = NO_BUFFER;
+    for (int i = 0; i < NET_RUNS; i++)
+        op->scratch_buffer[i] = NO_BUFFER;
     op->name = "reorder";
     if (!op->in || !op->out || !op->input || !op->output || !op->edge)
         return DLC_ERR_NOMEM;
@@ -61,6 +64,13 @@ static dlc_status allocate_reorder(net_op *op) {
                                 .outputs = 1,
                                 .out = op->out};
     return DLC_OK;
+}
+
+/* Whose layout, or type of element, a tensor has: who can make it plain float32. */
+static void own_layout(net_tensor *tensor, const dlc_family *family, void *context) {
+    int plain = !tensor->tensor.layout && tensor->tensor.dtype != DLC_BF16;
+    tensor->family = plain ? NULL : family;
+    tensor->context = context;
 }
 
 /* Puts in a reorder; *result is the reordered tensor. */
@@ -91,21 +101,24 @@ static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
     if (added < 0)
         return added;
     net->tensor[added].wants_gradient = from.wants_gradient;
-    net->tensor[added].family = wanted->layout ? family : NULL;
-    net->tensor[added].context = context;
+    own_layout(&net->tensor[added], family, context);
     op->output[0] = added;
     net->reorders++;
     *result = added;
     return DLC_OK;
 }
 
-/* What a layer is offered: the tensor as it is, or made plain for a stranger. */
+/* What a layer is offered: the tensor as it is, or made plain for a stranger and
+ * float32 for who knows nothing else. */
 static dlc_status offer_input(dlc_net *net, op_list *list, net_op *op, int32_t i) {
     const net_tensor *tensor = &net->tensor[op->input[i]];
-    if (tensor->family && tensor->family != op->family) {
+    int is_bf16 = tensor->tensor.dtype == DLC_BF16;
+    int wants_f32 = is_bf16 && !(op->feature->caps & DLC_LAYER_BF16);
+    if (tensor->family && (tensor->family != op->family || wants_f32)) {
         dlc_tensor plain = tensor->tensor;
         plain.layout = NULL;
         plain.bytes = 0;
+        plain.dtype = wants_f32 ? DLC_F32 : plain.dtype;
         DLC_TRY(reorder_to(net, list, op->input[i], tensor->family, tensor->context,
                            &plain, &op->input[i]));
     }
@@ -138,8 +151,8 @@ static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
         net_tensor *out = &net->tensor[op->output[i]];
         out->tensor.layout = op->out[i].layout;
         out->tensor.bytes = op->out[i].bytes;
-        out->family = out->tensor.layout ? op->family : NULL;
-        out->context = op->context;
+        out->tensor.dtype = op->out[i].dtype;
+        own_layout(out, op->family, op->context);
     }
     return DLC_OK;
 }

@@ -31,18 +31,88 @@ static dlc_status named(dlc_status status, const net_op *op, const char *phase) 
     return status == DLC_OK ? DLC_OK : dlc_net_blame(op, phase, status);
 }
 
+/* ---- Time, where the net is timed ------------------------------------------------ */
+
+static void forget_times(dlc_net *net) {
+    for (int32_t i = 0; net->timed && i < net->ops; i++)
+        memset(net->op[i].ns, 0, sizeof net->op[i].ns);
+}
+
+static uint64_t begin_part(const dlc_net *net) {
+    return net->timed ? dlc_now_ns() : 0;
+}
+
+static void end_part(const dlc_net *net, net_op *op, dlc_net_part part,
+                     uint64_t start) {
+    if (net->timed)
+        op->ns[part] += dlc_now_ns() - start;
+}
+
+/* ---- Forward --------------------------------------------------------------------- */
+
+/* In low memory what backward reads may lie elsewhere than what forward wrote. */
+static void point_inputs(const dlc_net *net, net_op *op) {
+    for (int32_t j = 0; j < op->plan.inputs; j++)
+        op->in_data[j] = net->tensor[op->input[j]].data;
+    for (int32_t j = 0; j < op->plan.outputs; j++)
+        op->out_data[j] = net->tensor[op->output[j]].data;
+}
+
+static void *in_backward(const net_tensor *tensor) {
+    return tensor->again_before == NO_OP ? tensor->data : tensor->again;
+}
+
+static void point_inputs_backward(const dlc_net *net, net_op *op) {
+    for (int32_t j = 0; j < op->plan.inputs; j++)
+        op->in_data[j] = in_backward(&net->tensor[op->input[j]]);
+    for (int32_t j = 0; j < op->plan.outputs; j++)
+        op->out_data[j] = in_backward(&net->tensor[op->output[j]]);
+}
+
+/* What it is made from may have to be made again, too. */
+static dlc_status make_again(dlc_net *net, int32_t tensor) {
+    net_op *op = &net->op[net->tensor[tensor].producer];
+    for (int32_t j = 0; j < op->plan.inputs; j++) {
+        const net_tensor *from = &net->tensor[op->input[j]];
+        if (from->again_before == net->tensor[tensor].again_before)
+            DLC_TRY(make_again(net, op->input[j]));
+    }
+    point_inputs_backward(net, op);
+    op->run.again = 1;
+    op->run.scratch = op->scratch[NET_RUN_AGAIN];
+    uint64_t start = begin_part(net);
+    DLC_TRY(named(op->ops->forward(op->layer, &op->run), op, "forward"));
+    end_part(net, op, DLC_NET_FORWARD, start);
+    return DLC_OK;
+}
+
+/* Tensors that backward of operation `index` is the first to read and that were not
+ * kept for it. */
+static dlc_status make_inputs_again(dlc_net *net, int32_t index) {
+    const net_op *op = &net->op[index];
+    for (int32_t j = 0; j < op->plan.inputs; j++)
+        if (net->tensor[op->input[j]].again_before == index)
+            DLC_TRY(make_again(net, op->input[j]));
+    for (int32_t j = 0; j < op->plan.outputs; j++)
+        if (net->tensor[op->output[j]].again_before == index)
+            DLC_TRY(make_again(net, op->output[j]));
+    return DLC_OK;
+}
+
 static dlc_status forward_op(dlc_net *net, net_op *op) {
     if (!op->feature) {
         const net_tensor *in = &net->tensor[op->input[0]];
         return op->family->reorder_run(op->there, in->data,
                                        net->tensor[op->output[0]].data);
     }
-    for (int32_t j = 0; j < op->plan.inputs; j++)
-        op->in_data[j] = net->tensor[op->input[j]].data;
+    point_inputs(net, op);
+    op->run.again = 0;
+    op->run.scratch = op->scratch[NET_RUN_FORWARD];
     return op->ops->forward(op->layer, &op->run);
 }
 
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
+    forget_times(net);
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
         if (op->absorbed_by != NO_OP)
@@ -50,21 +120,40 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
         op->run.iteration = iteration;
         op->run.sample = sample;
         watch(net, "forward", op);
-        uint64_t start = net->timed ? dlc_now_ns() : 0;
+        uint64_t start = begin_part(net);
         DLC_TRY(named(forward_op(net, op), op, "forward"));
-        if (net->timed)
-            op->forward_ns += dlc_now_ns() - start;
+        end_part(net, op, DLC_NET_FORWARD, start);
     }
     return DLC_OK;
 }
 
-static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
+/* ---- Backward -------------------------------------------------------------------- */
+
+static dlc_status call_backward(dlc_net *net, net_op *op, float loss_scale,
+                                uint32_t parts) {
     if (!op->feature)
         return op->family->reorder_run(op->back, net->tensor[op->output[0]].diff,
                                        op->edge[0].part);
+    point_inputs_backward(net, op);
+    op->run.parts = parts;
+    op->run.scratch = op->scratch[NET_RUN_BACKWARD];
     op->run.loss_scale = loss_scale *
                          (float)net->args.graph->layer[op->node].loss_weight;
     return op->ops->backward(op->layer, &op->run);
+}
+
+static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
+                           const void *part, void *diff) {
+    const dlc_device_ops *ops = net->args.device_ops;
+    size_t count = dlc_tensor_bytes(tensor) / dlc_dtype_bytes(tensor->dtype);
+    if (tensor->dtype != DLC_BF16)
+        return ops->add(net->args.device, NULL, count, part, diff);
+    if (!DLC_CAN(ops, add_bf16))
+        return dlc_fail(
+            DLC_ERR_UNSUPPORTED,
+            "device '%s' cannot add bfloat16; take [run] precision = float32",
+            net->args.device_feature->name);
+    return ops->add_bf16(net->args.device, NULL, count, part, diff);
 }
 
 /* Gradients of a tensor that several operations read are added up. */
@@ -74,10 +163,24 @@ static dlc_status add_parts(dlc_net *net, const net_op *op) {
         if (!edge->wanted || !edge->add)
             continue;
         const net_tensor *tensor = &net->tensor[op->input[j]];
-        size_t count = dlc_tensor_bytes(&tensor->tensor) / sizeof(float);
-        DLC_TRY(net->args.device_ops->add(net->args.device, NULL, count, edge->part,
-                                          tensor->diff));
+        DLC_TRY(add_part(net, &tensor->tensor, edge->part, tensor->diff));
     }
+    return DLC_OK;
+}
+
+/* The weights' half comes first: the data's may write over what it reads. */
+static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
+    uint32_t parts = DLC_PART_DATA | DLC_PART_PARAM;
+    if (net->timed && dlc_net_can_part(op)) {
+        uint64_t start = begin_part(net);
+        DLC_TRY(call_backward(net, op, loss_scale, DLC_PART_PARAM));
+        end_part(net, op, DLC_NET_BACKWARD_PARAM, start);
+        parts = DLC_PART_DATA;
+    }
+    uint64_t start = begin_part(net);
+    DLC_TRY(call_backward(net, op, loss_scale, parts));
+    DLC_TRY(add_parts(net, op));
+    end_part(net, op, dlc_net_whole_part(op), start);
     return DLC_OK;
 }
 
@@ -100,11 +203,8 @@ dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
         if (!op->runs_backward)
             continue;
         watch(net, "backward", op);
-        uint64_t start = net->timed ? dlc_now_ns() : 0;
+        DLC_TRY(make_inputs_again(net, i));
         DLC_TRY(named(backward_op(net, op, loss_scale), op, "backward"));
-        DLC_TRY(named(add_parts(net, op), op, "backward"));
-        if (net->timed)
-            op->backward_ns += dlc_now_ns() - start;
         size_t end = final_elements(net, op);
         if (end && done)
             DLC_TRY(done(context, end));

@@ -15,7 +15,6 @@
 #include "topo/quota.h"
 
 #define WORD_BITS (8 * sizeof(unsigned long))
-#define WORDS (DLC_CORES_CPUS_MAX / WORD_BITS)
 
 typedef struct core {
     int first_cpu, cpus; /* in dlc_cores.cpu */
@@ -30,8 +29,18 @@ struct dlc_cores {
     double quota; /* cores' worth of processor time; 0: no limit */
 };
 
+/* Of the process as it was started: see dlc_cores_note. */
+static struct {
+    int known;
+    dlc_core_set set;
+} at_start;
+
 static int is_set(const unsigned long *words, unsigned cpu) {
     return (int)(words[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1);
+}
+
+static void set_cpu(dlc_core_set *set, int cpu) {
+    set->cpus[(unsigned)cpu / WORD_BITS] |= 1ul << ((unsigned)cpu % WORD_BITS);
 }
 
 /* hwloc's plugins look for displays, OpenCL and the like: of no use here, and
@@ -124,9 +133,12 @@ static dlc_status list_cores(dlc_cores *cores, hwloc_topology_t topology,
     return DLC_OK;
 }
 
+void dlc_cores_note(void) {
+    at_start.known = dlc_cores_bound(&at_start.set) == DLC_OK;
+}
+
 dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores) {
-    unsigned long allowed[WORDS];
-    memset(allowed, 0xff, sizeof allowed);
+    dlc_core_set allowed = at_start.set;
     dlc_cores *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
@@ -135,13 +147,13 @@ dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores) {
     if (status == DLC_OK && !synthetic) {
         made->quota = dlc_quota_read("");
         /* The kernel takes out what the cgroup's cpuset forbids. */
-        memset(allowed, 0, sizeof allowed);
-        if (sched_getaffinity(0, sizeof allowed, (cpu_set_t *)(void *)allowed))
-            status = dlc_fail(DLC_ERR_IO, "cannot read the affinity mask: %s",
-                              strerror(errno));
+        if (!at_start.known)
+            status = dlc_cores_bound(&allowed);
+    } else if (synthetic) {
+        memset(allowed.cpus, 0xff, sizeof allowed.cpus);
     }
     if (status == DLC_OK)
-        status = list_cores(made, topology, allowed);
+        status = list_cores(made, topology, allowed.cpus);
     if (topology)
         hwloc_topology_destroy(topology);
     if (status != DLC_OK) {
@@ -187,38 +199,82 @@ static int share_end(const dlc_cores *cores, int rank, int ranks, int from) {
     return best;
 }
 
-dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
-                           dlc_core_set *set) {
+/* The cores of a rank's share: `from` up to, not including, `to`. */
+static dlc_status share_range(const dlc_cores *cores, int rank, int ranks, int *from,
+                              int *to) {
     if (rank < 0 || rank >= ranks)
         return dlc_fail(DLC_ERR_CONFIG,
                         "rank %d of %d cannot have a share of the cores", rank, ranks);
-    int from = 0, to = 0;
+    *from = *to = 0;
     if (ranks > cores->count) {
-        from = rank % cores->count;
-        to = from + 1;
-    } else {
-        for (int r = 0; r <= rank; r++) {
-            from = to;
-            to = share_end(cores, r, ranks, from);
-        }
+        *from = rank % cores->count;
+        *to = *from + 1;
+        return DLC_OK;
     }
-    memset(set, 0, sizeof *set);
+    for (int r = 0; r <= rank; r++) {
+        *from = *to;
+        *to = share_end(cores, r, ranks, *from);
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
+                           dlc_core_set *set) {
+    int from = 0, to = 0;
+    DLC_TRY(share_range(cores, rank, ranks, &from, &to));
+    *set = (dlc_core_set){.cores = to - from, .threads = to - from};
     for (int i = from; i < to; i++)
-        for (int k = 0; k < cores->core[i].cpus; k++) {
-            unsigned cpu = (unsigned)cores->cpu[cores->core[i].first_cpu + k];
-            set->cpus[cpu / WORD_BITS] |= 1ul << (cpu % WORD_BITS);
-        }
-    set->cores = set->threads = to - from;
+        for (int k = 0; k < cores->core[i].cpus; k++)
+            set_cpu(set, cores->cpu[cores->core[i].first_cpu + k]);
     double quota = cores->quota / ranks;
     if (quota > 0 && quota < set->threads)
         set->threads = quota < 1 ? 1 : (int)(quota + 0.5);
     return DLC_OK;
 }
 
+dlc_status dlc_cores_place(const dlc_cores *cores, int rank, int ranks, int threads,
+                           dlc_thread_places *places) {
+    int from = 0, to = 0, left = 0;
+    dlc_thread_places made = {.compute = NULL};
+    DLC_TRY(share_range(cores, rank, ranks, &from, &to));
+    DLC_TRY(dlc_cores_share(cores, rank, ranks, &made.beside));
+    if (threads > 0 && threads <= to - from && ranks <= cores->count) {
+        made.compute = dlc_alloc((size_t)threads, sizeof *made.compute);
+        if (!made.compute)
+            return DLC_ERR_NOMEM;
+        memset(made.beside.cpus, 0, sizeof made.beside.cpus);
+        for (int i = from; i < to; i++) {
+            const core *one = &cores->core[i];
+            int taken = i - from < threads;
+            if (taken)
+                made.compute[i - from] = cores->cpu[one->first_cpu];
+            for (int k = taken; k < one->cpus; k++, left++)
+                set_cpu(&made.beside, cores->cpu[one->first_cpu + k]);
+        }
+        if (!left)
+            DLC_TRY(dlc_cores_share(cores, rank, ranks, &made.beside));
+    }
+    *places = made;
+    return DLC_OK;
+}
+
+void dlc_thread_places_free(dlc_thread_places *places) {
+    dlc_free(places->compute);
+    places->compute = NULL;
+}
+
 dlc_status dlc_cores_bind(const dlc_core_set *set) {
     if (sched_setaffinity(0, sizeof set->cpus,
                           (const cpu_set_t *)(const void *)set->cpus))
         return dlc_fail(DLC_ERR_IO, "cannot bind to %d cores: %s", set->cores,
+                        strerror(errno));
+    return DLC_OK;
+}
+
+dlc_status dlc_cores_bound(dlc_core_set *set) {
+    memset(set, 0, sizeof *set);
+    if (sched_getaffinity(0, sizeof set->cpus, (cpu_set_t *)(void *)set->cpus))
+        return dlc_fail(DLC_ERR_IO, "cannot read the affinity mask: %s",
                         strerror(errno));
     return DLC_OK;
 }

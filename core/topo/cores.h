@@ -4,6 +4,7 @@
 #define DLC_TOPO_CORES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -19,6 +20,20 @@ typedef struct dlc_core_set {
 } dlc_core_set;
 
 typedef struct dlc_cores dlc_cores;
+
+/* Where the threads of a rank go. */
+typedef struct dlc_thread_places {
+    int32_t *compute;    /* own; a hardware thread for each compute thread, of as many
+                            cores, in the order of the machine's tree. NULL: there are
+                            fewer cores than threads, let the kernel place them */
+    dlc_core_set beside; /* for other threads: what `compute` leaves of the share
+                            (idle cores, second hardware threads); where that is
+                            nothing, all of it */
+} dlc_thread_places;
+
+/* Keeps what this thread may use now for dlc_cores_open. Libraries may bind the
+ * thread that loads them to one core; call it before they are loaded. */
+void dlc_cores_note(void);
 
 /* Finds the cores that the affinity mask and the cgroup allow. With `synthetic`
  * (hwloc's description, "pack:2 numa:1 core:4 pu:2") those of an imagined machine
@@ -37,7 +52,15 @@ int dlc_cores_count(const dlc_cores *cores);
 dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
                            dlc_core_set *set);
 
+/* Places for `threads` compute threads and others in the share of a rank. Release
+ * it with dlc_thread_places_free. */
+dlc_status dlc_cores_place(const dlc_cores *cores, int rank, int ranks, int threads,
+                           dlc_thread_places *places);
+void dlc_thread_places_free(dlc_thread_places *places);
+
 /* Binds the calling thread, and with it those that it starts from now on. */
 dlc_status dlc_cores_bind(const dlc_core_set *set);
+/* What the calling thread is bound to; only `cpus` is set. */
+dlc_status dlc_cores_bound(dlc_core_set *set);
 
 #endif

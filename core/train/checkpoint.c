@@ -24,53 +24,84 @@ static const char *folder_of(const dlc_session *session) {
 /* ---- Saving ------------------------------------------------------------------------
  */
 
+/* A parameter's place in an arena; its plain copy is made when it is written. */
+typedef struct param_copy {
+    dlc_session *session;
+    int32_t index;
+    const float *arena;
+    float *plain; /* room for the largest */
+} param_copy;
+
 typedef struct tensor_list {
     dlc_safetensor *tensor;
     char **name;
-    void **data;
+    param_copy *copy;
     size_t count;
+    void *blob; /* own; of the solver */
+    float *plain;
+    size_t plain_count;
+    int borrowed; /* `plain` is the gradients' */
 } tensor_list;
 
-static void list_free(tensor_list *list) {
-    for (size_t i = 0; i < list->count; i++) {
-        dlc_free(list->name[i]);
-        dlc_free(list->data[i]);
+/* The gradients have been used: their arena has room for plain copies. Where the
+ * processor cannot write there, memory is taken. */
+static dlc_status take_plain(tensor_list *list, dlc_session *session) {
+    float *gradients = dlc_net_arenas(session->net)->gradients;
+    for (int32_t i = 0; i < dlc_net_params(session->net); i++) {
+        const dlc_net_param *param = dlc_net_param_at(session->net, i);
+        size_t count = (size_t)dlc_shape_count(&param->shape);
+        if (count > list->plain_count)
+            list->plain_count = count;
     }
+    list->borrowed = gradients && session->setup->device->caps & DLC_DEVICE_HOST &&
+                     list->plain_count <= dlc_net_arenas(session->net)->count;
+    list->plain = list->borrowed ? gradients
+                                 : dlc_alloc(list->plain_count, sizeof(float));
+    return list->plain ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* Padding between gradients is zero at all times. */
+static dlc_status give_back_plain(tensor_list *list, const dlc_session *session) {
+    if (!list->borrowed) {
+        dlc_free(list->plain);
+        return DLC_OK;
+    }
+    return session->device_ops->fill(session->device, NULL, list->plain, 0,
+                                     list->plain_count * sizeof(float));
+}
+
+static void list_free(tensor_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        dlc_free(list->name[i]);
+    dlc_free(list->blob);
     dlc_free(list->name);
-    dlc_free(list->data);
+    dlc_free(list->copy);
     dlc_free(list->tensor);
 }
 
-/* Takes `name` and `data` over, also when it fails. */
-static dlc_status list_add(tensor_list *list, char *name, dlc_dtype dtype,
-                           const dlc_shape *shape, void *data) {
-    if (!name || !data) {
-        dlc_free(name);
-        dlc_free(data);
-        return DLC_ERR_NOMEM;
-    }
-    size_t i = list->count++;
-    list->name[i] = name;
-    list->data[i] = data;
-    list->tensor[i] = (dlc_safetensor){
-        .name = name, .dtype = dtype, .shape = *shape, .data = data};
+static dlc_status make_plain(void *context, const void **data) {
+    const param_copy *copy = context;
+    DLC_TRY(dlc_net_param_export(copy->session->net, copy->index, copy->arena,
+                                 copy->plain));
+    *data = copy->plain;
     return DLC_OK;
 }
 
 static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_t i,
                                  const char *prefix, const float *arena) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
-    float *plain = dlc_alloc((size_t)dlc_shape_count(&param->shape), sizeof *plain);
     char *name = dlc_format("%s%s", prefix, param->name);
-    dlc_status status = DLC_ERR_NOMEM;
-    if (plain && name)
-        status = dlc_net_param_export(session->net, i, arena, plain);
-    if (status != DLC_OK) {
-        dlc_free(name);
-        dlc_free(plain);
-        return status;
-    }
-    return list_add(list, name, DLC_F32, &param->shape, plain);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    size_t at = list->count++;
+    list->name[at] = name;
+    list->copy[at] = (param_copy){session, i, arena, list->plain};
+    list->tensor[at] = (dlc_safetensor){.name = name,
+                                        .dtype = DLC_F32,
+                                        .shape = param->shape,
+                                        .get = make_plain,
+                                        .context = &list->copy[at]};
+    return DLC_OK;
 }
 
 static int slot_is_saved(const dlc_session *session, int32_t slot) {
@@ -92,16 +123,20 @@ static dlc_status list_add_solver(tensor_list *list, const dlc_session *session)
     if (!DLC_CAN(ops, save))
         return DLC_OK;
     DLC_TRY(ops->save(session->solver, NULL, &bytes));
-    void *blob = dlc_alloc(bytes, 1);
-    if (!blob)
+    list->blob = dlc_alloc(bytes, 1);
+    if (!list->blob)
         return DLC_ERR_NOMEM;
-    dlc_status status = ops->save(session->solver, blob, &bytes);
-    if (status != DLC_OK) {
-        dlc_free(blob);
-        return status;
-    }
-    dlc_shape shape = {.rank = 1, .dims = {(int64_t)bytes}};
-    return list_add(list, dlc_strdup("solver"), DLC_U8, &shape, blob);
+    DLC_TRY(ops->save(session->solver, list->blob, &bytes));
+    size_t at = list->count;
+    list->name[at] = dlc_strdup("solver");
+    if (!list->name[at])
+        return DLC_ERR_NOMEM;
+    list->count++;
+    list->tensor[at] = (dlc_safetensor){.name = list->name[at],
+                                        .dtype = DLC_U8,
+                                        .shape = {.rank = 1, .dims = {(int64_t)bytes}},
+                                        .data = list->blob};
+    return DLC_OK;
 }
 
 static dlc_status list_fill(tensor_list *list, dlc_session *session) {
@@ -109,8 +144,8 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session) {
     size_t room = params * (size_t)(1 + session->needs.slots) + 1;
     list->tensor = dlc_alloc(room, sizeof *list->tensor);
     list->name = dlc_alloc(room, sizeof *list->name);
-    list->data = dlc_alloc(room, sizeof *list->data);
-    if (!list->tensor || !list->name || !list->data)
+    list->copy = dlc_alloc(room, sizeof *list->copy);
+    if (!list->tensor || !list->name || !list->copy)
         return DLC_ERR_NOMEM;
     /* First layers first reads better than the arena's order. */
     for (int32_t i = (int32_t)params - 1; i >= 0; i--)
@@ -139,12 +174,14 @@ static dlc_status write_file(dlc_session *session, const char *path) {
         {"dlcore.solver", session->setup->solver->name},
     };
     tensor_list list = {0};
+    DLC_TRY(take_plain(&list, session));
     dlc_status status = list_fill(&list, session);
     if (status == DLC_OK)
         status = dlc_safetensors_write(path, list.tensor, list.count, metadata,
                                        sizeof metadata / sizeof *metadata);
     list_free(&list);
-    return status;
+    dlc_status given = give_back_plain(&list, session);
+    return status == DLC_OK ? given : status;
 }
 
 static dlc_status make_folder(const char *folder) {

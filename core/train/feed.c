@@ -149,7 +149,7 @@ static void *read_ahead(void *argument) {
 /* ---- Opening --------------------------------------------------------------- */
 
 static dlc_status check_args(const dlc_feed_args *args) {
-    int sound = args->count >= 1 && args->prefetch >= 1;
+    int sound = args->count >= 1 && args->prefetch >= 0;
     if (args->test)
         sound = sound && args->rank >= 0 && args->rank < args->ranks;
     else
@@ -183,11 +183,21 @@ static dlc_status describe(dlc_feed *feed) {
     return DLC_OK;
 }
 
+/* Enough to even out what the source is slow at, unless batches are huge. */
+static int32_t batches_ahead(const dlc_feed *feed) {
+    enum { MOST = 3, ROOM = 32 << 20 };
+    if (feed->args.prefetch)
+        return feed->args.prefetch;
+    double batch = (double)feed->args.count * (double)dlc_shape_count(&feed->shape) *
+                   sizeof(float);
+    return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;
+}
+
 static dlc_status alloc_slots(dlc_feed *feed) {
     size_t count = (size_t)feed->args.count;
     size_t out_bytes;
     feed->out_count = (size_t)dlc_shape_count(&feed->shape);
-    feed->slot_count = feed->args.prefetch + 1; /* one is the caller's */
+    feed->slot_count = batches_ahead(feed) + 1; /* one is the caller's */
     feed->slots = dlc_alloc((size_t)feed->slot_count, sizeof *feed->slots);
     feed->index = dlc_alloc(count, sizeof *feed->index);
     feed->in = dlc_alloc(count, feed->in_bytes);
@@ -220,6 +230,7 @@ static dlc_status start_thread(dlc_feed *feed) {
         return dlc_fail(DLC_ERR_NOMEM, "cannot start a thread that reads data: %s",
                         strerror(error));
     feed->has_thread = 1;
+    pthread_setname_np(feed->thread, "dlc-feed");
     return DLC_OK;
 }
 
@@ -239,6 +250,20 @@ static dlc_status prepare(dlc_feed *feed) {
     }
     DLC_TRY(alloc_slots(feed));
     return start_thread(feed);
+}
+
+dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes) {
+    dlc_feed feed = {.args = *args};
+    DLC_TRY(check_args(args));
+    DLC_TRY(describe(&feed));
+    DLC_TRY(dlc_augment_shape(&args->augment, &feed.info.shape, &feed.shape));
+    uint64_t sample = (uint64_t)dlc_shape_count(&feed.shape) * sizeof(float) +
+                      sizeof(int32_t);
+    *bytes = (uint64_t)args->count *
+             (((uint64_t)batches_ahead(&feed) + 1) * sample + feed.in_bytes);
+    if (args->shuffle && !args->test)
+        *bytes += (uint64_t)feed.info.samples * sizeof *feed.order.map;
+    return DLC_OK;
 }
 
 dlc_status dlc_feed_open(const dlc_feed_args *args, dlc_feed **feed) {

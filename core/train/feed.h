@@ -31,7 +31,7 @@ typedef struct dlc_feed_args {
     dlc_augment augment;
     uint64_t seed;
     int shuffle;      /* training only */
-    int32_t prefetch; /* batches kept ready, at least 1 */
+    int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
     int32_t count;    /* samples in a batch of this rank, at least 1 */
 
     /* Training: samples [offset, offset + count) of the job's `batch` are ours. */
@@ -69,6 +69,9 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
 /* The next batch will be that of this iteration; costs nothing if it is so anyway.
  * In a test: 0 begins the next pass (which also happens by itself at the end). */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
+
+/* Bytes of the batches that a feed with these arguments keeps. */
+dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes);
 
 /* Seconds that dlc_feed_next has waited, in all. */
 double dlc_feed_waited(const dlc_feed *feed);

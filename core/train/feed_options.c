@@ -14,7 +14,8 @@ const dlc_option dlc_feed_options[] = {
             "side of a square cut out: anywhere in training, the middle in a test; 0: "
             "none"),
     DLC_INT("pad", "0", 0, SIDE_MAX, "width of a border of zeros, before the crop"),
-    DLC_INT("prefetch", "3", 1, PREFETCH_MAX, "batches kept ready in the background"),
+    DLC_INT("prefetch", "0", 0, PREFETCH_MAX,
+            "batches kept ready in the background; 0: up to three, as 32 MB hold"),
     DLC_OPTIONS_END,
 };
 

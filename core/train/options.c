@@ -43,6 +43,11 @@ const dlc_option dlc_run_section_options[] = {
     DLC_INT("seed", "1", 0, 0x1p53, "of all random numbers"),
     DLC_INT("threads", "0", 0, 4096, "compute threads of a rank; 0: one a core"),
     DLC_BOOL("bind", "true", "bind each rank to its own cores"),
+    DLC_CHOICE("precision", "float32", "float32|bf16",
+               "of activations and products; bf16: bfloat16, with weights, sums and "
+               "losses in float32"),
+    DLC_CHOICE("memory", "normal", "normal|low",
+               "low: make cheap activations again in backward, not keep them"),
     DLC_INT("display", "0", 0, 1e9,
             "iterations between progress lines; 0: one every two seconds"),
     DLC_INT("test_interval", "0", 0, 1e12,

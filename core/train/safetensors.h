@@ -22,7 +22,11 @@ typedef struct dlc_safetensor {
     const char *name;
     dlc_dtype dtype;
     dlc_shape shape;
-    const void *data; /* NULL only where there are no elements */
+    const void *data; /* NULL only where there are no elements, or `get` is set */
+    /* Optional, for writing: called when it is the tensor's turn; what it gives need
+     * not outlive the next call. So not all tensors have to be in memory at once. */
+    dlc_status (*get)(void *context, const void **data);
+    void *context;
 } dlc_safetensor;
 
 /* One pair of the metadata. The keys "dlcore.checksum" and "dlcore.sealed" are the

@@ -182,13 +182,20 @@ static dlc_status seal(writer *to, const dlc_text *header) {
     return written == DIGITS ? DLC_OK : cannot_write(to->part);
 }
 
+static dlc_status put_tensor(writer *to, const dlc_safetensor *tensor) {
+    const void *data = tensor->data;
+    if (tensor->get)
+        DLC_TRY(tensor->get(tensor->context, &data));
+    return put(to, data, tensor_bytes(tensor));
+}
+
 static dlc_status put_all(writer *to, const dlc_text *header,
                           const dlc_safetensor *tensors, size_t count) {
     XXH64_reset(&to->hash, 0);
     DLC_TRY(put_length(to, header->length));
     DLC_TRY(put(to, header->bytes, header->length));
     for (size_t i = 0; i < count; i++)
-        DLC_TRY(put(to, tensors[i].data, tensor_bytes(&tensors[i])));
+        DLC_TRY(put_tensor(to, &tensors[i]));
     DLC_TRY(seal(to, header));
     return fsync(to->fd) ? cannot_write(to->part) : DLC_OK;
 }

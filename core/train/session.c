@@ -2,6 +2,7 @@
 #include "train/session.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -25,7 +26,8 @@ static dlc_device_args device_args(const dlc_session *session) {
         .size = sizeof(dlc_device_args),
         .settings = session->setup->run,
         .index = dlc_job_place(session->job, session->rank)->device_index,
-        .threads = dlc_job_threads(session->job)};
+        .threads = dlc_job_threads(session->job),
+        .cpus = dlc_job_cpus(session->job)};
 }
 
 static dlc_status open_device(dlc_session *session) {
@@ -34,8 +36,8 @@ static dlc_status open_device(dlc_session *session) {
     return session->device_ops->open(&args, &session->device);
 }
 
-static dlc_status open_feed(dlc_session *session, const dlc_data_setup *data, int test,
-                            dlc_feed **feed) {
+static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup *data,
+                               int test) {
     dlc_feed_args args = {.ops = data->feature->ops,
                           .source = data->source,
                           .seed = session->setup->seed,
@@ -50,7 +52,22 @@ static dlc_status open_feed(dlc_session *session, const dlc_data_setup *data, in
         args.batch = session->global_batch;
         args.offset = session->share_offset;
     }
+    return args;
+}
+
+static dlc_status open_feed(dlc_session *session, const dlc_data_setup *data, int test,
+                            dlc_feed **feed) {
+    dlc_feed_args args = feed_args(session, data, test);
     return dlc_feed_open(&args, feed);
+}
+
+static dlc_status open_test_feed(dlc_session *session) {
+    return open_feed(session, &session->setup->test, 1, &session->test_feed);
+}
+
+static dlc_status open_feeds(dlc_session *session) {
+    DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
+    return session->setup->test.source ? open_test_feed(session) : DLC_OK;
 }
 
 static void share_batch(dlc_session *session) {
@@ -62,6 +79,14 @@ static void share_batch(dlc_session *session) {
 /* ---- Nets
  * -------------------------------------------------------------------------------- */
 
+static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
+    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
+}
+
+static dlc_dtype precision_of(const dlc_settings *run) {
+    return is_choice(run, "precision", "bf16") ? DLC_BF16 : DLC_F32;
+}
+
 static dlc_status build_net(dlc_session *session, dlc_phase phase,
                             const dlc_data_setup *data, int64_t batch, dlc_net *twin,
                             dlc_net **net) {
@@ -71,8 +96,11 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
                          .device_ops = session->device_ops,
                          .device = session->device,
                          .threads = dlc_job_threads(session->job),
+                         .precision = precision_of(session->setup->run),
+                         .low_memory = is_choice(session->setup->run, "memory", "low"),
                          .batch = batch,
                          .seed = session->setup->seed,
+                         .shared = session->ranks > 1,
                          .twin = twin,
                          .watch = watch_layer,
                          .watch_context = session->job};
@@ -184,9 +212,12 @@ static dlc_status open_exchange(dlc_session *session) {
     for (size_t i = 0; i < segments; i++)
         ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
     ends[segments - 1] = arenas->count; /* the tail goes with the last bucket */
-    dlc_status status = dlc_exchange_plan(
-        ends, segments, (size_t)dlc_settings_get_int(session->setup->run, "bucket"),
-        &session->bucket_begin, &session->buckets);
+    /* Alone there is nothing to overlap: one bucket, one pass over memory. */
+    size_t bytes = session->ranks > 1
+                       ? (size_t)dlc_settings_get_int(session->setup->run, "bucket")
+                       : SIZE_MAX;
+    dlc_status status = dlc_exchange_plan(ends, segments, bytes, &session->bucket_begin,
+                                          &session->buckets);
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
@@ -253,6 +284,15 @@ static void begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     share_batch(session);
 }
 
+/* Opens what starts threads: they must not sit where others compute. */
+static dlc_status aside(dlc_session *session,
+                        dlc_status (*open)(dlc_session *session)) {
+    dlc_job_aside(session->job, 1);
+    dlc_status status = open(session);
+    dlc_job_aside(session->job, 0);
+    return status;
+}
+
 /* What training begins with and a plan, too. */
 static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(open_device(session));
@@ -270,26 +310,24 @@ static dlc_status open_plan(dlc_session *session) {
 static dlc_status open_train(dlc_session *session) {
     DLC_TRY(open_device_and_solver(session));
     /* The feeds read ahead while the nets are built. */
-    DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
-    if (session->setup->test.source)
-        DLC_TRY(open_feed(session, &session->setup->test, 1, &session->test_feed));
+    DLC_TRY(aside(session, open_feeds));
     DLC_TRY(build_nets(session));
     DLC_TRY(dlc_net_allocate(session->net));
     if (session->test_net)
         DLC_TRY(dlc_net_allocate(session->test_net));
-    DLC_TRY(open_comm(session));
-    DLC_TRY(open_exchange(session));
+    DLC_TRY(aside(session, open_comm));
+    DLC_TRY(aside(session, open_exchange));
     return open_solver(session);
 }
 
 static dlc_status open_test(dlc_session *session) {
     const dlc_data_setup *test = &session->setup->test;
     DLC_TRY(open_device(session));
-    DLC_TRY(open_feed(session, test, 1, &session->test_feed));
+    DLC_TRY(aside(session, open_test_feed));
     DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
                       &session->test_net));
     DLC_TRY(dlc_net_allocate(session->test_net));
-    return open_comm(session);
+    return aside(session, open_comm);
 }
 
 static dlc_status ended(dlc_status status, dlc_session *session) {
@@ -332,14 +370,47 @@ void dlc_session_close(dlc_session *session) {
     *session = (dlc_session){.setup = NULL};
 }
 
-uint64_t dlc_session_bytes(const dlc_session *session) {
-    dlc_net_memory train = dlc_net_memory_plan(session->net);
-    uint64_t bytes = train.weights + train.gradients + train.buffers +
-                     train.activations + train.scratch +
-                     (uint64_t)session->needs.slots * train.weights;
+/* ---- Memory
+ * ------------------------------------------------------------------------------ */
+
+/* What libraries load, and the code that they generate, when they first compute:
+ * 4 to 15 MB were seen, more the larger the net. */
+#define FIRST_USE_BYTES 6000000
+
+/* What of the process is in memory now. */
+static uint64_t resident_bytes(void) {
+    unsigned long kilobytes = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Rss: %lu kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (uint64_t)kilobytes * 1024;
+}
+
+dlc_status dlc_session_memory_plan(const dlc_session *session,
+                                   dlc_session_memory *memory) {
+    const dlc_setup *setup = session->setup;
+    dlc_net_memory train = dlc_net_memory_plan(session->net), test = {0};
+    uint64_t feed = 0, test_feed = 0;
+    dlc_feed_args args = feed_args(session, &setup->train, 0);
+    DLC_TRY(dlc_feed_bytes(&args, &feed));
     if (session->test_net) {
-        dlc_net_memory test = dlc_net_memory_plan(session->test_net);
-        bytes += test.activations + test.scratch;
+        args = feed_args(session, &setup->test, 1);
+        DLC_TRY(dlc_feed_bytes(&args, &test_feed));
+        test = dlc_net_memory_plan(session->test_net);
     }
-    return bytes;
+    dlc_session_memory made = {.process = resident_bytes() + FIRST_USE_BYTES,
+                               .weights = train.weights + train.buffers,
+                               .gradients = train.gradients,
+                               .solver = (uint64_t)session->needs.slots * train.weights,
+                               .activations = train.activations + test.activations,
+                               .feeds = feed + test_feed};
+    made.peak = made.weights + made.gradients + made.solver + made.activations;
+    if (setup->device->caps & DLC_DEVICE_HOST)
+        made.peak += made.process + made.feeds;
+    *memory = made;
+    return DLC_OK;
 }

@@ -62,7 +62,18 @@ void dlc_session_close(dlc_session *session);
 /* Samples that an iteration takes, over all ranks and micro-batches. */
 int64_t dlc_session_samples(const dlc_session *session);
 
-/* Device memory that the session takes or, after open_plan, would take. */
-uint64_t dlc_session_bytes(const dlc_session *session);
+/* The memory that a rank takes, in bytes: `process` as it is now, the rest as planned.
+ * On a device with memory of its own, `peak` is of that. What a transport maps is not
+ * known here. */
+typedef struct dlc_session_memory {
+    uint64_t process; /* program, libraries, the data source, what plugins hold */
+    uint64_t weights, gradients, solver, activations; /* with the test net's */
+    uint64_t feeds;                                   /* batches read ahead */
+    uint64_t peak;                                    /* of all, at any time */
+} dlc_session_memory;
+
+/* After open_plan. */
+dlc_status dlc_session_memory_plan(const dlc_session *session,
+                                   dlc_session_memory *memory);
 
 #endif

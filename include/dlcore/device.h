@@ -42,6 +42,10 @@ typedef struct dlc_device_args {
     const dlc_settings *settings; /* of the feature's option table */
     int32_t index;                /* which one, 0 .. count-1 */
     int32_t threads;              /* processor threads that this rank may use */
+    /* For each of them a hardware thread, as the operating system numbers them: the
+     * device binds its threads there; the first is the one that calls open. NULL, or
+     * where the user has placed threads by other means: it leaves them alone. */
+    const int32_t *cpus;
 } dlc_device_args;
 
 /* Flags of alloc. */
@@ -151,6 +155,10 @@ typedef struct dlc_device_ops {
                                dlc_share *share);
     dlc_status (*share_import)(dlc_device *device, const dlc_share *share,
                                dlc_memory *memory);
+
+    /* Optional. y += x on DLC_BF16; adds in float32 and rounds to nearest even. */
+    dlc_status (*add_bf16)(dlc_device *device, dlc_queue *queue, size_t n,
+                           const uint16_t *x, uint16_t *y);
 } dlc_device_ops;
 
 #ifdef __cplusplus

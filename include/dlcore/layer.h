@@ -50,6 +50,26 @@ enum {
     /* Has no use in training beyond being watched (accuracy): test only, unless
      * the INI says otherwise. */
     DLC_LAYER_TEST_ONLY = 1u << 2,
+    /* Each element of its only output is a function of the same element of its only
+     * input, without parameters or memory: what comes before may absorb it. */
+    DLC_LAYER_POINTWISE = 1u << 3,
+    /* The same of exactly two inputs of one shape: what comes before one of them may
+     * absorb it and gets the other one as a further input. */
+    DLC_LAYER_JOIN = 1u << 7,
+    /* Reads and gives bfloat16 activations where dlc_family_args.precision asks for
+     * it. Layers without this bit are shown float32 alone. */
+    DLC_LAYER_BF16 = 1u << 4,
+    /* Costs little beside the memory of its output, which forward can make again from
+     * the same inputs, to the bit (dlc_layer_run.again). */
+    DLC_LAYER_REPEATABLE = 1u << 5,
+    /* Backward looks at dlc_layer_run.parts. */
+    DLC_LAYER_PARTS = 1u << 6,
+};
+
+/* What backward is to compute (dlc_layer_run.parts). */
+enum {
+    DLC_PART_DATA = 1u << 0,  /* the gradients of its inputs */
+    DLC_PART_PARAM = 1u << 1, /* those of its parameters */
 };
 
 typedef struct dlc_family_args {
@@ -59,6 +79,10 @@ typedef struct dlc_family_args {
     dlc_queue *queue; /* all layers of the net work on it; NULL: synchronous */
     int32_t threads;  /* processor threads that this rank may use */
     dlc_phase phase;
+    /* Of activations and their gradients: DLC_F32 or DLC_BF16. Parameters, their
+     * gradients, sums and losses are float32 always. A family that cannot answers
+     * DLC_ERR_UNSUPPORTED with the reason. */
+    dlc_dtype precision;
 } dlc_family_args;
 
 /* What the layers of one library have in common. Layers belong to one family if
@@ -74,7 +98,8 @@ struct dlc_family {
 
     /* Are two layouts the same bytes for this tensor? NULL is plain. */
     int (*same_layout)(const dlc_tensor *a, const dlc_tensor *b);
-    /* Between two layouts of one shape and type, plain (NULL) included. */
+    /* Between two layouts of one shape, plain (NULL) included; and between float32
+     * and bfloat16 if the family has layers with DLC_LAYER_BF16. */
     dlc_status (*reorder_create)(void *context, const dlc_tensor *from,
                                  const dlc_tensor *to, dlc_reorder **reorder);
     dlc_status (*reorder_run)(dlc_reorder *reorder, const void *src, void *dst);
@@ -124,8 +149,8 @@ typedef struct dlc_layer_plan {
     uint32_t size;
     int32_t inputs;        /* in */
     dlc_tensor *in;        /* in: as the writer gives them (layout: from prepare
-                              on; NULL from a stranger). prepare: set layout and
-                              bytes to what the layer wants to read */
+                              on; NULL from a stranger). prepare: set layout,
+                              bytes and dtype to what the layer wants to read */
     int32_t outputs;       /* infer: 1 unless set */
     dlc_tensor *out;       /* infer: shape and dtype; prepare: layout, bytes. Room
                               for DLC_MAX_OUTPUTS. Gradients have the layout of
@@ -161,15 +186,21 @@ typedef struct dlc_layer_run {
                           on the number of ranks */
     const void *const *in;
     void *const *out;
-    const void *const *out_diff; /* backward; of a loss: NULL, see loss_scale */
-    void *const *in_diff;        /* backward: written; an entry is NULL where the
-                                    gradient is not wanted */
+    void *const *out_diff; /* backward; of a loss: NULL, see loss_scale. May be
+                              written over: nobody reads it again */
+    void *const *in_diff;  /* backward: written; an entry is NULL where the
+                              gradient is not wanted */
     void *const *param;
     void *const *param_diff; /* backward: overwritten; NULL for buffers */
     void *workspace;
     void *scratch;
     float loss_scale; /* backward of a loss: the gradient of its *mean*
                          over the batch's counted samples, times this */
+    uint32_t parts; /* backward: DLC_PART_ bits, both (or 0) in training; when they are
+                       timed first PARAM alone, then DATA, of DLC_LAYER_PARTS
+                       only */
+    uint32_t again; /* forward, of DLC_LAYER_REPEATABLE: what it wrote is needed
+                       once more; running averages have seen this batch */
 } dlc_layer_run;
 
 typedef struct dlc_layer_ops {
@@ -184,10 +215,11 @@ typedef struct dlc_layer_ops {
      * without prepare ever following. */
     dlc_status (*infer)(dlc_layer *layer, dlc_layer_plan *plan);
 
-    /* Optional. `next` alone reads this layer's only output: take its work over,
-     * forward and backward (DLC_OK), or leave all as it was
-     * (DLC_ERR_UNSUPPORTED). Between infer and prepare; may be called again for
-     * the layer after that. */
+    /* Optional. `next`, which is DLC_LAYER_POINTWISE or DLC_LAYER_JOIN, alone reads
+     * this layer's only output: take its work over, forward and backward (DLC_OK), or
+     * leave all as it was (DLC_ERR_UNSUPPORTED). Between infer and prepare; may be
+     * called again for the layer after that, but for one JOIN only. The other input
+     * of a JOIN stands behind the layer's own in prepare and in every pass. */
     dlc_status (*absorb)(dlc_layer *layer, const dlc_feature *next,
                          const dlc_settings *settings);
 

@@ -92,11 +92,12 @@ static const layout_row rows[] = {
     FIELD(dlc_device_info, address, 84, 32),
     FIELD(dlc_device_info, numa, 116, 4),
 
-    STRUCT(dlc_device_args, 24),
+    STRUCT(dlc_device_args, 32),
     FIELD(dlc_device_args, size, 0, 4),
     FIELD(dlc_device_args, settings, 8, 8),
     FIELD(dlc_device_args, index, 16, 4),
     FIELD(dlc_device_args, threads, 20, 4),
+    FIELD(dlc_device_args, cpus, 24, 8),
 
     STRUCT(dlc_memory, 32),
     FIELD(dlc_memory, size, 0, 4),
@@ -119,7 +120,7 @@ static const layout_row rows[] = {
     FIELD(dlc_momentum, decay, 16, 4),
     FIELD(dlc_momentum, grad_scale, 20, 4),
 
-    STRUCT(dlc_device_ops, 208),
+    STRUCT(dlc_device_ops, 216),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -146,6 +147,7 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, momentum, 184, 8),
     FIELD(dlc_device_ops, share_export, 192, 8),
     FIELD(dlc_device_ops, share_import, 200, 8),
+    FIELD(dlc_device_ops, add_bf16, 208, 8),
 
     STRUCT(dlc_place, 116),
     FIELD(dlc_place, size, 0, 4),
@@ -187,13 +189,14 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_ops, all_gather, 120, 8),
     FIELD(dlc_transport_ops, broadcast, 128, 8),
 
-    STRUCT(dlc_family_args, 40),
+    STRUCT(dlc_family_args, 48),
     FIELD(dlc_family_args, size, 0, 4),
     FIELD(dlc_family_args, device_ops, 8, 8),
     FIELD(dlc_family_args, device, 16, 8),
     FIELD(dlc_family_args, queue, 24, 8),
     FIELD(dlc_family_args, threads, 32, 4),
     FIELD(dlc_family_args, phase, 36, 4),
+    FIELD(dlc_family_args, precision, 40, 4),
 
     STRUCT(dlc_family, 64),
     FIELD(dlc_family, size, 0, 4),
@@ -244,7 +247,7 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_plan, workspace_bytes, 96, 8),
     FIELD(dlc_layer_plan, scratch_bytes, 104, 8),
 
-    STRUCT(dlc_layer_run, 96),
+    STRUCT(dlc_layer_run, 104),
     FIELD(dlc_layer_run, size, 0, 4),
     FIELD(dlc_layer_run, iteration, 8, 8),
     FIELD(dlc_layer_run, sample, 16, 8),
@@ -257,6 +260,8 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_run, workspace, 72, 8),
     FIELD(dlc_layer_run, scratch, 80, 8),
     FIELD(dlc_layer_run, loss_scale, 88, 4),
+    FIELD(dlc_layer_run, parts, 92, 4),
+    FIELD(dlc_layer_run, again, 96, 4),
 
     STRUCT(dlc_layer_ops, 96),
     FIELD(dlc_layer_ops, size, 0, 4),

@@ -13,6 +13,10 @@
     "[accuracy]\ntype = accuracy\n" \
     "[loss]\ntype = softmax_loss\n"
 
+#define BLOCK \
+    "[block b]\nneeds = width\n" \
+    "[b.conv]\ntype = convolution\nnum_output = $width\nkernel_size = 3\n"
+
 const char good_net[] = "[net]\nname = small\n" DATA SOLVER RUN LAYERS;
 
 #define CIFAR(FILES) \
@@ -68,6 +72,16 @@ const fault_case faults[] = {
      1,
      "no/such/log"},
     {"passes is no number", NULL, {"time", "@", "--passes=x"}, 2, "--passes"},
+    {"a number of passes with a tail", NULL, {"time", "@", "--passes=5x"}, 2, "5x"},
+    {"no passes", NULL, {"time", "@", "--passes=0"}, 2, "--passes=0"},
+    {"too many passes", NULL, {"time", "@", "--passes=9999999"}, 2, "100000"},
+    {"an unknown order", NULL, {"time", "@", "--order=size"}, 2, "--order=size"},
+    {"a picture in no folder",
+     NULL,
+     {"time", "@", "--plot=no/such/p.svg"},
+     1,
+     "no/such/p.svg"},
+    {"a picture over a folder", NULL, {"time", "@", "--plot=."}, 1, "no plain file"},
     {"time of two ranks", NULL, {"time", "@", "--ranks=2"}, 2, "--ranks=1"},
 
     /* net.ini as a file. */
@@ -99,6 +113,30 @@ const fault_case faults[] = {
     {"no solver", DATA LAYERS, CHECK, 2, "type"},
     {"a policy without its end", NULL, SET("solver.policy=stepp"), 2, "step"},
     {"an unknown policy value", NULL, SET("solver.policy=multistep"), 2, "step_values"},
+
+    /* Blocks. */
+    {"no such block", DATA SOLVER "[u]\nblock = pair\n" LAYERS, CHECK, 2,
+     "no block is called \"pair\""},
+    {"a block without layers", DATA SOLVER "[block b]\n" LAYERS, CHECK, 2,
+     "has no layers"},
+    {"a parameter not given", DATA SOLVER BLOCK "[u]\nblock = b\n" LAYERS, CHECK, 2,
+     "[u] needs width, a parameter of block b"},
+    {"a parameter misspelt",
+     DATA SOLVER BLOCK "[u]\nblock = b\nwidth = 3\nwidht = 3\n" LAYERS, CHECK, 2,
+     "did you mean width?"},
+    {"a parameter out of range",
+     DATA SOLVER BLOCK "[u]\nblock = b\nwidth = 0\nrepeat = 2\n" LAYERS, CHECK, 2,
+     "out of range: 1 .. 1048576 (as [u.1.conv] of line"},
+    {"too many copies",
+     DATA SOLVER BLOCK "[u]\nblock = b\nwidth = 3\nrepeat = 9999\n" LAYERS, CHECK, 2,
+     "repeat: 9999 is out of range: 1 .. 1000"},
+    {"a block of too many layers",
+     DATA SOLVER BLOCK "[block c]\n[c.x]\nblock = b\nwidth = 3\nrepeat = 1000\n"
+                       "[u]\nblock = c\nrepeat = 1000\n" LAYERS,
+     CHECK, 2, "more than 20000 sections and keys once [u] is put in"},
+    {"a window larger than the image in a block",
+     DATA SOLVER BLOCK "[u]\nblock = b\nwidth = 3\nrepeat = 4\n" LAYERS, CHECK, 2,
+     "layer 'u.4.conv'"},
 
     /* Layers. */
     {"an unknown layer", NULL, SET("conv.type=convolutoin"), 2, "convolution"},

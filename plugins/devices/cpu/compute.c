@@ -7,33 +7,17 @@
  */
 #include <string.h>
 
-#include <omp.h>
-
 #include "cpu.h"
 
 enum { SERIAL = 16384, LINE = 16 /* floats of a cache line */ };
 
-typedef void range_fn(const void *job, size_t begin, size_t end);
-
 /* Calls fn on [0, n), cut into one range a thread at multiples of a cache line. */
 static void share_out(const dlc_device *device, size_t n, range_fn *fn,
                       const void *job) {
-    if (n <= SERIAL || device->threads == 1 || omp_in_parallel()) {
-        if (n > 0)
-            fn(job, 0, n);
-        return;
-    }
-#pragma omp parallel num_threads(device->threads)
-    {
-        size_t threads = (size_t)omp_get_num_threads();
-        size_t me = (size_t)omp_get_thread_num();
-        size_t lines = (n + LINE - 1) / LINE;
-        size_t begin = lines * me / threads * LINE;
-        size_t end = lines * (me + 1) / threads * LINE;
-        end = end < n ? end : n;
-        if (begin < end)
-            fn(job, begin, end);
-    }
+    if (n > SERIAL)
+        threads_share(device, n, LINE, fn, job);
+    else if (n > 0)
+        fn(job, 0, n);
 }
 
 typedef struct vectors {
@@ -63,6 +47,23 @@ dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const flo
                        float *y) {
     (void)queue;
     share_out(device, n, range_add, &(vectors){1.0f, x, y});
+    return DLC_OK;
+}
+
+typedef struct halves {
+    const uint16_t *x;
+    uint16_t *y;
+} halves;
+
+static void range_add_bf16(const void *job, size_t begin, size_t end) {
+    const halves *h = job;
+    kernel_add_bf16(end - begin, h->x + begin, h->y + begin);
+}
+
+dlc_status compute_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
+                            const uint16_t *x, uint16_t *y) {
+    (void)queue;
+    share_out(device, n, range_add_bf16, &(halves){x, y});
     return DLC_OK;
 }
 
@@ -146,13 +147,10 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
     double total = 0.0;
 
     (void)queue;
-    if (n <= SERIAL || device->threads == 1 || omp_in_parallel()) {
+    if (n > SERIAL)
+        threads_share(device, parts, 1, range_norm2, &job);
+    else
         range_norm2(&job, 0, parts);
-    } else {
-#pragma omp parallel for num_threads(device->threads) schedule(static)
-        for (size_t i = 0; i < parts; i++)
-            range_norm2(&job, i, i + 1);
-    }
     for (size_t i = 0; i < parts; i++)
         total += sums[i];
     *result = total;

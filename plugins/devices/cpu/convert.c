@@ -8,26 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "bf16.h"
 #include "cpu.h"
-
-static inline uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint16_t bf16_of(float value) {
-    uint32_t bits = bits_of(value);
-    uint32_t nan = (bits >> 16) | 0x40; /* quiet, so that cutting keeps it NaN */
-    uint32_t even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : even);
-}
 
 static inline uint16_t f16_of(float value) {
     uint32_t bits = bits_of(value);
@@ -89,7 +71,7 @@ CONVERT(f32_to_f64, float, double, (double)from[i])
 CONVERT(f32_to_i32, float, int32_t, i32_of(from[i]))
 CONVERT(f32_to_i64, float, int64_t, i64_of(from[i]))
 CONVERT(f32_to_u8, float, uint8_t, u8_of(from[i]))
-CONVERT(bf16_to_f32, uint16_t, float, float_of((uint32_t)from[i] << 16))
+CONVERT(bf16_to_f32, uint16_t, float, float_of_bf16(from[i]))
 CONVERT(f16_to_f32, uint16_t, float, float_of_f16(from[i]))
 CONVERT(f64_to_f32, double, float, (float)from[i])
 CONVERT(i32_to_f32, int32_t, float, (float)from[i])

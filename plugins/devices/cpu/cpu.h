@@ -4,8 +4,14 @@
 
 #include <dlcore/device.h>
 
+typedef struct cpu_mask cpu_mask;
+
 struct dlc_device {
     int threads;
+    int32_t *cpus;    /* own; where each thread is bound, NULL: nowhere */
+    uint64_t binding; /* tells it from other devices' */
+    cpu_mask *before; /* own; of the thread that called open */
+    int restore;
 };
 
 extern const dlc_host *host;
@@ -19,6 +25,14 @@ dlc_status memory_export(dlc_device *device, const dlc_memory *memory,
 dlc_status memory_import(dlc_device *device, const dlc_share *share,
                          dlc_memory *memory);
 
+/* threads.c: the pool's size, its binding, and work on [0, n) cut into one range a
+ * thread at multiples of `unit`. */
+dlc_status threads_open(const dlc_device_args *args, dlc_device *device);
+void threads_close(dlc_device *device);
+typedef void range_fn(const void *job, size_t begin, size_t end);
+void threads_share(const dlc_device *device, size_t n, size_t unit, range_fn *fn,
+                   const void *job);
+
 /* ... and compute.c, which shares the loops below out to the threads. */
 dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
                         const void *src, size_t bytes);
@@ -28,6 +42,8 @@ dlc_status compute_scale(dlc_device *device, dlc_queue *queue, size_t n, float a
                          float *x);
 dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                        float *y);
+dlc_status compute_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
+                            const uint16_t *x, uint16_t *y);
 dlc_status compute_axpy(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
                         const float *x, float *y);
 dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
@@ -43,6 +59,7 @@ dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
 /* kernels.c: one thread's loop over n elements. */
 void kernel_scale(size_t n, float alpha, float *x);
 void kernel_add(size_t n, const float *x, float *y);
+void kernel_add_bf16(size_t n, const uint16_t *x, uint16_t *y);
 void kernel_axpy(size_t n, float alpha, const float *x, float *y);
 void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t count,
                 float *dst);

@@ -1,6 +1,7 @@
 /* The arithmetic: loops of one thread over float32. Threads are compute.c's. */
 #include <string.h>
 
+#include "bf16.h"
 #include "cpu.h"
 
 CLONES void kernel_scale(size_t n, float alpha, float *x) {
@@ -10,6 +11,11 @@ CLONES void kernel_scale(size_t n, float alpha, float *x) {
 
 CLONES void kernel_add(size_t n, const float *x, float *y) {
     EACH for (size_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+CLONES void kernel_add_bf16(size_t n, const uint16_t *x, uint16_t *y) {
+    EACH for (size_t i = 0; i < n; i++)
+        y[i] = bf16_of(float_of_bf16(y[i]) + float_of_bf16(x[i]));
 }
 
 CLONES void kernel_axpy(size_t n, float alpha, const float *x, float *y) {

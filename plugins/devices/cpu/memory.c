@@ -73,20 +73,43 @@ static void *map_aligned(size_t bytes, size_t align, int fd) {
     return at;
 }
 
-/* One call of the kernel instead of a fault a page; 0, or -1 where memory ran out.
- * An old kernel does not know the call: then the pages come at first use. */
-static int touch(void *map, size_t bytes) {
-    if (bytes >= HUGE_PAGE)
-        (void)madvise(map, bytes, MADV_HUGEPAGE);
-    if (madvise(map, bytes, MADV_POPULATE_WRITE) == 0)
-        return 0;
-    return errno == EINVAL ? 0 : -1;
+typedef struct pages {
+    char *map;
+    int fresh; /* nobody has anything there yet */
+    _Atomic int error;
+} pages;
+
+/* One call of the kernel instead of a fault a page. An old one does not know it. */
+static void range_touch(const void *job, size_t begin, size_t end) {
+    pages *p = *(pages *const *)job;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (madvise(p->map + begin, end - begin, MADV_POPULATE_WRITE) == 0)
+        return;
+    if (errno != EINVAL)
+        p->error = errno;
+    else if (p->fresh)
+        for (size_t at = begin; at < end; at += page)
+            ((volatile char *)p->map)[at] = 0;
 }
 
-/* Rounded up to whole (huge) pages; 0 when that overflows. */
+/* By the threads that will use it, so that it lies near them. 0, or -1 where memory
+ * ran out. */
+static int touch(const dlc_device *device, void *map, size_t bytes, int fresh) {
+    pages job = {.map = map, .fresh = fresh}, *at = &job;
+    if (bytes >= HUGE_PAGE) {
+        (void)madvise(map, bytes, MADV_HUGEPAGE);
+        threads_share(device, bytes, HUGE_PAGE, range_touch, &at);
+    } else {
+        range_touch(&at, 0, bytes);
+    }
+    errno = job.error;
+    return job.error ? -1 : 0;
+}
+
+/* Rounded up to whole pages; 0 when that overflows. Not to huge ones: what is behind
+ * the last of them takes small ones. */
 static size_t whole_pages(size_t bytes, size_t page) {
-    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : page;
-    size_t rounded = (bytes + align - 1) / align * align;
+    size_t rounded = (bytes + page - 1) / page * page;
     return rounded >= bytes && rounded < SIZE_MAX / 2 ? rounded : 0;
 }
 
@@ -105,7 +128,8 @@ static int make_file(size_t bytes) {
     return fd;
 }
 
-static dlc_status map_block(size_t bytes, uint32_t flags, block *b) {
+static dlc_status map_block(const dlc_device *device, size_t bytes, uint32_t flags,
+                            block *b) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     b->map_bytes = whole_pages(bytes > 0 ? bytes : 1, page);
@@ -121,7 +145,7 @@ static dlc_status map_block(size_t bytes, uint32_t flags, block *b) {
                          b->fd);
     if (!b->map)
         return no_memory(bytes, "mmap");
-    if (touch(b->map, b->map_bytes) != 0)
+    if (touch(device, b->map, b->map_bytes, 1) != 0)
         return no_memory(bytes, "touching it");
     return DLC_OK;
 }
@@ -138,7 +162,6 @@ static void release(block *b) {
 
 dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
                         dlc_memory *memory) {
-    (void)device;
     block *b = host->alloc(sizeof *b);
     if (!b)
         return DLC_ERR_NOMEM;
@@ -146,7 +169,7 @@ dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
 
     void *base = NULL;
     if ((flags & DLC_MEM_SHARED) || bytes >= HUGE_PAGE) {
-        dlc_status status = map_block(bytes, flags, b);
+        dlc_status status = map_block(device, bytes, flags, b);
         if (status != DLC_OK) {
             release(b);
             return status;
@@ -240,7 +263,6 @@ static dlc_status open_share(const dlc_share *share, const share_key *key, int *
 
 dlc_status memory_import(dlc_device *device, const dlc_share *share,
                          dlc_memory *memory) {
-    (void)device;
     share_key key;
     memcpy(&key, share->key, sizeof key);
     int fd = -1;
@@ -266,7 +288,8 @@ dlc_status memory_import(dlc_device *device, const dlc_share *share,
         release(b);
         return status;
     }
-    (void)touch(b->map, b->map_bytes); /* there already: this fills the page table */
+    /* There already: this fills the page table. */
+    (void)touch(device, b->map, b->map_bytes, 0);
     memory->flags = DLC_MEM_SHARED;
     memory->base = b->map;
     memory->bytes = (size_t)share->bytes;

@@ -61,6 +61,12 @@ static dlc_status device_describe(int32_t index, dlc_device_info *info) {
     return DLC_OK;
 }
 
+static void device_close(dlc_device *device) {
+    if (device)
+        threads_close(device);
+    host->free(device);
+}
+
 static dlc_status device_open(const dlc_device_args *args, dlc_device **device) {
     if (args->index != 0)
         return host->fail(DLC_ERR_CONFIG, "there is no cpu device %d, only 0",
@@ -68,13 +74,13 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
     dlc_device *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    made->threads = args->threads > 1 ? args->threads : 1;
+    dlc_status status = threads_open(args, made);
+    if (status != DLC_OK) {
+        device_close(made);
+        return status;
+    }
     *device = made;
     return DLC_OK;
-}
-
-static void device_close(dlc_device *device) {
-    host->free(device);
 }
 
 static const dlc_device_ops ops = {
@@ -96,6 +102,7 @@ static const dlc_device_ops ops = {
     .momentum = compute_momentum,
     .share_export = memory_export,
     .share_import = memory_import,
+    .add_bf16 = compute_add_bf16,
 };
 
 static const dlc_feature features[] = {

@@ -97,7 +97,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     if (status != DLC_OK)
         return status;
     plan->scratch_bytes = act->forward.scratch_bytes;
-    plan->in_place = !train || act->by_output;
+    plan->in_place = 1;
     if (!train)
         return DLC_OK;
     env.hint = act->forward.pd;

@@ -1,9 +1,15 @@
 /* batch_norm: each channel is brought to mean 0 and variance 1 over the batch, then
  * scaled and shifted by trained numbers. Testing uses running averages instead, which
  * training keeps as parameters without a gradient (DLC_PARAM_BUFFER). */
+#include "channels.h"
+#include "isa.h"
 #include "relu.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { STREAM_BYTES = 8 << 20 };
 
 typedef struct batch_norm {
     dlc_layer head;
@@ -13,9 +19,11 @@ typedef struct batch_norm {
     double rate[2], decay[2];
     int64_t channels, samples; /* samples: numbers of a channel in a batch */
     relu_absorbed relu;
-    op forward, backward;
-    float *unwanted; /* where a gradient goes that nobody asked for */
-    size_t bytes;
+    channel_view view;
+    const channel_kernels *kernels;
+    const dlc_layout *layout;
+    int join;   /* the sum with a second input was taken over */
+    int stream; /* past the caches */
 } batch_norm;
 
 const dlc_option batch_norm_options[] = {
@@ -68,16 +76,6 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static void destroy(dlc_layer *layer) {
-    batch_norm *norm = (batch_norm *)layer;
-    if (!norm)
-        return;
-    op_clear(&norm->forward);
-    op_clear(&norm->backward);
-    host->free(norm->unwanted);
-    layer_free(layer);
-}
-
 static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
     static const char *const name[4] = {"scale", "bias", "mean", "variance"};
     plan->params = 0;
@@ -120,172 +118,326 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
 static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
                          const dlc_settings *settings) {
     batch_norm *norm = (batch_norm *)layer;
-    dlc_status status = relu_absorb(&norm->relu, next, settings);
-    if (status == DLC_OK &&
-        norm->relu.slope != 0) { /* oneDNN fuses the plain one only */
-        norm->relu.on = 0;
+    if (!eltwise_is_sum(next, settings))
+        return relu_or_clip_absorb(&norm->relu, next, settings);
+    if (norm->join || norm->relu.on)
         return DLC_ERR_UNSUPPORTED;
+    norm->join = 1;
+    return DLC_OK;
+}
+
+/* ---- Where channels lie --------------------------------------------------------- */
+
+/* Are the dimensions from the last to `first` dense, in steps of `step`? Then *step is
+ * that of what holds them all. */
+static int dense_down_to(const md_shape *shape, int first, int64_t *step) {
+    for (int d = shape->rank - 1; d >= first; d--) {
+        if (shape->dims[d] != 1 && shape->strides[d] != *step)
+            return 0;
+        *step *= shape->dims[d];
     }
-    return status;
+    return 1;
 }
 
-static unsigned flags_of(const batch_norm *norm) {
-    unsigned flags = dnnl_normalization_flags_none;
-    if (norm->affine)
-        flags |= (unsigned)dnnl_use_scale | (unsigned)dnnl_use_shift;
-    if (!by_batch(norm))
-        flags |= (unsigned)dnnl_use_global_stats;
-    if (norm->relu.on)
-        flags |= (unsigned)dnnl_fuse_norm_relu;
-    return flags;
+static int64_t points_of(const md_shape *shape) {
+    int64_t points = 1;
+    for (int d = 2; d < shape->rank; d++)
+        points *= shape->dims[d];
+    return points;
 }
 
-/* Workspace: mean and variance of the batch, and oneDNN's own (relu's mask). */
+/* Blocks of channels, or images in the lanes of a vector. */
+static int view_blocked(const md_shape *shape, channel_view *view) {
+    int64_t size = shape->inner_size, step = size, channels = shape->dims[1];
+    int64_t points = points_of(shape), images = shape->dims[0];
+    view->side = 1;
+    view->along = shape->inner_dim == 0;
+    if (shape->inner_blocks != 1 || shape->inner_dim > 1 ||
+        (view->along && images % size))
+        return 0;
+    if (!view->along) {
+        view->side = (size_t)size;
+        channels = (channels + size - 1) / size;
+        size = 1;
+    }
+    if (!dense_down_to(shape, 2, &step))
+        return 0;
+    view->images = (size_t)(images / size);
+    view->points = (size_t)(points * size);
+    view->point_step = view->side;
+    view->block_step = (size_t)step;
+    view->image_step = (size_t)(step * channels);
+    return (channels == 1 || shape->strides[1] == step) &&
+           (images == size || shape->strides[0] == step * channels);
+}
+
+/* 0: in no way that the kernels know. */
+static int view_of(const dlc_layout *layout, const dlc_shape *shape,
+                   channel_view *view) {
+    size_t images = (size_t)shape->dims[0], channels = (size_t)shape->dims[1];
+    size_t points = 1;
+    for (int32_t d = 2; d < shape->rank; d++)
+        points *= (size_t)shape->dims[d];
+    *view = (channel_view){.bf16 = layout->dtype == DLC_BF16, .channels = channels};
+    if (layout->last && channels > 1) {
+        view->side = view->point_step = channels;
+        view->images = 1;
+        view->points = images * points;
+    } else if (layout->plain) {
+        view->along = 1;
+        view->side = view->point_step = 1;
+        view->images = images;
+        view->points = view->block_step = points;
+        view->image_step = channels * points;
+    } else {
+        md_shape look = {0};
+        if (!md_look(layout->md, &look) || !view_blocked(&look, view))
+            return 0;
+    }
+    channel_view_cut(view);
+    return 1;
+}
+
+/* The widest vectors that channels side by side fill. */
+static const channel_kernels *kernels_for(const channel_view *view) {
+    static const channel_kernels *const all[] = {
+        [ISA_BASE] = &channels_base,
+#ifdef __x86_64__
+        [ISA_AVX2] = &channels_avx2,
+        [ISA_AVX512] = &channels_avx512,
+#endif
+    };
+    isa best = isa_here();
+    while (best > ISA_BASE && !view->along && view->side < all[best]->lanes)
+        best--;
+    return all[best];
+}
+
+/* More than the caches keep until somebody reads it, and in whole vectors. */
+static int may_stream(const channel_view *view, const channel_kernels *kernels,
+                      size_t bytes) {
+    size_t steps = view->image_step | view->block_step |
+                   (view->along ? 0 : view->point_step);
+    return bytes >= STREAM_BYTES && steps % kernels->lanes == 0;
+}
+
+/* Workspace: mean and one by deviation of the batch. */
 static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->channels * sizeof(float));
 }
 
-/* The arguments with one number a channel. */
-static dlc_status name_arguments(const batch_norm *norm, op *o, int backward) {
-    static const struct {
-        int arg, affine, forward, backward;
-    } rows[] = {
-        {DNNL_ARG_MEAN, 0, 1, 1},
-        {DNNL_ARG_VARIANCE, 0, 1, 1},
-        {DNNL_ARG_SCALE, 1, 1, 1},
-        {DNNL_ARG_SHIFT, 1, 1, NORM_BACKWARD_TAKES_SHIFT},
-        {DNNL_ARG_DIFF_SCALE, 1, 0, 1},
-        {DNNL_ARG_DIFF_SHIFT, 1, 0, 1},
-    };
-    const dlc_shape shape = {.rank = 1, .dims = {norm->channels}};
-    const dlc_layout *layout = layout_plain(norm->head.net, &shape);
-    dlc_status status = layout ? DLC_OK : DLC_ERR_NOMEM;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == DLC_OK; i++)
-        if ((backward ? rows[i].backward : rows[i].forward) &&
-            (norm->affine || !rows[i].affine))
-            status = op_argument(o, rows[i].arg, layout);
-    return status;
-}
-
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     batch_norm *norm = (batch_norm *)layer;
-    context *net = layer->net;
-    const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, plan, &layout);
-    if (status != DLC_OK)
-        return status;
-    pd_env env = {.engine = net->engine, .attr = net->attr};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_norm_forward(
-        &env, training(norm) ? dnnl_forward_training : dnnl_forward_inference,
-        norm->epsilon, flags_of(norm), layout->md, &pd);
-    status = op_init(&norm->forward, net, layer->name, "do its forward pass", st, pd);
-    if (status == DLC_OK)
-        status = name_arguments(norm, &norm->forward, 0);
-    if (status != DLC_OK)
-        return status;
-    plan->scratch_bytes = norm->forward.scratch_bytes;
+    const dlc_tensor *in = &plan->in[0];
+    const dlc_layout *layout = layout_of(layer->net, in);
+    if (layout && !view_of(layout, &in->shape, &norm->view)) {
+        layout = layout_last(layer->net, &in->shape, in->dtype);
+        if (layout && !view_of(layout, &in->shape, &norm->view))
+            return host->fail(DLC_ERR_INTERNAL, "layer '%s': it cannot read %s",
+                              layer->name, layout_name(layout));
+    }
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    norm->layout = layout;
+    norm->kernels = kernels_for(&norm->view);
+    norm->stream = may_stream(&norm->view, norm->kernels, layout->bytes);
+    for (int32_t i = 0; i < plan->inputs; i++) {
+        layout_give(&plan->in[i], layout);
+        plan->in_place |= 1ull << i;
+    }
+    if (norm->join && training(norm)) /* backward: the sum's gradient stays in place */
+        plan->in_place = 1ull << 1;
+    layout_give(&plan->out[0], layout);
+    plan->scratch_bytes = channels_space(&norm->view);
     if (!training(norm))
         return DLC_OK;
-    md_t workspace = op_md(&norm->forward, dnnl_query_workspace_md);
-    plan->workspace_bytes = 2 * statistics_bytes(norm) +
-                            (workspace ? dnnl_memory_desc_get_size(workspace) : 0);
     plan->reads_in = 1;
-    norm->bytes = layout->bytes;
-    env.hint = norm->forward.pd;
-    st = pd_norm_backward(&env, norm->affine ? dnnl_backward : dnnl_backward_data,
-                          norm->epsilon, flags_of(norm), layout->md, &pd);
-    status = op_init(&norm->backward, net, layer->name, "do its backward pass", st, pd);
-    if (status != DLC_OK)
-        return status;
-    if (norm->backward.scratch_bytes > plan->scratch_bytes)
-        plan->scratch_bytes = norm->backward.scratch_bytes;
-    return name_arguments(norm, &norm->backward, 1);
+    plan->reads_out = norm->join && norm->relu.on;
+    plan->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
+    return DLC_OK;
 }
 
-/* Where mean, variance and oneDNN's workspace are in this pass. */
-typedef struct places {
-    float *mean, *variance;
-    void *workspace;
-} places;
+/* ---- Passes -------------------------------------------------------------------- */
 
-static places places_of(const batch_norm *norm, const dlc_layer_run *run) {
+typedef struct pass {
+    const batch_norm *norm;
+    const dlc_layer_run *run;
+    float *mean, *inverse; /* by_batch: of the batch, kept for backward */
+    float *running_mean, *running_variance;
+} pass;
+
+static pass pass_of(const batch_norm *norm, const dlc_layer_run *run) {
     int first = norm->affine ? 2 : 0;
-    size_t bytes = statistics_bytes(norm);
-    places at = {.mean = run->param[first], .variance = run->param[first + 1]};
+    pass p = {.norm = norm,
+              .run = run,
+              .running_mean = run->param[first],
+              .running_variance = run->param[first + 1]};
     if (by_batch(norm)) {
-        at.mean = run->workspace;
-        at.variance = at_offset(run->workspace, bytes);
+        p.mean = run->workspace;
+        p.inverse = at_offset(run->workspace, statistics_bytes(norm));
     }
-    if (training(norm))
-        at.workspace = at_offset(run->workspace, 2 * bytes);
-    return at;
+    return p;
 }
 
-/* The variance of what the batch was drawn from, as Caffe takes it. */
-static void update_averages(const batch_norm *norm, const places *batch,
-                            const dlc_layer_run *run) {
-    int first = norm->affine ? 2 : 0;
-    float *mean = run->param[first], *variance = run->param[first + 1];
-    float old = norm->momentum, now = 1 - old;
-    float unbiased = (float)norm->samples / (float)(norm->samples - 1);
-    for (int64_t c = 0; c < norm->channels; c++) {
-        mean[c] = old * mean[c] + now * batch->mean[c];
-        variance[c] = old * variance[c] + now * unbiased * batch->variance[c];
+static float inverse_of(const batch_norm *norm, double variance) {
+    return (float)(1 / sqrt(variance + (double)norm->epsilon));
+}
+
+/* By the batch's, or by the running averages. */
+static float inverse_at(const pass *p, size_t channel) {
+    return p->inverse ? p->inverse[channel]
+                      : inverse_of(p->norm, (double)p->running_variance[channel]);
+}
+
+/* What forward and backward normalise by. */
+static void values_set(const pass *p, size_t channel, size_t i, float mean,
+                       float inverse, channel_values *values) {
+    void *const *param = p->run->param;
+    values->mean[i] = mean;
+    values->factor[i] = inverse;
+    if (!p->norm->affine)
+        return;
+    values->factor[i] = ((const float *)param[0])[channel] * inverse;
+    values->add[i] = ((const float *)param[1])[channel];
+}
+
+/* Of statistics that are known. */
+static void values_known(const void *user, size_t group, channel_values *values) {
+    const pass *p = user;
+    const channel_view *view = &p->norm->view;
+    const float *mean = p->mean ? p->mean : p->running_mean;
+    for (size_t i = 0; i < channel_count(view, group); i++) {
+        size_t c = group * view->group + i;
+        values_set(p, c, i, mean[c], inverse_at(p, c), values);
     }
+}
+
+static void no_statistics(const void *user, size_t group, int keeps, const double *sums,
+                          channel_values *values) {
+    (void)user, (void)group, (void)keeps, (void)sums, (void)values;
+}
+
+/* The variance kept is that of what the batch was drawn from, as Caffe takes it. */
+static void average_in(const pass *p, size_t channel, double mean, double variance) {
+    float old = p->norm->momentum, now = 1 - old;
+    double samples = (double)p->norm->samples;
+    float unbiased = (float)(variance * samples / (samples - 1));
+    p->running_mean[channel] = old * p->running_mean[channel] + now * (float)mean;
+    p->running_variance[channel] = old * p->running_variance[channel] + now * unbiased;
+}
+
+static void take_statistics(const void *user, size_t group, int keeps,
+                            const double *sums, channel_values *values) {
+    const pass *p = user;
+    const channel_view *view = &p->norm->view;
+    double samples = (double)p->norm->samples;
+    for (size_t i = 0; i < channel_count(view, group); i++) {
+        size_t c = group * view->group + i;
+        double mean = sums[i] / samples;
+        double variance = sums[view->group + i] / samples - mean * mean;
+        variance = variance < 0 ? 0 : variance;
+        float inverse = inverse_of(p->norm, variance);
+        values_set(p, c, i, (float)mean, inverse, values);
+        if (!keeps)
+            continue;
+        p->mean[c] = (float)mean;
+        p->inverse[c] = inverse;
+        average_in(p, c, mean, variance);
+    }
+}
+
+static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
+    return (channel_task){.view = &norm->view,
+                          .limit = relu_bounds(&norm->relu),
+                          .stream = norm->stream,
+                          .x = run->in[0]};
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    batch_norm *norm = (batch_norm *)layer;
-    places at = places_of(norm, run);
-    dlc_status status = OP_RUN(
-        &norm->forward, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_DST, run->out[0]},
-        {DNNL_ARG_MEAN, at.mean}, {DNNL_ARG_VARIANCE, at.variance},
-        {DNNL_ARG_SCALE, norm->affine ? run->param[0] : NULL},
-        {DNNL_ARG_SHIFT, norm->affine ? run->param[1] : NULL},
-        {DNNL_ARG_WORKSPACE, at.workspace}, {DNNL_ARG_SCRATCHPAD, run->scratch});
-    if (status == DLC_OK && by_batch(norm))
-        update_averages(norm, &at, run);
-    return status;
+    const batch_norm *norm = (const batch_norm *)layer;
+    const pass p = pass_of(norm, run);
+    channel_task task = task_of(norm, run);
+    int known = !by_batch(norm) || run->again;
+    task.y = run->out[0];
+    task.other = norm->join ? run->in[1] : NULL;
+    const channel_passes passes = {.task = &task,
+                                   .first = known ? NULL : norm->kernels->sum,
+                                   .second = norm->kernels->apply,
+                                   .user = &p,
+                                   .before = known ? values_known : NULL,
+                                   .between = known ? no_statistics : take_statistics};
+    channels_run(&passes, run->scratch);
+    return DLC_OK;
 }
 
-static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
-    batch_norm *norm = (batch_norm *)layer;
-    places at = places_of(norm, run);
-    void *in_diff = run->in_diff[0];
-    if (!in_diff) {
-        if (!norm->unwanted && !(norm->unwanted = host->alloc(norm->bytes)))
-            return DLC_ERR_NOMEM;
-        in_diff = norm->unwanted;
+/* Gradients of the parameters; and how the statistics move with their inputs. */
+static void take_gradients(const void *user, size_t group, int keeps,
+                           const double *sums, channel_values *values) {
+    const pass *p = user;
+    const channel_view *view = &p->norm->view;
+    void *const *param_diff = p->run->param_diff;
+    double samples = (double)p->norm->samples;
+    for (size_t i = 0; i < channel_count(view, group); i++) {
+        size_t c = group * view->group + i;
+        double inverse = (double)inverse_at(p, c);
+        if (by_batch(p->norm)) {
+            values->diff_mean[i] = (float)(sums[i] / samples);
+            values->diff_slope[i] = (float)(sums[view->group + i] / samples * inverse *
+                                            inverse);
+        }
+        if (!keeps || !p->norm->affine)
+            continue;
+        ((float *)param_diff[0])[c] = (float)(sums[view->group + i] * inverse);
+        ((float *)param_diff[1])[c] = (float)sums[i];
     }
-    const op_bind binds[] = {
-        {DNNL_ARG_SRC, run->in[0]},
-        {DNNL_ARG_DIFF_DST, run->out_diff[0]},
-        {DNNL_ARG_DIFF_SRC, in_diff},
-        {DNNL_ARG_MEAN, at.mean},
-        {DNNL_ARG_VARIANCE, at.variance},
-        {DNNL_ARG_WORKSPACE, at.workspace},
-        {DNNL_ARG_SCRATCHPAD, run->scratch},
-        {DNNL_ARG_SCALE, norm->affine ? run->param[0] : NULL},
-        {DNNL_ARG_DIFF_SCALE, norm->affine ? run->param_diff[0] : NULL},
-        {DNNL_ARG_DIFF_SHIFT, norm->affine ? run->param_diff[1] : NULL},
-        {DNNL_ARG_SHIFT, norm->affine ? run->param[1] : NULL},
-    };
-    int count = (int)(sizeof binds / sizeof *binds);
-    return op_run_all(&norm->backward, binds, count - !NORM_BACKWARD_TAKES_SHIFT);
+}
+
+/* The gradient of the other input of a join is that of the sum, which also the way back
+ * through the normalisation starts from; where nobody asked for it, it takes the place
+ * of the output's. Nothing to do where both are one. */
+static void join_back(const batch_norm *norm, const dlc_layer_run *run,
+                      channel_task *task) {
+    if (!norm->join)
+        return;
+    void *other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
+    if (!norm->relu.on && other_diff == run->out_diff[0])
+        return;
+    task->other_diff = other_diff;
+    task->y = run->out[0];
+}
+
+/* What an activation read is worked out again from the input, as forward did. */
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const batch_norm *norm = (const batch_norm *)layer;
+    const pass p = pass_of(norm, run);
+    const channel_kernels *kernels = norm->kernels;
+    channel_task task = task_of(norm, run);
+    task.out_diff = run->out_diff[0];
+    task.in_diff = run->in_diff[0];
+    join_back(norm, run, &task);
+    int sums = by_batch(norm) || norm->affine || task.other_diff;
+    const channel_passes passes = {.task = &task,
+                                   .first = sums ? kernels->sum_back : NULL,
+                                   .second = task.in_diff ? kernels->apply_back : NULL,
+                                   .user = &p,
+                                   .before = values_known,
+                                   .between = take_gradients};
+    channels_run(&passes, run->scratch);
+    return DLC_OK;
 }
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
-    (void)snprintf(text, bytes, "%s%s", op_name(&norm->forward),
-                   norm->relu.on ? " +relu" : "");
+    (void)snprintf(text, bytes, "own:%s %s%s%s", norm->kernels->name,
+                   layout_name(norm->layout), norm->join ? " +sum" : "",
+                   relu_text(&norm->relu));
 }
 
 const dlc_layer_ops batch_norm_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
     .create = create,
-    .destroy = destroy,
+    .destroy = layer_free,
     .infer = infer,
     .absorb = absorb,
     .prepare = prepare,

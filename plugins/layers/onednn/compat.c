@@ -23,20 +23,19 @@ static void replace(dnnl_primitive_desc_t *pd, dnnl_primitive_desc_t by) {
 
 #if DNNL_VERSION_MAJOR >= 3
 
-dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag,
-                        md_t *md) {
+dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                        dnnl_format_tag_t tag, md_t *md) {
     dnnl_memory_desc_t made;
-    dnnl_status_t st = dnnl_memory_desc_create_with_tag(&made, rank, dims, dnnl_f32,
-                                                        tag);
+    dnnl_status_t st = dnnl_memory_desc_create_with_tag(&made, rank, dims, type, tag);
     if (st == dnnl_success)
         *md = made;
     return st;
 }
 
-dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                            md_t *md) {
+dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                            const dnnl_dims_t strides, md_t *md) {
     dnnl_memory_desc_t made;
-    dnnl_status_t st = dnnl_memory_desc_create_with_strides(&made, rank, dims, dnnl_f32,
+    dnnl_status_t st = dnnl_memory_desc_create_with_strides(&made, rank, dims, type,
                                                             strides);
     if (st == dnnl_success)
         *md = made;
@@ -56,6 +55,12 @@ void md_free(md_t md) {
         (void)dnnl_memory_desc_destroy((dnnl_memory_desc_t)(uintptr_t)md);
 }
 
+dnnl_data_type_t md_type(md_t md) {
+    dnnl_data_type_t type = dnnl_data_type_undef;
+    (void)dnnl_memory_desc_query(md, dnnl_query_data_type, &type);
+    return type;
+}
+
 int md_look(md_t md, md_shape *shape) {
     const dnnl_dims_t *dims, *padded, *strides;
     dnnl_format_kind_t kind;
@@ -73,6 +78,14 @@ int md_look(md_t md, md_shape *shape) {
     shape->padded = memcmp(*dims, *padded, bytes) != 0;
     memcpy(shape->dims, *dims, bytes);
     memcpy(shape->strides, *strides, bytes);
+    if (!shape->inner_blocks)
+        return 1;
+    const dnnl_dims_t *sizes, *which;
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_blks, &sizes) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &which) != dnnl_success)
+        return 0;
+    shape->inner_dim = (*which)[shape->inner_blocks - 1];
+    shape->inner_size = (*sizes)[shape->inner_blocks - 1];
     return 1;
 }
 
@@ -87,12 +100,12 @@ dnnl_status_t post_ops_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float 
 }
 
 dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              const pd_window *window, md_t src, md_t weights,
-                              md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
+                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
+                              md_t weights, md_t bias, md_t dst,
+                              dnnl_primitive_desc_t *pd) {
     dnnl_status_t st = dnnl_convolution_forward_primitive_desc_create(
-        pd, env->engine, prop, dnnl_convolution_direct, src, weights, bias, dst,
-        window->stride, window->dilation, window->pad_begin, window->pad_end,
-        env->attr);
+        pd, env->engine, prop, kind, src, weights, bias, dst, window->stride,
+        window->dilation, window->pad_begin, window->pad_end, env->attr);
     dnnl_primitive_desc_t other = NULL;
     if (st != dnnl_success || !is_made_by(*pd, UNLIKED) ||
         dnnl_primitive_desc_clone(&other, *pd) != dnnl_success)
@@ -106,22 +119,22 @@ dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
     return st;
 }
 
-dnnl_status_t pd_conv_backward_data(const pd_env *env, const pd_window *window,
-                                    md_t diff_src, md_t weights, md_t diff_dst,
+dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
+                                    const pd_window *window, md_t diff_src,
+                                    md_t weights, md_t diff_dst,
                                     dnnl_primitive_desc_t *pd) {
     return dnnl_convolution_backward_data_primitive_desc_create(
-        pd, env->engine, dnnl_convolution_direct, diff_src, weights, diff_dst,
-        window->stride, window->dilation, window->pad_begin, window->pad_end, env->hint,
-        env->attr);
+        pd, env->engine, kind, diff_src, weights, diff_dst, window->stride,
+        window->dilation, window->pad_begin, window->pad_end, env->hint, env->attr);
 }
 
-dnnl_status_t pd_conv_backward_weights(const pd_env *env, const pd_window *window,
-                                       md_t src, md_t diff_weights, md_t diff_bias,
-                                       md_t diff_dst, dnnl_primitive_desc_t *pd) {
+dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
+                                       const pd_window *window, md_t src,
+                                       md_t diff_weights, md_t diff_bias, md_t diff_dst,
+                                       dnnl_primitive_desc_t *pd) {
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        pd, env->engine, dnnl_convolution_direct, src, diff_weights, diff_bias,
-        diff_dst, window->stride, window->dilation, window->pad_begin, window->pad_end,
-        env->hint, env->attr);
+        pd, env->engine, kind, src, diff_weights, diff_bias, diff_dst, window->stride,
+        window->dilation, window->pad_begin, window->pad_end, env->hint, env->attr);
 }
 
 dnnl_status_t pd_inner_forward(const pd_env *env, dnnl_prop_kind_t prop, md_t src,
@@ -223,17 +236,17 @@ static dnnl_status_t md_keep(const dnnl_memory_desc_t *made, md_t *md) {
     return dnnl_success;
 }
 
-dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag,
-                        md_t *md) {
+dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                        dnnl_format_tag_t tag, md_t *md) {
     dnnl_memory_desc_t made;
-    dnnl_status_t st = dnnl_memory_desc_init_by_tag(&made, rank, dims, dnnl_f32, tag);
+    dnnl_status_t st = dnnl_memory_desc_init_by_tag(&made, rank, dims, type, tag);
     return st == dnnl_success ? md_keep(&made, md) : st;
 }
 
-dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                            md_t *md) {
+dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                            const dnnl_dims_t strides, md_t *md) {
     dnnl_memory_desc_t made;
-    dnnl_status_t st = dnnl_memory_desc_init_by_strides(&made, rank, dims, dnnl_f32,
+    dnnl_status_t st = dnnl_memory_desc_init_by_strides(&made, rank, dims, type,
                                                         strides);
     return st == dnnl_success ? md_keep(&made, md) : st;
 }
@@ -246,6 +259,10 @@ void md_free(md_t md) {
     free((void *)(uintptr_t)md);
 }
 
+dnnl_data_type_t md_type(md_t md) {
+    return md->data_type;
+}
+
 int md_look(md_t md, md_shape *shape) {
     if (md->format_kind != dnnl_blocked)
         return 0;
@@ -255,6 +272,11 @@ int md_look(md_t md, md_shape *shape) {
     shape->padded = memcmp(md->dims, md->padded_dims, bytes) != 0;
     memcpy(shape->dims, md->dims, bytes);
     memcpy(shape->strides, md->format_desc.blocking.strides, bytes);
+    if (shape->inner_blocks) {
+        const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
+        shape->inner_dim = blocking->inner_idxs[shape->inner_blocks - 1];
+        shape->inner_size = blocking->inner_blks[shape->inner_blocks - 1];
+    }
     return 1;
 }
 
@@ -293,35 +315,38 @@ static void find_liked(const pd_env *env, const_dnnl_op_desc_t desc,
 }
 
 dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              const pd_window *window, md_t src, md_t weights,
-                              md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
+                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
+                              md_t weights, md_t bias, md_t dst,
+                              dnnl_primitive_desc_t *pd) {
     dnnl_convolution_desc_t desc;
     dnnl_status_t st = dnnl_dilated_convolution_forward_desc_init(
-        &desc, prop, dnnl_convolution_direct, src, weights, bias, dst, window->stride,
-        window->dilation, window->pad_begin, window->pad_end);
+        &desc, prop, kind, src, weights, bias, dst, window->stride, window->dilation,
+        window->pad_begin, window->pad_end);
     st = make(env, st, &desc, pd);
     if (st == dnnl_success && is_made_by(*pd, UNLIKED))
         find_liked(env, &desc, pd);
     return st;
 }
 
-dnnl_status_t pd_conv_backward_data(const pd_env *env, const pd_window *window,
-                                    md_t diff_src, md_t weights, md_t diff_dst,
+dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
+                                    const pd_window *window, md_t diff_src,
+                                    md_t weights, md_t diff_dst,
                                     dnnl_primitive_desc_t *pd) {
     dnnl_convolution_desc_t desc;
     dnnl_status_t st = dnnl_dilated_convolution_backward_data_desc_init(
-        &desc, dnnl_convolution_direct, diff_src, weights, diff_dst, window->stride,
-        window->dilation, window->pad_begin, window->pad_end);
+        &desc, kind, diff_src, weights, diff_dst, window->stride, window->dilation,
+        window->pad_begin, window->pad_end);
     return make(env, st, &desc, pd);
 }
 
-dnnl_status_t pd_conv_backward_weights(const pd_env *env, const pd_window *window,
-                                       md_t src, md_t diff_weights, md_t diff_bias,
-                                       md_t diff_dst, dnnl_primitive_desc_t *pd) {
+dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
+                                       const pd_window *window, md_t src,
+                                       md_t diff_weights, md_t diff_bias, md_t diff_dst,
+                                       dnnl_primitive_desc_t *pd) {
     dnnl_convolution_desc_t desc;
     dnnl_status_t st = dnnl_dilated_convolution_backward_weights_desc_init(
-        &desc, dnnl_convolution_direct, src, diff_weights, diff_bias, diff_dst,
-        window->stride, window->dilation, window->pad_begin, window->pad_end);
+        &desc, kind, src, diff_weights, diff_bias, diff_dst, window->stride,
+        window->dilation, window->pad_begin, window->pad_end);
     return make(env, st, &desc, pd);
 }
 

@@ -15,10 +15,11 @@ typedef const dnnl_memory_desc_t *md_t;
 #endif
 
 /* Memory descriptors; the caller owns the result (md_free). */
-dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag,
-                        md_t *md);
-dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                            md_t *md);
+dnnl_status_t md_by_tag(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                        dnnl_format_tag_t tag, md_t *md);
+dnnl_status_t md_by_strides(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                            const dnnl_dims_t strides, md_t *md);
+dnnl_data_type_t md_type(md_t md);
 dnnl_status_t md_copy(md_t from, md_t *md);
 void md_free(md_t md); /* NULL allowed */
 
@@ -28,6 +29,7 @@ typedef struct md_shape {
     int inner_blocks; /* 0: strides alone tell all */
     int padded;       /* some dimension is rounded up */
     dnnl_dims_t dims, strides;
+    int64_t inner_dim, inner_size; /* of the innermost block */
 } md_shape;
 /* 0 if the descriptor is opaque or "any": then nothing is known. */
 int md_look(md_t md, md_shape *shape);
@@ -52,14 +54,17 @@ typedef struct pd_window {
 } pd_window;
 
 dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              const pd_window *window, md_t src, md_t weights,
-                              md_t bias, md_t dst, dnnl_primitive_desc_t *pd);
-dnnl_status_t pd_conv_backward_data(const pd_env *env, const pd_window *window,
-                                    md_t diff_src, md_t weights, md_t diff_dst,
+                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
+                              md_t weights, md_t bias, md_t dst,
+                              dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
+                                    const pd_window *window, md_t diff_src,
+                                    md_t weights, md_t diff_dst,
                                     dnnl_primitive_desc_t *pd);
-dnnl_status_t pd_conv_backward_weights(const pd_env *env, const pd_window *window,
-                                       md_t src, md_t diff_weights, md_t diff_bias,
-                                       md_t diff_dst, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
+                                       const pd_window *window, md_t src,
+                                       md_t diff_weights, md_t diff_bias, md_t diff_dst,
+                                       dnnl_primitive_desc_t *pd);
 
 dnnl_status_t pd_inner_forward(const pd_env *env, dnnl_prop_kind_t prop, md_t src,
                                md_t weights, md_t bias, md_t dst,

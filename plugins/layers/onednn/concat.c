@@ -9,6 +9,7 @@ typedef struct concat {
     dlc_layer head;
     int axis;
     int32_t inputs;
+    size_t element;                     /* bytes */
     int64_t rows;                       /* how often all inputs follow each other */
     int64_t run[DLC_MAX_INPUTS];        /* elements of each in one row */
     int64_t before[DLC_MAX_INPUTS + 1]; /* elements in front of it in a row */
@@ -24,6 +25,14 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     if (status == DLC_OK)
         ((concat *)*out)->axis = (int)host->get_int(args->settings, "axis");
     return status;
+}
+
+/* bfloat16 if all inputs are. */
+static dlc_dtype type_of_inputs(const dlc_layer_plan *plan) {
+    for (int32_t i = 0; i < plan->inputs; i++)
+        if (plan->in[i].dtype != DLC_BF16)
+            return DLC_F32;
+    return DLC_BF16;
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
@@ -57,7 +66,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     }
     cat->inputs = plan->inputs;
     plan->out[0].shape = out;
-    plan->out[0].dtype = DLC_F32;
+    plan->out[0].dtype = type_of_inputs(plan);
     return DLC_OK;
 }
 
@@ -71,22 +80,41 @@ static void order_dims(int rank, int last, int *order) {
         order[n] = 1;
 }
 
+/* The blocks of channels that all inputs come in, or 0: side by side they are the
+ * blocks of the output, as if they lay in plain order. Only where none is padded. */
+static int common_block(const concat *cat, const dlc_layer_plan *plan) {
+    const dlc_layout *first = plan->in[0].layout;
+    int block = first ? first->block : 0;
+    for (int32_t i = 0; block && i < plan->inputs; i++) {
+        const dlc_layout *layout = plan->in[i].layout;
+        if (cat->axis != 1 || !layout || layout->block != block || layout->padded)
+            block = 0;
+    }
+    return block;
+}
+
+/* Else anything that isn't plain comes as channels last: a step from it, not two. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     concat *cat = (concat *)layer;
     context *net = layer->net;
     int last = 0, order[DLC_MAX_DIMS] = {0}, place = 0;
-    for (int32_t i = 0; i < plan->inputs && !last; i++)
-        last = plan->in[i].layout != NULL; /* whatever it is: a step from it, not two */
+    int block = common_block(cat, plan);
+    dlc_dtype dtype = plan->out[0].dtype;
+    for (int32_t i = 0; i < plan->inputs && !last && !block; i++)
+        last = plan->in[i].layout != NULL;
     for (int32_t i = 0; i <= plan->inputs; i++) {
         dlc_tensor *tensor = i < plan->inputs ? &plan->in[i] : &plan->out[0];
-        const dlc_layout *layout = last ? layout_last(net, &tensor->shape)
-                                        : layout_plain(net, &tensor->shape);
+        const dlc_shape *shape = &tensor->shape;
+        const dlc_layout *layout = block  ? layout_blocked(net, shape, dtype, block)
+                                   : last ? layout_last(net, shape, dtype)
+                                          : layout_plain(net, shape, dtype);
         if (!layout)
             return DLC_ERR_NOMEM;
         layout_give(tensor, layout);
     }
     const dlc_shape *out = &plan->out[0].shape;
     order_dims(out->rank, last, order);
+    cat->element = dlc_dtype_bytes(dtype);
     cat->rows = 1;
     for (; order[place] != cat->axis; place++)
         cat->rows *= out->dims[order[place]];
@@ -97,28 +125,35 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
+/* Input i's part of row r, in the input and in the output. */
+static char *part_in(const concat *cat, const void *in, int64_t r, int32_t i) {
+    return (char *)(uintptr_t)in + (size_t)(r * cat->run[i]) * cat->element;
+}
+
+static char *part_out(const concat *cat, const void *out, int64_t r, int32_t i) {
+    int64_t at = r * cat->before[cat->inputs] + cat->before[i];
+    return (char *)(uintptr_t)out + (size_t)at * cat->element;
+}
+
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const concat *cat = (const concat *)layer;
-    int64_t row = cat->before[cat->inputs];
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < cat->rows; r++)
         for (int32_t i = 0; i < cat->inputs; i++)
-            memcpy((float *)run->out[0] + r * row + cat->before[i],
-                   (const float *)run->in[i] + r * cat->run[i],
-                   (size_t)cat->run[i] * sizeof(float));
+            memcpy(part_out(cat, run->out[0], r, i), part_in(cat, run->in[i], r, i),
+                   (size_t)cat->run[i] * cat->element);
     return DLC_OK;
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const concat *cat = (const concat *)layer;
-    int64_t row = cat->before[cat->inputs];
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < cat->rows; r++)
         for (int32_t i = 0; i < cat->inputs; i++)
             if (run->in_diff[i])
-                memcpy((float *)run->in_diff[i] + r * cat->run[i],
-                       (const float *)run->out_diff[0] + r * row + cat->before[i],
-                       (size_t)cat->run[i] * sizeof(float));
+                memcpy(part_in(cat, run->in_diff[i], r, i),
+                       part_out(cat, run->out_diff[0], r, i),
+                       (size_t)cat->run[i] * cat->element);
     return DLC_OK;
 }
 

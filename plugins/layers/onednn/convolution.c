@@ -9,6 +9,7 @@ typedef struct convolution {
     pd_window window;
     int64_t group;
     int layout; /* below */
+    int direct; /* no Winograd */
     convolution_lanes lanes;
 } convolution;
 
@@ -30,6 +31,9 @@ const dlc_option convolution_options[] = {
     DLC_CHOICE("layout", "auto", "auto|channels-last|lanes|library",
                "how images lie in memory; lanes: side by side in vectors, where the "
                "batch allows; library: as oneDNN proposes"),
+    DLC_CHOICE("algorithm", "auto", "auto|direct",
+               "auto: where the library finds it faster, windows of 3x3 by Winograd's "
+               "transform, which rounds a little more"),
     DLC_OPTIONS_END,
 };
 
@@ -37,23 +41,47 @@ static const convolution *of(const weighted *w) {
     return (const convolution *)w;
 }
 
+static dnnl_alg_kind_t algorithm(const weighted *w) {
+    return of(w)->direct ? dnnl_convolution_direct : dnnl_convolution_auto;
+}
+
 static dnnl_status_t forward_pd(const weighted *w, const pd_env *env,
                                 dnnl_prop_kind_t prop, md_t src, md_t weights,
                                 md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
-    return pd_conv_forward(env, prop, &of(w)->window, src, weights, bias, dst, pd);
+    return pd_conv_forward(env, prop, algorithm(w), &of(w)->window, src, weights, bias,
+                           dst, pd);
 }
 
 static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
                                       md_t diff_src, md_t weights, md_t diff_dst,
                                       dnnl_primitive_desc_t *pd) {
-    return pd_conv_backward_data(env, &of(w)->window, diff_src, weights, diff_dst, pd);
+    return pd_conv_backward_data(env, algorithm(w), &of(w)->window, diff_src, weights,
+                                 diff_dst, pd);
+}
+
+/* Winograd's transform of many filters for few pixels: scratch memory out of all
+ * proportion to what it works on, to little gain. */
+static int is_bloated(dnnl_primitive_desc_t pd, md_t src, md_t weights, md_t dst) {
+    enum { PROPORTION = 8 };
+    md_t scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    md_t all[] = {src, weights, dst};
+    size_t bytes = 0;
+    for (int i = 0; i < 3; i++)
+        bytes += dnnl_memory_desc_get_size(all[i]);
+    return scratch && dnnl_memory_desc_get_size(scratch) > PROPORTION * bytes;
 }
 
 static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
                                          md_t diff_weights, md_t diff_bias,
                                          md_t diff_dst, dnnl_primitive_desc_t *pd) {
-    return pd_conv_backward_weights(env, &of(w)->window, src, diff_weights, diff_bias,
-                                    diff_dst, pd);
+    const pd_window *window = &of(w)->window;
+    dnnl_status_t st = pd_conv_backward_weights(env, algorithm(w), window, src,
+                                                diff_weights, diff_bias, diff_dst, pd);
+    if (st != dnnl_success || !is_bloated(*pd, src, w->forward_weights->md, diff_dst))
+        return st;
+    (void)dnnl_primitive_desc_destroy(*pd);
+    return pd_conv_backward_weights(env, dnnl_convolution_direct, window, src,
+                                    diff_weights, diff_bias, diff_dst, pd);
 }
 
 static const weighted_kind kind = {
@@ -86,6 +114,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     weighted_read(&conv->w, &kind, settings);
     conv->group = host->get_int(settings, "group");
     conv->layout = layout_setting(settings);
+    conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
     status = window_read(layer, settings, 0, &conv->window);
     if (status != DLC_OK) {
         layer_free(layer);
@@ -119,7 +148,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape weight = {
         .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
     int64_t area = kernel[0] * kernel[1];
-    plan->out[0].dtype = DLC_F32;
+    plan->out[0].dtype = layer->net->precision;
     plan->out[0].shape = (dlc_shape){.rank = 4,
                                      .dims = {in->dims[0], filters, size[0], size[1]}};
     return weighted_params(&conv->w, plan, &weight, times(weight.dims[1], area),
@@ -140,29 +169,51 @@ static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
     return weights;
 }
 
+/* The library puts channels in blocks of 16 and multiplies the padding along. Where
+ * that is little, blocks are faster than channels last; where channels are few (20
+ * would be padded to 32), slower. Images of a few colours are read as they are. */
+static int blocks_fit(const convolution *conv, const dlc_shape *in,
+                      const dlc_shape *out) {
+    enum { BLOCK = 16, COLOURS = 4 };
+    const double most = 1.4;
+    double waste = 1;
+    const int64_t channels[] = {in->dims[1], out->dims[1]};
+    int depthwise = conv->group == in->dims[1];
+    for (int i = 0; i < 2; i++) {
+        int64_t own = depthwise ? channels[i] : channels[i] / conv->group;
+        if (i > 0 || own > COLOURS)
+            waste *= (double)((own + BLOCK - 1) / BLOCK * BLOCK) / (double)own;
+    }
+    return waste <= most;
+}
+
 static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                                  const dlc_shape *weights) {
     context *net = conv->w.head.net;
     const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
-    /* Channels last is as fast as the library's blocks of 16 where channels are many,
-     * and faster where they are few (20 would be padded to 32). */
     const weighted_choice choices[] = {
-        {.src = layout_last(net, in), .dst = layout_last(net, out)},
-        {.src = layout_any(net, in), .dst = layout_any(net, out)},
+        {.src = layout_last(net, in, net->precision),
+         .dst = layout_last(net, out, net->precision)},
+        {.src = layout_any(net, in, net->precision),
+         .dst = layout_any(net, out, net->precision)},
     };
     for (int i = 0; i < 2; i++)
         if (!choices[i].src || !choices[i].dst)
             return DLC_ERR_NOMEM;
-    int first = conv->layout == LAYOUT_LIBRARY,
-        count = conv->layout == LAYOUT_LAST || first ? 1 : 2;
-    return weighted_prepare(&conv->w, plan, weights, choices + first, count);
+    int blocked = conv->layout == LAYOUT_LIBRARY ||
+                  (conv->layout == LAYOUT_AUTO && blocks_fit(conv, in, out));
+    int count = conv->layout == LAYOUT_LAST || blocked ? 1 : 2;
+    return weighted_prepare(&conv->w, plan, weights, choices + blocked, count);
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     convolution *conv = (convolution *)layer;
     const dlc_shape weights = weights_shape(conv, &plan->param[0].shape);
-    int forced = conv->layout == LAYOUT_LANES;
-    if ((forced || conv->layout == LAYOUT_AUTO) &&
+    int float32 = layer->net->precision == DLC_F32; /* lanes know nothing else */
+    int forced = float32 && conv->layout == LAYOUT_LANES;
+    /* Filters of single channels multiply too little to pay for the way into lanes. */
+    int may_be = float32 && conv->layout == LAYOUT_AUTO && conv->group == 1;
+    if ((forced || may_be) &&
         convolution_lanes_fits(&conv->w, &conv->window, conv->group, plan, forced,
                                &conv->lanes))
         return convolution_lanes_prepare(&conv->w, &conv->lanes, plan, &weights);

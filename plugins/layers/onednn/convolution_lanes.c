@@ -56,8 +56,8 @@ dlc_status convolution_lanes_prepare(weighted *w, convolution_lanes *lanes,
     w->src = layout_lanes(net, &plan->in[0].shape, kernels->lanes);
     w->dst = layout_lanes(net, &plan->out[0].shape, kernels->lanes);
     const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
-    w->weights = layout_plain(net, weights);
-    w->bias = layout_plain(net, &bias);
+    w->weights = layout_plain(net, weights, DLC_F32);
+    w->bias = layout_plain(net, &bias, DLC_F32);
     lanes->tables = host->alloc(lanes_conv_table_bytes(conv));
     if (!w->src || !w->dst || !w->weights || !w->bias || !lanes->tables)
         return DLC_ERR_NOMEM;
@@ -67,13 +67,12 @@ dlc_status convolution_lanes_prepare(weighted *w, convolution_lanes *lanes,
     layout_give(&plan->in[0], w->src);
     layout_give(&plan->out[0], w->dst);
     lanes->space_bytes = round64(lanes_conv_space(conv));
-    lanes->mask_bytes = w->relu.on ? round64(w->dst->bytes) : 0;
     if (w->head.phase != DLC_PHASE_TRAIN) {
         plan->scratch_bytes = lanes->space_bytes;
         return DLC_OK;
     }
     plan->workspace_bytes = lanes->space_bytes;
-    plan->scratch_bytes = lanes->mask_bytes + lanes->space_bytes;
+    plan->scratch_bytes = lanes->space_bytes;
     plan->reads_in = lanes->space_bytes == 0;
     plan->reads_out = w->relu.on;
     return DLC_OK;
@@ -91,16 +90,17 @@ dlc_status convolution_lanes_forward(weighted *w, const convolution_lanes *lanes
 dlc_status convolution_lanes_backward(weighted *w, const convolution_lanes *lanes,
                                       const dlc_layer_run *run) {
     const lanes_kernels *kernels = lanes->conv.kernels;
-    const float *diff = run->out_diff[0];
-    if (w->relu.on) {
-        relu_mask(&w->relu, layout_count(w->dst), run->out[0], diff, run->scratch);
-        diff = run->scratch;
+    float *diff = run->out_diff[0];
+    if (wants_part(run, DLC_PART_PARAM)) {
+        if (w->relu.on) /* in place: nobody else reads it */
+            relu_mask(&w->relu, layout_count(w->dst), run->out[0], diff, diff);
+        kernels->backward_weights(&lanes->conv, run->in[0], diff, run->param_diff[0],
+                                  w->has_bias ? run->param_diff[1] : NULL,
+                                  run->workspace);
     }
-    kernels->backward_weights(&lanes->conv, run->in[0], diff, run->param_diff[0],
-                              w->has_bias ? run->param_diff[1] : NULL, run->workspace);
-    if (run->in_diff[0])
+    if (wants_part(run, DLC_PART_DATA) && run->in_diff[0])
         kernels->backward_data(&lanes->conv, diff, run->param[0], run->in_diff[0],
-                               at_offset(run->scratch, lanes->mask_bytes));
+                               run->scratch);
     return DLC_OK;
 }
 

@@ -1,5 +1,7 @@
 /* eltwise: inputs of one shape, joined element by element. Works on the memory as it
  * lies, padding included: sum, product and maximum of zeros are zero. */
+#include "eltwise_kernels.h"
+#include "isa.h"
 #include "relu.h"
 
 #include <stdio.h>
@@ -13,8 +15,11 @@ typedef struct eltwise {
     int32_t inputs;
     float factor[DLC_MAX_INPUTS]; /* of a sum */
     size_t factors;               /* given; 0: all are 1 */
-    int64_t count;
     relu_absorbed relu;
+    bounds limit; /* of what was taken over, as the output's type holds it */
+    int64_t count;
+    int bf16;
+    const eltwise_kernels *kernels;
 } eltwise;
 
 const dlc_option eltwise_options[] = {
@@ -51,6 +56,12 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
+int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings) {
+    return next->kind == DLC_KIND_LAYER && next->ops == &eltwise_ops &&
+           strcmp(host->get_string(settings, "operation"), "sum") == 0 &&
+           !host->is_set(settings, "coeff");
+}
+
 static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     eltwise *elt = (eltwise *)layer;
     if (plan->inputs < 1)
@@ -80,7 +91,32 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
 
 static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
                          const dlc_settings *settings) {
-    return relu_absorb(&((eltwise *)layer)->relu, next, settings);
+    return relu_or_clip_absorb(&((eltwise *)layer)->relu, next, settings);
+}
+
+static const eltwise_kernels *kernels_here(void) {
+    static const eltwise_kernels *const all[] = {
+        [ISA_BASE] = &eltwise_base,
+#ifdef __x86_64__
+        [ISA_AVX2] = &eltwise_avx2,
+        [ISA_AVX512] = &eltwise_avx512,
+#endif
+    };
+    return all[isa_here()];
+}
+
+/* The sum that residual nets are made of. */
+static int is_simple(const eltwise *elt) {
+    return elt->how == JOIN_SUM && elt->inputs == 2 && !elt->factors;
+}
+
+/* Backward tells by the output where it was bounded. */
+static bounds as_stored(const eltwise *elt, bounds limit) {
+    if (!elt->bf16)
+        return limit;
+    return (bounds){.low = from_bf16(to_bf16(limit.low)),
+                    .high = from_bf16(to_bf16(limit.high)),
+                    .slope = limit.slope};
 }
 
 /* All take the first layout that is not plain. Workspace: for the maximum, which
@@ -90,128 +126,181 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_layout *layout = NULL;
     for (int32_t i = 0; i < plan->inputs && !layout; i++)
         layout = plan->in[i].layout;
-    if (!layout && !(layout = layout_plain(layer->net, &plan->in[0].shape)))
+    if (!layout &&
+        !(layout = layout_plain(layer->net, &plan->in[0].shape, plan->in[0].dtype)))
         return DLC_ERR_NOMEM;
+    uint64_t all = plan->inputs < 64 ? (1ull << plan->inputs) - 1 : ~0ull;
     for (int32_t i = 0; i < plan->inputs; i++)
         layout_give(&plan->in[i], layout);
     layout_give(&plan->out[0], layout);
     elt->count = layout_count(layout);
+    elt->bf16 = layout->dtype == DLC_BF16;
+    elt->kernels = kernels_here();
+    elt->limit = as_stored(elt, relu_bounds(&elt->relu));
+    plan->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
     if (elt->how == JOIN_PRODUCT && plan->inputs > 1)
-        plan->reads_in = plan->inputs < 64 ? (1ull << plan->inputs) - 1 : ~0ull;
+        plan->reads_in = all;
     if (elt->how == JOIN_MAX)
         plan->workspace_bytes = (size_t)elt->count;
-    if (elt->relu.on)
-        plan->reads_out = 1;
+    plan->reads_out = elt->relu.on != 0;
     return DLC_OK;
 }
 
-/* Elements at a time: the output stays in the nearest cache. */
-enum { CHUNK = 2048, WORTH_THREADS = 4 * CHUNK };
+/* ---- Chunks ------------------------------------------------------------------- */
 
-static void sum_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
-                      int64_t n) {
-    float *out = (float *)run->out[0] + at;
-    const float *in = (const float *)run->in[0] + at;
+/* Each is
+ * read whole before anything of it is written, for outputs may lie over inputs. */
+
+enum {
+    CHUNK = 2048, /* elements at a time: they stay in the nearest cache */
+    WORTH_THREADS = 4 * CHUNK,
+    STREAM_BYTES = 8 << 20 /* more than caches keep until somebody reads it */
+};
+
+static size_t element_bytes(const eltwise *elt) {
+    return elt->bf16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+static int streams(const eltwise *elt) {
+    return (size_t)elt->count * element_bytes(elt) >= STREAM_BYTES;
+}
+
+static const void *chunk_at(const eltwise *elt, const void *tensor, int64_t at) {
+    return (const char *)tensor + (size_t)at * element_bytes(elt);
+}
+
+static void *chunk_to(const eltwise *elt, void *tensor, int64_t at) {
+    return tensor ? (char *)tensor + (size_t)at * element_bytes(elt) : NULL;
+}
+
+/* As float32: where it is, or in `room`. */
+static const float *chunk_read(const eltwise *elt, const void *tensor, int64_t at,
+                               int64_t n, float *room) {
+    const void *from = chunk_at(elt, tensor, at);
+    if (!elt->bf16)
+        return from;
+    elt->kernels->widen((size_t)n, from, room);
+    return room;
+}
+
+static void chunk_write(const eltwise *elt, const float *values, int64_t n,
+                        void *tensor, int64_t at) {
+    void *to = chunk_to(elt, tensor, at);
+    if (elt->bf16)
+        elt->kernels->narrow((size_t)n, values, to);
+    else
+        memcpy(to, values, (size_t)n * sizeof(float));
+}
+
+/* ---- Forward ------------------------------------------------------------------- */
+
+/* Joins input i to what those before it came to. */
+static void join_chunk(const eltwise *elt, int32_t i, int64_t n, const float *in,
+                       float *out, uint8_t *which) {
+    float factor = elt->factor[i];
+    for (int64_t k = 0; k < n && elt->how == JOIN_SUM; k++)
+        out[k] += factor * in[k];
+    for (int64_t k = 0; k < n && elt->how == JOIN_PRODUCT; k++)
+        out[k] *= in[k];
+    for (int64_t k = 0; k < n && elt->how == JOIN_MAX; k++) {
+        if (!(in[k] > out[k]))
+            continue;
+        out[k] = in[k];
+        if (which)
+            which[k] = (uint8_t)i;
+    }
+}
+
+static void forward_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
+                          int64_t n) {
+    float out[CHUNK], room[CHUNK];
+    int marks = elt->how == JOIN_MAX && elt->head.phase == DLC_PHASE_TRAIN;
+    uint8_t *which = marks ? (uint8_t *)run->workspace + at : NULL;
+    const float *in = chunk_read(elt, run->in[0], at, n, room);
     for (int64_t k = 0; k < n; k++)
         out[k] = elt->factor[0] * in[k];
-    for (int32_t i = 1; i < elt->inputs; i++) {
-        in = (const float *)run->in[i] + at;
-        float factor = elt->factor[i];
-        for (int64_t k = 0; k < n; k++)
-            out[k] += factor * in[k];
-    }
-}
-
-static void product_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
-                          int64_t n) {
-    float *out = (float *)run->out[0] + at;
-    memcpy(out, (const float *)run->in[0] + at, (size_t)n * sizeof(float));
-    for (int32_t i = 1; i < elt->inputs; i++) {
-        const float *in = (const float *)run->in[i] + at;
-        for (int64_t k = 0; k < n; k++)
-            out[k] *= in[k];
-    }
-}
-
-static void max_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
-                      int64_t n) {
-    float *out = (float *)run->out[0] + at;
-    uint8_t *which = elt->head.phase == DLC_PHASE_TRAIN ? (uint8_t *)run->workspace + at
-                                                        : NULL;
-    memcpy(out, (const float *)run->in[0] + at, (size_t)n * sizeof(float));
-    if (which)
-        memset(which, 0, (size_t)n);
-    for (int32_t i = 1; i < elt->inputs; i++) {
-        const float *in = (const float *)run->in[i] + at;
-        for (int64_t k = 0; k < n; k++) {
-            if (!(in[k] > out[k]))
-                continue;
-            out[k] = in[k];
-            if (which)
-                which[k] = (uint8_t)i;
-        }
-    }
+    for (int64_t k = 0; k < n && which; k++)
+        which[k] = 0;
+    for (int32_t i = 1; i < elt->inputs; i++)
+        join_chunk(elt, i, n, chunk_read(elt, run->in[i], at, n, room), out, which);
+    for (int64_t k = 0; k < n && elt->relu.on; k++)
+        out[k] = bounds_apply(&elt->limit, out[k]);
+    chunk_write(elt, out, n, run->out[0], at);
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    static void (*const join_chunk[])(const eltwise *, const dlc_layer_run *, int64_t,
-                                      int64_t) = {
-        [JOIN_SUM] = sum_chunk, [JOIN_PRODUCT] = product_chunk, [JOIN_MAX] = max_chunk};
     const eltwise *elt = (const eltwise *)layer;
+    int simple = is_simple(elt), stream = streams(elt);
 #pragma omp parallel for schedule(static) if (elt->count > WORTH_THREADS)
     for (int64_t at = 0; at < elt->count; at += CHUNK) {
         int64_t n = elt->count - at < CHUNK ? elt->count - at : CHUNK;
-        join_chunk[elt->how](elt, run, at, n);
-        float *out = (float *)run->out[0] + at;
-        if (elt->relu.on)
-            for (int64_t k = 0; k < n; k++)
-                out[k] = out[k] > 0 ? out[k] : elt->relu.slope * out[k];
+        if (simple)
+            elt->kernels->add(elt->bf16, (size_t)n, chunk_at(elt, run->in[0], at),
+                              chunk_at(elt, run->in[1], at), &elt->limit, stream,
+                              chunk_to(elt, run->out[0], at));
+        else
+            forward_chunk(elt, run, at, n);
     }
     return DLC_OK;
 }
 
-/* The gradient of input i, n elements from `at`; diff: of the output, masked. */
+/* ---- Backward ------------------------------------------------------------------ */
+
+/* The gradient of input i; diff: of what the activation read. */
 static void gradient_chunk(const eltwise *elt, const dlc_layer_run *run, int32_t i,
                            int64_t at, int64_t n, const float *diff) {
-    float *to = (float *)run->in_diff[i] + at;
-    if (elt->how == JOIN_MAX) {
-        const uint8_t *which = (const uint8_t *)run->workspace + at;
-        for (int64_t k = 0; k < n; k++)
-            to[k] = which[k] == i ? diff[k] : 0;
-        return;
-    }
-    for (int64_t k = 0; k < n; k++)
+    float to[CHUNK], room[CHUNK];
+    const uint8_t *which = (const uint8_t *)run->workspace + at;
+    for (int64_t k = 0; k < n && elt->how == JOIN_MAX; k++)
+        to[k] = which[k] == i ? diff[k] : 0;
+    for (int64_t k = 0; k < n && elt->how != JOIN_MAX; k++)
         to[k] = elt->factor[i] * diff[k];
-    for (int32_t j = 0; elt->how == JOIN_PRODUCT && j < elt->inputs; j++) {
-        const float *in = (const float *)run->in[j] + at;
+    for (int32_t j = 0; j < elt->inputs && elt->how == JOIN_PRODUCT; j++) {
+        const float *in = chunk_read(elt, run->in[j], at, n, room);
         for (int64_t k = 0; j != i && k < n; k++)
             to[k] *= in[k];
     }
+    chunk_write(elt, to, n, run->in_diff[i], at);
+}
+
+static void backward_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
+                           int64_t n) {
+    float diff[CHUNK], room[CHUNK];
+    const float *out_diff = chunk_read(elt, run->out_diff[0], at, n, room);
+    memcpy(diff, out_diff, (size_t)n * sizeof(float));
+    if (elt->relu.on) {
+        const float *out = chunk_read(elt, run->out[0], at, n, room);
+        for (int64_t k = 0; k < n; k++)
+            diff[k] = bounds_gradient(&elt->limit, out[k], diff[k]);
+    }
+    for (int32_t i = 0; i < elt->inputs; i++)
+        if (run->in_diff[i])
+            gradient_chunk(elt, run, i, at, n, diff);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const eltwise *elt = (const eltwise *)layer;
+    int simple = is_simple(elt), stream = streams(elt);
 #pragma omp parallel for schedule(static) if (elt->count > WORTH_THREADS)
     for (int64_t at = 0; at < elt->count; at += CHUNK) {
         int64_t n = elt->count - at < CHUNK ? elt->count - at : CHUNK;
-        const float *diff = (const float *)run->out_diff[0] + at;
-        float masked[CHUNK];
-        if (elt->relu.on) {
-            relu_mask_some(&elt->relu, n, (const float *)run->out[0] + at, diff,
-                           masked);
-            diff = masked;
-        }
-        for (int32_t i = 0; i < elt->inputs; i++)
-            if (run->in_diff[i])
-                gradient_chunk(elt, run, i, at, n, diff);
+        if (simple)
+            elt->kernels->gradient(elt->bf16, (size_t)n,
+                                   elt->relu.on ? chunk_at(elt, run->out[0], at) : NULL,
+                                   chunk_at(elt, run->out_diff[0], at), &elt->limit,
+                                   stream, chunk_to(elt, run->in_diff[0], at),
+                                   chunk_to(elt, run->in_diff[1], at));
+        else
+            backward_chunk(elt, run, at, n);
     }
     return DLC_OK;
 }
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)snprintf(text, bytes, "own%s", ((eltwise *)layer)->relu.on ? " +relu" : "");
+    const eltwise *elt = (const eltwise *)layer;
+    (void)snprintf(text, bytes, "own:%s%s", elt->kernels->name, relu_text(&elt->relu));
 }
 
 const dlc_layer_ops eltwise_ops = {

@@ -17,11 +17,29 @@ static void family_close(void *opaque) {
     host->free(net);
 }
 
+/* As oneDNN takes this processor, ONEDNN_MAX_CPU_ISA included. Without the instructions
+ * it would compute in float32 and convert: slower than float32 alone. */
+static int bf16_is_fast(void) {
+#ifdef __x86_64__
+    unsigned isa = dnnl_get_effective_cpu_isa();
+    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+#else
+    return 0;
+#endif
+}
+
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     context *net = host->alloc(sizeof *net);
     if (!net)
         return DLC_ERR_NOMEM;
     net->phase = args->phase;
+    net->precision = args->precision == DLC_BF16 ? DLC_BF16 : DLC_F32;
+    if (net->precision == DLC_BF16 && !bf16_is_fast()) {
+        family_close(net);
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "this processor has no bfloat16 arithmetic (AVX-512 BF16 or "
+                          "AMX); take [run] precision = float32");
+    }
     /* oneDNN and our own loops run on OpenMP's one pool; both take the number of
      * threads from here, when a primitive is made and when it runs. */
     omp_set_num_threads(args->threads > 0 ? (int)args->threads : 1);
@@ -52,6 +70,10 @@ static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
            dnnl_memory_desc_equal(a->layout->md, b->layout->md);
 }
 
+static int is_float(dlc_dtype dtype) {
+    return dtype == DLC_F32 || dtype == DLC_BF16;
+}
+
 struct dlc_reorder {
     op op;
     void *scratch;
@@ -68,10 +90,10 @@ static void reorder_destroy(dlc_reorder *reorder) {
 static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
                                  const dlc_tensor *to, dlc_reorder **out) {
     context *net = opaque;
-    if (from->dtype != DLC_F32 || to->dtype != DLC_F32)
-        return host->fail(
-            DLC_ERR_UNSUPPORTED,
-            "oneDNN's layouts are for float32 only; these tensors are not");
+    if (!is_float(from->dtype) || !is_float(to->dtype))
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "oneDNN's layouts are for float32 and bfloat16 only; these "
+                          "tensors are neither");
     const dlc_layout *source = layout_of(net, from), *target = layout_of(net, to);
     if (!source || !target)
         return DLC_ERR_NOMEM;

@@ -59,7 +59,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape *in = &plan->in[0].shape;
     int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
     const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
-    plan->out[0].dtype = DLC_F32;
+    plan->out[0].dtype = layer->net->precision;
     plan->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
     ((product *)w)->batch = batch;
     ((product *)w)->features = features;
@@ -68,39 +68,43 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
 }
 
 /* A plain input is a matrix; another layout is read as it comes, with weights of
- * the image's dimensions (the same numbers in row-major order). */
+ * the image's dimensions (the same numbers in row-major order). float32 weights lie as
+ * the samples do, so that all three passes read them as they are; what oneDNN would
+ * choose for forward it would have to reorder for backward. */
 static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
     weighted *w = (weighted *)layer;
     context *net = layer->net;
+    dlc_dtype dtype = net->precision;
     const dlc_shape *in = &plan->in[0].shape;
     dlc_shape flat = {.rank = 2, .dims = {in->dims[0], plan->param[0].shape.dims[1]}};
     dlc_shape image = *in;
+    image.dims[0] = w->num_output;
     const dlc_layout *given = layout_of(net, &plan->in[0]);
-    const dlc_layout *dst = layout_plain(net, &plan->out[0].shape);
-    const dlc_layout *matrix = layout_plain(net, &flat);
-    if (!given || !dst || !matrix)
+    const dlc_layout *dst = layout_plain(net, &plan->out[0].shape, dtype);
+    const dlc_layout *matrix = layout_plain(net, &flat, dtype);
+    const dlc_layout *weights = layout_plain(net, &plan->param[0].shape, DLC_F32);
+    const dlc_layout *image_weights = layout_last(net, &image, DLC_F32);
+    if (!given || !dst || !matrix || !weights || !image_weights)
         return DLC_ERR_NOMEM;
     int lanes = given->lanes != 0; /* nobody multiplies those */
-    if (lanes && !(given = layout_last(net, in)))
+    if (lanes && !(given = layout_last(net, in, dtype)))
         return DLC_ERR_NOMEM;
-    image.dims[0] = w->num_output;
-    /* Weights lie as the samples do, so that all three passes read them as they are;
-     * what oneDNN would choose for forward it would have to reorder for backward. */
+    int float32 = dtype == DLC_F32, alike = given->dtype == dtype;
     const weighted_choice as_image = {.src = given,
                                       .dst = dst,
-                                      .weights = given->last ? layout_last(net, &image)
-                                                             : NULL};
+                                      .weights = float32 && given->last ? image_weights
+                                                                        : NULL};
     const weighted_choice as_matrix = {
-        .src = matrix, .dst = dst, .weights = layout_plain(net, &plan->param[0].shape)};
-    if ((given->last && !as_image.weights) || !as_matrix.weights)
-        return DLC_ERR_NOMEM;
+        .src = matrix, .dst = dst, .weights = float32 ? weights : NULL};
     const weighted *twin = (const weighted *)layer->twin;
     if (twin && twin->weights) { /* its weights decide */
         int flattened = twin->weights_rank == 2;
         return weighted_prepare(w, plan, flattened ? &plan->param[0].shape : &image,
                                 flattened ? &as_matrix : &as_image, 1);
     }
-    if (!given->plain && !lanes && in->rank <= 5 &&
+    /* Blocks of channels would make weights of blocks, which oneDNN multiplies slowly;
+     * samples are few beside weights and soon made plain. */
+    if (given->last && !given->plain && alike && in->rank <= 5 &&
         weighted_prepare(w, plan, &image, &as_image, 1) == DLC_OK &&
         !pd_is_slow(w->forward.pd))
         return DLC_OK;
@@ -116,8 +120,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     dlc_status status = prepare_passes(layer, plan);
     if (status != DLC_OK)
         return status;
-    int alike = (w->src->plain && w->forward_weights->plain) ||
-                (w->src->last && w->forward_weights->last);
+    int alike = w->src->dtype == DLC_F32 &&
+                ((w->src->plain && w->forward_weights->plain) ||
+                 (w->src->last && w->forward_weights->last));
     p->transposed = alike && !w->own_to_forward.pd && w->num_output > p->batch;
     size_t bytes = (size_t)(p->batch * w->num_output) * sizeof(float);
     if (p->transposed && plan->scratch_bytes < bytes)

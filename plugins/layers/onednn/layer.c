@@ -44,7 +44,7 @@ dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int m
                        int max_rank) {
     for (int32_t i = 0; i < plan->inputs; i++) {
         const dlc_tensor *in = &plan->in[i];
-        if (in->dtype != DLC_F32)
+        if (in->dtype != DLC_F32 && in->dtype != DLC_BF16)
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s' reads float32, but its input %d is of another "
@@ -67,7 +67,7 @@ dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int m
 
 void same_shape(dlc_layer_plan *plan) {
     plan->out[0].shape = plan->in[0].shape;
-    plan->out[0].dtype = DLC_F32;
+    plan->out[0].dtype = plan->in[0].dtype;
 }
 
 dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan, const dlc_layout **out) {

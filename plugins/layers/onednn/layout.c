@@ -33,11 +33,14 @@ static void classify(dlc_layout *layout) {
     md_shape shape = {0};
     int order[DNNL_MAX_NDIMS];
     layout->bytes = dnnl_memory_desc_get_size(layout->md);
+    layout->dtype = md_type(layout->md) == dnnl_bf16 ? DLC_BF16 : DLC_F32;
     if (!md_look(layout->md, &shape)) {
         layout->padded = 1; /* opaque: nobody else may touch it */
         return;
     }
     layout->padded = shape.padded;
+    if (shape.inner_blocks == 1 && shape.inner_dim == 1 && shape.rank == 4)
+        layout->block = (int)shape.inner_size;
     if (shape.inner_blocks)
         return;
     order_plain(shape.rank, order);
@@ -89,7 +92,11 @@ static dlc_layout *keep(context *net, dnnl_status_t st, md_t md) {
     return layout;
 }
 
-static const dlc_layout *by_order(context *net, const dlc_shape *shape,
+static dnnl_data_type_t type_of(dlc_dtype dtype) {
+    return dtype == DLC_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static const dlc_layout *by_order(context *net, const dlc_shape *shape, dlc_dtype dtype,
                                   void (*order_of)(int, int *)) {
     dnnl_dims_t dims = {0}, strides;
     int order[DNNL_MAX_NDIMS] = {0};
@@ -101,23 +108,35 @@ static const dlc_layout *by_order(context *net, const dlc_shape *shape,
         stride *= dims[order[i]];
     }
     md_t md = NULL;
-    dnnl_status_t st = md_by_strides(rank, dims, strides, &md);
+    dnnl_status_t st = md_by_strides(rank, dims, type_of(dtype), strides, &md);
     return keep(net, st, md);
 }
 
-const dlc_layout *layout_plain(context *net, const dlc_shape *shape) {
-    return by_order(net, shape, order_plain);
+const dlc_layout *layout_plain(context *net, const dlc_shape *shape, dlc_dtype dtype) {
+    return by_order(net, shape, dtype, order_plain);
 }
 
-const dlc_layout *layout_last(context *net, const dlc_shape *shape) {
-    return by_order(net, shape, order_last);
+const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dtype) {
+    return by_order(net, shape, dtype, order_last);
 }
 
-const dlc_layout *layout_any(context *net, const dlc_shape *shape) {
+const dlc_layout *layout_any(context *net, const dlc_shape *shape, dlc_dtype dtype) {
     dnnl_dims_t dims;
     int rank = to_dims(shape, dims);
     md_t md = NULL;
-    dnnl_status_t st = md_by_tag(rank, dims, dnnl_format_tag_any, &md);
+    dnnl_status_t st = md_by_tag(rank, dims, type_of(dtype), dnnl_format_tag_any, &md);
+    return keep(net, st, md);
+}
+
+const dlc_layout *layout_blocked(context *net, const dlc_shape *shape, dlc_dtype dtype,
+                                 int block) {
+    dnnl_dims_t dims;
+    int rank = to_dims(shape, dims);
+    dnnl_format_tag_t tag = block == 16  ? dnnl_aBcd16b
+                            : block == 8 ? dnnl_aBcd8b
+                                         : dnnl_aBcd4b;
+    md_t md = NULL;
+    dnnl_status_t st = md_by_tag(rank, dims, type_of(dtype), tag, &md);
     return keep(net, st, md);
 }
 
@@ -128,7 +147,7 @@ const dlc_layout *layout_lanes(context *net, const dlc_shape *shape, size_t lane
                             : lanes == 8 ? dnnl_Abcd8a
                                          : dnnl_Abcd4a;
     md_t md = NULL;
-    dnnl_status_t st = md_by_tag(rank, dims, tag, &md);
+    dnnl_status_t st = md_by_tag(rank, dims, dnnl_f32, tag, &md);
     dlc_layout *layout = keep(net, st, md);
     if (layout)
         layout->lanes = lanes;
@@ -143,23 +162,25 @@ const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
     int64_t lanes = (int64_t)layout->lanes;
     as->dims[0] = shape->dims[0] / lanes * shape->dims[1];
     as->dims[1] = lanes;
-    return layout_last(net, as);
+    return layout_last(net, as, layout->dtype);
 }
 
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor) {
-    return tensor->layout ? tensor->layout : layout_plain(net, &tensor->shape);
+    return tensor->layout ? tensor->layout
+                          : layout_plain(net, &tensor->shape, tensor->dtype);
 }
 
 const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *last) {
     const dlc_layout *layout = layout_of(net, tensor);
     if (layout && !layout->plain && !layout->last)
-        layout = layout_last(net, &tensor->shape);
+        layout = layout_last(net, &tensor->shape, tensor->dtype);
     if (layout)
         *last = layout->last && !layout->plain;
     return layout;
 }
 
 void layout_give(dlc_tensor *tensor, const dlc_layout *layout) {
+    tensor->dtype = layout->dtype;
     tensor->layout = layout->plain ? NULL : layout;
     tensor->bytes = layout->plain ? 0 : layout->bytes;
 }

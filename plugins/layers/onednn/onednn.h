@@ -17,6 +17,7 @@ typedef struct context {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr; /* scratch memory comes from us; nothing else */
     dlc_phase phase;
+    dlc_dtype precision; /* of activations, where a layer has a choice */
     dlc_layout *layouts; /* all that were ever asked for; freed at close */
 } context;
 
@@ -25,13 +26,15 @@ dlc_status dnnl_failed(dnnl_status_t st, const char *layer, const char *what);
 
 /* ---- Layouts ------------------------------------------------------------------ */
 
-/* A float32 memory descriptor that lives as long as the context. Two layouts of
+/* A memory descriptor that lives as long as the context. Two layouts of
  * one context are the same if their addresses are. */
 struct dlc_layout {
     md_t md;
+    dlc_dtype dtype;
     size_t bytes;
     int plain;    /* the same bytes as row-major: handed to the core as NULL */
     int last;     /* channels last: N, spatial, C; dense (may be plain as well) */
+    int block;    /* channels in a block, the innermost dimension; 0: not so */
     int padded;   /* holds more elements than the tensor has */
     size_t lanes; /* images in a vector (lanes.h); 0: not that layout */
     struct dlc_layout *next;
@@ -39,21 +42,25 @@ struct dlc_layout {
 
 /* NULL with the detail sentence set when oneDNN refuses. */
 const dlc_layout *layout_of_md(context *net, md_t md);
-const dlc_layout *layout_plain(context *net, const dlc_shape *shape);
-const dlc_layout *layout_last(context *net, const dlc_shape *shape);
-const dlc_layout *layout_any(context *net,
-                             const dlc_shape *shape); /* oneDNN's choice */
+const dlc_layout *layout_plain(context *net, const dlc_shape *shape, dlc_dtype dtype);
+const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dtype);
+/* oneDNN's choice */
+const dlc_layout *layout_any(context *net, const dlc_shape *shape, dlc_dtype dtype);
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor);
 /* As `tensor` comes if that is plain or channels last, else channels last: what a
  * kernel of our own can walk through. *last tells which. */
 const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *last);
-/* Images in the lanes of vectors (lanes.h). */
+/* An image's channels in dense blocks of 4, 8 or 16. */
+const dlc_layout *layout_blocked(context *net, const dlc_shape *shape, dlc_dtype dtype,
+                                 int block);
+/* Images in the lanes of vectors (lanes.h), float32. */
 const dlc_layout *layout_lanes(context *net, const dlc_shape *shape, size_t lanes);
 /* For what treats every channel of every image by itself: a lanes layout as the
  * channels-last one of more images with `lanes` channels each, which is the same
  * memory; *as is its shape. Others as they are. */
 const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
                                     const dlc_shape *shape, dlc_shape *as);
+/* The tensor has, or is wanted in, this layout and its element type. */
 void layout_give(dlc_tensor *tensor, const dlc_layout *layout);
 void layouts_free(context *net);
 /* "plain", "nhwc" or "nChw16c"-like, for people. */
@@ -118,7 +125,8 @@ void layer_free(dlc_layer *layer); /* NULL allowed */
 
 /* Checks of what comes in; errors name the layer and the shapes. */
 dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count);
-/* All inputs are float32 of rank min..max. */
+/* All inputs are floats of rank min..max: float32, or what the core shows to types
+ * with DLC_LAYER_BF16. */
 dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
                        int max_rank);
 /* Text of a shape: "64x20x24x24". */
@@ -135,13 +143,18 @@ dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan,
 
 /* Number of elements in memory, padding included. */
 static inline int64_t layout_count(const dlc_layout *layout) {
-    return (int64_t)(layout->bytes / sizeof(float));
+    return (int64_t)(layout->bytes / dlc_dtype_bytes(layout->dtype));
 }
 
 /* a * b, or as much as fits: costs of nets that nobody can run. Both at least 0. */
 static inline int64_t times(int64_t a, int64_t b) {
     int64_t product;
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+/* Is this part of backward asked for? Who says nothing wants the whole. */
+static inline int wants_part(const dlc_layer_run *run, uint32_t part) {
+    return !run->parts || (run->parts & part) != 0;
 }
 
 static inline size_t round64(size_t bytes) {

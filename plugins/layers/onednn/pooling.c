@@ -91,7 +91,6 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
         window_global(in, &pool->window);
     if ((status = window_slide(layer, in, pool->ceil, &pool->window, size)) != DLC_OK)
         return status;
-    plan->out[0].dtype = DLC_F32;
     plan->out[0].shape = (dlc_shape){
         .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};
     const pd_window *window = &pool->window;
@@ -101,6 +100,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (!window->pad_begin[0] && !window->pad_begin[1])
         pool->inside = 1;
     pool->own = pool->average && !pool->inside && overhang;
+    plan->out[0].dtype = pool->own ? DLC_F32 : plan->in[0].dtype;
     return DLC_OK;
 }
 
@@ -108,9 +108,9 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
 static const dlc_layout *layout_like(context *net, const dlc_layout *from,
                                      const dlc_shape *shape) {
     return from->lanes   ? layout_lanes(net, shape, from->lanes)
-           : from->plain ? layout_plain(net, shape)
-           : from->last  ? layout_last(net, shape)
-                         : layout_any(net, shape);
+           : from->plain ? layout_plain(net, shape, from->dtype)
+           : from->last  ? layout_last(net, shape, from->dtype)
+                         : layout_any(net, shape, from->dtype);
 }
 
 static dlc_status prepare_own(pooling *pool, dlc_layer_plan *plan) {
@@ -118,6 +118,10 @@ static dlc_status prepare_own(pooling *pool, dlc_layer_plan *plan) {
     int last = 1;
     const dlc_shape *out = &plan->out[0].shape;
     dlc_shape planes, pooled;
+    if (plan->in[0].dtype != DLC_F32) { /* which these loops alone can read */
+        plan->in[0].layout = NULL;
+        plan->in[0].dtype = DLC_F32;
+    }
     const dlc_layout *from = layout_of(net, &plan->in[0]);
     if (from && !from->lanes)
         from = layout_simple(net, &plan->in[0], &last);
@@ -167,7 +171,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         return DLC_ERR_NOMEM;
     dlc_status status = make_forward(pool, plan, from);
     if (status == DLC_OK && pd_is_slow(pool->forward.pd) && !from->last) {
-        from = layout_last(net, &plan->in[0].shape);
+        from = layout_last(net, &plan->in[0].shape, plan->in[0].dtype);
         status = from ? make_forward(pool, plan, from) : DLC_ERR_NOMEM;
     }
     if (status != DLC_OK)

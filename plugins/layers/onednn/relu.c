@@ -9,7 +9,31 @@ dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
         return DLC_ERR_UNSUPPORTED;
     relu->on = 1;
     relu->slope = (float)host->get_float(settings, "negative_slope");
+    relu->bounds = (bounds){.low = 0, .high = INFINITY, .slope = relu->slope};
     return DLC_OK;
+}
+
+dlc_status relu_or_clip_absorb(relu_absorbed *relu, const dlc_feature *next,
+                               const dlc_settings *settings) {
+    if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &clip_ops)
+        return relu_absorb(relu, next, settings);
+    double low = host->get_float(settings, "min"),
+           high = host->get_float(settings, "max");
+    if (low > 0 || high < 0)
+        return DLC_ERR_UNSUPPORTED;
+    relu->on = 1;
+    relu->bounds = (bounds){.low = (float)low, .high = (float)high};
+    return DLC_OK;
+}
+
+const char *relu_text(const relu_absorbed *relu) {
+    if (!relu->on)
+        return "";
+    return relu->bounds.high < INFINITY ? " +clip" : " +relu";
+}
+
+bounds relu_bounds(const relu_absorbed *relu) {
+    return relu->on ? relu->bounds : BOUNDS_NONE;
 }
 
 dnnl_status_t relu_attr(const relu_absorbed *relu, context *net,

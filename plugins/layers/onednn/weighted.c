@@ -1,6 +1,8 @@
 /* See weighted.h. Weights stay in the layout that forward chose (in a test net: that
  * of the training net's twin); where a pass wants another, it reorders them, for they
- * are small beside the activations. */
+ * are small beside the activations. In bfloat16 the weights are still float32, as the
+ * solver wants them, in the layout in which their gradient comes; forward rounds them
+ * and leaves them to backward. */
 #include "weighted.h"
 
 #include <stdio.h>
@@ -93,12 +95,14 @@ static dlc_status make_twin_forward(weighted *w, const dlc_layout *any,
                       w->forward_weights);
 }
 
-static dlc_status make_backward(weighted *w, const dlc_layout *wanted) {
+/* `any`: weights in oneDNN's choice of layout and this net's precision. */
+static dlc_status make_backward_passes(weighted *w, const dlc_layout *weights,
+                                       const dlc_layout *gradient) {
     context *net = w->head.net;
     const char *name = w->head.name;
     dnnl_primitive_desc_t pd = NULL;
     pd_env env = {.engine = net->engine, .attr = net->attr, .hint = w->forward.pd};
-    dnnl_status_t st = w->kind->backward_weights(w, &env, w->src->md, wanted->md,
+    dnnl_status_t st = w->kind->backward_weights(w, &env, w->src->md, gradient->md,
                                                  w->has_bias ? w->bias->md : NULL,
                                                  w->dst->md, &pd);
     dlc_status status = op_init(&w->backward_weights, net, name,
@@ -106,21 +110,43 @@ static dlc_status make_backward(weighted *w, const dlc_layout *wanted) {
     if (status != DLC_OK)
         return status;
     w->diff_weights = op_layout(&w->backward_weights, dnnl_query_diff_weights_md);
-    st = w->kind->backward_data(w, &env, w->src->md, wanted->md, w->dst->md, &pd);
+    st = w->kind->backward_data(w, &env, w->src->md, weights->md, w->dst->md, &pd);
     status = op_init(&w->backward_data, net, name, "do its backward pass to the data",
                      st, pd);
     if (status != DLC_OK)
         return status;
     w->data_weights = op_layout(&w->backward_data, dnnl_query_weights_md);
-    if (!w->diff_weights || !w->data_weights)
-        return DLC_ERR_NOMEM;
+    return w->diff_weights && w->data_weights ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* Reorders between the layer's own weights and those of its passes, where they differ.
+ */
+static dlc_status make_reorders(weighted *w) {
+    context *net = w->head.net;
+    const char *name = w->head.name;
+    dlc_status status = DLC_OK;
     op_clear(&w->own_to_data);
     op_clear(&w->weights_to_own);
-    if (w->data_weights != w->weights)
+    w->kept = training(w) && w->own_to_forward.pd &&
+              w->data_weights == w->forward_weights;
+    if (w->data_weights != w->weights && !w->kept)
         status = op_reorder(&w->own_to_data, net, name, w->weights, w->data_weights);
     if (status == DLC_OK && w->diff_weights != w->weights)
         status = op_reorder(&w->weights_to_own, net, name, w->diff_weights, w->weights);
     return status;
+}
+
+static int is_bf16(const weighted *w) {
+    return w->head.net->precision == DLC_BF16;
+}
+
+/* float32 weights beside bfloat16 passes: as their gradient comes, or plain where
+ * there is none. */
+static dlc_status own_float32(weighted *w) {
+    w->weights = training(w) ? w->diff_weights : w->plain_weights;
+    op_clear(&w->own_to_forward);
+    return op_reorder(&w->own_to_forward, w->head.net, w->head.name, w->weights,
+                      w->forward_weights);
 }
 
 /* Sets *slow to the number of primitives that fell back to reference code. */
@@ -128,22 +154,24 @@ static dlc_status make_all(weighted *w, const dlc_layout *any,
                            const weighted_choice *choice, int *slow) {
     const weighted *twin = (const weighted *)w->head.twin;
     const dlc_layout *wanted = choice->weights ? choice->weights : any;
-    dlc_status status;
-    if (twin && twin->weights) {
-        status = make_twin_forward(w, any, choice);
-    } else {
-        status = make_forward(w, wanted, choice);
-        w->weights = w->forward_weights;
-    }
+    int reads_twin = twin && twin->weights;
+    dlc_status status = reads_twin ? make_twin_forward(w, any, choice)
+                                   : make_forward(w, wanted, choice);
     if (status != DLC_OK)
         return status;
     *slow = pd_is_slow(w->forward.pd);
-    if (!training(w))
-        return DLC_OK;
-    status = make_backward(w, wanted);
-    if (status == DLC_OK)
+    if (!reads_twin)
+        w->weights = w->forward_weights;
+    if (training(w)) {
+        const dlc_layout *gradient = is_bf16(w) ? w->any_float32 : wanted;
+        status = make_backward_passes(w, wanted, gradient);
+        if (status != DLC_OK)
+            return status;
         *slow += pd_is_slow(w->backward_data.pd) + pd_is_slow(w->backward_weights.pd);
-    return status;
+    }
+    if (is_bf16(w) && !reads_twin)
+        status = own_float32(w);
+    return status == DLC_OK && training(w) ? make_reorders(w) : status;
 }
 
 static dlc_status choose(weighted *w, const dlc_layout *any,
@@ -179,7 +207,12 @@ static void plan_memory(weighted *w, dlc_layer_plan *plan) {
                                                       w->own_to_forward.scratch_bytes);
     if (!training(w))
         return;
-    w->mask_bytes = w->relu.on ? round64(w->dst->bytes) : 0;
+    if (w->kept) {
+        plan->workspace_bytes = round64(w->forward_weights->bytes);
+        w->reordered_bytes = 0;
+        plan->scratch_bytes = larger(w->forward.scratch_bytes,
+                                     w->own_to_forward.scratch_bytes);
+    }
     size_t ops = larger(w->backward_weights.scratch_bytes,
                         w->backward_data.scratch_bytes);
     if (w->own_to_data.pd) {
@@ -191,8 +224,7 @@ static void plan_memory(weighted *w, dlc_layer_plan *plan) {
                                     round64(w->diff_weights->bytes));
         ops = larger(ops, w->weights_to_own.scratch_bytes);
     }
-    plan->scratch_bytes = larger(plan->scratch_bytes,
-                                 w->mask_bytes + w->reordered_bytes + ops);
+    plan->scratch_bytes = larger(plan->scratch_bytes, w->reordered_bytes + ops);
     plan->reads_in = 1;
     plan->reads_out = w->relu.on;
 }
@@ -201,11 +233,12 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *
                             const weighted_choice *choices, int count) {
     context *net = w->head.net;
     const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
-    const dlc_layout *any = layout_any(net, weights);
+    const dlc_layout *any = layout_any(net, weights, net->precision);
     w->weights_rank = weights->rank;
-    w->bias = layout_plain(net, &bias);
-    w->plain_weights = layout_plain(net, weights);
-    if (!any || !w->bias || !w->plain_weights)
+    w->bias = layout_plain(net, &bias, DLC_F32);
+    w->plain_weights = layout_plain(net, weights, DLC_F32);
+    w->any_float32 = layout_any(net, weights, DLC_F32);
+    if (!any || !w->bias || !w->plain_weights || !w->any_float32)
         return DLC_ERR_NOMEM;
     dlc_status status = choose(w, any, choices, count);
     if (status == DLC_OK)
@@ -235,13 +268,14 @@ dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run) {
     const void *weights = run->param[0];
     void *scratch = run->scratch;
     if (w->own_to_forward.pd) {
-        scratch = at_offset(run->scratch, w->reordered_bytes);
+        void *reordered = w->kept ? run->workspace : run->scratch;
+        scratch = at_offset(run->scratch, w->kept ? 0 : w->reordered_bytes);
         dlc_status status = OP_RUN(&w->own_to_forward, {DNNL_ARG_FROM, weights},
-                                   {DNNL_ARG_TO, run->scratch},
+                                   {DNNL_ARG_TO, reordered},
                                    {DNNL_ARG_SCRATCHPAD, scratch});
         if (status != DLC_OK)
             return status;
-        weights = run->scratch;
+        weights = reordered;
     }
     return OP_RUN(&w->forward, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_WEIGHTS, weights},
                   {DNNL_ARG_BIAS, w->has_bias ? run->param[1] : NULL},
@@ -265,7 +299,7 @@ static dlc_status run_backward_weights(weighted *w, const dlc_layer_run *run,
 
 static dlc_status run_backward_data(weighted *w, const dlc_layer_run *run,
                                     const void *diff, void *reordered, void *scratch) {
-    const void *weights = run->param[0];
+    const void *weights = w->kept ? run->workspace : run->param[0];
     if (w->own_to_data.pd) {
         dlc_status status = OP_RUN(&w->own_to_data, {DNNL_ARG_FROM, weights},
                                    {DNNL_ARG_TO, reordered},
@@ -279,18 +313,35 @@ static dlc_status run_backward_data(weighted *w, const dlc_layer_run *run,
                   {DNNL_ARG_SCRATCHPAD, scratch});
 }
 
+/* The activation's gradient in place of the output's, which nobody else reads. */
+static void mask(const weighted *w, const void *out, void *diff) {
+    enum { CHUNK = 8192 };
+    int64_t count = layout_count(w->dst);
+    int bf16 = w->dst->dtype == DLC_BF16;
+#pragma omp parallel for schedule(static) if (count > CHUNK)
+    for (int64_t at = 0; at < count; at += CHUNK) {
+        int64_t n = count - at < CHUNK ? count - at : CHUNK;
+        if (bf16)
+            relu_mask_bf16(&w->relu, n, (const uint16_t *)out + at,
+                           (uint16_t *)diff + at);
+        else
+            relu_mask_some(&w->relu, n, (const float *)out + at, (float *)diff + at,
+                           (float *)diff + at);
+    }
+}
+
 dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
     weighted *w = (weighted *)layer;
     const void *diff = run->out_diff[0];
-    void *reordered = at_offset(run->scratch, w->mask_bytes);
-    void *scratch = at_offset(reordered, w->reordered_bytes);
-    if (w->relu.on) {
-        relu_mask(&w->relu, layout_count(w->dst), run->out[0], diff, run->scratch);
-        diff = run->scratch;
+    void *scratch = at_offset(run->scratch, w->reordered_bytes);
+    dlc_status status = DLC_OK;
+    if (wants_part(run, DLC_PART_PARAM)) {
+        if (w->relu.on)
+            mask(w, run->out[0], run->out_diff[0]);
+        status = run_backward_weights(w, run, diff, run->scratch, scratch);
     }
-    dlc_status status = run_backward_weights(w, run, diff, reordered, scratch);
-    if (status == DLC_OK && run->in_diff[0])
-        status = run_backward_data(w, run, diff, reordered, scratch);
+    if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
+        status = run_backward_data(w, run, diff, run->scratch, scratch);
     return status;
 }
 

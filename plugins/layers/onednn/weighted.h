@@ -35,13 +35,15 @@ struct weighted {
     const dlc_layout *forward_weights; /* as forward reads them */
     op forward, backward_data, backward_weights;
     op own_to_forward; /* weights as forward wants them; pd NULL: as they are */
-    op own_to_data;    /* likewise for backward_data */
+    op own_to_data;    /* likewise for backward_data; pd NULL also where those of
+                          forward serve, which `kept` tells */
+    int kept;          /* forward's weights stay in the workspace until backward */
     op weights_to_own; /* the gradient as backward_weights gives it, likewise */
     const dlc_layout *data_weights, *diff_weights;
-    const dlc_layout *plain_weights;
+    const dlc_layout *plain_weights, *any_float32;
     int32_t weights_rank; /* of the weights as oneDNN sees them */
     op import_op, export_op;
-    size_t mask_bytes, reordered_bytes; /* the first parts of scratch */
+    size_t reordered_bytes; /* the first part of scratch */
 };
 
 #define WEIGHTED_OPTIONS \

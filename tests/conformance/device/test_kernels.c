@@ -100,6 +100,81 @@ START_TEST(add_is_a_sum) {
 }
 END_TEST
 
+static float of_half(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The nearest half of an exact sum, the even one of two: by trying all the halves
+ * near to the one cut off. */
+static uint16_t nearest_half(double exact) {
+    float cut = (float)exact;
+    uint32_t bits;
+    memcpy(&bits, &cut, sizeof bits);
+    uint16_t best = (uint16_t)(bits >> 16);
+    for (int step = -1; step <= 1; step++) {
+        uint16_t half = (uint16_t)((bits >> 16) + (uint32_t)step);
+        double off = fabs((double)of_half(half) - exact);
+        double least = fabs((double)of_half(best) - exact);
+        if (off < least || (off == least && !(half & 1)))
+            best = half;
+    }
+    return best;
+}
+
+/* Halves with 8 bits of mantissa and near exponents: float32 holds their sum exactly,
+ * so that there is one rounding only. */
+START_TEST(add_bf16_rounds_to_nearest_even) {
+    uint16_t *x = (uint16_t *)b, *y = (uint16_t *)got, *sum = (uint16_t *)want;
+    dlc_random random = dlc_random_make(7, 7);
+    int ties = 0;
+    FOR_ALL(n, at) {
+        start_from(a);
+        for (size_t i = at; i < at + n; i++) {
+            x[i + 1] = (uint16_t)(0x3e00 + dlc_random_below(&random, 0x400));
+            y[i] = (uint16_t)(0x3e00 + dlc_random_below(&random, 0x400));
+            y[i] |= (uint16_t)(dlc_random_below(&random, 2) << 15);
+            double exact = (double)of_half(x[i + 1]) + (double)of_half(y[i]);
+            sum[i] = exact != 0 ? nearest_half(exact) : 0;
+            ties += fabs(exact) > 2 && fmod(fabs(exact), 0x1p-6) == 0x1p-7;
+        }
+        ck_assert_int_eq(ops->add_bf16(device, NULL, n, x + at + 1, y + at), DLC_OK);
+        same_bits("add_bf16", n, at);
+    }
+    ck_assert_int_gt(ties, 1000);
+}
+END_TEST
+
+START_TEST(add_bf16_at_the_ends) {
+    static const struct {
+        uint16_t x, y, sum;
+    } rows[] = {
+        {0x7f80, 0x3f80, 0x7f80}, /* infinity and 1 */
+        {0x7f7f, 0x7f7f, 0x7f80}, /* the largest twice */
+        {0xff80, 0x0000, 0xff80}, /* -infinity */
+        {0x8000, 0x8000, 0x8000}, /* -0 */
+        {0x0001, 0x0001, 0x0002}, /* denormals */
+        {0x3f80, 0x3b80, 0x3f80}, /* 1 + 2^-8: half way, to even */
+        {0x3f81, 0x3b80, 0x3f82},
+    };
+    open_device(1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint16_t y = rows[i].y;
+        ck_assert_int_eq(ops->add_bf16(device, NULL, 1, &rows[i].x, &y), DLC_OK);
+        ck_assert_msg(y == rows[i].sum, "row %zu: %04x", i, y);
+    }
+    uint16_t x = 0x7f81, nan = 0x3f80, less = 0xff80;
+    ck_assert_int_eq(ops->add_bf16(device, NULL, 1, &x, &nan), DLC_OK);
+    ck_assert(isnan(of_half(nan)));
+    x = 0x7f80; /* infinity less infinity */
+    ck_assert_int_eq(ops->add_bf16(device, NULL, 1, &x, &less), DLC_OK);
+    ck_assert(isnan(of_half(less)));
+    ops->close(device);
+}
+END_TEST
+
 /* Two roundings, never a fused one: the same on every processor. */
 START_TEST(axpy_rounds_twice) {
     FOR_ALL(n, at) {
@@ -264,6 +339,8 @@ int main(void) {
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, scale_is_a_product);
     tcase_add_test(tests, add_is_a_sum);
+    tcase_add_test(tests, add_bf16_rounds_to_nearest_even);
+    tcase_add_test(tests, add_bf16_at_the_ends);
     tcase_add_test(tests, axpy_rounds_twice);
     tcase_add_test(tests, sum_is_pairwise);
     tcase_add_test(tests, sum_into_a_source);

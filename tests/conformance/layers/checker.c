@@ -58,7 +58,7 @@ typedef struct bench {
     rig rig;
     ref_values values;
     ref_forward forward;
-    char where[512];
+    char where[640];
     double tolerance;
 } bench;
 
@@ -69,6 +69,16 @@ static double *doubles_of(const float *data, int64_t count) {
     return copy;
 }
 
+/* What bfloat16 holds: the layer and its reference then start from the same. */
+static void round_off(const rig *r, float *data, int64_t count) {
+    for (int64_t i = 0; i < count && r->spec.bf16; i++) {
+        uint32_t bits;
+        memcpy(&bits, &data[i], sizeof bits);
+        bits &= 0xffff0000u;
+        memcpy(&data[i], &bits, sizeof bits);
+    }
+}
+
 static void fill(bench *b) {
     rig *r = &b->rig;
     for (int32_t i = 0; i < r->plan.inputs; i++) {
@@ -76,6 +86,8 @@ static void fill(bench *b) {
             fill_labels(r->in_data[i], rig_in_count(r, i), r->in[0].shape.dims[1]);
         else
             fill_values(r->in_data[i], rig_in_count(r, i), 10 + (uint64_t)i, 2);
+        if (r->in[i].dtype != DLC_I32)
+            round_off(r, r->in_data[i], rig_in_count(r, i));
         b->values.in[i] = doubles_of(r->in_data[i], rig_in_count(r, i));
         if (r->in[i].dtype == DLC_I32)
             b->values.labels = (const int32_t *)(const void *)r->in_data[i];
@@ -90,21 +102,31 @@ static void fill(bench *b) {
         b->values.param[i] = doubles_of(data, count);
     }
     fill_values(r->out_diff, rig_out_count(r), 30, 1);
+    round_off(r, r->out_diff, rig_out_count(r));
     b->values.out = dlc_alloc((size_t)rig_out_count(r), sizeof(double));
 }
 
-/* Reference and the relu taken over. */
+static double after(const rig_spec *spec, double value) {
+    double low = 0, high = INFINITY, slope = 0;
+    if (spec->absorb_type && strcmp(spec->absorb_type, "clip") == 0) {
+        high = 6;
+        (void)sscanf(spec->absorb, "min=%lf max=%lf", &low, &high);
+    } else {
+        (void)sscanf(spec->absorb, "negative_slope=%lf", &slope);
+    }
+    return value > high ? high : value < low ? low + slope * (value - low) : value;
+}
+
+/* Reference and what was taken over. */
 static void compute(const bench *b) {
     const rig *r = &b->rig;
     b->forward(r, &b->values);
-    if (!r->absorbed)
-        return;
-    double slope = 0;
-    if (strncmp(r->spec.absorb, "negative_slope=", 15) == 0)
-        slope = atof(r->spec.absorb + 15);
-    for (int64_t i = 0; i < rig_out_count(r); i++)
-        if (b->values.out[i] < 0)
-            b->values.out[i] *= slope;
+    for (int64_t i = 0; i < rig_out_count(r); i++) {
+        if (r->spec.join)
+            b->values.out[i] += b->values.in[1][i];
+        if (r->spec.absorb)
+            b->values.out[i] = after(&r->spec, b->values.out[i]);
+    }
 }
 
 static double size_of(const double *data, int64_t count) {
@@ -142,7 +164,7 @@ static double objective(const bench *b) {
 }
 
 static double slope_at(const bench *b, double *x) {
-    const double step = 1e-5, keep = *x;
+    const double step = 1e-7, keep = *x; /* small: seldom across a kink */
     *x = keep + step;
     double up = objective(b);
     *x = keep - step;
@@ -229,9 +251,13 @@ static void name_it(bench *b, const rig_spec *spec) {
         (void)snprintf(shape + used, sizeof shape - used, "%s%lld", i ? "x" : "",
                        (long long)spec->in[0].dims[i]);
     }
-    (void)snprintf(b->where, sizeof b->where, "%s %s [%s] from %s%s%s%s %s", spec->type,
-                   spec->settings ? spec->settings : "", shape,
-                   spec->layout ? spec->layout : "plain", spec->absorb ? ", relu " : "",
+    (void)snprintf(b->where, sizeof b->where, "%s %s [%s] from %s%s%s%s %s%s %s",
+                   spec->type, spec->settings ? spec->settings : "", shape,
+                   spec->layout ? spec->layout : "plain", spec->bf16 ? " bf16" : "",
+                   spec->join ? ", sum" : "",
+                   !spec->absorb       ? ""
+                   : spec->absorb_type ? spec->absorb_type
+                                       : ", relu",
                    spec->absorb ? spec->absorb : "", spec->in_place ? ", in place" : "",
                    spec->phase == DLC_PHASE_TEST ? "(test)" : "(train)");
 }

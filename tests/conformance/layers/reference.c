@@ -281,11 +281,11 @@ static void ref_batch_norm(const rig *r, const ref_values *v) {
             mean = variance = 0;
             for (int64_t i = 0; i < batch * size; i++)
                 mean += v->in[0][(i / size * channels + c) * size + i % size] / count;
-            for (int64_t i = 0; i < batch * size; i++)
-                variance += pow(v->in[0][(i / size * channels + c) * size + i % size] -
-                                    mean,
-                                2) /
-                            count;
+            for (int64_t i = 0; i < batch * size; i++) {
+                double by = v->in[0][(i / size * channels + c) * size + i % size] -
+                            mean;
+                variance += by * by / count;
+            }
         }
         double factor = first ? v->param[0][c] : 1, add = first ? v->param[1][c] : 0;
         factor /= sqrt(variance + number(r, "eps"));

@@ -112,6 +112,19 @@ const dlc_feature *rig_feature(const char *type) {
     return NULL;
 }
 
+int rig_has_bf16(void) {
+    const dlc_layer_ops *ops = rig_feature("relu")->ops;
+    const dlc_family_args args = {.size = sizeof args,
+                                  .threads = 1,
+                                  .phase = DLC_PHASE_TRAIN,
+                                  .precision = DLC_BF16};
+    void *context = NULL;
+    if (ops->family->open(&args, &context) != DLC_OK)
+        return 0;
+    ops->family->close(context);
+    return 1;
+}
+
 /* "a=1 b=2" as settings of the section [layer]. */
 static dlc_settings *settings_make(const dlc_feature *feature, const char *text) {
     const char *sets[32];
@@ -146,7 +159,8 @@ static void reorder(rig *r, const dlc_tensor *from, const void *src,
                     const dlc_tensor *to, void *dst) {
     const dlc_family *family = r->ops->family;
     dlc_reorder *reorder = NULL;
-    if (from->dtype != DLC_F32 || family->same_layout(from, to)) {
+    if (from->dtype == DLC_I32 ||
+        (from->dtype == to->dtype && family->same_layout(from, to))) {
         memcpy(dst, src, dlc_tensor_bytes(from));
         return;
     }
@@ -156,8 +170,10 @@ static void reorder(rig *r, const dlc_tensor *from, const void *src,
     family->reorder_destroy(reorder);
 }
 
+/* As in_data and the like hold it. */
 static dlc_tensor plain_of(const dlc_tensor *tensor) {
-    return (dlc_tensor){.shape = tensor->shape, .dtype = tensor->dtype};
+    return (dlc_tensor){.shape = tensor->shape,
+                        .dtype = tensor->dtype == DLC_I32 ? DLC_I32 : DLC_F32};
 }
 
 /* Lets a convolution of one filter a channel choose a layout for in[0]: the only way
@@ -174,7 +190,7 @@ static dlc_status lend_layout(rig *r) {
                    : strcmp(r->spec.layout, "lanes") == 0 ? "lanes"
                                                           : "library");
     dlc_settings *settings = settings_make(feature, text);
-    dlc_tensor in = {.shape = r->in[0].shape, .dtype = DLC_F32};
+    dlc_tensor in = {.shape = r->in[0].shape, .dtype = r->in[0].dtype};
     dlc_tensor out[DLC_MAX_OUTPUTS] = {0};
     dlc_param param[DLC_MAX_PARAMS] = {0};
     dlc_layer_plan plan = {.size = sizeof plan,
@@ -201,21 +217,30 @@ static dlc_status lend_layout(rig *r) {
     return status;
 }
 
-static dlc_status absorb(rig *r) {
-    if (!r->spec.absorb)
-        return DLC_OK;
-    const dlc_feature *relu = rig_feature("relu");
-    dlc_settings *settings = settings_make(relu, r->spec.absorb);
-    dlc_status status = r->ops->absorb(r->layer, relu, settings);
+static dlc_status absorb_one(rig *r, const char *type, const char *text) {
+    const dlc_feature *next = rig_feature(type);
+    dlc_settings *settings = settings_make(next, text);
+    dlc_status status = r->ops->absorb(r->layer, next, settings);
     dlc_settings_free(settings);
     r->absorbed = status == DLC_OK;
+    return status;
+}
+
+static dlc_status absorb(rig *r) {
+    dlc_status status = DLC_OK;
+    const char *type = r->spec.absorb_type ? r->spec.absorb_type : "relu";
+    if (r->spec.join && (status = absorb_one(r, "eltwise", "")) == DLC_OK)
+        r->in[r->plan.inputs++] = r->in[0];
+    if (r->spec.absorb && status == DLC_OK)
+        status = absorb_one(r, type, r->spec.absorb);
     return status;
 }
 
 static dlc_status build(rig *r) {
     dlc_family_args family = {.size = sizeof family,
                               .threads = r->spec.threads ? r->spec.threads : 2,
-                              .phase = r->spec.phase};
+                              .phase = r->spec.phase,
+                              .precision = r->spec.bf16 ? DLC_BF16 : DLC_F32};
     dlc_status status = r->ops->family->open(&family, &r->context);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     dlc_layer_args args = {.size = sizeof args,
@@ -271,7 +296,9 @@ dlc_status rig_open(rig *r, const rig_spec *spec) {
     r->memory = dlc_alloc(1, sizeof *r->memory);
     for (int32_t i = 0; i < r->spec.inputs; i++) {
         r->in[i].shape = spec->in[i];
-        r->in[i].dtype = spec->labels >> i & 1 ? DLC_I32 : DLC_F32;
+        r->in[i].dtype = spec->labels >> i & 1 ? DLC_I32
+                         : spec->bf16          ? DLC_BF16
+                                               : DLC_F32;
     }
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         r->param[i].size = sizeof(dlc_param);
@@ -343,25 +370,28 @@ static void param_move(rig *r, int32_t i, float *plain, block *own, int import) 
 
 /* The pointers of a pass; `run` points into the arrays beside it. */
 typedef struct pass {
-    const void *in[DLC_MAX_INPUTS], *out_diff[DLC_MAX_OUTPUTS];
-    void *out[DLC_MAX_OUTPUTS], *in_diff[DLC_MAX_INPUTS];
+    const void *in[DLC_MAX_INPUTS];
+    void *out[DLC_MAX_OUTPUTS], *out_diff[DLC_MAX_OUTPUTS], *in_diff[DLC_MAX_INPUTS];
     void *param[DLC_MAX_PARAMS], *param_diff[DLC_MAX_PARAMS];
     dlc_layer_run run;
 } pass;
 
 static void pass_fill(const rig *r, pass *p) {
     const struct rig_memory *m = r->memory;
-    int over = r->spec.in_place && (r->plan.in_place & 1);
+    int which = r->spec.in_place - 1;
+    int over = which >= 0 && (r->plan.in_place >> which & 1);
+    /* As the core does: not where backward reads what would be lost. */
+    int over_in = over && !(r->plan.reads_in >> which & 1);
     for (int32_t i = 0; i < r->plan.inputs; i++) {
         p->in[i] = block_at(&m->in[i]);
         p->in_diff[i] = (r->unwanted | r->plan.no_gradient) >> i & 1
                             ? NULL
                             : block_at(&m->in_diff[i]);
     }
-    p->out[0] = over ? block_at(&m->in[0]) : block_at(&m->out);
+    p->out[0] = block_at(over_in ? &m->in[which] : &m->out);
     p->out_diff[0] = block_at(&m->out_diff);
-    if (over && p->in_diff[0])
-        p->in_diff[0] = block_at(&m->out_diff);
+    if (over && p->in_diff[which])
+        p->in_diff[which] = block_at(&m->out_diff);
     for (int32_t i = 0; i < r->plan.params; i++) {
         p->param[i] = block_at(&m->param[i]);
         p->param_diff[i] = r->param[i].flags & DLC_PARAM_BUFFER
@@ -382,6 +412,15 @@ static void pass_fill(const rig *r, pass *p) {
                              .loss_scale = r->loss_scale};
 }
 
+/* Of forward. */
+static void read_results(rig *r, const pass *p) {
+    dlc_tensor plain = plain_of(&r->out[0]);
+    reorder(r, &r->out[0], p->out[0], &plain, r->out_data);
+    for (int32_t i = 0; i < r->plan.params; i++)
+        if (r->param[i].flags & DLC_PARAM_BUFFER)
+            param_move(r, i, r->param_data[i], &r->memory->param[i], 0);
+}
+
 dlc_status rig_forward(rig *r) {
     struct rig_memory *m = r->memory;
     pass p = {0};
@@ -396,11 +435,22 @@ dlc_status rig_forward(rig *r) {
     memory_each(m, visit_check);
     if (status != DLC_OK)
         return status;
-    dlc_tensor plain = plain_of(&r->out[0]);
-    reorder(r, &r->out[0], p.out[0], &plain, r->out_data);
-    for (int32_t i = 0; i < r->plan.params; i++)
-        if (r->param[i].flags & DLC_PARAM_BUFFER)
-            param_move(r, i, r->param_data[i], &m->param[i], 0);
+    read_results(r, &p);
+    return DLC_OK;
+}
+
+dlc_status rig_forward_again(rig *r) {
+    struct rig_memory *m = r->memory;
+    pass p = {0};
+    pass_fill(r, &p);
+    memset(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
+    memset(block_at(&m->scratch), 0xFF, m->scratch.bytes);
+    p.run.again = 1;
+    dlc_status status = r->ops->forward(r->layer, &p.run);
+    memory_each(m, visit_check);
+    if (status != DLC_OK)
+        return status;
+    read_results(r, &p);
     return DLC_OK;
 }
 

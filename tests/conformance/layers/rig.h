@@ -11,16 +11,19 @@
 
 /* What to build. Zeroed fields are fine. */
 typedef struct rig_spec {
-    const char *type;     /* "convolution" */
-    const char *settings; /* "num_output=3 kernel_size=3" */
-    const char *absorb;   /* settings of a relu to take over; NULL: none */
-    dlc_phase phase;      /* 0: train */
-    int32_t inputs;       /* 0: 1 */
+    const char *type;        /* "convolution" */
+    const char *settings;    /* "num_output=3 kernel_size=3" */
+    const char *absorb;      /* settings of a relu to take over; NULL: none */
+    const char *absorb_type; /* another type than relu */
+    int join;                /* first a sum to take over: one input more, like in[0] */
+    dlc_phase phase;         /* 0: train */
+    int32_t inputs;          /* 0: 1 */
     dlc_shape in[DLC_MAX_INPUTS];
     uint32_t labels;    /* bit i: input i is whole numbers */
+    int bf16;           /* inputs that are not labels come as bfloat16 */
     const char *layout; /* how in[0] comes: NULL plain, "last", "blocked", "lanes" */
     int32_t threads;    /* 0: 2 */
-    int in_place;       /* out[0] over in[0] where the layer allows it */
+    int in_place;       /* out[0] over in[in_place - 1] where the layer allows it */
     uint64_t seed;
     uint32_t index;
     int64_t iteration, sample;
@@ -37,7 +40,7 @@ typedef struct rig {
     dlc_layer_plan plan;
     dlc_tensor in[DLC_MAX_INPUTS], out[DLC_MAX_OUTPUTS];
     dlc_param param[DLC_MAX_PARAMS];
-    int absorbed; /* the relu was taken over */
+    int absorbed; /* what is to be taken over was */
 
     /* Plain values: fill in in_data and param_data, read the others. Labels are
      * int32_t in in_data's memory. */
@@ -53,6 +56,8 @@ typedef struct rig {
 /* What the plugin offers. */
 const dlc_plugin *rig_plugin(void);
 const dlc_feature *rig_feature(const char *type);
+/* Does the family take bfloat16 here? */
+int rig_has_bf16(void);
 
 /* Builds up to prepare; the status of the call that failed. rig_close always. */
 dlc_status rig_open(rig *r, const rig_spec *spec);
@@ -61,6 +66,8 @@ void rig_close(rig *r);
 /* From in_data and param_data to out_data. Buffers (running averages) come back into
  * param_data. */
 dlc_status rig_forward(rig *r);
+/* After it: what it wrote is lost and made again (dlc_layer_run.again). */
+dlc_status rig_forward_again(rig *r);
 /* After it: from out_diff to in_diff and param_diff. */
 dlc_status rig_backward(rig *r);
 

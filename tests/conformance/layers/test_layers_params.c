@@ -155,13 +155,6 @@ START_TEST(absorb) {
     ck_assert_int_eq(r.ops->absorb(r.layer, rig_feature("sigmoid"), NULL),
                      DLC_ERR_UNSUPPORTED);
     rig_close(&r);
-    spec = (rig_spec){.type = "batch_norm",
-                      .settings = "",
-                      .absorb = "negative_slope=0.5",
-                      .in = {SHAPE(2, 2, 2, 2)}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_ERR_UNSUPPORTED);
-    ck_assert_int_eq(r.absorbed, 0);
-    rig_close(&r);
 }
 END_TEST
 

@@ -51,11 +51,11 @@ static const int64_t clocks[] = {INT64_MIN, 7};
 
 static const char *own(void) {
     const dlc_safetensor tensors[] = {
-        {"blob", DLC_U8, {1, {3}}, blob},
-        {"conv1.weight", DLC_F32, {4, {1, 2, 3, 1}}, weights},
-        {"clocks", DLC_I64, {1, {2}}, clocks},
-        {"iteration", DLC_I64, {0, {0}}, clocks + 1},
-        {"nothing", DLC_F32, {2, {4, 0}}, NULL},
+        {"blob", DLC_U8, {1, {3}}, blob, NULL, NULL},
+        {"conv1.weight", DLC_F32, {4, {1, 2, 3, 1}}, weights, NULL, NULL},
+        {"clocks", DLC_I64, {1, {2}}, clocks, NULL, NULL},
+        {"iteration", DLC_I64, {0, {0}}, clocks + 1, NULL, NULL},
+        {"nothing", DLC_F32, {2, {4, 0}}, NULL, NULL, NULL},
     };
     const dlc_safetensors_pair pairs[] = {{"dlcore.net", "a \"quoted\"\nname \xc3\xa9"},
                                           {"other", ""}};

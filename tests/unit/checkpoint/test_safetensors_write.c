@@ -24,7 +24,8 @@ static float values[VALUES];
 
 /* A file of VALUES times `value`. */
 static dlc_status write_values(const char *path, float value) {
-    const dlc_safetensor tensor = {"values", DLC_F32, {1, {VALUES}}, values};
+    const dlc_safetensor tensor = {"values", DLC_F32, {1, {VALUES}},
+                                   values,   NULL,    NULL};
     for (int i = 0; i < VALUES; i++)
         values[i] = value;
     return dlc_safetensors_write(path, &tensor, 1, NULL, 0);
@@ -61,6 +62,53 @@ static void must_fail(const char *path, const char *detail) {
     ck_contains(dlc_detail(), detail);
 }
 
+static dlc_status give_values(void *context, const void **data) {
+    int *turn = context;
+    if (*turn < 0)
+        return dlc_fail(DLC_ERR_IO, "no more %s", "values");
+    for (int i = 0; i < VALUES; i++)
+        values[i] = (float)*turn;
+    ++*turn;
+    *data = values;
+    return DLC_OK;
+}
+
+/* One room for all tensors, filled when it is each one's turn. */
+START_TEST(made_when_written) {
+    int turn = 1;
+    const float all[2] = {1, 2};
+    dlc_safetensor tensors[] = {
+        {"a", DLC_F32, {1, {VALUES}}, NULL, give_values, &turn},
+        {"plain", DLC_F32, {1, {2}}, all, NULL, NULL},
+        {"b", DLC_F32, {1, {VALUES}}, NULL, give_values, &turn}};
+    const char *path = scratch_path("file");
+    ck_assert_int_eq(dlc_safetensors_write(path, tensors, 3, NULL, 0), DLC_OK);
+    dlc_safetensors *file = NULL;
+    ck_assert_int_eq(dlc_safetensors_open(path, &file), DLC_OK);
+    for (int i = 0; i < 2; i++) {
+        const void *data = NULL;
+        ck_assert_int_eq(dlc_safetensors_find(file, i ? "b" : "a", DLC_F32,
+                                              &tensors[0].shape, &data),
+                         DLC_OK);
+        for (int k = 0; k < VALUES; k++)
+            ck_assert(((const float *)data)[k] == (float)(i + 1));
+    }
+    dlc_safetensors_close(file);
+
+    /* What cannot be made leaves the file as it was. */
+    size_t size, again;
+    unsigned char *before = scratch_read("file", &size);
+    turn = -1;
+    ck_assert_int_eq(dlc_safetensors_write(path, tensors, 3, NULL, 0), DLC_ERR_IO);
+    ck_contains(dlc_detail(), "no more values");
+    unsigned char *after = scratch_read("file", &again);
+    ck_assert(size == again && memcmp(before, after, size) == 0);
+    ck_assert_int_eq(scratch_files(), 1);
+    free(before);
+    free(after);
+}
+END_TEST
+
 /* The checksum was computed by another program (xxhsum -H1) from the bytes with
  * sixteen zeros in its place. */
 START_TEST(exact_bytes) {
@@ -70,8 +118,8 @@ START_TEST(exact_bytes) {
         "\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
         "\"u\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
     const float w[] = {1, 2};
-    const dlc_safetensor tensors[] = {{"u", DLC_U8, {1, {3}}, "xyz"},
-                                      {"w", DLC_F32, {2, {1, 2}}, w}};
+    const dlc_safetensor tensors[] = {{"u", DLC_U8, {1, {3}}, "xyz", NULL, NULL},
+                                      {"w", DLC_F32, {2, {1, 2}}, w, NULL, NULL}};
     const dlc_safetensors_pair pair = {"a", "b"};
     size_t size;
     ck_assert_int_eq(dlc_safetensors_write(scratch_path("file"), tensors, 2, &pair, 1),
@@ -222,10 +270,10 @@ START_TEST(killed) {
 END_TEST
 
 START_TEST(wrong_arguments) {
-    const dlc_safetensor twins[] = {{"w", DLC_U8, {1, {1}}, "x"},
-                                    {"w", DLC_U8, {1, {1}}, "x"}};
-    const dlc_safetensor metadata = {"__metadata__", DLC_U8, {1, {1}}, "x"};
-    const dlc_safetensor typeless = {"w", (dlc_dtype)0, {1, {1}}, "x"};
+    const dlc_safetensor twins[] = {{"w", DLC_U8, {1, {1}}, "x", NULL, NULL},
+                                    {"w", DLC_U8, {1, {1}}, "x", NULL, NULL}};
+    const dlc_safetensor metadata = {"__metadata__", DLC_U8, {1, {1}}, "x", NULL, NULL};
+    const dlc_safetensor typeless = {"w", (dlc_dtype)0, {1, {1}}, "x", NULL, NULL};
     const char *path = scratch_path("file");
     ck_assert_int_eq(dlc_safetensors_write(path, twins, 2, NULL, 0), DLC_ERR_INTERNAL);
     ck_assert_int_eq(dlc_safetensors_write(path, &metadata, 1, NULL, 0),
@@ -259,6 +307,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, exact_bytes);
+    tcase_add_test(tcase, made_when_written);
     tcase_add_test(tcase, same_bytes_again);
     tcase_add_test(tcase, replaces);
     tcase_add_test(tcase, in_the_current_folder);

@@ -181,7 +181,7 @@ START_TEST(options) {
                      DLC_OK);
     dlc_feed_configure(dlc_host_services(), settings, &args);
     ck_assert_int_eq(args.shuffle, 1);
-    ck_assert_int_eq(args.prefetch, 3);
+    ck_assert_int_eq(args.prefetch, 0);
     ck_assert_float_eq(args.augment.scale, 1);
     ck_assert_uint_eq(args.augment.means, 0);
     ck_assert_int_eq(args.augment.mirror, 0);

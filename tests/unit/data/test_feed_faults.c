@@ -82,7 +82,7 @@ START_TEST(wrong_arguments) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args good = numbered_args(&source, 5), args;
     args = good, args.count = 0, refused(args);
-    args = good, args.prefetch = 0, refused(args);
+    args = good, args.prefetch = -1, refused(args);
     args = good, args.offset = 1, refused(args);
     args = good, args.offset = -1, refused(args);
     args = good, args.batch = 4, refused(args);

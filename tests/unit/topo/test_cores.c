@@ -117,6 +117,76 @@ START_TEST(shares_are_fair) {
 }
 END_TEST
 
+typedef struct place_case {
+    const char *machine;
+    int rank, ranks, threads;
+    const char *compute, *beside; /* compute: "" where there are none */
+} place_case;
+
+static const place_case place_cases[] = {
+    /* second hardware threads are left */
+    {"pack:2 numa:1 core:4 pu:2", 0, 1, 8, "0 2 4 6 8 10 12 14", "1,3,5,7,9,11,13,15"},
+    {"pack:2 numa:1 core:4 pu:2", 1, 2, 4, "8 10 12 14", "9,11,13,15"},
+    /* so are whole cores */
+    {"pack:2 numa:1 core:4 pu:2", 1, 2, 2, "8 10", "9,11-15"},
+    {"numa:1 core:4 pu:1", 0, 1, 3, "0 1 2", "3"},
+    /* nothing is left: they share */
+    {"numa:1 core:4 pu:1", 0, 1, 4, "0 1 2 3", "0-3"},
+    {"numa:1 core:4 pu:1", 1, 4, 1, "1", "1"},
+    /* more threads or ranks than cores */
+    {"numa:1 core:4 pu:2", 0, 2, 3, "", "0-3"},
+    {"numa:1 core:2 pu:2", 2, 3, 1, "", "0-1"},
+    {"numa:1 core:2 pu:2", 0, 1, 0, "", "0-3"},
+    /* neighbours in the machine, not in the kernel's count */
+    {"pack:2 numa:1 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)", 1, 2, 2, "2 3", "6-7"},
+    {"pack:2 numa:1 core:2 pu:1(indexes=2,0,3,1)", 0, 1, 2, "0 2", "1,3"},
+};
+
+START_TEST(threads_have_places) {
+    const place_case *test = &place_cases[_i];
+    dlc_cores *cores = NULL;
+    dlc_thread_places places;
+    ck_assert_int_eq(dlc_cores_open(test->machine, &cores), DLC_OK);
+    ck_assert_int_eq(
+        dlc_cores_place(cores, test->rank, test->ranks, test->threads, &places),
+        DLC_OK);
+    dlc_text compute = {0}, beside = {0};
+    for (int i = 0; places.compute && i < test->threads; i++)
+        dlc_text_add(&compute, "%s%d", i ? " " : "", (int)places.compute[i]);
+    set_text(&places.beside, &beside);
+    ck_assert_str_eq(compute.length ? dlc_text_string(&compute) : "", test->compute);
+    ck_assert_str_eq(dlc_text_string(&beside), test->beside);
+    dlc_text_free(&compute);
+    dlc_text_free(&beside);
+    dlc_thread_places_free(&places);
+    dlc_cores_close(cores);
+}
+END_TEST
+
+/* What the process may use is what it might at the start, whatever a library did. */
+START_TEST(start_is_noted) {
+    cpu_set_t mine, one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof mine, &mine), 0);
+    dlc_cores_note();
+    int first = 0;
+    while (!CPU_ISSET(first, &mine))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    dlc_cores *cores = NULL;
+    dlc_core_set set, now;
+    ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
+    ck_assert_int_eq(dlc_cores_share(cores, 0, 1, &set), DLC_OK);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        ck_assert_int_eq(has(&set, cpu), CPU_ISSET(cpu, &mine) != 0);
+    ck_assert_int_eq(dlc_cores_bound(&now), DLC_OK);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        ck_assert_int_eq(has(&now, cpu), cpu == first);
+    dlc_cores_close(cores);
+}
+END_TEST
+
 START_TEST(bad_input) {
     dlc_cores *cores = NULL;
     ck_assert_int_eq(dlc_cores_open("no machine", &cores), DLC_ERR_CONFIG);
@@ -127,6 +197,11 @@ START_TEST(bad_input) {
     ck_assert_int_eq(dlc_cores_share(cores, -1, 2, &set), DLC_ERR_CONFIG);
     ck_assert_int_eq(dlc_cores_share(cores, 2, 2, &set), DLC_ERR_CONFIG);
     ck_assert_int_eq(dlc_cores_share(cores, 0, 0, &set), DLC_ERR_CONFIG);
+    dlc_thread_places places;
+    ck_assert_int_eq(dlc_cores_place(cores, 2, 2, 1, &places), DLC_ERR_CONFIG);
+    dlc_memory_fail_at(1);
+    ck_assert_int_eq(dlc_cores_place(cores, 0, 1, 1, &places), DLC_ERR_NOMEM);
+    dlc_memory_fail_at(0);
     dlc_cores_close(cores);
     dlc_cores_close(NULL);
 }
@@ -214,6 +289,9 @@ int main(void) {
     TCase *tests = tcase_create("cores");
     tcase_add_loop_test(tests, shares, 0, sizeof share_cases / sizeof *share_cases);
     tcase_add_test(tests, shares_are_fair);
+    tcase_add_loop_test(tests, threads_have_places, 0,
+                        sizeof place_cases / sizeof *place_cases);
+    tcase_add_test(tests, start_is_noted);
     tcase_add_test(tests, bad_input);
     tcase_add_test(tests, memory_runs_out);
     tcase_add_test(tests, environment_is_left_alone);

@@ -1,0 +1,106 @@
+/* The threads: OpenMP's one pool, which the layers' library uses as well, each on a
+ * core of its own, and work shared out to them.
+ *
+ * libgomp ends threads when a team gets smaller than the one before and starts new
+ * ones when it grows; they inherit the mask of the thread that calls. With two threads
+ * that cannot happen (a team of one is no team), so the caller is bound like the
+ * others. With more it keeps the whole of the rank's cores, where the others leave
+ * it one, and new threads are bound when they first come by here.
+ */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <omp.h>
+
+#include "cpu.h"
+
+enum { CPUS_MAX = 8192, WORD_BITS = 8 * sizeof(unsigned long) }; /* Linux's largest */
+
+struct cpu_mask {
+    unsigned long word[CPUS_MAX / WORD_BITS];
+};
+
+/* The binding that this thread has, by its number. */
+static _Thread_local uint64_t bound_by;
+static _Atomic uint64_t bindings;
+
+/* Has the user said where threads go? libgomp has heard it, too. */
+static int placed_by_user(void) {
+    return getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") ||
+           getenv("GOMP_CPU_AFFINITY");
+}
+
+static int set_mask(const cpu_mask *mask) {
+    return sched_setaffinity(0, sizeof *mask, (const cpu_set_t *)(const void *)mask);
+}
+
+/* A wish: where it is not granted, the thread computes wherever it is. */
+static void bind_self(const dlc_device *device, int me) {
+    if (bound_by == device->binding || me >= device->threads)
+        return;
+    bound_by = device->binding;
+    if (me == 0 && device->threads > 2)
+        return;
+    cpu_mask mask = {{0}};
+    unsigned cpu = (unsigned)device->cpus[me];
+    if (cpu < CPUS_MAX) {
+        mask.word[cpu / WORD_BITS] |= 1ul << (cpu % WORD_BITS);
+        (void)set_mask(&mask);
+    }
+}
+
+void threads_share(const dlc_device *device, size_t n, size_t unit, range_fn *fn,
+                   const void *job) {
+    if (device->threads == 1 || omp_in_parallel()) {
+        fn(job, 0, n);
+        return;
+    }
+#pragma omp parallel num_threads(device->threads)
+    {
+        size_t threads = (size_t)omp_get_num_threads();
+        size_t me = (size_t)omp_get_thread_num();
+        if (device->cpus)
+            bind_self(device, (int)me);
+        size_t units = (n + unit - 1) / unit;
+        size_t begin = units * me / threads * unit;
+        size_t end = units * (me + 1) / threads * unit;
+        end = end < n ? end : n;
+        if (begin < end)
+            fn(job, begin, end);
+    }
+}
+
+static void nothing(const void *job, size_t begin, size_t end) {
+    (void)job;
+    (void)begin;
+    (void)end;
+}
+
+dlc_status threads_open(const dlc_device_args *args, dlc_device *device) {
+    const int32_t *cpus = args->size >= sizeof *args ? args->cpus : NULL;
+    device->threads = args->threads > 1 ? args->threads : 1;
+    if (!cpus || placed_by_user())
+        return DLC_OK;
+    size_t bytes = (size_t)device->threads * sizeof *device->cpus;
+    device->cpus = host->alloc(bytes);
+    device->before = host->alloc(sizeof *device->before);
+    if (!device->cpus || !device->before)
+        return DLC_ERR_NOMEM;
+    memcpy(device->cpus, cpus, bytes);
+    device->restore = sched_getaffinity(0, sizeof *device->before,
+                                        (cpu_set_t *)(void *)device->before) >= 0;
+    device->binding = ++bindings;
+    if (device->threads == 1)
+        bind_self(device, 0);
+    else
+        threads_share(device, 1, 1, nothing, NULL);
+    return DLC_OK;
+}
+
+void threads_close(dlc_device *device) {
+    if (device->restore && bound_by == device->binding)
+        (void)set_mask(device->before);
+    host->free(device->before);
+    host->free(device->cpus);
+}

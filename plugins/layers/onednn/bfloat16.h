@@ -1,0 +1,24 @@
+/* bfloat16 one number at a time: the upper half of a float. */
+#ifndef ONEDNN_BFLOAT16_H
+#define ONEDNN_BFLOAT16_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float from_bf16(uint16_t value) {
+    uint32_t bits = (uint32_t)value << 16;
+    float out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+/* To the nearest, ties to even; a NaN stays one. */
+static inline uint16_t to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+#endif

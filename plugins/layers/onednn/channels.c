@@ -1,0 +1,127 @@
+/* See channels.h: how work is cut and shared out. */
+#include "channels.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum {
+    /* Elements of a chunk: they fit the nearest caches, and a float32 sum of so many
+     * is sound. */
+    CHUNK = 16 << 10,
+    WORTH_THREADS = CHUNK,
+    /* Elements of a group up to which one thread's own cache holds it. */
+    NEAR = 128 << 10,
+};
+
+static size_t ceiling(size_t a, size_t b) {
+    return (a + b - 1) / b;
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Several blocks of channels make a group where they are small: longer stretches of
+ * memory are read faster. */
+static size_t group_of(const channel_view *view) {
+    if (view->along || view->side > CHANNEL_GROUP)
+        return view->along ? 1 : CHANNEL_GROUP;
+    size_t blocks = NEAR / (view->images * view->points * view->side);
+    blocks = least(least(blocks, CHANNEL_GROUP / view->side), view->blocks);
+    return (blocks ? blocks : 1) * view->side;
+}
+
+void channel_view_cut(channel_view *view) {
+    view->blocks = ceiling(view->channels, view->side);
+    view->group = group_of(view);
+    view->groups = ceiling(view->channels, view->group);
+    size_t points = CHUNK / view->group;
+    view->together = points / view->points;
+    if (view->together > 1) {
+        view->pieces = 1;
+        view->piece = view->points;
+        view->chunks = ceiling(view->images, view->together);
+        return;
+    }
+    view->together = 1;
+    view->pieces = ceiling(view->points, points);
+    view->piece = ceiling(view->points, view->pieces);
+    view->pieces = ceiling(view->points, view->piece);
+    view->chunks = view->images * view->pieces;
+}
+
+/* Room for the sums of two groups: while one is being read the next is written. */
+size_t channels_space(const channel_view *view) {
+    return 2 * view->chunks * 2 * view->group * sizeof(double);
+}
+
+static void add_sums(const channel_view *view, double *total, const double *more) {
+    for (size_t i = 0; i < 2 * view->group; i++)
+        total[i] += more[i];
+}
+
+static void start(const channel_passes *passes, size_t group, channel_values *values) {
+    memset(values, 0, sizeof *values);
+    if (passes->before)
+        passes->before(passes->user, group, values);
+}
+
+/* By one thread. */
+static void run_alone(const channel_passes *passes, size_t group) {
+    const channel_view *view = passes->task->view;
+    channel_values values;
+    double sums[2 * CHANNEL_GROUP], total[2 * CHANNEL_GROUP] = {0};
+    channel_chunk at = {.task = passes->task, .group = group};
+    start(passes, group, &values);
+    for (at.chunk = 0; passes->first && at.chunk < view->chunks; at.chunk++) {
+        passes->first(&at, &values, sums);
+        add_sums(view, total, sums);
+    }
+    passes->between(passes->user, group, 1, total, &values);
+    for (at.chunk = view->chunks; passes->second && at.chunk > 0;) {
+        at.chunk--;
+        passes->second(&at, &values);
+    }
+}
+
+/* By all threads, each with some of the chunks. */
+static void run_shared(const channel_passes *passes, size_t group, double *sums) {
+    const channel_view *view = passes->task->view;
+    size_t threads = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num();
+    size_t from = view->chunks * me / threads, to = view->chunks * (me + 1) / threads;
+    channel_values values;
+    double total[2 * CHANNEL_GROUP] = {0};
+    channel_chunk at = {.task = passes->task, .group = group};
+    start(passes, group, &values);
+    if (passes->first) {
+        for (at.chunk = from; at.chunk < to; at.chunk++)
+            passes->first(&at, &values, sums + 2 * view->group * at.chunk);
+#pragma omp barrier
+        for (size_t i = 0; i < view->chunks; i++)
+            add_sums(view, total, sums + 2 * view->group * i);
+    }
+    passes->between(passes->user, group, me == 0, total, &values);
+    for (at.chunk = to; passes->second && at.chunk > from;) {
+        at.chunk--;
+        passes->second(&at, &values);
+    }
+}
+
+void channels_run(const channel_passes *passes, void *space) {
+    const channel_view *view = passes->task->view;
+    size_t elements = view->images * view->points * view->group;
+    size_t threads = (size_t)omp_get_max_threads();
+    double *sums = space;
+    int alone = elements <= NEAR && view->groups >= 4 * threads;
+#pragma omp parallel if (elements * view->groups > WORTH_THREADS)
+    {
+        if (alone) {
+#pragma omp for schedule(static)
+            for (size_t g = 0; g < view->groups; g++)
+                run_alone(passes, g);
+        } else {
+            for (size_t g = 0; g < view->groups; g++)
+                run_shared(passes, g, sums + g % 2 * view->chunks * 2 * view->group);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+/* Which instruction set our own kernels use. What oneDNN takes this processor for,
+ * ONEDNN_MAX_CPU_ISA included, holds for us. */
+#ifndef ONEDNN_ISA_H
+#define ONEDNN_ISA_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+typedef enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 } isa;
+
+static inline isa isa_here(void) {
+#ifdef __x86_64__
+    unsigned can = dnnl_get_effective_cpu_isa();
+    if ((can & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core)
+        return ISA_AVX512;
+    if ((can & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2)
+        return ISA_AVX2;
+#endif
+    return ISA_BASE;
+}
+
+#endif

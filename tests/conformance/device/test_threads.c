@@ -1,0 +1,124 @@
+/* Where the cpu device's threads run: on the hardware threads that it is given, each on
+ * one; where the user has placed them, not there; and back where they were at close. */
+#include <check.h>
+#include <dirent.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "support/plugins.h"
+
+static const dlc_device_ops *ops;
+static cpu_set_t before;
+static int32_t cpus[2]; /* two that this process may use */
+static int found;
+
+static void setup(void) {
+    found = 0;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE && found < 2; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            cpus[found++] = cpu;
+    ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops;
+}
+
+static dlc_device *open_device(int threads) {
+    dlc_device *device = NULL;
+    dlc_device_args args = {.size = sizeof args, .threads = threads, .cpus = cpus};
+    ck_assert_int_eq(ops->open(&args, &device), DLC_OK);
+    return device;
+}
+
+/* How many threads of this process may run on `cpu` alone. */
+static int bound_to(int cpu) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        cpu_set_t mask;
+        if (entry->d_name[0] != '.' &&
+            sched_getaffinity(atoi(entry->d_name), sizeof mask, &mask) == 0)
+            count += CPU_COUNT(&mask) == 1 && CPU_ISSET(cpu, &mask);
+    }
+    closedir(folder);
+    return count;
+}
+
+static int caller_is_back(void) {
+    cpu_set_t now;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof now, &now), 0);
+    return CPU_EQUAL(&now, &before);
+}
+
+START_TEST(one_is_bound_and_let_go) {
+    if (found < 2)
+        return; /* nothing to see with one */
+    int others = bound_to(cpus[0]);
+    dlc_device *device = open_device(1);
+    ck_assert_int_eq(bound_to(cpus[0]), others + 1);
+    ops->close(device);
+    ck_assert(caller_is_back());
+}
+END_TEST
+
+START_TEST(two_are_bound_apart) {
+    const char *limit = getenv("OMP_THREAD_LIMIT");
+    if (found < 2 || (limit && atoi(limit) < 2))
+        return;
+    dlc_device *device = open_device(2);
+    ck_assert_int_eq(bound_to(cpus[0]), 1);
+    ck_assert_int_eq(bound_to(cpus[1]), 1);
+    ops->close(device);
+    ck_assert(caller_is_back());
+    /* Another one moves the same pool. */
+    int32_t first = cpus[0];
+    cpus[0] = cpus[1];
+    cpus[1] = first;
+    device = open_device(2);
+    ck_assert_int_eq(bound_to(cpus[0]), 1);
+    ck_assert_int_eq(bound_to(cpus[1]), 1);
+    ops->close(device);
+}
+END_TEST
+
+START_TEST(the_user_comes_first) {
+    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES",
+                                        "GOMP_CPU_AFFINITY"};
+    if (found < 2)
+        return;
+    ck_assert_int_eq(setenv(names[_i], "false", 1), 0);
+    dlc_device *device = open_device(2);
+    ck_assert(caller_is_back());
+    ops->close(device);
+    ck_assert_int_eq(unsetenv(names[_i]), 0);
+}
+END_TEST
+
+/* A plugin's word is not what the kernel grants: no such processor, no harm. */
+START_TEST(absurd_processors_are_ignored) {
+    static const int32_t absurd[] = {8191, 100000, -1};
+    cpus[0] = cpus[1] = absurd[_i];
+    dlc_device *device = open_device(2);
+    ck_assert(caller_is_back());
+    float x[4] = {1, 2, 3, 4};
+    ck_assert_int_eq(ops->scale(device, NULL, 4, 2, x), DLC_OK);
+    ops->close(device);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("device threads");
+    TCase *tests = tcase_create("threads");
+    tcase_add_checked_fixture(tests, setup, plugins_close);
+    tcase_add_test(tests, one_is_bound_and_let_go);
+    tcase_add_test(tests, two_are_bound_apart);
+    tcase_add_loop_test(tests, the_user_comes_first, 0, 3);
+    tcase_add_loop_test(tests, absurd_processors_are_ignored, 0, 3);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

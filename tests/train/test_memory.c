@@ -1,0 +1,91 @@
+/* What `dlcore check` says a rank takes, against what it took. */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+/* Some 200 MB, most of it in one parameter: what copies that would be seen. */
+static const char *const sections =
+    "[net]\nname = middling\n"
+    "[data]\nsource = synthetic\nshape = 3,96,96\nclasses = 10\nsamples = 64\n"
+    "batch = 16\nscale = 0.00390625\n"
+    "[solver]\ntype = sgd\nrate = 0.001\nmomentum = 0.9\n"
+    "[run]\niterations = 2\n"
+    "[conv1]\ntype = convolution\nnum_output = 64\nkernel_size = 5\nstride = 2\n"
+    "[relu1]\ntype = relu\n"
+    "[pool1]\ntype = pooling\nkernel_size = 2\nstride = 2\n"
+    "[conv2]\ntype = convolution\nnum_output = 96\nkernel_size = 3\n"
+    "[ip1]\ntype = inner_product\nnum_output = 200\n"
+    "[relu2]\ntype = relu\n"
+    "[ip2]\ntype = inner_product\nnum_output = 10\n"
+    "[loss]\ntype = softmax_loss\n";
+
+static const char *const test_section =
+    "[data.test]\nsource = synthetic\nshape = 3,96,96\nclasses = 10\nsamples = 64\n"
+    "first = 100\nbatch = 48\nscale = 0.00390625\n";
+
+static const char *write_net(int tested) {
+    static char text[4096], path[4096];
+    snprintf(text, sizeof text, "%s%s", sections, tested ? test_section : "");
+    snprintf(path, sizeof path, "%s", scratch_write("net.ini", text, strlen(text)));
+    return path;
+}
+
+static double planned(const char *net) {
+    command_result result = command_run(60, net_folder(),
+                                        COMMAND("check", net, "--json"));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    double bytes = net_number(result.out, "peak_bytes");
+    static const char *const parts[] = {"weights",     "gradients", "solver",
+                                        "activations", "feeds",     "process"};
+    double sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        sum += net_number(strstr(result.out, "\"memory\""), parts[i]);
+    ck_assert_double_eq(sum, bytes);
+    command_free(&result);
+    return bytes;
+}
+
+static double taken(const char *net) {
+    struct rusage use;
+    int status;
+    pid_t pid = command_start(net_folder(), COMMAND("train", net));
+    ck_assert_int_eq(wait4(pid, &status, 0, &use), pid);
+    ck_assert_int_eq(status, 0);
+    return (double)use.ru_maxrss * 1024;
+}
+
+/* With a test net and without; the checkpoint at the end takes no more. */
+START_TEST(plan_is_what_is_taken) {
+    const char *net = write_net(_i);
+    double plan = planned(net), took = taken(net);
+    ck_assert_msg(plan > 0.95 * took && plan < 1.05 * took,
+                  "planned %.1f MB, took %.1f MB", plan / 1e6, took / 1e6);
+    ck_assert_double_gt(took, 100e6);
+}
+END_TEST
+
+int main(void) {
+    const char *sanitizers = getenv("DLCORE_SANITIZE");
+    if (sanitizers && *sanitizers)
+        return 77; /* they take memory of their own */
+    Suite *suite = suite_create("memory");
+    TCase *cases = tcase_create("memory");
+    tcase_set_timeout(cases, 120);
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_loop_test(cases, plan_is_what_is_taken, 0, 2);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,72 @@
+/* A file that is there whole or not at all. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "file.h"
+#include "support/scratch.h"
+
+static void check_holds(const char *name, const char *expected) {
+    size_t size;
+    unsigned char *bytes = scratch_read(name, &size);
+    ck_assert_uint_eq(size, strlen(expected));
+    ck_assert_mem_eq(bytes, expected, size);
+    free(bytes);
+}
+
+START_TEST(writes_and_replaces) {
+    const char *path = scratch_path("picture.svg");
+    mode_t mask = umask(027);
+    ck_assert_int_eq(dlc_tool_file_check(path), DLC_OK);
+    ck_assert_int_eq(scratch_files(), 0);
+    ck_assert_int_eq(dlc_tool_file_write(path, "one", 3), DLC_OK);
+    check_holds("picture.svg", "one");
+    struct stat there;
+    ck_assert_int_eq(stat(path, &there), 0);
+    ck_assert_uint_eq(there.st_mode & 0777, 0640);
+    ck_assert_int_eq(dlc_tool_file_check(path), DLC_OK);
+    check_holds("picture.svg", "one"); /* asking changes nothing */
+    ck_assert_int_eq(dlc_tool_file_write(path, "", 0), DLC_OK);
+    check_holds("picture.svg", "");
+    ck_assert_int_eq(scratch_files(), 1);
+    umask(mask);
+}
+END_TEST
+
+static void refuses(const char *path, const char *why) {
+    ck_assert_int_eq(dlc_tool_file_check(path), DLC_ERR_IO);
+    ck_contains(dlc_detail(), path);
+    ck_contains(dlc_detail(), why);
+    ck_assert_int_eq(dlc_tool_file_write(path, "x", 1), DLC_ERR_IO);
+}
+
+START_TEST(refuses_what_it_cannot_write) {
+    refuses(scratch_path("no/such/folder.svg"), "No such file");
+    ck_assert_int_eq(mkdir(scratch_path("folder"), 0777), 0);
+    refuses(scratch_path("folder"), "no plain file");
+    ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0666), 0);
+    refuses(scratch_path("pipe"), "no plain file");
+    char overlong[5000] = {0};
+    memset(overlong, 'x', sizeof overlong - 1);
+    ck_assert_int_eq(dlc_tool_file_check(overlong), DLC_ERR_IO);
+    scratch_write("file", "x", 1);
+    refuses(scratch_path("file/in-a-file"), "Not a directory");
+    check_holds("file", "x");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("file");
+    TCase *cases = tcase_create("file");
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_test(cases, writes_and_replaces);
+    tcase_add_test(cases, refuses_what_it_cannot_write);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,223 @@
+/* The arithmetic behind `dlcore time`: medians, sums, shares, rates, order, groups. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "time_table.h"
+
+enum { ROWS = 4, PASSES = 5 };
+
+static const dlc_net_row net[ROWS] = {
+    {.name = "conv",
+     .type = "convolution",
+     .parameters = 100,
+     .multiply_adds = 1000,
+     .work = {{1000, 4000}, {0, 0}, {1000, 4000}},
+     .choice = "fast"},
+    {.name = "relu", .type = "relu", .absorbed_by = "conv"},
+    {.name = "reorder",
+     .type = "reorder",
+     .is_reorder = 1,
+     .producer = "conv",
+     .reader = "ip",
+     .work = {{0, 2000}, {0, 2000}}},
+    {.name = "last",
+     .type = "convolution",
+     .parameters = 50,
+     .work = {{500, 1000}, {500, 1000}, {500, 1000}}},
+};
+static const dlc_net_work update[ROWS] = {{0, 2000}, {0, 0}, {0, 0}, {0, 1000}};
+
+/* Milliseconds; one pass was disturbed. */
+static const double milliseconds[ROWS][TIME_PARTS] = {
+    {1, 0, 2, 0.5}, {0, 0, 0, 0}, {4, 8, 0, 0}, {0.25, 0.25, 0.25, 0.25}};
+
+static void fill(dlc_time_samples *samples) {
+    *samples = (dlc_time_samples){.rows = ROWS};
+    for (int pass = 0; pass < PASSES; pass++) {
+        double *seconds = dlc_time_samples_add(samples);
+        ck_assert_ptr_nonnull(seconds);
+        for (int i = 0; i < ROWS * TIME_PARTS; i++)
+            ck_assert_double_eq(seconds[i], 0);
+        for (int row = 0; row < ROWS; row++)
+            for (int part = 0; part < TIME_PARTS; part++)
+                seconds[row * TIME_PARTS + part] = milliseconds[row][part] * 1e-3 *
+                                                   (pass == 2 ? 100 : 1);
+        samples->whole[samples->passes - 1] = (pass == 2 ? 2 : 0.01 + 0.001 * pass);
+    }
+}
+
+static void make(dlc_time_order order, dlc_time_table *table) {
+    dlc_time_samples samples;
+    fill(&samples);
+    ck_assert_int_eq(dlc_time_table_make(net, update, &samples, order, table), DLC_OK);
+    dlc_time_samples_free(&samples);
+}
+
+/* A pass that took a hundred times as long changes nothing. */
+START_TEST(medians_and_sums) {
+    dlc_time_table table;
+    make(TIME_AS_IN_NET, &table);
+    ck_assert_uint_eq(table.rows, ROWS);
+    ck_assert_uint_eq(table.passes, PASSES);
+    for (int row = 0; row < ROWS; row++)
+        for (int part = 0; part < TIME_PARTS; part++)
+            ck_assert_double_eq_tol(table.row[row].seconds[part],
+                                    milliseconds[row][part] * 1e-3, 1e-12);
+    ck_assert_double_eq_tol(table.row[0].total, 3.5e-3, 1e-12);
+    ck_assert_double_eq_tol(table.sum.total, 16.5e-3, 1e-12);
+    ck_assert_double_eq_tol(table.sum.seconds[DLC_NET_FORWARD], 5.25e-3, 1e-12);
+    ck_assert_double_eq_tol(table.sum.seconds[TIME_UPDATE], 0.75e-3, 1e-12);
+    ck_assert_double_eq_tol(table.row[0].share, 3.5 / 16.5, 1e-12);
+    ck_assert_double_eq_tol(table.sum.share, 1, 1e-12);
+    ck_assert_int_eq(table.sum.parameters, 150);
+    ck_assert_double_eq_tol(table.pass_least, 0.010, 1e-12);
+    ck_assert_double_eq_tol(table.pass_median, 0.013, 1e-12);
+    ck_assert_double_eq_tol(table.pass_most, 2, 1e-12);
+    dlc_time_table_free(&table);
+}
+END_TEST
+
+START_TEST(median_of_an_even_number) {
+    dlc_time_samples samples = {.rows = 1};
+    dlc_time_table table;
+    for (int pass = 0; pass < 4; pass++) {
+        double *seconds = dlc_time_samples_add(&samples);
+        ck_assert_ptr_nonnull(seconds);
+        seconds[DLC_NET_FORWARD] = (double[]){8, 1, 2, 4}[pass];
+    }
+    ck_assert_int_eq(
+        dlc_time_table_make(net, NULL, &samples, TIME_SLOWEST_FIRST, &table), DLC_OK);
+    ck_assert_double_eq(table.row[0].seconds[DLC_NET_FORWARD], 3);
+    ck_assert_double_eq(table.row[0].share, 1);
+    dlc_time_table_free(&table);
+    dlc_time_samples_free(&samples);
+}
+END_TEST
+
+START_TEST(order_and_names) {
+    static const char *const by_time[] = {"conv -> ip", "conv", "last", "relu"};
+    static const char *const as_in_net[] = {"conv", "relu", "conv -> ip", "last"};
+    dlc_time_table table;
+    make(TIME_SLOWEST_FIRST, &table);
+    for (int i = 0; i < ROWS; i++)
+        ck_assert_str_eq(table.row[i].name, by_time[i]);
+    ck_assert_str_eq(table.row[1].choice, "fast");
+    ck_assert_str_eq(table.row[3].absorbed_by, "conv");
+    dlc_time_table_free(&table);
+    make(TIME_AS_IN_NET, &table);
+    for (int i = 0; i < ROWS; i++)
+        ck_assert_str_eq(table.row[i].name, as_in_net[i]);
+    dlc_time_table_free(&table);
+}
+END_TEST
+
+/* By type, slowest first; what another layer does is no layer of its own. */
+START_TEST(types_are_added_up) {
+    dlc_time_table table;
+    make(TIME_AS_IN_NET, &table);
+    ck_assert_uint_eq(table.types, 2);
+    ck_assert_str_eq(table.type[0].name, "reorder");
+    ck_assert_int_eq(table.type[0].layers, 1);
+    ck_assert_str_eq(table.type[1].name, "convolution");
+    ck_assert_int_eq(table.type[1].layers, 2);
+    ck_assert_int_eq(table.type[1].parameters, 150);
+    ck_assert_double_eq_tol(table.type[1].total, 4.5e-3, 1e-12);
+    ck_assert_double_eq_tol(table.type[1].share, 4.5 / 16.5, 1e-12);
+    dlc_time_table_free(&table);
+}
+END_TEST
+
+START_TEST(rates) {
+    dlc_time_table table;
+    make(TIME_AS_IN_NET, &table);
+    const dlc_time_row *conv = &table.row[0], *reorder = &table.row[2];
+    /* 1,000 multiply-adds in 1 ms are 2 million operations a second. */
+    ck_assert_double_eq_tol(dlc_time_gflops(conv, DLC_NET_FORWARD), 2e-3, 1e-12);
+    ck_assert_double_eq_tol(dlc_time_gflops(conv, DLC_NET_BACKWARD_PARAM), 1e-3, 1e-12);
+    ck_assert_double_eq(dlc_time_gflops(conv, DLC_NET_BACKWARD_DATA), 0);
+    ck_assert_double_eq(dlc_time_gflops(conv, TIME_UPDATE), 0);
+    ck_assert_double_eq_tol(dlc_time_gbytes(conv, DLC_NET_FORWARD), 4e-3, 1e-12);
+    ck_assert_double_eq_tol(dlc_time_gbytes(conv, TIME_UPDATE), 4e-3, 1e-12);
+    /* The row: operations over the time of the parts that do any. */
+    ck_assert_double_eq_tol(dlc_time_row_gflops(conv), 4e-6 / 3e-3, 1e-12);
+    ck_assert_double_eq_tol(dlc_time_row_gbytes(conv), 10e-6 / 3.5e-3, 1e-12);
+    ck_assert_double_eq(dlc_time_row_gflops(reorder), 0);
+    ck_assert_double_eq_tol(dlc_time_row_gbytes(reorder), 4e-6 / 12e-3, 1e-12);
+    dlc_time_table_free(&table);
+}
+END_TEST
+
+/* A gradient that is handed on as it is takes no time: that is no rate. */
+START_TEST(no_rate_of_what_did_not_happen) {
+    dlc_time_row row = {.work = {{0, 1000000}, {0, 1000000}}, .seconds = {1e-3, 2e-7}};
+    ck_assert_double_eq(dlc_time_gbytes(&row, DLC_NET_BACKWARD_DATA), 0);
+    ck_assert_double_eq_tol(dlc_time_row_gbytes(&row), 1, 1e-9);
+    dlc_time_row nothing = {.name = NULL};
+    ck_assert_double_eq(dlc_time_row_gflops(&nothing), 0);
+    ck_assert_double_eq(dlc_time_row_gbytes(&nothing), 0);
+}
+END_TEST
+
+START_TEST(no_passes_at_all) {
+    dlc_time_samples samples = {.rows = ROWS};
+    dlc_time_table table;
+    ck_assert_int_eq(
+        dlc_time_table_make(net, update, &samples, TIME_SLOWEST_FIRST, &table), DLC_OK);
+    ck_assert_double_eq(table.sum.total, 0);
+    ck_assert_double_eq(table.row[0].share, 0);
+    ck_assert_double_eq(table.pass_median, 0);
+    dlc_time_table_free(&table);
+}
+END_TEST
+
+/* Whatever allocation fails: an error, nothing lost, nothing leaked. */
+START_TEST(without_memory) {
+    dlc_time_samples samples;
+    fill(&samples);
+    size_t n = 1;
+    for (;; n++) {
+        dlc_time_table table = {.passes = 99};
+        dlc_memory_fail_at(n);
+        dlc_status status = dlc_time_table_make(net, update, &samples,
+                                                TIME_SLOWEST_FIRST, &table);
+        dlc_memory_fail_at(0);
+        if (status == DLC_OK) {
+            dlc_time_table_free(&table);
+            break;
+        }
+        ck_assert_uint_eq(table.passes, 99);
+    }
+    ck_assert_uint_gt(n, 8);
+    dlc_time_samples_free(&samples);
+    for (n = 1; n <= 2; n++) {
+        dlc_memory_fail_at(n);
+        double *seconds = dlc_time_samples_add(&samples);
+        dlc_memory_fail_at(0);
+        ck_assert_ptr_null(seconds);
+        ck_assert_uint_eq(samples.passes, 0);
+    }
+    ck_assert_ptr_nonnull(dlc_time_samples_add(&samples));
+    dlc_time_samples_free(&samples);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("time_table");
+    TCase *cases = tcase_create("time_table");
+    tcase_add_test(cases, medians_and_sums);
+    tcase_add_test(cases, median_of_an_even_number);
+    tcase_add_test(cases, order_and_names);
+    tcase_add_test(cases, types_are_added_up);
+    tcase_add_test(cases, rates);
+    tcase_add_test(cases, no_rate_of_what_did_not_happen);
+    tcase_add_test(cases, no_passes_at_all);
+    tcase_add_test(cases, without_memory);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

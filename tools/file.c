@@ -1,0 +1,74 @@
+/* See file.h. */
+#include "file.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static dlc_status cannot_write(const char *path) {
+    return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* A pipe or a folder is nothing that a file could take the place of. */
+static dlc_status check_place(const char *path) {
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return dlc_fail(DLC_ERR_IO, "cannot write %s: it is there, and no plain file",
+                        path);
+    return DLC_OK;
+}
+
+/* Opens a file of another name beside it, as readable as umask would have it. */
+static dlc_status open_part(const char *path, char part[PATH_MAX], int *fd) {
+    DLC_TRY(check_place(path));
+    if (snprintf(part, PATH_MAX, "%s.XXXXXX", path) >= PATH_MAX)
+        return dlc_fail(DLC_ERR_IO, "cannot write %s: the path is too long", path);
+    int opened = mkstemp(part);
+    if (opened < 0)
+        return cannot_write(path);
+    mode_t mask = umask(0);
+    umask(mask);
+    (void)fchmod(opened, 0666 & ~mask); /* private is good enough, too */
+    *fd = opened;
+    return DLC_OK;
+}
+
+dlc_status dlc_tool_file_check(const char *path) {
+    char part[PATH_MAX];
+    int fd = -1;
+    DLC_TRY(open_part(path, part, &fd));
+    close(fd);
+    unlink(part);
+    return DLC_OK;
+}
+
+static dlc_status put_all(int fd, const char *path, const char *bytes, size_t size) {
+    while (size > 0) {
+        ssize_t put = write(fd, bytes, size);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return cannot_write(path);
+        bytes += put;
+        size -= (size_t)put;
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_tool_file_write(const char *path, const char *bytes, size_t size) {
+    char part[PATH_MAX];
+    int fd = -1;
+    DLC_TRY(open_part(path, part, &fd));
+    dlc_status status = put_all(fd, path, bytes, size);
+    if (close(fd) != 0 && status == DLC_OK)
+        status = cannot_write(path);
+    if (status == DLC_OK && rename(part, path) != 0)
+        status = cannot_write(path);
+    if (status != DLC_OK)
+        unlink(part);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* Writing SVG: shapes and texts, names made harmless. Coordinates are pixels. */
+#ifndef DLC_TOOLS_SVG_H
+#define DLC_TOOLS_SVG_H
+
+#include "base/text.h"
+
+/* `style` is a class of the style sheet, with which the picture begins: an own one for
+ * dark surroundings stands in `dark`. The background is of class "back". */
+void dlc_svg_begin(dlc_text *svg, double width, double height, const char *title,
+                   const char *light, const char *dark);
+void dlc_svg_end(dlc_text *svg);
+
+/* `tip`: shown when pointed to; NULL: none. */
+void dlc_svg_box(dlc_text *svg, const char *style, double x, double y, double width,
+                 double height, const char *tip);
+void dlc_svg_line(dlc_text *svg, const char *style, double x1, double y1, double x2,
+                  double y2);
+/* `anchor`: "start", "middle" or "end", where x is. */
+void dlc_svg_text(dlc_text *svg, const char *style, const char *anchor, double x,
+                  double y, const char *text);
+
+#endif

@@ -1,0 +1,104 @@
+/* See time_measure.h. */
+#include "time_measure.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "time_update.h"
+
+/* Measuring ends after the most passes, or after the time and the fewest. */
+enum { PASSES_FEWEST = 5, PASSES_MOST = 50, WARM_UP_FEWEST = 2, WARM_UP_MOST = 5 };
+static const double patience = 10, warm_up_patience = 2; /* seconds */
+
+/* One pass as in training; `seconds` (rows * TIME_PARTS) is written. */
+static dlc_status one_pass(dlc_session *session, dlc_time_update *update,
+                           int64_t iteration, double *seconds, double *whole) {
+    dlc_batch batch;
+    DLC_TRY(dlc_job_check(session->job));
+    DLC_TRY(dlc_feed_next(session->feed, &batch));
+    DLC_TRY(dlc_net_set_input(session->net, batch.data, batch.labels));
+    uint64_t start = dlc_now_ns();
+    DLC_TRY(dlc_net_forward(session->net, iteration, 0));
+    DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
+    DLC_TRY(dlc_time_update_run(update, iteration, seconds));
+    *whole = dlc_since(start);
+    return DLC_OK;
+}
+
+static dlc_status warm_up(dlc_session *session, dlc_time_update *update, size_t rows,
+                          int64_t *iteration) {
+    double whole, *nowhere = dlc_alloc(rows * TIME_PARTS, sizeof *nowhere);
+    dlc_status status = nowhere ? DLC_OK : DLC_ERR_NOMEM;
+    uint64_t start = dlc_now_ns();
+    for (int done = 0; status == DLC_OK && done < WARM_UP_MOST; done++) {
+        if (done >= WARM_UP_FEWEST && dlc_since(start) > warm_up_patience)
+            break;
+        status = one_pass(session, update, (*iteration)++, nowhere, &whole);
+    }
+    dlc_free(nowhere);
+    return status;
+}
+
+static int is_enough(size_t done, int passes, double seconds) {
+    if (passes)
+        return done >= (size_t)passes;
+    return done >= PASSES_MOST || (done >= PASSES_FEWEST && seconds >= patience);
+}
+
+static dlc_status measure_pass(dlc_session *session, dlc_time_update *update,
+                               int64_t iteration, dlc_time_samples *samples) {
+    double *seconds = dlc_time_samples_add(samples);
+    if (!seconds)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(one_pass(session, update, iteration, seconds,
+                     &samples->whole[samples->passes - 1]));
+    for (size_t i = 0; i < samples->rows; i++)
+        dlc_net_seconds(session->net, (int32_t)i, seconds + i * TIME_PARTS);
+    return DLC_OK;
+}
+
+static dlc_status measure(dlc_session *session, dlc_time_update *update, int passes,
+                          dlc_time_samples *samples) {
+    int64_t iteration = 0;
+    DLC_TRY(warm_up(session, update, samples->rows, &iteration));
+    dlc_net_time(session->net, 1);
+    uint64_t start = dlc_now_ns();
+    while (!is_enough(samples->passes, passes, dlc_since(start))) {
+        if (samples->passes && dlc_job_requests(session->job) & DLC_JOB_STOP)
+            break;
+        DLC_TRY(measure_pass(session, update, iteration++, samples));
+    }
+    dlc_net_time(session->net, 0);
+    return DLC_OK;
+}
+
+static dlc_status read_rows(const dlc_session *session, dlc_time_measured *measured) {
+    measured->samples.rows = (size_t)dlc_net_rows(session->net);
+    measured->row = dlc_alloc(measured->samples.rows, sizeof *measured->row);
+    measured->update = dlc_alloc(measured->samples.rows, sizeof *measured->update);
+    if (!measured->row || !measured->update)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < measured->samples.rows; i++)
+        DLC_TRY(dlc_net_row_at(session->net, (int32_t)i, &measured->row[i]));
+    return DLC_OK;
+}
+
+dlc_status dlc_time_measure(dlc_session *session, int passes,
+                            dlc_time_measured *measured) {
+    dlc_time_update *update = NULL;
+    size_t rows;
+    DLC_TRY(read_rows(session, measured));
+    rows = measured->samples.rows;
+    DLC_TRY(dlc_time_update_open(session, measured->row, rows, &update));
+    for (size_t i = 0; i < rows; i++)
+        measured->update[i] = dlc_time_update_work(update, i);
+    dlc_status status = measure(session, update, passes, &measured->samples);
+    dlc_time_update_close(update);
+    return status;
+}
+
+void dlc_time_measured_free(dlc_time_measured *measured) {
+    dlc_free(measured->row);
+    dlc_free(measured->update);
+    dlc_time_samples_free(&measured->samples);
+    *measured = (dlc_time_measured){.row = NULL};
+}
