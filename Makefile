@@ -47,8 +47,8 @@ lint: ## Format, static analysis, layering
 	@test -f $(BUILD)/build.ninja || cmake --preset release
 	@tests/run.sh lint
 
-bench: all ## Side-by-side benchmarks; their results are printed
-	@bench/train.sh
+bench: all ## Side by side with PyTorch (hours); refreshes docs/results; BENCH="--nets resnet50"
+	@bench/side_by_side.py --write docs/results/cpu-training.md $(BENCH)
 
 install: all ## Install; DESTDIR is honoured, the prefix is cmake's
 	@cmake --install $(BUILD)

@@ -1,0 +1,160 @@
+"""The report of side_by_side.py: its runs (a line of JSON each) as Markdown tables,
+and a page's old report replaced by a new one."""
+import collections
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+
+median = statistics.median
+BEGIN, END = "<!-- report: made by bench/side_by_side.py -->", "<!-- end of report -->"
+TITLES = {"dlcore": "dlcore", "tuned": "PyTorch tuned", "default": "PyTorch default",
+          "tuned-13": "PyTorch tuned, Debian 13", "default-13": "PyTorch default, Debian 13"}
+
+
+def number(value):
+    """Three figures, or whole."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def spread(values):
+    return f"{number(min(values))}-{number(max(values))}" if len(values) > 1 else "one run"
+
+
+def table(head, rows):
+    numeric = ["---" if i < 1 else "---:" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, numeric, *rows])
+
+
+class Runs:
+    """All runs by (net, batch, threads, bf16), in the order in which they came."""
+
+    def __init__(self, path):
+        self.all = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+        self.jobs = collections.defaultdict(lambda: collections.defaultdict(list))
+        for run in self.all:
+            self.jobs[run["net"], run["batch"], run["threads"], run["bf16"]][run["who"]].append(run)
+        self.who = [name for name in TITLES if any(run["who"] == name for run in self.all)]
+
+    def chosen(self, threads, bf16):
+        return {key: job for key, job in self.jobs.items() if key[2:] == (threads, bf16)}
+
+    def peak(self, threads, bf16):
+        """The best that was measured: what else the machine did can only take away."""
+        return max((run["peak"] for run in self.all
+                    if (run["threads"], run["bf16"]) == (threads, bf16) and run["peak"]), default=None)
+
+    def threads(self):
+        return sorted({run["threads"] for run in self.all}, reverse=True)
+
+
+def values(runs, key="images_per_s"):
+    return [run[key] for run in runs if run.get(key)]
+
+
+def ratio(job, other):
+    if not job.get("dlcore") or not job.get(other):
+        return ""
+    return f"{median(values(job['dlcore'])) / median(values(job[other])):.2f}"
+
+
+def speed_table(runs, threads, bf16):
+    peers = [who for who in runs.who if who != "dlcore"]
+    rows = []
+    peak = runs.peak(threads, bf16)
+    for (net, batch, *_), job in runs.chosen(threads, bf16).items():
+        row = [f"{net}, b{batch}"]
+        for who in runs.who:
+            found = values(job.get(who, []))
+            row.append(f"{number(median(found))} ({spread(found)})" if found else "")
+        row += [ratio(job, who) for who in peers]
+        own = job.get("dlcore")
+        if own:
+            rate = own[0]["flop"] * median(values(own)) / 1e9
+            row += [f"{rate:.0f}", f"{rate / peak:.0%}" if peak else ""]
+        else:
+            row += ["", ""]
+        rows.append(row)
+    head = ["net", *(TITLES[who] for who in runs.who), *(f"times {who}" for who in peers), "GFLOP/s", "of peak"]
+    return table(head, rows) if rows else ""
+
+
+def own_ratio_table(runs, threads):
+    rows = []
+    for (net, batch, *_), job in runs.chosen(threads, True).items():
+        single = runs.jobs.get((net, batch, threads, False), {})
+        if job.get("dlcore") and single.get("dlcore"):
+            gain = median(values(job["dlcore"])) / median(values(single["dlcore"]))
+            rows.append([f"{net}, b{batch}", f"{gain:.2f}"])
+    return table(["net", "dlcore bf16 / dlcore float32"], rows) if rows else ""
+
+
+def memory_table(runs, threads):
+    peers = [who for who in runs.who if who != "dlcore"]
+    rows = []
+    for (net, batch, _, bf16), job in runs.jobs.items():
+        if _ != threads or not job.get("dlcore"):
+            continue
+        taken = {who: median(values(job[who], "peak_bytes")) for who in runs.who if job.get(who)}
+        row = [f"{net}, b{batch}{', bf16' if bf16 else ''}"]
+        row += [f"{taken[who] / 1e6:,.0f}" if who in taken else "" for who in runs.who]
+        row += [f"{taken['dlcore'] / taken[who]:.2f}" if who in taken else "" for who in peers]
+        planned = median(values(job["dlcore"], "planned_bytes"))
+        rows.append([*row, f"{planned / 1e6:,.0f}", f"{taken['dlcore'] / planned - 1:+.0%}"])
+    head = ["MB at most", *(TITLES[who] for who in runs.who), *(f"of {who}" for who in peers),
+            "`dlcore check` says", "off by"]
+    return table(head, rows) if rows else ""
+
+
+def said_by(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[0].strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "?"
+
+
+def circumstances(runs, command, dlcore):
+    with open("/proc/cpuinfo") as info:
+        cpu = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "?")
+    torches = sorted({run["torch"] for run in runs.all if run.get("torch")})
+    versions = [said_by(dlcore, "--version")] if any(run["who"] == "dlcore" for run in runs.all) else []
+    versions += [f"{name} {said_by('dpkg-query', '-W', '-f', '${Version}', package)}"
+                 for name, package in (("oneDNN", "libdnnl2"), ("jemalloc", "libjemalloc2"),
+                                       ("OpenBLAS", "libopenblas0-openmp"))]
+    peaks = [f"{number(median(found))} GFLOP/s ({spread(found)}) with {threads} thread{'s' * (threads > 1)}"
+             for threads in runs.threads()
+             if (found := [run["peak"] for run in runs.all
+                           if run["threads"] == threads and not run["bf16"] and run["peak"]])]
+    loads = [run["load"] for run in runs.all]
+    rounds = max(run["round"] for run in runs.all)
+    return (f"    {command}\n\n{datetime.date.today()}, {cpu}, {rounds} round{'s' * (rounds > 1)}; "
+            f"{', '.join(versions)}, PyTorch {', '.join(torches) or '?'}. The machine's load was "
+            f"{min(loads):.1f} to {max(loads):.1f}. Its limit (bench/peak.c): {'; '.join(peaks) or '?'}.")
+
+
+def make(path, command, dlcore):
+    runs = Runs(path)
+    parts = [circumstances(runs, command.strip(), dlcore)]
+    for bf16 in (False, True):
+        for threads in runs.threads():
+            made = speed_table(runs, threads, bf16)
+            if made:
+                parts.append(f"**{'bf16' if bf16 else 'float32'}, {threads} thread{'s' * (threads > 1)}**: images/s, "
+                             f"median (range)\n\n{made}")
+    most = runs.threads()[0]
+    for title, made in (("**bf16 against float32**", own_ratio_table(runs, most)),
+                        (f"**Peak memory** of the process, {most} threads", memory_table(runs, most))):
+        if made:
+            parts.append(f"{title}\n\n{made}")
+    return "\n\n".join(parts) + "\n"
+
+
+def put(page, text):
+    """Puts the report in place of the last one; what stands around it is kept."""
+    old = page.read_text()
+    if BEGIN not in old or END not in old:
+        raise SystemExit(f"{page} has no lines '{BEGIN}' and '{END}' to put the report between")
+    before, rest = old.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Training side by side with PyTorch: forward + backward + update on made-up samples,
+one process, images/s and peak memory.
+
+    bench/side_by_side.py                                       all of it: hours
+    bench/side_by_side.py --nets resnet50 --rounds 1 --threads 2 --seconds 5
+    bench/side_by_side.py --nets vgg16 --keep --write docs/results/cpu-training.md
+
+The contestants take turns within a round, so that a machine that slows down for
+minutes slows all of them; medians over the rounds are compared. Each run is a line of
+build/bench/runs.jsonl, whose report (report.py) is printed and, with --write, put
+into a page in place of the last one. Environment: DLCORE, PYTHON (one that has
+PyTorch), JEMALLOC, and TRIXIE, the folder of a Debian 13 with python3-torch, where
+the peers run too.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import report
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DLCORE = os.environ.get("DLCORE", str(ROOT / "build/bin/dlcore"))
+PYTHON = os.environ.get("PYTHON", "/usr/bin/python3")
+TRIXIE = os.environ.get("TRIXIE")
+RUNS = ROOT / "build/bench/runs.jsonl"
+
+# Batch, sample and classes; the order of the tables.
+NETS = {
+    "lenet": (64, "1, 28, 28", 10),
+    "cifar10-full": (100, "3, 32, 32", 10),
+    "caffenet": (32, "3, 227, 227", 1000),
+    "alexnet": (64, "3, 227, 227", 1000),
+    "googlenet": (32, "3, 224, 224", 1000),
+    "resnet50": (32, "3, 224, 224", 1000),
+    "vgg16": (16, "3, 224, 224", 1000),
+    "mobilenet-v2": (32, "3, 224, 224", 1000),
+}
+BF16_NETS = ("caffenet", "resnet50")
+
+# Left in the environment they halve OpenBLAS's speed, or say more than is meant here.
+UNWANTED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS", "OMP_PROC_BIND", "LD_PRELOAD")
+
+
+def say(text):
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def run(command, environment):
+    """stdout and the peak memory in bytes of a command and its children."""
+    clean = {key: value for key, value in os.environ.items() if key not in UNWANTED}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdout=out, stderr=errors, cwd=ROOT, env={**clean, **environment})
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), errors.seek(0)
+        if child.returncode:
+            raise RuntimeError(errors.read()[-1000:].strip() or f"{command[0]} ended with {child.returncode}")
+        return out.read(), 1024 * usage.ru_maxrss
+
+
+# ---- dlcore -----------------------------------------------------------------------
+
+
+def synthetic(text, shape, classes):
+    """A net.ini that trains on made-up samples and tests nothing. Batch, scale and
+    mean stay as they are."""
+    made, section = [], ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line.strip()
+            if section == "[data]":
+                line += f"\nsource = synthetic\nkind = noise\nshape = {shape}\nclasses = {classes}"
+        elif section == "[data]" and not re.match(r"(batch|scale|mean)\b", line):
+            continue
+        if section != "[data.test]":
+            made.append(line)
+    return "\n".join(made) + "\n"
+
+
+class Dlcore:
+    """The command, on nets that were made synthetic, in a folder of their own. There is
+    nothing to learn in noise, and at a model's own rate some lose themselves in it."""
+
+    def __init__(self, folder, models, more):
+        self.folder, self.more, self.checked = folder, more, {}
+        for net, (_, shape, classes) in NETS.items():
+            model = models / f"{net}.ini"
+            if model.exists():
+                (folder / model.name).write_text(synthetic(model.read_text(), shape, classes))
+
+    def arguments(self, job):
+        precision = ["--set", "run.precision=bf16"] if job["bf16"] else []
+        return [str(self.folder / f"{job['net']}.ini"), "--set", f"data.batch={job['batch']}",
+                "--set", f"run.threads={job['threads']}", "--set", "solver.rate=0.00001", *precision, *self.more]
+
+    def check(self, job):
+        """Operations of an image's training step, and the memory that check foretells."""
+        key = tuple(job.values())
+        if key not in self.checked:
+            checked = json.loads(run([DLCORE, "check", *self.arguments(job), "--json"], {})[0])
+            # Backward costs twice forward, but the first layer's input needs no gradient.
+            steps = 3 * checked["multiply_adds"] - checked["layers"][0]["multiply_adds"]
+            self.checked[key] = dict(flop=2 * steps, planned_bytes=checked["peak_bytes"])
+        return self.checked[key]
+
+    def measure(self, job, seconds, peak):
+        known = self.check(job)
+        guess = known["flop"] * job["batch"] / (0.6e9 * peak)  # seconds a step
+        iterations = max(8, round(1.25 * seconds / guess))
+        display = max(1, iterations // 24)
+        log = self.folder / "log"
+        log.unlink(missing_ok=True)
+        _, bytes_ = run([DLCORE, "train", *self.arguments(job), "--ranks=1", f"--iterations={iterations}",
+                         "--set", "run.snapshot_last=no", "--set", f"run.display={display}",
+                         "--log-file", str(log), "--json"], {})
+        return dict(known, images_per_s=self.speed(log, job["batch"]), peak_bytes=bytes_)
+
+    @staticmethod
+    def speed(log, batch):
+        """Median over slices of a few iterations, the first quarter left out as
+        warm-up. Each line of the log has the speed since the command's own warm-up
+        ended, so what lies between two lines is the difference of two such times."""
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        lines = [event for event in events if event["event"] == "train" and event["images_per_s"]]
+        total = max(event["iteration"] for event in lines)
+        warm = min(20, total // 10)
+        done = [((event["iteration"] - warm), (event["iteration"] - warm) * batch / event["images_per_s"])
+                for event in lines]
+        slices = [(b[0] - a[0]) * batch / (b[1] - a[1]) for a, b in zip(done, done[1:])]
+        return report.median(slices[len(slices) // 4:])
+
+
+# ---- PyTorch ----------------------------------------------------------------------
+
+
+def library(root, name):
+    """Where a library or a folder of them is, as seen from within `root`; None: nowhere."""
+    found = sorted(pathlib.Path(root).glob(f"usr/lib/*/{name}"))
+    return f"/{found[0].relative_to(root)}" if found else None
+
+
+class Torch:
+    """torch_train.py, under this system's PyTorch or that of a system in a folder."""
+
+    def __init__(self, tuned, root=None):
+        self.tuned, self.enter, self.scripts = tuned, [], str(ROOT / "bench")
+        self.python = PYTHON
+        self.jemalloc = os.environ.get("JEMALLOC")
+        if root:
+            folder = pathlib.Path(root, "tmp/dlcore-bench")
+            folder.mkdir(exist_ok=True)
+            for script in ROOT.glob("bench/torch_*.py"):
+                shutil.copy(script, folder)
+            self.enter, self.scripts, self.python = ["chroot", root], "/tmp/dlcore-bench", "/usr/bin/python3"
+        if not self.jemalloc:
+            self.jemalloc = library(root or "/", "libjemalloc.so.2")
+        self.openblas = library(root or "/", "openblas-openmp")
+        if tuned and not self.jemalloc:
+            raise SystemExit("tuned PyTorch needs jemalloc: install libjemalloc2, or set JEMALLOC")
+
+    def measure(self, job, seconds, _):
+        """The default form is told the number of threads, no more. In the tuned one
+        freed memory stays with the process (the kernel would hand it back zeroed, page
+        by page), threads stay on their cores, and OpenBLAS uses the same ones as the
+        convolutions do, where that build of it is installed."""
+        environment = {"OMP_NUM_THREADS": job["threads"]}
+        if self.tuned:
+            environment.update(
+                LD_PRELOAD=self.jemalloc, OMP_PROC_BIND="true", OMP_PLACES="cores",
+                MALLOC_CONF="background_thread:true,dirty_decay_ms:-1,muzzy_decay_ms:-1")
+            if self.openblas:
+                environment["LD_LIBRARY_PATH"] = self.openblas
+        command = [*self.enter, "env", *(f"{key}={value}" for key, value in environment.items()),
+                   self.python, f"{self.scripts}/torch_train.py", "--net", job["net"], "--batch", str(job["batch"]),
+                   "--threads", str(job["threads"]), "--seconds", str(seconds)]
+        command += ["--tuned"] * self.tuned + ["--bf16"] * job["bf16"]
+        out, bytes_ = run(command, {})
+        return dict(json.loads(out.splitlines()[-1]), peak_bytes=bytes_)
+
+
+# ---- The whole --------------------------------------------------------------------
+
+
+def measured_peak(folder, threads, bf16):
+    """GFLOP/s of bench/peak.c; None where the processor has no bf16."""
+    program = folder / "peak"
+    if not program.exists():
+        run(["cc", "-O3", "-march=native", "-fopenmp", str(ROOT / "bench/peak.c"), "-o", str(program)], {})
+    out = run([str(program), str(threads)] + ["bf16"] * bf16, {"OMP_PROC_BIND": "true"})[0]
+    return float(out) or None
+
+
+def jobs(args):
+    for precision in args.precision:
+        for threads in args.threads:
+            for net in args.nets:
+                if precision == "float32" or net in BF16_NETS and threads == max(args.threads):
+                    yield dict(net=net, batch=args.batch or NETS[net][0], threads=threads,
+                               bf16=precision == "bf16")
+
+
+def precision(job):
+    return "bf16" if job["bf16"] else "float32"
+
+
+def play(args, contestants, folder, note):
+    lost = set()
+    for number in range(1, args.rounds + 1):
+        for job in jobs(args):
+            peak = measured_peak(folder, job["threads"], False)
+            high = measured_peak(folder, job["threads"], True) if job["bf16"] else peak
+            for name, contestant in contestants.items():
+                key = (name, job["net"], job["bf16"])
+                slow = "default" in name and number > args.default_rounds
+                if slow or key in lost:
+                    continue
+                try:
+                    result = contestant.measure(job, args.seconds, peak)
+                except RuntimeError as error:
+                    say(f"{name} is left out of {job['net']}, {precision(job)}: {error}")
+                    lost.add(key)
+                    continue
+                note(dict(job, who=name, round=number, peak=high, load=os.getloadavg()[0],
+                          images_per_s=result["images_per_s"], peak_bytes=result["peak_bytes"],
+                          planned_bytes=result.get("planned_bytes"), flop=result.get("flop"),
+                          torch=result.get("torch"), channels_last=result.get("channels_last")))
+                say(f"round {number}/{args.rounds} {job['net']} b{job['batch']} "
+                    f"{precision(job)} {job['threads']} threads, {name}: "
+                    f"{result['images_per_s']:.1f} images/s, {result['peak_bytes'] / 1e6:.0f} MB")
+
+
+def read_options():
+    def words(text):
+        return text.replace(",", " ").split()
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", type=words, default=list(NETS), help=", ".join(NETS))
+    parser.add_argument("--batch", type=int, help="instead of each net's own")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--default-rounds", type=int, default=1,
+                        help="rounds with default PyTorch, which is slow and nobody's bar")
+    parser.add_argument("--threads", type=lambda text: [int(word) for word in words(text)], default=[2, 1])
+    parser.add_argument("--precision", type=words, default=["float32", "bf16"])
+    parser.add_argument("--seconds", type=float, default=8, help="to measure for, each run")
+    parser.add_argument("--who", type=words, help="dlcore, tuned, default; with TRIXIE: tuned-13, default-13")
+    parser.add_argument("--models", type=pathlib.Path, default=ROOT / "models", help="folder of the net.ini files")
+    parser.add_argument("--set", action="append", default=[], help="for dlcore, as `dlcore train --set`")
+    parser.add_argument("--keep", action="store_true", help="add to the runs that there are already")
+    parser.add_argument("--write", type=pathlib.Path, help="page to put the report into")
+    args = parser.parse_args()
+    for given, known in ((args.nets, NETS), (args.precision, ("float32", "bf16"))):
+        for word in given:
+            if word not in known:
+                parser.error(f"{word} is not one of {', '.join(known)}")
+    return args
+
+
+def main():
+    args = read_options()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        more = [word for text in args.set for word in ("--set", text)]
+        contestants = {"dlcore": Dlcore(folder, args.models, more), "tuned": Torch(True), "default": Torch(False)}
+        if TRIXIE:
+            contestants.update({"tuned-13": Torch(True, TRIXIE), "default-13": Torch(False, TRIXIE)})
+        if args.who:
+            contestants = {who: contestants[who] for who in args.who}
+
+        RUNS.parent.mkdir(parents=True, exist_ok=True)
+        if not args.keep:
+            RUNS.unlink(missing_ok=True)
+        with RUNS.open("a") as file:
+            play(args, contestants, folder, lambda result: print(json.dumps(result), file=file, flush=True))
+    text = report.make(RUNS, "bench/side_by_side.py " + " ".join(sys.argv[1:]), DLCORE)
+    print(text)
+    if args.write:
+        report.put(args.write, text)
+
+
+if __name__ == "__main__":
+    main()
