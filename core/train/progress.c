@@ -13,13 +13,23 @@
 #define DRAW_EVERY_NS 100000000u
 #define BAR_WIDTH 24
 
+/* Iterations that the speed leaves out: the first compile and touch what later ones
+ * find ready, and of a short run they would be all that is seen. */
+static int64_t warm_up_of(int64_t iterations) {
+    enum { SHORT = 4, LEAST = 2, MOST = 20 };
+    if (iterations < SHORT)
+        return iterations > 1;
+    int64_t tenth = iterations / 10;
+    return tenth < LEAST ? LEAST : tenth > MOST ? MOST : tenth;
+}
+
 void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
     int64_t left = session->max_iterations - session->iteration;
     *progress = (dlc_progress){
         .session = session,
         .first = session->iteration,
         .display = dlc_settings_get_int(session->setup->run, "display"),
-        .warm_up = left / 10 < 20 ? left / 10 : 20,
+        .warm_up = warm_up_of(left),
         .last_line = dlc_now_ns(),
         .loss = (double)NAN,
     };

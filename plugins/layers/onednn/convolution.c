@@ -191,19 +191,19 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                                  const dlc_shape *weights) {
     context *net = conv->w.head.net;
     const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
-    const weighted_choice choices[] = {
-        {.src = layout_last(net, in, net->precision),
-         .dst = layout_last(net, out, net->precision)},
-        {.src = layout_any(net, in, net->precision),
-         .dst = layout_any(net, out, net->precision)},
-    };
-    for (int i = 0; i < 2; i++)
-        if (!choices[i].src || !choices[i].dst)
-            return DLC_ERR_NOMEM;
+    const weighted_choice last = {.src = layout_last(net, in, net->precision),
+                                  .dst = layout_last(net, out, net->precision)};
+    const weighted_choice library = {.src = layout_any(net, in, net->precision),
+                                     .dst = layout_any(net, out, net->precision)};
+    if (!last.src || !last.dst || !library.src || !library.dst)
+        return DLC_ERR_NOMEM;
+    /* The first one, or the other if oneDNN has better code for it. */
     int blocked = conv->layout == LAYOUT_LIBRARY ||
                   (conv->layout == LAYOUT_AUTO && blocks_fit(conv, in, out));
-    int count = conv->layout == LAYOUT_LAST || blocked ? 1 : 2;
-    return weighted_prepare(&conv->w, plan, weights, choices + blocked, count);
+    const weighted_choice choices[] = {blocked ? library : last,
+                                       blocked ? last : library};
+    return weighted_prepare(&conv->w, plan, weights, choices,
+                            conv->layout == LAYOUT_AUTO ? 2 : 1);
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
