@@ -5,9 +5,9 @@
 #include <string.h>
 
 enum {
-    /* Elements of a chunk: they fit the nearest caches, and a float32 sum of so many
-     * is sound. */
-    CHUNK = 16 << 10,
+    /* Elements of a chunk: so few that their float32 sums, of some thousand numbers a
+     * lane at most, are sound. */
+    CHUNK = 32 << 10,
     WORTH_THREADS = CHUNK,
     /* Elements of a group up to which one thread's own cache holds it. */
     NEAR = 128 << 10,

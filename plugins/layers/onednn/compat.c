@@ -14,7 +14,7 @@ static int is_made_by(const_dnnl_primitive_desc_t pd, const char *prefix) {
 /* What oneDNN would take for a convolution's forward pass reads weights that its
  * backward passes don't understand: two reorders a step, for no gain. */
 #define UNLIKED "brgconv:"
-#define LIKED "jit:"
+#define LIKED "jit"
 
 static void replace(dnnl_primitive_desc_t *pd, dnnl_primitive_desc_t by) {
     (void)dnnl_primitive_desc_destroy(*pd);
@@ -211,18 +211,6 @@ dnnl_status_t pd_softmax_backward(const pd_env *env, int axis, md_t data,
     return dnnl_softmax_backward_primitive_desc_create(
         pd, env->engine, dnnl_softmax_accurate, data, data, data, axis, env->hint,
         env->attr);
-}
-
-dnnl_status_t pd_norm_forward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
-                              unsigned flags, md_t data, dnnl_primitive_desc_t *pd) {
-    return dnnl_batch_normalization_forward_primitive_desc_create(
-        pd, env->engine, prop, data, data, epsilon, flags, env->attr);
-}
-
-dnnl_status_t pd_norm_backward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
-                               unsigned flags, md_t data, dnnl_primitive_desc_t *pd) {
-    return dnnl_batch_normalization_backward_primitive_desc_create(
-        pd, env->engine, prop, data, data, data, epsilon, flags, env->hint, env->attr);
 }
 
 #else /* 2.x */
@@ -442,22 +430,6 @@ dnnl_status_t pd_softmax_backward(const pd_env *env, int axis, md_t data,
     dnnl_softmax_v2_desc_t desc;
     dnnl_status_t st = dnnl_softmax_v2_backward_desc_init(&desc, dnnl_softmax_accurate,
                                                           data, data, data, axis);
-    return make(env, st, &desc, pd);
-}
-
-dnnl_status_t pd_norm_forward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
-                              unsigned flags, md_t data, dnnl_primitive_desc_t *pd) {
-    dnnl_batch_normalization_desc_t desc;
-    dnnl_status_t st = dnnl_batch_normalization_forward_desc_init(&desc, prop, data,
-                                                                  epsilon, flags);
-    return make(env, st, &desc, pd);
-}
-
-dnnl_status_t pd_norm_backward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
-                               unsigned flags, md_t data, dnnl_primitive_desc_t *pd) {
-    dnnl_batch_normalization_desc_t desc;
-    dnnl_status_t st = dnnl_batch_normalization_backward_desc_init(
-        &desc, prop, data, data, epsilon, flags);
     return make(env, st, &desc, pd);
 }
 

@@ -104,11 +104,4 @@ dnnl_status_t pd_softmax_forward(const pd_env *env, dnnl_prop_kind_t prop, int a
 dnnl_status_t pd_softmax_backward(const pd_env *env, int axis, md_t data,
                                   dnnl_primitive_desc_t *pd);
 
-dnnl_status_t pd_norm_forward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
-                              unsigned flags, md_t data, dnnl_primitive_desc_t *pd);
-/* Its backward also wants the shift (which it doesn't need), or refuses it. */
-enum { NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
-dnnl_status_t pd_norm_backward(const pd_env *env, dnnl_prop_kind_t prop, float epsilon,
-                               unsigned flags, md_t data, dnnl_primitive_desc_t *pd);
-
 #endif

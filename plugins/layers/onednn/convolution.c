@@ -9,7 +9,7 @@ typedef struct convolution {
     pd_window window;
     int64_t group;
     int layout; /* below */
-    int direct; /* no Winograd */
+    int direct; /* no Winograd: by wish, or for colours, which it would pad to 16 */
     convolution_lanes lanes;
 } convolution;
 
@@ -77,7 +77,8 @@ static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, m
     const pd_window *window = &of(w)->window;
     dnnl_status_t st = pd_conv_backward_weights(env, algorithm(w), window, src,
                                                 diff_weights, diff_bias, diff_dst, pd);
-    if (st != dnnl_success || !is_bloated(*pd, src, w->forward_weights->md, diff_dst))
+    if (st != dnnl_success ||
+        (!is_bloated(*pd, src, w->forward_weights->md, diff_dst) && !pd_is_slow(*pd)))
         return st;
     (void)dnnl_primitive_desc_destroy(*pd);
     return pd_conv_backward_weights(env, dnnl_convolution_direct, window, src,
@@ -172,9 +173,10 @@ static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
 /* The library puts channels in blocks of 16 and multiplies the padding along. Where
  * that is little, blocks are faster than channels last; where channels are few (20
  * would be padded to 32), slower. Images of a few colours are read as they are. */
+enum { BLOCK = 16, COLOURS = 4 };
+
 static int blocks_fit(const convolution *conv, const dlc_shape *in,
                       const dlc_shape *out) {
-    enum { BLOCK = 16, COLOURS = 4 };
     const double most = 1.4;
     double waste = 1;
     const int64_t channels[] = {in->dims[1], out->dims[1]};
@@ -191,6 +193,7 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                                  const dlc_shape *weights) {
     context *net = conv->w.head.net;
     const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
+    conv->direct |= in->dims[1] <= COLOURS;
     const weighted_choice last = {.src = layout_last(net, in, net->precision),
                                   .dst = layout_last(net, out, net->precision)};
     const weighted_choice library = {.src = layout_any(net, in, net->precision),

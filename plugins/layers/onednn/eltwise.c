@@ -150,8 +150,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
 
 /* ---- Chunks ------------------------------------------------------------------- */
 
-/* Each is
- * read whole before anything of it is written, for outputs may lie over inputs. */
+/* Each is read whole before anything of it is written, for outputs may lie over inputs.
+ */
 
 enum {
     CHUNK = 2048, /* elements at a time: they stay in the nearest cache */

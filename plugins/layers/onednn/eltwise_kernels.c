@@ -47,6 +47,7 @@ ALWAYS void add_of(int bf16, limit_kind kind, size_t count, const void *a,
 static void add(int bf16, size_t count, const void *a, const void *b,
                 const bounds *limit, int stream, void *out) {
     const limits l = limits_of(limit);
+    stream = stream && out != a && out != b; /* those are in the caches */
     if (bf16)
         FOR_LIMIT(add_of, 1, limit, count, a, b, &l, stream, out)
     else

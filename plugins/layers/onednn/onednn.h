@@ -93,9 +93,6 @@ dlc_status op_init(op *o, context *net, const char *layer, const char *what,
                    dnnl_status_t st, dnnl_primitive_desc_t pd);
 dlc_status op_reorder(op *o, context *net, const char *layer, const dlc_layout *from,
                       const dlc_layout *to);
-/* Says how an argument lies that oneDNN doesn't tell about (2.x: those of batch
- * normalisation). Before the first run. */
-dlc_status op_argument(op *o, int arg, const dlc_layout *layout);
 dlc_status op_run_all(op *o, const op_bind *binds, int count);
 #define OP_RUN(o, ...) \
     op_run_all((o), (const op_bind[]){__VA_ARGS__}, \

@@ -75,12 +75,6 @@ static dnnl_status_t add_slot(op *o, int arg, md_t md) {
     return dnnl_success;
 }
 
-dlc_status op_argument(op *o, int arg, const dlc_layout *layout) {
-    dnnl_status_t st = add_slot(o, arg, layout->md);
-    return st == dnnl_success ? DLC_OK
-                              : dnnl_failed(st, o->layer, "make a memory object");
-}
-
 /* The slot of an argument, made at its first use; -1: the primitive has no such
  * argument, -2: an error. */
 static int slot_of(op *o, int arg, dnnl_status_t *st) {

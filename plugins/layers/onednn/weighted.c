@@ -61,9 +61,9 @@ static dlc_status make_forward(weighted *w, const dlc_layout *weights,
     if (st != dnnl_success)
         return dnnl_failed(st, w->head.name, "set up an activation");
     pd_env env = {.engine = w->head.net->engine, .attr = attr};
-    st = w->kind->forward(w, &env,
-                          training(w) ? dnnl_forward_training : dnnl_forward_inference,
-                          choice->src->md, weights->md,
+    /* A test net's as well: for inference alone oneDNN might want weights in a form
+     * that nothing can be made of again. */
+    st = w->kind->forward(w, &env, dnnl_forward_training, choice->src->md, weights->md,
                           w->has_bias ? w->bias->md : NULL, choice->dst->md, &pd);
     (void)dnnl_primitive_attr_destroy(attr);
     dlc_status status = op_init(&w->forward, w->head.net, w->head.name,

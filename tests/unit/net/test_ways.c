@@ -77,7 +77,7 @@ START_TEST(low_memory_gives_the_same_bits) {
     dlc_net *low = build(&args);
     size_t kept = dlc_net_memory_plan(rig.net).activations;
     size_t less = dlc_net_memory_plan(low).activations;
-    ck_assert_msg(less < kept * 9 / 10, "%zu bytes of %zu", less, kept);
+    ck_assert_msg(less < kept * 19 / 20, "%zu bytes of %zu", less, kept);
 
     const dlc_arenas *a = dlc_net_arenas(rig.net), *b = dlc_net_arenas(low);
     ck_assert_uint_eq(a->count, b->count);
