@@ -183,8 +183,9 @@ static int blocks_fit(const convolution *conv, const dlc_shape *in,
     int depthwise = conv->group == in->dims[1];
     for (int i = 0; i < 2; i++) {
         int64_t own = depthwise ? channels[i] : channels[i] / conv->group;
+        int64_t blocks = (own + BLOCK - 1) / BLOCK;
         if (i > 0 || own > COLOURS)
-            waste *= (double)((own + BLOCK - 1) / BLOCK * BLOCK) / (double)own;
+            waste *= (double)(blocks * BLOCK) / (double)own;
     }
     return waste <= most;
 }
