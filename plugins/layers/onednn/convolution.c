@@ -9,7 +9,7 @@ typedef struct convolution {
     pd_window window;
     int64_t group;
     int layout; /* below */
-    int direct; /* no Winograd: by wish, or for colours, which it would pad to 16 */
+    int direct; /* no Winograd: by wish, or because it isn't worth it */
     convolution_lanes lanes;
 } convolution;
 
@@ -59,26 +59,14 @@ static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
                                  diff_dst, pd);
 }
 
-/* Winograd's transform of many filters for few pixels: scratch memory out of all
- * proportion to what it works on, to little gain. */
-static int is_bloated(dnnl_primitive_desc_t pd, md_t src, md_t weights, md_t dst) {
-    enum { PROPORTION = 8 };
-    md_t scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    md_t all[] = {src, weights, dst};
-    size_t bytes = 0;
-    for (int i = 0; i < 3; i++)
-        bytes += dnnl_memory_desc_get_size(all[i]);
-    return scratch && dnnl_memory_desc_get_size(scratch) > PROPORTION * bytes;
-}
-
+/* Winograd's has compiled code for most shapes only. */
 static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
                                          md_t diff_weights, md_t diff_bias,
                                          md_t diff_dst, dnnl_primitive_desc_t *pd) {
     const pd_window *window = &of(w)->window;
     dnnl_status_t st = pd_conv_backward_weights(env, algorithm(w), window, src,
                                                 diff_weights, diff_bias, diff_dst, pd);
-    if (st != dnnl_success ||
-        (!is_bloated(*pd, src, w->forward_weights->md, diff_dst) && !pd_is_slow(*pd)))
+    if (st != dnnl_success || !pd_is_slow(*pd))
         return st;
     (void)dnnl_primitive_desc_destroy(*pd);
     return pd_conv_backward_weights(env, dnnl_convolution_direct, window, src,
@@ -194,7 +182,11 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                                  const dlc_shape *weights) {
     context *net = conv->w.head.net;
     const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
-    conv->direct |= in->dims[1] <= COLOURS;
+    /* Winograd's transform would pad colours to a block, and images smaller than two of
+     * its tiles to tiles, in scratch memory many times the size of the image. */
+    enum { TWO_TILES = 8 };
+    conv->direct |= in->dims[1] <= COLOURS ||
+                    (out->dims[2] < TWO_TILES && out->dims[3] < TWO_TILES);
     const weighted_choice last = {.src = layout_last(net, in, net->precision),
                                   .dst = layout_last(net, out, net->precision)};
     const weighted_choice library = {.src = layout_any(net, in, net->precision),
