@@ -1,19 +1,19 @@
 /* See convolution_lanes.h. Weights are plain here; what reads them in another layout
  * (a test net whose batch is no multiple of the lanes) reorders them. */
 #include "convolution_lanes.h"
+#include "isa.h"
 
 #include <stdio.h>
 
-/* What oneDNN takes this processor for, ONEDNN_MAX_CPU_ISA included, holds for us. */
 static const lanes_kernels *kernels_here(void) {
+    static const lanes_kernels *const all[] = {
+        [ISA_BASE] = &lanes_base,
 #ifdef __x86_64__
-    unsigned isa = dnnl_get_effective_cpu_isa();
-    if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core)
-        return &lanes_avx512;
-    if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2)
-        return &lanes_avx2;
+        [ISA_AVX2] = &lanes_avx2,
+        [ISA_AVX512] = &lanes_avx512,
 #endif
-    return &lanes_base;
+    };
+    return all[isa_here()];
 }
 
 static lanes_conv describe_shape(const pd_window *window, int64_t group,
@@ -63,7 +63,7 @@ dlc_status convolution_lanes_prepare(weighted *w, convolution_lanes *lanes,
         return DLC_ERR_NOMEM;
     lanes_conv_tables(conv, kernels, lanes->tables);
     conv->relu = w->relu.on;
-    conv->slope = w->relu.slope;
+    conv->slope = w->relu.bounds.slope;
     layout_give(&plan->in[0], w->src);
     layout_give(&plan->out[0], w->dst);
     lanes->space_bytes = round64(lanes_conv_space(conv));
@@ -92,8 +92,8 @@ dlc_status convolution_lanes_backward(weighted *w, const convolution_lanes *lane
     const lanes_kernels *kernels = lanes->conv.kernels;
     float *diff = run->out_diff[0];
     if (wants_part(run, DLC_PART_PARAM)) {
-        if (w->relu.on) /* in place: nobody else reads it */
-            relu_mask(&w->relu, layout_count(w->dst), run->out[0], diff, diff);
+        if (w->relu.on)
+            relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
         kernels->backward_weights(&lanes->conv, run->in[0], diff, run->param_diff[0],
                                   w->has_bias ? run->param_diff[1] : NULL,
                                   run->workspace);

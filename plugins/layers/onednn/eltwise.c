@@ -1,5 +1,6 @@
 /* eltwise: inputs of one shape, joined element by element. Works on the memory as it
  * lies, padding included: sum, product and maximum of zeros are zero. */
+#include "bfloat16.h"
 #include "eltwise_kernels.h"
 #include "isa.h"
 #include "relu.h"

@@ -134,7 +134,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
 static void turn(const product *p, const float *turned, const float *bias, float *out) {
     enum { SIDE = 16 };
     int64_t outputs = p->w.num_output, batch = p->batch;
-    float slope = p->w.relu.on ? p->w.relu.slope : 1;
+    float slope = p->w.relu.on ? p->w.relu.bounds.slope : 1;
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < outputs; first += SIDE) {
         int64_t end = first + SIDE < outputs ? first + SIDE : outputs;

@@ -1,6 +1,8 @@
 /* See relu.h. */
 #include "relu.h"
 
+#include "bfloat16.h"
+
 enum { RELU_CHUNK = 4096, WORTH_THREADS = 4 * RELU_CHUNK };
 
 dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
@@ -8,8 +10,8 @@ dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
     if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &relu_ops)
         return DLC_ERR_UNSUPPORTED;
     relu->on = 1;
-    relu->slope = (float)host->get_float(settings, "negative_slope");
-    relu->bounds = (bounds){.low = 0, .high = INFINITY, .slope = relu->slope};
+    relu->bounds = (bounds){
+        .high = INFINITY, .slope = (float)host->get_float(settings, "negative_slope")};
     return DLC_OK;
 }
 
@@ -44,7 +46,8 @@ dnnl_status_t relu_attr(const relu_absorbed *relu, context *net,
     if (st != dnnl_success || !relu->on)
         goto done;
     if ((st = dnnl_post_ops_create(&ops)) == dnnl_success &&
-        (st = post_ops_eltwise(ops, dnnl_eltwise_relu, relu->slope, 0)) == dnnl_success)
+        (st = post_ops_eltwise(ops, dnnl_eltwise_relu, relu->bounds.slope, 0)) ==
+            dnnl_success)
         st = dnnl_primitive_attr_set_post_ops(attr, ops);
 done:
     if (ops)
@@ -56,10 +59,31 @@ done:
     return st;
 }
 
-void relu_mask(const relu_absorbed *relu, int64_t count, const float *out,
-               const float *diff, float *masked) {
+static void mask_floats(float slope, int64_t count, const float *out, float *diff) {
+    for (int64_t i = 0; i < count; i++)
+        diff[i] = out[i] > 0 ? diff[i] : slope * diff[i];
+}
+
+static void mask_bf16(float slope, int64_t count, const uint16_t *out, uint16_t *diff) {
+    enum { SIGN = 0x8000 };
+    for (int64_t i = 0; i < count; i++) {
+        int positive = out[i] != 0 && !(out[i] & SIGN);
+        if (slope == 0)
+            diff[i] = positive ? diff[i] : 0;
+        else if (!positive)
+            diff[i] = to_bf16(slope * from_bf16(diff[i]));
+    }
+}
+
+void relu_mask(const relu_absorbed *relu, dlc_dtype dtype, int64_t count,
+               const void *out, void *diff) {
+    float slope = relu->bounds.slope;
 #pragma omp parallel for schedule(static) if (count > WORTH_THREADS)
-    for (int64_t at = 0; at < count; at += RELU_CHUNK)
-        relu_mask_some(relu, count - at < RELU_CHUNK ? count - at : RELU_CHUNK,
-                       out + at, diff + at, masked + at);
+    for (int64_t at = 0; at < count; at += RELU_CHUNK) {
+        int64_t n = count - at < RELU_CHUNK ? count - at : RELU_CHUNK;
+        if (dtype == DLC_BF16)
+            mask_bf16(slope, n, (const uint16_t *)out + at, (uint16_t *)diff + at);
+        else
+            mask_floats(slope, n, (const float *)out + at, (float *)diff + at);
+    }
 }

@@ -4,14 +4,12 @@
 #ifndef ONEDNN_RELU_H
 #define ONEDNN_RELU_H
 
-#include "bfloat16.h"
 #include "bounds.h"
 #include "onednn.h"
 
 typedef struct relu_absorbed {
     int on;
-    float slope;   /* of the negative side */
-    bounds bounds; /* the same, or those of a clip */
+    bounds bounds; /* of a relu from zero on, or those of a clip */
 } relu_absorbed;
 
 /* DLC_ERR_UNSUPPORTED unless `next` is this plugin's relu and none is absorbed. */
@@ -31,28 +29,9 @@ bounds relu_bounds(const relu_absorbed *relu);
 /* A copy of the context's attributes with the post-op; destroy it after use. */
 dnnl_status_t relu_attr(const relu_absorbed *relu, context *net,
                         dnnl_primitive_attr_t *attr);
-/* masked = diff where out > 0, else slope * diff; by the calling thread. */
-static inline void relu_mask_some(const relu_absorbed *relu, int64_t count,
-                                  const float *out, const float *diff, float *masked) {
-    float slope = relu->slope;
-    for (int64_t i = 0; i < count; i++)
-        masked[i] = out[i] > 0 ? diff[i] : slope * diff[i];
-}
-/* The same of bfloat16, in place of diff. */
-static inline void relu_mask_bf16(const relu_absorbed *relu, int64_t count,
-                                  const uint16_t *out, uint16_t *diff) {
-    enum { SIGN = 0x8000 };
-    float slope = relu->slope;
-    for (int64_t i = 0; i < count; i++) {
-        int positive = out[i] != 0 && !(out[i] & SIGN);
-        if (slope == 0)
-            diff[i] = positive ? diff[i] : 0;
-        else if (!positive)
-            diff[i] = to_bf16(slope * from_bf16(diff[i]));
-    }
-}
-/* The same by all threads. */
-void relu_mask(const relu_absorbed *relu, int64_t count, const float *out,
-               const float *diff, float *masked);
+/* diff = its own value where out > 0, else slope * that; `count` elements of `dtype`,
+ * by all threads. Nobody else reads the gradient of an output. */
+void relu_mask(const relu_absorbed *relu, dlc_dtype dtype, int64_t count,
+               const void *out, void *diff);
 
 #endif

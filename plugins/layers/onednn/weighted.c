@@ -201,30 +201,26 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
+/* Scratch: weights, or their gradient, on the way to another layout, then what the
+ * primitives want. What is not made has no bytes. */
 static void plan_memory(weighted *w, dlc_layer_plan *plan) {
-    w->reordered_bytes = w->own_to_forward.pd ? round64(w->forward_weights->bytes) : 0;
-    plan->scratch_bytes = w->reordered_bytes + larger(w->forward.scratch_bytes,
-                                                      w->own_to_forward.scratch_bytes);
+    const op *ops[] = {&w->forward,        &w->backward_data, &w->backward_weights,
+                       &w->own_to_forward, &w->own_to_data,   &w->weights_to_own};
+    size_t most = 0, bytes = 0;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        most = larger(most, ops[i]->scratch_bytes);
+    if (w->kept)
+        plan->workspace_bytes = round64(w->forward_weights->bytes);
+    else if (w->own_to_forward.pd)
+        bytes = round64(w->forward_weights->bytes);
+    if (w->own_to_data.pd)
+        bytes = larger(bytes, round64(w->data_weights->bytes));
+    if (w->weights_to_own.pd)
+        bytes = larger(bytes, round64(w->diff_weights->bytes));
+    w->reordered_bytes = bytes;
+    plan->scratch_bytes = bytes + most;
     if (!training(w))
         return;
-    if (w->kept) {
-        plan->workspace_bytes = round64(w->forward_weights->bytes);
-        w->reordered_bytes = 0;
-        plan->scratch_bytes = larger(w->forward.scratch_bytes,
-                                     w->own_to_forward.scratch_bytes);
-    }
-    size_t ops = larger(w->backward_weights.scratch_bytes,
-                        w->backward_data.scratch_bytes);
-    if (w->own_to_data.pd) {
-        w->reordered_bytes = round64(w->data_weights->bytes);
-        ops = larger(ops, w->own_to_data.scratch_bytes);
-    }
-    if (w->weights_to_own.pd) {
-        w->reordered_bytes = larger(w->reordered_bytes,
-                                    round64(w->diff_weights->bytes));
-        ops = larger(ops, w->weights_to_own.scratch_bytes);
-    }
-    plan->scratch_bytes = larger(plan->scratch_bytes, w->reordered_bytes + ops);
     plan->reads_in = 1;
     plan->reads_out = w->relu.on;
 }
@@ -266,10 +262,9 @@ dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
 dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run) {
     weighted *w = (weighted *)layer;
     const void *weights = run->param[0];
-    void *scratch = run->scratch;
+    void *scratch = at_offset(run->scratch, w->reordered_bytes);
     if (w->own_to_forward.pd) {
         void *reordered = w->kept ? run->workspace : run->scratch;
-        scratch = at_offset(run->scratch, w->kept ? 0 : w->reordered_bytes);
         dlc_status status = OP_RUN(&w->own_to_forward, {DNNL_ARG_FROM, weights},
                                    {DNNL_ARG_TO, reordered},
                                    {DNNL_ARG_SCRATCHPAD, scratch});
@@ -313,23 +308,6 @@ static dlc_status run_backward_data(weighted *w, const dlc_layer_run *run,
                   {DNNL_ARG_SCRATCHPAD, scratch});
 }
 
-/* The activation's gradient in place of the output's, which nobody else reads. */
-static void mask(const weighted *w, const void *out, void *diff) {
-    enum { CHUNK = 8192 };
-    int64_t count = layout_count(w->dst);
-    int bf16 = w->dst->dtype == DLC_BF16;
-#pragma omp parallel for schedule(static) if (count > CHUNK)
-    for (int64_t at = 0; at < count; at += CHUNK) {
-        int64_t n = count - at < CHUNK ? count - at : CHUNK;
-        if (bf16)
-            relu_mask_bf16(&w->relu, n, (const uint16_t *)out + at,
-                           (uint16_t *)diff + at);
-        else
-            relu_mask_some(&w->relu, n, (const float *)out + at, (float *)diff + at,
-                           (float *)diff + at);
-    }
-}
-
 dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
     weighted *w = (weighted *)layer;
     const void *diff = run->out_diff[0];
@@ -337,7 +315,8 @@ dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
     dlc_status status = DLC_OK;
     if (wants_part(run, DLC_PART_PARAM)) {
         if (w->relu.on)
-            mask(w, run->out[0], run->out_diff[0]);
+            relu_mask(&w->relu, w->dst->dtype, layout_count(w->dst), run->out[0],
+                      run->out_diff[0]);
         status = run_backward_weights(w, run, diff, run->scratch, scratch);
     }
     if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
