@@ -188,6 +188,8 @@ static int32_t batches_ahead(const dlc_feed *feed) {
     enum { MOST = 3, ROOM = 32 << 20 };
     if (feed->args.prefetch)
         return feed->args.prefetch;
+    if (feed->args.low_memory)
+        return 0;
     double batch = (double)feed->args.count * (double)dlc_shape_count(&feed->shape) *
                    sizeof(float);
     return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;

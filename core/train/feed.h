@@ -32,6 +32,7 @@ typedef struct dlc_feed_args {
     uint64_t seed;
     int shuffle;      /* training only */
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
+    int low_memory;   /* then none is kept ready where `prefetch` is 0 */
     int32_t count;    /* samples in a batch of this rank, at least 1 */
 
     /* Training: samples [offset, offset + count) of the job's `batch` are ours. */

@@ -14,8 +14,10 @@ const dlc_option dlc_feed_options[] = {
             "side of a square cut out: anywhere in training, the middle in a test; 0: "
             "none"),
     DLC_INT("pad", "0", 0, SIDE_MAX, "width of a border of zeros, before the crop"),
-    DLC_INT("prefetch", "0", 0, PREFETCH_MAX,
-            "batches kept ready in the background; 0: up to three, as 32 MB hold"),
+    DLC_INT(
+        "prefetch", "0", 0, PREFETCH_MAX,
+        "batches kept ready in the background; 0: up to three, as 32 MB hold, or none "
+        "with [run] memory = low"),
     DLC_OPTIONS_END,
 };
 

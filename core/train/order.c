@@ -9,8 +9,13 @@
 
 dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle,
                           dlc_order *order) {
-    int64_t *map = NULL;
+    uint32_t *map = NULL;
     if (shuffle) {
+        if (samples > UINT32_MAX)
+            return dlc_fail(DLC_ERR_DATA,
+                            "a source of %lld samples is too large to be shuffled: "
+                            "set shuffle = false, or use at most %lld samples",
+                            (long long)samples, (long long)UINT32_MAX);
         map = dlc_alloc((size_t)samples, sizeof *map);
         if (!map)
             return DLC_ERR_NOMEM;
@@ -28,12 +33,12 @@ void dlc_order_close(dlc_order *order) {
  * epoch's order doesn't depend on those before it. */
 static void shuffle_epoch(dlc_order *order, int64_t epoch) {
     dlc_random random = dlc_random_make(order->seed, STREAM_SHUFFLE + (uint64_t)epoch);
-    int64_t *map = order->map;
+    uint32_t *map = order->map;
     for (int64_t i = 0; i < order->samples; i++)
-        map[i] = i;
+        map[i] = (uint32_t)i;
     for (int64_t i = order->samples - 1; i > 0; i--) {
         int64_t j = (int64_t)dlc_random_below(&random, (uint64_t)i + 1);
-        int64_t other = map[j];
+        uint32_t other = map[j];
         map[j] = map[i];
         map[i] = other;
     }

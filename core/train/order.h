@@ -10,10 +10,12 @@
 typedef struct dlc_order {
     int64_t samples;
     uint64_t seed;
-    int64_t *map;  /* order of `epoch`; NULL: not shuffled */
+    uint32_t *map; /* order of `epoch`; NULL: not shuffled */
     int64_t epoch; /* -1: none yet */
 } dlc_order;
 
+/* DLC_ERR_DATA: more than 2^32 - 1 samples to shuffle, whose order would take more
+ * memory than a rank has. */
 dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle,
                           dlc_order *order);
 void dlc_order_close(dlc_order *order); /* a zeroed one is allowed */

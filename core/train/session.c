@@ -36,11 +36,20 @@ static dlc_status open_device(dlc_session *session) {
     return session->device_ops->open(&args, &session->device);
 }
 
+static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
+    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
+}
+
+static int low_memory(const dlc_session *session) {
+    return is_choice(session->setup->run, "memory", "low");
+}
+
 static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup *data,
                                int test) {
     dlc_feed_args args = {.ops = data->feature->ops,
                           .source = data->source,
                           .seed = session->setup->seed,
+                          .low_memory = low_memory(session),
                           .test = test,
                           .rank = session->rank,
                           .ranks = session->ranks};
@@ -79,10 +88,6 @@ static void share_batch(dlc_session *session) {
 /* ---- Nets
  * -------------------------------------------------------------------------------- */
 
-static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
-    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
-}
-
 static dlc_dtype precision_of(const dlc_settings *run) {
     return is_choice(run, "precision", "bf16") ? DLC_BF16 : DLC_F32;
 }
@@ -97,7 +102,7 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
                          .device = session->device,
                          .threads = dlc_job_threads(session->job),
                          .precision = precision_of(session->setup->run),
-                         .low_memory = is_choice(session->setup->run, "memory", "low"),
+                         .low_memory = low_memory(session),
                          .batch = batch,
                          .seed = session->setup->seed,
                          .shared = session->ranks > 1,
@@ -375,7 +380,7 @@ void dlc_session_close(dlc_session *session) {
 
 /* What libraries load, and the code that they generate, when they first compute:
  * 4 to 15 MB were seen, more the larger the net. */
-#define FIRST_USE_BYTES 6000000
+#define FIRST_USE_BYTES 8000000
 
 /* What of the process is in memory now. */
 static uint64_t resident_bytes(void) {
