@@ -162,6 +162,7 @@ static void *control_thread(void *argument) {
 static void place_set(dlc_place *place, const dlc_rank_args *args) {
     memset(place, 0, sizeof *place);
     place->size = sizeof *place;
+    place->package = place->numa = -1;
     place->pid = (uint32_t)getpid();
     place->uid = (uint32_t)geteuid();
     if (gethostname(place->host, sizeof place->host - 1))

@@ -40,6 +40,10 @@ typedef struct dlc_place {
     char host[64];
     char device[32]; /* "cpu", "cuda" */
     int32_t device_index;
+    /* Of the processor that its compute threads run on, or its device is nearest to,
+     * as the operating system numbers them within the node; -1: not known. */
+    int32_t package;
+    int32_t numa;
 } dlc_place;
 
 typedef struct dlc_transport_args {
@@ -119,6 +123,14 @@ typedef struct dlc_transport_ops {
     dlc_status (*all_gather)(dlc_endpoint *endpoint, float *buffer, size_t count);
     dlc_status (*broadcast)(dlc_endpoint *endpoint, int32_t root, void *buffer,
                             size_t bytes);
+
+    /* All ranks of the group together, each with memory of one size, allocated with
+     * DLC_MEM_SHARED: collectives will work in it, at the same offset on all ranks.
+     * The transport may map everybody's, or make it known to its adapter. It stays
+     * until close. Collectives on other memory must work, too. More than once. */
+    dlc_status (*attach)(dlc_endpoint *endpoint, const dlc_memory *memory);
+    /* What it found and uses, in a few words ("rc_mlx5/mlx5_0:1, cma"), for people. */
+    dlc_status (*describe)(dlc_endpoint *endpoint, char *text, size_t text_bytes);
 } dlc_transport_ops;
 
 #ifdef __cplusplus

@@ -149,7 +149,7 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, share_import, 200, 8),
     FIELD(dlc_device_ops, add_bf16, 208, 8),
 
-    STRUCT(dlc_place, 116),
+    STRUCT(dlc_place, 124),
     FIELD(dlc_place, size, 0, 4),
     FIELD(dlc_place, node, 4, 4),
     FIELD(dlc_place, pid, 8, 4),
@@ -157,6 +157,8 @@ static const layout_row rows[] = {
     FIELD(dlc_place, host, 16, 64),
     FIELD(dlc_place, device, 80, 32),
     FIELD(dlc_place, device_index, 112, 4),
+    FIELD(dlc_place, package, 116, 4),
+    FIELD(dlc_place, numa, 120, 4),
 
     STRUCT(dlc_transport_args, 72),
     FIELD(dlc_transport_args, size, 0, 4),
@@ -170,7 +172,7 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_args, allgather, 56, 8),
     FIELD(dlc_transport_args, check, 64, 8),
 
-    STRUCT(dlc_transport_ops, 136),
+    STRUCT(dlc_transport_ops, 152),
     FIELD(dlc_transport_ops, size, 0, 4),
     FIELD(dlc_transport_ops, score, 8, 8),
     FIELD(dlc_transport_ops, open, 16, 8),
@@ -188,6 +190,8 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_ops, reduce_scatter, 112, 8),
     FIELD(dlc_transport_ops, all_gather, 120, 8),
     FIELD(dlc_transport_ops, broadcast, 128, 8),
+    FIELD(dlc_transport_ops, attach, 136, 8),
+    FIELD(dlc_transport_ops, describe, 144, 8),
 
     STRUCT(dlc_family_args, 48),
     FIELD(dlc_family_args, size, 0, 4),
