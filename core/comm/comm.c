@@ -88,6 +88,12 @@ void dlc_comm_close(dlc_comm *comm) {
     dlc_free(comm);
 }
 
+dlc_status dlc_comm_attach(dlc_comm *comm, const dlc_memory *memory) {
+    if (comm->args.ranks == 1 || !DLC_CAN(comm->ops, attach))
+        return DLC_OK;
+    return comm->ops->attach(comm->endpoint, memory);
+}
+
 void dlc_comm_cancel(dlc_comm *comm) {
     atomic_store(&comm->cancelled, 1);
 }

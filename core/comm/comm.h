@@ -35,6 +35,11 @@ typedef struct dlc_comm_args {
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm);
 void dlc_comm_close(dlc_comm *comm); /* NULL allowed; never waits for a peer */
 
+/* All ranks together: collectives will work in this memory, at the same offset on all
+ * ranks; it was allocated with DLC_MEM_SHARED and stays until close. Only makes them
+ * faster, where the transport can. */
+dlc_status dlc_comm_attach(dlc_comm *comm, const dlc_memory *memory);
+
 /* Makes a call that waits, and every later one, return DLC_ERR_CANCELLED. */
 void dlc_comm_cancel(dlc_comm *comm);
 
