@@ -1,8 +1,10 @@
-/* Communicators: the collectives of a group of ranks, over any transport.
+/* Communicators: the collectives of a job's ranks, over any transport, or over two:
+ * one inside the nodes and another between them.
  *
- * What a transport has no call for, or sums in another order than the SDK's, is
- * built here from its messages. Either way a sum has the same bits on every rank,
- * whatever the size, the chunks and the transport.
+ * A sum has the same bits on every rank, whatever the size and the chunks: pairwise
+ * over the ranks of each node, then pairwise over the nodes (dlc_device_ops.sum), on
+ * every transport but those that sum in an order of their own, where that is allowed
+ * (any_order).
  *
  * Threads: one thread at a time; dlc_comm_cancel from any. After an error a
  * communicator is good for closing only: every call then returns that error.
@@ -14,24 +16,33 @@
 
 typedef struct dlc_comm dlc_comm;
 
-/* All of it is copied but `settings`, `job` and the strings and tables of the
- * plugins, which stay valid until close. */
-typedef struct dlc_comm_args {
-    const dlc_feature *feature; /* a transport; may be NULL for one rank */
+/* One of a communicator's transports. */
+typedef struct dlc_comm_level {
+    const dlc_feature *feature;
     const dlc_settings *settings;
+} dlc_comm_level;
+
+/* All of it is copied but settings, `job` and the strings and tables of the plugins,
+ * which stay valid until close. */
+typedef struct dlc_comm_args {
+    /* Joins all ranks; or, where `between` has a feature, those of each node. No
+     * feature is needed for one rank, or for nodes of one rank. */
+    dlc_comm_level level;
+    dlc_comm_level between;
     int32_t rank, ranks;
     const dlc_place *places; /* one a rank */
     const dlc_device_ops *device_ops;
     /* The device whose memory is exchanged. It is opened once more, with one
      * thread, so that sums don't wake the threads that run the layers. */
     dlc_device_args device;
+    int any_order; /* a transport may sum in an order of its own */
     /* Of dlc_transport_args. */
     void *job;
     dlc_status (*allgather)(void *job, const void *mine, size_t bytes, void *all);
     dlc_status (*check)(void *job);
 } dlc_comm_args;
 
-/* All ranks of the group together. */
+/* All ranks of the job together. */
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm);
 void dlc_comm_close(dlc_comm *comm); /* NULL allowed; never waits for a peer */
 
@@ -40,6 +51,9 @@ void dlc_comm_close(dlc_comm *comm); /* NULL allowed; never waits for a peer */
  * faster, where the transport can. */
 dlc_status dlc_comm_attach(dlc_comm *comm, const dlc_memory *memory);
 
+/* What the transports say that they use: "ucx: tcp/eth0"; "" where they say nothing. */
+void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes);
+
 /* Makes a call that waits, and every later one, return DLC_ERR_CANCELLED. */
 void dlc_comm_cancel(dlc_comm *comm);
 
@@ -47,20 +61,20 @@ int32_t dlc_comm_rank(const dlc_comm *comm);
 int32_t dlc_comm_ranks(const dlc_comm *comm);
 
 /* Collectives: every rank makes the same calls in the same order. They block. The
- * buffer is device memory; any count, also 0 and less than there are ranks. Slice r
- * is as dlc_comm_slice says. */
+ * buffer is device memory; any count, also 0 and less than there are ranks. */
 dlc_status dlc_comm_broadcast(dlc_comm *comm, int32_t root, void *buffer, size_t bytes);
 dlc_status dlc_comm_all_reduce(dlc_comm *comm, float *buffer, size_t count);
-/* Slice `rank` ends up summed; the rest of the buffer is undefined. */
+/* This rank's shard ends up summed; the rest of the buffer is undefined. */
 dlc_status dlc_comm_reduce_scatter(dlc_comm *comm, float *buffer, size_t count);
-/* Slice r of rank r goes to everybody. */
+/* Every rank's shard goes to everybody. */
 dlc_status dlc_comm_all_gather(dlc_comm *comm, float *buffer, size_t count);
 dlc_status dlc_comm_barrier(dlc_comm *comm);
 
-/* Where slice r of `count` elements begins: count * r / ranks. */
-static inline size_t dlc_comm_slice(size_t count, int32_t r, int32_t ranks) {
-    size_t n = (size_t)ranks, i = (size_t)r;
-    return count / n * i + count % n * i / n;
-}
+/* This rank's shard of `count` elements: [*begin, *end). With one level slice `rank`
+ * (dlc_slice in team.h); with two the slice of a slice; where nodes have unequal
+ * numbers of ranks all of it, and reduce_scatter is an all-reduce. */
+void dlc_comm_shard(const dlc_comm *comm, size_t count, size_t *begin, size_t *end);
+/* Has every rank a shard of its own? */
+int dlc_comm_has_shards(const dlc_comm *comm);
 
 #endif

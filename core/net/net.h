@@ -82,6 +82,8 @@ dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric);
 typedef struct dlc_arenas {
     size_t count, tail;
     float *weights, *gradients; /* gradients: NULL in a test net */
+    /* Of the net that owns them, after allocate; shared where peers may map them. */
+    const dlc_memory *weight_memory, *gradient_memory;
     int32_t segments;
     const dlc_segment *segment;
     size_t buffer_count;

@@ -171,6 +171,8 @@ dlc_status dlc_net_take_params(dlc_net *net) {
     DLC_TRY(take(net, arenas->buffer_count, &net->buffers, &arenas->buffers));
     if (net->args.phase == DLC_PHASE_TRAIN)
         DLC_TRY(take(net, arenas->count, &net->gradients, &arenas->gradients));
+    arenas->weight_memory = &net->weights;
+    arenas->gradient_memory = &net->gradients;
     for (int32_t i = 0; i < net->params; i++)
         DLC_TRY(fill_param(net, i));
     return DLC_OK;

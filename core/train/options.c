@@ -30,7 +30,12 @@ const dlc_option dlc_solver_section_options[] = {
     DLC_OPTIONS_END};
 
 const dlc_option dlc_transport_section_options[] = {
-    DLC_STRING("type", "auto", "how ranks reach each other; auto: what fits best"),
+    DLC_STRING("type", "auto",
+               "how ranks reach each other; auto: what fits best; A+B: A inside nodes, "
+               "B between them"),
+    DLC_CHOICE("order", "any", "any|pairwise",
+               "of sums; any: libraries that sum in an order of their own may; "
+               "pairwise: the same bits on every transport"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_run_section_options[] = {

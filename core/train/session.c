@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/choose.h"
 #include "plugin/host.h"
 
 static void watch_layer(void *context, const char *phase, const char *layer) {
@@ -126,88 +125,32 @@ static dlc_status build_nets(dlc_session *session) {
 /* ---- Ranks
  * ------------------------------------------------------------------------------- */
 
-typedef struct transport_settings {
-    dlc_session *session;
-    dlc_settings **made; /* one a transport asked for; freed with the choice */
-    size_t count;
-} transport_settings;
-
-/* The settings of the transport that [transport] names; of others the defaults. */
-static dlc_status settings_of(void *context, const dlc_feature *feature,
-                              const dlc_settings **settings) {
-    transport_settings *all = context;
-    const dlc_setup *setup = all->session->setup;
-    if (strcmp(setup->transport, feature->name) == 0) {
-        *settings = setup->transport_settings;
-        return DLC_OK;
-    }
-    dlc_settings **grown = dlc_grow(all->made, all->count, all->count + 1,
-                                    sizeof *grown);
-    if (!grown)
-        return DLC_ERR_NOMEM;
-    all->made = grown;
-    dlc_problems problems = {0};
-    const dlc_option *tables[] = {feature->options};
-    dlc_status status = dlc_settings_make(NULL, "transport", tables, 1, &problems,
-                                          &all->made[all->count]);
-    dlc_problems_free(&problems);
-    if (status == DLC_OK)
-        *settings = all->made[all->count++];
-    return status;
-}
-
-static dlc_status choose_transport(dlc_session *session, dlc_comm_args *args) {
+static dlc_status open_link(dlc_session *session) {
     const dlc_setup *setup = session->setup;
-    transport_settings all = {.session = session};
-    dlc_transport_args asked = {.size = sizeof asked,
-                                .rank = args->rank,
-                                .ranks = args->ranks,
-                                .places = args->places,
-                                .device_ops = args->device_ops,
-                                .device = session->device};
-    dlc_choice choice = {0};
-    dlc_text text = {0};
-    dlc_status status = dlc_comm_choose(setup->registry, setup->transport,
-                                        setup->device->name, &asked, settings_of, &all,
-                                        &choice);
-    if (session->rank == 0 && choice.verdicts) {
-        dlc_choice_text(&choice, &text);
-        dlc_info("%.*s", (int)text.length - 1, dlc_text_string(&text));
-        dlc_text_free(&text);
-    }
-    if (status == DLC_OK) {
-        session->transport = choice.feature->name;
-        args->feature = choice.feature;
-        status = settings_of(&all, choice.feature, &args->settings);
-    }
-    for (size_t i = 0; i < all.count; i++) {
-        if (all.made[i] == args->settings)
-            session->transport_settings = all.made[i];
-        else
-            dlc_settings_free(all.made[i]);
-    }
-    dlc_free(all.made);
-    dlc_choice_free(&choice);
-    return status;
+    dlc_link_args args = {
+        .registry = setup->registry,
+        .wanted = setup->transport,
+        .settings = setup->transport_settings,
+        .device_feature = setup->device,
+        .device = session->device,
+        .device_args = device_args(session),
+        .job = session->job,
+        .any_order = is_choice(setup->transport_settings, "order", "any")};
+    return dlc_link_open(&args, &session->link);
 }
 
-static dlc_status open_comm(dlc_session *session) {
-    dlc_comm_args args = {.rank = session->rank,
-                          .ranks = session->ranks,
-                          .places = dlc_job_place(session->job, 0),
-                          .device_ops = session->device_ops,
-                          .device = device_args(session),
-                          .job = session->job,
-                          .allgather = dlc_job_allgather,
-                          .check = dlc_job_check};
-    session->transport = "none";
-    if (session->ranks > 1)
-        DLC_TRY(choose_transport(session, &args));
-    return dlc_comm_open(&args, &session->comm);
+/* The arenas that collectives work in. */
+static dlc_status attach_arenas(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    if (session->ranks == 1)
+        return DLC_OK;
+    DLC_TRY(dlc_comm_attach(session->link.comm, arenas->gradient_memory));
+    return dlc_comm_attach(session->link.comm, arenas->weight_memory);
 }
 
 static dlc_status open_exchange(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    DLC_TRY(attach_arenas(session));
     if (!arenas->segments)
         return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
     size_t segments = (size_t)arenas->segments;
@@ -226,8 +169,9 @@ static dlc_status open_exchange(dlc_session *session) {
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
-    return dlc_exchanger_open(session->comm, arenas->gradients, session->bucket_begin,
-                              session->buckets, &session->exchanger);
+    return dlc_exchanger_open(session->link.comm, arenas->gradients,
+                              session->bucket_begin, session->buckets,
+                              &session->exchanger);
 }
 
 /* ---- Solver
@@ -320,7 +264,7 @@ static dlc_status open_train(dlc_session *session) {
     DLC_TRY(dlc_net_allocate(session->net));
     if (session->test_net)
         DLC_TRY(dlc_net_allocate(session->test_net));
-    DLC_TRY(aside(session, open_comm));
+    DLC_TRY(aside(session, open_link));
     DLC_TRY(aside(session, open_exchange));
     return open_solver(session);
 }
@@ -332,7 +276,7 @@ static dlc_status open_test(dlc_session *session) {
     DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
                       &session->test_net));
     DLC_TRY(dlc_net_allocate(session->test_net));
-    return aside(session, open_comm);
+    return aside(session, open_link);
 }
 
 static dlc_status ended(dlc_status status, dlc_session *session) {
@@ -363,8 +307,7 @@ void dlc_session_close(dlc_session *session) {
         if (session->slot[i].base)
             session->device_ops->free(session->device, &session->slot[i]);
     dlc_exchanger_close(session->exchanger);
-    dlc_comm_close(session->comm);
-    dlc_settings_free(session->transport_settings);
+    dlc_link_close(&session->link);
     dlc_free(session->bucket_begin);
     dlc_net_free(session->test_net);
     dlc_net_free(session->net);

@@ -6,11 +6,11 @@
 #ifndef DLC_TRAIN_SESSION_H
 #define DLC_TRAIN_SESSION_H
 
-#include "comm/comm.h"
 #include "comm/exchange.h"
 #include "job/job.h"
 #include "net/net.h"
 #include "train/feed.h"
+#include "train/link.h"
 #include "train/setup.h"
 
 /* Words in the tail of the gradient arena: summed over the ranks with the last
@@ -31,10 +31,8 @@ typedef struct dlc_session {
     dlc_net *net, *test_net; /* test_net: NULL without [data.test] */
     dlc_feed *feed, *test_feed;
 
-    dlc_comm *comm;
+    dlc_link link;
     dlc_exchanger *exchanger;
-    const char *transport;            /* "none" with one rank */
-    dlc_settings *transport_settings; /* own; NULL where they are the setup's */
     size_t *bucket_begin;
     int32_t buckets;
 

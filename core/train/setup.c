@@ -68,18 +68,46 @@ static dlc_status check_solver(dlc_setup *setup, dlc_problems *problems) {
                              &setup->solver_settings);
 }
 
+/* The transport of one name in [transport] type; a mistake is told. */
+static dlc_status find_transport(dlc_setup *setup, dlc_problems *problems,
+                                 const char *name, const dlc_option **options) {
+    const dlc_section *found = dlc_config_find(setup->config, "transport");
+    const char *device = setup->device ? setup->device->name : NULL;
+    const dlc_feature *feature = NULL;
+    dlc_status status = dlc_registry_find(setup->registry, DLC_KIND_TRANSPORT, name,
+                                          device, &feature);
+    if (status == DLC_OK)
+        *options = feature->options;
+    else
+        dlc_problems_add(problems, setup->config, dlc_section_key_line(found, "type"),
+                         "%s", dlc_detail());
+    return status;
+}
+
+/* "A", or "A+B". */
+static dlc_status find_transports(dlc_setup *setup, dlc_problems *problems,
+                                  const char *type, const dlc_option **options) {
+    const char *plus = strchr(type, '+');
+    if (!plus)
+        return find_transport(setup, problems, type, &options[0]);
+    char *first = dlc_format("%.*s", (int)(plus - type), type);
+    if (!first)
+        return DLC_ERR_NOMEM;
+    dlc_status status = find_transport(setup, problems, first, &options[0]);
+    if (status == DLC_OK)
+        status = find_transport(setup, problems, plus + 1, &options[1]);
+    dlc_free(first);
+    return status;
+}
+
 static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
     const dlc_section *found = dlc_config_find(setup->config, "transport");
     const char *type = found ? dlc_section_value(found, "type") : NULL;
-    const dlc_feature *feature = NULL;
-    if (type && strcmp(type, "auto") != 0) {
-        feature = find_named(setup, problems, "transport", "type", DLC_KIND_TRANSPORT);
-        if (!feature)
-            return DLC_OK;
-    }
-    const dlc_option *tables[] = {dlc_transport_section_options,
-                                  feature ? feature->options : NULL};
-    DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 2, problems,
+    const dlc_option *tables[] = {dlc_transport_section_options, NULL, NULL};
+    if (type && strcmp(type, "auto") != 0 &&
+        find_transports(setup, problems, type, &tables[1]) != DLC_OK)
+        return DLC_OK;
+    DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 3, problems,
                               &setup->transport_settings));
     setup->transport = dlc_settings_get_string(setup->transport_settings, "type");
     return DLC_OK;

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "comm/team.h"
 #include "config/config.h"
 #include "far_device.h"
 #include "support/plugins.h"
@@ -60,16 +61,16 @@ static void bench_open(bench *b, test_rank *rank, int way) {
         b->ops = far_device(b->ops);
     for (int r = 0; r < rank->ranks; r++)
         place[r] = (dlc_place){.size = sizeof *place};
-    dlc_comm_args args = {.feature = limit(feature, way),
-                          .settings = b->settings,
-                          .rank = rank->rank,
-                          .ranks = rank->ranks,
-                          .places = place,
-                          .device_ops = b->ops,
-                          .device = {.size = sizeof args.device, .threads = 2},
-                          .job = rank,
-                          .allgather = ranks_allgather,
-                          .check = ranks_check};
+    dlc_comm_args args = {
+        .level = {.feature = limit(feature, way), .settings = b->settings},
+        .rank = rank->rank,
+        .ranks = rank->ranks,
+        .places = place,
+        .device_ops = b->ops,
+        .device = {.size = sizeof args.device, .threads = 2},
+        .job = rank,
+        .allgather = ranks_allgather,
+        .check = ranks_check};
     RANK_OK(rank, dlc_comm_open(&args, &b->comm));
     memset(place, 0xff, sizeof place); /* it must have its own */
     RANK_CHECK(rank, dlc_comm_rank(b->comm) == rank->rank);
@@ -119,14 +120,14 @@ static void collectives_of(bench *b, size_t count, uint64_t salt) {
 
     RANK_OK(b->rank, dlc_comm_reduce_scatter(b->comm, put(b, salt + 1, count), count));
     get(b, count);
-    RANK_CHECK(b->rank, wrong(b, salt + 1, dlc_comm_slice(count, me, ranks),
-                              dlc_comm_slice(count, me + 1, ranks)) == 0);
+    RANK_CHECK(b->rank, wrong(b, salt + 1, dlc_slice(count, me, ranks),
+                              dlc_slice(count, me + 1, ranks)) == 0);
 
     RANK_OK(b->rank, dlc_comm_all_gather(b->comm, put(b, salt + 2, count), count));
     get(b, count);
     for (int r = 0; r < ranks; r++)
-        for (size_t i = dlc_comm_slice(count, r, ranks);
-             i < dlc_comm_slice(count, r + 1, ranks); i++)
+        for (size_t i = dlc_slice(count, r, ranks); i < dlc_slice(count, r + 1, ranks);
+             i++)
             RANK_CHECK(b->rank, b->host[i] == reference_value(salt + 2, r, i));
 
     int root = (int)(salt % (uint64_t)ranks);
@@ -218,12 +219,12 @@ END_TEST
 START_TEST(slices) {
     for (size_t count = 0; count < 200; count++)
         for (int ranks = 1; ranks < 20; ranks++) {
-            ck_assert_uint_eq(dlc_comm_slice(count, 0, ranks), 0);
+            ck_assert_uint_eq(dlc_slice(count, 0, ranks), 0);
             for (int r = 0; r <= ranks; r++)
-                ck_assert_uint_eq(dlc_comm_slice(count, r, ranks),
+                ck_assert_uint_eq(dlc_slice(count, r, ranks),
                                   count * (size_t)r / (size_t)ranks);
         }
-    ck_assert_uint_eq(dlc_comm_slice(SIZE_MAX, 2, 2), SIZE_MAX);
+    ck_assert_uint_eq(dlc_slice(SIZE_MAX, 2, 2), SIZE_MAX);
 }
 END_TEST
 

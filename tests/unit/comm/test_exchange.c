@@ -35,8 +35,7 @@ static void bench_open(bench *b, test_rank *rank) {
     *b = (bench){.rank = rank, .settings = plugin_settings(feature, NULL)};
     for (int r = 0; r < rank->ranks; r++)
         place[r] = (dlc_place){.size = sizeof *place};
-    dlc_comm_args args = {.feature = feature,
-                          .settings = b->settings,
+    dlc_comm_args args = {.level = {feature, b->settings},
                           .rank = rank->rank,
                           .ranks = rank->ranks,
                           .places = place,

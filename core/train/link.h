@@ -1,0 +1,34 @@
+/* How the ranks of a job are joined: the transports chosen, told to the user, and
+ * opened as a communicator. */
+#ifndef DLC_TRAIN_LINK_H
+#define DLC_TRAIN_LINK_H
+
+#include "comm/choose.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "job/job.h"
+
+typedef struct dlc_link_args {
+    const dlc_registry *registry;
+    const char *wanted;           /* "auto", "A", "A+B" */
+    const dlc_settings *settings; /* of the transports that `wanted` names */
+    const dlc_feature *device_feature;
+    dlc_device *device; /* open, for the scores */
+    dlc_device_args device_args;
+    dlc_job *job;
+    int any_order; /* of dlc_comm_args */
+} dlc_link_args;
+
+/* Start with {0}. */
+typedef struct dlc_link {
+    dlc_comm *comm;
+    char *transport;     /* own; "shm+tcp"; "none" with one rank */
+    dlc_settings **made; /* own; of transports that were not named: their defaults */
+    size_t count;
+} dlc_link;
+
+/* All ranks together. Rank 0 logs the choice with its reasons. */
+dlc_status dlc_link_open(const dlc_link_args *args, dlc_link *link);
+void dlc_link_close(dlc_link *link); /* a zeroed one is allowed */
+
+#endif
