@@ -223,6 +223,10 @@ void dlc_comm_cancel(dlc_comm *comm) {
     atomic_store(&comm->cancelled, 1);
 }
 
+dlc_status dlc_comm_gather(dlc_comm *comm, const void *mine, size_t bytes, void *all) {
+    return comm->gather(comm->job, mine, bytes, all);
+}
+
 int32_t dlc_comm_rank(const dlc_comm *comm) {
     return comm->rank;
 }

@@ -57,6 +57,9 @@ void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes);
 /* Makes a call that waits, and every later one, return DLC_ERR_CANCELLED. */
 void dlc_comm_cancel(dlc_comm *comm);
 
+/* dlc_comm_args.allgather: host memory, small things. */
+dlc_status dlc_comm_gather(dlc_comm *comm, const void *mine, size_t bytes, void *all);
+
 int32_t dlc_comm_rank(const dlc_comm *comm);
 int32_t dlc_comm_ranks(const dlc_comm *comm);
 

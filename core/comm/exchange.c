@@ -10,16 +10,26 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 
+/* What can be done with a bucket. */
+typedef enum act { SUM, SPREAD, WORKS } act;
+
+typedef struct task {
+    act work;
+    int32_t bucket;
+} task;
+
 struct dlc_exchanger {
-    dlc_comm *comm;
-    float *gradients;
+    dlc_exchange_args args;
     size_t *begin; /* own; buckets + 1 */
+    size_t *own;   /* own; with shards: where this rank's part of each bucket begins,
+                      then where it ends */
     dlc_exchange table;
 
     pthread_t thread;
@@ -29,9 +39,10 @@ struct dlc_exchanger {
     pthread_cond_t done; /* for the train thread: a bucket, or an error */
 
     /* Below: guarded by the lock. */
-    int32_t *queue;          /* own; buckets started, a ring of `buckets` */
+    task *queue;             /* own; a ring of WORKS * buckets */
     uint64_t started, ended; /* since open */
-    char *pending;           /* own; a bucket is started and not yet summed */
+    char *pending[WORKS];    /* own; a bucket is started and not yet through */
+    int32_t spreading;       /* buckets that are being spread */
     int running, stop;
     dlc_status failed;
     char *detail; /* own; of the thread that failed */
@@ -62,30 +73,66 @@ dlc_status dlc_exchange_plan(const size_t *segment_end, size_t segments,
     return DLC_OK;
 }
 
-/* ---- Summing --------------------------------------------------------------- */
+/* ---- Working --------------------------------------------------------------- */
+
+/* The last bucket has the tail, which every rank reads. */
+static int is_sharded(const dlc_exchanger *x, int32_t bucket) {
+    return x->args.shards && bucket < x->args.buckets - 1;
+}
 
 static int has_work(const dlc_exchanger *x) {
     return x->started > x->ended && !x->running && x->failed == DLC_OK;
 }
 
-/* Sums the bucket at the head of the queue. With the lock, which is given up
+static size_t ring(const dlc_exchanger *x) {
+    return (size_t)WORKS * (size_t)x->args.buckets;
+}
+
+static dlc_status do_task(dlc_exchanger *x, const task *what) {
+    const dlc_exchange_args *args = &x->args;
+    size_t at = x->begin[what->bucket], count = x->begin[what->bucket + 1] - at;
+
+    if (what->work == SPREAD)
+        return dlc_comm_all_gather(args->comm, args->weights + at, count);
+    if (is_sharded(x, what->bucket))
+        return dlc_comm_reduce_scatter(args->comm, args->gradients + at, count);
+    return dlc_comm_all_reduce(args->comm, args->gradients + at, count);
+}
+
+static void tell(const dlc_exchanger *x, const task *what) {
+    char text[32];
+    if (!x->args.watch)
+        return;
+    size_t bytes = (x->begin[what->bucket + 1] - x->begin[what->bucket]) *
+                   sizeof(float);
+    (void)snprintf(text, sizeof text, "bucket %d%s", what->bucket,
+                   what->work == SPREAD ? " (weights)" : "");
+    x->args.watch(x->args.watch_context, text, bytes);
+}
+
+/* Does what is at the head of the queue. With the lock, which is given up
  * meanwhile. */
 static void run_next(dlc_exchanger *x) {
-    int32_t bucket = x->queue[x->ended % (uint64_t)x->table.buckets];
-    size_t at = x->begin[bucket], count = x->begin[bucket + 1] - at;
+    task what = x->queue[x->ended % ring(x)];
 
     x->running = 1;
     (void)pthread_mutex_unlock(&x->lock);
+    tell(x, &what);
     uint64_t since = dlc_now_ns();
-    dlc_status status = dlc_comm_all_reduce(x->comm, x->gradients + at, count);
+    dlc_status status = do_task(x, &what);
     double seconds = dlc_since(since);
     char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
+    if (x->args.watch && status == DLC_OK)
+        x->args.watch(x->args.watch_context, NULL, 0);
     (void)pthread_mutex_lock(&x->lock);
 
     x->running = 0;
     x->ended++;
-    x->pending[bucket] = 0;
-    x->stats.bytes += count * sizeof(float);
+    x->pending[what.work][what.bucket] = 0;
+    x->spreading -= what.work == SPREAD;
+    if (what.work == SUM)
+        x->stats.bytes += (x->begin[what.bucket + 1] - x->begin[what.bucket]) *
+                          sizeof(float);
     x->stats.busy += seconds;
     if (status != DLC_OK) {
         x->failed = status;
@@ -121,9 +168,7 @@ static dlc_status check_bucket(const dlc_exchanger *x, int32_t bucket) {
     return DLC_OK;
 }
 
-static dlc_status exchange_start(void *context, int32_t bucket) {
-    dlc_exchanger *x = context;
-
+static dlc_status enqueue(dlc_exchanger *x, act work, int32_t bucket) {
     DLC_TRY(check_bucket(x, bucket));
     if (x->table.ranks == 1)
         return DLC_OK;
@@ -131,29 +176,46 @@ static dlc_status exchange_start(void *context, int32_t bucket) {
     dlc_status status = DLC_OK;
     if (x->failed != DLC_OK) {
         status = failure(x);
-    } else if (x->pending[bucket]) {
+    } else if (x->pending[work][bucket]) {
         status = dlc_fail(DLC_ERR_INTERNAL,
                           "bucket %d was started twice without a wait", bucket);
     } else {
-        x->queue[x->started % (uint64_t)x->table.buckets] = bucket;
+        x->queue[x->started % ring(x)] = (task){work, bucket};
         x->started++;
-        x->pending[bucket] = 1;
+        x->pending[work][bucket] = 1;
+        x->spreading += work == SPREAD;
         (void)pthread_cond_signal(&x->news);
     }
     (void)pthread_mutex_unlock(&x->lock);
     return status;
 }
 
-static dlc_status exchange_wait(void *context, int32_t bucket) {
-    dlc_exchanger *x = context;
+static dlc_status exchange_start(void *context, int32_t bucket) {
+    return enqueue(context, SUM, bucket);
+}
 
+static dlc_status exchange_spread(void *context, int32_t bucket) {
+    dlc_exchanger *x = context;
     DLC_TRY(check_bucket(x, bucket));
-    if (x->table.ranks == 1)
-        return DLC_OK;
+    return is_sharded(x, bucket) ? enqueue(x, SPREAD, bucket) : DLC_OK;
+}
+
+static int is_summed(const dlc_exchanger *x, int32_t bucket) {
+    return !x->pending[SUM][bucket];
+}
+
+static int is_settled(const dlc_exchanger *x, int32_t bucket) {
+    (void)bucket;
+    return x->spreading == 0;
+}
+
+static dlc_status wait_until(dlc_exchanger *x,
+                             int (*holds)(const dlc_exchanger *x, int32_t bucket),
+                             int32_t bucket) {
     (void)pthread_mutex_lock(&x->lock);
-    if (x->pending[bucket]) {
+    if (!holds(x, bucket)) {
         uint64_t since = dlc_now_ns();
-        while (x->pending[bucket] && x->failed == DLC_OK) {
+        while (!holds(x, bucket) && x->failed == DLC_OK) {
             if (has_work(x))
                 run_next(x);
             else
@@ -164,6 +226,17 @@ static dlc_status exchange_wait(void *context, int32_t bucket) {
     dlc_status status = x->failed == DLC_OK ? DLC_OK : failure(x);
     (void)pthread_mutex_unlock(&x->lock);
     return status;
+}
+
+static dlc_status exchange_wait(void *context, int32_t bucket) {
+    dlc_exchanger *x = context;
+    DLC_TRY(check_bucket(x, bucket));
+    return x->table.ranks == 1 ? DLC_OK : wait_until(x, is_summed, bucket);
+}
+
+static dlc_status exchange_settle(void *context) {
+    dlc_exchanger *x = context;
+    return x->table.ranks == 1 ? DLC_OK : wait_until(x, is_settled, 0);
 }
 
 /* ---- Opening and closing --------------------------------------------------- */
@@ -184,31 +257,56 @@ static dlc_status start_thread(dlc_exchanger *x) {
     return DLC_OK;
 }
 
-dlc_status dlc_exchanger_open(dlc_comm *comm, float *gradients, const size_t *begin,
-                              int32_t buckets, dlc_exchanger **exchanger) {
-    size_t count = (size_t)buckets;
+static dlc_status make_tables(dlc_exchanger *x) {
+    size_t count = (size_t)x->args.buckets;
+    x->begin = dlc_alloc(count + 1, sizeof *x->begin);
+    x->own = dlc_alloc(2 * count, sizeof *x->own);
+    x->queue = dlc_alloc(ring(x), sizeof *x->queue);
+    for (int i = 0; i < WORKS; i++)
+        x->pending[i] = dlc_alloc(count, sizeof *x->pending[i]);
+    if (!x->begin || !x->own || !x->queue || !x->pending[SUM] || !x->pending[SPREAD])
+        return DLC_ERR_NOMEM;
+    memcpy(x->begin, x->args.begin, (count + 1) * sizeof *x->begin);
+    for (size_t b = 0; b < count; b++) {
+        size_t begin = 0, end = x->begin[b + 1] - x->begin[b];
+        if (is_sharded(x, (int32_t)b))
+            dlc_comm_shard(x->args.comm, end, &begin, &end);
+        x->own[b] = x->begin[b] + begin;
+        x->own[count + b] = x->begin[b] + end;
+    }
+    return DLC_OK;
+}
+
+static void fill_table(dlc_exchanger *x) {
+    x->table = (dlc_exchange){.size = sizeof x->table,
+                              .context = x,
+                              .rank = dlc_comm_rank(x->args.comm),
+                              .ranks = dlc_comm_ranks(x->args.comm),
+                              .buckets = x->args.buckets,
+                              .bucket_begin = x->begin,
+                              .start = exchange_start,
+                              .wait = exchange_wait};
+    if (!x->args.shards)
+        return;
+    x->table.own_begin = x->own;
+    x->table.own_end = x->own + x->args.buckets;
+    x->table.spread = exchange_spread;
+    x->table.settle = exchange_settle;
+}
+
+dlc_status dlc_exchanger_open(const dlc_exchange_args *args,
+                              dlc_exchanger **exchanger) {
     dlc_exchanger *x = dlc_alloc(1, sizeof *x);
     if (!x)
         return DLC_ERR_NOMEM;
     (void)pthread_mutex_init(&x->lock, NULL);
     (void)pthread_cond_init(&x->news, NULL);
     (void)pthread_cond_init(&x->done, NULL);
-    x->comm = comm;
-    x->gradients = gradients;
-    x->begin = dlc_alloc(count + 1, sizeof *x->begin);
-    x->queue = dlc_alloc(count, sizeof *x->queue);
-    x->pending = dlc_alloc(count, sizeof *x->pending);
-    dlc_status status = x->begin && x->queue && x->pending ? DLC_OK : DLC_ERR_NOMEM;
+    x->args = *args;
+    x->args.shards = args->shards && dlc_comm_has_shards(args->comm);
+    dlc_status status = make_tables(x);
     if (status == DLC_OK) {
-        memcpy(x->begin, begin, (count + 1) * sizeof *begin);
-        x->table = (dlc_exchange){.size = sizeof x->table,
-                                  .context = x,
-                                  .rank = dlc_comm_rank(comm),
-                                  .ranks = dlc_comm_ranks(comm),
-                                  .buckets = buckets,
-                                  .bucket_begin = x->begin,
-                                  .start = exchange_start,
-                                  .wait = exchange_wait};
+        fill_table(x);
         if (x->table.ranks > 1)
             status = start_thread(x);
     }
@@ -227,7 +325,7 @@ void dlc_exchanger_close(dlc_exchanger *x) {
         (void)pthread_mutex_lock(&x->lock);
         x->stop = 1;
         if (x->running || x->started > x->ended)
-            dlc_comm_cancel(x->comm);
+            dlc_comm_cancel(x->args.comm);
         (void)pthread_cond_signal(&x->news);
         (void)pthread_mutex_unlock(&x->lock);
         (void)pthread_join(x->thread, NULL);
@@ -236,14 +334,24 @@ void dlc_exchanger_close(dlc_exchanger *x) {
     (void)pthread_cond_destroy(&x->news);
     (void)pthread_mutex_destroy(&x->lock);
     dlc_free(x->detail);
-    dlc_free(x->pending);
+    for (int i = 0; i < WORKS; i++)
+        dlc_free(x->pending[i]);
     dlc_free(x->queue);
+    dlc_free(x->own);
     dlc_free(x->begin);
     dlc_free(x);
 }
 
 const dlc_exchange *dlc_exchanger_table(const dlc_exchanger *x) {
     return &x->table;
+}
+
+dlc_status dlc_exchanger_gather(dlc_exchanger *x, float *arena) {
+    for (int32_t b = 0; b < x->args.buckets; b++)
+        if (is_sharded(x, b))
+            DLC_TRY(dlc_comm_all_gather(x->args.comm, arena + x->begin[b],
+                                        x->begin[b + 1] - x->begin[b]));
+    return DLC_OK;
 }
 
 dlc_exchange_stats dlc_exchanger_stats(dlc_exchanger *x) {

@@ -5,6 +5,10 @@
  * ranks, in the order in which they were started, while the train thread goes on.
  * A train thread that waits for a bucket which nobody has begun yet does the work
  * itself, instead of waking the other thread and going to sleep.
+ *
+ * With sharded updates a bucket's sum goes to its owners only (a reduce-scatter), each
+ * updates its shard of the weights, and these go to everybody (an all-gather): as many
+ * bytes as an all-reduce, and each weight is updated once, not once a rank.
  */
 #ifndef DLC_COMM_EXCHANGE_H
 #define DLC_COMM_EXCHANGE_H
@@ -22,18 +26,31 @@ dlc_status dlc_exchange_plan(const size_t *segment_end, size_t segments,
 
 typedef struct dlc_exchanger dlc_exchanger;
 
+typedef struct dlc_exchange_args {
+    dlc_comm *comm;
+    float *gradients;
+    float *weights;      /* laid out alike; needed for shards only */
+    const size_t *begin; /* of the buckets, buckets + 1 elements; copied */
+    int32_t buckets;
+    int shards; /* sharded updates; the last bucket, whose tail all ranks need, is
+                   summed for all and updated by all */
+    /* Optional: told what is exchanged, from the thread that does it; NULL: nothing
+     * any more. */
+    void (*watch)(void *context, const char *what, uint64_t bytes);
+    void *watch_context;
+} dlc_exchange_args;
+
 /* What was exchanged since open. */
 typedef struct dlc_exchange_stats {
     uint64_t bytes; /* of gradients that were summed */
-    double busy;    /* seconds that the sums took */
-    double waited;  /* seconds that the train thread stood still for them */
+    double busy;    /* seconds that the exchange took */
+    double waited;  /* seconds that the train thread stood still for it */
 } dlc_exchange_stats;
 
 /* The exchanger uses `comm` from its own thread: nobody else may, as long as a
- * bucket that was started has not been waited for. `begin` is copied. With one rank
- * there is no thread, and nothing is done. */
-dlc_status dlc_exchanger_open(dlc_comm *comm, float *gradients, const size_t *begin,
-                              int32_t buckets, dlc_exchanger **exchanger);
+ * bucket that was started has not been waited for. With one rank there is no thread,
+ * and nothing is done. */
+dlc_status dlc_exchanger_open(const dlc_exchange_args *args, dlc_exchanger **exchanger);
 
 /* Also where sums are under way: they are given up, and the communicator with them.
  * NULL allowed. */
@@ -42,6 +59,11 @@ void dlc_exchanger_close(dlc_exchanger *exchanger);
 /* For the solver; valid until close. Its calls come from the train thread. A bucket
  * may be started again when it has been waited for. */
 const dlc_exchange *dlc_exchanger_table(const dlc_exchanger *exchanger);
+
+/* With shards: everybody's part of an arena laid out like the weights (a solver's
+ * slot) to everybody. Blocks; all ranks together, between iterations. Without: nothing.
+ */
+dlc_status dlc_exchanger_gather(dlc_exchanger *exchanger, float *arena);
 
 dlc_exchange_stats dlc_exchanger_stats(dlc_exchanger *exchanger);
 

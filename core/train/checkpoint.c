@@ -219,9 +219,19 @@ static dlc_status share_status(dlc_session *session, dlc_status status) {
     return news.status == DLC_OK ? DLC_OK : dlc_fail(news.status, "%s", news.detail);
 }
 
+/* Where ranks update shards, each has its shard of the solver's state. */
+static dlc_status gather_slots(dlc_session *session) {
+    for (int32_t slot = 0; slot < session->needs.slots; slot++)
+        if (slot_is_saved(session, slot))
+            DLC_TRY(dlc_exchanger_gather(session->exchanger, session->slot[slot].base));
+    return DLC_OK;
+}
+
 dlc_status dlc_checkpoint_save(dlc_session *session, char **path) {
     if (session->net)
         DLC_TRY(dlc_average_buffers(session));
+    if (session->exchanger)
+        DLC_TRY(gather_slots(session));
     dlc_status status = DLC_OK;
     if (session->rank == 0)
         status = save_as_rank_0(session, path);

@@ -36,6 +36,9 @@ const dlc_option dlc_transport_section_options[] = {
     DLC_CHOICE("order", "any", "any|pairwise",
                "of sums; any: libraries that sum in an order of their own may; "
                "pairwise: the same bits on every transport"),
+    DLC_CHOICE("shards", "auto", "auto|yes|no",
+               "whether each rank updates a shard of the weights and gets the others'; "
+               "auto: where that is measured to be faster"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_run_section_options[] = {
@@ -65,6 +68,7 @@ const dlc_option dlc_run_section_options[] = {
     DLC_OPTION("snapshot_dir", DLC_OPT_PATH, 0, NULL, 0, 0, NULL,
                "folder of the checkpoints; default: snapshots in the current one"),
     DLC_BOOL("snapshot_last", "true", "write a checkpoint at the end"),
-    DLC_BYTES("bucket", "1M", 1024, 1e12,
-              "gradients are exchanged in pieces of about this size"),
+    DLC_BYTES("bucket", "0", 0, 1e12,
+              "gradients are exchanged in pieces of about this size; 0: by measured "
+              "latency and bandwidth"),
     DLC_OPTIONS_END};

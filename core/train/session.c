@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/pace.h"
 #include "plugin/host.h"
 
 static void watch_layer(void *context, const char *phase, const char *layer) {
@@ -148,30 +149,67 @@ static dlc_status attach_arenas(dlc_session *session) {
     return dlc_comm_attach(session->link.comm, arenas->weight_memory);
 }
 
-static dlc_status open_exchange(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    DLC_TRY(attach_arenas(session));
-    if (!arenas->segments)
-        return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
+/* Where the segments end; release it with dlc_free. */
+static size_t *segment_ends(const dlc_arenas *arenas) {
     size_t segments = (size_t)arenas->segments;
     size_t *ends = dlc_alloc(segments, sizeof *ends);
-    if (!ends)
-        return DLC_ERR_NOMEM;
-    for (size_t i = 0; i < segments; i++)
+    for (size_t i = 0; ends && i < segments; i++)
         ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
-    ends[segments - 1] = arenas->count; /* the tail goes with the last bucket */
-    /* Alone there is nothing to overlap: one bucket, one pass over memory. */
-    size_t bytes = session->ranks > 1
-                       ? (size_t)dlc_settings_get_int(session->setup->run, "bucket")
-                       : SIZE_MAX;
-    dlc_status status = dlc_exchange_plan(ends, segments, bytes, &session->bucket_begin,
-                                          &session->buckets);
+    if (ends)
+        ends[segments - 1] = arenas->count; /* the tail goes with the last bucket */
+    return ends;
+}
+
+/* How large buckets are, and whether updates are sharded: as the settings say, or as
+ * it measures out. Alone there is nothing to overlap: one bucket, one pass over
+ * memory. */
+static dlc_status plan_exchange(dlc_session *session, size_t *bytes, int *shards) {
+    const dlc_setup *setup = session->setup;
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    dlc_pace pace;
+    *bytes = SIZE_MAX;
+    *shards = 0;
+    if (session->ranks == 1)
+        return DLC_OK;
+    DLC_TRY(dlc_pace_measure(session->link.comm, session->device_ops, session->device,
+                             arenas->gradients, arenas->count, &pace));
+    *bytes = (size_t)dlc_settings_get_int(setup->run, "bucket");
+    if (*bytes == 0)
+        *bytes = dlc_pace_bucket(&pace, arenas->count * sizeof(float));
+    *shards = session->needs.shards && dlc_comm_has_shards(session->link.comm) &&
+              (is_choice(setup->transport_settings, "shards", "yes") ||
+               (is_choice(setup->transport_settings, "shards", "auto") &&
+                dlc_pace_shards(&pace, session->ranks)));
+    if (session->rank == 0)
+        dlc_info("exchange: %.1f us, then %.2f GB/s: buckets of %.2f MB, %s",
+                 pace.latency * 1e6, pace.bandwidth / 1e9, (double)*bytes / 1e6,
+                 *shards ? "each rank updates a shard of the weights"
+                         : "each rank updates all weights");
+    return DLC_OK;
+}
+
+static dlc_status open_exchange(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    size_t bytes = 0, *ends = NULL;
+    int shards = 0;
+    if (!arenas->segments)
+        return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
+    DLC_TRY(attach_arenas(session));
+    DLC_TRY(plan_exchange(session, &bytes, &shards));
+    if (!(ends = segment_ends(arenas)))
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_exchange_plan(ends, (size_t)arenas->segments, bytes,
+                                          &session->bucket_begin, &session->buckets);
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
-    return dlc_exchanger_open(session->link.comm, arenas->gradients,
-                              session->bucket_begin, session->buckets,
-                              &session->exchanger);
+    dlc_exchange_args args = {.comm = session->link.comm,
+                              .gradients = arenas->gradients,
+                              .weights = arenas->weights,
+                              .begin = session->bucket_begin,
+                              .buckets = session->buckets,
+                              .shards = shards};
+    return dlc_exchanger_open(&args, &session->exchanger);
 }
 
 /* ---- Solver

@@ -51,6 +51,16 @@ typedef struct dlc_exchange {
     dlc_status (*start)(void *context, int32_t bucket);
     /* Until that sum is there. */
     dlc_status (*wait)(void *context, int32_t bucket);
+
+    /* Sharded updates (dlc_solver_needs.shards): of bucket b only the elements
+     * [own_begin[b], own_end[b]) are summed here, and only they are this rank's to
+     * update; the others' weights and state slots are the others' business. When it has
+     * updated a bucket the solver calls `spread`, which begins to give these weights to
+     * everybody; and `settle` at the end of finish, which returns when all weights are
+     * there. NULL: every rank has every sum and updates everything. */
+    const size_t *own_begin, *own_end; /* buckets elements each */
+    dlc_status (*spread)(void *context, int32_t bucket);
+    dlc_status (*settle)(void *context);
 } dlc_exchange;
 
 /* What a solver needs, from its settings alone. */
@@ -60,6 +70,8 @@ typedef struct dlc_solver_needs {
     const char *slot_name[DLC_MAX_SLOTS];
     uint32_t slot_saved;   /* bit i: slot i belongs in a checkpoint */
     int32_t micro_batches; /* forward+backward passes an iteration, >= 1 */
+    int32_t shards;        /* 1: it can work with sharded updates (dlc_exchange), its
+                              slots too; comes as 0 */
 } dlc_solver_needs;
 
 typedef struct dlc_solver_args {

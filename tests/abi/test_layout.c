@@ -289,7 +289,7 @@ static const layout_row rows[] = {
     FIELD(dlc_segment, rate, 32, 8),
     FIELD(dlc_segment, decay, 40, 8),
 
-    STRUCT(dlc_exchange, 56),
+    STRUCT(dlc_exchange, 88),
     FIELD(dlc_exchange, size, 0, 4),
     FIELD(dlc_exchange, context, 8, 8),
     FIELD(dlc_exchange, rank, 16, 4),
@@ -298,13 +298,18 @@ static const layout_row rows[] = {
     FIELD(dlc_exchange, bucket_begin, 32, 8),
     FIELD(dlc_exchange, start, 40, 8),
     FIELD(dlc_exchange, wait, 48, 8),
+    FIELD(dlc_exchange, own_begin, 56, 8),
+    FIELD(dlc_exchange, own_end, 64, 8),
+    FIELD(dlc_exchange, spread, 72, 8),
+    FIELD(dlc_exchange, settle, 80, 8),
 
-    STRUCT(dlc_solver_needs, 48),
+    STRUCT(dlc_solver_needs, 56),
     FIELD(dlc_solver_needs, size, 0, 4),
     FIELD(dlc_solver_needs, slots, 4, 4),
     FIELD(dlc_solver_needs, slot_name, 8, 32),
     FIELD(dlc_solver_needs, slot_saved, 40, 4),
     FIELD(dlc_solver_needs, micro_batches, 44, 4),
+    FIELD(dlc_solver_needs, shards, 48, 4),
 
     STRUCT(dlc_solver_args, 144),
     FIELD(dlc_solver_args, size, 0, 4),

@@ -93,6 +93,27 @@ START_TEST(stopped_by_a_signal_and_resumed) {
 }
 END_TEST
 
+/* Each rank has a shard of the solver's state; the checkpoint has all of it. */
+START_TEST(shards_are_resumed) {
+    const char *net = net_write(run_section), *shards = "transport.shards=yes";
+    train_whole(net, "--ranks=3", "whole");
+    for (int end = 120; end <= ITERATIONS; end += 120) {
+        char iterations[32];
+        snprintf(iterations, sizeof iterations, "--iterations=%d", end);
+        command_result result = command_run(120, net_folder(),
+                                            COMMAND("train", net, "--ranks=3", "--set",
+                                                    shards, "--set", "run.bucket=1K",
+                                                    iterations, "--resume=auto",
+                                                    "--snapshot-dir=part"));
+        ck_assert_msg(result.exit_code == 0, "%s", result.err);
+        ck_contains(result.err, "updates a shard");
+        command_free(&result);
+    }
+    ck_assert(
+        net_same_files(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
+}
+END_TEST
+
 /* SIGHUP: a checkpoint between the planned ones, and on. */
 START_TEST(hangup_saves_and_goes_on) {
     const char *net = net_write("iterations = 100000\nsnapshot = 20\n"
@@ -150,6 +171,7 @@ int main(void) {
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
     tcase_add_loop_test(cases, killed_at_random_and_resumed, 0, 4);
     tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, 2);
+    tcase_add_test(cases, shards_are_resumed);
     tcase_add_test(cases, hangup_saves_and_goes_on);
     tcase_add_test(cases, damaged_checkpoint_is_passed_over);
     tcase_add_test(cases, another_seed_is_refused);

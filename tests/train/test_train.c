@@ -185,6 +185,32 @@ START_TEST(check_counts) {
 }
 END_TEST
 
+/* Shards, buckets, one update a rank or all: how gradients are exchanged does not
+ * show in the weights, nor in the solver's state. */
+START_TEST(exchange_does_not_show) {
+    static const char *const ways[][2] = {{"transport.shards=no", "run.bucket=1K"},
+                                          {"transport.shards=yes", "run.bucket=1K"},
+                                          {"transport.shards=yes", "run.bucket=1M"},
+                                          {"transport.shards=yes", "run.bucket=5000"},
+                                          {"transport.order=pairwise", "run.bucket=0"}};
+    const char *net = net_write("iterations = 25\n");
+    char first[4096] = "", path[4096];
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char folder[16];
+        snprintf(folder, sizeof folder, "way%zu", i);
+        command_result result = train(COMMAND("train", net, "--ranks=3", "--set",
+                                              ways[i][0], "--set", ways[i][1],
+                                              "--snapshot-dir", folder));
+        command_free(&result);
+        snprintf(path, sizeof path, "%s/%s/small-00000025.safetensors", net_folder(),
+                 folder);
+        if (i == 0)
+            strcpy(first, path);
+        ck_assert_msg(net_same_files(first, path), "%s, %s", ways[i][0], ways[i][1]);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("train");
     TCase *cases = tcase_create("train");
@@ -196,6 +222,7 @@ int main(void) {
     tcase_add_test(cases, weak_scaling_grows_the_batch);
     tcase_add_test(cases, accumulates);
     tcase_add_test(cases, tests_are_exact_for_any_ranks);
+    tcase_add_test(cases, exchange_does_not_show);
     tcase_add_test(cases, divergence_is_told);
     tcase_add_test(cases, check_counts);
     suite_add_tcase(suite, cases);

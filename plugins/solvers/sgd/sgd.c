@@ -52,6 +52,9 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     needs->slots = needs->micro_batches > 1 ? SLOTS : 1;
     needs->slot_name[SLOT_MOMENTUM] = "momentum";
     needs->slot_saved = 1u << SLOT_MOMENTUM;
+    /* The length of a gradient takes all of it. */
+    if (DLC_HAS(needs, shards))
+        needs->shards = host->get_float(settings, "clip_gradients") <= 0;
     if (needs->micro_batches > 1)
         needs->slot_name[SLOT_SUM] = "sum"; /* empty between iterations */
     return DLC_OK;
@@ -72,6 +75,25 @@ static void add_piece(dlc_solver *solver, size_t first, size_t *pieces, size_t b
             .begin = begin, .count = end - begin, .rate = rate, .decay = decay};
 }
 
+/* Does this rank update a shard of each bucket only? */
+static int is_sharded(const dlc_exchange *exchange) {
+    return DLC_CAN(exchange, settle);
+}
+
+/* Adds what this rank updates of [from, to) in the bucket. */
+static void add_own(dlc_solver *solver, int32_t bucket, size_t *pieces, size_t from,
+                    size_t to, const dlc_segment *segment) {
+    const dlc_exchange *exchange = solver->exchange;
+    if (is_sharded(exchange)) {
+        if (from < exchange->own_begin[bucket])
+            from = exchange->own_begin[bucket];
+        if (to > exchange->own_end[bucket])
+            to = exchange->own_end[bucket];
+    }
+    if (to > from && segment->rate != 0)
+        add_piece(solver, solver->first_piece[bucket], pieces, from, to, segment);
+}
+
 /* Cuts the segments at the buckets' borders. */
 static void cut_pieces(dlc_solver *solver, const dlc_solver_args *args) {
     const size_t *border = args->exchange->bucket_begin;
@@ -79,14 +101,12 @@ static void cut_pieces(dlc_solver *solver, const dlc_solver_args *args) {
     int32_t s = 0;
     size_t pieces = 0;
     for (int32_t b = 0; b < args->exchange->buckets; b++) {
-        size_t first = pieces;
-        solver->first_piece[b] = first;
+        solver->first_piece[b] = pieces;
         while (s < args->segments && segment->offset < border[b + 1]) {
             size_t end = segment->offset + segment->count;
             size_t from = segment->offset > border[b] ? segment->offset : border[b];
             size_t to = end < border[b + 1] ? end : border[b + 1];
-            if (to > from && segment->rate != 0)
-                add_piece(solver, first, &pieces, from, to, segment);
+            add_own(solver, b, &pieces, from, to, segment);
             if (end > border[b + 1])
                 break; /* the rest of it is in the next bucket */
             s++;
@@ -261,7 +281,11 @@ static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
         rc = exchange->wait(exchange->context, b);
         if (rc == DLC_OK && !clips)
             rc = update_bucket(solver, b, &how);
+        if (rc == DLC_OK && is_sharded(exchange))
+            rc = exchange->spread(exchange->context, b);
     }
+    if (rc == DLC_OK && is_sharded(exchange))
+        rc = exchange->settle(exchange->context);
     if (rc == DLC_OK && clips)
         rc = clip(solver, iteration, &how);
     for (int32_t b = 0; clips && rc == DLC_OK && b < exchange->buckets; b++)

@@ -10,14 +10,15 @@
 
 static dlc_registry *registry;
 static dlc_choice choice;
-static dlc_place places[2];
+static dlc_place places[5];
 static dlc_transport_args args;
 
 static void setup(void) {
     ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", TEST_PLUGINS, 1), 0);
     ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
     choice = (dlc_choice){0};
-    places[0] = places[1] = (dlc_place){.size = sizeof *places};
+    for (int i = 0; i < 5; i++)
+        places[i] = (dlc_place){.size = sizeof *places, .package = -1};
     args = (dlc_transport_args){.size = sizeof args, .ranks = 2, .places = places};
 }
 
@@ -41,6 +42,7 @@ START_TEST(best_score) {
                      "ranks\n"
                      "    not far: rank 1 is out of reach\n"
                      "    not broken: the adapter does not answer\n"
+                     "    not near: package of rank 0 not known\n"
                      "    not elsewhere: works with abacus, not with cpu\n");
     dlc_text_free(&text);
 }
@@ -128,6 +130,76 @@ START_TEST(first_of_equals) {
 }
 END_TEST
 
+/* Ranks on these nodes. */
+static void nodes(int ranks, const int *node) {
+    args.ranks = ranks;
+    for (int i = 0; i < ranks; i++) {
+        places[i].package = 0;
+        places[i].node = node[i];
+    }
+}
+
+static void check_name(const char *name) {
+    dlc_text text = {0};
+    dlc_choice_name(&choice, &text);
+    ck_assert_str_eq(dlc_text_string(&text), name);
+    dlc_text_free(&text);
+}
+
+START_TEST(two_levels) {
+    dlc_text text = {0};
+    nodes(5, (int[]){3, 3, 1, 1, 3});
+    ck_assert_int_eq(choose("auto"), DLC_OK);
+    check_name("near+better");
+    dlc_choice_text(&choice, &text);
+    static const char begins[] = "transport: near inside the nodes: one node, 3 ranks\n"
+                                 "transport: better between the nodes: fast, 2 ranks\n"
+                                 "    not good: slower here: slow but sure, 5 ranks\n";
+    ck_assert_msg(strncmp(dlc_text_string(&text), begins, sizeof begins - 1) == 0, "%s",
+                  dlc_text_string(&text));
+    ck_assert_ptr_nonnull(
+        strstr(dlc_text_string(&text), "    not near: rank 2 is on another node\n"));
+    ck_assert_ptr_nonnull(strstr(dlc_text_string(&text),
+                                 "    not near between the nodes: rank 1 is on another "
+                                 "node\n"));
+    dlc_text_free(&text);
+}
+END_TEST
+
+/* With one rank a node there is nothing inside; on one node nothing between. */
+START_TEST(one_level) {
+    nodes(3, (int[]){0, 1, 2});
+    ck_assert_int_eq(choose("auto"), DLC_OK);
+    check_name("better");
+    dlc_choice_free(&choice);
+    nodes(3, (int[]){0, 0, 0});
+    ck_assert_int_eq(choose("auto"), DLC_OK);
+    check_name("near");
+}
+END_TEST
+
+START_TEST(two_names) {
+    nodes(3, (int[]){0, 0, 1});
+    ck_assert_int_eq(choose("near+good"), DLC_OK);
+    check_name("near+good");
+    dlc_choice_free(&choice);
+    ck_assert_int_eq(choose("near+near"), DLC_ERR_CONFIG);
+    ck_assert_str_eq(dlc_detail(), "transport near cannot join these ranks between the "
+                                   "nodes: rank 1 is on another node");
+    ck_assert_ptr_null(choice.feature);
+    dlc_choice_free(&choice);
+    ck_assert_int_eq(choose("near+gud"), DLC_ERR_PLUGIN);
+    dlc_choice_free(&choice);
+    nodes(3, (int[]){0, 1, 2});
+    ck_assert_int_eq(choose("near+good"), DLC_OK);
+    check_name("good");
+    dlc_choice_free(&choice);
+    nodes(3, (int[]){4, 4, 4});
+    ck_assert_int_eq(choose("near+good"), DLC_OK);
+    check_name("near");
+}
+END_TEST
+
 START_TEST(no_memory) {
     for (size_t n = 1;; n++) {
         (void)dlc_memory_fail_at(n);
@@ -155,6 +227,9 @@ int main(void) {
     tcase_add_test(tests, nothing_installed);
     tcase_add_test(tests, settings_count);
     tcase_add_test(tests, first_of_equals);
+    tcase_add_test(tests, two_levels);
+    tcase_add_test(tests, one_level);
+    tcase_add_test(tests, two_names);
     tcase_add_test(tests, no_memory);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

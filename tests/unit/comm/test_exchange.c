@@ -25,10 +25,10 @@ typedef struct bench {
     dlc_comm *comm;
     dlc_exchanger *exchanger;
     const dlc_exchange *table;
-    float *gradients;
+    float *gradients, *weights;
 } bench;
 
-static void bench_open(bench *b, test_rank *rank) {
+static void bench_open(bench *b, test_rank *rank, int shards) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
     dlc_place place[8];
 
@@ -45,10 +45,16 @@ static void bench_open(bench *b, test_rank *rank) {
                           .allgather = ranks_allgather,
                           .check = ranks_check};
     b->gradients = dlc_alloc(COUNT, sizeof(float));
-    RANK_CHECK(rank, b->gradients);
+    b->weights = dlc_alloc(COUNT, sizeof(float));
+    RANK_CHECK(rank, b->gradients && b->weights);
     RANK_OK(rank, dlc_comm_open(&args, &b->comm));
-    RANK_OK(rank,
-            dlc_exchanger_open(b->comm, b->gradients, begin, BUCKETS, &b->exchanger));
+    dlc_exchange_args exchange = {.comm = b->comm,
+                                  .gradients = b->gradients,
+                                  .weights = b->weights,
+                                  .begin = begin,
+                                  .buckets = BUCKETS,
+                                  .shards = shards};
+    RANK_OK(rank, dlc_exchanger_open(&exchange, &b->exchanger));
     b->table = dlc_exchanger_table(b->exchanger);
 }
 
@@ -56,6 +62,7 @@ static void bench_close(bench *b) {
     dlc_exchanger_close(b->exchanger);
     dlc_comm_close(b->comm);
     dlc_settings_free(b->settings);
+    dlc_free(b->weights);
     dlc_free(b->gradients);
     plugins_close();
 }
@@ -86,7 +93,7 @@ static void overlapped_body(test_rank *rank, void *context) {
     bench b;
 
     (void)context;
-    bench_open(&b, rank);
+    bench_open(&b, rank, 0);
     for (uint64_t round = 0; round < ROUNDS; round++) {
         int32_t next = 0;
         for (int32_t bucket = 0; bucket < BUCKETS; bucket++) {
@@ -116,10 +123,53 @@ START_TEST(overlapped) {
 }
 END_TEST
 
+/* Every rank "updates" its part of the weights to the sum, and everybody gets all. */
+static void sharded_body(test_rank *rank, void *context) {
+    dlc_random random = dlc_random_make(12, (uint64_t)rank->rank);
+    bench b;
+
+    (void)context;
+    bench_open(&b, rank, 1);
+    const dlc_exchange *table = b.table;
+    RANK_CHECK(rank, (table->spread != NULL) == (rank->ranks > 1));
+    for (uint64_t round = 0; rank->ranks > 1 && round < ROUNDS; round++) {
+        for (int32_t bucket = 0; bucket < BUCKETS; bucket++) {
+            backward(&b, &random, round, bucket);
+            RANK_OK(rank, start(&b, bucket));
+        }
+        for (int32_t bucket = 0; bucket < BUCKETS; bucket++) {
+            size_t from = table->own_begin[bucket], to = table->own_end[bucket];
+            RANK_CHECK(rank, begin[bucket] <= from && to <= begin[bucket + 1]);
+            RANK_OK(rank, wait(&b, bucket));
+            memcpy(b.weights + from, b.gradients + from, (to - from) * sizeof(float));
+            RANK_OK(rank, table->spread(table->context, bucket));
+        }
+        RANK_OK(rank, table->settle(table->context));
+        RANK_CHECK(rank, reference_wrong(round, rank->ranks, 0, COUNT, b.weights) == 0);
+        RANK_CHECK(rank, table->own_begin[BUCKETS - 1] == begin[BUCKETS - 1] &&
+                             table->own_end[BUCKETS - 1] == COUNT);
+    }
+    /* The solver's state: here the weights again, each rank's own part alone. */
+    memset(b.gradients, 0, COUNT * sizeof(float));
+    for (int32_t bucket = 0; rank->ranks > 1 && bucket < BUCKETS; bucket++) {
+        size_t from = table->own_begin[bucket], to = table->own_end[bucket];
+        memcpy(b.gradients + from, b.weights + from, (to - from) * sizeof(float));
+    }
+    RANK_OK(rank, dlc_exchanger_gather(b.exchanger, b.gradients));
+    RANK_CHECK(rank, rank->ranks == 1 ||
+                         memcmp(b.gradients, b.weights, COUNT * sizeof(float)) == 0);
+    bench_close(&b);
+}
+
+START_TEST(sharded) {
+    ck_assert_int_eq(ranks_run(_i, 60, sharded_body, NULL), 0);
+}
+END_TEST
+
 static void misuse_body(test_rank *rank, void *context) {
     bench b;
     (void)context;
-    bench_open(&b, rank);
+    bench_open(&b, rank, 0);
     RANK_OK(rank, wait(&b, 3)); /* never started: nothing to wait for */
     RANK_CHECK(rank, start(&b, BUCKETS) == DLC_ERR_INTERNAL);
     RANK_CHECK(rank, wait(&b, -1) == DLC_ERR_INTERNAL);
@@ -144,7 +194,7 @@ END_TEST
 static void abandoned_body(test_rank *rank, void *context) {
     bench b;
     (void)context;
-    bench_open(&b, rank);
+    bench_open(&b, rank, 0);
     if (rank->rank == 0) {
         RANK_OK(rank, start(&b, 1));
         RANK_OK(rank, start(&b, 4));
@@ -163,7 +213,7 @@ END_TEST
 static void lost_body(test_rank *rank, void *context) {
     bench b;
     (void)context;
-    bench_open(&b, rank);
+    bench_open(&b, rank, 0);
     RANK_OK(rank, start(&b, 0));
     RANK_OK(rank, wait(&b, 0));
     if (rank->rank == 1) {
@@ -192,6 +242,7 @@ int main(void) {
     TCase *tests = tcase_create("exchange");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, overlapped, 1, 6);
+    tcase_add_loop_test(tests, sharded, 1, 6);
     tcase_add_test(tests, misuse);
     tcase_add_test(tests, abandoned);
     tcase_add_test(tests, lost);

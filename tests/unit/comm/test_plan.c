@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/exchange.h"
+#include "comm/pace.h"
 
 static size_t *begin;
 static int32_t buckets;
@@ -90,8 +91,9 @@ START_TEST(one_rank) {
 
     plan(ends, 2, 8);
     ck_assert_int_eq(dlc_comm_open(&args, &comm), DLC_OK);
-    ck_assert_int_eq(dlc_exchanger_open(comm, gradients, begin, buckets, &exchanger),
-                     DLC_OK);
+    dlc_exchange_args exchange = {
+        .comm = comm, .gradients = gradients, .begin = begin, .buckets = buckets};
+    ck_assert_int_eq(dlc_exchanger_open(&exchange, &exchanger), DLC_OK);
     dlc_free(begin); /* it has its own */
     const dlc_exchange *table = dlc_exchanger_table(exchanger);
     ck_assert_int_eq(table->ranks, 1);
@@ -112,6 +114,28 @@ START_TEST(one_rank) {
 }
 END_TEST
 
+/* 1 MB at 1 GB/s with 4 us: 63 KB would be best, but threads must be woken. */
+START_TEST(buckets_by_pace) {
+    dlc_pace fast = {.latency = 4e-6, .bandwidth = 1e9};
+    ck_assert_uint_eq(dlc_pace_bucket(&fast, 1000000), 256 << 10);
+    dlc_pace slow = {.latency = 1e-3, .bandwidth = 1e8};
+    ck_assert_uint_eq(dlc_pace_bucket(&slow, 100000000), 3162277);
+}
+END_TEST
+
+/* Two ranks: giving weights out takes half of an all-reduce and saves half an update.
+ */
+START_TEST(shards_by_pace) {
+    dlc_pace pace = {.latency = 1e-6, .bandwidth = 10e9, .update = 5e9};
+    ck_assert_int_eq(dlc_pace_shards(&pace, 2), 1);
+    pace.update = 20e9;
+    ck_assert_int_eq(dlc_pace_shards(&pace, 2), 0);
+    pace.update = 12e9; /* more ranks save more */
+    ck_assert_int_eq(dlc_pace_shards(&pace, 2), 0);
+    ck_assert_int_eq(dlc_pace_shards(&pace, 4), 1);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("exchange plan");
     TCase *tests = tcase_create("plan");
@@ -123,6 +147,8 @@ int main(void) {
     tcase_add_test(tests, no_memory);
     tcase_add_test(tests, hidden_share);
     tcase_add_test(tests, one_rank);
+    tcase_add_test(tests, buckets_by_pace);
+    tcase_add_test(tests, shards_by_pace);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,5 +1,5 @@
-/* A plugin of transports that only score: good and better can join any ranks, far
- * cannot, broken fails, other_device is made for another device. */
+/* A plugin of transports that only score: good and better can join any ranks, near
+ * those of one node, far none, broken fails, elsewhere is made for another device. */
 #include <stdio.h>
 
 #include <dlcore/transport.h>
@@ -50,6 +50,24 @@ static dlc_status score_broken(const dlc_transport_args *args, int32_t *score,
     return host->fail(DLC_ERR_IO, "the adapter does not answer");
 }
 
+/* Joins ranks of one node, whose packages are known. */
+static dlc_status score_near(const dlc_transport_args *args, int32_t *score,
+                             char *reason, size_t reason_bytes) {
+    *score = 0;
+    const dlc_place *place = args->places;
+    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
+        if (place->package < 0) {
+            (void)snprintf(reason, reason_bytes, "package of rank %d not known", r);
+            return DLC_OK;
+        }
+        if (place->node != args->places->node) {
+            (void)snprintf(reason, reason_bytes, "rank %d is on another node", r);
+            return DLC_OK;
+        }
+    }
+    return score_of(args, 80, "one node", score, reason, reason_bytes);
+}
+
 static dlc_status never_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
     (void)args;
     (void)endpoint;
@@ -97,7 +115,8 @@ static dlc_status never_wait(dlc_endpoint *endpoint, dlc_request *request) {
     }
 
 static const dlc_transport_ops good = OPS(score_good), better = OPS(score_better),
-                               far_off = OPS(score_far), broken = OPS(score_broken);
+                               far_off = OPS(score_far), broken = OPS(score_broken),
+                               near_by = OPS(score_near);
 
 static const dlc_option options[] = {
     DLC_INT("bonus", "0", 0, 100, "added to the score"),
@@ -115,6 +134,7 @@ static const dlc_feature features[] = {
     FEATURE("better", NULL, &better),
     FEATURE("far", NULL, &far_off),
     FEATURE("broken", NULL, &broken),
+    FEATURE("near", NULL, &near_by),
     FEATURE("elsewhere", "abacus", &better),
     DLC_FEATURES_END,
 };
