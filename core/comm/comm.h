@@ -51,7 +51,7 @@ void dlc_comm_close(dlc_comm *comm); /* NULL allowed; never waits for a peer */
  * faster, where the transport can. */
 dlc_status dlc_comm_attach(dlc_comm *comm, const dlc_memory *memory);
 
-/* What the transports say that they use: "ucx: tcp/eth0"; "" where they say nothing. */
+/* What the transports say that they use: "A: tcp/eth0"; "" where they say nothing. */
 void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes);
 
 /* Makes a call that waits, and every later one, return DLC_ERR_CANCELLED. */

@@ -405,14 +405,15 @@ static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solve
     if (session->ranks == 1)
         return DLC_OK;
     const dlc_arenas *arenas = dlc_net_arenas(net);
-    DLC_TRY(dlc_comm_broadcast(session->link.comm, 0, arenas->weights,
+    DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->weights,
                                arenas->count * sizeof(float)));
     if (arenas->buffer_count)
-        DLC_TRY(dlc_comm_broadcast(session->link.comm, 0, arenas->buffers,
+        DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->buffers,
                                    arenas->buffer_count * sizeof(float)));
     for (int32_t i = 0; with_solver && i < session->needs.slots; i++)
         if (slot_is_saved(session, i))
-            DLC_TRY(dlc_comm_broadcast(session->link.comm, 0, session->slot[i].base,
+            DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
+                                       session->slot[i].base,
                                        arenas->count * sizeof(float)));
     return dlc_job_broadcast(session->job, 0, &session->iteration,
                              sizeof session->iteration);

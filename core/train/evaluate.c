@@ -10,8 +10,8 @@ dlc_status dlc_average_buffers(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     if (session->ranks == 1 || !arenas->buffer_count)
         return DLC_OK;
-    DLC_TRY(
-        dlc_comm_all_reduce(session->link.comm, arenas->buffers, arenas->buffer_count));
+    DLC_TRY(dlc_comm_all_reduce(session->connection.comm, arenas->buffers,
+                                arenas->buffer_count));
     return session->device_ops->scale(session->device, NULL, arenas->buffer_count,
                                       1.0f / (float)session->ranks, arenas->buffers);
 }

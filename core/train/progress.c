@@ -67,7 +67,7 @@ void dlc_progress_announce(const dlc_progress *progress) {
     dlc_json_string(&event, "net", setup->name);
     dlc_json_string(&event, "device", setup->device->name);
     dlc_json_int(&event, "ranks", session->ranks);
-    dlc_json_string(&event, "transport", session->link.transport);
+    dlc_json_string(&event, "transport", session->connection.transport);
     dlc_json_int(&event, "effective_batch", samples);
     dlc_json_number(&event, "rate", rate);
     dlc_json_int(&event, "iteration", session->iteration);

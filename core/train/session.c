@@ -126,9 +126,9 @@ static dlc_status build_nets(dlc_session *session) {
 /* ---- Ranks
  * ------------------------------------------------------------------------------- */
 
-static dlc_status open_link(dlc_session *session) {
+static dlc_status open_connection(dlc_session *session) {
     const dlc_setup *setup = session->setup;
-    dlc_link_args args = {
+    dlc_connection_args args = {
         .registry = setup->registry,
         .wanted = setup->transport,
         .settings = setup->transport_settings,
@@ -137,7 +137,7 @@ static dlc_status open_link(dlc_session *session) {
         .device_args = device_args(session),
         .job = session->job,
         .any_order = is_choice(setup->transport_settings, "order", "any")};
-    return dlc_link_open(&args, &session->link);
+    return dlc_connection_open(&args, &session->connection);
 }
 
 /* The arenas that collectives work in. */
@@ -145,8 +145,8 @@ static dlc_status attach_arenas(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     if (session->ranks == 1)
         return DLC_OK;
-    DLC_TRY(dlc_comm_attach(session->link.comm, arenas->gradient_memory));
-    return dlc_comm_attach(session->link.comm, arenas->weight_memory);
+    DLC_TRY(dlc_comm_attach(session->connection.comm, arenas->gradient_memory));
+    return dlc_comm_attach(session->connection.comm, arenas->weight_memory);
 }
 
 /* Where the segments end; release it with dlc_free. */
@@ -171,12 +171,12 @@ static dlc_status plan_exchange(dlc_session *session, size_t *bytes, int *shards
     *shards = 0;
     if (session->ranks == 1)
         return DLC_OK;
-    DLC_TRY(dlc_pace_measure(session->link.comm, session->device_ops, session->device,
-                             arenas->gradients, arenas->count, &pace));
+    DLC_TRY(dlc_pace_measure(session->connection.comm, session->device_ops,
+                             session->device, arenas->gradients, arenas->count, &pace));
     *bytes = (size_t)dlc_settings_get_int(setup->run, "bucket");
     if (*bytes == 0)
         *bytes = dlc_pace_bucket(&pace, arenas->count * sizeof(float));
-    *shards = session->needs.shards && dlc_comm_has_shards(session->link.comm) &&
+    *shards = session->needs.shards && dlc_comm_has_shards(session->connection.comm) &&
               (is_choice(setup->transport_settings, "shards", "yes") ||
                (is_choice(setup->transport_settings, "shards", "auto") &&
                 dlc_pace_shards(&pace, session->ranks)));
@@ -203,7 +203,7 @@ static dlc_status open_exchange(dlc_session *session) {
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
-    dlc_exchange_args args = {.comm = session->link.comm,
+    dlc_exchange_args args = {.comm = session->connection.comm,
                               .gradients = arenas->gradients,
                               .weights = arenas->weights,
                               .begin = session->bucket_begin,
@@ -302,7 +302,7 @@ static dlc_status open_train(dlc_session *session) {
     DLC_TRY(dlc_net_allocate(session->net));
     if (session->test_net)
         DLC_TRY(dlc_net_allocate(session->test_net));
-    DLC_TRY(aside(session, open_link));
+    DLC_TRY(aside(session, open_connection));
     DLC_TRY(aside(session, open_exchange));
     return open_solver(session);
 }
@@ -314,7 +314,7 @@ static dlc_status open_test(dlc_session *session) {
     DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
                       &session->test_net));
     DLC_TRY(dlc_net_allocate(session->test_net));
-    return aside(session, open_link);
+    return aside(session, open_connection);
 }
 
 static dlc_status ended(dlc_status status, dlc_session *session) {
@@ -345,7 +345,7 @@ void dlc_session_close(dlc_session *session) {
         if (session->slot[i].base)
             session->device_ops->free(session->device, &session->slot[i]);
     dlc_exchanger_close(session->exchanger);
-    dlc_link_close(&session->link);
+    dlc_connection_close(&session->connection);
     dlc_free(session->bucket_begin);
     dlc_net_free(session->test_net);
     dlc_net_free(session->net);

@@ -9,8 +9,8 @@
 #include "comm/exchange.h"
 #include "job/job.h"
 #include "net/net.h"
+#include "train/connection.h"
 #include "train/feed.h"
-#include "train/link.h"
 #include "train/setup.h"
 
 /* Words in the tail of the gradient arena: summed over the ranks with the last
@@ -31,7 +31,7 @@ typedef struct dlc_session {
     dlc_net *net, *test_net; /* test_net: NULL without [data.test] */
     dlc_feed *feed, *test_feed;
 
-    dlc_link link;
+    dlc_connection connection;
     dlc_exchanger *exchanger;
     size_t *bucket_begin;
     int32_t buckets;

@@ -250,7 +250,7 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_object(json, NULL);
     dlc_json_string(json, "net", setup->name);
     dlc_json_int(json, "ranks", session->ranks);
-    dlc_json_string(json, "transport", session->link.transport);
+    dlc_json_string(json, "transport", session->connection.transport);
     dlc_json_string(json, "device", setup->device->name);
     dlc_json_string(json, "solver", setup->solver->name);
     dlc_json_string(json, "scaling", setup->strong ? "strong" : "weak");

@@ -1,14 +1,14 @@
 /* How the ranks of a job are joined: the transports chosen, told to the user, and
  * opened as a communicator. */
-#ifndef DLC_TRAIN_LINK_H
-#define DLC_TRAIN_LINK_H
+#ifndef DLC_TRAIN_CONNECTION_H
+#define DLC_TRAIN_CONNECTION_H
 
 #include "comm/choose.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "job/job.h"
 
-typedef struct dlc_link_args {
+typedef struct dlc_connection_args {
     const dlc_registry *registry;
     const char *wanted;           /* "auto", "A", "A+B" */
     const dlc_settings *settings; /* of the transports that `wanted` names */
@@ -17,18 +17,19 @@ typedef struct dlc_link_args {
     dlc_device_args device_args;
     dlc_job *job;
     int any_order; /* of dlc_comm_args */
-} dlc_link_args;
+} dlc_connection_args;
 
 /* Start with {0}. */
-typedef struct dlc_link {
+typedef struct dlc_connection {
     dlc_comm *comm;
     char *transport;     /* own; "shm+tcp"; "none" with one rank */
     dlc_settings **made; /* own; of transports that were not named: their defaults */
     size_t count;
-} dlc_link;
+} dlc_connection;
 
 /* All ranks together. Rank 0 logs the choice with its reasons. */
-dlc_status dlc_link_open(const dlc_link_args *args, dlc_link *link);
-void dlc_link_close(dlc_link *link); /* a zeroed one is allowed */
+dlc_status dlc_connection_open(const dlc_connection_args *args,
+                               dlc_connection *connection);
+void dlc_connection_close(dlc_connection *connection); /* a zeroed one is allowed */
 
 #endif

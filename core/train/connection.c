@@ -1,5 +1,5 @@
-/* See link.h. */
-#include "train/link.h"
+/* See connection.h. */
+#include "train/connection.h"
 
 #include <string.h>
 
@@ -9,8 +9,8 @@
 /* ---- Settings ---------------------------------------------------------------- */
 
 typedef struct source {
-    const dlc_link_args *args;
-    dlc_link *link;
+    const dlc_connection_args *args;
+    dlc_connection *connection;
 } source;
 
 /* Is it one of "A", "A+B"? */
@@ -26,23 +26,23 @@ static int is_named(const char *wanted, const char *name) {
 static dlc_status settings_of(void *context, const dlc_feature *feature,
                               const dlc_settings **settings) {
     const source *from = context;
-    dlc_link *link = from->link;
+    dlc_connection *connection = from->connection;
     if (is_named(from->args->wanted, feature->name)) {
         *settings = from->args->settings;
         return DLC_OK;
     }
-    dlc_settings **grown = dlc_grow(link->made, link->count, link->count + 1,
-                                    sizeof *grown);
+    dlc_settings **grown = dlc_grow(connection->made, connection->count,
+                                    connection->count + 1, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
-    link->made = grown;
+    connection->made = grown;
     dlc_problems problems = {0};
     const dlc_option *tables[] = {feature->options};
     dlc_status status = dlc_settings_make(NULL, "transport", tables, 1, &problems,
-                                          &link->made[link->count]);
+                                          &connection->made[connection->count]);
     dlc_problems_free(&problems);
     if (status == DLC_OK)
-        *settings = link->made[link->count++];
+        *settings = connection->made[connection->count++];
     return status;
 }
 
@@ -57,7 +57,7 @@ static void announce(const dlc_choice *choice) {
 }
 
 /* Every rank chooses for itself. On unlike machines they might choose differently. */
-static dlc_status agree(const dlc_link_args *args, const char *name) {
+static dlc_status agree(const dlc_connection_args *args, const char *name) {
     enum { NAME = 128 };
     int32_t ranks = dlc_job_ranks(args->job);
     char mine[NAME] = "";
@@ -78,9 +78,9 @@ static dlc_status agree(const dlc_link_args *args, const char *name) {
     return status;
 }
 
-static dlc_status choose(const dlc_link_args *args, dlc_comm_args *comm,
-                         dlc_link *link) {
-    source from = {args, link};
+static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
+                         dlc_connection *connection) {
+    source from = {args, connection};
     dlc_transport_args asked = {.size = sizeof asked,
                                 .rank = comm->rank,
                                 .ranks = comm->ranks,
@@ -96,11 +96,11 @@ static dlc_status choose(const dlc_link_args *args, dlc_comm_args *comm,
         announce(&choice);
     if (status == DLC_OK) {
         dlc_choice_name(&choice, &name);
-        link->transport = dlc_strdup(dlc_text_string(&name));
-        status = link->transport ? dlc_text_status(&name) : DLC_ERR_NOMEM;
+        connection->transport = dlc_strdup(dlc_text_string(&name));
+        status = connection->transport ? dlc_text_status(&name) : DLC_ERR_NOMEM;
     }
     if (status == DLC_OK)
-        status = agree(args, link->transport);
+        status = agree(args, connection->transport);
     if (status == DLC_OK) {
         comm->level.feature = choice.feature;
         comm->between.feature = choice.between;
@@ -115,7 +115,8 @@ static dlc_status choose(const dlc_link_args *args, dlc_comm_args *comm,
 
 /* ---- Opening ----------------------------------------------------------------- */
 
-static dlc_status open_link(const dlc_link_args *args, dlc_link *link) {
+static dlc_status open_connection(const dlc_connection_args *args,
+                                  dlc_connection *connection) {
     dlc_comm_args comm = {.rank = dlc_job_rank(args->job),
                           .ranks = dlc_job_ranks(args->job),
                           .places = dlc_job_place(args->job, 0),
@@ -127,31 +128,32 @@ static dlc_status open_link(const dlc_link_args *args, dlc_link *link) {
                           .check = dlc_job_check};
     char words[512];
     if (comm.ranks > 1) {
-        DLC_TRY(choose(args, &comm, link));
+        DLC_TRY(choose(args, &comm, connection));
     } else {
-        link->transport = dlc_strdup("none");
-        if (!link->transport)
+        connection->transport = dlc_strdup("none");
+        if (!connection->transport)
             return DLC_ERR_NOMEM;
     }
-    DLC_TRY(dlc_comm_open(&comm, &link->comm));
-    dlc_comm_describe(link->comm, words, sizeof words);
+    DLC_TRY(dlc_comm_open(&comm, &connection->comm));
+    dlc_comm_describe(connection->comm, words, sizeof words);
     if (comm.rank == 0 && words[0])
         dlc_info("    %s", words);
     return DLC_OK;
 }
 
-dlc_status dlc_link_open(const dlc_link_args *args, dlc_link *link) {
-    dlc_status status = open_link(args, link);
+dlc_status dlc_connection_open(const dlc_connection_args *args,
+                               dlc_connection *connection) {
+    dlc_status status = open_connection(args, connection);
     if (status != DLC_OK)
-        dlc_link_close(link);
+        dlc_connection_close(connection);
     return status;
 }
 
-void dlc_link_close(dlc_link *link) {
-    dlc_comm_close(link->comm);
-    for (size_t i = 0; i < link->count; i++)
-        dlc_settings_free(link->made[i]);
-    dlc_free(link->made);
-    dlc_free(link->transport);
-    *link = (dlc_link){0};
+void dlc_connection_close(dlc_connection *connection) {
+    dlc_comm_close(connection->comm);
+    for (size_t i = 0; i < connection->count; i++)
+        dlc_settings_free(connection->made[i]);
+    dlc_free(connection->made);
+    dlc_free(connection->transport);
+    *connection = (dlc_connection){0};
 }
