@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/team.h"
 
 /* What can be done with a bucket. */
 typedef enum act { SUM, SPREAD, WORKS } act;
@@ -47,26 +48,47 @@ struct dlc_exchanger {
     dlc_status failed;
     char *detail; /* own; of the thread that failed */
     dlc_exchange_stats stats;
+
+    dlc_memory next; /* newest first: the number of the bucket that rank 0 chose */
 };
+
+/* Buckets are no smaller than this where a segment is cut. */
+enum { LEAST_BYTES = 64 << 10 };
+
+/* In how many buckets `count` elements go. */
+static size_t parts_of(size_t count, size_t target_bytes) {
+    size_t least = target_bytes > LEAST_BYTES ? target_bytes : LEAST_BYTES;
+    size_t parts = count * sizeof(float) / least;
+    return parts > 1 ? parts : 1;
+}
+
+/* Where part i of `parts` ends; at whole cache lines. */
+static size_t part_end(size_t begin, size_t end, size_t i, size_t parts) {
+    if (i + 1 == parts)
+        return end;
+    return begin + dlc_slice(end - begin, (int32_t)(i + 1), (int32_t)parts) / 16 * 16;
+}
 
 dlc_status dlc_exchange_plan(const size_t *segment_end, size_t segments,
                              size_t target_bytes, size_t **begin, int32_t *buckets) {
-    size_t *cut = dlc_alloc(segments + 1, sizeof *cut);
+    size_t all = segments ? segment_end[segments - 1] : 0;
+    size_t room = segments + parts_of(all, target_bytes) + 1; /* no part is smaller */
+    size_t *cut = dlc_alloc(room, sizeof *cut);
     size_t count = 0;
 
     if (!cut)
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < segments; i++) {
-        if (segment_end[i] < cut[count] || count >= INT32_MAX) {
+        size_t from = cut[count], end = segment_end[i];
+        if (end < from || end > all || room > INT32_MAX) {
             dlc_free(cut);
             return dlc_fail(DLC_ERR_INTERNAL, "segment %zu ends before it begins", i);
         }
-        int last = i + 1 == segments;
-        size_t bytes = (segment_end[i] - cut[count]) * sizeof(float);
-        if (bytes >= target_bytes || last) {
-            cut[count + 1] = segment_end[i];
-            count++;
-        }
+        if ((end - from) * sizeof(float) < target_bytes && i + 1 < segments)
+            continue;
+        size_t parts = parts_of(end - from, target_bytes);
+        for (size_t k = 0; k < parts; k++)
+            cut[++count] = part_end(from, end, k, parts);
     }
     *begin = cut;
     *buckets = (int32_t)count;
@@ -80,8 +102,21 @@ static int is_sharded(const dlc_exchanger *x, int32_t bucket) {
     return x->args.shards && bucket < x->args.buckets - 1;
 }
 
+static dlc_status check_bucket(const dlc_exchanger *x, int32_t bucket) {
+    if (bucket < 0 || bucket >= x->table.buckets)
+        return dlc_fail(DLC_ERR_INTERNAL, "there is no bucket %d among %d", bucket,
+                        x->table.buckets);
+    return DLC_OK;
+}
+
 static int has_work(const dlc_exchanger *x) {
     return x->started > x->ended && !x->running && x->failed == DLC_OK;
+}
+
+/* May the train thread, which waits, do it itself? Not where another rank chooses: it
+ * may want a bucket that this thread has yet to start. */
+static int may_help(const dlc_exchanger *x) {
+    return has_work(x) && !x->args.newest_first;
 }
 
 static size_t ring(const dlc_exchanger *x) {
@@ -110,16 +145,51 @@ static void tell(const dlc_exchanger *x, const task *what) {
     x->args.watch(x->args.watch_context, text, bytes);
 }
 
-/* Does what is at the head of the queue. With the lock, which is given up
- * meanwhile. */
+/* Rank 0's choice is everybody's. Without the lock. */
+static dlc_status agree_on_bucket(dlc_exchanger *x, int32_t *bucket) {
+    const dlc_exchange_args *args = &x->args;
+    if (x->table.rank == 0)
+        DLC_TRY(args->device_ops->copy(args->device, NULL, x->next.base, bucket,
+                                       sizeof *bucket));
+    DLC_TRY(dlc_comm_broadcast(args->comm, 0, x->next.base, sizeof *bucket));
+    return args->device_ops->copy(args->device, NULL, bucket, x->next.base,
+                                  sizeof *bucket);
+}
+
+/* Rank 0's newest bucket, which the next forward needs first, once it has been started
+ * here, too. With the lock, which is given up meanwhile. */
+static dlc_status choose_newest(dlc_exchanger *x, int32_t *bucket) {
+    int32_t newest = x->args.buckets - 1;
+    while (newest > 0 && !x->pending[SUM][newest])
+        newest--;
+    (void)pthread_mutex_unlock(&x->lock);
+    dlc_status status = agree_on_bucket(x, &newest);
+    (void)pthread_mutex_lock(&x->lock);
+    if (status == DLC_OK)
+        status = check_bucket(x, newest);
+    while (status == DLC_OK && !x->pending[SUM][newest] && !x->stop)
+        (void)pthread_cond_wait(&x->news, &x->lock);
+    if (status == DLC_OK && x->stop)
+        status = dlc_fail(DLC_ERR_CANCELLED, "the exchange was stopped");
+    if (status == DLC_OK)
+        *bucket = newest;
+    return status;
+}
+
+/* With the lock, which is given up meanwhile. */
 static void run_next(dlc_exchanger *x) {
     task what = x->queue[x->ended % ring(x)];
+    dlc_status status = DLC_OK;
 
     x->running = 1;
+    if (x->args.newest_first)
+        status = choose_newest(x, &what.bucket);
     (void)pthread_mutex_unlock(&x->lock);
-    tell(x, &what);
     uint64_t since = dlc_now_ns();
-    dlc_status status = do_task(x, &what);
+    if (status == DLC_OK) {
+        tell(x, &what);
+        status = do_task(x, &what);
+    }
     double seconds = dlc_since(since);
     char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
     if (x->args.watch && status == DLC_OK)
@@ -159,13 +229,6 @@ static void *thread_main(void *context) {
 
 static dlc_status failure(const dlc_exchanger *x) {
     return dlc_fail(x->failed, "%s", x->detail ? x->detail : "the exchange failed");
-}
-
-static dlc_status check_bucket(const dlc_exchanger *x, int32_t bucket) {
-    if (bucket < 0 || bucket >= x->table.buckets)
-        return dlc_fail(DLC_ERR_INTERNAL, "there is no bucket %d among %d", bucket,
-                        x->table.buckets);
-    return DLC_OK;
 }
 
 static dlc_status enqueue(dlc_exchanger *x, act work, int32_t bucket) {
@@ -216,7 +279,7 @@ static dlc_status wait_until(dlc_exchanger *x,
     if (!holds(x, bucket)) {
         uint64_t since = dlc_now_ns();
         while (!holds(x, bucket) && x->failed == DLC_OK) {
-            if (has_work(x))
+            if (may_help(x))
                 run_next(x);
             else
                 (void)pthread_cond_wait(&x->done, &x->lock);
@@ -304,7 +367,10 @@ dlc_status dlc_exchanger_open(const dlc_exchange_args *args,
     (void)pthread_cond_init(&x->done, NULL);
     x->args = *args;
     x->args.shards = args->shards && dlc_comm_has_shards(args->comm);
+    x->next.size = sizeof x->next;
     dlc_status status = make_tables(x);
+    if (status == DLC_OK && args->newest_first)
+        status = args->device_ops->alloc(args->device, sizeof(int32_t), 0, &x->next);
     if (status == DLC_OK) {
         fill_table(x);
         if (x->table.ranks > 1)
@@ -333,6 +399,8 @@ void dlc_exchanger_close(dlc_exchanger *x) {
     (void)pthread_cond_destroy(&x->done);
     (void)pthread_cond_destroy(&x->news);
     (void)pthread_mutex_destroy(&x->lock);
+    if (x->next.base)
+        x->args.device_ops->free(x->args.device, &x->next);
     dlc_free(x->detail);
     for (int i = 0; i < WORKS; i++)
         dlc_free(x->pending[i]);

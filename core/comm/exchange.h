@@ -18,9 +18,9 @@
 #include "comm/comm.h"
 
 /* Cuts an arena into buckets of whole segments, each as soon as it holds
- * `target_bytes`. segment_end[i] is where segment i ends, in elements, rising.
- * *begin gets *buckets + 1 elements; release it with dlc_free. No segments: no
- * buckets. */
+ * `target_bytes`; what holds several times that is cut in as many. segment_end[i] is
+ * where segment i ends, in elements, rising. *begin gets *buckets + 1 elements; release
+ * it with dlc_free. No segments: no buckets. */
 dlc_status dlc_exchange_plan(const size_t *segment_end, size_t segments,
                              size_t target_bytes, size_t **begin, int32_t *buckets);
 
@@ -28,12 +28,17 @@ typedef struct dlc_exchanger dlc_exchanger;
 
 typedef struct dlc_exchange_args {
     dlc_comm *comm;
+    const dlc_device_ops *device_ops; /* of the arenas; needed for newest_first only */
+    dlc_device *device;
     float *gradients;
     float *weights;      /* laid out alike; needed for shards only */
     const size_t *begin; /* of the buckets, buckets + 1 elements; copied */
     int32_t buckets;
-    int shards; /* sharded updates; the last bucket, whose tail all ranks need, is
-                   summed for all and updated by all */
+    int shards;       /* sharded updates; the last bucket, whose tail all ranks need, is
+                         summed for all and updated by all */
+    int newest_first; /* of the buckets that wait, the last one started goes next, as
+                         rank 0 sees it, not the first; without shards. Nobody may wait
+                         for a bucket before all of them have been started */
     /* Optional: told what is exchanged, from the thread that does it; NULL: nothing
      * any more. */
     void (*watch)(void *context, const char *what, uint64_t bytes);

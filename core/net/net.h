@@ -40,6 +40,10 @@ typedef struct dlc_net_args {
     /* Optional: told which layer is at work, for the report of a lost rank. */
     void (*watch)(void *context, const char *phase, const char *layer);
     void *watch_context;
+    /* Optional: asked for elements [begin, end) of the weights before a layer's forward
+     * reads them; what it returns ends forward if it isn't DLC_OK. */
+    dlc_status (*need)(void *context, size_t begin, size_t end);
+    void *need_context;
 } dlc_net_args;
 
 dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net);

@@ -111,6 +111,29 @@ static dlc_status forward_op(dlc_net *net, net_op *op) {
     return op->ops->forward(op->layer, &op->run);
 }
 
+/* Elements of the arena that are an operation's weights; none: both 0. */
+static void weights_of(const dlc_net *net, const net_op *op, size_t *begin,
+                       size_t *end) {
+    *begin = *end = 0;
+    for (int32_t j = 0; j < op->plan.params; j++) {
+        const dlc_net_param *param = &net->param[op->first_param + j];
+        if (param->is_buffer)
+            continue;
+        if (*end == 0 || param->offset < *begin)
+            *begin = param->offset;
+        if (param->offset + param->count > *end)
+            *end = param->offset + param->count;
+    }
+}
+
+static dlc_status need_weights(const dlc_net *net, const net_op *op) {
+    size_t begin = 0, end = 0;
+    if (!net->args.need)
+        return DLC_OK;
+    weights_of(net, op, &begin, &end);
+    return end > begin ? net->args.need(net->args.need_context, begin, end) : DLC_OK;
+}
+
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
     forget_times(net);
     for (int32_t i = 0; i < net->ops; i++) {
@@ -119,6 +142,7 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
             continue;
         op->run.iteration = iteration;
         op->run.sample = sample;
+        DLC_TRY(need_weights(net, op));
         watch(net, "forward", op);
         uint64_t start = begin_part(net);
         DLC_TRY(named(forward_op(net, op), op, "forward"));
@@ -184,17 +208,6 @@ static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
     return DLC_OK;
 }
 
-/* How far the gradient arena is final once `op` has run backward. */
-static size_t final_elements(const dlc_net *net, const net_op *op) {
-    size_t end = 0;
-    for (int32_t j = 0; j < op->plan.params; j++) {
-        const dlc_net_param *param = &net->param[op->first_param + j];
-        if (!param->is_buffer && param->offset + param->count > end)
-            end = param->offset + param->count;
-    }
-    return end;
-}
-
 dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
                             dlc_status (*done)(void *context, size_t elements),
                             void *context) {
@@ -205,7 +218,8 @@ dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
         watch(net, "backward", op);
         DLC_TRY(make_inputs_again(net, i));
         DLC_TRY(named(backward_op(net, op, loss_scale), op, "backward"));
-        size_t end = final_elements(net, op);
+        size_t begin = 0, end = 0;
+        weights_of(net, op, &begin, &end);
         if (end && done)
             DLC_TRY(done(context, end));
     }

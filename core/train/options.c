@@ -39,6 +39,10 @@ const dlc_option dlc_transport_section_options[] = {
     DLC_CHOICE("shards", "auto", "auto|yes|no",
                "whether each rank updates a shard of the weights and gets the others'; "
                "auto: where that is measured to be faster"),
+    DLC_CHOICE(
+        "ahead", "auto", "auto|yes|no",
+        "whether forward begins before all gradients are summed, and waits where "
+        "it needs them; auto: where ranks are joined by something slow"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_run_section_options[] = {

@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/pace.h"
 #include "plugin/host.h"
+#include "train/schedule.h"
 
 static void watch_layer(void *context, const char *phase, const char *layer) {
     dlc_job_doing(context, phase, layer, 0);
@@ -108,7 +108,9 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
                          .shared = session->ranks > 1,
                          .twin = twin,
                          .watch = watch_layer,
-                         .watch_context = session->job};
+                         .watch_context = session->job,
+                         .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
+                         .need_context = &session->updates};
     DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
     return dlc_net_build(&args, net);
 }
@@ -160,55 +162,32 @@ static size_t *segment_ends(const dlc_arenas *arenas) {
     return ends;
 }
 
-/* How large buckets are, and whether updates are sharded: as the settings say, or as
- * it measures out. Alone there is nothing to overlap: one bucket, one pass over
- * memory. */
-static dlc_status plan_exchange(dlc_session *session, size_t *bytes, int *shards) {
-    const dlc_setup *setup = session->setup;
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_pace pace;
-    *bytes = SIZE_MAX;
-    *shards = 0;
-    if (session->ranks == 1)
-        return DLC_OK;
-    DLC_TRY(dlc_pace_measure(session->connection.comm, session->device_ops,
-                             session->device, arenas->gradients, arenas->count, &pace));
-    *bytes = (size_t)dlc_settings_get_int(setup->run, "bucket");
-    if (*bytes == 0)
-        *bytes = dlc_pace_bucket(&pace, arenas->count * sizeof(float));
-    *shards = session->needs.shards && dlc_comm_has_shards(session->connection.comm) &&
-              (is_choice(setup->transport_settings, "shards", "yes") ||
-               (is_choice(setup->transport_settings, "shards", "auto") &&
-                dlc_pace_shards(&pace, session->ranks)));
-    if (session->rank == 0)
-        dlc_info("exchange: %.1f us, then %.2f GB/s: buckets of %.2f MB, %s",
-                 pace.latency * 1e6, pace.bandwidth / 1e9, (double)*bytes / 1e6,
-                 *shards ? "each rank updates a shard of the weights"
-                         : "each rank updates all weights");
-    return DLC_OK;
-}
-
 static dlc_status open_exchange(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    size_t bytes = 0, *ends = NULL;
-    int shards = 0;
     if (!arenas->segments)
         return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
+    dlc_schedule schedule;
     DLC_TRY(attach_arenas(session));
-    DLC_TRY(plan_exchange(session, &bytes, &shards));
-    if (!(ends = segment_ends(arenas)))
+    DLC_TRY(dlc_schedule_make(session, &schedule));
+    size_t *ends = segment_ends(arenas);
+    if (!ends)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_exchange_plan(ends, (size_t)arenas->segments, bytes,
-                                          &session->bucket_begin, &session->buckets);
+    dlc_status status = dlc_exchange_plan(ends, (size_t)arenas->segments,
+                                          schedule.bucket, &session->bucket_begin,
+                                          &session->buckets);
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
+    session->late = schedule.late;
     dlc_exchange_args args = {.comm = session->connection.comm,
+                              .device_ops = session->device_ops,
+                              .device = session->device,
                               .gradients = arenas->gradients,
                               .weights = arenas->weights,
                               .begin = session->bucket_begin,
                               .buckets = session->buckets,
-                              .shards = shards};
+                              .shards = schedule.shards,
+                              .newest_first = schedule.late};
     return dlc_exchanger_open(&args, &session->exchanger);
 }
 
@@ -255,7 +234,11 @@ static dlc_status open_solver(dlc_session *session) {
             session->device, arenas->count * sizeof(float), 0, &session->slot[i]));
         args.slots[i] = session->slot[i].base;
     }
-    return session->solver_ops->create(&args, &session->solver);
+    DLC_TRY(session->solver_ops->create(&args, &session->solver));
+    return session->late ? dlc_updates_open(session->solver_ops, session->solver,
+                                            session->bucket_begin, session->buckets,
+                                            &session->updates)
+                         : DLC_OK;
 }
 
 /* ---- The whole
@@ -339,6 +322,7 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *se
 }
 
 void dlc_session_close(dlc_session *session) {
+    dlc_updates_close(&session->updates);
     if (session->solver)
         session->solver_ops->destroy(session->solver);
     for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)

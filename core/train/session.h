@@ -12,6 +12,7 @@
 #include "train/connection.h"
 #include "train/feed.h"
 #include "train/setup.h"
+#include "train/updates.h"
 
 /* Words in the tail of the gradient arena: summed over the ranks with the last
  * bucket, so that all ranks act alike at the same iteration, at no cost. */
@@ -39,6 +40,8 @@ typedef struct dlc_session {
     const dlc_solver_ops *solver_ops;
     dlc_solver *solver;
     dlc_solver_needs needs;
+    int late;            /* weights are updated when forward needs them: */
+    dlc_updates updates; /* those that are still due */
     dlc_memory slot[DLC_MAX_SLOTS];
 
     int64_t share_offset, share; /* of this rank in a global batch */

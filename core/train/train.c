@@ -109,6 +109,17 @@ static dlc_status pass(train_loop *loop) {
     return mark_ready(loop, arenas->count);
 }
 
+/* All weights; or, where the others may come late, those whose sum has the tail. */
+static dlc_status update(train_loop *loop) {
+    dlc_session *session = loop->session;
+    size_t count = dlc_net_arenas(session->net)->count;
+    dlc_job_doing(session->job, "update", NULL, 0);
+    if (!session->late)
+        return session->solver_ops->finish(session->solver, session->iteration);
+    dlc_updates_put_off(&session->updates, session->iteration);
+    return dlc_updates_need(&session->updates, count - 1, count);
+}
+
 static dlc_status iterate(train_loop *loop) {
     dlc_session *session = loop->session;
     dlc_progress_iteration_begin(&loop->progress);
@@ -116,8 +127,7 @@ static dlc_status iterate(train_loop *loop) {
     loop->loss = 0;
     for (loop->micro = 0; loop->micro < session->micro_batches; loop->micro++)
         DLC_TRY(pass(loop));
-    dlc_job_doing(session->job, "update", NULL, 0);
-    DLC_TRY(session->solver_ops->finish(session->solver, session->iteration));
+    DLC_TRY(update(loop));
     DLC_TRY(read_tail(loop));
     session->iteration++;
     dlc_progress_iteration_end(&loop->progress, loop->loss);
@@ -133,6 +143,7 @@ static dlc_status test(train_loop *loop) {
         return DLC_OK;
     dlc_evaluation evaluation;
     dlc_job_doing(session->job, "test", NULL, 0);
+    DLC_TRY(dlc_updates_finish(&session->updates));
     DLC_TRY(dlc_evaluate(session, &evaluation));
     loop->tested = session->iteration;
     loop->result->loss = evaluation.loss;
@@ -154,6 +165,7 @@ static dlc_status save(train_loop *loop) {
         return DLC_OK;
     char *path = NULL;
     dlc_job_doing(session->job, "checkpoint", NULL, 0);
+    DLC_TRY(dlc_updates_finish(&session->updates));
     DLC_TRY(dlc_checkpoint_save(session, &path));
     loop->saved = session->iteration;
     if (path) {
@@ -187,6 +199,7 @@ static dlc_status run(train_loop *loop) {
             DLC_TRY(save(loop));
         loop->snapshot = 0;
     }
+    DLC_TRY(dlc_updates_finish(&session->updates));
     dlc_progress_end(&loop->progress);
     if (!loop->result->stopped)
         DLC_TRY(test(loop));

@@ -72,6 +72,8 @@ typedef struct dlc_solver_needs {
     int32_t micro_batches; /* forward+backward passes an iteration, >= 1 */
     int32_t shards;        /* 1: it can work with sharded updates (dlc_exchange), its
                               slots too; comes as 0 */
+    int32_t late;          /* 1: it has `update` and these settings allow it; comes
+                              as 0 */
 } dlc_solver_needs;
 
 typedef struct dlc_solver_args {
@@ -118,6 +120,11 @@ typedef struct dlc_solver_ops {
      * `blob` NULL tells how many. */
     dlc_status (*save)(dlc_solver *solver, void *blob, size_t *bytes);
     dlc_status (*load)(dlc_solver *solver, const void *blob, size_t bytes);
+
+    /* Optional, in place of finish: the weights of one bucket. So the next forward may
+     * begin before all sums are there. Each bucket once, in any order, each before
+     * anything reads its weights; without shards. */
+    dlc_status (*update)(dlc_solver *solver, int64_t iteration, int32_t bucket);
 } dlc_solver_ops;
 
 #ifdef __cplusplus

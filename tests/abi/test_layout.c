@@ -310,6 +310,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_needs, slot_saved, 40, 4),
     FIELD(dlc_solver_needs, micro_batches, 44, 4),
     FIELD(dlc_solver_needs, shards, 48, 4),
+    FIELD(dlc_solver_needs, late, 52, 4),
 
     STRUCT(dlc_solver_args, 144),
     FIELD(dlc_solver_args, size, 0, 4),
@@ -328,7 +329,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_args, max_iterations, 128, 8),
     FIELD(dlc_solver_args, epoch_iterations, 136, 8),
 
-    STRUCT(dlc_solver_ops, 72),
+    STRUCT(dlc_solver_ops, 80),
     FIELD(dlc_solver_ops, size, 0, 4),
     FIELD(dlc_solver_ops, needs, 8, 8),
     FIELD(dlc_solver_ops, create, 16, 8),
@@ -338,6 +339,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_ops, finish, 48, 8),
     FIELD(dlc_solver_ops, save, 56, 8),
     FIELD(dlc_solver_ops, load, 64, 8),
+    FIELD(dlc_solver_ops, update, 72, 8),
 
     STRUCT(dlc_data_args, 24),
     FIELD(dlc_data_args, size, 0, 4),

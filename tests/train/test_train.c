@@ -192,6 +192,8 @@ START_TEST(exchange_does_not_show) {
                                           {"transport.shards=yes", "run.bucket=1K"},
                                           {"transport.shards=yes", "run.bucket=1M"},
                                           {"transport.shards=yes", "run.bucket=5000"},
+                                          {"transport.ahead=yes", "run.bucket=1K"},
+                                          {"transport.ahead=yes", "run.bucket=1G"},
                                           {"transport.order=pairwise", "run.bucket=0"}};
     const char *net = net_write("iterations = 25\n");
     char first[4096] = "", path[4096];

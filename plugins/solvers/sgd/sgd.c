@@ -53,8 +53,11 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     needs->slot_name[SLOT_MOMENTUM] = "momentum";
     needs->slot_saved = 1u << SLOT_MOMENTUM;
     /* The length of a gradient takes all of it. */
+    int clips = host->get_float(settings, "clip_gradients") > 0;
     if (DLC_HAS(needs, shards))
-        needs->shards = host->get_float(settings, "clip_gradients") <= 0;
+        needs->shards = !clips;
+    if (DLC_HAS(needs, late))
+        needs->late = !clips;
     if (needs->micro_batches > 1)
         needs->slot_name[SLOT_SUM] = "sum"; /* empty between iterations */
     return DLC_OK;
@@ -265,17 +268,28 @@ static dlc_status clip(dlc_solver *solver, int64_t iteration, dlc_momentum *how)
     return DLC_OK;
 }
 
-static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
-    const dlc_exchange *exchange = solver->exchange;
-    dlc_status rc = DLC_OK;
-    dlc_momentum how = {
-        .size = sizeof how,
+static dlc_momentum step_of(dlc_solver *solver, int64_t iteration) {
+    return (dlc_momentum){
+        .size = sizeof(dlc_momentum),
         .nesterov = (uint32_t)solver->nesterov,
         .rate = (float)sgd_rate(solver, iteration),
         .momentum = (float)solver->momentum,
         .decay = (float)solver->decay,
         .grad_scale = 1.0f / (float)solver->micro_batches,
     };
+}
+
+static dlc_status sgd_update(dlc_solver *solver, int64_t iteration, int32_t bucket) {
+    const dlc_exchange *exchange = solver->exchange;
+    dlc_momentum how = step_of(solver, iteration);
+    dlc_status rc = exchange->wait(exchange->context, bucket);
+    return rc == DLC_OK ? update_bucket(solver, bucket, &how) : rc;
+}
+
+static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
+    const dlc_exchange *exchange = solver->exchange;
+    dlc_status rc = DLC_OK;
+    dlc_momentum how = step_of(solver, iteration);
     int clips = solver->clip > 0;
     for (int32_t b = 0; rc == DLC_OK && b < exchange->buckets; b++) {
         rc = exchange->wait(exchange->context, b);
@@ -318,6 +332,7 @@ static const dlc_solver_ops ops = {
     .rate = sgd_rate,
     .ready = sgd_ready,
     .finish = sgd_finish,
+    .update = sgd_update,
 };
 
 static const dlc_feature features[] = {

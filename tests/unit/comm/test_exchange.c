@@ -26,9 +26,13 @@ typedef struct bench {
     dlc_exchanger *exchanger;
     const dlc_exchange *table;
     float *gradients, *weights;
+    dlc_device *device;
 } bench;
 
-static void bench_open(bench *b, test_rank *rank, int shards) {
+/* How the exchanger works. */
+enum { PLAIN, SHARDS, NEWEST_FIRST };
+
+static void bench_open(bench *b, test_rank *rank, int way) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
     dlc_place place[8];
 
@@ -48,18 +52,24 @@ static void bench_open(bench *b, test_rank *rank, int shards) {
     b->weights = dlc_alloc(COUNT, sizeof(float));
     RANK_CHECK(rank, b->gradients && b->weights);
     RANK_OK(rank, dlc_comm_open(&args, &b->comm));
+    RANK_OK(rank, args.device_ops->open(&args.device, &b->device));
     dlc_exchange_args exchange = {.comm = b->comm,
                                   .gradients = b->gradients,
                                   .weights = b->weights,
                                   .begin = begin,
                                   .buckets = BUCKETS,
-                                  .shards = shards};
+                                  .shards = way == SHARDS,
+                                  .newest_first = way == NEWEST_FIRST,
+                                  .device_ops = args.device_ops,
+                                  .device = b->device};
     RANK_OK(rank, dlc_exchanger_open(&exchange, &b->exchanger));
     b->table = dlc_exchanger_table(b->exchanger);
 }
 
 static void bench_close(bench *b) {
     dlc_exchanger_close(b->exchanger);
+    const dlc_device_ops *device = plugin_find(DLC_KIND_DEVICE, "cpu")->ops;
+    device->close(b->device);
     dlc_comm_close(b->comm);
     dlc_settings_free(b->settings);
     dlc_free(b->weights);
@@ -92,14 +102,15 @@ static void overlapped_body(test_rank *rank, void *context) {
     dlc_random random = dlc_random_make(11, (uint64_t)rank->rank);
     bench b;
 
-    (void)context;
-    bench_open(&b, rank, 0);
+    /* Newest first: not before all are started. */
+    int may_wait = *(const int *)context != NEWEST_FIRST;
+    bench_open(&b, rank, *(const int *)context);
     for (uint64_t round = 0; round < ROUNDS; round++) {
         int32_t next = 0;
         for (int32_t bucket = 0; bucket < BUCKETS; bucket++) {
             backward(&b, &random, round, bucket);
             RANK_OK(rank, start(&b, bucket));
-            while (next <= bucket && dlc_random_below(&random, 4) == 0)
+            while (may_wait && next <= bucket && dlc_random_below(&random, 4) == 0)
                 check_bucket(&b, round, next++);
         }
         if (round % 3 == 0) /* the last one first */
@@ -119,7 +130,14 @@ static void overlapped_body(test_rank *rank, void *context) {
 }
 
 START_TEST(overlapped) {
-    ck_assert_int_eq(ranks_run(_i, 60, overlapped_body, NULL), 0);
+    int way = PLAIN;
+    ck_assert_int_eq(ranks_run(_i, 60, overlapped_body, &way), 0);
+}
+END_TEST
+
+START_TEST(newest_first) {
+    int way = NEWEST_FIRST;
+    ck_assert_int_eq(ranks_run(_i, 60, overlapped_body, &way), 0);
 }
 END_TEST
 
@@ -129,7 +147,7 @@ static void sharded_body(test_rank *rank, void *context) {
     bench b;
 
     (void)context;
-    bench_open(&b, rank, 1);
+    bench_open(&b, rank, SHARDS);
     const dlc_exchange *table = b.table;
     RANK_CHECK(rank, (table->spread != NULL) == (rank->ranks > 1));
     for (uint64_t round = 0; rank->ranks > 1 && round < ROUNDS; round++) {
@@ -169,7 +187,7 @@ END_TEST
 static void misuse_body(test_rank *rank, void *context) {
     bench b;
     (void)context;
-    bench_open(&b, rank, 0);
+    bench_open(&b, rank, PLAIN);
     RANK_OK(rank, wait(&b, 3)); /* never started: nothing to wait for */
     RANK_CHECK(rank, start(&b, BUCKETS) == DLC_ERR_INTERNAL);
     RANK_CHECK(rank, wait(&b, -1) == DLC_ERR_INTERNAL);
@@ -194,7 +212,7 @@ END_TEST
 static void abandoned_body(test_rank *rank, void *context) {
     bench b;
     (void)context;
-    bench_open(&b, rank, 0);
+    bench_open(&b, rank, PLAIN);
     if (rank->rank == 0) {
         RANK_OK(rank, start(&b, 1));
         RANK_OK(rank, start(&b, 4));
@@ -213,7 +231,7 @@ END_TEST
 static void lost_body(test_rank *rank, void *context) {
     bench b;
     (void)context;
-    bench_open(&b, rank, 0);
+    bench_open(&b, rank, PLAIN);
     RANK_OK(rank, start(&b, 0));
     RANK_OK(rank, wait(&b, 0));
     if (rank->rank == 1) {
@@ -242,6 +260,7 @@ int main(void) {
     TCase *tests = tcase_create("exchange");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, overlapped, 1, 6);
+    tcase_add_loop_test(tests, newest_first, 1, 6);
     tcase_add_loop_test(tests, sharded, 1, 6);
     tcase_add_test(tests, misuse);
     tcase_add_test(tests, abandoned);

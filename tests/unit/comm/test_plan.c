@@ -48,6 +48,19 @@ START_TEST(one_a_segment_or_one_for_all) {
 }
 END_TEST
 
+/* 1 MB, in pieces of 300 KB or a little more, at whole cache lines. */
+START_TEST(cuts_what_is_large) {
+    static const size_t ends[] = {250000, 250010};
+    plan(ends, 2, 300000);
+    ck_assert_int_eq(buckets, 4);
+    ck_assert_uint_eq(begin[3], 250000);
+    for (int32_t b = 0; b < 3; b++)
+        ck_assert(begin[b] % 16 == 0 && begin[b + 1] - begin[b] >= 75000);
+    ck_assert_uint_eq(begin[4], 250010);
+    dlc_free(begin);
+}
+END_TEST
+
 START_TEST(nothing) {
     plan(NULL, 0, 100);
     ck_assert_int_eq(buckets, 0);
@@ -57,8 +70,8 @@ START_TEST(nothing) {
 END_TEST
 
 START_TEST(falling_ends) {
-    static const size_t ends[] = {100, 50};
-    ck_assert_int_eq(dlc_exchange_plan(ends, 2, 4, &begin, &buckets), DLC_ERR_INTERNAL);
+    static const size_t ends[] = {100, 50, 120};
+    ck_assert_int_eq(dlc_exchange_plan(ends, 3, 4, &begin, &buckets), DLC_ERR_INTERNAL);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "segment 1"));
 }
 END_TEST
@@ -142,6 +155,7 @@ int main(void) {
     tcase_add_test(tests, closes_when_full);
     tcase_add_test(tests, keeps_what_is_left);
     tcase_add_test(tests, one_a_segment_or_one_for_all);
+    tcase_add_test(tests, cuts_what_is_large);
     tcase_add_test(tests, nothing);
     tcase_add_test(tests, falling_ends);
     tcase_add_test(tests, no_memory);

@@ -1,0 +1,50 @@
+/* See updates.h. */
+#include "train/updates.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+dlc_status dlc_updates_open(const dlc_solver_ops *ops, dlc_solver *solver,
+                            const size_t *begin, int32_t buckets,
+                            dlc_updates *updates) {
+    char *due = dlc_alloc((size_t)buckets, 1);
+    if (!due)
+        return DLC_ERR_NOMEM;
+    *updates = (dlc_updates){
+        .ops = ops, .solver = solver, .begin = begin, .buckets = buckets, .due = due};
+    return DLC_OK;
+}
+
+void dlc_updates_close(dlc_updates *updates) {
+    dlc_free(updates->due);
+    *updates = (dlc_updates){0};
+}
+
+void dlc_updates_put_off(dlc_updates *updates, int64_t iteration) {
+    memset(updates->due, 1, (size_t)updates->buckets);
+    updates->count = updates->buckets;
+    updates->iteration = iteration;
+}
+
+static dlc_status update(dlc_updates *updates, int32_t bucket) {
+    updates->due[bucket] = 0;
+    updates->count--;
+    return updates->ops->update(updates->solver, updates->iteration, bucket);
+}
+
+dlc_status dlc_updates_need(void *context, size_t begin, size_t end) {
+    dlc_updates *updates = context;
+    for (int32_t b = 0; updates->count > 0 && b < updates->buckets; b++)
+        if (updates->due[b] && updates->begin[b] < end && updates->begin[b + 1] > begin)
+            DLC_TRY(update(updates, b));
+    return DLC_OK;
+}
+
+/* Those that are summed first come first: the last buckets. */
+dlc_status dlc_updates_finish(dlc_updates *updates) {
+    for (int32_t b = updates->buckets - 1; updates->count > 0 && b >= 0; b--)
+        if (updates->due[b])
+            DLC_TRY(update(updates, b));
+    return DLC_OK;
+}
