@@ -12,7 +12,7 @@ enum {
     LARGE = 1024 * 1024, /* where that takes no longer than ... */
     FIRST = 64 * 1024,   /* ... some time, which this many tell */
     ROUNDS = 5,
-    LEAST_BUCKET = 256 << 10, /* bytes: below, waking threads costs more than bytes */
+    LEAST_BUCKET = 1 << 20, /* bytes: below, waking threads costs more than bytes */
 };
 static const double LONG = 0.02; /* seconds */
 
