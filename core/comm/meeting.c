@@ -125,14 +125,14 @@ dlc_status dlc_meeting_allgather(void *job, const void *mine, size_t bytes, void
     char *brought = NULL;
 
     DLC_TRY(show_cards(meeting, bytes, 0, &most, &all_through));
-    DLC_TRY(check_cards(team, bytes));
-    if (most > 0)
+    dlc_status status = check_cards(team, bytes);
+    if (most > 0) /* the round goes on for the others, whatever is wrong with ours */
         DLC_TRY(exchange(meeting, mine, bytes, most, &brought));
-    for (int32_t i = 0; bytes > 0 && i < team->ranks; i++)
+    for (int32_t i = 0; status == DLC_OK && bytes > 0 && i < team->ranks; i++)
         memcpy((char *)all + (size_t)i * bytes, brought + (size_t)team->rank[i] * most,
                bytes);
     dlc_free(brought);
-    return DLC_OK;
+    return status;
 }
 
 dlc_status dlc_meeting_check(void *job) {

@@ -73,6 +73,33 @@ typedef struct dlc_share {
     unsigned char key[64];
 } dlc_share;
 
+/* A link that a device has besides the bus it is plugged into. */
+typedef enum dlc_link_kind {
+    DLC_LINK_NVLINK = 1,
+    DLC_LINK_XGMI = 2,
+    DLC_LINK_OTHER = 3, /* of the plugin's own; an unknown kind is taken for it */
+} dlc_link_kind;
+
+/* What is at its other end. */
+typedef enum dlc_link_end {
+    DLC_LINK_TO_DEVICE = 1, /* another device; `peer` says which */
+    /* A switch: devices with links to one switch reach each other through it. `peer`
+     * says which; "" where it can't be seen: then it is the same for all such links of
+     * this kind on this machine. */
+    DLC_LINK_TO_SWITCH = 2,
+    DLC_LINK_TO_PROCESSOR = 3, /* `peer` is "" */
+} dlc_link_end;
+
+typedef struct dlc_link {
+    uint32_t size;
+    uint32_t kind;  /* dlc_link_kind */
+    uint32_t end;   /* dlc_link_end */
+    int32_t lanes;  /* links bundled to this peer, 1 or more */
+    char peer[32];  /* PCI address, "0000:1b:00.0" */
+    float gbs;      /* GB/s one way, all lanes together; 0: not known */
+    uint32_t flags; /* 0; none are defined yet */
+} dlc_link;
+
 /* One momentum step over n elements, as Caffe defines it (Jia et al. 2014;
  * Sutskever et al. 2013, eq. 1-4):
  *     g = grad_scale * gradient + decay * weight
@@ -159,6 +186,15 @@ typedef struct dlc_device_ops {
     /* Optional. y += x on DLC_BF16; adds in float32 and rounds to nearest even. */
     dlc_status (*add_bf16)(dlc_device *device, dlc_queue *queue, size_t n,
                            const uint16_t *x, uint16_t *y);
+    /* Optional; before open. The links of one device that are up. Fills in the first
+     * `room` of them (NULL allowed where room is 0); each comes with its size set, walk
+     * with DLC_NEXT. *count: how many there are, which may be more. */
+    dlc_status (*links)(int32_t index, dlc_link *links, int32_t room, int32_t *count);
+    /* Optional. The sum of `count` sources, as `sum` makes it, to `dst_count`
+     * destinations in one pass; each may be one of the sources. */
+    dlc_status (*sum_to)(dlc_device *device, dlc_queue *queue, size_t n,
+                         const float *const *sources, int32_t count, float *const *dsts,
+                         int32_t dst_count);
 } dlc_device_ops;
 
 #ifdef __cplusplus

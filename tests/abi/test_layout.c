@@ -120,7 +120,16 @@ static const layout_row rows[] = {
     FIELD(dlc_momentum, decay, 16, 4),
     FIELD(dlc_momentum, grad_scale, 20, 4),
 
-    STRUCT(dlc_device_ops, 216),
+    STRUCT(dlc_link, 56),
+    FIELD(dlc_link, size, 0, 4),
+    FIELD(dlc_link, kind, 4, 4),
+    FIELD(dlc_link, end, 8, 4),
+    FIELD(dlc_link, lanes, 12, 4),
+    FIELD(dlc_link, peer, 16, 32),
+    FIELD(dlc_link, gbs, 48, 4),
+    FIELD(dlc_link, flags, 52, 4),
+
+    STRUCT(dlc_device_ops, 232),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -148,6 +157,8 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, share_export, 192, 8),
     FIELD(dlc_device_ops, share_import, 200, 8),
     FIELD(dlc_device_ops, add_bf16, 208, 8),
+    FIELD(dlc_device_ops, links, 216, 8),
+    FIELD(dlc_device_ops, sum_to, 224, 8),
 
     STRUCT(dlc_place, 124),
     FIELD(dlc_place, size, 0, 4),

@@ -33,6 +33,9 @@ SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "floa
 LIBRARIES = ["onednn", "dnnl", "mkldnn", "cudnn", "cublas", "nccl", "rccl", "ucx",
              "libmpi", "openmpi", "mpich", "gloo"]
 
+# What has such a name and is no library: a file format, another project's benchmark.
+FORMATS = re.compile(r"NCCL('s)? XML|nccl-tests")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 # A string (kept, so that a // inside it is none) or a comment (blanked).
@@ -84,15 +87,25 @@ def check_core(path, line, kind, name):
               'Write "folder/file.h" for the core, <dlcore/file.h> for the SDK.')
 
 
+def is_library(folder):
+    """A folder beside plugins of one kind that holds what they have in common."""
+    made = ROOT / folder / "CMakeLists.txt"
+    return made.is_file() and "dlc_add_plugin(" not in made.read_text(encoding="utf-8")
+
+
 def check_plugin(path, line, kind, name):
     if kind == "<":
         return
     own = pathlib.Path(*path.parts[:3])
-    target = ROOT / path.parent / name
-    if not target.is_file() or not target.resolve().is_relative_to(ROOT / own):
+    target = (ROOT / path.parent / name).resolve()
+    near = [own] if is_library(own) else [own] + [
+        own.parent / d.name for d in (ROOT / own.parent).iterdir()
+        if is_library(own.parent / d.name)]
+    if not target.is_file() or not any(target.is_relative_to(ROOT / n) for n in near):
         found(path, line, f'{own} includes "{name}"',
-              "A plugin includes its own files, <dlcore/...> and system headers. "
-              "What it needs of the core comes through the host's table.")
+              "A plugin includes its own files, a library's beside it, <dlcore/...> and "
+              "system headers. What it needs of the core comes through the host's "
+              "table.")
 
 
 def check_sdk(path, line, kind, name):
@@ -132,7 +145,8 @@ def check_includes(path, text):
 
 
 def plugin_names():
-    return sorted({p.name for p in ROOT.glob("plugins/*/*") if p.is_dir()})
+    return sorted({p.name for p in ROOT.glob("plugins/*/*") if p.is_dir()
+                   and not is_library(p.relative_to(ROOT))})
 
 
 def blank(match):
@@ -155,7 +169,7 @@ def check_names(path, text, names):
             "the core knows no plugin.")
     code = COMMENT.sub(blank, text).splitlines()
     for number, line in enumerate(text.splitlines(), 1):
-        match = word.search(line)
+        match = word.search(FORMATS.sub("", line))
         if match:
             found(path, number, f"names a plugin or its library: {match[1]}", todo)
             continue

@@ -100,6 +100,29 @@ dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
+typedef struct spread {
+    const float *const *sources;
+    int32_t count, dst_count;
+    float *const *dsts;
+} spread;
+
+static void range_sum_to(const void *job, size_t begin, size_t end) {
+    const spread *s = job;
+    kernel_sum_to(begin, end, s->sources, s->count, s->dsts, s->dst_count);
+}
+
+dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                          const float *const *sources, int32_t count,
+                          float *const *dsts, int32_t dst_count) {
+    (void)queue;
+    if (count < 1 || dst_count < 1)
+        return host->fail(DLC_ERR_CONFIG,
+                          "sum of %d sources to %d destinations: give at least one",
+                          count, dst_count);
+    share_out(device, n, range_sum_to, &(spread){sources, count, dst_count, dsts});
+    return DLC_OK;
+}
+
 typedef struct step {
     const dlc_momentum *how;
     const float *gradient;

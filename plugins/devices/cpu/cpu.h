@@ -50,6 +50,9 @@ dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
                            dlc_dtype from, const void *src, dlc_dtype to, void *dst);
 dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
                        const float *const *sources, int32_t count, float *dst);
+dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                          const float *const *sources, int32_t count,
+                          float *const *dsts, int32_t dst_count);
 dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                          double *result);
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
@@ -63,6 +66,8 @@ void kernel_add_bf16(size_t n, const uint16_t *x, uint16_t *y);
 void kernel_axpy(size_t n, float alpha, const float *x, float *y);
 void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t count,
                 float *dst);
+void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_t count,
+                   float *const *dsts, int32_t dst_count);
 double kernel_norm2(size_t n, const float *x);
 void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
                      float *velocity, float *weight);

@@ -126,3 +126,28 @@ void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t c
         sum_block(at, n, sources, count, dst + at);
     }
 }
+
+CLONES static void sum2_to2(size_t n, const float *a, const float *b, float *x,
+                            float *y) {
+    EACH for (size_t i = 0; i < n; i++) {
+        float sum = a[i] + b[i];
+        x[i] = sum;
+        y[i] = sum;
+    }
+}
+
+void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_t count,
+                   float *const *dsts, int32_t dst_count) {
+    if (count == 2 && dst_count == 2) {
+        sum2_to2(end - begin, sources[0] + begin, sources[1] + begin, dsts[0] + begin,
+                 dsts[1] + begin);
+        return;
+    }
+    for (size_t at = begin; at < end; at += BLOCK) {
+        size_t n = end - at < BLOCK ? end - at : BLOCK;
+        sum_block(at, n, sources, count, dsts[0] + at);
+        for (int32_t i = 1; i < dst_count; i++)
+            if (dsts[i] != dsts[0])
+                memcpy(dsts[i] + at, dsts[0] + at, n * sizeof *dsts[i]);
+    }
+}

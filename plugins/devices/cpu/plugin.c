@@ -103,6 +103,7 @@ static const dlc_device_ops ops = {
     .share_export = memory_export,
     .share_import = memory_import,
     .add_bf16 = compute_add_bf16,
+    .sum_to = compute_sum_to,
 };
 
 static const dlc_feature features[] = {

@@ -244,10 +244,49 @@ START_TEST(sum_into_a_source) {
 }
 END_TEST
 
+/* To all of its sources, to some of them, to others, and to one of them twice. */
+START_TEST(sum_to_several) {
+    enum { MAX = 9 };
+    static float room_of[MAX][20001 + 2 * PAD];
+    const float *sources[MAX];
+    float *dsts[MAX + 1];
+    open_device(2);
+    for (int32_t count = 1; count <= MAX; count++)
+        for (int32_t targets = 1; targets <= MAX + 1; targets++) {
+            size_t n = count == 2 ? 20001 : 1029, at = PAD + (size_t)targets % 3;
+            for (int32_t k = 0; k < MAX; k++) {
+                memcpy(room_of[k], k % 2 ? a + k : b + k, sizeof room_of[k]);
+                sources[k] = room_of[k] + at;
+                dsts[(k + count) % (MAX + 1)] = room_of[k] + at;
+            }
+            dsts[(MAX + count) % (MAX + 1)] = room_of[0] + at;
+            start_from(c);
+            for (size_t i = 0; i < n; i++)
+                want[at + i] = pairwise(sources, count, i);
+            ck_assert_int_eq(
+                ops->sum_to(device, NULL, n, sources, count, dsts, targets), DLC_OK);
+            for (int32_t k = 0; k < MAX; k++) {
+                int is_target = 0;
+                for (int32_t i = 0; i < targets; i++)
+                    is_target |= dsts[i] == room_of[k] + at;
+                const float *was = k % 2 ? a + k : b + k;
+                for (size_t i = 0; i < sizeof room_of[k] / sizeof(float); i++) {
+                    int summed = is_target && i >= at && i < at + n;
+                    ck_assert(memcmp(&room_of[k][i], summed ? &want[i] : &was[i],
+                                     sizeof(float)) == 0);
+                }
+            }
+        }
+    ops->close(device);
+}
+END_TEST
+
 START_TEST(sum_of_nothing_is_refused) {
     open_device(1);
     ck_assert_int_eq(ops->sum(device, NULL, 5, NULL, 0, got), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "0 sources"));
+    ck_assert_int_eq(ops->sum_to(device, NULL, 5, NULL, 1, NULL, 0), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "0 destinations"));
     ops->close(device);
 }
 END_TEST
@@ -344,6 +383,7 @@ int main(void) {
     tcase_add_test(tests, axpy_rounds_twice);
     tcase_add_test(tests, sum_is_pairwise);
     tcase_add_test(tests, sum_into_a_source);
+    tcase_add_test(tests, sum_to_several);
     tcase_add_test(tests, sum_of_nothing_is_refused);
     tcase_add_test(tests, norm2_is_a_sum_of_squares);
     tcase_add_test(tests, momentum_is_caffes);

@@ -201,7 +201,6 @@ static void overtaking_body(test_rank *rank, void *context) {
             group_recv(&g, 0, 2, two, SMALL, &small);
             for (int i = 0; i < round; i++) { /* a part of the big one comes in */
                 RANK_OK(rank, g.ops->test(g.endpoint, small, &done));
-                RANK_CHECK(rank, !done || i > 0);
                 if (done)
                     break;
             }

@@ -20,7 +20,8 @@ static int is_far(const void *address) {
 static dlc_status far_alloc(dlc_device *device, size_t bytes, uint32_t flags,
                             dlc_memory *memory) {
     DLC_TRY(near->alloc(device, bytes, flags, memory));
-    memory->base = (void *)((uintptr_t)memory->base | FAR);
+    if (!(flags & DLC_MEM_STAGING))
+        memory->base = (void *)((uintptr_t)memory->base | FAR);
     return DLC_OK;
 }
 

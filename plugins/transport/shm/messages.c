@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "staged.h"
+#include "shm.h"
 
 static void queue_add(queue *q, dlc_request *r) {
     r->next = NULL;
@@ -74,22 +74,6 @@ void messages_close(dlc_endpoint *e) {
 static slot *slot_at(const dlc_endpoint *e, ring *of, uint64_t number) {
     return (slot *)(void *)(of->slots +
                             number % e->slots * (sizeof(slot) + e->slot_bytes));
-}
-
-static dlc_status copy_in(dlc_endpoint *e, unsigned char *data,
-                          const unsigned char *src, size_t bytes) {
-    if (!e->host_memory)
-        return e->args->device_ops->copy(e->args->device, NULL, data, src, bytes);
-    stage(&e->pace, data, src, bytes);
-    return DLC_OK;
-}
-
-static dlc_status copy_out(dlc_endpoint *e, unsigned char *dst,
-                           const unsigned char *data, size_t bytes) {
-    if (!e->host_memory)
-        return e->args->device_ops->copy(e->args->device, NULL, dst, data, bytes);
-    memcpy(dst, data, bytes);
-    return DLC_OK;
 }
 
 /* ---- Out ------------------------------------------------------------------- */
@@ -326,6 +310,6 @@ static int is_done(const dlc_endpoint *e, const void *what) {
 }
 
 dlc_status messages_wait(dlc_endpoint *e, dlc_request *r) {
-    dlc_status status = wait_until(e, is_done, r);
+    dlc_status status = wait_until(e, is_done, r, NULL);
     return status == DLC_OK ? finish(e, r) : status;
 }

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "staged.h"
+#include "shm.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -40,26 +40,17 @@ static size_t ring_stride(const dlc_endpoint *e) {
     return sizeof(ring) + e->slots * slot_stride(e);
 }
 
-static size_t in_offset(const dlc_endpoint *e) {
+static size_t windows_offset(const dlc_endpoint *e) {
     return sizeof(head) + (size_t)e->ranks * ring_stride(e);
 }
 
-static size_t in_stride(const dlc_endpoint *e) {
+static size_t window_stride(const dlc_endpoint *e) {
     return (size_t)e->ranks * e->chunk_bytes;
 }
 
-static size_t out_offset(const dlc_endpoint *e) {
-    return in_offset(e) + STEPS * in_stride(e);
-}
-
-unsigned char *files_in(const dlc_endpoint *e, int32_t rank, uint64_t step) {
-    return (unsigned char *)e->peers[rank].map + in_offset(e) +
-           step % STEPS * in_stride(e);
-}
-
-unsigned char *files_out(const dlc_endpoint *e, int32_t rank, uint64_t step) {
-    return (unsigned char *)e->peers[rank].map + out_offset(e) +
-           step % STEPS * e->chunk_bytes;
+unsigned char *files_window(const dlc_endpoint *e, int32_t rank, uint64_t step) {
+    return (unsigned char *)e->peers[rank].map + windows_offset(e) +
+           step % STEPS * window_stride(e);
 }
 
 static ring *ring_in(const dlc_endpoint *e, char *map, int32_t sender) {
@@ -102,7 +93,7 @@ static dlc_status make_file(dlc_endpoint *e, card *mine) {
     if (status != DLC_OK)
         return status;
     /* What every exchange uses is made at once; the rings come as they are used. */
-    size_t used = in_offset(e) / PAGE * PAGE;
+    size_t used = windows_offset(e) / PAGE * PAGE;
     (void)madvise(e->peers[e->rank].map + used, e->file_bytes - used,
                   MADV_POPULATE_WRITE);
     e->head = (head *)(void *)e->peers[e->rank].map;
@@ -179,14 +170,16 @@ dlc_status files_open(dlc_endpoint *e) {
     if (!cards)
         return DLC_ERR_NOMEM;
 
-    e->file_bytes = out_offset(e) + STEPS * e->chunk_bytes;
+    e->file_bytes = windows_offset(e) + STEPS * window_stride(e);
     dlc_status status = make_file(e, &mine);
     if (status == DLC_OK)
         status = args->allgather(args->job, &mine, sizeof mine, cards);
     if (status == DLC_OK)
         status = open_peers(e, cards);
-    if (status == DLC_OK && !enough_cores(cards, e->ranks))
+    if (status == DLC_OK && !enough_cores(cards, e->ranks)) {
+        e->crowded = 1;
         e->spin_ns = 0;
+    }
     /* Nobody may go on, and perhaps away, before all have opened its file. */
     if (status == DLC_OK)
         status = args->allgather(args->job, &mine, 1, cards);

@@ -7,6 +7,11 @@
  * the other's store. A waker that saw 1 sets 0 before it wakes: a sleeper that has
  * not got into the kernel by then finds another value than it expects and returns
  * at once.
+ *
+ * A sleeper that waits for marks says for which, and is left asleep until all of them
+ * are there: what it waits for is written before `asleep`, so a waker whose mark its
+ * last look missed finds the whole of it, and the last to come of several sees the
+ * others' marks.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -14,12 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "staged.h"
+#include "shm.h"
 
 /* How long to sleep before the job is asked whether it ends. */
 #define NAP_NS 40000000L
 /* Rounds in which something moved before the job is asked. */
 enum { ROUNDS = 256 };
+/* Looks at the condition between two looks at everything. */
+enum { SPINS = 16 };
 
 void wake(head *sleeper) {
     if (atomic_load(&sleeper->asleep) && atomic_exchange(&sleeper->asleep, 0))
@@ -41,10 +48,22 @@ static dlc_status look(dlc_endpoint *e, condition *holds, const void *what,
     return status;
 }
 
-static dlc_status nap(dlc_endpoint *e, condition *holds, const void *what) {
+/* In what it waits for, so that nobody wakes it for less; before `asleep` is set. */
+static void tell_goal(head *h, const goal *aim) {
+    atomic_store(&h->end, aim ? aim->end : 0);
+    if (aim) {
+        atomic_store(&h->mark, aim->mark);
+        atomic_store(&h->first, aim->first);
+        atomic_store(&h->steps, aim->steps);
+    }
+}
+
+static dlc_status nap(dlc_endpoint *e, condition *holds, const void *what,
+                      const goal *aim) {
     struct timespec limit = {0, NAP_NS};
     int still = 0;
 
+    tell_goal(e->head, aim);
     atomic_store(&e->head->asleep, 1);
     dlc_status status = look(e, holds, what, &still);
     if (status == DLC_OK && still)
@@ -53,7 +72,14 @@ static dlc_status nap(dlc_endpoint *e, condition *holds, const void *what) {
     return status == DLC_OK ? e->args->check(e->args->job) : status;
 }
 
-dlc_status wait_until(dlc_endpoint *e, condition *holds, const void *what) {
+/* A moment of looking at nothing but the condition. */
+static void spin(const dlc_endpoint *e, condition *holds, const void *what) {
+    for (int i = 0; i < SPINS && !holds(e, what); i++)
+        pause_core();
+}
+
+dlc_status wait_until(dlc_endpoint *e, condition *holds, const void *what,
+                      const goal *aim) {
     uint64_t since = 0; /* when it began to stand still; 0: it doesn't */
 
     for (int round = 1; !holds(e, what); round++) {
@@ -71,11 +97,11 @@ dlc_status wait_until(dlc_endpoint *e, condition *holds, const void *what) {
             uint64_t now = host->now_ns();
             since = since ? since : now;
             if (now - since < e->spin_ns) {
-                pause_core();
+                spin(e, holds, what);
                 continue;
             }
         }
-        status = nap(e, holds, what);
+        status = nap(e, holds, what, aim);
         if (status != DLC_OK)
             return status;
         since = 0;

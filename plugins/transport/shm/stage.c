@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "staged.h"
+#include "shm.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -74,4 +74,40 @@ void stage(pace *p, void *dst, const void *src, size_t bytes) {
         time_copy(p, turn == 0, dst, src, bytes);
     else
         copy(p->streamed && bytes >= LEAST, dst, src, bytes);
+}
+
+dlc_status copy_in(dlc_endpoint *e, void *shared, const void *src, size_t bytes) {
+    if (!e->host_memory)
+        return e->args->device_ops->copy(e->args->device, NULL, shared, src, bytes);
+    stage(&e->pace, shared, src, bytes);
+    return DLC_OK;
+}
+
+dlc_status copy_out(dlc_endpoint *e, void *dst, const void *shared, size_t bytes) {
+    if (!e->host_memory)
+        return e->args->device_ops->copy(e->args->device, NULL, dst, shared, bytes);
+    memcpy(dst, shared, bytes);
+    return DLC_OK;
+}
+
+/* For devices that have no such call. */
+static dlc_status sum_and_copy(dlc_endpoint *e, dlc_queue *order, size_t n,
+                               int32_t targets) {
+    const dlc_device_ops *ops = e->args->device_ops;
+    dlc_device *device = e->args->device;
+    float *sum = e->targets[0];
+    dlc_status status = ops->sum(device, order, n, e->sources, e->ranks, sum);
+
+    for (int32_t i = 1; i < targets && status == DLC_OK; i++)
+        status = ops->copy(device, order, e->targets[i], sum, n * sizeof *sum);
+    return status;
+}
+
+dlc_status sum_to(dlc_endpoint *e, dlc_queue *order, size_t n, int32_t targets) {
+    const dlc_transport_args *args = e->args;
+
+    if (targets == 1 || !DLC_CAN(args->device_ops, sum_to))
+        return sum_and_copy(e, order, n, targets);
+    return args->device_ops->sum_to(args->device, order, n, e->sources, e->ranks,
+                                    e->targets, targets);
 }

@@ -1,0 +1,73 @@
+/* Coming to a collective in attached memory and leaving it, together.
+ *
+ * Each rank tells with its mark what it was called for. So ranks that don't make the
+ * same calls are told so, where they would else sum one thing into another.
+ */
+#include <inttypes.h>
+
+#include "p2p.h"
+
+/* Up to here a device computes on the calling thread alone, which leaves the others to
+ * the layers; and it stays in the cache. */
+enum { SERIAL = 16384 };
+
+static const char *const names[] = {"", "all_reduce", "reduce_scatter", "all_gather",
+                                    "broadcast"};
+
+static void note_of(const call *c, uint64_t *note) {
+    note[0] = (uint64_t)c->kind << 32 | c->arena;
+    note[1] = c->offset;
+    note[2] = c->count;
+}
+
+static dlc_status differs(const dlc_endpoint *e, int32_t rank, const uint64_t *its,
+                          const uint64_t *mine) {
+    const size_t known = sizeof names / sizeof *names;
+    const char *what = its[0] >> 32 < known ? names[its[0] >> 32] : "something else";
+    return host->fail(DLC_ERR_CONFIG,
+                      "rank %d calls %s of %" PRIu64 " at byte %" PRIu64
+                      " of attached memory %" PRIu64 ", rank %d calls %s of %" PRIu64
+                      " at byte %" PRIu64 " of %" PRIu64
+                      ": all ranks must make the same calls",
+                      rank, what, its[2], its[1], its[0] & UINT32_MAX, e->rank,
+                      names[mine[0] >> 32], mine[2], mine[1], mine[0] & UINT32_MAX);
+}
+
+dlc_status call_enter(dlc_endpoint *e, const call *c, int32_t first, int32_t end) {
+    uint64_t calls = ++e->arenas->calls;
+    uint64_t *mine = e->head->marks[MARK_ENTERED].note[calls % 2];
+
+    note_of(c, mine);
+    marks_tell(e, MARK_ENTERED, calls, 0, e->ranks);
+    dlc_status status = marks_await(e, MARK_ENTERED, calls, first, end);
+    for (int32_t r = first; r < end && status == DLC_OK; r++) {
+        const uint64_t *its = e->peers[r].head->marks[MARK_ENTERED].note[calls % 2];
+        if (its[0] != mine[0] || its[1] != mine[1] || its[2] != mine[2])
+            status = differs(e, r, its, mine);
+    }
+    return status;
+}
+
+dlc_status call_leave(dlc_endpoint *e, int32_t first, int32_t end) {
+    marks_tell(e, MARK_LEFT, e->arenas->calls, 0, e->ranks);
+    return marks_await(e, MARK_LEFT, e->arenas->calls, first, end);
+}
+
+dlc_status call_sync(dlc_endpoint *e) {
+    const dlc_transport_args *args = e->args;
+    dlc_status status = DLC_OK;
+    if (e->arenas->queue)
+        status = args->device_ops->queue_sync(args->device, e->arenas->queue);
+    return status == DLC_OK ? args->check(args->job) : status;
+}
+
+size_t call_slice(const dlc_endpoint *e, const call *c, int32_t rank) {
+    size_t ranks = (size_t)e->ranks, r = (size_t)rank;
+    return c->count / ranks * r + c->count % ranks * r / ranks;
+}
+
+size_t call_chunk(const dlc_endpoint *e) {
+    size_t chunk = e->chunk_bytes / sizeof(float);
+    int given = host->get_int(e->args->settings, "chunk_bytes") > 0;
+    return given || chunk < SERIAL ? chunk : SERIAL;
+}

@@ -1,0 +1,70 @@
+/* The direct schedule: each rank sums its own slice of everybody's, chunk by chunk, and
+ * stores it to everybody's while it is in the cache. Each byte of each arena is read
+ * once and written once; no rank waits for another but at the beginning and the end.
+ */
+#include "p2p.h"
+
+/* A chunk of this rank's slice, summed to all ranks' arenas (or to its own only). */
+static dlc_status sum_chunk(dlc_endpoint *e, const call *c, size_t at, size_t n) {
+    for (int32_t i = 0; i < e->ranks; i++) {
+        int32_t r = (e->rank + i) % e->ranks;
+        e->targets[i] = arenas_at(e, c, r, at);
+        e->sources[r] = e->targets[i];
+    }
+    return sum_to(e, e->arenas->queue, n, c->kind == ALL_REDUCE ? e->ranks : 1);
+}
+
+dlc_status direct_reduce(dlc_endpoint *e, const call *c) {
+    size_t at = call_slice(e, c, e->rank), end = call_slice(e, c, e->rank + 1);
+    size_t chunk = call_chunk(e);
+    dlc_status status = call_enter(e, c, 0, e->ranks);
+
+    for (; at < end && status == DLC_OK; at += chunk) {
+        status = sum_chunk(e, c, at, end - at < chunk ? end - at : chunk);
+        if (status == DLC_OK)
+            status = call_sync(e);
+    }
+    return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
+}
+
+/* From `source` to this rank's: elements (of a broadcast bytes) at .. end-1. */
+static dlc_status fetch(dlc_endpoint *e, const call *c, int32_t source, size_t at,
+                        size_t end) {
+    const dlc_transport_args *args = e->args;
+    size_t unit = c->kind == BROADCAST ? 1 : sizeof(float);
+    size_t from = at * unit, to = end * unit, chunk = call_chunk(e) * sizeof(float);
+    char *mine = (char *)arenas_at(e, c, e->rank, 0);
+    const char *its = (const char *)arenas_at(e, c, source, 0);
+    dlc_status status = DLC_OK;
+
+    for (; from < to && status == DLC_OK; from += chunk) {
+        status = args->device_ops->copy(args->device, e->arenas->queue, mine + from,
+                                        its + from,
+                                        to - from < chunk ? to - from : chunk);
+        if (status == DLC_OK)
+            status = call_sync(e);
+    }
+    return status;
+}
+
+dlc_status direct_gather(dlc_endpoint *e, const call *c) {
+    dlc_status status = call_enter(e, c, 0, e->ranks);
+
+    for (int32_t i = 1; i < e->ranks && status == DLC_OK; i++) {
+        int32_t r = (e->rank + i) % e->ranks; /* not all from the same one */
+        status = fetch(e, c, r, call_slice(e, c, r), call_slice(e, c, r + 1));
+    }
+    return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
+}
+
+/* The others wait for the root only, and only the root waits for all. */
+dlc_status direct_broadcast(dlc_endpoint *e, const call *c, int32_t root) {
+    int is_root = e->rank == root;
+    dlc_status status = call_enter(e, c, root, root + 1);
+
+    if (status == DLC_OK && !is_root)
+        status = fetch(e, c, root, 0, c->count);
+    if (status == DLC_OK)
+        status = call_leave(e, 0, is_root ? e->ranks : 0);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* What the files of the p2p-tree transport share.
+ *
+ * Memory that has been attached is mapped by every rank, so a collective in it reads
+ * and writes everybody's where it lies. Its addresses are the device's: they are only
+ * handed to the device's operations. Marks (see ../shm/shm.h) say who may touch what.
+ */
+#ifndef P2P_H
+#define P2P_H
+
+#include "../shm/shm.h"
+
+/* Attached memory. */
+typedef struct arena {
+    dlc_memory *memory; /* one a rank; this rank's is the caller's */
+    size_t bytes;
+} arena;
+
+typedef struct arenas {
+    arena *list;
+    uint32_t count;
+    dlc_queue *queue; /* where the device has such */
+    int tree;         /* schedule of the reducing collectives */
+    uint64_t calls;   /* in attached memory, since the start */
+    uint64_t chunks;  /* of the tree, since the start */
+} arenas;
+
+/* A collective at a place in attached memory. */
+typedef enum call_kind {
+    ALL_REDUCE = 1,
+    REDUCE_SCATTER,
+    ALL_GATHER,
+    BROADCAST
+} call_kind;
+
+typedef struct call {
+    call_kind kind;
+    uint32_t arena;
+    size_t offset, count; /* bytes into it; elements, of a broadcast bytes */
+} call;
+
+/* arenas.c */
+dlc_status arenas_open(dlc_endpoint *endpoint, int tree);
+void arenas_close(dlc_endpoint *endpoint);
+dlc_status arenas_attach(dlc_endpoint *endpoint, const dlc_memory *memory);
+/* 1 and the place, where all of the buffer lies in one arena. */
+int arenas_find(const dlc_endpoint *endpoint, const void *buffer, size_t bytes,
+                call *place);
+/* A rank's own of what `place` says, `at` elements into it. */
+float *arenas_at(const dlc_endpoint *endpoint, const call *place, int32_t rank,
+                 size_t at);
+
+/* calls.c: everybody has come to this collective, and to the same; everybody (of ranks
+ * first .. end-1) is through with it. */
+dlc_status call_enter(dlc_endpoint *endpoint, const call *call, int32_t first,
+                      int32_t end);
+dlc_status call_leave(dlc_endpoint *endpoint, int32_t first, int32_t end);
+/* The work given to the device is done, and the job goes on. */
+dlc_status call_sync(dlc_endpoint *endpoint);
+/* Where a rank's slice begins. */
+size_t call_slice(const dlc_endpoint *endpoint, const call *call, int32_t rank);
+/* Elements to work on at a time. */
+size_t call_chunk(const dlc_endpoint *endpoint);
+
+/* direct.c, tree.c */
+dlc_status direct_reduce(dlc_endpoint *endpoint, const call *call);
+dlc_status direct_gather(dlc_endpoint *endpoint, const call *call);
+dlc_status direct_broadcast(dlc_endpoint *endpoint, const call *call, int32_t root);
+dlc_status tree_run(dlc_endpoint *endpoint, const call *call);
+
+#endif

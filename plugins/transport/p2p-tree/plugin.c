@@ -1,0 +1,178 @@
+/* Ranks of one machine that map each other's memory: collectives in attached memory
+ * read and write it where it lies. Messages, and collectives elsewhere, go through
+ * memory files. */
+#include <stdio.h>
+#include <string.h>
+
+#include "p2p.h"
+
+static int can_share(const dlc_transport_args *args) {
+    const dlc_device_ops *ops = args->device_ops;
+    return DLC_HAS(ops, share_import) && ops->share_export && ops->share_import;
+}
+
+/* One kind of device everywhere, and it shares. */
+static int devices_share(const dlc_transport_args *args, char *reason,
+                         size_t reason_bytes) {
+    const dlc_place *first = args->places, *place = first;
+
+    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
+        if (strncmp(place->device, first->device, sizeof place->device) == 0)
+            continue;
+        (void)snprintf(reason, reason_bytes,
+                       "rank %d computes on %.31s, rank 0 on %.31s", r, place->device,
+                       first->device);
+        return 0;
+    }
+    if (args->device_ops && !can_share(args)) {
+        (void)snprintf(reason, reason_bytes,
+                       "%.31s device of rank 0 cannot share memory", first->device);
+        return 0;
+    }
+    return 1;
+}
+
+static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
+                                  char *reason, size_t reason_bytes) {
+    *score = 0;
+    if (!endpoint_reaches(args, reason, reason_bytes) ||
+        !devices_share(args, reason, reason_bytes))
+        return DLC_OK;
+    (void)snprintf(reason, reason_bytes,
+                   "memory that %d rank%s of one node map%s of each other", args->ranks,
+                   args->ranks == 1 ? "" : "s", args->ranks == 1 ? "s" : "");
+    *score = 70;
+    return DLC_OK;
+}
+
+/* Where the ranks are on several sockets or memory nodes. */
+static int is_spread(const dlc_transport_args *args) {
+    const dlc_place *first = args->places, *place = first;
+
+    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place))
+        if (DLC_HAS(place, numa) && DLC_HAS(first, numa) &&
+            (place->package != first->package || place->numa != first->numa))
+            return 1;
+    return 0;
+}
+
+static void transport_close(dlc_endpoint *e) {
+    if (e)
+        arenas_close(e);
+    endpoint_close(e);
+}
+
+static dlc_status transport_open(const dlc_transport_args *args,
+                                 dlc_endpoint **endpoint) {
+    const char *schedule = host->get_string(args->settings, "schedule");
+    /* Two ranks have nobody nearer. */
+    int tree = strcmp(schedule, "tree") == 0 ||
+               (strcmp(schedule, "auto") == 0 && args->ranks > 2 && is_spread(args));
+    dlc_endpoint *e = NULL;
+
+    if (!can_share(args))
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "the device of rank %d cannot share memory: use another "
+                          "transport",
+                          args->rank);
+    dlc_status status = endpoint_open(args, &e);
+    if (status == DLC_OK)
+        status = arenas_open(e, tree);
+    if (status != DLC_OK) {
+        transport_close(e);
+        return status;
+    }
+    *endpoint = e;
+    return DLC_OK;
+}
+
+static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
+    (void)snprintf(text, text_bytes, "%s schedule",
+                   e->arenas->tree ? "tree" : "direct");
+    return DLC_OK;
+}
+
+/* ---- Collectives ----------------------------------------------------------- */
+
+typedef dlc_status schedule(dlc_endpoint *endpoint, const call *call);
+typedef dlc_status staged(dlc_endpoint *endpoint, float *buffer, size_t count);
+
+/* In attached memory by the schedule, elsewhere staged. What is small is done in one
+ * step where it is staged, and in the fewest where it is not. */
+static dlc_status run(dlc_endpoint *e, call_kind kind, float *buffer, size_t count,
+                      schedule *there, staged *elsewhere) {
+    call c = {.kind = kind, .count = count};
+
+    if (e->ranks == 1 || count == 0)
+        return DLC_OK;
+    if ((kind == ALL_REDUCE && staged_is_small(e, count)) ||
+        !arenas_find(e, buffer, count * sizeof *buffer, &c))
+        return elsewhere(e, buffer, count);
+    return e->arenas->tree && count > call_chunk(e) ? tree_run(e, &c) : there(e, &c);
+}
+
+static dlc_status all_reduce(dlc_endpoint *e, float *buffer, size_t count) {
+    return run(e, ALL_REDUCE, buffer, count, direct_reduce, staged_all_reduce);
+}
+
+static dlc_status reduce_scatter(dlc_endpoint *e, float *buffer, size_t count) {
+    return run(e, REDUCE_SCATTER, buffer, count, direct_reduce, staged_reduce_scatter);
+}
+
+static dlc_status all_gather(dlc_endpoint *e, float *buffer, size_t count) {
+    return run(e, ALL_GATHER, buffer, count, direct_gather, staged_all_gather);
+}
+
+static dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t bytes) {
+    call c = {.kind = BROADCAST, .count = bytes};
+
+    if (e->ranks > 1 && bytes > 0 && root >= 0 && root < e->ranks &&
+        arenas_find(e, buffer, bytes, &c))
+        return direct_broadcast(e, &c, root);
+    return staged_broadcast(e, root, buffer, bytes);
+}
+
+static const dlc_option options[] = {
+    SHM_OPTIONS,
+    DLC_CHOICE("schedule", "auto", "auto|direct|tree",
+               "auto: tree where ranks are on several sockets or memory nodes"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_transport_ops ops = {
+    .size = sizeof ops,
+    .score = transport_score,
+    .open = transport_open,
+    .close = transport_close,
+    .send = messages_send,
+    .recv = messages_recv,
+    .test = messages_test,
+    .wait = messages_wait,
+    .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .attach = arenas_attach,
+    .describe = transport_describe,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_TRANSPORT,
+     .name = "p2p-tree",
+     .help = "memory that the ranks of one machine map of each other",
+     .caps = DLC_TRANSPORT_PAIRWISE | DLC_TRANSPORT_DEVICE_MEMORY,
+     .options = options,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v1 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "p2p-tree",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = endpoint_load,
+};

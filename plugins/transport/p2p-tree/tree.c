@@ -1,0 +1,138 @@
+/* The tree: ranks pair nearest first, so that the far links carry least.
+ *
+ * Blocks of 1, 2, 4, ... neighbouring ranks hold sums of their members' buffers. At
+ * each level two blocks join: the sums of both are added into the sum of the joined
+ * block, the lower one's first, which is the pairwise order. A block's sum is spread
+ * over its members, by slices: its member number (slice mod size of a full block) owns
+ * it, and holds it in its own arena. So a slice stays with its owner or moves to the
+ * same member of the other block, both of them read from each other at the same time,
+ * and in the end rank r owns slice r. Where a block has fewer members than a full one,
+ * a number beyond them loses its highest bits until it names one; that agrees with the
+ * smaller blocks that it was made of. The way down is the same backwards, and copies.
+ *
+ * Two levels inside a socket and one between two of them thus cross the link between
+ * with one buffer each way, where the direct schedule takes a buffer for every two
+ * ranks. The slices are cut into chunks that follow each other through the levels:
+ * stage s of chunk k begins when the ranks concerned have done stage s-1 of it.
+ *
+ * Who writes where another reads? A rank writes a slice in its arena, on the way up,
+ * as the owner in the joined block, and others of that block read slices from it that
+ * it owned in its old block: none that it owns in the joined block but itself. On the
+ * way down it writes slices that it owned in the old block and not in the joined one,
+ * and others read those that it owns in the joined one.
+ */
+#include "p2p.h"
+
+typedef struct tree {
+    const call *call;
+    int32_t levels, first, end; /* stages first .. end-1 of 2 * levels */
+    size_t chunk;
+    uint64_t chunks;
+} tree;
+
+/* A block of level l begins at a multiple of 2^l. */
+static int32_t block_begin(int32_t rank, int32_t level) {
+    return rank >> level << level;
+}
+
+static int32_t block_end(const dlc_endpoint *e, int32_t rank, int32_t level) {
+    int32_t end = block_begin(rank, level) + (1 << level);
+    return end < e->ranks ? end : e->ranks;
+}
+
+/* Who owns a slice in the block of `rank`. */
+static int32_t owner_of(const dlc_endpoint *e, int32_t rank, int32_t level,
+                        int32_t slice) {
+    int32_t begin = block_begin(rank, level);
+    int32_t members = block_end(e, rank, level) - begin;
+    int32_t number = slice & ((1 << level) - 1);
+
+    for (int32_t bit = 1 << level; number >= members; bit /= 2)
+        number &= ~bit;
+    return begin + number;
+}
+
+/* Chunk k of a slice: where it begins, and its length. */
+static size_t chunk_of(const dlc_endpoint *e, const tree *t, int32_t slice, uint64_t k,
+                       size_t *n) {
+    size_t begin = call_slice(e, t->call, slice) + k * t->chunk;
+    size_t end = call_slice(e, t->call, slice + 1);
+    size_t left = begin < end ? end - begin : 0;
+    *n = left < t->chunk ? left : t->chunk;
+    return begin;
+}
+
+/* The block of this rank at `level` joins its neighbour. */
+static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
+    const dlc_transport_args *args = e->args;
+    int32_t low = block_begin(e->rank, level + 1), high = low + (1 << level);
+    dlc_status status = DLC_OK;
+
+    for (int32_t q = 0; q < e->ranks && high < e->ranks && status == DLC_OK; q++) {
+        size_t n = 0, at = chunk_of(e, t, q, k, &n);
+        if (n == 0 || owner_of(e, low, level + 1, q) != e->rank)
+            continue;
+        const float *pair[2] = {arenas_at(e, t->call, owner_of(e, low, level, q), at),
+                                arenas_at(e, t->call, owner_of(e, high, level, q), at)};
+        status = args->device_ops->sum(args->device, e->arenas->queue, n, pair, 2,
+                                       arenas_at(e, t->call, e->rank, at));
+    }
+    return status;
+}
+
+/* What this rank owned before that, it gets back, complete. */
+static dlc_status go_down(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
+    const dlc_transport_args *args = e->args;
+    dlc_status status = DLC_OK;
+
+    for (int32_t q = 0; q < e->ranks && status == DLC_OK; q++) {
+        size_t n = 0, at = chunk_of(e, t, q, k, &n);
+        int32_t from = owner_of(e, e->rank, level + 1, q);
+        if (n == 0 || from == e->rank || owner_of(e, e->rank, level, q) != e->rank)
+            continue;
+        status = args->device_ops->copy(
+            args->device, e->arenas->queue, arenas_at(e, t->call, e->rank, at),
+            arenas_at(e, t->call, from, at), n * sizeof(float));
+    }
+    return status;
+}
+
+static dlc_status run_stage(dlc_endpoint *e, const tree *t, int32_t stage, uint64_t k) {
+    int up = stage < t->levels;
+    int32_t level = up ? stage : 2 * t->levels - 1 - stage;
+    int32_t begin = block_begin(e->rank, level + 1);
+    int32_t end = block_end(e, e->rank, level + 1);
+    uint32_t own = MARK_STAGE + (uint32_t)stage;
+    uint64_t done = e->arenas->chunks + k + 1;
+    dlc_status status = DLC_OK;
+
+    if (stage > t->first)
+        status = marks_await(e, own - 1, done, begin, end);
+    if (status == DLC_OK)
+        status = up ? go_up(e, t, level, k) : go_down(e, t, level, k);
+    if (status == DLC_OK)
+        status = call_sync(e);
+    if (status == DLC_OK)
+        marks_tell(e, own, done, 0, e->ranks);
+    return status;
+}
+
+dlc_status tree_run(dlc_endpoint *e, const call *c) {
+    tree t = {.call = c, .chunk = call_chunk(e)};
+    size_t longest = c->count / (size_t)e->ranks + (c->count % (size_t)e->ranks > 0);
+
+    while (1 << t.levels < e->ranks)
+        t.levels++;
+    t.first = c->kind == ALL_GATHER ? t.levels : 0;
+    t.end = c->kind == REDUCE_SCATTER ? t.levels : 2 * t.levels;
+    t.chunks = (longest + t.chunk - 1) / t.chunk;
+
+    dlc_status status = call_enter(e, c, 0, e->ranks);
+    uint64_t stages = (uint64_t)(t.end - t.first);
+    for (uint64_t i = 0; i < t.chunks + stages && status == DLC_OK; i++)
+        for (uint64_t s = 0; s < stages && status == DLC_OK; s++)
+            if (i >= s && i - s < t.chunks)
+                status = run_stage(e, &t, t.first + (int32_t)s, i - s);
+    e->arenas->chunks += t.chunks;
+    return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
+}

@@ -1,0 +1,98 @@
+/* Opening and closing, and what plugins' tables have in common. */
+#include <stdio.h>
+
+#include "shm.h"
+
+const dlc_host *host;
+
+dlc_status endpoint_load(const dlc_host *the_host) {
+    host = the_host;
+    return DLC_OK;
+}
+
+int endpoint_reaches(const dlc_transport_args *args, char *reason,
+                     size_t reason_bytes) {
+    const dlc_place *first = args->places, *place = first;
+
+    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
+        if (place->node == first->node && place->uid == first->uid)
+            continue;
+        if (place->node != first->node)
+            (void)snprintf(reason, reason_bytes, "rank %d is on another node", r);
+        else
+            (void)snprintf(reason, reason_bytes,
+                           "rank %d runs as user %u, rank 0 as user %u", r, place->uid,
+                           first->uid);
+        return 0;
+    }
+    return 1;
+}
+
+void endpoint_close(dlc_endpoint *e) {
+    if (!e)
+        return;
+    if (e->peers) {
+        messages_close(e);
+        files_close(e);
+    }
+    host->free(e->targets);
+    host->free(e->sources);
+    host->free(e->peers);
+    host->free(e);
+}
+
+/* The device's memory is host memory where work on it has no queue. */
+static int is_host_memory(const dlc_transport_args *args) {
+    return !DLC_CAN(args->device_ops, queue_open);
+}
+
+/* An option's value; 0 stands for a share of `room`, within bounds: many ranks have
+ * many rings, and are given less of each. */
+static size_t shared_out(const dlc_transport_args *args, const char *name, int64_t room,
+                         int64_t least, int64_t most) {
+    int64_t value = host->get_int(args->settings, name), share = room / args->ranks;
+    if (value == 0)
+        value = share < least ? least : share > most ? most : share;
+    return (size_t)value;
+}
+
+static size_t whole_lines(size_t bytes) {
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* Measured on Zen 4, two ranks: messages are fastest with about 1 MiB in a ring, more
+ * than the second cache holds: a reader then finds its bytes in the third, and not
+ * changed in another core's second. Sums like long chunks. */
+static void read_settings(dlc_endpoint *e) {
+    const dlc_transport_args *args = e->args;
+    e->slots = shared_out(args, "slots", 128, 4, 32);
+    e->slot_bytes = whole_lines((size_t)host->get_int(args->settings, "slot_bytes"));
+    e->chunk_bytes = whole_lines(
+        shared_out(args, "chunk_bytes", 256 << 10, 16 << 10, 64 << 10));
+    e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
+}
+
+dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
+    dlc_endpoint *e = host->alloc(sizeof *e);
+    if (!e)
+        return DLC_ERR_NOMEM;
+    e->args = args;
+    e->fd = -1;
+    e->rank = args->rank;
+    e->ranks = args->ranks;
+    read_settings(e);
+    e->host_memory = is_host_memory(args);
+
+    dlc_status status = DLC_ERR_NOMEM;
+    e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
+    e->sources = host->alloc((size_t)e->ranks * sizeof *e->sources);
+    e->targets = host->alloc((size_t)e->ranks * sizeof *e->targets);
+    if (e->peers && e->sources && e->targets)
+        status = files_open(e);
+    if (status != DLC_OK) {
+        endpoint_close(e);
+        return status;
+    }
+    *endpoint = e;
+    return DLC_OK;
+}
