@@ -2,7 +2,7 @@
 # needs is required; what a plugin needs is optional: without it the plugin is
 # skipped. LIBS of the functions in dlcore.cmake take these names.
 
-set(DLC_LIBRARIES iniparser hwloc jansson xxhash zlib deflate dnnl openmp threads check ucx)
+set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate dnnl openmp threads check ucx mpi crypto pmix)
 find_package(PkgConfig REQUIRED)
 
 # dlc_find_library_pair(<name> <header> <library or empty>): for libraries
@@ -52,8 +52,17 @@ if(TARGET dlc::xxhash)
   target_compile_definitions(dlc::xxhash INTERFACE XXH_INLINE_ALL)
 endif()
 dlc_find_pc(hwloc hwloc>=2.4)
+dlc_find_pc(expat expat>=2.4)
 dlc_find_pc(jansson jansson>=2.13)
 dlc_find_pc(zlib zlib)
+dlc_find_pc(crypto libcrypto>=3.0)
+# Optional, for ranks that mpirun or srun starts. Headers only: the library is opened
+# when such a rank needs it.
+pkg_check_modules(DLC_PC_PMIX QUIET pmix>=3)
+if(DLC_PC_PMIX_FOUND)
+  add_library(dlc::pmix INTERFACE IMPORTED GLOBAL)
+  target_include_directories(dlc::pmix INTERFACE ${DLC_PC_PMIX_INCLUDE_DIRS})
+endif()
 find_package(Threads REQUIRED)
 dlc_alias_found(threads Threads::Threads)
 
@@ -63,7 +72,19 @@ dlc_find_pc(deflate libdeflate)
 dlc_find_library_pair(dnnl oneapi/dnnl/dnnl.h dnnl)
 find_package(OpenMP QUIET COMPONENTS C)
 dlc_alias_found(openmp OpenMP::OpenMP_C)
-dlc_find_pc(ucx ucx)
+# Headers only: the plugin opens the library when a job uses it.
+pkg_check_modules(DLC_PC_UCX QUIET ucx>=1.13)
+if(DLC_PC_UCX_FOUND)
+  add_library(dlc::ucx INTERFACE IMPORTED GLOBAL)
+  target_include_directories(dlc::ucx INTERFACE ${DLC_PC_UCX_INCLUDE_DIRS})
+endif()
+
+# Debian's choice among those that are installed; Open MPI; MPICH.
+foreach(module mpi-c ompi-c mpich)
+  if(NOT TARGET dlc::mpi)
+    dlc_find_pc(mpi ${module})
+  endif()
+endforeach()
 
 # The tests'.
 dlc_find_pc(check check>=0.15)
@@ -72,7 +93,7 @@ if(DLC_BUILD_TESTS AND NOT TARGET dlc::check)
 endif()
 
 set(missing "")
-foreach(name iniparser hwloc jansson xxhash)
+foreach(name iniparser hwloc expat jansson xxhash)
   if(NOT TARGET dlc::${name})
     list(APPEND missing ${name})
   endif()

@@ -60,7 +60,7 @@ absent() {
     for tool in cc cmake ninja pkg-config python3; do
         command -v "$tool" >/dev/null 2>&1 || lacking="$lacking $tool"
     done
-    for module in hwloc jansson zlib libdeflate; do
+    for module in hwloc expat jansson libcrypto zlib libdeflate; do
         pkg-config --exists "$module" 2>/dev/null || lacking="$lacking $module"
     done
     header() {

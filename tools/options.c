@@ -126,15 +126,22 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
 
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
                         int *exit_code) {
-    dlc_job_options job = {.ranks = (int)setup->ranks,
-                           .threads = (int)dlc_settings_get_int(setup->run, "threads"),
-                           .unbound = !dlc_settings_get_bool(setup->run, "bind"),
-                           .device = setup->device->name};
+    dlc_job_options job = {
+        .ranks = (int)setup->ranks,
+        .threads = (int)dlc_settings_get_int(setup->run, "threads"),
+        .unbound = !dlc_settings_get_bool(setup->run, "bind"),
+        .device = setup->device->name,
+        .outside = 1,
+        .digest = dlc_setup_digest(setup),
+        .rendezvous = dlc_settings_get_float(setup->run, "rendezvous"),
+        .deadline = dlc_settings_get_float(setup->run, "deadline")};
     return dlc_job_run(&job, main, argument, exit_code);
 }
 
 int dlc_tool_end_rank(const dlc_job *job, dlc_status status) {
-    if (dlc_job_rank(job) != 0 && DLC_STATUS_CLASS(status) == 4)
+    const dlc_place *mine = dlc_job_place(job, dlc_job_rank(job));
+    int like_rank_0 = mine->node == dlc_job_place(job, 0)->node;
+    if (dlc_job_rank(job) != 0 && like_rank_0 && DLC_STATUS_CLASS(status) == 4)
         return dlc_exit_code(status);
     return dlc_tool_end(status);
 }

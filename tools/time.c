@@ -147,11 +147,20 @@ static dlc_status report(const time_command *command, const dlc_session *session
 
 /* ---- The command ----------------------------------------------------------------- */
 
+static dlc_status check_alone(int ranks) {
+    return ranks == 1
+               ? DLC_OK
+               : dlc_fail(DLC_ERR_CONFIG, "time measures one rank; give --ranks=1");
+}
+
 static int time_as_rank(dlc_job *job, void *argument) {
     time_command *command = argument;
     dlc_session session;
     dlc_time_measured measured = {0};
-    dlc_status status = dlc_session_open(command->setup, job, &session);
+    dlc_status status = check_alone(dlc_job_ranks(job));
+    if (status != DLC_OK)
+        return dlc_tool_end_rank(job, status);
+    status = dlc_session_open(command->setup, job, &session);
     if (status == DLC_OK) {
         status = dlc_time_measure(&session, command->passes, &measured);
         if (status == DLC_OK)
@@ -169,8 +178,8 @@ int dlc_command_time(int argc, char **argv) {
     dlc_status status = command.plot ? dlc_tool_file_check(command.plot) : DLC_OK;
     if (status == DLC_OK)
         status = dlc_tool_setup(&command.tool, &command.setup);
-    if (status == DLC_OK && command.setup->ranks > 1)
-        status = dlc_fail(DLC_ERR_CONFIG, "time measures one rank; give --ranks=1");
+    if (status == DLC_OK)
+        status = check_alone((int)command.setup->ranks);
     if (status == DLC_OK)
         status = dlc_setup_open_data(command.setup, 1, 0);
     if (status == DLC_OK)

@@ -6,11 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "job/hub.h"
-
-/* A collective is for set-up: more than this is a mistake. */
-#define CALL_BYTES_MAX ((uint64_t)1 << 30)
 
 /* "allgather of 8 bytes", "barrier", "broadcast of 4 bytes from rank 1" */
 static void call_text(const dlc_frame *frame, char *text, size_t room) {
@@ -27,7 +25,8 @@ static int call_open(dlc_hub *hub, int rank, const dlc_frame *frame) {
     uint64_t parts = frame->kind == DLC_FRAME_ALLGATHER ? (uint64_t)hub->ranks : 1;
     char text[160], what[96];
     call_text(frame, what, sizeof what);
-    if (frame->size > CALL_BYTES_MAX / parts) {
+    /* A collective is for set-up: more than this is a mistake. */
+    if (frame->size > DLC_FRAME_BYTES_MAX / parts) {
         snprintf(text, sizeof text,
                  "rank %d called %s: too much for the control channel", rank, what);
         dlc_hub_tell(hub, DLC_ERR_INTERNAL, text);
@@ -47,7 +46,7 @@ int dlc_hub_call_begin(dlc_hub *hub, int rank) {
     const dlc_frame *frame = &hub->peer[rank].frame;
     int brings = frame->kind == DLC_FRAME_ALLGATHER || frame->number == rank;
     char text[320], ours[96], theirs[96];
-    if (frame->bytes != (brings ? frame->size : 0)) {
+    if (frame->bytes != (brings ? frame->size : 0) || hub->peer[rank].called) {
         snprintf(text, sizeof text, "rank %d sent a malformed message", rank);
         dlc_hub_tell(hub, DLC_ERR_INTERNAL, text);
         return 0;
@@ -83,9 +82,11 @@ void dlc_hub_call_end(dlc_hub *hub, int rank) {
     hub->result_bytes = hub->call.bytes;
     hub->call = (dlc_call){0};
     dlc_frame frame = {.kind = DLC_FRAME_RESULT, .bytes = hub->result_bytes};
+    uint64_t now = dlc_now_ns();
     for (int r = 0; r < hub->ranks; r++) {
         dlc_peer *peer = &hub->peer[r];
         peer->called = 0;
+        peer->moved = now; /* it was not its own fault that it stood still */
         dlc_hub_send(hub, r, &frame, NULL);
         peer->has_result = hub->result_bytes > 0;
         peer->result_at = peer->out.length;
@@ -99,12 +100,11 @@ void dlc_hub_call_check(dlc_hub *hub) {
     for (int r = 0; r < hub->ranks; r++) {
         if (hub->peer[r].running || hub->peer[r].called)
             continue;
-        char text[320], what[96];
+        char text[320], name[128], what[96];
         call_text(&hub->call.frame, what, sizeof what);
-        snprintf(text, sizeof text,
-                 "rank %d (host %s, pid %d) has ended, but rank %d "
-                 "waits for it in a %s",
-                 r, hub->host, (int)hub->peer[r].pid, hub->call.first, what);
+        dlc_hub_name(hub, r, name, sizeof name);
+        snprintf(text, sizeof text, "%s has ended, but rank %d waits for it in a %s",
+                 name, hub->call.first, what);
         dlc_hub_tell(hub, DLC_ERR_PEER, text);
         return;
     }

@@ -14,9 +14,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "job/agent.h"
+#include "job/rank.h"
 
-/* How long ranks may take to end once they were told to. */
-#define GRACE_NS 1500000000u
+/* How long remote ranks may take to be killed. */
+#define LEAVE_NS 1000000000u
 
 /* ---- To the ranks ----------------------------------------------------------- */
 
@@ -32,8 +34,8 @@ static size_t send_some(dlc_peer *peer, const char *bytes, size_t length) {
     return done > 0 ? (size_t)done : 0;
 }
 
-/* Sends as much as the channel takes. */
-static void flush_peer(dlc_hub *hub, dlc_peer *peer) {
+void dlc_hub_flush(dlc_hub *hub, int rank) {
+    dlc_peer *peer = &hub->peer[rank];
     while (peer->control >= 0) {
         size_t until = peer->has_result ? peer->result_at : peer->out.length;
         size_t done = 1;
@@ -70,15 +72,15 @@ static void send_request(dlc_hub *hub, unsigned request) {
         dlc_hub_send(hub, r, &frame, NULL);
 }
 
-static void send_news(dlc_hub *hub, dlc_status status, const char *text) {
+void dlc_hub_send_news(dlc_hub *hub, dlc_status status, const char *text) {
     if (hub->told)
         return;
     hub->told = 1;
-    hub->deadline = dlc_now_ns() + GRACE_NS;
+    hub->kill_at = dlc_now_ns() + DLC_GRACE_NS;
     dlc_frame frame = {.kind = DLC_FRAME_NEWS, .number = status, .bytes = strlen(text)};
     for (int r = 0; r < hub->ranks; r++) {
         dlc_hub_send(hub, r, &frame, text);
-        flush_peer(hub, &hub->peer[r]); /* before anything that may take time */
+        dlc_hub_flush(hub, r); /* before anything that may take time */
     }
 }
 
@@ -89,19 +91,33 @@ void dlc_hub_tell(dlc_hub *hub, dlc_status status, const char *text) {
         hub->lost = 1;
     else
         hub->failure = dlc_exit_code(status);
-    send_news(hub, status, text);
+    dlc_hub_send_news(hub, status, text);
     dlc_error("%s", text);
+}
+
+void dlc_hub_kill_rank(dlc_hub *hub, int rank, int signal) {
+    dlc_peer *peer = &hub->peer[rank];
+    if (!peer->running)
+        return;
+    peer->killed |= signal == SIGKILL;
+    if (peer->remote) {
+        dlc_frame frame = {.kind = DLC_FRAME_KILL, .number = signal};
+        dlc_hub_send(hub, rank, &frame, NULL);
+        dlc_hub_flush(hub, rank);
+    } else if (peer->pid) {
+        kill(peer->pid, signal);
+    }
 }
 
 static void signal_ranks(dlc_hub *hub, int signal) {
     for (int r = 0; r < hub->ranks; r++)
-        if (hub->peer[r].running)
-            kill(hub->peer[r].pid, signal);
+        dlc_hub_kill_rank(hub, r, signal);
 }
 
 static void kill_ranks(dlc_hub *hub) {
     hub->killed = 1;
-    hub->deadline = 0;
+    hub->kill_at = 0;
+    hub->leave_at = dlc_now_ns() + LEAVE_NS;
     signal_ranks(hub, SIGKILL);
 }
 
@@ -119,7 +135,8 @@ static void bury(dlc_hub *hub) {
 void dlc_hub_kill(dlc_hub *hub) {
     kill_ranks(hub);
     for (int r = 0; r < hub->ranks; r++) {
-        hub->peer[r].zombie |= hub->peer[r].running;
+        hub->peer[r].zombie |= hub->peer[r].running && hub->peer[r].pid &&
+                               !hub->peer[r].remote;
         hub->peer[r].running = 0;
     }
     bury(hub);
@@ -127,33 +144,64 @@ void dlc_hub_kill(dlc_hub *hub) {
 
 /* ---- The end of a rank ------------------------------------------------------ */
 
-static void rank_ended(dlc_hub *hub, int rank, const siginfo_t *how) {
+int dlc_hub_name(const dlc_hub *hub, int rank, char *text, size_t room) {
+    const dlc_peer *peer = &hub->peer[rank];
+    return snprintf(text, room, "rank %d (host %s, pid %d)", rank, peer->host,
+                    (int)peer->pid);
+}
+
+/* What it did at the end: of a child, it stands in the memory that both share. */
+static void last_words(const dlc_peer *peer, char text[DLC_DOING_TEXT]) {
+    dlc_words_text(peer->doing ? &peer->doing->words : &peer->pulse.words, text);
+}
+
+void dlc_hub_ended(dlc_hub *hub, int rank, int by_signal, int number) {
     dlc_peer *peer = &hub->peer[rank];
+    int mine = hub->killed || peer->killed; /* the hub's own doing */
     int first = !hub->told && !hub->killed;
-    int code = how->si_code == CLD_EXITED ? how->si_status : 0;
-    int signal = how->si_code == CLD_EXITED ? 0 : how->si_status;
+    int signal = by_signal ? number : 0, code = by_signal ? 0 : number;
     char text[512], doing[DLC_DOING_TEXT];
-    dlc_doing_text(peer->doing, doing);
-    int length = snprintf(text, sizeof text, "rank %d (host %s, pid %d) ", rank,
-                          hub->host, (int)peer->pid);
+    peer->running = 0;
+    last_words(peer, doing);
+    int length = dlc_hub_name(hub, rank, text, sizeof text);
     char *what = text + length;
     size_t room = sizeof text - (size_t)length;
     if (signal) {
-        snprintf(what, room, "was killed by signal %d (%s)%s", signal,
+        snprintf(what, room, " was killed by signal %d (%s)%s", signal,
                  strsignal(signal), doing); // NOLINT(concurrency-mt-unsafe)
-        hub->lost |= !hub->killed;
+        hub->lost |= !mine;
     } else if (code) {
-        snprintf(what, room, "ended with exit code %d%s", code, doing);
+        snprintf(what, room, " ended with exit code %d%s", code, doing);
         if (first && code > hub->failure)
             hub->failure = code;
     }
     if (first && (signal || code))
-        send_news(hub, DLC_ERR_PEER, text);
+        dlc_hub_send_news(hub, DLC_ERR_PEER, text);
     dlc_output_drain(&peer->output, 1); /* its last words, then what became of it */
-    if ((first && code) || (signal && !hub->killed))
+    if ((first && code) || (signal && !mine))
         dlc_error("%s", text);
     if (!signal && !code)
         dlc_hub_call_check(hub);
+}
+
+void dlc_hub_lose(dlc_hub *hub, int rank, const char *why) {
+    dlc_peer *peer = &hub->peer[rank];
+    char text[512], name[128], doing[DLC_DOING_TEXT];
+    close_control(peer);
+    if (!peer->running)
+        return;
+    peer->running = 0;
+    if (hub->killed || peer->killed)
+        return;
+    last_words(peer, doing);
+    dlc_hub_name(hub, rank, name, sizeof name);
+    snprintf(text, sizeof text, "lost %s%s: %s", name, doing, why);
+    if (!hub->told) {
+        dlc_hub_tell(hub, DLC_ERR_PEER, text);
+        return;
+    }
+    hub->lost = 1;
+    dlc_error("%s", text);
 }
 
 /* All who are dead by now, those killed first: what others did because of that
@@ -163,23 +211,22 @@ static void find_dead(dlc_hub *hub) {
         for (int r = 0; r < hub->ranks; r++) {
             dlc_peer *peer = &hub->peer[r];
             siginfo_t how = {0};
-            if (!peer->running ||
+            if (!peer->running || !peer->pid || peer->remote ||
                 waitid(P_PID, (id_t)peer->pid, &how, WEXITED | WNOHANG | WNOWAIT) ||
                 !how.si_pid || (killed && how.si_code == CLD_EXITED))
                 continue;
-            peer->running = 0;
             peer->zombie = 1;
             close_control(peer);
-            rank_ended(hub, r, &how);
+            dlc_hub_ended(hub, r, how.si_code != CLD_EXITED, how.si_status);
         }
     bury(hub);
 }
 
 /* ---- Signals ---------------------------------------------------------------- */
 
-/* Of the launcher or, passed on, of a rank. Some send a signal to all processes of
- * a job: only who gets it twice was asked again. */
-static void take_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
+/* Some send a signal to all processes of a job: only who gets it twice was asked
+ * again. */
+void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
     if (signal == SIGHUP) {
         send_request(hub, DLC_JOB_SNAPSHOT);
         return;
@@ -189,6 +236,8 @@ static void take_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
         if (hub->stop_signal)
             return;
         hub->stop_signal = signal;
+        if (hub->gate) /* nobody has anything to save yet */
+            kill_ranks(hub);
         send_request(hub, DLC_JOB_STOP);
     } else if (dlc_since(*stop_time) >= DLC_STOP_AGAIN_S && !hub->killed) {
         hub->stop_signal = signal;
@@ -198,11 +247,15 @@ static void take_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
     }
 }
 
-/* Ctrl-Z reaches the launcher only; the ranks stop and go on with it. */
+/* Ctrl-Z reaches the launcher only; the ranks stop and go on with it. Agents would take
+ * it for a hang. */
 static void stop_and_go_on(dlc_hub *hub) {
+    if (hub->remotes)
+        return;
     signal_ranks(hub, SIGSTOP);
     raise(SIGSTOP);
     signal_ranks(hub, SIGCONT);
+    dlc_hub_watch_anew(hub);
 }
 
 static void read_signals(dlc_hub *hub) {
@@ -213,70 +266,7 @@ static void read_signals(dlc_hub *hub) {
         else if (info.ssi_signo == SIGTSTP)
             stop_and_go_on(hub);
         else
-            take_signal(hub, (int)info.ssi_signo, &hub->stop_time);
-    }
-}
-
-/* ---- From the ranks --------------------------------------------------------- */
-
-/* One step of the incoming frame: up to `length` bytes to `to`. 0: no more now. */
-static size_t receive_some(dlc_peer *peer, void *to, size_t length) {
-    ssize_t got = recv(peer->control, to, length, MSG_DONTWAIT);
-    if (got > 0)
-        return (size_t)got;
-    if (!got || (errno != EAGAIN && errno != EINTR))
-        close_control(peer); /* how the rank ended, its exit will tell */
-    return 0;
-}
-
-static void frame_begin(dlc_hub *hub, int rank) {
-    dlc_peer *peer = &hub->peer[rank];
-    peer->payload_got = 0;
-    peer->accepted = 0;
-    switch (peer->frame.kind) {
-    case DLC_FRAME_SIGNAL:
-        take_signal(hub, peer->frame.number, &peer->stop_time);
-        break;
-    case DLC_FRAME_ALLGATHER:
-    case DLC_FRAME_BROADCAST:
-        peer->accepted = !hub->told && dlc_hub_call_begin(hub, rank);
-        break;
-    default:
-        dlc_hub_tell(hub, DLC_ERR_INTERNAL, "a rank sent an unknown message");
-    }
-}
-
-static void read_frames(dlc_hub *hub, int rank) {
-    dlc_peer *peer = &hub->peer[rank];
-    char nowhere[4096];
-    while (peer->control >= 0) {
-        if (peer->frame_got < sizeof peer->frame) {
-            size_t got = receive_some(peer, (char *)&peer->frame + peer->frame_got,
-                                      sizeof peer->frame - peer->frame_got);
-            peer->frame_got += got;
-            if (!got)
-                return;
-            if (peer->frame_got < sizeof peer->frame)
-                continue;
-            frame_begin(hub, rank);
-        }
-        size_t left = peer->frame.bytes - peer->payload_got;
-        if (left) {
-            char *to = nowhere;
-            if (peer->accepted)
-                to = dlc_hub_call_buffer(hub, rank) + peer->payload_got;
-            else if (left > sizeof nowhere)
-                left = sizeof nowhere;
-            size_t got = receive_some(peer, to, left);
-            peer->payload_got += got;
-            if (!got)
-                return;
-        }
-        if (peer->payload_got == peer->frame.bytes) {
-            peer->frame_got = 0;
-            if (peer->accepted)
-                dlc_hub_call_end(hub, rank);
-        }
+            dlc_hub_signal(hub, (int)info.ssi_signo, &hub->stop_time);
     }
 }
 
@@ -300,10 +290,16 @@ static void poll_set(const dlc_hub *hub, struct pollfd *polled) {
 }
 
 static int poll_timeout(const dlc_hub *hub) {
-    if (!hub->deadline)
+    uint64_t now = dlc_now_ns(), next = UINT64_MAX;
+    uint64_t times[] = {
+        hub->kill_at, hub->leave_at, hub->gate && !hub->told ? hub->join_by : 0,
+        hub->remotes || hub->deadline > 0 ? hub->beat + DLC_BEAT_NS : 0};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (times[i] && times[i] < next)
+            next = times[i];
+    if (next == UINT64_MAX)
         return -1;
-    uint64_t now = dlc_now_ns();
-    return now >= hub->deadline ? 0 : (int)((hub->deadline - now) / 1000000u) + 1;
+    return now >= next ? 0 : (int)((next - now) / 1000000u) + 1;
 }
 
 /* The output of several ranks takes turns; a line is never cut by another's. */
@@ -319,25 +315,39 @@ static void write_output(dlc_hub *hub) {
 }
 
 static void kill_late(dlc_hub *hub) {
-    if (!hub->deadline || dlc_now_ns() < hub->deadline)
+    uint64_t now = dlc_now_ns();
+    char name[128];
+    if (hub->leave_at && now >= hub->leave_at) {
+        hub->leave_at = 0;
+        for (int r = 0; r < hub->ranks; r++)
+            if (hub->peer[r].remote)
+                hub->peer[r].running = 0;
+    }
+    if (!hub->kill_at || now < hub->kill_at)
         return;
-    for (int r = 0; r < hub->ranks; r++)
-        if (hub->peer[r].running)
-            dlc_warn("rank %d (host %s, pid %d) did not end in time and is killed", r,
-                     hub->host, (int)hub->peer[r].pid);
+    for (int r = 0; r < hub->ranks; r++) {
+        if (!hub->peer[r].running || (hub->peer[r].remote && !hub->peer[r].joined))
+            continue;
+        dlc_hub_name(hub, r, name, sizeof name);
+        dlc_warn("%s did not end in time and is killed", name);
+    }
     kill_ranks(hub);
 }
 
 static dlc_status turn(dlc_hub *hub, struct pollfd *polled) {
+    struct pollfd *at_gate = polled + 2 + 2 * (size_t)hub->ranks;
     poll_set(hub, polled);
-    if (poll(polled, 2 + 2 * (nfds_t)hub->ranks, poll_timeout(hub)) < 0)
+    if (hub->gate)
+        dlc_gate_poll_set(hub->gate, at_gate);
+    nfds_t count = 2 + 2 * (nfds_t)hub->ranks + (hub->gate ? DLC_GATE_POLLED : 0);
+    if (poll(polled, count, poll_timeout(hub)) < 0)
         return errno == EINTR ? DLC_OK
                               : dlc_fail(DLC_ERR_IO, "the launcher cannot poll: %s",
                                          strerror(errno));
     for (int r = 0; r < hub->ranks; r++) {
         dlc_peer *peer = &hub->peer[r];
         if (polled[2 + 2 * r].revents & ~POLLOUT)
-            read_frames(hub, r);
+            dlc_hub_read(hub, r);
         if (polled[3 + 2 * r].revents)
             dlc_output_read(&peer->output);
     }
@@ -345,9 +355,13 @@ static dlc_status turn(dlc_hub *hub, struct pollfd *polled) {
         read_signals(hub);
     if (polled[1].revents)
         write_output(hub);
+    if (hub->gate)
+        dlc_hub_join(hub, at_gate);
+    if ((hub->remotes || hub->deadline > 0) && dlc_now_ns() - hub->beat >= DLC_BEAT_NS)
+        dlc_hub_watch(hub);
     kill_late(hub);
     for (int r = 0; r < hub->ranks; r++) {
-        flush_peer(hub, &hub->peer[r]);
+        dlc_hub_flush(hub, r);
         DLC_TRY(dlc_text_status(&hub->peer[r].out));
     }
     return DLC_OK;
@@ -360,19 +374,27 @@ static int running(const dlc_hub *hub) {
     return count;
 }
 
+int dlc_hub_exit_code(const dlc_hub *hub) {
+    return hub->lost          ? dlc_exit_code(DLC_ERR_PEER)
+           : hub->failure     ? hub->failure
+           : hub->stop_signal ? 128 + hub->stop_signal
+                              : 0;
+}
+
 dlc_status dlc_hub_run(dlc_hub *hub, int *exit_code) {
-    struct pollfd *polled = dlc_alloc(2 + 2 * (size_t)hub->ranks, sizeof *polled);
+    struct pollfd *polled = dlc_alloc(2 + 2 * (size_t)hub->ranks + DLC_GATE_POLLED,
+                                      sizeof *polled);
     if (!polled)
         return DLC_ERR_NOMEM;
     dlc_status status = DLC_OK;
-    while (status == DLC_OK && running(hub))
+    dlc_hub_watch_anew(hub);
+    /* Ranks that come too late for a job that has failed should learn of it at once. */
+    while (status == DLC_OK &&
+           (running(hub) || (hub->gate && hub->told && hub->kill_at)))
         status = turn(hub, polled);
     dlc_free(polled);
-    if (status != DLC_OK)
-        return status;
-    *exit_code = hub->lost          ? dlc_exit_code(DLC_ERR_PEER)
-                 : hub->failure     ? hub->failure
-                 : hub->stop_signal ? 128 + hub->stop_signal
-                                    : 0;
-    return DLC_OK;
+    if (status == DLC_OK)
+        *exit_code = dlc_hub_exit_code(hub);
+    dlc_hub_farewell(hub, status == DLC_OK ? *exit_code : dlc_exit_code(status));
+    return status;
 }

@@ -3,8 +3,10 @@
  * signal, and to end together.
  *
  * A rank is a process. Every rank has one control channel, a byte stream of
- * framed messages to the hub; here the hub is the launching process and the
- * streams are socket pairs. Nothing large or frequent goes over it.
+ * framed messages to the hub. The hub is the launching process and the streams are
+ * socket pairs; or, where others have started one process a rank, it is the process of
+ * rank 0, and the other processes pass on between it and their ranks over TCP. Nothing
+ * large or frequent goes over it.
  */
 #ifndef DLC_JOB_JOB_H
 #define DLC_JOB_JOB_H
@@ -32,6 +34,13 @@ typedef struct dlc_job_options {
     /* For dlc_job_place; NULL: "", and index 0 for every rank. */
     const char *device;
     const int32_t *device_index; /* one a rank */
+
+    /* Let the environment say that this process is one rank of a job that others have
+     * started: see dlc_job_run. */
+    int outside;
+    uint64_t digest;   /* of what must be the same for all ranks; compared then */
+    double rendezvous; /* so long ranks are waited for, seconds; 0: 60 */
+    double deadline;   /* so long a rank may hang, seconds; 0: for ever */
 } dlc_job_options;
 
 /* Runs `main` as every rank of a new job and waits for all of them.
@@ -52,7 +61,13 @@ typedef struct dlc_job_options {
  *          same process, 0.2 s or more later, kills the ranks at once.
  *   else   the highest code of a rank, those aside that ended because of another
  * A rank that returns anything but 0 ends the job for the others, too.
- * An error status means that no rank has run `main`, or that they were killed. */
+ * An error status means that no rank has run `main`, or that they were killed.
+ *
+ * With `outside`, and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT or what PMIx needs
+ * in the environment, this process is one rank of a larger job, and there are as many
+ * ranks as that says, not `ranks` (1, or the same). The rank is a child here, too; the
+ * calling process connects it with the others. stdout and stderr are left alone. Every
+ * process of the job ends with the same exit code. */
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                        void *argument, int *exit_code);
 
@@ -91,10 +106,15 @@ dlc_status dlc_job_barrier(dlc_job *job);
 dlc_status dlc_job_check(void *job);
 
 /* Notes what this rank does now, for the report should it die in it: "during
- * forward conv1", "during exchange bucket 3 (1048576 bytes)". Copies the words
+ * forward conv1", "during broadcast weights (1048576 bytes)". Copies the words
  * (cut to 23 and 63 letters) into memory that the hub sees: cheap enough for every
- * layer. `name` may be NULL, 0 bytes are not mentioned; a NULL `phase` ends it. */
+ * layer. `name` may be NULL, 0 bytes are not mentioned; a NULL `phase` ends it. Each
+ * call is progress, see dlc_job_options.deadline. */
 void dlc_job_doing(dlc_job *job, const char *phase, const char *name, uint64_t bytes);
+
+/* The same for the exchange that goes on beside it, from a thread of its own: "and
+ * exchange of bucket 3 (1048576 bytes)". A name is cut to 23 letters; NULL ends it. */
+void dlc_job_exchanging(dlc_job *job, const char *name, uint64_t bytes);
 
 /* What signals asked for since the last call. A signal to the launcher or to any
  * rank reaches every rank, but not at the same moment: ranks must agree before

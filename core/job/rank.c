@@ -6,7 +6,6 @@
 #include "job/rank.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +19,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "job/frame.h"
+#include "job/place.h"
 
 struct dlc_job {
     int rank, ranks, threads;
@@ -82,6 +82,8 @@ static void take_result(dlc_job *job, void *result, size_t bytes) {
 static dlc_status read_frame(dlc_job *job) {
     dlc_frame frame;
     DLC_TRY(dlc_frame_read(job->control, &frame, sizeof frame));
+    if (frame.bytes > DLC_FRAME_BYTES_MAX)
+        return dlc_fail(DLC_ERR_INTERNAL, "the hub sent a malformed message");
     char *payload = dlc_alloc(frame.bytes + 1, 1);
     if (!payload)
         return DLC_ERR_NOMEM;
@@ -132,6 +134,11 @@ static void read_signal(dlc_job *job) {
     send_frame(job, &frame, NULL); /* where it fails, the news follows */
 }
 
+static void channel_broke(dlc_job *job, dlc_status status) {
+    tell_lost(job, status,
+              status == DLC_ERR_PEER ? "the launcher is gone" : dlc_detail());
+}
+
 static void *control_thread(void *argument) {
     dlc_job *job = argument;
     struct pollfd polled[3] = {{.fd = job->wake, .events = POLLIN},
@@ -150,27 +157,13 @@ static void *control_thread(void *argument) {
             read_signal(job);
         dlc_status status = polled[2].revents ? read_frame(job) : DLC_OK;
         if (status != DLC_OK) {
-            tell_lost(job, status,
-                      status == DLC_ERR_PEER ? "the launcher is gone" : dlc_detail());
+            channel_broke(job, status);
             polled[2].fd = -1;
         }
     }
 }
 
 /* ---- Opening and closing --------------------------------------------------- */
-
-static void place_set(dlc_place *place, const dlc_rank_args *args) {
-    memset(place, 0, sizeof *place);
-    place->size = sizeof *place;
-    place->package = place->numa = -1;
-    place->pid = (uint32_t)getpid();
-    place->uid = (uint32_t)geteuid();
-    if (gethostname(place->host, sizeof place->host - 1))
-        snprintf(place->host, sizeof place->host, "localhost");
-    snprintf(place->device, sizeof place->device, "%s",
-             args->device ? args->device : "");
-    place->device_index = args->device_index;
-}
 
 static dlc_status start_thread(dlc_job *job) {
     sigset_t set;
@@ -189,20 +182,53 @@ static dlc_status start_thread(dlc_job *job) {
     return DLC_OK;
 }
 
+/* Its cores, as those of its machine share them out. */
+static dlc_status settle(dlc_job *job, const dlc_rank_args *args,
+                         const dlc_card *cards) {
+    int index, count;
+    dlc_core_set share;
+    dlc_cards_share(cards, job->ranks, job->rank, &index, &count);
+    DLC_TRY(dlc_cores_share(args->cores, index, count, &share));
+    job->threads = args->threads ? args->threads : share.threads;
+    DLC_TRY(dlc_cores_place(args->cores, index, count, job->threads, &job->threads_go));
+    job->bound = !args->unbound;
+    if (job->bound && job->control >= 0 && dlc_cores_bind(&share) != DLC_OK)
+        dlc_warn("rank %d: %s; it runs wherever the kernel puts it", job->rank,
+                 dlc_detail());
+    return DLC_OK;
+}
+
+/* Where everybody is. The first exchange is for finding one's cores; what they are
+ * near to is known after it. */
+static dlc_status meet(dlc_job *job, const dlc_rank_args *args) {
+    size_t ranks = (size_t)job->ranks;
+    dlc_card *cards = dlc_alloc(ranks + 1, sizeof *cards);
+    dlc_card *mine = cards ? cards + ranks : NULL;
+    dlc_status status = cards ? dlc_card_make(args, mine) : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_job_allgather(job, mine, sizeof *mine, cards);
+    if (status == DLC_OK) {
+        dlc_cards_number(cards, job->ranks);
+        status = settle(job, args, cards);
+    }
+    if (status == DLC_OK) {
+        dlc_place *place = &cards[job->rank].place;
+        dlc_cores_near(dlc_job_cpus(job), job->threads, &place->package, &place->numa);
+        status = dlc_job_allgather(job, place, sizeof *place, job->places);
+    }
+    dlc_free(cards);
+    return status;
+}
+
 dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     dlc_job *made = dlc_alloc(1, sizeof *made);
     if (!made) {
-        dlc_thread_places places = args->places;
-        dlc_thread_places_free(&places);
         if (args->control >= 0)
             close(args->control);
         return DLC_ERR_NOMEM;
     }
     made->rank = args->rank;
     made->ranks = args->ranks;
-    made->threads = args->threads;
-    made->threads_go = args->places;
-    made->bound = args->bound;
     made->doing = args->doing;
     made->control = args->control;
     made->signals = made->wake = -1;
@@ -210,13 +236,11 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->arrived, NULL);
     made->places = dlc_alloc((size_t)args->ranks, sizeof *made->places);
+    dlc_status status = made->places ? meet(made, args) : DLC_ERR_NOMEM;
     dlc_job_aside(made, 1);
-    dlc_status status = made->places ? start_thread(made) : DLC_ERR_NOMEM;
-    dlc_job_aside(made, 0);
-    dlc_place mine;
-    place_set(&mine, args);
     if (status == DLC_OK)
-        status = dlc_job_allgather(made, &mine, sizeof mine, made->places);
+        status = start_thread(made);
+    dlc_job_aside(made, 0);
     if (status != DLC_OK) {
         dlc_rank_close(made);
         return status;
@@ -277,8 +301,15 @@ const dlc_place *dlc_job_place(const dlc_job *job, int r) {
     return r >= 0 && r < job->ranks ? &job->places[r] : NULL;
 }
 
+/* Lost counts don't matter: that it changes is all that is looked at. */
+static void bump(_Atomic uint64_t *counter) {
+    uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, count + 1, memory_order_relaxed);
+}
+
 dlc_status dlc_job_check(void *job) {
     dlc_job *mine = job;
+    bump(&mine->doing->checks);
     int lost = atomic_load_explicit(&mine->lost, memory_order_acquire);
     return lost ? dlc_fail(lost, "%s", mine->news) : DLC_OK;
 }
@@ -295,32 +326,38 @@ static void copy_words(char *to, size_t room, const char *words) {
 }
 
 void dlc_job_doing(dlc_job *job, const char *phase, const char *name, uint64_t bytes) {
-    dlc_doing *doing = job->doing;
-    copy_words(doing->phase, sizeof doing->phase, phase ? phase : "");
-    copy_words(doing->name, sizeof doing->name, phase && name ? name : "");
-    doing->bytes = bytes;
+    dlc_words *words = &job->doing->words;
+    copy_words(words->phase, sizeof words->phase, phase ? phase : "");
+    copy_words(words->name, sizeof words->name, phase && name ? name : "");
+    words->bytes = bytes;
+    bump(&job->doing->steps);
 }
 
-void dlc_doing_text(const dlc_doing *doing, char text[DLC_DOING_TEXT]) {
-    text[0] = '\0';
-    if (!doing->phase[0])
-        return;
-    /* The rank may have died while it wrote: the arrays need not end in time. */
-    int length = snprintf(
-        text, DLC_DOING_TEXT, " during %.*s%s%.*s", (int)sizeof doing->phase,
-        doing->phase, doing->name[0] ? " " : "", (int)sizeof doing->name, doing->name);
-    if (doing->bytes)
-        snprintf(text + length, DLC_DOING_TEXT - (size_t)length, " (%" PRIu64 " bytes)",
-                 doing->bytes);
+void dlc_job_exchanging(dlc_job *job, const char *name, uint64_t bytes) {
+    dlc_words *words = &job->doing->words;
+    copy_words(words->exchanged, sizeof words->exchanged, name ? name : "");
+    words->exchanged_bytes = bytes;
+    bump(&job->doing->steps);
 }
 
 /* ---- Collectives ------------------------------------------------------------ */
+
+/* Before the control thread runs. */
+static void read_until_result(dlc_job *job) {
+    while (!job->has_result && !job->ended) {
+        dlc_status status = read_frame(job);
+        if (status != DLC_OK)
+            channel_broke(job, status);
+    }
+}
 
 /* Sends this rank's part and waits for the result of `bytes` bytes. */
 static dlc_status collect(dlc_job *job, const dlc_frame *frame, const void *mine,
                           void *result, size_t bytes) {
     DLC_TRY(dlc_job_check(job));
     dlc_status sent = send_frame(job, frame, mine);
+    if (!job->has_thread)
+        read_until_result(job);
     pthread_mutex_lock(&job->lock);
     /* Where sending failed, the control thread finds out and says why. */
     while (!job->has_result && !job->ended)

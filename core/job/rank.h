@@ -4,28 +4,24 @@
 
 #include <signal.h>
 
+#include "job/doing.h"
 #include "job/job.h"
 #include "topo/cores.h"
 
-/* What a rank does now; in memory that the hub reads when the rank is dead. */
-typedef struct dlc_doing {
-    char phase[24];
-    char name[64];
-    uint64_t bytes;
-} dlc_doing;
-
 typedef struct dlc_rank_args {
-    int rank, ranks, threads;
+    int rank, ranks;
+    int threads;      /* 0: one a core of its share */
     int control;      /* the channel; -1 where the only rank needs no hub */
     dlc_doing *doing; /* this rank's */
     const char *device;
     int32_t device_index;
-    dlc_thread_places places; /* of its threads */
-    int bound;                /* they are to be bound to them */
+    const dlc_cores *cores; /* that this process may use; needed while opening */
+    int unbound;
 } dlc_rank_args;
 
-/* Makes the job object, starts its control thread and finds the other ranks.
- * dlc_rank_signals must be blocked. Takes `control` and `places` over, also when it
+/* Makes the job object, finds the other ranks, shares the cores out among those of
+ * this machine, and starts the control thread. With a channel, the process is bound to
+ * its share. dlc_rank_signals must be blocked. Takes `control` over, also when it
  * fails. */
 dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job);
 /* Returns the signal that asked the only rank of a job to stop, 0 if none did. */
@@ -38,8 +34,7 @@ void dlc_rank_signals(sigset_t *set);
  * and to its group (timeout(1)). */
 #define DLC_STOP_AGAIN_S 0.2
 
-/* " during forward conv1", "" for nothing. */
-#define DLC_DOING_TEXT 160
-void dlc_doing_text(const dlc_doing *doing, char text[DLC_DOING_TEXT]);
+/* How long ranks may take to end once they were told to. */
+#define DLC_GRACE_NS 1500000000u
 
 #endif

@@ -3,15 +3,18 @@
  * in the machine. */
 #include "topo/cores.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <hwloc.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "topo/machine.h"
 #include "topo/quota.h"
 
 #define WORD_BITS (8 * sizeof(unsigned long))
@@ -43,27 +46,9 @@ static void set_cpu(dlc_core_set *set, int cpu) {
     set->cpus[(unsigned)cpu / WORD_BITS] |= 1ul << ((unsigned)cpu % WORD_BITS);
 }
 
-/* hwloc's plugins look for displays, OpenCL and the like: of no use here, and
- * loading them takes longer than all the rest. */
-static int topology_init(hwloc_topology_t *topology) {
-    static const char name[] = "HWLOC_PLUGINS_PATH";
-    const char *before = getenv(name);
-    char *kept = before ? dlc_strdup(before) : NULL;
-    if (before && !kept)
-        return -1;
-    setenv(name, "/nonexistent", 1);
-    int rc = hwloc_topology_init(topology);
-    if (kept)
-        setenv(name, kept, 1);
-    else
-        unsetenv(name);
-    dlc_free(kept);
-    return rc;
-}
-
 static dlc_status topology_load(const char *synthetic, hwloc_topology_t *topology) {
     hwloc_topology_t made;
-    if (topology_init(&made))
+    if (dlc_hwloc_init(&made))
         return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start");
     hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_icache_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
@@ -261,6 +246,48 @@ dlc_status dlc_cores_place(const dlc_cores *cores, int rank, int ranks, int thre
 void dlc_thread_places_free(dlc_thread_places *places) {
     dlc_free(places->compute);
     places->compute = NULL;
+}
+
+static int32_t package_of(int32_t cpu) {
+    char path[96];
+    int package = -1;
+    snprintf(path, sizeof path,
+             "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", (int)cpu);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%d", &package) != 1) // NOLINT(cert-err34-c)
+        package = -1;
+    (void)fclose(file);
+    return package;
+}
+
+/* The folder of a hardware thread has a link to that of its node. */
+static int32_t numa_of(int32_t cpu) {
+    char path[64];
+    int numa = -1;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d", (int)cpu);
+    DIR *folder = opendir(path);
+    if (!folder)
+        return -1;
+    for (struct dirent *entry; numa < 0 && (entry = readdir(folder));)
+        if (sscanf(entry->d_name, "node%d", &numa) != 1) // NOLINT(cert-err34-c)
+            numa = -1;
+    closedir(folder);
+    return numa;
+}
+
+void dlc_cores_near(const int32_t *cpus, int count, int32_t *package, int32_t *numa) {
+    *package = *numa = -1;
+    for (int i = 0; cpus && i < count; i++) {
+        int32_t its_package = package_of(cpus[i]), its_numa = numa_of(cpus[i]);
+        if (i && its_package != *package)
+            its_package = -1;
+        if (i && its_numa != *numa)
+            its_numa = -1;
+        *package = its_package;
+        *numa = its_numa;
+    }
 }
 
 dlc_status dlc_cores_bind(const dlc_core_set *set) {

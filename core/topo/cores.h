@@ -58,6 +58,10 @@ dlc_status dlc_cores_place(const dlc_cores *cores, int rank, int ranks, int thre
                            dlc_thread_places *places);
 void dlc_thread_places_free(dlc_thread_places *places);
 
+/* The package and the NUMA node of `count` hardware threads, as the kernel numbers
+ * them; -1 where they differ, or it doesn't tell, or there are none. */
+void dlc_cores_near(const int32_t *cpus, int count, int32_t *package, int32_t *numa);
+
 /* Binds the calling thread, and with it those that it starts from now on. */
 dlc_status dlc_cores_bind(const dlc_core_set *set);
 /* What the calling thread is bound to; only `cpus` is set. */

@@ -244,14 +244,16 @@ static dlc_status open_solver(dlc_session *session) {
 /* ---- The whole
  * ----------------------------------------------------------------------------- */
 
-static void begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     *session = (dlc_session){.setup = setup,
                              .job = job,
                              .rank = dlc_job_rank(job),
                              .ranks = dlc_job_ranks(job),
                              .micro_batches = 1};
     dlc_log_rank_set((int)session->rank);
+    DLC_TRY(dlc_setup_set_ranks(setup, session->ranks));
     share_batch(session);
+    return DLC_OK;
 }
 
 /* Opens what starts threads: they must not sit where others compute. */
@@ -307,17 +309,17 @@ static dlc_status ended(dlc_status status, dlc_session *session) {
 }
 
 dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session) {
-    begin(setup, job, session);
+    DLC_TRY(begin(setup, job, session));
     return ended(open_train(session), session);
 }
 
 dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session) {
-    begin(setup, job, session);
+    DLC_TRY(begin(setup, job, session));
     return ended(open_test(session), session);
 }
 
 dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session) {
-    begin(setup, job, session);
+    DLC_TRY(begin(setup, job, session));
     return ended(open_plan(session), session);
 }
 

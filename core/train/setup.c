@@ -252,6 +252,16 @@ dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) 
     return dlc_augment_shape(&args.augment, &data->info.shape, shape);
 }
 
+dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks) {
+    if (setup->strong && setup->train.settings && setup->train.batch < ranks)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "[data] batch = %lld cannot be shared out among %d ranks "
+                        "(strong scaling)",
+                        (long long)setup->train.batch, (int)ranks);
+    setup->ranks = ranks;
+    return DLC_OK;
+}
+
 int64_t dlc_setup_global_batch(const dlc_setup *setup) {
     return setup->strong ? setup->train.batch : setup->train.batch * setup->ranks;
 }

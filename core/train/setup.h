@@ -61,6 +61,12 @@ dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nset
 dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test);
 void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
 
+/* How many ranks the job has, where others have started them: [run] ranks doesn't
+ * count then. */
+dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks);
+/* Equal for all ranks of a job: what was read and must not differ among them. */
+uint64_t dlc_setup_digest(const dlc_setup *setup);
+
 /* C, H, W of a sample as the net reads it (cropped). */
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);
 

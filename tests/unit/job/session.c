@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,8 +50,16 @@ void session_teardown(void) {
     munmap(board_shared, sizeof *board_shared);
 }
 
-job_session session_start_options(const dlc_job_options *options, dlc_job_main main,
-                                  void *argument) {
+static void set_variable(const char *text) {
+    char name[64];
+    size_t length = strcspn(text, "=");
+    snprintf(name, sizeof name, "%.*s", (int)length, text);
+    setenv(name, text + length + 1, 1);
+}
+
+job_session session_start_in(const char *const *environment,
+                             const dlc_job_options *options, dlc_job_main main,
+                             void *argument) {
     int output[2];
     ck_assert_int_eq(pipe2(output, O_CLOEXEC), 0);
     fflush(NULL);
@@ -61,6 +71,8 @@ job_session session_start_options(const dlc_job_options *options, dlc_job_main m
         if (dup2(output[1], STDOUT_FILENO) < 0 || dup2(output[1], STDERR_FILENO) < 0)
             _exit(99);
         close(output[1]);
+        for (size_t i = 0; environment[i]; i++)
+            set_variable(environment[i]);
         int code = 98;
         dlc_status status = dlc_job_run(options, main, argument, &code);
         if (status != DLC_OK)
@@ -69,6 +81,12 @@ job_session session_start_options(const dlc_job_options *options, dlc_job_main m
     }
     close(output[1]);
     return (job_session){.pid = pid, .output = output[0]};
+}
+
+job_session session_start_options(const dlc_job_options *options, dlc_job_main main,
+                                  void *argument) {
+    const char *nothing = NULL;
+    return session_start_in(&nothing, options, main, argument);
 }
 
 job_session session_start(int ranks, dlc_job_main main, void *argument) {
@@ -94,6 +112,64 @@ int session_run(int ranks, dlc_job_main main, void *argument, dlc_text *text) {
     *text = session.text;
     return code;
 }
+
+/* ---- Ranks from outside ------------------------------------------------------------
+ */
+
+int free_port(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, length), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+void outside_start_rank(outside_job *job, int rank, const char *const *extra,
+                        const dlc_job_options *options, dlc_job_main main,
+                        void *argument) {
+    char rank_is[32], ranks_are[32], port_is[32];
+    const char *environment[16] = {rank_is, ranks_are, port_is,
+                                   "MASTER_ADDR=127.0.0.1"};
+    size_t count = 4;
+    dlc_job_options with = options ? *options : (dlc_job_options){.ranks = 1};
+    with.outside = 1;
+    snprintf(rank_is, sizeof rank_is, "RANK=%d", rank);
+    snprintf(ranks_are, sizeof ranks_are, "WORLD_SIZE=%d", job->ranks);
+    snprintf(port_is, sizeof port_is, "MASTER_PORT=%d", job->port);
+    for (; extra && *extra; extra++)
+        environment[count++] = *extra;
+    job->session[rank] = session_start_in(environment, &with, main, argument);
+}
+
+outside_job outside_start(int ranks, const dlc_job_options *options, dlc_job_main main,
+                          void *argument) {
+    outside_job job = {.ranks = ranks, .port = free_port()};
+    for (int r = 0; r < ranks; r++)
+        outside_start_rank(&job, r, NULL, options, main, argument);
+    return job;
+}
+
+void outside_end(outside_job *job, int code) {
+    for (int r = 0; r < job->ranks; r++)
+        job->code[r] = session_end(&job->session[r]);
+    for (int r = 0; r < job->ranks; r++)
+        ck_assert_msg(job->code[r] == code, "rank %d ended with %d, not %d: %s", r,
+                      job->code[r], code, dlc_text_string(&job->session[r].text));
+}
+
+void outside_free(outside_job *job) {
+    for (int r = 0; r < job->ranks; r++)
+        dlc_text_free(&job->session[r].text);
+}
+
+int outside_says(const outside_job *job, int rank, const char *text) {
+    return strstr(dlc_text_string(&job->session[rank].text), text) != NULL;
+}
+
+/* ---- The board ------------------------------------------------------------------- */
 
 void board_enter(const dlc_job *job) {
     atomic_store(&board_shared->pid[dlc_job_rank(job)], getpid());

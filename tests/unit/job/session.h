@@ -38,10 +38,38 @@ void session_nothing_left(void);
 job_session session_start(int ranks, dlc_job_main main, void *argument);
 job_session session_start_options(const dlc_job_options *options, dlc_job_main main,
                                   void *argument);
+/* In an environment with these variables, too: "NAME=value", NULL at the end. */
+job_session session_start_in(const char *const *environment,
+                             const dlc_job_options *options, dlc_job_main main,
+                             void *argument);
 /* Waits for the launcher: its exit code, or minus the signal that killed it. */
 int session_end(job_session *session);
 /* Start, end, and the text of it; returns what session_end does. */
 int session_run(int ranks, dlc_job_main main, void *argument, dlc_text *text);
+
+/* ---- Ranks from outside: one session each */
+
+typedef struct outside_job {
+    int ranks, port;
+    job_session session[BOARD_RANKS];
+    int code[BOARD_RANKS]; /* set by outside_end */
+} outside_job;
+
+/* A port of loopback that nobody has now. */
+int free_port(void);
+/* Starts rank `rank` of `job` with the variables that launchers set and `extra` ones,
+ * or NULL, which win. options->outside is seen to. */
+void outside_start_rank(outside_job *job, int rank, const char *const *extra,
+                        const dlc_job_options *options, dlc_job_main main,
+                        void *argument);
+/* All ranks of a new job, each an own session. */
+outside_job outside_start(int ranks, const dlc_job_options *options, dlc_job_main main,
+                          void *argument);
+/* Waits for all of them; fails unless all end with `code`. */
+void outside_end(outside_job *job, int code);
+void outside_free(outside_job *job);
+/* Is it in what rank `rank`'s session printed? */
+int outside_says(const outside_job *job, int rank, const char *text);
 
 /* Notes a rank's process on the board; call at the start of a rank's main. */
 void board_enter(const dlc_job *job);

@@ -1,0 +1,221 @@
+/* See address.h. */
+#include "job/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void set_port(dlc_address *address, uint16_t port) {
+    if (address->socket.any.sa_family == AF_INET6)
+        address->socket.v6.sin6_port = htons(port);
+    else
+        address->socket.v4.sin_port = htons(port);
+}
+
+uint16_t dlc_address_port(const dlc_address *address) {
+    return ntohs(address->socket.any.sa_family == AF_INET6
+                     ? address->socket.v6.sin6_port
+                     : address->socket.v4.sin_port);
+}
+
+int dlc_address_is_loopback(const dlc_address *address) {
+    if (address->socket.any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&address->socket.v6.sin6_addr);
+    return ntohl(address->socket.v4.sin_addr.s_addr) >> 24 == 127;
+}
+
+void dlc_address_text(const dlc_address *address, char text[DLC_ADDRESS_TEXT]) {
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->socket.any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &address->socket.v6.sin6_addr, host, sizeof host);
+        snprintf(text, DLC_ADDRESS_TEXT, "[%s]:%u", host,
+                 (unsigned)dlc_address_port(address));
+    } else {
+        inet_ntop(AF_INET, &address->socket.v4.sin_addr, host, sizeof host);
+        snprintf(text, DLC_ADDRESS_TEXT, "%s:%u", host,
+                 (unsigned)dlc_address_port(address));
+    }
+}
+
+/* ---- Lists of them ------------------------------------------------------------- */
+
+static void add_address(const struct sockaddr *found, uint16_t port,
+                        dlc_address list[DLC_ADDRESSES_MAX], int *count) {
+    if (!found || *count == DLC_ADDRESSES_MAX)
+        return;
+    dlc_address made = {.length = 0};
+    if (found->sa_family == AF_INET)
+        made.length = sizeof made.socket.v4;
+    else if (found->sa_family == AF_INET6)
+        made.length = sizeof made.socket.v6;
+    else
+        return;
+    memcpy(&made.socket, found, made.length);
+    set_port(&made, port);
+    list[(*count)++] = made;
+}
+
+dlc_status dlc_address_find(const char *host, uint16_t port,
+                            dlc_address list[DLC_ADDRESSES_MAX], int *count) {
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int rc = getaddrinfo(host, NULL, &hints, &found);
+    if (rc)
+        return dlc_fail(DLC_ERR_CONFIG, "no address is known for the host '%s': %s",
+                        host, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+    *count = 0;
+    for (const struct addrinfo *one = found; one; one = one->ai_next)
+        add_address(one->ai_addr, port, list, count);
+    freeaddrinfo(found);
+    return *count ? DLC_OK
+                  : dlc_fail(DLC_ERR_CONFIG, "the host '%s' has no internet address",
+                             host);
+}
+
+dlc_status dlc_address_own(uint16_t port, dlc_address list[DLC_ADDRESSES_MAX],
+                           int *count) {
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all))
+        return dlc_fail(DLC_ERR_IO, "cannot list this machine's addresses: %s",
+                        strerror(errno));
+    *count = 0;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        if (!one->ifa_addr || !(one->ifa_flags & IFF_UP) ||
+            one->ifa_flags & IFF_LOOPBACK)
+            continue;
+        /* A link-local address means nothing on another machine. */
+        if (one->ifa_addr->sa_family == AF_INET6 &&
+            IN6_IS_ADDR_LINKLOCAL(
+                &((const struct sockaddr_in6 *)(const void *)one->ifa_addr)->sin6_addr))
+            continue;
+        add_address(one->ifa_addr, port, list, count);
+    }
+    freeifaddrs(all);
+    return *count ? DLC_OK : dlc_address_find("127.0.0.1", port, list, count);
+}
+
+/* ---- Sockets ------------------------------------------------------------------- */
+
+void dlc_socket_tune(int fd) {
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/* The listening socket, or -1 with errno. */
+static int listen_at(const dlc_address *address) {
+    int on = 1, off = 0;
+    int fd = socket(address->socket.any.sa_family,
+                    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    /* Connections of a job before this one may still be fading away. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->socket.any.sa_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(fd, &address->socket.any, address->length) == 0 &&
+        listen(fd, SOMAXCONN) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static void bound_address(int fd, dlc_address *address) {
+    address->length = sizeof address->socket;
+    (void)getsockname(fd, &address->socket.any, &address->length);
+}
+
+dlc_status dlc_address_listen(const char *host, const dlc_address *list, int count,
+                              int *listener, dlc_address *address) {
+    int error = EADDRNOTAVAIL;
+    char text[DLC_ADDRESS_TEXT] = "";
+    for (int i = 0; i < count; i++) {
+        int fd = listen_at(&list[i]);
+        if (fd >= 0) {
+            *listener = fd;
+            bound_address(fd, address);
+            return DLC_OK;
+        }
+        /* That an address is taken says more than that another isn't ours. */
+        if (error == EADDRNOTAVAIL || errno == EADDRINUSE)
+            error = errno;
+        dlc_address_text(&list[i], text);
+    }
+    if (error == EADDRNOTAVAIL)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank 0 must run on MASTER_ADDR, but %s (%s) is no address of "
+                        "this machine",
+                        host, text);
+    if (error == EADDRINUSE)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "another process listens at %s already: give the job a "
+                        "port of its own with MASTER_PORT, or with DLCORE_PORT where "
+                        "the launcher needs that one",
+                        text);
+    return dlc_fail(DLC_ERR_IO, "cannot listen at %s: %s", text, strerror(error));
+}
+
+dlc_status dlc_address_listen_all(int *listener, uint16_t *port) {
+    dlc_address all = {.length = sizeof all.socket.v6}, bound;
+    all.socket.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6,
+                                          .sin6_addr = IN6ADDR_ANY_INIT};
+    int fd = listen_at(&all);
+    if (fd < 0) { /* without IPv6 */
+        all.length = sizeof all.socket.v4;
+        all.socket.v4 = (struct sockaddr_in){.sin_family = AF_INET};
+        fd = listen_at(&all);
+    }
+    if (fd < 0)
+        return dlc_fail(DLC_ERR_IO, "cannot listen for the other ranks: %s",
+                        strerror(errno));
+    bound_address(fd, &bound);
+    *port = dlc_address_port(&bound);
+    *listener = fd;
+    return DLC_OK;
+}
+
+/* A port that nobody listens at may be given to the socket that asks for it. */
+static int is_its_own_peer(int fd) {
+    dlc_address here = {.length = sizeof here.socket};
+    dlc_address there = {.length = sizeof there.socket};
+    return !getsockname(fd, &here.socket.any, &here.length) &&
+           !getpeername(fd, &there.socket.any, &there.length) &&
+           here.length == there.length &&
+           memcmp(&here.socket, &there.socket, here.length) == 0;
+}
+
+int dlc_address_connect(const dlc_address *address, int ms) {
+    int fd = socket(address->socket.any.sa_family,
+                    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    int error = 0;
+    socklen_t length = sizeof error;
+    struct pollfd polled = {.fd = fd, .events = POLLOUT};
+    if (connect(fd, &address->socket.any, address->length)) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            error = poll(&polled, 1, ms) == 1 ? 0 : ETIMEDOUT;
+            if (!error && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length))
+                error = errno;
+        }
+    }
+    if (!error && is_its_own_peer(fd))
+        error = ECONNREFUSED;
+    if (error) {
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    dlc_socket_tune(fd);
+    return fd;
+}

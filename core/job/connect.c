@@ -1,0 +1,167 @@
+/* See connect.h. */
+#include "job/connect.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* One attempt: DLC_OK, DLC_ERR_AGAIN with the reason in the detail, or a definite no.
+ */
+
+static dlc_status exact_read(int fd, void *buffer, size_t length, uint64_t until) {
+    size_t got = 0;
+    while (got < length) {
+        uint64_t now = dlc_now_ns();
+        struct pollfd polled = {.fd = fd, .events = POLLIN};
+        int ms = now < until ? (int)((until - now) / 1000000u) + 1 : 0;
+        if (!ms || (poll(&polled, 1, ms) == 0))
+            return dlc_fail(DLC_ERR_AGAIN, "it does not answer");
+        ssize_t done = recv(fd, (char *)buffer + got, length - got, MSG_DONTWAIT);
+        if (done < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (done <= 0)
+            return dlc_fail(DLC_ERR_AGAIN, "it hung up: %s",
+                            done ? strerror(errno) : "connection closed");
+        got += (size_t)done;
+    }
+    return DLC_OK;
+}
+
+static dlc_status check_challenge(const dlc_connect_args *args,
+                                  const dlc_address *address,
+                                  const dlc_challenge *challenge) {
+    char text[DLC_ADDRESS_TEXT];
+    dlc_address_text(address, text);
+    if (!dlc_magic_is_right(challenge->magic))
+        return dlc_fail(DLC_ERR_AGAIN, "what listens there is no dlcore");
+    if (challenge->protocol != DLC_PROTOCOL)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank 0 at %s runs another version of dlcore; this is %s", text,
+                        DLC_VERSION);
+    if (challenge->secured && !args->secret->length)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank 0 at %s has a secret, and this rank has none: set "
+                        "DLCORE_SECRET or DLCORE_SECRET_FILE alike for all ranks",
+                        text);
+    if (!challenge->secured && args->secret->length)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank 0 at %s has no secret, but this rank has: set "
+                        "DLCORE_SECRET or DLCORE_SECRET_FILE alike for all ranks",
+                        text);
+    if (!args->secret->length && !dlc_address_is_loopback(address))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank 0 is at %s: away from loopback the ranks need a secret; "
+                        "set DLCORE_SECRET or DLCORE_SECRET_FILE alike for all of them",
+                        text);
+    return DLC_OK;
+}
+
+static dlc_status refused(const dlc_connect_args *args, const dlc_welcome *welcome) {
+    const char *said = welcome->text;
+    switch (welcome->verdict) {
+    case DLC_JOIN_VERSION:
+        return dlc_fail(DLC_ERR_CONFIG, "rank 0 runs dlcore %s, rank %d runs %s", said,
+                        args->rank, DLC_VERSION);
+    case DLC_JOIN_RANKS:
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank %d was told of %d ranks (WORLD_SIZE), rank 0 of %u",
+                        args->rank, args->ranks, welcome->number);
+    case DLC_JOIN_TAKEN:
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank %d is two processes: this one came after pid %u on %s; "
+                        "each needs a RANK of its own",
+                        args->rank, welcome->number, said);
+    case DLC_JOIN_SETTINGS:
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank %d has another net.ini or command line than rank 0",
+                        args->rank);
+    case DLC_JOIN_OVER:
+        return dlc_fail(welcome->number == 2 ? DLC_ERR_CONFIG : DLC_ERR_PEER,
+                        "rank %d came too late: the job had ended already, and rank 0 "
+                        "has said why",
+                        args->rank);
+    default:
+        return dlc_fail(DLC_ERR_CONFIG, "rank 0 refused rank %d (verdict %u)",
+                        args->rank, welcome->verdict);
+    }
+}
+
+static dlc_status shake_hands(const dlc_connect_args *args, const dlc_address *address,
+                              int fd, uint64_t until) {
+    dlc_challenge challenge = {.protocol = 0};
+    dlc_welcome welcome = {.verdict = 0};
+    dlc_hello hello = {.rank = (uint32_t)args->rank,
+                       .ranks = (uint32_t)args->ranks,
+                       .pid = (uint32_t)getpid(),
+                       .digest = args->digest};
+    uint64_t soon = dlc_now_ns() + 5000000000u; /* it speaks first, and at once */
+    DLC_TRY(exact_read(fd, &challenge, sizeof challenge, soon < until ? soon : until));
+    DLC_TRY(check_challenge(args, address, &challenge));
+    if (!args->secret->length && !dlc_socket_is_ours(fd))
+        return dlc_fail(DLC_ERR_AGAIN, "what listens there belongs to another user");
+    snprintf(hello.version, sizeof hello.version, "%s", DLC_VERSION);
+    if (gethostname(hello.host, sizeof hello.host - 1))
+        snprintf(hello.host, sizeof hello.host, "localhost");
+    DLC_TRY(dlc_hello_make(args->secret, &challenge, &hello));
+    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
+        return dlc_fail(DLC_ERR_AGAIN, "it hung up: %s", strerror(errno));
+    DLC_TRY(exact_read(fd, &welcome, sizeof welcome, until));
+    if (dlc_magic_is_right(welcome.magic) && welcome.verdict == DLC_JOIN_SECRET &&
+        !args->secret->length)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "rank 0 belongs to another user than rank %d: set DLCORE_SECRET "
+            "or DLCORE_SECRET_FILE alike for all ranks",
+            args->rank);
+    if (dlc_magic_is_right(welcome.magic) && welcome.verdict == DLC_JOIN_SECRET)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "rank 0 has another secret than rank %d: set DLCORE_SECRET or "
+                        "DLCORE_SECRET_FILE alike for all ranks",
+                        args->rank);
+    if (!dlc_magic_is_right(welcome.magic) ||
+        !dlc_welcome_is_right(args->secret, &challenge, &hello, &welcome))
+        return dlc_fail(DLC_ERR_CONFIG, "what answers there does not know the job's "
+                                        "secret");
+    welcome.text[sizeof welcome.text - 1] = '\0';
+    return welcome.verdict == DLC_JOIN_WELCOME ? DLC_OK : refused(args, &welcome);
+}
+
+static dlc_status try_once(const dlc_connect_args *args, const dlc_address *address,
+                           uint64_t until, int *fd) {
+    int connected = dlc_address_connect(address, 1000);
+    if (connected < 0)
+        return dlc_fail(DLC_ERR_AGAIN, "%s", strerror(errno));
+    dlc_status status = shake_hands(args, address, connected, until);
+    if (status == DLC_OK)
+        *fd = connected;
+    else
+        close(connected);
+    return status;
+}
+
+dlc_status dlc_connect(const dlc_connect_args *args, int *fd,
+                       char text[DLC_ADDRESS_TEXT]) {
+    uint64_t until = dlc_now_ns() + (uint64_t)(args->patience * 1e9);
+    int pause_ms = 10;
+    for (;;) {
+        dlc_status status = DLC_ERR_AGAIN;
+        for (int i = 0; i < args->count; i++) {
+            dlc_address_text(&args->list[i], text);
+            status = try_once(args, &args->list[i], until, fd);
+            if (status != DLC_ERR_AGAIN)
+                return status;
+        }
+        if (dlc_now_ns() >= until)
+            return dlc_fail(DLC_ERR_PEER,
+                            "rank %d has not found rank 0 at %s within %g s ([run] "
+                            "rendezvous): %s",
+                            args->rank, text, args->patience, dlc_detail());
+        /* Rank 0 may still have to be started. */
+        (void)poll(NULL, 0, pause_ms);
+        pause_ms = pause_ms < 200 ? 2 * pause_ms : 200;
+    }
+}

@@ -1,0 +1,78 @@
+/* How a process from outside joins a job: three messages of fixed size.
+ *
+ *     hub -> agent    challenge: a fresh nonce
+ *     agent -> hub    hello: who it is, its own nonce, proof of the secret over both
+ *     hub -> agent    welcome: the verdict, proof of the secret over all of it
+ *
+ * Each proof names the side that made it and covers both nonces, rank and number of
+ * ranks, so that it can be neither replayed nor sent back. Without a secret (on
+ * loopback only) the proofs are zeros, and both sides look at whose the other end is.
+ * What follows is not encrypted.
+ */
+#ifndef DLC_JOB_HANDSHAKE_H
+#define DLC_JOB_HANDSHAKE_H
+
+#include <stdint.h>
+
+#include "job/secret.h"
+
+#define DLC_PROTOCOL 1
+
+typedef struct dlc_challenge {
+    char magic[8];
+    uint32_t protocol;
+    uint32_t secured; /* the hub has a secret */
+    unsigned char nonce[DLC_NONCE_BYTES];
+} dlc_challenge;
+
+typedef struct dlc_hello {
+    char magic[8];
+    uint32_t protocol;
+    uint32_t rank, ranks;
+    uint32_t pid;    /* of the agent */
+    uint64_t digest; /* of the settings */
+    char version[32];
+    char host[64];
+    unsigned char nonce[DLC_NONCE_BYTES];
+    unsigned char proof[DLC_PROOF_BYTES]; /* last: it covers what is before it */
+} dlc_hello;
+
+typedef enum dlc_verdict {
+    DLC_JOIN_WELCOME = 0,
+    DLC_JOIN_SECRET = 1,   /* the secrets differ */
+    DLC_JOIN_VERSION = 2,  /* another dlcore */
+    DLC_JOIN_RANKS = 3,    /* another number of ranks; `number`: the hub's */
+    DLC_JOIN_TAKEN = 4,    /* there is such a rank already; `number`: its process */
+    DLC_JOIN_SETTINGS = 5, /* another net.ini or command line */
+    DLC_JOIN_OVER = 6,     /* the job has ended; `number`: with which exit code */
+} dlc_verdict;
+
+typedef struct dlc_welcome {
+    char magic[8];
+    uint32_t verdict;
+    uint32_t number;
+    char text[64]; /* the hub's version, or the host of who came first */
+    unsigned char proof[DLC_PROOF_BYTES]; /* last */
+} dlc_welcome;
+
+/* ---- The hub's side */
+
+dlc_status dlc_challenge_make(const dlc_secret *secret, dlc_challenge *challenge);
+/* Did the sender know the secret? */
+int dlc_hello_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
+                       const dlc_hello *hello);
+dlc_status dlc_welcome_make(const dlc_secret *secret, const dlc_challenge *challenge,
+                            const dlc_hello *hello, dlc_welcome *welcome);
+
+/* ---- The agent's side */
+
+/* All but the magic, the nonce and the proof is the caller's. */
+dlc_status dlc_hello_make(const dlc_secret *secret, const dlc_challenge *challenge,
+                          dlc_hello *hello);
+int dlc_welcome_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
+                         const dlc_hello *hello, const dlc_welcome *welcome);
+
+/* Is this the beginning of a message of ours? */
+int dlc_magic_is_right(const char magic[8]);
+
+#endif

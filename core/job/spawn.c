@@ -1,0 +1,157 @@
+/* See spawn.h.
+ *
+ * Ranks cannot outlive the process that forked them: the kernel kills them when it
+ * dies. They are in process groups of their own, so that Ctrl-C reaches that process
+ * alone, which passes it on as a request. */
+#include "job/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+int dlc_exit_byte(int code) {
+    return code && !(code & 0xff) ? 1 : code & 0xff;
+}
+
+dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks,
+                                   int32_t device_index, dlc_doing *doing) {
+    const dlc_job_options *options = launch->options;
+    return (dlc_rank_args){.rank = rank,
+                           .ranks = ranks,
+                           .threads = options->threads,
+                           .control = -1,
+                           .doing = doing,
+                           .device = options->device,
+                           .device_index = device_index,
+                           .cores = launch->cores,
+                           .unbound = options->unbound};
+}
+
+/* ---- In the rank --------------------------------------------------------------- */
+
+/* No input; stdout and stderr into the pipe, if there is one. */
+static dlc_status set_streams(int output) {
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int failed = null < 0 || dup2(null, STDIN_FILENO) < 0;
+    if (null > STDERR_FILENO)
+        close(null);
+    if (output >= 0) {
+        failed |= dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0;
+        close(output);
+        /* Lines come out when they are written, and not all at the end. The buffer
+         * is given, because glibc ignores the mode where one is in use already. */
+        static char lines[BUFSIZ];
+        setvbuf(stdout, lines, _IOLBF, sizeof lines);
+    }
+    return failed ? dlc_fail(DLC_ERR_IO, "cannot redirect a rank's output: %s",
+                             strerror(errno))
+                  : DLC_OK;
+}
+
+static void set_signals(const dlc_launch *launch) {
+    sigset_t set;
+    dlc_rank_signals(&set);
+    sigprocmask(SIG_SETMASK, &launch->mask_before, NULL);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    sigaction(SIGCHLD, &launch->child_before, NULL);
+    setpgid(0, 0);
+    signal(SIGTTOU, SIG_IGN); /* rank 0 writes to the terminal from there */
+}
+
+static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int control,
+                     int output) {
+    int rank = spawn->rank, ranks = spawn->ranks, code;
+    dlc_job *made = NULL;
+    set_signals(launch);
+    dlc_status status = set_streams(output);
+    if (status == DLC_OK && spawn->find)
+        status = spawn->find(spawn->context, control, &rank, &ranks);
+    dlc_rank_args args = dlc_launch_rank_args(launch, rank, ranks, spawn->device_index,
+                                              spawn->doing);
+    args.control = control;
+    if (status == DLC_OK)
+        status = dlc_rank_open(&args, &made);
+    if (status != DLC_OK) {
+        if (status != DLC_ERR_PEER || rank == 0) /* else it was told already */
+            dlc_error("rank %d cannot start: %s", rank, dlc_detail());
+        code = dlc_exit_code(status);
+    } else {
+        code = dlc_exit_byte(launch->main(made, launch->argument));
+        dlc_rank_close(made);
+    }
+    if (spawn->left && !code) /* one that fails need not say goodbye, and might hang */
+        spawn->left(spawn->context);
+    return code;
+}
+
+/* ---- In the parent ------------------------------------------------------------- */
+
+static void begin_rank(const dlc_launch *launch, const dlc_spawn *spawn,
+                       const int control[2], const int output[2]) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launch->pid) /* it died before the line above */
+        _exit(1);
+    close(control[0]);
+    if (output[0] >= 0)
+        close(output[0]);
+    spawn->forked(spawn->context);
+    /* A rank is a process, and ends like one: streams flushed, libraries closed. */
+    exit(rank_main(launch, spawn, control[1],
+                   output[1])); // NOLINT(concurrency-mt-unsafe)
+}
+
+dlc_status dlc_spawn_rank(const dlc_launch *launch, const dlc_spawn *spawn,
+                          dlc_child *child) {
+    int control[2] = {-1, -1}, output[2] = {-1, -1};
+    dlc_status status = DLC_OK;
+    *child = (dlc_child){.pid = 0};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) ||
+        (spawn->piped &&
+         (pipe2(output, O_CLOEXEC) || fcntl(output[0], F_SETFL, O_NONBLOCK)))) {
+        status = dlc_fail(DLC_ERR_IO, "cannot make the channels of rank %d: %s",
+                          spawn->rank, strerror(errno));
+        goto close_theirs;
+    }
+    fflush(stdout);
+    fflush(stderr);
+    pid_t pid = fork();
+    if (pid == 0)
+        begin_rank(launch, spawn, control, output);
+    if (pid < 0)
+        status = dlc_fail(DLC_ERR_IO, "cannot start rank %d: %s", spawn->rank,
+                          strerror(errno));
+    else
+        child->pid = pid;
+close_theirs:
+    child->control = control[0];
+    child->output = output[0];
+    if (control[1] >= 0)
+        close(control[1]);
+    if (output[1] >= 0)
+        close(output[1]);
+    return status;
+}
+
+/* ---- Signals ------------------------------------------------------------------- */
+
+void dlc_launch_take_signals(dlc_launch *launch) {
+    dlc_rank_signals(&launch->signals);
+    sigaddset(&launch->signals, SIGCHLD);
+    sigaddset(&launch->signals, SIGTSTP);
+    sigprocmask(SIG_BLOCK, &launch->signals, &launch->mask_before);
+    /* Where children are ignored, nobody learns how they ended. */
+    struct sigaction child = {.sa_handler = SIG_DFL};
+    sigaction(SIGCHLD, &child, &launch->child_before);
+}
+
+void dlc_launch_give_signals_back(const dlc_launch *launch) {
+    sigaction(SIGCHLD, &launch->child_before, NULL);
+    sigprocmask(SIG_SETMASK, &launch->mask_before, NULL);
+}

@@ -1,0 +1,205 @@
+/* Who gets on and who doesn't: see hub.h.
+ *
+ * A rank moves when it says that it does something else (dlc_job_doing), and it works
+ * while its process computes or waits for a disk. A rank that waits for another one
+ * asks dlc_job_check over and over, or stands in a collective of the hub's. So
+ *
+ *   - who has neither moved nor worked nor asked for longer than the deadline hangs:
+ *     it was stopped, or waits for something that will never come;
+ *   - where all wait, and nobody has moved or worked for as long, a message was lost;
+ *   - who works without moving (a huge layer, a test, a checkpoint on a slow disk) has
+ *     ten times the deadline, so long as the others wait for it.
+ *
+ * Whoever waits is never the culprit.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "job/agent.h"
+#include "job/hub.h"
+
+/* Who waits asks much more often than this; pulses come twice a second. */
+#define ASKS_WITHIN_S 1.5
+#define PATIENCE_WITH_WORK 10
+
+static double since(uint64_t now, uint64_t then) {
+    return now > then ? (double)(now - then) / 1e9 : 0;
+}
+
+/* ---- Pulses -------------------------------------------------------------------- */
+
+void dlc_hub_pulse(dlc_hub *hub, int rank, const dlc_pulse *pulse) {
+    dlc_peer *peer = &hub->peer[rank];
+    uint64_t now = dlc_now_ns();
+    if (pulse->steps != peer->pulse.steps)
+        peer->moved = now;
+    if (pulse->checks != peer->pulse.checks)
+        peer->alive = now;
+    if (pulse->worked)
+        peer->worked = now;
+    peer->pulse = *pulse;
+}
+
+void dlc_hub_watch_anew(dlc_hub *hub) {
+    uint64_t now = dlc_now_ns();
+    for (int r = 0; r < hub->ranks; r++) {
+        dlc_peer *peer = &hub->peer[r];
+        peer->moved = peer->worked = peer->alive = peer->heard = now;
+    }
+    hub->beat = now;
+}
+
+static void take_pulses(dlc_hub *hub) {
+    static const dlc_frame beat = {.kind = DLC_FRAME_PULSE};
+    for (int r = 0; r < hub->ranks; r++) {
+        dlc_peer *peer = &hub->peer[r];
+        if (peer->remote) {
+            if (!peer->out.length)
+                dlc_hub_send(hub, r, &beat, NULL);
+        } else if (peer->running && peer->pid) {
+            dlc_pulse pulse = dlc_pulse_take(peer->pid, peer->doing, &peer->last);
+            dlc_hub_pulse(hub, r, &pulse);
+        }
+    }
+}
+
+/* ---- Judgement ----------------------------------------------------------------- */
+
+typedef enum condition { MOVES, WAITS, WORKS, STANDS } condition;
+
+static int is_stopped(const dlc_peer *peer) {
+    return peer->pulse.state == 'T' || peer->pulse.state == 't';
+}
+
+static int asks(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
+    double within = 0.75 * hub->deadline;
+    if (within > ASKS_WITHIN_S)
+        within = ASKS_WITHIN_S;
+    return !is_stopped(peer) && (peer->called || since(now, peer->alive) < within);
+}
+
+static condition condition_of(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
+    if (since(now, peer->moved) <= hub->deadline)
+        return MOVES;
+    /* One of its threads may ask while another computes. */
+    if (since(now, peer->worked) <= hub->deadline)
+        return WORKS;
+    if (asks(hub, peer, now))
+        return WAITS;
+    return since(now, peer->alive) <= hub->deadline ? WORKS : STANDS;
+}
+
+/* Is this the end? `culprit` is a rank, or -1 where all wait for each other. */
+static int is_hung(const dlc_hub *hub, uint64_t now, int *culprit) {
+    int moving = 0, working = 0, running = 0;
+    double moved = 1e30; /* seconds since anybody has */
+    *culprit = -1;
+    for (int r = 0; r < hub->ranks; r++) {
+        const dlc_peer *peer = &hub->peer[r];
+        if (!peer->running)
+            continue;
+        condition is = condition_of(hub, peer, now);
+        running++;
+        moving += is == MOVES;
+        working += is == WORKS;
+        if (since(now, peer->moved) < moved)
+            moved = since(now, peer->moved);
+        if (is == STANDS && *culprit < 0)
+            *culprit = r;
+    }
+    if (!running)
+        return 0;
+    if (*culprit >= 0)
+        return 1;
+    return !moving && (!working || moved > PATIENCE_WITH_WORK * hub->deadline);
+}
+
+/* ---- The report ---------------------------------------------------------------- */
+
+/* "  rank 0 (host x, pid 76) waits for rank 1 since 2.0 s during backward conv2" */
+static void describe(const dlc_hub *hub, int rank, int culprit, uint64_t now,
+                     dlc_text *text) {
+    const dlc_peer *peer = &hub->peer[rank];
+    char name[128], doing[DLC_DOING_TEXT], waits[32] = "waits";
+    condition is = condition_of(hub, peer, now);
+    dlc_hub_name(hub, rank, name, sizeof name);
+    dlc_words_text(&peer->pulse.words, doing);
+    if (culprit >= 0)
+        snprintf(waits, sizeof waits, "waits for rank %d", culprit);
+    const char *does = is == MOVES            ? "gets on"
+                       : asks(hub, peer, now) ? waits
+                       : is_stopped(peer)     ? "stands still, stopped by a signal,"
+                       : is == STANDS         ? "stands still"
+                                              : "computes";
+    dlc_text_add(text, "\n  %s %s since %.1f s%s%s", name, does,
+                 since(now, peer->moved), doing,
+                 peer->called ? ", in a collective of set-up" : "");
+}
+
+static void summarize(const dlc_hub *hub, int culprit, uint64_t now, char *text,
+                      size_t room) {
+    char name[128], doing[DLC_DOING_TEXT];
+    if (culprit < 0) {
+        snprintf(text, room,
+                 "no rank has made progress for more than %g s ([run] deadline): all "
+                 "wait for each other",
+                 hub->deadline);
+        return;
+    }
+    const dlc_peer *peer = &hub->peer[culprit];
+    dlc_hub_name(hub, culprit, name, sizeof name);
+    dlc_words_text(&peer->pulse.words, doing);
+    snprintf(text, room, "%s hangs%s: no progress since %.1f s%s ([run] deadline = %g)",
+             name, is_stopped(peer) ? ", stopped by a signal" : "",
+             since(now, peer->moved), doing, hub->deadline);
+}
+
+static void report(dlc_hub *hub, int culprit, uint64_t now) {
+    char summary[512];
+    dlc_text text = {0};
+    summarize(hub, culprit, now, summary, sizeof summary);
+    dlc_text_add(&text, "%s", summary);
+    for (int r = 0; r < hub->ranks; r++)
+        if (hub->peer[r].running)
+            describe(hub, r, culprit, now, &text);
+    hub->lost = 1;
+    dlc_hub_send_news(hub, DLC_ERR_PEER, summary);
+    dlc_error("%s", dlc_text_string(&text));
+    dlc_text_free(&text);
+    /* Who stands still will not end when asked. */
+    for (int r = 0; r < hub->ranks; r++)
+        if (hub->peer[r].running && condition_of(hub, &hub->peer[r], now) == STANDS)
+            dlc_hub_kill_rank(hub, r, SIGKILL);
+}
+
+static void find_silent(dlc_hub *hub, uint64_t now) {
+    for (int r = 0; r < hub->ranks; r++) {
+        dlc_peer *peer = &hub->peer[r];
+        char why[200];
+        if (!peer->remote || !peer->joined || peer->control < 0 ||
+            since(now, peer->heard) <= hub->deadline)
+            continue;
+        snprintf(why, sizeof why,
+                 "nothing was heard from %s for %.1f s ([run] deadline = %g): the "
+                 "machine or the network to it is down",
+                 peer->host, since(now, peer->heard), hub->deadline);
+        dlc_hub_lose(hub, r, why);
+    }
+}
+
+void dlc_hub_watch(dlc_hub *hub) {
+    uint64_t now = dlc_now_ns();
+    int culprit;
+    /* Stopped meanwhile: what the ranks did in that time, nobody has seen. */
+    if (now - hub->beat > 4 * (uint64_t)DLC_BEAT_NS)
+        dlc_hub_watch_anew(hub);
+    hub->beat = now;
+    take_pulses(hub);
+    if (!(hub->deadline > 0))
+        return;
+    find_silent(hub, now);
+    if (!hub->told && !hub->gate && is_hung(hub, now, &culprit))
+        report(hub, culprit, now);
+}

@@ -1,0 +1,89 @@
+#!/bin/sh
+# Trains the same net with ranks that dlcore starts itself, and with ranks that others
+# start: by the variables of torchrun-style launchers, and by mpirun through PMIx. The
+# weights must be the same to the bit. Usage: launchers.sh variables|mpirun
+set -eu
+way=$1
+dlcore=${DLCORE_BIN:?the command}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Ten iterations say enough; testing what came of them would take longer.
+net=$work/net.ini
+sed '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
+
+fail() {
+    echo "launchers.sh: $*" >&2
+    cat "$work"/log.* >&2 2>/dev/null || true
+    exit 1
+}
+
+# Into a folder, started as the rest of the command line says.
+train() {
+    folder=$1
+    shift
+    "$@" "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \
+        --snapshot-dir "$work/$folder"
+}
+
+same() {
+    cmp "$work/$1/lenet-fashion-00000010.safetensors" \
+        "$work/$2/lenet-fashion-00000010.safetensors" ||
+        fail "$1 and $2 have other weights"
+}
+
+port() {
+    python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
+}
+
+by_variables() {
+    ranks=$1
+    at=$(port)
+    pids=
+    rank=0
+    while [ $rank -lt "$ranks" ]; do
+        train "variables$ranks" env RANK=$rank WORLD_SIZE="$ranks" LOCAL_RANK=$rank \
+            LOCAL_WORLD_SIZE="$ranks" MASTER_ADDR=localhost MASTER_PORT="$at" \
+            >"$work/log.$rank" 2>&1 &
+        pids="$pids $!"
+        rank=$((rank + 1))
+    done
+    for pid in $pids; do
+        wait "$pid" || fail "a rank of $ranks ended with $?"
+    done
+    # Rank 0 reports, the others are quiet.
+    grep -q "net 'lenet-fashion' on cpu, $ranks ranks" "$work/log.0" || fail "no report"
+    [ ! -s "$work/log.1" ] || fail "rank 1 talks"
+}
+
+by_mpirun() {
+    # As root, and more ranks than cores, which mpirun wants to be told.
+    train mpirun2 mpirun --allow-run-as-root --oversubscribe -n 2 >"$work/log.0" 2>&1 ||
+        fail "mpirun ended with $?"
+    grep -q "net 'lenet-fashion' on cpu, 2 ranks" "$work/log.0" || fail "no report"
+
+    # What contradicts PMIx: refused, and by every rank before it trains.
+    code=0
+    train refused mpirun --allow-run-as-root --oversubscribe -n 2 env RANK=7 \
+        >"$work/log.0" 2>&1 || code=$?
+    [ $code -eq 2 ] || fail "a contradiction ended with $code"
+    grep -q "PMIX_RANK=. and RANK=7 in the environment contradict" "$work/log.0" ||
+        fail "a contradiction is not told"
+    [ ! -e "$work/refused" ] || fail "it trained all the same"
+}
+
+case $way in
+variables) counts="2 4" ;;
+mpirun) counts=2 ;;
+*) fail "which way? variables or mpirun" ;;
+esac
+for ranks in $counts; do
+    "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \
+        --snapshot-dir "$work/ranks$ranks" --ranks "$ranks" >"$work/log.0" 2>&1 ||
+        fail "--ranks=$ranks ended with $?"
+    "by_$way" "$ranks"
+    same "ranks$ranks" "$way$ranks"
+done

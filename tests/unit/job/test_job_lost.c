@@ -1,0 +1,338 @@
+/* Ranks that die where others have started them, and ranks that hang, wherever. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "session.h"
+
+/* As a transport waits: asking over and over, mostly asleep. */
+static dlc_status wait_for_others(dlc_job *job) {
+    usleep(2000);
+    return dlc_job_check(job);
+}
+
+static int victim_main(dlc_job *job, void *argument) {
+    (void)argument;
+    dlc_job_doing(job, "backward", "conv1", 0);
+    dlc_job_exchanging(job, "bucket 3", 4096);
+    board_enter(job);
+    dlc_status status = DLC_OK;
+    while (status == DLC_OK)
+        status = wait_for_others(job);
+    if (status == DLC_ERR_PEER)
+        atomic_fetch_add(&board_shared->count, 1);
+    return dlc_exit_code(status);
+}
+
+static int collect_main(dlc_job *job, void *argument) {
+    enum { BYTES = 100000 };
+    char *bytes = dlc_alloc(BYTES, 1), *all = dlc_alloc(8, BYTES);
+    dlc_job_doing(job, "backward", "conv1", 0);
+    dlc_job_exchanging(job, "bucket 3", 4096);
+    (void)argument;
+    board_enter(job);
+    dlc_status status = bytes && all ? DLC_OK : DLC_ERR_NOMEM;
+    while (status == DLC_OK)
+        status = dlc_job_allgather(job, bytes, BYTES, all);
+    dlc_free(bytes);
+    dlc_free(all);
+    if (status == DLC_ERR_PEER)
+        atomic_fetch_add(&board_shared->count, 1);
+    return dlc_exit_code(status);
+}
+
+static const char words[] =
+    "during backward conv1 and exchange of bucket 3 (4096 bytes)";
+
+/* "PREFIXrank 1 (host x, pid 77)WHAT" */
+static void says_of(const outside_job *job, const char *prefix, int rank, pid_t pid,
+                    const char *what) {
+    char host[64] = "", text[256];
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "%srank %d (host %s, pid %d)%s", prefix, rank, host,
+             (int)pid, what);
+    ck_assert_msg(outside_says(job, 0, text), "no \"%s\" in \"%s\"", text,
+                  dlc_text_string(&job->session[0].text));
+}
+
+/* Ranks whose parent was killed come to this process, dead; hangs if one lives on. */
+static void bury_orphans(void) {
+    while (waitpid(-1, NULL, 0) > 0)
+        continue;
+}
+
+/* ---- Deaths ------------------------------------------------------------------------
+ */
+
+START_TEST(rank_is_killed) {
+    int ranks = 2 + _i % 3, victim = _i % ranks;
+    outside_job job = outside_start(ranks, NULL, _i % 2 ? collect_main : victim_main,
+                                    NULL);
+    board_wait(ranks);
+    usleep(20000 + 3000 * (unsigned)_i);
+    pid_t pid = atomic_load(&board_shared->pid[victim]);
+    uint64_t start = dlc_now_ns();
+    kill(pid, SIGKILL);
+    outside_end(&job, 5);
+    ck_assert_double_lt(dlc_since(start), 10);
+    ck_assert_int_eq(atomic_load(&board_shared->count), ranks - 1);
+    says_of(&job, "", victim, pid, " was killed by signal 9 (Killed)");
+    ck_assert(outside_says(&job, 0, words));
+    outside_free(&job);
+}
+END_TEST
+
+/* The process that others have started, not the rank: nobody is left who could say
+ * how the rank ended. */
+START_TEST(agent_is_killed) {
+    outside_job job = outside_start(3, NULL, victim_main, NULL);
+    board_wait(3);
+    usleep(600000); /* a pulse has come */
+    pid_t pid = atomic_load(&board_shared->pid[1]);
+    kill(job.session[1].pid, SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[0]), 5);
+    ck_assert_int_eq(session_end(&job.session[1]), -SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[2]), 5);
+    ck_assert_int_eq(atomic_load(&board_shared->count), 2);
+    says_of(&job, "lost ", 1, pid, " during backward conv1 and exchange of bucket 3");
+    ck_assert(outside_says(&job, 0, "(4096 bytes): its connection was closed"));
+    bury_orphans();
+    outside_free(&job);
+}
+END_TEST
+
+START_TEST(hub_is_killed) {
+    outside_job job = outside_start(3, NULL, victim_main, NULL);
+    board_wait(3);
+    kill(job.session[0].pid, SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[0]), -SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[1]), 5);
+    ck_assert_int_eq(session_end(&job.session[2]), 5);
+    ck_assert(outside_says(&job, 1, "rank 0's process at 127.0.0.1:"));
+    ck_assert(outside_says(&job, 2, "is gone"));
+    ck_assert_int_eq(atomic_load(&board_shared->count), 2);
+    bury_orphans();
+    outside_free(&job);
+}
+END_TEST
+
+static int deaf_main(dlc_job *job, void *argument) {
+    (void)argument;
+    board_enter(job);
+    while (dlc_job_rank(job) >= 0)
+        pause();
+    return 0;
+}
+
+START_TEST(deaf_ranks_are_killed) {
+    outside_job job = outside_start(3, NULL, deaf_main, NULL);
+    board_wait(3);
+    kill(_i ? job.session[0].pid : atomic_load(&board_shared->pid[1]), SIGKILL);
+    int first = session_end(&job.session[0]);
+    ck_assert_int_eq(first, _i ? -SIGKILL : 5);
+    ck_assert_int_eq(session_end(&job.session[1]), 5);
+    ck_assert_int_eq(session_end(&job.session[2]), 5);
+    /* Either end of the connection may be the first to lose patience. */
+    ck_assert(outside_says(&job, 0, "did not end in time") ||
+              outside_says(&job, 2, "did not end in time"));
+    bury_orphans();
+    outside_free(&job);
+}
+END_TEST
+
+/* Killed before the job has come together. */
+START_TEST(killed_early) {
+    outside_job job = {.ranks = 3, .port = free_port()};
+    outside_start_rank(&job, 0, NULL, NULL, victim_main, NULL);
+    outside_start_rank(&job, 1, NULL, NULL, victim_main, NULL);
+    usleep(400000);
+    kill(job.session[_i].pid, SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[_i]), -SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[1 - _i]), 5);
+    bury_orphans();
+    outside_free(&job);
+}
+END_TEST
+
+/* ---- Hangs
+ * ---------------------------------------------------------------------------- */
+
+#define DEADLINE 1.0
+
+/* Rank 1 does what it shouldn't; the others wait for it. */
+enum { STOPS, SLEEPS };
+
+static int hang_main(dlc_job *job, void *argument) {
+    const int *how = argument;
+    board_enter(job);
+    dlc_job_doing(job, "forward", "conv2", 0);
+    dlc_status status = dlc_job_barrier(job);
+    if (dlc_job_rank(job) == 1) {
+        if (*how == STOPS)
+            raise(SIGSTOP);
+        while (*how == SLEEPS)
+            pause();
+    }
+    dlc_job_doing(job, "exchange", "bucket 1", 8192);
+    while (status == DLC_OK)
+        status = wait_for_others(job);
+    if (status == DLC_ERR_PEER && strstr(dlc_detail(), "rank 1 (host") &&
+        strstr(dlc_detail(), "during forward conv2"))
+        atomic_fetch_add(&board_shared->count, 1);
+    return dlc_exit_code(status);
+}
+
+/* What the report must say; `rank_0` is what rank 0 printed. */
+static void check_report(const char *rank_0, int how) {
+    char expected[256];
+    snprintf(expected, sizeof expected, "rank 1 (host ");
+    ck_assert_msg(strstr(rank_0, expected) != NULL, "%s", rank_0);
+    ck_assert_msg(strstr(rank_0, how == STOPS
+                                     ? "hangs, stopped by a signal: no progress"
+                                     : "hangs: no progress") != NULL,
+                  "%s", rank_0);
+    ck_assert_msg(strstr(rank_0, "during forward conv2") != NULL, "%s", rank_0);
+    ck_assert_msg(strstr(rank_0, "\n  rank 0 (host ") != NULL, "%s", rank_0);
+    ck_assert_msg(strstr(rank_0, ") waits for rank 1 since ") != NULL, "%s", rank_0);
+    ck_assert_msg(strstr(rank_0, "during exchange bucket 1 (8192 bytes)") != NULL, "%s",
+                  rank_0);
+    /* One report, and none of its end, which the hub itself brought about. */
+    const char *first = strstr(rank_0, "hangs");
+    ck_assert_msg(strstr(first + 1, "hangs") == NULL, "%s", rank_0);
+    ck_assert_msg(strstr(rank_0, "was killed by signal") == NULL, "%s", rank_0);
+}
+
+START_TEST(local_rank_hangs) {
+    int how = _i;
+    dlc_job_options options = {.ranks = 3, .deadline = DEADLINE};
+    uint64_t start = dlc_now_ns();
+    job_session session = session_start_options(&options, hang_main, &how);
+    ck_assert_int_eq(session_end(&session), 5);
+    ck_assert_double_ge(dlc_since(start), DEADLINE);
+    check_report(dlc_text_string(&session.text), how);
+    ck_assert_int_eq(atomic_load(&board_shared->count), 2);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+START_TEST(outside_rank_hangs) {
+    int how = _i;
+    dlc_job_options options = {.ranks = 1, .deadline = DEADLINE};
+    outside_job job = outside_start(3, &options, hang_main, &how);
+    outside_end(&job, 5);
+    check_report(dlc_text_string(&job.session[0].text), how);
+    ck_assert_int_eq(atomic_load(&board_shared->count), 2);
+    outside_free(&job);
+}
+END_TEST
+
+/* All wait for each other: a message was lost, and nobody is to blame. */
+static int lost_main(dlc_job *job, void *argument) {
+    (void)argument;
+    dlc_job_doing(job, "exchange", "bucket 1", 8192);
+    dlc_status status = DLC_OK;
+    while (status == DLC_OK)
+        status = wait_for_others(job);
+    return dlc_exit_code(status);
+}
+
+START_TEST(all_wait) {
+    dlc_job_options options = {.ranks = 2, .deadline = DEADLINE};
+    job_session session = session_start_options(&options, lost_main, NULL);
+    ck_assert_int_eq(session_end(&session), 5);
+    const char *text = dlc_text_string(&session.text);
+    ck_assert_msg(strstr(text, "all wait for each other") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "\n  rank 1 (host ") != NULL, "%s", text);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* A process that stands still as a whole: its agent, or rank 0's. */
+START_TEST(process_is_stopped) {
+    dlc_job_options options = {.ranks = 1, .deadline = DEADLINE};
+    outside_job job = outside_start(2, &options, victim_main, NULL);
+    board_wait(2);
+    usleep(600000);
+    kill(job.session[_i].pid, SIGSTOP);
+    ck_assert_int_eq(session_end(&job.session[1 - _i]), 5);
+    kill(job.session[_i].pid, SIGKILL);
+    ck_assert_int_eq(session_end(&job.session[_i]), -SIGKILL);
+    ck_assert_msg(outside_says(&job, 1 - _i,
+                               _i ? "nothing was heard from" : "was not heard of for"),
+                  "%s", dlc_text_string(&job.session[1 - _i].text));
+    bury_orphans();
+    outside_free(&job);
+}
+END_TEST
+
+/* ---- What is no hang
+ * -------------------------------------------------------------------- */
+
+/* Rank 1 is long at one thing; the others wait in a collective, or for a message. */
+enum { COMPUTES, MOVES, BETWEEN };
+
+static int slow_main(dlc_job *job, void *argument) {
+    const int *how = argument;
+    board_enter(job);
+    dlc_job_doing(job, "forward", "conv2", 0);
+    uint64_t start = dlc_now_ns();
+    if (dlc_job_rank(job) == 1)
+        while (dlc_since(start) < 2.5 * DEADLINE) {
+            if (*how == MOVES) {
+                usleep(100000);
+                dlc_job_doing(job, "test", NULL, 0);
+            }
+        }
+    else if (*how == BETWEEN)
+        while (dlc_since(start) < 2.5 * DEADLINE)
+            if (wait_for_others(job) != DLC_OK)
+                return 5;
+    return dlc_exit_code(dlc_job_barrier(job));
+}
+
+START_TEST(slow_is_not_hung) {
+    int how = _i;
+    dlc_job_options options = {.ranks = 2, .deadline = DEADLINE, .unbound = 1};
+    dlc_text text = {0};
+    job_session session = session_start_options(&options, slow_main, &how);
+    int code = session_end(&session);
+    text = session.text;
+    ck_assert_msg(code == 0, "%s", dlc_text_string(&text));
+    dlc_text_free(&text);
+}
+END_TEST
+
+/* Without a deadline nobody is killed. */
+START_TEST(no_deadline) {
+    dlc_job_options options = {.ranks = 2};
+    int how = SLEEPS;
+    job_session session = session_start_options(&options, hang_main, &how);
+    board_wait(2);
+    usleep(1500000);
+    ck_assert_int_eq(kill(atomic_load(&board_shared->pid[1]), SIGKILL), 0);
+    ck_assert_int_eq(session_end(&session), 5);
+    ck_assert_ptr_nonnull(strstr(dlc_text_string(&session.text), "killed by signal 9"));
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("lost");
+    tcase_add_loop_test(tests, rank_is_killed, 0, 12);
+    tcase_add_test(tests, agent_is_killed);
+    tcase_add_test(tests, hub_is_killed);
+    tcase_add_loop_test(tests, deaf_ranks_are_killed, 0, 2);
+    tcase_add_loop_test(tests, killed_early, 0, 2);
+    tcase_add_loop_test(tests, local_rank_hangs, STOPS, SLEEPS + 1);
+    tcase_add_loop_test(tests, outside_rank_hangs, STOPS, SLEEPS + 1);
+    tcase_add_test(tests, all_wait);
+    tcase_add_loop_test(tests, process_is_stopped, 0, 2);
+    tcase_add_loop_test(tests, slow_is_not_hung, COMPUTES, BETWEEN + 1);
+    tcase_add_test(tests, no_deadline);
+    return run_tests("job: lost", tests);
+}
