@@ -8,7 +8,7 @@ import statistics
 import subprocess
 
 median = statistics.median
-BEGIN, END = "<!-- report: made by bench/side_by_side.py -->", "<!-- end of report -->"
+BEGIN, END = "<!-- report: made by {} -->", "<!-- end of report -->"
 TITLES = {"dlcore": "dlcore", "tuned": "PyTorch tuned", "default": "PyTorch default",
           "tuned-13": "PyTorch tuned, Debian 13", "default-13": "PyTorch default, Debian 13"}
 
@@ -114,9 +114,16 @@ def said_by(*command):
         return "?"
 
 
-def circumstances(runs, command, dlcore):
+def processor():
     with open("/proc/cpuinfo") as info:
-        cpu = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "?")
+        return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "?")
+
+
+def today():
+    return datetime.date.today()
+
+
+def circumstances(runs, command, dlcore):
     torches = sorted({run["torch"] for run in runs.all if run.get("torch")})
     versions = [said_by(dlcore, "--version")] if any(run["who"] == "dlcore" for run in runs.all) else []
     versions += [f"{name} {said_by('dpkg-query', '-W', '-f', '${Version}', package)}"
@@ -128,7 +135,7 @@ def circumstances(runs, command, dlcore):
                            if run["threads"] == threads and not run["bf16"] and run["peak"]])]
     loads = [run["load"] for run in runs.all]
     rounds = max(run["round"] for run in runs.all)
-    return (f"    {command}\n\n{datetime.date.today()}, {cpu}, {rounds} round{'s' * (rounds > 1)}; "
+    return (f"    {command}\n\n{today()}, {processor()}, {rounds} round{'s' * (rounds > 1)}; "
             f"{', '.join(versions)}, PyTorch {', '.join(torches) or '?'}. The machine's load was "
             f"{min(loads):.1f} to {max(loads):.1f}. Its limit (bench/peak.c): {'; '.join(peaks) or '?'}.")
 
@@ -150,11 +157,11 @@ def make(path, command, dlcore):
     return "\n\n".join(parts) + "\n"
 
 
-def put(page, text):
-    """Puts the report in place of the last one; what stands around it is kept."""
-    old = page.read_text()
-    if BEGIN not in old or END not in old:
-        raise SystemExit(f"{page} has no lines '{BEGIN}' and '{END}' to put the report between")
-    before, rest = old.split(BEGIN, 1)
+def put(page, text, maker="bench/side_by_side.py"):
+    """Puts the report in place of the maker's last one; what stands around it is kept."""
+    old, begin = page.read_text(), BEGIN.format(maker)
+    if begin not in old or END not in old.split(begin, 1)[1]:
+        raise SystemExit(f"{page} has no lines '{begin}' and '{END}' to put the report between")
+    before, rest = old.split(begin, 1)
     after = rest.split(END, 1)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+    page.write_text(f"{before}{begin}\n\n{text}\n{END}{after}")

@@ -3,6 +3,7 @@
 made-up samples, forward + backward + momentum update.
 
     torch_train.py --net resnet50 [--batch N] [--threads N] [--tuned] [--bf16]
+    torch_train.py ... --ddp FILE --rank 0 --ranks 2      one of several, over gloo
 
 --tuned turns on what can be had from inside the script; jemalloc and the binding of
 threads have to stand in the environment (side_by_side.py sets them). The last line
@@ -16,6 +17,7 @@ import statistics
 import time
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 import torch_nets
@@ -28,7 +30,7 @@ class Trainer:
     """A net, its optimizer, and what the options make of them."""
 
     def __init__(self, net, args, **settings):
-        self.net, self.bf16 = net, args.bf16
+        self.bf16 = args.bf16
         for module in net.modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(module.weight)
@@ -39,6 +41,9 @@ class Trainer:
         self.format = torch.channels_last if args.channels_last else torch.contiguous_format
         net.to(memory_format=self.format).train()
         self.set_to_none = args.tuned
+        if getattr(args, "ddp", None):
+            net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+        self.net = net
         self.optimizer = torch.optim.SGD(net.parameters(), momentum=0.9, foreach=args.foreach,
                                          **{"lr": 0.001, "weight_decay": 5e-4, **settings})
 
@@ -88,6 +93,15 @@ def step_times(trainer, spec, batch, seconds, least):
             times.append(time.perf_counter() - begin)
         return times
 
+    def slowest(value):
+        both = torch.tensor([float(value)])
+        dist.all_reduce(both, op=dist.ReduceOp.MAX)
+        return both.item()
+
+    if dist.is_initialized():  # the ranks must take as many steps
+        each = slowest(statistics.median(run(0, 3)))
+        run(0, max(2, round(seconds / 4 / each)))
+        return run(0, max(least, round(seconds / each)))
     run(seconds / 4, 2)
     return run(seconds, least)
 
@@ -98,10 +112,15 @@ def main():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--seconds", type=float, default=8, help="to measure for, at least")
     parser.add_argument("--steps", type=int, default=5, help="to measure, at least")
+    parser.add_argument("--ddp", metavar="FILE", help="train with others, who meet in this file")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1)
     add_options(parser)
     args = parser.parse_args()
     settle(args, args.net)
 
+    if args.ddp:
+        dist.init_process_group("gloo", init_method=f"file://{args.ddp}", rank=args.rank, world_size=args.ranks)
     spec = torch_nets.NETS[args.net]
     batch = args.batch or spec.batch
     trainer = Trainer(torch_nets.build(args.net), args)

@@ -19,6 +19,8 @@ static const subcommand subcommands[] = {
     {"test", dlc_command_test, "accuracy and loss of saved weights on [data.test]"},
     {"time", dlc_command_time, "where the time of a training pass goes"},
     {"check", dlc_command_check, "validate a net; shapes, parameters, memory"},
+    {"bench", dlc_command_bench, "what ranks can exchange, measured"},
+    {"topo", dlc_command_topo, "what joins the ranks, and the way their bytes take"},
     {"plugin", dlc_command_plugin, "list and inspect plugins"},
     {"doctor", dlc_command_doctor, "what works here, what doesn't, and why"},
 };

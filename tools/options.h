@@ -44,7 +44,7 @@ int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status statu
                    int exit_code);
 
 /* The same as dlc_tool_end for a rank; what is wrong with the input, which all ranks
- * find alike, is said by rank 0 alone. */
+ * of a machine find alike, is said by rank 0 alone where it is one of them. */
 int dlc_tool_end_rank(const dlc_job *job, dlc_status status);
 
 /* Prints a finished document on stdout; frees it. */

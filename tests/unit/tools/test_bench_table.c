@@ -1,0 +1,220 @@
+/* What `dlcore bench comm` shows: rates, columns, JSON, the picture, and its words. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_table.h"
+
+static const dlc_bench_head head = {
+    .transport = "a<b>", .device = "cpu", .ranks = 4, .arena = 1};
+
+static dlc_bench_row row_of(dlc_bench_op op) {
+    return (dlc_bench_row){
+        .op = op, .bytes = 1000000, .iterations = 7, .seconds = 1e-3, .wrong = 0};
+}
+
+static void ck_near(double is, double should) {
+    ck_assert_msg(fabs(is - should) <= 1e-9 * fabs(should), "%.17g is not %.17g", is,
+                  should);
+}
+
+START_TEST(rates_are_those_of_nccl_tests) {
+    static const double factor[BENCH_OPS] = {
+        [BENCH_ALL_REDUCE] = 1.5,  [BENCH_BROADCAST] = 1,
+        [BENCH_ALL_GATHER] = 0.75, [BENCH_REDUCE_SCATTER] = 0.75,
+        [BENCH_SEND_RECV] = 1,     [BENCH_PING_PONG] = 1,
+        [BENCH_STREAM] = 1};
+    dlc_bench_row row = row_of((dlc_bench_op)_i);
+    ck_near(dlc_bench_algbw(&row), 1);
+    ck_near(dlc_bench_busbw(&row, 4), factor[_i]);
+    row.seconds = 0;
+    ck_assert(dlc_bench_algbw(&row) == 0);
+}
+END_TEST
+
+/* Two ranks move as much as is summed. */
+START_TEST(two_ranks) {
+    dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
+    ck_near(dlc_bench_busbw(&row, 2), 1);
+}
+END_TEST
+
+static void ck_line(const dlc_bench_row *row, const char *line) {
+    dlc_text text = {0};
+    dlc_bench_text_row(&head, row, &text);
+    ck_assert_int_eq(dlc_text_status(&text), DLC_OK);
+    ck_assert_str_eq(dlc_text_string(&text), line);
+    dlc_text_free(&text);
+}
+
+START_TEST(lines_have_the_columns) {
+    dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
+    ck_line(&row, "      1000000        250000   float     sum    -1     1000.0    "
+                  "1.000    1.500       0\n");
+    row = (dlc_bench_row){
+        .op = BENCH_BROADCAST, .bytes = 4096, .seconds = 1.5e-7, .wrong = -1};
+    ck_line(&row, "         4096          1024   float    none     0       0.15    "
+                  "27.31    27.31     N/A\n");
+    row.wrong = 12;
+    ck_line(&row, "         4096          1024   float    none     0       0.15    "
+                  "27.31    27.31      12\n");
+}
+END_TEST
+
+/* The heads stand over their columns: each title ends where its values end. */
+START_TEST(head_stands_over_the_columns) {
+    dlc_bench_row row = row_of(BENCH_ALL_GATHER);
+    dlc_text text = {0}, line = {0};
+    dlc_bench_text_head(&head, row.op, &text);
+    dlc_bench_text_row(&head, &row, &line);
+    const char *second = strchr(dlc_text_string(&text), '\n') + 1;
+    ck_assert_ptr_nonnull(
+        strstr(dlc_text_string(&text), "all_gather, 4 ranks, a<b>, attached memory"));
+    ck_assert_uint_eq(strcspn(second, "\n"), line.length - 1);
+    ck_assert_ptr_eq(strstr(second, "#wrong") + 6, strchr(second, '\n'));
+    dlc_text_free(&text);
+    dlc_text_free(&line);
+}
+END_TEST
+
+START_TEST(json_is_a_list_of_objects) {
+    dlc_bench_row rows[] = {row_of(BENCH_ALL_REDUCE), row_of(BENCH_STREAM)};
+    dlc_json json = {0};
+    rows[1].wrong = -1;
+    dlc_bench_json(&head, rows, 2, &json);
+    json_t *list = json_loads(dlc_text_string(&json.text), 0, NULL);
+    ck_assert_uint_eq(json_array_size(list), 2);
+    const json_t *first = json_array_get(list, 0), *second = json_array_get(list, 1);
+    ck_assert_str_eq(json_string_value(json_object_get(first, "op")), "all_reduce");
+    ck_assert_str_eq(json_string_value(json_object_get(first, "transport")), "a<b>");
+    ck_assert_int_eq(json_integer_value(json_object_get(first, "ranks")), 4);
+    ck_assert_int_eq(json_integer_value(json_object_get(first, "bytes")), 1000000);
+    ck_near(json_number_value(json_object_get(first, "us")), 1000);
+    ck_near(json_number_value(json_object_get(first, "algbw")), 1);
+    ck_near(json_number_value(json_object_get(first, "busbw")), 1.5);
+    ck_assert(json_is_integer(json_object_get(first, "wrong")));
+    ck_assert(json_is_null(json_object_get(second, "wrong")));
+    json_decref(list);
+    dlc_text_free(&json.text);
+}
+END_TEST
+
+static size_t count_of(const char *text, const char *what) {
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        count++;
+    return count;
+}
+
+START_TEST(picture_has_a_line_for_each_operation) {
+    dlc_bench_row rows[6];
+    dlc_text svg = {0};
+    for (int i = 0; i < 6; i++) {
+        rows[i] = row_of(i < 3 ? BENCH_ALL_REDUCE : BENCH_BROADCAST);
+        rows[i].bytes = UINT64_C(4096) << (2 * (i % 3));
+        rows[i].seconds = 1e-6 * (i + 1);
+    }
+    ck_assert_int_eq(dlc_bench_svg(&head, rows, 6, &svg), DLC_OK);
+    const char *text = dlc_text_string(&svg);
+    ck_assert_ptr_nonnull(strstr(text, "4 ranks by a&lt;b&gt;"));
+    /* Two panels: a mark for each row, a stretch between neighbours of one operation.
+     */
+    ck_assert_uint_eq(count_of(text, "<line class=\"op0\""), 4);
+    ck_assert_uint_eq(count_of(text, "<line class=\"op1\""), 4);
+    ck_assert_uint_eq(count_of(text, "<rect class=\"op0\""), 1 + 6);
+    ck_assert_uint_eq(count_of(text, "all_reduce, 64 KiB: 3 us, 32.8 GB/s"), 2);
+    ck_assert_ptr_null(strstr(text, "nan"));
+    ck_assert_ptr_null(strstr(text, "inf"));
+    dlc_text_free(&svg);
+}
+END_TEST
+
+/* One size, no time: nothing to divide by. */
+START_TEST(picture_of_little) {
+    dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
+    for (int i = 0; i < 3; i++) {
+        dlc_text svg = {0};
+        row.seconds = i == 1 ? 0 : 1e-3;
+        ck_assert_int_eq(dlc_bench_svg(&head, &row, i < 2, &svg), DLC_OK);
+        ck_assert_ptr_null(strstr(dlc_text_string(&svg), "nan"));
+        ck_assert_ptr_null(strstr(dlc_text_string(&svg), "inf"));
+        dlc_text_free(&svg);
+    }
+}
+END_TEST
+
+START_TEST(sizes) {
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {{"4", 4},
+                 {"4K", 4096},
+                 {"4k", 4096},
+                 {"3M", 3 << 20},
+                 {"2G", UINT64_C(2) << 30},
+                 {"1024G", UINT64_C(1) << 40},
+                 {"1025G", 0},
+                 {"99999999999999999999", 0},
+                 {"", 0},
+                 {"K", 0},
+                 {"4KB", 0},
+                 {"-4", 0},
+                 {" 4", 0},
+                 {"4.5K", 0},
+                 {"0", 0},
+                 {"4T", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_msg(dlc_bench_parse_size(cases[i].text) == cases[i].bytes, "'%s'",
+                      cases[i].text);
+    char text[16];
+    dlc_bench_format_size(1 << 20, text);
+    ck_assert_str_eq(text, "1 MiB");
+    dlc_bench_format_size(1536, text);
+    ck_assert_str_eq(text, "1.5 KiB");
+    dlc_bench_format_size(4, text);
+    ck_assert_str_eq(text, "4 B");
+}
+END_TEST
+
+START_TEST(names_of_operations) {
+    unsigned ops = 0;
+    char bad[32];
+    ck_assert_ptr_null(dlc_bench_parse_ops("all", &ops, bad));
+    ck_assert_uint_eq(ops, (1u << BENCH_OPS) - 1);
+    ck_assert_ptr_null(dlc_bench_parse_ops("stream,broadcast", &ops, bad));
+    ck_assert_uint_eq(ops, 1u << BENCH_STREAM | 1u << BENCH_BROADCAST);
+    ck_assert_str_eq(dlc_bench_parse_ops("broadcast,cast", &ops, bad), "cast");
+    ck_assert_str_eq(dlc_bench_parse_ops("broad", &ops, bad), "broad");
+    ck_assert_str_eq(dlc_bench_parse_ops("broadcast,", &ops, bad), "");
+    ck_assert_str_eq(dlc_bench_parse_ops("", &ops, bad), "");
+    ck_assert_ptr_nonnull(
+        dlc_bench_parse_ops("a_name_that_is_longer_than_there_is_room", &ops, bad));
+    ck_assert_uint_eq(strlen(bad), 31);
+    ck_assert_uint_eq(ops, 1u << BENCH_STREAM | 1u << BENCH_BROADCAST);
+    ck_assert_ptr_null(dlc_bench_op_name(-1));
+    ck_assert_ptr_null(dlc_bench_op_name(BENCH_OPS));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("bench table");
+    TCase *tests = tcase_create("bench table");
+    tcase_add_loop_test(tests, rates_are_those_of_nccl_tests, 0, BENCH_OPS);
+    tcase_add_test(tests, two_ranks);
+    tcase_add_test(tests, lines_have_the_columns);
+    tcase_add_test(tests, head_stands_over_the_columns);
+    tcase_add_test(tests, json_is_a_list_of_objects);
+    tcase_add_test(tests, picture_has_a_line_for_each_operation);
+    tcase_add_test(tests, picture_of_little);
+    tcase_add_test(tests, sizes);
+    tcase_add_test(tests, names_of_operations);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,39 @@
+/* dlcore bench: finds what is to be measured and hands over. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "bench_comm.h"
+#include "command.h"
+
+static const char *const subjects[] = {"comm"};
+
+static void print_help(FILE *out) {
+    fprintf(out, "Usage: dlcore bench comm [OPTION...]\n"
+                 "Measures what ranks can exchange.\n\n"
+                 "  comm  time and bandwidth of collectives and messages\n\n"
+                 "`dlcore bench comm --help` tells more.\n");
+}
+
+int dlc_command_bench(int argc, char **argv) {
+    static char name[] = "dlcore bench comm"; /* argv goes on pointing at it */
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "comm") != 0) {
+        const char *nearest = dlc_nearest(argv[1], subjects, 1);
+        fprintf(stderr,
+                "error: dlcore bench has nothing called '%s'%s%s%s; see dlcore bench "
+                "--help\n",
+                argv[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                nearest ? "'?" : "");
+        return 2;
+    }
+    argv[1] = name;
+    return dlc_command_bench_comm(argc - 1, argv + 1);
+}

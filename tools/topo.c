@@ -1,0 +1,317 @@
+/* dlcore topo: what joins the ranks of a job, and which way their bytes take. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "command.h"
+#include "options.h"
+#include "topo/discover.h"
+#include "topo_make.h"
+#include "topo_measure.h"
+
+typedef enum form { ASCII, SVG, JSON } form;
+
+typedef struct topo_command {
+    char **sets; /* "section.key=value" */
+    size_t set_count;
+    int ranks;          /* 0: not given */
+    topo_recorded from; /* path NULL: this machine */
+    form form;
+    int measure, failed;
+    double seconds;
+    dlc_bench_plan plan;
+    dlc_topo machine; /* this one, as hwloc sees it */
+} topo_command;
+
+enum {
+    KEY_RANKS = 0x500,
+    KEY_DEVICE,
+    KEY_TRANSPORT,
+    KEY_SET,
+    KEY_FROM,
+    KEY_NODES,
+    KEY_OF,
+    KEY_JSON,
+    KEY_MEASURE,
+    KEY_TIMEOUT
+};
+
+static const struct argp_option options[] = {
+    {"ranks", KEY_RANKS, "N", 0,
+     "ranks on this machine (one a device, else one a NUMA node, 2 at least); of a "
+     "recorded one: GPUs to show, or ranks to spread over its NUMA nodes",
+     1},
+    {"device", KEY_DEVICE, "NAME", 0, "where the ranks compute", 1},
+    {"transport", KEY_TRANSPORT, "NAME", 0, "how ranks reach each other (auto)", 1},
+    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [transport] or [run]", 1},
+    {"from", KEY_FROM, "FILE", 0,
+     "a recorded machine instead of this one: hwloc's XML (lstopo FILE.xml) or "
+     "NCCL's XML",
+     2},
+    {"nodes", KEY_NODES, "N", 0, "so many of the recorded machine, joined by a network",
+     2},
+    {"measure", KEY_MEASURE, NULL, 0,
+     "measure each pair, and check that every byte arrives", 3},
+    {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give a pair up after that (10)", 3},
+    {"of", KEY_OF, "ascii|svg|json", 0, "what to print (ascii)", 4},
+    {"json", KEY_JSON, NULL, 0, "the same as --of=json", 4},
+    {"verbose", 'v', NULL, 0, "say more", 4},
+    {"quiet", 'q', NULL, 0, "only say what is wrong", 4},
+    {0}};
+
+/* ---- Options ----------------------------------------------------------------------
+ */
+
+static void add_set(topo_command *command, char *text) {
+    char **grown = dlc_grow(command->sets, command->set_count, command->set_count + 1,
+                            sizeof *grown);
+    if (grown)
+        command->sets = grown;
+    if (!text || !grown) {
+        dlc_free(text);
+        command->failed = 1;
+        return;
+    }
+    grown[command->set_count++] = text;
+}
+
+static int parse_number(const char *name, const char *argument, int most,
+                        struct argp_state *state) {
+    char rest;
+    int value = 0;
+    if (sscanf(argument, "%d%c", &value, &rest) != 1 || value < 1 || value > most)
+        argp_error(state, "--%s=%s: a whole number, 1 to %d", name, argument, most);
+    return value;
+}
+
+static void parse_form(topo_command *command, const char *argument,
+                       struct argp_state *state) {
+    static const char *const forms[] = {"ascii", "svg", "json"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(argument, forms[i]) == 0) {
+            command->form = (form)i;
+            return;
+        }
+    argp_error(state, "--of=%s: ascii, svg or json", argument);
+}
+
+static void parse_timeout(topo_command *command, const char *argument,
+                          struct argp_state *state) {
+    char rest;
+    if (sscanf(argument, "%lf%c", &command->seconds, &rest) != 1 ||
+        !(command->seconds > 0 && command->seconds <= 3600))
+        argp_error(state, "--timeout=%s: seconds, more than 0 and up to 3600",
+                   argument);
+}
+
+static error_t parse_job(int key, char *argument, struct argp_state *state) {
+    topo_command *command = state->input;
+    switch (key) {
+    case KEY_RANKS:
+        command->ranks = parse_number("ranks", argument, TOPO_ENDS_MOST, state);
+        return 0;
+    case KEY_DEVICE:
+        add_set(command, dlc_format("run.device=%s", argument));
+        return 0;
+    case KEY_TRANSPORT:
+        add_set(command, dlc_format("transport.type=%s", argument));
+        return 0;
+    case KEY_SET:
+        add_set(command, dlc_strdup(argument));
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_end(const topo_command *command, struct argp_state *state) {
+    if (command->from.path && command->measure)
+        argp_error(state, "a recorded machine can't be measured");
+    if (command->from.nodes && !command->from.path)
+        argp_error(state, "--nodes is for a recorded machine (--from)");
+    return 0;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    topo_command *command = state->input;
+    switch (key) {
+    case KEY_FROM:
+        command->from.path = argument;
+        return 0;
+    case KEY_NODES:
+        command->from.nodes = parse_number("nodes", argument, TOPO_ENDS_MOST, state);
+        return 0;
+    case KEY_OF:
+        parse_form(command, argument, state);
+        return 0;
+    case KEY_JSON:
+        command->form = JSON;
+        return 0;
+    case KEY_MEASURE:
+        command->measure = 1;
+        return 0;
+    case KEY_TIMEOUT:
+        parse_timeout(command, argument, state);
+        return 0;
+    case 'v':
+    case 'q':
+        dlc_log_level_set(key == 'v' ? DLC_LOG_DEBUG : DLC_LOG_WARN);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "topo takes no argument: '%s'; a file comes after --from",
+                   argument);
+        return 0;
+    case ARGP_KEY_END:
+        return parse_end(command, state);
+    default:
+        return parse_job(key, argument, state);
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Tells what joins the ranks of a job: a matrix of links, and for every pair the "
+        "way that fits the link, the transport that is chosen, and why each of the "
+        "others is not.\v"
+        "Links are named as nvidia-smi does; the legend explains them. A way is what "
+        "the machine allows, a transport what is installed here. Measured: GB/s one "
+        "way of 8 MiB, and microseconds one way of 8 bytes, the best of 5 batches; one "
+        "pair after the other. Ends with 1 if bytes were changed or a pair did not "
+        "answer."};
+
+/* ---- Printing ------------------------------------------------------------------ */
+
+static dlc_status print_text(dlc_text *text) {
+    dlc_status status = dlc_text_status(text);
+    if (status == DLC_OK &&
+        (fputs(dlc_text_string(text), stdout) == EOF || fflush(stdout) != 0))
+        status = dlc_fail(DLC_ERR_IO, "writing to stdout failed");
+    dlc_text_free(text);
+    return status;
+}
+
+static dlc_status print(const topo_command *command, const topo_report *report) {
+    dlc_json json = {0};
+    dlc_text text = {0};
+    if (command->form == JSON) {
+        topo_json(report, &json);
+        return dlc_tool_print_json(&json);
+    }
+    if (command->form == SVG) {
+        dlc_status status = topo_svg(report, &text);
+        if (status != DLC_OK) {
+            dlc_text_free(&text);
+            return status;
+        }
+    } else {
+        topo_ascii(report, &text);
+    }
+    return print_text(&text);
+}
+
+static dlc_status show_recorded(topo_command *command) {
+    topo_report report = {.source = command->from.path};
+    command->from.ranks = command->ranks;
+    dlc_status status = topo_replay(&command->from, &command->plan, &report);
+    if (status == DLC_OK)
+        status = print(command, &report);
+    topo_report_free(&report);
+    return status;
+}
+
+/* Was every pair good? */
+static dlc_status judge_measured(const topo_report *report) {
+    for (size_t i = 0; i < report->pairs; i++) {
+        const topo_pair *pair = &report->pair[i];
+        if (pair->measured.problem[0])
+            return dlc_fail(DLC_ERR_INTERNAL, "rank %d - rank %d: %s", pair->a, pair->b,
+                            pair->measured.problem);
+        if (pair->measured.done && !pair->measured.intact)
+            return dlc_fail(DLC_ERR_INTERNAL,
+                            "bytes between rank %d and rank %d arrived changed",
+                            pair->a, pair->b);
+    }
+    return DLC_OK;
+}
+
+static int topo_as_rank(dlc_job *job, void *argument) {
+    topo_command *command = argument;
+    topo_report report = {.source = NULL};
+    dlc_status status = topo_see(job, &command->plan, &command->machine, &report);
+    if (status == DLC_OK && command->measure)
+        status = topo_measure(job, &command->plan, command->seconds, &report);
+    if (status == DLC_OK && dlc_job_rank(job) == 0) {
+        status = print(command, &report);
+        if (status == DLC_OK)
+            status = judge_measured(&report);
+    }
+    topo_report_free(&report);
+    if (dlc_job_rank(job) != 0) /* inherited */
+        dlc_topo_free(&command->machine);
+    return dlc_tool_end_rank(job, status);
+}
+
+/* Have others started this process as a rank? They say how many there are. */
+static int is_from_outside(void) {
+    return getenv("WORLD_SIZE") || getenv("PMIX_RANK");
+}
+
+/* One a device, or one a NUMA node. */
+static dlc_status count_ranks(topo_command *command) {
+    const dlc_feature *device = command->plan.device;
+    const dlc_device_ops *ops = device->ops;
+    int32_t count = 0;
+    if (command->ranks)
+        return DLC_OK;
+    if (is_from_outside()) {
+        command->ranks = 1;
+        return DLC_OK;
+    }
+    if (device->caps & DLC_DEVICE_HOST)
+        count = (int32_t)dlc_topo_count(&command->machine, -1, DLC_TOPO_NUMA);
+    else
+        DLC_TRY(ops->count(&count));
+    command->ranks = count > 2 ? count : 2;
+    return DLC_OK;
+}
+
+static dlc_status show_job(topo_command *command, int *exit_code) {
+    DLC_TRY(dlc_topo_discover(NULL, 0, &command->machine));
+    DLC_TRY(count_ranks(command));
+    int32_t index[TOPO_ENDS_MOST];
+    for (int32_t i = 0; i < TOPO_ENDS_MOST; i++)
+        index[i] = i;
+    int host = (command->plan.device->caps & DLC_DEVICE_HOST) != 0;
+    dlc_job_options job = {.ranks = command->ranks,
+                           .outside = 1,
+                           .deadline = command->measure ? command->seconds + 5 : 0,
+                           .device = command->plan.device->name,
+                           .device_index = host ? NULL : index};
+    return dlc_job_run(&job, topo_as_rank, command, exit_code);
+}
+
+/* ---- The command --------------------------------------------------------------- */
+
+int dlc_command_topo(int argc, char **argv) {
+    topo_command command = {.seconds = 10};
+    int exit_code = 0;
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = command.failed ? DLC_ERR_NOMEM : DLC_OK;
+    if (status == DLC_OK)
+        status = dlc_bench_plan_open((const char *const *)command.sets,
+                                     command.set_count, &command.plan);
+    if (status == DLC_OK)
+        status = command.from.path ? show_recorded(&command)
+                                   : show_job(&command, &exit_code);
+    dlc_topo_free(&command.machine);
+    dlc_bench_plan_close(&command.plan);
+    for (size_t i = 0; i < command.set_count; i++)
+        dlc_free(command.sets[i]);
+    dlc_free(command.sets);
+    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+}

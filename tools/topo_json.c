@@ -1,0 +1,187 @@
+/* The report as JSON. */
+#include <string.h>
+
+#include <dlcore/device.h>
+
+#include "topo_report.h"
+
+enum { LABEL = 32 };
+
+static void speed(dlc_json *json, const char *key, double gbs) {
+    if (gbs > 0)
+        dlc_json_number(json, key, gbs);
+    else
+        dlc_json_string(json, key, NULL);
+}
+
+static void add_node(const dlc_topo *topo, int32_t i, dlc_json *json) {
+    const dlc_topo_node *node = &topo->node[i];
+    char label[LABEL];
+    dlc_topo_label(topo, i, label, sizeof label);
+    dlc_json_object(json, NULL);
+    dlc_json_int(json, "id", i);
+    dlc_json_string(json, "kind", dlc_topo_kind_text(node->kind));
+    dlc_json_string(json, "label", label);
+    dlc_json_string(json, "name", node->name);
+    dlc_json_int(json, "parent", node->parent);
+    dlc_json_int(json, "machine", node->machine);
+    dlc_json_int(json, "package", node->package);
+    dlc_json_int(json, "numa", node->numa);
+    dlc_json_int(json, "index", node->index);
+    dlc_json_string(json, "address", node->address);
+    speed(json, "gbs", node->gbs);
+    if (node->kind == DLC_TOPO_NIC)
+        speed(json, "speed", node->speed);
+    dlc_json_end_object(json);
+}
+
+static void add_own_link(const dlc_topo_link *link, dlc_json *json) {
+    static const char *const kinds[] = {"?", "nvlink", "xgmi", "other"};
+    dlc_json_object(json, NULL);
+    dlc_json_int(json, "from", link->from);
+    dlc_json_int(json, "to", link->to);
+    dlc_json_string(json, "kind", kinds[link->kind <= DLC_LINK_OTHER ? link->kind : 0]);
+    dlc_json_int(json, "lanes", link->lanes);
+    speed(json, "gbs", link->gbs);
+    dlc_json_end_object(json);
+}
+
+static void add_ways(const topo_report *report, const dlc_topo_route *route,
+                     dlc_json *json) {
+    char label[LABEL];
+    dlc_json_object(json, "way");
+    dlc_json_string(json, "name", dlc_way_text(route->way));
+    dlc_json_string(json, "reason",
+                    route->way < DLC_WAYS ? route->verdict[route->way].reason : NULL);
+    dlc_json_array(json, "adapters");
+    for (int i = 0; i < 2 && route->nic[0] >= 0 && route->nic[1] >= 0; i++) {
+        dlc_topo_label(&report->topo, route->nic[i], label, sizeof label);
+        dlc_json_string(json, NULL, label);
+    }
+    dlc_json_end_array(json);
+    dlc_json_array(json, "rejected");
+    for (dlc_way way = 0; way < DLC_WAYS; way++) {
+        if (way == route->way)
+            continue;
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "name", dlc_way_text(way));
+        dlc_json_bool(json, "possible", route->verdict[way].possible);
+        dlc_json_string(json, "reason", route->verdict[way].reason);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
+    dlc_json_end_object(json);
+}
+
+static void add_transports(const topo_pair *pair, dlc_json *json) {
+    const dlc_choice *choice = &pair->choice;
+    const char *reason = pair->problem;
+    dlc_text name = {0};
+    if (!pair->problem)
+        dlc_choice_name(choice, &name);
+    for (size_t i = 0; i < choice->verdicts; i++)
+        if (choice->verdict[i].chosen)
+            reason = choice->verdict[i].reason;
+    dlc_json_string(json, "transport", pair->problem ? NULL : dlc_text_string(&name));
+    dlc_json_string(json, "reason", reason);
+    dlc_json_array(json, "rejected");
+    for (size_t i = 0; i < choice->verdicts; i++) {
+        const dlc_verdict *v = &choice->verdict[i];
+        if (v->chosen)
+            continue;
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "transport", v->name);
+        dlc_json_int(json, "score", v->score);
+        dlc_json_string(json, "reason", v->reason);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
+    if (dlc_text_status(&name) != DLC_OK)
+        json->text.failed = 1;
+    dlc_text_free(&name);
+}
+
+static void add_measured(const topo_measured *m, dlc_json *json) {
+    int good = m->done && !m->problem[0];
+    dlc_json_object(json, "measured");
+    speed(json, "gbs", good ? m->gbs : 0);
+    speed(json, "us", good ? m->us : 0);
+    dlc_json_bool(json, "intact", good && m->intact);
+    dlc_json_string(json, "uses", m->uses);
+    dlc_json_string(json, "problem", m->problem[0] ? m->problem : NULL);
+    dlc_json_end_object(json);
+}
+
+static void add_pair(const topo_report *report, const topo_pair *pair, dlc_json *json) {
+    char label[LABEL], class[8];
+    dlc_json_object(json, NULL);
+    dlc_topo_label(&report->topo, report->end[pair->a], label, sizeof label);
+    dlc_json_string(json, "a", label);
+    dlc_topo_label(&report->topo, report->end[pair->b], label, sizeof label);
+    dlc_json_string(json, "b", label);
+    dlc_topo_path_text(&pair->route.path, class);
+    dlc_json_string(json, "class", class);
+    speed(json, "nominal_gbs", pair->route.path.gbs);
+    add_ways(report, &pair->route, json);
+    add_transports(pair, json);
+    if (report->measured)
+        add_measured(&pair->measured, json);
+    dlc_json_end_object(json);
+}
+
+/* The nearest adapter of each end. */
+static void add_end(const topo_report *report, int32_t end, dlc_json *json) {
+    const dlc_topo *topo = &report->topo;
+    dlc_topo_path path = {0};
+    char label[LABEL], class[8];
+    int32_t nic = dlc_topo_route_nic(topo, end, &path);
+    dlc_json_object(json, NULL);
+    dlc_topo_label(topo, end, label, sizeof label);
+    dlc_json_string(json, "end", label);
+    dlc_json_int(json, "node", end);
+    if (nic >= 0) {
+        dlc_topo_label(topo, nic, label, sizeof label);
+        dlc_topo_path_text(&path, class);
+        dlc_json_string(json, "adapter", label);
+        dlc_json_string(json, "class", class);
+    } else {
+        dlc_json_string(json, "adapter", NULL);
+    }
+    dlc_json_end_object(json);
+}
+
+static void add_legend(dlc_json *json) {
+    dlc_json_object(json, "legend");
+    for (dlc_topo_class c = 0; c < DLC_TOPO_CLASSES; c++)
+        dlc_json_string(json, c == DLC_TOPO_NV ? "NV#" : dlc_topo_class_text(c),
+                        dlc_topo_class_help(c));
+    dlc_json_end_object(json);
+}
+
+void topo_json(const topo_report *report, dlc_json *json) {
+    const dlc_topo *topo = &report->topo;
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "source", report->source);
+    dlc_json_array(json, "nodes");
+    for (int32_t i = 0; i < (int32_t)topo->nodes; i++)
+        add_node(topo, i, json);
+    dlc_json_end_array(json);
+    dlc_json_array(json, "joins");
+    for (size_t i = 0; i < topo->links; i++)
+        add_own_link(&topo->link[i], json);
+    dlc_json_end_array(json);
+    dlc_json_array(json, "links");
+    for (size_t i = 0; i < report->pairs; i++)
+        add_pair(report, &report->pair[i], json);
+    dlc_json_end_array(json);
+    dlc_json_array(json, "ends");
+    for (size_t i = 0; i < report->ends; i++)
+        add_end(report, report->end[i], json);
+    dlc_json_end_array(json);
+    add_legend(json);
+    dlc_json_array(json, "notes");
+    for (size_t i = 0; i < topo->notes; i++)
+        dlc_json_string(json, NULL, topo->note[i]);
+    dlc_json_end_array(json);
+    dlc_json_end_object(json);
+}
