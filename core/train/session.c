@@ -162,6 +162,10 @@ static size_t *segment_ends(const dlc_arenas *arenas) {
     return ends;
 }
 
+static void watch_exchange(void *job, const char *what, uint64_t bytes) {
+    dlc_job_exchanging(job, what, bytes);
+}
+
 static dlc_status open_exchange(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     if (!arenas->segments)
@@ -187,7 +191,9 @@ static dlc_status open_exchange(dlc_session *session) {
                               .begin = session->bucket_begin,
                               .buckets = session->buckets,
                               .shards = schedule.shards,
-                              .newest_first = schedule.late};
+                              .newest_first = schedule.late,
+                              .watch = watch_exchange,
+                              .watch_context = session->job};
     return dlc_exchanger_open(&args, &session->exchanger);
 }
 
@@ -280,6 +286,7 @@ static dlc_status open_plan(dlc_session *session) {
 }
 
 static dlc_status open_train(dlc_session *session) {
+    dlc_job_doing(session->job, "set-up", NULL, 0);
     DLC_TRY(open_device_and_solver(session));
     /* The feeds read ahead while the nets are built. */
     DLC_TRY(aside(session, open_feeds));
