@@ -136,15 +136,25 @@ CLONES static void sum2_to2(size_t n, const float *a, const float *b, float *x,
     }
 }
 
+/* Elements before the first whole cache line, where vectors begin that don't straddle
+ * two: the sources and destinations of an exchange all lie alike. */
+static size_t before_line(const float *at, size_t most) {
+    enum { LINE = 16 };
+    size_t off = (uintptr_t)at / sizeof *at % LINE, n = off > 0 ? LINE - off : 0;
+    return n < most ? n : most;
+}
+
 void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_t count,
                    float *const *dsts, int32_t dst_count) {
-    if (count == 2 && dst_count == 2) {
-        sum2_to2(end - begin, sources[0] + begin, sources[1] + begin, dsts[0] + begin,
-                 dsts[1] + begin);
-        return;
-    }
-    for (size_t at = begin; at < end; at += BLOCK) {
-        size_t n = end - at < BLOCK ? end - at : BLOCK;
+    int two = count == 2 && dst_count == 2;
+    size_t n = before_line(dsts[0] + begin, end - begin);
+
+    for (size_t at = begin; at < end; at += n, n = end - at) {
+        if (two) {
+            sum2_to2(n, sources[0] + at, sources[1] + at, dsts[0] + at, dsts[1] + at);
+            continue;
+        }
+        n = n < BLOCK ? n : BLOCK;
         sum_block(at, n, sources, count, dsts[0] + at);
         for (int32_t i = 1; i < dst_count; i++)
             if (dsts[i] != dsts[0])

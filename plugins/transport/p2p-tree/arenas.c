@@ -35,6 +35,7 @@ void arenas_close(dlc_endpoint *e) {
         return;
     for (uint32_t i = 0; i < all->count; i++)
         let_go(e, &all->list[i]);
+    bounce_close(e);
     if (all->queue)
         e->args->device_ops->queue_close(e->args->device, all->queue);
     host->free(all->list);

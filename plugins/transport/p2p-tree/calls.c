@@ -71,3 +71,10 @@ size_t call_chunk(const dlc_endpoint *e) {
     int given = host->get_int(e->args->settings, "chunk_bytes") > 0;
     return given || chunk < SERIAL ? chunk : SERIAL;
 }
+
+/* The fewest steps where it is small. */
+dlc_status call_run(dlc_endpoint *e, const call *c) {
+    if (e->arenas->tree && c->count > call_chunk(e))
+        return tree_run(e, c);
+    return c->kind == ALL_GATHER ? direct_gather(e, c) : direct_reduce(e, c);
+}

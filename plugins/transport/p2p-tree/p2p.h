@@ -18,10 +18,11 @@ typedef struct arena {
 typedef struct arenas {
     arena *list;
     uint32_t count;
-    dlc_queue *queue; /* where the device has such */
-    int tree;         /* schedule of the reducing collectives */
-    uint64_t calls;   /* in attached memory, since the start */
-    uint64_t chunks;  /* of the tree, since the start */
+    dlc_queue *queue;  /* where the device has such */
+    int tree;          /* schedule of the reducing collectives */
+    uint64_t calls;    /* in attached memory, since the start */
+    uint64_t chunks;   /* of the tree, since the start */
+    dlc_memory bounce; /* own; see bounce.c */
 } arenas;
 
 /* A collective at a place in attached memory. */
@@ -61,10 +62,19 @@ size_t call_slice(const dlc_endpoint *endpoint, const call *call, int32_t rank);
 /* Elements to work on at a time. */
 size_t call_chunk(const dlc_endpoint *endpoint);
 
+/* By the schedule that suits: all but broadcasts. */
+dlc_status call_run(dlc_endpoint *endpoint, const call *call);
+
 /* direct.c, tree.c */
 dlc_status direct_reduce(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_gather(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_broadcast(dlc_endpoint *endpoint, const call *call, int32_t root);
 dlc_status tree_run(dlc_endpoint *endpoint, const call *call);
+
+/* bounce.c: for memory that the processor cannot read. All ranks open together. */
+dlc_status bounce_open(dlc_endpoint *endpoint);
+void bounce_close(dlc_endpoint *endpoint);
+dlc_status bounce_all_reduce(dlc_endpoint *endpoint, float *buffer, size_t count);
+dlc_status bounce_all_gather(dlc_endpoint *endpoint, float *buffer, size_t count);
 
 #endif

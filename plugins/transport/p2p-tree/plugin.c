@@ -78,6 +78,8 @@ static dlc_status transport_open(const dlc_transport_args *args,
     dlc_status status = endpoint_open(args, &e);
     if (status == DLC_OK)
         status = arenas_open(e, tree);
+    if (status == DLC_OK)
+        status = bounce_open(e);
     if (status != DLC_OK) {
         transport_close(e);
         return status;
@@ -94,33 +96,34 @@ static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_by
 
 /* ---- Collectives ----------------------------------------------------------- */
 
-typedef dlc_status schedule(dlc_endpoint *endpoint, const call *call);
-typedef dlc_status staged(dlc_endpoint *endpoint, float *buffer, size_t count);
+typedef dlc_status collective(dlc_endpoint *endpoint, float *buffer, size_t count);
 
-/* In attached memory by the schedule, elsewhere staged. What is small is done in one
- * step where it is staged, and in the fewest where it is not. */
+/* In attached memory, or elsewhere: staged where the processor reads it. What is small
+ * is staged, too: that takes one step. */
 static dlc_status run(dlc_endpoint *e, call_kind kind, float *buffer, size_t count,
-                      schedule *there, staged *elsewhere) {
+                      collective *in_host_memory, collective *in_any) {
     call c = {.kind = kind, .count = count};
 
     if (e->ranks == 1 || count == 0)
         return DLC_OK;
-    if ((kind == ALL_REDUCE && staged_is_small(e, count)) ||
-        !arenas_find(e, buffer, count * sizeof *buffer, &c))
-        return elsewhere(e, buffer, count);
-    return e->arenas->tree && count > call_chunk(e) ? tree_run(e, &c) : there(e, &c);
+    if (kind == ALL_REDUCE && staged_is_small(e, count))
+        return in_host_memory(e, buffer, count);
+    if (arenas_find(e, buffer, count * sizeof *buffer, &c))
+        return call_run(e, &c);
+    return e->host_memory ? in_host_memory(e, buffer, count) : in_any(e, buffer, count);
 }
 
 static dlc_status all_reduce(dlc_endpoint *e, float *buffer, size_t count) {
-    return run(e, ALL_REDUCE, buffer, count, direct_reduce, staged_all_reduce);
+    return run(e, ALL_REDUCE, buffer, count, staged_all_reduce, bounce_all_reduce);
 }
 
 static dlc_status reduce_scatter(dlc_endpoint *e, float *buffer, size_t count) {
-    return run(e, REDUCE_SCATTER, buffer, count, direct_reduce, staged_reduce_scatter);
+    return run(e, REDUCE_SCATTER, buffer, count, staged_reduce_scatter,
+               bounce_all_reduce);
 }
 
 static dlc_status all_gather(dlc_endpoint *e, float *buffer, size_t count) {
-    return run(e, ALL_GATHER, buffer, count, direct_gather, staged_all_gather);
+    return run(e, ALL_GATHER, buffer, count, staged_all_gather, bounce_all_gather);
 }
 
 static dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t bytes) {
