@@ -128,7 +128,7 @@ dlc_status dlc_meeting_allgather(void *job, const void *mine, size_t bytes, void
     dlc_status status = check_cards(team, bytes);
     if (most > 0) /* the round goes on for the others, whatever is wrong with ours */
         DLC_TRY(exchange(meeting, mine, bytes, most, &brought));
-    for (int32_t i = 0; status == DLC_OK && bytes > 0 && i < team->ranks; i++)
+    for (int32_t i = 0; status == DLC_OK && brought && i < team->ranks; i++)
         memcpy((char *)all + (size_t)i * bytes, brought + (size_t)team->rank[i] * most,
                bytes);
     dlc_free(brought);
