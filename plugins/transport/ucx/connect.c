@@ -1,0 +1,182 @@
+/* The ways to the peers: all of them are made, and tried, when the group opens.
+ *
+ * UCX would make them as they are used. But as long as it is about to make one it
+ * cannot bear that the peer dies, or that the worker ends: 1.13 then ends the process.
+ * So every rank greets every other and waits until all have greeted it and what it has
+ * sent is through. Others may still need it to move on then, since a way has several
+ * lanes; so it greets them again, and goes on when all have done so. From then on
+ * nothing is half made.
+ */
+#include <unistd.h>
+
+#include "ucx.h"
+
+#define MS 1000000u
+/* How long close lets what was given to UCX leave ... */
+#define FLUSH_NS (500 * MS)
+/* ... where some of it will never be taken. */
+#define FLUSH_HASTILY_NS (20 * MS)
+
+static ucs_status_t greeting(void *endpoint, const void *head, size_t head_bytes,
+                             void *data, size_t bytes,
+                             const ucp_am_recv_param_t *param) {
+    dlc_endpoint *e = endpoint;
+    const unsigned char *round = head;
+
+    (void)data, (void)bytes, (void)param;
+    if (head_bytes == 1 && *round < GREETINGS && ++e->greeted[*round] == e->ranks - 1)
+        e->met[*round] = 1;
+    return UCS_OK;
+}
+
+dlc_status connect_handlers(dlc_endpoint *e) {
+    const ucp_am_recv_callback_t calls[] = {
+        [GREETING_ID] = greeting, [MESSAGE_ID] = arrival};
+    for (unsigned id = GREETING_ID; id <= MESSAGE_ID; id++) {
+        ucp_am_handler_param_t handler = {
+            .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                          UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                          UCP_AM_HANDLER_PARAM_FIELD_CB |
+                          UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            .id = id,
+            .flags = UCP_AM_FLAG_WHOLE_MSG,
+            .cb = calls[id],
+            .arg = e};
+        ucs_status_t status = ucx.worker_set_am_recv_handler(e->worker, &handler);
+        if (status != UCS_OK)
+            return host->fail(DLC_ERR_UNAVAILABLE, "UCX takes no messages: %s",
+                              ucx.text_of(status));
+    }
+    return DLC_OK;
+}
+
+static void flushed(void *request, ucs_status_t status, void *context) {
+    dlc_endpoint *e = context;
+    (void)status; /* whoever waits for it finds out */
+    e->flushed = --e->flushing == 0;
+    ucx.request_free(request);
+}
+
+static void begin_flush(dlc_endpoint *e) {
+    ucp_request_param_t how = how_to_send(e, flushed, e);
+    e->flushing = UCS_PTR_IS_PTR(ucx.worker_flush_nbx(e->worker, &how));
+    e->flushed = e->flushing == 0;
+}
+
+/* Way by way: what UCX flushes all at once leaves out what waits for room in a peer's
+ * queue, such as the word that its message has been fetched. But over TCP this needs
+ * peers that move on, which only close can do without. */
+static void begin_thorough_flush(dlc_endpoint *e) {
+    ucp_request_param_t how = how_to_send(e, flushed, e);
+    e->flushing = 0;
+    for (int32_t r = 0; r < e->ranks; r++)
+        if (r != e->rank)
+            e->flushing += UCS_PTR_IS_PTR(ucx.ep_flush_nbx(e->peers[r].ep, &how));
+    e->flushed = e->flushing == 0;
+}
+
+static dlc_status make_way(dlc_endpoint *e, int32_t rank) {
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+                              .address = e->peers[rank].address};
+    ucs_status_t status = ucx.ep_create(e->worker, &params, &e->peers[rank].ep);
+    return status == UCS_OK ? DLC_OK : endpoint_lost(e, rank, status);
+}
+
+static dlc_status greet(dlc_endpoint *e, int32_t rank, unsigned round) {
+    static const unsigned char words[GREETINGS] = {0, 1};
+    ucp_request_param_t how = {0};
+    ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[rank].ep, GREETING_ID,
+                                               &words[round], 1, NULL, 0, &how);
+    if (UCS_PTR_IS_ERR(request))
+        return endpoint_lost(e, rank, UCS_PTR_STATUS(request));
+    if (request)
+        ucx.request_free(request); /* once it is done */
+    return DLC_OK;
+}
+
+static dlc_status greet_all(dlc_endpoint *e, unsigned round) {
+    dlc_status status = DLC_OK;
+
+    for (int32_t i = 1; i < e->ranks && status == DLC_OK; i++)
+        status = greet(e, (e->rank + i) % e->ranks, round); /* not all the same */
+    if (status == DLC_OK && e->ranks > 1)
+        status = wait_for(e, &e->met[round]);
+    if (status != DLC_OK)
+        return status;
+    begin_flush(e);
+    return wait_for(e, &e->flushed);
+}
+
+dlc_status connect_all(dlc_endpoint *e) {
+    unsigned char mine = 0;
+    dlc_status status = DLC_OK;
+
+    for (int32_t r = 0; r < e->ranks && status == DLC_OK; r++)
+        status = make_way(e, r);
+    for (unsigned round = 0; round < GREETINGS && status == DLC_OK; round++)
+        status = greet_all(e, round);
+    if (status != DLC_OK)
+        return status;
+
+    /* Nobody may go on, and perhaps away, before all are that far. */
+    unsigned char *all = host->alloc((size_t)e->ranks);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    status = e->args->allgather(e->args->job, &mine, 1, all);
+    host->free(all);
+    e->connected = status == DLC_OK;
+    return status;
+}
+
+/* A send is done when its buffer is free; its bytes may still be UCX's. They should
+ * reach those who wait for them, but nobody may hold us up. */
+static void flush(dlc_endpoint *e) {
+    uint64_t since = host->now_ns(),
+             limit = e->unsent > 0 ? FLUSH_HASTILY_NS : FLUSH_NS;
+
+    if (e->args->check(e->args->job) != DLC_OK)
+        return;
+    begin_thorough_flush(e);
+    for (unsigned round = 1; !e->flushed && host->now_ns() - since < limit; round++) {
+        (void)ucx.worker_progress(e->worker);
+        if (round % 64 == 0) {
+            if (e->args->check(e->args->job) != DLC_OK)
+                return;
+            usleep(50);
+        }
+    }
+}
+
+/* Half-made ways cannot be given up: where the group did not come about, and the
+ * process has nothing left to do but to end, they stay as they are. */
+static void abandon(dlc_endpoint *e) {
+    static struct abandoned {
+        struct abandoned *next;
+        ucp_worker_h worker;
+    } * all;
+    struct abandoned *one = host->alloc(sizeof *one);
+    if (one) {
+        *one = (struct abandoned){all, e->worker};
+        all = one;
+    }
+    (void)all; /* keeps them from being taken for leaks */
+}
+
+void connect_close(dlc_endpoint *e) {
+    int begun = 0;
+    for (int32_t r = 0; r < e->ranks && e->peers; r++)
+        begun |= e->peers[r].ep != NULL;
+    if (e->connected)
+        flush(e);
+    e->closing = 1;
+    if (begun && !e->connected) {
+        abandon(e);
+        return;
+    }
+    if (e->worker) {
+        arrivals_decline(e);
+        ucx.worker_destroy(e->worker);
+    }
+    if (e->context)
+        ucx.cleanup(e->context);
+}

@@ -1,0 +1,322 @@
+/* Opening and closing: UCX's context and worker, the cards that the ranks show each
+ * other, and the ways to the peers. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ucx.h"
+
+#define MAGIC 0x6463782d312e3031u
+#define MS 1000000u
+
+/* How long to wait for the job to find out who died. */
+#define NEWS_NS (500 * MS)
+
+/* What every rank tells the others. */
+typedef struct card {
+    uint64_t magic;
+    uint64_t chunk_bytes;
+    uint32_t address_bytes;
+    int32_t staged;
+    char version[16]; /* of UCX */
+    cpu_set_t cores;  /* where it may run */
+} card;
+
+/* ---- UCX's context --------------------------------------------------------- */
+
+/* Our options go before UCX's environment, since they were given for this run. */
+static dlc_status set(ucp_config_t *config, const dlc_settings *settings,
+                      const char *option, const char *name) {
+    const char *value = settings ? host->get_string(settings, option) : NULL;
+    if (!value || value[0] == '\0')
+        return DLC_OK;
+    ucs_status_t status = ucx.config_modify(config, name, value);
+    if (status != UCS_OK)
+        return host->fail(DLC_ERR_CONFIG, "%s: %s = %s: UCX refuses it: %s",
+                          host->where(settings, option), option, value,
+                          ucx.text_of(status));
+    return DLC_OK;
+}
+
+static dlc_status init(ucp_config_t *config, int32_t ranks, int32_t near_ranks,
+                       ucp_context_h *context) {
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
+                      UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
+        .estimated_num_eps = (size_t)ranks,
+        .estimated_num_ppn = (size_t)near_ranks};
+    ucs_status_t status = ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
+                                           config, context);
+    if (status != UCS_OK)
+        return host->fail(DLC_ERR_UNAVAILABLE,
+                          "UCX does not start: %s (see UCX_TLS, UCX_NET_DEVICES and "
+                          "the options tls, net_devices)",
+                          ucx.text_of(status));
+    return DLC_OK;
+}
+
+dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t near_ranks,
+                        ucp_context_h *context) {
+    ucp_config_t *config;
+    dlc_status status = library_open();
+    if (status != DLC_OK)
+        return status;
+    ucs_status_t read = ucx.config_read(NULL, NULL, &config);
+    if (read != UCS_OK)
+        return host->fail(DLC_ERR_CONFIG, "UCX's environment (UCX_...): %s",
+                          ucx.text_of(read));
+    status = set(config, settings, "tls", "TLS");
+    if (status == DLC_OK)
+        status = set(config, settings, "net_devices", "NET_DEVICES");
+    if (status == DLC_OK)
+        status = init(config, ranks, near_ranks, context);
+    ucx.config_release(config);
+    return status;
+}
+
+static dlc_status open_worker(dlc_endpoint *e) {
+    ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    ucs_status_t status = ucx.worker_create(e->context, &params, &e->worker);
+    if (status == UCS_OK)
+        status = ucx.worker_get_efd(e->worker, &e->wake_fd);
+    if (status != UCS_OK)
+        return host->fail(DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s",
+                          ucx.text_of(status));
+    return connect_handlers(e);
+}
+
+/* ---- What the ranks show each other ----------------------------------------- */
+
+static dlc_status compare(const dlc_endpoint *e, const card *cards) {
+    const card *mine = &cards[e->rank];
+    for (int32_t r = 0; r < e->ranks; r++) {
+        if (cards[r].magic != MAGIC || cards[r].address_bytes == 0)
+            return host->fail(DLC_ERR_PEER,
+                              "rank %d talks another language: do all "
+                              "ranks run the same program?",
+                              r);
+        if (cards[r].chunk_bytes != mine->chunk_bytes)
+            return host->fail(DLC_ERR_CONFIG,
+                              "rank %d has other settings of this transport "
+                              "(chunk_bytes %llu; here %llu): give all ranks the same",
+                              r, (unsigned long long)cards[r].chunk_bytes,
+                              (unsigned long long)mine->chunk_bytes);
+        if (memcmp(cards[r].version, mine->version, sizeof mine->version) != 0)
+            host->log(DLC_LOG_WARN,
+                      "rank %d has UCX %.15s, rank %d has %.15s: they may not "
+                      "understand each other",
+                      r, cards[r].version, e->rank, mine->version);
+    }
+    return DLC_OK;
+}
+
+/* Looking before sleeping pays only where every rank of this node has a core. */
+static int enough_cores(const dlc_endpoint *e, const card *cards) {
+    const dlc_place *place = e->args->places;
+    int32_t node = 0, near = 0;
+    cpu_set_t all;
+
+    for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place))
+        if (r == e->rank)
+            node = place->node;
+    CPU_ZERO(&all);
+    place = e->args->places;
+    for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place)) {
+        if (place->node != node)
+            continue;
+        near++;
+        CPU_OR(&all, &all, &cards[r].cores);
+    }
+    return CPU_COUNT(&all) >= near;
+}
+
+static dlc_status exchange_addresses(dlc_endpoint *e, const card *cards,
+                                     const ucp_address_t *mine) {
+    size_t most = 0;
+    for (int32_t r = 0; r < e->ranks; r++)
+        most = cards[r].address_bytes > most ? cards[r].address_bytes : most;
+
+    unsigned char *padded = host->alloc(most);
+    e->addresses = host->alloc(most * (size_t)e->ranks);
+    dlc_status status = padded && e->addresses ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK) {
+        memcpy(padded, mine, cards[e->rank].address_bytes);
+        status = e->args->allgather(e->args->job, padded, most, e->addresses);
+    }
+    for (int32_t r = 0; r < e->ranks && status == DLC_OK; r++)
+        e->peers[r].address = (const ucp_address_t *)(const void *)(e->addresses +
+                                                                    most * (size_t)r);
+    host->free(padded);
+    return status;
+}
+
+/* Is this device's memory known to UCX? */
+static int knows_memory(const dlc_endpoint *e) {
+    static const struct {
+        const char *device;
+        ucs_memory_type_t type;
+    } kinds[] = {{"cuda", UCS_MEMORY_TYPE_CUDA}, {"rocm", UCS_MEMORY_TYPE_ROCM}};
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    const dlc_place *place = e->args->places;
+
+    for (int32_t r = 0; r < e->rank; r++)
+        place = DLC_NEXT(place);
+    if (ucx.context_query(e->context, &attr) != UCS_OK)
+        return 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(place->device, kinds[i].device) == 0)
+            return (attr.memory_types >> kinds[i].type & 1) != 0;
+    return 0;
+}
+
+static dlc_status introduce(dlc_endpoint *e) {
+    card mine = {.magic = MAGIC,
+                 .chunk_bytes = e->chunk_bytes,
+                 .staged = !e->near && !knows_memory(e)};
+    card *cards = host->alloc((size_t)e->ranks * sizeof *cards);
+    ucp_address_t *address;
+    size_t address_bytes;
+
+    if (!cards)
+        return DLC_ERR_NOMEM;
+    ucs_status_t got = ucx.worker_get_address(e->worker, &address, &address_bytes);
+    if (got != UCS_OK) {
+        host->free(cards);
+        return host->fail(DLC_ERR_UNAVAILABLE, "UCX has no address here: %s",
+                          ucx.text_of(got));
+    }
+    mine.address_bytes = (uint32_t)address_bytes;
+    (void)snprintf(mine.version, sizeof mine.version, "%s", ucx.get_version_string());
+    if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0)
+        CPU_ZERO(&mine.cores); /* more cores than a set holds */
+
+    dlc_status status = e->args->allgather(e->args->job, &mine, sizeof mine, cards);
+    if (status == DLC_OK)
+        status = compare(e, cards);
+    if (status == DLC_OK)
+        status = exchange_addresses(e, cards, address);
+    if (status == DLC_OK && !enough_cores(e, cards))
+        e->spin_ns = 0;
+    for (int32_t r = 0; r < e->ranks; r++)
+        e->staged |= cards[r].staged;
+    ucx.worker_release_address(e->worker, address);
+    host->free(cards);
+    return status;
+}
+
+/* ---- Open, close ------------------------------------------------------------ */
+
+static int32_t count_near(const dlc_transport_args *args) {
+    const dlc_place *mine = args->places, *place = args->places;
+    int32_t near = 0;
+    for (int32_t r = 0; r < args->rank; r++)
+        mine = DLC_NEXT(mine);
+    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place))
+        near += place->node == mine->node;
+    return near;
+}
+
+dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
+    dlc_endpoint *e = host->alloc(sizeof *e);
+    if (!e)
+        return DLC_ERR_NOMEM;
+    e->args = args;
+    e->rank = args->rank;
+    e->ranks = args->ranks;
+    e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
+    e->chunk_bytes = (size_t)host->get_int(args->settings, "chunk_bytes");
+    e->near = !DLC_CAN(args->device_ops, queue_open);
+    e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
+
+    dlc_status status = e->peers ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = context_open(args->settings, e->ranks, count_near(args), &e->context);
+    if (status == DLC_OK)
+        status = open_worker(e);
+    if (status == DLC_OK)
+        status = introduce(e);
+    if (status == DLC_OK)
+        status = connect_all(e);
+    if (status != DLC_OK) {
+        endpoint_close(e);
+        return status;
+    }
+    *endpoint = e;
+    return DLC_OK;
+}
+
+void endpoint_close(dlc_endpoint *e) {
+    if (!e)
+        return;
+    library_quiet(1); /* what is still under way is given up, and not worth a word */
+    connect_close(e);
+    library_quiet(0);
+    arrivals_close(e);
+    chunks_close(e);
+    requests_close(e);
+    host->free(e->addresses);
+    host->free(e->peers);
+    host->free(e);
+}
+
+/* ---- The peers -------------------------------------------------------------- */
+
+dlc_status endpoint_reach(dlc_endpoint *e, int32_t rank, ucp_ep_h *ep) {
+    if (rank < 0 || rank >= e->ranks)
+        return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", rank,
+                          e->ranks);
+    *ep = e->peers[rank].ep;
+    return DLC_OK;
+}
+
+dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
+    const dlc_place *place = e->args->places;
+    uint64_t since = host->now_ns();
+
+    while (host->now_ns() - since < NEWS_NS) {
+        dlc_status status = e->args->check(e->args->job);
+        if (status != DLC_OK)
+            return status;
+        usleep(5000);
+    }
+    for (int32_t r = 0; r < rank; r++)
+        place = DLC_NEXT(place);
+    return host->fail(DLC_ERR_PEER,
+                      "UCX does not reach rank %d on %.64s: %s: is the network between "
+                      "the two all right?",
+                      rank, place->host, ucx.text_of(why));
+}
+
+/* Names what leads to one peer on this node, and to one on another. */
+dlc_status endpoint_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
+    const dlc_place *place = e->args->places, *mine = place;
+    int seen[2] = {0, 0};
+    size_t used = 0;
+
+    if (text_bytes == 0)
+        return DLC_OK;
+    used = (size_t)snprintf(text, text_bytes, "UCX %s", ucx.get_version_string());
+    for (int32_t r = 0; r < e->rank; r++)
+        mine = DLC_NEXT(mine);
+    for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place)) {
+        int far = place->node != mine->node;
+        char names[192];
+        ucp_ep_h ep;
+        if (r == e->rank || seen[far] || used >= text_bytes)
+            continue;
+        dlc_status status = endpoint_reach(e, r, &ep);
+        if (status != DLC_OK)
+            return status;
+        names_of_ep(ep, names, sizeof names);
+        seen[far] = 1;
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s%s",
+                                 seen[!far] ? "; to other nodes " : ", ",
+                                 !seen[!far] && far ? "to other nodes " : "", names);
+    }
+    if (e->staged && used < text_bytes)
+        (void)snprintf(text + used, text_bytes - used, "; through host memory");
+    return DLC_OK;
+}

@@ -1,0 +1,216 @@
+/* What the files of the UCX transport share.
+ *
+ * Messages go as UCX's active messages. Each carries a header of ours with the whole
+ * 64-bit tag, its number between the two ranks, and its size, so that tags are matched
+ * exactly, in order, and sizes are compared: by us, in arrivals.c. UCX brings the
+ * bytes: small ones with the header, large ones (its rendezvous) straight to where they
+ * belong as soon as that is known.
+ *
+ * Where the device's memory is neither the processor's nor known to UCX, or that is so
+ * for any rank of the group, messages go in chunks through host memory (chunks.c).
+ *
+ * Deaths. The UCX endpoints have no error handling of UCX's own: with it, it does
+ * without shared memory, and it would still miss a hung peer. The job's control channel
+ * decides who is gone; every wait asks it.
+ */
+#ifndef DLC_UCX_H
+#define DLC_UCX_H
+
+#include <dlcore/transport.h>
+
+#include "library.h"
+
+extern const dlc_host *host;
+
+/* Before the bytes of each message, or of each piece of one. Whole ones do without what
+ * UCX says anyway: header and a word then fit into one line of the cache. */
+typedef struct header {
+    dlc_tag tag;
+    uint32_t number; /* of the message, from this rank to that */
+    int32_t from;
+    uint64_t bytes;  /* of the whole message */
+    uint64_t offset; /* of this piece in it */
+} header;
+
+#define WHOLE_HEADER offsetof(header, bytes)
+
+/* A piece of a message that cannot go to its place yet. */
+typedef struct piece {
+    struct piece *next; /* in its list, or of the free ones */
+    struct piece *made; /* all there are, for close */
+    header header;
+    size_t bytes;
+    enum {
+        UNUSED,
+        OFFERED, /* UCX knows where it is: `data` is for am_recv_data_nbx */
+        COMING,  /* on its way to `chunk` */
+        HERE,    /* at `data`, in `chunk` or in memory of its own */
+    } state;
+    void *data;
+    struct chunk *chunk;
+    dlc_endpoint *endpoint;
+    dlc_request *taker; /* of a COMING one: who wants it; NULL: nobody yet */
+} piece;
+
+struct dlc_request {
+    dlc_request *next; /* in its queue, or of the free ones */
+    dlc_request *made; /* all there are, for close */
+    dlc_endpoint *endpoint;
+    header header;
+    size_t bytes, moved;
+    const unsigned char *source;
+    unsigned char *target;
+    piece *pieces; /* of a message that nobody has asked for yet, in any order */
+    int32_t peer;
+    enum { SEND, RECEIVE, UNEXPECTED, ACCESS } kind;
+    int chunks; /* of a send, under way */
+    int listed; /* in its peer's `begun` */
+    int done;
+    dlc_status status;   /* DLC_ERR_CONFIG: the sizes don't agree ... */
+    size_t sent;         /* ... and this is the sender's */
+    ucs_status_t broken; /* UCX's, where status is DLC_ERR_PEER */
+};
+
+typedef struct queue {
+    dlc_request *first, *last;
+} queue;
+
+typedef struct peer {
+    ucp_ep_h ep;
+    const ucp_address_t *address;
+    uint32_t sent;    /* messages to it */
+    uint32_t matched; /* messages from it that have found their request */
+    queue receives;   /* asked for, not begun */
+    queue begun;      /* asked for, of several pieces, and begun */
+    queue unexpected; /* begun, not asked for */
+    piece *early;     /* of messages that came before an earlier one */
+    queue staged;     /* sends that chunks are made of */
+    int chunks;       /* on their way to it */
+} peer;
+
+/* chunks.c: host memory that a piece of a message of a far device goes through. */
+typedef struct chunk {
+    struct chunk *next; /* of the free ones */
+    struct chunk *made; /* all there are */
+    dlc_memory memory;
+    header header;
+    dlc_endpoint *endpoint;
+    int32_t peer;
+    dlc_request *request; /* that it was filled from */
+} chunk;
+
+enum { GREETINGS = 2 }; /* before the group is open */
+
+struct dlc_endpoint {
+    const dlc_transport_args *args;
+    int32_t rank, ranks;
+    peer *peers;
+    unsigned char *addresses; /* of all workers */
+    ucp_context_h context;
+    ucp_worker_h worker;
+    int wake_fd;
+    uint64_t spin_ns;    /* how long to look before sleeping */
+    int near;            /* the processor reads this device's memory */
+    int staged;          /* all messages go in chunks */
+    size_t chunk_bytes;  /* the same on all ranks */
+    dlc_status failed;   /* in a callback, where it could not be returned */
+    ucs_status_t broken; /* likewise: the way to ... */
+    int32_t broken_peer;
+    int closing;
+    int32_t greeted[GREETINGS]; /* ranks that have greeted us */
+    int met[GREETINGS];         /* ... all of them */
+    int flushing;               /* ways that are not through yet */
+    int flushed;
+    int connected; /* to all */
+    dlc_request *made, *free;
+    piece *pieces, *free_pieces;
+    chunk *chunks, *free_chunks;
+    size_t unsent; /* sends that are not done */
+    size_t queued; /* of them, in the peers' queues `staged` */
+};
+
+struct dlc_region {
+    ucp_mem_h memory; /* mine, or ... */
+    ucp_rkey_h key;   /* ... a peer's: */
+    int32_t peer;
+    uint64_t base;
+    size_t bytes;
+};
+
+/* endpoint.c */
+dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t near_ranks,
+                        ucp_context_h *context);
+dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint);
+void endpoint_close(dlc_endpoint *endpoint);
+dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);
+/* The way to a peer, if there is such a peer. */
+dlc_status endpoint_reach(dlc_endpoint *endpoint, int32_t rank, ucp_ep_h *ep);
+/* Something that has to do with a peer went wrong: if it is dead, the job will know in
+ * a moment, and better than UCX does. */
+dlc_status endpoint_lost(dlc_endpoint *endpoint, int32_t rank, ucs_status_t why);
+
+/* connect.c: ways to all peers, and what close does about them. */
+dlc_status connect_all(dlc_endpoint *endpoint);
+dlc_status connect_handlers(dlc_endpoint *endpoint);
+void connect_close(dlc_endpoint *endpoint);
+
+/* names.c: "posix/memory, cma/memory", out of what UCX prints. `beyond`: only those
+ * that lead out of the machine. */
+void names_of_context(ucp_context_h context, int beyond, char *text, size_t bytes);
+void names_of_ep(ucp_ep_h ep, char *text, size_t bytes);
+
+/* wait.c */
+dlc_status move_on(dlc_endpoint *endpoint, int *moved);
+dlc_status wait_for(dlc_endpoint *endpoint, const int *done);
+
+/* messages.c */
+dlc_request *request_new(dlc_endpoint *endpoint, int32_t peer, size_t bytes);
+void request_free(dlc_endpoint *endpoint, dlc_request *request);
+void requests_close(dlc_endpoint *endpoint);
+void queue_add(queue *queue, dlc_request *request);
+void queue_remove(queue *queue, dlc_request *request);
+dlc_status message_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
+                        const void *buffer, size_t bytes, dlc_request **request);
+dlc_status message_recv(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, void *buffer,
+                        size_t bytes, dlc_request **request);
+dlc_status request_test(dlc_endpoint *endpoint, dlc_request *request, int *done);
+dlc_status request_wait(dlc_endpoint *endpoint, dlc_request *request);
+/* What every call of UCX that may go on behind our back is given. */
+ucp_request_param_t how_to_send(const dlc_endpoint *endpoint,
+                                ucp_send_nbx_callback_t done, void *context);
+
+/* What UCX's active messages are for. */
+enum { GREETING_ID, MESSAGE_ID };
+
+/* arrivals.c */
+ucs_status_t arrival(void *endpoint, const void *head, size_t head_bytes, void *data,
+                     size_t bytes, const ucp_am_recv_param_t *param);
+/* A receive is posted: what has come for it already is its. */
+dlc_status arrivals_claim(dlc_endpoint *endpoint, dlc_request *receive);
+/* A piece that was COMING is HERE. */
+void arrival_landed(piece *piece);
+/* Before UCX ends: what it has offered is not wanted. After: frees it all. */
+void arrivals_decline(dlc_endpoint *endpoint);
+void arrivals_close(dlc_endpoint *endpoint);
+
+/* chunks.c */
+chunk *chunk_take(dlc_endpoint *endpoint);
+void chunk_give(dlc_endpoint *endpoint, chunk *chunk);
+void chunks_close(dlc_endpoint *endpoint);
+/* Fills and sends what there is room for. */
+dlc_status chunks_push(dlc_endpoint *endpoint, int32_t peer, int *moved);
+/* Brings an offered piece into a chunk. */
+dlc_status chunks_fetch(dlc_endpoint *endpoint, piece *piece);
+
+/* regions.c */
+dlc_status region_open(dlc_endpoint *endpoint, void *base, size_t bytes,
+                       dlc_region **region, void *remote, size_t *remote_bytes);
+void region_close(dlc_endpoint *endpoint, dlc_region *region);
+dlc_status region_import(dlc_endpoint *endpoint, int32_t peer, const void *remote,
+                         size_t remote_bytes, dlc_region **region);
+dlc_status region_put(dlc_endpoint *endpoint, const void *local, dlc_region *remote,
+                      size_t offset, size_t bytes, dlc_request **request);
+dlc_status region_get(dlc_endpoint *endpoint, void *local, dlc_region *remote,
+                      size_t offset, size_t bytes, dlc_request **request);
+
+#endif

@@ -1,0 +1,311 @@
+/* The ucx transport's own: one-sided access, what it says of itself, and what it
+ * leaves alone. */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "group.h"
+
+static const char *const tcp[] = {"tls=tcp,self", NULL};
+static const char *const *const settings[] = {NULL, tcp};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+static void run(int ranks, rank_body *body, const char *const *sets) {
+    group_kind kind = {"ucx", sets};
+    ck_assert_int_eq(ranks_run(ranks, 60, body, &kind), 0);
+    plugins_close();
+}
+
+/* ---- One-sided access ------------------------------------------------------- */
+
+enum { SLOT = 100003 };
+
+typedef struct ticket {
+    size_t bytes;
+    unsigned char remote[256];
+} ticket;
+
+/* Moves on until all ranks have come here: TCP has no access without the other side. */
+static void meet(group *g) {
+    for (int r = 0; r < g->rank->ranks; r++) {
+        dlc_request *out, *in;
+        if (r == g->rank->rank)
+            continue;
+        group_send(g, r, 99, NULL, 0, &out);
+        group_recv(g, r, 99, NULL, 0, &in);
+        group_wait(g, out);
+        group_wait(g, in);
+    }
+}
+
+/* Everybody's memory has a slot for every rank. */
+static void access_body(test_rank *rank, void *context) {
+    group g;
+    int me = rank->rank, ranks = rank->ranks;
+    size_t bytes = (size_t)ranks * SLOT;
+    unsigned char *memory = dlc_alloc(bytes, 1), *work = dlc_alloc(SLOT, 1);
+    ticket mine = {0}, *all = dlc_alloc((size_t)ranks, sizeof *all);
+    dlc_region *own, *region;
+    dlc_request *request;
+
+    RANK_CHECK(rank, memory && work && all);
+    group_open(&g, rank, context);
+    RANK_OK(rank, g.ops->region_open(g.endpoint, memory, bytes, &own, mine.remote,
+                                     &mine.bytes));
+    RANK_CHECK(rank, mine.bytes > 0 && mine.bytes <= sizeof mine.remote);
+    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    for (int i = 0; i < ranks; i++) {
+        int r = (me + i) % ranks;
+        RANK_OK(rank, g.ops->region_import(g.endpoint, r, all[r].remote, all[r].bytes,
+                                           &region));
+        group_write(work, SLOT, me, r, 1);
+        RANK_OK(rank, g.ops->put(g.endpoint, work, region, (size_t)me * SLOT, SLOT,
+                                 &request));
+        group_wait(&g, request);
+        memset(work, 0, SLOT);
+        RANK_OK(rank, g.ops->get(g.endpoint, work, region, (size_t)me * SLOT, SLOT,
+                                 &request));
+        group_wait(&g, request);
+        RANK_CHECK(rank, group_is(work, SLOT, me, r, 1));
+        g.ops->region_close(g.endpoint, region);
+    }
+    meet(&g);
+    for (int r = 0; r < ranks; r++)
+        RANK_CHECK(rank, group_is(memory + (size_t)r * SLOT, SLOT, r, me, 1));
+    g.ops->region_close(g.endpoint, own);
+    group_close(&g);
+    dlc_free(all);
+    dlc_free(work);
+    dlc_free(memory);
+}
+
+START_TEST(one_sided) {
+    run(2, access_body, settings[_i]);
+    run(4, access_body, settings[_i]);
+}
+END_TEST
+
+static void wrong_access_body(test_rank *rank, void *context) {
+    group g;
+    char memory[100] = "", word[8] = "";
+    ticket mine = {0}, all[2];
+    dlc_region *own, *region = NULL;
+    dlc_request *request = NULL;
+    int other = 1 - rank->rank;
+
+    group_open(&g, rank, context);
+    RANK_OK(rank, g.ops->region_open(g.endpoint, memory, 100, &own, mine.remote,
+                                     &mine.bytes));
+    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    RANK_CHECK(rank, g.ops->region_import(g.endpoint, other, all[other].remote, 16,
+                                          &region) == DLC_ERR_CONFIG);
+    RANK_CHECK(rank, g.ops->region_import(g.endpoint, other, all[other].remote, 257,
+                                          &region) == DLC_ERR_CONFIG);
+    RANK_CHECK(rank, g.ops->region_import(g.endpoint, 2, all[other].remote,
+                                          all[other].bytes, &region) == DLC_ERR_CONFIG);
+    RANK_CHECK(rank, region == NULL);
+    RANK_OK(rank, g.ops->region_import(g.endpoint, other, all[other].remote,
+                                       all[other].bytes, &region));
+    RANK_CHECK(rank,
+               g.ops->put(g.endpoint, word, region, 93, 8, &request) == DLC_ERR_CONFIG);
+    RANK_CHECK(rank, strstr(dlc_detail(), "8 bytes at 93") != NULL);
+    RANK_CHECK(rank, g.ops->get(g.endpoint, word, region, SIZE_MAX - 3, 8, &request) ==
+                         DLC_ERR_CONFIG);
+    RANK_CHECK(rank,
+               g.ops->get(g.endpoint, word, own, 0, 8, &request) == DLC_ERR_CONFIG);
+    RANK_CHECK(rank, request == NULL);
+    meet(&g);
+    g.ops->region_close(g.endpoint, region);
+    g.ops->region_close(g.endpoint, own);
+    g.ops->region_close(g.endpoint, NULL);
+    group_close(&g);
+}
+
+START_TEST(wrong_access) {
+    run(2, wrong_access_body, NULL);
+}
+END_TEST
+
+/* ---- What it says ----------------------------------------------------------- */
+
+static void describe_body(test_rank *rank, void *context) {
+    const group_kind *kind = context;
+    char text[256] = "", shorter[8] = "";
+    group g;
+
+    group_open(&g, rank, context);
+    RANK_OK(rank, g.ops->describe(g.endpoint, text, sizeof text));
+    RANK_CHECK(rank, strncmp(text, "UCX 1.", 6) == 0 && strchr(text, '/'));
+    RANK_CHECK(rank, (strstr(text, ", tcp/") != NULL) == (kind->sets == tcp));
+    RANK_OK(rank, g.ops->describe(g.endpoint, shorter, sizeof shorter));
+    RANK_CHECK(rank, strncmp(text, shorter, 7) == 0 && shorter[7] == '\0');
+    group_close(&g);
+}
+
+START_TEST(describes_itself) {
+    run(2, describe_body, settings[_i]);
+}
+END_TEST
+
+/* In a process of its own: it opens UCX. */
+static void score_body(test_rank *rank, void *context) {
+    static const char *const none[] = {"tls=posix,self", NULL};
+    static const char *const wrong[] = {"tls=carrier-pigeon", NULL};
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "ucx");
+    const dlc_transport_ops *ops = feature->ops;
+    dlc_place place[3] = {{.size = sizeof *place, .node = 4},
+                          {.size = sizeof *place, .node = 4},
+                          {.size = sizeof *place, .node = 4}};
+    dlc_transport_args args = {.size = sizeof args, .ranks = 3, .places = place};
+    char reason[256];
+    int32_t score = -1;
+
+    (void)context;
+    RANK_OK(rank, ops->score(&args, &score, reason, sizeof reason));
+    RANK_CHECK(rank, score > 0 && score < 50);
+    RANK_CHECK(rank, strcmp(reason, "UCX, 3 ranks on one node") == 0);
+
+    place[2].node = 5;
+    for (int i = 0; i < 3; i++) {
+        const char *const *const sets[] = {tcp, none, wrong};
+        static const char *const says[] = {"tcp/", "UCX finds no network here",
+                                           "UCX does not start here"};
+        dlc_settings *given = plugin_settings(feature, sets[i]);
+        args.settings = given;
+        RANK_OK(rank, ops->score(&args, &score, reason, sizeof reason));
+        /* A machine may have no network but its loopback. */
+        RANK_CHECK(rank, i > 0 || (score > 50) == !strstr(reason, "no network"));
+        RANK_CHECK(rank, i == 0 || score == 0);
+        RANK_CHECK(rank, strstr(reason, says[i]) || (i == 0 && score == 0));
+        dlc_settings_free(given);
+    }
+    plugins_close();
+}
+
+START_TEST(scores) {
+    ck_assert_int_eq(ranks_run(1, 60, score_body, NULL), 0);
+}
+END_TEST
+
+static void other_settings_body(test_rank *rank, void *context) {
+    static const char *const sets[] = {"chunk_bytes=1M", NULL};
+    group_kind kind = {context, rank->rank == 1 ? sets : NULL};
+    group g;
+
+    group_prepare(&g, rank, &kind);
+    RANK_CHECK(rank, g.ops->open(&g.args, &g.endpoint) == DLC_ERR_CONFIG);
+    RANK_CHECK(rank, strstr(dlc_detail(), "other settings") != NULL);
+    ranks_barrier(rank);
+    group_close(&g);
+}
+
+START_TEST(other_settings) {
+    ck_assert_int_eq(ranks_run(2, 30, other_settings_body, (void *)"ucx"), 0);
+}
+END_TEST
+
+static void bad_tls_body(test_rank *rank, void *context) {
+    static const char *const sets[] = {"tls=carrier-pigeon", NULL};
+    group_kind kind = {context, sets};
+    group g;
+
+    group_prepare(&g, rank, &kind);
+    RANK_CHECK(rank, g.ops->open(&g.args, &g.endpoint) == DLC_ERR_UNAVAILABLE);
+    RANK_CHECK(rank, strstr(dlc_detail(), "tls") != NULL);
+    group_close(&g);
+}
+
+START_TEST(bad_tls) {
+    ck_assert_int_eq(ranks_run(1, 30, bad_tls_body, (void *)"ucx"), 0);
+}
+END_TEST
+
+/* ---- What it leaves alone ---------------------------------------------------- */
+
+static void on_signal(int number) {
+    (void)number;
+}
+
+static void signals_body(test_rank *rank, void *context) {
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM};
+    struct sigaction mine = {.sa_handler = on_signal}, now, before[6];
+    group g;
+
+    RANK_CHECK(rank, sigaction(SIGHUP, &mine, NULL) == 0);
+    for (int i = 0; i < 6; i++)
+        RANK_CHECK(rank, sigaction(crashes[i], NULL, &before[i]) == 0);
+    group_open(&g, rank, context);
+    RANK_CHECK(rank, sigaction(SIGHUP, NULL, &now) == 0);
+    RANK_CHECK(rank, now.sa_handler == on_signal);
+    for (int i = 0; i < 6; i++) {
+        RANK_CHECK(rank, sigaction(crashes[i], NULL, &now) == 0);
+        RANK_CHECK(rank, now.sa_handler == before[i].sa_handler);
+    }
+    group_close(&g);
+}
+
+START_TEST(signals) {
+    run(2, signals_body, NULL);
+}
+END_TEST
+
+static double processor_seconds(void) {
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) != 0)
+        return 1e9;
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+/* Who waits for a second does not compute for one. */
+static void idle_body(test_rank *rank, void *context) {
+    dlc_request *request;
+    char word[8] = "";
+    group g;
+
+    group_open(&g, rank, context);
+    meet(&g);
+    if (rank->rank == 0) {
+        usleep(1000000);
+        group_send(&g, 1, 1, "at last", 8, &request);
+        group_wait(&g, request);
+    } else {
+        group_recv(&g, 0, 1, word, 8, &request);
+        double before = processor_seconds();
+        group_wait(&g, request);
+        RANK_CHECK(rank, processor_seconds() - before < 0.5);
+        RANK_CHECK(rank, strcmp(word, "at last") == 0);
+    }
+    group_close(&g);
+}
+
+START_TEST(idle_waits_sleep) {
+    run(2, idle_body, settings[_i]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("ucx");
+    TCase *tests = tcase_create("ucx");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, one_sided, 0, SETTINGS);
+    tcase_add_test(tests, wrong_access);
+    tcase_add_loop_test(tests, describes_itself, 0, SETTINGS);
+    tcase_add_test(tests, scores);
+    tcase_add_test(tests, other_settings);
+    tcase_add_test(tests, bad_tls);
+    tcase_add_test(tests, signals);
+    tcase_add_loop_test(tests, idle_waits_sleep, 0, SETTINGS);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
