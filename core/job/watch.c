@@ -73,11 +73,13 @@ static int is_stopped(const dlc_peer *peer) {
     return peer->pulse.state == 'T' || peer->pulse.state == 't';
 }
 
-static int asks(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
+static int is_recent(const dlc_hub *hub, uint64_t then, uint64_t now) {
     double within = 0.75 * hub->deadline;
-    if (within > ASKS_WITHIN_S)
-        within = ASKS_WITHIN_S;
-    return !is_stopped(peer) && (peer->called || since(now, peer->alive) < within);
+    return since(now, then) < (within < ASKS_WITHIN_S ? within : ASKS_WITHIN_S);
+}
+
+static int asks(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
+    return !is_stopped(peer) && (peer->called || is_recent(hub, peer->alive, now));
 }
 
 static condition condition_of(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
@@ -128,11 +130,11 @@ static void describe(const dlc_hub *hub, int rank, int culprit, uint64_t now,
     dlc_words_text(&peer->pulse.words, doing);
     if (culprit >= 0)
         snprintf(waits, sizeof waits, "waits for rank %d", culprit);
-    const char *does = is == MOVES            ? "gets on"
-                       : asks(hub, peer, now) ? waits
-                       : is_stopped(peer)     ? "stands still, stopped by a signal,"
-                       : is == STANDS         ? "stands still"
-                                              : "computes";
+    const char *does = is_stopped(peer) ? "stands still, stopped by a signal,"
+                       : is_recent(hub, peer->moved, now) ? "gets on"
+                       : asks(hub, peer, now)             ? waits
+                       : is == STANDS                     ? "stands still"
+                                                          : "computes";
     dlc_text_add(text, "\n  %s %s since %.1f s%s%s", name, does,
                  since(now, peer->moved), doing,
                  peer->called ? ", in a collective of set-up" : "");

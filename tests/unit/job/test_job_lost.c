@@ -98,7 +98,8 @@ START_TEST(agent_is_killed) {
     ck_assert_int_eq(session_end(&job.session[0]), 5);
     ck_assert_int_eq(session_end(&job.session[1]), -SIGKILL);
     ck_assert_int_eq(session_end(&job.session[2]), 5);
-    ck_assert_int_eq(atomic_load(&board_shared->count), 2);
+    /* The orphan may learn of it, too, before the kernel kills it. */
+    ck_assert_int_ge(atomic_load(&board_shared->count), 2);
     says_of(&job, "lost ", 1, pid, " during backward conv1 and exchange of bucket 3");
     ck_assert(outside_says(&job, 0, "(4096 bytes): its connection was closed"));
     bury_orphans();
@@ -115,7 +116,8 @@ START_TEST(hub_is_killed) {
     ck_assert_int_eq(session_end(&job.session[2]), 5);
     ck_assert(outside_says(&job, 1, "rank 0's process at 127.0.0.1:"));
     ck_assert(outside_says(&job, 2, "is gone"));
-    ck_assert_int_eq(atomic_load(&board_shared->count), 2);
+    /* The orphan may learn of it, too, before the kernel kills it. */
+    ck_assert_int_ge(atomic_load(&board_shared->count), 2);
     bury_orphans();
     outside_free(&job);
 }
