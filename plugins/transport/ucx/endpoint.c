@@ -8,10 +8,9 @@
 #include "ucx.h"
 
 #define MAGIC 0x6463782d312e3031u
-#define MS 1000000u
 
 /* How long to wait for the job to find out who died. */
-#define NEWS_NS (500 * MS)
+#define NEWS_NS UINT64_C(500000000)
 
 /* What every rank tells the others. */
 typedef struct card {

@@ -46,6 +46,7 @@
     X(get_nbx)
 
 typedef struct ucx_calls {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration takes none */
 #define X(name) __typeof__(&ucp_##name) name;
     UCX_CALLS(X)
 #undef X

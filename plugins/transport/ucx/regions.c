@@ -130,22 +130,30 @@ static void accessed(void *request, ucs_status_t status, void *context) {
     ucx.request_free(request);
 }
 
-static dlc_status begin(dlc_endpoint *e, const dlc_region *region, size_t offset,
-                        size_t bytes, ucp_ep_h *ep, dlc_request **request) {
+static dlc_status check_access(const dlc_region *region, size_t offset, size_t bytes) {
     if (!region->key)
         return host->fail(DLC_ERR_CONFIG, "this region is no peer's");
     if (offset > region->bytes || bytes > region->bytes - offset)
         return host->fail(DLC_ERR_CONFIG,
                           "%zu bytes at %zu are not within the %zu of rank %d's region",
                           bytes, offset, region->bytes, region->peer);
-    dlc_status status = endpoint_reach(e, region->peer, ep);
-    if (status != DLC_OK)
-        return status;
-    *request = request_new(e, region->peer, bytes);
-    if (!*request)
-        return DLC_ERR_NOMEM;
-    (*request)->kind = ACCESS;
     return DLC_OK;
+}
+
+/* A request for an access that is allowed, and the way to the peer; or NULL and why. */
+static dlc_request *begin(dlc_endpoint *e, const dlc_region *region, size_t offset,
+                          size_t bytes, ucp_ep_h *ep, dlc_status *status) {
+    *status = check_access(region, offset, bytes);
+    if (*status == DLC_OK)
+        *status = endpoint_reach(e, region->peer, ep);
+    if (*status != DLC_OK)
+        return NULL;
+    dlc_request *request = request_new(e, region->peer, bytes);
+    if (request)
+        request->kind = ACCESS;
+    else
+        *status = DLC_ERR_NOMEM;
+    return request;
 }
 
 static dlc_status started(dlc_endpoint *e, dlc_request *r, ucs_status_ptr_t request,
@@ -164,10 +172,10 @@ static dlc_status started(dlc_endpoint *e, dlc_request *r, ucs_status_ptr_t requ
  * been flushed after it, the bytes are there. */
 dlc_status region_put(dlc_endpoint *e, const void *local, dlc_region *remote,
                       size_t offset, size_t bytes, dlc_request **request) {
-    dlc_request *r;
-    ucp_ep_h ep;
-    dlc_status status = begin(e, remote, offset, bytes, &ep, &r);
-    if (status != DLC_OK)
+    dlc_status status = DLC_OK;
+    ucp_ep_h ep = NULL;
+    dlc_request *r = begin(e, remote, offset, bytes, &ep, &status);
+    if (!r)
         return status;
 
     ucp_request_param_t quietly = how_to_send(e, NULL, NULL);
@@ -185,10 +193,10 @@ dlc_status region_put(dlc_endpoint *e, const void *local, dlc_region *remote,
 
 dlc_status region_get(dlc_endpoint *e, void *local, dlc_region *remote, size_t offset,
                       size_t bytes, dlc_request **request) {
-    dlc_request *r;
-    ucp_ep_h ep;
-    dlc_status status = begin(e, remote, offset, bytes, &ep, &r);
-    if (status != DLC_OK)
+    dlc_status status = DLC_OK;
+    ucp_ep_h ep = NULL;
+    dlc_request *r = begin(e, remote, offset, bytes, &ep, &status);
+    if (!r)
         return status;
     ucp_request_param_t how = how_to_send(e, accessed, r);
     return started(
