@@ -48,8 +48,8 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-limit() { # NAMESPACE DEVICE: a packet in flight and a moment's burst, no long queue
-    [ -z "$rate" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128k latency 20ms
+limit() { # NAMESPACE DEVICE: as an adapter does, which sends slowly but drops nothing
+    [ -z "$rate" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128k latency 200ms
 }
 
 plug_in() { # MACHINE
