@@ -13,17 +13,24 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* Elements of a piece: as many as the device sums without help of other threads. */
-enum { PIECE = 16384 };
+/* Elements of a piece. Two are under way at a time: where the processor has other work,
+ * a network would stand still while a small one waits for its turn. So they are as
+ * large as may be, in memory for all ranks' pieces that isn't more than ROOM. */
+enum { LEAST_PIECE = 16384, MOST_PIECE = 256 << 10, ROOM = 8 << 20 };
 /* Bytes that a broadcast hands on at a time, so that its tree works all at once. */
 enum { HAND_ON = 1 << 20 };
 
 enum { TAG_REDUCE = 1, TAG_GATHER, TAG_BROADCAST, TAG_BARRIER };
 #define TAG(kind) (UINT64_C(0xdc00000000000000) | (kind))
 
+static size_t piece_of(const dlc_team *team) {
+    size_t share = ROOM / (2 * (size_t)team->args.ranks);
+    return share < LEAST_PIECE ? LEAST_PIECE : share < MOST_PIECE ? share : MOST_PIECE;
+}
+
 static dlc_status make_scratch(dlc_team *team) {
     const dlc_transport_args *args = &team->args;
-    size_t ranks = (size_t)args->ranks;
+    size_t ranks = (size_t)args->ranks, piece = piece_of(team);
 
     if (team->scratch.base)
         return DLC_OK;
@@ -33,10 +40,10 @@ static dlc_status make_scratch(dlc_team *team) {
     if (!team->piece || !team->sources || !team->node_sum)
         return DLC_ERR_NOMEM;
     team->scratch = (dlc_memory){.size = sizeof team->scratch};
-    DLC_TRY(args->device_ops->alloc(args->device, 2 * ranks * PIECE * sizeof(float), 0,
+    DLC_TRY(args->device_ops->alloc(args->device, 2 * ranks * piece * sizeof(float), 0,
                                     &team->scratch));
     for (size_t i = 0; i < 2 * ranks; i++)
-        team->piece[i] = (float *)team->scratch.base + i * PIECE;
+        team->piece[i] = (float *)team->scratch.base + i * piece;
     return DLC_OK;
 }
 
@@ -153,10 +160,11 @@ dlc_status dlc_messages_all_reduce_small(dlc_team *team, float *buffer, size_t c
 /* Piece k of rank r's slice: where it begins, and its length (maybe 0). */
 static size_t slice_piece(const dlc_team *team, size_t count, int32_t r, size_t k,
                           size_t *n) {
-    size_t begin = dlc_slice(count, r, team->args.ranks) + k * PIECE;
+    size_t piece = piece_of(team);
+    size_t begin = dlc_slice(count, r, team->args.ranks) + k * piece;
     size_t end = dlc_slice(count, r + 1, team->args.ranks);
     size_t left = begin < end ? end - begin : 0;
-    *n = left < PIECE ? left : PIECE;
+    *n = left < piece ? left : piece;
     return begin;
 }
 
@@ -184,7 +192,7 @@ static dlc_status start_piece(dlc_team *team, const float *buffer, size_t count,
 dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
     size_t ranks = (size_t)team->args.ranks;
     size_t slice = count / ranks + (count % ranks > 0);
-    size_t pieces = (slice + PIECE - 1) / PIECE;
+    size_t pieces = (slice + piece_of(team) - 1) / piece_of(team);
 
     DLC_TRY(make_scratch(team));
     DLC_TRY(make_requests(team));

@@ -35,16 +35,13 @@ static dlc_status update(dlc_updates *updates, int32_t bucket) {
 
 dlc_status dlc_updates_need(void *context, size_t begin, size_t end) {
     dlc_updates *updates = context;
-    for (int32_t b = 0; updates->count > 0 && b < updates->buckets; b++)
+    /* Those that are summed first come first: the last buckets. */
+    for (int32_t b = updates->buckets - 1; updates->count > 0 && b >= 0; b--)
         if (updates->due[b] && updates->begin[b] < end && updates->begin[b + 1] > begin)
             DLC_TRY(update(updates, b));
     return DLC_OK;
 }
 
-/* Those that are summed first come first: the last buckets. */
 dlc_status dlc_updates_finish(dlc_updates *updates) {
-    for (int32_t b = updates->buckets - 1; updates->count > 0 && b >= 0; b--)
-        if (updates->due[b])
-            DLC_TRY(update(updates, b));
-    return DLC_OK;
+    return dlc_updates_need(updates, 0, SIZE_MAX);
 }
