@@ -12,7 +12,9 @@ enum {
     LARGE = 1024 * 1024, /* where that takes no longer than ... */
     FIRST = 64 * 1024,   /* ... some time, which this many tell */
     ROUNDS = 5,
-    LEAST_BUCKET = 1 << 20, /* bytes: below, waking threads costs more than bytes */
+    LEAST_BUCKET = 64 << 10, /* bytes: below, waking threads costs more than bytes */
+    ENOUGH = 1 << 20,        /* bytes that are never too few */
+    BUCKETS = 6,             /* that little is spread over, to have something to hide */
 };
 static const double LONG = 0.02; /* seconds */
 
@@ -91,7 +93,10 @@ dlc_status dlc_pace_measure(dlc_comm *comm, const dlc_device_ops *ops,
 
 size_t dlc_pace_bucket(const dlc_pace *pace, size_t bytes) {
     double best = sqrt((double)bytes * pace->latency * pace->bandwidth);
-    return best > LEAST_BUCKET ? (size_t)best : LEAST_BUCKET;
+    size_t least = at_most(bytes / BUCKETS, ENOUGH);
+    if (least < LEAST_BUCKET)
+        least = LEAST_BUCKET;
+    return best > (double)least ? (size_t)best : least;
 }
 
 int dlc_pace_shards(const dlc_pace *pace, int32_t ranks) {

@@ -19,7 +19,8 @@ dlc_status dlc_pace_measure(dlc_comm *comm, const dlc_device_ops *ops,
 /* The size of buckets, in bytes, for an arena of `bytes`: what isn't hidden behind
  * backward is every bucket's latency and the last bucket's transfer,
  *     bytes / bucket * latency + bucket / bandwidth,
- * which is least at sqrt(bytes * latency * bandwidth). */
+ * which is least at sqrt(bytes * latency * bandwidth). Waking threads has its price,
+ * too: 1 MB at least, or a sixth of a small arena. */
 size_t dlc_pace_bucket(const dlc_pace *pace, size_t bytes);
 
 /* Does it pay to update shards? The sum of a bucket is then half of an all-reduce, and
