@@ -25,8 +25,8 @@ typedef struct dlc_pending {
 } dlc_pending;
 
 /* Asked once a hello is known to be right: the verdict, and what goes with it. */
-typedef dlc_verdict (*dlc_gate_judge)(void *context, const dlc_hello *hello,
-                                      dlc_welcome *welcome);
+typedef dlc_join_verdict (*dlc_gate_judge)(void *context, const dlc_hello *hello,
+                                           dlc_welcome *welcome);
 /* Who was let in; `fd` is the callee's. */
 typedef void (*dlc_gate_enter)(void *context, const dlc_hello *hello, int fd);
 

@@ -37,7 +37,7 @@ typedef struct dlc_hello {
     unsigned char proof[DLC_PROOF_BYTES]; /* last: it covers what is before it */
 } dlc_hello;
 
-typedef enum dlc_verdict {
+typedef enum dlc_join_verdict {
     DLC_JOIN_WELCOME = 0,
     DLC_JOIN_SECRET = 1,   /* the secrets differ */
     DLC_JOIN_VERSION = 2,  /* another dlcore */
@@ -45,7 +45,7 @@ typedef enum dlc_verdict {
     DLC_JOIN_TAKEN = 4,    /* there is such a rank already; `number`: its process */
     DLC_JOIN_SETTINGS = 5, /* another net.ini or command line */
     DLC_JOIN_OVER = 6,     /* the job has ended; `number`: with which exit code */
-} dlc_verdict;
+} dlc_join_verdict;
 
 typedef struct dlc_welcome {
     char magic[8];

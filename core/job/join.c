@@ -19,15 +19,16 @@
 /* ---- In ------------------------------------------------------------------------ */
 
 /* Nothing can come of this job. */
-static dlc_verdict contradiction(dlc_hub *hub, const dlc_hello *hello,
-                                 dlc_verdict verdict, const char *what) {
+static dlc_join_verdict contradiction(dlc_hub *hub, const dlc_hello *hello,
+                                      dlc_join_verdict verdict, const char *what) {
     char text[400];
     snprintf(text, sizeof text, "rank %u (host %s) %s", hello->rank, hello->host, what);
     dlc_hub_tell(hub, DLC_ERR_CONFIG, text);
     return verdict;
 }
 
-static dlc_verdict judge(void *context, const dlc_hello *hello, dlc_welcome *welcome) {
+static dlc_join_verdict judge(void *context, const dlc_hello *hello,
+                              dlc_welcome *welcome) {
     dlc_hub *hub = context;
     char text[256];
     if (hub->told || hub->killed) {

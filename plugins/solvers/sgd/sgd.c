@@ -44,6 +44,14 @@ static dlc_status sgd_load(const dlc_host *services) {
     return DLC_OK;
 }
 
+/* It can do with a part of the gradients at a time, if the core knows such. */
+static void take_parts(dlc_solver_needs *needs) {
+    if (DLC_HAS(needs, shards))
+        needs->shards = 1;
+    if (DLC_HAS(needs, late))
+        needs->late = 1;
+}
+
 static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *needs) {
     dlc_status rc = policy_check(host, settings);
     if (rc != DLC_OK)
@@ -53,11 +61,8 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     needs->slot_name[SLOT_MOMENTUM] = "momentum";
     needs->slot_saved = 1u << SLOT_MOMENTUM;
     /* The length of a gradient takes all of it. */
-    int clips = host->get_float(settings, "clip_gradients") > 0;
-    if (DLC_HAS(needs, shards))
-        needs->shards = !clips;
-    if (DLC_HAS(needs, late))
-        needs->late = !clips;
+    if (host->get_float(settings, "clip_gradients") <= 0)
+        take_parts(needs);
     if (needs->micro_batches > 1)
         needs->slot_name[SLOT_SUM] = "sum"; /* empty between iterations */
     return DLC_OK;

@@ -118,7 +118,8 @@ typedef struct door {
     int judged, entered, fd;
 } door;
 
-static dlc_verdict judge(void *context, const dlc_hello *hello, dlc_welcome *welcome) {
+static dlc_join_verdict judge(void *context, const dlc_hello *hello,
+                              dlc_welcome *welcome) {
     door *d = context;
     (void)welcome;
     d->judged++;
