@@ -38,14 +38,6 @@ static dlc_status add_verdict(dlc_choice *choice, const char *name, dlc_route ro
 
 /* ---- Asking a transport ------------------------------------------------------ */
 
-static void take_place(question *q, int32_t at, int32_t rank) {
-    const dlc_place *from = q->args->places;
-    while (rank-- > 0)
-        from = DLC_NEXT(from);
-    memcpy(&q->places[at], from, from->size < sizeof *from ? from->size : sizeof *from);
-    q->places[at].size = sizeof *from;
-}
-
 /* Puts the ranks of a route together, inside of one node where that is the route;
  * returns how many there are. */
 static int32_t gather_places(question *q, dlc_route route, int32_t node) {
@@ -55,7 +47,7 @@ static int32_t gather_places(question *q, dlc_route route, int32_t node) {
         if (route == DLC_ROUTE_ALL ||
             (route == DLC_ROUTE_INSIDE && nodes->node[r] == node) ||
             (route == DLC_ROUTE_BETWEEN && nodes->local[r] == 0))
-            take_place(q, count++, r);
+            q->places[count++] = nodes->place[r];
     return count;
 }
 

@@ -9,7 +9,6 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "comm/meeting.h"
@@ -78,13 +77,6 @@ static void call_roll(const dlc_comm *comm, int level, roll *list) {
     }
 }
 
-static const dlc_place *place_of(const dlc_comm_args *args, int32_t rank) {
-    const dlc_place *place = args->places;
-    while (rank-- > 0)
-        place = DLC_NEXT(place);
-    return place;
-}
-
 static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int level,
                              roll *list) {
     const dlc_comm_level *how = level == INSIDE ? &args->level : &args->between;
@@ -97,11 +89,8 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int leve
     dlc_place *places = dlc_alloc((size_t)list->count, sizeof *places);
     if (!places)
         return DLC_ERR_NOMEM;
-    for (int32_t i = 0; i < list->count; i++) {
-        const dlc_place *from = place_of(args, list->rank[i]);
-        memcpy(&places[i], from, from->size < sizeof *from ? from->size : sizeof *from);
-        places[i].size = sizeof *places;
-    }
+    for (int32_t i = 0; i < list->count; i++)
+        places[i] = comm->nodes.place[list->rank[i]];
     dlc_team_args team = {.feature = how->feature,
                           .settings = how->settings,
                           .rank = list->me,
@@ -237,18 +226,19 @@ int32_t dlc_comm_ranks(const dlc_comm *comm) {
 
 /* ---- Collectives over the levels ------------------------------------------- */
 
-/* The slice of a buffer that this rank sums with its like on the other nodes. */
-static float *slice_of(const dlc_comm *comm, float *buffer, size_t count, size_t *n) {
+/* The slice of a buffer that this rank sums with its like on the other nodes: where it
+ * begins, and its length. */
+static size_t slice_of(const dlc_comm *comm, size_t count, size_t *n) {
     int32_t local = comm->nodes.local[comm->rank];
     int32_t ranks = dlc_nodes_size(&comm->nodes, comm->nodes.node[comm->rank]);
     size_t begin = dlc_slice(count, local, ranks);
     *n = dlc_slice(count, local + 1, ranks) - begin;
-    return buffer + begin;
+    return begin;
 }
 
 static dlc_status sum_even(dlc_comm *comm, float *buffer, size_t count) {
     size_t n = 0;
-    float *slice = slice_of(comm, buffer, count, &n);
+    float *slice = buffer + slice_of(comm, count, &n);
 
     if (comm->team[INSIDE])
         DLC_TRY(dlc_team_reduce_scatter(comm->team[INSIDE], buffer, count));
@@ -282,7 +272,7 @@ static dlc_status reduce_scatter(dlc_comm *comm, float *buffer, size_t count) {
         return dlc_team_reduce_scatter(comm->team[INSIDE], buffer, count);
     if (!comm->nodes.even)
         return sum_uneven(comm, buffer, count);
-    float *slice = slice_of(comm, buffer, count, &n);
+    float *slice = buffer + slice_of(comm, count, &n);
     if (comm->team[INSIDE])
         DLC_TRY(dlc_team_reduce_scatter(comm->team[INSIDE], buffer, count));
     return n > 0 ? dlc_team_reduce_scatter(comm->team[BETWEEN], slice, n) : DLC_OK;
@@ -295,7 +285,7 @@ static dlc_status all_gather(dlc_comm *comm, float *buffer, size_t count) {
         return dlc_team_all_gather(comm->team[INSIDE], buffer, count);
     if (!comm->nodes.even)
         return DLC_OK; /* everybody has everything */
-    float *slice = slice_of(comm, buffer, count, &n);
+    float *slice = buffer + slice_of(comm, count, &n);
     if (n > 0)
         DLC_TRY(dlc_team_all_gather(comm->team[BETWEEN], slice, n));
     return comm->team[INSIDE] ? dlc_team_all_gather(comm->team[INSIDE], buffer, count)
@@ -396,11 +386,8 @@ void dlc_comm_shard(const dlc_comm *comm, size_t count, size_t *begin, size_t *e
         *end = dlc_slice(count, comm->rank + 1, comm->ranks);
         return;
     }
-    size_t n = 0;
-    const dlc_nodes *nodes = &comm->nodes;
-    int32_t node = nodes->node[comm->rank], local = nodes->local[comm->rank];
-    size_t from = dlc_slice(count, local, dlc_nodes_size(nodes, node));
-    n = dlc_slice(count, local + 1, dlc_nodes_size(nodes, node)) - from;
-    *begin = from + dlc_slice(n, node, nodes->nodes);
-    *end = from + dlc_slice(n, node + 1, nodes->nodes);
+    size_t n = 0, from = slice_of(comm, count, &n);
+    int32_t node = comm->nodes.node[comm->rank], nodes = comm->nodes.nodes;
+    *begin = from + dlc_slice(n, node, nodes);
+    *end = from + dlc_slice(n, node + 1, nodes);
 }

@@ -14,9 +14,11 @@ typedef struct dlc_nodes {
     int32_t *member; /* own; all ranks, node after node, each node's in order */
     int32_t *first;  /* own; where node i begins in `member`; nodes + 1 */
     int even;        /* every node has as many ranks */
+    /* own; one a rank, of the size that this build knows: an array */
+    dlc_place *place;
 } dlc_nodes;
 
-/* `places`: one a rank; walked by their size. */
+/* `places`: one a rank; walked by their size and copied. */
 dlc_status dlc_nodes_make(const dlc_place *places, int32_t ranks, dlc_nodes *nodes);
 void dlc_nodes_free(dlc_nodes *nodes); /* a zeroed one is allowed */
 

@@ -1,23 +1,7 @@
 /* Opening, closing, and who does a collective: the transport or its messages. */
 #include "comm/team.h"
 
-#include <string.h>
-
 #include "base/memory.h"
-
-static dlc_status copy_places(dlc_team *team, const dlc_team_args *args) {
-    const dlc_place *from = args->places;
-
-    team->places = dlc_alloc((size_t)args->ranks, sizeof *team->places);
-    if (!team->places)
-        return DLC_ERR_NOMEM;
-    for (int32_t r = 0; r < args->ranks; r++, from = DLC_NEXT(from)) {
-        size_t bytes = from->size < sizeof *from ? from->size : sizeof *from;
-        memcpy(&team->places[r], from, bytes);
-        team->places[r].size = sizeof *from;
-    }
-    return dlc_nodes_make(team->places, args->ranks, &team->nodes);
-}
 
 /* A transport that sums pairwise does so over the ranks; ours is over the ranks of a
  * node, then over the nodes. These are the same where there is one node, or one rank
@@ -30,12 +14,12 @@ static int may_sum(const dlc_team *team, const dlc_team_args *args) {
 }
 
 static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
-    DLC_TRY(copy_places(team, args));
+    DLC_TRY(dlc_nodes_make(args->places, args->ranks, &team->nodes));
     team->sums = may_sum(team, args);
     team->args = (dlc_transport_args){.size = sizeof team->args,
                                       .rank = args->rank,
                                       .ranks = args->ranks,
-                                      .places = team->places,
+                                      .places = team->nodes.place,
                                       .settings = args->settings,
                                       .device_ops = args->device_ops,
                                       .device = args->device,
@@ -67,7 +51,6 @@ void dlc_team_close(dlc_team *team) {
         team->ops->close(team->endpoint);
     dlc_messages_free(team);
     dlc_nodes_free(&team->nodes);
-    dlc_free(team->places);
     dlc_free(team);
 }
 

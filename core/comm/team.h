@@ -30,7 +30,6 @@ typedef struct dlc_team {
     const dlc_transport_ops *ops;
     dlc_transport_args args; /* as the transport sees them */
     dlc_endpoint *endpoint;
-    dlc_place *places; /* own */
     dlc_nodes nodes;
     int sums;          /* the transport's own sums may be used */
     int messages_only; /* it said that its collectives don't serve this team */
