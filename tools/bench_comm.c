@@ -14,13 +14,12 @@
 #include "options.h"
 
 typedef struct comm_command {
-    char **sets; /* "section.key=value" */
-    size_t set_count;
+    dlc_tool_sets sets;
     int has_ranks;
     unsigned ops;
     uint64_t least, most, factor;
     dlc_bench_how how;
-    int plain, json, failed;
+    int plain, json;
     const char *plot;
     dlc_bench_plan plan;
     dlc_bench_row *row; /* of rank 0 */
@@ -73,19 +72,6 @@ static const struct argp_option options[] = {
 
 /* ---- Options --------------------------------------------------------------------- */
 
-static void add_set(comm_command *command, char *text) {
-    char **grown = dlc_grow(command->sets, command->set_count, command->set_count + 1,
-                            sizeof *grown);
-    if (grown)
-        command->sets = grown;
-    if (!text || !grown) {
-        dlc_free(text);
-        command->failed = 1;
-        return;
-    }
-    grown[command->set_count++] = text;
-}
-
 static uint64_t parse_size(const char *name, const char *argument,
                            struct argp_state *state) {
     uint64_t bytes = dlc_bench_parse_size(argument);
@@ -125,17 +111,17 @@ static error_t parse_job(int key, char *argument, comm_command *command) {
     switch (key) {
     case KEY_RANKS:
         command->has_ranks = 1;
-        add_set(command, dlc_format("run.ranks=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("run.ranks=%s", argument));
         return 0;
     case KEY_DEVICE:
-        add_set(command, dlc_format("run.device=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("run.device=%s", argument));
         return 0;
     case KEY_TRANSPORT:
-        add_set(command, dlc_format("transport.type=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("transport.type=%s", argument));
         return 0;
     case KEY_SET:
         command->has_ranks |= strncmp(argument, "run.ranks=", 10) == 0;
-        add_set(command, dlc_strdup(argument));
+        dlc_tool_sets_add(&command->sets, dlc_strdup(argument));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -315,9 +301,7 @@ static int bench_as_rank(dlc_job *job, void *argument) {
 
 static int end(comm_command *command, dlc_status status, int exit_code) {
     dlc_bench_plan_close(&command->plan);
-    for (size_t i = 0; i < command->set_count; i++)
-        dlc_free(command->sets[i]);
-    dlc_free(command->sets);
+    dlc_tool_sets_free(&command->sets);
     return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
 
@@ -335,13 +319,13 @@ int dlc_command_bench_comm(int argc, char **argv) {
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
     if (!command.has_ranks && !is_started_by_others())
-        add_set(&command, dlc_strdup("run.ranks=2"));
-    dlc_status status = command.failed ? DLC_ERR_NOMEM : DLC_OK;
+        dlc_tool_sets_add(&command.sets, dlc_strdup("run.ranks=2"));
+    dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
     if (status == DLC_OK && command.plot)
         status = dlc_tool_file_check(command.plot);
     if (status == DLC_OK)
-        status = dlc_bench_plan_open((const char *const *)command.sets,
-                                     command.set_count, &command.plan);
+        status = dlc_bench_plan_open((const char *const *)command.sets.list,
+                                     command.sets.count, &command.plan);
     if (status == DLC_OK)
         status = dlc_bench_plan_run(&command.plan, bench_as_rank, &command, &exit_code);
     return end(&command, status, exit_code);

@@ -10,16 +10,23 @@
 
 enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_RUN };
 
-static void add_set(dlc_tool_options *options, char *text) {
-    char **grown = dlc_grow(options->sets, options->set_count, options->set_count + 1,
-                            sizeof *grown);
+void dlc_tool_sets_add(dlc_tool_sets *sets, char *text) {
+    char **grown = dlc_grow(sets->list, sets->count, sets->count + 1, sizeof *grown);
+    if (grown)
+        sets->list = grown;
     if (!text || !grown) {
         dlc_free(text);
-        options->failed = 1;
+        sets->failed = 1;
         return;
     }
-    options->sets = grown;
-    options->sets[options->set_count++] = text;
+    grown[sets->count++] = text;
+}
+
+void dlc_tool_sets_free(dlc_tool_sets *sets) {
+    for (size_t i = 0; i < sets->count; i++)
+        dlc_free(sets->list[i]);
+    dlc_free(sets->list);
+    *sets = (dlc_tool_sets){0};
 }
 
 /* ---- net.ini and how to report
@@ -37,7 +44,7 @@ static error_t parse_net(int key, char *argument, struct argp_state *state) {
     dlc_tool_options *options = state->input;
     switch (key) {
     case KEY_SET:
-        add_set(options, dlc_strdup(argument));
+        dlc_tool_sets_add(&options->sets, dlc_strdup(argument));
         return 0;
     case KEY_JSON:
         options->json = 1;
@@ -93,7 +100,8 @@ static error_t parse_run(int key, char *argument, struct argp_state *state) {
     int i = key - KEY_RUN;
     if (i < 0 || i >= (int)(sizeof run_sections / sizeof *run_sections))
         return ARGP_ERR_UNKNOWN;
-    add_set(state->input, dlc_format("%s=%s", run_sections[i], argument));
+    dlc_tool_options *options = state->input;
+    dlc_tool_sets_add(&options->sets, dlc_format("%s=%s", run_sections[i], argument));
     return 0;
 }
 
@@ -116,12 +124,12 @@ void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input)
 }
 
 dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
-    if (options->failed)
+    if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
-    return dlc_setup_open(options->path, (const char *const *)options->sets,
-                          options->set_count, setup);
+    return dlc_setup_open(options->path, (const char *const *)options->sets.list,
+                          options->sets.count, setup);
 }
 
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
@@ -156,9 +164,7 @@ int dlc_tool_end(dlc_status status) {
 int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status status,
                    int exit_code) {
     dlc_setup_close(setup);
-    for (size_t i = 0; i < options->set_count; i++)
-        dlc_free(options->sets[i]);
-    dlc_free(options->sets);
+    dlc_tool_sets_free(&options->sets);
     return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
 

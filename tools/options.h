@@ -9,13 +9,23 @@
 #include "job/job.h"
 #include "train/setup.h"
 
+/* "section.key=value", in the order given; what --set and its shorthands add up to.
+ * Start with {0}. */
+typedef struct dlc_tool_sets {
+    char **list;
+    size_t count;
+    int failed; /* memory ran out */
+} dlc_tool_sets;
+
+/* Takes `text` over; NULL is one that there was no memory for. */
+void dlc_tool_sets_add(dlc_tool_sets *sets, char *text);
+void dlc_tool_sets_free(dlc_tool_sets *sets);
+
 typedef struct dlc_tool_options {
     const char *path; /* net.ini */
-    char **sets;      /* "section.key=value", in the order given */
-    size_t set_count;
+    dlc_tool_sets sets;
     const char *log_file;
     int json;
-    int failed; /* memory ran out */
 } dlc_tool_options;
 
 /* The parsers of what they have in common, for argp.children: net.ini, --set, --json,

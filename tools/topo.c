@@ -15,12 +15,11 @@
 typedef enum form { ASCII, SVG, JSON } form;
 
 typedef struct topo_command {
-    char **sets; /* "section.key=value" */
-    size_t set_count;
+    dlc_tool_sets sets;
     int ranks;          /* 0: not given */
     topo_recorded from; /* path NULL: this machine */
     form form;
-    int measure, failed;
+    int measure;
     double seconds;
     dlc_bench_plan plan;
     dlc_topo machine; /* this one, as hwloc sees it */
@@ -65,19 +64,6 @@ static const struct argp_option options[] = {
 /* ---- Options ----------------------------------------------------------------------
  */
 
-static void add_set(topo_command *command, char *text) {
-    char **grown = dlc_grow(command->sets, command->set_count, command->set_count + 1,
-                            sizeof *grown);
-    if (grown)
-        command->sets = grown;
-    if (!text || !grown) {
-        dlc_free(text);
-        command->failed = 1;
-        return;
-    }
-    grown[command->set_count++] = text;
-}
-
 static int parse_number(const char *name, const char *argument, int most,
                         struct argp_state *state) {
     char rest;
@@ -114,13 +100,13 @@ static error_t parse_job(int key, char *argument, struct argp_state *state) {
         command->ranks = parse_number("ranks", argument, TOPO_ENDS_MOST, state);
         return 0;
     case KEY_DEVICE:
-        add_set(command, dlc_format("run.device=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("run.device=%s", argument));
         return 0;
     case KEY_TRANSPORT:
-        add_set(command, dlc_format("transport.type=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("transport.type=%s", argument));
         return 0;
     case KEY_SET:
-        add_set(command, dlc_strdup(argument));
+        dlc_tool_sets_add(&command->sets, dlc_strdup(argument));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -301,17 +287,15 @@ int dlc_command_topo(int argc, char **argv) {
     topo_command command = {.seconds = 10};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    dlc_status status = command.failed ? DLC_ERR_NOMEM : DLC_OK;
+    dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
     if (status == DLC_OK)
-        status = dlc_bench_plan_open((const char *const *)command.sets,
-                                     command.set_count, &command.plan);
+        status = dlc_bench_plan_open((const char *const *)command.sets.list,
+                                     command.sets.count, &command.plan);
     if (status == DLC_OK)
         status = command.from.path ? show_recorded(&command)
                                    : show_job(&command, &exit_code);
     dlc_topo_free(&command.machine);
     dlc_bench_plan_close(&command.plan);
-    for (size_t i = 0; i < command.set_count; i++)
-        dlc_free(command.sets[i]);
-    dlc_free(command.sets);
+    dlc_tool_sets_free(&command.sets);
     return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
