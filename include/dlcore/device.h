@@ -17,9 +17,10 @@
 extern "C" {
 #endif
 
-typedef struct dlc_device dlc_device; /* an open device; the plugin's own */
-typedef struct dlc_queue dlc_queue;   /* work in order */
-typedef struct dlc_event dlc_event;   /* a point in a queue */
+typedef struct dlc_device dlc_device;       /* an open device; the plugin's own */
+typedef struct dlc_queue dlc_queue;         /* work in order */
+typedef struct dlc_event dlc_event;         /* a point in a queue */
+typedef struct dlc_recording dlc_recording; /* work of queues, to be run again */
 
 /* Capability bits of a device feature. */
 enum {
@@ -100,6 +101,18 @@ typedef struct dlc_link {
     uint32_t flags; /* 0; none are defined yet */
 } dlc_link;
 
+/* The factor that the loss is multiplied with, so that gradients don't vanish in 16-bit
+ * floats; it follows what it sees (Micikevicius et al. 2018, "Mixed precision
+ * training", section 3.2). Device memory; only adapt_scale writes it. Frozen, no
+ * `size`. */
+typedef struct dlc_loss_scale {
+    float scale;      /* of the next pass */
+    float inverse;    /* 1 / the scale that the gradients at hand were made with */
+    int32_t overflow; /* 1: they have an infinity or a NaN; no update is made of them */
+    int32_t good;     /* iterations without one since `scale` last changed */
+    int64_t skipped;  /* iterations with one */
+} dlc_loss_scale;
+
 /* One momentum step over n elements, as Caffe defines it (Jia et al. 2014;
  * Sutskever et al. 2013, eq. 1-4):
  *     g = grad_scale * gradient + decay * weight
@@ -110,14 +123,21 @@ typedef struct dlc_momentum {
     uint32_t size;
     uint32_t nesterov; /* 0 or 1 */
     float rate, momentum, decay, grad_scale;
+    /* In device memory, read when the work is done; each may be NULL. */
+    const float *rate_at;             /* one more factor of rate */
+    const dlc_loss_scale *loss_scale; /* one more factor of grad_scale, `inverse`; with
+                                         `overflow` nothing is changed */
 } dlc_momentum;
 
 typedef struct dlc_device_ops {
     uint32_t size;
 
-    /* How many there are to open. Before open. */
+    /* count, describe and links come before open, in a process that may fork
+     * afterwards: they start nothing that a child of it could not start for itself. */
+
+    /* How many there are to open. */
     dlc_status (*count)(int32_t *count);
-    /* `info` comes with its size set; fills in as much as fits. Before open. */
+    /* `info` comes with its size set; fills in as much as fits. */
     dlc_status (*describe)(int32_t index, dlc_device_info *info);
 
     dlc_status (*open)(const dlc_device_args *args, dlc_device **device);
@@ -195,6 +215,36 @@ typedef struct dlc_device_ops {
     dlc_status (*sum_to)(dlc_device *device, dlc_queue *queue, size_t n,
                          const float *const *sources, int32_t count, float *const *dsts,
                          int32_t dst_count);
+
+    /* Of a device with DLC_DEVICE_ASYNC: until what came before the event is done;
+     * blocks, sleeping. */
+    dlc_status (*event_sync)(dlc_device *device, dlc_event *event);
+
+    /* Optional: recordings. Between begin and end work given to the queue, and to
+     * queues that wait for its events, is noted and not done; one thread does so at a
+     * time. The other queues have come back, by events, before end. Blocking calls fail
+     * in between and spoil the recording, which end then tells of; end is called in any
+     * case, `recording` NULL gives up. A run does all of it, with the same pointers, in
+     * order behind what the queue has to do; runs of one recording never overlap. */
+    dlc_status (*record_begin)(dlc_device *device, dlc_queue *queue);
+    dlc_status (*record_end)(dlc_device *device, dlc_queue *queue,
+                             dlc_recording **recording);
+    dlc_status (*record_run)(dlc_device *device, dlc_queue *queue,
+                             dlc_recording *recording);
+    void (*record_close)(dlc_device *device, dlc_recording *recording);
+
+    /* Optional. *y += alpha * x[0] / x[1], a weighted mean; nothing where x[1] is 0. */
+    dlc_status (*add_mean)(dlc_device *device, dlc_queue *queue, float alpha,
+                           const float *x, float *y);
+    /* Optional. y += x on DLC_F16, as add_bf16. */
+    dlc_status (*add_f16)(dlc_device *device, dlc_queue *queue, size_t n,
+                          const uint16_t *x, uint16_t *y);
+    /* Optional. Looks through n gradients: inverse = 1 / scale, overflow = are any not
+     * finite? Then scale is halved (down to 1) after an overflow, doubled (up to 2^24)
+     * after `patience` iterations without one. */
+    dlc_status (*adapt_scale)(dlc_device *device, dlc_queue *queue, size_t n,
+                              const float *gradients, int32_t patience,
+                              dlc_loss_scale *scale);
 } dlc_device_ops;
 
 #ifdef __cplusplus

@@ -59,6 +59,8 @@ enum {
     /* Reads and gives bfloat16 activations where dlc_family_args.precision asks for
      * it. Layers without this bit are shown float32 alone. */
     DLC_LAYER_BF16 = 1u << 4,
+    /* The same with IEEE half precision, DLC_F16. */
+    DLC_LAYER_F16 = 1u << 8,
     /* Costs little beside the memory of its output, which forward can make again from
      * the same inputs, to the bit (dlc_layer_run.again). */
     DLC_LAYER_REPEATABLE = 1u << 5,
@@ -72,6 +74,17 @@ enum {
     DLC_PART_PARAM = 1u << 1, /* those of its parameters */
 };
 
+/* How float32 may be multiplied (dlc_family_args.math). */
+enum {
+    /* Rounded to TensorFloat-32's 10 bits first; sums stay float32. */
+    DLC_MATH_TF32 = 1u << 0,
+};
+
+/* Which part of the training a pass is, in device memory. Frozen, no `size`. */
+typedef struct dlc_step {
+    int64_t iteration, sample; /* as in dlc_layer_run */
+} dlc_step;
+
 typedef struct dlc_family_args {
     uint32_t size;
     const dlc_device_ops *device_ops;
@@ -79,10 +92,11 @@ typedef struct dlc_family_args {
     dlc_queue *queue; /* all layers of the net work on it; NULL: synchronous */
     int32_t threads;  /* processor threads that this rank may use */
     dlc_phase phase;
-    /* Of activations and their gradients: DLC_F32 or DLC_BF16. Parameters, their
-     * gradients, sums and losses are float32 always. A family that cannot answers
+    /* Of activations and their gradients: DLC_F32, DLC_BF16 or DLC_F16. Parameters,
+     * their gradients, sums and losses are float32 always. A family that cannot answers
      * DLC_ERR_UNSUPPORTED with the reason. */
     dlc_dtype precision;
+    uint32_t math; /* DLC_MATH_ bits */
 } dlc_family_args;
 
 /* What the layers of one library have in common. Layers belong to one family if
@@ -99,7 +113,7 @@ struct dlc_family {
     /* Are two layouts the same bytes for this tensor? NULL is plain. */
     int (*same_layout)(const dlc_tensor *a, const dlc_tensor *b);
     /* Between two layouts of one shape, plain (NULL) included; and between float32
-     * and bfloat16 if the family has layers with DLC_LAYER_BF16. */
+     * and the 16-bit floats that the family has layers for. */
     dlc_status (*reorder_create)(void *context, const dlc_tensor *from,
                                  const dlc_tensor *to, dlc_reorder **reorder);
     dlc_status (*reorder_run)(dlc_reorder *reorder, const void *src, void *dst);
@@ -176,7 +190,9 @@ typedef struct dlc_layer_plan {
 } dlc_layer_plan;
 
 /* One pass. Pointers are device memory, 64-byte aligned; they may change from one
- * call to the next but seldom do, so what is costly to bind may be cached. */
+ * call to the next but seldom do, so what is costly to bind may be cached. On a queue
+ * (dlc_family_args.queue) forward and backward only give it work, and never block; the
+ * arrays of pointers are gone when they return. */
 typedef struct dlc_layer_run {
     uint32_t size;
     int64_t iteration; /* of training; micro-batches count */
@@ -201,6 +217,10 @@ typedef struct dlc_layer_run {
                        only */
     uint32_t again; /* forward, of DLC_LAYER_REPEATABLE: what it wrote is needed
                        once more; running averages have seen this batch */
+    /* On a queue, in device memory; read when the work is done, so that it can be
+     * recorded and run again. Each may be NULL. */
+    const dlc_step *step_at;    /* in place of iteration and sample */
+    const float *loss_scale_at; /* one more factor of loss_scale */
 } dlc_layer_run;
 
 typedef struct dlc_layer_ops {

@@ -46,10 +46,10 @@ typedef struct dlc_exchange {
     int32_t rank, ranks;
     int32_t buckets;
     const size_t *bucket_begin; /* buckets + 1 elements */
-    /* Begin to sum bucket b over all ranks, in place. Non-blocking; every rank
-     * starts the same buckets in the same order. */
+    /* Begin to sum bucket b over all ranks, in place, once what the queue has to do now
+     * is done. Non-blocking; every rank starts the same buckets in the same order. */
     dlc_status (*start)(void *context, int32_t bucket);
-    /* Until that sum is there. */
+    /* Until that sum is there for what the queue does next. */
     dlc_status (*wait)(void *context, int32_t bucket);
 
     /* Sharded updates (dlc_solver_needs.shards): of bucket b only the elements
@@ -74,6 +74,9 @@ typedef struct dlc_solver_needs {
                               slots too; comes as 0 */
     int32_t late;          /* 1: it has `update` and these settings allow it; comes
                               as 0 */
+    int32_t queued;        /* 1: with these settings all that it does is work given to
+                              the queue, the same at every iteration but for what
+                              rate_at and loss_scale point to; comes as 0 */
 } dlc_solver_needs;
 
 typedef struct dlc_solver_args {
@@ -94,6 +97,11 @@ typedef struct dlc_solver_args {
     const dlc_exchange *exchange;
     int64_t max_iterations;   /* of the whole job; -1: not known */
     int64_t epoch_iterations; /* iterations an epoch takes (at least 1) */
+    /* In device memory, NULL where there is no need: what `rate` answers for the
+     * iteration at work, to be used instead of it; and what dlc_momentum.loss_scale is
+     * to be. */
+    const float *rate_at;
+    const dlc_loss_scale *loss_scale;
 } dlc_solver_args;
 
 typedef struct dlc_solver_ops {

@@ -29,6 +29,8 @@ enum {
     DLC_TRANSPORT_PAIRWISE = 1u << 0,
     /* Reads and writes memory of devices that are not DLC_DEVICE_HOST. */
     DLC_TRANSPORT_DEVICE_MEMORY = 1u << 1,
+    /* Its queue_ collectives may be recorded (dlc_device_ops.record_begin). */
+    DLC_TRANSPORT_RECORDS = 1u << 2,
 };
 
 /* Where a rank is. */
@@ -131,6 +133,18 @@ typedef struct dlc_transport_ops {
     dlc_status (*attach)(dlc_endpoint *endpoint, const dlc_memory *memory);
     /* What it found and uses, in a few words ("rc_mlx5/mlx5_0:1, cma"), for people. */
     dlc_status (*describe)(dlc_endpoint *endpoint, char *text, size_t text_bytes);
+
+    /* Collectives as work given to a queue of the device: they return at once and block
+     * on nobody. All three or none. */
+    dlc_status (*queue_all_reduce)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                   float *buffer, size_t count);
+    dlc_status (*queue_reduce_scatter)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                       float *buffer, size_t count);
+    dlc_status (*queue_all_gather)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                   float *buffer, size_t count);
+    /* With these: has any of it failed, or has a peer gone? Cheap; then what waits on
+     * the queue is given up and the endpoint is good for close alone. */
+    dlc_status (*poll)(dlc_endpoint *endpoint);
 } dlc_transport_ops;
 
 #ifdef __cplusplus

@@ -112,13 +112,22 @@ static const layout_row rows[] = {
     FIELD(dlc_share, bytes, 8, 8),
     FIELD(dlc_share, key, 16, 64),
 
-    STRUCT(dlc_momentum, 24),
+    STRUCT(dlc_loss_scale, 24),
+    FIELD(dlc_loss_scale, scale, 0, 4),
+    FIELD(dlc_loss_scale, inverse, 4, 4),
+    FIELD(dlc_loss_scale, overflow, 8, 4),
+    FIELD(dlc_loss_scale, good, 12, 4),
+    FIELD(dlc_loss_scale, skipped, 16, 8),
+
+    STRUCT(dlc_momentum, 40),
     FIELD(dlc_momentum, size, 0, 4),
     FIELD(dlc_momentum, nesterov, 4, 4),
     FIELD(dlc_momentum, rate, 8, 4),
     FIELD(dlc_momentum, momentum, 12, 4),
     FIELD(dlc_momentum, decay, 16, 4),
     FIELD(dlc_momentum, grad_scale, 20, 4),
+    FIELD(dlc_momentum, rate_at, 24, 8),
+    FIELD(dlc_momentum, loss_scale, 32, 8),
 
     STRUCT(dlc_link, 56),
     FIELD(dlc_link, size, 0, 4),
@@ -129,7 +138,7 @@ static const layout_row rows[] = {
     FIELD(dlc_link, gbs, 48, 4),
     FIELD(dlc_link, flags, 52, 4),
 
-    STRUCT(dlc_device_ops, 232),
+    STRUCT(dlc_device_ops, 296),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -159,6 +168,14 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, add_bf16, 208, 8),
     FIELD(dlc_device_ops, links, 216, 8),
     FIELD(dlc_device_ops, sum_to, 224, 8),
+    FIELD(dlc_device_ops, event_sync, 232, 8),
+    FIELD(dlc_device_ops, record_begin, 240, 8),
+    FIELD(dlc_device_ops, record_end, 248, 8),
+    FIELD(dlc_device_ops, record_run, 256, 8),
+    FIELD(dlc_device_ops, record_close, 264, 8),
+    FIELD(dlc_device_ops, add_mean, 272, 8),
+    FIELD(dlc_device_ops, add_f16, 280, 8),
+    FIELD(dlc_device_ops, adapt_scale, 288, 8),
 
     STRUCT(dlc_place, 124),
     FIELD(dlc_place, size, 0, 4),
@@ -183,7 +200,7 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_args, allgather, 56, 8),
     FIELD(dlc_transport_args, check, 64, 8),
 
-    STRUCT(dlc_transport_ops, 152),
+    STRUCT(dlc_transport_ops, 184),
     FIELD(dlc_transport_ops, size, 0, 4),
     FIELD(dlc_transport_ops, score, 8, 8),
     FIELD(dlc_transport_ops, open, 16, 8),
@@ -203,6 +220,10 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_ops, broadcast, 128, 8),
     FIELD(dlc_transport_ops, attach, 136, 8),
     FIELD(dlc_transport_ops, describe, 144, 8),
+    FIELD(dlc_transport_ops, queue_all_reduce, 152, 8),
+    FIELD(dlc_transport_ops, queue_reduce_scatter, 160, 8),
+    FIELD(dlc_transport_ops, queue_all_gather, 168, 8),
+    FIELD(dlc_transport_ops, poll, 176, 8),
 
     STRUCT(dlc_family_args, 48),
     FIELD(dlc_family_args, size, 0, 4),
@@ -212,6 +233,7 @@ static const layout_row rows[] = {
     FIELD(dlc_family_args, threads, 32, 4),
     FIELD(dlc_family_args, phase, 36, 4),
     FIELD(dlc_family_args, precision, 40, 4),
+    FIELD(dlc_family_args, math, 44, 4),
 
     STRUCT(dlc_family, 64),
     FIELD(dlc_family, size, 0, 4),
@@ -262,7 +284,11 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_plan, workspace_bytes, 96, 8),
     FIELD(dlc_layer_plan, scratch_bytes, 104, 8),
 
-    STRUCT(dlc_layer_run, 104),
+    STRUCT(dlc_step, 16),
+    FIELD(dlc_step, iteration, 0, 8),
+    FIELD(dlc_step, sample, 8, 8),
+
+    STRUCT(dlc_layer_run, 120),
     FIELD(dlc_layer_run, size, 0, 4),
     FIELD(dlc_layer_run, iteration, 8, 8),
     FIELD(dlc_layer_run, sample, 16, 8),
@@ -277,6 +303,8 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_run, loss_scale, 88, 4),
     FIELD(dlc_layer_run, parts, 92, 4),
     FIELD(dlc_layer_run, again, 96, 4),
+    FIELD(dlc_layer_run, step_at, 104, 8),
+    FIELD(dlc_layer_run, loss_scale_at, 112, 8),
 
     STRUCT(dlc_layer_ops, 96),
     FIELD(dlc_layer_ops, size, 0, 4),
@@ -314,7 +342,7 @@ static const layout_row rows[] = {
     FIELD(dlc_exchange, spread, 72, 8),
     FIELD(dlc_exchange, settle, 80, 8),
 
-    STRUCT(dlc_solver_needs, 56),
+    STRUCT(dlc_solver_needs, 64),
     FIELD(dlc_solver_needs, size, 0, 4),
     FIELD(dlc_solver_needs, slots, 4, 4),
     FIELD(dlc_solver_needs, slot_name, 8, 32),
@@ -322,8 +350,9 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_needs, micro_batches, 44, 4),
     FIELD(dlc_solver_needs, shards, 48, 4),
     FIELD(dlc_solver_needs, late, 52, 4),
+    FIELD(dlc_solver_needs, queued, 56, 4),
 
-    STRUCT(dlc_solver_args, 144),
+    STRUCT(dlc_solver_args, 160),
     FIELD(dlc_solver_args, size, 0, 4),
     FIELD(dlc_solver_args, settings, 8, 8),
     FIELD(dlc_solver_args, device_ops, 16, 8),
@@ -339,6 +368,8 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_args, exchange, 120, 8),
     FIELD(dlc_solver_args, max_iterations, 128, 8),
     FIELD(dlc_solver_args, epoch_iterations, 136, 8),
+    FIELD(dlc_solver_args, rate_at, 144, 8),
+    FIELD(dlc_solver_args, loss_scale, 152, 8),
 
     STRUCT(dlc_solver_ops, 80),
     FIELD(dlc_solver_ops, size, 0, 4),
@@ -437,6 +468,7 @@ static const constant constants[] = {
 
     VALUE(DLC_TRANSPORT_PAIRWISE, 1),
     VALUE(DLC_TRANSPORT_DEVICE_MEMORY, 2),
+    VALUE(DLC_TRANSPORT_RECORDS, 4),
 
     VALUE(DLC_PHASE_TRAIN, 1),
     VALUE(DLC_PHASE_TEST, 2),
