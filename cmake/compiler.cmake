@@ -21,19 +21,29 @@ set(DLC_PLUGIN_INSTALL_DIR ${CMAKE_INSTALL_LIBDIR}/dlcore/1)
 
 add_library(dlc_flags INTERFACE)
 target_compile_definitions(dlc_flags INTERFACE _GNU_SOURCE)
-target_compile_options(dlc_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-  -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef
-  -fno-semantic-interposition -fstack-protector-strong)
+# Options of the C compiler, and of the one that nvcc hands the processor's part of a
+# CUDA file to.
+function(dlc_add_flags)
+  list(JOIN ARGN "," joined)
+  target_compile_options(dlc_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:C>:${ARGN}>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${joined}>")
+endfunction()
+
+target_compile_options(dlc_flags INTERFACE "$<$<COMPILE_LANGUAGE:C>:-Wpedantic;-Wshadow;\
+-Wconversion;-Wno-sign-conversion;-Wstrict-prototypes;-Wmissing-prototypes;-Wvla;\
+-Wformat=2;-Wundef>")
+dlc_add_flags(-Wall -Wextra -fno-semantic-interposition -fstack-protector-strong)
 if(DLC_WERROR)
-  target_compile_options(dlc_flags INTERFACE -Werror)
+  dlc_add_flags(-Werror)
+  target_compile_options(dlc_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")
 endif()
 target_link_options(dlc_flags INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
 
 if(DLC_SANITIZE)
-  target_compile_options(dlc_flags INTERFACE
-    -fsanitize=${DLC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  dlc_add_flags(-fsanitize=${DLC_SANITIZE} -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
   target_link_options(dlc_flags INTERFACE -fsanitize=${DLC_SANITIZE})
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
-  target_compile_options(dlc_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+  dlc_add_flags(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 endif()

@@ -91,7 +91,8 @@ function(dlc_add_plugin folder name)
   endif()
   add_library(${target} MODULE ${arg_SOURCES})
   set_target_properties(${target} PROPERTIES
-    PREFIX "" SUFFIX ".so" C_VISIBILITY_PRESET hidden
+    PREFIX "" SUFFIX ".so" C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+    CUDA_RUNTIME_LIBRARY Static
     LIBRARY_OUTPUT_DIRECTORY ${DLC_PLUGIN_OUTPUT_DIR}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/plugin.map)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)

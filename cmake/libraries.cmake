@@ -2,7 +2,8 @@
 # needs is required; what a plugin needs is optional: without it the plugin is
 # skipped. LIBS of the functions in dlcore.cmake take these names.
 
-set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate dnnl openmp threads check ucx mpi crypto pmix)
+set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate dnnl openmp threads check ucx mpi crypto pmix
+  cuda cudnn nccl)
 find_package(PkgConfig REQUIRED)
 
 # dlc_find_library_pair(<name> <header> <library or empty>): for libraries
@@ -85,6 +86,8 @@ foreach(module mpi-c ompi-c mpich)
     dlc_find_pc(mpi ${module})
   endif()
 endforeach()
+
+include(cuda)
 
 # The tests'.
 dlc_find_pc(check check>=0.15)

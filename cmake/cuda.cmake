@@ -1,0 +1,48 @@
+# CUDA, optional: dlc::cuda (compiler, headers, the runtime as a static library), and the
+# headers of what its plugins open when they are used: dlc::cudnn (with cuBLASLt), dlc::nccl.
+# Nothing links the driver, so all of it builds, loads and is tested without a GPU.
+
+option(DLC_CUDA "Build the CUDA plugins where the toolkit is found" ON)
+if(NOT DLC_CUDA)
+  return()
+endif()
+
+# Code for every generation that this nvcc knows, and its newest intermediate code for
+# later ones. Builds for tests do with one: they never run it.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(DLC_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(CMAKE_CUDA_ARCHITECTURES 90-virtual)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES all-major)
+  endif()
+endif()
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  return()
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 12 QUIET)
+if(NOT TARGET CUDA::cudart_static)
+  return()
+endif()
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG -lineinfo")
+
+add_library(dlc::cuda INTERFACE IMPORTED GLOBAL)
+target_link_libraries(dlc::cuda INTERFACE CUDA::cudart_static)
+
+# dlc_find_cuda_header(<name> <header>)
+function(dlc_find_cuda_header name header)
+  find_path(DLC_${name}_INCLUDE_DIR ${header} HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  mark_as_advanced(DLC_${name}_INCLUDE_DIR)
+  if(DLC_${name}_INCLUDE_DIR)
+    add_library(dlc::${name} INTERFACE IMPORTED GLOBAL)
+    target_include_directories(dlc::${name} SYSTEM INTERFACE ${DLC_${name}_INCLUDE_DIR}
+      ${CUDAToolkit_INCLUDE_DIRS})
+  endif()
+endfunction()
+dlc_find_cuda_header(cudnn cudnn.h)
+dlc_find_cuda_header(nccl nccl.h)
