@@ -37,9 +37,11 @@ static dlc_status open_family(dlc_net *net, const dlc_family *family, void **con
     dlc_family_args args = {.size = sizeof args,
                             .device_ops = net->args.device_ops,
                             .device = net->args.device,
+                            .queue = net->args.queue,
                             .threads = net->args.threads,
                             .phase = net->args.phase,
-                            .precision = net->args.precision};
+                            .precision = net->args.precision,
+                            .math = net->args.math};
     void *opened = NULL;
     DLC_TRY(family->open(&args, &opened));
     net->family[net->families++] = (net_family){.family = family, .context = opened};
@@ -131,7 +133,7 @@ static dlc_status find_inputs(dlc_net *net, net_op *op) {
                             net->args.graph->layer[from->input[i].layer].name);
         op->input[i] = tensor;
         op->in[i] = net->tensor[tensor].tensor;
-        if (op->in[i].dtype == DLC_BF16 && !(op->feature->caps & DLC_LAYER_BF16))
+        if (!net_knows_type(op->feature, &op->in[i]))
             op->in[i].dtype = DLC_F32;
     }
     return DLC_OK;

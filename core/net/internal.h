@@ -141,6 +141,17 @@ static inline int32_t net_op_at(const dlc_net *net, int32_t step) {
     return step < net->ops ? step : 2 * net->ops - 1 - step;
 }
 
+/* Has it elements that a layer must say it knows? */
+static inline int net_is_16_bit(const dlc_tensor *tensor) {
+    return tensor->dtype == DLC_BF16 || tensor->dtype == DLC_F16;
+}
+
+/* Does the layer read, and give, what is in the tensor? */
+static inline int net_knows_type(const dlc_feature *feature, const dlc_tensor *tensor) {
+    uint64_t bit = tensor->dtype == DLC_BF16 ? DLC_LAYER_BF16 : DLC_LAYER_F16;
+    return !net_is_16_bit(tensor) || (feature->caps & bit) != 0;
+}
+
 static inline int net_is_running(const net_op *op) {
     return op->absorbed_by == NO_OP;
 }

@@ -27,8 +27,12 @@ typedef struct dlc_net_args {
     const dlc_feature *device_feature;
     const dlc_device_ops *device_ops;
     dlc_device *device;
+    /* What a pass does is given to it, to be done later; NULL: done when a call
+     * returns. */
+    dlc_queue *queue;
     int32_t threads;     /* processor threads for the layers */
-    dlc_dtype precision; /* of activations: DLC_F32 or DLC_BF16 */
+    dlc_dtype precision; /* of activations: DLC_F32, DLC_BF16 or DLC_F16 */
+    uint32_t math;       /* DLC_MATH_ bits */
     int low_memory;      /* make cheap activations again in backward */
     dlc_shape sample;    /* C, H, W of one sample */
     int64_t batch;       /* samples of one pass of this rank */
@@ -44,6 +48,9 @@ typedef struct dlc_net_args {
      * reads them; what it returns ends forward if it isn't DLC_OK. */
     dlc_status (*need)(void *context, size_t begin, size_t end);
     void *need_context;
+    /* Of dlc_layer_run; with a queue only, and NULL allowed. */
+    const dlc_step *step_at;
+    const float *loss_scale_at;
 } dlc_net_args;
 
 dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net);
@@ -55,8 +62,9 @@ dlc_status dlc_net_allocate(dlc_net *net);
 
 /* ---- One pass ---------------------------------------------------------------- */
 
-/* The batch: N, C, H, W float32 and N labels in host memory. On a device that
- * the processor shares memory with they are read in place, so they must stay. */
+/* The batch: N, C, H, W float32 and N labels, in host memory or the device's. On a
+ * device that the processor shares memory with they are read in place, with a queue
+ * later, so they must stay. */
 dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
 
 /* `iteration` and `sample` as in dlc_layer_run. */
@@ -77,7 +85,14 @@ typedef struct dlc_metric {
 } dlc_metric;
 
 int32_t dlc_net_metrics(const dlc_net *net);
+/* Until the pass is done, with a queue. */
 dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric);
+/* *sum, in device memory, += share times the weighted sum of the mean losses: work for
+ * the queue, where the processor need not see it. */
+dlc_status dlc_net_add_losses(const dlc_net *net, float share, float *sum);
+
+/* Until the queue has nothing to do. */
+dlc_status dlc_net_sync(const dlc_net *net);
 
 /* ---- Parameters ---------------------------------------------------------------- */
 

@@ -185,6 +185,7 @@ dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
                                 float *arena) {
     const net_op *op = &net->op[net->param_op[i]];
     float *own = arena + net->param[i].offset;
+    DLC_TRY(dlc_net_sync(net));
     if (DLC_CAN(op->ops, param_import))
         return op->ops->param_import(op->layer, net->param_index[i], plain, own);
     return net->args.device_ops->copy(net->args.device, NULL, own, plain,
@@ -195,6 +196,7 @@ dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
                                 float *plain) {
     const net_op *op = &net->op[net->param_op[i]];
     const float *own = arena + net->param[i].offset;
+    DLC_TRY(dlc_net_sync(net));
     if (DLC_CAN(op->ops, param_export))
         return op->ops->param_export(op->layer, net->param_index[i], own, plain);
     return net->args.device_ops->copy(net->args.device, NULL, plain, own,

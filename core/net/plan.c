@@ -253,6 +253,8 @@ static void point_op(dlc_net *net, net_op *op) {
                               .in_diff = op->in_diff,
                               .param = op->params,
                               .param_diff = op->param_diffs,
+                              .step_at = net->args.step_at,
+                              .loss_scale_at = net->args.loss_scale_at,
                               .workspace = buffer_address(net, op->workspace_buffer)};
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch[i] = buffer_address(net, op->scratch_buffer[i]);

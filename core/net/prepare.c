@@ -68,7 +68,7 @@ static dlc_status allocate_reorder(net_op *op) {
 
 /* Whose layout, or type of element, a tensor has: who can make it plain float32. */
 static void own_layout(net_tensor *tensor, const dlc_family *family, void *context) {
-    int plain = !tensor->tensor.layout && tensor->tensor.dtype != DLC_BF16;
+    int plain = !tensor->tensor.layout && !net_is_16_bit(&tensor->tensor);
     tensor->family = plain ? NULL : family;
     tensor->context = context;
 }
@@ -112,8 +112,7 @@ static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
  * float32 for who knows nothing else. */
 static dlc_status offer_input(dlc_net *net, op_list *list, net_op *op, int32_t i) {
     const net_tensor *tensor = &net->tensor[op->input[i]];
-    int is_bf16 = tensor->tensor.dtype == DLC_BF16;
-    int wants_f32 = is_bf16 && !(op->feature->caps & DLC_LAYER_BF16);
+    int wants_f32 = !net_knows_type(op->feature, &tensor->tensor);
     if (tensor->family && (tensor->family != op->family || wants_f32)) {
         dlc_tensor plain = tensor->tensor;
         plain.layout = NULL;

@@ -5,7 +5,14 @@
 #include <string.h>
 
 static dlc_status copy(const dlc_net *net, void *dst, const void *src, size_t bytes) {
-    return net->args.device_ops->copy(net->args.device, NULL, dst, src, bytes);
+    const dlc_net_args *args = &net->args;
+    return args->device_ops->copy(args->device, args->queue, dst, src, bytes);
+}
+
+dlc_status dlc_net_sync(const dlc_net *net) {
+    const dlc_net_args *args = &net->args;
+    return args->queue ? args->device_ops->queue_sync(args->device, args->queue)
+                       : DLC_OK;
 }
 
 dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels) {
@@ -42,10 +49,13 @@ static uint64_t begin_part(const dlc_net *net) {
     return net->timed ? dlc_now_ns() : 0;
 }
 
-static void end_part(const dlc_net *net, net_op *op, dlc_net_part part,
-                     uint64_t start) {
-    if (net->timed)
-        op->ns[part] += dlc_now_ns() - start;
+static dlc_status end_part(const dlc_net *net, net_op *op, dlc_net_part part,
+                           uint64_t start) {
+    if (!net->timed)
+        return DLC_OK;
+    DLC_TRY(dlc_net_sync(net));
+    op->ns[part] += dlc_now_ns() - start;
+    return DLC_OK;
 }
 
 /* ---- Forward --------------------------------------------------------------------- */
@@ -82,8 +92,7 @@ static dlc_status make_again(dlc_net *net, int32_t tensor) {
     op->run.scratch = op->scratch[NET_RUN_AGAIN];
     uint64_t start = begin_part(net);
     DLC_TRY(named(op->ops->forward(op->layer, &op->run), op, "forward"));
-    end_part(net, op, DLC_NET_FORWARD, start);
-    return DLC_OK;
+    return end_part(net, op, DLC_NET_FORWARD, start);
 }
 
 /* Tensors that backward of operation `index` is the first to read and that were not
@@ -146,7 +155,7 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
         watch(net, "forward", op);
         uint64_t start = begin_part(net);
         DLC_TRY(named(forward_op(net, op), op, "forward"));
-        end_part(net, op, DLC_NET_FORWARD, start);
+        DLC_TRY(end_part(net, op, DLC_NET_FORWARD, start));
     }
     return DLC_OK;
 }
@@ -169,15 +178,19 @@ static dlc_status call_backward(dlc_net *net, net_op *op, float loss_scale,
 static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
                            const void *part, void *diff) {
     const dlc_device_ops *ops = net->args.device_ops;
+    dlc_device *device = net->args.device;
+    dlc_queue *queue = net->args.queue;
     size_t count = dlc_tensor_bytes(tensor) / dlc_dtype_bytes(tensor->dtype);
-    if (tensor->dtype != DLC_BF16)
-        return ops->add(net->args.device, NULL, count, part, diff);
-    if (!DLC_CAN(ops, add_bf16))
-        return dlc_fail(
-            DLC_ERR_UNSUPPORTED,
-            "device '%s' cannot add bfloat16; take [run] precision = float32",
-            net->args.device_feature->name);
-    return ops->add_bf16(net->args.device, NULL, count, part, diff);
+    if (!net_is_16_bit(tensor))
+        return ops->add(device, queue, count, part, diff);
+    if (tensor->dtype == DLC_BF16 && DLC_CAN(ops, add_bf16))
+        return ops->add_bf16(device, queue, count, part, diff);
+    if (tensor->dtype == DLC_F16 && DLC_CAN(ops, add_f16))
+        return ops->add_f16(device, queue, count, part, diff);
+    return dlc_fail(DLC_ERR_UNSUPPORTED,
+                    "device '%s' cannot add %s; take [run] precision = float32",
+                    net->args.device_feature->name,
+                    tensor->dtype == DLC_BF16 ? "bfloat16" : "half precision");
 }
 
 /* Gradients of a tensor that several operations read are added up. */
@@ -198,14 +211,13 @@ static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
     if (net->timed && dlc_net_can_part(op)) {
         uint64_t start = begin_part(net);
         DLC_TRY(call_backward(net, op, loss_scale, DLC_PART_PARAM));
-        end_part(net, op, DLC_NET_BACKWARD_PARAM, start);
+        DLC_TRY(end_part(net, op, DLC_NET_BACKWARD_PARAM, start));
         parts = DLC_PART_DATA;
     }
     uint64_t start = begin_part(net);
     DLC_TRY(call_backward(net, op, loss_scale, parts));
     DLC_TRY(add_parts(net, op));
-    end_part(net, op, dlc_net_whole_part(op), start);
-    return DLC_OK;
+    return end_part(net, op, dlc_net_whole_part(op), start);
 }
 
 dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
@@ -246,11 +258,26 @@ dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric) {
     for (; !is_metric(op) || i-- > 0; op++)
         ;
     float values[2];
-    DLC_TRY(copy(net, values, op->out_data[0], sizeof values));
+    DLC_TRY(dlc_net_sync(net));
+    DLC_TRY(net->args.device_ops->copy(net->args.device, NULL, values, op->out_data[0],
+                                       sizeof values));
     *metric = (dlc_metric){.name = op->name,
                            .is_loss = (op->feature->caps & DLC_LAYER_LOSS) != 0,
                            .weight = net->args.graph->layer[op->node].loss_weight,
                            .sum = (double)values[0],
                            .count = (double)values[1]};
+    return DLC_OK;
+}
+
+dlc_status dlc_net_add_losses(const dlc_net *net, float share, float *sum) {
+    const dlc_net_args *args = &net->args;
+    for (int32_t i = 0; i < net->ops; i++) {
+        const net_op *op = &net->op[i];
+        if (!is_metric(op) || !(op->feature->caps & DLC_LAYER_LOSS))
+            continue;
+        double weight = args->graph->layer[op->node].loss_weight;
+        DLC_TRY(args->device_ops->add_mean(
+            args->device, args->queue, share * (float)weight, op->out_data[0], sum));
+    }
     return DLC_OK;
 }

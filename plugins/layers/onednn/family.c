@@ -29,6 +29,10 @@ static int bf16_is_fast(void) {
 }
 
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {
+    if (args->precision == DLC_F16)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "the processor's layers compute in float32 and bfloat16; "
+                          "take [run] precision = bf16 or float32");
     context *net = host->alloc(sizeof *net);
     if (!net)
         return DLC_ERR_NOMEM;
