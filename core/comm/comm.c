@@ -370,6 +370,57 @@ dlc_status dlc_comm_barrier(dlc_comm *comm) {
     return go ? end(comm, barrier(comm)) : DLC_OK;
 }
 
+/* ---- Work for a queue -------------------------------------------------------- */
+
+int dlc_comm_can_queue(const dlc_comm *comm) {
+    const dlc_team *team = comm->team[INSIDE];
+    return team && !comm->two_levels && team->sums &&
+           DLC_CAN(team->ops, queue_all_reduce);
+}
+
+int dlc_comm_can_record(const dlc_comm *comm) {
+    return dlc_comm_can_queue(comm) &&
+           (comm->team[INSIDE]->feature->caps & DLC_TRANSPORT_RECORDS) != 0;
+}
+
+typedef dlc_status queue_call(dlc_endpoint *endpoint, dlc_queue *queue, float *buffer,
+                              size_t count);
+
+static dlc_status give(dlc_comm *comm, queue_call *call, dlc_queue *queue,
+                       float *buffer, size_t count) {
+    int go = 0;
+    DLC_TRY(begin(comm, count, &go));
+    return go ? end(comm, call(comm->team[INSIDE]->endpoint, queue, buffer, count))
+              : DLC_OK;
+}
+
+dlc_status dlc_comm_queue_all_reduce(dlc_comm *comm, dlc_queue *queue, float *buffer,
+                                     size_t count) {
+    return give(comm, comm->team[INSIDE]->ops->queue_all_reduce, queue, buffer, count);
+}
+
+dlc_status dlc_comm_queue_reduce_scatter(dlc_comm *comm, dlc_queue *queue,
+                                         float *buffer, size_t count) {
+    return give(comm, comm->team[INSIDE]->ops->queue_reduce_scatter, queue, buffer,
+                count);
+}
+
+dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *buffer,
+                                     size_t count) {
+    return give(comm, comm->team[INSIDE]->ops->queue_all_gather, queue, buffer, count);
+}
+
+dlc_status dlc_comm_poll(dlc_comm *comm) {
+    const dlc_team *team = comm->team[INSIDE];
+    int go = 0;
+    DLC_TRY(begin(comm, 1, &go));
+    if (!go)
+        return DLC_OK;
+    DLC_TRY(check(comm));
+    return DLC_CAN(team->ops, poll) ? end(comm, team->ops->poll(team->endpoint))
+                                    : DLC_OK;
+}
+
 /* ---- Shards ------------------------------------------------------------------ */
 
 int dlc_comm_has_shards(const dlc_comm *comm) {

@@ -73,6 +73,20 @@ dlc_status dlc_comm_reduce_scatter(dlc_comm *comm, float *buffer, size_t count);
 dlc_status dlc_comm_all_gather(dlc_comm *comm, float *buffer, size_t count);
 dlc_status dlc_comm_barrier(dlc_comm *comm);
 
+/* The same as work given to a queue of the device, where one transport that can joins
+ * all ranks (dlc_comm_can_queue): the calls return at once. They may be recorded, if
+ * dlc_comm_can_record. dlc_comm_poll tells whether any of it has failed, or the job is
+ * ending: then nobody may wait for that queue any more. */
+int dlc_comm_can_queue(const dlc_comm *comm);
+int dlc_comm_can_record(const dlc_comm *comm);
+dlc_status dlc_comm_queue_all_reduce(dlc_comm *comm, dlc_queue *queue, float *buffer,
+                                     size_t count);
+dlc_status dlc_comm_queue_reduce_scatter(dlc_comm *comm, dlc_queue *queue,
+                                         float *buffer, size_t count);
+dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *buffer,
+                                     size_t count);
+dlc_status dlc_comm_poll(dlc_comm *comm);
+
 /* This rank's shard of `count` elements: [*begin, *end). With one level slice `rank`
  * (dlc_slice in team.h); with two the slice of a slice; where nodes have unequal
  * numbers of ranks all of it, and reduce_scatter is an all-reduce. */

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/queued.h"
 #include "comm/team.h"
 
 /* What can be done with a bucket. */
@@ -49,7 +50,9 @@ struct dlc_exchanger {
     char *detail; /* own; of the thread that failed */
     dlc_exchange_stats stats;
 
-    dlc_memory next; /* newest first: the number of the bucket that rank 0 chose */
+    dlc_memory next;    /* newest first: the number of the bucket that rank 0 chose */
+    dlc_queued *queued; /* own; NULL: the thread, or nobody, does it */
+    dlc_event **given[WORKS]; /* own; with a queue: what it had to do then is done */
 };
 
 /* Buckets are no smaller than this where a segment is cut. */
@@ -186,6 +189,9 @@ static void run_next(dlc_exchanger *x) {
         status = choose_newest(x, &what.bucket);
     (void)pthread_mutex_unlock(&x->lock);
     uint64_t since = dlc_now_ns();
+    if (status == DLC_OK && x->given[what.work])
+        status = x->args.device_ops->event_sync(x->args.device,
+                                                x->given[what.work][what.bucket]);
     if (status == DLC_OK) {
         tell(x, &what);
         status = do_task(x, &what);
@@ -237,7 +243,12 @@ static dlc_status enqueue(dlc_exchanger *x, act work, int32_t bucket) {
         return DLC_OK;
     (void)pthread_mutex_lock(&x->lock);
     dlc_status status = DLC_OK;
-    if (x->failed != DLC_OK) {
+    if (x->given[work])
+        status = x->args.device_ops->event_record(x->args.device, x->args.queue,
+                                                  x->given[work][bucket]);
+    if (status != DLC_OK) {
+        ; /* told */
+    } else if (x->failed != DLC_OK) {
         status = failure(x);
     } else if (x->pending[work][bucket]) {
         status = dlc_fail(DLC_ERR_INTERNAL,
@@ -302,6 +313,41 @@ static dlc_status exchange_settle(void *context) {
     return x->table.ranks == 1 ? DLC_OK : wait_until(x, is_settled, 0);
 }
 
+/* ---- The table, where all is work on a queue --------------------------------- */
+
+static dlc_status queue_task(dlc_exchanger *x, act work, int32_t bucket) {
+    DLC_TRY(check_bucket(x, bucket));
+    size_t at = x->begin[bucket], count = x->begin[bucket + 1] - at;
+    if (work == SPREAD)
+        return dlc_queued_start(x->queued, bucket, dlc_comm_queue_all_gather,
+                                x->args.weights + at, count);
+    x->stats.bytes += count * sizeof(float);
+    return dlc_queued_start(x->queued, bucket,
+                            is_sharded(x, bucket) ? dlc_comm_queue_reduce_scatter
+                                                  : dlc_comm_queue_all_reduce,
+                            x->args.gradients + at, count);
+}
+
+static dlc_status queued_start(void *context, int32_t bucket) {
+    return queue_task(context, SUM, bucket);
+}
+
+static dlc_status queued_spread(void *context, int32_t bucket) {
+    dlc_exchanger *x = context;
+    return is_sharded(x, bucket) ? queue_task(x, SPREAD, bucket) : DLC_OK;
+}
+
+static dlc_status queued_wait(void *context, int32_t bucket) {
+    dlc_exchanger *x = context;
+    DLC_TRY(check_bucket(x, bucket));
+    return dlc_queued_wait(x->queued, bucket);
+}
+
+static dlc_status queued_settle(void *context) {
+    dlc_exchanger *x = context;
+    return dlc_queued_wait_all(x->queued);
+}
+
 /* ---- Opening and closing --------------------------------------------------- */
 
 /* The thread takes no signals: they are the train thread's. */
@@ -347,14 +393,50 @@ static void fill_table(dlc_exchanger *x) {
                               .ranks = dlc_comm_ranks(x->args.comm),
                               .buckets = x->args.buckets,
                               .bucket_begin = x->begin,
-                              .start = exchange_start,
-                              .wait = exchange_wait};
+                              .start = x->queued ? queued_start : exchange_start,
+                              .wait = x->queued ? queued_wait : exchange_wait};
     if (!x->args.shards)
         return;
     x->table.own_begin = x->own;
     x->table.own_end = x->own + x->args.buckets;
-    x->table.spread = exchange_spread;
-    x->table.settle = exchange_settle;
+    x->table.spread = x->queued ? queued_spread : exchange_spread;
+    x->table.settle = x->queued ? queued_settle : exchange_settle;
+}
+
+static dlc_status open_queued(dlc_exchanger *x) {
+    dlc_queued_args args = {.comm = x->args.comm,
+                            .device_ops = x->args.device_ops,
+                            .device = x->args.device,
+                            .queue = x->args.queue,
+                            .buckets = x->args.buckets};
+    return dlc_queued_open(&args, &x->queued);
+}
+
+static dlc_status open_events(dlc_exchanger *x, act work) {
+    const dlc_exchange_args *args = &x->args;
+    x->given[work] = dlc_alloc((size_t)args->buckets, sizeof(dlc_event *));
+    if (!x->given[work])
+        return DLC_ERR_NOMEM;
+    for (int32_t b = 0; b < args->buckets; b++)
+        DLC_TRY(args->device_ops->event_open(args->device, &x->given[work][b]));
+    return DLC_OK;
+}
+
+static void close_events(dlc_exchanger *x, act work) {
+    const dlc_exchange_args *args = &x->args;
+    for (int32_t b = 0; x->given[work] && b < args->buckets; b++)
+        if (x->given[work][b])
+            args->device_ops->event_close(args->device, x->given[work][b]);
+    dlc_free(x->given[work]);
+}
+
+/* Whoever sums: the queue of a device, or a thread that waits for its events. */
+static dlc_status open_worker(dlc_exchanger *x) {
+    if (x->args.queue && dlc_comm_can_queue(x->args.comm))
+        return open_queued(x);
+    for (int i = 0; x->args.queue && i < WORKS; i++)
+        DLC_TRY(open_events(x, (act)i));
+    return start_thread(x);
 }
 
 dlc_status dlc_exchanger_open(const dlc_exchange_args *args,
@@ -371,11 +453,10 @@ dlc_status dlc_exchanger_open(const dlc_exchange_args *args,
     dlc_status status = make_tables(x);
     if (status == DLC_OK && args->newest_first)
         status = args->device_ops->alloc(args->device, sizeof(int32_t), 0, &x->next);
-    if (status == DLC_OK) {
+    if (status == DLC_OK && dlc_comm_ranks(args->comm) > 1)
+        status = open_worker(x);
+    if (status == DLC_OK)
         fill_table(x);
-        if (x->table.ranks > 1)
-            status = start_thread(x);
-    }
     if (status != DLC_OK) {
         dlc_exchanger_close(x);
         return status;
@@ -401,9 +482,12 @@ void dlc_exchanger_close(dlc_exchanger *x) {
     (void)pthread_mutex_destroy(&x->lock);
     if (x->next.base)
         x->args.device_ops->free(x->args.device, &x->next);
+    dlc_queued_close(x->queued);
     dlc_free(x->detail);
-    for (int i = 0; i < WORKS; i++)
+    for (int i = 0; i < WORKS; i++) {
+        close_events(x, (act)i);
         dlc_free(x->pending[i]);
+    }
     dlc_free(x->queue);
     dlc_free(x->own);
     dlc_free(x->begin);
@@ -420,6 +504,15 @@ dlc_status dlc_exchanger_gather(dlc_exchanger *x, float *arena) {
             DLC_TRY(dlc_comm_all_gather(x->args.comm, arena + x->begin[b],
                                         x->begin[b + 1] - x->begin[b]));
     return DLC_OK;
+}
+
+int dlc_exchanger_is_queued(const dlc_exchanger *x) {
+    return x->queued != NULL;
+}
+
+void dlc_exchanger_count(dlc_exchanger *x) {
+    if (x->table.ranks > 1)
+        x->stats.bytes += x->begin[x->args.buckets] * sizeof(float);
 }
 
 dlc_exchange_stats dlc_exchanger_stats(dlc_exchanger *x) {

@@ -4,7 +4,8 @@
  * backward has filled it; one thread of the exchanger sums the buckets over all
  * ranks, in the order in which they were started, while the train thread goes on.
  * A train thread that waits for a bucket which nobody has begun yet does the work
- * itself, instead of waking the other thread and going to sleep.
+ * itself, instead of waking the other thread and going to sleep. Where the transport
+ * sums on a queue of the device there is no thread (queued.h).
  *
  * With sharded updates a bucket's sum goes to its owners only (a reduce-scatter), each
  * updates its shard of the weights, and these go to everybody (an all-gather): as many
@@ -28,8 +29,12 @@ typedef struct dlc_exchanger dlc_exchanger;
 
 typedef struct dlc_exchange_args {
     dlc_comm *comm;
-    const dlc_device_ops *device_ops; /* of the arenas; needed for newest_first only */
+    const dlc_device_ops *device_ops; /* of the arenas */
     dlc_device *device;
+    /* That fills the gradients and updates the weights; NULL: they are filled and
+     * updated when its calls return. With a queue the exchange waits for what it had to
+     * do, and is itself work on a queue where the communicator can. */
+    dlc_queue *queue;
     float *gradients;
     float *weights;      /* laid out alike; needed for shards only */
     const size_t *begin; /* of the buckets, buckets + 1 elements; copied */
@@ -69,6 +74,13 @@ const dlc_exchange *dlc_exchanger_table(const dlc_exchanger *exchanger);
  * slot) to everybody. Blocks; all ranks together, between iterations. Without: nothing.
  */
 dlc_status dlc_exchanger_gather(dlc_exchanger *exchanger, float *arena);
+
+/* Is the exchange all work on a queue, so that it can be recorded? Then failures show
+ * in dlc_comm_poll alone, and nobody knows how long it took (stats.busy is 0). */
+int dlc_exchanger_is_queued(const dlc_exchanger *exchanger);
+
+/* A recording has done one whole exchange. */
+void dlc_exchanger_count(dlc_exchanger *exchanger);
 
 dlc_exchange_stats dlc_exchanger_stats(dlc_exchanger *exchanger);
 
