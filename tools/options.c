@@ -78,8 +78,9 @@ static const struct argp net_argp = {.options = net_options, .parser = parse_net
  * --------------------------------- */
 
 static const char *const run_sections[] = {
-    "run.ranks",  "run.device",     "transport.type",   "solver.type", "run.scaling",
-    "run.epochs", "run.iterations", "run.snapshot_dir", "run.seed",    "run.threads",
+    "run.ranks",   "run.device",  "transport.type", "solver.type",
+    "run.scaling", "run.epochs",  "run.iterations", "run.snapshot_dir",
+    "run.seed",    "run.threads", "run.gpu",
 };
 
 static const struct argp_option run_options[] = {
@@ -94,6 +95,7 @@ static const struct argp_option run_options[] = {
     {"snapshot-dir", KEY_RUN + 7, "DIR", 0, "folder of the checkpoints", 2},
     {"seed", KEY_RUN + 8, "N", 0, "of all random numbers", 2},
     {"threads", KEY_RUN + 9, "N", 0, "compute threads of a rank", 2},
+    {"gpu", KEY_RUN + 10, "LIST|all", 0, "train on these GPUs, a rank each", 2},
     {0}};
 
 static error_t parse_run(int key, char *argument, struct argp_state *state) {

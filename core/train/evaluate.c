@@ -26,6 +26,7 @@ static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) 
         DLC_TRY(dlc_feed_next(session->test_feed, &batch));
         DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
         DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
+        DLC_TRY(dlc_net_sync(session->test_net));
         for (int32_t j = 0; j < evaluation->metrics; j++) {
             dlc_metric metric;
             DLC_TRY(dlc_net_metric(session->test_net, j, &metric));

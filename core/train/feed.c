@@ -16,6 +16,7 @@
 #define DETAIL_BYTES 1024
 
 typedef struct slot {
+    dlc_memory memory; /* of both, where it is the device's */
     float *data;
     int32_t *labels;
     int32_t samples;
@@ -195,6 +196,36 @@ static int32_t batches_ahead(const dlc_feed *feed) {
     return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;
 }
 
+static dlc_status alloc_slot(const dlc_feed *feed, size_t count, size_t sample_bytes,
+                             slot *made) {
+    const dlc_feed_args *args = &feed->args;
+    size_t bytes, label_bytes = count * sizeof(int32_t);
+    if (!args->device_ops) {
+        made->data = dlc_alloc(count, sample_bytes);
+        made->labels = dlc_alloc(count, sizeof(int32_t));
+        return made->data && made->labels ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    if (__builtin_mul_overflow(count, sample_bytes, &bytes) ||
+        __builtin_add_overflow(bytes, label_bytes, &label_bytes))
+        return dlc_fail(DLC_ERR_NOMEM, "a batch of %zu samples is too large", count);
+    made->memory.size = sizeof made->memory;
+    DLC_TRY(args->device_ops->alloc(args->device, label_bytes, DLC_MEM_STAGING,
+                                    &made->memory));
+    made->data = made->memory.base;
+    made->labels = (int32_t *)((char *)made->memory.base + bytes);
+    return DLC_OK;
+}
+
+static void free_slot(const dlc_feed *feed, slot *made) {
+    const dlc_feed_args *args = &feed->args;
+    if (!args->device_ops) {
+        dlc_free(made->labels);
+        dlc_free(made->data);
+    } else if (made->memory.base) {
+        args->device_ops->free(args->device, &made->memory);
+    }
+}
+
 static dlc_status alloc_slots(dlc_feed *feed) {
     size_t count = (size_t)feed->args.count;
     size_t out_bytes;
@@ -208,12 +239,8 @@ static dlc_status alloc_slots(dlc_feed *feed) {
     if (__builtin_mul_overflow(feed->out_count, sizeof(float), &out_bytes))
         return dlc_fail(DLC_ERR_NOMEM, "a sample of %zu values is too large",
                         feed->out_count);
-    for (int32_t i = 0; i < feed->slot_count; i++) {
-        feed->slots[i].data = dlc_alloc(count, out_bytes);
-        feed->slots[i].labels = dlc_alloc(count, sizeof(int32_t));
-        if (!feed->slots[i].data || !feed->slots[i].labels)
-            return DLC_ERR_NOMEM;
-    }
+    for (int32_t i = 0; i < feed->slot_count; i++)
+        DLC_TRY(alloc_slot(feed, count, out_bytes, &feed->slots[i]));
     return DLC_OK;
 }
 
@@ -298,10 +325,8 @@ void dlc_feed_close(dlc_feed *feed) {
         pthread_cond_destroy(&feed->room);
         pthread_mutex_destroy(&feed->lock);
     }
-    for (int32_t i = 0; feed->slots && i < feed->slot_count; i++) {
-        dlc_free(feed->slots[i].labels);
-        dlc_free(feed->slots[i].data);
-    }
+    for (int32_t i = 0; feed->slots && i < feed->slot_count; i++)
+        free_slot(feed, &feed->slots[i]);
     dlc_free(feed->slots);
     dlc_free(feed->in);
     dlc_free(feed->index);

@@ -20,6 +20,7 @@
 #define DLC_TRAIN_FEED_H
 
 #include <dlcore/data.h>
+#include <dlcore/device.h>
 
 #include "train/augment.h"
 
@@ -34,6 +35,9 @@ typedef struct dlc_feed_args {
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
     int low_memory;   /* then none is kept ready where `prefetch` is 0 */
     int32_t count;    /* samples in a batch of this rank, at least 1 */
+    /* Batches lie in memory that copies fastest to this device; NULL: in any. */
+    const dlc_device_ops *device_ops;
+    dlc_device *device;
 
     /* Training: samples [offset, offset + count) of the job's `batch` are ours. */
     int64_t batch, offset;

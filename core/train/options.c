@@ -47,6 +47,9 @@ const dlc_option dlc_transport_section_options[] = {
 
 const dlc_option dlc_run_section_options[] = {
     DLC_STRING("device", NULL, "where layers run; default: the first device there is"),
+    DLC_STRING("gpu", NULL,
+               "which of an accelerator's units, \"0,1\", or all: one rank each unless "
+               "ranks says otherwise"),
     DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
     DLC_CHOICE("scaling", "weak", "weak|strong",
                "weak: each rank has the whole batch; strong: ranks share it out"),
@@ -59,9 +62,12 @@ const dlc_option dlc_run_section_options[] = {
               "seconds without progress after which a rank counts as hung; 0: never"),
     DLC_INT("threads", "0", 0, 4096, "compute threads of a rank; 0: one a core"),
     DLC_BOOL("bind", "true", "bind each rank to its own cores"),
-    DLC_CHOICE("precision", "float32", "float32|bf16",
-               "of activations and products; bf16: bfloat16, with weights, sums and "
-               "losses in float32"),
+    DLC_CHOICE("precision", "float32", "float32|tf32|bf16|fp16",
+               "of activations and products, with weights, sums and losses in float32; "
+               "tf32: products of float32 rounded to 10 bits, where the device can"),
+    DLC_BOOL("record", "true",
+             "note an iteration's work once and run it as a whole, where all of it is "
+             "work for the device"),
     DLC_CHOICE("memory", "normal", "normal|low",
                "low: make cheap activations again in backward, not keep them"),
     DLC_INT("display", "0", 0, 1e9,

@@ -28,6 +28,7 @@ void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
     *progress = (dlc_progress){
         .session = session,
         .first = session->iteration,
+        .done = session->iteration,
         .display = dlc_settings_get_int(session->setup->run, "display"),
         .warm_up = warm_up_of(left),
         .last_line = dlc_now_ns(),
@@ -35,8 +36,8 @@ void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
     };
 }
 
-static double epochs(const dlc_session *session) {
-    return (double)session->iteration / (double)session->epoch_iterations;
+static double epochs(const dlc_progress *progress) {
+    return (double)progress->done / (double)progress->session->epoch_iterations;
 }
 
 void dlc_progress_announce(const dlc_progress *progress) {
@@ -97,7 +98,7 @@ static void format_duration(double seconds, char *text, size_t bytes) {
 static void draw_bar(const dlc_progress *progress) {
     const dlc_session *session = progress->session;
     double done = session->max_iterations
-                      ? (double)session->iteration / (double)session->max_iterations
+                      ? (double)progress->done / (double)session->max_iterations
                       : 1;
     char bar[BAR_WIDTH + 1], eta[32];
     int filled = (int)(done * BAR_WIDTH);
@@ -105,25 +106,25 @@ static void draw_bar(const dlc_progress *progress) {
     memset(bar, '=', (size_t)filled);
     bar[BAR_WIDTH] = '\0';
     double speed = dlc_progress_speed(progress);
-    double left = (double)(session->max_iterations - session->iteration) *
+    double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
     format_duration(speed > 0 ? left / speed : 0, eta, sizeof eta);
     dlc_log_status("[%s] %3.0f %%  epoch %.2f  loss %.4f  %.0f images/s  left %s", bar,
-                   100 * done, epochs(session), progress->loss, speed, eta);
+                   100 * done, epochs(progress), progress->loss, speed, eta);
 }
 
 static void write_line(dlc_progress *progress) {
     const dlc_session *session = progress->session;
     double loss = progress->loss_sum / (double)progress->loss_count;
-    double rate = session->solver_ops->rate(session->solver, session->iteration - 1);
+    double rate = session->solver_ops->rate(session->solver, progress->done - 1);
     double speed = dlc_progress_speed(progress);
     if (!dlc_log_is_terminal())
         dlc_info("iteration %" PRId64 ", epoch %.2f: loss %.4f, rate %.4g, %.0f "
                  "images/s",
-                 session->iteration, epochs(session), loss, rate, speed);
+                 progress->done, epochs(progress), loss, rate, speed);
     dlc_json event = dlc_log_event_begin("train");
-    dlc_json_int(&event, "iteration", session->iteration);
-    dlc_json_number(&event, "epoch", epochs(session));
+    dlc_json_int(&event, "iteration", progress->done);
+    dlc_json_number(&event, "epoch", epochs(progress));
     dlc_json_number(&event, "loss", loss);
     dlc_json_number(&event, "rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
@@ -135,7 +136,8 @@ static void write_line(dlc_progress *progress) {
 void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     const dlc_session *session = progress->session;
     uint64_t now = dlc_now_ns();
-    if (session->iteration - progress->first > progress->warm_up) {
+    progress->done++;
+    if (progress->done - progress->first > progress->warm_up) {
         progress->trained_ns += now - progress->began;
         progress->samples += (uint64_t)dlc_session_samples(session);
     }
@@ -144,7 +146,7 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     progress->loss = isnan(progress->loss) ? loss : 0.95 * progress->loss + 0.05 * loss;
     progress->loss_sum += loss;
     progress->loss_count++;
-    int due = progress->display ? session->iteration % progress->display == 0
+    int due = progress->display ? progress->done % progress->display == 0
                                 : now - progress->last_line >= LINE_EVERY_NS;
     if (due) {
         write_line(progress);
@@ -163,7 +165,7 @@ void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation)
     dlc_text line = {0};
     dlc_json event = dlc_log_event_begin("test");
     dlc_json_int(&event, "iteration", session->iteration);
-    dlc_json_number(&event, "epoch", epochs(session));
+    dlc_json_number(&event, "epoch", epochs(progress));
     for (int32_t i = 0; i < evaluation->metrics; i++) {
         const dlc_metric *metric = &evaluation->metric[i];
         double mean = metric->count > 0 ? metric->sum / metric->count : 0;
@@ -172,7 +174,7 @@ void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation)
     }
     dlc_json_number(&event, "seconds", evaluation->seconds);
     dlc_info("test after iteration %" PRId64 ", epoch %.2f: %s (%.2f s)",
-             session->iteration, epochs(session), dlc_text_string(&line),
+             session->iteration, epochs(progress), dlc_text_string(&line),
              evaluation->seconds);
     dlc_log_event_end(&event);
     dlc_text_free(&line);

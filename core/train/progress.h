@@ -8,6 +8,7 @@
 typedef struct dlc_progress {
     const dlc_session *session;
     int64_t first;   /* iteration at which this run began */
+    int64_t done;    /* iterations whose end it was told of, those before it too */
     int64_t display; /* iterations between lines; 0: by the clock */
     uint64_t last_line, last_draw;
     uint64_t last_line_samples;

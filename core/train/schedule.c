@@ -42,9 +42,11 @@ dlc_status dlc_schedule_make(const dlc_session *session, dlc_schedule *schedule)
     made.bucket = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
     if (made.bucket == 0)
         made.bucket = dlc_pace_bucket(&pace, arenas->count * sizeof(float));
-    made.shards = session->needs.shards && dlc_comm_has_shards(comm) &&
+    /* Gradients that may overflow are looked at whole, before any update. */
+    int whole = session->loss_scale.base != NULL;
+    made.shards = !whole && session->needs.shards && dlc_comm_has_shards(comm) &&
                   choose(session, "shards", dlc_pace_shards(&pace, session->ranks));
-    made.late = session->needs.late && !made.shards &&
+    made.late = !whole && session->needs.late && !made.shards &&
                 choose(session, "ahead", is_slow(&pace));
     if (session->rank == 0)
         announce(&pace, &made);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -33,7 +34,10 @@ static dlc_device_args device_args(const dlc_session *session) {
 static dlc_status open_device(dlc_session *session) {
     dlc_device_args args = device_args(session);
     session->device_ops = session->setup->device->ops;
-    return session->device_ops->open(&args, &session->device);
+    DLC_TRY(session->device_ops->open(&args, &session->device));
+    if (!(session->setup->device->caps & DLC_DEVICE_ASYNC))
+        return DLC_OK;
+    return session->device_ops->queue_open(session->device, &session->queue);
 }
 
 static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
@@ -50,6 +54,8 @@ static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup 
                           .source = data->source,
                           .seed = session->setup->seed,
                           .low_memory = low_memory(session),
+                          .device_ops = session->queue ? session->device_ops : NULL,
+                          .device = session->device,
                           .test = test,
                           .rank = session->rank,
                           .ranks = session->ranks};
@@ -89,28 +95,60 @@ static void share_batch(dlc_session *session) {
  * -------------------------------------------------------------------------------- */
 
 static dlc_dtype precision_of(const dlc_settings *run) {
-    return is_choice(run, "precision", "bf16") ? DLC_BF16 : DLC_F32;
+    return is_choice(run, "precision", "bf16")   ? DLC_BF16
+           : is_choice(run, "precision", "fp16") ? DLC_F16
+                                                 : DLC_F32;
+}
+
+/* The factor in device memory that keeps gradients in half precision from vanishing. It
+ * begins high and finds its place in a few skipped iterations. */
+static dlc_status open_loss_scale(dlc_session *session) {
+    static const dlc_loss_scale first = {.scale = 65536, .inverse = 1.0f / 65536};
+    const dlc_device_ops *ops = session->device_ops;
+
+    if (precision_of(session->setup->run) != DLC_F16)
+        return DLC_OK;
+    if (!session->queue || !DLC_CAN(ops, adapt_scale))
+        return dlc_fail(DLC_ERR_UNSUPPORTED,
+                        "device '%s' cannot train in half precision; take [run] "
+                        "precision = float32",
+                        session->setup->device->name);
+    session->loss_scale.size = sizeof session->loss_scale;
+    DLC_TRY(ops->alloc(session->device, sizeof first, 0, &session->loss_scale));
+    return ops->copy(session->device, NULL, session->loss_scale.base, &first,
+                     sizeof first);
+}
+
+static dlc_loss_scale *loss_scale(const dlc_session *session) {
+    return session->loss_scale.base;
 }
 
 static dlc_status build_net(dlc_session *session, dlc_phase phase,
                             const dlc_data_setup *data, int64_t batch, dlc_net *twin,
                             dlc_net **net) {
-    dlc_net_args args = {.graph = session->setup->graph,
-                         .phase = phase,
-                         .device_feature = session->setup->device,
-                         .device_ops = session->device_ops,
-                         .device = session->device,
-                         .threads = dlc_job_threads(session->job),
-                         .precision = precision_of(session->setup->run),
-                         .low_memory = low_memory(session),
-                         .batch = batch,
-                         .seed = session->setup->seed,
-                         .shared = session->ranks > 1,
-                         .twin = twin,
-                         .watch = watch_layer,
-                         .watch_context = session->job,
-                         .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
-                         .need_context = &session->updates};
+    dlc_net_args args = {
+        .graph = session->setup->graph,
+        .phase = phase,
+        .device_feature = session->setup->device,
+        .device_ops = session->device_ops,
+        .device = session->device,
+        .queue = session->queue,
+        .threads = dlc_job_threads(session->job),
+        .precision = precision_of(session->setup->run),
+        .math = is_choice(session->setup->run, "precision", "tf32") ? DLC_MATH_TF32 : 0,
+        .low_memory = low_memory(session),
+        .batch = batch,
+        .seed = session->setup->seed,
+        .shared = session->ranks > 1,
+        .twin = twin,
+        .watch = watch_layer,
+        .watch_context = session->job,
+        .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
+        .need_context = &session->updates};
+    if (session->control.at && phase == DLC_PHASE_TRAIN) {
+        args.step_at = &session->control.at->step;
+        args.loss_scale_at = loss_scale(session) ? &loss_scale(session)->scale : NULL;
+    }
     DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
     return dlc_net_build(&args, net);
 }
@@ -186,6 +224,7 @@ static dlc_status open_exchange(dlc_session *session) {
     dlc_exchange_args args = {.comm = session->connection.comm,
                               .device_ops = session->device_ops,
                               .device = session->device,
+                              .queue = session->queue,
                               .gradients = arenas->gradients,
                               .weights = arenas->weights,
                               .begin = session->bucket_begin,
@@ -225,6 +264,7 @@ static dlc_status open_solver(dlc_session *session) {
                             .settings = session->setup->solver_settings,
                             .device_ops = session->device_ops,
                             .device = session->device,
+                            .queue = session->queue,
                             .count = arenas->count,
                             .tail = arenas->tail,
                             .weights = arenas->weights,
@@ -233,7 +273,10 @@ static dlc_status open_solver(dlc_session *session) {
                             .segment = arenas->segment,
                             .exchange = dlc_exchanger_table(session->exchanger),
                             .max_iterations = session->max_iterations,
-                            .epoch_iterations = session->epoch_iterations};
+                            .epoch_iterations = session->epoch_iterations,
+                            .rate_at = session->queue ? &session->control.at->rate
+                                                      : NULL,
+                            .loss_scale = loss_scale(session)};
     for (int32_t i = 0; i < session->needs.slots; i++) {
         session->slot[i] = (dlc_memory){.size = sizeof session->slot[i]};
         DLC_TRY(session->device_ops->alloc(
@@ -271,6 +314,12 @@ static dlc_status aside(dlc_session *session,
     return status;
 }
 
+static dlc_status open_control(dlc_session *session) {
+    session->control = (dlc_control){
+        .ops = session->device_ops, .device = session->device, .queue = session->queue};
+    return dlc_control_open(&session->control);
+}
+
 /* What training begins with and a plan, too. */
 static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(open_device(session));
@@ -288,6 +337,8 @@ static dlc_status open_plan(dlc_session *session) {
 static dlc_status open_train(dlc_session *session) {
     dlc_job_doing(session->job, "set-up", NULL, 0);
     DLC_TRY(open_device_and_solver(session));
+    DLC_TRY(open_control(session));
+    DLC_TRY(open_loss_scale(session));
     /* The feeds read ahead while the nets are built. */
     DLC_TRY(aside(session, open_feeds));
     DLC_TRY(build_nets(session));
@@ -344,9 +395,33 @@ void dlc_session_close(dlc_session *session) {
     dlc_net_free(session->net);
     dlc_feed_close(session->test_feed);
     dlc_feed_close(session->feed);
+    dlc_control_close(&session->control);
+    if (session->loss_scale.base)
+        session->device_ops->free(session->device, &session->loss_scale);
+    if (session->queue)
+        session->device_ops->queue_close(session->device, session->queue);
     if (session->device_ops)
         session->device_ops->close(session->device);
     *session = (dlc_session){.setup = NULL};
+}
+
+/* Between looks at a queue that may wait for a peer. */
+#define LOOK_EVERY_NS 20000
+
+dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
+    const dlc_device_ops *ops = session->device_ops;
+    const struct timespec pause = {.tv_nsec = LOOK_EVERY_NS};
+    int done = 0;
+
+    if (!dlc_exchanger_is_queued(session->exchanger))
+        return ops->event_sync(session->device, event);
+    for (;;) {
+        DLC_TRY(ops->event_done(session->device, event, &done));
+        if (done)
+            return DLC_OK;
+        DLC_TRY(dlc_comm_poll(session->connection.comm));
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 /* ---- Memory

@@ -10,17 +10,10 @@
 #include "job/job.h"
 #include "net/net.h"
 #include "train/connection.h"
+#include "train/control.h"
 #include "train/feed.h"
 #include "train/setup.h"
 #include "train/updates.h"
-
-/* Words in the tail of the gradient arena: summed over the ranks with the last
- * bucket, so that all ranks act alike at the same iteration, at no cost. */
-enum {
-    TAIL_LOSS = 0,     /* the rank's share of the mean loss */
-    TAIL_STOP = 1,     /* not 0: some rank was asked to stop */
-    TAIL_SNAPSHOT = 2, /* not 0: some rank was asked for a checkpoint */
-};
 
 typedef struct dlc_session {
     dlc_setup *setup;
@@ -29,6 +22,9 @@ typedef struct dlc_session {
 
     const dlc_device_ops *device_ops;
     dlc_device *device;
+    dlc_queue *queue;        /* that all computes on; NULL: done when a call returns */
+    dlc_memory loss_scale;   /* a dlc_loss_scale, where gradients need one */
+    dlc_control control;     /* with a queue */
     dlc_net *net, *test_net; /* test_net: NULL without [data.test] */
     dlc_feed *feed, *test_feed;
 
@@ -49,7 +45,7 @@ typedef struct dlc_session {
     int64_t micro_batches;
     int64_t epoch_iterations; /* at least 1 */
     int64_t max_iterations;
-    int64_t iteration; /* done so far */
+    int64_t iteration; /* done so far; with a queue, given to it */
 } dlc_session;
 
 /* Opens everything for training; all ranks together. */
@@ -59,6 +55,9 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *se
 /* Opens what `dlcore check` shows: nets built, no tensor memory taken, no peers. */
 dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session);
 void dlc_session_close(dlc_session *session);
+
+/* Until the queue has come to the event, or what it does beside others has failed. */
+dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 
 /* Samples that an iteration takes, over all ranks and micro-batches. */
 int64_t dlc_session_samples(const dlc_session *session);

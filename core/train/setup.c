@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "plugin/host.h"
 #include "train/feed.h"
+#include "train/units.h"
 
 /* ---- Checking ----------------------------------------------------------------------
  */
@@ -33,7 +34,14 @@ static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
         setup->device = find_named(setup, problems, "run", "device", DLC_KIND_DEVICE);
         return DLC_OK;
     }
-    setup->device = dlc_registry_choose(setup->registry, DLC_KIND_DEVICE, 0);
+    setup->device = dlc_units_accelerator(setup->registry);
+    if (!setup->device && run && dlc_section_value(run, "gpu"))
+        dlc_problems_add(problems, setup->config, dlc_section_key_line(run, "gpu"),
+                         "[run] gpu = %s, but no accelerator can be used here; `dlcore "
+                         "doctor` shows what was found and why",
+                         dlc_section_value(run, "gpu"));
+    if (!setup->device)
+        setup->device = dlc_registry_choose(setup->registry, DLC_KIND_DEVICE, 0);
     if (!setup->device)
         return dlc_fail(DLC_ERR_PLUGIN, "no device can be used here; `dlcore doctor` "
                                         "shows what was found and why");
@@ -137,12 +145,38 @@ static void find_length(dlc_setup *setup, dlc_problems *problems) {
     setup->epochs = epochs ? dlc_settings_get_int(run, "epochs") : 1;
 }
 
+/* Units of the device, and as many ranks unless they were counted. */
+static void find_units(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_settings *run = setup->run;
+    const char *text = dlc_settings_get_string(run, "gpu");
+    if (!setup->device || !text)
+        return;
+    if (setup->device->caps & DLC_DEVICE_HOST) {
+        if (dlc_settings_is_set(run, "device")) /* else it has been told */
+            dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
+                             "[run] has both gpu (%s) and device = %s; leave one out",
+                             dlc_settings_where(run, "gpu"), setup->device->name);
+        return;
+    }
+    if (dlc_units_parse(text, setup->device, &setup->units, &setup->unit_count) !=
+        DLC_OK) {
+        dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
+                         "[run] %s", dlc_detail());
+        return;
+    }
+    int counted = dlc_settings_is_set(run, "ranks") &&
+                  (is_on_command_line(run, "ranks") || !is_on_command_line(run, "gpu"));
+    if (!counted)
+        setup->ranks = setup->unit_count;
+}
+
 static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
     const dlc_option *tables[] = {dlc_run_section_options,
                                   setup->device ? setup->device->options : NULL};
     DLC_TRY(dlc_settings_make(setup->config, "run", tables, 2, problems, &setup->run));
     find_length(setup, problems);
     setup->ranks = (int32_t)dlc_settings_get_int(setup->run, "ranks");
+    find_units(setup, problems);
     setup->seed = (uint64_t)dlc_settings_get_int(setup->run, "seed");
     setup->strong = strcmp(dlc_settings_get_string(setup->run, "scaling"), "strong") ==
                     0;
@@ -286,6 +320,7 @@ void dlc_setup_close(dlc_setup *setup) {
         return;
     close_data(&setup->train);
     close_data(&setup->test);
+    dlc_free(setup->units);
     dlc_graph_free(setup->graph);
     dlc_settings_free(setup->net_settings);
     dlc_settings_free(setup->run);

@@ -37,6 +37,8 @@ typedef struct dlc_setup {
     dlc_data_setup train, test;
 
     int32_t ranks;
+    int32_t *units; /* own; of the device, that the ranks of a machine take in turn; */
+    int32_t unit_count; /* NULL: as many as there are */
     int64_t iterations; /* to train; -1: `epochs` of them */
     int64_t epochs;
     int strong; /* scaling: the batch of [data] is shared out among the ranks */

@@ -10,127 +10,60 @@
 #include "base/memory.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/iterate.h"
 #include "train/progress.h"
 
 typedef struct train_loop {
     dlc_session *session;
+    dlc_iterate iterate;
     dlc_progress progress;
     dlc_train_result *result;
     int64_t test_interval, snapshot_interval; /* 0: never */
     double target;
     int64_t tested, saved; /* iterations at which it was last done, -1: never */
-
-    /* Of the iteration under way. */
-    int32_t micro, bucket; /* next bucket to become ready */
-    double loss;           /* mean over the global batch */
+    double loss;           /* of the last iteration that is done */
     int stop, snapshot;    /* agreed on by all ranks */
 } train_loop;
 
-/* ---- One iteration ------------------------------------------------------------------
+/* ---- Iterations --------------------------------------------------------------------
  */
 
-/* Hands the solver every bucket that is final up to `elements`. */
-static dlc_status mark_ready(void *context, size_t elements) {
-    train_loop *loop = context;
-    dlc_session *session = loop->session;
-    while (loop->bucket < session->buckets &&
-           session->bucket_begin[loop->bucket + 1] <= elements) {
-        DLC_TRY(session->solver_ops->ready(session->solver, session->iteration,
-                                           loop->micro, loop->bucket));
-        loop->bucket++;
-    }
-    return DLC_OK;
-}
-
-/* The rank's share of the mean loss of its last pass. */
-static dlc_status add_loss(train_loop *loop) {
-    dlc_session *session = loop->session;
-    double share = (double)session->share /
-                   (double)(session->global_batch * session->micro_batches);
-    for (int32_t i = 0; i < dlc_net_metrics(session->net); i++) {
-        dlc_metric metric;
-        DLC_TRY(dlc_net_metric(session->net, i, &metric));
-        if (metric.is_loss && metric.count > 0)
-            loop->loss += share * metric.weight * metric.sum / metric.count;
-    }
-    return DLC_OK;
-}
-
-static float *tail_of(const dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    return arenas->gradients + arenas->count - arenas->tail;
-}
-
-/* What the ranks tell each other, in the arena's tail, with the last bucket. The last
- * of several micro-batches speaks for all: a solver may add their arenas up. */
-static dlc_status write_tail(train_loop *loop) {
-    dlc_session *session = loop->session;
-    float tail[DLC_ARENA_TAIL] = {0};
-    if (loop->micro == session->micro_batches - 1) {
-        unsigned asked = dlc_job_requests(session->job);
-        loop->stop |= (asked & DLC_JOB_STOP) != 0;
-        loop->snapshot |= (asked & DLC_JOB_SNAPSHOT) != 0;
-        tail[TAIL_LOSS] = (float)loop->loss;
-        tail[TAIL_STOP] = loop->stop ? 1 : 0;
-        tail[TAIL_SNAPSHOT] = loop->snapshot ? 1 : 0;
-    }
-    return session->device_ops->copy(session->device, NULL, tail_of(session), tail,
-                                     sizeof tail);
-}
-
-static dlc_status read_tail(train_loop *loop) {
-    dlc_session *session = loop->session;
-    float tail[DLC_ARENA_TAIL];
-    DLC_TRY(session->device_ops->copy(session->device, NULL, tail, tail_of(session),
-                                      sizeof tail));
-    loop->loss = (double)tail[TAIL_LOSS];
-    loop->stop = tail[TAIL_STOP] > 0;
-    loop->snapshot = tail[TAIL_SNAPSHOT] > 0;
+static dlc_status check_loss(const train_loop *loop) {
     if (!isfinite(loop->loss))
         return dlc_fail(DLC_ERR_DIVERGED,
                         "the loss became %g at iteration %" PRId64
                         ": try a smaller learning rate ([solver] rate) or a warm-up",
-                        loop->loss, session->iteration + 1);
+                        loop->loss, loop->progress.done + 1);
     return DLC_OK;
 }
 
-static dlc_status pass(train_loop *loop) {
-    dlc_session *session = loop->session;
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_batch batch;
-    DLC_TRY(dlc_feed_next(session->feed, &batch));
-    DLC_TRY(dlc_net_set_input(session->net, batch.data, batch.labels));
-    DLC_TRY(dlc_net_forward(session->net, batch.iteration, session->share_offset));
-    DLC_TRY(add_loss(loop));
-    DLC_TRY(write_tail(loop));
-    loop->bucket = 0;
-    double share = (double)session->share / (double)session->global_batch;
-    DLC_TRY(dlc_net_backward(session->net, (float)share, mark_ready, loop));
-    return mark_ready(loop, arenas->count);
+/* Takes in the oldest iteration that is under way. */
+static dlc_status end_oldest(train_loop *loop) {
+    dlc_iterate_result result;
+    DLC_TRY(dlc_iterate_end(&loop->iterate, &result));
+    loop->loss = result.loss;
+    loop->stop |= result.stop;
+    loop->snapshot |= result.snapshot;
+    DLC_TRY(check_loss(loop));
+    dlc_progress_iteration_end(&loop->progress, loop->loss);
+    if (loop->result->first_iteration_seconds <= 0)
+        loop->result->first_iteration_seconds = dlc_process_seconds();
+    return DLC_OK;
 }
 
-/* All weights; or, where the others may come late, those whose sum has the tail. */
-static dlc_status update(train_loop *loop) {
-    dlc_session *session = loop->session;
-    size_t count = dlc_net_arenas(session->net)->count;
-    dlc_job_doing(session->job, "update", NULL, 0);
-    if (!session->late)
-        return session->solver_ops->finish(session->solver, session->iteration);
-    dlc_updates_put_off(&session->updates, session->iteration);
-    return dlc_updates_need(&session->updates, count - 1, count);
+static dlc_status end_all(train_loop *loop) {
+    while (dlc_iterate_under_way(&loop->iterate)) {
+        dlc_progress_iteration_begin(&loop->progress);
+        DLC_TRY(end_oldest(loop));
+    }
+    return dlc_updates_finish(&loop->session->updates);
 }
 
 static dlc_status iterate(train_loop *loop) {
-    dlc_session *session = loop->session;
     dlc_progress_iteration_begin(&loop->progress);
-    DLC_TRY(dlc_job_check(session->job));
-    loop->loss = 0;
-    for (loop->micro = 0; loop->micro < session->micro_batches; loop->micro++)
-        DLC_TRY(pass(loop));
-    DLC_TRY(update(loop));
-    DLC_TRY(read_tail(loop));
-    session->iteration++;
-    dlc_progress_iteration_end(&loop->progress, loop->loss);
+    DLC_TRY(dlc_iterate_begin(&loop->iterate));
+    if (dlc_iterate_under_way(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
+        DLC_TRY(end_oldest(loop));
     return DLC_OK;
 }
 
@@ -142,8 +75,8 @@ static dlc_status test(train_loop *loop) {
     if (!session->test_net || loop->tested == session->iteration)
         return DLC_OK;
     dlc_evaluation evaluation;
+    DLC_TRY(end_all(loop));
     dlc_job_doing(session->job, "test", NULL, 0);
-    DLC_TRY(dlc_updates_finish(&session->updates));
     DLC_TRY(dlc_evaluate(session, &evaluation));
     loop->tested = session->iteration;
     loop->result->loss = evaluation.loss;
@@ -164,8 +97,8 @@ static dlc_status save(train_loop *loop) {
     if (loop->saved == session->iteration)
         return DLC_OK;
     char *path = NULL;
+    DLC_TRY(end_all(loop));
     dlc_job_doing(session->job, "checkpoint", NULL, 0);
-    DLC_TRY(dlc_updates_finish(&session->updates));
     DLC_TRY(dlc_checkpoint_save(session, &path));
     loop->saved = session->iteration;
     if (path) {
@@ -190,8 +123,6 @@ static dlc_status run(train_loop *loop) {
         DLC_TRY(test(loop));
     while (session->iteration < session->max_iterations && !loop->stop) {
         DLC_TRY(iterate(loop));
-        if (loop->result->first_iteration_seconds <= 0)
-            loop->result->first_iteration_seconds = dlc_process_seconds();
         loop->result->stopped = loop->stop;
         if (!loop->stop && is_due(loop->test_interval, session->iteration))
             DLC_TRY(test(loop));
@@ -199,7 +130,7 @@ static dlc_status run(train_loop *loop) {
             DLC_TRY(save(loop));
         loop->snapshot = 0;
     }
-    DLC_TRY(dlc_updates_finish(&session->updates));
+    DLC_TRY(end_all(loop));
     dlc_progress_end(&loop->progress);
     if (!loop->result->stopped)
         DLC_TRY(test(loop));
@@ -216,7 +147,9 @@ static void note_exchange(const dlc_session *session, dlc_train_result *result) 
     dlc_exchange_stats stats = dlc_exchanger_stats(session->exchanger);
     result->exchange_bytes = (double)stats.bytes;
     result->exchange_seconds = stats.busy;
-    result->hidden = dlc_exchange_hidden(&stats);
+    result->hidden = dlc_exchanger_is_queued(session->exchanger)
+                         ? (double)NAN /* the device's business */
+                         : dlc_exchange_hidden(&stats);
 }
 
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
@@ -240,7 +173,10 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         loop.test_interval = session->epoch_iterations;
     dlc_progress_begin(&loop.progress, session);
     dlc_progress_announce(&loop.progress);
-    dlc_status status = run(&loop);
+    dlc_status status = dlc_iterate_open(session, &loop.iterate);
+    if (status == DLC_OK)
+        status = run(&loop);
+    dlc_iterate_close(&loop.iterate);
     if (status == DLC_OK) /* nobody leaves while another still needs it */
         status = dlc_job_barrier(session->job);
     dlc_log_status("%s", "");

@@ -97,11 +97,12 @@ typedef struct dlc_solver_args {
     const dlc_exchange *exchange;
     int64_t max_iterations;   /* of the whole job; -1: not known */
     int64_t epoch_iterations; /* iterations an epoch takes (at least 1) */
-    /* In device memory, NULL where there is no need: what `rate` answers for the
-     * iteration at work, to be used instead of it; and what dlc_momentum.loss_scale is
-     * to be. */
+    /* In device memory, NULL where there is no need. What `rate` answers for the
+     * iteration at work, to be used instead of it; and what gradients come multiplied
+     * with: once all are summed they go through adapt_scale, before any weight is
+     * updated, and dlc_momentum gets it. Then there are neither shards nor `update`. */
     const float *rate_at;
-    const dlc_loss_scale *loss_scale;
+    dlc_loss_scale *loss_scale;
 } dlc_solver_args;
 
 typedef struct dlc_solver_ops {

@@ -32,6 +32,8 @@ struct dlc_solver {
 
     rate_policy policy;
     double momentum, decay, clip;
+    const float *rate_at;       /* in device memory; NULL: the policy's number */
+    dlc_loss_scale *loss_scale; /* NULL: gradients are as they are */
     int nesterov;
     int32_t micro_batches;
 
@@ -50,6 +52,8 @@ static void take_parts(dlc_solver_needs *needs) {
         needs->shards = 1;
     if (DLC_HAS(needs, late))
         needs->late = 1;
+    if (DLC_HAS(needs, queued))
+        needs->queued = 1;
 }
 
 static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *needs) {
@@ -168,6 +172,15 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
     solver->nesterov = host->get_bool(settings, "nesterov");
     solver->decay = host->get_float(settings, "weight_decay");
     solver->clip = host->get_float(settings, "clip_gradients");
+    if (DLC_HAS(args, rate_at))
+        solver->rate_at = args->rate_at;
+    if (DLC_HAS(args, loss_scale))
+        solver->loss_scale = args->loss_scale;
+    if (solver->loss_scale && solver->clip > 0)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: clip_gradients needs gradients of their true length, "
+                          "which half precision's are not; take [run] precision = bf16",
+                          host->where(settings, "clip_gradients"));
     solver->micro_batches = (int32_t)host->get_int(settings, "accumulate");
     return policy_make(host, settings, args->max_iterations, args->epoch_iterations,
                        &solver->policy);
@@ -277,10 +290,12 @@ static dlc_momentum step_of(dlc_solver *solver, int64_t iteration) {
     return (dlc_momentum){
         .size = sizeof(dlc_momentum),
         .nesterov = (uint32_t)solver->nesterov,
-        .rate = (float)sgd_rate(solver, iteration),
+        .rate = solver->rate_at ? 1.0f : (float)sgd_rate(solver, iteration),
         .momentum = (float)solver->momentum,
         .decay = (float)solver->decay,
         .grad_scale = 1.0f / (float)solver->micro_batches,
+        .rate_at = solver->rate_at,
+        .loss_scale = solver->loss_scale,
     };
 }
 
@@ -291,23 +306,39 @@ static dlc_status sgd_update(dlc_solver *solver, int64_t iteration, int32_t buck
     return rc == DLC_OK ? update_bucket(solver, bucket, &how) : rc;
 }
 
+/* Looks through all gradients for what half precision could not hold. */
+static dlc_status check_overflow(dlc_solver *solver) {
+    enum { PATIENCE = 2000 };
+    return solver->ops->adapt_scale(solver->device, solver->queue, solver->trained,
+                                    solver->gradients, PATIENCE, solver->loss_scale);
+}
+
+/* What must see the whole gradient before any of it is used. */
+static dlc_status look_through(dlc_solver *solver, int64_t iteration,
+                               dlc_momentum *how) {
+    dlc_status rc = solver->loss_scale ? check_overflow(solver) : DLC_OK;
+    if (rc == DLC_OK && solver->clip > 0)
+        rc = clip(solver, iteration, how);
+    return rc;
+}
+
 static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
     const dlc_exchange *exchange = solver->exchange;
     dlc_status rc = DLC_OK;
     dlc_momentum how = step_of(solver, iteration);
-    int clips = solver->clip > 0;
+    int whole = solver->clip > 0 || solver->loss_scale;
     for (int32_t b = 0; rc == DLC_OK && b < exchange->buckets; b++) {
         rc = exchange->wait(exchange->context, b);
-        if (rc == DLC_OK && !clips)
+        if (rc == DLC_OK && !whole)
             rc = update_bucket(solver, b, &how);
         if (rc == DLC_OK && is_sharded(exchange))
             rc = exchange->spread(exchange->context, b);
     }
     if (rc == DLC_OK && is_sharded(exchange))
         rc = exchange->settle(exchange->context);
-    if (rc == DLC_OK && clips)
-        rc = clip(solver, iteration, &how);
-    for (int32_t b = 0; clips && rc == DLC_OK && b < exchange->buckets; b++)
+    if (rc == DLC_OK && whole)
+        rc = look_through(solver, iteration, &how);
+    for (int32_t b = 0; whole && rc == DLC_OK && b < exchange->buckets; b++)
         rc = update_bucket(solver, b, &how);
     return rc;
 }

@@ -1,0 +1,85 @@
+/* See units.h. */
+#include "train/units.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+int32_t dlc_units_count(const dlc_feature *device) {
+    const dlc_device_ops *ops = device->ops;
+    int32_t count = 0;
+    return ops->count(&count) == DLC_OK && count > 0 ? count : 0;
+}
+
+const dlc_feature *dlc_units_accelerator(const dlc_registry *registry) {
+    const dlc_feature *device;
+    for (size_t i = 0; (device = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
+         i++)
+        if (!(device->caps & DLC_DEVICE_HOST) && dlc_units_count(device) > 0)
+            return device;
+    return NULL;
+}
+
+static dlc_status check_unit(const char *text, const dlc_feature *device, long unit,
+                             const int32_t *list, int32_t count) {
+    int32_t there = dlc_units_count(device);
+    if (unit < 0 || unit >= there)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "gpu = %s: there is no unit %ld of device '%s', only 0 to %d",
+                        text, unit, device->name, there - 1);
+    for (int32_t i = 0; i < count; i++)
+        if (list[i] == unit)
+            return dlc_fail(DLC_ERR_CONFIG, "gpu = %s: unit %ld is named twice", text,
+                            unit);
+    return DLC_OK;
+}
+
+static dlc_status parse_list(const char *text, const dlc_feature *device, int32_t *list,
+                             int32_t *count) {
+    const char *at = text;
+    char *end = NULL;
+
+    for (*count = 0;; at = end + 1) {
+        errno = 0;
+        long unit = strtol(at, &end, 10);
+        int is_number = end != at && *at >= '0' && *at <= '9' && !errno;
+        if (!is_number || (*end && *end != ','))
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "gpu = %s: wanted are numbers with commas between them, as "
+                            "0,1, or all",
+                            text);
+        DLC_TRY(check_unit(text, device, unit, list, *count));
+        list[(*count)++] = (int32_t)unit;
+        if (!*end)
+            return DLC_OK;
+    }
+}
+
+dlc_status dlc_units_parse(const char *text, const dlc_feature *device, int32_t **list,
+                           int32_t *count) {
+    int32_t there = dlc_units_count(device);
+    int32_t *made = dlc_alloc((size_t)there + 1, sizeof *made);
+    dlc_status status = DLC_OK;
+
+    if (!made)
+        return DLC_ERR_NOMEM;
+    int32_t named = there;
+    if (strcmp(text, "all") != 0)
+        status = parse_list(text, device, made, &named);
+    else
+        for (int32_t i = 0; i < there; i++)
+            made[i] = i;
+    if (status == DLC_OK && named == 0)
+        status = dlc_fail(DLC_ERR_CONFIG, "gpu = all: device '%s' has no unit here",
+                          device->name);
+    if (status != DLC_OK) {
+        dlc_free(made);
+        return status;
+    }
+    *list = made;
+    *count = named;
+    return DLC_OK;
+}
