@@ -245,6 +245,14 @@ typedef struct dlc_device_ops {
     dlc_status (*adapt_scale)(dlc_device *device, dlc_queue *queue, size_t n,
                               const float *gradients, int32_t patience,
                               dlc_loss_scale *scale);
+
+    /* Optional. Makes host memory that others allocated (a file that processes share)
+     * as fast to copy from and to as DLC_MEM_STAGING, until unpin. */
+    dlc_status (*pin)(dlc_device *device, void *base, size_t bytes);
+    void (*unpin)(dlc_device *device, void *base);
+    /* Optional. *reaches: can unit `from` read and write memory of unit `to` that was
+     * imported? Without it each can of each. */
+    dlc_status (*reaches)(dlc_device *device, int32_t from, int32_t to, int *reaches);
 } dlc_device_ops;
 
 #ifdef __cplusplus
