@@ -159,12 +159,33 @@ static dlc_status agree_on_bucket(dlc_exchanger *x, int32_t *bucket) {
                                   sizeof *bucket);
 }
 
+/* Has the queue, if there is one, come to where the bucket was started? */
+static int is_filled(const dlc_exchanger *x, int32_t bucket) {
+    int done = 1;
+    if (x->given[SUM] && x->args.device_ops->event_done(
+                             x->args.device, x->given[SUM][bucket], &done) != DLC_OK)
+        return 1; /* whoever waits for it is told */
+    return done;
+}
+
+/* Of the buckets that wait: the newest that is filled; the first if none is. With the
+ * lock. */
+static int32_t newest_filled(const dlc_exchanger *x) {
+    int32_t first = 0;
+    for (int32_t b = x->args.buckets - 1; b >= 0; b--) {
+        if (!x->pending[SUM][b])
+            continue;
+        if (is_filled(x, b))
+            return b;
+        first = b;
+    }
+    return first;
+}
+
 /* Rank 0's newest bucket, which the next forward needs first, once it has been started
  * here, too. With the lock, which is given up meanwhile. */
 static dlc_status choose_newest(dlc_exchanger *x, int32_t *bucket) {
-    int32_t newest = x->args.buckets - 1;
-    while (newest > 0 && !x->pending[SUM][newest])
-        newest--;
+    int32_t newest = newest_filled(x);
     (void)pthread_mutex_unlock(&x->lock);
     dlc_status status = agree_on_bucket(x, &newest);
     (void)pthread_mutex_lock(&x->lock);
@@ -179,6 +200,21 @@ static dlc_status choose_newest(dlc_exchanger *x, int32_t *bucket) {
     return status;
 }
 
+static dlc_status await_filled(dlc_exchanger *x, const task *what) {
+    if (!x->given[what->work])
+        return DLC_OK;
+    return x->args.device_ops->event_sync(x->args.device,
+                                          x->given[what->work][what->bucket]);
+}
+
+/* With a queue the train thread is elsewhere, but the device has nothing to do beside
+ * this task once backward is through. With the lock. */
+static int is_exposed(const dlc_exchanger *x, const task *what) {
+    int32_t last = x->args.buckets - 1;
+    return x->given[SUM] &&
+           (what->work == SPREAD || (x->pending[SUM][last] && is_filled(x, last)));
+}
+
 /* With the lock, which is given up meanwhile. */
 static void run_next(dlc_exchanger *x) {
     task what = x->queue[x->ended % ring(x)];
@@ -188,10 +224,12 @@ static void run_next(dlc_exchanger *x) {
     if (x->args.newest_first)
         status = choose_newest(x, &what.bucket);
     (void)pthread_mutex_unlock(&x->lock);
+    if (status == DLC_OK)
+        status = await_filled(x, &what);
+    (void)pthread_mutex_lock(&x->lock);
+    int exposed = is_exposed(x, &what);
+    (void)pthread_mutex_unlock(&x->lock);
     uint64_t since = dlc_now_ns();
-    if (status == DLC_OK && x->given[what.work])
-        status = x->args.device_ops->event_sync(x->args.device,
-                                                x->given[what.work][what.bucket]);
     if (status == DLC_OK) {
         tell(x, &what);
         status = do_task(x, &what);
@@ -210,6 +248,7 @@ static void run_next(dlc_exchanger *x) {
         x->stats.bytes += (x->begin[what.bucket + 1] - x->begin[what.bucket]) *
                           sizeof(float);
     x->stats.busy += seconds;
+    x->stats.waited += exposed ? seconds : 0;
     if (status != DLC_OK) {
         x->failed = status;
         x->detail = detail;
@@ -295,7 +334,7 @@ static dlc_status wait_until(dlc_exchanger *x,
             else
                 (void)pthread_cond_wait(&x->done, &x->lock);
         }
-        x->stats.waited += dlc_since(since);
+        x->stats.waited += x->given[SUM] ? 0 : dlc_since(since);
     }
     dlc_status status = x->failed == DLC_OK ? DLC_OK : failure(x);
     (void)pthread_mutex_unlock(&x->lock);

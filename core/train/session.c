@@ -258,6 +258,11 @@ static void count_iterations(dlc_session *session) {
                                   : setup->epochs * session->epoch_iterations;
 }
 
+/* Updates that come late belong to the iteration before that of the control. */
+static const float *rate_at(const dlc_session *session) {
+    return session->queue && !session->late ? &session->control.at->rate : NULL;
+}
+
 static dlc_status open_solver(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     dlc_solver_args args = {.size = sizeof args,
@@ -274,8 +279,7 @@ static dlc_status open_solver(dlc_session *session) {
                             .exchange = dlc_exchanger_table(session->exchanger),
                             .max_iterations = session->max_iterations,
                             .epoch_iterations = session->epoch_iterations,
-                            .rate_at = session->queue ? &session->control.at->rate
-                                                      : NULL,
+                            .rate_at = rate_at(session),
                             .loss_scale = loss_scale(session)};
     for (int32_t i = 0; i < session->needs.slots; i++) {
         session->slot[i] = (dlc_memory){.size = sizeof session->slot[i]};
