@@ -266,6 +266,17 @@ static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
                  : DLC_OK;
 }
 
+static dlc_status take_activations(dlc_net *net) {
+    dlc_status status = take(net, net->activation_bytes, &net->activations);
+    if (status == DLC_ERR_NOMEM)
+        return dlc_fail(status,
+                        "%s (%.2f GB for what the layers give, a batch of %lld: take a "
+                        "smaller one, or [run] memory = low)",
+                        dlc_detail(), (double)net->activation_bytes / 1e9,
+                        (long long)net->args.batch);
+    return status;
+}
+
 /* A test net works in its twin's memory where that is large enough: the two never run
  * at once, and nothing in it outlives a pass. */
 static int fits_in_twin(const dlc_net *net) {
@@ -278,7 +289,7 @@ dlc_status dlc_net_take_memory(dlc_net *net) {
         net->lent = 1;
         net->activations = net->args.twin->activations;
     } else {
-        DLC_TRY(take(net, net->activation_bytes, &net->activations));
+        DLC_TRY(take_activations(net));
     }
     for (int32_t i = 0; i < net->tensors; i++) {
         net->tensor[i].data = buffer_address(net, net->tensor[i].data_buffer);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/evaluate.h"
+#include "train/loss_scale.h"
 #include "train/safetensors.h"
 
 #define FORMAT "1"
@@ -157,8 +158,22 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session) {
     return list_add_solver(list, session);
 }
 
+/* "" where there is none. */
+static dlc_status print_loss_scale(const dlc_session *session,
+                                   char text[DLC_LOSS_SCALE_TEXT]) {
+    dlc_loss_scale value;
+    text[0] = '\0';
+    if (!session->loss_scale.base)
+        return DLC_OK;
+    DLC_TRY(dlc_loss_scale_read(session->device_ops, session->device,
+                                &session->loss_scale, &value));
+    dlc_loss_scale_print(&value, text);
+    return DLC_OK;
+}
+
 static dlc_status write_file(dlc_session *session, const char *path) {
-    char iteration[32], seed[32], ranks[32], batch[32];
+    char iteration[32], seed[32], ranks[32], batch[32], scale[DLC_LOSS_SCALE_TEXT];
+    DLC_TRY(print_loss_scale(session, scale));
     snprintf(iteration, sizeof iteration, "%" PRId64, session->iteration);
     snprintf(seed, sizeof seed, "%" PRIu64, session->setup->seed);
     snprintf(ranks, sizeof ranks, "%" PRId32, session->ranks);
@@ -172,13 +187,14 @@ static dlc_status write_file(dlc_session *session, const char *path) {
         {"dlcore.ranks", ranks},
         {"dlcore.effective_batch", batch},
         {"dlcore.solver", session->setup->solver->name},
+        {"dlcore.loss_scale", scale}, /* the last, which may be left out */
     };
+    size_t pairs = sizeof metadata / sizeof *metadata - (scale[0] == '\0');
     tensor_list list = {0};
     DLC_TRY(take_plain(&list, session));
     dlc_status status = list_fill(&list, session);
     if (status == DLC_OK)
-        status = dlc_safetensors_write(path, list.tensor, list.count, metadata,
-                                       sizeof metadata / sizeof *metadata);
+        status = dlc_safetensors_write(path, list.tensor, list.count, metadata, pairs);
     list_free(&list);
     dlc_status given = give_back_plain(&list, session);
     return status == DLC_OK ? given : status;
@@ -285,6 +301,19 @@ static dlc_status import_solver_bytes(dlc_session *session,
                      (size_t)dlc_shape_count(&solver->shape));
 }
 
+/* A run in another precision before had none. */
+static dlc_status import_loss_scale(dlc_session *session, const dlc_safetensors *file) {
+    const char *text = dlc_safetensors_metadata(file, "dlcore.loss_scale");
+    dlc_loss_scale value;
+    if (!session->loss_scale.base || !text)
+        return DLC_OK;
+    if (dlc_loss_scale_parse(text, &value) != DLC_OK)
+        return dlc_fail(DLC_ERR_DATA, "%s: dlcore.loss_scale: %s",
+                        dlc_safetensors_path(file), dlc_detail());
+    return dlc_loss_scale_write(session->device_ops, session->device,
+                                &session->loss_scale, &value);
+}
+
 /* A whole number of the metadata. */
 static dlc_status metadata_number(const dlc_safetensors *file, const char *key,
                                   int64_t *number) {
@@ -331,6 +360,7 @@ static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file)
     DLC_TRY(import_weights(session->net, file));
     DLC_TRY(import_solver(session, file));
     DLC_TRY(import_solver_bytes(session, file));
+    DLC_TRY(import_loss_scale(session, file));
     session->iteration = iteration;
     dlc_info("resumed from %s at iteration %" PRId64, dlc_safetensors_path(file),
              iteration);
@@ -415,6 +445,9 @@ static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solve
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
                                        session->slot[i].base,
                                        arenas->count * sizeof(float)));
+    if (with_solver && session->loss_scale.base)
+        DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
+                                   session->loss_scale.base, sizeof(dlc_loss_scale)));
     return dlc_job_broadcast(session->job, 0, &session->iteration,
                              sizeof session->iteration);
 }

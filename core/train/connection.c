@@ -113,6 +113,36 @@ static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
     return status;
 }
 
+/* ---- Devices ----------------------------------------------------------------- */
+
+static void tell_unlike(const dlc_connection_args *args, const dlc_device_info *all,
+                        int32_t ranks) {
+    for (int32_t r = 1; r < ranks; r++) {
+        if (strcmp(all[r].name, all[0].name) == 0)
+            continue;
+        dlc_warn("rank %d (host %s) computes on %s, rank 0 (host %s) on %s: all go at "
+                 "the pace of the slowest",
+                 r, dlc_job_place(args->job, r)->host, all[r].name,
+                 dlc_job_place(args->job, 0)->host, all[0].name);
+        return;
+    }
+}
+
+static dlc_status compare_devices(const dlc_connection_args *args) {
+    const dlc_device_ops *ops = args->device_feature->ops;
+    int32_t ranks = dlc_job_ranks(args->job);
+    dlc_device_info mine = {.size = sizeof mine};
+    DLC_TRY(ops->describe(args->device_args.index, &mine));
+    dlc_device_info *all = dlc_alloc((size_t)ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(args->job, &mine, sizeof mine, all);
+    if (status == DLC_OK && dlc_job_rank(args->job) == 0)
+        tell_unlike(args, all, ranks);
+    dlc_free(all);
+    return status;
+}
+
 /* ---- Opening ----------------------------------------------------------------- */
 
 static dlc_status open_connection(const dlc_connection_args *args,
@@ -128,6 +158,7 @@ static dlc_status open_connection(const dlc_connection_args *args,
                           .check = dlc_job_check};
     char words[512];
     if (comm.ranks > 1) {
+        DLC_TRY(compare_devices(args));
         DLC_TRY(choose(args, &comm, connection));
     } else {
         connection->transport = dlc_strdup("none");

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/host.h"
+#include "train/loss_scale.h"
 #include "train/schedule.h"
 
 static void watch_layer(void *context, const char *phase, const char *layer) {
@@ -100,23 +101,16 @@ static dlc_dtype precision_of(const dlc_settings *run) {
                                                  : DLC_F32;
 }
 
-/* The factor in device memory that keeps gradients in half precision from vanishing. It
- * begins high and finds its place in a few skipped iterations. */
 static dlc_status open_loss_scale(dlc_session *session) {
-    static const dlc_loss_scale first = {.scale = 65536, .inverse = 1.0f / 65536};
-    const dlc_device_ops *ops = session->device_ops;
-
     if (precision_of(session->setup->run) != DLC_F16)
         return DLC_OK;
-    if (!session->queue || !DLC_CAN(ops, adapt_scale))
+    if (!session->queue || !DLC_CAN(session->device_ops, adapt_scale))
         return dlc_fail(DLC_ERR_UNSUPPORTED,
                         "device '%s' cannot train in half precision; take [run] "
                         "precision = float32",
                         session->setup->device->name);
-    session->loss_scale.size = sizeof session->loss_scale;
-    DLC_TRY(ops->alloc(session->device, sizeof first, 0, &session->loss_scale));
-    return ops->copy(session->device, NULL, session->loss_scale.base, &first,
-                     sizeof first);
+    return dlc_loss_scale_open(session->device_ops, session->device,
+                               &session->loss_scale);
 }
 
 static dlc_loss_scale *loss_scale(const dlc_session *session) {
