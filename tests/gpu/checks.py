@@ -1,0 +1,401 @@
+#!/usr/bin/env python3
+"""What run.sh runs: each check is a function that returns a sentence, raises Failed, or
+raises NotRun with the reason. Those that come later are left out when time is up.
+
+    checks.py BUNDLE OUT
+"""
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+BUNDLE, OUT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+DLCORE, MODELS, DATA = BUNDLE / "bin/dlcore", BUNDLE / "models", BUNDLE / "data"
+WORK = OUT / "work"
+SECONDS = float(os.environ.get("SECONDS_IN_ALL", "460"))
+BEGAN = time.monotonic()
+
+
+class Failed(Exception):
+    pass
+
+
+class NotRun(Exception):
+    pass
+
+
+def left():
+    return SECONDS - (time.monotonic() - BEGAN)
+
+
+def run(command, seconds=60, environment=None, ok=(0,)):
+    """stdout and stderr together."""
+    seconds = min(seconds, left())
+    if seconds < 5:
+        raise NotRun("no time left")
+    try:
+        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=seconds, env={**os.environ, **(environment or {})}, cwd=WORK)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{pathlib.Path(command[0]).name} took more than {seconds:.0f} s") from None
+    except FileNotFoundError:
+        raise NotRun(f"{command[0]} is not here") from None
+    if done.returncode not in ok:
+        raise Failed(f"ended with {done.returncode}: {last_lines(done.stdout)}")
+    return done.stdout
+
+
+def last_lines(text, count=4):
+    return " / ".join(line for line in text.strip().splitlines()[-count:])[-700:]
+
+
+def last_json(text):
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise Failed(f"no JSON in: {last_lines(text)}")
+
+
+def gpu():
+    """Raises NotRun without one, with dlcore's own reason."""
+    text = run([DLCORE, "plugin", "list"])
+    line = next((line for line in text.splitlines() if "device-cuda" in line), "device-cuda is not in the bundle")
+    try:
+        count = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines())
+    except (OSError, subprocess.CalledProcessError):
+        count = 0
+    if not count:
+        raise NotRun(f"no GPU here; dlcore says: {line.strip()}")
+
+
+def tensors(folder):
+    path = sorted(glob.glob(f"{folder}/*.safetensors"))[-1]
+    data = pathlib.Path(path).read_bytes()
+    return data[8 + struct.unpack("<Q", data[:8])[0]:]
+
+
+def fashion(which):
+    images, labels = ("train", "train") if which == "data" else ("t10k", "t10k")
+    return [f"--set={which}.images={DATA}/{images}-images-idx3-ubyte.gz",
+            f"--set={which}.labels={DATA}/{labels}-labels-idx1-ubyte.gz"]
+
+
+def train(net, *options, folder=None, seconds=90, environment=None):
+    folder = folder or WORK / "snapshots"
+    shutil.rmtree(folder, ignore_errors=True)
+    text = run([DLCORE, "train", net, "--json", f"--snapshot-dir={folder}", *options], seconds, environment)
+    return {**last_json(text), "text": text}
+
+
+# ---- What is here -----------------------------------------------------------------
+
+
+def what_is_here():
+    (OUT / "doctor.txt").write_text(run([DLCORE, "doctor"], ok=range(256)))
+    listed = run([DLCORE, "plugin", "list"])
+    (OUT / "plugins.txt").write_text(listed)
+    return f"{len(listed.splitlines())} lines of plugins; doctor.txt, plugins.txt"
+
+
+def libraries_are_found():
+    found = []
+    for name in ("libcudnn.so.9", "libnccl.so.2", "libcublasLt.so.13", "libcublasLt.so.12"):
+        for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+            if folder and (pathlib.Path(folder) / name).exists():
+                found.append(f"{name} in {folder}")
+                break
+    if len(found) < 3:
+        raise Failed("found only: " + "; ".join(found))
+    return "; ".join(found)
+
+
+def topology():
+    gpu()
+    text = run([DLCORE, "topo"])
+    (OUT / "topo.txt").write_text(text)
+    return "topo.txt"
+
+
+# ---- Conformance ------------------------------------------------------------------
+
+
+def conformance(program):
+    def check():
+        gpu()
+        if not (BUNDLE / "tests" / program).exists():
+            raise NotRun("not in the bundle")
+        text = run([BUNDLE / "tests" / program], 60,
+                   {"DLCORE_TEST_DEVICE": "cuda", "CK_FORK": "no", "DLCORE_BIN": str(DLCORE)}, ok=(0, 77))
+        return last_lines(text, 1)
+    return check
+
+
+def speed():
+    gpu()
+    text = run([BUNDLE / "tests/device_speed", "cuda"], 60)
+    (OUT / "speed.txt").write_text(text)
+    slow = [line for line in text.splitlines() if "BELOW" in line]
+    if slow:
+        raise Failed("; ".join(slow))
+    return last_lines(text, 12)
+
+
+# ---- Training ---------------------------------------------------------------------
+
+LENET = [MODELS / "lenet-fashion.ini", *fashion("data"), *fashion("data.test")]
+CIFAR = [MODELS / "cifar10-full.ini", f"--set=data.folder={DATA}", "--set=data.files=data_batch_1.bin", f"--set=data.test.folder={DATA}"]
+
+
+def same_accuracy(options, points, *more):
+    def check():
+        gpu()
+        on_cpu = train(*options, "--device=cpu", *more, folder=WORK / "cpu", seconds=120)["accuracy"]
+        on_gpu = train(*options, "--gpu=0", *more, folder=WORK / "gpu")
+        sentence = f"cpu {on_cpu:.4f}, cuda {on_gpu['accuracy']:.4f}; {on_gpu['images_per_s']:.0f} images/s"
+        if abs(on_cpu - on_gpu["accuracy"]) > points / 100:
+            raise Failed(sentence)
+        return sentence
+    return check
+
+
+def snapshots_move():
+    gpu()
+    if not (WORK / "cpu").exists() or not (WORK / "gpu").exists():
+        raise NotRun("no snapshots were made")
+    accuracy = {}
+    for made in ("cpu", "gpu"):
+        weights = sorted(glob.glob(f"{WORK}/{made}/*.safetensors"))[-1]
+        for on in ("--device=cpu", "--gpu=0"):
+            text = run([DLCORE, "test", *LENET, f"--weights={weights}", on, "--json"])
+            accuracy[made, on] = last_json(text)["accuracy"]
+    for made in ("cpu", "gpu"):
+        if abs(accuracy[made, "--device=cpu"] - accuracy[made, "--gpu=0"]) > 0.001:
+            raise Failed(str(accuracy))
+    return "; ".join(f"made on {made}, {on[2:]}: {value:.4f}" for (made, on), value in accuracy.items())
+
+
+def repeats(precision):
+    def check():
+        gpu()
+        for i in range(2):
+            train(*LENET, "--gpu=0", "--iterations=60", f"--set=run.precision={precision}", folder=WORK / f"again{i}")
+        if tensors(WORK / "again0") != tensors(WORK / "again1"):
+            raise Failed("two runs give different weights")
+        return "two runs give the same bytes"
+    return check
+
+
+def recorded_or_not():
+    gpu()
+    for record in ("true", "false"):
+        result = train(*LENET, "--gpu=0", "--iterations=60", f"--set=run.record={record}", folder=WORK / record)
+        if record == "true" and "iterations are recorded" not in result["text"]:
+            raise Failed(last_lines(result["text"], 12))
+    if tensors(WORK / "true") != tensors(WORK / "false"):
+        raise Failed("recorded and not, weights differ")
+    return "recorded and not: the same bytes"
+
+
+# ---- Several processes on one GPU ---------------------------------------------------
+
+
+def same_weights(ranks):
+    def check():
+        gpu()
+        for transport in ("p2p-tree", "host-staged"):
+            train(*LENET, "--gpu=0", f"--ranks={ranks}", f"--transport={transport}", "--iterations=60",
+                  folder=WORK / transport)
+        if tensors(WORK / "p2p-tree") != tensors(WORK / "host-staged"):
+            raise Failed("p2p-tree and host-staged give different weights")
+        return "p2p-tree and host-staged give the same bytes"
+    return check
+
+
+def nccl_of_two():
+    gpu()
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29571", "LOCAL_RANK": "0",
+              "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0"}
+    command = [str(word) for word in
+               (DLCORE, "train", *LENET, "--gpu=0", "--transport=nccl", "--iterations=60", f"--snapshot-dir={WORK}/nccl")]
+    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=WORK,
+                              env={**os.environ, **common, "RANK": str(r), "NCCL_HOSTID": f"host{r}"}) for r in range(2)]
+    texts = []
+    for rank in ranks:
+        try:
+            texts.append(rank.communicate(timeout=min(60, max(5, left())))[0])
+        except subprocess.TimeoutExpired:
+            for other in ranks:
+                other.kill()
+            raise Failed("took too long") from None
+    if any(rank.returncode for rank in ranks):
+        raise Failed(" | ".join(last_lines(text) for text in texts))
+    return last_lines(texts[0], 2)
+
+
+def killed(transport):
+    def check():
+        gpu()
+        child = subprocess.Popen([str(word) for word in (DLCORE, "train", *LENET, "--gpu=0", "--ranks=2",
+                                                         f"--transport={transport}", "--epochs=1000")],
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=WORK)
+        time.sleep(8)
+        victims = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True).stdout.split()
+        if not victims:
+            child.kill()
+            raise Failed("no rank to kill: " + last_lines(child.communicate()[0]))
+        begin = time.monotonic()
+        os.kill(int(victims[-1]), signal.SIGKILL)
+        try:
+            text = child.communicate(timeout=10)[0]
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise Failed("the job went on for 10 s after a rank was killed") from None
+        took = time.monotonic() - begin
+        if child.returncode != 5 or took > 2.5:
+            raise Failed(f"ended with {child.returncode} after {took:.1f} s: {last_lines(text)}")
+        return f"told after {took:.2f} s: {last_lines(text, 2)}"
+    return check
+
+
+# ---- compute-sanitizer ----------------------------------------------------------------
+
+
+def sanitized(tool, *options):
+    def check():
+        gpu()
+        if not shutil.which("compute-sanitizer"):
+            raise NotRun("compute-sanitizer is not here")
+        text = run(["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "99", DLCORE,
+                    "train", *LENET, "--gpu=0", "--iterations=3", "--set=run.snapshot_last=false", *options], 60)
+        return next((line for line in text.splitlines() if "ERROR SUMMARY" in line), "nothing found")
+    return check
+
+
+# ---- Side by side with PyTorch ----------------------------------------------------------
+
+SHAPES = {"lenet": ("1,28,28", 10), "cifar10-full": ("3,32,32", 10)}
+BARS = {("resnet50", "eager"): 1.3, ("resnet50", "compiled"): 1.1, ("lenet", "eager"): 4.0, ("cifar10-full", "eager"): 4.0}
+rows = []
+
+
+def synthetic(net, batch):
+    """A net.ini that trains on made-up samples and tests nothing."""
+    shape, classes = SHAPES.get(net, ("3,227,227" if net == "alexnet" else "3,224,224", 1000))
+    text = re.sub(r"(?ms)^\[data\.test\].*?(?=^\[)", "", (MODELS / f"{net}.ini").read_text())
+    data = f"[data]\nsource = synthetic\nkind = noise\nshape = {shape}\nclasses = {classes}\nsamples = {4 * batch}\nbatch = {batch}\n\n"
+    text = re.sub(r"(?ms)^\[data\].*?(?=^\[)", data, text)
+    path = WORK / f"{net}-{batch}.ini"
+    path.write_text(text)
+    return path
+
+
+def ours(net, batch, precision, iterations):
+    result = train(synthetic(net, batch), "--gpu=0", f"--iterations={iterations}", f"--set=run.precision={precision}",
+                   "--set=run.snapshot_last=false", "--set=run.test_interval=1000000000", seconds=45)
+    return result["images_per_s"], result["first_iteration_seconds"]
+
+
+def theirs(net, batch, precision, compiled):
+    words = [sys.executable, BUNDLE / "torch_gpu.py", "--net", net, "--batch", batch, "--precision", precision]
+    result = last_json(run(words + ["--compile"] * compiled, 90))
+    return result["images_per_s"], result["first_step_seconds"], result["peak_bytes"]
+
+
+def side_by_side(net, batch, precision, iterations, compiled=False):
+    def check():
+        gpu()
+        peer, peer_start, peer_bytes = theirs(net, batch, precision, compiled)
+        mine, start = ours(net, batch, precision, iterations)
+        kind = "compiled" if compiled else "eager"
+        bar = BARS.get((net, kind), 1.0)
+        rows.append((net, batch, precision, kind, mine, peer, mine / peer, bar, start, peer_start, peer_bytes))
+        sentence = f"{mine:.0f} against {peer:.0f} images/s: {mine / peer:.2f} times (bar {bar})"
+        if mine / peer < bar:
+            raise Failed(sentence)
+        return sentence
+    return check
+
+
+def contests():
+    for net, batch, iterations in (("lenet", 64, 20000), ("cifar10-full", 100, 8000), ("resnet50", 256, 60),
+                                   ("resnet50", 64, 200), ("alexnet", 64, 300), ("vgg16", 64, 80)):
+        for precision in ("bf16", "fp16", "tf32"):
+            yield f"{net} b{batch}, {precision}", side_by_side(net, batch, precision, iterations)
+    for precision in ("bf16", "fp16"):
+        yield f"resnet50 b256, {precision}, torch.compile", side_by_side("resnet50", 256, precision, 60, True)
+
+
+def checks():
+    yield "what is here", what_is_here
+    yield "libraries", libraries_are_found
+    yield "topology", topology
+    for program in sorted(path.name for path in (BUNDLE / "tests").glob("test_*")):
+        yield f"conformance: {program}", conformance(program)
+    yield "speed of kernels", speed
+    yield "LeNet, Fashion-MNIST", same_accuracy(LENET, 0.5)
+    yield "snapshots move", snapshots_move
+    yield "recorded iterations", recorded_or_not
+    for precision in ("float32", "tf32", "bf16", "fp16"):
+        yield f"twice the same, {precision}", repeats(precision)
+    yield "cifar10-full, a sixth of CIFAR-10", same_accuracy(CIFAR, 2.0, "--iterations=1000", "--set=run.test_interval=1000")
+    yield "two processes", same_weights(2)
+    yield "four processes", same_weights(4)
+    yield "nccl, two ranks", nccl_of_two
+    for transport in ("p2p-tree", "host-staged"):
+        yield f"killed: {transport}", killed(transport)
+    yield "memcheck", sanitized("memcheck")
+    yield "memcheck, p2p-tree", sanitized("memcheck", "--ranks=2", "--transport=p2p-tree")
+    yield "initcheck", sanitized("initcheck")
+    yield from contests()
+
+
+def write_report(results):
+    counts = {word: sum(1 for _, word_, _, _ in results if word_ == word) for word in ("passed", "failed", "not run")}
+    try:
+        machine = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
+                                 capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        machine = "no GPU"
+    commit = (BUNDLE / "commit").read_text().strip()
+    lines = ["# On a GPU", "", f"{machine}; commit {commit}, {time.strftime('%Y-%m-%d')}; tests/gpu/run.sh, {time.monotonic() - BEGAN:.0f} s.", "",
+             "| check | | | s |", "| --- | --- | --- | ---: |"]
+    lines += [f"| {name} | {word} | {text.replace('|', '/')} | {seconds:.1f} |" for name, word, text, seconds in results]
+    if rows:
+        lines += ["", "| net | batch | precision | PyTorch | dlcore, images/s | PyTorch, images/s | ratio | bar | first step, s: dlcore | PyTorch | PyTorch's peak, GB |",
+                  "| --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+        lines += [f"| {net} | {batch} | {precision} | {kind} | {mine:,.0f} | {peer:,.0f} | {ratio:.2f} | {bar} | {start:.2f} | {peer_start:.2f} | {peak / 1e9:.2f} |"
+                  for net, batch, precision, kind, mine, peer, ratio, bar, start, peer_start, peak in rows]
+    (OUT / "report.md").write_text("\n".join(lines) + "\n")
+    (OUT / "report.json").write_text(json.dumps(dict(machine=machine, commit=commit, results=results, rows=rows), indent=1))
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 1 if counts["failed"] else 0
+
+
+def main():
+    WORK.mkdir(parents=True, exist_ok=True)
+    results = []
+    for name, check in checks():
+        begin = time.monotonic()
+        try:
+            word, text = "passed", check() or ""
+        except NotRun as reason:
+            word, text = "not run", str(reason)
+        except Failed as reason:
+            word, text = "failed", str(reason)
+        except Exception as error:  # a check that is wrong is a check that failed
+            word, text = "failed", f"{type(error).__name__}: {error}"
+        results.append((name, word, " ".join(text.split()), time.monotonic() - begin))
+        print(f"{word:8} {name}: {results[-1][2][:160]}", flush=True)
+    shutil.rmtree(WORK, ignore_errors=True)
+    return write_report(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
