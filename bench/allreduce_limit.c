@@ -5,8 +5,9 @@
  *     cc -O3 -o build/allreduce_limit bench/allreduce_limit.c
  *     build/allreduce_limit [processes [bytes...]]
  *
- * Prints a row a size: bytes, the median and the least microseconds of a call, and the
- * bus bandwidth as nccl-tests defines it.
+ * Prints a row a size: bytes; the mean microseconds of a call, as other benchmarks
+ * measure; the median and the least of short samples; and the bus bandwidth that
+ * nccl-tests would show for the mean.
  */
 #define _GNU_SOURCE 1
 #include <sched.h>
@@ -185,10 +186,13 @@ static void measure(const cpu_set_t *cores, int ranks, size_t bytes) {
         _exit(0);
     while (wait(NULL) > 0)
         ;
+    double mean = 0;
+    for (int i = 0; i < j.shared->samples; i++)
+        mean += j.shared->us[i] / j.shared->samples;
     qsort(j.shared->us, (size_t)j.shared->samples, sizeof *j.shared->us, by_size);
-    double us = j.shared->us[j.shared->samples / 2];
-    printf("%12zu %12.2f %12.2f %10.2f\n", bytes, us, j.shared->us[0],
-           (double)bytes * 2 * (ranks - 1) / ranks / us / 1e3);
+    printf("%12zu %12.2f %12.2f %12.2f %10.2f\n", bytes, mean,
+           j.shared->us[j.shared->samples / 2], j.shared->us[0],
+           (double)bytes * 2 * (ranks - 1) / ranks / mean / 1e3);
     (void)fflush(stdout);
     for (int r = 0; r < ranks; r++)
         (void)munmap(j.buffer[r], bytes);
@@ -208,7 +212,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: allreduce_limit [2..%d [bytes...]]\n", MOST);
         return 2;
     }
-    printf("%12s %12s %12s %10s\n", "bytes", "us (median)", "us (least)", "bus GB/s");
+    printf("%12s %12s %12s %12s %10s\n", "bytes", "us (mean)", "us (median)",
+           "us (least)", "bus GB/s");
     for (int i = 2; i < argc; i++)
         measure(&cores, ranks, (size_t)strtoull(argv[i], NULL, 10) / 4 * 4);
     for (size_t i = 0; argc <= 2 && i < sizeof usual / sizeof *usual; i++)

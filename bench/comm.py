@@ -5,6 +5,7 @@ machine (allreduce_limit.c). In place, float32, ranks of one machine.
     bench/comm.py                                    2 and 4 ranks, 4 KiB .. 256 MiB
     bench/comm.py --ranks 2 --max 1M --rounds 1 --seconds 0.05
     bench/comm.py --write docs/results/comm.md
+    bench/comm.py --keep --rounds 0 --write ...      no run: reports those of earlier --keep
 
 The contestants take turns within a round, each with all sizes, so that a machine that
 changes within minutes changes for all of them; medians over the rounds are compared.

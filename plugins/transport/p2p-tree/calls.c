@@ -7,10 +7,6 @@
 
 #include "p2p.h"
 
-/* Up to here a device computes on the calling thread alone, which leaves the others to
- * the layers; and it stays in the cache. */
-enum { SERIAL = 16384 };
-
 static const char *const names[] = {"", "all_reduce", "reduce_scatter", "all_gather",
                                     "broadcast"};
 

@@ -138,7 +138,7 @@ static dlc_status open_file(dlc_endpoint *e, int32_t rank, const card *its) {
     return DLC_OK;
 }
 
-/* Looking before sleeping pays only where every rank has a core to itself. */
+/* Has every rank a core to itself? */
 static int enough_cores(const card *cards, int32_t ranks) {
     cpu_set_t all;
     CPU_ZERO(&all);
@@ -176,10 +176,8 @@ dlc_status files_open(dlc_endpoint *e) {
         status = args->allgather(args->job, &mine, sizeof mine, cards);
     if (status == DLC_OK)
         status = open_peers(e, cards);
-    if (status == DLC_OK && !enough_cores(cards, e->ranks)) {
-        e->crowded = 1;
-        e->spin_ns = 0;
-    }
+    if (status == DLC_OK)
+        e->crowded = !enough_cores(cards, e->ranks);
     /* Nobody may go on, and perhaps away, before all have opened its file. */
     if (status == DLC_OK)
         status = args->allgather(args->job, &mine, 1, cards);

@@ -143,7 +143,7 @@ static dlc_status match(dlc_endpoint *e, peer *p, const slot *s, dlc_request **o
     return DLC_OK;
 }
 
-static dlc_status take_piece(dlc_endpoint *e, peer *p, const slot *s) {
+static dlc_status take_piece(dlc_endpoint *e, peer *p, slot *s) {
     dlc_request *r = p->current;
     size_t whole = r->status == DLC_OK ? r->bytes : r->sent;
     size_t piece = s->piece;
@@ -156,9 +156,9 @@ static dlc_status take_piece(dlc_endpoint *e, peer *p, const slot *s) {
     if (piece > 0 && r->status == DLC_OK) {
         dlc_status status = DLC_OK;
         if (r->owned)
-            memcpy(r->target + r->moved, s->data, piece);
+            drain(r->target + r->moved, s->data, piece);
         else
-            status = copy_out(e, r->target + r->moved, s->data, piece);
+            status = copy_out(e, r->target + r->moved, s->data, piece, 1);
         if (status != DLC_OK)
             return status;
     }
@@ -179,7 +179,7 @@ static dlc_status pull(dlc_endpoint *e, peer *p, int *moved) {
             return DLC_OK;
         if (p->read == atomic_load(&p->in->written))
             return DLC_OK;
-        const slot *s = slot_at(e, p->in, p->read);
+        slot *s = slot_at(e, p->in, p->read);
         if (!p->current) {
             dlc_status status = match(e, p, s, &p->current);
             if (status != DLC_OK)
@@ -246,7 +246,7 @@ static dlc_status adopt(dlc_endpoint *e, peer *p, dlc_request *early, dlc_reques
         r->sent = early->bytes;
         r->status = DLC_ERR_CONFIG;
     } else if (early->moved > 0) {
-        status = copy_out(e, r->target, early->target, early->moved);
+        status = copy_out(e, r->target, early->target, early->moved, 0);
     }
     r->moved = early->moved;
     r->done = early->done;

@@ -29,6 +29,9 @@ extern const dlc_host *host;
 enum {
     LINE = 64,
     STEPS = 4, /* of a collective that may be under way */
+    /* Elements up to which a device computes on the calling thread alone, which leaves
+     * the others to the layers. */
+    SERIAL = 16384,
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
@@ -134,7 +137,7 @@ struct dlc_endpoint {
     size_t file_bytes;
     int fd;
     int host_memory;  /* this device's memory can be read here */
-    int crowded;      /* more ranks than cores: to wait is to sleep */
+    int crowded;      /* more ranks than cores */
     uint64_t spin_ns; /* how long to look before sleeping */
     pace pace;
     uint64_t step;             /* of collectives, since the start */
@@ -169,11 +172,13 @@ unsigned char *files_window(const dlc_endpoint *endpoint, int32_t rank, uint64_t
 
 /* stage.c: copies to shared memory; dst is at a multiple of a line. */
 void stage(pace *pace, void *dst, const void *src, size_t bytes);
-/* ... of and to the device's memory. */
+/* Copies from shared memory that no other rank reads, at a multiple of a line. */
+void drain(void *dst, void *shared, size_t bytes);
+/* Both, of and to the device's memory. `alone`: no other rank reads it. */
 dlc_status copy_in(dlc_endpoint *endpoint, void *shared, const void *src, size_t bytes);
-dlc_status copy_out(dlc_endpoint *endpoint, void *dst, const void *shared,
-                    size_t bytes);
-/* The sum of all of endpoint->sources to the first endpoint->targets. */
+dlc_status copy_out(dlc_endpoint *endpoint, void *dst, void *shared, size_t bytes,
+                    int alone);
+/* The sum of all of endpoint->sources to the first endpoint->targets; moves them on. */
 dlc_status sum_to(dlc_endpoint *endpoint, dlc_queue *queue, size_t n, int32_t targets);
 
 /* wait.c: until a condition holds; messages move on meanwhile. `aim` is what to be

@@ -87,7 +87,9 @@ static dlc_status fill(dlc_endpoint *e, const work *w, uint64_t k) {
     return DLC_OK;
 }
 
-/* Everybody's chunk of my slice: into the buffer, and back to where it came from. */
+/* Everybody's chunk of my slice: into the buffer, and back to where it came from.
+ * There, too, where nobody takes it: a window that was written to is filled faster, see
+ * drain. */
 static dlc_status sum(dlc_endpoint *e, const work *w, uint64_t k) {
     uint64_t step = w->first + k;
     size_t n = 0, at = chunk_of(e, w, e->rank, k, &n);
@@ -101,7 +103,7 @@ static dlc_status sum(dlc_endpoint *e, const work *w, uint64_t k) {
         e->sources[r] = e->targets[i];
     }
     if (n > 0)
-        status = sum_to(e, NULL, n, w->gather ? e->ranks : 1);
+        status = sum_to(e, NULL, n, e->ranks);
     if (status == DLC_OK)
         tell(e, MARK_SUMMED, step + 1);
     return status;
@@ -129,8 +131,11 @@ static dlc_status take(dlc_endpoint *e, const work *w, uint64_t k) {
     for (int32_t i = 1; w->gather && i < e->ranks; i++) {
         int32_t r = (e->rank + i) % e->ranks;
         size_t n = 0, at = chunk_of(e, w, r, k, &n);
-        memcpy(w->buffer + at, window_at(e, w->reduce ? e->rank : r, step, r),
-               n * sizeof(float));
+        if (w->reduce) /* out of my own window, which I fill */
+            memcpy(w->buffer + at, window_at(e, e->rank, step, r), n * sizeof(float));
+        else
+            (void)copy_out(e, w->buffer + at, window_at(e, r, step, r),
+                           n * sizeof(float), e->ranks == 2);
     }
     tell(e, MARK_TAKEN, step + 1);
     return DLC_OK;
@@ -225,7 +230,8 @@ static dlc_status pass_on(dlc_endpoint *e, int32_t root, unsigned char *at, size
                                 : marks_await(e, MARK_SUMMED, step + 1, root, root + 1);
 
     if (status == DLC_OK)
-        status = is_root ? copy_in(e, out, at, n) : copy_out(e, at, out, n);
+        status = is_root ? copy_in(e, out, at, n)
+                         : copy_out(e, at, out, n, e->ranks == 2);
     if (status != DLC_OK)
         return status;
     atomic_store(&e->head->marks[MARK_FILLED].steps, step + 1);

@@ -1,5 +1,7 @@
-/* Waiting: looks for a moment where there are cores enough, then sleeps on the
- * rank's own futex until somebody wakes it.
+/* Waiting: looks for a moment, then sleeps on the rank's own futex until somebody
+ * wakes it. Where ranks share cores, each look lets the others have this one first:
+ * among ranks that are all in one exchange that is several times faster than to sleep,
+ * and where others compute the moment is over when this rank is back.
  *
  * No wake-up is lost. A sleeper stores asleep = 1 and then looks once more for what
  * it waits for; whoever changes that stores the change first and then loads
@@ -15,6 +17,7 @@
  */
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,6 +77,8 @@ static dlc_status nap(dlc_endpoint *e, condition *holds, const void *what,
 
 /* A moment of looking at nothing but the condition. */
 static void spin(const dlc_endpoint *e, condition *holds, const void *what) {
+    if (e->crowded)
+        (void)sched_yield();
     for (int i = 0; i < SPINS && !holds(e, what); i++)
         pause_core();
 }
