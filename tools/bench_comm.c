@@ -305,11 +305,6 @@ static int end(comm_command *command, dlc_status status, int exit_code) {
     return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
 
-/* Then there are as many ranks as they have started; see dlc_job_run. */
-static int is_started_by_others(void) {
-    return getenv("PMIX_NAMESPACE") || getenv("RANK") || getenv("WORLD_SIZE");
-}
-
 int dlc_command_bench_comm(int argc, char **argv) {
     comm_command command = {.ops = 1u << BENCH_ALL_REDUCE,
                             .least = 4 << 10,
@@ -318,7 +313,7 @@ int dlc_command_bench_comm(int argc, char **argv) {
                             .how = {.check = 1}};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    if (!command.has_ranks && !is_started_by_others())
+    if (!command.has_ranks && !dlc_job_is_from_outside())
         dlc_tool_sets_add(&command.sets, dlc_strdup("run.ranks=2"));
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
     if (status == DLC_OK && command.plot)

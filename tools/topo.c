@@ -242,11 +242,6 @@ static int topo_as_rank(dlc_job *job, void *argument) {
     return dlc_tool_end_rank(job, status);
 }
 
-/* Have others started this process as a rank? They say how many there are. */
-static int is_from_outside(void) {
-    return getenv("WORLD_SIZE") || getenv("PMIX_RANK");
-}
-
 /* One a device, or one a NUMA node. */
 static dlc_status count_ranks(topo_command *command) {
     const dlc_feature *device = command->plan.device;
@@ -254,8 +249,8 @@ static dlc_status count_ranks(topo_command *command) {
     int32_t count = 0;
     if (command->ranks)
         return DLC_OK;
-    if (is_from_outside()) {
-        command->ranks = 1;
+    if (dlc_job_is_from_outside()) {
+        command->ranks = 1; /* others say how many there are */
         return DLC_OK;
     }
     if (device->caps & DLC_DEVICE_HOST)
@@ -269,15 +264,12 @@ static dlc_status count_ranks(topo_command *command) {
 static dlc_status show_job(topo_command *command, int *exit_code) {
     DLC_TRY(dlc_topo_discover(NULL, 0, &command->machine));
     DLC_TRY(count_ranks(command));
-    int32_t index[TOPO_ENDS_MOST];
-    for (int32_t i = 0; i < TOPO_ENDS_MOST; i++)
-        index[i] = i;
     int host = (command->plan.device->caps & DLC_DEVICE_HOST) != 0;
     dlc_job_options job = {.ranks = command->ranks,
                            .outside = 1,
                            .deadline = command->measure ? command->seconds + 5 : 0,
                            .device = command->plan.device->name,
-                           .device_index = host ? NULL : index};
+                           .devices = host ? 0 : TOPO_ENDS_MOST};
     return dlc_job_run(&job, topo_as_rank, command, exit_code);
 }
 

@@ -77,13 +77,16 @@ static void give_grace(agent *a) {
 }
 
 static void hub_is_gone(agent *a, const char *why) {
-    char text[256];
+    char text[512], doing[DLC_DOING_TEXT];
     if (a->gone || a->done)
         return;
     a->gone = 1;
     dlc_channel_close(&a->hub);
-    snprintf(text, sizeof text, "rank 0's process at %s, which joins the ranks, %s",
-             a->args->hub_address, why);
+    dlc_words_text(&a->args->doing->words, doing);
+    snprintf(text, sizeof text,
+             "rank %d (pid %d) is left alone%s: rank 0's process at %s, which joins "
+             "the ranks, %s",
+             a->args->rank, (int)a->args->child, doing, a->args->hub_address, why);
     if (a->running)
         dlc_error("%s", text);
     dlc_frame frame = {

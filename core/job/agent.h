@@ -11,15 +11,12 @@
 #include "job/doing.h"
 #include "job/frame.h"
 
-/* How often agents and hub let each other hear. */
-#define DLC_BEAT_NS 500000000u
-
 typedef struct dlc_agent_args {
     int rank;
     pid_t child;             /* the rank */
     int control, hub;        /* channels to it and to the hub; taken over */
     const char *hub_address; /* for messages */
-    const dlc_doing *doing;  /* the rank's */
+    dlc_doing *doing;        /* the rank's */
     double deadline;         /* so long the hub may be silent, seconds; 0: for ever */
     const sigset_t *signals; /* blocked; SIGCHLD among them */
 } dlc_agent_args;

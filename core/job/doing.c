@@ -87,7 +87,7 @@ static int works(const threads *now, uint64_t time, const dlc_pulse_last *last) 
     return 10 * busy > time - last->time;
 }
 
-dlc_pulse dlc_pulse_take(pid_t pid, const dlc_doing *doing, dlc_pulse_last *last) {
+dlc_pulse dlc_pulse_take(pid_t pid, dlc_doing *doing, dlc_pulse_last *last) {
     char path[64];
     uint64_t now = dlc_now_ns();
     dlc_pulse pulse = {
@@ -95,6 +95,7 @@ dlc_pulse dlc_pulse_take(pid_t pid, const dlc_doing *doing, dlc_pulse_last *last
         .steps = atomic_load_explicit(&doing->steps, memory_order_relaxed),
         .checks = atomic_load_explicit(&doing->checks, memory_order_relaxed),
         .words = doing->words};
+    atomic_fetch_add_explicit(&doing->looks, 1, memory_order_relaxed);
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     pulse.state = state_of(path);
     threads threads_now = look_at_threads(pid);

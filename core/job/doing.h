@@ -1,5 +1,6 @@
 /* What a rank does now, and whether it gets on with it: in memory that the rank
- * writes and the process that forked it reads, also when the rank is dead. */
+ * writes and the process that forked it reads, also when the rank is dead. The other
+ * way round, the rank sees there that it is still looked after. */
 #ifndef DLC_JOB_DOING_H
 #define DLC_JOB_DOING_H
 
@@ -20,6 +21,7 @@ typedef struct dlc_doing {
     _Alignas(64) dlc_words words;
     _Atomic uint64_t steps;  /* bumped when the words change */
     _Atomic uint64_t checks; /* bumped by dlc_job_check: who waits calls it often */
+    _Atomic uint64_t looks;  /* bumped by the reader, who takes the pulse */
 } dlc_doing;
 
 /* " during forward conv1", " during exchange of bucket 3 (4096 bytes)", "" for
@@ -43,7 +45,10 @@ typedef struct dlc_pulse_last {
     unsigned long long busy; /* of all threads, ns */
 } dlc_pulse_last;
 
+/* How often a parent looks at its rank, and agents and hub let each other hear. */
+#define DLC_BEAT_NS 500000000u
+
 /* Takes the pulse of a process that shares `doing` with this one. */
-dlc_pulse dlc_pulse_take(pid_t pid, const dlc_doing *doing, dlc_pulse_last *last);
+dlc_pulse dlc_pulse_take(pid_t pid, dlc_doing *doing, dlc_pulse_last *last);
 
 #endif

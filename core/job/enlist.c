@@ -41,11 +41,11 @@ static void let_go(void *context) {
 }
 
 static dlc_spawn spawn_args(enlisted *mine) {
-    const int32_t *index = mine->launch->options->device_index;
     return (dlc_spawn){.rank = mine->rank,
                        .ranks = mine->ranks,
-                       .device_index = index ? index[0] : 0,
+                       .local_rank = mine->outside->local_rank,
                        .doing = mine->launch->doing,
+                       .far = 1,
                        .forked = let_go,
                        .context = mine};
 }

@@ -30,7 +30,7 @@ typedef struct dlc_peer {
     uint64_t heard; /* when anything came from the agent */
 
     /* How it gets on: see watch.h. */
-    const dlc_doing *doing; /* of a child; of a remote rank NULL */
+    dlc_doing *doing; /* of a child; of a remote rank NULL */
     dlc_pulse_last last;
     dlc_pulse pulse;
     uint64_t moved, worked, alive;

@@ -31,9 +31,11 @@ typedef struct dlc_job_options {
     int ranks;   /* on this machine, 1 .. DLC_JOB_RANKS_MAX */
     int threads; /* of each rank; 0: one a core of its share */
     int unbound; /* leave the ranks' affinity alone */
-    /* For dlc_job_place; NULL: "", and index 0 for every rank. */
-    const char *device;
-    const int32_t *device_index; /* one a rank */
+    /* For dlc_job_place: rank i of those of a machine gets device_index[i % devices].
+     * Ranks that others have started are counted by LOCAL_RANK, where it is set. */
+    const char *device;          /* NULL: "" */
+    const int32_t *device_index; /* NULL: 0, 1, 2 ... */
+    int devices;                 /* 0: every rank gets index 0 */
 
     /* Let the environment say that this process is one rank of a job that others have
      * started: see dlc_job_run. */
@@ -70,6 +72,10 @@ typedef struct dlc_job_options {
  * process of the job ends with the same exit code. */
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                        void *argument, int *exit_code);
+
+/* Does the environment say that others have started this process as a rank of a larger
+ * job? Whether it says so rightly, dlc_job_run finds out. */
+int dlc_job_is_from_outside(void);
 
 int dlc_job_rank(const dlc_job *job);
 int dlc_job_ranks(const dlc_job *job);

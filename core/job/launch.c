@@ -14,17 +14,11 @@
 
 /* ---- One rank, in this process ---------------------------------------------- */
 
-static int32_t device_of(const dlc_launch *launch, int rank) {
-    const int32_t *index = launch->options->device_index;
-    return index ? index[rank] : 0;
-}
-
 static dlc_status run_alone(dlc_launch *launch, int *exit_code) {
     sigset_t set, before;
     dlc_rank_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, &before);
-    dlc_rank_args args = dlc_launch_rank_args(launch, 0, 1, device_of(launch, 0),
-                                              launch->doing);
+    dlc_rank_args args = dlc_launch_rank_args(launch, 0, 1, 0, launch->doing);
     dlc_job *rank = NULL;
     dlc_status status = dlc_rank_open(&args, &rank);
     if (status == DLC_OK) {
@@ -81,7 +75,7 @@ dlc_status dlc_hub_listen(const dlc_launch *launch, dlc_hub *hub) {
     return DLC_OK;
 }
 
-void dlc_hub_adopt(dlc_hub *hub, int rank, dlc_child *child, const dlc_doing *doing) {
+void dlc_hub_adopt(dlc_hub *hub, int rank, dlc_child *child, dlc_doing *doing) {
     dlc_peer *peer = &hub->peer[rank];
     peer->control = child->control;
     peer->output.fd = child->output;
@@ -114,7 +108,7 @@ static dlc_status run_forked(dlc_launch *launch, int *exit_code) {
     for (int r = 0; status == DLC_OK && r < ranks; r++) {
         dlc_spawn spawn = {.rank = r,
                            .ranks = ranks,
-                           .device_index = device_of(launch, r),
+                           .local_rank = r,
                            .doing = &launch->doing[r],
                            .piped = r > 0,
                            .forked = let_go_of_hub,

@@ -12,7 +12,7 @@ void dlc_hub_close(dlc_hub *hub);
 dlc_status dlc_hub_start_rank(const dlc_launch *launch, dlc_hub *hub,
                               const dlc_spawn *spawn);
 /* One that was forked already; takes its channels over. */
-void dlc_hub_adopt(dlc_hub *hub, int rank, dlc_child *child, const dlc_doing *doing);
+void dlc_hub_adopt(dlc_hub *hub, int rank, dlc_child *child, dlc_doing *doing);
 /* Between taking the signals and giving them back: listens for them. */
 dlc_status dlc_hub_listen(const dlc_launch *launch, dlc_hub *hub);
 

@@ -81,6 +81,7 @@ static dlc_status read_variables(dlc_outside *outside) {
             local_rank, rank);
     outside->rank = (int)rank;
     outside->ranks = (int)ranks;
+    outside->local_rank = (int)local_rank;
     return DLC_OK;
 }
 
@@ -138,9 +139,17 @@ static dlc_status refuse_others(void) {
     return DLC_OK;
 }
 
+static int is_by_pmix(void) {
+    return text_of("PMIX_NAMESPACE") != NULL;
+}
+
 static int any_variable(void) {
     return text_of("RANK") || text_of("WORLD_SIZE") || text_of("MASTER_ADDR") ||
            text_of("MASTER_PORT");
+}
+
+int dlc_job_is_from_outside(void) {
+    return is_by_pmix() || any_variable();
 }
 
 static dlc_status check_asked(int asked, const dlc_outside *outside) {
@@ -153,9 +162,10 @@ static dlc_status check_asked(int asked, const dlc_outside *outside) {
 }
 
 dlc_status dlc_outside_read(int asked, dlc_outside *outside) {
-    dlc_outside made = {.kind = DLC_OUTSIDE_NOT, .rank = -1, .ranks = -1};
+    dlc_outside made = {
+        .kind = DLC_OUTSIDE_NOT, .rank = -1, .ranks = -1, .local_rank = -1};
     long port;
-    if (text_of("PMIX_NAMESPACE")) {
+    if (is_by_pmix()) {
         DLC_TRY(read_pmix(&made));
     } else if (any_variable()) {
         DLC_TRY(need_all());

@@ -24,6 +24,7 @@ typedef enum dlc_outside_kind {
 typedef struct dlc_outside {
     dlc_outside_kind kind;
     int rank, ranks;  /* with PMIx -1 where no variable says them */
+    int local_rank;   /* -1 where no variable says it */
     const char *host; /* the hub's; NULL with PMIx, unless it was given */
     uint16_t port;    /* 0: any */
 } dlc_outside;

@@ -31,7 +31,6 @@ static void place_make(const dlc_rank_args *args, dlc_place *place) {
         snprintf(place->host, sizeof place->host, "localhost");
     snprintf(place->device, sizeof place->device, "%s",
              args->device ? args->device : "");
-    place->device_index = args->device_index;
 }
 
 dlc_status dlc_card_make(const dlc_rank_args *args, dlc_card *card) {
@@ -52,6 +51,22 @@ void dlc_cards_number(dlc_card *cards, int ranks) {
             first++; /* at the latest at r */
         cards[r].place.node = first < r ? cards[first].place.node : nodes++;
     }
+}
+
+/* A container with a network of its own is a node, but has the machine's devices. */
+static int is_on_machine(const dlc_card *a, const dlc_card *b) {
+    return strcmp(a->boot, b->boot) == 0;
+}
+
+int32_t dlc_cards_device(const dlc_card *cards, const dlc_rank_args *args) {
+    int local = args->local_rank;
+    if (args->devices < 1)
+        return 0;
+    if (local < 0)
+        for (int r = local = 0; r < args->rank; r++)
+            local += is_on_machine(&cards[r], &cards[args->rank]);
+    int i = local % args->devices;
+    return args->device_index ? args->device_index[i] : i;
 }
 
 static int same_cores(const dlc_card *a, const dlc_card *b) {

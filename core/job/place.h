@@ -19,6 +19,8 @@ dlc_status dlc_card_make(const dlc_rank_args *args, dlc_card *card);
 
 /* Numbers the nodes in the order of their first ranks. */
 void dlc_cards_number(dlc_card *cards, int ranks);
+/* Of the devices in `args`, the one for that rank. */
+int32_t dlc_cards_device(const dlc_card *cards, const dlc_rank_args *args);
 /* Which of the ranks that may use the same cores `rank` is, and how many they are. An
  * outer launcher that has bound each rank to other cores thus keeps its way. */
 void dlc_cards_share(const dlc_card *cards, int ranks, int rank, int *index,

@@ -34,6 +34,10 @@ struct dlc_job {
     pthread_mutex_t sending; /* whole frames on `control` */
     _Atomic unsigned requests;
 
+    /* The control thread's own: is the rank looked after? */
+    double deadline;
+    uint64_t looks, looked_at, woke;
+
     /* The only rank of a job; the control thread's own. */
     int stop_signal;
     uint64_t stop_time;
@@ -139,13 +143,31 @@ static void channel_broke(dlc_job *job, dlc_status status) {
               status == DLC_ERR_PEER ? "the launcher is gone" : dlc_detail());
 }
 
+/* The parent looks twice a second, unless it was stopped: then no news come, though the
+ * others may be gone long since. */
+static void look_for_parent(dlc_job *job) {
+    uint64_t now = dlc_now_ns();
+    uint64_t looks = atomic_load_explicit(&job->doing->looks, memory_order_relaxed);
+    int slept = now - job->woke > 4 * (uint64_t)DLC_BEAT_NS; /* was stopped as well */
+    job->woke = now;
+    if (looks != job->looks || slept) {
+        job->looks = looks;
+        job->looked_at = now;
+    } else if (dlc_since(job->looked_at) > job->deadline + DLC_GRACE_NS / 1e9) {
+        tell_lost(job, DLC_ERR_PEER,
+                  "the process that watches over this rank stands still, so the other "
+                  "ranks go on without it, or have ended");
+    }
+}
+
 static void *control_thread(void *argument) {
     dlc_job *job = argument;
+    int turn_ms = job->deadline > 0 ? (int)(DLC_BEAT_NS / 1000000u) : -1;
     struct pollfd polled[3] = {{.fd = job->wake, .events = POLLIN},
                                {.fd = job->signals, .events = POLLIN},
                                {.fd = job->control, .events = POLLIN}};
     for (;;) {
-        if (poll(polled, 3, -1) < 0) {
+        if (poll(polled, 3, turn_ms) < 0) {
             if (errno == EINTR)
                 continue;
             tell_lost(job, DLC_ERR_INTERNAL, "the control thread cannot poll");
@@ -155,6 +177,8 @@ static void *control_thread(void *argument) {
             return NULL;
         if (polled[1].revents)
             read_signal(job);
+        if (job->deadline > 0)
+            look_for_parent(job);
         dlc_status status = polled[2].revents ? read_frame(job) : DLC_OK;
         if (status != DLC_OK) {
             channel_broke(job, status);
@@ -214,6 +238,7 @@ static dlc_status meet(dlc_job *job, const dlc_rank_args *args) {
     if (status == DLC_OK) {
         dlc_place *place = &cards[job->rank].place;
         dlc_cores_near(dlc_job_cpus(job), job->threads, &place->package, &place->numa);
+        place->device_index = dlc_cards_device(cards, args);
         status = dlc_job_allgather(job, place, sizeof *place, job->places);
     }
     dlc_free(cards);
@@ -231,6 +256,7 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     made->ranks = args->ranks;
     made->doing = args->doing;
     made->control = args->control;
+    made->deadline = args->deadline;
     made->signals = made->wake = -1;
     pthread_mutex_init(&made->sending, NULL);
     pthread_mutex_init(&made->lock, NULL);

@@ -21,7 +21,7 @@ int dlc_exit_byte(int code) {
 }
 
 dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks,
-                                   int32_t device_index, dlc_doing *doing) {
+                                   int local_rank, dlc_doing *doing) {
     const dlc_job_options *options = launch->options;
     return (dlc_rank_args){.rank = rank,
                            .ranks = ranks,
@@ -29,7 +29,9 @@ dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks
                            .control = -1,
                            .doing = doing,
                            .device = options->device,
-                           .device_index = device_index,
+                           .local_rank = local_rank,
+                           .device_index = options->device_index,
+                           .devices = options->devices,
                            .cores = launch->cores,
                            .unbound = options->unbound};
 }
@@ -73,9 +75,10 @@ static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int contr
     dlc_status status = set_streams(output);
     if (status == DLC_OK && spawn->find)
         status = spawn->find(spawn->context, control, &rank, &ranks);
-    dlc_rank_args args = dlc_launch_rank_args(launch, rank, ranks, spawn->device_index,
+    dlc_rank_args args = dlc_launch_rank_args(launch, rank, ranks, spawn->local_rank,
                                               spawn->doing);
     args.control = control;
+    args.deadline = spawn->far && ranks > 1 ? launch->options->deadline : 0;
     if (status == DLC_OK)
         status = dlc_rank_open(&args, &made);
     if (status != DLC_OK) {

@@ -25,9 +25,10 @@ typedef struct dlc_launch {
 
 typedef struct dlc_spawn {
     int rank, ranks;
-    int32_t device_index;
+    int local_rank; /* -1: to be counted */
     dlc_doing *doing;
     int piped; /* output goes to the parent */
+    int far;   /* others do without the rank where its parent is stopped */
     /* In the child: lets go of what is the parent's alone. */
     void (*forked)(void *context);
     /* In the child, before anything else: which rank it is. NULL: as above. */
@@ -54,8 +55,7 @@ void dlc_launch_give_signals_back(const dlc_launch *launch);
 /* What a rank's main returned, as the exit code of a process. */
 int dlc_exit_byte(int code);
 
-/* As rank `index` of those that this process has args for. */
 dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks,
-                                   int32_t device_index, dlc_doing *doing);
+                                   int local_rank, dlc_doing *doing);
 
 #endif

@@ -158,25 +158,33 @@ static void summarize(const dlc_hub *hub, int culprit, uint64_t now, char *text,
              since(now, peer->moved), doing, hub->deadline);
 }
 
-static void report(dlc_hub *hub, int culprit, uint64_t now) {
-    char summary[512];
+/* Logs the summary and a line for each rank that runs. */
+static void list(const dlc_hub *hub, int culprit, uint64_t now, const char *summary) {
     dlc_text text = {0};
-    summarize(hub, culprit, now, summary, sizeof summary);
     dlc_text_add(&text, "%s", summary);
     for (int r = 0; r < hub->ranks; r++)
         if (hub->peer[r].running)
             describe(hub, r, culprit, now, &text);
-    hub->lost = 1;
-    dlc_hub_send_news(hub, DLC_ERR_PEER, summary);
     dlc_error("%s", dlc_text_string(&text));
     dlc_text_free(&text);
+}
+
+static void report(dlc_hub *hub, int culprit, uint64_t now) {
+    char summary[512];
+    summarize(hub, culprit, now, summary, sizeof summary);
+    hub->lost = 1;
+    dlc_hub_send_news(hub, DLC_ERR_PEER, summary);
+    list(hub, culprit, now, summary);
     /* Who stands still will not end when asked. */
     for (int r = 0; r < hub->ranks; r++)
         if (hub->peer[r].running && condition_of(hub, &hub->peer[r], now) == STANDS)
             dlc_hub_kill_rank(hub, r, SIGKILL);
 }
 
+/* Agents that are heard of no more, or the machines that they are on. */
 static void find_silent(dlc_hub *hub, uint64_t now) {
+    int told = hub->told, first = -1;
+    char summary[64];
     for (int r = 0; r < hub->ranks; r++) {
         dlc_peer *peer = &hub->peer[r];
         char why[200];
@@ -185,10 +193,15 @@ static void find_silent(dlc_hub *hub, uint64_t now) {
             continue;
         snprintf(why, sizeof why,
                  "nothing was heard from %s for %.1f s ([run] deadline = %g): the "
-                 "machine or the network to it is down",
+                 "machine or the network to it is down, or the process is stopped",
                  peer->host, since(now, peer->heard), hub->deadline);
         dlc_hub_lose(hub, r, why);
+        first = first < 0 ? r : first;
     }
+    if (told || !hub->told || first < 0)
+        return;
+    snprintf(summary, sizeof summary, "when rank %d was lost:", first);
+    list(hub, first, now, summary);
 }
 
 void dlc_hub_watch(dlc_hub *hub) {

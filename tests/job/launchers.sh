@@ -1,16 +1,18 @@
 #!/bin/sh
 # Trains the same net with ranks that dlcore starts itself, and with ranks that others
-# start: by the variables of torchrun-style launchers, and by mpirun through PMIx. The
-# weights must be the same to the bit. Usage: launchers.sh variables|mpirun
+# start: by the variables of torchrun-style launchers, and by mpirun and srun through
+# PMIx. The weights must be the same to the bit. Usage: launchers.sh variables|mpirun, or
+# slurm.sh launchers.sh srun
 set -eu
 way=$1
 dlcore=${DLCORE_BIN:?the command}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Ten iterations say enough; testing what came of them would take longer.
+# Ten iterations say enough; testing what came of them would take longer, and warming up
+# as well.
 net=$work/net.ini
-sed '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
+sed -e '/^\[data.test\]/,/^$/d' -e '/^warmup/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
 
 fail() {
     echo "launchers.sh: $*" >&2
@@ -19,10 +21,11 @@ fail() {
 }
 
 # Into a folder, started as the rest of the command line says.
+transport=host-staged
 train() {
     folder=$1
     shift
-    "$@" "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \
+    "$@" "$dlcore" train "$net" --iterations 10 --threads 1 --transport $transport \
         --snapshot-dir "$work/$folder"
 }
 
@@ -75,10 +78,27 @@ by_mpirun() {
     [ ! -e "$work/refused" ] || fail "it trained all the same"
 }
 
+by_srun() {
+    for transport in host-staged p2p-tree ucx; do
+        "$dlcore" plugin list | grep -q "^transport *$transport " || continue
+        rm -rf "$work/srun2"
+        train srun2 srun --mpi=pmix -n 2 >"$work/log.0" 2>&1 || fail "srun ended with $?"
+        grep -q "^transport: $transport" "$work/log.0" || fail "not $transport"
+        ! grep -q "learning rate 0 " "$work/log.0" || fail "it learns nothing"
+        same ranks2 srun2
+    done
+    # Two tasks that know nothing of each other would write the same files.
+    code=0
+    train refused srun --mpi=none -n 2 >"$work/log.0" 2>&1 || code=$?
+    [ $code -eq 2 ] || fail "srun without PMIx ended with $code"
+    grep -q "use srun --mpi=pmix" "$work/log.0" || fail "it is not told what to do"
+    [ ! -e "$work/refused" ] || fail "it trained all the same"
+}
+
 case $way in
 variables) counts="2 4" ;;
-mpirun) counts=2 ;;
-*) fail "which way? variables or mpirun" ;;
+mpirun | srun) counts=2 ;;
+*) fail "which way? variables, mpirun or srun" ;;
 esac
 for ranks in $counts; do
     "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \

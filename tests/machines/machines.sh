@@ -34,8 +34,15 @@ others=''
 
 # shellcheck disable=SC2317 # the trap calls it
 clean_up() {
-    # shellcheck disable=SC2086 # a list
-    [ -z "$pids$others" ] || kill -9 $pids $others 2>/dev/null || true
+    trap '' INT TERM HUP
+    # shellcheck disable=SC2086 # a list; COMMAND with all that it has started
+    kill -9 $pids ${others:+-$others} 2>/dev/null || true
+    i=1
+    while [ "$i" -le "$machines" ]; do
+        # shellcheck disable=SC2046 # what those have started, too
+        kill -9 $(ip netns pids "$prefix-$i" 2>/dev/null) 2>/dev/null || true
+        i=$((i + 1))
+    done
     wait 2>/dev/null || true
     i=1
     while [ "$i" -le "$machines" ]; do
@@ -47,6 +54,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+trap 'exit 129' HUP
 
 limit() { # NAMESPACE DEVICE: as an adapter does, which sends slowly but drops nothing
     [ -z "$rate" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128k latency 200ms
@@ -88,7 +96,7 @@ while [ $rank -lt $WORLD_SIZE ]; do
     rank=$((rank + 1))
 done
 if [ -n "$beside" ]; then
-    sh -c "$beside" &
+    setsid sh -c "$beside" &
     others=$!
 fi
 code=0

@@ -1,11 +1,10 @@
-/* See support/ranks.h. Here the ranks are processes that somebody else has started:
- * each of them runs the whole test program, and those of rank less than `ranks` the
- * body. They share a file, whose name stands in TEST_BOARD. */
-#include "support/ranks.h"
+/* Ranks as processes that mpirun has started (support/ranks.h says what for): each runs
+ * the whole test program, and those of rank less than `ranks` the body. They share a
+ * file, whose name stands in TEST_BOARD. */
+#include "support/ranks_shared.h"
 
 #include <fcntl.h>
 #include <mpi.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,79 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/status.h"
-
-enum { MAX_RANKS = 64, CARD = 4096, BOARD = 64 << 10 };
-
-struct test_job {
-    atomic_int arrived; /* at the barrier */
-    atomic_uint round;
-    atomic_int ended;
-    atomic_int left; /* processes that are through with the body */
-    char cards[MAX_RANKS][CARD];
-    char board[BOARD];
-};
-
-void rank_failed(const test_rank *rank, const char *file, int line, const char *what) {
-    fprintf(stderr, "rank %d of %d: %s:%d: not so: %s\n", rank->rank, rank->ranks, file,
-            line, what);
-    _exit(1);
-}
-
-void rank_failed_status(const test_rank *rank, const char *file, int line,
-                        const char *what, dlc_status status) {
-    fprintf(stderr, "rank %d of %d: %s:%d: %s: %d: %s\n", rank->rank, rank->ranks, file,
-            line, what, status, dlc_detail());
-    _exit(1);
-}
-
-dlc_status ranks_check(void *job) {
-    test_rank *rank = job;
-    if (atomic_load(&rank->job->ended))
-        return dlc_fail(DLC_ERR_PEER, "another rank is gone");
-    return DLC_OK;
-}
-
-void ranks_end(test_rank *rank) {
-    atomic_store(&rank->job->ended, 1);
-}
-
-static dlc_status barrier(test_rank *rank) {
-    test_job *job = rank->job;
-    unsigned round = atomic_load(&job->round);
-    uint64_t since = dlc_now_ns();
-
-    if (atomic_fetch_add(&job->arrived, 1) + 1 == rank->ranks) {
-        atomic_store(&job->arrived, 0);
-        atomic_fetch_add(&job->round, 1);
-        return DLC_OK;
-    }
-    while (atomic_load(&job->round) == round) {
-        if (dlc_since(since) > 120)
-            return dlc_fail(DLC_ERR_PEER, "not every rank came to the barrier");
-        DLC_TRY(ranks_check(rank));
-        usleep(100);
-    }
-    return DLC_OK;
-}
-
-void ranks_barrier(test_rank *rank) {
-    RANK_OK(rank, barrier(rank));
-}
-
-dlc_status ranks_allgather(void *context, const void *mine, size_t bytes, void *all) {
-    test_rank *rank = context;
-    test_job *job = rank->job;
-
-    RANK_CHECK(rank, bytes <= CARD);
-    memcpy(job->cards[rank->rank], mine, bytes);
-    DLC_TRY(barrier(rank));
-    for (int r = 0; r < rank->ranks; r++)
-        memcpy((char *)all + (size_t)r * bytes, job->cards[r], bytes);
-    return barrier(rank);
-}
-
-/* ---- This process ------------------------------------------------------------ */
 
 static int number_of(const char *const *names) {
     for (; *names; names++)
@@ -123,7 +49,7 @@ int ranks_run_losing(int ranks, int seconds, uint64_t lost, rank_body *body,
 
     (void)seconds; /* run.sh has an end to it */
     (void)lost;
-    if (!job || me < 0 || size < 1 || size > MAX_RANKS) {
+    if (!job || me < 0 || size < 1 || size > RANKS_MOST) {
         fprintf(stderr, "not started by run.sh\n");
         return -1;
     }

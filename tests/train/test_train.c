@@ -161,12 +161,17 @@ START_TEST(tests_are_exact_for_any_ranks) {
 }
 END_TEST
 
+/* Also where buckets are still being exchanged, which is given up then. */
 START_TEST(divergence_is_told) {
+    static const char *const ranks[] = {"--ranks=1", "--ranks=2"};
     const char *net = net_write("iterations = 200\nsnapshot_last = no\n");
     command_result result = command_run(
         60, net_folder(),
-        COMMAND("train", net, "--set", "solver.rate=1e8", "--set", "norm1.type=scale"));
+        COMMAND("train", net, ranks[_i], "--set", "solver.rate=1e8", "--set",
+                "norm1.type=scale", "--set", "transport.ahead=yes", "--set",
+                "run.bucket=1K"));
     ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_ptr_null(strstr(result.err, "the exchange was stopped"));
     ck_contains(result.err, "try a smaller learning rate");
     command_free(&result);
 }
@@ -225,7 +230,7 @@ int main(void) {
     tcase_add_test(cases, accumulates);
     tcase_add_test(cases, tests_are_exact_for_any_ranks);
     tcase_add_test(cases, exchange_does_not_show);
-    tcase_add_test(cases, divergence_is_told);
+    tcase_add_loop_test(cases, divergence_is_told, 0, 2);
     tcase_add_test(cases, check_counts);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

@@ -128,8 +128,10 @@ static int places_main(dlc_job *job, void *argument) {
 
 START_TEST(places) {
     int32_t index[] = {10, 11, 12, 13, 14, 15, 16, 17};
-    dlc_job_options options = {
-        .ranks = rank_counts[_i], .device = "gpu", .device_index = index};
+    dlc_job_options options = {.ranks = rank_counts[_i],
+                               .device = "gpu",
+                               .device_index = index,
+                               .devices = rank_counts[_i]};
     job_session session = session_start_options(&options, places_main, NULL);
     ck_assert_int_eq(session_end(&session), 0);
     dlc_text_free(&session.text);

@@ -262,6 +262,7 @@ START_TEST(process_is_stopped) {
     usleep(600000);
     kill(job.session[_i].pid, SIGSTOP);
     ck_assert_int_eq(session_end(&job.session[1 - _i]), 5);
+    board_wait_for(&board_shared->count, 2); /* its rank finds out by itself */
     kill(job.session[_i].pid, SIGKILL);
     ck_assert_int_eq(session_end(&job.session[_i]), -SIGKILL);
     ck_assert_msg(outside_says(&job, 1 - _i,

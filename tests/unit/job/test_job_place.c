@@ -70,6 +70,29 @@ START_TEST(nodes_and_shares) {
 }
 END_TEST
 
+/* Ranks count from 0 on each machine, and take its devices in turn. */
+START_TEST(devices_go_round) {
+    static const char *const boots[] = {"a", "b", "a", "a", "b", "a"};
+    static const int32_t list[] = {3, 7, 5}, counted[] = {0, 0, 1, 2, 1, 3};
+    dlc_card *cards = dlc_alloc(MOST, sizeof *cards);
+    for (int r = 0; r < MOST; r++) {
+        snprintf(cards[r].boot, sizeof cards->boot, "%s", boots[r]);
+        snprintf(cards[r].node, sizeof cards->node, "container %d", r % 2);
+    }
+    for (int r = 0; r < MOST; r++) {
+        dlc_rank_args args = {.rank = r, .ranks = MOST, .local_rank = -1};
+        ck_assert_int_eq(dlc_cards_device(cards, &args), 0);
+        args.devices = 3;
+        ck_assert_int_eq(dlc_cards_device(cards, &args), counted[r] % 3);
+        args.device_index = list;
+        ck_assert_int_eq(dlc_cards_device(cards, &args), list[counted[r] % 3]);
+        args.local_rank = 4;
+        ck_assert_int_eq(dlc_cards_device(cards, &args), 7);
+    }
+    dlc_free(cards);
+}
+END_TEST
+
 /* ---- For real
  * ------------------------------------------------------------------------ */
 
@@ -126,10 +149,37 @@ START_TEST(bound_ranks_stay) {
 }
 END_TEST
 
+static int device_main(dlc_job *job, void *argument) {
+    const int32_t *expected = argument;
+    board_enter(job);
+    for (int r = 0; r < dlc_job_ranks(job); r++)
+        if (dlc_job_place(job, r)->device_index != expected[r])
+            return 1 + r;
+    return dlc_exit_code(dlc_job_barrier(job));
+}
+
+/* Counted, or as LOCAL_RANK says. */
+START_TEST(outside_ranks_have_devices) {
+    static const char *const local_rank[] = {"LOCAL_RANK=0", "LOCAL_RANK=0",
+                                             "LOCAL_RANK=2"};
+    static const int32_t index[] = {4, 9}, expected[2][3] = {{4, 9, 4}, {4, 4, 4}};
+    dlc_job_options options = {.ranks = 1, .device_index = index, .devices = 2};
+    outside_job job = {.ranks = 3, .port = free_port()};
+    for (int r = 0; r < 3; r++) {
+        const char *extra[] = {_i ? local_rank[r] : NULL, NULL};
+        outside_start_rank(&job, r, extra, &options, device_main, (void *)expected[_i]);
+    }
+    outside_end(&job, 0);
+    outside_free(&job);
+}
+END_TEST
+
 int main(void) {
     TCase *tests = tcase_create("place");
     tcase_add_loop_test(tests, nodes_and_shares, 0, sizeof cases / sizeof *cases);
+    tcase_add_test(tests, devices_go_round);
     tcase_add_test(tests, outside_ranks_share_cores);
+    tcase_add_loop_test(tests, outside_ranks_have_devices, 0, 2);
     tcase_add_test(tests, bound_ranks_stay);
     return run_tests("job: places", tests);
 }

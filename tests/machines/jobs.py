@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Jobs over several machines, as machines.sh makes them: what joins them, a link that
+is cut, a rank that is stopped, and that the script leaves nothing behind."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
+sys.path.insert(0, str(SOURCE / "tests" / "faults"))
+sys.dont_write_bytecode = True
+import kills  # noqa: E402 (its net, and how it finds what is left of a job)
+
+BIN = os.environ["DLCORE_BIN"]
+MACHINES = SOURCE / "tests" / "machines" / "machines.sh"
+DEADLINE = 3
+PATIENCE = 60  # of this test; a busy machine is no fault
+
+
+def cannot_run():
+    """Why there can be no machines here; None where there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    name = f"dlm{os.getpid()}-probe"
+    try:
+        for words in (f"netns add {name}",
+                      f"-n {name} link add port0 type veth peer name port1",
+                      f"-n {name} link add br0 type bridge"):
+            done = subprocess.run(["ip", *words.split()], capture_output=True, text=True)
+            if done.returncode != 0:
+                return f"ip {words}: {done.stderr.strip()}"
+    except FileNotFoundError:
+        return "there is no ip (Debian: iproute2)"
+    finally:
+        subprocess.run(f"ip netns del {name} 2>/dev/null", shell=True, check=False)
+    return None
+
+
+class Job:
+    """machines.sh, with a log, and what it must not leave."""
+
+    def __init__(self, folder, options, arguments):
+        self.mark = f"DLCORE_KILLS={os.getpid()}-{time.monotonic_ns()}-"
+        self.shm = set(os.listdir("/dev/shm"))
+        self.log = folder / "log"
+        # Processes here could share memory although their networks are apart.
+        environment = dict(os.environ, DLCORE_KILLS=self.mark.split("=")[1],
+                           UCX_TLS="tcp,self", LOG=str(self.log))
+        self.out = open(folder / "out", "w+", encoding="utf-8")
+        self.process = subprocess.Popen(
+            [str(MACHINES), *options, "--", BIN, "train", *arguments], env=environment,
+            stdin=subprocess.DEVNULL, stdout=self.out, stderr=open(self.log, "wb"))
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def wait(self):
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("it does not end:\n" + self.text()) from None
+
+    def wait_until_it_trains(self):
+        until = time.monotonic() + PATIENCE
+        while "training for" not in self.text():
+            if time.monotonic() > until or self.process.poll() is not None:
+                raise AssertionError("it does not begin to train:\n" + self.text())
+            time.sleep(0.05)
+
+    def ranks(self):
+        """The processes that train: children of those that the script has started."""
+        return sorted(pid for parent in kills.children(self.process.pid)
+                      for pid in kills.children(parent))
+
+    def left_over(self):
+        names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True)
+        left = re.findall(rf"^dlm{self.process.pid}-\S+", names.stdout, re.MULTILINE)
+        for wait in (0, 0.1, 0.4, 1.5):  # the killed take a moment to die
+            time.sleep(wait)
+            pids = [f"process {pid}" for pid in kills.marked(self.mark)]
+            new = set(os.listdir("/dev/shm")) - self.shm
+            files = [f"/dev/shm/{name}" for name in new - kills.in_use()] if new else []
+            if not pids + files:
+                break
+        return left + pids + files
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait()
+        self.out.close()
+
+
+class Machines(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.net = self.folder / "net.ini"
+        self.net.write_text(kills.NET)
+
+    def start(self, *options, arguments=()):
+        job = Job(self.folder, options,
+                  [str(self.net), f"--snapshot-dir={self.folder}", *arguments])
+        self.addCleanup(job.close)
+        return job
+
+    def start_over_ucx(self, *options):
+        return self.start("-n", "2", "-r", "1", *options, arguments=(
+            "--transport=ucx", "--set", f"run.deadline={DEADLINE}"))
+
+    def weights(self):
+        checkpoint = next(self.folder.glob("*.safetensors"))
+        digest = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
+        checkpoint.unlink()
+        return digest
+
+    def test_auto_joins_two_machines(self):
+        """One transport inside, one between, and the weights of one machine."""
+        short = ("--iterations=30", "--set=run.snapshot_last=yes", "--json")
+        job = self.start("-n", "2", "-r", "2", arguments=short)
+        self.assertEqual(job.wait(), 0, job.text())
+        job.out.seek(0)
+        report = json.load(job.out)
+        self.assertEqual(report["transport"], "p2p-tree+ucx")
+        self.assertEqual(report["ranks"], 4)
+        self.assertEqual(job.left_over(), [])
+        weights = self.weights()
+        subprocess.run([BIN, "train", str(self.net), f"--snapshot-dir={self.folder}",
+                        "--ranks=4", *short], check=True, capture_output=True)
+        self.assertEqual(weights, self.weights())
+
+    def test_a_link_is_cut(self):
+        job = self.start_over_ucx("-c", """
+            until grep -q 'training for' "$LOG"; do sleep 0.1; done
+            sleep 0.5; ip -n $MACHINE_2 link set eth0 down""")
+        self.assertEqual(job.wait(), 5, job.text())
+        text = job.text()
+        layer = r"(forward|backward|update|exchange)"
+        self.assertRegex(text, rf"lost rank 1 \(host \S+, pid \d+\) during {layer}.*: "
+                               r"nothing was heard from \S+ for \d")
+        self.assertRegex(text, r"\n  rank 0 \(host \S+, pid \d+\) waits for rank 1 "
+                               rf"since \d+\.\d s during {layer}")
+        self.assertRegex(text, rf"rank 1 \(pid \d+\) is left alone during {layer}.*was "
+                               r"not heard of for \d")
+        self.assertNotIn("a rank ended with", text)  # 5, both of them
+        self.assertNotIn("the exchange was stopped", text)
+        self.assertEqual(job.left_over(), [])
+
+    def test_a_rank_is_stopped(self):
+        job = self.start_over_ucx()
+        job.wait_until_it_trains()
+        time.sleep(0.5)
+        pid = job.ranks()[1]
+        os.kill(pid, signal.SIGSTOP)
+        self.assertEqual(job.wait(), 5, job.text())
+        stopped = re.search(rf"rank (\d) \(host \S+, pid {pid}\) hangs, stopped by a "
+                            rf"signal: no progress since \d.* during", job.text())
+        self.assertTrue(stopped, job.text())
+        self.assertRegex(job.text(), rf"\n  rank {1 - int(stopped[1])} \(host \S+, pid "
+                                     rf"\d+\) waits for rank {stopped[1]} since ")
+        self.assertEqual(job.left_over(), [])
+
+    def test_nothing_is_left_when_killed(self):
+        job = self.start("-n", "2", "-r", "2", "-c", "sleep 1000")
+        job.wait_until_it_trains()
+        self.assertGreater(len(kills.marked(job.mark)), 4)
+        job.process.terminate()
+        self.assertEqual(job.wait(), 143)
+        self.assertEqual(job.left_over(), [])
+
+    def test_nothing_is_left_when_killed_early(self):
+        for moment in (0.02, 0.1, 0.2, 0.3):
+            job = self.start("-n", "3", "-r", "1")
+            time.sleep(moment)
+            job.process.terminate()
+            self.assertIn(job.wait(), (143, -signal.SIGTERM))
+            self.assertEqual(job.left_over(), [])
+
+
+if __name__ == "__main__":
+    why = cannot_run()
+    if why:
+        print(f"skipped: {why}")
+        sys.exit(77)
+    unittest.main(verbosity=2)

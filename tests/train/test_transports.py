@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""LeNet comes out the same whatever joins the ranks and however many they are: as
+accurate as with one rank of the same effective batch, and, where the transport keeps
+the one order of summing, with the same weights to the bit."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+NET = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models" / "lenet-fashion.ini"
+# A sanitizer makes all of it some five times slower, and mpirun's libraries leak.
+SANITIZED = bool(os.environ.get("DLCORE_SANITIZE"))
+RANKS = (3,) if SANITIZED else (2, 3, 4, 5)
+ITERATIONS = 20 if SANITIZED else 60
+LEARNT = 0.3 if SANITIZED else 0.7
+WITHIN = 0.01  # a tenth of a percent is usual
+IN_ORDER = ("host-staged", "p2p-tree", "ucx") + (() if SANITIZED else ("auto",))
+
+
+def is_there(transport):
+    """Only what wants a library of its own may be missing in a build."""
+    if transport not in ("ucx", "mpi"):
+        return True
+    listed = subprocess.run([BIN, "plugin", "list", "--json"], check=True,
+                            capture_output=True, text=True)
+    return any(feature["kind"] == "transport" and feature["name"] == transport
+               for plugin in json.loads(listed.stdout)["plugins"]
+               for feature in plugin["features"])
+
+
+def mpirun(ranks):
+    """What starts so many ranks; nothing where there is no mpirun."""
+    if SANITIZED or not shutil.which("mpirun"):
+        return None
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True)
+    if "Open MPI" not in version.stdout:
+        return None  # others do not speak PMIx
+    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)]
+
+
+class Transports(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.scratch.cleanup)
+        cls.alone = cls.train("auto", 1)[0]["accuracy"]
+
+    @classmethod
+    def train(cls, transport, ranks, launcher=()):
+        """The report, and a digest of the checkpoint."""
+        folder = pathlib.Path(cls.scratch.name)
+        own = ["--ranks", str(ranks)] if not launcher else []
+        done = subprocess.run(
+            [*launcher, BIN, "train", str(NET), "--json", "--threads=1", *own,
+             f"--transport={transport}", f"--iterations={ITERATIONS}",
+             "--set=solver.rate=0.05", "--set=solver.warmup_epochs=0",
+             f"--snapshot-dir={folder}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise AssertionError(f"{transport}, {ranks} ranks: exit code "
+                                 f"{done.returncode}\n{done.stderr}")
+        report = json.loads(done.stdout)
+        checkpoint = folder / f"lenet-fashion-{ITERATIONS:08}.safetensors"
+        digest = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
+        checkpoint.unlink()
+        return report, digest
+
+    def check_report(self, report, transport, ranks):
+        self.assertEqual(report["ranks"], ranks)
+        self.assertEqual(report["effective_batch"], 64)
+        if transport != "auto":
+            self.assertEqual(report["transport"], transport)
+        self.assertGreaterEqual(report["accuracy"], LEARNT)
+        self.assertAlmostEqual(report["accuracy"], self.alone, delta=WITHIN)
+
+    def test_one_order_of_summing(self):
+        for ranks in RANKS:
+            digests = {}
+            for transport in filter(is_there, IN_ORDER):
+                with self.subTest(transport=transport, ranks=ranks):
+                    report, digests[transport] = self.train(transport, ranks)
+                    self.check_report(report, transport, ranks)
+            with self.subTest("the same weights", ranks=ranks):
+                self.assertEqual(len(set(digests.values())), 1, digests)
+
+    def test_mpi(self):
+        if not is_there("mpi") or not mpirun(2):
+            self.skipTest("needs the mpi transport and Open MPI's mpirun, no sanitizer")
+        for ranks in RANKS:
+            with self.subTest(ranks=ranks):
+                report, _ = self.train("mpi", ranks, mpirun(ranks))
+                self.check_report(report, "mpi", ranks)
+
+    def test_started_by_mpirun(self):
+        if not mpirun(4):
+            self.skipTest("needs Open MPI's mpirun, no sanitizer")
+        _, expected = self.train("host-staged", 4)
+        for transport in filter(is_there, IN_ORDER):
+            # To `auto`, mpirun is a reason to take the mpi transport.
+            with self.subTest(transport=transport):
+                report, digest = self.train(transport, 4, mpirun(4))
+                self.check_report(report, transport, 4)
+                if report["transport"] != "mpi":
+                    self.assertEqual(digest, expected)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
