@@ -1,22 +1,66 @@
 /* See schedule.h. */
 #include "train/schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "comm/pace.h"
 
-/* "yes", "no", or where it is "auto" what was found best. */
-static int choose(const dlc_session *session, const char *name, int best) {
-    const char *text = dlc_settings_get_string(session->setup->transport_settings,
-                                               name);
-    return strcmp(text, "auto") == 0 ? best : strcmp(text, "yes") == 0;
+/* Multiplications and additions in the time in which a device moves a byte: processors
+ * and boards are seldom far from it. */
+enum { OPERATIONS_A_BYTE = 10 };
+
+/* How long backward takes, about: each part of each layer as long as its operations do,
+ * or the bytes that it moves. The slowest rank's, so that all ranks choose alike. */
+static dlc_status guess_backward(const dlc_session *session, double *seconds) {
+    dlc_comm *comm = session->connection.comm;
+    double memory, sum = 0;
+    DLC_TRY(dlc_pace_memory(comm, session->device_ops, session->device, &memory));
+    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(session->net, i, &row));
+        for (int part = DLC_NET_BACKWARD_DATA; part < DLC_NET_PARTS; part++) {
+            double operations = 2.0 * (double)row.work[part].multiply_adds;
+            sum += fmax(operations / OPERATIONS_A_BYTE, (double)row.work[part].bytes);
+        }
+    }
+    *seconds = sum / memory;
+    return dlc_pace_slowest(comm, seconds);
 }
 
-/* Forward and backward are rarely shorter than four updates: an exchange that is can be
- * hidden behind backward alone. */
-static int is_slow(const dlc_pace *pace) {
-    return pace->bandwidth < pace->update / 4;
+/* Is there more to exchange than backward can hide? Gradients come in its course, not
+ * at its beginning, and the guess is a guess: half of it counts. */
+static dlc_status find_late(const dlc_session *session, const dlc_pace *pace,
+                            int *late) {
+    double backward = 0;
+    DLC_TRY(guess_backward(session, &backward));
+    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
+    *late = (double)bytes / pace->bandwidth > backward / 2;
+    return DLC_OK;
+}
+
+/* What [transport] says: "yes", "no", or "auto". */
+static int is_said(const dlc_session *session, const char *name, const char *text) {
+    const dlc_settings *settings = session->setup->transport_settings;
+    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
+}
+
+static int choose_shards(const dlc_session *session, const dlc_pace *pace) {
+    if (!session->needs.shards || !dlc_comm_has_shards(session->connection.comm))
+        return 0;
+    return is_said(session, "shards", "auto") ? dlc_pace_shards(pace, session->ranks)
+                                              : is_said(session, "shards", "yes");
+}
+
+static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,
+                              int *late) {
+    if (!session->needs.late)
+        return DLC_OK;
+    if (is_said(session, "ahead", "auto"))
+        return find_late(session, pace, late);
+    *late = is_said(session, "ahead", "yes");
+    return DLC_OK;
 }
 
 static void announce(const dlc_pace *pace, const dlc_schedule *schedule) {
@@ -44,10 +88,9 @@ dlc_status dlc_schedule_make(const dlc_session *session, dlc_schedule *schedule)
         made.bucket = dlc_pace_bucket(&pace, arenas->count * sizeof(float));
     /* Gradients that may overflow are looked at whole, before any update. */
     int whole = session->loss_scale.base != NULL;
-    made.shards = !whole && session->needs.shards && dlc_comm_has_shards(comm) &&
-                  choose(session, "shards", dlc_pace_shards(&pace, session->ranks));
-    made.late = !whole && session->needs.late && !made.shards &&
-                choose(session, "ahead", is_slow(&pace));
+    made.shards = !whole && choose_shards(session, &pace);
+    if (!whole && !made.shards)
+        DLC_TRY(choose_late(session, &pace, &made.late));
     if (session->rank == 0)
         announce(&pace, &made);
     *schedule = made;

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "comm/exchange.h"
+#include "comm/pace.h"
 #include "config/config.h"
 #include "support/plugins.h"
 #include "support/ranks.h"
@@ -255,6 +256,37 @@ START_TEST(lost) {
 }
 END_TEST
 
+/* All ranks get the same numbers, and the zeros are zeros still. */
+static void pace_body(test_rank *rank, void *context) {
+    const dlc_device_ops *ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops;
+    double mine[5], its[5 * 3], largest = rank->rank == 1 ? 7.0 : -1.0;
+    dlc_pace pace;
+    bench b;
+    (void)context;
+    bench_open(&b, rank, PLAIN);
+    RANK_OK(rank, dlc_pace_measure(b.comm, ops, b.device, b.gradients, COUNT, &pace));
+    mine[0] = pace.latency;
+    mine[1] = pace.bandwidth;
+    mine[2] = pace.update;
+    RANK_OK(rank, dlc_pace_memory(b.comm, ops, b.device, &mine[3]));
+    RANK_OK(rank, dlc_pace_slowest(b.comm, &largest));
+    RANK_CHECK(rank, largest == 7.0);
+    mine[4] = largest;
+    RANK_OK(rank, dlc_comm_gather(b.comm, mine, sizeof mine, its));
+    for (int i = 0; i < 5 * rank->ranks; i++)
+        RANK_CHECK(rank, its[i] > 0 && its[i] == mine[i % 5]);
+    for (size_t i = 0; i < COUNT; i++)
+        RANK_CHECK(rank, b.gradients[i] == 0);
+    /* Fewer than the probes want, down to one. */
+    RANK_OK(rank, dlc_pace_measure(b.comm, ops, b.device, b.gradients, 1, &pace));
+    bench_close(&b);
+}
+
+START_TEST(pace) {
+    ck_assert_int_eq(ranks_run(_i, 60, pace_body, NULL), 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("exchange");
     TCase *tests = tcase_create("exchange");
@@ -262,6 +294,7 @@ int main(void) {
     tcase_add_loop_test(tests, overlapped, 1, 6);
     tcase_add_loop_test(tests, newest_first, 1, 6);
     tcase_add_loop_test(tests, sharded, 1, 6);
+    tcase_add_loop_test(tests, pace, 2, 4);
     tcase_add_test(tests, misuse);
     tcase_add_test(tests, abandoned);
     tcase_add_test(tests, lost);

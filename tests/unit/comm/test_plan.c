@@ -127,12 +127,20 @@ START_TEST(one_rank) {
 }
 END_TEST
 
-/* 1 MB at 1 GB/s with 4 us: 63 KB would be best, but threads must be woken. */
+/* What the sums of a bucket take beside the price of handing it over, 200 us. */
 START_TEST(buckets_by_pace) {
-    dlc_pace fast = {.latency = 4e-6, .bandwidth = 1e9};
-    ck_assert_uint_eq(dlc_pace_bucket(&fast, 1000000), 166666);
-    dlc_pace slow = {.latency = 1e-3, .bandwidth = 1e8};
-    ck_assert_uint_eq(dlc_pace_bucket(&slow, 100000000), 3162277);
+    dlc_pace pace = {.latency = 25e-6, .bandwidth = 1e9};
+    ck_assert_uint_eq(dlc_pace_bucket(&pace, 100000000), 4743416);
+    pace = (dlc_pace){.latency = 1e-3, .bandwidth = 1e8};
+    ck_assert_uint_eq(dlc_pace_bucket(&pace, 100000000), 3464101);
+    ck_assert_uint_eq(dlc_pace_bucket(&pace, 1000), 65536);
+}
+END_TEST
+
+/* 1.7 MB in memory are summed before another thread has begun: one bucket. */
+START_TEST(one_bucket_where_it_is_fast) {
+    dlc_pace pace = {.latency = 3e-7, .bandwidth = 60e9};
+    ck_assert_uint_gt(dlc_pace_bucket(&pace, 1700000), 1700000);
 }
 END_TEST
 
@@ -162,6 +170,7 @@ int main(void) {
     tcase_add_test(tests, hidden_share);
     tcase_add_test(tests, one_rank);
     tcase_add_test(tests, buckets_by_pace);
+    tcase_add_test(tests, one_bucket_where_it_is_fast);
     tcase_add_test(tests, shards_by_pace);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
