@@ -140,7 +140,9 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
         .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
         .need_context = &session->updates};
     if (session->control.at && phase == DLC_PHASE_TRAIN) {
-        args.step_at = &session->control.at->step;
+        /* Each of several passes has its own step: what they are told counts then. */
+        if (session->micro_batches == 1)
+            args.step_at = &session->control.at->step;
         args.loss_scale_at = loss_scale(session) ? &loss_scale(session)->scale : NULL;
     }
     DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
@@ -380,6 +382,8 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *se
 }
 
 void dlc_session_close(dlc_session *session) {
+    /* What is given up here says so; what was said before is the cause. */
+    char *cause = dlc_strdup(dlc_detail());
     dlc_updates_close(&session->updates);
     if (session->solver)
         session->solver_ops->destroy(session->solver);
@@ -401,6 +405,9 @@ void dlc_session_close(dlc_session *session) {
     if (session->device_ops)
         session->device_ops->close(session->device);
     *session = (dlc_session){.setup = NULL};
+    if (cause)
+        (void)dlc_fail(DLC_OK, "%s", cause);
+    dlc_free(cause);
 }
 
 /* Between looks at a queue that may wait for a peer. */

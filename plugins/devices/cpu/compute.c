@@ -67,6 +67,27 @@ dlc_status compute_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
+static void range_add_f16(const void *job, size_t begin, size_t end) {
+    const halves *h = job;
+    convert_add_f16(end - begin, h->x + begin, h->y + begin);
+}
+
+dlc_status compute_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
+                           const uint16_t *x, uint16_t *y) {
+    (void)queue;
+    share_out(device, n, range_add_f16, &(halves){x, y});
+    return DLC_OK;
+}
+
+dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
+                            const float *x, float *y) {
+    (void)device;
+    (void)queue;
+    if (x[1] != 0.0f)
+        *y += alpha * x[0] / x[1];
+    return DLC_OK;
+}
+
 static void range_axpy(const void *job, size_t begin, size_t end) {
     const vectors *v = job;
     kernel_axpy(end - begin, v->alpha, v->x + begin, v->y + begin);
@@ -135,11 +156,28 @@ static void range_momentum(const void *job, size_t begin, size_t end) {
                     s->weight + begin);
 }
 
+/* With the factors that lie in memory; 0: nothing is to be changed. */
+static int settle_step(const dlc_momentum *how, dlc_momentum *now) {
+    now->nesterov = how->nesterov;
+    now->rate = how->rate;
+    now->momentum = how->momentum;
+    now->decay = how->decay;
+    now->grad_scale = how->grad_scale;
+    if (DLC_HAS(how, rate_at) && how->rate_at)
+        now->rate *= *how->rate_at;
+    if (!DLC_HAS(how, loss_scale) || !how->loss_scale)
+        return 1;
+    now->grad_scale *= how->loss_scale->inverse;
+    return !how->loss_scale->overflow;
+}
+
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight) {
+    dlc_momentum now = {.size = sizeof now};
     (void)queue;
-    share_out(device, n, range_momentum, &(step){how, gradient, velocity, weight});
+    if (settle_step(how, &now))
+        share_out(device, n, range_momentum, &(step){&now, gradient, velocity, weight});
     return DLC_OK;
 }
 
@@ -177,6 +215,38 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
     for (size_t i = 0; i < parts; i++)
         total += sums[i];
     *result = total;
+    return DLC_OK;
+}
+
+typedef struct search {
+    const float *x;
+    _Atomic int *overflow;
+} search;
+
+static void range_overflow(const void *job, size_t begin, size_t end) {
+    const search *s = job;
+    if (!kernel_all_finite(end - begin, s->x + begin))
+        *s->overflow = 1;
+}
+
+/* After Micikevicius et al. 2018, section 3.2. */
+dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *gradients, int32_t patience,
+                               dlc_loss_scale *scale) {
+    static const float least = 1.0f, most = 0x1p24f;
+    _Atomic int overflow = 0;
+    (void)queue;
+    share_out(device, n, range_overflow, &(search){gradients, &overflow});
+    scale->inverse = 1.0f / scale->scale;
+    scale->overflow = overflow;
+    if (scale->overflow) {
+        scale->scale = scale->scale / 2 > least ? scale->scale / 2 : least;
+        scale->good = 0;
+        scale->skipped++;
+    } else if (++scale->good >= patience) {
+        scale->scale = scale->scale * 2 < most ? scale->scale * 2 : most;
+        scale->good = 0;
+    }
     return DLC_OK;
 }
 

@@ -78,6 +78,11 @@ CONVERT(i32_to_f32, int32_t, float, (float)from[i])
 CONVERT(i64_to_f32, int64_t, float, (float)from[i])
 CONVERT(u8_to_f32, uint8_t, float, (float)from[i])
 
+CLONES void convert_add_f16(size_t n, const uint16_t *x, uint16_t *y) {
+    EACH for (size_t i = 0; i < n; i++)
+        y[i] = f16_of(float_of_f16(y[i]) + float_of_f16(x[i]));
+}
+
 convert_fn *convert_find(dlc_dtype from, dlc_dtype to) {
     static const struct {
         dlc_dtype from, to;

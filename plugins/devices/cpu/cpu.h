@@ -44,6 +44,10 @@ dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const flo
                        float *y);
 dlc_status compute_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
                             const uint16_t *x, uint16_t *y);
+dlc_status compute_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
+                           const uint16_t *x, uint16_t *y);
+dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
+                            const float *x, float *y);
 dlc_status compute_axpy(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
                         const float *x, float *y);
 dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
@@ -58,6 +62,9 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight);
+dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *gradients, int32_t patience,
+                               dlc_loss_scale *scale);
 
 /* kernels.c: one thread's loop over n elements. */
 void kernel_scale(size_t n, float alpha, float *x);
@@ -69,12 +76,15 @@ void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t c
 void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_t count,
                    float *const *dsts, int32_t dst_count);
 double kernel_norm2(size_t n, const float *x);
+int kernel_all_finite(size_t n, const float *x);
+/* What `rate_at` and `loss_scale` point to is in rate and grad_scale already. */
 void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
                      float *velocity, float *weight);
 
 /* convert.c: the loop for a pair of types, NULL where there is none. */
 typedef void convert_fn(size_t n, const void *src, void *dst);
 convert_fn *convert_find(dlc_dtype from, dlc_dtype to);
+void convert_add_f16(size_t n, const uint16_t *x, uint16_t *y);
 
 /* One body, compiled for each instruction set, chosen when the plugin loads. The
  * results do not differ: the loops work element by element or in an order that is

@@ -61,6 +61,17 @@ CLONES double kernel_norm2(size_t n, const float *x) {
     return lane[0];
 }
 
+/* Exponents of all ones are infinities and NaNs. No early end: there hardly ever is
+ * one, and so the loop is one of vectors. */
+CLONES int kernel_all_finite(size_t n, const float *x) {
+    uint32_t worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t exponent = bits_of(x[i]) & 0x7f800000;
+        worst = exponent > worst ? exponent : worst;
+    }
+    return worst < 0x7f800000;
+}
+
 CLONES static void sum2(size_t n, const float *a, const float *b, float *dst) {
     EACH for (size_t i = 0; i < n; i++) dst[i] = a[i] + b[i];
 }

@@ -104,6 +104,9 @@ static const dlc_device_ops ops = {
     .share_import = memory_import,
     .add_bf16 = compute_add_bf16,
     .sum_to = compute_sum_to,
+    .add_mean = compute_add_mean,
+    .add_f16 = compute_add_f16,
+    .adapt_scale = compute_adapt_scale,
 };
 
 static const dlc_feature features[] = {

@@ -1,0 +1,322 @@
+/* What training in 16-bit floats takes: sums of them, the loss scale, steps that read
+ * their rate and scale from memory. Against plain loops. */
+#include <check.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/status.h"
+#include "support/mirror.h"
+#include "support/plugins.h"
+
+enum { MOST = 40007, PAD = 8 };
+static const size_t sizes[] = {0, 1, 7, 33, 1000, 16384, 16385, MOST};
+static const int thread_counts[] = {1, 3};
+
+static const dlc_device_ops *ops;
+static dlc_device *device;
+
+static void setup(void) {
+    ops = mirror_ops();
+}
+
+static void teardown(void) {
+    plugins_close();
+}
+
+static void open_device(int threads) {
+    dlc_device_args args = {.size = sizeof args, .threads = threads};
+    ck_assert_int_eq(ops->open(&args, &device), DLC_OK);
+}
+
+#define FOR_ALL(n) \
+    for (size_t t_ = 0; t_ < sizeof thread_counts / sizeof *thread_counts; \
+         t_++, ops->close(device)) \
+        if ((open_device(thread_counts[t_]), 1)) \
+            for (size_t s_ = 0, n; \
+                 s_ < sizeof sizes / sizeof *sizes && ((n = sizes[s_]), 1); s_++)
+
+/* ---- add_f16 --------------------------------------------------------------------- */
+
+/* Every half of up to 65504, exactly; subnormals too. */
+static double of_half(uint16_t half) {
+    int exponent = half >> 10 & 31, mantissa = half & 1023;
+    double size = exponent ? ldexp(1024 + mantissa, exponent - 25)
+                           : ldexp(mantissa, -24);
+    return half & 0x8000 ? -size : size;
+}
+
+/* The nearest half, the even one of two: by trying all that have the sign. */
+static uint16_t nearest_half(double exact) {
+    uint16_t sign = signbit(exact) ? 0x8000 : 0, best = sign;
+    if (fabs(exact) >= 65520)
+        return sign | 0x7c00;
+    for (uint16_t size = 0; size < 0x7c00; size++) {
+        uint16_t half = sign | size;
+        double off = fabs(of_half(half) - exact), least = fabs(of_half(best) - exact);
+        if (off < least || (off == least && !(half & 1)))
+            best = half;
+    }
+    return best;
+}
+
+START_TEST(add_f16_rounds_to_nearest_even) {
+    dlc_random random = dlc_random_make(3, 3);
+    enum { COUNT = 600 };
+    uint16_t x[COUNT], y[COUNT + 1], want[COUNT];
+    int subnormal = 0, infinite = 0, inexact = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        /* half of them alike in size, so that they cancel */
+        uint16_t exponent = (uint16_t)(dlc_random_below(&random, 31) << 10);
+        x[i] = (uint16_t)(exponent | dlc_random_below(&random, 0x400));
+        uint16_t other = i % 2 ? exponent
+                               : (uint16_t)(dlc_random_below(&random, 31) << 10);
+        y[i] = (uint16_t)(other | dlc_random_below(&random, 0x400) |
+                          dlc_random_below(&random, 2) << 15);
+        double exact = of_half(x[i]) + of_half(y[i]);
+        want[i] = exact == 0 ? 0 : nearest_half(exact);
+        subnormal += fabs(exact) < 0x1p-14;
+        infinite += (want[i] & 0x7fff) == 0x7c00;
+        inexact += (want[i] & 0x7fff) < 0x7c00 && of_half(want[i]) != exact;
+    }
+    ck_assert(subnormal > 3 && infinite > 3 && inexact > 50);
+    open_device(1);
+    y[COUNT] = 0x1234;
+    ck_assert_int_eq(ops->add_f16(device, NULL, COUNT, x, y), DLC_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        ck_assert_msg(y[i] == want[i], "%zu: %04x + ... is %04x, not %04x", i, x[i],
+                      y[i], want[i]);
+    ck_assert_uint_eq(y[COUNT], 0x1234);
+    ops->close(device);
+}
+END_TEST
+
+START_TEST(add_f16_of_any_size) {
+    uint16_t *x = malloc(MOST * sizeof *x), *y = malloc((MOST + PAD) * sizeof *y);
+    FOR_ALL(n) {
+        for (size_t i = 0; i < MOST; i++) {
+            x[i] = 0x3c00;                  /* 1 */
+            y[i] = i % 2 ? 0x4000 : 0xfe00; /* 2, NaN */
+        }
+        ck_assert_int_eq(ops->add_f16(device, NULL, n, x, y), DLC_OK);
+        for (size_t i = 0; i < MOST; i++)
+            if (i % 2)
+                ck_assert_uint_eq(y[i], i < n ? 0x4200 : 0x4000);
+            else
+                ck_assert((y[i] & 0x7c00) == 0x7c00 && (y[i] & 0x3ff) != 0);
+    }
+    free(x);
+    free(y);
+}
+END_TEST
+
+/* ---- add_mean -------------------------------------------------------------------- */
+
+START_TEST(add_mean_is_a_weighted_mean) {
+    const float pair[2] = {10, 4}, none[2] = {7, 0};
+    float y = 1;
+    open_device(1);
+    ck_assert_int_eq(ops->add_mean(device, NULL, 0.5f, pair, &y), DLC_OK);
+    ck_assert(y == 2.25f);
+    ck_assert_int_eq(ops->add_mean(device, NULL, 0.5f, none, &y), DLC_OK);
+    ck_assert(y == 2.25f);
+    ops->close(device);
+}
+END_TEST
+
+/* ---- momentum -------------------------------------------------------------------- */
+
+typedef struct state {
+    float *gradient, *velocity, *weight;
+} state;
+
+static state make_state(void) {
+    dlc_random random = dlc_random_make(5, 6);
+    state s = {malloc(MOST * sizeof(float)), malloc(MOST * sizeof(float)),
+               malloc(MOST * sizeof(float))};
+    for (size_t i = 0; i < MOST; i++) {
+        s.gradient[i] = dlc_random_normal(&random);
+        s.velocity[i] = dlc_random_normal(&random);
+        s.weight[i] = dlc_random_normal(&random);
+    }
+    return s;
+}
+
+static void free_state(const state *s) {
+    free(s->gradient);
+    free(s->velocity);
+    free(s->weight);
+}
+
+static int same_state(const state *a, const state *b) {
+    return memcmp(a->velocity, b->velocity, MOST * sizeof(float)) == 0 &&
+           memcmp(a->weight, b->weight, MOST * sizeof(float)) == 0;
+}
+
+static void step(const state *s, size_t n, const dlc_momentum *how) {
+    ck_assert_int_eq(
+        ops->momentum(device, NULL, n, how, s->gradient, s->velocity, s->weight),
+        DLC_OK);
+}
+
+static const dlc_momentum plain = {.size = sizeof plain,
+                                   .rate = 0.5f,
+                                   .momentum = 0.9f,
+                                   .decay = 0.01f,
+                                   .grad_scale = 0.25f};
+
+/* What lies in memory are factors: the same as of the numbers multiplied. */
+START_TEST(momentum_reads_its_factors) {
+    const float rate = 0.125f;
+    const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f};
+    FOR_ALL(n) {
+        for (uint32_t nesterov = 0; nesterov < 2; nesterov++) {
+            state a = make_state(), b = make_state();
+            dlc_momentum how = plain, want = plain;
+            how.nesterov = want.nesterov = nesterov;
+            how.rate_at = &rate;
+            how.loss_scale = &scale;
+            want.rate *= rate;
+            want.grad_scale *= scale.inverse;
+            step(&a, n, &how);
+            step(&b, n, &want);
+            ck_assert(same_state(&a, &b));
+            free_state(&a);
+            free_state(&b);
+        }
+    }
+}
+END_TEST
+
+START_TEST(momentum_skips_an_overflow) {
+    const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f, .overflow = 1};
+    FOR_ALL(n) {
+        state a = make_state(), b = make_state();
+        dlc_momentum how = plain;
+        how.loss_scale = &scale;
+        step(&a, n, &how);
+        ck_assert(same_state(&a, &b));
+        free_state(&a);
+        free_state(&b);
+    }
+}
+END_TEST
+
+/* A caller of before knows nothing of what was added: what lies behind is not read. */
+START_TEST(momentum_of_a_smaller_struct) {
+    static const dlc_loss_scale stop = {.overflow = 1};
+    state a = make_state(), b = make_state();
+    dlc_momentum how = plain;
+    how.size = offsetof(dlc_momentum, rate_at);
+    how.rate_at = (const float *)8; /* nowhere */
+    how.loss_scale = &stop;
+    open_device(1);
+    step(&a, 1000, &how);
+    step(&b, 1000, &plain);
+    ck_assert(same_state(&a, &b));
+    how.size = offsetof(dlc_momentum, loss_scale);
+    how.rate_at = NULL;
+    step(&a, 1000, &how);
+    step(&b, 1000, &plain);
+    ck_assert(same_state(&a, &b));
+    ops->close(device);
+    free_state(&a);
+    free_state(&b);
+}
+END_TEST
+
+/* ---- adapt_scale ------------------------------------------------------------------
+ */
+
+/* Wherever the one that is not finite stands. */
+START_TEST(adapt_scale_finds_every_overflow) {
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    float *x = calloc(MOST + 1, sizeof *x);
+    FOR_ALL(n) {
+        for (size_t i = 0; i <= MOST; i++)
+            x[i] = i % 2 ? -3e38f : 1e-42f;
+        x[n] = NAN; /* behind: not looked at */
+        for (size_t k = 0; k < 30; k++) {
+            size_t at = n ? (k < 10   ? k
+                             : k < 20 ? n - 1 - (k - 10) % n
+                                      : k * 977) %
+                                n
+                          : 0;
+            dlc_loss_scale scale = {.scale = 8, .good = 1};
+            ck_assert_int_eq(ops->adapt_scale(device, NULL, n, x, 5, &scale), DLC_OK);
+            ck_assert(!scale.overflow && scale.good == 2 && scale.inverse == 0.125f);
+            if (n == 0)
+                break;
+            float kept = x[at];
+            x[at] = bad[k % 3];
+            ck_assert_int_eq(ops->adapt_scale(device, NULL, n, x, 5, &scale), DLC_OK);
+            ck_assert_msg(scale.overflow == 1, "%zu of %zu is not seen", at, n);
+            x[at] = kept;
+        }
+    }
+    free(x);
+}
+END_TEST
+
+START_TEST(adapt_scale_follows_what_it_sees) {
+    const float good = 1, bad = INFINITY;
+    dlc_loss_scale scale = {.scale = 4};
+    open_device(1);
+#define ADAPT(x) \
+    ck_assert_int_eq(ops->adapt_scale(device, NULL, 1, x, 2, &scale), DLC_OK)
+#define IS(scale_, inverse_, overflow_, good_, skipped_) \
+    ck_assert_msg(scale.scale == (scale_) && scale.inverse == (inverse_) && \
+                      scale.overflow == (overflow_) && scale.good == (good_) && \
+                      scale.skipped == (skipped_), \
+                  "scale %g, inverse %g, overflow %d, good %d, skipped %lld", \
+                  (double)scale.scale, (double)scale.inverse, scale.overflow, \
+                  scale.good, (long long)scale.skipped)
+    ADAPT(&good);
+    IS(4, 0.25f, 0, 1, 0);
+    ADAPT(&good);
+    IS(8, 0.25f, 0, 0, 0);
+    ADAPT(&good);
+    IS(8, 0.125f, 0, 1, 0);
+    ADAPT(&bad);
+    IS(4, 0.125f, 1, 0, 1);
+    ADAPT(&bad);
+    IS(2, 0.25f, 1, 0, 2);
+    ADAPT(&bad);
+    IS(1, 0.5f, 1, 0, 3);
+    ADAPT(&bad); /* no further down */
+    IS(1, 1, 1, 0, 4);
+    scale.scale = 0x1p23f;
+    ADAPT(&good);
+    ADAPT(&good);
+    IS(0x1p24f, 0x1p-23f, 0, 0, 4);
+    ADAPT(&good);
+    ADAPT(&good); /* no further up */
+    IS(0x1p24f, 0x1p-24f, 0, 0, 4);
+    ops->close(device);
+}
+END_TEST
+
+int main(void) {
+    if (!mirror_available())
+        return 77;
+    Suite *suite = suite_create("device precision");
+    TCase *tests = tcase_create("precision");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, add_f16_rounds_to_nearest_even);
+    tcase_add_test(tests, add_f16_of_any_size);
+    tcase_add_test(tests, add_mean_is_a_weighted_mean);
+    tcase_add_test(tests, momentum_reads_its_factors);
+    tcase_add_test(tests, momentum_skips_an_overflow);
+    tcase_add_test(tests, momentum_of_a_smaller_struct);
+    tcase_add_test(tests, adapt_scale_finds_every_overflow);
+    tcase_add_test(tests, adapt_scale_follows_what_it_sees);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

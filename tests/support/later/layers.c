@@ -1,0 +1,354 @@
+/* The layers: those of the cpu's family, whose work goes to the net's queue. */
+#include <string.h>
+
+#include "later.h"
+
+enum {
+#define X(name) TYPE_##name,
+    LATER_TYPES(X)
+#undef X
+        TYPE_COUNT
+};
+
+static const dlc_feature *near_type[TYPE_COUNT];
+
+typedef struct context {
+    dlc_device *device;
+    dlc_queue *queue; /* NULL: all is done when a call returns */
+    void *near;
+} context;
+
+struct dlc_layer {
+    context *net;
+    const dlc_layer_ops *ops; /* the cpu's */
+    dlc_layer *near;
+    int32_t inputs, outputs, params;
+};
+
+/* ---- The family
+ * ------------------------------------------------------------------------- */
+
+static const dlc_family *near_family(void) {
+    return ((const dlc_layer_ops *)near_type[0]->ops)->family;
+}
+
+static dlc_status family_open(const dlc_family_args *args, void **opaque) {
+    context *net = host->alloc(sizeof *net);
+    if (!net)
+        return DLC_ERR_NOMEM;
+    dlc_family_args near = *args;
+    near.device_ops = near_device;
+    near.device = args->device->near;
+    near.queue = NULL;
+    dlc_status status = near_family()->open(&near, &net->near);
+    if (status != DLC_OK) {
+        host->free(net);
+        return status;
+    }
+    net->device = args->device;
+    net->queue = args->queue;
+    *opaque = net;
+    return DLC_OK;
+}
+
+static void family_close(void *opaque) {
+    context *net = opaque;
+    if (!net)
+        return;
+    near_family()->close(net->near);
+    host->free(net);
+}
+
+static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
+    return near_family()->same_layout(a, b);
+}
+
+struct dlc_reorder {
+    context *net;
+    dlc_reorder *near;
+};
+
+static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
+                                 const dlc_tensor *to, dlc_reorder **reorder) {
+    context *net = opaque;
+    dlc_reorder *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->net = net;
+    dlc_status status = near_family()->reorder_create(net->near, from, to, &made->near);
+    if (status != DLC_OK) {
+        host->free(made);
+        return status;
+    }
+    *reorder = made;
+    return DLC_OK;
+}
+
+static void reorder_destroy(dlc_reorder *reorder) {
+    if (!reorder)
+        return;
+    near_family()->reorder_destroy(reorder->near);
+    host->free(reorder);
+}
+
+typedef struct reorder_work {
+    dlc_reorder *near;
+    const void *src;
+    void *dst;
+} reorder_work;
+
+static dlc_status run_reorder(const void *args) {
+    const reorder_work *w = args;
+    return near_family()->reorder_run(w->near, w->src, w->dst);
+}
+
+static dlc_status reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
+    dlc_status status = need_far("reorder", src);
+    if (status == DLC_OK)
+        status = need_far("reorder", dst);
+    if (status != DLC_OK)
+        return status;
+    reorder_work w = {reorder->near, to_near(src), to_near(dst)};
+    return work_give(reorder->net->queue, run_reorder, &w, sizeof w);
+}
+
+static const dlc_family later_family = {
+    .size = sizeof later_family,
+    .name = "later",
+    .open = family_open,
+    .close = family_close,
+    .same_layout = family_same_layout,
+    .reorder_create = reorder_create,
+    .reorder_run = reorder_run,
+    .reorder_destroy = reorder_destroy,
+};
+
+/* ---- Building
+ * ---------------------------------------------------------------------------- */
+
+static void layer_destroy(dlc_layer *layer) {
+    if (!layer)
+        return;
+    layer->ops->destroy(layer->near);
+    host->free(layer);
+}
+
+static dlc_status create(int type, const dlc_layer_args *args, dlc_layer **layer) {
+    dlc_layer *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    dlc_layer_args near = *args;
+    made->net = args->context;
+    made->ops = near_type[type]->ops;
+    near.context = made->net->near;
+    near.twin = args->twin ? args->twin->near : NULL;
+    dlc_status status = made->ops->create(&near, &made->near);
+    if (status != DLC_OK) {
+        host->free(made);
+        return status;
+    }
+    *layer = made;
+    return DLC_OK;
+}
+
+static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    return layer->ops->infer(layer->near, plan);
+}
+
+static dlc_status layer_absorb(dlc_layer *layer, const dlc_feature *next,
+                               const dlc_settings *settings) {
+    for (int type = 0; type < TYPE_COUNT; type++)
+        if (strcmp(near_type[type]->name, next->name) == 0)
+            return layer->ops->absorb(layer->near, near_type[type], settings);
+    return DLC_ERR_UNSUPPORTED;
+}
+
+static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    dlc_status status = layer->ops->prepare(layer->near, plan);
+    layer->inputs = plan->inputs;
+    layer->outputs = plan->outputs;
+    layer->params = plan->params;
+    return status;
+}
+
+static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {
+    layer->ops->describe(layer->near, text, bytes);
+}
+
+/* ---- Passes
+ * ------------------------------------------------------------------------------ */
+
+enum { RUN_IN, RUN_OUT, RUN_OUT_DIFF, RUN_IN_DIFF, RUN_PARAM, RUN_PARAM_DIFF, ARRAYS };
+
+/* A pass with its arrays of addresses, made near. */
+typedef struct layer_work {
+    const dlc_layer_ops *ops;
+    dlc_layer *near;
+    int backward;
+    dlc_layer_run run; /* but for the arrays */
+    int has[ARRAYS];
+    void *at[ARRAYS][DLC_MAX_INPUTS];
+} layer_work;
+
+_Static_assert(DLC_MAX_OUTPUTS <= DLC_MAX_INPUTS && DLC_MAX_PARAMS <= DLC_MAX_INPUTS,
+               "the arrays have room");
+
+static void *const *array_of(const layer_work *w, int which) {
+    return w->has[which] ? w->at[which] : NULL;
+}
+
+static dlc_status run_layer(const void *args) {
+    const layer_work *w = args;
+    dlc_layer_run run = w->run;
+    run.in = (const void *const *)array_of(w, RUN_IN);
+    run.out = array_of(w, RUN_OUT);
+    run.out_diff = array_of(w, RUN_OUT_DIFF);
+    run.in_diff = array_of(w, RUN_IN_DIFF);
+    run.param = array_of(w, RUN_PARAM);
+    run.param_diff = array_of(w, RUN_PARAM_DIFF);
+    if (run.step_at) {
+        run.iteration = run.step_at->iteration;
+        run.sample = run.step_at->sample;
+    }
+    if (run.loss_scale_at)
+        run.loss_scale *= *run.loss_scale_at;
+    run.step_at = NULL;
+    run.loss_scale_at = NULL;
+    return w->backward ? w->ops->backward(w->near, &run)
+                       : w->ops->forward(w->near, &run);
+}
+
+static dlc_status take_array(layer_work *w, int which, const void *array,
+                             int32_t count) {
+    void *const *from = array;
+    w->has[which] = from != NULL;
+    for (int32_t i = 0; from && i < count; i++) {
+        dlc_status status = need_far(w->backward ? "backward" : "forward", from[i]);
+        if (status != DLC_OK)
+            return status;
+        w->at[which][i] = to_near(from[i]);
+    }
+    return DLC_OK;
+}
+
+static dlc_status take_arrays(const dlc_layer *layer, layer_work *w) {
+    const dlc_layer_run *run = &w->run;
+    const struct {
+        const void *array;
+        int32_t count;
+    } from[ARRAYS] = {
+        [RUN_IN] = {run->in, layer->inputs},
+        [RUN_OUT] = {run->out, layer->outputs},
+        [RUN_OUT_DIFF] = {w->backward ? run->out_diff : NULL, layer->outputs},
+        [RUN_IN_DIFF] = {w->backward ? run->in_diff : NULL, layer->inputs},
+        [RUN_PARAM] = {run->param, layer->params},
+        [RUN_PARAM_DIFF] = {w->backward ? run->param_diff : NULL, layer->params},
+    };
+    dlc_status status = DLC_OK;
+    for (int i = 0; status == DLC_OK && i < ARRAYS; i++)
+        status = take_array(w, i, from[i].array, from[i].count);
+    return status;
+}
+
+static dlc_status pass(dlc_layer *layer, const dlc_layer_run *run, int backward) {
+    layer_work w = {.ops = layer->ops, .near = layer->near, .backward = backward};
+    memcpy(&w.run, run, run->size < sizeof *run ? run->size : sizeof *run);
+    w.run.size = sizeof w.run;
+    const void *single[] = {w.run.workspace, w.run.scratch, w.run.step_at,
+                            w.run.loss_scale_at};
+    dlc_status status = take_arrays(layer, &w);
+    for (size_t i = 0; status == DLC_OK && i < sizeof single / sizeof *single; i++)
+        status = need_far("a layer", single[i]);
+    if (status != DLC_OK)
+        return status;
+    w.run.workspace = to_near(w.run.workspace);
+    w.run.scratch = to_near(w.run.scratch);
+    w.run.step_at = to_near(w.run.step_at);
+    w.run.loss_scale_at = to_near(w.run.loss_scale_at);
+    return work_give(layer->net->queue, run_layer, &w, sizeof w);
+}
+
+static dlc_status layer_forward(dlc_layer *layer, const dlc_layer_run *run) {
+    return pass(layer, run, 0);
+}
+
+static dlc_status layer_backward(dlc_layer *layer, const dlc_layer_run *run) {
+    return pass(layer, run, 1);
+}
+
+/* ---- Parameters: done when the call returns, and waiting for nothing
+ * ------------------- */
+
+static dlc_status layer_import(dlc_layer *layer, int32_t index, const float *plain,
+                               float *own) {
+    dlc_status status = must_not_record("param_import");
+    if (status == DLC_OK)
+        status = need_far("param_import", own);
+    return status == DLC_OK
+               ? layer->ops->param_import(layer->near, index, plain, to_near(own))
+               : status;
+}
+
+static dlc_status layer_export(dlc_layer *layer, int32_t index, const float *own,
+                               float *plain) {
+    dlc_status status = must_not_record("param_export");
+    if (status == DLC_OK)
+        status = need_far("param_export", own);
+    return status == DLC_OK
+               ? layer->ops->param_export(layer->near, index, to_near(own), plain)
+               : status;
+}
+
+/* ---- The tables
+ * ---------------------------------------------------------------------------- */
+
+#define X(name) \
+    static dlc_status create_##name(const dlc_layer_args *args, dlc_layer **layer) { \
+        return create(TYPE_##name, args, layer); \
+    }
+LATER_TYPES(X)
+#undef X
+
+static dlc_layer_ops layer_ops[TYPE_COUNT];
+
+static const struct {
+    const char *name;
+    dlc_status (*create)(const dlc_layer_args *args, dlc_layer **layer);
+} types[TYPE_COUNT] = {
+#define X(name) {#name, create_##name},
+    LATER_TYPES(X)
+#undef X
+};
+
+static void fill_type(int type, const dlc_feature *near, dlc_feature *ours) {
+    const dlc_layer_ops *from = near->ops;
+    near_type[type] = near;
+    layer_ops[type] = (dlc_layer_ops){
+        .size = sizeof(dlc_layer_ops),
+        .family = &later_family,
+        .create = types[type].create,
+        .destroy = layer_destroy,
+        .infer = layer_infer,
+        .absorb = from->absorb ? layer_absorb : NULL,
+        .prepare = layer_prepare,
+        .forward = layer_forward,
+        .backward = from->backward ? layer_backward : NULL,
+        .param_import = from->param_import ? layer_import : NULL,
+        .param_export = from->param_export ? layer_export : NULL,
+        .describe = from->describe ? layer_describe : NULL,
+    };
+    ours->caps = near->caps;
+    ours->options = near->options;
+    ours->ops = &layer_ops[type];
+}
+
+int layers_fill(const dlc_feature *near, dlc_feature *ours) {
+    int found = 0;
+    for (int type = 0; type < TYPE_COUNT; type++)
+        for (const dlc_feature *f = near; f->name; f = DLC_NEXT(f))
+            if (strcmp(f->name, types[type].name) == 0) {
+                fill_type(type, f, &ours[type]);
+                found++;
+            }
+    return found == TYPE_COUNT;
+}

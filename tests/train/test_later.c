@@ -1,0 +1,149 @@
+/* Training on a device that works behind the core's back (tests/support/later): it does
+ * what the cpu does, and gets the same bits, whatever comes late. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+enum { ITERATIONS = 30 };
+
+static const char *net; /* path of the INI */
+static int recorded;    /* did the last training say that it recorded iterations? */
+
+/* LeNet as models/ has it, on made-up samples. */
+static const char *write_lenet(void) {
+    static const char head[] =
+        "[net]\nname = small\n"
+        "[data]\nsource = synthetic\nshape = 1,28,28\nclasses = 10\nsamples = 640\n"
+        "batch = 32\nscale = 0.00390625\n"
+        "[data.test]\nsource = synthetic\nshape = 1,28,28\nclasses = 10\n"
+        "samples = 100\nfirst = 1000\nbatch = 64\nscale = 0.00390625\n"
+        "[solver]\ntype = sgd\nrate = 0.01\nmomentum = 0.9\nweight_decay = 0.0005\n"
+        "policy = inv\ngamma = 0.0001\npower = 0.75\n"
+        "[run]\niterations = 30\ntest_interval = 20\n";
+    static char text[16384];
+    char path[4096];
+    size_t length = sizeof head - 1;
+    snprintf(path, sizeof path, "%s/models/lenet.ini", getenv("DLCORE_SOURCE_DIR"));
+    FILE *file = fopen(path, "re");
+    ck_assert_msg(file != NULL, "%s is not there", path);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char *layers = strstr(text, "[conv1]");
+    ck_assert_ptr_nonnull(layers);
+    char *whole = malloc(length + strlen(layers) + 1);
+    ck_assert_ptr_nonnull(whole);
+    memcpy(whole, head, length);
+    strcpy(whole + length, layers);
+    const char *made = scratch_write("lenet.ini", whole, strlen(whole));
+    free(whole);
+    return made;
+}
+
+/* Trains it; the arguments come behind. Returns the checkpoint's path. */
+static const char *train(const char *folder, const char *device,
+                         const char *const *more) {
+    static char paths[2][4096];
+    static const char *const seeds[] = {
+        "--set=run.later_seed=5", "--set=run.later_seed=6", "--set=run.later_seed=7"};
+    static int turn;
+    char *path = paths[turn++ % 2];
+    char set_device[64], set_folder[64];
+    snprintf(set_device, sizeof set_device, "--set=run.device=%s", device);
+    snprintf(set_folder, sizeof set_folder, "--snapshot-dir=%s", folder);
+    const char *arguments[16] = {"train", net, set_device, set_folder};
+    int count = 4;
+    int later = strcmp(device, "later") == 0;
+    for (int i = 0; more[i] && count < 13; i++)
+        arguments[count++] = !later && strcmp(more[i], "--transport=later") == 0
+                                 ? "--transport=p2p-tree"
+                                 : more[i];
+#ifdef __SANITIZE_THREAD__ /* libgomp's barriers look like races to it */
+    arguments[count++] = "--set=run.threads=1";
+#endif
+    if (later) /* another order each time, but the same ones */
+        arguments[count] = seeds[turn % 3];
+    command_result result = command_run(200, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == 0, "exit code %d: %s", result.exit_code,
+                  result.err);
+    recorded = strstr(result.err, "recorded and run as a whole") != NULL;
+    command_free(&result);
+    snprintf(path, 4096, "%s/%s/small-%08d.safetensors", net_folder(), folder,
+             ITERATIONS);
+    return path;
+}
+
+static void same_on_both(const char *const *more) {
+    const char *want = train("cpu", "cpu", more);
+    ck_assert(net_same_files(want, train("later", "later", more)));
+}
+
+START_TEST(lenet_is_the_cpus) {
+    net = write_lenet();
+    same_on_both(COMMAND(NULL));
+    ck_assert_int_eq(recorded, 1);
+}
+END_TEST
+
+#define RUN "iterations = 30\ntest_interval = 10\n"
+
+static const struct {
+    const char *run;
+    const char *more[4];
+    int recorded;
+} ways[] = {
+    {RUN, {NULL}, 1},
+    {RUN "memory = low\n", {NULL}, 1},
+    {RUN, {"--set=solver.accumulate=3"}, 0},
+    {RUN, {"--set=solver.clip_gradients=0.5"}, 0},
+    {RUN,
+     {"--set=solver.nesterov=yes", "--set=solver.policy=step",
+      "--set=solver.step_size=7"},
+     1},
+    {RUN "ranks = 2\n", {NULL}, 0},
+    {RUN "ranks = 3\n", {"--transport=host-staged", "--scaling=strong"}, 0},
+    {RUN "ranks = 2\n", {"--transport=p2p-tree", "--set=solver.accumulate=2"}, 0},
+    /* By work for the queue; the cpu by what that is made of. */
+    {RUN "ranks = 2\n", {"--transport=later"}, 1},
+    {RUN "ranks = 3\n", {"--transport=later", "--set=solver.clip_gradients=0.5"}, 0},
+    {RUN "ranks = 2\n", {"--transport=later", "--set=solver.accumulate=2"}, 0},
+};
+
+START_TEST(every_way_is_the_cpus) {
+    net = net_write(ways[_i].run);
+    same_on_both(ways[_i].more);
+    ck_assert_int_eq(recorded, ways[_i].recorded);
+}
+END_TEST
+
+/* What it saved it goes on from. */
+START_TEST(resumes) {
+    net = net_write(RUN "snapshot = 20\n");
+    const char *want = train("cpu", "cpu", COMMAND("--seed=3"));
+    (void)train("first", "later", COMMAND("--seed=3"));
+    const char *got = train(
+        "later", "later",
+        COMMAND("--seed=3", "--resume=first/small-00000020.safetensors"));
+    ck_assert(net_same_tensors(want, got));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("later");
+    TCase *cases = tcase_create("later");
+    tcase_set_timeout(cases, 120);
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_test(cases, lenet_is_the_cpus);
+    tcase_add_loop_test(cases, every_way_is_the_cpus, 0, sizeof ways / sizeof *ways);
+    tcase_add_test(cases, resumes);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
