@@ -57,7 +57,7 @@ deb: ## Debian packages in build/deb
 	@packaging/build-deb.sh
 
 format: ## Format every C file in place
-	@tests/lint/files.sh c h | tr '\n' '\0' | xargs -0r clang-format -i
+	@tests/lint/files.sh c h cu cuh | tr '\n' '\0' | xargs -0r clang-format -i
 
 clean: ## Remove everything that was built
 	@rm -rf $(BUILD)

@@ -24,7 +24,9 @@ target_compile_definitions(dlc_flags INTERFACE _GNU_SOURCE)
 # Options of the C compiler, and of the one that nvcc hands the processor's part of a
 # CUDA file to.
 function(dlc_add_flags)
-  list(JOIN ARGN "," joined)
+  # To nvcc a comma is the end of an option: of several sanitizers each is one.
+  string(REGEX REPLACE "(-fsanitize=[a-z]+),([a-z]+)" "\\1,-fsanitize=\\2" joined "${ARGN}")
+  list(JOIN joined "," joined)
   target_compile_options(dlc_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:C>:${ARGN}>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${joined}>")
 endfunction()

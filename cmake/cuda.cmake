@@ -29,7 +29,7 @@ find_package(CUDAToolkit 12 QUIET)
 if(NOT TARGET CUDA::cudart_static)
   return()
 endif()
-set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG -lineinfo")
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG") # -lineinfo would double the plugins
 
 add_library(dlc::cuda INTERFACE IMPORTED GLOBAL)
 target_link_libraries(dlc::cuda INTERFACE CUDA::cudart_static)

@@ -89,6 +89,8 @@ static dlc_status add_device(dlc_topo *topo, int32_t machine,
         at = dlc_topo_last(topo);
         memcpy(topo->node[at].address, address, sizeof address);
         topo->node[at].numa = info.numa;
+        topo->node[at].index = (int32_t)dlc_topo_count(topo, machine, DLC_TOPO_GPU) -
+                               1; /* the next */
     }
     dlc_topo_node *node = &topo->node[at];
     node->kind = DLC_TOPO_GPU;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every C file is formatted as .clang-format says.
+# Every C and CUDA file is formatted as .clang-format says.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v clang-format >/dev/null 2>&1; then
@@ -12,7 +12,7 @@ if [ "$version" != 14 ]; then
     echo "format: skipped: clang-format 14 decides, this is $version"
     exit 77
 fi
-files=$(tests/lint/files.sh c h)
+files=$(tests/lint/files.sh c h cu cuh)
 [ -n "$files" ] || { echo "format: no C files"; exit 1; }
 count=$(printf '%s\n' "$files" | wc -l)
 if printf '%s\n' "$files" | tr '\n' '\0' |

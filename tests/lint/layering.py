@@ -196,7 +196,7 @@ def main():
             found(path, 1, "is not UTF-8 text", "Keep binaries out of these folders.")
             continue
         count += 1
-        if path.suffix in (".c", ".h"):
+        if path.suffix in (".c", ".h", ".cu", ".cuh"):
             check_includes(path, text)
         if path.parts[0] in ("core", "tools"):
             check_names(path, text, names)

@@ -37,6 +37,8 @@ def commands(build):
     seen = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        if path.suffix != ".c":
+            continue  # nvcc's: clang would need another toolkit
         if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FOLDERS:
             seen.setdefault(path, entry["command"])
     return sorted(seen.items())

@@ -1,0 +1,230 @@
+/* The arithmetic of the kernels, an element at a time: C that nvcc compiles for the GPU
+ * and a test for the processor, where it is compared with the cpu device's.
+ *
+ * Nothing may be contracted into FMA (nvcc -fmad=false, gcc -ffp-contract=off): then
+ * the bits are the cpu device's. Where a NaN comes out its bits are the machine's own.
+ */
+#ifndef BODIES_H
+#define BODIES_H
+
+#include <math.h>
+#include <string.h>
+
+#include <dlcore/device.h>
+
+#ifdef __CUDACC__
+#define BODY static __host__ __device__ inline
+#else
+#define BODY static inline
+#endif
+#ifdef __CUDA_ARCH__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
+
+BODY uint32_t body_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+BODY float body_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* ---- 16-bit floats: to nearest even, NaN stays NaN ------------------------------ */
+
+BODY uint16_t body_bf16_of(float value) {
+    uint32_t bits = body_bits(value);
+    uint32_t nan = (bits >> 16) | 0x40; /* quiet, so that cutting keeps it NaN */
+    uint32_t even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : even);
+}
+
+BODY float body_of_bf16(uint16_t half) {
+    return body_float((uint32_t)half << 16);
+}
+
+/* The GPU has instructions for fp16; in whole-number arithmetic it would take longer
+ * than the memory does. */
+BODY uint16_t body_f16_of(float value) {
+#ifdef __CUDA_ARCH__
+    uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+#else
+    uint32_t bits = body_bits(value);
+    uint32_t sign = (bits >> 16) & 0x8000, size = bits & 0x7fffffff;
+    uint32_t nan = 0x7e00 | ((size >> 13) & 0x3ff);
+    /* Normal: exponent 127 becomes 15; what is too large becomes infinity. */
+    uint32_t even = (size + 0xfff + ((size >> 13) & 1) - 0x38000000) >> 13;
+    uint32_t normal = even < 0x7c00 ? even : 0x7c00;
+    /* Below 2^-14: adding 0.5 lets the adder round to multiples of 2^-24. */
+    uint32_t small = body_bits(body_float(size) + 0.5f) - 0x3f000000;
+    uint32_t finite = size < 0x38800000 ? small : normal;
+    return (uint16_t)(sign | (size > 0x7f800000 ? nan : finite));
+#endif
+}
+
+BODY float body_of_f16(uint16_t half) {
+#ifdef __CUDA_ARCH__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+#else
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t size = (uint32_t)(half & 0x7fff) << 13, exponent = half & 0x7c00;
+    uint32_t normal = size + 0x38000000;
+    uint32_t infinite = size + 0x70000000; /* infinity and NaN */
+    uint32_t small = body_bits(body_float(size + 0x38800000) - 0x1p-14f);
+    uint32_t finite = exponent == 0 ? small : normal;
+    return body_float(sign | (exponent == 0x7c00 ? infinite : finite));
+#endif
+}
+
+/* ---- Whole numbers: to nearest even, at the ends of the range it stops, NaN is 0 - */
+
+BODY uint8_t body_u8_of(float value) {
+    float low = value > 0.0f ? value : 0.0f; /* NaN too */
+    float in = low < 255.0f ? low : 255.0f;
+    return (uint8_t)body_bits(in + 0x1p23f); /* the adder rounds to units */
+}
+
+BODY int32_t body_i32_of(float value) {
+    if (value != value)
+        return 0;
+    if (value >= 0x1p31f)
+        return INT32_MAX;
+    return value <= -0x1p31f ? INT32_MIN : (int32_t)rintf(value);
+}
+
+BODY int64_t body_i64_of(float value) {
+    if (value != value)
+        return 0;
+    if (value >= 0x1p63f)
+        return INT64_MAX;
+    return value <= -0x1p63f ? INT64_MIN : (int64_t)rintf(value);
+}
+
+BODY float body_of_u8(uint8_t value) {
+    return (float)value;
+}
+
+BODY float body_of_i32(int32_t value) {
+    return (float)value;
+}
+
+BODY float body_of_i64(int64_t value) {
+    return (float)value;
+}
+
+BODY float body_of_f64(double value) {
+    return (float)value;
+}
+
+BODY double body_f64_of(float value) {
+    return (double)value;
+}
+
+/* ---- Vectors --------------------------------------------------------------------- */
+
+BODY float body_scale(float alpha, float x) {
+    return x * alpha;
+}
+
+BODY float body_add(float x, float y) {
+    return y + x;
+}
+
+BODY float body_axpy(float alpha, float x, float y) {
+    return y + alpha * x;
+}
+
+BODY uint16_t body_add_bf16(uint16_t x, uint16_t y) {
+    return body_bf16_of(body_of_bf16(y) + body_of_bf16(x));
+}
+
+BODY uint16_t body_add_f16(uint16_t x, uint16_t y) {
+    return body_f16_of(body_of_f16(y) + body_of_f16(x));
+}
+
+/* The sum of s[0 .. count-1] in the SDK's pairwise order; `most`, a power of two, is
+ * known when this is compiled, so that s stays in registers. Sums of 8 that are summed
+ * so again are the sum of all: that is how it goes on above 8. */
+BODY float body_pairwise(float *s, int most, int count) {
+    UNROLL for (int stride = 1; stride < most; stride *= 2) {
+        UNROLL for (int k = 0; k + stride < most; k += 2 * stride) {
+            if (k + stride < count)
+                s[k] += s[k + stride];
+        }
+    }
+    return s[0];
+}
+
+/* ---- The momentum step ------------------------------------------------------------
+ */
+
+/* A dlc_momentum of any size, all fields there. */
+typedef struct body_step {
+    float rate, momentum, decay, grad_scale;
+    int nesterov;
+    const float *rate_at;             /* NULL: 1 */
+    const dlc_loss_scale *loss_scale; /* NULL: 1 */
+} body_step;
+
+/* What is the same for all elements; 0: nothing is to be changed. */
+BODY int body_factors(const body_step *how, float *rate, float *grad_scale) {
+    *rate = how->rate;
+    *grad_scale = how->grad_scale;
+    if (how->rate_at)
+        *rate *= *how->rate_at;
+    if (!how->loss_scale)
+        return 1;
+    *grad_scale *= how->loss_scale->inverse;
+    return how->loss_scale->overflow == 0;
+}
+
+BODY void body_momentum(const body_step *how, float rate, float grad_scale,
+                        float gradient, float *velocity, float *weight) {
+    float g = grad_scale * gradient + how->decay * *weight;
+    float old = *velocity, v = how->momentum * old + rate * g;
+    *velocity = v;
+    *weight -= how->nesterov ? (1.0f + how->momentum) * v - how->momentum * old : v;
+}
+
+/* *y += alpha * x[0] / x[1] */
+BODY void body_add_mean(float alpha, const float *x, float *y) {
+    if (x[1] != 0.0f)
+        *y += alpha * x[0] / x[1];
+}
+
+/* ---- The loss scale ----------------------------------------------------------------
+ */
+
+BODY int body_not_finite(float value) {
+    return (body_bits(value) & 0x7f800000) == 0x7f800000;
+}
+
+/* Before the gradients are looked through ... */
+BODY void body_scale_begin(dlc_loss_scale *scale) {
+    scale->inverse = 1.0f / scale->scale;
+    scale->overflow = 0;
+}
+
+/* ... and behind, `overflow` says what was seen. */
+BODY void body_scale_end(dlc_loss_scale *scale, int32_t patience) {
+    const float least = 1.0f, most = 0x1p24f;
+    if (scale->overflow) {
+        scale->scale = scale->scale / 2 > least ? scale->scale / 2 : least;
+        scale->good = 0;
+        scale->skipped++;
+    } else if (++scale->good >= patience) {
+        scale->scale = scale->scale * 2 < most ? scale->scale * 2 : most;
+        scale->good = 0;
+    }
+}
+
+#endif

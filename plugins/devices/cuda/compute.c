@@ -1,0 +1,150 @@
+/* The device's calls: each finds its stream, gives the work to it and, without a queue,
+ * waits. Sizes of 0 are no work. */
+#include "gpu.h"
+#include "kernels.h"
+
+/* `launch` may use `at`. */
+#define WORK(device, queue, what, launch) \
+    do { \
+        kernel_place at = {NULL, (device)->units}; \
+        dlc_status status_ = gpu_begin(device, queue, what, &at.stream); \
+        if (status_ != DLC_OK) \
+            return status_; \
+        return gpu_end(device, queue, what, launch); \
+    } while (0)
+
+dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
+                        const void *src, size_t bytes) {
+    if (dst == src)
+        bytes = 0;
+    WORK(device, queue, "copying",
+         bytes ? cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, at.stream)
+               : cudaSuccess);
+}
+
+dlc_status compute_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
+                        size_t bytes) {
+    WORK(device, queue, "filling",
+         bytes ? cudaMemsetAsync(dst, byte, bytes, at.stream) : cudaSuccess);
+}
+
+dlc_status compute_scale(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                         float *x) {
+    WORK(device, queue, "scale", n ? kernel_scale(at, n, alpha, x) : cudaSuccess);
+}
+
+dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                       float *y) {
+    WORK(device, queue, "add", n ? kernel_add(at, n, x, y) : cudaSuccess);
+}
+
+dlc_status compute_axpy(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                        const float *x, float *y) {
+    WORK(device, queue, "axpy", n ? kernel_axpy(at, n, alpha, x, y) : cudaSuccess);
+}
+
+dlc_status compute_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
+                            const uint16_t *x, uint16_t *y) {
+    WORK(device, queue, "add_bf16", n ? kernel_add_bf16(at, n, x, y) : cudaSuccess);
+}
+
+dlc_status compute_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
+                           const uint16_t *x, uint16_t *y) {
+    WORK(device, queue, "add_f16", n ? kernel_add_f16(at, n, x, y) : cudaSuccess);
+}
+
+static dlc_status run_convert(dlc_device *device, dlc_queue *queue, size_t n,
+                              dlc_dtype from, const void *src, dlc_dtype to,
+                              void *dst) {
+    WORK(device, queue, "convert", kernel_convert(at, n, from, src, to, dst));
+}
+
+dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
+                           dlc_dtype from, const void *src, dlc_dtype to, void *dst) {
+    size_t bytes = dlc_dtype_bytes(from);
+    if (from == to && bytes > 0)
+        return compute_copy(device, queue, dst, src, n * bytes);
+    if (bytes == 0 || dlc_dtype_bytes(to) == 0 || (from != DLC_F32 && to != DLC_F32))
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "the cuda device does not convert type %d to type %d: go by "
+                          "way of float32",
+                          (int)from, (int)to);
+    return n ? run_convert(device, queue, n, from, src, to, dst) : DLC_OK;
+}
+
+static dlc_status run_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                             const float *const *sources, int32_t count,
+                             float *const *dsts, int32_t dst_count) {
+    WORK(device, queue, "sum",
+         n ? kernel_sum_to(at, n, sources, count, dsts, dst_count) : cudaSuccess);
+}
+
+dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                          const float *const *sources, int32_t count,
+                          float *const *dsts, int32_t dst_count) {
+    if (count < 1 || dst_count < 1)
+        return host->fail(DLC_ERR_CONFIG,
+                          "sum of %d sources to %d destinations: give at least one",
+                          count, dst_count);
+    if (count > KERNEL_SOURCES || dst_count > KERNEL_SOURCES)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "sum of %d sources to %d destinations: the cuda device takes "
+                          "up to %d",
+                          count, dst_count, KERNEL_SOURCES);
+    return run_sum_to(device, queue, n, sources, count, dsts, dst_count);
+}
+
+dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
+                       const float *const *sources, int32_t count, float *dst) {
+    return compute_sum_to(device, queue, n, sources, count, &dst, 1);
+}
+
+/* The order differs from the cpu device's; like that it is fixed by n alone. */
+dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                         double *result) {
+    kernel_place at = {NULL, device->units};
+    dlc_status status = record_refuse("norm2");
+    if (status == DLC_OK)
+        status = gpu_begin(device, queue, "norm2", &at.stream);
+    if (status != DLC_OK)
+        return status;
+    if (n == 0) {
+        *result = 0.0;
+        return DLC_OK;
+    }
+    (void)pthread_mutex_lock(&device->squares);
+    cudaError_t error = kernel_norm2(at, n, x, device->parts, device->result);
+    if (error == cudaSuccess)
+        error = cudaStreamSynchronize(at.stream);
+    double sum = *device->result;
+    (void)pthread_mutex_unlock(&device->squares);
+    GPU_TRY(device, error, "norm2");
+    *result = sum;
+    return DLC_OK;
+}
+
+dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
+                            const dlc_momentum *how, const float *gradient,
+                            float *velocity, float *weight) {
+    body_step step = {.rate = how->rate,
+                      .momentum = how->momentum,
+                      .decay = how->decay,
+                      .grad_scale = how->grad_scale,
+                      .nesterov = how->nesterov != 0,
+                      .rate_at = DLC_HAS(how, rate_at) ? how->rate_at : NULL,
+                      .loss_scale = DLC_HAS(how, loss_scale) ? how->loss_scale : NULL};
+    WORK(device, queue, "momentum",
+         n ? kernel_momentum(at, n, &step, gradient, velocity, weight) : cudaSuccess);
+}
+
+dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
+                            const float *x, float *y) {
+    WORK(device, queue, "add_mean", kernel_add_mean(at, alpha, x, y));
+}
+
+dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *gradients, int32_t patience,
+                               dlc_loss_scale *scale) {
+    WORK(device, queue, "adapt_scale",
+         kernel_adapt_scale(at, n, gradients, patience, scale));
+}

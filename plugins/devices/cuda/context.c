@@ -1,0 +1,141 @@
+/* A GPU opened: found by its PCI address, so that its number here (machine.c) is that
+ * of the same GPU whatever order CUDA counts in; and the ends of every call. */
+#include <stdio.h>
+#include <string.h>
+
+#include "fds.h"
+#include "gpu.h"
+#include "kernels.h"
+#include "machine.h"
+
+enum { OLDEST = 75 }; /* 10 * compute capability that there is code for */
+
+dlc_status gpu_use(const dlc_device *device) {
+    GPU_TRY(device, cudaSetDevice(device->number), "cudaSetDevice");
+    return DLC_OK;
+}
+
+dlc_status gpu_begin(dlc_device *device, dlc_queue *queue, const char *what,
+                     cudaStream_t *stream) {
+    if (!queue) {
+        dlc_status status = record_refuse(what);
+        if (status != DLC_OK)
+            return status;
+    }
+    *stream = queue ? dlc_cuda_stream(queue) : device->own;
+    return gpu_use(device);
+}
+
+dlc_status gpu_end(dlc_device *device, dlc_queue *queue, const char *what,
+                   cudaError_t error) {
+    if (error == cudaSuccess && !queue)
+        error = cudaStreamSynchronize(device->own);
+    GPU_TRY(device, error, "%s", what);
+    return DLC_OK;
+}
+
+static dlc_status attribute(const dlc_device *device, enum cudaDeviceAttr what,
+                            int *value) {
+    GPU_TRY(device, cudaDeviceGetAttribute(value, what, device->number),
+            "cudaDeviceGetAttribute %d", (int)what);
+    return DLC_OK;
+}
+
+static dlc_status check_age(const dlc_device *device) {
+    int major = 0, minor = 0;
+    dlc_status status = attribute(device, cudaDevAttrComputeCapabilityMajor, &major);
+    if (status == DLC_OK)
+        status = attribute(device, cudaDevAttrComputeCapabilityMinor, &minor);
+    if (status == DLC_OK && 10 * major + minor < OLDEST)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "the GPU at %s has compute capability %d.%d, too old: %d.%d "
+                          "is the least",
+                          device->address, major, minor, OLDEST / 10, OLDEST % 10);
+    return status;
+}
+
+/* File descriptors, where GPU, driver and system all let them through. */
+static int shares_by_file(dlc_device *device) {
+    int there = 0, files = 0;
+    if (!driver_open(&device->calls))
+        return 0;
+    (void)device->calls.attribute(
+        &there, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        device->number);
+    (void)device->calls.attribute(
+        &files, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        device->number);
+    return there && files && fds_pass();
+}
+
+static dlc_status prepare(dlc_device *device) {
+    dlc_status status = gpu_use(device);
+    if (status == DLC_OK)
+        status = check_age(device);
+    if (status == DLC_OK)
+        status = attribute(device, cudaDevAttrMultiProcessorCount, &device->units);
+    if (status != DLC_OK)
+        return status;
+    device->by_file = shares_by_file(device);
+    GPU_TRY(device, cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking),
+            "a stream");
+    GPU_TRY(device,
+            cudaMalloc((void **)&device->parts, KERNEL_PARTS * sizeof *device->parts),
+            "memory for sums");
+    GPU_TRY(device,
+            cudaHostAlloc((void **)&device->result, sizeof *device->result,
+                          cudaHostAllocPortable),
+            "pinned memory");
+    return DLC_OK;
+}
+
+dlc_status gpu_number(const char *address, int *number) {
+    cudaError_t error = cudaDeviceGetByPCIBusId(number, address);
+    if (error == cudaErrorInvalidValue || error == cudaErrorInvalidDevice)
+        return gpu_failed(NULL, error,
+                          "the GPU at %s, which CUDA doesn't show this process (see "
+                          "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER)",
+                          address);
+    GPU_TRY(NULL, error, "starting CUDA on the GPU at %s", address);
+    return DLC_OK;
+}
+
+dlc_status gpu_open(const dlc_device_args *args, dlc_device **device) {
+    const machine_gpu *gpu = NULL;
+    int number = -1;
+    dlc_status status = machine_find(args->index, &gpu);
+    if (status == DLC_OK)
+        status = gpu_number(gpu->address, &number);
+    if (status != DLC_OK)
+        return status;
+    dlc_device *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->number = number;
+    (void)snprintf(made->address, sizeof made->address, "%s", gpu->address);
+    (void)pthread_mutex_init(&made->squares, NULL);
+    status = prepare(made);
+    if (status != DLC_OK) {
+        gpu_close(made);
+        return status;
+    }
+    *device = made;
+    return DLC_OK;
+}
+
+/* The context stays: it is the process's, others may be at work in it. */
+void gpu_close(dlc_device *device) {
+    if (!device)
+        return;
+    (void)cudaSetDevice(device->number);
+    if (device->own) {
+        (void)cudaStreamSynchronize(device->own);
+        (void)cudaStreamDestroy(device->own);
+    }
+    (void)cudaFree(device->parts);
+    (void)cudaFreeHost(device->result);
+    (void)cudaGetLastError();
+    driver_close(&device->calls);
+    (void)pthread_mutex_destroy(&device->squares);
+    host->free(device);
+}

@@ -1,0 +1,80 @@
+/* See driver.h. */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "gpu.h"
+
+static const char *const library_name = "libcuda.so.1";
+
+/* "13.0" of 13000 */
+#define MAJOR(version) ((version) / 1000)
+#define MINOR(version) ((version) % 1000 / 10)
+
+/* A pointer to a function out of one to anything, as POSIX allows. */
+static int find(void *library, const char *name, void *call, size_t bytes) {
+    void *symbol = dlsym(library, name);
+    memcpy(call, &symbol, bytes);
+    return symbol != NULL;
+}
+#define FIND(library, name, call) find(library, name, &(call), sizeof(call))
+
+static dlc_status check_version(void *library) {
+    CUresult (*get_version)(int *) = NULL;
+    int version = 0;
+    if (!FIND(library, "cuDriverGetVersion", get_version) ||
+        get_version(&version) != CUDA_SUCCESS || version < 1)
+        return host->fail(DLC_ERR_UNAVAILABLE,
+                          "%s does not tell its version: install NVIDIA's driver anew",
+                          library_name);
+    /* Any driver of a major version runs what was built for it. */
+    if (MAJOR(version) < MAJOR(CUDART_VERSION))
+        return host->fail(DLC_ERR_UNAVAILABLE,
+                          "the driver is too old: it has CUDA %d.%d, this needs CUDA "
+                          "%d.0 or later: install a newer NVIDIA driver",
+                          MAJOR(version), MINOR(version), MAJOR(CUDART_VERSION));
+    host->log(DLC_LOG_DEBUG, "the driver has CUDA %d.%d, the runtime in here %d.%d",
+              MAJOR(version), MINOR(version), MAJOR(CUDART_VERSION),
+              MINOR(CUDART_VERSION));
+    return DLC_OK;
+}
+
+dlc_status driver_check(void) {
+    void *library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return host->fail(DLC_ERR_UNAVAILABLE,
+                          "no CUDA driver: %s (it comes with NVIDIA's driver)",
+                          dlerror());
+    dlc_status status = check_version(library);
+    dlclose(library);
+    return status;
+}
+
+int driver_open(driver_calls *c) {
+    c->library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    if (!c->library)
+        return 0;
+    if (FIND(c->library, "cuDeviceGetAttribute", c->attribute) &&
+        FIND(c->library, "cuMemGetAllocationGranularity", c->granularity) &&
+        FIND(c->library, "cuMemCreate", c->create) &&
+        FIND(c->library, "cuMemRelease", c->release) &&
+        FIND(c->library, "cuMemAddressReserve", c->reserve) &&
+        FIND(c->library, "cuMemAddressFree", c->unreserve) &&
+        FIND(c->library, "cuMemMap", c->map) &&
+        FIND(c->library, "cuMemUnmap", c->unmap) &&
+        FIND(c->library, "cuMemSetAccess", c->access) &&
+        FIND(c->library, "cuMemExportToShareableHandle", c->export_handle) &&
+        FIND(c->library, "cuMemImportFromShareableHandle", c->import_handle))
+        return 1;
+    driver_close(c);
+    return 0;
+}
+
+void driver_close(driver_calls *calls) {
+    if (calls->library)
+        dlclose(calls->library);
+    memset(calls, 0, sizeof *calls);
+}

@@ -1,0 +1,458 @@
+/* The kernels: what each pass of sweep.cuh loads and stores, around the arithmetic of
+ * bodies.h; and the two that are no such pass, norm2 and the loss scale's. */
+#include "kernels.h"
+
+#include "sweep.cuh"
+
+/* ---- One vector, two vectors ------------------------------------------------------
+ */
+
+namespace {
+
+struct scale_pass {
+    enum { PACK = 4 };
+    float alpha;
+    float *x;
+    template <int W> struct seen { pack<float, W> x; };
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        s.x = load_pack<W>(x, at);
+    }
+    template <int W> __device__ void done(size_t at, seen<W> &s) const {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            s.x.v[i] = body_scale(alpha, s.x.v[i]);
+        store_pack(x, at, s.x);
+    }
+};
+
+/* y = op(x, y) */
+struct add_f32 {
+    typedef float type;
+    enum { PACK = 4 };
+    __device__ float of(float x, float y) const {
+        return body_add(x, y);
+    }
+};
+
+struct axpy_f32 {
+    typedef float type;
+    enum { PACK = 4 };
+    float alpha;
+    __device__ float of(float x, float y) const {
+        return body_axpy(alpha, x, y);
+    }
+};
+
+struct sum_bf16 {
+    typedef uint16_t type;
+    enum { PACK = 8 };
+    __device__ uint16_t of(uint16_t x, uint16_t y) const {
+        return body_add_bf16(x, y);
+    }
+};
+
+struct sum_f16 {
+    typedef uint16_t type;
+    enum { PACK = 8 };
+    __device__ uint16_t of(uint16_t x, uint16_t y) const {
+        return body_add_f16(x, y);
+    }
+};
+
+template <typename Op> struct update_pass {
+    typedef typename Op::type T;
+    enum { PACK = Op::PACK };
+    Op op;
+    const T *x;
+    T *y;
+    template <int W> struct seen { pack<T, W> x, y; };
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        s.x = load_pack<W>(x, at);
+        s.y = load_pack<W>(y, at);
+    }
+    template <int W> __device__ void done(size_t at, seen<W> &s) const {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            s.y.v[i] = op.of(s.x.v[i], s.y.v[i]);
+        store_pack(y, at, s.y);
+    }
+};
+
+template <typename Op>
+cudaError_t update(kernel_place at, size_t n, Op op, const typename Op::type *x,
+                   typename Op::type *y) {
+    constexpr int W = Op::PACK;
+    unsigned offset = offset_of<W>(y);
+    update_pass<Op> pass = {op, x, y};
+    return sweep_all<4>(at, n, offset, offset_of<W>(x) == offset, pass);
+}
+
+} // namespace
+
+cudaError_t kernel_scale(kernel_place at, size_t n, float alpha, float *x) {
+    scale_pass pass = {alpha, x};
+    return sweep_all<4>(at, n, offset_of<scale_pass::PACK>(x), true, pass);
+}
+
+cudaError_t kernel_add(kernel_place at, size_t n, const float *x, float *y) {
+    return update(at, n, add_f32{}, x, y);
+}
+
+cudaError_t kernel_axpy(kernel_place at, size_t n, float alpha, const float *x,
+                        float *y) {
+    return update(at, n, axpy_f32{alpha}, x, y);
+}
+
+cudaError_t kernel_add_bf16(kernel_place at, size_t n, const uint16_t *x, uint16_t *y) {
+    return update(at, n, sum_bf16{}, x, y);
+}
+
+cudaError_t kernel_add_f16(kernel_place at, size_t n, const uint16_t *x, uint16_t *y) {
+    return update(at, n, sum_f16{}, x, y);
+}
+
+/* ---- Conversions ------------------------------------------------------------------
+ */
+
+namespace {
+
+#define CONVERSION(name, from_type, to_type, body) \
+    struct name { \
+        typedef from_type from; \
+        typedef to_type to; \
+        static __device__ to of(from x) { \
+            return body(x); \
+        } \
+    }
+
+CONVERSION(f32_to_bf16, float, uint16_t, body_bf16_of);
+CONVERSION(f32_to_f16, float, uint16_t, body_f16_of);
+CONVERSION(f32_to_f64, float, double, body_f64_of);
+CONVERSION(f32_to_i32, float, int32_t, body_i32_of);
+CONVERSION(f32_to_i64, float, int64_t, body_i64_of);
+CONVERSION(f32_to_u8, float, uint8_t, body_u8_of);
+CONVERSION(bf16_to_f32, uint16_t, float, body_of_bf16);
+CONVERSION(f16_to_f32, uint16_t, float, body_of_f16);
+CONVERSION(f64_to_f32, double, float, body_of_f64);
+CONVERSION(i32_to_f32, int32_t, float, body_of_i32);
+CONVERSION(i64_to_f32, int64_t, float, body_of_i64);
+CONVERSION(u8_to_f32, uint8_t, float, body_of_u8);
+
+template <typename Op> struct convert_pass {
+    typedef typename Op::from From;
+    typedef typename Op::to To;
+    enum { PACK = 4 };
+    const From *src;
+    To *dst;
+    template <int W> struct seen { pack<From, W> x; };
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        s.x = load_pack<W>(src, at);
+    }
+    template <int W> __device__ void done(size_t at, seen<W> &s) const {
+        pack<To, W> y;
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            y.v[i] = Op::of(s.x.v[i]);
+        store_pack(dst, at, y);
+    }
+};
+
+template <typename Op>
+cudaError_t convert(kernel_place at, size_t n, const void *src, void *dst) {
+    convert_pass<Op> pass = {static_cast<const typename Op::from *>(src),
+                             static_cast<typename Op::to *>(dst)};
+    constexpr int W = convert_pass<Op>::PACK;
+    unsigned offset = offset_of<W>(pass.dst);
+    return sweep_all<4>(at, n, offset, offset_of<W>(pass.src) == offset, pass);
+}
+
+typedef cudaError_t convert_fn(kernel_place at, size_t n, const void *src, void *dst);
+
+const struct {
+    dlc_dtype from, to;
+    convert_fn *convert;
+} conversions[] = {
+    {DLC_F32, DLC_BF16, convert<f32_to_bf16>},
+    {DLC_BF16, DLC_F32, convert<bf16_to_f32>},
+    {DLC_F32, DLC_F16, convert<f32_to_f16>},
+    {DLC_F16, DLC_F32, convert<f16_to_f32>},
+    {DLC_F32, DLC_F64, convert<f32_to_f64>},
+    {DLC_F64, DLC_F32, convert<f64_to_f32>},
+    {DLC_F32, DLC_I32, convert<f32_to_i32>},
+    {DLC_I32, DLC_F32, convert<i32_to_f32>},
+    {DLC_F32, DLC_I64, convert<f32_to_i64>},
+    {DLC_I64, DLC_F32, convert<i64_to_f32>},
+    {DLC_F32, DLC_U8, convert<f32_to_u8>},
+    {DLC_U8, DLC_F32, convert<u8_to_f32>},
+};
+
+} // namespace
+
+cudaError_t kernel_convert(kernel_place at, size_t n, dlc_dtype from, const void *src,
+                           dlc_dtype to, void *dst) {
+    for (const auto &row : conversions)
+        if (row.from == from && row.to == to)
+            return row.convert(at, n, src, dst);
+    return cudaErrorNotSupported;
+}
+
+/* ---- Sums -------------------------------------------------------------------------
+ */
+
+namespace {
+
+/* Of up to MOST sources, 2, 4, 8 or 64. The pointers lie in the kernel's parameters. */
+template <int MOST> struct sum_pass {
+    enum { PACK = 4, INNER = MOST < 8 ? MOST : 8, OUTER = MOST / INNER };
+    const float *source[MOST];
+    float *dst[KERNEL_SOURCES];
+    int count, dst_count;
+    template <int W> struct seen { pack<float, W> sum; };
+
+    /* Of `there` sources from number `begin` on; all are loaded before one is used. */
+    template <int W>
+    __device__ pack<float, W> inner(size_t at, int begin, int there) const {
+        pack<float, W> x[INNER], sum;
+#pragma unroll
+        for (int k = 0; k < INNER; k++)
+            if (k < there)
+                x[k] = load_pack<W>(source[begin + k], at);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float s[INNER];
+#pragma unroll
+            for (int k = 0; k < INNER; k++)
+                s[k] = x[k].v[i];
+            sum.v[i] = body_pairwise(s, INNER, there);
+        }
+        return sum;
+    }
+
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        if (OUTER == 1) {
+            s.sum = inner<W>(at, 0, count);
+            return;
+        }
+        pack<float, W> part[OUTER];
+        int parts = (count + INNER - 1) / INNER;
+#pragma unroll
+        for (int p = 0; p < OUTER; p++)
+            if (p < parts)
+                part[p] = inner<W>(at, p * INNER, count - p * INNER);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float sums[OUTER];
+#pragma unroll
+            for (int p = 0; p < OUTER; p++)
+                sums[p] = part[p].v[i];
+            s.sum.v[i] = body_pairwise(sums, OUTER, parts);
+        }
+    }
+
+    template <int W> __device__ void done(size_t at, seen<W> &s) const {
+        for (int d = 0; d < dst_count; d++)
+            store_pack(dst[d], at, s.sum);
+    }
+};
+
+template <int MOST, int U>
+cudaError_t sum(kernel_place at, size_t n, const float *const *sources, int count,
+                float *const *dsts, int dst_count) {
+    constexpr int W = sum_pass<MOST>::PACK;
+    sum_pass<MOST> pass;
+    unsigned offset = offset_of<W>(dsts[0]);
+    bool alike = true;
+    for (int k = 0; k < MOST; k++) {
+        pass.source[k] = sources[k < count ? k : 0];
+        alike = alike && offset_of<W>(pass.source[k]) == offset;
+    }
+    for (int k = 0; k < KERNEL_SOURCES; k++) {
+        pass.dst[k] = dsts[k < dst_count ? k : 0];
+        alike = alike && offset_of<W>(pass.dst[k]) == offset;
+    }
+    pass.count = count;
+    pass.dst_count = dst_count;
+    return sweep_all<U>(at, n, offset, alike, pass);
+}
+
+} // namespace
+
+cudaError_t kernel_sum_to(kernel_place at, size_t n, const float *const *sources,
+                          int count, float *const *dsts, int dst_count) {
+    if (count < 1 || dst_count < 1 || count > KERNEL_SOURCES ||
+        dst_count > KERNEL_SOURCES)
+        return cudaErrorInvalidValue;
+    if (count <= 2)
+        return sum<2, 4>(at, n, sources, count, dsts, dst_count);
+    if (count <= 4)
+        return sum<4, 2>(at, n, sources, count, dsts, dst_count);
+    if (count <= 8)
+        return sum<8, 1>(at, n, sources, count, dsts, dst_count);
+    return sum<64, 1>(at, n, sources, count, dsts, dst_count);
+}
+
+/* ---- The momentum step ------------------------------------------------------------
+ */
+
+namespace {
+
+struct momentum_pass {
+    enum { PACK = 4 };
+    body_step how;
+    const float *gradient;
+    float *velocity, *weight;
+    template <int W> struct seen { pack<float, W> g, v, w; };
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        s.g = load_pack<W>(gradient, at);
+        s.v = load_pack<W>(velocity, at);
+        s.w = load_pack<W>(weight, at);
+    }
+    template <int W> __device__ void done(size_t at, seen<W> &s) const {
+        float rate, grad_scale;
+        if (!body_factors(&how, &rate, &grad_scale))
+            return;
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            body_momentum(&how, rate, grad_scale, s.g.v[i], &s.v.v[i], &s.w.v[i]);
+        store_pack(velocity, at, s.v);
+        store_pack(weight, at, s.w);
+    }
+};
+
+} // namespace
+
+cudaError_t kernel_momentum(kernel_place at, size_t n, const body_step *how,
+                            const float *gradient, float *velocity, float *weight) {
+    constexpr int W = momentum_pass::PACK;
+    momentum_pass pass = {*how, gradient, velocity, weight};
+    unsigned offset = offset_of<W>(weight);
+    bool alike = offset_of<W>(gradient) == offset && offset_of<W>(velocity) == offset;
+    return sweep_all<2>(at, n, offset, alike, pass);
+}
+
+/* ---- The sum of squares ------------------------------------------------------------
+ */
+
+namespace {
+
+/* All threads call it; the first one's value counts. */
+__device__ double sum_of_block(double mine) {
+    __shared__ double sums[THREADS];
+    sums[threadIdx.x] = mine;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    return sums[0];
+}
+
+/* Which thread squares what follows from n alone, wherever x lies. */
+template <int W>
+__global__ void __launch_bounds__(THREADS)
+    square_parts(size_t n, const float *x, double *parts) {
+    enum { PACK = 4 };
+    size_t packs = n / PACK, step = (size_t)gridDim.x * THREADS;
+    size_t me = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    double sum = 0.0;
+#pragma unroll 4
+    for (size_t p = me; p < packs; p += step) {
+        double square[PACK];
+#pragma unroll
+        for (int k = 0; k < PACK; k += W) {
+            pack<float, W> some = load_pack<W>(x, p * PACK + k);
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                square[k + i] = (double)some.v[i] * (double)some.v[i];
+        }
+        sum += (square[0] + square[1]) + (square[2] + square[3]);
+    }
+    if (me < n % PACK)
+        sum += (double)x[packs * PACK + me] * (double)x[packs * PACK + me];
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0)
+        parts[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    add_parts(int count, const double *parts, double *result) {
+    double sum = 0.0;
+    for (int i = threadIdx.x; i < count; i += THREADS)
+        sum += parts[i];
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0)
+        *result = sum;
+}
+
+} // namespace
+
+cudaError_t kernel_norm2(kernel_place at, size_t n, const float *x, double *parts,
+                         double *result) {
+    constexpr size_t A_BLOCK = 4 * 4 * THREADS;
+    size_t blocks = (n + A_BLOCK - 1) / A_BLOCK;
+    blocks = blocks < KERNEL_PARTS ? blocks : (size_t)KERNEL_PARTS;
+    cudaError_t error = launch(at, blocks,
+                               offset_of<4>(x) == 0 ? square_parts<4> : square_parts<1>,
+                               n, x, parts);
+    if (error != cudaSuccess)
+        return error;
+    return launch(at, 1, add_parts, (int)blocks, (const double *)parts, result);
+}
+
+/* ---- A mean, the loss scale --------------------------------------------------------
+ */
+
+namespace {
+
+__global__ void one_mean(float alpha, const float *x, float *y) {
+    if (threadIdx.x == 0)
+        body_add_mean(alpha, x, y);
+}
+
+__global__ void scale_begin(dlc_loss_scale *scale) {
+    if (threadIdx.x == 0)
+        body_scale_begin(scale);
+}
+
+__global__ void scale_end(int32_t patience, dlc_loss_scale *scale) {
+    if (threadIdx.x == 0)
+        body_scale_end(scale, patience);
+}
+
+/* Whoever sees an overflow says so; they all write the same. */
+struct overflow_pass {
+    enum { PACK = 4 };
+    const float *x;
+    dlc_loss_scale *scale;
+    template <int W> struct seen { pack<float, W> x; };
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        s.x = load_pack<W>(x, at);
+    }
+    template <int W> __device__ void done(size_t, seen<W> &s) const {
+        int any = 0;
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            any |= body_not_finite(s.x.v[i]);
+        if (any)
+            scale->overflow = 1;
+    }
+};
+
+} // namespace
+
+cudaError_t kernel_add_mean(kernel_place at, float alpha, const float *x, float *y) {
+    return launch(at, 1, one_mean, alpha, x, y);
+}
+
+cudaError_t kernel_adapt_scale(kernel_place at, size_t n, const float *gradients,
+                               int32_t patience, dlc_loss_scale *scale) {
+    cudaError_t error = launch(at, 1, scale_begin, scale);
+    if (error == cudaSuccess && n > 0) {
+        overflow_pass pass = {gradients, scale};
+        error = sweep_all<4>(at, n, offset_of<overflow_pass::PACK>(gradients), true,
+                             pass);
+    }
+    if (error == cudaSuccess)
+        error = launch(at, 1, scale_end, patience, scale);
+    return error;
+}

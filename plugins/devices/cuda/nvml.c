@@ -1,0 +1,79 @@
+/* See nvml.h. */
+#include "nvml.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "machine.h"
+
+static int find(void *library, const char *name, void *call, size_t bytes) {
+    void *symbol = dlsym(library, name);
+    memcpy(call, &symbol, bytes); /* a function's address, as POSIX allows */
+    return symbol != NULL;
+}
+#define FIND(name, call) find(n->library, name, &(call), sizeof(call))
+
+static int find_calls(nvml_calls *n) {
+    int all = FIND("nvmlInit_v2", n->init) && FIND("nvmlShutdown", n->shutdown) &&
+              FIND("nvmlErrorString", n->error) &&
+              FIND("nvmlDeviceGetCount_v2", n->count) &&
+              FIND("nvmlDeviceGetHandleByIndex_v2", n->handle) &&
+              FIND("nvmlDeviceGetName", n->name) &&
+              FIND("nvmlDeviceGetUUID", n->uuid) &&
+              FIND("nvmlDeviceGetMemoryInfo", n->memory) &&
+              FIND("nvmlDeviceGetPciInfo_v3", n->pci);
+    (void)FIND("nvmlDeviceGetCudaComputeCapability", n->capability);
+    (void)FIND("nvmlDeviceGetNumGpuCores", n->cores);
+    (void)FIND("nvmlDeviceGetMigMode", n->mig);
+    (void)FIND("nvmlDeviceGetNvLinkState", n->link_state);
+    (void)FIND("nvmlDeviceGetNvLinkRemotePciInfo_v2", n->link_pci);
+    (void)FIND("nvmlDeviceGetNvLinkRemoteDeviceType", n->link_end);
+    (void)FIND("nvmlDeviceGetFieldValues", n->fields);
+    return all;
+}
+
+static const char *advice(int result) {
+    switch (result) {
+    case NVML_DRIVER_NOT_LOADED:
+        return ": the kernel has no nvidia module loaded";
+    case NVML_NO_PERMISSION:
+    case NVML_BLOCKED:
+        return ": this process may not open /dev/nvidia*";
+    case NVML_VERSION_MISMATCH:
+        return ": the kernel's module is of another version than the libraries; reboot";
+    default:
+        return "";
+    }
+}
+
+dlc_status nvml_open(nvml_calls *n) {
+    memset(n, 0, sizeof *n);
+    n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!n->library)
+        return host->fail(DLC_ERR_UNAVAILABLE,
+                          "GPUs can't be listed: %s (it comes with NVIDIA's driver)",
+                          dlerror());
+    dlc_status status = DLC_OK;
+    if (!find_calls(n)) {
+        status = host->fail(DLC_ERR_UNAVAILABLE,
+                            "GPUs can't be listed: libnvidia-ml.so.1 is too old");
+    } else {
+        int result = n->init();
+        if (result != NVML_OK)
+            status = host->fail(DLC_ERR_UNAVAILABLE, "GPUs can't be listed: %s%s",
+                                n->error(result), advice(result));
+    }
+    if (status != DLC_OK) {
+        dlclose(n->library);
+        n->library = NULL;
+    }
+    return status;
+}
+
+void nvml_close(nvml_calls *nvml) {
+    if (!nvml->library)
+        return;
+    (void)nvml->shutdown();
+    dlclose(nvml->library);
+    nvml->library = NULL;
+}

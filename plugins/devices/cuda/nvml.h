@@ -1,0 +1,81 @@
+/* NVIDIA's management library, as far as this plugin asks it: opened when it is asked,
+ * closed again. Its header is no part of the CUDA toolkit everywhere, so what is used
+ * of it is declared here, as its documentation has it. It starts no CUDA: a process may
+ * fork after it was asked. */
+#ifndef NVML_H
+#define NVML_H
+
+#include <dlcore/plugin.h>
+
+enum { NVML_OK = 0, NVML_UNSIGNED_INT = 1 };
+
+/* nvmlReturn_t, those that get words of ours. */
+enum {
+    NVML_NO_PERMISSION = 4,
+    NVML_DRIVER_NOT_LOADED = 9,
+    NVML_BLOCKED = 17, /* NVML_ERROR_OPERATING_SYSTEM */
+    NVML_VERSION_MISMATCH = 18
+};
+
+/* nvmlIntNvLinkDeviceType_t */
+enum {
+    NVML_END_GPU = 0,
+    NVML_END_PROCESSOR = 1, /* IBM's */
+    NVML_END_SWITCH = 2,
+    NVML_END_UNKNOWN = 255
+};
+
+/* Fields of nvmlDeviceGetFieldValues, MB/s of one link one way. */
+enum { NVML_LINK_SPEED_COMMON = 90, NVML_LINK_SPEED = 164 };
+
+typedef struct nvml_gpu nvml_gpu; /* nvmlDevice_t */
+
+typedef struct nvml_memory {
+    unsigned long long total, free, used;
+} nvml_memory;
+
+typedef struct nvml_pci {
+    char old_address[16];
+    unsigned domain, bus, device, id, subsystem_id;
+    char address[32];
+} nvml_pci;
+
+typedef struct nvml_field {
+    unsigned field, scope;
+    long long timestamp, latency;
+    unsigned type; /* NVML_UNSIGNED_INT ... */
+    int result;
+    union {
+        double d;
+        unsigned ui;
+        unsigned long long ull;
+    } value;
+} nvml_field;
+
+/* Those behind `optional` may be NULL: an older library has them not. */
+typedef struct nvml_calls {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    const char *(*error)(int);
+    int (*count)(unsigned *);
+    int (*handle)(unsigned, nvml_gpu **);
+    int (*name)(nvml_gpu *, char *, unsigned);
+    int (*uuid)(nvml_gpu *, char *, unsigned);
+    int (*memory)(nvml_gpu *, nvml_memory *);
+    int (*pci)(nvml_gpu *, nvml_pci *);
+    /* optional: */
+    int (*capability)(nvml_gpu *, int *, int *);
+    int (*cores)(nvml_gpu *, unsigned *);
+    int (*mig)(nvml_gpu *, unsigned *, unsigned *);
+    int (*link_state)(nvml_gpu *, unsigned, unsigned *);
+    int (*link_pci)(nvml_gpu *, unsigned, nvml_pci *);
+    int (*link_end)(nvml_gpu *, unsigned, unsigned *);
+    int (*fields)(nvml_gpu *, int, nvml_field *);
+} nvml_calls;
+
+/* Opens and starts it, or says why not. */
+dlc_status nvml_open(nvml_calls *nvml);
+void nvml_close(nvml_calls *nvml);
+
+#endif

@@ -1,0 +1,96 @@
+/* Queues are streams, events are events. */
+#include "gpu.h"
+
+dlc_status queue_open(dlc_device *device, dlc_queue **queue) {
+    cudaStream_t stream = NULL;
+    dlc_status status = gpu_use(device);
+    if (status != DLC_OK)
+        return status;
+    GPU_TRY(device, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+            "a queue");
+    *queue = dlc_cuda_queue(stream);
+    return DLC_OK;
+}
+
+/* What is in it is done first. */
+void queue_close(dlc_device *device, dlc_queue *queue) {
+    if (!queue || gpu_use(device) != DLC_OK)
+        return;
+    (void)cudaStreamSynchronize(dlc_cuda_stream(queue));
+    (void)cudaStreamDestroy(dlc_cuda_stream(queue));
+    (void)cudaGetLastError();
+}
+
+dlc_status queue_sync(dlc_device *device, dlc_queue *queue) {
+    cudaStream_t stream;
+    dlc_status status = record_refuse("waiting for a queue");
+    if (status == DLC_OK)
+        status = gpu_begin(device, queue, "waiting for a queue", &stream);
+    if (status != DLC_OK)
+        return status;
+    GPU_TRY(device, cudaStreamSynchronize(stream), "waiting for a queue");
+    return DLC_OK;
+}
+
+/* Waiting for one sleeps; that takes some microseconds longer than spinning, which
+ * queue_sync does, but leaves the processor to those who load the next batch. */
+dlc_status event_open(dlc_device *device, dlc_event **event) {
+    cudaEvent_t made = NULL;
+    dlc_status status = gpu_use(device);
+    if (status != DLC_OK)
+        return status;
+    GPU_TRY(
+        device,
+        cudaEventCreateWithFlags(&made, cudaEventDisableTiming | cudaEventBlockingSync),
+        "an event");
+    *event = dlc_cuda_as_event(made);
+    return DLC_OK;
+}
+
+void event_close(dlc_device *device, dlc_event *event) {
+    if (event && gpu_use(device) == DLC_OK &&
+        cudaEventDestroy(dlc_cuda_event(event)) != cudaSuccess)
+        (void)cudaGetLastError();
+}
+
+dlc_status event_record(dlc_device *device, dlc_queue *queue, dlc_event *event) {
+    cudaStream_t stream;
+    dlc_status status = gpu_begin(device, queue, "marking an event", &stream);
+    if (status != DLC_OK)
+        return status;
+    cudaError_t error = cudaEventRecord(dlc_cuda_event(event), stream);
+    return gpu_end(device, queue, "marking an event", error);
+}
+
+dlc_status event_wait(dlc_device *device, dlc_queue *queue, dlc_event *event) {
+    cudaStream_t stream;
+    dlc_status status = gpu_begin(device, queue, "a queue's waiting", &stream);
+    if (status != DLC_OK)
+        return status;
+    cudaError_t error = cudaStreamWaitEvent(stream, dlc_cuda_event(event), 0);
+    return gpu_end(device, queue, "a queue's waiting", error);
+}
+
+dlc_status event_done(dlc_device *device, dlc_event *event, int *done) {
+    dlc_status status = gpu_use(device);
+    if (status != DLC_OK)
+        return status;
+    cudaError_t error = cudaEventQuery(dlc_cuda_event(event));
+    if (error == cudaErrorNotReady)
+        (void)cudaGetLastError();
+    else
+        GPU_TRY(device, error, "asking for an event");
+    *done = error == cudaSuccess;
+    return DLC_OK;
+}
+
+dlc_status event_sync(dlc_device *device, dlc_event *event) {
+    dlc_status status = record_refuse("waiting for an event");
+    if (status == DLC_OK)
+        status = gpu_use(device);
+    if (status != DLC_OK)
+        return status;
+    GPU_TRY(device, cudaEventSynchronize(dlc_cuda_event(event)),
+            "waiting for an event");
+    return DLC_OK;
+}

@@ -1,0 +1,586 @@
+/* A device that works behind queues: memory, queues, events, recordings, sharing
+ * between processes. Of the GPU, or what DLCORE_TEST_DEVICE names; its kernels are
+ * tested by tests/conformance/device. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "support/mirror.h"
+#include "support/plugins.h"
+#include "support/ranks.h"
+
+enum { N = 50000, BUFFERS = 4, BYTES = N * sizeof(float) };
+
+#define OK(call) ck_assert_msg((call) == DLC_OK, "%s: %s", #call, dlc_detail())
+
+static const dlc_device_ops *ops;
+static dlc_device *device;
+static dlc_memory memory[BUFFERS], staging;
+static float *x[BUFFERS]; /* on the device */
+static float *here;       /* staging memory */
+static dlc_queue *q1, *q2;
+static dlc_event *e1, *e2;
+
+static int is_gpu(void) {
+    return strcmp(getenv("DLCORE_TEST_DEVICE"), "cuda") == 0;
+}
+
+static dlc_memory none(void) {
+    return (dlc_memory){.size = sizeof(dlc_memory)};
+}
+
+static void open_device(void) {
+    dlc_device_args args = {.size = sizeof args, .threads = 1};
+    const dlc_feature *feature = plugin_find(DLC_KIND_DEVICE,
+                                             getenv("DLCORE_TEST_DEVICE"));
+    ops = feature->ops;
+    OK(ops->open(&args, &device));
+}
+
+static void setup(void) {
+    open_device();
+    for (int i = 0; i < BUFFERS; i++) {
+        memory[i] = none();
+        OK(ops->alloc(device, BYTES, 0, &memory[i]));
+        x[i] = memory[i].base;
+    }
+    staging = none();
+    OK(ops->alloc(device, BYTES, DLC_MEM_STAGING, &staging));
+    here = staging.base;
+    OK(ops->queue_open(device, &q1));
+    OK(ops->queue_open(device, &q2));
+    OK(ops->event_open(device, &e1));
+    OK(ops->event_open(device, &e2));
+}
+
+static void teardown(void) {
+    ops->event_close(device, e1);
+    ops->event_close(device, e2);
+    ops->queue_close(device, q1);
+    ops->queue_close(device, q2);
+    ops->free(device, &staging);
+    for (int i = 0; i < BUFFERS; i++)
+        ops->free(device, &memory[i]);
+    ops->close(device);
+    plugins_close();
+}
+
+/* All of a buffer is one value, set and looked at behind all queues' backs. */
+static void set(float *at, float value) {
+    for (int i = 0; i < N; i++)
+        here[i] = value;
+    OK(ops->copy(device, NULL, at, here, BYTES));
+}
+
+static float value_of(const float *at) {
+    OK(ops->copy(device, NULL, here, at, BYTES));
+    for (int i = 1; i < N; i++)
+        if (here[i] != here[0])
+            return NAN;
+    return here[0];
+}
+
+/* ---- Memory
+ * -------------------------------------------------------------------------- */
+
+/* All bytes at once, wherever they lie. */
+static dlc_status put(void *at, int byte, size_t bytes) {
+    void *from = malloc(bytes + 1);
+    memset(from, byte, bytes + 1);
+    dlc_status status = ops->copy(device, NULL, at, from, bytes);
+    free(from);
+    return status;
+}
+
+/* Any byte but zero? Looks through a buffer of the host. */
+static int any_byte(const void *at, size_t bytes) {
+    unsigned char *seen = malloc(bytes + 1);
+    int any = 0;
+    OK(ops->copy(device, NULL, seen, at, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        any |= seen[i];
+    free(seen);
+    return any;
+}
+
+START_TEST(memory_is_zeroed_and_aligned) {
+    static const size_t sizes[] = {0, 1, 64, 4097, 2097152, 2097153, 10000000};
+    for (uint32_t flags = 0; flags <= 3; flags++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int again = 0; again < 2; again++) {
+                dlc_memory m = none();
+                OK(ops->alloc(device, sizes[i], flags, &m));
+                ck_assert_ptr_nonnull(m.base);
+                ck_assert_uint_eq((uintptr_t)m.base % 64, 0);
+                ck_assert_uint_eq(m.bytes, sizes[i]);
+                ck_assert_int_eq(any_byte(m.base, sizes[i]), 0);
+                OK(put(m.base, 0x77, sizes[i]));
+                ops->free(device, &m);
+                ck_assert_ptr_null(m.base);
+                ops->free(device, &m); /* once more does no harm */
+            }
+}
+END_TEST
+
+START_TEST(too_much_memory) {
+    static const size_t sizes[] = {(size_t)1 << 50, SIZE_MAX, SIZE_MAX - 100};
+    if (!is_gpu())
+        return;
+    for (uint32_t flags = 0; flags <= 3; flags++)
+        for (size_t i = 0; i < 3; i++) {
+            dlc_memory m = none();
+            ck_assert_int_eq(ops->alloc(device, sizes[i], flags, &m), DLC_ERR_NOMEM);
+            ck_assert_ptr_null(m.base);
+            ck_assert_str_ne(dlc_detail(), "");
+            if (!(flags & DLC_MEM_STAGING))
+                ck_assert_msg(strstr(dlc_detail(), "bytes are free") != NULL, "%s",
+                              dlc_detail());
+        }
+    set(x[0], 3); /* all is well afterwards */
+    ck_assert(value_of(x[0]) == 3);
+}
+END_TEST
+
+START_TEST(memory_of_others_is_pinned) {
+    if (!DLC_CAN(ops, pin))
+        return;
+    float *mine = malloc(BYTES);
+    for (int i = 0; i < N; i++)
+        mine[i] = (float)i;
+    OK(ops->pin(device, mine, BYTES));
+    OK(ops->copy(device, q1, x[0], mine, BYTES));
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    OK(ops->copy(device, q1, mine, x[0], BYTES));
+    OK(ops->queue_sync(device, q1));
+    for (int i = 0; i < N; i++)
+        ck_assert(mine[i] == 2 * (float)i);
+    ops->unpin(device, mine);
+    OK(ops->pin(device, mine, BYTES)); /* may be again */
+    ops->unpin(device, mine);
+    free(mine);
+}
+END_TEST
+
+START_TEST(tells_of_itself) {
+    dlc_device_info info = {.size = sizeof info};
+    dlc_device_args args = {.size = sizeof args, .index = 1000};
+    dlc_device *other = NULL;
+    int32_t count = 0;
+    int reaches = 0;
+    OK(ops->count(&count));
+    ck_assert_int_ge(count, 1);
+    OK(ops->describe(0, &info));
+    ck_assert_str_ne(info.name, "");
+    ck_assert_int_eq(ops->open(&args, &other), DLC_ERR_CONFIG);
+    ck_assert_ptr_null(other);
+    if (DLC_CAN(ops, reaches)) {
+        OK(ops->reaches(device, 0, 0, &reaches));
+        ck_assert_int_eq(reaches, 1);
+    }
+}
+END_TEST
+
+/* ---- Queues, events
+ * --------------------------------------------------------------------
+ */
+
+START_TEST(queues_in_order_by_events) {
+    for (int i = 1; i <= 100; i++) {
+        OK(ops->fill(device, NULL, x[0], 0, BYTES));
+        for (int k = 0; k < N; k++)
+            here[k] = (float)i;
+        OK(ops->copy(device, q1, x[0], here, BYTES));
+        OK(ops->scale(device, q1, N, 2, x[0]));
+        OK(ops->event_record(device, q1, e1));
+        OK(ops->event_wait(device, q2, e1));
+        OK(ops->copy(device, q2, x[1], x[0], BYTES));
+        OK(ops->event_record(device, q2, e2));
+        OK(ops->event_sync(device, e2));
+        ck_assert(value_of(x[1]) == 2 * (float)i);
+    }
+}
+END_TEST
+
+START_TEST(events_become_done) {
+    int done = 0;
+    OK(ops->event_done(device, e1, &done));
+    ck_assert_int_eq(done, 1); /* never recorded */
+    for (int i = 0; i < 100; i++) {
+        OK(ops->scale(device, q1, N, 1, x[0]));
+        OK(ops->event_record(device, q1, e1));
+        do
+            OK(ops->event_done(device, e1, &done));
+        while (!done && i % 2); /* the others sleep */
+        OK(ops->event_sync(device, e1));
+        OK(ops->event_done(device, e1, &done));
+        ck_assert_int_eq(done, 1);
+    }
+    OK(ops->event_record(device, NULL, e1));
+    OK(ops->event_done(device, e1, &done));
+    ck_assert_int_eq(done, 1);
+}
+END_TEST
+
+START_TEST(closing_does_all_work_first) {
+    dlc_queue *queue = NULL;
+    OK(ops->queue_open(device, &queue));
+    set(x[0], 1);
+    for (int i = 0; i < 20; i++)
+        OK(ops->scale(device, queue, N, 2, x[0]));
+    ops->queue_close(device, queue);
+    ck_assert(value_of(x[0]) == 1048576);
+    ops->queue_close(device, NULL);
+    ops->event_close(device, NULL);
+}
+END_TEST
+
+/* More sources than one group of the kernel has. */
+START_TEST(sums_of_64) {
+    const float *sources[64];
+    float *dsts[2] = {x[2], x[3]};
+    set(x[0], 1);
+    set(x[1], 0x1p-24f); /* lost when it is added to 1 alone */
+    for (int i = 0; i < 64; i++)
+        sources[i] = i == 0 ? x[0] : x[1];
+    float tree[64];
+    for (int i = 0; i < 64; i++)
+        tree[i] = i == 0 ? 1 : 0x1p-24f;
+    for (int stride = 1; stride < 64; stride *= 2)
+        for (int i = 0; i + stride < 64; i += 2 * stride)
+            tree[i] += tree[i + stride];
+    OK(ops->sum_to(device, q1, N, sources, 64, dsts, 2));
+    OK(ops->queue_sync(device, q1));
+    ck_assert(value_of(x[2]) == tree[0] && value_of(x[3]) == tree[0]);
+    ck_assert(tree[0] != 1);
+}
+END_TEST
+
+/* ---- Recordings
+ * ---------------------------------------------------------------------- */
+
+static dlc_recording *record_two_queues(void) {
+    dlc_recording *recording = NULL;
+    OK(ops->record_begin(device, q1));
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    OK(ops->event_record(device, q1, e1));
+    OK(ops->event_wait(device, q2, e1));
+    OK(ops->add(device, q2, N, x[0], x[1]));
+    OK(ops->add(device, q1, N, x[0], x[2]));
+    OK(ops->event_record(device, q2, e2));
+    OK(ops->event_wait(device, q1, e2));
+    OK(ops->add(device, q1, N, x[1], x[2]));
+    OK(ops->record_end(device, q1, &recording));
+    ck_assert_ptr_nonnull(recording);
+    return recording;
+}
+
+START_TEST(a_recording_runs_as_often_as_wanted) {
+    set(x[0], 1);
+    set(x[1], 0);
+    set(x[2], 0);
+    dlc_recording *recording = record_two_queues();
+    ck_assert(value_of(x[0]) == 1); /* noted, not done */
+    float a = 1, b = 0, c = 0;
+    for (int i = 0; i < 10; i++) {
+        OK(ops->record_run(device, i % 2 ? q2 : NULL, recording));
+        OK(ops->queue_sync(device, q2));
+        a *= 2;
+        b += a;
+        c += a + b;
+        ck_assert(value_of(x[0]) == a && value_of(x[1]) == b && value_of(x[2]) == c);
+    }
+    ops->record_close(device, recording);
+    ops->record_close(device, NULL);
+    OK(ops->scale(device, q1, N, 0.5f, x[0])); /* the queues are their own again */
+    OK(ops->queue_sync(device, q1));
+    ck_assert(value_of(x[0]) == a / 2);
+}
+END_TEST
+
+/* The step reads rate and loss scale when it runs. */
+START_TEST(a_recording_reads_anew) {
+    dlc_loss_scale state = {.scale = 4};
+    dlc_memory kept = none();
+    OK(ops->alloc(device, sizeof state, 0, &kept));
+    OK(ops->copy(device, NULL, kept.base, &state, sizeof state));
+    dlc_momentum how = {.size = sizeof how,
+                        .rate = 1,
+                        .grad_scale = 1,
+                        .rate_at = x[3],
+                        .loss_scale = kept.base};
+    dlc_recording *recording = NULL;
+    set(x[0], 8);
+    set(x[1], 0);
+    set(x[2], 0);
+    OK(ops->record_begin(device, q1));
+    OK(ops->adapt_scale(device, q1, N, x[0], 2, kept.base));
+    OK(ops->momentum(device, q1, N, &how, x[0], x[1], x[2]));
+    OK(ops->record_end(device, q1, &recording));
+    /* scale: 4, 4 (then 8), 8, an overflow (then 4), 4 */
+    static const float scale[] = {4, 4, 8, 0, 4};
+    float want = 0;
+    for (int i = 0; i < 5; i++) {
+        set(x[3], (float)i + 1);
+        set(x[0], scale[i] ? 8 : INFINITY);
+        OK(ops->record_run(device, q1, recording));
+        OK(ops->queue_sync(device, q1));
+        if (scale[i])
+            want -= ((float)i + 1) * 8 / scale[i];
+        ck_assert(value_of(x[2]) == want);
+    }
+    OK(ops->copy(device, NULL, &state, kept.base, sizeof state));
+    ck_assert(state.skipped == 1 && state.good == 1 && state.scale == 4);
+    ops->record_close(device, recording);
+    ops->free(device, &kept);
+}
+END_TEST
+
+static dlc_status block_queue(void) {
+    return ops->queue_sync(device, q2);
+}
+
+static dlc_status block_event(void) {
+    return ops->event_sync(device, e1);
+}
+
+static dlc_status block_norm2(void) {
+    double norm;
+    return ops->norm2(device, q1, N, x[0], &norm);
+}
+
+static dlc_status block_fill(void) {
+    return ops->fill(device, NULL, x[1], 0, BYTES);
+}
+
+static dlc_status block_alloc(void) {
+    dlc_memory m = none();
+    return ops->alloc(device, 64, 0, &m);
+}
+
+static dlc_status (*const blocking[])(void) = {block_queue, block_event, block_norm2,
+                                               block_fill, block_alloc};
+static const char *const said[] = {"queue", "event", "norm2", "fill", "mem"};
+
+START_TEST(a_recording_is_spoilt_by_waiting) {
+    dlc_recording *recording = NULL;
+    set(x[0], 1);
+    OK(ops->record_begin(device, q1));
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    ck_assert_int_ne(blocking[_i](), DLC_OK);
+    if (is_gpu())
+        ck_assert_msg(strstr(dlc_detail(), said[_i]) != NULL, "%s", dlc_detail());
+    ck_assert_int_ne(ops->record_end(device, q1, &recording), DLC_OK);
+    if (is_gpu())
+        ck_assert_msg(strstr(dlc_detail(), said[_i]) != NULL, "%s", dlc_detail());
+    ck_assert_ptr_null(recording);
+    /* Nothing is left of it: all of this works again. */
+    ck_assert(value_of(x[0]) == 1);
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    OK(ops->queue_sync(device, q1));
+    ck_assert(value_of(x[0]) == 2);
+    OK(ops->record_begin(device, q1));
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    OK(ops->record_end(device, q1, &recording));
+    OK(ops->record_run(device, NULL, recording));
+    ck_assert(value_of(x[0]) == 4);
+    ops->record_close(device, recording);
+}
+END_TEST
+
+START_TEST(a_recording_is_given_up) {
+    set(x[0], 1);
+    OK(ops->record_begin(device, q1));
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    OK(ops->record_end(device, q1, NULL));
+    ck_assert_int_ne(ops->record_end(device, q1, NULL), DLC_OK);
+    OK(ops->queue_sync(device, q1));
+    ck_assert(value_of(x[0]) == 1);
+    ck_assert_int_ne(ops->record_begin(device, NULL), DLC_OK);
+}
+END_TEST
+
+/* A queue that takes part and doesn't come back: an error, and no more than that. */
+START_TEST(a_recording_without_its_end) {
+    dlc_recording *recording = NULL;
+    OK(ops->record_begin(device, q1));
+    OK(ops->event_record(device, q1, e1));
+    OK(ops->event_wait(device, q2, e1));
+    OK(ops->scale(device, q2, N, 2, x[0]));
+    ck_assert_int_ne(ops->record_end(device, q1, &recording), DLC_OK);
+    ck_assert_ptr_null(recording);
+    set(x[0], 1);
+    OK(ops->scale(device, q1, N, 2, x[0]));
+    OK(ops->queue_sync(device, q1));
+    ck_assert(value_of(x[0]) == 2);
+}
+END_TEST
+
+/* ---- Sharing
+ * -------------------------------------------------------------------------- */
+
+START_TEST(only_shared_memory_is_exported) {
+    dlc_memory m = none();
+    dlc_share share = {.size = sizeof share};
+    OK(ops->alloc(device, 1 << 20, 0, &m));
+    ck_assert_int_eq(ops->share_export(device, &m, &share), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "DLC_MEM_SHARED"));
+    ops->free(device, &m);
+}
+END_TEST
+
+/* By file descriptor, and not by cudaIpc, which can do less. */
+static int by_file(const dlc_share *share) {
+    return !is_gpu() || memcmp(share->key, "dlcore cuda", 11) == 0;
+}
+
+START_TEST(shared_memory_that_is_freed) {
+    dlc_memory m = none(), other = none(), again = none();
+    dlc_share share = {.size = sizeof share};
+    OK(ops->alloc(device, 5000, DLC_MEM_SHARED, &m));
+    OK(ops->share_export(device, &m, &share));
+    if (by_file(&share)) {
+        OK(ops->share_import(device, &share, &again));
+        ck_assert_uint_eq(again.bytes, 5000);
+        ops->free(device, &again);
+        ops->free(device, &m);
+        ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
+        /* Another one under the same numbers. */
+        dlc_share its = {.size = sizeof its};
+        OK(ops->alloc(device, 5000, DLC_MEM_SHARED, &other));
+        OK(ops->share_export(device, &other, &its));
+        ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
+        ck_assert_ptr_nonnull(strstr(dlc_detail(), "not what was exported"));
+        ops->free(device, &other);
+    }
+    ops->free(device, &m);
+}
+END_TEST
+
+START_TEST(shares_that_were_changed) {
+    dlc_memory m = none();
+    dlc_share share = {.size = sizeof share};
+    size_t refused = 0;
+    OK(ops->alloc(device, 5000, DLC_MEM_SHARED, &m));
+    OK(ops->share_export(device, &m, &share));
+    /* The key's first words: what it is, of which number. */
+    for (size_t i = offsetof(dlc_share, key); by_file(&share) && i < sizeof share;
+         i++) {
+        dlc_share changed = share;
+        dlc_memory again = none();
+        ((unsigned char *)&changed)[i] ^= 0xff;
+        if (ops->share_import(device, &changed, &again) != DLC_OK)
+            refused++;
+        else
+            ops->free(device, &again);
+    }
+    ck_assert(!by_file(&share) || refused >= 32);
+    set(x[0], 1);
+    ck_assert(value_of(x[0]) == 1);
+    ops->free(device, &m);
+}
+END_TEST
+
+typedef struct sharing {
+    size_t bytes;
+    uint32_t flags;
+} sharing;
+
+/* Rank 0 owns it and is gone before the others look at it a second time. */
+static void share_body(test_rank *rank, void *context) {
+    const sharing *how = context;
+    dlc_share mine = {.size = sizeof mine}, all[3];
+    dlc_memory own = none(), its = none();
+    unsigned char seen[2] = {0};
+
+    open_device();
+    RANK_OK(rank, ops->alloc(device, how->bytes, how->flags, &own));
+    RANK_OK(rank, put(own.base, 'a' + rank->rank, how->bytes));
+    RANK_OK(rank, ops->share_export(device, &own, &mine));
+    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    if (rank->rank > 0) {
+        RANK_OK(rank, ops->share_import(device, &all[0], &its));
+        RANK_OK(rank, ops->copy(device, NULL, seen, its.base, 1));
+        RANK_CHECK(rank, its.bytes == how->bytes && seen[0] == 'a');
+    }
+    ranks_barrier(rank);
+    if (rank->rank > 0) /* each its own byte: all write to the same memory */
+        RANK_OK(rank, put((char *)its.base + rank->rank, 'z', 1));
+    ranks_barrier(rank);
+    if (rank->rank == 0) {
+        RANK_OK(rank, ops->copy(device, NULL, seen, (char *)own.base + 1, 2));
+        RANK_CHECK(rank, seen[0] == 'z' && seen[1] == 'z');
+    }
+    if (by_file(&all[0])) {
+        ranks_barrier(rank);
+        if (rank->rank == 0)
+            _exit(0);
+        usleep(100000);
+        RANK_OK(rank,
+                ops->copy(device, NULL, seen, (char *)its.base + how->bytes - 1, 1));
+        RANK_CHECK(rank, seen[0] == 'a');
+        RANK_OK(rank,
+                ops->copy(device, NULL, seen, (char *)its.base + 3 - rank->rank, 1));
+        RANK_CHECK(rank, seen[0] == 'z');
+    }
+    ops->free(device, &its);
+    if (!by_file(&all[0])) /* cudaIpc's owner waits for those who have it open */
+        ranks_barrier(rank);
+    ops->free(device, &own);
+    ops->close(device);
+    plugins_close();
+}
+
+static const sharing shared[] = {{100, DLC_MEM_SHARED},
+                                 {5 << 20, DLC_MEM_SHARED},
+                                 {9000, DLC_MEM_SHARED | DLC_MEM_STAGING}};
+
+/* Forked where the plugin is loaded and asked already, as ranks are. */
+START_TEST(processes_share_memory) {
+    dlc_device_info info = {.size = sizeof info};
+    int32_t count = 0;
+    sharing how = shared[_i];
+    ops = plugin_find(DLC_KIND_DEVICE, getenv("DLCORE_TEST_DEVICE"))->ops;
+    OK(ops->count(&count));
+    OK(ops->describe(0, &info));
+    ck_assert_int_eq(ranks_run(3, 60, share_body, &how), 0);
+    plugins_close();
+}
+END_TEST
+
+int main(void) {
+    if (setenv("DLCORE_TEST_DEVICE", "cuda", 0) != 0 || !mirror_available())
+        return 77;
+    Suite *suite = suite_create("device behind queues");
+    TCase *tests = tcase_create("device"), *forked = tcase_create("between processes");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, memory_is_zeroed_and_aligned);
+    tcase_add_test(tests, too_much_memory);
+    tcase_add_test(tests, memory_of_others_is_pinned);
+    tcase_add_test(tests, tells_of_itself);
+    tcase_add_test(tests, queues_in_order_by_events);
+    tcase_add_test(tests, events_become_done);
+    tcase_add_test(tests, closing_does_all_work_first);
+    tcase_add_test(tests, sums_of_64);
+    tcase_add_test(tests, a_recording_runs_as_often_as_wanted);
+    tcase_add_test(tests, a_recording_reads_anew);
+    tcase_add_loop_test(tests, a_recording_is_spoilt_by_waiting, 0, 5);
+    tcase_add_test(tests, a_recording_is_given_up);
+    tcase_add_test(tests, a_recording_without_its_end);
+    tcase_add_test(tests, only_shared_memory_is_exported);
+    tcase_add_test(tests, shared_memory_that_is_freed);
+    tcase_add_test(tests, shares_that_were_changed);
+    tcase_set_timeout(forked, 60);
+    tcase_add_loop_test(forked, processes_share_memory, 0, 3);
+    /* These first: with CK_FORK=no this process starts CUDA, and then can't fork. */
+    suite_add_tcase(suite, forked);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

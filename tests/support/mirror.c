@@ -1,0 +1,294 @@
+#include "support/mirror.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/plugins.h"
+
+enum { GUARD = 64, ALIGN = 64, PLACES = 64, ROOM = 16 << 20, FILLING = 0xa5 };
+
+/* Where a piece of host memory lies on the device during a call. */
+typedef struct place {
+    void *host;
+    size_t bytes;
+    size_t at; /* in the arena */
+    int written;
+} place;
+
+static struct {
+    const dlc_device_ops *real;
+    dlc_memory arena;
+    unsigned char *staging; /* of the same size */
+    size_t used;
+    int places;
+    place place[PLACES];
+} m;
+
+static const char *device_name(void) {
+    const char *name = getenv("DLCORE_TEST_DEVICE");
+    return name ? name : "cpu";
+}
+
+int mirror_available(void) {
+    const dlc_feature *feature;
+    int found = 0;
+    for (size_t i = 0; !found && (feature = plugin_at(DLC_KIND_DEVICE, i)); i++)
+        found = strcmp(feature->name, device_name()) == 0;
+    plugins_close();
+    return found;
+}
+
+/* ---- A call -----------------------------------------------------------------------
+ */
+
+static void copy(dlc_device *device, void *dst, const void *src, size_t bytes) {
+    ck_assert_int_eq(m.real->copy(device, NULL, dst, src, bytes), DLC_OK);
+}
+
+static void begin(void) {
+    m.used = 0;
+    m.places = 0;
+}
+
+/* The address on the device of `bytes` here; the same of the same. */
+static void *place_of(const void *host, size_t bytes, int written) {
+    for (int i = 0; i < m.places; i++)
+        if (m.place[i].host == host && m.place[i].bytes == bytes) {
+            m.place[i].written |= written;
+            return (char *)m.arena.base + m.place[i].at;
+        }
+    size_t at = (m.used + GUARD + ALIGN - 1) / ALIGN * ALIGN + (uintptr_t)host % ALIGN;
+    ck_assert(m.places < PLACES && at + bytes + GUARD <= ROOM);
+    memset(m.staging + m.used, FILLING, at + bytes + GUARD - m.used);
+    if (bytes > 0)
+        memcpy(m.staging + at, host, bytes);
+    m.place[m.places++] = (place){(void *)host, bytes, at, written};
+    m.used = at + bytes + GUARD;
+    return (char *)m.arena.base + at;
+}
+
+static void *in(const void *host, size_t bytes) {
+    return place_of(host, bytes, 0);
+}
+
+static void *out(void *host, size_t bytes) {
+    return place_of(host, bytes, 1);
+}
+
+static void take_there(dlc_device *device) {
+    if (m.used > 0)
+        copy(device, m.arena.base, m.staging, m.used);
+}
+
+static dlc_status take_back(dlc_device *device, dlc_status status) {
+    size_t before = 0;
+    if (m.used > 0)
+        copy(device, m.staging, m.arena.base, m.used);
+    for (int i = 0; i <= m.places; i++) {
+        const place *p = &m.place[i];
+        size_t next = i < m.places ? p->at : m.used;
+        for (size_t k = before; k < next; k++)
+            if (m.staging[k] != FILLING)
+                ck_abort_msg("byte %zu of the device's memory was written, %zu behind "
+                             "what should be",
+                             k, k - before);
+        if (i == m.places)
+            break;
+        before = p->at + p->bytes;
+        if (p->written && p->bytes > 0)
+            memcpy(p->host, m.staging + p->at, p->bytes);
+        else if (p->bytes > 0 && memcmp(p->host, m.staging + p->at, p->bytes) != 0)
+            ck_abort_msg("a source was changed");
+    }
+    return status;
+}
+
+/* ---- The calls --------------------------------------------------------------------
+ */
+
+static dlc_status mirror_open(const dlc_device_args *args, dlc_device **device) {
+    dlc_status status = m.real->open(args, device);
+    if (status != DLC_OK)
+        return status;
+    m.arena = (dlc_memory){.size = sizeof m.arena};
+    m.staging = malloc(ROOM);
+    ck_assert_ptr_nonnull(m.staging);
+    ck_assert_int_eq(m.real->alloc(*device, ROOM, 0, &m.arena), DLC_OK);
+    return status;
+}
+
+static void mirror_close(dlc_device *device) {
+    if (!device)
+        return;
+    m.real->free(device, &m.arena);
+    free(m.staging);
+    m.real->close(device);
+}
+
+static dlc_status mirror_copy(dlc_device *device, dlc_queue *queue, void *dst,
+                              const void *src, size_t bytes) {
+    begin();
+    void *from = in(src, bytes), *to = out(dst, bytes);
+    take_there(device);
+    return take_back(device, m.real->copy(device, queue, to, from, bytes));
+}
+
+static dlc_status mirror_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
+                              size_t bytes) {
+    begin();
+    void *to = out(dst, bytes);
+    take_there(device);
+    return take_back(device, m.real->fill(device, queue, to, byte, bytes));
+}
+
+static dlc_status mirror_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                               float alpha, float *x) {
+    begin();
+    float *its = out(x, n * sizeof *x);
+    take_there(device);
+    return take_back(device, m.real->scale(device, queue, n, alpha, its));
+}
+
+static dlc_status mirror_add(dlc_device *device, dlc_queue *queue, size_t n,
+                             const float *x, float *y) {
+    begin();
+    float *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
+    take_there(device);
+    return take_back(device, m.real->add(device, queue, n, from, to));
+}
+
+static dlc_status mirror_axpy(dlc_device *device, dlc_queue *queue, size_t n,
+                              float alpha, const float *x, float *y) {
+    begin();
+    float *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
+    take_there(device);
+    return take_back(device, m.real->axpy(device, queue, n, alpha, from, to));
+}
+
+static dlc_status mirror_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
+                                  const uint16_t *x, uint16_t *y) {
+    begin();
+    uint16_t *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
+    take_there(device);
+    return take_back(device, m.real->add_bf16(device, queue, n, from, to));
+}
+
+static dlc_status mirror_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
+                                 const uint16_t *x, uint16_t *y) {
+    begin();
+    uint16_t *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
+    take_there(device);
+    return take_back(device, m.real->add_f16(device, queue, n, from, to));
+}
+
+static dlc_status mirror_convert(dlc_device *device, dlc_queue *queue, size_t n,
+                                 dlc_dtype from, const void *src, dlc_dtype to,
+                                 void *dst) {
+    begin();
+    void *its = in(src, n * dlc_dtype_bytes(from));
+    void *there = out(dst, n * dlc_dtype_bytes(to));
+    take_there(device);
+    return take_back(device, m.real->convert(device, queue, n, from, its, to, there));
+}
+
+static dlc_status mirror_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                                const float *const *sources, int32_t count,
+                                float *const *dsts, int32_t dst_count) {
+    const float *from[PLACES];
+    float *to[PLACES];
+    if (count < 1 || dst_count < 1)
+        return m.real->sum_to(device, queue, n, sources, count, dsts, dst_count);
+    ck_assert(count <= PLACES && dst_count <= PLACES);
+    begin();
+    for (int32_t i = 0; i < count; i++)
+        from[i] = in(sources[i], n * sizeof(float));
+    for (int32_t i = 0; i < dst_count; i++)
+        to[i] = out(dsts[i], n * sizeof(float));
+    take_there(device);
+    return take_back(device,
+                     m.real->sum_to(device, queue, n, from, count, to, dst_count));
+}
+
+static dlc_status mirror_sum(dlc_device *device, dlc_queue *queue, size_t n,
+                             const float *const *sources, int32_t count, float *dst) {
+    const float *from[PLACES];
+    if (count < 1)
+        return m.real->sum(device, queue, n, sources, count, dst);
+    ck_assert(count <= PLACES);
+    begin();
+    for (int32_t i = 0; i < count; i++)
+        from[i] = in(sources[i], n * sizeof(float));
+    float *to = out(dst, n * sizeof(float));
+    take_there(device);
+    return take_back(device, m.real->sum(device, queue, n, from, count, to));
+}
+
+static dlc_status mirror_norm2(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *x, double *result) {
+    begin();
+    float *its = in(x, n * sizeof *x);
+    take_there(device);
+    return take_back(device, m.real->norm2(device, queue, n, its, result));
+}
+
+static dlc_status mirror_momentum(dlc_device *device, dlc_queue *queue, size_t n,
+                                  const dlc_momentum *how, const float *gradient,
+                                  float *velocity, float *weight) {
+    dlc_momentum its = *how;
+    begin();
+    if (DLC_HAS(how, rate_at) && how->rate_at)
+        its.rate_at = in(how->rate_at, sizeof *how->rate_at);
+    if (DLC_HAS(how, loss_scale) && how->loss_scale)
+        its.loss_scale = in(how->loss_scale, sizeof *how->loss_scale);
+    float *g = in(gradient, n * sizeof *g), *v = out(velocity, n * sizeof *v);
+    float *w = out(weight, n * sizeof *w);
+    take_there(device);
+    return take_back(device, m.real->momentum(device, queue, n, &its, g, v, w));
+}
+
+static dlc_status mirror_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
+                                  const float *x, float *y) {
+    begin();
+    float *from = in(x, 2 * sizeof *x), *to = out(y, sizeof *y);
+    take_there(device);
+    return take_back(device, m.real->add_mean(device, queue, alpha, from, to));
+}
+
+static dlc_status mirror_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *gradients, int32_t patience,
+                                     dlc_loss_scale *scale) {
+    begin();
+    float *g = in(gradients, n * sizeof *g);
+    dlc_loss_scale *its = out(scale, sizeof *scale);
+    take_there(device);
+    return take_back(device, m.real->adapt_scale(device, queue, n, g, patience, its));
+}
+
+static const dlc_device_ops mirrored = {
+    .size = sizeof mirrored,
+    .open = mirror_open,
+    .close = mirror_close,
+    .copy = mirror_copy,
+    .fill = mirror_fill,
+    .scale = mirror_scale,
+    .add = mirror_add,
+    .axpy = mirror_axpy,
+    .convert = mirror_convert,
+    .sum = mirror_sum,
+    .norm2 = mirror_norm2,
+    .momentum = mirror_momentum,
+    .add_bf16 = mirror_add_bf16,
+    .sum_to = mirror_sum_to,
+    .add_mean = mirror_add_mean,
+    .add_f16 = mirror_add_f16,
+    .adapt_scale = mirror_adapt_scale,
+};
+
+const dlc_device_ops *mirror_ops(void) {
+    const dlc_feature *feature = plugin_find(DLC_KIND_DEVICE, device_name());
+    m.real = feature->ops;
+    if ((feature->caps & DLC_DEVICE_HOST) && !getenv("DLCORE_TEST_MIRROR"))
+        return m.real;
+    return &mirrored;
+}

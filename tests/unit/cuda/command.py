@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""The cuda plugin as a person without a GPU meets it, and with libraries that pretend to
+be a driver's: what is listed and why, and that nothing else is harmed."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ["DLCORE_BIN"])
+FAKES = pathlib.Path(sys.argv.pop(1))
+
+NET = """
+[net]
+name = tiny
+[data]
+source = synthetic
+batch = 4
+shape = 1, 8, 8
+classes = 3
+[solver]
+type = sgd
+rate = 0.1
+[run]
+iterations = 2
+[ip]
+type = inner_product
+num_output = 3
+[loss]
+type = softmax_loss
+"""
+
+
+def dlcore(*arguments, folder=None, **environment):
+    kept = {k: v for k, v in os.environ.items()
+            if k not in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")}
+    return subprocess.run([BIN, *map(str, arguments)], env={**kept, **environment},
+                          capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def fake(folder=FAKES, **environment):
+    return {"LD_LIBRARY_PATH": str(folder), **environment}
+
+
+class Command(unittest.TestCase):
+    def plugin(self, **environment):
+        done = dlcore("plugin", "list", "--json", **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("\n\n", done.stderr)
+        return [p for p in json.loads(done.stdout)["plugins"] if p["name"] == "cuda"][0]
+
+    def reason(self, **environment):
+        plugin = self.plugin(**environment)
+        self.assertEqual(plugin["state"], "unavailable")
+        return plugin["reason"]
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def only(self, name):
+        """A folder that has one of the two libraries."""
+        box = pathlib.Path(self.folder.name)
+        (box / name).symlink_to(FAKES / name)
+        return box
+
+    def test_no_driver(self):
+        if pathlib.Path("/proc/driver/nvidia").exists():
+            self.skipTest("this machine has a driver")
+        self.assertRegex(self.reason(), r"no CUDA driver: libcuda\.so\.1: .*No such file")
+        done = dlcore("doctor")
+        self.assertRegex(done.stdout, r"--  cuda [\d.]+ is unavailable: no CUDA driver")
+
+    def test_a_driver_too_old(self):
+        self.assertRegex(self.reason(**fake(FAKE_DRIVER="11040")),
+                         r"too old: it has CUDA 11\.4, this needs CUDA 1\d\.0 or later")
+        self.assertIn("does not tell its version", self.reason(**fake(FAKE_DRIVER="0")))
+
+    def test_no_library_that_lists(self):
+        if pathlib.Path("/proc/driver/nvidia").exists():
+            self.skipTest("this machine has a driver")
+        self.assertRegex(self.reason(**fake(self.only("libcuda.so.1"))),
+                         r"GPUs can't be listed: libnvidia-ml\.so\.1: ")
+
+    def test_no_gpu(self):
+        self.assertIn("no GPU that this process may use",
+                      self.reason(**fake(FAKE_MACHINE="none")))
+        self.assertIn("it hides every GPU",
+                      self.reason(**fake(CUDA_VISIBLE_DEVICES="")))
+
+    def test_gpus_are_listed(self):
+        environment = fake(FAKE_MACHINE="bridge")
+        self.assertEqual(self.plugin(**environment)["state"], "usable")
+        done = dlcore("doctor", **environment)
+        self.assertIn("ok  cuda 0: NVIDIA Fake, 150.8 GB, 108 units, at 0000:1b:00.0",
+                      done.stdout)
+        self.assertIn("ok  cuda 1: NVIDIA Fake", done.stdout)
+        document = json.loads(dlcore("doctor", "--json", **environment).stdout)
+        self.assertEqual([d["address"] for d in document["devices"]
+                          if d["device"] == "cuda"], ["0000:1b:00.0", "0000:c3:00.0"])
+
+    def test_one_cut_into_parts(self):
+        done = dlcore("doctor", **fake(FAKE_MACHINE="parts"))
+        self.assertIn("!!  cuda 1: the GPU at 0000:c3:00.0 is cut into parts (MIG)",
+                      done.stdout)
+
+    def test_gpus_have_numbers(self):
+        done = dlcore("topo", "--device=cuda", **fake(FAKE_MACHINE="bridge"))
+        self.assertRegex(done.stdout, r"rank 0 +rank 1 +GPU0 +GPU1")
+        self.assertNotIn("NVSwitch", done.stdout)
+
+    def links(self, machine):
+        done = dlcore("topo", "--device=cuda", "--ranks=2", "--json",
+                      **fake(FAKE_MACHINE=machine))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [link["class"] for link in json.loads(done.stdout)["links"]]
+
+    def test_links_are_shown(self):
+        self.assertEqual(self.links("bridge"), ["NV4"])
+        self.assertEqual(self.links("switch"), ["NV18"])
+        self.assertEqual(self.links("hidden"), ["NV18"])
+        self.assertNotIn("NV", self.links("plain")[0])
+
+    def train(self, *arguments, **environment):
+        net = pathlib.Path(self.folder.name, "net.ini")
+        net.write_text(NET)
+        return dlcore("train", net, *arguments, folder=self.folder.name, **environment)
+
+    def test_training_goes_on_without(self):
+        done = self.train("--json")
+        if "there is no layer" in done.stderr:
+            self.skipTest("built without layers")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["device"], "cpu")
+
+    def test_what_cannot_be_opened_is_told(self):
+        done = self.train("--set=run.device=cuda", **fake())
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("signal", done.stderr)
+        self.assertRegex(done.stderr, r"error: .*(cuda|CUDA|GPU)")
+
+
+if __name__ == "__main__":
+    unittest.main()

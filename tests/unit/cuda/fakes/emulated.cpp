@@ -1,0 +1,19 @@
+/* The kernels of the cuda device as a part of a program for the processor. */
+#include "unit/cudnn/emulate.h"
+
+/* A launch has fields of these names. */
+#undef gridDim
+#undef blockDim
+static const dim3 &gridDim = emulate::grid_dim;
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
+template <typename... Wants, typename... Has>
+static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
+                                      void (*kernel)(Wants...), Has... arguments) {
+    emulate::run(config->gridDim, config->blockDim, [&] { kernel(arguments...); });
+    return cudaSuccess;
+}
+
+/* after it */
+#include EMULATED
