@@ -11,9 +11,13 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "machine.h"
 #include "reference.h"
 
-enum { SAMPLES = 48 }; /* gradients checked of each tensor */
+enum {
+    SAMPLES = 48, /* gradients checked of each tensor */
+    SKIPPED = 77  /* exit code that ctest knows */
+};
 
 /* A random permutation of evenly spaced numbers in -reach .. reach, others for
  * another salt. */
@@ -69,12 +73,13 @@ static double *doubles_of(const float *data, int64_t count) {
     return copy;
 }
 
-/* What bfloat16 holds: the layer and its reference then start from the same. */
+/* What a 16-bit type holds: the layer and its reference then start from the same. */
 static void round_off(const rig *r, float *data, int64_t count) {
-    for (int64_t i = 0; i < count && r->spec.bf16; i++) {
+    uint32_t kept = r->spec.floats == DLC_BF16 ? 0xffff0000u : 0xffffe000u;
+    for (int64_t i = 0; i < count && r->spec.floats != DLC_F32; i++) {
         uint32_t bits;
         memcpy(&bits, &data[i], sizeof bits);
-        bits &= 0xffff0000u;
+        bits &= kept;
         memcpy(&data[i], &bits, sizeof bits);
     }
 }
@@ -253,7 +258,10 @@ static void name_it(bench *b, const rig_spec *spec) {
     }
     (void)snprintf(b->where, sizeof b->where, "%s %s [%s] from %s%s%s%s %s%s %s",
                    spec->type, spec->settings ? spec->settings : "", shape,
-                   spec->layout ? spec->layout : "plain", spec->bf16 ? " bf16" : "",
+                   spec->layout ? spec->layout : "plain",
+                   spec->floats == DLC_BF16  ? " bf16"
+                   : spec->floats == DLC_F16 ? " fp16"
+                                             : "",
                    spec->join ? ", sum" : "",
                    !spec->absorb       ? ""
                    : spec->absorb_type ? spec->absorb_type
@@ -304,7 +312,14 @@ void check_refused(const rig_spec *spec, dlc_status status, const char *words) {
     dlc_free(r);
 }
 
+int skip_suite(const char *why) {
+    (void)fprintf(stderr, "skipped: %s\n", why);
+    return SKIPPED;
+}
+
 int run_suite(const char *name, TCase *tests) {
+    if (machine_why_not())
+        return skip_suite(machine_why_not());
     (void)rig_plugin(); /* once, for all the processes to come */
     Suite *suite = suite_create(name);
     tcase_set_timeout(tests, 120);

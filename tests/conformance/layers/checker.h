@@ -27,6 +27,8 @@ void check_refused(const rig_spec *spec, dlc_status status, const char *words);
 
 /* Runs the suite that `tests` makes up; the exit code. */
 int run_suite(const char *name, TCase *tests);
+/* Says why not; the exit code. */
+int skip_suite(const char *why);
 
 /* Largest difference of two arrays. */
 double far_apart(const float *a, const float *b, int64_t count);

@@ -2,7 +2,6 @@
 #include "rig.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "plugin/host.h"
+#include "machine.h"
 
 /* ---- Fenced memory, filled with NaN ------------------------------------------------
  */
@@ -19,36 +18,44 @@
 enum { FENCE = 256, FENCE_BYTE = 0xA5 };
 
 typedef struct block {
-    unsigned char *base;
+    dlc_memory memory; /* of the machine: the host cannot always read it */
     size_t bytes;
 } block;
 
-static void *block_make(block *b, size_t bytes) {
-    dlc_free(b->base);
-    b->bytes = bytes;
-    b->base = dlc_alloc(bytes + 2 * FENCE, 1);
-    ck_assert_ptr_nonnull(b->base);
-    memset(b->base, FENCE_BYTE, FENCE);
-    memset(b->base + FENCE + bytes, FENCE_BYTE, FENCE);
-    memset(b->base + FENCE, 0xFF, bytes); /* NaN */
-    return b->base + FENCE;
+static void *block_at(const block *b) {
+    return b->memory.base ? (char *)b->memory.base + FENCE : NULL;
 }
 
-static void *block_at(const block *b) {
-    return b->base ? b->base + FENCE : NULL;
+/* `byte` 0xFF makes NaN. */
+static void block_fill(const block *b, int byte) {
+    if (b->bytes)
+        machine_fill(block_at(b), byte, b->bytes);
+}
+
+static void block_make(block *b, size_t bytes, int byte) {
+    b->memory = machine_alloc(bytes + 2 * FENCE);
+    b->bytes = bytes;
+    machine_fill(b->memory.base, FENCE_BYTE, bytes + 2 * FENCE);
+    block_fill(b, byte);
 }
 
 /* (An assertion of Check costs a file's write even where it holds, so that those in
  * loops are written as if and ck_abort_msg.) */
-static void block_check(const block *b, const char *what) {
-    for (size_t i = 0; b->base && i < FENCE; i++)
-        if (b->base[i] != FENCE_BYTE || b->base[FENCE + b->bytes + i] != FENCE_BYTE)
+static void block_check(block *b, const char *what) {
+    unsigned char fence[2][FENCE];
+    if (!b->memory.base)
+        return;
+    const char *base = b->memory.base;
+    machine_copy(fence[0], base, FENCE);
+    machine_copy(fence[1], base + FENCE + b->bytes, FENCE);
+    for (size_t i = 0; i < FENCE; i++)
+        if (fence[0][i] != FENCE_BYTE || fence[1][i] != FENCE_BYTE)
             ck_abort_msg("the layer wrote beyond its %s", what);
 }
 
-static void block_free(block *b) {
-    dlc_free(b->base);
-    b->base = NULL;
+static void block_free(block *b, const char *what) {
+    (void)what;
+    machine_free(&b->memory);
 }
 
 /* In the layer's own layouts. */
@@ -73,100 +80,67 @@ static void memory_each(struct rig_memory *m, void (*visit)(block *, const char 
     visit(&m->scratch, "scratch");
 }
 
-static void visit_check(block *b, const char *what) {
-    block_check(b, what);
-}
-
-static void visit_free(block *b, const char *what) {
-    (void)what;
-    block_free(b);
-}
-
 /* ---- The plugin --------------------------------------------------------------------
  */
 
 const dlc_plugin *rig_plugin(void) {
-    static const dlc_plugin *plugin;
-    if (plugin)
-        return plugin;
-    const char *build = getenv("DLCORE_BUILD_DIR");
-    char path[4096];
-    (void)snprintf(path, sizeof path, "%s/lib/dlcore/1/layers-onednn.so",
-                   build ? build : ".");
-    /* Also called outside of tests, where Check's assertions may not stand. */
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const dlc_plugin *found = object ? dlsym(object, DLC_PLUGIN_SYMBOL) : NULL;
-    if (!found || found->load(dlc_host_services()) != DLC_OK) {
-        (void)fprintf(stderr, "%s: %s\n", path, found ? dlc_detail() : dlerror());
-        exit(EXIT_FAILURE);
-    }
-    plugin = found;
-    return plugin;
+    return machine_layers();
 }
 
-const dlc_feature *rig_feature(const char *type) {
+static const dlc_feature *find_feature(const char *type) {
     for (const dlc_feature *f = rig_plugin()->features; f->name; f = DLC_NEXT(f))
         if (strcmp(f->name, type) == 0)
             return f;
-    ck_abort_msg("the plugin has no layer %s", type);
     return NULL;
 }
 
-int rig_has_bf16(void) {
+const dlc_feature *rig_feature(const char *type) {
+    const dlc_feature *feature = find_feature(type);
+    if (!feature)
+        ck_abort_msg("the plugin has no layer %s", type);
+    return feature;
+}
+
+int rig_knows(const char *type) {
+    return find_feature(type) != NULL;
+}
+
+int rig_takes(const char *type, dlc_dtype precision) {
+    uint64_t needs = precision == DLC_F16 ? DLC_LAYER_F16 : DLC_LAYER_BF16;
+    return (rig_feature(type)->caps & needs) != 0;
+}
+
+int rig_has(dlc_dtype precision) {
     const dlc_layer_ops *ops = rig_feature("relu")->ops;
-    const dlc_family_args args = {.size = sizeof args,
-                                  .threads = 1,
-                                  .phase = DLC_PHASE_TRAIN,
-                                  .precision = DLC_BF16};
+    dlc_family_args args = {.size = sizeof args,
+                            .threads = 1,
+                            .phase = DLC_PHASE_TRAIN,
+                            .precision = precision};
     void *context = NULL;
-    if (ops->family->open(&args, &context) != DLC_OK)
+    machine_family(&args);
+    if (!rig_takes("relu", precision) || ops->family->open(&args, &context) != DLC_OK)
         return 0;
     ops->family->close(context);
     return 1;
 }
 
-/* "a=1 b=2" as settings of the section [layer]. */
-static dlc_settings *settings_make(const dlc_feature *feature, const char *text) {
-    const char *sets[32];
-    char *copy = dlc_strdup(text ? text : ""), *rest = copy;
-    static const char *const standing[] = {"layer", NULL};
-    size_t count = 0;
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        if (*word)
-            sets[count++] = dlc_format("layer.%s", word);
-    dlc_problems problems = {0};
-    dlc_config *config = NULL;
-    dlc_settings *settings = NULL;
-    ck_assert_int_eq(dlc_config_load(NULL, standing, sets, count, &problems, &config),
-                     0);
-    dlc_status status = dlc_settings_make(config, "layer", &feature->options, 1,
-                                          &problems, &settings);
-    ck_assert_msg(status == DLC_OK, "%s: %s", feature->name, dlc_detail());
-    ck_assert_msg(dlc_problems_report(&problems) == DLC_OK, "settings of %s: %s",
-                  feature->name, text);
-    dlc_problems_free(&problems);
-    dlc_config_free(config);
-    for (size_t i = 0; i < count; i++)
-        dlc_free((void *)(uintptr_t)sets[i]);
-    dlc_free(copy);
-    return settings;
-}
-
 /* ---- Building ----------------------------------------------------------------------
  */
 
+/* Both in the machine's memory. */
 static void reorder(rig *r, const dlc_tensor *from, const void *src,
                     const dlc_tensor *to, void *dst) {
     const dlc_family *family = r->ops->family;
     dlc_reorder *reorder = NULL;
     if (from->dtype == DLC_I32 ||
         (from->dtype == to->dtype && family->same_layout(from, to))) {
-        memcpy(dst, src, dlc_tensor_bytes(from));
+        machine_copy(dst, src, dlc_tensor_bytes(from));
         return;
     }
     dlc_status status = family->reorder_create(r->context, from, to, &reorder);
     ck_assert_msg(status == DLC_OK, "reorder: %s", dlc_detail());
     ck_assert_int_eq(family->reorder_run(reorder, src, dst), DLC_OK);
+    machine_sync();
     family->reorder_destroy(reorder);
 }
 
@@ -176,20 +150,41 @@ static dlc_tensor plain_of(const dlc_tensor *tensor) {
                         .dtype = tensor->dtype == DLC_I32 ? DLC_I32 : DLC_F32};
 }
 
+/* From and to plain host memory. */
+static void upload(rig *r, const float *data, const dlc_tensor *to, const block *b) {
+    const dlc_tensor plain = plain_of(to);
+    size_t bytes = dlc_tensor_bytes(&plain);
+    dlc_memory room = machine_alloc(bytes);
+    machine_copy(room.base, data, bytes);
+    reorder(r, &plain, room.base, to, block_at(b));
+    machine_free(&room);
+}
+
+static void download(rig *r, const dlc_tensor *from, const void *at, float *data) {
+    const dlc_tensor plain = plain_of(from);
+    size_t bytes = dlc_tensor_bytes(&plain);
+    dlc_memory room = machine_alloc(bytes);
+    reorder(r, from, at, &plain, room.base);
+    machine_copy(data, room.base, bytes);
+    machine_free(&room);
+}
+
 /* Lets a convolution of one filter a channel choose a layout for in[0]: the only way
- * to come by one of the family's own. */
+ * to come by one of the family's own. Pooling by single pixels stands in for it. */
 static dlc_status lend_layout(rig *r) {
     if (!r->spec.layout)
         return DLC_OK;
-    const dlc_feature *feature = rig_feature("convolution");
+    const dlc_feature *convolution = find_feature("convolution");
+    const dlc_feature *feature = convolution ? convolution : rig_feature("pooling");
     const dlc_layer_ops *ops = feature->ops;
-    char text[128];
-    (void)snprintf(text, sizeof text, "num_output=%d kernel_size=1 layout=%s",
-                   (int)r->in[0].shape.dims[1],
-                   strcmp(r->spec.layout, "last") == 0    ? "channels-last"
-                   : strcmp(r->spec.layout, "lanes") == 0 ? "lanes"
-                                                          : "library");
-    dlc_settings *settings = settings_make(feature, text);
+    char text[128] = "kernel_size=1";
+    if (convolution)
+        (void)snprintf(text, sizeof text, "num_output=%d kernel_size=1 layout=%s",
+                       (int)r->in[0].shape.dims[1],
+                       strcmp(r->spec.layout, "last") == 0    ? "channels-last"
+                       : strcmp(r->spec.layout, "lanes") == 0 ? "lanes"
+                                                              : "library");
+    dlc_settings *settings = machine_settings(feature, text);
     dlc_tensor in = {.shape = r->in[0].shape, .dtype = r->in[0].dtype};
     dlc_tensor out[DLC_MAX_OUTPUTS] = {0};
     dlc_param param[DLC_MAX_PARAMS] = {0};
@@ -219,7 +214,7 @@ static dlc_status lend_layout(rig *r) {
 
 static dlc_status absorb_one(rig *r, const char *type, const char *text) {
     const dlc_feature *next = rig_feature(type);
-    dlc_settings *settings = settings_make(next, text);
+    dlc_settings *settings = machine_settings(next, text);
     dlc_status status = r->ops->absorb(r->layer, next, settings);
     dlc_settings_free(settings);
     r->absorbed = status == DLC_OK;
@@ -240,7 +235,8 @@ static dlc_status build(rig *r) {
     dlc_family_args family = {.size = sizeof family,
                               .threads = r->spec.threads ? r->spec.threads : 2,
                               .phase = r->spec.phase,
-                              .precision = r->spec.bf16 ? DLC_BF16 : DLC_F32};
+                              .precision = r->spec.floats};
+    machine_family(&family);
     dlc_status status = r->ops->family->open(&family, &r->context);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     dlc_layer_args args = {.size = sizeof args,
@@ -255,31 +251,33 @@ static dlc_status build(rig *r) {
         (status = r->ops->infer(r->layer, &r->plan)) != DLC_OK ||
         (status = absorb(r)) != DLC_OK || (status = lend_layout(r)) != DLC_OK)
         return status;
+    if (r->spec.phase == DLC_PHASE_TRAIN) /* backward is asked for all that there are */
+        r->plan.wants_gradient = ~r->plan.no_gradient;
     return r->ops->prepare(r->layer, &r->plan);
 }
 
 static void allocate(rig *r) {
     struct rig_memory *m = r->memory;
     for (int32_t i = 0; i < r->plan.inputs; i++) {
-        (void)block_make(&m->in[i], dlc_tensor_bytes(&r->in[i]));
-        (void)block_make(&m->in_diff[i], dlc_tensor_bytes(&r->in[i]));
+        block_make(&m->in[i], dlc_tensor_bytes(&r->in[i]), 0xFF);
+        block_make(&m->in_diff[i], dlc_tensor_bytes(&r->in[i]), 0xFF);
         r->in_data[i] = dlc_alloc((size_t)rig_in_count(r, i), sizeof(float));
         r->in_diff[i] = dlc_alloc((size_t)rig_in_count(r, i), sizeof(float));
     }
-    (void)block_make(&m->out, dlc_tensor_bytes(&r->out[0]));
-    (void)block_make(&m->out_diff, dlc_tensor_bytes(&r->out[0]));
+    block_make(&m->out, dlc_tensor_bytes(&r->out[0]), 0xFF);
+    block_make(&m->out_diff, dlc_tensor_bytes(&r->out[0]), 0xFF);
     r->out_data = dlc_alloc((size_t)rig_out_count(r), sizeof(float));
     r->out_diff = dlc_alloc((size_t)rig_out_count(r), sizeof(float));
     for (int32_t i = 0; i < r->plan.params; i++) {
         size_t bytes = (size_t)r->param[i].count * sizeof(float);
         /* The core's arenas start as zero. */
-        memset(block_make(&m->param[i], bytes), 0, bytes);
-        memset(block_make(&m->param_diff[i], bytes), 0, bytes);
+        block_make(&m->param[i], bytes, 0);
+        block_make(&m->param_diff[i], bytes, 0);
         r->param_data[i] = dlc_alloc((size_t)rig_param_count(r, i), sizeof(float));
         r->param_diff[i] = dlc_alloc((size_t)rig_param_count(r, i), sizeof(float));
     }
-    (void)block_make(&m->workspace, r->plan.workspace_bytes);
-    (void)block_make(&m->scratch, r->plan.scratch_bytes);
+    block_make(&m->workspace, r->plan.workspace_bytes, 0xFF);
+    block_make(&m->scratch, r->plan.scratch_bytes, 0xFF);
 }
 
 dlc_status rig_open(rig *r, const rig_spec *spec) {
@@ -289,16 +287,16 @@ dlc_status rig_open(rig *r, const rig_spec *spec) {
         r->spec.phase = DLC_PHASE_TRAIN;
     if (!r->spec.inputs)
         r->spec.inputs = 1;
+    if (!r->spec.floats)
+        r->spec.floats = DLC_F32;
     r->loss_scale = 1;
     r->feature = rig_feature(spec->type);
     r->ops = r->feature->ops;
-    r->settings = settings_make(r->feature, spec->settings);
+    r->settings = machine_settings(r->feature, spec->settings);
     r->memory = dlc_alloc(1, sizeof *r->memory);
     for (int32_t i = 0; i < r->spec.inputs; i++) {
         r->in[i].shape = spec->in[i];
-        r->in[i].dtype = spec->labels >> i & 1 ? DLC_I32
-                         : spec->bf16          ? DLC_BF16
-                                               : DLC_F32;
+        r->in[i].dtype = spec->labels >> i & 1 ? DLC_I32 : r->spec.floats;
     }
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         r->param[i].size = sizeof(dlc_param);
@@ -331,7 +329,7 @@ void rig_close(rig *r) {
     }
     dlc_free(r->out_data);
     dlc_free(r->out_diff);
-    memory_each(r->memory, visit_free);
+    memory_each(r->memory, block_free);
     dlc_free(r->memory);
     memset(r, 0, sizeof *r);
 }
@@ -343,10 +341,6 @@ int64_t rig_in_count(const rig *r, int32_t i) {
     return dlc_shape_count(&r->in[i].shape);
 }
 
-const float *rig_param_gradient(const rig *r, int32_t i) {
-    return block_at(&r->memory->param_diff[i]);
-}
-
 int64_t rig_out_count(const rig *r) {
     return dlc_shape_count(&r->out[0].shape);
 }
@@ -355,17 +349,38 @@ int64_t rig_param_count(const rig *r, int32_t i) {
     return dlc_shape_count(&r->param[i].shape);
 }
 
-static void param_move(rig *r, int32_t i, float *plain, block *own, int import) {
-    float *at = block_at(own);
+static void param_move(rig *r, int32_t i, float *plain, void *own, int import) {
     dlc_status status = DLC_OK;
     if (!r->ops->param_import)
-        memcpy(import ? at : plain, import ? plain : at,
-               (size_t)rig_param_count(r, i) * sizeof(float));
+        machine_copy(import ? own : plain, import ? plain : own,
+                     (size_t)rig_param_count(r, i) * sizeof(float));
     else if (import)
-        status = r->ops->param_import(r->layer, i, plain, at);
+        status = r->ops->param_import(r->layer, i, plain, own);
     else
-        status = r->ops->param_export(r->layer, i, at, plain);
+        status = r->ops->param_export(r->layer, i, own, plain);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+}
+
+void rig_param_import(rig *r, int32_t i, float *plain, float *own) {
+    size_t bytes = (size_t)r->param[i].count * sizeof(float);
+    dlc_memory room = machine_alloc(bytes);
+    machine_fill(room.base, 0xFF, bytes);
+    param_move(r, i, plain, room.base, 1);
+    machine_copy(own, room.base, bytes);
+    machine_free(&room);
+}
+
+void rig_param_export(rig *r, int32_t i, const float *own, float *plain) {
+    size_t bytes = (size_t)r->param[i].count * sizeof(float);
+    dlc_memory room = machine_alloc(bytes);
+    machine_copy(room.base, own, bytes);
+    param_move(r, i, plain, room.base, 0);
+    machine_free(&room);
+}
+
+void rig_param_gradient(const rig *r, int32_t i, float *own) {
+    const block *b = &r->memory->param_diff[i];
+    machine_copy(own, block_at(b), b->bytes);
 }
 
 /* The pointers of a pass; `run` points into the arrays beside it. */
@@ -414,73 +429,65 @@ static void pass_fill(const rig *r, pass *p) {
 
 /* Of forward. */
 static void read_results(rig *r, const pass *p) {
-    dlc_tensor plain = plain_of(&r->out[0]);
-    reorder(r, &r->out[0], p->out[0], &plain, r->out_data);
+    download(r, &r->out[0], p->out[0], r->out_data);
     for (int32_t i = 0; i < r->plan.params; i++)
         if (r->param[i].flags & DLC_PARAM_BUFFER)
-            param_move(r, i, r->param_data[i], &r->memory->param[i], 0);
+            param_move(r, i, r->param_data[i], block_at(&r->memory->param[i]), 0);
+}
+
+static dlc_status run_forward(rig *r, const pass *p) {
+    dlc_status status = r->ops->forward(r->layer, &p->run);
+    machine_sync();
+    memory_each(r->memory, block_check);
+    if (status == DLC_OK)
+        read_results(r, p);
+    return status;
 }
 
 dlc_status rig_forward(rig *r) {
     struct rig_memory *m = r->memory;
     pass p = {0};
     pass_fill(r, &p);
-    for (int32_t i = 0; i < r->plan.inputs; i++) {
-        dlc_tensor plain = plain_of(&r->in[i]);
-        reorder(r, &plain, r->in_data[i], &r->in[i], block_at(&m->in[i]));
-    }
+    for (int32_t i = 0; i < r->plan.inputs; i++)
+        upload(r, r->in_data[i], &r->in[i], &m->in[i]);
     for (int32_t i = 0; i < r->plan.params; i++)
-        param_move(r, i, r->param_data[i], &m->param[i], 1);
-    dlc_status status = r->ops->forward(r->layer, &p.run);
-    memory_each(m, visit_check);
-    if (status != DLC_OK)
-        return status;
-    read_results(r, &p);
-    return DLC_OK;
+        param_move(r, i, r->param_data[i], block_at(&m->param[i]), 1);
+    return run_forward(r, &p);
 }
 
 dlc_status rig_forward_again(rig *r) {
-    struct rig_memory *m = r->memory;
     pass p = {0};
     pass_fill(r, &p);
-    memset(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
-    memset(block_at(&m->scratch), 0xFF, m->scratch.bytes);
+    machine_fill(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
+    block_fill(&r->memory->scratch, 0xFF);
     p.run.again = 1;
-    dlc_status status = r->ops->forward(r->layer, &p.run);
-    memory_each(m, visit_check);
-    if (status != DLC_OK)
-        return status;
-    read_results(r, &p);
-    return DLC_OK;
+    return run_forward(r, &p);
 }
 
 dlc_status rig_backward(rig *r) {
     struct rig_memory *m = r->memory;
     pass p = {0};
     pass_fill(r, &p);
-    dlc_tensor plain = plain_of(&r->out[0]);
-    reorder(r, &plain, r->out_diff, &r->out[0], block_at(&m->out_diff));
-    memset(block_at(&m->scratch), 0xFF, m->scratch.bytes);
+    upload(r, r->out_diff, &r->out[0], &m->out_diff);
+    block_fill(&m->scratch, 0xFF);
     /* What backward says it does not read is gone by then. */
     for (int32_t i = 0; i < r->plan.inputs; i++)
         if (!(r->plan.reads_in >> i & 1) && p.in[i] != p.out[0])
-            memset(block_at(&m->in[i]), 0xFF, m->in[i].bytes);
+            block_fill(&m->in[i], 0xFF);
     if (!(r->plan.reads_out & 1))
-        memset(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
+        machine_fill(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
     if (r->feature->caps & DLC_LAYER_LOSS)
         p.run.out_diff = NULL;
     dlc_status status = r->ops->backward(r->layer, &p.run);
-    memory_each(m, visit_check);
+    machine_sync();
+    memory_each(m, block_check);
     if (status != DLC_OK)
         return status;
-    for (int32_t i = 0; i < r->plan.inputs; i++) {
-        if (!p.in_diff[i])
-            continue;
-        plain = plain_of(&r->in[i]);
-        reorder(r, &r->in[i], p.in_diff[i], &plain, r->in_diff[i]);
-    }
+    for (int32_t i = 0; i < r->plan.inputs; i++)
+        if (p.in_diff[i])
+            download(r, &r->in[i], p.in_diff[i], r->in_diff[i]);
     for (int32_t i = 0; i < r->plan.params; i++)
         if (p.param_diff[i])
-            param_move(r, i, r->param_diff[i], &m->param_diff[i], 0);
+            param_move(r, i, r->param_diff[i], block_at(&m->param_diff[i]), 0);
     return DLC_OK;
 }

@@ -1,6 +1,7 @@
-/* A test bench for one layer of the plugin under test, through the public contract
- * only: settings, infer, absorb, prepare, forward and backward, with the family's
- * reorders between plain arrays and whatever layout the layer wants.
+/* A test bench for one layer of the plugin under test (machine.h), through the public
+ * contract only: settings, infer, absorb, prepare, forward and backward, with the
+ * family's reorders between plain arrays in host memory and whatever layout the layer
+ * wants.
  *
  * All memory that the layer writes starts as NaN and is fenced, so that reading what
  * was never written, or writing beyond, shows. */
@@ -20,7 +21,7 @@ typedef struct rig_spec {
     int32_t inputs;          /* 0: 1 */
     dlc_shape in[DLC_MAX_INPUTS];
     uint32_t labels;    /* bit i: input i is whole numbers */
-    int bf16;           /* inputs that are not labels come as bfloat16 */
+    dlc_dtype floats;   /* of inputs that are not labels; 0: float32 */
     const char *layout; /* how in[0] comes: NULL plain, "last", "blocked", "lanes" */
     int32_t threads;    /* 0: 2 */
     int in_place;       /* out[0] over in[in_place - 1] where the layer allows it */
@@ -56,8 +57,11 @@ typedef struct rig {
 /* What the plugin offers. */
 const dlc_plugin *rig_plugin(void);
 const dlc_feature *rig_feature(const char *type);
-/* Does the family take bfloat16 here? */
-int rig_has_bf16(void);
+/* Has it that type? A family under test may be a part of one. */
+int rig_knows(const char *type);
+/* Does the family take this 16-bit type here? And the layer type in its family? */
+int rig_has(dlc_dtype precision);
+int rig_takes(const char *type, dlc_dtype precision);
 
 /* Builds up to prepare; the status of the call that failed. rig_close always. */
 dlc_status rig_open(rig *r, const rig_spec *spec);
@@ -71,8 +75,11 @@ dlc_status rig_forward_again(rig *r);
 /* After it: from out_diff to in_diff and param_diff. */
 dlc_status rig_backward(rig *r);
 
-/* The gradient of a parameter as the layer wrote it, in its own layout. */
-const float *rig_param_gradient(const rig *r, int32_t i);
+/* A parameter between plain order and the layer's own, both in host memory; and its
+ * gradient as the layer wrote it. `own` has param[i].count elements. */
+void rig_param_import(rig *r, int32_t i, float *plain, float *own);
+void rig_param_export(rig *r, int32_t i, const float *own, float *plain);
+void rig_param_gradient(const rig *r, int32_t i, float *own);
 
 int64_t rig_in_count(const rig *r, int32_t i);
 int64_t rig_out_count(const rig *r);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
+
 static void open_ones(rig *r, const rig_spec *spec) {
     ck_assert_int_eq(rig_open(r, spec), DLC_OK);
     for (int64_t i = 0; i < rig_in_count(r, 0); i++)
@@ -119,6 +121,43 @@ START_TEST(ranks) {
 }
 END_TEST
 
+/* The very same elements in every family: a net's numbers are its seed's, whatever it
+ * runs on. Element e of the global batch takes word e % 4 of block e / 4. */
+START_TEST(bits) {
+    static const struct {
+        dlc_shape in;
+        const char *layout;
+    } cases[] = {{{2, {3, 8}}, NULL},
+                 {{2, {3, 7}}, NULL},
+                 {{4, {2, 3, 4, 5}}, NULL},
+                 {{4, {2, 3, 4, 5}}, "last"},
+                 {{4, {3, 20, 3, 3}}, "blocked"},
+                 {{1, {5}}, NULL}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        rig r;
+        rig_spec spec = {.type = "dropout",
+                         .settings = "ratio=0.25",
+                         .layout = cases[i].layout,
+                         .seed = 0x123456789abcdef0u,
+                         .index = 7,
+                         .iteration = 3,
+                         .sample = 1000001,
+                         .in = {cases[i].in}};
+        open_ones(&r, &spec);
+        uint64_t count = (uint64_t)rig_out_count(&r);
+        uint64_t first = 1000001 * (count / (uint64_t)cases[i].in.dims[0]);
+        for (uint64_t k = 0; k < count; k++) {
+            uint32_t words[4];
+            dlc_random_block(spec.seed, (uint64_t)3 << 32 | 7, (first + k) / 4, words);
+            int kept = words[(first + k) % 4] >= 0x40000000u;
+            if ((r.out_data[k] != 0) != kept)
+                ck_abort_msg("case %d: element %llu", i, (unsigned long long)k);
+        }
+        rig_close(&r);
+    }
+}
+END_TEST
+
 START_TEST(testing) {
     static const char *const layouts[] = {NULL, "last", "blocked"};
     for (int i = 0; i < 6; i++) {
@@ -144,6 +183,7 @@ int main(void) {
     tcase_add_test(tests, backward);
     tcase_add_test(tests, what_it_depends_on);
     tcase_add_test(tests, ranks);
+    tcase_add_test(tests, bits);
     tcase_add_test(tests, testing);
     return run_suite("layers-dropout", tests);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "machine.h"
 
 static const struct {
     const char *settings;
@@ -234,6 +235,8 @@ START_TEST(staying) {
 END_TEST
 
 int main(void) {
+    if (!machine_layers_are("onednn"))
+        return skip_suite("only oneDNN's layers know lanes");
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(convolutions));

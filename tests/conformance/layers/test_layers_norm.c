@@ -77,12 +77,12 @@ END_TEST
 /* Half a unit in the last of eight bits, where the largest numbers are, and as much
  * where a sum's gradient is rounded on its way. */
 START_TEST(bfloat16) {
-    if (!rig_has_bf16())
+    if (!rig_has(DLC_BF16))
         return;
     for (int layout = 0; layout < 3; layout++)
         for (int activation = 0; activation < COUNT(activations); activation++) {
             rig_spec spec = spec_of(_i, layout, activation);
-            spec.bf16 = 1;
+            spec.floats = DLC_BF16;
             if (skips(_i, layout, activation, 3))
                 continue;
             check_phases(&spec, 1.0 / 256);

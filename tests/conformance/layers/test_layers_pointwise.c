@@ -135,9 +135,14 @@ START_TEST(eltwise_large) {
 }
 END_TEST
 
-/* Half a unit in the last of eight bits, and another one where what backward reads was
- * rounded. Without hardware for it nothing asks for bfloat16. */
-START_TEST(bfloat16) {
+/* Half a unit in the last of their bits, and another one where what backward reads was
+ * rounded. Where the hardware lacks a type nothing asks for it. */
+static const struct {
+    dlc_dtype type;
+    double tolerance;
+} sixteen[] = {{DLC_BF16, 1.0 / 128}, {DLC_F16, 1.0 / 1024}};
+
+START_TEST(sixteen_bits) {
     static const struct {
         const char *type, *settings, *absorb;
         int32_t inputs;
@@ -145,6 +150,7 @@ START_TEST(bfloat16) {
         {"relu", "", NULL, 1},
         {"relu", "negative_slope=0.1", NULL, 1},
         {"clip", "", NULL, 1},
+        {"clip", "min=-0.5 max=0.75", NULL, 1},
         {"sigmoid", "", NULL, 1},
         {"gelu", "", NULL, 1},
         {"eltwise", "", NULL, 2},
@@ -153,8 +159,11 @@ START_TEST(bfloat16) {
         {"eltwise", "coeff=0.5,-2,3", "", 3},
         {"eltwise", "operation=product", NULL, 3},
         {"eltwise", "operation=max", "", 3},
+        {"concat", "", NULL, 3},
+        {"concat", "axis=0", NULL, 2},
+        {"flatten", "", NULL, 1},
     };
-    if (!rig_has_bf16())
+    if (!rig_has(sixteen[_i].type))
         return;
     for (int i = 0; i < COUNT(cases); i++) {
         const dlc_shape in = SHAPE(2, 20, 5, 3);
@@ -163,10 +172,12 @@ START_TEST(bfloat16) {
                          .absorb = cases[i].absorb,
                          .inputs = cases[i].inputs,
                          .in = {in, in, in},
-                         .bf16 = 1};
-        check_all_ways(&spec, 1.0 / 128);
+                         .floats = sixteen[_i].type};
+        if (!rig_takes(spec.type, spec.floats))
+            continue;
+        check_all_ways(&spec, sixteen[_i].tolerance);
         spec.in_place = 1;
-        check_all_ways(&spec, 1.0 / 128);
+        check_all_ways(&spec, sixteen[_i].tolerance);
     }
 }
 END_TEST
@@ -266,7 +277,7 @@ int main(void) {
     tcase_add_loop_test(tests, eltwise, 0, 4);
     tcase_add_test(tests, eltwise_sum);
     tcase_add_loop_test(tests, eltwise_large, 0, 3);
-    tcase_add_test(tests, bfloat16);
+    tcase_add_loop_test(tests, sixteen_bits, 0, COUNT(sixteen));
     tcase_add_test(tests, concat);
     tcase_add_test(tests, flatten);
     tcase_add_test(tests, refusals);

@@ -1,0 +1,166 @@
+/* Activations: one number in, one number out. One table, one implementation; which of
+ * input and output backward reads is the kernels' affair. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cudnn.h"
+#include "kernels/kernels.h"
+
+typedef struct activation {
+    dlc_layer head;
+    activation_args args; /* all but the pointers, and the bounds exact */
+} activation;
+
+/* One type. */
+typedef struct activation_type {
+    activation_kind kind;
+    const char *alpha;      /* option's name, NULL: none */
+    const char *slope;      /* bounded at zero, with this option's slope below */
+    const char *low, *high; /* bounded by these options */
+} activation_type;
+
+const dlc_option relu_options[] = {
+    DLC_FLOAT("negative_slope", "0", 0, 1e6, "slope below zero (leaky relu)"),
+    DLC_OPTIONS_END,
+};
+const dlc_option elu_options[] = {
+    DLC_FLOAT("alpha", "1", 0, 1e6, "limit far below zero, negated"),
+    DLC_OPTIONS_END,
+};
+const dlc_option gelu_options[] = {
+    DLC_CHOICE("form", "erf", "erf|tanh", "exact, or by the tanh approximation"),
+    DLC_OPTIONS_END,
+};
+const dlc_option swish_options[] = {
+    DLC_FLOAT("beta", "1", -1e6, 1e6, "factor of x inside the sigmoid"),
+    DLC_OPTIONS_END,
+};
+const dlc_option clip_options[] = {
+    DLC_FLOAT("min", "0", -1e30, 1e30, "smallest output"),
+    DLC_FLOAT("max", "6", -1e30, 1e30, "largest output"),
+    DLC_OPTIONS_END,
+};
+
+static bounds bounds_of(const activation_type *type, const dlc_settings *settings) {
+    if (type->slope)
+        return (bounds){.high = INFINITY,
+                        .slope = (float)host->get_float(settings, type->slope)};
+    if (type->low)
+        return (bounds){.low = (float)host->get_float(settings, type->low),
+                        .high = (float)host->get_float(settings, type->high)};
+    return BOUNDS_NONE;
+}
+
+static dlc_status create(const activation_type *type, const dlc_layer_args *args,
+                         dlc_layer **out) {
+    dlc_status status = layer_alloc(args, sizeof(activation), out);
+    if (status != DLC_OK)
+        return status;
+    activation *act = (activation *)*out;
+    act->args.kind = type->kind;
+    act->args.limit = bounds_of(type, args->settings);
+    if (type->alpha)
+        act->args.alpha = (float)host->get_float(args->settings, type->alpha);
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+    if (status == DLC_OK)
+        same_shape(plan);
+    return status;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    activation_args *args = &((activation *)layer)->args;
+    const dlc_layout *layout = NULL;
+    dlc_status status = same_layout(layer, plan, &layout);
+    if (status != DLC_OK)
+        return status;
+    args->type = layout->dtype;
+    args->count = layout->count;
+    /* Backward tells by the output where it was bounded. */
+    args->limit.low = as_stored(args->type, args->limit.low);
+    args->limit.high = as_stored(args->type, args->limit.high);
+    plan->in_place = 1;
+    if (layer->phase != DLC_PHASE_TRAIN)
+        return DLC_OK;
+    plan->reads_out = activation_by_output(args->kind);
+    plan->reads_in = !plan->reads_out;
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    activation_args args = ((const activation *)layer)->args;
+    args.in = run->in[0];
+    args.out = run->out[0];
+    return check_cuda(activation_forward_run(&args, layer->net->stream), layer->name,
+                      "do its forward pass");
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    activation_args args = ((const activation *)layer)->args;
+    if (!run->in_diff[0])
+        return DLC_OK;
+    args.read = activation_by_output(args.kind) ? run->out[0] : run->in[0];
+    args.out_diff = run->out_diff[0];
+    args.in_diff = run->in_diff[0];
+    return check_cuda(activation_backward_run(&args, layer->net->stream), layer->name,
+                      "do its backward pass");
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+static dlc_status create_gelu(const dlc_layer_args *args, dlc_layer **layer) {
+    const char *form = host->get_string(args->settings, "form");
+    const activation_type type = {.kind = strcmp(form, "tanh") == 0 ? ACT_GELU_TANH
+                                                                    : ACT_GELU_ERF};
+    return create(&type, args, layer);
+}
+
+static dlc_status create_clip(const dlc_layer_args *args, dlc_layer **layer) {
+    static const activation_type type = {
+        .kind = ACT_BOUNDS, .low = "min", .high = "max"};
+    double low = host->get_float(args->settings, "min");
+    double high = host->get_float(args->settings, "max");
+    if (low >= high)
+        return host->fail(DLC_ERR_CONFIG, "layer '%s': min = %g must be below max = %g",
+                          args->name, low, high);
+    return create(&type, args, layer);
+}
+
+#define OPS(name_) \
+    const dlc_layer_ops name_##_ops = { \
+        .size = sizeof(dlc_layer_ops), \
+        .family = &cudnn_family, \
+        .create = create_##name_, \
+        .destroy = layer_free, \
+        .infer = infer, \
+        .prepare = prepare, \
+        .forward = forward, \
+        .backward = backward, \
+        .describe = describe, \
+    }
+#define ACTIVATION(name_, ...) \
+    static dlc_status create_##name_(const dlc_layer_args *args, dlc_layer **layer) { \
+        static const activation_type type = {__VA_ARGS__}; \
+        return create(&type, args, layer); \
+    } \
+    OPS(name_)
+
+ACTIVATION(relu, .kind = ACT_BOUNDS, .slope = "negative_slope");
+ACTIVATION(sigmoid, .kind = ACT_SIGMOID);
+ACTIVATION(tanh, .kind = ACT_TANH);
+ACTIVATION(elu, .kind = ACT_ELU, .alpha = "alpha");
+ACTIVATION(swish, .kind = ACT_SWISH, .alpha = "beta");
+ACTIVATION(softplus, .kind = ACT_SOFTPLUS);
+ACTIVATION(mish, .kind = ACT_MISH);
+ACTIVATION(hardswish, .kind = ACT_HARDSWISH);
+ACTIVATION(abs, .kind = ACT_ABS);
+OPS(gelu);
+OPS(clip);

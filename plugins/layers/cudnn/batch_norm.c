@@ -1,0 +1,233 @@
+/* batch_norm: each channel is brought to mean 0 and variance 1 over the batch, then
+ * scaled and shifted by trained numbers. Testing uses running averages instead, which
+ * training keeps as parameters without a gradient (DLC_PARAM_BUFFER). Kernels of our
+ * own (norm.h), which take a sum and an activation along and know all three element
+ * types. */
+#include <stdio.h>
+
+#include "norm.h"
+#include "relu.h"
+
+typedef struct batch_norm {
+    dlc_layer head;
+    float epsilon, momentum;
+    int affine, fixed; /* scale and bias; running averages in training too */
+    const char *filler[2];
+    double rate[2], decay[2];
+    int64_t channels, samples; /* samples: numbers of a channel in a batch */
+    relu_absorbed relu;
+    const dlc_layout *layout;
+    int join; /* the sum with a second input was taken over */
+} batch_norm;
+
+const dlc_option batch_norm_options[] = {
+    DLC_FLOAT("eps", "1e-5", 0, 1, "added to the variance before its root is taken"),
+    DLC_FLOAT("momentum", "0.9", 0, 1,
+              "share of the old value when a running average takes in a batch"),
+    DLC_BOOL("scale_bias", "yes", "scale and shift each channel by trained numbers"),
+    DLC_BOOL(
+        "use_global_stats", "no",
+        "normalise by the running averages in training too, and leave them as they "
+        "are"),
+    DLC_FILLER("scale_filler", "constant(1)", "how the scale starts"),
+    DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
+    DLC_FLOAT("scale_rate", "1", 0, 1e6,
+              "the scale's learning rate is the solver's times this"),
+    DLC_FLOAT("scale_decay", "1", 0, 1e6,
+              "the scale's weight decay is the solver's times this"),
+    DLC_FLOAT("bias_rate", "1", 0, 1e6,
+              "the bias' learning rate is the solver's times this"),
+    DLC_FLOAT("bias_decay", "1", 0, 1e6,
+              "the bias' weight decay is the solver's times this"),
+    DLC_OPTIONS_END,
+};
+
+static int training(const batch_norm *norm) {
+    return norm->head.phase == DLC_PHASE_TRAIN;
+}
+
+/* Are the mean and variance those of the batch? */
+static int by_batch(const batch_norm *norm) {
+    return training(norm) && !norm->fixed;
+}
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    dlc_status status = layer_alloc(args, sizeof(batch_norm), out);
+    if (status != DLC_OK)
+        return status;
+    batch_norm *norm = (batch_norm *)*out;
+    norm->epsilon = (float)host->get_float(settings, "eps");
+    norm->momentum = (float)host->get_float(settings, "momentum");
+    norm->affine = host->get_bool(settings, "scale_bias");
+    norm->fixed = host->get_bool(settings, "use_global_stats");
+    norm->filler[0] = host->get_string(settings, "scale_filler");
+    norm->filler[1] = host->get_string(settings, "bias_filler");
+    norm->rate[0] = host->get_float(settings, "scale_rate");
+    norm->rate[1] = host->get_float(settings, "bias_rate");
+    norm->decay[0] = host->get_float(settings, "scale_decay");
+    norm->decay[1] = host->get_float(settings, "bias_decay");
+    return DLC_OK;
+}
+
+static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
+    static const char *const name[4] = {"scale", "bias", "mean", "variance"};
+    plan->params = 0;
+    for (int i = norm->affine ? 0 : 2; i < 4; i++) {
+        dlc_param *param = &plan->param[plan->params++];
+        param->name = name[i];
+        param->shape = (dlc_shape){.rank = 1, .dims = {norm->channels}};
+        param->count = norm->channels;
+        param->fan_in = param->fan_out = 1;
+        param->flags = i < 2 ? 0 : DLC_PARAM_BUFFER;
+        param->filler = i < 2    ? norm->filler[i]
+                        : i == 2 ? "constant(0)"
+                                 : "constant(1)";
+        param->rate = i < 2 ? norm->rate[i] : 0;
+        param->decay = i < 2 ? norm->decay[i] : 0;
+    }
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    batch_norm *norm = (batch_norm *)layer;
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 2, 5);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    norm->channels = in->dims[1];
+    norm->samples = dlc_shape_count(in) / norm->channels;
+    if (by_batch(norm) && norm->samples < 2)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': its input %s has one number a channel, which has no "
+            "variance; take a larger batch",
+            layer->name, shape_print(in).text);
+    set_params(norm, plan);
+    same_shape(plan);
+    return DLC_OK;
+}
+
+static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
+                         const dlc_settings *settings) {
+    batch_norm *norm = (batch_norm *)layer;
+    if (!eltwise_is_sum(next, settings))
+        return relu_or_clip_absorb(&norm->relu, next, settings);
+    if (norm->join || norm->relu.on)
+        return DLC_ERR_UNSUPPORTED;
+    norm->join = 1;
+    return DLC_OK;
+}
+
+/* Workspace: mean and one by deviation of the batch. */
+static size_t statistics_bytes(const batch_norm *norm) {
+    return round64((size_t)norm->channels * sizeof(float));
+}
+
+/* What all passes have in common. */
+static norm_job job_of(const batch_norm *norm) {
+    bounds limit = relu_stored(&norm->relu, norm->layout->dtype);
+    return (norm_job){.dtype = (int)norm->layout->dtype,
+                      .rows = norm->samples,
+                      .channels = norm->channels,
+                      .epsilon = norm->epsilon,
+                      .momentum = norm->momentum,
+                      .low = limit.low,
+                      .high = limit.high,
+                      .slope = limit.slope,
+                      .bounded = norm->relu.on,
+                      .by_batch = by_batch(norm)};
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    batch_norm *norm = (batch_norm *)layer;
+    const dlc_tensor *in = &plan->in[0];
+    if (!(norm->layout = layout_last(layer->net, &in->shape, in->dtype)))
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < plan->inputs; i++) {
+        layout_give(&plan->in[i], norm->layout);
+        plan->in_place |= 1ull << i;
+    }
+    if (norm->join && training(norm)) /* backward: the sum's gradient stays in place */
+        plan->in_place = 1ull << 1;
+    layout_give(&plan->out[0], norm->layout);
+    if (!training(norm))
+        return DLC_OK;
+    const norm_job job = job_of(norm);
+    plan->scratch_bytes = norm_scratch(&job);
+    plan->reads_in = 1;
+    plan->reads_out = norm->join && norm->relu.on;
+    plan->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
+    return DLC_OK;
+}
+
+/* ---- Passes -------------------------------------------------------------------- */
+
+static norm_job pass_of(const batch_norm *norm, const dlc_layer_run *run) {
+    norm_job job = job_of(norm);
+    int first = norm->affine ? 2 : 0; /* of the running averages */
+    job.x = run->in[0];
+    job.running_mean = run->param[first];
+    job.running_variance = run->param[first + 1];
+    if (norm->affine) {
+        job.scale = run->param[0];
+        job.bias = run->param[1];
+    }
+    if (by_batch(norm)) {
+        job.mean = run->workspace;
+        job.inverse = at_offset(run->workspace, statistics_bytes(norm));
+    }
+    return job;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const batch_norm *norm = (const batch_norm *)layer;
+    norm_job job = pass_of(norm, run);
+    cudaError_t error = cudaSuccess;
+    job.other = norm->join ? run->in[1] : NULL;
+    job.y = run->out[0];
+    if (by_batch(norm) && !run->again)
+        error = norm_statistics(&job, run->scratch, layer->net->stream);
+    if (error == cudaSuccess)
+        error = norm_apply(&job, layer->net->stream);
+    return check_cuda(error, layer->name, "do its forward pass");
+}
+
+/* The gradient of the other input of a join is that of the sum, which also the way back
+ * through the normalisation starts from; where nobody asked for it, it takes the place
+ * of the output's. */
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const batch_norm *norm = (const batch_norm *)layer;
+    norm_job job = pass_of(norm, run);
+    job.y = run->out[0];
+    job.dy = run->out_diff[0];
+    job.dx = run->in_diff[0];
+    if (norm->join)
+        job.other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
+    if (norm->affine) {
+        job.diff_scale = run->param_diff[0];
+        job.diff_bias = run->param_diff[1];
+    }
+    return check_cuda(norm_back(&job, run->scratch, layer->net->stream), layer->name,
+                      "do its backward pass");
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    const batch_norm *norm = (const batch_norm *)layer;
+    (void)snprintf(text, bytes, "own %s%s%s", layout_name(norm->layout),
+                   norm->join ? " +sum" : "", relu_text(&norm->relu));
+}
+
+const dlc_layer_ops batch_norm_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &cudnn_family,
+    .create = create,
+    .destroy = layer_free,
+    .infer = infer,
+    .absorb = absorb,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

@@ -1,0 +1,105 @@
+/* See bias.h. */
+#include "bias.h"
+
+#include <dlcore/tensor.h>
+
+#include "channels.cuh"
+#include "launch.h"
+
+namespace {
+
+template <typename T, int WIDE>
+__global__ void add(tiling t, limits b, bool bounded, const float *bias, T *y) {
+    int64_t channel;
+    if (!own_channel<WIDE>(t, &channel))
+        return;
+    float more[WIDE] = {};
+    if (bias)
+        load<float, WIDE>(bias + channel, more);
+    for (int64_t row = first_row(t); row < end_row(t); row += t.down) {
+        float v[WIDE];
+        T *at = y + row * t.channels + channel;
+        load<T, WIDE>(at, v);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) {
+            v[i] += more[i];
+            v[i] = bounded ? limited(b, v[i]) : v[i];
+        }
+        store<T, WIDE>(v, at);
+    }
+}
+
+template <typename T, int WIDE>
+__global__ void back(tiling t, limits b, bool bounded, const T *y, T *dy,
+                     float *partial) {
+    int64_t channel;
+    bool mine = own_channel<WIDE>(t, &channel);
+    float sums[1][WIDE] = {};
+    for (int64_t row = first_row(t); mine && row < end_row(t); row += t.down) {
+        float d[WIDE];
+        int64_t at = row * t.channels + channel;
+        load<T, WIDE>(dy + at, d);
+        if (bounded) {
+            float v[WIDE];
+            load<T, WIDE>(y + at, v);
+#pragma unroll
+            for (int i = 0; i < WIDE; i++)
+                d[i] = limited_back(b, v[i], d[i]);
+            store<T, WIDE>(d, dy + at);
+        }
+#pragma unroll
+        for (int i = 0; i < WIDE; i++)
+            sums[0][i] += d[i];
+    }
+    if (partial)
+        leave_sums<WIDE, 1>(t, sums, partial);
+}
+
+__global__ void finish(int64_t chunks, int64_t channels, const float *partial,
+                       float *diff_bias) {
+    double sums[1];
+    int64_t channel;
+    if (take_sums<1>(partial, chunks, channels, sums, &channel))
+        diff_bias[channel] = (float)sums[0];
+}
+
+template <typename T, int WIDE>
+void add_with(const bias_job *job, const float *bias, void *y, cudaStream_t stream) {
+    const limits b = {job->low, job->high, job->slope};
+    const tiling t = tiling_of(job->rows, job->channels, WIDE);
+    const auto kernel = add<T, WIDE>;
+    LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, b, job->bounded != 0,
+           bias, (T *)y);
+}
+
+template <typename T, int WIDE>
+void back_with(const bias_job *job, const void *y, void *dy, float *diff_bias,
+               float *partial, cudaStream_t stream) {
+    const limits b = {job->low, job->high, job->slope};
+    const tiling t = tiling_of(job->rows, job->channels, WIDE);
+    const auto kernel = back<T, WIDE>;
+    LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, b, job->bounded != 0,
+           (const T *)y, (T *)dy, partial);
+    if (partial)
+        LAUNCH(finish, take_blocks(t.channels), take_block(), stream, t.chunks,
+               t.channels, partial, diff_bias);
+}
+
+} // namespace
+
+cudaError_t bias_add(const bias_job *job, const float *bias, void *y,
+                     cudaStream_t stream) {
+    DISPATCH(add_with, job, bias, y, stream)
+    return cudaPeekAtLastError();
+}
+
+size_t bias_scratch(const bias_job *job) {
+    return sums_bytes(tiling_for(job), 1);
+}
+
+cudaError_t bias_back(const bias_job *job, const void *y, void *dy, float *diff_bias,
+                      void *scratch, cudaStream_t stream) {
+    float *partial = diff_bias ? (float *)scratch : NULL;
+    DISPATCH(back_with, job, y, dy, diff_bias, partial, stream)
+    return cudaPeekAtLastError();
+}

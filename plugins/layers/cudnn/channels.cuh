@@ -1,0 +1,184 @@
+/* Channels-last tensors as a matrix, rows (images and places) x channels: how threads
+ * walk through it, and sums over its rows in an order that its shape alone decides.
+ *
+ * A block is `across` threads by `down` threads. A thread keeps to its channels, as
+ * many as it loads at once (WIDE), and goes down the rows of its chunk in steps of
+ * `down`. Sums of a chunk are kept in float32; a second kernel adds up the chunks. */
+#ifndef DLCORE_CUDNN_CHANNELS_CUH
+#define DLCORE_CUDNN_CHANNELS_CUH
+
+#include <dlcore/tensor.h>
+
+#include "values.cuh"
+
+enum { BLOCK = 256, ACROSS_MOST = 32, BLOCKS_WANTED = 1024, STEPS_LEAST = 4 };
+
+struct tiling {
+    int64_t rows, channels, chunk_rows;
+    unsigned groups, chunks, across, down;
+};
+
+static inline tiling tiling_of(int64_t rows, int64_t channels, int wide) {
+    tiling t = {};
+    int64_t columns = channels / wide;
+    t.rows = rows;
+    t.channels = channels;
+    t.across = 1;
+    while (t.across < ACROSS_MOST && t.across < columns)
+        t.across *= 2;
+    t.down = BLOCK / t.across;
+    t.groups = (unsigned)((columns + t.across - 1) / t.across);
+    int64_t least = (int64_t)t.down * STEPS_LEAST;
+    int64_t wanted = BLOCKS_WANTED / t.groups > 0 ? BLOCKS_WANTED / t.groups : 1;
+    int64_t most = (rows + least - 1) / least;
+    int64_t chunks = wanted < most ? wanted : most;
+    t.chunk_rows = (rows + chunks - 1) / chunks;
+    t.chunk_rows = (t.chunk_rows + t.down - 1) / t.down * t.down;
+    t.chunks = (unsigned)((rows + t.chunk_rows - 1) / t.chunk_rows);
+    return t;
+}
+
+static inline dim3 tiling_grid(const tiling &t) {
+    return dim3(t.groups, t.chunks);
+}
+
+static inline dim3 tiling_block(const tiling &t) {
+    return dim3(t.across, t.down);
+}
+
+/* The first channel of this thread; false: it has none. */
+template <int WIDE>
+static __device__ __forceinline__ bool own_channel(const tiling &t, int64_t *channel) {
+    *channel = ((int64_t)blockIdx.x * t.across + threadIdx.x) * WIDE;
+    return *channel < t.channels;
+}
+
+static __device__ __forceinline__ int64_t first_row(const tiling &t) {
+    return (int64_t)blockIdx.y * t.chunk_rows + threadIdx.y;
+}
+
+static __device__ __forceinline__ int64_t end_row(const tiling &t) {
+    int64_t end = ((int64_t)blockIdx.y + 1) * t.chunk_rows;
+    return end < t.rows ? end : t.rows;
+}
+
+/* Adds up a block's SUMS numbers a channel and leaves them in
+ * partial[sum][chunk][channel]. All threads of the block call it. */
+template <int WIDE, int SUMS>
+static __device__ __forceinline__ void
+leave_sums(const tiling &t, float (&sums)[SUMS][WIDE], float *partial) {
+    __shared__ float room[BLOCK * WIDE];
+    int64_t channel;
+    bool mine = own_channel<WIDE>(t, &channel);
+    int at = (threadIdx.y * t.across + threadIdx.x) * WIDE;
+#pragma unroll
+    for (int s = 0; s < SUMS; s++) {
+#pragma unroll
+        for (int i = 0; i < WIDE; i++)
+            room[at + i] = sums[s][i];
+        __syncthreads();
+        for (unsigned step = t.down / 2; step; step /= 2) {
+            if (threadIdx.y < step)
+#pragma unroll
+                for (int i = 0; i < WIDE; i++)
+                    room[at + i] += room[at + step * t.across * WIDE + i];
+            __syncthreads();
+        }
+        if (threadIdx.y == 0 && mine)
+#pragma unroll
+            for (int i = 0; i < WIDE; i++)
+                partial[((int64_t)s * t.chunks + blockIdx.y) * t.channels + channel +
+                        i] = room[at + i];
+        __syncthreads();
+    }
+}
+
+/* The second kernel's part: a block of SIDE channels by SIDE slices of the chunks. True
+ * in the one thread a channel that has the sums. */
+enum { SIDE = 32 };
+
+template <int SUMS>
+static __device__ __forceinline__ bool take_sums(const float *partial, int64_t chunks,
+                                                 int64_t channels, double (&sums)[SUMS],
+                                                 int64_t *channel) {
+    __shared__ double room[SIDE][SIDE];
+    *channel = (int64_t)blockIdx.x * SIDE + threadIdx.x;
+#pragma unroll
+    for (int s = 0; s < SUMS; s++) {
+        double sum = 0;
+        if (*channel < channels)
+            for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += SIDE)
+                sum += (double)partial[(s * chunks + chunk) * channels + *channel];
+        room[threadIdx.y][threadIdx.x] = sum;
+        __syncthreads();
+        for (unsigned step = SIDE / 2; step; step /= 2) {
+            if (threadIdx.y < step)
+                room[threadIdx.y][threadIdx.x] += room[threadIdx.y + step][threadIdx.x];
+            __syncthreads();
+        }
+        sums[s] = room[0][threadIdx.x];
+        __syncthreads();
+    }
+    return threadIdx.y == 0 && *channel < channels;
+}
+
+static inline unsigned take_blocks(int64_t channels) {
+    return (unsigned)((channels + SIDE - 1) / SIDE);
+}
+
+static inline dim3 take_block() {
+    return dim3(SIDE, SIDE);
+}
+
+/* Bytes of the partial sums. */
+static inline size_t sums_bytes(const tiling &t, size_t sums) {
+    return sums * sizeof(float) * t.chunks * (size_t)t.channels;
+}
+
+/* ---- By the type of a job, which has `dtype`, `rows` and `channels` -----------------
+ */
+
+template <typename T> static inline int wide_for(int64_t channels) {
+    return channels % widest<T>::N ? 1 : widest<T>::N;
+}
+
+template <typename JOB> static inline tiling tiling_for(const JOB *job) {
+    return tiling_of(job->rows, job->channels,
+                     job->dtype == DLC_F32 ? wide_for<float>(job->channels)
+                                           : wide_for<__half>(job->channels));
+}
+
+/* call<type, width>(job, ...) */
+#define DISPATCH_TYPE(type, call, job, ...) \
+    if (wide_for<type>((job)->channels) == 1) \
+        call<type, 1>(job, __VA_ARGS__); \
+    else \
+        call<type, widest<type>::N>(job, __VA_ARGS__);
+#define DISPATCH(call, job, ...) \
+    if ((job)->dtype == DLC_BF16) { \
+        DISPATCH_TYPE(__nv_bfloat16, call, job, __VA_ARGS__) \
+    } else if ((job)->dtype == DLC_F16) { \
+        DISPATCH_TYPE(__half, call, job, __VA_ARGS__) \
+    } else { \
+        DISPATCH_TYPE(float, call, job, __VA_ARGS__) \
+    }
+
+/* relu, leaky relu or clip (bounds.h), on the GPU. */
+struct limits {
+    float low, high, slope;
+};
+
+static __device__ __forceinline__ float limited(const limits &b, float v) {
+    if (v <= b.low)
+        v = b.slope != 0 ? b.slope * v : b.low;
+    return v >= b.high ? b.high : v;
+}
+
+static __device__ __forceinline__ float limited_back(const limits &b, float v,
+                                                     float diff) {
+    if (v <= b.low)
+        diff = b.slope != 0 ? b.slope * diff : 0;
+    return v >= b.high ? 0 : diff;
+}
+
+#endif

@@ -1,0 +1,293 @@
+/* convolution: filters that slide over the image. Three plans of cuDNN's: forward with
+ * bias and activation where it has an engine for all of it (else by a kernel of our own
+ * behind it), backward to the data, backward to the weights. */
+#include <stdio.h>
+#include <string.h>
+
+#include "graph.h"
+#include "weighted.h"
+#include "window.h"
+
+typedef struct convolution {
+    weighted w;
+    window win;
+    int64_t group;
+    int direct; /* no Winograd, by wish */
+    int fused;  /* forward adds the bias and activates */
+    cudnn_plan forward, backward_data, backward_weights;
+    graph_tensor x, weights, y, bias; /* the same in all of them */
+} convolution;
+
+const dlc_option convolution_options[] = {
+    DLC_INT_REQUIRED("num_output", 1, 1 << 20,
+                     "number of filters: channels that come out"),
+    WINDOW_OPTIONS,
+    DLC_INT("dilation", "1", 1, WINDOW_MAX,
+            "distance between neighbouring points of the window; 1: none left out"),
+    DLC_INT("dilation_h", NULL, 1, WINDOW_MAX,
+            "vertical distance, instead of dilation"),
+    DLC_INT("dilation_w", NULL, 1, WINDOW_MAX,
+            "horizontal distance, instead of dilation"),
+    DLC_INT("group", "1", 1, 1 << 20,
+            "split channels and filters into this many groups that don't mix"),
+    WEIGHTED_OPTIONS,
+    DLC_CHOICE("layout", "auto", "auto|channels-last|lanes|library",
+               "how images lie in memory; lanes: side by side in vectors, where the "
+               "batch allows; library: as oneDNN proposes"),
+    DLC_CHOICE("algorithm", "auto", "auto|direct",
+               "auto: where the library finds it faster, windows of 3x3 by Winograd's "
+               "transform, which rounds a little more"),
+    DLC_OPTIONS_END,
+};
+
+static int64_t dilation_of(const dlc_settings *settings, const char *side) {
+    return host->get_int(settings, host->is_set(settings, side) ? side : "dilation") -
+           1;
+}
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    dlc_layer *layer = NULL;
+    dlc_status status = layer_alloc(args, sizeof(convolution), &layer);
+    if (status != DLC_OK)
+        return status;
+    convolution *conv = (convolution *)layer;
+    weighted_read(&conv->w, settings);
+    conv->group = host->get_int(settings, "group");
+    conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
+    status = window_read(layer, settings, 0, &conv->win);
+    if (status != DLC_OK) {
+        layer_free(layer);
+        return status;
+    }
+    conv->win.dilation[0] = dilation_of(settings, "dilation_h");
+    conv->win.dilation[1] = dilation_of(settings, "dilation_w");
+    *out = layer;
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    convolution *conv = (convolution *)layer;
+    int64_t filters = conv->w.num_output, size[2];
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 4, 4);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    if (in->dims[1] % conv->group || filters % conv->group)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': group = %lld must divide both the %lld channels of "
+            "its input %s and num_output = %lld",
+            layer->name, (long long)conv->group, (long long)in->dims[1],
+            shape_print(in).text, (long long)filters);
+    if ((status = window_slide(layer, in, 0, &conv->win, size)) != DLC_OK)
+        return status;
+    const int64_t *kernel = conv->win.kernel;
+    const dlc_shape weight = {
+        .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
+    int64_t area = kernel[0] * kernel[1];
+    plan->out[0].dtype = layer->net->precision;
+    plan->out[0].shape = (dlc_shape){.rank = 4,
+                                     .dims = {in->dims[0], filters, size[0], size[1]}};
+    return weighted_params(&conv->w, plan, &weight, times(weight.dims[1], area),
+                           times(filters, area),
+                           times(times(in->dims[0], filters), times(size[0], size[1])));
+}
+
+/* ---- Plans
+ * --------------------------------------------------------------------------- */
+
+/* Engines of 16 bits read eight channels at once: images of a few colours are padded as
+ * they are reordered, once, which every pass would else do for itself. */
+enum { COLOURS = 4, AT_ONCE = 8 };
+
+static int64_t padded_channels(const convolution *conv, const dlc_layer_plan *plan) {
+    const weighted *twin = (const weighted *)conv->w.head.twin;
+    int64_t channels = plan->in[0].shape.dims[1];
+    if (twin && twin->padded)
+        return conv->group == 1 ? twin->padded : channels;
+    int may = conv->w.head.net->precision != DLC_F32 && conv->group == 1 &&
+              !plan->in[0].layout && !(plan->wants_gradient & 1);
+    return may && channels <= COLOURS ? AT_ONCE : channels;
+}
+
+/* What the engines may use: room to turn what they read and write, and some more. */
+static plan_bounds bounds_of(const convolution *conv) {
+    const size_t some = (size_t)256 << 20;
+    return (plan_bounds){.scratch_bytes = some +
+                                          2 * (conv->w.src->bytes + conv->w.dst->bytes),
+                         .direct = conv->direct};
+}
+
+/* The tensors of every pass, under the same numbers. */
+static void add_tensors(convolution *conv, graph *g) {
+    const weighted *w = &conv->w;
+    dlc_dtype dtype = w->head.net->precision;
+    conv->x = graph_layout(g, w->src);
+    conv->weights = graph_last(g, dtype, w->num_output, w->padded, conv->win.kernel[0],
+                               conv->win.kernel[1]);
+    conv->y = graph_layout(g, w->dst);
+}
+
+static void add_forward(convolution *conv, graph *g, int fused) {
+    const weighted *w = &conv->w;
+    int bias = fused && w->has_bias, relu = fused && w->relu.on;
+    add_tensors(conv, g);
+    graph_tensor product = bias || relu ? graph_virtual(g, conv->y) : conv->y;
+    graph_convolution(g, GRAPH_FORWARD, &conv->win, conv->x, conv->weights, product);
+    if (bias) {
+        graph_tensor sum = relu ? graph_virtual(g, conv->y) : conv->y;
+        conv->bias = graph_last(g, w->head.net->precision, 1, w->num_output, 1, 1);
+        graph_add(g, product, conv->bias, sum);
+        product = sum;
+    }
+    if (relu)
+        graph_bounds(g, &w->relu.bounds, product, conv->y);
+}
+
+static dlc_status plan_forward(convolution *conv, int fused) {
+    const plan_bounds limit = bounds_of(conv);
+    graph g;
+    graph_open(&g, conv->w.head.net, conv->w.head.name, "do its forward pass");
+    conv->bias = 0;
+    add_forward(conv, &g, fused);
+    dlc_status status = graph_plan(&g, &limit, &conv->forward);
+    graph_close(&g);
+    conv->fused = fused;
+    return status;
+}
+
+static dlc_status plan_backward(convolution *conv, graph_conv which, const char *what,
+                                cudnn_plan *p) {
+    const plan_bounds limit = bounds_of(conv);
+    graph g;
+    graph_open(&g, conv->w.head.net, conv->w.head.name, what);
+    add_tensors(conv, &g);
+    graph_convolution(&g, which, &conv->win, conv->x, conv->weights, conv->y);
+    dlc_status status = graph_plan(&g, &limit, p);
+    graph_close(&g);
+    return status;
+}
+
+static dlc_status make_plans(convolution *conv, const dlc_layer_plan *plan) {
+    const weighted *w = &conv->w;
+    int beside = w->has_bias || w->relu.on;
+    dlc_status status = plan_forward(conv, beside);
+    if (beside && status == DLC_ERR_UNSUPPORTED)
+        status = plan_forward(conv, 0);
+    if (status != DLC_OK || w->head.phase != DLC_PHASE_TRAIN)
+        return status;
+    status = plan_backward(conv, GRAPH_BACKWARD_WEIGHTS,
+                           "do its backward pass to the weights",
+                           &conv->backward_weights);
+    if (status == DLC_OK && (plan->wants_gradient & 1))
+        status = plan_backward(conv, GRAPH_BACKWARD_DATA,
+                               "do its backward pass to the data",
+                               &conv->backward_data);
+    return status;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    convolution *conv = (convolution *)layer;
+    weighted *w = &conv->w;
+    context *net = layer->net;
+    w->channels = plan->param[0].shape.dims[1];
+    w->points = conv->win.kernel[0] * conv->win.kernel[1];
+    int64_t padded = padded_channels(conv, plan);
+    w->padded = conv->group == 1 ? padded : w->channels;
+    w->src = layout_padded(net, &plan->in[0].shape, net->precision, padded);
+    w->dst = layout_last(net, &plan->out[0].shape, net->precision);
+    if (!w->src || !w->dst)
+        return DLC_ERR_NOMEM;
+    dlc_status status = make_plans(conv, plan);
+    if (status != DLC_OK)
+        return status;
+    const size_t sizes[] = {conv->forward.scratch_bytes,
+                            conv->backward_data.scratch_bytes,
+                            conv->backward_weights.scratch_bytes};
+    size_t scratch = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        scratch = sizes[i] > scratch ? sizes[i] : scratch;
+    weighted_plan(w, plan, 1, scratch);
+    return DLC_OK;
+}
+
+/* ---- Passes
+ * ---------------------------------------------------------------------------- */
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    convolution *conv = (convolution *)layer;
+    const weighted *w = &conv->w;
+    dlc_status status = weighted_narrow(w, run);
+    if (status == DLC_OK)
+        status = PLAN_RUN(&conv->forward, weighted_scratch(w, run),
+                          {conv->x, run->in[0]},
+                          {conv->weights, weighted_weights(w, run)},
+                          {conv->bias, weighted_bias(w, run)}, {conv->y, run->out[0]});
+    if (status == DLC_OK && !conv->fused && (w->has_bias || w->relu.on))
+        status = weighted_finish(w, run);
+    return status;
+}
+
+static dlc_status backward_weights(convolution *conv, const dlc_layer_run *run) {
+    const weighted *w = &conv->w;
+    dlc_status status = weighted_back(w, run);
+    if (status == DLC_OK)
+        status = PLAN_RUN(
+            &conv->backward_weights, weighted_scratch(w, run), {conv->x, run->in[0]},
+            {conv->weights, weighted_gradient(w, run)}, {conv->y, run->out_diff[0]});
+    return status == DLC_OK ? weighted_widen(w, run) : status;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    convolution *conv = (convolution *)layer;
+    const weighted *w = &conv->w;
+    dlc_status status = DLC_OK;
+    if (wants_part(run, DLC_PART_PARAM))
+        status = backward_weights(conv, run);
+    if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
+        status = PLAN_RUN(
+            &conv->backward_data, weighted_scratch(w, run), {conv->x, run->in_diff[0]},
+            {conv->weights, weighted_weights(w, run)}, {conv->y, run->out_diff[0]});
+    return status;
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    const convolution *conv = (const convolution *)layer;
+    if (!conv->forward.plan) {
+        (void)snprintf(text, bytes, "not prepared");
+        return;
+    }
+    (void)snprintf(
+        text, bytes, "engine %lld%s %s%s%s%s", (long long)conv->forward.engine,
+        conv->forward.compiled ? " compiled" : "", layout_name(conv->w.dst),
+        conv->fused || !conv->w.relu.on ? "" : " then",
+        conv->w.has_bias && conv->fused ? " +bias" : "", relu_text(&conv->w.relu));
+}
+
+static void destroy(dlc_layer *layer) {
+    convolution *conv = (convolution *)layer;
+    if (!conv)
+        return;
+    plan_clear(&conv->forward);
+    plan_clear(&conv->backward_data);
+    plan_clear(&conv->backward_weights);
+    layer_free(layer);
+}
+
+const dlc_layer_ops convolution_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &cudnn_family,
+    .create = create,
+    .destroy = destroy,
+    .infer = infer,
+    .absorb = weighted_absorb,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .param_import = weighted_import,
+    .param_export = weighted_export,
+    .describe = describe,
+};

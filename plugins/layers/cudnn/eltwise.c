@@ -1,0 +1,170 @@
+/* eltwise: inputs of one shape, joined element by element, as they lie in memory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "relu.h"
+#include "tensors.h"
+
+typedef struct eltwise {
+    dlc_layer head;
+    eltwise_args args; /* all but the pointers */
+    size_t factors;    /* given; 0: all are 1 */
+    relu_absorbed relu;
+} eltwise;
+
+const dlc_option eltwise_options[] = {
+    DLC_CHOICE("operation", "sum", "sum|product|max", "what is done with the inputs"),
+    DLC_FLOATS("coeff", NULL, -1e30, 1e30,
+               "factors of the inputs in a sum, one each; 1 unless given"),
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    const char *operation = host->get_string(settings, "operation");
+    const double *factors = NULL;
+    size_t count = host->is_set(settings, "coeff")
+                       ? host->get_floats(settings, "coeff", &factors)
+                       : 0;
+    if (count && strcmp(operation, "sum") != 0)
+        return host->fail(DLC_ERR_CONFIG,
+                          "layer '%s': coeff is for operation = sum only", args->name);
+    if (count > DLC_MAX_INPUTS)
+        return host->fail(DLC_ERR_CONFIG,
+                          "layer '%s': coeff has %zu factors, more than %d", args->name,
+                          count, DLC_MAX_INPUTS);
+    dlc_status status = layer_alloc(args, sizeof(eltwise), out);
+    if (status != DLC_OK)
+        return status;
+    eltwise *elt = (eltwise *)*out;
+    elt->args.how = strcmp(operation, "max") == 0       ? JOIN_MAX
+                    : strcmp(operation, "product") == 0 ? JOIN_PRODUCT
+                                                        : JOIN_SUM;
+    elt->factors = count;
+    for (size_t i = 0; i < DLC_MAX_INPUTS; i++)
+        elt->args.factor[i] = i < count ? (float)factors[i] : 1;
+    return DLC_OK;
+}
+
+int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings) {
+    return next->kind == DLC_KIND_LAYER && next->ops == &eltwise_ops &&
+           strcmp(host->get_string(settings, "operation"), "sum") == 0 &&
+           !host->is_set(settings, "coeff");
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    eltwise *elt = (eltwise *)layer;
+    if (plan->inputs < 1)
+        return need_inputs(layer, plan, 1);
+    dlc_status status = need_floats(layer, plan, 0, DLC_MAX_DIMS);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *first = &plan->in[0].shape;
+    for (int32_t i = 1; i < plan->inputs; i++) {
+        const dlc_shape *in = &plan->in[i].shape;
+        if (in->rank != first->rank ||
+            memcmp(in->dims, first->dims, (size_t)in->rank * sizeof in->dims[0]) != 0)
+            return host->fail(
+                DLC_ERR_CONFIG,
+                "layer '%s': all inputs must have one shape, but input 1 is "
+                "%s and input %d is %s",
+                layer->name, shape_print(first).text, (int)i + 1, shape_print(in).text);
+    }
+    if (elt->factors && elt->factors != (size_t)plan->inputs)
+        return host->fail(
+            DLC_ERR_CONFIG, "layer '%s': coeff has %zu factor%s for %d inputs",
+            layer->name, elt->factors, elt->factors == 1 ? "" : "s", (int)plan->inputs);
+    elt->args.inputs = plan->inputs;
+    same_shape(plan);
+    plan->out[0].dtype = common_type(plan);
+    return DLC_OK;
+}
+
+static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
+                         const dlc_settings *settings) {
+    return relu_or_clip_absorb(&((eltwise *)layer)->relu, next, settings);
+}
+
+/* All take the order of the first that is not plain. Workspace: for the maximum, which
+ * input it was. */
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    eltwise *elt = (eltwise *)layer;
+    const dlc_shape *shape = &plan->in[0].shape;
+    dlc_dtype dtype = common_type(plan);
+    int last = 0;
+    for (int32_t i = 0; i < plan->inputs; i++)
+        last |= plan->in[i].layout != NULL;
+    const dlc_layout *layout = last ? layout_last(layer->net, shape, dtype)
+                                    : layout_plain(layer->net, shape, dtype);
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    uint64_t all = plan->inputs < 64 ? (1ull << plan->inputs) - 1 : ~0ull;
+    for (int32_t i = 0; i < plan->inputs; i++)
+        layout_give(&plan->in[i], layout);
+    layout_give(&plan->out[0], layout);
+    elt->args.type = dtype;
+    elt->args.count = layout->count;
+    elt->args.bounded = elt->relu.on;
+    elt->args.limit = relu_stored(&elt->relu, dtype);
+    plan->in_place = all;
+    if (layer->phase != DLC_PHASE_TRAIN)
+        return DLC_OK;
+    if (elt->args.how == JOIN_PRODUCT && plan->inputs > 1)
+        plan->reads_in = all;
+    if (elt->args.how == JOIN_MAX)
+        plan->workspace_bytes = (size_t)layout->count;
+    plan->reads_out = elt->relu.on != 0;
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    eltwise_args args = ((const eltwise *)layer)->args;
+    for (int32_t i = 0; i < args.inputs; i++)
+        args.in[i] = run->in[i];
+    args.to = run->out[0];
+    if (layer->phase == DLC_PHASE_TRAIN)
+        args.which = run->workspace;
+    return check_cuda(eltwise_forward_run(&args, layer->net->stream), layer->name,
+                      "do its forward pass");
+}
+
+/* The gradient of a plain sum, written where it lies already. */
+static int nothing_to_do(const eltwise_args *args) {
+    for (int32_t i = 0; i < args->inputs; i++)
+        if (args->in_diff[i] && !eltwise_is_there(args, i))
+            return 0;
+    return 1;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    eltwise_args args = ((const eltwise *)layer)->args;
+    for (int32_t i = 0; i < args.inputs; i++) {
+        args.in[i] = run->in[i];
+        args.in_diff[i] = run->in_diff[i];
+    }
+    args.out = run->out[0];
+    args.out_diff = run->out_diff[0];
+    args.which = run->workspace;
+    if (nothing_to_do(&args))
+        return DLC_OK;
+    return check_cuda(eltwise_backward_run(&args, layer->net->stream), layer->name,
+                      "do its backward pass");
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)snprintf(text, bytes, "own%s", relu_text(&((const eltwise *)layer)->relu));
+}
+
+const dlc_layer_ops eltwise_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &cudnn_family,
+    .create = create,
+    .destroy = layer_free,
+    .infer = infer,
+    .absorb = absorb,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

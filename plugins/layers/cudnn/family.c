@@ -1,0 +1,210 @@
+/* The family: one handle of each library a net, and reorders between layouts. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cudnn.h"
+#include "library.h"
+#include "reorder.h"
+
+/* ---- The GPU --------------------------------------------------------------------- */
+
+enum { DESCRIPTION_MAX = 64 * 1024 };
+
+/* A whole file as text. */
+static dlc_status read_text(const char *path, char **text) {
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return host->fail(DLC_ERR_CONFIG, "%s: %s; DLCORE_CUDNN_PLAN_FOR names it",
+                          path, strerror(errno));
+    char *read = host->alloc(DESCRIPTION_MAX);
+    size_t bytes = read ? fread(read, 1, DESCRIPTION_MAX - 1, file) : 0;
+    (void)fclose(file);
+    if (!read)
+        return DLC_ERR_NOMEM;
+    while (bytes && (read[bytes - 1] == '\n' || read[bytes - 1] == ' '))
+        bytes--;
+    read[bytes] = 0;
+    *text = read;
+    return DLC_OK;
+}
+
+/* The value of "deviceName", for people and the cache. */
+static void name_described(context *net) {
+    const char *key = "\"deviceName\":\"", *at = strstr(net->description, key);
+    const char *from = at ? at + strlen(key) : "a described GPU";
+    (void)snprintf(net->gpu, sizeof net->gpu, "%.*s", (int)strcspn(from, "\""), from);
+}
+
+static dlc_status describe_gpu(context *net, const char *path) {
+    dlc_status status = read_text(path, &net->description);
+    if (status != DLC_OK)
+        return status;
+    cudnnBackendDescriptor_t made = NULL;
+    cudnnStatus_t st = cudnn.BackendCreateDescriptor(
+        CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &made);
+    net->described = made;
+    if (st == CUDNN_STATUS_SUCCESS)
+        st = cudnn.BackendSetAttribute(
+            made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+            (int64_t)strlen(net->description) + 1, net->description);
+    if (st == CUDNN_STATUS_SUCCESS)
+        st = cudnn.BackendFinalize(made);
+    name_described(net);
+    return check_cudnn(st, NULL, "read the description of a GPU");
+}
+
+static dlc_status find_gpu(context *net, const dlc_family_args *args) {
+    struct cudaDeviceProp properties;
+    net->device = dlc_cuda_device(args->device);
+    net->stream = dlc_cuda_stream(args->queue);
+    dlc_status status = check_cuda(cudaSetDevice(net->device), NULL, "take the GPU");
+    if (status == DLC_OK)
+        status = check_cuda(cudaGetDeviceProperties(&properties, net->device), NULL,
+                            "tell what the GPU is");
+    if (status == DLC_OK)
+        (void)snprintf(net->gpu, sizeof net->gpu, "%s (%d.%d, %d, %zu)",
+                       properties.name, properties.major, properties.minor,
+                       properties.multiProcessorCount, properties.totalGlobalMem);
+    return status;
+}
+
+/* ---- The context -------------------------------------------------------------------
+ */
+
+static void family_close(void *opaque) {
+    context *net = opaque;
+    if (!net)
+        return;
+    layouts_free(net);
+    if (net->blas)
+        (void)blas.Destroy(net->blas);
+    if (net->cudnn)
+        (void)cudnn.Destroy(net->cudnn);
+    if (net->described)
+        (void)cudnn.BackendDestroyDescriptor(net->described);
+    host->free(net->description);
+    host->free(net);
+}
+
+static dlc_status family_open(const dlc_family_args *args, void **opaque) {
+    dlc_status status = library_open();
+    if (status != DLC_OK)
+        return status;
+    context *net = host->alloc(sizeof *net);
+    if (!net)
+        return DLC_ERR_NOMEM;
+    net->device_ops = args->device_ops;
+    net->device_at = args->device;
+    net->phase = args->phase;
+    net->precision = args->precision ? args->precision : DLC_F32;
+    net->math = args->math;
+    const char *described = library_plan_for(), *tune = getenv("DLCORE_CUDNN_TUNE");
+    net->tune = !described && tune && strcmp(tune, "yes") == 0;
+    status = described ? describe_gpu(net, described) : find_gpu(net, args);
+    if (status != DLC_OK) {
+        family_close(net);
+        return status;
+    }
+    *opaque = net;
+    return DLC_OK;
+}
+
+dlc_status context_cudnn(context *net, struct cudnnContext **handle) {
+    if (!net->cudnn && !net->described) {
+        struct cudnnContext *made = NULL;
+        cudnnStatus_t st = cudnn.Create(&made);
+        if (st == CUDNN_STATUS_SUCCESS && (st = cudnn.SetStream(made, net->stream)))
+            (void)cudnn.Destroy(made);
+        if (st != CUDNN_STATUS_SUCCESS)
+            return check_cudnn(st, NULL, "start");
+        net->cudnn = made;
+    }
+    *handle = net->cudnn;
+    return DLC_OK;
+}
+
+dlc_status context_blas(context *net, struct cublasLtContext **handle) {
+    if (!net->blas && !net->described) {
+        struct cublasLtContext *made = NULL;
+        dlc_status status = check_blas(blas.Create(&made), NULL, "start");
+        if (status != DLC_OK)
+            return status;
+        net->blas = made;
+    }
+    *handle = net->blas;
+    return DLC_OK;
+}
+
+/* ---- Layouts -----------------------------------------------------------------------
+ */
+
+static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
+    if (a->layout == b->layout)
+        return 1;
+    if (!a->layout)
+        return b->layout->plain;
+    if (!b->layout)
+        return a->layout->plain;
+    return a->layout->last == b->layout->last && a->layout->plain == b->layout->plain &&
+           a->layout->channels == b->layout->channels;
+}
+
+struct dlc_reorder {
+    context *net;
+    reorder_job job;
+};
+
+static void reorder_destroy(dlc_reorder *reorder) {
+    host->free(reorder);
+}
+
+static int is_float(dlc_dtype dtype) {
+    return dtype == DLC_F32 || dtype == DLC_BF16 || dtype == DLC_F16;
+}
+
+static reorder_side side_of(const dlc_layout *layout) {
+    return (reorder_side){.dtype = (int)layout->dtype,
+                          .last = layout->last && !layout->plain,
+                          .channels = layout->channels};
+}
+
+static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
+                                 const dlc_tensor *to, dlc_reorder **out) {
+    context *net = opaque;
+    if (!is_float(from->dtype) || !is_float(to->dtype))
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "cuDNN's layouts are for float32, bfloat16 and half floats "
+                          "only; these tensors are none of them");
+    const dlc_layout *source = layout_of(net, from), *target = layout_of(net, to);
+    dlc_reorder *reorder = source && target ? host->alloc(sizeof *reorder) : NULL;
+    if (!reorder)
+        return DLC_ERR_NOMEM;
+    const dlc_shape *shape = &from->shape;
+    reorder->net = net;
+    reorder->job = (reorder_job){.from = side_of(source), .to = side_of(target)};
+    reorder->job.images = shape->rank ? shape->dims[0] : 1;
+    reorder->job.channels = shape->rank > 1 ? shape->dims[1] : 1;
+    reorder->job.points = 1;
+    for (int i = 2; i < shape->rank; i++)
+        reorder->job.points *= shape->dims[i];
+    *out = reorder;
+    return DLC_OK;
+}
+
+static dlc_status reorder_go(dlc_reorder *reorder, const void *src, void *dst) {
+    return check_cuda(reorder_launch(&reorder->job, src, dst, reorder->net->stream),
+                      NULL, "reorder a tensor");
+}
+
+const dlc_family cudnn_family = {
+    .size = sizeof(dlc_family),
+    .name = "cudnn",
+    .open = family_open,
+    .close = family_close,
+    .same_layout = family_same_layout,
+    .reorder_create = reorder_create,
+    .reorder_run = reorder_go,
+    .reorder_destroy = reorder_destroy,
+};

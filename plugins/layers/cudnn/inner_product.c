@@ -1,0 +1,185 @@
+/* inner_product: every output is a weighted sum of all inputs of its sample. Matrix
+ * products of cuBLASLt's; in float32 they add the bias and apply a plain relu.
+ *
+ * cuBLASLt's matrices lie column by column, so that ours, which lie row by row, are
+ * theirs transposed: samples X are features x batch, weights W features x outputs, and
+ * results Y outputs x batch. */
+#include <stdio.h>
+
+#include "product.h"
+#include "weighted.h"
+
+typedef struct inner {
+    weighted w;
+    int64_t batch, features;
+    int fused; /* forward adds the bias and activates */
+    product forward, backward_data, backward_weights;
+} inner;
+
+const dlc_option inner_product_options[] = {
+    DLC_INT_REQUIRED("num_output", 1, 1 << 24, "number of outputs of a sample"),
+    WEIGHTED_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    dlc_status status = layer_alloc(args, sizeof(inner), out);
+    if (status == DLC_OK)
+        weighted_read((weighted *)*out, args->settings);
+    return status;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    weighted *w = (weighted *)layer;
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &plan->in[0].shape;
+    int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
+    const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
+    plan->out[0].dtype = layer->net->precision;
+    plan->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
+    ((inner *)w)->batch = batch;
+    ((inner *)w)->features = features;
+    return weighted_params(w, plan, &weight, features, w->num_output,
+                           times(batch, w->num_output));
+}
+
+/* Y = W' X, with bias and relu if they are `fused`. */
+static dlc_status make_forward(inner *in, int fused) {
+    const weighted *w = &in->w;
+    const product_shape shape = {.rows = w->num_output,
+                                 .columns = in->batch,
+                                 .depth = in->features,
+                                 .turn_a = 1,
+                                 .dtype = w->head.net->precision,
+                                 .out_dtype = w->head.net->precision,
+                                 .bias = fused && w->has_bias,
+                                 .relu = fused && w->relu.on};
+    in->fused = fused;
+    return product_make(&in->forward, w->head.net, w->head.name, "do its forward pass",
+                        &shape);
+}
+
+/* The library adds a float32 bias, to float32 sums; of activations it has the plain
+ * relu.
+ */
+static int can_fuse(const weighted *w) {
+    const bounds *limit = &w->relu.bounds;
+    int plain = limit->low == 0 && limit->slope == 0 && limit->high == INFINITY;
+    return w->head.net->precision == DLC_F32 && (!w->relu.on || plain);
+}
+
+/* dW = X dY', float32 always; dX = W dY. */
+static dlc_status make_backward(inner *in, int data) {
+    const weighted *w = &in->w;
+    context *net = w->head.net;
+    const product_shape weights = {.rows = in->features,
+                                   .columns = w->num_output,
+                                   .depth = in->batch,
+                                   .turn_b = 1,
+                                   .dtype = net->precision,
+                                   .out_dtype = DLC_F32};
+    const product_shape samples = {.rows = in->features,
+                                   .columns = in->batch,
+                                   .depth = w->num_output,
+                                   .dtype = net->precision,
+                                   .out_dtype = net->precision};
+    dlc_status status = product_make(&in->backward_weights, net, w->head.name,
+                                     "do its backward pass to the weights", &weights);
+    if (status == DLC_OK && data)
+        status = product_make(&in->backward_data, net, w->head.name,
+                              "do its backward pass to the data", &samples);
+    return status;
+}
+
+/* Images are read channels last, whatever they come in: weights lie so, too. */
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    inner *in = (inner *)layer;
+    weighted *w = &in->w;
+    context *net = layer->net;
+    const dlc_shape *shape = &plan->in[0].shape;
+    w->channels = w->padded = shape->dims[1];
+    w->points = in->features / w->channels;
+    w->src = layout_last(net, shape, net->precision);
+    w->dst = layout_plain(net, &plan->out[0].shape, net->precision);
+    if (!w->src || !w->dst)
+        return DLC_ERR_NOMEM;
+    dlc_status status = make_forward(in, can_fuse(w));
+    if (status == DLC_ERR_UNSUPPORTED && in->fused)
+        status = make_forward(in, 0);
+    if (status == DLC_OK && layer->phase == DLC_PHASE_TRAIN)
+        status = make_backward(in, (plan->wants_gradient & 1) != 0);
+    if (status != DLC_OK)
+        return status;
+    const product *all[] = {&in->forward, &in->backward_data, &in->backward_weights};
+    size_t scratch = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        scratch = all[i]->scratch_bytes > scratch ? all[i]->scratch_bytes : scratch;
+    weighted_plan(w, plan, 0, scratch);
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const inner *in = (const inner *)layer;
+    const weighted *w = &in->w;
+    dlc_status status = weighted_narrow(w, run);
+    if (status == DLC_OK)
+        status = product_run(&in->forward, weighted_weights(w, run), run->in[0],
+                             w->has_bias ? run->param[1] : NULL, run->out[0],
+                             weighted_scratch(w, run));
+    if (status == DLC_OK && !in->fused && (w->has_bias || w->relu.on))
+        status = weighted_finish(w, run);
+    return status;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const inner *in = (const inner *)layer;
+    const weighted *w = &in->w;
+    dlc_status status = DLC_OK;
+    if (wants_part(run, DLC_PART_PARAM)) {
+        status = weighted_back(w, run);
+        if (status == DLC_OK)
+            status = product_run(&in->backward_weights, run->in[0], run->out_diff[0],
+                                 NULL, run->param_diff[0], weighted_scratch(w, run));
+    }
+    if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
+        status = product_run(&in->backward_data, weighted_weights(w, run),
+                             run->out_diff[0], NULL, run->in_diff[0],
+                             weighted_scratch(w, run));
+    return status;
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    const inner *in = (const inner *)layer;
+    (void)snprintf(text, bytes, "cublasLt %s%s%s%s", layout_name(in->w.src),
+                   in->fused || !(in->w.has_bias || in->w.relu.on) ? "" : " then",
+                   in->w.has_bias ? " +bias" : "", relu_text(&in->w.relu));
+}
+
+static void destroy(dlc_layer *layer) {
+    inner *in = (inner *)layer;
+    if (!in)
+        return;
+    product_clear(&in->forward);
+    product_clear(&in->backward_data);
+    product_clear(&in->backward_weights);
+    layer_free(layer);
+}
+
+const dlc_layer_ops inner_product_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &cudnn_family,
+    .create = create,
+    .destroy = destroy,
+    .infer = infer,
+    .absorb = weighted_absorb,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .param_import = weighted_import,
+    .param_export = weighted_export,
+    .describe = describe,
+};

@@ -1,0 +1,63 @@
+/* Our own kernels: each call gives one pass of a layer to a stream. What a kernel does,
+ * and what its arguments mean, stands in the body's header. Arguments are copied. */
+#ifndef DLCORE_CUDNN_KERNELS_H
+#define DLCORE_CUDNN_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include "activation_body.h"
+#include "concat_body.h"
+#include "dropout_body.h"
+#include "eltwise_body.h"
+#include "labels_body.h"
+#include "lrn_body.h"
+#include "pooling_body.h"
+#include "scale_body.h"
+#include "softmax_body.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+cudaError_t activation_forward_run(const activation_args *a, cudaStream_t stream);
+cudaError_t activation_backward_run(const activation_args *a, cudaStream_t stream);
+
+cudaError_t eltwise_forward_run(const eltwise_args *a, cudaStream_t stream);
+cudaError_t eltwise_backward_run(const eltwise_args *a, cudaStream_t stream);
+
+/* After pooling_ready(). */
+cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream);
+cudaError_t pooling_backward_run(const pooling_args *p, cudaStream_t stream);
+
+/* After lrn_ready(). */
+cudaError_t lrn_forward_run(const lrn_args *l, cudaStream_t stream);
+cudaError_t lrn_backward_run(const lrn_args *l, cudaStream_t stream);
+
+cudaError_t softmax_forward_run(const softmax_args *s, cudaStream_t stream);
+cudaError_t softmax_backward_run(const softmax_args *s, cudaStream_t stream);
+
+cudaError_t loss_forward_run(const labels_args *l, cudaStream_t stream);
+cudaError_t loss_backward_run(const labels_args *l, cudaStream_t stream);
+cudaError_t accuracy_run(const labels_args *l, cudaStream_t stream);
+
+cudaError_t dropout_run(const dropout_args *d, cudaStream_t stream);
+
+/* from -> to; in backward with `bias` NULL. */
+cudaError_t scale_run(const scale_args *s, cudaStream_t stream);
+/* The gradients of factor and bias. */
+cudaError_t scale_sums_run(const scale_args *s, cudaStream_t stream);
+
+/* After concat_ready(). */
+cudaError_t concat_run(const concat_args *c, int backward, cudaStream_t stream);
+
+/* Not over each other. */
+cudaError_t copy_run(void *to, const void *from, size_t bytes, cudaStream_t stream);
+
+/* Memory that both sides see at one address; zero. */
+cudaError_t report_open(label_report **report);
+void report_close(label_report *report); /* NULL allowed */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,215 @@
+/* Windows over images that lie channels last. Backward gathers: each pixel looks at the
+ * windows that cover it, in a fixed order. */
+#ifndef DLCORE_CUDNN_POOLING_BODY_H
+#define DLCORE_CUDNN_POOLING_BODY_H
+
+#include "body.h"
+
+typedef struct pooling_args {
+    dlc_dtype type;
+    int average;
+    int inside;     /* an average is over what lies inside the image */
+    int wide;       /* channels can be taken 16 bytes at a time */
+    int wide_place; /* places in windows are uint32_t, else uint8_t */
+    int32_t in[2], out[2], kernel[2], stride[2], pad[2];
+    int64_t channels, images;
+    divider columns[2], rows[2], vectors; /* of in and out; channels by width */
+    divider step[2];                      /* the stride */
+    const void *from;                     /* forward: in; backward: out_diff */
+    void *to;                             /* forward: out; backward: in_diff */
+    void *place; /* of the maximum in its window; NULL: not wanted, or averages */
+} pooling_args;
+
+/* Fills in what follows from the rest. */
+BODY void pooling_ready(pooling_args *p) {
+    int width;
+    p->wide = p->channels % width_of(p->type, 1) == 0;
+    width = width_of(p->type, p->wide);
+    p->wide_place = (int64_t)p->kernel[0] * p->kernel[1] > 256;
+    p->vectors = divider_of(p->channels / width);
+    p->rows[0] = divider_of(p->in[0]);
+    p->rows[1] = divider_of(p->out[0]);
+    p->columns[0] = divider_of(p->in[1]);
+    p->columns[1] = divider_of(p->out[1]);
+    for (int i = 0; i < 2; i++)
+        p->step[i] = divider_of(p->stride[i]);
+}
+
+/* Threads for an image: forward one for a few channels of each output, backward of each
+ * input. */
+BODY int64_t pooling_items(const pooling_args *p, int backward) {
+    const int32_t *size = backward ? p->in : p->out;
+    return p->channels / width_of(p->type, p->wide) * size[0] * size[1];
+}
+
+/* A window's part inside the image, and the area that an average divides by. */
+typedef struct pooling_part {
+    int32_t begin[2], end[2]; /* inside */
+    int32_t origin[2];        /* of the window */
+    float share;
+} pooling_part;
+
+BODY pooling_part pooling_part_of(const pooling_args *p, int32_t y, int32_t x) {
+    pooling_part part;
+    float area = 1;
+    for (int i = 0; i < 2; i++) {
+        int32_t begin = (i ? x : y) * p->stride[i] - p->pad[i];
+        int32_t end = (int32_t)least(begin + p->kernel[i], p->in[i] + p->pad[i]);
+        part.origin[i] = begin;
+        part.begin[i] = (int32_t)most(begin, 0);
+        part.end[i] = (int32_t)least(end, p->in[i]);
+        area *= (float)(p->inside ? part.end[i] - part.begin[i] : end - begin);
+    }
+    part.share = 1 / area;
+    return part;
+}
+
+typedef struct pooling_at {
+    int64_t image, channel;
+    int32_t y, x;
+} pooling_at;
+
+BODY pooling_at pooling_split(const pooling_args *p, int out, int width,
+                              uint32_t item) {
+    pooling_at at;
+    at.channel = (int64_t)split(&item, p->vectors) * width;
+    at.x = (int32_t)split(&item, p->columns[out]);
+    at.y = (int32_t)split(&item, p->rows[out]);
+    at.image = item;
+    return at;
+}
+
+BODY int64_t pooling_index(const pooling_args *p, const int32_t *size, pooling_at at,
+                           int32_t y, int32_t x) {
+    return ((at.image * size[0] + y) * size[1] + x) * p->channels + at.channel;
+}
+
+typedef struct places {
+    uint32_t v[WIDEST];
+} places;
+
+BODY places load_places(const pooling_args *p, int width, int64_t at) {
+    places out;
+    if (p->wide_place) {
+        for (int k = 0; k < width; k++)
+            out.v[k] = ((const uint32_t *)p->place)[at + k];
+        return out;
+    }
+    raw r;
+    copy_aligned((size_t)width, r.byte, (const uint8_t *)p->place + at);
+    for (int k = 0; k < width; k++)
+        out.v[k] = r.byte[k];
+    return out;
+}
+
+BODY void store_places(const pooling_args *p, int width, int64_t at, const places *in) {
+    if (p->wide_place) {
+        for (int k = 0; k < width; k++)
+            ((uint32_t *)p->place)[at + k] = in->v[k];
+        return;
+    }
+    raw r;
+    for (int k = 0; k < width; k++)
+        r.byte[k] = (uint8_t)in->v[k];
+    copy_aligned((size_t)width, (uint8_t *)p->place + at, r.byte);
+}
+
+/* Place (y, x) of a window, as one number. */
+BODY uint32_t pooling_place(const pooling_args *p, const pooling_part *part, int32_t y,
+                            int32_t x) {
+    return (uint32_t)((y - part->origin[0]) * p->kernel[1] + (x - part->origin[1]));
+}
+
+/* The first of the largest; what is no number is larger than any, so that it shows. */
+BODY void pooling_max(const pooling_args *p, dlc_dtype type, int width, pooling_at at,
+                      const pooling_part *part) {
+    pack best;
+    places where;
+    for (int k = 0; k < width; k++) {
+        best.v[k] = -INFINITY;
+        where.v[k] = pooling_place(p, part, part->begin[0], part->begin[1]);
+    }
+    for (int32_t y = part->begin[0]; y < part->end[0]; y++)
+        for (int32_t x = part->begin[1]; x < part->end[1]; x++) {
+            pack in = load(type, width, p->from, pooling_index(p, p->in, at, y, x));
+            uint32_t here = pooling_place(p, part, y, x);
+            for (int k = 0; k < width; k++)
+                if (in.v[k] > best.v[k] || in.v[k] != in.v[k]) {
+                    best.v[k] = in.v[k];
+                    where.v[k] = here;
+                }
+        }
+    int64_t to = pooling_index(p, p->out, at, at.y, at.x);
+    store(type, width, p->to, to, best);
+    if (p->place)
+        store_places(p, width, to, &where);
+}
+
+BODY void pooling_mean(const pooling_args *p, dlc_dtype type, int width, pooling_at at,
+                       const pooling_part *part) {
+    pack sum;
+    for (int k = 0; k < width; k++)
+        sum.v[k] = 0;
+    for (int32_t y = part->begin[0]; y < part->end[0]; y++)
+        for (int32_t x = part->begin[1]; x < part->end[1]; x++) {
+            pack in = load(type, width, p->from, pooling_index(p, p->in, at, y, x));
+            for (int k = 0; k < width; k++)
+                sum.v[k] += in.v[k];
+        }
+    for (int k = 0; k < width; k++)
+        sum.v[k] *= part->share;
+    store(type, width, p->to, pooling_index(p, p->out, at, at.y, at.x), sum);
+}
+
+BODY void pooling_forward_at(const pooling_args *p, dlc_dtype type, int width,
+                             uint32_t item) {
+    const pooling_at at = pooling_split(p, 1, width, item);
+    const pooling_part part = pooling_part_of(p, at.y, at.x);
+    if (p->average)
+        pooling_mean(p, type, width, at, &part);
+    else
+        pooling_max(p, type, width, at, &part);
+}
+
+/* The windows that cover a row or column: from *first up to the one that is returned.
+ */
+BODY int32_t pooling_covering(const pooling_args *p, int i, int32_t at,
+                              int32_t *first) {
+    int32_t shifted = at + p->pad[i], before = shifted - p->kernel[i];
+    *first = before < 0 ? 0 : (int32_t)divided((uint32_t)before, p->step[i]) + 1;
+    return (int32_t)least(divided((uint32_t)shifted, p->step[i]), p->out[i] - 1);
+}
+
+/* One window's share of the gradient of (at.y, at.x). */
+BODY void pooling_gather(const pooling_args *p, dlc_dtype type, int width,
+                         pooling_at at, int32_t y, int32_t x, pack *sum) {
+    const pooling_part part = pooling_part_of(p, y, x);
+    int64_t from = pooling_index(p, p->out, at, y, x);
+    pack diff = load(type, width, p->from, from);
+    if (p->average) {
+        for (int k = 0; k < width; k++)
+            sum->v[k] += diff.v[k] * part.share;
+        return;
+    }
+    places where = load_places(p, width, from);
+    uint32_t here = pooling_place(p, &part, at.y, at.x);
+    for (int k = 0; k < width; k++)
+        sum->v[k] += where.v[k] == here ? diff.v[k] : 0;
+}
+
+BODY void pooling_backward_at(const pooling_args *p, dlc_dtype type, int width,
+                              uint32_t item) {
+    const pooling_at at = pooling_split(p, 0, width, item);
+    int32_t top, left;
+    int32_t bottom = pooling_covering(p, 0, at.y, &top);
+    int32_t right = pooling_covering(p, 1, at.x, &left);
+    pack sum;
+    for (int k = 0; k < width; k++)
+        sum.v[k] = 0;
+    for (int32_t y = top; y <= bottom; y++)
+        for (int32_t x = left; x <= right; x++)
+            pooling_gather(p, type, width, at, y, x, &sum);
+    store(type, width, p->to, pooling_index(p, p->in, at, at.y, at.x), sum);
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* What all layers do alike: their head, and the checks of what comes in. */
+#include "cudnn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **out) {
+    dlc_layer *layer = host->alloc(bytes);
+    if (!layer)
+        return DLC_ERR_NOMEM;
+    layer->net = args->context;
+    (void)snprintf(layer->name, sizeof layer->name, "%s", args->name);
+    layer->phase = args->phase;
+    layer->twin = args->twin;
+    layer->seed = args->seed;
+    layer->index = args->index;
+    *out = layer;
+    return DLC_OK;
+}
+
+void layer_free(dlc_layer *layer) {
+    host->free(layer);
+}
+
+shape_text shape_print(const dlc_shape *shape) {
+    shape_text out = {"scalar"};
+    size_t used = 0;
+    for (int32_t i = 0; i < shape->rank && used < sizeof out.text; i++) {
+        int n = snprintf(out.text + used, sizeof out.text - used, "%s%lld",
+                         i ? "x" : "", (long long)shape->dims[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return out;
+}
+
+dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count) {
+    if (plan->inputs == count)
+        return DLC_OK;
+    return host->fail(DLC_ERR_CONFIG, "layer '%s' takes %d input%s, but has %d",
+                      layer->name, count, count == 1 ? "" : "s", (int)plan->inputs);
+}
+
+dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
+                       int max_rank) {
+    for (int32_t i = 0; i < plan->inputs; i++) {
+        const dlc_tensor *in = &plan->in[i];
+        if (in->dtype != DLC_F32 && in->dtype != DLC_BF16 && in->dtype != DLC_F16)
+            return host->fail(
+                DLC_ERR_CONFIG,
+                "layer '%s' reads float32, but its input %d is of another "
+                "type; labels go into losses and accuracy only",
+                layer->name, (int)i + 1);
+        if (in->shape.rank >= min_rank && in->shape.rank <= max_rank)
+            continue;
+        if (min_rank == max_rank)
+            return host->fail(DLC_ERR_CONFIG,
+                              "layer '%s' wants %d dimensions, but its input %d is %s",
+                              layer->name, min_rank, (int)i + 1,
+                              shape_print(&in->shape).text);
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s' wants %d to %d dimensions, but its input %d is %s", layer->name,
+            min_rank, max_rank, (int)i + 1, shape_print(&in->shape).text);
+    }
+    return DLC_OK;
+}
+
+void same_shape(dlc_layer_plan *plan) {
+    plan->out[0].shape = plan->in[0].shape;
+    plan->out[0].dtype = plan->in[0].dtype;
+}
+
+dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan, const dlc_layout **out) {
+    const dlc_layout *layout = layout_of(layer->net, &plan->in[0]);
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    layout_give(&plan->in[0], layout);
+    layout_give(&plan->out[0], layout);
+    *out = layout;
+    return DLC_OK;
+}

@@ -1,0 +1,122 @@
+/* lrn: local response normalisation, x / (k + alpha / n * sum x^2)^beta, the sum over
+ * neighbouring channels or over the neighbourhood in the image (n: how many there
+ * are), as Caffe defines it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "tensors.h"
+
+typedef struct lrn {
+    dlc_layer head;
+    lrn_args args; /* all but the pointers */
+} lrn;
+
+const dlc_option lrn_options[] = {
+    DLC_CHOICE("norm_region", "across_channels", "across_channels|within_channel",
+               "neighbours: other channels at the same place, or places around it"),
+    DLC_INT("local_size", "5", 1, 1001,
+            "channels, or rows and columns, that are summed over; odd"),
+    DLC_FLOAT("alpha", "1", -1e6, 1e6, "factor of the mean square"),
+    DLC_FLOAT("beta", "0.75", -100, 100, "exponent"),
+    DLC_FLOAT("k", "1", -1e6, 1e6, "constant that is added to the mean square"),
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    const dlc_settings *settings = args->settings;
+    int64_t size = host->get_int(settings, "local_size");
+    if (size % 2 == 0)
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': local_size = %lld must be odd, so that its middle "
+            "is the place itself",
+            args->name, (long long)size);
+    dlc_status status = layer_alloc(args, sizeof(lrn), out);
+    if (status != DLC_OK)
+        return status;
+    lrn_args *l = &((lrn *)*out)->args;
+    l->across = strcmp(host->get_string(settings, "norm_region"), "across_channels") ==
+                0;
+    l->half = (int32_t)(size / 2);
+    double volume = l->across ? (double)size : (double)(size * size);
+    l->alpha = (float)(host->get_float(settings, "alpha") / volume);
+    l->beta = (float)host->get_float(settings, "beta");
+    l->k = (float)host->get_float(settings, "k");
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    dlc_status status = need_inputs(layer, plan, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, plan, 4, 4);
+    if (status == DLC_OK)
+        same_shape(plan);
+    return status;
+}
+
+/* Workspace: one over each element's base. */
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    lrn_args *l = &((lrn *)layer)->args;
+    const dlc_shape *in = &plan->in[0].shape;
+    dlc_status status = need_countable(layer, "image",
+                                       dlc_shape_count(in) / in->dims[0]);
+    if (status != DLC_OK)
+        return status;
+    const dlc_layout *layout = layout_last(layer->net, in, plan->in[0].dtype);
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    layout_give(&plan->in[0], layout);
+    layout_give(&plan->out[0], layout);
+    l->type = layout->dtype;
+    l->images = in->dims[0];
+    l->size[0] = (int32_t)in->dims[2];
+    l->size[1] = (int32_t)in->dims[3];
+    l->size[2] = (int32_t)in->dims[1];
+    lrn_ready(l);
+    if (layer->phase != DLC_PHASE_TRAIN)
+        return DLC_OK;
+    plan->workspace_bytes = (size_t)layout->count * sizeof(float);
+    plan->reads_in = plan->reads_out = 1;
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    lrn_args args = ((const lrn *)layer)->args;
+    args.in = run->in[0];
+    args.out = run->out[0];
+    if (layer->phase == DLC_PHASE_TRAIN)
+        args.inverse = run->workspace;
+    return check_cuda(lrn_forward_run(&args, layer->net->stream), layer->name,
+                      "do its forward pass");
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    lrn_args args = ((const lrn *)layer)->args;
+    if (!run->in_diff[0])
+        return DLC_OK;
+    args.in = run->in[0];
+    args.out = run->out[0];
+    args.inverse = run->workspace;
+    args.out_diff = run->out_diff[0];
+    args.in_diff = run->in_diff[0];
+    return check_cuda(lrn_backward_run(&args, layer->net->stream), layer->name,
+                      "do its backward pass");
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+const dlc_layer_ops lrn_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &cudnn_family,
+    .create = create,
+    .destroy = layer_free,
+    .infer = infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

@@ -1,0 +1,254 @@
+/* See norm.h. Three passes over memory forward (two reads, one write), five backward
+ * (the gradient and x twice, one write); sums in an order that the shape decides. */
+#include "norm.h"
+
+#include <dlcore/tensor.h>
+
+#include "channels.cuh"
+#include "launch.h"
+
+namespace {
+
+/* What a channel is normalised by. */
+template <int WIDE> struct values {
+    float mean[WIDE], inverse[WIDE], factor[WIDE], add[WIDE];
+};
+
+template <int WIDE>
+__device__ __forceinline__ void values_of(const norm_job &job, int64_t channel,
+                                          values<WIDE> &v) {
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) {
+        int64_t c = channel + i;
+        v.mean[i] = job.inverse ? job.mean[c] : job.running_mean[c];
+        v.inverse[i] = job.inverse
+                           ? job.inverse[c]
+                           : 1.0f / sqrtf(job.running_variance[c] + job.epsilon);
+        v.factor[i] = job.scale ? v.inverse[i] * job.scale[c] : v.inverse[i];
+        v.add[i] = job.bias ? job.bias[c] : 0;
+    }
+}
+
+template <int WIDE>
+__device__ __forceinline__ float normalised(const values<WIDE> &v, int i, float x) {
+    return fmaf(x - v.mean[i], v.factor[i], v.add[i]);
+}
+
+__device__ __forceinline__ limits limits_of(const norm_job &job) {
+    limits b = {job.low, job.high, job.slope};
+    return b;
+}
+
+/* Sums of x - p and (x - p)^2, p being the channel's first number: what is left is
+ * small beside the deviation, however large the mean. */
+template <typename T, int WIDE>
+__global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
+    int64_t channel;
+    bool mine = own_channel<WIDE>(t, &channel);
+    float sums[2][WIDE] = {};
+    float pivot[WIDE] = {};
+    if (mine)
+        load<T, WIDE>(x + channel, pivot);
+#pragma unroll 4
+    for (int64_t row = first_row(t); mine && row < end_row(t); row += t.down) {
+        float v[WIDE];
+        load<T, WIDE>(x + row * t.channels + channel, v);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) {
+            float d = v[i] - pivot[i];
+            sums[0][i] += d;
+            sums[1][i] = fmaf(d, d, sums[1][i]);
+        }
+    }
+    leave_sums<WIDE, 2>(t, sums, partial);
+}
+
+/* The variance that running averages keep is that of what the batch was drawn from. */
+template <typename T>
+__global__ void finish(norm_job job, int64_t chunks, const float *partial) {
+    double sums[2];
+    int64_t c;
+    if (!take_sums<2>(partial, chunks, job.channels, sums, &c))
+        return;
+    double samples = (double)job.rows, moved = sums[0] / samples;
+    double mean = (double)to_float(((const T *)job.x)[c]) + moved;
+    double variance = sums[1] / samples - moved * moved;
+    variance = variance < 0 ? 0 : variance;
+    job.mean[c] = (float)mean;
+    job.inverse[c] = (float)(1 / sqrt(variance + (double)job.epsilon));
+    float old = job.momentum, now = 1 - old;
+    float unbiased = (float)(variance * samples / (samples - 1));
+    job.running_mean[c] = old * job.running_mean[c] + now * (float)mean;
+    job.running_variance[c] = old * job.running_variance[c] + now * unbiased;
+}
+
+template <typename T, int WIDE> __global__ void apply(tiling t, norm_job job) {
+    int64_t channel;
+    if (!own_channel<WIDE>(t, &channel))
+        return;
+    values<WIDE> of;
+    values_of<WIDE>(job, channel, of);
+    const limits b = limits_of(job);
+    const T *x = (const T *)job.x, *other = (const T *)job.other;
+#pragma unroll 4
+    for (int64_t row = first_row(t); row < end_row(t); row += t.down) {
+        int64_t at = row * t.channels + channel;
+        float v[WIDE], more[WIDE] = {};
+        load<T, WIDE>(x + at, v);
+        if (other)
+            load<T, WIDE>(other + at, more);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) {
+            v[i] = normalised(of, i, v[i]) + more[i];
+            v[i] = job.bounded ? limited(b, v[i]) : v[i];
+        }
+        store<T, WIDE>(v, (T *)job.y + at);
+    }
+}
+
+/* The gradient before the activation. */
+template <typename T, int WIDE>
+__device__ __forceinline__ void gradient(const norm_job &job, const limits &b,
+                                         const values<WIDE> &of, int64_t at,
+                                         const float (&x)[WIDE], float (&d)[WIDE]) {
+    float v[WIDE];
+    load<T, WIDE>((const T *)job.dy + at, d);
+    if (!job.bounded)
+        return;
+    if (job.other_diff)
+        load<T, WIDE>((const T *)job.y + at, v);
+#pragma unroll
+    for (int i = 0; i < WIDE; i++)
+        d[i] = limited_back(b, job.other_diff ? v[i] : normalised(of, i, x[i]), d[i]);
+}
+
+/* Sums of the gradient d and of d (x - mean); the other input of a join gets d. */
+template <typename T, int WIDE>
+__global__ void sum_back(tiling t, norm_job job, float *partial) {
+    int64_t channel;
+    bool mine = own_channel<WIDE>(t, &channel);
+    float sums[2][WIDE] = {};
+    values<WIDE> of;
+    if (mine)
+        values_of<WIDE>(job, channel, of);
+    const limits b = limits_of(job);
+    T *other_diff = (T *)job.other_diff;
+    bool gives = other_diff && (job.bounded || job.other_diff != job.dy);
+#pragma unroll 2
+    for (int64_t row = first_row(t); mine && row < end_row(t); row += t.down) {
+        int64_t at = row * t.channels + channel;
+        float x[WIDE], d[WIDE];
+        load<T, WIDE>((const T *)job.x + at, x);
+        gradient<T, WIDE>(job, b, of, at, x, d);
+        if (gives)
+            store<T, WIDE>(d, other_diff + at);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) {
+            sums[0][i] += d[i];
+            sums[1][i] = fmaf(d[i], x[i] - of.mean[i], sums[1][i]);
+        }
+    }
+    leave_sums<WIDE, 2>(t, sums, partial);
+}
+
+/* The sums, as dx wants them, stand behind the partial ones; and the parameters'. */
+__global__ void finish_back(norm_job job, int64_t chunks, const float *partial,
+                            float *slopes) {
+    double sums[2];
+    int64_t c;
+    if (!take_sums<2>(partial, chunks, job.channels, sums, &c))
+        return;
+    values<1> of;
+    values_of<1>(job, c, of);
+    double samples = (double)job.rows, inverse = (double)of.inverse[0];
+    slopes[c] = job.by_batch ? (float)(sums[0] / samples) : 0;
+    slopes[job.channels + c] = job.by_batch
+                                   ? (float)(sums[1] / samples * inverse * inverse)
+                                   : 0;
+    if (job.diff_scale)
+        job.diff_scale[c] = (float)(sums[1] * inverse);
+    if (job.diff_bias)
+        job.diff_bias[c] = (float)sums[0];
+}
+
+/* With a join the gradient before the activation is where the other input's is. */
+template <typename T, int WIDE>
+__global__ void apply_back(tiling t, norm_job job, const float *slopes) {
+    int64_t channel;
+    if (!own_channel<WIDE>(t, &channel))
+        return;
+    values<WIDE> of;
+    values_of<WIDE>(job, channel, of);
+    float shift[WIDE], slope[WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) {
+        shift[i] = slopes[channel + i];
+        slope[i] = slopes[t.channels + channel + i];
+    }
+    const limits b = limits_of(job);
+#pragma unroll 2
+    for (int64_t row = first_row(t); row < end_row(t); row += t.down) {
+        int64_t at = row * t.channels + channel;
+        float x[WIDE], d[WIDE];
+        load<T, WIDE>((const T *)job.x + at, x);
+        if (job.other_diff)
+            load<T, WIDE>((const T *)job.other_diff + at, d);
+        else
+            gradient<T, WIDE>(job, b, of, at, x, d);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++)
+            d[i] = of.factor[i] * (d[i] - shift[i] - (x[i] - of.mean[i]) * slope[i]);
+        store<T, WIDE>(d, (T *)job.dx + at);
+    }
+}
+
+template <typename T, int WIDE>
+void statistics(const norm_job *job, float *partial, cudaStream_t stream) {
+    const tiling t = tiling_of(job->rows, job->channels, WIDE);
+    const auto first = sum<T, WIDE>;
+    const auto second = finish<T>;
+    LAUNCH(first, tiling_grid(t), tiling_block(t), stream, t, (const T *)job->x,
+           partial);
+    LAUNCH(second, take_blocks(t.channels), take_block(), stream, *job, t.chunks,
+           partial);
+}
+
+template <typename T, int WIDE> void forward(const norm_job *job, cudaStream_t stream) {
+    const tiling t = tiling_of(job->rows, job->channels, WIDE);
+    const auto kernel = apply<T, WIDE>;
+    LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job);
+}
+
+template <typename T, int WIDE>
+void back(const norm_job *job, float *partial, cudaStream_t stream) {
+    const tiling t = tiling_of(job->rows, job->channels, WIDE);
+    float *slopes = partial + sums_bytes(t, 2) / sizeof(float);
+    const auto first = sum_back<T, WIDE>;
+    const auto last = apply_back<T, WIDE>;
+    LAUNCH(first, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
+    LAUNCH(finish_back, take_blocks(t.channels), take_block(), stream, *job, t.chunks,
+           partial, slopes);
+    if (job->dx)
+        LAUNCH(last, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
+}
+
+} // namespace
+
+size_t norm_scratch(const norm_job *job) {
+    return sums_bytes(tiling_for(job), 2) + 2 * sizeof(float) * (size_t)job->channels;
+}
+
+cudaError_t norm_statistics(const norm_job *job, void *scratch, cudaStream_t stream) {
+    DISPATCH(statistics, job, (float *)scratch, stream)
+    return cudaPeekAtLastError();
+}
+
+cudaError_t norm_apply(const norm_job *job, cudaStream_t stream) {
+    DISPATCH(forward, job, stream)
+    return cudaPeekAtLastError();
+}
+
+cudaError_t norm_back(const norm_job *job, void *scratch, cudaStream_t stream) {
+    DISPATCH(back, job, (float *)scratch, stream)
+    return cudaPeekAtLastError();
+}

@@ -1,0 +1,34 @@
+/* A product of two matrices by cuBLASLt. */
+#ifndef DLCORE_CUDNN_PRODUCT_H
+#define DLCORE_CUDNN_PRODUCT_H
+
+#include "cudnn.h"
+#include "library.h"
+
+/* D (rows x columns) = op(A) (rows x depth) op(B) (depth x columns); column by column,
+ * dense; op turns what lies transposed. */
+typedef struct product_shape {
+    int64_t rows, columns, depth;
+    int turn_a, turn_b;
+    dlc_dtype dtype, out_dtype; /* of A and B; of D */
+    int bias, relu;             /* float32 alone: + a column, then max(0, x) */
+} product_shape;
+
+typedef struct product {
+    context *net;
+    const char *layer, *what;
+    product_shape shape;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t scratch_bytes;
+} product;
+
+/* With a described GPU there is no algorithm, and it cannot run. */
+dlc_status product_make(product *p, context *net, const char *layer, const char *what,
+                        const product_shape *shape);
+dlc_status product_run(const product *p, const void *a, const void *b,
+                       const float *bias, void *d, void *scratch);
+void product_clear(product *p); /* zeroed is allowed */
+
+#endif

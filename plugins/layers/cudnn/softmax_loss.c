@@ -1,0 +1,82 @@
+/* softmax_loss: cross entropy of softmax against the label, smoothed if wanted. */
+#include <stdio.h>
+
+#include "labels.h"
+
+const dlc_option softmax_loss_options[] = {
+    DLC_FLOAT("label_smoothing", "0", 0, 1,
+              "share of a label's weight that is spread over all classes"),
+    LABEL_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    dlc_status status = labels_create(args, out);
+    if (status == DLC_OK)
+        ((labelled *)*out)->args.smoothing = (float)host->get_float(args->settings,
+                                                                    "label_smoothing");
+    return status;
+}
+
+/* Workspace: what makes probabilities of the scores again, and how many count. */
+static size_t shares_bytes(const labelled *l) {
+    return (size_t)l->args.rows * sizeof(row_share);
+}
+
+static void use_workspace(const labelled *l, void *workspace, labels_args *args) {
+    args->share = workspace;
+    args->count = at_offset(workspace, shares_bytes(l));
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    dlc_status status = labels_prepare(layer, plan);
+    if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
+        return status;
+    plan->workspace_bytes = shares_bytes((labelled *)layer) + sizeof(float);
+    plan->reads_in = 3;
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const labelled *l = (const labelled *)layer;
+    labels_args args = labels_forward(l, run);
+    if (layer->phase == DLC_PHASE_TRAIN)
+        use_workspace(l, run->workspace, &args);
+    dlc_status status = labels_check(l);
+    if (status == DLC_OK)
+        status = check_cuda(loss_forward_run(&args, layer->net->stream), layer->name,
+                            "do its forward pass");
+    return status == DLC_OK ? labels_check(l) : status;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const labelled *l = (const labelled *)layer;
+    labels_args args = l->args;
+    if (!run->in_diff[0])
+        return DLC_OK;
+    args.scores = run->in[0];
+    args.labels = run->in[1];
+    args.loss_scale = run->loss_scale;
+    args.loss_scale_at = loss_scale_at(run);
+    args.diff = run->in_diff[0];
+    use_workspace(l, run->workspace, &args);
+    return check_cuda(loss_backward_run(&args, layer->net->stream), layer->name,
+                      "do its backward pass");
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+const dlc_layer_ops softmax_loss_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &cudnn_family,
+    .create = create,
+    .destroy = labels_destroy,
+    .infer = labels_infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

@@ -1,0 +1,27 @@
+/* See tensors.h. */
+#include "tensors.h"
+
+dlc_status need_countable(const dlc_layer *layer, const char *thing, int64_t elements) {
+    enum { MOST = 0x7fffff00 };
+    if (elements <= MOST)
+        return DLC_OK;
+    return host->fail(DLC_ERR_UNSUPPORTED,
+                      "layer '%s': one %s has %lld elements; on a GPU it can have %d",
+                      layer->name, thing, (long long)elements, (int)MOST);
+}
+
+dlc_dtype common_type(const dlc_layer_plan *plan) {
+    for (int32_t i = 1; i < plan->inputs; i++)
+        if (plan->in[i].dtype != plan->in[0].dtype)
+            return DLC_F32;
+    return plan->in[0].dtype;
+}
+
+void order_dims(int rank, int last, int order[DLC_MAX_DIMS]) {
+    int n = 0;
+    order[n++] = 0;
+    for (int d = last ? 2 : 1; d < rank; d++)
+        order[n++] = d;
+    if (last && rank > 1)
+        order[n] = 1;
+}

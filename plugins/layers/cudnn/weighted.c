@@ -1,0 +1,230 @@
+/* See weighted.h. */
+#include "weighted.h"
+
+#include <string.h>
+
+#include "reorder.h"
+
+static int training(const weighted *w) {
+    return w->head.phase == DLC_PHASE_TRAIN;
+}
+
+void weighted_read(weighted *w, const dlc_settings *settings) {
+    w->num_output = host->get_int(settings, "num_output");
+    w->has_bias = host->get_bool(settings, "bias");
+    w->filler[0] = host->get_string(settings, "weight_filler");
+    w->filler[1] = host->get_string(settings, "bias_filler");
+    w->rate[0] = host->get_float(settings, "weight_rate");
+    w->rate[1] = host->get_float(settings, "bias_rate");
+    w->decay[0] = host->get_float(settings, "weight_decay");
+    w->decay[1] = host->get_float(settings, "bias_decay");
+}
+
+dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
+                           int64_t outputs) {
+    static const char *const name[2] = {"weight", "bias"};
+    int64_t count = times(w->num_output, fan_in);
+    if (count > INT64_MAX / 1024)
+        return host->fail(DLC_ERR_CONFIG,
+                          "layer '%s': num_output = %lld times %lld inputs are more "
+                          "weights than any memory holds",
+                          w->head.name, (long long)w->num_output, (long long)fan_in);
+    plan->params = w->has_bias ? 2 : 1;
+    for (int i = 0; i < plan->params; i++) {
+        dlc_param *param = &plan->param[i];
+        param->name = name[i];
+        param->shape = i ? (dlc_shape){.rank = 1, .dims = {w->num_output}} : *shape;
+        param->count = i ? w->num_output : count;
+        param->filler = w->filler[i];
+        param->fan_in = fan_in;
+        param->fan_out = fan_out;
+        param->rate = w->rate[i];
+        param->decay = w->decay[i];
+    }
+    plan->multiply_adds = times(fan_in, outputs);
+    return DLC_OK;
+}
+
+dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
+                           const dlc_settings *settings) {
+    return relu_or_clip_absorb(&((weighted *)layer)->relu, next, settings);
+}
+
+/* ---- Memory -------------------------------------------------------------------------
+ */
+
+static int narrow(const weighted *w) {
+    return w->head.net->precision != DLC_F32;
+}
+
+static int64_t weights_count(const weighted *w) {
+    return w->num_output * w->points * w->padded;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Libraries want their scratch memory aligned to more than the core promises. */
+enum { ALIGNMENT = 256 };
+
+/* Scratch: 16-bit copies (in a test net) or the 16-bit gradient, then what the product
+ * or the sums of the bias want. */
+void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
+                   size_t scratch) {
+    const size_t half = sizeof(uint16_t);
+    bounds stored = relu_stored(&w->relu, w->dst->dtype);
+    w->beside = (bias_job){.dtype = (int)w->dst->dtype,
+                           .rows = w->dst->count / w->num_output,
+                           .channels = w->num_output,
+                           .low = stored.low,
+                           .high = stored.high,
+                           .slope = stored.slope,
+                           .bounded = w->relu.on};
+    w->weights_bytes = w->gradient_bytes = w->copies_bytes = 0;
+    if (narrow(w)) {
+        w->weights_bytes = round64((size_t)weights_count(w) * half);
+        w->copies_bytes = w->weights_bytes;
+        if (w->has_bias)
+            w->copies_bytes += round64((size_t)w->num_output * half);
+    }
+    if (narrow(w) && narrow_gradient)
+        w->gradient_bytes = w->weights_bytes;
+    layout_give(&plan->in[0], w->src);
+    layout_give(&plan->out[0], w->dst);
+    plan->param[0].count = weights_count(w);
+    if (training(w) && w->has_bias)
+        scratch = larger(scratch, bias_scratch(&w->beside));
+    scratch += ALIGNMENT;
+    if (!training(w)) {
+        plan->scratch_bytes = w->copies_bytes + scratch;
+        return;
+    }
+    plan->workspace_bytes = w->copies_bytes;
+    plan->scratch_bytes = w->gradient_bytes + scratch;
+    plan->reads_in = 1;
+    plan->reads_out = w->relu.on != 0;
+}
+
+static void *copies(const weighted *w, const dlc_layer_run *run) {
+    return training(w) ? run->workspace : run->scratch;
+}
+
+void *weighted_scratch(const weighted *w, const dlc_layer_run *run) {
+    size_t before = training(w) ? w->gradient_bytes : w->copies_bytes;
+    uintptr_t at = (uintptr_t)run->scratch + before, past = at % ALIGNMENT;
+    return at_offset(run->scratch, before + (past ? ALIGNMENT - past : 0));
+}
+
+const void *weighted_weights(const weighted *w, const dlc_layer_run *run) {
+    return narrow(w) ? copies(w, run) : run->param[0];
+}
+
+const void *weighted_bias(const weighted *w, const dlc_layer_run *run) {
+    if (!w->has_bias)
+        return NULL;
+    return narrow(w) ? at_offset(copies(w, run), w->weights_bytes) : run->param[1];
+}
+
+void *weighted_gradient(const weighted *w, const dlc_layer_run *run) {
+    return w->gradient_bytes ? run->scratch : run->param_diff[0];
+}
+
+/* ---- Kernels beside the product
+ * ------------------------------------------------------
+ */
+
+dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run) {
+    const context *net = w->head.net;
+    if (!narrow(w))
+        return DLC_OK;
+    void *to = copies(w, run);
+    cudaError_t error = convert_launch(DLC_F32, run->param[0], (int)net->precision, to,
+                                       weights_count(w), net->stream);
+    if (error == cudaSuccess && w->has_bias)
+        error = convert_launch(DLC_F32, run->param[1], (int)net->precision,
+                               at_offset(to, w->weights_bytes), w->num_output,
+                               net->stream);
+    return check_cuda(error, w->head.name, "round its weights");
+}
+
+dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run) {
+    const context *net = w->head.net;
+    if (!w->gradient_bytes)
+        return DLC_OK;
+    return check_cuda(convert_launch((int)net->precision, run->scratch, DLC_F32,
+                                     run->param_diff[0], weights_count(w), net->stream),
+                      w->head.name, "widen the gradient of its weights");
+}
+
+dlc_status weighted_finish(const weighted *w, const dlc_layer_run *run) {
+    const float *bias = w->has_bias ? run->param[1] : NULL;
+    return check_cuda(bias_add(&w->beside, bias, run->out[0], w->head.net->stream),
+                      w->head.name, "add its bias");
+}
+
+dlc_status weighted_back(const weighted *w, const dlc_layer_run *run) {
+    float *diff_bias = w->has_bias ? run->param_diff[1] : NULL;
+    if (!w->relu.on && !diff_bias)
+        return DLC_OK;
+    return check_cuda(bias_back(&w->beside, run->out[0], run->out_diff[0], diff_bias,
+                                weighted_scratch(w, run), w->head.net->stream),
+                      w->head.name, "do its backward pass to the bias");
+}
+
+/* ---- Parameters
+ * ----------------------------------------------------------------------
+ */
+
+/* Between rows of channels x points and of points x padded channels. */
+static void turn(const weighted *w, const float *plain, float *own) {
+    for (int64_t o = 0; o < w->num_output; o++)
+        for (int64_t p = 0; p < w->points; p++)
+            for (int64_t c = 0; c < w->channels; c++)
+                own[(o * w->points + p) * w->padded + c] =
+                    plain[(o * w->channels + c) * w->points + p];
+}
+
+static void turn_back(const weighted *w, const float *own, float *plain) {
+    for (int64_t o = 0; o < w->num_output; o++)
+        for (int64_t c = 0; c < w->channels; c++)
+            for (int64_t p = 0; p < w->points; p++)
+                plain[(o * w->channels + c) * w->points + p] =
+                    own[(o * w->points + p) * w->padded + c];
+}
+
+static dlc_status copy(const weighted *w, void *to, const void *from, int64_t count) {
+    const context *net = w->head.net;
+    return net->device_ops->copy(net->device_at, NULL, to, from,
+                                 (size_t)count * sizeof(float));
+}
+
+dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,
+                           float *own) {
+    const weighted *w = (const weighted *)layer;
+    if (index == 1)
+        return copy(w, own, plain, w->num_output);
+    float *turned = host->alloc((size_t)weights_count(w) * sizeof(float));
+    if (!turned)
+        return DLC_ERR_NOMEM;
+    turn(w, plain, turned);
+    dlc_status status = copy(w, own, turned, weights_count(w));
+    host->free(turned);
+    return status;
+}
+
+dlc_status weighted_export(dlc_layer *layer, int32_t index, const float *own,
+                           float *plain) {
+    const weighted *w = (const weighted *)layer;
+    if (index == 1)
+        return copy(w, plain, own, w->num_output);
+    float *turned = host->alloc((size_t)weights_count(w) * sizeof(float));
+    if (!turned)
+        return DLC_ERR_NOMEM;
+    dlc_status status = copy(w, turned, own, weights_count(w));
+    if (status == DLC_OK)
+        turn_back(w, turned, plain);
+    host->free(turned);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* The window of convolution and pooling: its options, and the size of what comes
+ * out when it slides over an image. */
+#ifndef DLCORE_CUDNN_WINDOW_H
+#define DLCORE_CUDNN_WINDOW_H
+
+#include "cudnn.h"
+
+#define WINDOW_MAX 65536
+
+/* Rows, columns. A dilation counts what is left out: 0 is none. */
+typedef struct window {
+    int64_t kernel[2], stride[2], dilation[2], pad_begin[2], pad_end[2];
+} window;
+
+#define WINDOW_OPTIONS \
+    DLC_INT("kernel_size", NULL, 1, WINDOW_MAX, "height and width of the window"), \
+        DLC_INT("kernel_h", NULL, 1, WINDOW_MAX, \
+                "its height, instead of kernel_size"), \
+        DLC_INT("kernel_w", NULL, 1, WINDOW_MAX, "its width, instead of kernel_size"), \
+        DLC_INT("stride", "1", 1, WINDOW_MAX, "step from one window to the next"), \
+        DLC_INT("stride_h", NULL, 1, WINDOW_MAX, "vertical step, instead of stride"), \
+        DLC_INT("stride_w", NULL, 1, WINDOW_MAX, \
+                "horizontal step, instead of stride"), \
+        DLC_INT("pad", "0", 0, WINDOW_MAX, "rows and columns added on each side"), \
+        DLC_INT("pad_h", NULL, 0, WINDOW_MAX, \
+                "rows added above and below, instead of pad"), \
+        DLC_INT("pad_w", NULL, 0, WINDOW_MAX, \
+                "columns added left and right, instead of pad")
+
+/* Reads the options above. Whole image (`global`): no kernel may be given, and
+ * window_global() sets it once the image is known. Dilation stays none. */
+dlc_status window_read(const dlc_layer *layer, const dlc_settings *settings, int global,
+                       window *w);
+void window_global(const dlc_shape *in, window *w);
+
+/* The number of windows, and pad_end so that they fit: rounded down, or up so that
+ * the last, overhanging window counts if it begins inside the image (Caffe). */
+dlc_status window_slide(const dlc_layer *layer, const dlc_shape *in, int ceil,
+                        window *w, int64_t out[2]);
+
+#endif

@@ -1,0 +1,30 @@
+# Plans of cuDNN's against the description of a GPU that is not here.
+if(NOT TARGET layers-cudnn)
+  return()
+endif()
+find_library(DLC_CUDNN_LIBRARY libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
+mark_as_advanced(DLC_CUDNN_LIBRARY)
+if(NOT DLC_CUDNN_LIBRARY)
+  message(STATUS "tests of cuDNN's plans: left out, not found: libcudnn.so.9")
+  return()
+endif()
+# NVIDIA's libraries leak where there is no GPU, from modules that are gone at the end and
+# cannot be named to LeakSanitizer.
+set(described DLCORE_CUDNN_PLAN_FOR=${CMAKE_CURRENT_SOURCE_DIR}/h200-deviceprop.json
+  ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_string_checks=1)
+
+dlc_add_check(test_cudnn_models SOURCES test_cudnn_models.c
+  LIBS net plugin config base check NO_VALGRIND
+  ENVIRONMENT ${described} DLCORE_CUDNN_CACHE=no)
+
+# The graphs alone; the kernels that the family has are emulated.
+set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
+dlc_add_check(test_cudnn_graph SOURCES test_cudnn_graph.c ../../support/scratch.c
+    ${folder}/graph.c ${folder}/plan.c ${folder}/tune.c ${folder}/engines.c ${folder}/family.c
+    ${folder}/layout.c ${folder}/library.c $<TARGET_OBJECTS:cudnn-emulated-reorder>
+  LIBS plugin config base check cuda cudnn NO_VALGRIND
+  ENVIRONMENT ${described} DLCORE_CUDNN_CACHE=no)
+if(TARGET test_cudnn_graph)
+  target_include_directories(test_cudnn_graph PRIVATE ${folder})
+  set_target_properties(test_cudnn_graph PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+endif()

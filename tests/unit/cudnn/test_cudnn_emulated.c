@@ -1,0 +1,189 @@
+/* Kernels with barriers and many blocks, emulated on the processor: against plain
+ * loops, on shapes that leave threads, chunks and tiles over. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bias.h"
+#include "bounds.h"
+#include "kernels/body.h"
+#include "norm.h"
+#include "reorder.h"
+
+static const dlc_dtype types[] = {DLC_F32, DLC_BF16, DLC_F16};
+enum { TYPES = 3 };
+
+/* Numbers that every type holds, none of them twice in a row. */
+static float value_at(int64_t i) {
+    return (float)(i * 37 % 61 - 30) / 8;
+}
+
+static void *tensor_of(dlc_dtype type, int64_t count, int filled) {
+    void *made = aligned_alloc(64, ((size_t)count * 4 + 63) / 64 * 64);
+    ck_assert_ptr_nonnull(made);
+    for (int64_t i = 0; i < count; i++)
+        store_one(type, made, i, filled ? value_at(i) : -99);
+    return made;
+}
+
+/* ---- Reorders
+ * --------------------------------------------------------------------------- */
+
+static int64_t place(const reorder_side *side, const reorder_job *job, int64_t n,
+                     int64_t c, int64_t p) {
+    return side->last ? (n * job->points + p) * side->channels + c
+                      : (n * side->channels + c) * job->points + p;
+}
+
+static void check_reorder(const reorder_job *job) {
+    const reorder_side *from = &job->from, *to = &job->to;
+    int64_t read = job->images * from->channels * job->points,
+            written = job->images * to->channels * job->points;
+    void *src = tensor_of((dlc_dtype)from->dtype, read, 1);
+    void *dst = tensor_of((dlc_dtype)to->dtype, written + 1, 0);
+    ck_assert_int_eq(reorder_launch(job, src, dst, NULL), cudaSuccess);
+    for (int64_t n = 0; n < job->images; n++)
+        for (int64_t c = 0; c < to->channels; c++)
+            for (int64_t p = 0; p < job->points; p++) {
+                float expected = c < job->channels ? value_at(place(from, job, n, c, p))
+                                                   : 0;
+                float got = load_one((dlc_dtype)to->dtype, dst,
+                                     place(to, job, n, c, p));
+                ck_assert_msg(got == expected,
+                              "%lldx%lldx%lld, last %d->%d, type %d->%d, channels "
+                              "%lld->%lld: at %lld,%lld,%lld %g, not %g",
+                              (long long)job->images, (long long)job->channels,
+                              (long long)job->points, from->last, to->last, from->dtype,
+                              to->dtype, (long long)from->channels,
+                              (long long)to->channels, (long long)n, (long long)c,
+                              (long long)p, (double)got, (double)expected);
+            }
+    ck_assert(load_one((dlc_dtype)to->dtype, dst, written) ==
+              -99); /* nothing behind it */
+    free(src);
+    free(dst);
+}
+
+/* Orders, and channels that are padded on either side of channels last. */
+START_TEST(reorders) {
+    static const int64_t shapes[][3] = {{2, 3, 35}, {1, 1, 1}, {3, 33, 7}, {2, 40, 70}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int pair = 0; pair < TYPES * TYPES; pair++)
+            for (int order = 0; order < 4; order++)
+                for (int pad = 0; pad < 3; pad++) {
+                    const int64_t *d = shapes[s];
+                    reorder_job job = {
+                        .images = d[0], .channels = d[1], .points = d[2]};
+                    job.from = (reorder_side){(int)types[pair / TYPES], order & 1,
+                                              d[1]};
+                    job.to = (reorder_side){(int)types[pair % TYPES], order >> 1, d[1]};
+                    if (pad == 1 && job.to.last)
+                        job.to.channels += 5;
+                    if (pad == 2 && job.from.last)
+                        job.from.channels += 5;
+                    check_reorder(&job);
+                }
+}
+END_TEST
+
+/* ---- Sums over many chunks
+ * ---------------------------------------------------------------- */
+
+static const int64_t matrices[][2] = {{700, 8}, {4000, 3}, {33, 300}, {1500, 64}};
+enum { MATRICES = 4 };
+
+static void near(double got, double expected, double scale, const char *what,
+                 int64_t at) {
+    ck_assert_msg(fabs(got - expected) <= scale, "%s of channel %lld: %g, not %g", what,
+                  (long long)at, got, expected);
+}
+
+START_TEST(bias_and_activation) {
+    const bounds relu = {.low = 0, .high = 3, .slope = 0};
+    for (int m = 0; m < MATRICES * TYPES; m++) {
+        dlc_dtype type = types[m % TYPES];
+        const bias_job job = {.dtype = (int)type,
+                              .rows = matrices[m / TYPES][0],
+                              .channels = matrices[m / TYPES][1],
+                              .low = relu.low,
+                              .high = relu.high,
+                              .slope = relu.slope,
+                              .bounded = 1};
+        int64_t count = job.rows * job.channels;
+        void *y = tensor_of(type, count, 1), *dy = tensor_of(type, count, 1);
+        float *diff = tensor_of(DLC_F32, job.channels, 0);
+        double *sums = calloc((size_t)job.channels, sizeof *sums);
+        void *scratch = tensor_of(DLC_F32, (int64_t)(bias_scratch(&job) / 4), 0);
+        ck_assert_int_eq(bias_back(&job, y, dy, diff, scratch, NULL), cudaSuccess);
+        for (int64_t i = 0; i < count; i++) {
+            float expected = bounds_gradient(&relu, value_at(i), value_at(i));
+            ck_assert(load_one(type, dy, i) == expected);
+            sums[i % job.channels] += (double)expected;
+        }
+        for (int64_t c = 0; c < job.channels; c++)
+            near((double)diff[c], sums[c], 1e-2, "the bias' gradient", c);
+        ck_assert_int_eq(bias_add(&job, diff, y, NULL), cudaSuccess);
+        for (int64_t i = 0; i < count; i++) {
+            float more = value_at(i) + diff[i % job.channels];
+            double got = (double)load_one(type, y, i);
+            near(got, (double)bounds_apply(&relu, more), 0.02, "a sum",
+                 i % job.channels);
+        }
+        free(y), free(dy), free(diff), free(sums), free(scratch);
+    }
+}
+END_TEST
+
+/* A mean far from zero leaves the variance what it is; the same bits every time. */
+START_TEST(statistics) {
+    const float far = 4096;
+    for (int m = 0; m < MATRICES; m++) {
+        norm_job job = {.dtype = DLC_F32,
+                        .rows = matrices[m][0],
+                        .channels = matrices[m][1],
+                        .epsilon = 1e-5f,
+                        .momentum = 0.9f};
+        int64_t count = job.rows * job.channels, n = job.channels;
+        float *x = tensor_of(DLC_F32, count, 1), *kept = tensor_of(DLC_F32, 6 * n, 0);
+        void *scratch = tensor_of(DLC_F32, (int64_t)(norm_scratch(&job) / 4), 0);
+        for (int64_t i = 0; i < count; i++)
+            x[i] += far;
+        job.x = x;
+        for (int64_t again = 0; again < 2; again++) {
+            job.mean = kept + 2 * again * n;
+            job.inverse = job.mean + n;
+            job.running_mean = kept + 4 * n;
+            job.running_variance = kept + 5 * n;
+            ck_assert_int_eq(norm_statistics(&job, scratch, NULL), cudaSuccess);
+        }
+        ck_assert_mem_eq(kept, kept + 2 * n, (size_t)(2 * n) * sizeof(float));
+        for (int64_t c = 0; c < n; c++) {
+            double sum = 0, squares = 0, rows = (double)job.rows;
+            for (int64_t r = 0; r < job.rows; r++)
+                sum += (double)x[r * n + c];
+            for (int64_t r = 0; r < job.rows; r++)
+                squares += pow((double)x[r * n + c] - sum / rows, 2);
+            near((double)kept[c], sum / rows, 1e-3, "the mean", c);
+            near((double)kept[n + c], 1 / sqrt(squares / rows + 1e-5), 1e-5,
+                 "one by the deviation", c);
+        }
+        free(x), free(kept), free(scratch);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cudnn emulated");
+    TCase *tc = tcase_create("kernels");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, reorders);
+    tcase_add_test(tc, bias_and_activation);
+    tcase_add_test(tc, statistics);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
