@@ -1,0 +1,112 @@
+/* Collectives: NCCL's own, on the queue that is given, or on ours and waited for.
+ *
+ * NCCL's reduce-scatter and all-gather have slices of one size. Where the ranks' slices
+ * differ, by one element, each is a reduction to its rank, or a broadcast from it, all
+ * of them in one group: as many bytes over the links.
+ */
+#include "nccl_transport.h"
+
+/* Slice r begins here: [count*r/ranks, count*(r+1)/ranks). */
+static size_t slice(const dlc_endpoint *e, size_t count, int32_t r) {
+    size_t ranks = (size_t)e->ranks, at = (size_t)r;
+    return count / ranks * at + count % ranks * at / ranks;
+}
+
+typedef ncclResult_t collective(const dlc_endpoint *e, cudaStream_t stream,
+                                float *buffer, size_t count);
+
+static ncclResult_t sum_all(const dlc_endpoint *e, cudaStream_t stream, float *buffer,
+                            size_t count) {
+    return nccl.AllReduce(buffer, buffer, count, ncclFloat32, ncclSum, e->comm, stream);
+}
+
+static ncclResult_t sum_slices(const dlc_endpoint *e, cudaStream_t stream,
+                               float *buffer, size_t count) {
+    size_t ranks = (size_t)e->ranks;
+    if (count % ranks == 0)
+        return nccl.ReduceScatter(buffer, buffer + slice(e, count, e->rank),
+                                  count / ranks, ncclFloat32, ncclSum, e->comm, stream);
+    ncclResult_t result = nccl.GroupStart();
+    for (int32_t r = 0; result == ncclSuccess && r < e->ranks; r++) {
+        float *at = buffer + slice(e, count, r);
+        size_t n = slice(e, count, r + 1) - slice(e, count, r);
+        if (n > 0)
+            result = nccl.Reduce(at, at, n, ncclFloat32, ncclSum, r, e->comm, stream);
+    }
+    ncclResult_t ended = nccl.GroupEnd();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
+}
+
+static ncclResult_t gather_slices(const dlc_endpoint *e, cudaStream_t stream,
+                                  float *buffer, size_t count) {
+    size_t ranks = (size_t)e->ranks;
+    if (count % ranks == 0)
+        return nccl.AllGather(buffer + slice(e, count, e->rank), buffer, count / ranks,
+                              ncclFloat32, e->comm, stream);
+    ncclResult_t result = nccl.GroupStart();
+    for (int32_t r = 0; result == ncclSuccess && r < e->ranks; r++) {
+        float *at = buffer + slice(e, count, r);
+        size_t n = slice(e, count, r + 1) - slice(e, count, r);
+        if (n > 0)
+            result = nccl.Broadcast(at, at, n, ncclFloat32, r, e->comm, stream);
+    }
+    ncclResult_t ended = nccl.GroupEnd();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
+}
+
+static dlc_status give(dlc_endpoint *e, dlc_queue *queue, collective *call,
+                       const char *what, float *buffer, size_t count) {
+    dlc_status status = endpoint_good(e);
+    if (status != DLC_OK || count == 0)
+        return status;
+    return endpoint_took(e, call(e, dlc_cuda_stream(queue), buffer, count), what);
+}
+
+dlc_status queue_all_reduce(dlc_endpoint *e, dlc_queue *queue, float *buffer,
+                            size_t count) {
+    return give(e, queue, sum_all, "all-reduce", buffer, count);
+}
+
+dlc_status queue_reduce_scatter(dlc_endpoint *e, dlc_queue *queue, float *buffer,
+                                size_t count) {
+    return give(e, queue, sum_slices, "reduce-scatter", buffer, count);
+}
+
+dlc_status queue_all_gather(dlc_endpoint *e, dlc_queue *queue, float *buffer,
+                            size_t count) {
+    return give(e, queue, gather_slices, "all-gather", buffer, count);
+}
+
+/* ---- What blocks ---------------------------------------------------------------- */
+
+/* Until our queue has done what it was given. */
+static dlc_status wait_here(dlc_endpoint *e, dlc_status given, const char *what) {
+    const dlc_transport_args *args = e->args;
+    if (given != DLC_OK)
+        return given;
+    dlc_status status = args->device_ops->event_record(args->device, e->queue,
+                                                       e->event);
+    return status == DLC_OK ? wait_for(e, e->event, what) : status;
+}
+
+dlc_status all_reduce(dlc_endpoint *e, float *buffer, size_t count) {
+    return wait_here(e, queue_all_reduce(e, e->queue, buffer, count), "all-reduce");
+}
+
+dlc_status reduce_scatter(dlc_endpoint *e, float *buffer, size_t count) {
+    return wait_here(e, queue_reduce_scatter(e, e->queue, buffer, count),
+                     "reduce-scatter");
+}
+
+dlc_status all_gather(dlc_endpoint *e, float *buffer, size_t count) {
+    return wait_here(e, queue_all_gather(e, e->queue, buffer, count), "all-gather");
+}
+
+dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t bytes) {
+    dlc_status status = endpoint_good(e);
+    if (status != DLC_OK || bytes == 0)
+        return status;
+    ncclResult_t result = nccl.Broadcast(buffer, buffer, bytes, ncclUint8, root,
+                                         e->comm, dlc_cuda_stream(e->queue));
+    return wait_here(e, endpoint_took(e, result, "broadcast"), "broadcast");
+}

@@ -1,0 +1,123 @@
+/* NCCL: GPUs of one machine or of many, over NVLink, PCIe and networks; in NCCL's own
+ * order of summing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl_transport.h"
+
+const dlc_host *host;
+
+static dlc_status load(const dlc_host *the_host) {
+    host = the_host;
+    return DLC_OK;
+}
+
+/* ---- Score ------------------------------------------------------------------------
+ */
+
+/* All on GPUs, and each on another one? */
+static int has_gpus(const dlc_transport_args *args, char *reason, size_t reason_bytes) {
+    const dlc_place *a = args->places;
+    for (int32_t r = 0; r < args->ranks; r++, a = DLC_NEXT(a)) {
+        if (strcmp(a->device, DLC_CUDA_DEVICE) != 0) {
+            (void)snprintf(reason, reason_bytes, "rank %d computes on %.31s", r,
+                           a->device);
+            return 0;
+        }
+        const dlc_place *b = args->places;
+        for (int32_t k = 0; k < r; k++, b = DLC_NEXT(b)) {
+            if (a->node != b->node || a->device_index != b->device_index ||
+                getenv("NCCL_HOSTID"))
+                continue;
+            (void)snprintf(reason, reason_bytes,
+                           "ranks %d and %d share GPU %d, which NCCL refuses (unless "
+                           "each process has another NCCL_HOSTID)",
+                           k, r, a->device_index);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int32_t count_nodes(const dlc_transport_args *args) {
+    const dlc_place *place = args->places;
+    int32_t nodes = 0;
+    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
+        const dlc_place *before = args->places;
+        int32_t k = 0;
+        for (; k < r && before->node != place->node; k++)
+            before = DLC_NEXT(before);
+        nodes += k == r;
+    }
+    return nodes;
+}
+
+static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
+                                  char *reason, size_t reason_bytes) {
+    *score = 0;
+    if (!has_gpus(args, reason, reason_bytes))
+        return DLC_OK;
+    const char *problem = library_open();
+    if (problem) {
+        (void)snprintf(reason, reason_bytes, "NCCL cannot be used here: %s", problem);
+        return DLC_OK;
+    }
+    int32_t nodes = count_nodes(args);
+    (void)snprintf(reason, reason_bytes, "NCCL %s, %d GPU%s on %d node%s",
+                   library_version(), args->ranks, args->ranks == 1 ? "" : "s", nodes,
+                   nodes == 1 ? "" : "s");
+    *score = 90;
+    return DLC_OK;
+}
+
+/* ---- The tables -------------------------------------------------------------------
+ */
+
+static const dlc_option options[] = {
+    DLC_INT("spin_us", "20", 0, 1000000,
+            "microseconds to look for news before sleeping"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_transport_ops ops = {
+    .size = sizeof ops,
+    .score = transport_score,
+    .open = endpoint_open,
+    .close = endpoint_close,
+    .send = message_send,
+    .recv = message_recv,
+    .test = request_test,
+    .wait = request_wait,
+    .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .attach = endpoint_attach,
+    .describe = endpoint_describe,
+    .queue_all_reduce = queue_all_reduce,
+    .queue_reduce_scatter = queue_reduce_scatter,
+    .queue_all_gather = queue_all_gather,
+    .poll = endpoint_poll,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_TRANSPORT,
+     .name = "nccl",
+     .help = "NCCL: GPUs over NVLink, PCIe and networks",
+     .caps = DLC_TRANSPORT_DEVICE_MEMORY | DLC_TRANSPORT_RECORDS,
+     .options = options,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v1 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "nccl",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = load,
+};

@@ -1,0 +1,77 @@
+#include "rig.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "config/config.h"
+#include "support/plugins.h"
+
+fake_board *board;
+
+void rig_run(int ranks, rank_body *body) {
+    if (!board)
+        board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(board != MAP_FAILED);
+    ck_assert_int_eq(ranks_run(ranks, 60, body, NULL), 0);
+    memset(board, 0, sizeof *board);
+}
+
+void rig_begin(rig *r, test_rank *rank) {
+    *r = (rig){.rank = rank};
+    r->device_ops = plugin_find(DLC_KIND_DEVICE, "later")->ops;
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "nccl");
+    r->ops = feature->ops;
+    r->settings = plugin_settings(feature, NULL);
+    void *library = dlopen("libnccl.so.2", RTLD_NOW);
+    void *found = library ? dlsym(library, "fake_nccl_use") : NULL;
+    RANK_CHECK(rank, found != NULL);
+    fake_nccl_use_fn *use;
+    memcpy(&use, &found, sizeof found);
+    use(board);
+
+    dlc_device_args device = {.size = sizeof device, .threads = 1};
+    RANK_OK(rank, r->device_ops->open(&device, &r->device));
+    r->memory = (dlc_memory){.size = sizeof r->memory};
+    RANK_OK(rank, r->device_ops->alloc(r->device, RIG_FLOATS * sizeof(float),
+                                       DLC_MEM_SHARED, &r->memory));
+    r->buffer = r->memory.base;
+    for (int i = 0; i < rank->ranks; i++) {
+        r->place[i] = (dlc_place){.size = sizeof r->place[i], .device_index = i};
+        snprintf(r->place[i].device, sizeof r->place[i].device, "cuda");
+    }
+    r->args = (dlc_transport_args){.size = sizeof r->args,
+                                   .rank = rank->rank,
+                                   .ranks = rank->ranks,
+                                   .places = r->place,
+                                   .settings = r->settings,
+                                   .device_ops = r->device_ops,
+                                   .device = r->device,
+                                   .job = rank,
+                                   .allgather = ranks_allgather,
+                                   .check = ranks_check};
+}
+
+void rig_open(rig *r, test_rank *rank) {
+    rig_begin(r, rank);
+    RANK_OK(rank, r->ops->open(&r->args, &r->endpoint));
+}
+
+void rig_close(rig *r) {
+    r->ops->close(r->endpoint);
+    r->device_ops->free(r->device, &r->memory);
+    r->device_ops->close(r->device);
+    dlc_settings_free(r->settings);
+    plugins_close();
+}
+
+void rig_put(const rig *r, const float *values, size_t count) {
+    RANK_OK(r->rank, r->device_ops->copy(r->device, NULL, r->buffer, values,
+                                         count * sizeof *values));
+}
+
+void rig_get(const rig *r, float *values, size_t count) {
+    RANK_OK(r->rank, r->device_ops->copy(r->device, NULL, values, r->buffer,
+                                         count * sizeof *values));
+}
