@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "machine.h"
 #include "train/setup.h"
+#include "train/units.h"
 
 /* ---- The plan -------------------------------------------------------------------- */
 
@@ -17,7 +18,9 @@ static dlc_status find_device(dlc_bench_plan *plan) {
     if (name)
         return dlc_registry_find(plan->registry, DLC_KIND_DEVICE, name, NULL,
                                  &plan->device);
-    plan->device = dlc_registry_choose(plan->registry, DLC_KIND_DEVICE, 0);
+    plan->device = dlc_units_accelerator(plan->registry);
+    if (!plan->device)
+        plan->device = dlc_registry_choose(plan->registry, DLC_KIND_DEVICE, 0);
     return plan->device ? DLC_OK
                         : dlc_fail(DLC_ERR_PLUGIN, "there is no device to work on; "
                                                    "`dlcore doctor` tells why");
@@ -97,6 +100,7 @@ dlc_status dlc_bench_plan_run(const dlc_bench_plan *plan, dlc_job_main main,
                            .threads = (int)dlc_settings_get_int(run, "threads"),
                            .unbound = !dlc_settings_get_bool(run, "bind"),
                            .device = plan->device->name,
+                           .devices = dlc_units_count(plan->device),
                            .outside = 1,
                            .rendezvous = dlc_settings_get_float(run, "rendezvous"),
                            .deadline = dlc_settings_get_float(run, "deadline")};

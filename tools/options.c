@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "train/units.h"
 
 enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_RUN };
 
@@ -136,11 +137,14 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
 
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
                         int *exit_code) {
+    int32_t units = setup->units ? setup->unit_count : dlc_units_count(setup->device);
     dlc_job_options job = {
         .ranks = (int)setup->ranks,
         .threads = (int)dlc_settings_get_int(setup->run, "threads"),
         .unbound = !dlc_settings_get_bool(setup->run, "bind"),
         .device = setup->device->name,
+        .device_index = setup->units,
+        .devices = units,
         .outside = 1,
         .digest = dlc_setup_digest(setup),
         .rendezvous = dlc_settings_get_float(setup->run, "rendezvous"),

@@ -14,11 +14,21 @@ int32_t dlc_units_count(const dlc_feature *device) {
     return ops->count(&count) == DLC_OK && count > 0 ? count : 0;
 }
 
+/* Is there a layer made for just this device? */
+static int has_layers(const dlc_registry *registry, const dlc_feature *device) {
+    const dlc_feature *layer;
+    for (size_t i = 0; (layer = dlc_registry_choose(registry, DLC_KIND_LAYER, i)); i++)
+        if (layer->device && strcmp(layer->device, device->name) == 0)
+            return 1;
+    return 0;
+}
+
 const dlc_feature *dlc_units_accelerator(const dlc_registry *registry) {
     const dlc_feature *device;
     for (size_t i = 0; (device = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
          i++)
-        if (!(device->caps & DLC_DEVICE_HOST) && dlc_units_count(device) > 0)
+        if (!(device->caps & DLC_DEVICE_HOST) && dlc_units_count(device) > 0 &&
+            has_layers(registry, device))
             return device;
     return NULL;
 }

@@ -6,8 +6,8 @@
 
 #include "plugin/registry.h"
 
-/* The accelerator that is there, one with memory of its own and at least one unit;
- * NULL: there is none. */
+/* The accelerator that is there: memory of its own, at least one unit, and layers made
+ * for it; NULL: there is none. */
 const dlc_feature *dlc_units_accelerator(const dlc_registry *registry);
 
 /* What `text` names among the units of the device: rising or not, each once. Release
