@@ -84,6 +84,7 @@ static void give(dlc_request *r, const header *head, const void *data, size_t by
 
 static void fetched(void *request, ucs_status_t status, size_t bytes, void *context) {
     dlc_request *r = context;
+    r->endpoint->fetches--;
     if (status == UCS_OK) {
         count_bytes(r, bytes);
     } else {
@@ -106,7 +107,9 @@ static void fetch(dlc_request *r, const header *head, void *offer, size_t bytes)
         r->status = DLC_ERR_PEER;
         r->broken = UCS_PTR_STATUS(request);
         r->done = 1;
-    } else if (!request) {
+    } else if (request) {
+        e->fetches++;
+    } else {
         count_bytes(r, bytes);
     }
 }
@@ -133,8 +136,9 @@ static void join(peer *p, dlc_request *r, const header *head, size_t come) {
         r->status = DLC_ERR_CONFIG; /* told by wait or test; its bytes are dropped */
         r->sent = head->bytes;
     }
-    r->header = *head;
+    r->header.bytes = head->bytes;
     if (come < head->bytes) {
+        r->header.number = head->number;
         r->listed = 1;
         queue_add(&p->begun, r);
     }
@@ -262,12 +266,18 @@ static ucs_status_t keep(dlc_endpoint *e, dlc_request *r, const header *head,
 
 static int read_header(const dlc_endpoint *e, const void *raw, size_t raw_bytes,
                        size_t bytes, header *head) {
-    *head = (header){.bytes = bytes};
-    if (raw_bytes != WHOLE_HEADER && raw_bytes != sizeof *head)
+    if (raw_bytes == WHOLE_HEADER) {
+        memcpy(head, raw, WHOLE_HEADER);
+        head->bytes = bytes;
+        head->offset = 0;
+    } else if (raw_bytes == sizeof *head) {
+        memcpy(head, raw, sizeof *head);
+        if (head->offset > head->bytes || bytes > head->bytes - head->offset)
+            return 0;
+    } else {
         return 0;
-    memcpy(head, raw, raw_bytes);
-    return head->from >= 0 && head->from < e->ranks && head->offset <= head->bytes &&
-           bytes <= head->bytes - head->offset &&
+    }
+    return head->from >= 0 && head->from < e->ranks &&
            (!e->staged || bytes <= e->chunk_bytes);
 }
 

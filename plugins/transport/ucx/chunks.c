@@ -135,6 +135,7 @@ static void landed(void *request, ucs_status_t status, size_t bytes, void *conte
     dlc_endpoint *e = p->endpoint;
 
     (void)bytes;
+    e->fetches--;
     if (status == UCS_OK) {
         arrival_landed(p);
     } else if (e->broken == UCS_OK) {
@@ -156,6 +157,7 @@ dlc_status chunks_fetch(dlc_endpoint *e, piece *p) {
     p->chunk = c;
     p->data = c->memory.base;
     p->state = request ? COMING : HERE;
+    e->fetches += UCS_PTR_IS_PTR(request);
     return UCS_PTR_IS_ERR(request)
                ? endpoint_lost(e, p->header.from, UCS_PTR_STATUS(request))
                : DLC_OK;

@@ -147,16 +147,15 @@ static void flush(dlc_endpoint *e) {
     }
 }
 
-/* Half-made ways cannot be given up: where the group did not come about, and the
- * process has nothing left to do but to end, they stay as they are. */
-static void abandon(dlc_endpoint *e) {
+/* What cannot be ended, where the process has nothing left to do but to end, stays. */
+static void abandon(void *what) {
     static struct abandoned {
         struct abandoned *next;
-        ucp_worker_h worker;
+        void *what;
     } * all;
     struct abandoned *one = host->alloc(sizeof *one);
     if (one) {
-        *one = (struct abandoned){all, e->worker};
+        *one = (struct abandoned){all, what};
         all = one;
     }
     (void)all; /* keeps them from being taken for leaks */
@@ -169,14 +168,19 @@ void connect_close(dlc_endpoint *e) {
     if (e->connected)
         flush(e);
     e->closing = 1;
-    if (begun && !e->connected) {
-        abandon(e);
+    if (begun && !e->connected) { /* half-made ways cannot be given up */
+        abandon(e->worker);
         return;
     }
+    int over = e->staged || e->args->check(e->args->job) != DLC_OK;
+    int under_way = over && (e->unsent > 0 || e->fetches > 0);
     if (e->worker) {
         arrivals_decline(e);
         ucx.worker_destroy(e->worker);
     }
-    if (e->context)
+    /* Later versions than 1.13 cannot bear that memory of a message is still held. */
+    if (e->context && under_way)
+        abandon(e->context);
+    else if (e->context)
         ucx.cleanup(e->context);
 }

@@ -112,10 +112,11 @@ static dlc_status compare(const dlc_endpoint *e, const card *cards) {
     return DLC_OK;
 }
 
-/* Looking before sleeping pays only where every rank of this node has a core. */
-static int enough_cores(const dlc_endpoint *e, const card *cards) {
+/* The cores of this node for each of its ranks. */
+static int share_of_cores(const dlc_endpoint *e, const card *cards) {
     const dlc_place *place = e->args->places;
-    int32_t node = 0, near = 0;
+    int32_t node = 0;
+    int near = 0;
     cpu_set_t all;
 
     for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place))
@@ -129,7 +130,7 @@ static int enough_cores(const dlc_endpoint *e, const card *cards) {
         near++;
         CPU_OR(&all, &all, &cards[r].cores);
     }
-    return CPU_COUNT(&all) >= near;
+    return near > 0 ? CPU_COUNT(&all) / near : 0;
 }
 
 static dlc_status exchange_addresses(dlc_endpoint *e, const card *cards,
@@ -197,8 +198,11 @@ static dlc_status introduce(dlc_endpoint *e) {
         status = compare(e, cards);
     if (status == DLC_OK)
         status = exchange_addresses(e, cards, address);
-    if (status == DLC_OK && !enough_cores(e, cards))
-        e->spin_ns = 0;
+    if (status == DLC_OK) {
+        e->cores = share_of_cores(e, cards);
+        /* Looking before sleeping pays only where every rank has a core. */
+        e->patience = e->spin_ns = e->cores > 0 ? e->spin_ns : 0;
+    }
     for (int32_t r = 0; r < e->ranks; r++)
         e->staged |= cards[r].staged;
     ucx.worker_release_address(e->worker, address);
@@ -227,6 +231,9 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->ranks = args->ranks;
     e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
     e->chunk_bytes = (size_t)host->get_int(args->settings, "chunk_bytes");
+    e->gone = (dlc_request){.endpoint = e, .done = 1};
+    e->spare = 1;
+    e->judged = host->now_ns();
     e->near = !DLC_CAN(args->device_ops, queue_open);
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
 

@@ -4,6 +4,9 @@
 
 #include "ucx.h"
 
+/* What UCX can send without a request of its own, mostly. */
+enum { SHORT = 64 };
+
 void queue_add(queue *q, dlc_request *r) {
     r->next = NULL;
     if (q->last)
@@ -25,20 +28,33 @@ void queue_remove(queue *q, dlc_request *r) {
         q->last = before;
 }
 
+/* Header, `sent` and `broken` are for whom it is for to write. */
 dlc_request *request_new(dlc_endpoint *e, int32_t to, size_t bytes) {
-    dlc_request *r = e->free, *made = r ? r->made : e->made;
-    if (r)
+    dlc_request *r = e->free;
+    if (r) {
         e->free = r->next;
-    else
-        e->made = r = host->alloc(sizeof *r);
-    if (r)
-        *r = (dlc_request){.made = made, .endpoint = e, .peer = to, .bytes = bytes};
-    else
-        e->made = made;
+    } else {
+        r = host->alloc(sizeof *r);
+        if (!r)
+            return NULL;
+        r->made = e->made;
+        e->made = r;
+        r->endpoint = e;
+    }
+    r->bytes = bytes;
+    r->moved = 0;
+    r->peer = to;
+    r->done = 0;
+    r->status = DLC_OK;
+    r->chunks = 0;
+    r->listed = 0;
+    r->pieces = NULL;
     return r;
 }
 
 void request_free(dlc_endpoint *e, dlc_request *r) {
+    if (r == &e->gone)
+        return;
     r->next = e->free;
     e->free = r;
 }
@@ -76,6 +92,17 @@ static void sent(void *request, ucs_status_t status, void *context) {
     ucx.request_free(request);
 }
 
+/* Short ones mostly leave at once. Then they need no request of their own, and without
+ * one go at more than twice the rate. */
+static int send_short(const dlc_endpoint *e, ucp_ep_h ep, const header *head,
+                      const void *buffer, size_t bytes) {
+    static const ucp_request_param_t now_or_never = {
+        .op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL};
+    return bytes <= SHORT && e->near && !e->staged &&
+           ucx.am_send_nbx(ep, MESSAGE_ID, head, WHOLE_HEADER, buffer, bytes,
+                           &now_or_never) == NULL;
+}
+
 static dlc_status send_whole(dlc_endpoint *e, ucp_ep_h ep, dlc_request *r) {
     ucp_request_param_t how = how_to_send(e, sent, r);
     ucs_status_ptr_t request = ucx.am_send_nbx(ep, MESSAGE_ID, &r->header, WHOLE_HEADER,
@@ -104,13 +131,20 @@ dlc_status message_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *bu
     dlc_status status = endpoint_reach(e, to, &ep);
     if (status != DLC_OK)
         return status;
+    header head = {
+        .tag = tag, .bytes = bytes, .number = e->peers[to].sent, .from = e->rank};
+    if (send_short(e, ep, &head, buffer, bytes)) {
+        e->peers[to].sent++;
+        *request = &e->gone;
+        return DLC_OK;
+    }
     dlc_request *r = request_new(e, to, bytes);
     if (!r)
         return DLC_ERR_NOMEM;
     r->kind = SEND;
     r->source = buffer;
-    r->header = (header){
-        .tag = tag, .bytes = bytes, .number = e->peers[to].sent++, .from = e->rank};
+    r->header = head;
+    e->peers[to].sent++;
     status = e->staged ? send_in_chunks(e, r) : send_whole(e, ep, r);
     if (status != DLC_OK)
         return status; /* the request stays the endpoint's */
@@ -155,9 +189,9 @@ static dlc_status finish(dlc_endpoint *e, dlc_request *r) {
 }
 
 dlc_status request_test(dlc_endpoint *e, dlc_request *r, int *done) {
-    int moved;
     if (!r->done) {
-        dlc_status status = move_on(e, &moved);
+        (void)move_on(e);
+        dlc_status status = trouble(e);
         if (status != DLC_OK)
             return status;
     }

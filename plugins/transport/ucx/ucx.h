@@ -52,22 +52,26 @@ typedef struct piece {
     dlc_request *taker; /* of a COMING one: who wants it; NULL: nobody yet */
 } piece;
 
+/* What is written for every message comes first: it fits into a line of the cache. */
 struct dlc_request {
     dlc_request *next; /* in its queue, or of the free ones */
-    dlc_request *made; /* all there are, for close */
     dlc_endpoint *endpoint;
-    header header;
     size_t bytes, moved;
-    const unsigned char *source;
-    unsigned char *target;
-    piece *pieces; /* of a message that nobody has asked for yet, in any order */
+    union {
+        const unsigned char *source;
+        unsigned char *target;
+    };
     int32_t peer;
     enum { SEND, RECEIVE, UNEXPECTED, ACCESS } kind;
-    int chunks; /* of a send, under way */
-    int listed; /* in its peer's `begun` */
     int done;
-    dlc_status status;   /* DLC_ERR_CONFIG: the sizes don't agree ... */
-    size_t sent;         /* ... and this is the sender's */
+    dlc_status status; /* DLC_ERR_CONFIG: the sizes don't agree, see `sent` */
+    int chunks;        /* of a send, under way */
+    int listed;        /* in its peer's `begun` */
+
+    header header;
+    piece *pieces;       /* of a message that nobody has asked for yet, in any order */
+    dlc_request *made;   /* all there are, for close */
+    size_t sent;         /* bytes, where others are expected */
     ucs_status_t broken; /* UCX's, where status is DLC_ERR_PEER */
 };
 
@@ -109,11 +113,16 @@ struct dlc_endpoint {
     ucp_context_h context;
     ucp_worker_h worker;
     int wake_fd;
-    uint64_t spin_ns;    /* how long to look before sleeping */
-    int near;            /* the processor reads this device's memory */
-    int staged;          /* all messages go in chunks */
-    size_t chunk_bytes;  /* the same on all ranks */
-    dlc_status failed;   /* in a callback, where it could not be returned */
+    uint64_t spin_ns;   /* how long to look before sleeping, at least ... */
+    uint64_t patience;  /* ... and as the waits of late have been (wait.c) */
+    int cores;          /* of this node, for each of its ranks */
+    int spare;          /* one of them had nothing else to do ... */
+    uint64_t judged;    /* ... when it was last asked, and how long the process's ... */
+    uint64_t others;    /* ... other threads had computed by then */
+    int near;           /* the processor reads this device's memory */
+    int staged;         /* all messages go in chunks */
+    size_t chunk_bytes; /* the same on all ranks */
+    dlc_status failed;  /* in a callback, where it could not be returned */
     ucs_status_t broken; /* likewise: the way to ... */
     int32_t broken_peer;
     int closing;
@@ -123,10 +132,12 @@ struct dlc_endpoint {
     int flushed;
     int connected; /* to all */
     dlc_request *made, *free;
+    dlc_request gone; /* of all sends that have left at once */
     piece *pieces, *free_pieces;
     chunk *chunks, *free_chunks;
-    size_t unsent; /* sends that are not done */
-    size_t queued; /* of them, in the peers' queues `staged` */
+    size_t fetches; /* that UCX has begun */
+    size_t unsent;  /* sends that are not done */
+    size_t queued;  /* of them, in the peers' queues `staged` */
 };
 
 struct dlc_region {
@@ -160,7 +171,9 @@ void names_of_context(ucp_context_h context, int beyond, char *text, size_t byte
 void names_of_ep(ucp_ep_h ep, char *text, size_t bytes);
 
 /* wait.c */
-dlc_status move_on(dlc_endpoint *endpoint, int *moved);
+/* Something has. What goes wrong on the way is found by the next. */
+int move_on(dlc_endpoint *endpoint);
+dlc_status trouble(dlc_endpoint *endpoint);
 dlc_status wait_for(dlc_endpoint *endpoint, const int *done);
 
 /* messages.c */

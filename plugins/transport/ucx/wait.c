@@ -1,8 +1,15 @@
-/* Moving on, and waiting: looks for a moment where there are cores enough, then sleeps
+/* Moving on, and waiting: looks for a while where there are cores enough, then sleeps
  * on UCX's event file until something comes. UCX arms it only when nothing is there to
- * be done, so no event is lost. */
+ * be done, so no event is lost.
+ *
+ * For how long: to sleep and be woken takes longer than most messages, so where the
+ * waits of late would have been over soon, it looks for that long. But only while its
+ * core has nothing else to do: where the process's other threads compute, and there is
+ * no core for this one, it sleeps early.
+ */
 #include <errno.h>
 #include <poll.h>
+#include <time.h>
 
 #include "ucx.h"
 
@@ -11,55 +18,111 @@ enum { NAP_MS = 40 };
 /* Rounds in which something moved before the job is asked. */
 enum { ROUNDS = 256 };
 /* Rounds in which nothing moved before the clock is asked: it takes as long as one. */
-enum { LOOKS = 16 };
+enum { LOOKS = 64 };
+/* To look for longer than this never pays, in spin_ns. */
+enum { MOST_PATIENCE = 32 };
+/* How long a judgement on whether there is a core to spare holds. */
+#define JUDGED_FOR_NS UINT64_C(5000000)
 
-dlc_status move_on(dlc_endpoint *e, int *moved) {
-    *moved = ucx.worker_progress(e->worker) != 0;
-    for (int32_t r = 0; r < e->ranks && e->queued > 0; r++) {
-        dlc_status status = chunks_push(e, r, moved);
-        if (status != DLC_OK)
-            return status;
-    }
+static int push(dlc_endpoint *e) {
+    int moved = 0;
+    for (int32_t r = 0; r < e->ranks && e->queued > 0 && e->failed == DLC_OK; r++)
+        e->failed = chunks_push(e, r, &moved);
+    return moved;
+}
+
+int move_on(dlc_endpoint *e) {
+    int moved = ucx.worker_progress(e->worker) != 0;
+    if (e->queued > 0)
+        moved |= push(e);
+    return moved;
+}
+
+dlc_status trouble(dlc_endpoint *e) {
     if (e->broken != UCS_OK)
         return endpoint_lost(e, e->broken_peer, e->broken);
     return e->failed;
 }
 
-static dlc_status nap(dlc_endpoint *e) {
+static dlc_status nap(dlc_endpoint *e, int *slept) {
     ucs_status_t armed = ucx.worker_arm(e->worker);
     if (armed == UCS_ERR_BUSY)
         return DLC_OK;
     if (armed != UCS_OK)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: %s", ucx.text_of(armed));
     struct pollfd file = {.fd = e->wake_fd, .events = POLLIN};
+    *slept = 1;
     if (poll(&file, 1, NAP_MS) < 0 && errno != EINTR)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: poll fails");
     return e->args->check(e->args->job);
 }
 
+/* ---- How long to look --------------------------------------------------------- */
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now = {0, 0};
+    (void)clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Have the process's other threads left a core of its share, since this was asked? */
+static int core_to_spare(dlc_endpoint *e, uint64_t now) {
+    uint64_t all = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
+             mine = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t others = all > mine ? all - mine : 0, passed = now - e->judged;
+    uint64_t used = others > e->others ? others - e->others : 0;
+
+    e->judged = now;
+    e->others = others;
+    return used < ((uint64_t)e->cores - 1) * passed + passed / 4;
+}
+
+/* A wait is over in which nothing moved since then; `slept`: it was not only looked. */
+static void judge(dlc_endpoint *e, uint64_t since, int slept) {
+    uint64_t now = host->now_ns(), most = e->spin_ns * MOST_PATIENCE;
+
+    if (now - e->judged > JUDGED_FOR_NS)
+        e->spare = core_to_spare(e, now);
+    if (!e->spare)
+        e->patience = e->spin_ns;
+    else if (slept && now - since < most)
+        e->patience = 2 * e->patience < most ? 2 * e->patience : most;
+    else if (slept)
+        e->patience = e->patience / 2 > e->spin_ns ? e->patience / 2 : e->spin_ns;
+}
+
 dlc_status wait_for(dlc_endpoint *e, const int *done) {
-    uint64_t since = 0; /* when it was first seen to stand still */
-    unsigned still = 0; /* rounds since something moved */
+    uint64_t since = 0, now = 0; /* when it was first seen to stand still, and last */
+    unsigned still = 0;          /* rounds since something moved */
+    int slept = 0;
 
     for (unsigned round = 1; !*done; round++) {
-        int moved = 0;
-        dlc_status status = move_on(e, &moved);
-        if (status == DLC_OK && round % ROUNDS == 0)
+        int moved = move_on(e);
+        dlc_status status = DLC_OK;
+        if (e->failed != DLC_OK || e->broken != UCS_OK)
+            status = trouble(e);
+        else if (round % ROUNDS == 0)
             status = e->args->check(e->args->job);
         if (status != DLC_OK)
             return status;
-        still = moved ? 0 : still + 1;
-        if (*done || moved || (e->spin_ns > 0 && still % LOOKS != 0))
+        if (*done || moved) {
+            if (slept || now - since > e->spin_ns)
+                judge(e, since, slept);
+            since = now = 0;
+            still = 0;
+            slept = 0;
             continue;
-        uint64_t now = host->now_ns();
-        if (still == LOOKS)
+        }
+        if (++still % LOOKS != 0 && e->patience > 0)
+            continue;
+        now = host->now_ns();
+        if (!since)
             since = now;
-        if (e->spin_ns > 0 && now - since < e->spin_ns)
+        if (e->patience > 0 && now - since < e->patience)
             continue;
-        status = nap(e);
+        status = nap(e, &slept);
         if (status != DLC_OK)
             return status;
-        still = 0;
     }
     return DLC_OK;
 }
