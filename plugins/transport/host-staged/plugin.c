@@ -14,6 +14,14 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     return DLC_OK;
 }
 
+static dlc_status transport_open(const dlc_transport_args *args,
+                                 dlc_endpoint **endpoint) {
+    dlc_status status = endpoint_open(args, endpoint);
+    if (status == DLC_OK)
+        endpoint_pin(*endpoint);
+    return status;
+}
+
 static const dlc_option options[] = {
     SHM_OPTIONS,
     DLC_OPTIONS_END,
@@ -22,7 +30,7 @@ static const dlc_option options[] = {
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
     .score = transport_score,
-    .open = endpoint_open,
+    .open = transport_open,
     .close = endpoint_close,
     .send = messages_send,
     .recv = messages_recv,

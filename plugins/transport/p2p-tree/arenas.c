@@ -10,15 +10,11 @@ typedef struct offer {
 } offer;
 
 dlc_status arenas_open(dlc_endpoint *e, int tree) {
-    const dlc_transport_args *args = e->args;
-
     e->arenas = host->alloc(sizeof *e->arenas);
     if (!e->arenas)
         return DLC_ERR_NOMEM;
     e->arenas->tree = tree;
-    if (DLC_CAN(args->device_ops, queue_open))
-        return args->device_ops->queue_open(args->device, &e->arenas->queue);
-    return DLC_OK;
+    return lane_open(e, &e->arenas->lane);
 }
 
 /* Of the ranks' memory, what was imported. */
@@ -33,11 +29,10 @@ void arenas_close(dlc_endpoint *e) {
     arenas *all = e->arenas;
     if (!all)
         return;
+    lane_close(e, &all->lane);
     for (uint32_t i = 0; i < all->count; i++)
         let_go(e, &all->list[i]);
     bounce_close(e);
-    if (all->queue)
-        e->args->device_ops->queue_close(e->args->device, all->queue);
     host->free(all->list);
     host->free(all);
     e->arenas = NULL;

@@ -1,5 +1,5 @@
-/* Collectives in memory that is not attached and that the processor cannot read: by way
- * of a piece of memory that is. Simple rather than fast: what is large is attached.
+/* Sums in memory that is not attached and that the processor cannot read: by way of a
+ * piece of memory that is. Simple rather than fast: what is large is attached.
  */
 #include "p2p.h"
 
@@ -23,10 +23,7 @@ void bounce_close(dlc_endpoint *e) {
 }
 
 static dlc_status copy(dlc_endpoint *e, float *dst, const float *src, size_t n) {
-    const dlc_transport_args *args = e->args;
-    dlc_status status = args->device_ops->copy(args->device, e->arenas->queue, dst, src,
-                                               n * sizeof *dst);
-    return status == DLC_OK ? call_sync(e) : status;
+    return lane_copy(e, &e->arenas->lane, dst, src, n * sizeof *dst);
 }
 
 /* The bounce is the first arena. */
@@ -38,21 +35,12 @@ dlc_status bounce_all_reduce(dlc_endpoint *e, float *buffer, size_t count) {
         call c = {.kind = ALL_REDUCE, .count = count - at < most ? count - at : most};
         float *mine = arenas_at(e, &c, e->rank, 0);
         status = copy(e, mine, buffer + at, c.count);
+        if (status == DLC_OK) /* before the others are told that it is there */
+            status = call_sync(e);
         if (status == DLC_OK)
             status = call_run(e, &c);
         if (status == DLC_OK)
             status = copy(e, buffer + at, mine, c.count);
     }
-    return status;
-}
-
-dlc_status bounce_all_gather(dlc_endpoint *e, float *buffer, size_t count) {
-    call c = {.count = count};
-    dlc_status status = DLC_OK;
-
-    for (int32_t r = 0; r < e->ranks && status == DLC_OK; r++) {
-        size_t begin = call_slice(e, &c, r), end = call_slice(e, &c, r + 1);
-        status = staged_broadcast(e, r, buffer + begin, (end - begin) * sizeof *buffer);
-    }
-    return status;
+    return call_finish(e, status);
 }

@@ -7,6 +7,9 @@
 
 #include "p2p.h"
 
+/* Bytes that a device works on at a time, by the direct schedule and the tree. */
+enum { PIECE = 8 << 20, TREE_PIECE = 1 << 20 };
+
 static const char *const names[] = {"", "all_reduce", "reduce_scatter", "all_gather",
                                     "broadcast"};
 
@@ -50,11 +53,17 @@ dlc_status call_leave(dlc_endpoint *e, int32_t first, int32_t end) {
 }
 
 dlc_status call_sync(dlc_endpoint *e) {
-    const dlc_transport_args *args = e->args;
-    dlc_status status = DLC_OK;
-    if (e->arenas->queue)
-        status = args->device_ops->queue_sync(args->device, e->arenas->queue);
-    return status == DLC_OK ? args->check(args->job) : status;
+    lane *l = &e->arenas->lane;
+    dlc_status status = lane_mark(e, l, 0);
+    if (status == DLC_OK)
+        status = lane_await(e, l, 0);
+    return status == DLC_OK ? e->args->check(e->args->job) : status;
+}
+
+dlc_status call_finish(dlc_endpoint *e, dlc_status status) {
+    if (status == DLC_OK)
+        status = call_sync(e);
+    return lane_settle(e, &e->arenas->lane, status);
 }
 
 size_t call_slice(const dlc_endpoint *e, const call *c, int32_t rank) {
@@ -62,15 +71,20 @@ size_t call_slice(const dlc_endpoint *e, const call *c, int32_t rank) {
     return c->count / ranks * r + c->count % ranks * r / ranks;
 }
 
-size_t call_chunk(const dlc_endpoint *e) {
+/* The processor does what stays in its cache. A device wants to be told little: its
+ * pieces are so long that they keep it busy while the next is told, and the job is
+ * asked whether it goes on; those of the tree so short that its stages overlap. */
+size_t call_chunk(const dlc_endpoint *e, int tree) {
     size_t chunk = e->chunk_bytes / sizeof(float);
-    int given = host->get_int(e->args->settings, "chunk_bytes") > 0;
-    return given || chunk < SERIAL ? chunk : SERIAL;
+    size_t most = e->host_memory ? SERIAL : (tree ? TREE_PIECE : PIECE) / sizeof(float);
+    if (host->get_int(e->args->settings, "chunk_bytes") > 0)
+        return chunk;
+    return e->host_memory && chunk < most ? chunk : most;
 }
 
 /* The fewest steps where it is small. */
 dlc_status call_run(dlc_endpoint *e, const call *c) {
-    if (e->arenas->tree && c->count > call_chunk(e))
+    if (e->arenas->tree && c->count > call_chunk(e, 1))
         return tree_run(e, c);
     return c->kind == ALL_GATHER ? direct_gather(e, c) : direct_reduce(e, c);
 }

@@ -18,7 +18,7 @@ typedef struct arena {
 typedef struct arenas {
     arena *list;
     uint32_t count;
-    dlc_queue *queue;  /* where the device has such */
+    lane lane;         /* where the device has such */
     int tree;          /* schedule of the reducing collectives */
     uint64_t calls;    /* in attached memory, since the start */
     uint64_t chunks;   /* of the tree, since the start */
@@ -57,10 +57,12 @@ dlc_status call_enter(dlc_endpoint *endpoint, const call *call, int32_t first,
 dlc_status call_leave(dlc_endpoint *endpoint, int32_t first, int32_t end);
 /* The work given to the device is done, and the job goes on. */
 dlc_status call_sync(dlc_endpoint *endpoint);
+/* The same at the end of a collective, which may have failed. */
+dlc_status call_finish(dlc_endpoint *endpoint, dlc_status status);
 /* Where a rank's slice begins. */
 size_t call_slice(const dlc_endpoint *endpoint, const call *call, int32_t rank);
-/* Elements to work on at a time. */
-size_t call_chunk(const dlc_endpoint *endpoint);
+/* Elements to work on at a time, by which schedule. */
+size_t call_chunk(const dlc_endpoint *endpoint, int tree);
 
 /* By the schedule that suits: all but broadcasts. */
 dlc_status call_run(dlc_endpoint *endpoint, const call *call);
@@ -75,6 +77,5 @@ dlc_status tree_run(dlc_endpoint *endpoint, const call *call);
 dlc_status bounce_open(dlc_endpoint *endpoint);
 void bounce_close(dlc_endpoint *endpoint);
 dlc_status bounce_all_reduce(dlc_endpoint *endpoint, float *buffer, size_t count);
-dlc_status bounce_all_gather(dlc_endpoint *endpoint, float *buffer, size_t count);
 
 #endif

@@ -32,12 +32,55 @@ static int devices_share(const dlc_transport_args *args, char *reason,
     return 1;
 }
 
+/* Of two ranks, the first reads and writes the second's memory. */
+static dlc_status reaches(const dlc_transport_args *args, const dlc_place *from,
+                          const dlc_place *to, int *can) {
+    if (from->device_index == to->device_index) {
+        *can = 1;
+        return DLC_OK;
+    }
+    return args->device_ops->reaches(args->device, from->device_index, to->device_index,
+                                     can);
+}
+
+/* Each rank's unit reaches each other's, both ways. */
+static dlc_status units_reach(const dlc_transport_args *args, char *reason,
+                              size_t reason_bytes, int *all) {
+    const dlc_place *from = args->places, *to;
+
+    *all = 1;
+    if (!args->device || !args->device_ops || !DLC_CAN(args->device_ops, reaches))
+        return DLC_OK;
+    for (int32_t i = 0; i < args->ranks; i++, from = DLC_NEXT(from)) {
+        to = args->places;
+        for (int32_t k = 0; k < args->ranks; k++, to = DLC_NEXT(to)) {
+            dlc_status status = reaches(args, from, to, all);
+            if (status != DLC_OK)
+                return status;
+            if (*all)
+                continue;
+            (void)snprintf(reason, reason_bytes,
+                           "%.31s %d of rank %d cannot reach the memory of %.31s %d of "
+                           "rank %d",
+                           from->device, from->device_index, i, to->device,
+                           to->device_index, k);
+            return DLC_OK;
+        }
+    }
+    return DLC_OK;
+}
+
 static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
                                   char *reason, size_t reason_bytes) {
+    int all = 0;
+
     *score = 0;
     if (!endpoint_reaches(args, reason, reason_bytes) ||
         !devices_share(args, reason, reason_bytes))
         return DLC_OK;
+    dlc_status status = units_reach(args, reason, reason_bytes, &all);
+    if (status != DLC_OK || !all)
+        return status;
     (void)snprintf(reason, reason_bytes,
                    "memory that %d rank%s of one node map%s of each other", args->ranks,
                    args->ranks == 1 ? "" : "s", args->ranks == 1 ? "s" : "");
@@ -99,7 +142,7 @@ static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_by
 typedef dlc_status collective(dlc_endpoint *endpoint, float *buffer, size_t count);
 
 /* In attached memory, or elsewhere: staged where the processor reads it. What is small
- * is staged, too: that takes one step. */
+ * there is staged, too: that takes one step. */
 static dlc_status run(dlc_endpoint *e, call_kind kind, float *buffer, size_t count,
                       collective *in_host_memory, collective *in_any) {
     call c = {.kind = kind, .count = count};
@@ -123,7 +166,7 @@ static dlc_status reduce_scatter(dlc_endpoint *e, float *buffer, size_t count) {
 }
 
 static dlc_status all_gather(dlc_endpoint *e, float *buffer, size_t count) {
-    return run(e, ALL_GATHER, buffer, count, staged_all_gather, bounce_all_gather);
+    return run(e, ALL_GATHER, buffer, count, staged_all_gather, staged_all_gather);
 }
 
 static dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t bytes) {

@@ -74,7 +74,7 @@ static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t 
             continue;
         const float *pair[2] = {arenas_at(e, t->call, owner_of(e, low, level, q), at),
                                 arenas_at(e, t->call, owner_of(e, high, level, q), at)};
-        status = args->device_ops->sum(args->device, e->arenas->queue, n, pair, 2,
+        status = args->device_ops->sum(args->device, e->arenas->lane.queue, n, pair, 2,
                                        arenas_at(e, t->call, e->rank, at));
     }
     return status;
@@ -82,7 +82,6 @@ static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t 
 
 /* What this rank owned before that, it gets back, complete. */
 static dlc_status go_down(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
-    const dlc_transport_args *args = e->args;
     dlc_status status = DLC_OK;
 
     for (int32_t q = 0; q < e->ranks && status == DLC_OK; q++) {
@@ -90,11 +89,14 @@ static dlc_status go_down(dlc_endpoint *e, const tree *t, int32_t level, uint64_
         int32_t from = owner_of(e, e->rank, level + 1, q);
         if (n == 0 || from == e->rank || owner_of(e, e->rank, level, q) != e->rank)
             continue;
-        status = args->device_ops->copy(
-            args->device, e->arenas->queue, arenas_at(e, t->call, e->rank, at),
-            arenas_at(e, t->call, from, at), n * sizeof(float));
+        status = lane_copy(e, &e->arenas->lane, arenas_at(e, t->call, e->rank, at),
+                           arenas_at(e, t->call, from, at), n * sizeof(float));
     }
     return status;
+}
+
+static void tell_stage(dlc_endpoint *e, int32_t stage, uint64_t k) {
+    marks_tell(e, MARK_STAGE + (uint32_t)stage, e->arenas->chunks + k + 1, 0, e->ranks);
 }
 
 static dlc_status run_stage(dlc_endpoint *e, const tree *t, int32_t stage, uint64_t k) {
@@ -102,23 +104,41 @@ static dlc_status run_stage(dlc_endpoint *e, const tree *t, int32_t stage, uint6
     int32_t level = up ? stage : 2 * t->levels - 1 - stage;
     int32_t begin = block_begin(e->rank, level + 1);
     int32_t end = block_end(e, e->rank, level + 1);
-    uint32_t own = MARK_STAGE + (uint32_t)stage;
-    uint64_t done = e->arenas->chunks + k + 1;
     dlc_status status = DLC_OK;
 
     if (stage > t->first)
-        status = marks_await(e, own - 1, done, begin, end);
+        status = marks_await(e, MARK_STAGE + (uint32_t)stage - 1,
+                             e->arenas->chunks + k + 1, begin, end);
     if (status == DLC_OK)
         status = up ? go_up(e, t, level, k) : go_down(e, t, level, k);
-    if (status == DLC_OK)
-        status = call_sync(e);
-    if (status == DLC_OK)
-        marks_tell(e, own, done, 0, e->ranks);
+    if (status == DLC_OK && !e->arenas->lane.queue) {
+        status = e->args->check(e->args->job);
+        if (status == DLC_OK)
+            tell_stage(e, stage, k);
+    }
+    return status;
+}
+
+/* Each stage, of the chunk that has come to it. A device with queues is given all of
+ * them, and waited for once. */
+static dlc_status run_round(dlc_endpoint *e, const tree *t, uint64_t round) {
+    uint64_t stages = (uint64_t)(t->end - t->first);
+    uint64_t begin = round < t->chunks ? 0 : round - t->chunks + 1;
+    uint64_t end = round < stages ? round + 1 : stages;
+    dlc_status status = DLC_OK;
+
+    for (uint64_t s = begin; s < end && status == DLC_OK; s++)
+        status = run_stage(e, t, t->first + (int32_t)s, round - s);
+    if (status != DLC_OK || !e->arenas->lane.queue)
+        return status;
+    status = call_sync(e);
+    for (uint64_t s = begin; s < end && status == DLC_OK; s++)
+        tell_stage(e, t->first + (int32_t)s, round - s);
     return status;
 }
 
 dlc_status tree_run(dlc_endpoint *e, const call *c) {
-    tree t = {.call = c, .chunk = call_chunk(e)};
+    tree t = {.call = c, .chunk = call_chunk(e, 1)};
     size_t longest = c->count / (size_t)e->ranks + (c->count % (size_t)e->ranks > 0);
 
     while (1 << t.levels < e->ranks)
@@ -128,11 +148,10 @@ dlc_status tree_run(dlc_endpoint *e, const call *c) {
     t.chunks = (longest + t.chunk - 1) / t.chunk;
 
     dlc_status status = call_enter(e, c, 0, e->ranks);
-    uint64_t stages = (uint64_t)(t.end - t.first);
-    for (uint64_t i = 0; i < t.chunks + stages && status == DLC_OK; i++)
-        for (uint64_t s = 0; s < stages && status == DLC_OK; s++)
-            if (i >= s && i - s < t.chunks)
-                status = run_stage(e, &t, t.first + (int32_t)s, i - s);
+    uint64_t rounds = t.chunks + (uint64_t)(t.end - t.first) - 1;
+    for (uint64_t i = 0; i < rounds && status == DLC_OK; i++)
+        status = run_round(e, &t, i);
     e->arenas->chunks += t.chunks;
+    status = lane_settle(e, &e->arenas->lane, status);
     return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
 }

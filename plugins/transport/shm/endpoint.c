@@ -28,10 +28,35 @@ int endpoint_reaches(const dlc_transport_args *args, char *reason,
     return 1;
 }
 
+void endpoint_pin(dlc_endpoint *e) {
+    const dlc_transport_args *args = e->args;
+
+    while (!e->host_memory && DLC_CAN(args->device_ops, pin) && e->pinned < e->ranks) {
+        if (args->device_ops->pin(args->device, e->peers[e->pinned].map,
+                                  e->file_bytes) != DLC_OK) {
+            host->log(DLC_LOG_WARN,
+                      "shared memory could not be pinned: copies from and to the "
+                      "device are slower than they might be");
+            break;
+        }
+        e->pinned++;
+    }
+}
+
+static void unpin(dlc_endpoint *e) {
+    const dlc_transport_args *args = e->args;
+    while (e->pinned > 0)
+        args->device_ops->unpin(args->device, e->peers[--e->pinned].map);
+}
+
 void endpoint_close(dlc_endpoint *e) {
     if (!e)
         return;
     if (e->peers) {
+        lane_close(e, &e->pass);
+        lane_close(e, &e->store);
+        lane_close(e, &e->fetch);
+        unpin(e);
         messages_close(e);
         files_close(e);
     }
@@ -62,13 +87,19 @@ static size_t whole_lines(size_t bytes) {
 
 /* Measured on Zen 4, two ranks: messages and sums are fastest with about half a MiB
  * between two ranks, which leaves room in the second cache for what they are made of.
- * Sums like long chunks. */
+ * Sums like long chunks. A device's copies want to be so long that their beginning and
+ * end, some microseconds, don't count. */
 static void read_settings(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
-    e->slots = shared_out(args, "slots", 64, 4, 16);
-    e->slot_bytes = whole_lines((size_t)host->get_int(args->settings, "slot_bytes"));
+    int far = !e->host_memory;
+    int64_t piece = far ? 256 << 10 : 32 << 10;
+    e->windows = far ? FAR_STEPS : STEPS;
+    e->slots = far ? shared_out(args, "slots", 32, 4, 8)
+                   : shared_out(args, "slots", 64, 4, 16);
+    e->slot_bytes = whole_lines(shared_out(args, "slot_bytes", piece, piece, piece));
     e->chunk_bytes = whole_lines(
-        shared_out(args, "chunk_bytes", 256 << 10, 16 << 10, 128 << 10));
+        far ? shared_out(args, "chunk_bytes", 2 << 20, 128 << 10, 1 << 20)
+            : shared_out(args, "chunk_bytes", 256 << 10, 16 << 10, 128 << 10));
     e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
 }
 
@@ -80,8 +111,8 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->fd = -1;
     e->rank = args->rank;
     e->ranks = args->ranks;
-    read_settings(e);
     e->host_memory = is_host_memory(args);
+    read_settings(e);
 
     dlc_status status = DLC_ERR_NOMEM;
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
@@ -89,6 +120,12 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->targets = host->alloc((size_t)e->ranks * sizeof *e->targets);
     if (e->peers && e->sources && e->targets)
         status = files_open(e);
+    if (status == DLC_OK)
+        status = lane_open(e, &e->fetch);
+    if (status == DLC_OK)
+        status = lane_open(e, &e->store);
+    if (status == DLC_OK)
+        status = lane_open(e, &e->pass);
     if (status != DLC_OK) {
         endpoint_close(e);
         return status;

@@ -26,7 +26,7 @@
 typedef struct card {
     uint64_t magic, nonce;
     uint64_t device, inode; /* of the file */
-    uint64_t slots, slot_bytes, chunk_bytes;
+    uint64_t slots, slot_bytes, chunk_bytes, windows;
     uint32_t pid;
     int32_t fd;
     cpu_set_t cores; /* where it may run */
@@ -50,7 +50,7 @@ static size_t window_stride(const dlc_endpoint *e) {
 
 unsigned char *files_window(const dlc_endpoint *e, int32_t rank, uint64_t step) {
     return (unsigned char *)e->peers[rank].map + windows_offset(e) +
-           step % STEPS * window_stride(e);
+           step % e->windows * window_stride(e);
 }
 
 static ring *ring_in(const dlc_endpoint *e, char *map, int32_t sender) {
@@ -84,6 +84,7 @@ static dlc_status make_file(dlc_endpoint *e, card *mine) {
                    .slots = e->slots,
                    .slot_bytes = e->slot_bytes,
                    .chunk_bytes = e->chunk_bytes,
+                   .windows = e->windows,
                    .pid = (uint32_t)getpid(),
                    .fd = e->fd};
     if (sched_getaffinity(0, sizeof mine->cores, &mine->cores) != 0)
@@ -106,6 +107,11 @@ static dlc_status open_file(dlc_endpoint *e, int32_t rank, const card *its) {
     char path[64];
     struct stat about;
 
+    if (its->windows != e->windows)
+        return host->fail(DLC_ERR_CONFIG,
+                          "rank %d and this one compute in different kinds of memory: "
+                          "give all ranks the same device",
+                          rank);
     if (its->magic != MAGIC || its->slots != e->slots ||
         its->slot_bytes != e->slot_bytes || its->chunk_bytes != e->chunk_bytes)
         return host->fail(DLC_ERR_CONFIG,
@@ -170,7 +176,7 @@ dlc_status files_open(dlc_endpoint *e) {
     if (!cards)
         return DLC_ERR_NOMEM;
 
-    e->file_bytes = windows_offset(e) + STEPS * window_stride(e);
+    e->file_bytes = windows_offset(e) + e->windows * window_stride(e);
     dlc_status status = make_file(e, &mine);
     if (status == DLC_OK)
         status = args->allgather(args->job, &mine, sizeof mine, cards);

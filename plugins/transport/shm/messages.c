@@ -92,19 +92,37 @@ static dlc_status put_piece(dlc_endpoint *e, peer *p, dlc_request *r) {
         r->moved += s->piece;
     }
     p->written++;
-    atomic_store(&p->out->written, p->written);
+    return DLC_OK;
+}
+
+/* How many pieces to move at a time: half a ring where a device copies them, which is
+ * waited for after that, so that both sides have something to do. */
+static size_t batch(const dlc_endpoint *e) {
+    return e->host_memory ? e->slots : (e->slots + 1) / 2;
+}
+
+/* The other side sees how far this one has written or read. */
+static dlc_status show(dlc_endpoint *e, const peer *p, _Atomic uint64_t *word,
+                       uint64_t slots) {
+    dlc_status status = copies_done(e);
+    if (status != DLC_OK)
+        return status;
+    atomic_store(word, slots);
     if (p->rank != e->rank)
         wake(p->head);
     return DLC_OK;
 }
 
-/* Fills the slots that are free now, at most a ring full. */
+/* Fills slots that are free now. */
 static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
-    for (size_t i = 0; i < e->slots && p->sends.first; i++) {
+    size_t most = batch(e), i = 0;
+    for (; i < most && p->sends.first; i++) {
         dlc_request *r = p->sends.first;
         if (p->written - atomic_load(&p->out->read) >= e->slots)
-            return DLC_OK;
+            break;
         dlc_status status = put_piece(e, p, r);
+        if (status == DLC_OK && e->host_memory)
+            status = show(e, p, &p->out->written, p->written);
         if (status != DLC_OK)
             return status;
         *moved = 1;
@@ -116,7 +134,7 @@ static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
             e->sending--;
         }
     }
-    return DLC_OK;
+    return i == 0 || e->host_memory ? DLC_OK : show(e, p, &p->out->written, p->written);
 }
 
 /* ---- In -------------------------------------------------------------------- */
@@ -158,7 +176,7 @@ static dlc_status take_piece(dlc_endpoint *e, peer *p, slot *s) {
         if (r->owned)
             drain(r->target + r->moved, s->data, piece);
         else
-            status = copy_out(e, r->target + r->moved, s->data, piece, 1);
+            status = copy_out(e, r->target + r->moved, s->data, piece);
         if (status != DLC_OK)
             return status;
     }
@@ -172,13 +190,12 @@ static dlc_status take_piece(dlc_endpoint *e, peer *p, slot *s) {
     return DLC_OK;
 }
 
-/* Empties the slots that are full now, at most a ring full. */
+/* Empties slots that are full now. */
 static dlc_status pull(dlc_endpoint *e, peer *p, int *moved) {
-    for (size_t i = 0; i < e->slots; i++) {
-        if (!p->current && !p->receives.first)
-            return DLC_OK;
+    size_t most = batch(e), i = 0;
+    for (; i < most && (p->current || p->receives.first); i++) {
         if (p->read == atomic_load(&p->in->written))
-            return DLC_OK;
+            break;
         slot *s = slot_at(e, p->in, p->read);
         if (!p->current) {
             dlc_status status = match(e, p, s, &p->current);
@@ -186,15 +203,14 @@ static dlc_status pull(dlc_endpoint *e, peer *p, int *moved) {
                 return status;
         }
         dlc_status status = take_piece(e, p, s);
+        p->read++;
+        if (status == DLC_OK && e->host_memory)
+            status = show(e, p, &p->in->read, p->read);
         if (status != DLC_OK)
             return status;
         *moved = 1;
-        p->read++;
-        atomic_store(&p->in->read, p->read);
-        if (p->rank != e->rank)
-            wake(p->head);
     }
-    return DLC_OK;
+    return i == 0 || e->host_memory ? DLC_OK : show(e, p, &p->in->read, p->read);
 }
 
 dlc_status messages_move(dlc_endpoint *e, int *moved) {
@@ -238,6 +254,16 @@ dlc_status messages_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *b
     return DLC_OK;
 }
 
+/* From memory of this rank's own. */
+static dlc_status unpack(dlc_endpoint *e, void *dst, void *src, size_t bytes) {
+    if (e->host_memory) {
+        memcpy(dst, src, bytes);
+        return DLC_OK;
+    }
+    dlc_status status = copy_out(e, dst, src, bytes);
+    return status == DLC_OK ? copies_done(e) : status;
+}
+
 /* The message came, or began to come, before it was asked for. */
 static dlc_status adopt(dlc_endpoint *e, peer *p, dlc_request *early, dlc_request *r) {
     dlc_status status = DLC_OK;
@@ -246,7 +272,7 @@ static dlc_status adopt(dlc_endpoint *e, peer *p, dlc_request *early, dlc_reques
         r->sent = early->bytes;
         r->status = DLC_ERR_CONFIG;
     } else if (early->moved > 0) {
-        status = copy_out(e, r->target, early->target, early->moved, 0);
+        status = unpack(e, r->target, early->target, early->moved);
     }
     r->moved = early->moved;
     r->done = early->done;

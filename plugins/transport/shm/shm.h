@@ -7,8 +7,8 @@
  *
  *     head       whether r sleeps, and its marks: how far it is
  *     ring[s]    a bounded ring of slots for every sender s (r itself too)
- *     window[k]  for step k (modulo STEPS) of a collective: room for a chunk of each
- *                rank's slice, see staged.c
+ *     window[k]  for step k (modulo their number) of a collective: room for a chunk of
+ *                each rank's slice, see staged.c and far.c
  *
  * Memory order. Each word that a reader looks at before it touches bytes that
  * another rank wrote is written by one rank only, and only after those bytes:
@@ -28,7 +28,8 @@ extern const dlc_host *host;
 
 enum {
     LINE = 64,
-    STEPS = 4, /* of a collective that may be under way */
+    STEPS = 4,     /* of a collective that may be under way, */
+    FAR_STEPS = 6, /* ... in memory that the processor cannot read */
     /* Elements up to which a device computes on the calling thread alone, which leaves
      * the others to the layers. */
     SERIAL = 16384,
@@ -127,6 +128,13 @@ typedef struct pace {
     unsigned copies;
 } pace;
 
+/* lanes.c: a queue of the device, with marks in it. */
+typedef struct lane {
+    dlc_queue *queue;            /* NULL: its work is done when a call returns */
+    dlc_event *event[FAR_STEPS]; /* NULL with it */
+    int given;                   /* copies that no mark follows yet */
+} lane;
+
 struct dlc_endpoint {
     const dlc_transport_args *args;
     peer *peers;
@@ -134,11 +142,15 @@ struct dlc_endpoint {
     head *head;
     size_t slots, slot_bytes; /* of a ring, and the payload of each */
     size_t chunk_bytes;       /* of a slice of a collective, for each step */
+    size_t windows;           /* of a file */
     size_t file_bytes;
     int fd;
     int host_memory;  /* this device's memory can be read here */
     int crowded;      /* more ranks than cores */
     uint64_t spin_ns; /* how long to look before sleeping */
+    /* Where not: copies of collectives from the device, and to it; of messages. */
+    lane fetch, store, pass;
+    int32_t pinned; /* files, of ranks 0, 1, ... */
     pace pace;
     uint64_t step;             /* of collectives, since the start */
     const float **sources;     /* room for one a rank */
@@ -155,13 +167,17 @@ dlc_status endpoint_load(const dlc_host *the_host);
 int endpoint_reaches(const dlc_transport_args *args, char *reason, size_t reason_bytes);
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint);
 void endpoint_close(dlc_endpoint *endpoint);
+/* Makes all files as fast to copy from and to as the device can, for those who copy
+ * much there. Where it can't that is no error. */
+void endpoint_pin(dlc_endpoint *endpoint);
 
 #define SHM_OPTIONS \
     DLC_INT("slots", "0", 0, 4096, \
             "pieces of messages under way between two ranks; 0: by their number"), \
-        DLC_BYTES("slot_bytes", "32K", 64, 1 << 26, "size of such a piece"), \
+        DLC_BYTES("slot_bytes", "0", 0, 1 << 26, \
+                  "size of such a piece; 0: by the device"), \
         DLC_BYTES("chunk_bytes", "0", 0, 1 << 26, \
-                  "what a rank sums at a time; 0: by the number of ranks"), \
+                  "what a rank sums at a time; 0: by the device and the ranks"), \
         DLC_INT("spin_us", "20", 0, 1000000, \
                 "microseconds to look for news before sleeping")
 
@@ -174,12 +190,36 @@ unsigned char *files_window(const dlc_endpoint *endpoint, int32_t rank, uint64_t
 void stage(pace *pace, void *dst, const void *src, size_t bytes);
 /* Copies from shared memory that no other rank reads, at a multiple of a line. */
 void drain(void *dst, void *shared, size_t bytes);
-/* Both, of and to the device's memory. `alone`: no other rank reads it. */
+/* Both, of and to the device's memory, which may take until copies_done. */
 dlc_status copy_in(dlc_endpoint *endpoint, void *shared, const void *src, size_t bytes);
-dlc_status copy_out(dlc_endpoint *endpoint, void *dst, void *shared, size_t bytes,
-                    int alone);
+dlc_status copy_out(dlc_endpoint *endpoint, void *dst, void *shared, size_t bytes);
+dlc_status copies_done(dlc_endpoint *endpoint);
 /* The sum of all of endpoint->sources to the first endpoint->targets; moves them on. */
 dlc_status sum_to(dlc_endpoint *endpoint, dlc_queue *queue, size_t n, int32_t targets);
+
+/* lanes.c: all work may be in the device's hands until it is settled. Turns count from
+ * 0; the last FAR_STEPS of them are kept apart. */
+dlc_status lane_open(const dlc_endpoint *endpoint, lane *lane);
+void lane_close(const dlc_endpoint *endpoint, lane *lane);
+dlc_status lane_copy(const dlc_endpoint *endpoint, lane *lane, void *dst,
+                     const void *src, size_t bytes);
+/* All that was given so far is of this turn. */
+dlc_status lane_mark(const dlc_endpoint *endpoint, lane *lane, uint64_t turn);
+/* Until a turn is done. That takes no peer: whether the job goes on is not asked. */
+dlc_status lane_await(const dlc_endpoint *endpoint, const lane *lane, uint64_t turn);
+/* Until all is done, also where something has failed: then nothing may go on to read
+ * or write the caller's memory. */
+dlc_status lane_settle(const dlc_endpoint *endpoint, const lane *lane,
+                       dlc_status status);
+
+/* pairwise.c: the sum in the SDK's order, by the processor. dst may be a source. */
+void pairwise_sum(size_t n, const float *const *sources, int32_t count, float *dst);
+
+/* far.c: collectives through the files in memory that the processor cannot read. */
+dlc_status far_reduce(dlc_endpoint *endpoint, float *buffer, size_t count, int gather);
+dlc_status far_gather(dlc_endpoint *endpoint, float *buffer, size_t count);
+dlc_status far_broadcast(dlc_endpoint *endpoint, int32_t root, void *buffer,
+                         size_t bytes);
 
 /* wait.c: until a condition holds; messages move on meanwhile. `aim` is what to be
  * woken for, NULL: anything. */

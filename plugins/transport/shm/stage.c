@@ -96,19 +96,23 @@ void drain(void *dst, void *shared, size_t bytes) {
 
 dlc_status copy_in(dlc_endpoint *e, void *shared, const void *src, size_t bytes) {
     if (!e->host_memory)
-        return e->args->device_ops->copy(e->args->device, NULL, shared, src, bytes);
+        return lane_copy(e, &e->pass, shared, src, bytes);
     stage(&e->pace, shared, src, bytes);
     return DLC_OK;
 }
 
-dlc_status copy_out(dlc_endpoint *e, void *dst, void *shared, size_t bytes, int alone) {
+dlc_status copy_out(dlc_endpoint *e, void *dst, void *shared, size_t bytes) {
     if (!e->host_memory)
-        return e->args->device_ops->copy(e->args->device, NULL, dst, shared, bytes);
-    if (alone)
-        drain(dst, shared, bytes);
-    else
-        memcpy(dst, shared, bytes);
+        return lane_copy(e, &e->pass, dst, shared, bytes);
+    drain(dst, shared, bytes);
     return DLC_OK;
+}
+
+dlc_status copies_done(dlc_endpoint *e) {
+    if (!e->pass.given)
+        return DLC_OK;
+    dlc_status status = lane_mark(e, &e->pass, 0);
+    return status == DLC_OK ? lane_await(e, &e->pass, 0) : status;
 }
 
 /* For devices that have no such call. */
@@ -137,8 +141,9 @@ static dlc_status sum_piece(dlc_endpoint *e, dlc_queue *order, size_t n,
 dlc_status sum_to(dlc_endpoint *e, dlc_queue *order, size_t n, int32_t targets) {
     dlc_status status = DLC_OK;
 
-    for (size_t at = 0; at < n && status == DLC_OK; at += SERIAL) {
-        size_t piece = n - at < SERIAL ? n - at : SERIAL;
+    size_t most = e->host_memory ? SERIAL : n;
+    for (size_t at = 0; at < n && status == DLC_OK; at += most) {
+        size_t piece = n - at < most ? n - at : most;
         status = sum_piece(e, order, piece, targets);
         for (int32_t r = 0; r < e->ranks; r++)
             e->sources[r] += piece;

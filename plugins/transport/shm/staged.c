@@ -122,6 +122,14 @@ static dlc_status offer(dlc_endpoint *e, const work *w, uint64_t k) {
     return DLC_OK;
 }
 
+/* What others may read, too. */
+static void read_offer(const dlc_endpoint *e, void *dst, void *offer, size_t bytes) {
+    if (e->ranks == 2)
+        drain(dst, offer, bytes);
+    else
+        memcpy(dst, offer, bytes);
+}
+
 static dlc_status take(dlc_endpoint *e, const work *w, uint64_t k) {
     uint64_t step = w->first + k;
     dlc_status status = w->gather ? await(e, MARK_SUMMED, step + 1) : DLC_OK;
@@ -134,8 +142,7 @@ static dlc_status take(dlc_endpoint *e, const work *w, uint64_t k) {
         if (w->reduce) /* out of my own window, which I fill */
             memcpy(w->buffer + at, window_at(e, e->rank, step, r), n * sizeof(float));
         else
-            (void)copy_out(e, w->buffer + at, window_at(e, r, step, r),
-                           n * sizeof(float), e->ranks == 2);
+            read_offer(e, w->buffer + at, window_at(e, r, step, r), n * sizeof(float));
     }
     tell(e, MARK_TAKEN, step + 1);
     return DLC_OK;
@@ -196,11 +203,11 @@ static dlc_status run(dlc_endpoint *e, float *buffer, size_t count, int reduce,
                       int gather) {
     work w = {buffer, count, 0, e->step, reduce, gather};
 
-    if (!e->host_memory)
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "this transport sums in the processor's memory only");
     if (e->ranks == 1 || count == 0)
         return DLC_OK;
+    if (!e->host_memory)
+        return reduce ? far_reduce(e, buffer, count, gather)
+                      : far_gather(e, buffer, count);
     if (reduce && gather && staged_is_small(e, count))
         return run_small(e, &w);
     return run_large(e, &w);
@@ -229,11 +236,12 @@ static dlc_status pass_on(dlc_endpoint *e, int32_t root, unsigned char *at, size
     dlc_status status = is_root ? await_room(e, MARK_TAKEN, step)
                                 : marks_await(e, MARK_SUMMED, step + 1, root, root + 1);
 
-    if (status == DLC_OK)
-        status = is_root ? copy_in(e, out, at, n)
-                         : copy_out(e, at, out, n, e->ranks == 2);
     if (status != DLC_OK)
         return status;
+    if (is_root)
+        stage(&e->pace, out, at, n);
+    else
+        read_offer(e, at, out, n);
     atomic_store(&e->head->marks[MARK_FILLED].steps, step + 1);
     atomic_store(&e->head->marks[is_root ? MARK_TAKEN : MARK_SUMMED].steps, step + 1);
     tell(e, is_root ? MARK_SUMMED : MARK_TAKEN, step + 1);
@@ -248,6 +256,8 @@ dlc_status staged_broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t 
     if (root < 0 || root >= e->ranks)
         return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", root,
                           e->ranks);
+    if (!e->host_memory && e->ranks > 1)
+        return far_broadcast(e, root, buffer, bytes);
     for (size_t i = 0; e->ranks > 1 && i < bytes && status == DLC_OK;
          i += e->chunk_bytes) {
         size_t left = bytes - i;

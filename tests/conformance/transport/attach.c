@@ -3,10 +3,14 @@
 #include <check.h>
 #include <string.h>
 
+#include "shadow.h"
+
 /* What is under test: every transport that attaches memory, in every way it may. */
 static const char *const direct[] = {"schedule=direct", NULL};
 static const char *const tree[] = {"schedule=tree", NULL};
 static const char *const tree_in_bits[] = {"schedule=tree", "chunk_bytes=64", NULL};
+/* Of a device whose queue is waited for after each. */
+static const char *const tree_in_pieces[] = {"schedule=tree", "chunk_bytes=4K", NULL};
 static const char *const asleep[] = {"schedule=tree", "spin_us=0", NULL};
 const group_kind attach_ways[ATTACH_WAYS] = {{"p2p-tree", direct},
                                              {"p2p-tree", tree},
@@ -22,8 +26,12 @@ void attach_run(const group_kind *kind, int ranks, uint64_t lost, rank_body *bod
 void attach_run_all(int ranks, uint64_t lost, rank_body *body) {
     const char *name;
 
-    for (int i = 0; i < ATTACH_WAYS; i++)
-        attach_run(&attach_ways[i], ranks, lost, body);
+    for (int i = 0; i < ATTACH_WAYS; i++) {
+        group_kind kind = attach_ways[i];
+        if (kind.sets == tree_in_bits && group_is_far())
+            kind.sets = tree_in_pieces;
+        attach_run(&kind, ranks, lost, body);
+    }
     for (size_t i = 0; (name = group_transport(i)) != NULL; i++) {
         const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, name);
         const dlc_transport_ops *ops = feature->ops;
@@ -39,13 +47,14 @@ float *attach(group *g, size_t count, dlc_memory *memory) {
     RANK_OK(g->rank, g->device_ops->alloc(g->device, count * sizeof(float),
                                           DLC_MEM_SHARED, memory));
     RANK_OK(g->rank, g->ops->attach(g->endpoint, memory));
-    return memory->base;
+    return g->far ? shadow_attached(g, memory) : memory->base;
 }
 
 /* The endpoint goes first: it may have the memory mapped, or known to an adapter. */
 void attach_finish(group *g, dlc_memory *one, dlc_memory *two) {
     g->ops->close(g->endpoint);
     g->endpoint = NULL;
+    shadows_free(g);
     g->device_ops->free(g->device, one);
     if (two)
         g->device_ops->free(g->device, two);

@@ -7,6 +7,16 @@
 
 #include "base/memory.h"
 #include "config/config.h"
+#include "shadow.h"
+
+static const char *device_name(void) {
+    const char *name = getenv("DLCORE_TEST_DEVICE");
+    return name ? name : "cpu";
+}
+
+int group_is_far(void) {
+    return !(plugin_find(DLC_KIND_DEVICE, device_name())->caps & DLC_DEVICE_HOST);
+}
 
 static dlc_place *make_places(int ranks) {
     dlc_place *places = dlc_alloc((size_t)ranks, sizeof *places);
@@ -14,14 +24,16 @@ static dlc_place *make_places(int ranks) {
         places[r] = (dlc_place){.size = sizeof *places,
                                 .pid = (uint32_t)getpid(),
                                 .uid = (uint32_t)getuid(),
-                                .host = "here",
-                                .device = "cpu"};
+                                .host = "here"};
+        (void)snprintf(places[r].device, sizeof places[r].device, "%s", device_name());
     }
     return places;
 }
 
 static int can_run(const dlc_feature *feature) {
     const dlc_transport_ops *ops = feature->ops;
+    if (feature->device && strcmp(feature->device, device_name()) != 0)
+        return 0;
     dlc_place *places = make_places(2);
     dlc_settings *settings = plugin_settings(feature, NULL);
     dlc_transport_args args = {
@@ -45,15 +57,21 @@ const char *group_transport(size_t i) {
 
 void group_prepare(group *g, test_rank *rank, const group_kind *kind) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, kind->transport);
-    dlc_device_args device = {.size = sizeof device, .threads = 1};
+    const dlc_feature *where = plugin_find(DLC_KIND_DEVICE, device_name());
+    const char *sets[] = {getenv("DLCORE_TEST_DEVICE_SET"), NULL};
+    dlc_settings *settings = plugin_settings(where, sets);
+    dlc_device_args device = {
+        .size = sizeof device, .threads = 1, .settings = settings};
 
     *g = (group){.rank = rank,
                  .ops = feature->ops,
-                 .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                 .device_ops = where->ops,
+                 .far = !(where->caps & DLC_DEVICE_HOST),
                  .places = make_places(rank->ranks),
                  .settings = plugin_settings(feature, kind->sets)};
     RANK_CHECK(rank, g->places);
     RANK_OK(rank, g->device_ops->open(&device, &g->device));
+    dlc_settings_free(settings);
     g->args = (dlc_transport_args){.size = sizeof g->args,
                                    .rank = rank->rank,
                                    .ranks = rank->ranks,
@@ -73,25 +91,87 @@ void group_open(group *g, test_rank *rank, const group_kind *kind) {
 
 void group_close(group *g) {
     g->ops->close(g->endpoint);
+    shadows_free(g);
     g->device_ops->close(g->device);
     dlc_settings_free(g->settings);
     dlc_free(g->places);
     plugins_close();
 }
 
+/* ---- Messages ---------------------------------------------------------------- */
+
 void group_send(group *g, int to, dlc_tag tag, const void *buffer, size_t bytes,
                 dlc_request **request) {
-    RANK_OK(g->rank, g->ops->send(g->endpoint, to, tag, buffer, bytes, request));
+    void *at = (void *)buffer;
+    shadow *s = g->far ? shadow_begin(g, at, bytes, &at) : NULL;
+    RANK_OK(g->rank, g->ops->send(g->endpoint, to, tag, at, bytes, request));
+    if (s)
+        shadow_keep(s, *request, 0);
 }
 
 void group_recv(group *g, int from, dlc_tag tag, void *buffer, size_t bytes,
                 dlc_request **request) {
-    RANK_OK(g->rank, g->ops->recv(g->endpoint, from, tag, buffer, bytes, request));
+    void *at = buffer;
+    shadow *s = g->far ? shadow_begin(g, at, bytes, &at) : NULL;
+    RANK_OK(g->rank, g->ops->recv(g->endpoint, from, tag, at, bytes, request));
+    if (s)
+        shadow_keep(s, *request, 1);
+}
+
+dlc_status group_finish(group *g, dlc_request *request) {
+    dlc_status status = g->ops->wait(g->endpoint, request);
+    /* One that the job's end left under way stays until close. */
+    if (g->far && ranks_check(g->rank) == DLC_OK)
+        shadow_done(g, request, status);
+    return status;
 }
 
 void group_wait(group *g, dlc_request *request) {
-    RANK_OK(g->rank, g->ops->wait(g->endpoint, request));
+    RANK_OK(g->rank, group_finish(g, request));
 }
+
+dlc_status group_test(group *g, dlc_request *request, int *done) {
+    dlc_status status = g->ops->test(g->endpoint, request, done);
+    if (g->far && status == DLC_OK && *done)
+        shadow_done(g, request, status);
+    return status;
+}
+
+/* ---- Collectives ------------------------------------------------------------- */
+
+typedef dlc_status collective(dlc_endpoint *endpoint, float *buffer, size_t count);
+
+static dlc_status collect(group *g, collective *call, float *buffer, size_t count) {
+    void *at = buffer;
+    shadow *s = g->far ? shadow_begin(g, at, count * sizeof *buffer, &at) : NULL;
+    dlc_status status = call(g->endpoint, at, count);
+    if (s)
+        shadow_end(g, s, status == DLC_OK);
+    return status;
+}
+
+dlc_status group_all_reduce(group *g, float *buffer, size_t count) {
+    return collect(g, g->ops->all_reduce, buffer, count);
+}
+
+dlc_status group_reduce_scatter(group *g, float *buffer, size_t count) {
+    return collect(g, g->ops->reduce_scatter, buffer, count);
+}
+
+dlc_status group_all_gather(group *g, float *buffer, size_t count) {
+    return collect(g, g->ops->all_gather, buffer, count);
+}
+
+dlc_status group_broadcast(group *g, int32_t root, void *buffer, size_t bytes) {
+    void *at = buffer;
+    shadow *s = g->far ? shadow_begin(g, buffer, bytes, &at) : NULL;
+    dlc_status status = g->ops->broadcast(g->endpoint, root, at, bytes);
+    if (s)
+        shadow_end(g, s, status == DLC_OK);
+    return status;
+}
+
+/* ---- Bytes ------------------------------------------------------------------- */
 
 /* A byte that changes with everything; cheap, since 64 MiB are made of it. */
 static unsigned char byte_at(size_t i, uint64_t key) {

@@ -1,5 +1,7 @@
 /* One rank's side of a group on the transport under test: every usable transport of
- * this build that can join ranks of this machine passes the same suite. */
+ * this build that can join ranks of this machine passes the same suite, on the device
+ * that DLCORE_TEST_DEVICE names (else "cpu"), with the setting DLCORE_TEST_DEVICE_SET.
+ */
 #ifndef TEST_GROUP_H
 #define TEST_GROUP_H
 
@@ -12,7 +14,9 @@ typedef struct group {
     dlc_endpoint *endpoint;
     const dlc_device_ops *device_ops;
     dlc_device *device;
+    int far; /* the processor cannot read the device's memory */
     /* Own. */
+    struct shadow *shadows;
     dlc_place *places;
     dlc_settings *settings;
     dlc_transport_args args;
@@ -20,6 +24,9 @@ typedef struct group {
 
 /* Names of the transports under test; NULL behind the last. */
 const char *group_transport(size_t i);
+
+/* Is the device another one than the processor? Then fewer ranks are enough. */
+int group_is_far(void);
 
 /* Which transport, and its settings ("slots=2", NULL-terminated; NULL: defaults). */
 typedef struct group_kind {
@@ -37,6 +44,14 @@ void group_send(group *g, int to, dlc_tag tag, const void *buffer, size_t bytes,
 void group_recv(group *g, int from, dlc_tag tag, void *buffer, size_t bytes,
                 dlc_request **request);
 void group_wait(group *g, dlc_request *request);
+dlc_status group_finish(group *g, dlc_request *request);
+dlc_status group_test(group *g, dlc_request *request, int *done);
+
+/* The transport's, on host memory whatever the device's is. */
+dlc_status group_all_reduce(group *g, float *buffer, size_t count);
+dlc_status group_reduce_scatter(group *g, float *buffer, size_t count);
+dlc_status group_all_gather(group *g, float *buffer, size_t count);
+dlc_status group_broadcast(group *g, int32_t root, void *buffer, size_t bytes);
 
 /* Bytes that tell who sent what to whom. */
 void group_write(void *buffer, size_t bytes, int from, int to, uint64_t what);

@@ -46,7 +46,7 @@ static void disagree_body(test_rank *rank, void *context) {
 
     float *arena = attach(&g, 1002, &good);
     reference_fill(3, rank->rank, 1002, arena);
-    RANK_OK(rank, g.ops->all_reduce(g.endpoint, arena, 1002));
+    RANK_OK(rank, group_all_reduce(&g, arena, 1002));
     RANK_CHECK(rank, reference_wrong(3, rank->ranks, 0, 1002, arena) == 0);
     attach_finish(&g, &good, NULL);
 }
@@ -66,7 +66,7 @@ static void astray_body(test_rank *rank, void *context) {
     group_open(&g, rank, context);
     float *arena = attach(&g, ROOM, &memory);
     size_t offset = rank->rank == 1 ? 10 : 20;
-    dlc_status status = g.ops->all_reduce(g.endpoint, arena + offset, 50000);
+    dlc_status status = group_all_reduce(&g, arena + offset, 50000);
     RANK_CHECK(rank, status == DLC_ERR_CONFIG);
     RANK_CHECK(rank, strstr(dlc_detail(), "same calls") != NULL);
     attach_finish(&g, &memory, NULL);
@@ -95,7 +95,7 @@ static void killed_body(test_rank *rank, void *context) {
         _exit(0);
     }
     while (status == DLC_OK)
-        status = DLC_CAN(g.ops, all_reduce) ? g.ops->all_reduce(g.endpoint, arena, BIG)
+        status = DLC_CAN(g.ops, all_reduce) ? group_all_reduce(&g, arena, BIG)
                                             : DLC_ERR_PEER;
     RANK_CHECK(rank, status == DLC_ERR_PEER);
     for (size_t i = 0; i < BIG; i += 1024)

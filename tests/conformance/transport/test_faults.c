@@ -32,17 +32,17 @@ static dlc_status block_in(group *g, int how, float *buffer) {
     switch (how) {
     case 0: /* nobody will ever send it */
         group_recv(g, 1, 77, buffer, BYTES, &request);
-        return g->ops->wait(g->endpoint, request);
+        return group_finish(g, request);
     case 1: /* more than is taken before it is asked for */
         group_send(g, 1, 78, buffer, BYTES, &request);
-        return g->ops->wait(g->endpoint, request);
+        return group_finish(g, request);
     case 2:
         return DLC_CAN(g->ops, all_reduce)
-                   ? g->ops->all_reduce(g->endpoint, buffer, BYTES / sizeof(float))
+                   ? group_all_reduce(g, buffer, BYTES / sizeof(float))
                    : DLC_ERR_PEER;
     default:
         return DLC_CAN(g->ops, all_gather)
-                   ? g->ops->all_gather(g->endpoint, buffer, BYTES / sizeof(float))
+                   ? group_all_gather(g, buffer, BYTES / sizeof(float))
                    : DLC_ERR_PEER;
     }
 }
@@ -89,9 +89,8 @@ static void killed_at_work_body(test_rank *rank, void *context) {
     for (int round = 0; round < 1000000 && status == DLC_OK; round++) {
         if (rank->rank == 2 && round == 37)
             (void)raise(SIGKILL);
-        status = DLC_CAN(g.ops, all_reduce)
-                     ? g.ops->all_reduce(g.endpoint, buffer, COUNT)
-                     : DLC_ERR_PEER;
+        status = DLC_CAN(g.ops, all_reduce) ? group_all_reduce(&g, buffer, COUNT)
+                                            : DLC_ERR_PEER;
     }
     RANK_CHECK(rank, status == DLC_ERR_PEER);
     group_close(&g);
@@ -150,7 +149,7 @@ static void wrong_calls_body(test_rank *rank, void *context) {
                 group_wait(&g, good);
             }
             group_recv(&g, other, 1, buffer, 4, &bad);
-            RANK_CHECK(rank, g.ops->wait(g.endpoint, bad) == DLC_ERR_CONFIG);
+            RANK_CHECK(rank, group_finish(&g, bad) == DLC_ERR_CONFIG);
             RANK_CHECK(rank, strstr(dlc_detail(), "4 are expected") != NULL);
             if (!late) {
                 group_recv(&g, other, 2, word, 8, &good);
