@@ -6,7 +6,7 @@
 #
 # In it: the command, its library, all plugins, the test programs, the libraries of this
 # system that they need (not cuDNN, cuBLAS and NCCL, which run.sh looks for there),
-# models, Fashion-MNIST, and a sixth of CIFAR-10 if it is in data/. ARCHITECTURES
+# models, Fashion-MNIST, and a tenth of CIFAR-10 if it is in data/. ARCHITECTURES
 # (90-real) is cmake's.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,7 +26,8 @@ mkdir -p "$tree/lib/dlcore/1" "$tree/bin" "$tree/tests" "$tree/needed" "$tree/da
 cp "$build/bin/dlcore" "$tree/bin/"
 cp -L "$build"/lib/libdlcore.so.? "$tree/lib/"
 cp "$build"/lib/dlcore/1/*.so "$tree/lib/dlcore/1/"
-cp "$build/bench/device_speed" "$build"/tests/bin/test_device_* \
+rm -f "$tree/lib/dlcore/1/transport-mpi.so" # would bring half of MPI along
+cp "$build/bench/device_speed" "$build"/tests/bin/test_device_{kernels,convert,precision} \
     "$build"/tests/bin/test_layers_* "$build/tests/bin/test_gpu_device" "$tree/tests/"
 strip --strip-unneeded "$tree"/bin/* "$tree"/lib/*.so.? "$tree"/lib/dlcore/1/*.so \
     "$tree"/tests/*
@@ -41,8 +42,8 @@ find "$tree" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/nul
 cp -r models "$tree/"
 cp /usr/share/datasets/fashion-mnist/*.gz "$tree/data/"
 if [ -f data/cifar10/data_batch_1.bin ]; then
-    cp data/cifar10/data_batch_1.bin "$tree/data/"
-    head -c $((2000 * 3073)) data/cifar10/test_batch.bin >"$tree/data/test_batch.bin"
+    head -c $((5000 * 3073)) data/cifar10/data_batch_1.bin >"$tree/data/data_batch_1.bin"
+    head -c $((1000 * 3073)) data/cifar10/test_batch.bin >"$tree/data/test_batch.bin"
 fi
 cp tests/gpu/run.sh tests/gpu/checks.py tests/gpu/torch_gpu.py bench/torch_nets.py "$tree/"
 git rev-parse --short HEAD >"$tree/commit" 2>/dev/null || echo unknown >"$tree/commit"
