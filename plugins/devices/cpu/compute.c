@@ -156,13 +156,8 @@ static void range_momentum(const void *job, size_t begin, size_t end) {
                     s->weight + begin);
 }
 
-/* With the factors that lie in memory; 0: nothing is to be changed. */
+/* Takes in the factors that lie in memory; 0: nothing is to be changed. */
 static int settle_step(const dlc_momentum *how, dlc_momentum *now) {
-    now->nesterov = how->nesterov;
-    now->rate = how->rate;
-    now->momentum = how->momentum;
-    now->decay = how->decay;
-    now->grad_scale = how->grad_scale;
     if (DLC_HAS(how, rate_at) && how->rate_at)
         now->rate *= *how->rate_at;
     if (!DLC_HAS(how, loss_scale) || !how->loss_scale)
@@ -174,7 +169,13 @@ static int settle_step(const dlc_momentum *how, dlc_momentum *now) {
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight) {
-    dlc_momentum now = {.size = sizeof now};
+    /* Fields that the caller may not know of are left out. */
+    dlc_momentum now = {.size = sizeof now,
+                        .nesterov = how->nesterov,
+                        .rate = how->rate,
+                        .momentum = how->momentum,
+                        .decay = how->decay,
+                        .grad_scale = how->grad_scale};
     (void)queue;
     if (settle_step(how, &now))
         share_out(device, n, range_momentum, &(step){&now, gradient, velocity, weight});

@@ -157,6 +157,14 @@ static void sgd_destroy(dlc_solver *solver) {
     host->free(solver);
 }
 
+/* What a device with queues reads when its turn comes. */
+static void take_from_memory(dlc_solver *solver, const dlc_solver_args *args) {
+    if (DLC_HAS(args, rate_at))
+        solver->rate_at = args->rate_at;
+    if (DLC_HAS(args, loss_scale))
+        solver->loss_scale = args->loss_scale;
+}
+
 static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
     const dlc_settings *settings = args->settings;
     solver->ops = args->device_ops;
@@ -172,10 +180,7 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
     solver->nesterov = host->get_bool(settings, "nesterov");
     solver->decay = host->get_float(settings, "weight_decay");
     solver->clip = host->get_float(settings, "clip_gradients");
-    if (DLC_HAS(args, rate_at))
-        solver->rate_at = args->rate_at;
-    if (DLC_HAS(args, loss_scale))
-        solver->loss_scale = args->loss_scale;
+    take_from_memory(solver, args);
     if (solver->loss_scale && solver->clip > 0)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: clip_gradients needs gradients of their true length, "
