@@ -79,12 +79,14 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
 static void add_piece(dlc_solver *solver, size_t first, size_t *pieces, size_t begin,
                       size_t end, const dlc_segment *segment) {
     float rate = (float)segment->rate, decay = (float)segment->decay;
-    stretch *last = *pieces > first ? &solver->pieces[*pieces - 1] : NULL;
-    if (last && last->rate == rate && last->decay == decay)
-        last->count = end - last->begin;
-    else
-        solver->pieces[(*pieces)++] = (stretch){
-            .begin = begin, .count = end - begin, .rate = rate, .decay = decay};
+    stretch *next = &solver->pieces[*pieces];
+    if (*pieces > first && next[-1].rate == rate && next[-1].decay == decay) {
+        next[-1].count = end - next[-1].begin;
+        return;
+    }
+    *next = (stretch){
+        .begin = begin, .count = end - begin, .rate = rate, .decay = decay};
+    (*pieces)++;
 }
 
 /* Does this rank update a shard of each bucket only? */
