@@ -73,6 +73,8 @@ static void print_device(const char *name, int32_t index, const dlc_device_info 
         printf(", at %s", info->address);
     if (info->numa >= 0)
         printf(", NUMA node %d", info->numa);
+    if (info->software[0])
+        printf(" (%s)", info->software);
     putchar('\n');
 }
 
@@ -105,6 +107,7 @@ static void json_device(dlc_json *json, const dlc_feature *feature, int32_t inde
         dlc_json_int(json, "memory", (int64_t)info.memory_bytes);
         dlc_json_int(json, "units", info.units);
         dlc_json_string(json, "address", info.address);
+        dlc_json_string(json, "software", info.software);
         dlc_json_int(json, "numa", info.numa);
     }
     dlc_json_end_object(json);

@@ -36,6 +36,7 @@ typedef struct dlc_device_info {
     int32_t units;         /* cores, multiprocessors */
     char address[32];      /* PCI address, "" for the processor */
     int32_t numa;          /* NUMA node, -1: not known */
+    char software[64]; /* that runs it, with versions, for people; "": none to tell */
 } dlc_device_info;
 
 typedef struct dlc_device_args {

@@ -84,13 +84,14 @@ static const layout_row rows[] = {
     FIELD(dlc_plugin, features, 32, 8),
     FIELD(dlc_plugin, load, 40, 8),
 
-    STRUCT(dlc_device_info, 120),
+    STRUCT(dlc_device_info, 184),
     FIELD(dlc_device_info, size, 0, 4),
     FIELD(dlc_device_info, name, 4, 64),
     FIELD(dlc_device_info, memory_bytes, 72, 8),
     FIELD(dlc_device_info, units, 80, 4),
     FIELD(dlc_device_info, address, 84, 32),
     FIELD(dlc_device_info, numa, 116, 4),
+    FIELD(dlc_device_info, software, 120, 64),
 
     STRUCT(dlc_device_args, 32),
     FIELD(dlc_device_args, size, 0, 4),

@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda_runtime_api.h>
+
 #include "links.h"
 #include "nvml.h"
 #include "visible.h"
 
 static struct {
     int gpus;
+    char software[64];
     machine_gpu gpu[MACHINE_GPUS];
 } machine;
 
@@ -80,8 +83,22 @@ static int compare_addresses(const void *a, const void *b) {
     return strcmp(left->address, right->address);
 }
 
+/* "driver 580.65.06, CUDA 13.0; built with CUDA 13.0" */
+static void read_versions(const nvml_calls *n) {
+    char driver[32] = "?";
+    int cuda = 0;
+    if (n->driver && n->driver(driver, sizeof driver) != NVML_OK)
+        (void)snprintf(driver, sizeof driver, "?");
+    if (n->cuda && n->cuda(&cuda) != NVML_OK)
+        cuda = 0;
+    (void)snprintf(machine.software, sizeof machine.software,
+                   "driver %s, CUDA %d.%d; built with CUDA %d.%d", driver, cuda / 1000,
+                   cuda % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+}
+
 static dlc_status read_all(const nvml_calls *n) {
     unsigned count = 0;
+    read_versions(n);
     int result = n->count(&count);
     if (result != NVML_OK)
         return host->fail(DLC_ERR_UNAVAILABLE, "GPUs can't be listed: %s",
@@ -187,6 +204,8 @@ dlc_status machine_describe(int32_t index, dlc_device_info *info) {
         (void)snprintf(info->address, sizeof info->address, "%s", gpu->address);
     if (DLC_HAS(info, numa))
         info->numa = gpu->numa;
+    if (DLC_HAS(info, software))
+        memcpy(info->software, machine.software, sizeof info->software);
     return DLC_OK;
 }
 

@@ -29,6 +29,8 @@ static int find_calls(nvml_calls *n) {
     (void)FIND("nvmlDeviceGetNvLinkRemotePciInfo_v2", n->link_pci);
     (void)FIND("nvmlDeviceGetNvLinkRemoteDeviceType", n->link_end);
     (void)FIND("nvmlDeviceGetFieldValues", n->fields);
+    (void)FIND("nvmlSystemGetDriverVersion", n->driver);
+    (void)FIND("nvmlSystemGetCudaDriverVersion_v2", n->cuda);
     return all;
 }
 

@@ -72,6 +72,8 @@ typedef struct nvml_calls {
     int (*link_pci)(nvml_gpu *, unsigned, nvml_pci *);
     int (*link_end)(nvml_gpu *, unsigned, unsigned *);
     int (*fields)(nvml_gpu *, int, nvml_field *);
+    int (*driver)(char *, unsigned);
+    int (*cuda)(int *);
 } nvml_calls;
 
 /* Opens and starts it, or says why not. */

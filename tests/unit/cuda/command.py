@@ -98,6 +98,7 @@ class Command(unittest.TestCase):
         self.assertIn("ok  cuda 0: NVIDIA Fake, 150.8 GB, 108 units, at 0000:1b:00.0",
                       done.stdout)
         self.assertIn("ok  cuda 1: NVIDIA Fake", done.stdout)
+        self.assertIn("(driver 999.1, CUDA 13.0; built with CUDA ", done.stdout)
         document = json.loads(dlcore("doctor", "--json", **environment).stdout)
         self.assertEqual([d["address"] for d in document["devices"]
                           if d["device"] == "cuda"], ["0000:1b:00.0", "0000:c3:00.0"])

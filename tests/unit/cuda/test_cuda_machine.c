@@ -44,6 +44,9 @@ START_TEST(tells_what_there_is) {
     ck_assert_uint_eq(info.memory_bytes, 143771ull << 20);
     ck_assert_int_eq(info.units, 132);
     ck_assert_int_ge(info.numa, -1);
+    ck_assert_msg(
+        strncmp(info.software, "driver 999.1, CUDA 13.0; built with CUDA 1", 42) == 0,
+        "%s", info.software);
     ck_assert_int_eq(machine_find(0, &gpu), DLC_OK);
     ck_assert_str_eq(gpu->address, "0000:1b:00.0");
     /* Of a caller that knows only the name. */

@@ -139,6 +139,18 @@ int nvmlDeviceGetCudaComputeCapability(const gpu *g, int *major, int *minor) {
     return 0;
 }
 
+int nvmlSystemGetDriverVersion(char *text, unsigned bytes);
+int nvmlSystemGetDriverVersion(char *text, unsigned bytes) {
+    (void)snprintf(text, bytes, "999.1");
+    return 0;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version);
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    *version = 13000;
+    return 0;
+}
+
 int nvmlDeviceGetNumGpuCores(const gpu *g, unsigned *cores);
 int nvmlDeviceGetNumGpuCores(const gpu *g, unsigned *cores) {
     (void)g;
