@@ -34,6 +34,19 @@ static void watch(const dlc_net *net, const char *phase, const net_op *op) {
         net->args.watch(net->args.watch_context, phase, op->name);
 }
 
+/* For the device's profiler. */
+static void begin_range(const dlc_net *net, const net_op *op) {
+    const dlc_device_ops *ops = net->args.device_ops;
+    if (DLC_CAN(ops, range_begin))
+        ops->range_begin(net->args.device, op->name);
+}
+
+static void end_range(const dlc_net *net) {
+    const dlc_device_ops *ops = net->args.device_ops;
+    if (DLC_CAN(ops, range_end))
+        ops->range_end(net->args.device);
+}
+
 static dlc_status named(dlc_status status, const net_op *op, const char *phase) {
     return status == DLC_OK ? DLC_OK : dlc_net_blame(op, phase, status);
 }
@@ -154,7 +167,10 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
         DLC_TRY(need_weights(net, op));
         watch(net, "forward", op);
         uint64_t start = begin_part(net);
-        DLC_TRY(named(forward_op(net, op), op, "forward"));
+        begin_range(net, op);
+        dlc_status status = forward_op(net, op);
+        end_range(net);
+        DLC_TRY(named(status, op, "forward"));
         DLC_TRY(end_part(net, op, DLC_NET_FORWARD, start));
     }
     return DLC_OK;
@@ -229,7 +245,10 @@ dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
             continue;
         watch(net, "backward", op);
         DLC_TRY(make_inputs_again(net, i));
-        DLC_TRY(named(backward_op(net, op, loss_scale), op, "backward"));
+        begin_range(net, op);
+        dlc_status status = backward_op(net, op, loss_scale);
+        end_range(net);
+        DLC_TRY(named(status, op, "backward"));
         size_t begin = 0, end = 0;
         weights_of(net, op, &begin, &end);
         if (end && done)

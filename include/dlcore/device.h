@@ -254,6 +254,11 @@ typedef struct dlc_device_ops {
     /* Optional. *reaches: can unit `from` read and write memory of unit `to` that was
      * imported? Without it each can of each. */
     dlc_status (*reaches)(dlc_device *device, int32_t from, int32_t to, int *reaches);
+
+    /* Optional. Names what the calling thread gives to queues from here to range_end,
+     * for the device's profiler. They nest; both or none. */
+    void (*range_begin)(dlc_device *device, const char *name);
+    void (*range_end)(dlc_device *device);
 } dlc_device_ops;
 
 #ifdef __cplusplus

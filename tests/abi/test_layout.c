@@ -139,7 +139,7 @@ static const layout_row rows[] = {
     FIELD(dlc_link, gbs, 48, 4),
     FIELD(dlc_link, flags, 52, 4),
 
-    STRUCT(dlc_device_ops, 320),
+    STRUCT(dlc_device_ops, 336),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -180,6 +180,8 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, pin, 296, 8),
     FIELD(dlc_device_ops, unpin, 304, 8),
     FIELD(dlc_device_ops, reaches, 312, 8),
+    FIELD(dlc_device_ops, range_begin, 320, 8),
+    FIELD(dlc_device_ops, range_end, 328, 8),
 
     STRUCT(dlc_place, 124),
     FIELD(dlc_place, size, 0, 4),

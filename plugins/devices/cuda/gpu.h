@@ -71,6 +71,8 @@ dlc_status share_import(dlc_device *device, const dlc_share *share, dlc_memory *
 dlc_status pin(dlc_device *device, void *base, size_t bytes);
 void unpin(dlc_device *device, void *base);
 dlc_status share_reaches(dlc_device *device, int32_t from, int32_t to, int *reaches);
+void range_begin(dlc_device *device, const char *name);
+void range_end(dlc_device *device);
 
 /* ---- queues.c ----------------------------------------------------------------------
  */

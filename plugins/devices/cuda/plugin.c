@@ -62,6 +62,8 @@ static const dlc_device_ops ops = {
     .pin = pin,
     .unpin = unpin,
     .reaches = share_reaches,
+    .range_begin = range_begin,
+    .range_end = range_end,
 };
 
 static const dlc_feature features[] = {
