@@ -41,7 +41,12 @@ target_include_directories(layers-host PRIVATE ${PROJECT_SOURCE_DIR}/include ${f
 target_compile_definitions(layers-host PRIVATE DLC_VERSION="${PROJECT_VERSION}")
 target_link_libraries(layers-host PRIVATE dlc_flags dlc::cudnn m)
 
-foreach(name images pointwise labels dropout norm weighted params)
+# Those with emulated kernels take minutes under sanitizers, which see little of them.
+set(slow norm weighted)
+if(DLC_SANITIZE)
+  set(slow "")
+endif()
+foreach(name images pointwise labels dropout params ${slow})
   if(TARGET test_layers_${name})
     add_dependencies(test_layers_${name} layers-host)
     add_test(NAME test_layers_${name}.cudnn COMMAND test_layers_${name})
@@ -62,7 +67,7 @@ if(TARGET test_cudnn_emulated)
 endif()
 
 # Where there is no engine that adds a bias or activates.
-if(TARGET test_layers_weighted)
+if(TARGET test_layers_weighted AND NOT DLC_SANITIZE)
   add_test(NAME test_layers_weighted.cudnn-unfused COMMAND test_layers_weighted)
   dlc_set_test(test_layers_weighted.cudnn-unfused LABELS conformance ENVIRONMENT
     DLCORE_TEST_LAYERS=$<TARGET_FILE:layers-host> DLCORE_TEST_UNFUSED=1)
