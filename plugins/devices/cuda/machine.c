@@ -85,15 +85,16 @@ static int compare_addresses(const void *a, const void *b) {
 
 /* "driver 580.65.06, CUDA 13.0; built with CUDA 13.0" */
 static void read_versions(const nvml_calls *n) {
-    char driver[32] = "?";
+    char driver[20] = "?";
     int cuda = 0;
     if (n->driver && n->driver(driver, sizeof driver) != NVML_OK)
         (void)snprintf(driver, sizeof driver, "?");
     if (n->cuda && n->cuda(&cuda) != NVML_OK)
         cuda = 0;
+    uint8_t major = (uint8_t)(cuda / 1000), minor = (uint8_t)(cuda % 1000 / 10);
     (void)snprintf(machine.software, sizeof machine.software,
-                   "driver %s, CUDA %d.%d; built with CUDA %d.%d", driver, cuda / 1000,
-                   cuda % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+                   "driver %s, CUDA %u.%u; built with CUDA %d.%d", driver, major, minor,
+                   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 }
 
 static dlc_status read_all(const nvml_calls *n) {
