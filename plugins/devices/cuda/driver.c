@@ -1,26 +1,18 @@
 /* See driver.h. */
 #include "driver.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include <cuda_runtime_api.h>
 
 #include "gpu.h"
+#include "symbols.h"
 
 static const char *const library_name = "libcuda.so.1";
 
 /* "13.0" of 13000 */
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
-
-/* A pointer to a function out of one to anything, as POSIX allows. */
-static int find(void *library, const char *name, void *call, size_t bytes) {
-    void *symbol = dlsym(library, name);
-    memcpy(call, &symbol, bytes);
-    return symbol != NULL;
-}
-#define FIND(library, name, call) find(library, name, &(call), sizeof(call))
 
 static dlc_status check_version(void *library) {
     CUresult (*get_version)(int *) = NULL;

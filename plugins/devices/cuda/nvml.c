@@ -1,36 +1,30 @@
 /* See nvml.h. */
 #include "nvml.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "machine.h"
-
-static int find(void *library, const char *name, void *call, size_t bytes) {
-    void *symbol = dlsym(library, name);
-    memcpy(call, &symbol, bytes); /* a function's address, as POSIX allows */
-    return symbol != NULL;
-}
-#define FIND(name, call) find(n->library, name, &(call), sizeof(call))
+#include "symbols.h"
 
 static int find_calls(nvml_calls *n) {
-    int all = FIND("nvmlInit_v2", n->init) && FIND("nvmlShutdown", n->shutdown) &&
-              FIND("nvmlErrorString", n->error) &&
-              FIND("nvmlDeviceGetCount_v2", n->count) &&
-              FIND("nvmlDeviceGetHandleByIndex_v2", n->handle) &&
-              FIND("nvmlDeviceGetName", n->name) &&
-              FIND("nvmlDeviceGetUUID", n->uuid) &&
-              FIND("nvmlDeviceGetMemoryInfo", n->memory) &&
-              FIND("nvmlDeviceGetPciInfo_v3", n->pci);
-    (void)FIND("nvmlDeviceGetCudaComputeCapability", n->capability);
-    (void)FIND("nvmlDeviceGetNumGpuCores", n->cores);
-    (void)FIND("nvmlDeviceGetMigMode", n->mig);
-    (void)FIND("nvmlDeviceGetNvLinkState", n->link_state);
-    (void)FIND("nvmlDeviceGetNvLinkRemotePciInfo_v2", n->link_pci);
-    (void)FIND("nvmlDeviceGetNvLinkRemoteDeviceType", n->link_end);
-    (void)FIND("nvmlDeviceGetFieldValues", n->fields);
-    (void)FIND("nvmlSystemGetDriverVersion", n->driver);
-    (void)FIND("nvmlSystemGetCudaDriverVersion_v2", n->cuda);
+    int all = FIND(n->library, "nvmlInit_v2", n->init) &&
+              FIND(n->library, "nvmlShutdown", n->shutdown) &&
+              FIND(n->library, "nvmlErrorString", n->error) &&
+              FIND(n->library, "nvmlDeviceGetCount_v2", n->count) &&
+              FIND(n->library, "nvmlDeviceGetHandleByIndex_v2", n->handle) &&
+              FIND(n->library, "nvmlDeviceGetName", n->name) &&
+              FIND(n->library, "nvmlDeviceGetUUID", n->uuid) &&
+              FIND(n->library, "nvmlDeviceGetMemoryInfo", n->memory) &&
+              FIND(n->library, "nvmlDeviceGetPciInfo_v3", n->pci);
+    (void)FIND(n->library, "nvmlDeviceGetCudaComputeCapability", n->capability);
+    (void)FIND(n->library, "nvmlDeviceGetNumGpuCores", n->cores);
+    (void)FIND(n->library, "nvmlDeviceGetMigMode", n->mig);
+    (void)FIND(n->library, "nvmlDeviceGetNvLinkState", n->link_state);
+    (void)FIND(n->library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", n->link_pci);
+    (void)FIND(n->library, "nvmlDeviceGetNvLinkRemoteDeviceType", n->link_end);
+    (void)FIND(n->library, "nvmlDeviceGetFieldValues", n->fields);
+    (void)FIND(n->library, "nvmlSystemGetDriverVersion", n->driver);
+    (void)FIND(n->library, "nvmlSystemGetCudaDriverVersion_v2", n->cuda);
     return all;
 }
 
