@@ -7,7 +7,7 @@
 #ifndef DLCORE_CUDNN_GRAPH_H
 #define DLCORE_CUDNN_GRAPH_H
 
-#include "bounds.h"
+#include "../shared/bounds.h"
 #include "cudnn.h"
 #include "library.h"
 #include "window.h"

@@ -3,7 +3,7 @@
 #ifndef DLCORE_CUDNN_RELU_H
 #define DLCORE_CUDNN_RELU_H
 
-#include "bounds.h"
+#include "../shared/bounds.h"
 #include "cudnn.h"
 
 typedef struct relu_absorbed {

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#include "bounds.h"
+#include "../shared/bounds.h"
 
 enum { CHANNEL_GROUP = 256 }; /* channels of a group, at most */
 

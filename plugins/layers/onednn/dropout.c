@@ -3,8 +3,8 @@
  *
  * Which elements is decided by (seed, layer, iteration, number of the element in the
  * global batch): the same for any number of ranks and threads, and any layout. */
+#include "../shared/philox.h"
 #include "onednn.h"
-#include "philox.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "bounds.h"
+#include "../shared/bounds.h"
 
 typedef struct eltwise_kernels {
     const char *name;

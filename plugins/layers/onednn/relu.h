@@ -4,7 +4,7 @@
 #ifndef ONEDNN_RELU_H
 #define ONEDNN_RELU_H
 
-#include "bounds.h"
+#include "../shared/bounds.h"
 #include "onednn.h"
 
 typedef struct relu_absorbed {

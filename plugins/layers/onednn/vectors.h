@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "bounds.h"
+#include "../shared/bounds.h"
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef uint32_t bits __attribute__((vector_size(4 * LANES)));

@@ -1,12 +1,12 @@
 /* relu, leaky relu and clip as one function, so that whoever takes one of them over
  * takes all: v up to `low` becomes low + slope * v, from `high` on it is `high`. One of
  * low and slope is zero. What is no number stays none. */
-#ifndef DLCORE_CUDNN_BOUNDS_H
-#define DLCORE_CUDNN_BOUNDS_H
+#ifndef LAYERS_SHARED_BOUNDS_H
+#define LAYERS_SHARED_BOUNDS_H
 
 #include <math.h>
 
-#include "kernels/host_device.h"
+#include "host_device.h"
 
 typedef struct bounds {
     float low, high, slope;

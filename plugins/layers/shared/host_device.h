@@ -1,7 +1,8 @@
-/* Functions that are compiled for the GPU by nvcc and for the processor by anybody, so
- * that tests run the very same text on the host. */
-#ifndef DLCORE_CUDNN_HOST_DEVICE_H
-#define DLCORE_CUDNN_HOST_DEVICE_H
+/* What the families of layers have in common: functions that nvcc compiles for the GPU
+ * and anybody for the processor, so that both give the same bits, and tests run the
+ * GPU's text on the host. */
+#ifndef LAYERS_SHARED_HOST_DEVICE_H
+#define LAYERS_SHARED_HOST_DEVICE_H
 
 #ifdef __CUDACC__
 #define BODY static __host__ __device__ __forceinline__

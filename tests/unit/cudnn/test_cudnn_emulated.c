@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../shared/bounds.h"
 #include "bias.h"
-#include "bounds.h"
 #include "kernels/body.h"
 #include "norm.h"
 #include "reorder.h"

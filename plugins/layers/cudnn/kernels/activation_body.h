@@ -2,7 +2,7 @@
 #ifndef DLCORE_CUDNN_ACTIVATION_BODY_H
 #define DLCORE_CUDNN_ACTIVATION_BODY_H
 
-#include "../bounds.h"
+#include "../../shared/bounds.h"
 #include "body.h"
 
 typedef enum activation_kind {

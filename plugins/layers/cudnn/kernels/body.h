@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "host_device.h"
+#include "../../shared/host_device.h"
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>

@@ -6,8 +6,8 @@
 
 #include <dlcore/layer.h>
 
+#include "../../shared/philox.h"
 #include "body.h"
-#include "philox.h"
 
 typedef struct dropout_args {
     dlc_dtype type;

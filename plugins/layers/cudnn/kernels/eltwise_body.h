@@ -4,7 +4,7 @@
 
 #include <dlcore/layer.h>
 
-#include "../bounds.h"
+#include "../../shared/bounds.h"
 #include "body.h"
 
 typedef enum join { JOIN_SUM, JOIN_PRODUCT, JOIN_MAX } join;
