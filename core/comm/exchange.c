@@ -55,49 +55,6 @@ struct dlc_exchanger {
     dlc_event **given[WORKS]; /* own; with a queue: what it had to do then is done */
 };
 
-/* Buckets are no smaller than this where a segment is cut. */
-enum { LEAST_BYTES = 64 << 10 };
-
-/* In how many buckets `count` elements go. */
-static size_t parts_of(size_t count, size_t target_bytes) {
-    size_t least = target_bytes > LEAST_BYTES ? target_bytes : LEAST_BYTES;
-    size_t parts = count * sizeof(float) / least;
-    return parts > 1 ? parts : 1;
-}
-
-/* Where part i of `parts` ends; at whole cache lines. */
-static size_t part_end(size_t begin, size_t end, size_t i, size_t parts) {
-    if (i + 1 == parts)
-        return end;
-    return begin + dlc_slice(end - begin, (int32_t)(i + 1), (int32_t)parts) / 16 * 16;
-}
-
-dlc_status dlc_exchange_plan(const size_t *segment_end, size_t segments,
-                             size_t target_bytes, size_t **begin, int32_t *buckets) {
-    size_t all = segments ? segment_end[segments - 1] : 0;
-    size_t room = segments + parts_of(all, target_bytes) + 1; /* no part is smaller */
-    size_t *cut = dlc_alloc(room, sizeof *cut);
-    size_t count = 0;
-
-    if (!cut)
-        return DLC_ERR_NOMEM;
-    for (size_t i = 0; i < segments; i++) {
-        size_t from = cut[count], end = segment_end[i];
-        if (end < from || end > all || room > INT32_MAX) {
-            dlc_free(cut);
-            return dlc_fail(DLC_ERR_INTERNAL, "segment %zu ends before it begins", i);
-        }
-        if ((end - from) * sizeof(float) < target_bytes && i + 1 < segments)
-            continue;
-        size_t parts = parts_of(end - from, target_bytes);
-        for (size_t k = 0; k < parts; k++)
-            cut[++count] = part_end(from, end, k, parts);
-    }
-    *begin = cut;
-    *buckets = (int32_t)count;
-    return DLC_OK;
-}
-
 /* ---- Working --------------------------------------------------------------- */
 
 /* The last bucket has the tail, which every rank reads. */
@@ -276,29 +233,37 @@ static dlc_status failure(const dlc_exchanger *x) {
     return dlc_fail(x->failed, "%s", x->detail ? x->detail : "the exchange failed");
 }
 
+/* The thread waits until the queue has come here. */
+static dlc_status mark_given(const dlc_exchanger *x, act work, int32_t bucket) {
+    const dlc_exchange_args *args = &x->args;
+    if (!x->given[work])
+        return DLC_OK;
+    return args->device_ops->event_record(args->device, args->queue,
+                                          x->given[work][bucket]);
+}
+
+/* With the lock. */
+static dlc_status add_task(dlc_exchanger *x, act work, int32_t bucket) {
+    if (x->failed != DLC_OK)
+        return failure(x);
+    if (x->pending[work][bucket])
+        return dlc_fail(DLC_ERR_INTERNAL, "bucket %d was started twice without a wait",
+                        bucket);
+    DLC_TRY(mark_given(x, work, bucket));
+    x->queue[x->started % ring(x)] = (task){work, bucket};
+    x->started++;
+    x->pending[work][bucket] = 1;
+    x->spreading += work == SPREAD;
+    (void)pthread_cond_signal(&x->news);
+    return DLC_OK;
+}
+
 static dlc_status enqueue(dlc_exchanger *x, act work, int32_t bucket) {
     DLC_TRY(check_bucket(x, bucket));
     if (x->table.ranks == 1)
         return DLC_OK;
     (void)pthread_mutex_lock(&x->lock);
-    dlc_status status = DLC_OK;
-    if (x->given[work])
-        status = x->args.device_ops->event_record(x->args.device, x->args.queue,
-                                                  x->given[work][bucket]);
-    if (status != DLC_OK) {
-        ; /* told */
-    } else if (x->failed != DLC_OK) {
-        status = failure(x);
-    } else if (x->pending[work][bucket]) {
-        status = dlc_fail(DLC_ERR_INTERNAL,
-                          "bucket %d was started twice without a wait", bucket);
-    } else {
-        x->queue[x->started % ring(x)] = (task){work, bucket};
-        x->started++;
-        x->pending[work][bucket] = 1;
-        x->spreading += work == SPREAD;
-        (void)pthread_cond_signal(&x->news);
-    }
+    dlc_status status = add_task(x, work, bucket);
     (void)pthread_mutex_unlock(&x->lock);
     return status;
 }
