@@ -66,6 +66,10 @@ enum {
     DLC_LAYER_REPEATABLE = 1u << 5,
     /* Backward looks at dlc_layer_run.parts. */
     DLC_LAYER_PARTS = 1u << 6,
+    /* Can make a slice of its outputs' channels (dlc_layer_args.slice_begin): dimension
+     * 0 of each parameter is the channel of the only output that it makes, and each of
+     * its inputs is read whole. */
+    DLC_LAYER_SLICES = 1u << 9,
 };
 
 /* What backward is to compute (dlc_layer_run.parts). */
@@ -131,6 +135,11 @@ typedef struct dlc_layer_args {
     dlc_layer *twin;
     uint64_t seed;  /* of the job */
     uint32_t index; /* of the layer: the stream of its random numbers */
+    /* DLC_LAYER_SLICES: of the output's channels (dimension 1) only [begin, end) are
+     * made here, as if there were no others, and only those rows of the parameters are
+     * here; the rest are other ranks'. Both 0: all. What cannot be sliced so is refused
+     * by infer with DLC_ERR_UNSUPPORTED and a sentence. */
+    int64_t slice_begin, slice_end;
 } dlc_layer_args;
 
 /* Flags of dlc_param. */

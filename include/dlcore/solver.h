@@ -12,7 +12,7 @@
 #ifndef DLCORE_SOLVER_H
 #define DLCORE_SOLVER_H
 
-#include <dlcore/device.h>
+#include <dlcore/transport.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +63,45 @@ typedef struct dlc_exchange {
     dlc_status (*settle)(void *context);
 } dlc_exchange;
 
+/* Messages between the ranks, for a solver that asks for them (dlc_solver_needs.mail):
+ * over an endpoint of its own, so the exchange and the core's collectives go on beside
+ * it. One thread at a time calls, which need not be the train thread; from create to
+ * destroy. Tags, orders and buffers as in dlc_transport_ops; a rank does not write to
+ * itself. */
+typedef struct dlc_mail {
+    uint32_t size;
+    void *context; /* first argument of the calls */
+    int32_t rank, ranks;
+    const int32_t *node; /* of each rank; ranks with the same number share a machine */
+    dlc_status (*send)(void *context, int32_t peer, dlc_tag tag, const void *buffer,
+                       size_t bytes, dlc_request **request);
+    dlc_status (*recv)(void *context, int32_t peer, dlc_tag tag, void *buffer,
+                       size_t bytes, dlc_request **request);
+    /* Moves things on; a request that is done is released. */
+    dlc_status (*test)(void *context, dlc_request *request, int *done);
+    /* Until one of `count` requests (NULLs are passed over) is done, which is released,
+     * or `seconds` are over: *which is its index, or -1. Sleeps; fails within 100 ms
+     * when the job ends. */
+    dlc_status (*wait_any)(void *context, dlc_request *const *requests, int32_t count,
+                           double seconds, int32_t *which);
+    /* DLC_OK, or what to return at once because the job is ending. Cheap; any thread. */
+    dlc_status (*check)(void *context);
+} dlc_mail;
+
+/* What a solver that is not DLC_SOLVER_SYNCHRONOUS has seen on this rank since create.
+ * A read at clock c (of the weights that iteration c computes with) is n clocks stale
+ * when of some rank the updates of c-1 .. c-n were missing. */
+enum { DLC_STALENESS_BINS = 16 };
+
+typedef struct dlc_solver_stats {
+    uint32_t size;
+    double waited; /* seconds that iterations stood still for other ranks */
+    int64_t reads;
+    int64_t staleness[DLC_STALENESS_BINS]; /* reads by staleness; the last: and more */
+    int32_t slowest; /* the rank that it waited for longest, and how long; -1: none */
+    double slowest_waited;
+} dlc_solver_stats;
+
 /* What a solver needs, from its settings alone. */
 typedef struct dlc_solver_needs {
     uint32_t size;
@@ -77,6 +116,11 @@ typedef struct dlc_solver_needs {
     int32_t queued;        /* 1: with these settings all that it does is work given to
                               the queue, the same at every iteration but for what
                               rate_at and loss_scale point to; comes as 0 */
+    int32_t mail;          /* 1: it writes to the other ranks itself
+                              (dlc_solver_args.mail); comes as 0 */
+    int32_t servers;       /* the last so many ranks compute nothing: they have no samples
+                              and get no `ready`, but finish (or update, of all buckets)
+                              at every iteration as the others; comes as 0 */
 } dlc_solver_needs;
 
 typedef struct dlc_solver_args {
@@ -103,6 +147,8 @@ typedef struct dlc_solver_args {
      * updated, and dlc_momentum gets it. Then there are neither shards nor `update`. */
     const float *rate_at;
     dlc_loss_scale *loss_scale;
+    const dlc_mail *mail; /* NULL with one rank, and where it was not asked for */
+    int64_t iteration;    /* that comes first; not 0 in a job that was resumed */
 } dlc_solver_args;
 
 typedef struct dlc_solver_ops {
@@ -125,8 +171,8 @@ typedef struct dlc_solver_ops {
      * those of iteration + 1, and the tail of the gradient arena is summed. */
     dlc_status (*finish)(dlc_solver *solver, int64_t iteration);
 
-    /* Optional: state beyond the slots (clocks, counters), as bytes. save with
-     * `blob` NULL tells how many. */
+    /* Optional: state beyond the slots (clocks, counters), as bytes. save, of rank 0, with
+     * `blob` NULL tells how many. load comes right behind create, on all ranks. */
     dlc_status (*save)(dlc_solver *solver, void *blob, size_t *bytes);
     dlc_status (*load)(dlc_solver *solver, const void *blob, size_t bytes);
 
@@ -134,6 +180,28 @@ typedef struct dlc_solver_ops {
      * begin before all sums are there. Each bucket once, in any order, each before
      * anything reads its weights; without shards. */
     dlc_status (*update)(dlc_solver *solver, int64_t iteration, int32_t bucket);
+
+    /* From here on: of a solver that is not DLC_SOLVER_SYNCHRONOUS.
+     *
+     * Its ranks need not be in the same iteration, and finish (or update) leaves the
+     * weights that the rank computes with next. Iterations are counted alike on all
+     * ranks: each does every one of them. The tail of the gradient arena, which each rank
+     * fills before the last bucket is ready (a server: before finish), holds behind
+     * finish (or update of the last bucket) in its first word the sum of what the ranks
+     * gave last. Another word that a rank makes positive becomes positive on all ranks in
+     * one and the same iteration, which may be a later one; once. */
+
+    /* All ranks together, when each has done `iteration` iterations (0-based, so this is
+     * the number of the next): all updates are applied, all ranks have the same weights,
+     * and in slots that are saved what the job as a whole has there. Before each test and
+     * checkpoint and at the end; not twice for one number. */
+    dlc_status (*meet)(dlc_solver *solver, int64_t iteration);
+    /* Right behind meet, on all ranks with the same values: takes what has changed of
+     * settings that may (staleness); an error leaves all as it was. `settings` stay until
+     * destroy, as those before do. */
+    dlc_status (*configure)(dlc_solver *solver, const dlc_settings *settings);
+    /* `stats` comes with its size set. */
+    dlc_status (*stats)(dlc_solver *solver, dlc_solver_stats *stats);
 } dlc_solver_ops;
 
 #ifdef __cplusplus
