@@ -1,7 +1,9 @@
 /* See connection.h. */
 #include "train/connection.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -56,60 +58,121 @@ static void announce(const dlc_choice *choice) {
     dlc_text_free(&text);
 }
 
-/* Every rank chooses for itself. On unlike machines they might choose differently. */
-static dlc_status agree(const dlc_connection_args *args, const char *name) {
-    enum { NAME = 128 };
-    int32_t ranks = dlc_job_ranks(args->job);
-    char mine[NAME] = "";
-    char *all = dlc_alloc((size_t)ranks, NAME);
-    if (!all)
-        return DLC_ERR_NOMEM;
-    strncpy(mine, name, NAME - 1);
-    dlc_status status = dlc_job_allgather(args->job, mine, NAME, all);
-    for (int32_t r = 0; status == DLC_OK && r < ranks; r++)
-        if (strncmp(all + (size_t)r * NAME, all, NAME) != 0)
-            status = dlc_fail(DLC_ERR_CONFIG,
-                              "rank 0 (host %s) would use transport %s, rank %d (host "
-                              "%s) %s: name one that all can use with --transport",
-                              dlc_job_place(args->job, 0)->host, all, r,
-                              dlc_job_place(args->job, r)->host,
-                              all + (size_t)r * NAME);
-    dlc_free(all);
-    return status;
+enum { NAME = 128 };
+
+/* What one rank chose. */
+typedef struct pick {
+    dlc_choice choice;
+    dlc_status status;
+    char name[NAME]; /* "" where there is nothing to choose */
+} pick;
+
+/* The first rank that chose otherwise than rank 0, -1: none; and what both chose. */
+typedef struct unlike {
+    int32_t rank;
+    char first[NAME], other[NAME];
+} unlike;
+
+static void pick_free(pick *mine) {
+    dlc_choice_free(&mine->choice);
 }
 
-static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
-                         dlc_connection *connection) {
-    source from = {args, connection};
+static void pick_for_oneself(const dlc_connection_args *args, const dlc_comm_args *comm,
+                             source *from, pick *mine) {
     dlc_transport_args asked = {.size = sizeof asked,
                                 .rank = comm->rank,
                                 .ranks = comm->ranks,
                                 .places = comm->places,
                                 .device_ops = comm->device_ops,
                                 .device = args->device};
-    dlc_choice choice = {0};
     dlc_text name = {0};
-    dlc_status status = dlc_comm_choose(args->registry, args->wanted,
-                                        args->device_feature->name, &asked, settings_of,
-                                        &from, &choice);
-    if (comm->rank == 0)
-        announce(&choice);
-    if (status == DLC_OK) {
-        dlc_choice_name(&choice, &name);
-        connection->transport = dlc_strdup(dlc_text_string(&name));
-        status = connection->transport ? dlc_text_status(&name) : DLC_ERR_NOMEM;
+    *mine = (pick){.status = DLC_OK};
+    mine->status = dlc_comm_choose(args->registry, args->wanted,
+                                   args->device_feature->name, &asked, settings_of,
+                                   from, &mine->choice);
+    if (mine->status == DLC_OK) {
+        dlc_choice_name(&mine->choice, &name);
+        mine->status = dlc_text_status(&name);
     }
-    if (status == DLC_OK)
-        status = agree(args, connection->transport);
-    if (status == DLC_OK) {
-        comm->level.feature = choice.feature;
-        comm->between.feature = choice.between;
-        status = settings_of(&from, choice.feature, &comm->level.settings);
-    }
-    if (status == DLC_OK && choice.between)
-        status = settings_of(&from, choice.between, &comm->between.settings);
+    if (mine->status == DLC_OK)
+        (void)snprintf(mine->name, sizeof mine->name, "%s", dlc_text_string(&name));
     dlc_text_free(&name);
-    dlc_choice_free(&choice);
+}
+
+static dlc_status compare(const dlc_connection_args *args, const pick *mine,
+                          unlike *found) {
+    int32_t ranks = dlc_job_ranks(args->job);
+    char(*all)[NAME] = dlc_alloc((size_t)ranks, NAME);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(args->job, mine->name, NAME, all);
+    *found = (unlike){.rank = -1};
+    for (int32_t r = 1; status == DLC_OK && found->rank < 0 && r < ranks; r++) {
+        if (strncmp(all[r], all[0], NAME) == 0)
+            continue;
+        found->rank = r;
+        memcpy(found->first, all[0], NAME);
+        memcpy(found->other, all[r], NAME);
+    }
+    dlc_free(all);
+    return status;
+}
+
+static dlc_status tell_unlike_picks(const dlc_connection_args *args,
+                                    const unlike *found) {
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "rank 0 (host %s) would use transport %s, rank %d (host %s) %s: "
+                    "name one that all can use with --transport",
+                    dlc_job_place(args->job, 0)->host,
+                    found->first[0] ? found->first : "none", found->rank,
+                    dlc_job_place(args->job, found->rank)->host,
+                    found->other[0] ? found->other : "none");
+}
+
+/* An adapter that has just come up is seen by some ranks sooner than by others, so they
+ * look again, all together, before they give up. */
+enum { TRIES = 8 };
+#define BETWEEN_TRIES_NS 250000000L
+
+static dlc_status pick_alike(const dlc_connection_args *args, const dlc_comm_args *comm,
+                             source *from, pick *mine) {
+    const struct timespec pause = {.tv_nsec = BETWEEN_TRIES_NS};
+    unlike found = {.rank = -1};
+    for (int i = 0; i < TRIES; i++) {
+        if (i > 0) {
+            pick_free(mine);
+            (void)nanosleep(&pause, NULL);
+        }
+        pick_for_oneself(args, comm, from, mine);
+        DLC_TRY(compare(args, mine, &found));
+        if (found.rank < 0)
+            break;
+    }
+    if (mine->status != DLC_OK || found.rank < 0)
+        return mine->status;
+    return tell_unlike_picks(args, &found);
+}
+
+/* Every rank chooses for itself; they must have chosen alike. */
+static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
+                         dlc_connection *connection) {
+    source from = {args, connection};
+    pick mine = {.status = DLC_OK};
+    dlc_status status = pick_alike(args, comm, &from, &mine);
+    if (comm->rank == 0)
+        announce(&mine.choice);
+    if (status == DLC_OK) {
+        connection->transport = dlc_strdup(mine.name);
+        status = connection->transport ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    if (status == DLC_OK) {
+        comm->level.feature = mine.choice.feature;
+        comm->between.feature = mine.choice.between;
+        status = settings_of(&from, mine.choice.feature, &comm->level.settings);
+    }
+    if (status == DLC_OK && mine.choice.between)
+        status = settings_of(&from, mine.choice.between, &comm->between.settings);
+    pick_free(&mine);
     return status;
 }
 
