@@ -1,4 +1,5 @@
-/* dlcore plugin: what plugins there are, and everything about one. */
+/* dlcore plugin: what plugins there are, everything about one, whether it keeps the
+ * SDK's promises, and how to begin one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,14 +7,23 @@
 #include "base/memory.h"
 #include "command.h"
 #include "config/config.h"
+#include "conformance/report.h"
 #include "options.h"
 #include "plugin_json.h"
+#include "plugin_new.h"
 
-enum { KEY_JSON = 0x100 };
+enum { KEY_JSON = 0x100, KEY_DIR, KEY_SET, KEY_ONLY };
+
+enum { SETS_MOST = 32 };
 
 typedef struct plugin_command {
-    const char *action; /* "list", "inspect" */
-    const char *name;   /* inspect: of a plugin, a feature or a file */
+    const char *action; /* "list", "inspect", "check", "new" */
+    const char *name;   /* inspect: of a plugin, a feature or a file; new: the kind */
+    const char *second; /* new: the name */
+    const char *folder; /* new */
+    const char *only;   /* check */
+    const char *set[SETS_MOST]; /* check */
+    size_t sets;
     int json;
 } plugin_command;
 
@@ -21,16 +31,37 @@ static int is_action(const plugin_command *command, const char *action) {
     return strcmp(command->action, action) == 0;
 }
 
+static void check_new(const plugin_command *command, struct argp_state *state) {
+    if (!command->second)
+        argp_error(state, "new what? Give a kind (device, transport, layer, solver, "
+                          "data) and a name");
+    else if (command->json)
+        argp_error(state, "--json goes with list and inspect");
+}
+
 static void check_arguments(const plugin_command *command, struct argp_state *state) {
     if (!command->action)
-        argp_error(state, "what to do? Say list, or inspect and a name");
+        argp_error(state, "what to do? Say list; inspect and a name; check and a file; "
+                          "or new, a kind and a name");
+    else if (is_action(command, "new"))
+        check_new(command, state);
+    else if (command->folder)
+        argp_error(state, "--dir goes with new");
+    else if ((command->sets || command->only) && !is_action(command, "check"))
+        argp_error(state, "--set and --only go with check");
+    else if (is_action(command, "check") && !command->name)
+        argp_error(state, "check which? Give a file");
     else if (is_action(command, "list") && command->name)
         argp_error(state, "list takes no name; did you mean inspect?");
     else if (is_action(command, "inspect") && !command->name)
         argp_error(state, "inspect which? Give the name of a plugin or of what it "
                           "offers, or a file");
-    else if (!is_action(command, "list") && !is_action(command, "inspect"))
-        argp_error(state, "there is no '%s', only list and inspect", command->action);
+    else if (!is_action(command, "list") && !is_action(command, "inspect") &&
+             !is_action(command, "check"))
+        argp_error(state, "there is no '%s', only list, inspect, check and new",
+                   command->action);
+    else if (command->second)
+        argp_error(state, "'%s' is one argument too many", command->second);
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
@@ -39,11 +70,25 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     case KEY_JSON:
         command->json = 1;
         return 0;
+    case KEY_DIR:
+        command->folder = argument;
+        return 0;
+    case KEY_ONLY:
+        command->only = argument;
+        return 0;
+    case KEY_SET:
+        if (command->sets == SETS_MOST)
+            argp_error(state, "more than %d times --set", SETS_MOST);
+        else
+            command->set[command->sets++] = argument;
+        return 0;
     case ARGP_KEY_ARG:
         if (!command->action)
             command->action = argument;
         else if (!command->name)
             command->name = argument;
+        else if (!command->second)
+            command->second = argument;
         else
             argp_error(state, "'%s' is one argument too many", argument);
         return 0;
@@ -56,15 +101,24 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
 }
 
 static const struct argp_option options[] = {
-    {"json", KEY_JSON, NULL, 0, "print one JSON document on stdout", 0}, {0}};
+    {"json", KEY_JSON, NULL, 0,
+     "list, inspect, check: print one JSON document on stdout", 0},
+    {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of what the file offers", 0},
+    {"only", KEY_ONLY, "NAME", 0, "check: checks whose name begins so", 0},
+    {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
+    {0}};
 
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "list\ninspect NAME|FILE.so",
+    .args_doc = "list\ninspect NAME|FILE.so\ncheck FILE.so\nnew KIND NAME",
     .doc =
         "Lists all plugins that were found, with the reason for each that cannot be "
-        "used; or shows everything about one: its file, its features, their options."
+        "used; shows everything about one: its file, its features, their options; "
+        "checks whether a file keeps the promises of the SDK's headers, each check in a "
+        "process of its own; or "
+        "makes a folder that builds, tests and packages a new one. Kinds: device, "
+        "transport, layer, solver, data."
         "\vPlugins are looked for beside libdlcore, in dlcore/1, then in each folder "
         "of DLCORE_PLUGIN_PATH. Inspecting a file calls none of its functions."};
 
@@ -285,9 +339,25 @@ static dlc_status inspect(const plugin_command *command) {
     return rc;
 }
 
+static dlc_status check(const plugin_command *command) {
+    plugin_check what = {.file = command->name,
+                         .sets = command->set,
+                         .nsets = command->sets,
+                         .only = command->only,
+                         .json = command->json};
+    return dlc_plugin_check_file(&what);
+}
+
+static dlc_status run(const plugin_command *command) {
+    if (is_action(command, "check"))
+        return check(command);
+    if (is_action(command, "new"))
+        return dlc_plugin_new(command->name, command->second, command->folder);
+    return is_action(command, "list") ? list(command) : inspect(command);
+}
+
 int dlc_command_plugin(int argc, char **argv) {
     plugin_command command = {0};
     dlc_tool_parse(&argp, argc, argv, &command);
-    return dlc_tool_end(is_action(&command, "list") ? list(&command)
-                                                    : inspect(&command));
+    return dlc_tool_end(run(&command));
 }

@@ -1,0 +1,20 @@
+# cmake -D FOLDER=... -D OUT=... -P embed.cmake: makes a C file of all files under the
+# folder, as the table dlc_template_files of tools/templates.h.
+file(GLOB_RECURSE files LIST_DIRECTORIES false RELATIVE ${FOLDER} ${FOLDER}/*)
+list(SORT files)
+set(code "/* Made from ${FOLDER} by cmake/embed.cmake. */\n#include \"templates.h\"\n")
+set(table "")
+set(number 0)
+foreach(file IN LISTS files)
+  file(READ ${FOLDER}/${file} bytes HEX)
+  string(LENGTH "${bytes}" length)
+  math(EXPR length "${length} / 2")
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")
+  string(APPEND code "\nstatic const unsigned char file${number}[] = {\n${bytes}0};\n")
+  string(APPEND table "    {\"${file}\", (const char *)file${number}, ${length}},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+string(APPEND code "\nconst dlc_template_file dlc_template_files[] = {\n${table}"
+  "    {0, 0, 0},\n};\n")
+file(WRITE ${OUT} "${code}")

@@ -1,0 +1,432 @@
+/* Checks of devices: memory, copies, kernels against plain C, queues, sharing. */
+#include <dlcore/device.h>
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "bed.h"
+
+/* An open device and host copies of what it computes. */
+typedef struct bench {
+    suite_run *run;
+    const dlc_device_ops *ops;
+    dlc_device *device;
+    dlc_queue *queue; /* NULL: done when a call returns */
+} bench;
+
+static const size_t sizes[] = {1, 2, 7, 16, 63, 1000, 4099, 100003};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void bench_open(suite_run *run, bench *b) {
+    int32_t count = 0;
+    dlc_device_args args = {
+        .size = sizeof args, .settings = run->settings, .threads = 2};
+    *b = (bench){.run = run, .ops = run->feature->ops};
+    suite_must(run, b->ops->count(&count), "count");
+    if (count < 1)
+        suite_skip(run, "there is none here");
+    suite_must(run, b->ops->open(&args, &b->device), "open");
+    if (run->feature->caps & DLC_DEVICE_ASYNC)
+        suite_must(run, b->ops->queue_open(b->device, &b->queue), "queue_open");
+}
+
+static void finish_queue(const bench *b) {
+    if (b->queue)
+        suite_must(b->run, b->ops->queue_sync(b->device, b->queue), "queue_sync");
+}
+
+static void *take(const bench *b, size_t bytes) {
+    dlc_memory memory = {.size = sizeof memory};
+    suite_must(b->run, b->ops->alloc(b->device, bytes, 0, &memory), "alloc");
+    return memory.base;
+}
+
+static void copy(const bench *b, void *to, const void *from, size_t bytes) {
+    suite_must(b->run, b->ops->copy(b->device, b->queue, to, from, bytes), "copy");
+    finish_queue(b);
+}
+
+static float *host_floats(const bench *b, size_t count) {
+    float *x = dlc_alloc(count + 1, sizeof *x);
+    if (!x)
+        suite_skip(b->run, "memory ran out");
+    return x;
+}
+
+/* The same numbers here and there; a word behind them that nobody may write. */
+static float *upload(const bench *b, size_t count, uint64_t seed, float **here) {
+    float *there = take(b, (count + 1) * sizeof *there);
+    *here = host_floats(b, count);
+    suite_random(*here, count, seed);
+    (*here)[count] = 12345.0f;
+    copy(b, there, *here, (count + 1) * sizeof **here);
+    return there;
+}
+
+static void compare(const bench *b, const char *call, const float *there,
+                    const float *wanted, size_t count, double tolerance) {
+    float *back = host_floats(b, count);
+    finish_queue(b);
+    copy(b, back, there, (count + 1) * sizeof *back);
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)back[i] - (double)wanted[i]) <=
+              tolerance * (1 + fabs((double)wanted[i]))))
+            suite_fail(b->run, "%s of %zu elements: element %zu is %.9g, not %.9g",
+                       call, count, i, (double)back[i], (double)wanted[i]);
+    if (suite_bits(back[count]) != suite_bits(wanted[count]))
+        suite_fail(b->run, "%s of %zu elements writes behind them", call, count);
+    dlc_free(back);
+}
+
+/* ---- What there is
+ * -------------------------------------------------------------------
+ */
+
+static void tells_what_there_is(suite_run *run) {
+    const dlc_device_ops *ops = run->feature->ops;
+    int32_t count = -1;
+    suite_must(run, ops->count(&count), "count");
+    if (count < 0)
+        suite_fail(run, "it counts %d units", count);
+    for (int32_t i = 0; i < count; i++) {
+        dlc_device_info info = {.size = sizeof info};
+        suite_must(run, ops->describe(i, &info), "describe");
+        if (!info.name[0] || !memchr(info.name, '\0', sizeof info.name))
+            suite_fail(run, "unit %d has no name", i);
+        if (!info.memory_bytes || info.units < 1)
+            suite_fail(run, "unit %d has %llu bytes of memory and %d cores", i,
+                       (unsigned long long)info.memory_bytes, info.units);
+    }
+    dlc_device_info info = {.size = sizeof info};
+    if (ops->describe(count, &info) == DLC_OK || ops->describe(-1, &info) == DLC_OK)
+        suite_fail(run, "it describes units that it doesn't count");
+}
+
+/* Before open nothing starts, since the process forks. */
+static void asks_before_a_fork(suite_run *run) {
+    const dlc_device_ops *ops = run->feature->ops;
+    int32_t count = 0;
+    dlc_device_info info = {.size = sizeof info};
+    suite_must(run, ops->count(&count), "count");
+    if (count > 0)
+        suite_must(run, ops->describe(0, &info), "describe");
+    pid_t child = fork();
+    if (child < 0)
+        suite_skip(run, "fork: %s", strerror(errno));
+    if (child > 0)
+        _exit(0); /* the child goes on, and tells the outcome */
+    int32_t again = -1;
+    suite_must(run, ops->count(&again), "count after a fork");
+    if (again != count)
+        suite_fail(run, "it counts %d units, and %d after a fork", count, again);
+    bench b;
+    float *here;
+    bench_open(run, &b);
+    float *there = upload(&b, 100, 1, &here);
+    suite_must(run, b.ops->scale(b.device, b.queue, 100, 2.0f, there), "scale");
+    for (int i = 0; i < 100; i++)
+        here[i] *= 2.0f;
+    compare(&b, "scale", there, here, 100, 0);
+}
+
+/* ---- Memory
+ * -------------------------------------------------------------------------- */
+
+static void memory_is_fresh(suite_run *run) {
+    static const uint32_t flags[] = {0, DLC_MEM_SHARED, DLC_MEM_STAGING};
+    bench b;
+    bench_open(run, &b);
+    for (int again = 0; again < 2; again++)
+        for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
+            enum { BYTES = 100000 };
+            dlc_memory memory = {.size = sizeof memory};
+            unsigned char *back = dlc_alloc(BYTES, 1);
+            if (flags[f] == DLC_MEM_SHARED && !(run->feature->caps & DLC_DEVICE_SHARES))
+                continue;
+            if (!back)
+                suite_skip(run, "memory ran out");
+            suite_must(run, b.ops->alloc(b.device, BYTES, flags[f], &memory), "alloc");
+            if ((uintptr_t)memory.base % 64 || memory.bytes < BYTES)
+                suite_fail(run,
+                           "memory of %zu bytes at %p; %d were asked for, on a "
+                           "multiple of 64",
+                           memory.bytes, memory.base, BYTES);
+            copy(&b, back, memory.base, BYTES);
+            for (size_t i = 0; i < BYTES; i++)
+                if (back[i])
+                    suite_fail(run, "fresh memory is not zero");
+            suite_must(run, b.ops->fill(b.device, b.queue, memory.base, 0x55, BYTES),
+                       "fill");
+            copy(&b, back, memory.base, BYTES);
+            for (size_t i = 0; i < BYTES; i++)
+                if (back[i] != 0x55)
+                    suite_fail(run, "fill or copy left byte %zu out", i);
+            b.ops->free(b.device, &memory);
+            dlc_free(back);
+        }
+}
+
+static void too_much_is_refused(suite_run *run) {
+    bench b;
+    dlc_memory memory = {.size = sizeof memory};
+    bench_open(run, &b);
+    (void)dlc_fail(DLC_OK, "%s", "");
+    if (b.ops->alloc(b.device, SIZE_MAX / 2, 0, &memory) == DLC_OK)
+        suite_fail(run, "alloc of half the address space succeeds");
+    if (!*dlc_detail())
+        suite_fail(run, "alloc fails without a sentence");
+    suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory),
+               "alloc after one that failed");
+}
+
+/* ---- Kernels
+ * ------------------------------------------------------------------------- */
+
+static void kernels_are_right(suite_run *run) {
+    bench b;
+    bench_open(run, &b);
+    for (int s = 0; s < SIZES; s++) {
+        size_t n = sizes[s];
+        float *x, *y;
+        float *dx = upload(&b, n, 1, &x), *dy = upload(&b, n, 2, &y);
+        suite_must(run, b.ops->scale(b.device, b.queue, n, 0.37f, dx), "scale");
+        for (size_t i = 0; i < n; i++)
+            x[i] *= 0.37f;
+        compare(&b, "scale", dx, x, n, 0);
+        suite_must(run, b.ops->add(b.device, b.queue, n, dx, dy), "add");
+        for (size_t i = 0; i < n; i++)
+            y[i] += x[i];
+        compare(&b, "add", dy, y, n, 0);
+        suite_must(run, b.ops->axpy(b.device, b.queue, n, -1.5f, dx, dy), "axpy");
+        for (size_t i = 0; i < n; i++)
+            y[i] += -1.5f * x[i];
+        compare(&b, "axpy", dy, y, n, 1e-6);
+    }
+}
+
+/* Pairwise, bit for bit: what makes ranks agree. */
+static void sums_pairwise(suite_run *run) {
+    enum { SOURCES = 7 };
+    bench b;
+    bench_open(run, &b);
+    for (int s = 0; s < SIZES; s++)
+        for (int32_t count = 1; count <= SOURCES; count++) {
+            const float *sources[SOURCES];
+            float *here[SOURCES];
+            size_t n = sizes[s];
+            for (int32_t i = 0; i < count; i++)
+                sources[i] = upload(&b, n, 10 + (uint64_t)i, &here[i]);
+            float *unused, *sum = upload(&b, n, 99, &unused);
+            suite_must(run, b.ops->sum(b.device, b.queue, n, sources, count, sum),
+                       "sum");
+            for (int32_t stride = 1; stride < count; stride *= 2)
+                for (int32_t i = 0; i + stride < count; i += 2 * stride)
+                    for (size_t j = 0; j < n; j++)
+                        here[i][j] += here[i + stride][j];
+            compare(&b, "sum", sum, here[0], n, 0);
+        }
+}
+
+static void momentum_is_as_defined(suite_run *run) {
+    bench b;
+    bench_open(run, &b);
+    for (int s = 0; s < SIZES; s++)
+        for (uint32_t nesterov = 0; nesterov < 2; nesterov++) {
+            size_t n = sizes[s];
+            float *g, *v, *w;
+            float *dg = upload(&b, n, 1, &g), *dv = upload(&b, n, 2, &v),
+                  *dw = upload(&b, n, 3, &w);
+            dlc_momentum how = {.size = sizeof how,
+                                .nesterov = nesterov,
+                                .rate = 0.1f,
+                                .momentum = 0.9f,
+                                .decay = 0.01f,
+                                .grad_scale = 0.5f};
+            suite_must(run, b.ops->momentum(b.device, b.queue, n, &how, dg, dv, dw),
+                       "momentum");
+            for (size_t i = 0; i < n; i++) {
+                float old = v[i];
+                v[i] = 0.9f * old + 0.1f * (0.5f * g[i] + 0.01f * w[i]);
+                w[i] -= nesterov ? 1.9f * v[i] - 0.9f * old : v[i];
+            }
+            compare(&b, "momentum (velocity)", dv, v, n, 1e-5);
+            compare(&b, "momentum (weights)", dw, w, n, 1e-5);
+        }
+}
+
+static void norm_is_a_sum_of_squares(suite_run *run) {
+    bench b;
+    bench_open(run, &b);
+    for (int s = 0; s < SIZES; s++) {
+        float *x;
+        double wanted = 0, first = -1, second = -1;
+        float *dx = upload(&b, sizes[s], 1, &x);
+        for (size_t i = 0; i < sizes[s]; i++)
+            wanted += (double)x[i] * (double)x[i];
+        suite_must(run, b.ops->norm2(b.device, b.queue, sizes[s], dx, &first), "norm2");
+        suite_must(run, b.ops->norm2(b.device, b.queue, sizes[s], dx, &second),
+                   "norm2");
+        if (!(fabs(first - wanted) <= 1e-5 * wanted))
+            suite_fail(run, "norm2 of %zu elements is %.9g, not %.9g", sizes[s], first,
+                       wanted);
+        if (first < second || first > second)
+            suite_fail(run, "norm2 of the same numbers differs from call to call");
+    }
+}
+
+static void converts_and_back(suite_run *run) {
+    enum { COUNT = 1000 };
+    bench b;
+    float *x;
+    bench_open(run, &b);
+    float *dx = upload(&b, COUNT, 1, &x);
+    void *half = take(&b, COUNT * sizeof(uint16_t));
+    float *unused, *back = upload(&b, COUNT, 5, &unused);
+    dlc_status status = b.ops->convert(b.device, b.queue, COUNT, DLC_F32, dx, DLC_BF16,
+                                       half);
+    if (status == DLC_ERR_UNSUPPORTED)
+        suite_skip(run, "it does not convert to bfloat16");
+    suite_must(run, status, "convert");
+    suite_must(run,
+               b.ops->convert(b.device, b.queue, COUNT, DLC_BF16, half, DLC_F32, back),
+               "convert");
+    compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
+}
+
+/* ---- Order
+ * --------------------------------------------------------------------------- */
+
+static void queues_keep_order(suite_run *run) {
+    enum { COUNT = 100003, ROUNDS = 50 };
+    bench b;
+    float *x;
+    bench_open(run, &b);
+    if (!b.queue)
+        suite_skip(run, "it has no queues");
+    dlc_queue *other = NULL;
+    dlc_event *event = NULL;
+    suite_must(run, b.ops->queue_open(b.device, &other), "queue_open");
+    suite_must(run, b.ops->event_open(b.device, &event), "event_open");
+    float *dx = upload(&b, COUNT, 1, &x);
+    for (int i = 0; i < ROUNDS; i++) {
+        dlc_queue *here = i % 2 ? other : b.queue, *there = i % 2 ? b.queue : other;
+        suite_must(run, b.ops->scale(b.device, here, COUNT, i % 3 ? 0.5f : 3.0f, dx),
+                   "scale");
+        suite_must(run, b.ops->event_record(b.device, here, event), "event_record");
+        suite_must(run, b.ops->event_wait(b.device, there, event), "event_wait");
+        for (size_t j = 0; j < COUNT; j++)
+            x[j] *= i % 3 ? 0.5f : 3.0f;
+    }
+    suite_must(run, b.ops->event_record(b.device, b.queue, event), "event_record");
+    suite_must(run, b.ops->event_sync(b.device, event), "event_sync");
+    int done = 0;
+    suite_must(run, b.ops->event_done(b.device, event, &done), "event_done");
+    if (!done)
+        suite_fail(run, "an event is not done when event_sync has returned");
+    compare(&b, "work on two queues, joined by events,", dx, x, COUNT, 0);
+    b.ops->event_close(b.device, event);
+    b.ops->queue_close(b.device, other);
+}
+
+/* ---- Sharing
+ * ------------------------------------------------------------------------- */
+
+static void see_from_elsewhere(const bench *b, const dlc_share *share, size_t count) {
+    dlc_memory memory = {.size = sizeof memory};
+    float *wanted = host_floats(b, count);
+    suite_must(b->run, b->ops->share_import(b->device, share, &memory), "share_import");
+    suite_random(wanted, count, 3);
+    wanted[count] = 12345.0f;
+    compare(b, "memory of another process", memory.base, wanted, count, 0);
+    suite_must(b->run, b->ops->scale(b->device, b->queue, count, 2.0f, memory.base),
+               "scale");
+    finish_queue(b);
+    b->ops->free(b->device, &memory);
+}
+
+/* The parent owns, the child maps; each opens the device for itself. */
+static void shares_with_a_child(suite_run *run) {
+    enum { COUNT = 5000 };
+    int pipes[2][2];
+    char byte = 0;
+    bench b;
+    dlc_share share = {.size = sizeof share};
+    if (!(run->feature->caps & DLC_DEVICE_SHARES))
+        suite_skip(run, "it does not share memory");
+    if (pipe(pipes[0]) != 0 || pipe(pipes[1]) != 0)
+        suite_skip(run, "pipe: %s", strerror(errno));
+    pid_t child = fork();
+    if (child < 0)
+        suite_skip(run, "fork: %s", strerror(errno));
+    bench_open(run, &b);
+    if (child == 0) {
+        if (read(pipes[0][0], &share, sizeof share) != (ssize_t)sizeof share)
+            _exit(1);
+        see_from_elsewhere(&b, &share, COUNT);
+        (void)!write(pipes[1][1], &byte, 1);
+        _exit(0);
+    }
+    dlc_memory memory = {.size = sizeof memory};
+    float *numbers = host_floats(&b, COUNT);
+    suite_random(numbers, COUNT, 3);
+    numbers[COUNT] = 12345.0f;
+    suite_must(
+        run,
+        b.ops->alloc(b.device, (COUNT + 1) * sizeof(float), DLC_MEM_SHARED, &memory),
+        "alloc");
+    copy(&b, memory.base, numbers, (COUNT + 1) * sizeof *numbers);
+    suite_must(run, b.ops->share_export(b.device, &memory, &share), "share_export");
+    if (write(pipes[0][1], &share, sizeof share) != (ssize_t)sizeof share)
+        suite_skip(run, "write: %s", strerror(errno));
+    (void)close(pipes[1][1]);
+    if (read(pipes[1][0], &byte, 1) != 1)
+        suite_fail(run, "the process that mapped the memory ended");
+    (void)waitpid(child, NULL, 0);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] *= 2.0f;
+    compare(&b, "what another process wrote into memory", memory.base, numbers, COUNT,
+            0);
+}
+
+static void exports_what_is_shared(suite_run *run) {
+    bench b;
+    dlc_memory memory = {.size = sizeof memory};
+    dlc_share share = {.size = sizeof share};
+    if (!(run->feature->caps & DLC_DEVICE_SHARES))
+        suite_skip(run, "it does not share memory");
+    bench_open(run, &b);
+    suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory), "alloc");
+    if (b.ops->share_export(b.device, &memory, &share) == DLC_OK)
+        suite_fail(run, "it exports memory that was not allocated with DLC_MEM_SHARED");
+}
+
+#define CHECK(name, promise, run) \
+    { name, promise, DLC_KIND_DEVICE, 0, SUITE_LOADED, 60, run }
+
+const suite_check suite_device_checks[] = {
+    CHECK("device.describe", "every unit has a name, memory and cores",
+          tells_what_there_is),
+    CHECK("device.fork", "count and describe may come before a fork",
+          asks_before_a_fork),
+    CHECK("device.memory", "memory is zeroed, aligned, filled and copied",
+          memory_is_fresh),
+    CHECK("device.too_much", "too much memory is refused with a sentence",
+          too_much_is_refused),
+    CHECK("device.kernels", "scale, add and axpy of any size", kernels_are_right),
+    CHECK("device.sum", "sums are pairwise, to the bit", sums_pairwise),
+    CHECK("device.momentum", "momentum is as the SDK defines it",
+          momentum_is_as_defined),
+    CHECK("device.norm", "norm2 is right and repeats", norm_is_a_sum_of_squares),
+    CHECK("device.convert", "float32 to bfloat16 and back", converts_and_back),
+    CHECK("device.queues", "queues keep order, events join them", queues_keep_order),
+    CHECK("device.share", "another process reads and writes shared memory",
+          shares_with_a_child),
+    CHECK("device.private", "memory that is not shared is not exported",
+          exports_what_is_shared),
+    {.name = NULL},
+};

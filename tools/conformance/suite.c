@@ -1,0 +1,333 @@
+/* See suite.h: which checks there are, and each in a process of its own. */
+#include "suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "host.h"
+#include "plugin/object.h"
+#include "plugin/registry.h"
+
+static const suite_check *const tables[] = {
+    suite_file_checks,  suite_load_checks,   suite_feature_checks,
+    suite_life_checks,  suite_device_checks, suite_transport_checks,
+    suite_layer_checks, suite_solver_checks, suite_data_checks,
+};
+
+const suite_check *suite_at(size_t i) {
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const suite_check *check = tables[t]; check->name; check++)
+            if (i-- == 0)
+                return check;
+    return NULL;
+}
+
+/* ---- In the child ---------------------------------------------------------------- */
+
+/* First byte of the report, which is a line. Of several (ranks of a check) the first
+ * one counts. */
+enum { SAYS_FAILED = 'F', SAYS_SKIPPED = 'S', SAYS_PASSED = 'P', REPORT = 480 };
+
+static void flatten(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20)
+            *text = ' ';
+}
+
+/* `text` has room for a newline. */
+__attribute__((noreturn)) static void end(const suite_run *run, char text[REPORT]) {
+    flatten(text);
+    size_t bytes = strlen(text);
+    text[bytes++] = '\n';
+    /* Whatever the plugin has left behind is not run: exit handlers, say. */
+    _exit(write(run->report, text, bytes) == (ssize_t)bytes ? 0 : 1);
+}
+
+void suite_fail(suite_run *run, const char *format, ...) {
+    char text[REPORT] = {SAYS_FAILED};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + 1, sizeof text - 2, format, args);
+    va_end(args);
+    end(run, text);
+}
+
+void suite_skip(suite_run *run, const char *format, ...) {
+    char text[REPORT] = {SAYS_SKIPPED};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + 1, sizeof text - 2, format, args);
+    va_end(args);
+    end(run, text);
+}
+
+void suite_must(suite_run *run, dlc_status status, const char *call) {
+    if (status != DLC_OK)
+        suite_fail(run, "%s failed (%s): %s", call, dlc_status_text(status),
+                   *dlc_detail() ? dlc_detail() : "no sentence was given");
+}
+
+/* The feature of the same place in the table. */
+static const dlc_feature *feature_at(const dlc_plugin *plugin, size_t i) {
+    const dlc_feature *feature = plugin->features;
+    while (i-- > 0)
+        feature = DLC_NEXT(feature);
+    return feature;
+}
+
+static int has_option(const dlc_feature *feature, const char *name, size_t length) {
+    const dlc_option *row = feature->options;
+    for (; row && row->name; row = DLC_NEXT(row))
+        if (strlen(row->name) == length && strncmp(row->name, name, length) == 0)
+            return 1;
+    return 0;
+}
+
+/* What a `--set` means for this feature, as "feature.key=value" in memory of dlc_alloc;
+ * NULL: nothing. "key=value" is for every feature that has the key, "name.key=value"
+ * for one. */
+static char *meant(const dlc_feature *feature, const char *set) {
+    size_t name = strlen(feature->name);
+    if (strncmp(set, feature->name, name) == 0 && set[name] == '.')
+        set += name + 1;
+    return has_option(feature, set, strcspn(set, "=")) ? dlc_format("feature.%s", set)
+                                                       : NULL;
+}
+
+/* Settings as `--set` gives them; what has no default and was not given: a skip. */
+static void make_settings(suite_run *run) {
+    const suite_subject *subject = run->subject;
+    const char *const standing[] = {"feature", NULL};
+    const dlc_option *options[] = {run->feature->options};
+    dlc_problems problems = {0};
+    dlc_config *config = NULL;
+    char **sets = dlc_alloc(subject->nsets + 1, sizeof *sets);
+    size_t count = 0;
+    for (size_t i = 0; sets && i < subject->nsets; i++)
+        if ((sets[count] = meant(run->feature, subject->sets[i])))
+            count++;
+    dlc_status status = sets
+                            ? dlc_config_load(NULL, standing, (const char *const *)sets,
+                                              count, &problems, &config)
+                            : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_settings_make(config, "feature", options, 1, &problems,
+                                   &run->settings);
+    suite_must(run, status, "reading its settings");
+    if (problems.errors)
+        suite_skip(run,
+                   "it has settings without a default, or they were given wrongly: "
+                   "give them with --set (`dlcore plugin inspect` shows them)");
+}
+
+static void prepare(suite_run *run, const suite_check *check, int feature) {
+    struct stat info;
+    if (check->stage == SUITE_CLOSED)
+        return;
+    if (stat(run->subject->path, &info) != 0)
+        suite_fail(run, "cannot be read: %s", strerror(errno));
+    suite_must(run, dlc_object_open(run->subject->path, &info, &run->plugin),
+               "opening it");
+    if (check->stage == SUITE_LOADED) {
+        dlc_status status = suite_load(run);
+        if (status == DLC_ERR_UNAVAILABLE)
+            suite_skip(run, "it cannot work here: %s", dlc_detail());
+        suite_must(run, status, "load");
+    }
+    if (feature < 0)
+        return;
+    run->feature = feature_at(run->plugin, (size_t)feature);
+    if (check->stage == SUITE_LOADED)
+        make_settings(run);
+}
+
+__attribute__((noreturn)) static void be_child(const suite_subject *subject,
+                                               const suite_check *check, int feature,
+                                               int report) {
+    suite_run run = {.subject = subject, .report = report};
+    /* Nobody outlives the check: not this process, nor what it starts (its group). */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setpgid(0, 0);
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nowhere >= 0) {
+        (void)dup2(nowhere, STDIN_FILENO);
+        (void)dup2(nowhere, STDOUT_FILENO);
+        if (!getenv("DLCORE_CONFORMANCE_LOG"))
+            (void)dup2(nowhere, STDERR_FILENO);
+    }
+    prepare(&run, check, feature);
+    check->run(&run);
+    char text[REPORT] = {SAYS_PASSED};
+    end(&run, text);
+}
+
+/* ---- Waiting for it -------------------------------------------------------------- */
+
+/* Reads what the child says until it ends or its time is up. */
+static void read_report(int report, double seconds, char *text, size_t bytes,
+                        int *late) {
+    uint64_t start = dlc_now_ns();
+    size_t length = 0;
+    *late = 0;
+    for (;;) {
+        double left = seconds - dlc_since(start);
+        struct pollfd end = {.fd = report, .events = POLLIN};
+        int ready = left <= 0 ? 0 : poll(&end, 1, (int)(left * 1000) + 1);
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0) {
+            *late = ready == 0;
+            break;
+        }
+        ssize_t got = read(report, text + length, bytes - 1 - length);
+        if (got <= 0)
+            break;
+        length += (size_t)got;
+        if (memchr(text, '\n', length))
+            break;
+    }
+    text[length] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+}
+
+static void judge(suite_result *result, const char *text, int late, int status) {
+    result->verdict = SUITE_FAILED;
+    if (late)
+        (void)snprintf(result->words, sizeof result->words,
+                       "not done after %.0f s: it hangs", result->seconds);
+    else if (WIFSIGNALED(status))
+        (void)snprintf(result->words, sizeof result->words, "killed by signal %d (%s)",
+                       WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (!text[0])
+        (void)snprintf(result->words, sizeof result->words,
+                       "the plugin ended the process (exit code %d)",
+                       WEXITSTATUS(status));
+    else {
+        result->verdict = text[0] == SAYS_PASSED    ? SUITE_PASSED
+                          : text[0] == SAYS_SKIPPED ? SUITE_SKIPPED
+                                                    : SUITE_FAILED;
+        (void)snprintf(result->words, sizeof result->words, "%s", text + 1);
+    }
+}
+
+static dlc_status run_check(const suite_subject *subject, const suite_check *check,
+                            int feature, suite_result *result) {
+    int report[2];
+    char text[REPORT];
+    int late = 0, status = 0;
+    uint64_t start = dlc_now_ns();
+
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return dlc_fail(DLC_ERR_IO, "pipe: %s", strerror(errno));
+    (void)fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) {
+        (void)close(report[0]);
+        (void)close(report[1]);
+        return dlc_fail(DLC_ERR_IO, "fork: %s", strerror(errno));
+    }
+    if (child == 0)
+        be_child(subject, check, feature, report[1]);
+    (void)setpgid(child, child);
+    (void)close(report[1]);
+    read_report(report[0], check->seconds * subject->patience, text, sizeof text,
+                &late);
+    (void)close(report[0]);
+    (void)kill(-child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    result->seconds = dlc_since(start);
+    /* It was killed after it had spoken, or because it was late. */
+    judge(result, text, late, text[0] ? 0 : status);
+    return DLC_OK;
+}
+
+/* ---- All of them ----------------------------------------------------------------- */
+
+static int is_wanted(const suite_check *check, const char *only) {
+    return !only || strncmp(check->name, only, strlen(only)) == 0;
+}
+
+static dlc_status add(const suite_subject *subject, const suite_check *check,
+                      const dlc_feature *feature, int index,
+                      void (*progress)(const suite_result *result),
+                      suite_results *results) {
+    suite_result *grown = dlc_grow(results->result, results->count, results->count + 1,
+                                   sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    results->result = grown;
+    suite_result *result = &grown[results->count];
+    *result = (suite_result){.check = check};
+    if (feature)
+        (void)snprintf(result->feature, sizeof result->feature, "%s %s",
+                       dlc_kind_text((dlc_kind)feature->kind), feature->name);
+    DLC_TRY(run_check(subject, check, index, result));
+    results->count++;
+    results->passed += result->verdict == SUITE_PASSED;
+    results->failed += result->verdict == SUITE_FAILED;
+    results->skipped += result->verdict == SUITE_SKIPPED;
+    if (progress)
+        progress(result);
+    return DLC_OK;
+}
+
+static int is_of(const suite_check *check, const dlc_feature *feature) {
+    return check->kind ? (uint32_t)check->kind == feature->kind : check->every_feature;
+}
+
+static dlc_status play_features(const suite_subject *subject, const suite_check *check,
+                                const dlc_plugin_entry *plugin,
+                                void (*progress)(const suite_result *result),
+                                suite_results *results) {
+    for (size_t i = 0; i < plugin->features; i++)
+        if (is_of(check, plugin->feature[i].feature))
+            DLC_TRY(add(subject, check, plugin->feature[i].feature, (int)i, progress,
+                        results));
+    return DLC_OK;
+}
+
+dlc_status suite_play(const suite_subject *subject, const char *only,
+                      void (*progress)(const suite_result *result),
+                      suite_results *results) {
+    dlc_registry *registry = NULL;
+    const suite_check *check;
+    dlc_status status = DLC_OK;
+    /* A file that crashes while it is opened must not do so here. */
+    int readable = 1;
+    for (size_t i = 0; status == DLC_OK && (check = suite_at(i)); i++) {
+        if (check->kind || check->every_feature || !is_wanted(check, only))
+            continue;
+        status = add(subject, check, NULL, -1, progress, results);
+        readable &= results->result[results->count - 1].verdict != SUITE_FAILED ||
+                    check->stage == SUITE_LOADED;
+    }
+    if (status != DLC_OK || !readable)
+        return status;
+    DLC_TRY(dlc_registry_inspect(subject->path, &registry));
+    const dlc_plugin_entry *plugin = dlc_registry_plugin(registry, 0);
+    for (size_t i = 0; plugin && status == DLC_OK && (check = suite_at(i)); i++)
+        if ((check->kind || check->every_feature) && is_wanted(check, only))
+            status = play_features(subject, check, plugin, progress, results);
+    dlc_registry_close(registry);
+    return status;
+}
+
+void suite_results_free(suite_results *results) {
+    dlc_free(results->result);
+    *results = (suite_results){0};
+}

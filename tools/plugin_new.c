@@ -1,0 +1,247 @@
+/* See plugin_new.h.
+ *
+ * The files under tools/templates/common and tools/templates/<kind> are copied, with
+ * NAME in their paths and the words between two @ in their texts replaced. They are
+ * written into a folder of another name, which is then renamed: so there is nothing
+ * half-written. */
+#include "plugin_new.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "templates.h"
+
+enum { NAME_MOST = 40 }; /* with the kind it names packages and files */
+
+/* What a word between two @ stands for. */
+typedef struct word {
+    const char *word, *value;
+} word;
+
+static const char *const kinds[] = {"device", "transport", "layer", "solver", "data"};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static dlc_status check_kind(const char *kind) {
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(kind, kinds[i]) == 0)
+            return DLC_OK;
+    const char *nearest = dlc_nearest(kind, kinds, KINDS);
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "there is no kind of plugin '%s'%s%s%s; the kinds are device, "
+                    "transport, layer, solver and data",
+                    kind, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                    nearest ? "'?" : "");
+}
+
+static dlc_status check_name(const char *name) {
+    size_t length = strlen(name);
+    if (length < 1 || length > NAME_MOST || name[0] < 'a' || name[0] > 'z' ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != length)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "'%s' is no name for a plugin: take 1 to %d of a-z, 0-9 and "
+                        "'-', a letter first",
+                        name, NAME_MOST);
+    return DLC_OK;
+}
+
+/* ---- Texts ----------------------------------------------------------------------- */
+
+/* The value of the word that begins behind an @ and ends before the next; NULL where
+ * there is none of ours. */
+static const word *find_word(const word *words, const char *at) {
+    for (; words->word; words++) {
+        size_t length = strlen(words->word);
+        if (strncmp(at, words->word, length) == 0 && at[length] == '@')
+            return words;
+    }
+    return NULL;
+}
+
+static void fill_in(const char *text, const word *words, dlc_text *out) {
+    while (*text) {
+        size_t plain = strcspn(text, "@");
+        dlc_text_append(out, text, plain);
+        text += plain;
+        if (!*text)
+            break;
+        const word *found = find_word(words, text + 1);
+        if (found) {
+            dlc_text_add(out, "%s", found->value);
+            text += strlen(found->word) + 2;
+        } else {
+            dlc_text_append(out, text++, 1);
+        }
+    }
+}
+
+/* "layer/tests/NAME.ini" -> "tests/softsign.ini", behind the folder. NULL: no memory */
+static char *place_of(const char *folder, const char *path, const char *name) {
+    dlc_text place = {0};
+    path = strchr(path, '/') + 1;
+    dlc_text_add(&place, "%s/", folder);
+    for (const char *at; (at = strstr(path, "NAME")); path = at + strlen("NAME")) {
+        dlc_text_append(&place, path, (size_t)(at - path));
+        dlc_text_add(&place, "%s", name);
+    }
+    dlc_text_add(&place, "%s", path);
+    return place.failed ? NULL : place.bytes;
+}
+
+/* ---- Files ----------------------------------------------------------------------- */
+
+static dlc_status cannot_write(const char *path) {
+    return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* The folders between `root` and the file. */
+static dlc_status make_folders(char *path, size_t root) {
+    for (char *slash = path + root; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        int failed = mkdir(path, 0777) != 0 && errno != EEXIST;
+        if (failed)
+            (void)cannot_write(path);
+        *slash = '/';
+        if (failed)
+            return DLC_ERR_IO;
+    }
+    return DLC_OK;
+}
+
+static dlc_status write_file(const char *path, const dlc_text *text) {
+    const char *bytes = dlc_text_string(text);
+    int mode = strncmp(bytes, "#!", 2) == 0 ? 0777 : 0666;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
+        dlc_status rc = cannot_write(path);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    size_t put = fwrite(bytes, 1, text->length, file);
+    if (fclose(file) != 0 || put != text->length)
+        return cannot_write(path);
+    return DLC_OK;
+}
+
+static dlc_status write_template(const char *root, const dlc_template_file *file,
+                                 const char *name, const word *words) {
+    dlc_text text = {0};
+    char *path = place_of(root, file->path, name);
+    fill_in(file->text, words, &text);
+    dlc_status rc = path ? dlc_text_status(&text) : DLC_ERR_NOMEM;
+    if (rc == DLC_OK)
+        rc = make_folders(path, strlen(root) + 1);
+    if (rc == DLC_OK)
+        rc = write_file(path, &text);
+    dlc_text_free(&text);
+    dlc_free(path);
+    return rc;
+}
+
+static int belongs(const dlc_template_file *file, const char *kind) {
+    size_t length = strlen(kind);
+    return strncmp(file->path, "common/", 7) == 0 ||
+           (strncmp(file->path, kind, length) == 0 && file->path[length] == '/');
+}
+
+static dlc_status write_all(const char *root, const char *kind, const char *name) {
+    char date[64], year[16];
+    time_t now = time(NULL);
+    struct tm utc;
+    if (!gmtime_r(&now, &utc) ||
+        strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S +0000", &utc) == 0)
+        return dlc_fail(DLC_ERR_INTERNAL, "the clock tells no date");
+    (void)snprintf(year, sizeof year, "%d", utc.tm_year + 1900);
+    const word words[] = {{"KIND", kind}, {"NAME", name},           {"DATE", date},
+                          {"YEAR", year}, {"VERSION", DLC_VERSION}, {0}};
+    for (const dlc_template_file *file = dlc_template_files; file->path; file++)
+        if (belongs(file, kind))
+            DLC_TRY(write_template(root, file, name, words));
+    return DLC_OK;
+}
+
+/* ---- The folder ------------------------------------------------------------------ */
+
+static int remove_one(const char *path, const struct stat *info, int type,
+                      struct FTW *where) {
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+static dlc_status fail_exists(const char *folder) {
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "%s is there already; take another name, or another folder with "
+                    "--dir",
+                    folder);
+}
+
+/* What is there stays: also an empty folder, which rename() would replace. */
+static dlc_status rename_new(const char *from, const char *to) {
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return DLC_OK;
+    if (errno == EEXIST)
+        return fail_exists(to);
+    /* A file system that doesn't know it; we have looked before. */
+    if (errno == EINVAL && rename(from, to) == 0)
+        return DLC_OK;
+    return cannot_write(to);
+}
+
+static dlc_status make_folder(const char *folder, const char *kind, const char *name) {
+    struct stat there;
+    mode_t mask = umask(0);
+    umask(mask);
+    if (lstat(folder, &there) == 0)
+        return fail_exists(folder);
+    char *part = dlc_format("%s.XXXXXX", folder);
+    if (!part)
+        return DLC_ERR_NOMEM;
+    dlc_status rc = DLC_OK;
+    if (!mkdtemp(part)) {
+        rc = cannot_write(folder);
+        goto out;
+    }
+    rc = write_all(part, kind, name);
+    if (rc == DLC_OK && chmod(part, 0777 & ~mask) != 0)
+        rc = cannot_write(folder);
+    if (rc == DLC_OK)
+        rc = rename_new(part, folder);
+    if (rc != DLC_OK)
+        (void)nftw(part, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+out:
+    dlc_free(part);
+    return rc;
+}
+
+dlc_status dlc_plugin_new(const char *kind, const char *name, const char *folder) {
+    DLC_TRY(check_kind(kind));
+    DLC_TRY(check_name(name));
+    char *made = folder ? dlc_strdup(folder) : dlc_format("%s-%s", kind, name);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    for (size_t n = strlen(made); n > 1 && made[n - 1] == '/'; n--)
+        made[n - 1] = '\0';
+    dlc_status rc = made[0] ? make_folder(made, kind, name)
+                            : dlc_fail(DLC_ERR_CONFIG, "--dir names no folder");
+    if (rc == DLC_OK)
+        printf("%s: a plugin of kind %s. Build and test it:\n\n"
+               "    cmake -S %s -B %s/build\n"
+               "    cmake --build %s/build\n"
+               "    ctest --test-dir %s/build --output-on-failure\n\n"
+               "%s/README.md says how to go on.\n",
+               made, kind, made, made, made, made, made);
+    dlc_free(made);
+    return rc;
+}

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Trains tests/@NAME@.ini, twice on one rank and once on two, and looks at what came of
+# it. Arguments: the dlcore command.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+dlcore=${1:-dlcore}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# train <name> [option...]: a JSON document in <name>.json, checkpoints in <name>/
+train() {
+    name=$1
+    shift
+    "$dlcore" train "$here/@NAME@.ini" --json --snapshot-dir="$name" "$@" >"$name.json"
+}
+
+# value <name> <key>
+value() { sed -n "s/.*\"$2\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1.json"; }
+
+# at_least <name> <accuracy>
+at_least() {
+    value "$1" accuracy | awk -v least="$2" '{ exit !($1 >= least) }' || {
+        echo "$1: the accuracy is $(value "$1" accuracy), less than $2"
+        exit 1
+    }
+}
+
+# same <name> <name>: the same weights, to the bit
+same() {
+    for file in "$1"/*.safetensors; do
+        cmp "$file" "$2/${file##*/}" || { echo "$1 and $2 differ"; exit 1; }
+    done
+}
+
+# shellcheck source=/dev/null
+. "$here/expect.sh"
+echo "passed"
