@@ -130,6 +130,19 @@ typedef struct dlc_momentum {
                                          `overflow` nothing is changed */
 } dlc_momentum;
 
+/* What a queue does at a word of memory that other processes see. */
+typedef enum dlc_word_kind {
+    DLC_WORD_WRITE = 1, /* *word = value, after all that the queue did before */
+    DLC_WORD_WAIT = 2,  /* goes on when (int32_t)(*word - value) >= 0 */
+} dlc_word_kind;
+
+/* Frozen, no `size`. */
+typedef struct dlc_word_step {
+    uint32_t kind; /* dlc_word_kind */
+    uint32_t value;
+    uint32_t *word; /* in memory of DLC_MEM_SHARED and DLC_MEM_STAGING, also imported */
+} dlc_word_step;
+
 typedef struct dlc_device_ops {
     uint32_t size;
 
@@ -259,6 +272,15 @@ typedef struct dlc_device_ops {
      * for the device's profiler. They nest; both or none. */
     void (*range_begin)(dlc_device *device, const char *name);
     void (*range_end)(dlc_device *device);
+
+    /* Optional. Queues of several processes keep step by words of host memory that all
+     * of them map: `count` steps, in order. Whoever sees what a queue wrote sees all
+     * that the queue did before; what is behind a wait sees what its word tells of. The
+     * processor may read and write the words, too, and so end a wait. May be recorded;
+     * each run then takes the same steps with the same values. DLC_ERR_UNSUPPORTED:
+     * this unit can't; with `count` 0 that is all that is asked. */
+    dlc_status (*queue_words)(dlc_device *device, dlc_queue *queue,
+                              const dlc_word_step *steps, int32_t count);
 } dlc_device_ops;
 
 #ifdef __cplusplus

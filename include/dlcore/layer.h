@@ -70,6 +70,10 @@ enum {
      * 0 of each parameter is the channel of the only output that it makes, and each of
      * its inputs is read whole. */
     DLC_LAYER_SLICES = 1u << 9,
+    /* Has no parameters and costs next to nothing, and what it gives for a sample
+     * depends on that sample alone: where only split layers read it, every rank does it
+     * for the samples of all. Pointwise layers may be treated so without this bit. */
+    DLC_LAYER_SAMPLEWISE = 1u << 10,
 };
 
 /* What backward is to compute (dlc_layer_run.parts). */
@@ -140,6 +144,10 @@ typedef struct dlc_layer_args {
      * here; the rest are other ranks'. Both 0: all. What cannot be sliced so is refused
      * by infer with DLC_ERR_UNSUPPORTED and a sentence. */
     int64_t slice_begin, slice_end;
+    /* 1: parameters are to be plain (row-major) in memory, because ranks whose batches,
+     * threads or processors differ would lay them out in different ways. Who lays them
+     * out alike on all ranks anyway need not care. */
+    int32_t plain_params;
 } dlc_layer_args;
 
 /* Flags of dlc_param. */
@@ -201,7 +209,9 @@ typedef struct dlc_layer_plan {
 /* One pass. Pointers are device memory, 64-byte aligned; they may change from one
  * call to the next but seldom do, so what is costly to bind may be cached. On a queue
  * (dlc_family_args.queue) forward and backward only give it work, and never block; the
- * arrays of pointers are gone when they return. */
+ * arrays of pointers are gone when they return. Between a forward and its backward
+ * other samples may pass, in other memory: what backward needs of forward lies in the
+ * workspace or in what the plan says it reads. */
 typedef struct dlc_layer_run {
     uint32_t size;
     int64_t iteration; /* of training; micro-batches count */

@@ -84,8 +84,15 @@ typedef struct dlc_mail {
      * when the job ends. */
     dlc_status (*wait_any)(void *context, dlc_request *const *requests, int32_t count,
                            double seconds, int32_t *which);
-    /* DLC_OK, or what to return at once because the job is ending. Cheap; any thread. */
+    /* DLC_OK, or what to return at once because the job is ending. Cheap; any thread.
+     */
     dlc_status (*check)(void *context);
+    /* The wait_any under way, or else the next one, returns soon, with *which -1 if no
+     * request is done. Any thread. */
+    void (*wake)(void *context);
+    /* Gives up all requests that are under way, so that their buffers may go. The last
+     * call; of who destroys a solver that has some. */
+    void (*give_up)(void *context);
 } dlc_mail;
 
 /* What a solver that is not DLC_SOLVER_SYNCHRONOUS has seen on this rank since create.
@@ -118,9 +125,9 @@ typedef struct dlc_solver_needs {
                               rate_at and loss_scale point to; comes as 0 */
     int32_t mail;          /* 1: it writes to the other ranks itself
                               (dlc_solver_args.mail); comes as 0 */
-    int32_t servers;       /* the last so many ranks compute nothing: they have no samples
-                              and get no `ready`, but finish (or update, of all buckets)
-                              at every iteration as the others; comes as 0 */
+    int32_t servers; /* the last so many ranks compute nothing: they have no samples
+                        and get no `ready`, but finish (or update, of all buckets)
+                        at every iteration as the others; comes as 0 */
 } dlc_solver_needs;
 
 typedef struct dlc_solver_args {
@@ -171,8 +178,8 @@ typedef struct dlc_solver_ops {
      * those of iteration + 1, and the tail of the gradient arena is summed. */
     dlc_status (*finish)(dlc_solver *solver, int64_t iteration);
 
-    /* Optional: state beyond the slots (clocks, counters), as bytes. save, of rank 0, with
-     * `blob` NULL tells how many. load comes right behind create, on all ranks. */
+    /* Optional: state beyond the slots (clocks, counters), as bytes. save, of rank 0,
+     * with `blob` NULL tells how many. load comes right behind create, on all ranks. */
     dlc_status (*save)(dlc_solver *solver, void *blob, size_t *bytes);
     dlc_status (*load)(dlc_solver *solver, const void *blob, size_t bytes);
 
@@ -185,20 +192,20 @@ typedef struct dlc_solver_ops {
      *
      * Its ranks need not be in the same iteration, and finish (or update) leaves the
      * weights that the rank computes with next. Iterations are counted alike on all
-     * ranks: each does every one of them. The tail of the gradient arena, which each rank
-     * fills before the last bucket is ready (a server: before finish), holds behind
-     * finish (or update of the last bucket) in its first word the sum of what the ranks
-     * gave last. Another word that a rank makes positive becomes positive on all ranks in
-     * one and the same iteration, which may be a later one; once. */
+     * ranks: each does every one of them. The tail of the gradient arena, which each
+     * rank fills before the last bucket is ready (a server: before finish), holds
+     * behind finish (or update of the last bucket) in its first word the sum of what
+     * the ranks gave last. Another word that a rank makes positive becomes positive on
+     * all ranks in one and the same iteration, which may be a later one; once. */
 
-    /* All ranks together, when each has done `iteration` iterations (0-based, so this is
-     * the number of the next): all updates are applied, all ranks have the same weights,
-     * and in slots that are saved what the job as a whole has there. Before each test and
-     * checkpoint and at the end; not twice for one number. */
+    /* All ranks together, when each has done `iteration` iterations (0-based, so this
+     * is the number of the next): all updates are applied, all ranks have the same
+     * weights, and in slots that are saved what the job as a whole has there. Before
+     * each test and checkpoint and at the end; not twice for one number. */
     dlc_status (*meet)(dlc_solver *solver, int64_t iteration);
     /* Right behind meet, on all ranks with the same values: takes what has changed of
-     * settings that may (staleness); an error leaves all as it was. `settings` stay until
-     * destroy, as those before do. */
+     * settings that may (staleness); an error leaves all as it was. `settings` stay
+     * until destroy, as those before do. */
     dlc_status (*configure)(dlc_solver *solver, const dlc_settings *settings);
     /* `stats` comes with its size set. */
     dlc_status (*stats)(dlc_solver *solver, dlc_solver_stats *stats);

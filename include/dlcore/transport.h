@@ -145,6 +145,9 @@ typedef struct dlc_transport_ops {
     /* With these: has any of it failed, or has a peer gone? Cheap; then what waits on
      * the queue is given up and the endpoint is good for close alone. */
     dlc_status (*poll)(dlc_endpoint *endpoint);
+    /* Optional, with these: may they be called for this endpoint? All ranks get the
+     * same answer. Without it they may. */
+    dlc_status (*queues)(dlc_endpoint *endpoint, int *may);
 } dlc_transport_ops;
 
 #ifdef __cplusplus

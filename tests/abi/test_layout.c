@@ -139,7 +139,7 @@ static const layout_row rows[] = {
     FIELD(dlc_link, gbs, 48, 4),
     FIELD(dlc_link, flags, 52, 4),
 
-    STRUCT(dlc_device_ops, 336),
+    STRUCT(dlc_device_ops, 344),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -182,6 +182,12 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, reaches, 312, 8),
     FIELD(dlc_device_ops, range_begin, 320, 8),
     FIELD(dlc_device_ops, range_end, 328, 8),
+    FIELD(dlc_device_ops, queue_words, 336, 8),
+
+    STRUCT(dlc_word_step, 16),
+    FIELD(dlc_word_step, kind, 0, 4),
+    FIELD(dlc_word_step, value, 4, 4),
+    FIELD(dlc_word_step, word, 8, 8),
 
     STRUCT(dlc_place, 124),
     FIELD(dlc_place, size, 0, 4),
@@ -206,7 +212,7 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_args, allgather, 56, 8),
     FIELD(dlc_transport_args, check, 64, 8),
 
-    STRUCT(dlc_transport_ops, 184),
+    STRUCT(dlc_transport_ops, 192),
     FIELD(dlc_transport_ops, size, 0, 4),
     FIELD(dlc_transport_ops, score, 8, 8),
     FIELD(dlc_transport_ops, open, 16, 8),
@@ -230,6 +236,7 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_ops, queue_reduce_scatter, 160, 8),
     FIELD(dlc_transport_ops, queue_all_gather, 168, 8),
     FIELD(dlc_transport_ops, poll, 176, 8),
+    FIELD(dlc_transport_ops, queues, 184, 8),
 
     STRUCT(dlc_family_args, 48),
     FIELD(dlc_family_args, size, 0, 4),
@@ -251,7 +258,7 @@ static const layout_row rows[] = {
     FIELD(dlc_family, reorder_run, 48, 8),
     FIELD(dlc_family, reorder_destroy, 56, 8),
 
-    STRUCT(dlc_layer_args, 64),
+    STRUCT(dlc_layer_args, 88),
     FIELD(dlc_layer_args, size, 0, 4),
     FIELD(dlc_layer_args, name, 8, 8),
     FIELD(dlc_layer_args, settings, 16, 8),
@@ -260,6 +267,9 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_args, twin, 40, 8),
     FIELD(dlc_layer_args, seed, 48, 8),
     FIELD(dlc_layer_args, index, 56, 4),
+    FIELD(dlc_layer_args, slice_begin, 64, 8),
+    FIELD(dlc_layer_args, slice_end, 72, 8),
+    FIELD(dlc_layer_args, plain_params, 80, 4),
 
     STRUCT(dlc_param, 120),
     FIELD(dlc_param, size, 0, 4),
@@ -348,7 +358,29 @@ static const layout_row rows[] = {
     FIELD(dlc_exchange, spread, 72, 8),
     FIELD(dlc_exchange, settle, 80, 8),
 
-    STRUCT(dlc_solver_needs, 64),
+    STRUCT(dlc_mail, 88),
+    FIELD(dlc_mail, size, 0, 4),
+    FIELD(dlc_mail, context, 8, 8),
+    FIELD(dlc_mail, rank, 16, 4),
+    FIELD(dlc_mail, ranks, 20, 4),
+    FIELD(dlc_mail, node, 24, 8),
+    FIELD(dlc_mail, send, 32, 8),
+    FIELD(dlc_mail, recv, 40, 8),
+    FIELD(dlc_mail, test, 48, 8),
+    FIELD(dlc_mail, wait_any, 56, 8),
+    FIELD(dlc_mail, check, 64, 8),
+    FIELD(dlc_mail, wake, 72, 8),
+    FIELD(dlc_mail, give_up, 80, 8),
+
+    STRUCT(dlc_solver_stats, 168),
+    FIELD(dlc_solver_stats, size, 0, 4),
+    FIELD(dlc_solver_stats, waited, 8, 8),
+    FIELD(dlc_solver_stats, reads, 16, 8),
+    FIELD(dlc_solver_stats, staleness, 24, 128),
+    FIELD(dlc_solver_stats, slowest, 152, 4),
+    FIELD(dlc_solver_stats, slowest_waited, 160, 8),
+
+    STRUCT(dlc_solver_needs, 72),
     FIELD(dlc_solver_needs, size, 0, 4),
     FIELD(dlc_solver_needs, slots, 4, 4),
     FIELD(dlc_solver_needs, slot_name, 8, 32),
@@ -357,8 +389,10 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_needs, shards, 48, 4),
     FIELD(dlc_solver_needs, late, 52, 4),
     FIELD(dlc_solver_needs, queued, 56, 4),
+    FIELD(dlc_solver_needs, mail, 60, 4),
+    FIELD(dlc_solver_needs, servers, 64, 4),
 
-    STRUCT(dlc_solver_args, 160),
+    STRUCT(dlc_solver_args, 176),
     FIELD(dlc_solver_args, size, 0, 4),
     FIELD(dlc_solver_args, settings, 8, 8),
     FIELD(dlc_solver_args, device_ops, 16, 8),
@@ -376,8 +410,10 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_args, epoch_iterations, 136, 8),
     FIELD(dlc_solver_args, rate_at, 144, 8),
     FIELD(dlc_solver_args, loss_scale, 152, 8),
+    FIELD(dlc_solver_args, mail, 160, 8),
+    FIELD(dlc_solver_args, iteration, 168, 8),
 
-    STRUCT(dlc_solver_ops, 80),
+    STRUCT(dlc_solver_ops, 104),
     FIELD(dlc_solver_ops, size, 0, 4),
     FIELD(dlc_solver_ops, needs, 8, 8),
     FIELD(dlc_solver_ops, create, 16, 8),
@@ -388,6 +424,9 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_ops, save, 56, 8),
     FIELD(dlc_solver_ops, load, 64, 8),
     FIELD(dlc_solver_ops, update, 72, 8),
+    FIELD(dlc_solver_ops, meet, 80, 8),
+    FIELD(dlc_solver_ops, configure, 88, 8),
+    FIELD(dlc_solver_ops, stats, 96, 8),
 
     STRUCT(dlc_data_args, 24),
     FIELD(dlc_data_args, size, 0, 4),
@@ -481,9 +520,12 @@ static const constant constants[] = {
     VALUE(DLC_LAYER_METRIC, 1),
     VALUE(DLC_LAYER_LOSS, 2),
     VALUE(DLC_LAYER_TEST_ONLY, 4),
+    VALUE(DLC_LAYER_SLICES, 512),
+    VALUE(DLC_LAYER_SAMPLEWISE, 1024),
     VALUE(DLC_PARAM_BUFFER, 1),
 
     VALUE(DLC_SOLVER_SYNCHRONOUS, 1),
+    VALUE(DLC_STALENESS_BINS, 16),
 };
 /* clang-format on */
 

@@ -17,7 +17,8 @@ typedef struct batch_norm {
     int64_t channels, samples; /* samples: numbers of a channel in a batch */
     relu_absorbed relu;
     const dlc_layout *layout;
-    int join; /* the sum with a second input was taken over */
+    const channel_sums *sums; /* of its input, by who writes it; NULL: none */
+    int join;                 /* the sum with a second input was taken over */
 } batch_norm;
 
 const dlc_option batch_norm_options[] = {
@@ -145,6 +146,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_tensor *in = &plan->in[0];
     if (!(norm->layout = layout_last(layer->net, &in->shape, in->dtype)))
         return DLC_ERR_NOMEM;
+    if (by_batch(norm) && in->layout)
+        norm->sums = in->layout->sums;
     for (int32_t i = 0; i < plan->inputs; i++) {
         layout_give(&plan->in[i], norm->layout);
         plan->in_place |= 1ull << i;
@@ -177,6 +180,8 @@ static norm_job pass_of(const batch_norm *norm, const dlc_layer_run *run) {
     if (by_batch(norm)) {
         job.mean = run->workspace;
         job.inverse = at_offset(run->workspace, statistics_bytes(norm));
+        job.sums = norm->sums ? norm->sums->sum : NULL;
+        job.squares = norm->sums ? norm->sums->squares : NULL;
     }
     return job;
 }
@@ -215,8 +220,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
-    (void)snprintf(text, bytes, "own %s%s%s", layout_name(norm->layout),
-                   norm->join ? " +sum" : "", relu_text(&norm->relu));
+    (void)snprintf(text, bytes, "own %s%s%s%s", layout_name(norm->layout),
+                   norm->join ? " +sum" : "", relu_text(&norm->relu),
+                   norm->sums ? ", statistics given" : "");
 }
 
 const dlc_layer_ops batch_norm_ops = {

@@ -1,21 +1,28 @@
 /* convolution: filters that slide over the image. Three plans of cuDNN's: forward with
  * bias and activation where it has an engine for all of it (else by a kernel of our own
- * behind it), backward to the data, backward to the weights. */
+ * behind it), backward to the data, backward to the weights.
+ *
+ * Without bias and activation it is most likely read by a batch_norm. In half precision
+ * cuDNN can add up channels and their squares as they are computed, and the layout of
+ * the output says where: whoever reads it may look there, and need not read it all. */
 #include <stdio.h>
 #include <string.h>
 
+#include "../shared/window.h"
 #include "graph.h"
 #include "weighted.h"
-#include "window.h"
 
 typedef struct convolution {
     weighted w;
-    window win;
+    sliding_window win;
     int64_t group;
     int direct; /* no Winograd, by wish */
     int fused;  /* forward adds the bias and activates */
     cudnn_plan forward, backward_data, backward_weights;
     graph_tensor x, weights, y, bias; /* the same in all of them */
+    graph_tensor sums, squares;       /* of the forward plan, or 0 */
+    dlc_memory room;                  /* own; for these */
+    channel_sums given;               /* where they are in it */
 } convolution;
 
 const dlc_option convolution_options[] = {
@@ -55,7 +62,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     weighted_read(&conv->w, settings);
     conv->group = host->get_int(settings, "group");
     conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
-    status = window_read(layer, settings, 0, &conv->win);
+    status = window_read(layer->name, settings, 0, &conv->win);
     if (status != DLC_OK) {
         layer_free(layer);
         return status;
@@ -82,7 +89,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
             "its input %s and num_output = %lld",
             layer->name, (long long)conv->group, (long long)in->dims[1],
             shape_print(in).text, (long long)filters);
-    if ((status = window_slide(layer, in, 0, &conv->win, size)) != DLC_OK)
+    if ((status = window_slide(layer->name, in, 0, &conv->win, size)) != DLC_OK)
         return status;
     const int64_t *kernel = conv->win.kernel;
     const dlc_shape weight = {
@@ -147,12 +154,21 @@ static void add_forward(convolution *conv, graph *g, int fused) {
         graph_bounds(g, &w->relu.bounds, product, conv->y);
 }
 
-static dlc_status plan_forward(convolution *conv, int fused) {
+static void add_statistics(convolution *conv, graph *g) {
+    int64_t channels = conv->w.num_output;
+    conv->sums = graph_last(g, DLC_F32, 1, channels, 1, 1);
+    conv->squares = graph_last(g, DLC_F32, 1, channels, 1, 1);
+    graph_statistics(g, conv->y, conv->sums, conv->squares);
+}
+
+static dlc_status plan_forward(convolution *conv, int fused, int statistics) {
     const plan_bounds limit = bounds_of(conv);
     graph g;
     graph_open(&g, conv->w.head.net, conv->w.head.name, "do its forward pass");
-    conv->bias = 0;
+    conv->bias = conv->sums = conv->squares = 0;
     add_forward(conv, &g, fused);
+    if (statistics)
+        add_statistics(conv, &g);
     dlc_status status = graph_plan(&g, &limit, &conv->forward);
     graph_close(&g);
     conv->fused = fused;
@@ -171,12 +187,44 @@ static dlc_status plan_backward(convolution *conv, graph_conv which, const char 
     return status;
 }
 
+/* In memory of their own, that no other layer gets until the next pass. */
+static dlc_status make_room(convolution *conv) {
+    context *net = conv->w.head.net;
+    size_t bytes = round64((size_t)conv->w.num_output * sizeof(float));
+    dlc_status status = DLC_OK;
+    conv->room.size = sizeof conv->room;
+    if (!net->description)
+        status = net->device_ops->alloc(net->device_at, 2 * bytes, 0, &conv->room);
+    if (status != DLC_OK)
+        return status;
+    if (conv->room.base) {
+        conv->given.sum = conv->room.base;
+        conv->given.squares = at_offset(conv->room.base, bytes);
+    }
+    conv->w.dst = layout_summed(net, conv->w.dst, &conv->given);
+    return conv->w.dst ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static int wants_statistics(const convolution *conv) {
+    const weighted *w = &conv->w;
+    return w->head.net->precision == DLC_F16 && w->head.phase == DLC_PHASE_TRAIN &&
+           !w->has_bias && !w->relu.on && !w->dst->plain;
+}
+
+static dlc_status make_forward(convolution *conv) {
+    int beside = conv->w.has_bias || conv->w.relu.on;
+    if (wants_statistics(conv)) {
+        dlc_status status = plan_forward(conv, 0, 1);
+        if (status != DLC_ERR_UNSUPPORTED)
+            return status == DLC_OK ? make_room(conv) : status;
+    }
+    dlc_status status = plan_forward(conv, beside, 0);
+    return beside && status == DLC_ERR_UNSUPPORTED ? plan_forward(conv, 0, 0) : status;
+}
+
 static dlc_status make_plans(convolution *conv, const dlc_layer_plan *plan) {
     const weighted *w = &conv->w;
-    int beside = w->has_bias || w->relu.on;
-    dlc_status status = plan_forward(conv, beside);
-    if (beside && status == DLC_ERR_UNSUPPORTED)
-        status = plan_forward(conv, 0);
+    dlc_status status = make_forward(conv);
     if (status != DLC_OK || w->head.phase != DLC_PHASE_TRAIN)
         return status;
     status = plan_backward(conv, GRAPH_BACKWARD_WEIGHTS,
@@ -222,10 +270,11 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const weighted *w = &conv->w;
     dlc_status status = weighted_narrow(w, run);
     if (status == DLC_OK)
-        status = PLAN_RUN(&conv->forward, weighted_scratch(w, run),
-                          {conv->x, run->in[0]},
-                          {conv->weights, weighted_weights(w, run)},
-                          {conv->bias, weighted_bias(w, run)}, {conv->y, run->out[0]});
+        status = PLAN_RUN(
+            &conv->forward, weighted_scratch(w, run), {conv->x, run->in[0]},
+            {conv->weights, weighted_weights(w, run)},
+            {conv->bias, weighted_bias(w, run)}, {conv->y, run->out[0]},
+            {conv->sums, conv->given.sum}, {conv->squares, conv->given.squares});
     if (status == DLC_OK && !conv->fused && (w->has_bias || w->relu.on))
         status = weighted_finish(w, run);
     return status;
@@ -260,11 +309,12 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
         (void)snprintf(text, bytes, "not prepared");
         return;
     }
-    (void)snprintf(
-        text, bytes, "engine %lld%s %s%s%s%s", (long long)conv->forward.engine,
-        conv->forward.compiled ? " compiled" : "", layout_name(conv->w.dst),
-        conv->fused || !conv->w.relu.on ? "" : " then",
-        conv->w.has_bias && conv->fused ? " +bias" : "", relu_text(&conv->w.relu));
+    (void)snprintf(text, bytes, "engine %lld%s %s%s%s%s%s",
+                   (long long)conv->forward.engine,
+                   conv->forward.compiled ? " compiled" : "", layout_name(conv->w.dst),
+                   conv->fused || !conv->w.relu.on ? "" : " then",
+                   conv->w.has_bias && conv->fused ? " +bias" : "",
+                   relu_text(&conv->w.relu), conv->sums ? " +statistics" : "");
 }
 
 static void destroy(dlc_layer *layer) {
@@ -274,6 +324,8 @@ static void destroy(dlc_layer *layer) {
     plan_clear(&conv->forward);
     plan_clear(&conv->backward_data);
     plan_clear(&conv->backward_weights);
+    if (conv->room.base)
+        layer->net->device_ops->free(layer->net->device_at, &conv->room);
     layer_free(layer);
 }
 

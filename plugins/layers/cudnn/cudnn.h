@@ -36,6 +36,8 @@
 #include <dlcore/cuda.h>
 #include <dlcore/layer.h>
 
+#include "../shared/shapes.h"
+
 extern const dlc_host *host; /* set when the plugin is loaded */
 extern const dlc_family cudnn_family;
 
@@ -72,6 +74,12 @@ dlc_status check_cuda(cudaError_t error, const char *layer, const char *what);
 
 /* ---- Layouts ------------------------------------------------------------------ */
 
+/* What the writer of a tensor leaves beside it at each pass, in float32: the sum of
+ * each channel, and that of its squares. NULL where nothing is run. */
+typedef struct channel_sums {
+    float *sum, *squares;
+} channel_sums;
+
 /* How a tensor lies in memory: dense, in one of two orders. Two layouts of one context
  * are the same if their addresses are. Valid until the context is closed. */
 struct dlc_layout {
@@ -85,6 +93,9 @@ struct dlc_layout {
     int64_t channels;
     int64_t count; /* elements in memory */
     size_t bytes;
+    /* Of the one tensor whose writer gave it this layout, and of no other that lies the
+     * same way. NULL: its channels are not added up. */
+    const channel_sums *sums;
     dlc_layout *next;
 };
 
@@ -94,6 +105,10 @@ const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dt
 /* Channels last, with room for `channels` of them. */
 const dlc_layout *layout_padded(context *net, const dlc_shape *shape, dlc_dtype dtype,
                                 int64_t channels);
+/* Channels last and not plain, with sums that are there as long as the net is. */
+const dlc_layout *layout_summed(context *net, const dlc_layout *bare,
+                                const channel_sums *sums);
+/* How a tensor that comes in lies; no more than that. */
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor);
 /* As `tensor` comes if that is plain or channels last, else channels last: what a
  * kernel of our own can walk through. *last tells which. */
@@ -126,11 +141,6 @@ dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int c
  * with DLC_LAYER_BF16 or DLC_LAYER_F16. */
 dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
                        int max_rank);
-/* Text of a shape: "64x20x24x24". */
-typedef struct shape_text {
-    char text[128];
-} shape_text;
-shape_text shape_print(const dlc_shape *shape);
 
 /* out[0] has the shape and type of in[0]. */
 void same_shape(dlc_layer_plan *plan);

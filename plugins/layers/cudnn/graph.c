@@ -176,7 +176,7 @@ static void set_tensor(graph *g, cudnnBackendDescriptor_t at,
         set_descriptor(g, at, name, g->tensor[tensor]);
 }
 
-static cudnnBackendDescriptor_t describe_window(graph *g, const window *win) {
+static cudnnBackendDescriptor_t describe_window(graph *g, const sliding_window *win) {
     enum { SIDES = 2 };
     const int64_t dilation[SIDES] = {win->dilation[0] + 1, win->dilation[1] + 1};
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -228,8 +228,8 @@ static const conv_names conv_attributes[] = {
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-void graph_convolution(graph *g, graph_conv which, const window *win, graph_tensor x,
-                       graph_tensor w, graph_tensor y) {
+void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
+                       graph_tensor x, graph_tensor w, graph_tensor y) {
     char text[NOTE];
     const conv_names *name = &conv_attributes[which];
     cudnnBackendDescriptor_t shape = describe_window(g, win);

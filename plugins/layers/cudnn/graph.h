@@ -8,9 +8,9 @@
 #define DLCORE_CUDNN_GRAPH_H
 
 #include "../shared/bounds.h"
+#include "../shared/window.h"
 #include "cudnn.h"
 #include "library.h"
-#include "window.h"
 
 enum { GRAPH_TENSORS = 16, GRAPH_OPS = 8, GRAPH_KEY = 1024 };
 
@@ -44,8 +44,8 @@ typedef enum graph_conv {
     GRAPH_BACKWARD_DATA,   /* w, y -> x */
     GRAPH_BACKWARD_WEIGHTS /* x, y -> w */
 } graph_conv;
-void graph_convolution(graph *g, graph_conv which, const window *win, graph_tensor x,
-                       graph_tensor w, graph_tensor y);
+void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
+                       graph_tensor x, graph_tensor w, graph_tensor y);
 /* y = a + b; b may have one element a channel */
 void graph_add(graph *g, graph_tensor a, graph_tensor b, graph_tensor y);
 /* y = bounds_apply(x) */

@@ -5,7 +5,8 @@
 
 static int same(const dlc_layout *a, const dlc_layout *b) {
     return a->dtype == b->dtype && a->last == b->last && a->plain == b->plain &&
-           a->channels == b->channels && a->shape.rank == b->shape.rank &&
+           a->channels == b->channels && a->sums == b->sums &&
+           a->shape.rank == b->shape.rank &&
            memcmp(a->shape.dims, b->shape.dims,
                   (size_t)a->shape.rank * sizeof a->shape.dims[0]) == 0;
 }
@@ -16,6 +17,19 @@ static int orders_agree(const dlc_shape *shape) {
     for (int32_t i = 2; i < shape->rank; i++)
         points *= shape->dims[i];
     return shape->rank < 3 || shape->dims[1] == 1 || points == 1;
+}
+
+static const dlc_layout *keep(context *net, const dlc_layout *look) {
+    for (dlc_layout *at = net->layouts; at; at = at->next)
+        if (same(at, look))
+            return at;
+    dlc_layout *made = host->alloc(sizeof *made);
+    if (!made)
+        return NULL;
+    *made = *look;
+    made->next = net->layouts;
+    net->layouts = made;
+    return made;
 }
 
 static const dlc_layout *known(context *net, const dlc_shape *shape, dlc_dtype dtype,
@@ -29,16 +43,7 @@ static const dlc_layout *known(context *net, const dlc_shape *shape, dlc_dtype d
                        .channels = channels,
                        .count = dlc_shape_count(shape) / own * channels};
     look.bytes = (size_t)look.count * dlc_dtype_bytes(dtype);
-    for (dlc_layout *at = net->layouts; at; at = at->next)
-        if (same(at, &look))
-            return at;
-    dlc_layout *made = host->alloc(sizeof *made);
-    if (!made)
-        return NULL;
-    *made = look;
-    made->next = net->layouts;
-    net->layouts = made;
-    return made;
+    return keep(net, &look);
 }
 
 static int64_t channels_of(const dlc_shape *shape) {
@@ -58,9 +63,19 @@ const dlc_layout *layout_padded(context *net, const dlc_shape *shape, dlc_dtype 
     return known(net, shape, dtype, 1, channels);
 }
 
+const dlc_layout *layout_summed(context *net, const dlc_layout *bare,
+                                const channel_sums *sums) {
+    dlc_layout look = *bare;
+    look.sums = sums;
+    return keep(net, &look);
+}
+
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor) {
-    return tensor->layout ? tensor->layout
-                          : layout_plain(net, &tensor->shape, tensor->dtype);
+    if (!tensor->layout)
+        return layout_plain(net, &tensor->shape, tensor->dtype);
+    dlc_layout bare = *tensor->layout;
+    bare.sums = NULL;
+    return keep(net, &bare);
 }
 
 const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *last) {

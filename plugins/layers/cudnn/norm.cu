@@ -64,6 +64,18 @@ __global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
 }
 
 /* The variance that running averages keep is that of what the batch was drawn from. */
+__device__ __forceinline__ void settle(const norm_job &job, int64_t c, double mean,
+                                       double variance) {
+    double samples = (double)job.rows;
+    variance = variance < 0 ? 0 : variance;
+    job.mean[c] = (float)mean;
+    job.inverse[c] = (float)(1 / sqrt(variance + (double)job.epsilon));
+    float old = job.momentum, now = 1 - old;
+    float unbiased = (float)(variance * samples / (samples - 1));
+    job.running_mean[c] = old * job.running_mean[c] + now * (float)mean;
+    job.running_variance[c] = old * job.running_variance[c] + now * unbiased;
+}
+
 template <typename T>
 __global__ void finish(norm_job job, int64_t chunks, const float *partial) {
     double sums[2];
@@ -72,14 +84,16 @@ __global__ void finish(norm_job job, int64_t chunks, const float *partial) {
         return;
     double samples = (double)job.rows, moved = sums[0] / samples;
     double mean = (double)to_float(((const T *)job.x)[c]) + moved;
-    double variance = sums[1] / samples - moved * moved;
-    variance = variance < 0 ? 0 : variance;
-    job.mean[c] = (float)mean;
-    job.inverse[c] = (float)(1 / sqrt(variance + (double)job.epsilon));
-    float old = job.momentum, now = 1 - old;
-    float unbiased = (float)(variance * samples / (samples - 1));
-    job.running_mean[c] = old * job.running_mean[c] + now * (float)mean;
-    job.running_variance[c] = old * job.running_variance[c] + now * unbiased;
+    settle(job, c, mean, sums[1] / samples - moved * moved);
+}
+
+/* A thread a channel, of sums that there are. */
+__global__ void take(norm_job job) {
+    int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (c >= job.channels)
+        return;
+    double samples = (double)job.rows, mean = (double)job.sums[c] / samples;
+    settle(job, c, mean, (double)job.squares[c] / samples - mean * mean);
 }
 
 template <typename T, int WIDE> __global__ void apply(tiling t, norm_job job) {
@@ -239,6 +253,11 @@ size_t norm_scratch(const norm_job *job) {
 }
 
 cudaError_t norm_statistics(const norm_job *job, void *scratch, cudaStream_t stream) {
+    if (job->sums) {
+        LAUNCH(take, dim3((unsigned)((job->channels + BLOCK - 1) / BLOCK)), dim3(BLOCK),
+               stream, *job);
+        return cudaPeekAtLastError();
+    }
     DISPATCH(statistics, job, (float *)scratch, stream)
     return cudaPeekAtLastError();
 }

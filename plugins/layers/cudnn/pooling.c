@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../shared/window.h"
 #include "kernels/kernels.h"
 #include "tensors.h"
-#include "window.h"
 
 typedef struct pooling {
     dlc_layer head;
-    window window;
+    sliding_window window;
     int global, ceil;
     pooling_args args; /* all but the pointers */
 } pooling;
@@ -33,7 +33,7 @@ static int is_text(const dlc_settings *settings, const char *name, const char *t
     return strcmp(host->get_string(settings, name), text) == 0;
 }
 
-static dlc_status check_pad(const dlc_layer *layer, const window *w) {
+static dlc_status check_pad(const dlc_layer *layer, const sliding_window *w) {
     for (int i = 0; i < 2; i++)
         if (w->pad_begin[i] >= w->kernel[i])
             return host->fail(
@@ -55,7 +55,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     pool->ceil = is_text(settings, "round", "ceil");
     pool->args.average = is_text(settings, "method", "average");
     pool->args.inside = is_text(settings, "average_over", "image");
-    status = window_read(layer, settings, pool->global, &pool->window);
+    status = window_read(layer->name, settings, pool->global, &pool->window);
     if (status == DLC_OK && !pool->global)
         status = check_pad(layer, &pool->window);
     if (status != DLC_OK) {
@@ -77,7 +77,8 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape *in = &plan->in[0].shape;
     if (pool->global)
         window_global(in, &pool->window);
-    if ((status = window_slide(layer, in, pool->ceil, &pool->window, size)) != DLC_OK)
+    if ((status = window_slide(layer->name, in, pool->ceil, &pool->window, size)) !=
+        DLC_OK)
         return status;
     plan->out[0].shape = (dlc_shape){
         .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};

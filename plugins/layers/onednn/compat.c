@@ -100,8 +100,8 @@ dnnl_status_t post_ops_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float 
 }
 
 dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
-                              md_t weights, md_t bias, md_t dst,
+                              dnnl_alg_kind_t kind, const sliding_window *window,
+                              md_t src, md_t weights, md_t bias, md_t dst,
                               dnnl_primitive_desc_t *pd) {
     dnnl_status_t st = dnnl_convolution_forward_primitive_desc_create(
         pd, env->engine, prop, kind, src, weights, bias, dst, window->stride,
@@ -120,7 +120,7 @@ dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
 }
 
 dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
-                                    const pd_window *window, md_t diff_src,
+                                    const sliding_window *window, md_t diff_src,
                                     md_t weights, md_t diff_dst,
                                     dnnl_primitive_desc_t *pd) {
     return dnnl_convolution_backward_data_primitive_desc_create(
@@ -129,7 +129,7 @@ dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
 }
 
 dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
-                                       const pd_window *window, md_t src,
+                                       const sliding_window *window, md_t src,
                                        md_t diff_weights, md_t diff_bias, md_t diff_dst,
                                        dnnl_primitive_desc_t *pd) {
     return dnnl_convolution_backward_weights_primitive_desc_create(
@@ -158,16 +158,16 @@ dnnl_status_t pd_inner_backward_weights(const pd_env *env, md_t src, md_t diff_w
 }
 
 dnnl_status_t pd_pool_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
-                              md_t dst, dnnl_primitive_desc_t *pd) {
+                              dnnl_alg_kind_t kind, const sliding_window *window,
+                              md_t src, md_t dst, dnnl_primitive_desc_t *pd) {
     return dnnl_pooling_forward_primitive_desc_create(
         pd, env->engine, prop, kind, src, dst, window->stride, window->kernel,
         window->dilation, window->pad_begin, window->pad_end, env->attr);
 }
 
 dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
-                               const pd_window *window, md_t diff_src, md_t diff_dst,
-                               dnnl_primitive_desc_t *pd) {
+                               const sliding_window *window, md_t diff_src,
+                               md_t diff_dst, dnnl_primitive_desc_t *pd) {
     return dnnl_pooling_backward_primitive_desc_create(
         pd, env->engine, kind, diff_src, diff_dst, window->stride, window->kernel,
         window->dilation, window->pad_begin, window->pad_end, env->hint, env->attr);
@@ -303,8 +303,8 @@ static void find_liked(const pd_env *env, const_dnnl_op_desc_t desc,
 }
 
 dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
-                              md_t weights, md_t bias, md_t dst,
+                              dnnl_alg_kind_t kind, const sliding_window *window,
+                              md_t src, md_t weights, md_t bias, md_t dst,
                               dnnl_primitive_desc_t *pd) {
     dnnl_convolution_desc_t desc;
     dnnl_status_t st = dnnl_dilated_convolution_forward_desc_init(
@@ -317,7 +317,7 @@ dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
 }
 
 dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
-                                    const pd_window *window, md_t diff_src,
+                                    const sliding_window *window, md_t diff_src,
                                     md_t weights, md_t diff_dst,
                                     dnnl_primitive_desc_t *pd) {
     dnnl_convolution_desc_t desc;
@@ -328,7 +328,7 @@ dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
 }
 
 dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
-                                       const pd_window *window, md_t src,
+                                       const sliding_window *window, md_t src,
                                        md_t diff_weights, md_t diff_bias, md_t diff_dst,
                                        dnnl_primitive_desc_t *pd) {
     dnnl_convolution_desc_t desc;
@@ -365,8 +365,8 @@ dnnl_status_t pd_inner_backward_weights(const pd_env *env, md_t src, md_t diff_w
 }
 
 dnnl_status_t pd_pool_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
-                              md_t dst, dnnl_primitive_desc_t *pd) {
+                              dnnl_alg_kind_t kind, const sliding_window *window,
+                              md_t src, md_t dst, dnnl_primitive_desc_t *pd) {
     dnnl_pooling_v2_desc_t desc;
     dnnl_status_t st = dnnl_pooling_v2_forward_desc_init(
         &desc, prop, kind, src, dst, window->stride, window->kernel, window->dilation,
@@ -375,8 +375,8 @@ dnnl_status_t pd_pool_forward(const pd_env *env, dnnl_prop_kind_t prop,
 }
 
 dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
-                               const pd_window *window, md_t diff_src, md_t diff_dst,
-                               dnnl_primitive_desc_t *pd) {
+                               const sliding_window *window, md_t diff_src,
+                               md_t diff_dst, dnnl_primitive_desc_t *pd) {
     dnnl_pooling_v2_desc_t desc;
     dnnl_status_t st = dnnl_pooling_v2_backward_desc_init(
         &desc, kind, diff_src, diff_dst, window->stride, window->kernel,

@@ -7,6 +7,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdint.h>
 
+#include "../shared/window.h"
+
 /* A memory descriptor, as every call of oneDNN takes it. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t md_t;
@@ -47,22 +49,16 @@ typedef struct pd_env {
     const_dnnl_primitive_desc_t hint;
 } pd_env;
 
-/* A window that slides over an image: convolution and pooling. Dilation is
- * oneDNN's: 0 means none. */
-typedef struct pd_window {
-    dnnl_dims_t kernel, stride, dilation, pad_begin, pad_end;
-} pd_window;
-
 dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
-                              md_t weights, md_t bias, md_t dst,
+                              dnnl_alg_kind_t kind, const sliding_window *window,
+                              md_t src, md_t weights, md_t bias, md_t dst,
                               dnnl_primitive_desc_t *pd);
 dnnl_status_t pd_conv_backward_data(const pd_env *env, dnnl_alg_kind_t kind,
-                                    const pd_window *window, md_t diff_src,
+                                    const sliding_window *window, md_t diff_src,
                                     md_t weights, md_t diff_dst,
                                     dnnl_primitive_desc_t *pd);
 dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
-                                       const pd_window *window, md_t src,
+                                       const sliding_window *window, md_t src,
                                        md_t diff_weights, md_t diff_bias, md_t diff_dst,
                                        dnnl_primitive_desc_t *pd);
 
@@ -76,11 +72,11 @@ dnnl_status_t pd_inner_backward_weights(const pd_env *env, md_t src, md_t diff_w
                                         dnnl_primitive_desc_t *pd);
 
 dnnl_status_t pd_pool_forward(const pd_env *env, dnnl_prop_kind_t prop,
-                              dnnl_alg_kind_t kind, const pd_window *window, md_t src,
-                              md_t dst, dnnl_primitive_desc_t *pd);
+                              dnnl_alg_kind_t kind, const sliding_window *window,
+                              md_t src, md_t dst, dnnl_primitive_desc_t *pd);
 dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
-                               const pd_window *window, md_t diff_src, md_t diff_dst,
-                               dnnl_primitive_desc_t *pd);
+                               const sliding_window *window, md_t diff_src,
+                               md_t diff_dst, dnnl_primitive_desc_t *pd);
 
 /* The remaining layers keep the layout: src, dst and their gradients have `data`. */
 dnnl_status_t pd_eltwise_forward(const pd_env *env, dnnl_prop_kind_t prop,

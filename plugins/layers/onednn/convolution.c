@@ -1,14 +1,15 @@
 /* convolution: filters that slide over the image. */
+#include "../shared/window.h"
 #include "convolution_lanes.h"
-#include "window.h"
 
 #include <string.h>
 
 typedef struct convolution {
     weighted w;
-    pd_window window;
+    sliding_window window;
     int64_t group;
     int layout; /* below */
+    int sliced; /* makes some of the filters */
     int direct; /* no Winograd: by wish, or because it isn't worth it */
     convolution_lanes lanes;
 } convolution;
@@ -63,7 +64,7 @@ static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
 static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
                                          md_t diff_weights, md_t diff_bias,
                                          md_t diff_dst, dnnl_primitive_desc_t *pd) {
-    const pd_window *window = &of(w)->window;
+    const sliding_window *window = &of(w)->window;
     dnnl_status_t st = pd_conv_backward_weights(env, algorithm(w), window, src,
                                                 diff_weights, diff_bias, diff_dst, pd);
     if (st != dnnl_success || !pd_is_slow(*pd))
@@ -100,11 +101,12 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     if (status != DLC_OK)
         return status;
     convolution *conv = (convolution *)layer;
-    weighted_read(&conv->w, &kind, settings);
+    weighted_read(&conv->w, &kind, args);
+    conv->sliced = DLC_HAS(args, slice_end) && args->slice_end;
     conv->group = host->get_int(settings, "group");
     conv->layout = layout_setting(settings);
     conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
-    status = window_read(layer, settings, 0, &conv->window);
+    status = window_read(layer->name, settings, 0, &conv->window);
     if (status != DLC_OK) {
         layer_free(layer);
         return status;
@@ -124,6 +126,12 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (status != DLC_OK)
         return status;
     const dlc_shape *in = &plan->in[0].shape;
+    if (conv->sliced && conv->group > 1)
+        return host->fail(
+            DLC_ERR_UNSUPPORTED,
+            "layer '%s': a convolution with group = %lld cannot be split; "
+            "take parallel = data",
+            layer->name, (long long)conv->group);
     if (in->dims[1] % conv->group || filters % conv->group)
         return host->fail(
             DLC_ERR_CONFIG,
@@ -131,7 +139,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
             "its input %s and num_output = %lld",
             layer->name, (long long)conv->group, (long long)in->dims[1],
             shape_print(in).text, (long long)filters);
-    if ((status = window_slide(layer, in, 0, &conv->window, size)) != DLC_OK)
+    if ((status = window_slide(layer->name, in, 0, &conv->window, size)) != DLC_OK)
         return status;
     const int64_t *kernel = conv->window.kernel;
     const dlc_shape weight = {

@@ -16,7 +16,7 @@ static const lanes_kernels *kernels_here(void) {
     return all[isa_here()];
 }
 
-static lanes_conv describe_shape(const pd_window *window, int64_t group,
+static lanes_conv describe_shape(const sliding_window *window, int64_t group,
                                  const dlc_shape *in, const dlc_shape *out) {
     lanes_conv conv = {
         .batch = (size_t)in->dims[0],
@@ -35,8 +35,8 @@ static lanes_conv describe_shape(const pd_window *window, int64_t group,
     return conv;
 }
 
-int convolution_lanes_fits(const weighted *w, const pd_window *window, int64_t group,
-                           const dlc_layer_plan *plan, int forced,
+int convolution_lanes_fits(const weighted *w, const sliding_window *window,
+                           int64_t group, const dlc_layer_plan *plan, int forced,
                            convolution_lanes *lanes) {
     const weighted *twin = (const weighted *)w->head.twin;
     const lanes_kernels *kernels = kernels_here();

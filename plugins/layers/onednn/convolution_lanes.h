@@ -13,8 +13,8 @@ typedef struct convolution_lanes {
 
 /* Can (`forced`: whether or not it is faster) it lie so? A test net goes by the
  * layout of its twin's weights too. */
-int convolution_lanes_fits(const weighted *w, const pd_window *window, int64_t group,
-                           const dlc_layer_plan *plan, int forced,
+int convolution_lanes_fits(const weighted *w, const sliding_window *window,
+                           int64_t group, const dlc_layer_plan *plan, int forced,
                            convolution_lanes *lanes);
 dlc_status convolution_lanes_prepare(weighted *w, convolution_lanes *lanes,
                                      dlc_layer_plan *plan, const dlc_shape *weights);

@@ -45,7 +45,7 @@ static const weighted_kind kind = {
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(product), out);
     if (status == DLC_OK)
-        weighted_read((weighted *)*out, &kind, args->settings);
+        weighted_read((weighted *)*out, &kind, args);
     return status;
 }
 
@@ -104,8 +104,8 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
     }
     /* Blocks of channels would make weights of blocks, which oneDNN multiplies slowly;
      * samples are few beside weights and soon made plain. */
-    if (given->last && !given->plain && alike && in->rank <= 5 &&
-        weighted_prepare(w, plan, &image, &as_image, 1) == DLC_OK &&
+    if (given->last && !given->plain && alike && !layer->plain_params &&
+        in->rank <= 5 && weighted_prepare(w, plan, &image, &as_image, 1) == DLC_OK &&
         !pd_is_slow(w->forward.pd))
         return DLC_OK;
     return weighted_prepare(w, plan, &plan->param[0].shape, &as_matrix, 1);

@@ -5,6 +5,8 @@
 
 #include <dlcore/layer.h>
 
+#include "../shared/shapes.h"
+
 #include "compat.h"
 
 extern const dlc_host *host; /* set when the plugin is loaded */
@@ -112,6 +114,7 @@ struct dlc_layer {
     char name[96];
     dlc_phase phase;
     dlc_layer *twin;
+    int plain_params;
     uint64_t seed;
     uint32_t index;
 };
@@ -126,11 +129,6 @@ dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int c
  * with DLC_LAYER_BF16. */
 dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
                        int max_rank);
-/* Text of a shape: "64x20x24x24". */
-typedef struct shape_text {
-    char text[128];
-} shape_text;
-shape_text shape_print(const dlc_shape *shape);
 
 /* out[0] has the shape and type of in[0]. */
 void same_shape(dlc_layer_plan *plan);

@@ -26,7 +26,7 @@ static dlc_status load(const dlc_host *given) {
 #define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_REPEATABLE | DLC_LAYER_BF16)
 
 /* The products, whose two backward passes are separate primitives. */
-#define WEIGHTED (DLC_LAYER_BF16 | DLC_LAYER_PARTS)
+#define WEIGHTED (DLC_LAYER_BF16 | DLC_LAYER_PARTS | DLC_LAYER_SLICES)
 
 static const dlc_feature features[] = {
     LAYER(convolution, convolution_options, WEIGHTED,
@@ -52,13 +52,15 @@ static const dlc_feature features[] = {
     LAYER(batch_norm, batch_norm_options, DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
           "bring each channel to mean 0 and variance 1 over the batch"),
     LAYER(scale, scale_options, 0, "each channel times a trained number"),
-    LAYER(dropout, dropout_options, 0, "zero elements at random while training"),
+    LAYER(dropout, dropout_options, DLC_LAYER_SAMPLEWISE,
+          "zero elements at random while training"),
     LAYER(concat, concat_options, DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
           "inputs side by side along one axis"),
     LAYER(eltwise, eltwise_options,
           DLC_LAYER_JOIN | DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
           "sum, product or maximum of inputs of one shape"),
-    LAYER(flatten, flatten_options, 0, "several dimensions become one"),
+    LAYER(flatten, flatten_options, DLC_LAYER_SAMPLEWISE,
+          "several dimensions become one"),
     LAYER(softmax, softmax_options, 0, "scores to shares that add up to 1"),
     LAYER(softmax_loss, softmax_loss_options, DLC_LAYER_METRIC | DLC_LAYER_LOSS,
           "cross entropy of softmax(scores) and labels; inputs: scores, labels"),

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-pool_average pool_average_plan(const pd_window *window, const dlc_shape *in,
+pool_average pool_average_plan(const sliding_window *window, const dlc_shape *in,
                                const dlc_shape *out, int last) {
     pool_average pool = {
         .window = *window,
@@ -32,7 +32,7 @@ static int64_t max64(int64_t a, int64_t b) {
 }
 
 static part part_of(const pool_average *pool, int64_t y, int64_t x) {
-    const pd_window *w = &pool->window;
+    const sliding_window *w = &pool->window;
     int64_t top = y * w->stride[0] - w->pad_begin[0];
     int64_t left = x * w->stride[1] - w->pad_begin[1];
     int64_t bottom = min64(top + w->kernel[0], pool->in[0] + w->pad_begin[0]);

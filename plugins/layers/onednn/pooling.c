@@ -4,15 +4,15 @@
  * window's area inside the padded image, which for windows that overhang the padding
  * is less than its size. oneDNN counts all of such a window, so it is ours to do
  * (pool_average.h). */
+#include "../shared/window.h"
 #include "pool_average.h"
-#include "window.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct pooling {
     dlc_layer head;
-    pd_window window;
+    sliding_window window;
     int average, global, ceil;
     int inside; /* the average counts pixels of the image alone, not the padding */
     int own;    /* averages that oneDNN cannot do */
@@ -36,7 +36,7 @@ static int is_text(const dlc_settings *settings, const char *name, const char *t
     return strcmp(host->get_string(settings, name), text) == 0;
 }
 
-static dlc_status check_pad(const dlc_layer *layer, const pd_window *window) {
+static dlc_status check_pad(const dlc_layer *layer, const sliding_window *window) {
     for (int i = 0; i < 2; i++)
         if (window->pad_begin[i] >= window->kernel[i])
             return host->fail(
@@ -59,7 +59,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     pool->average = is_text(settings, "method", "average");
     pool->ceil = is_text(settings, "round", "ceil");
     pool->inside = is_text(settings, "average_over", "image");
-    status = window_read(layer, settings, pool->global, &pool->window);
+    status = window_read(layer->name, settings, pool->global, &pool->window);
     if (status == DLC_OK && !pool->global)
         status = check_pad(layer, &pool->window);
     if (status != DLC_OK) {
@@ -89,11 +89,12 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape *in = &plan->in[0].shape;
     if (pool->global)
         window_global(in, &pool->window);
-    if ((status = window_slide(layer, in, pool->ceil, &pool->window, size)) != DLC_OK)
+    if ((status = window_slide(layer->name, in, pool->ceil, &pool->window, size)) !=
+        DLC_OK)
         return status;
     plan->out[0].shape = (dlc_shape){
         .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};
-    const pd_window *window = &pool->window;
+    const sliding_window *window = &pool->window;
     int overhang = window->pad_end[0] > window->pad_begin[0] ||
                    window->pad_end[1] > window->pad_begin[1];
     /* Without padding, what is inside the padded image is inside the image. */

@@ -9,7 +9,6 @@ typedef struct softmax_loss {
     dlc_layer head;
     labelled l;
     float smoothing;
-    int64_t counted; /* of the last forward pass */
 } softmax_loss;
 
 const dlc_option softmax_loss_options[] = {
@@ -43,7 +42,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     plan->scratch_bytes = floats;
     if (layer->phase == DLC_PHASE_TRAIN) {
         plan->workspace_bytes = floats * (size_t)l->classes;
-        plan->reads_in = 2; /* the labels */
+        plan->reads_in = 2;  /* the labels */
+        plan->reads_out = 1; /* how many of them counted */
     }
     return DLC_OK;
 }
@@ -72,13 +72,14 @@ static float loss_of(const softmax_loss *loss, const float *score, int32_t label
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    softmax_loss *loss = (softmax_loss *)layer;
+    const softmax_loss *loss = (const softmax_loss *)layer;
     const labelled *l = &loss->l;
     const float *scores = run->in[0];
     const int32_t *labels = run->in[1];
     float *out = run->out[0], *each = run->scratch;
     float *p = layer->phase == DLC_PHASE_TRAIN ? run->workspace : NULL;
-    dlc_status status = labels_check(l, labels, &loss->counted);
+    int64_t counted = 0;
+    dlc_status status = labels_check(l, labels, &counted);
     if (status != DLC_OK)
         return status;
 #pragma omp parallel for schedule(static) if (l->positions * l->classes > 16384)
@@ -92,7 +93,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     for (int64_t i = 0; i < l->positions; i++)
         sum += (double)each[i];
     out[0] = (float)sum;
-    out[1] = (float)loss->counted;
+    out[1] = (float)counted;
     return DLC_OK;
 }
 
@@ -105,7 +106,8 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     if (!diff)
         return DLC_OK;
     int64_t stride = label_stride(l);
-    float scale = loss->counted ? run->loss_scale / (float)loss->counted : 0;
+    float counted = ((const float *)run->out[0])[1];
+    float scale = counted > 0 ? run->loss_scale / counted : 0;
     float spread = loss->smoothing / (float)l->classes;
 #pragma omp parallel for schedule(static) if (l->positions * l->classes > 16384)
     for (int64_t i = 0; i < l->positions; i++) {

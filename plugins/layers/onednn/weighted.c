@@ -1,8 +1,8 @@
 /* See weighted.h. Weights stay in the layout that forward chose (in a test net: that
- * of the training net's twin); where a pass wants another, it reorders them, for they
- * are small beside the activations. In bfloat16 the weights are still float32, as the
- * solver wants them, in the layout in which their gradient comes; forward rounds them
- * and leaves them to backward. */
+ * of the training net's twin; where ranks would choose in different ways, plain); where
+ * a pass wants another, it reorders them, for they are small beside the activations. In
+ * bfloat16 the weights are still float32, as the solver wants them, in the layout in
+ * which their gradient comes; forward rounds them and leaves them to backward. */
 #include "weighted.h"
 
 #include <stdio.h>
@@ -12,10 +12,12 @@ static int training(const weighted *w) {
     return w->head.phase == DLC_PHASE_TRAIN;
 }
 
-void weighted_read(weighted *w, const weighted_kind *kind,
-                   const dlc_settings *settings) {
+void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args) {
+    const dlc_settings *settings = args->settings;
     w->kind = kind;
     w->num_output = host->get_int(settings, "num_output");
+    if (DLC_HAS(args, slice_end) && args->slice_end) /* the others are made elsewhere */
+        w->num_output = args->slice_end - args->slice_begin;
     w->has_bias = host->get_bool(settings, "bias");
     w->filler[0] = host->get_string(settings, "weight_filler");
     w->filler[1] = host->get_string(settings, "bias_filler");
@@ -140,11 +142,17 @@ static int is_bf16(const weighted *w) {
     return w->head.net->precision == DLC_BF16;
 }
 
-/* float32 weights beside bfloat16 passes: as their gradient comes, or plain where
- * there is none. */
-static dlc_status own_float32(weighted *w) {
-    w->weights = training(w) ? w->diff_weights : w->plain_weights;
+/* As forward reads them. float32 weights beside bfloat16 passes: as their gradient
+ * comes, or plain where there is none. Plain, too, where the ranks would differ. */
+static dlc_status choose_own(weighted *w) {
+    w->weights = w->forward_weights;
+    if (w->head.plain_params || (is_bf16(w) && !training(w)))
+        w->weights = w->plain_weights;
+    else if (is_bf16(w))
+        w->weights = w->diff_weights;
     op_clear(&w->own_to_forward);
+    if (w->weights == w->forward_weights)
+        return DLC_OK;
     return op_reorder(&w->own_to_forward, w->head.net, w->head.name, w->weights,
                       w->forward_weights);
 }
@@ -160,8 +168,6 @@ static dlc_status make_all(weighted *w, const dlc_layout *any,
     if (status != DLC_OK)
         return status;
     *slow = pd_is_slow(w->forward.pd);
-    if (!reads_twin)
-        w->weights = w->forward_weights;
     if (training(w)) {
         const dlc_layout *gradient = is_bf16(w) ? w->any_float32 : wanted;
         status = make_backward_passes(w, wanted, gradient);
@@ -169,8 +175,8 @@ static dlc_status make_all(weighted *w, const dlc_layout *any,
             return status;
         *slow += pd_is_slow(w->backward_data.pd) + pd_is_slow(w->backward_weights.pd);
     }
-    if (is_bf16(w) && !reads_twin)
-        status = own_float32(w);
+    if (!reads_twin)
+        status = choose_own(w);
     return status == DLC_OK && training(w) ? make_reorders(w) : status;
 }
 

@@ -59,9 +59,8 @@ struct weighted {
         DLC_FLOAT("bias_decay", "1", 0, 1e6, \
                   "the bias' decay is the solver's times this")
 
-/* Reads the options above and num_output. */
-void weighted_read(weighted *w, const weighted_kind *kind,
-                   const dlc_settings *settings);
+/* Reads the options above, num_output and which slice of it is to be made. */
+void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args);
 /* Fills in plan->param (weight of `shape`, bias) and plan->multiply_adds. `fan_in`
  * weights go into each of the `outputs` of the whole batch. */
 dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,

@@ -246,7 +246,9 @@ static dlc_status build(rig *r) {
                            .phase = r->spec.phase,
                            .twin = r->spec.twin ? r->spec.twin->layer : NULL,
                            .seed = r->spec.seed,
-                           .index = r->spec.index};
+                           .index = r->spec.index,
+                           .slice_begin = r->spec.slice_begin,
+                           .slice_end = r->spec.slice_end};
     if ((status = r->ops->create(&args, &r->layer)) != DLC_OK ||
         (status = r->ops->infer(r->layer, &r->plan)) != DLC_OK ||
         (status = absorb(r)) != DLC_OK || (status = lend_layout(r)) != DLC_OK)

@@ -27,6 +27,7 @@ typedef struct rig_spec {
     int in_place;       /* out[0] over in[in_place - 1] where the layer allows it */
     uint64_t seed;
     uint32_t index;
+    int64_t slice_begin, slice_end; /* of the output's channels; both 0: all */
     int64_t iteration, sample;
     struct rig *twin;
 } rig_spec;

@@ -1,5 +1,8 @@
 /* convolution and inner_product, with the relu that they take over. */
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "checker.h"
 
 static const struct {
@@ -121,6 +124,122 @@ START_TEST(repeatable) {
 }
 END_TEST
 
+/* ---- Slices ------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *type, *settings, *absorb;
+    dlc_shape in;
+} slices[] = {
+    {"convolution", "num_output=20 kernel_size=3 pad=1", "", {4, {2, 5, 6, 7}}},
+    {"convolution", "num_output=33 kernel_size=3 stride=2", NULL, {4, {3, 16, 9, 9}}},
+    {"inner_product", "num_output=37", "negative_slope=0.25", {4, {3, 5, 4, 4}}},
+    {"inner_product", "num_output=10 bias=no", NULL, {2, {4, 19}}},
+};
+
+/* Channels [first, first + some) of each of `rows` rows, from or into `whole`. */
+static void copy_channels(float *whole, float *slice, int64_t rows, int64_t channels,
+                          int64_t first, int64_t some, int64_t area, int into) {
+    for (int64_t n = 0; n < rows; n++)
+        for (int64_t i = 0; i < some * area; i++) {
+            float *at = &whole[(n * channels + first) * area + i];
+            float *of = &slice[n * some * area + i];
+            *(into ? at : of) = *(into ? of : at);
+        }
+}
+
+/* Runs channels [begin, end) by themselves; what comes of it goes into `found`, which
+ * is the whole again when all have been run. */
+static void run_slice(const rig_spec *whole_spec, rig *whole, int64_t begin,
+                      int64_t end, rig *found) {
+    rig r;
+    rig_spec spec = *whole_spec;
+    spec.slice_begin = begin;
+    spec.slice_end = end;
+    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    const dlc_shape *out = &r.out[0].shape, *all = &whole->out[0].shape;
+    int64_t some = end - begin, channels = all->dims[1];
+    int64_t area = dlc_shape_count(out) / (out->dims[0] * some);
+    ck_assert_int_eq(out->dims[1], some);
+    ck_assert_int_eq(r.plan.params, whole->plan.params);
+    memcpy(r.in_data[0], whole->in_data[0],
+           (size_t)rig_in_count(&r, 0) * sizeof(float));
+    for (int32_t p = 0; p < r.plan.params; p++) {
+        int64_t row = rig_param_count(&r, p) / some;
+        ck_assert_int_eq(r.param[p].shape.dims[0], some);
+        copy_channels(whole->param_data[p], r.param_data[p], 1, channels, begin, some,
+                      row, 0);
+    }
+    copy_channels(whole->out_diff, r.out_diff, out->dims[0], channels, begin, some,
+                  area, 0);
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    copy_channels(found->out_data, r.out_data, out->dims[0], channels, begin, some,
+                  area, 1);
+    for (int32_t p = 0; p < r.plan.params; p++)
+        copy_channels(found->param_diff[p], r.param_diff[p], 1, channels, begin, some,
+                      rig_param_count(&r, p) / some, 1);
+    for (int64_t i = 0; i < rig_in_count(&r, 0); i++)
+        found->in_diff[0][i] += r.in_diff[0][i];
+    rig_close(&r);
+}
+
+static void open_and_fill(const rig_spec *spec, rig *r) {
+    ck_assert_int_eq(rig_open(r, spec), DLC_OK);
+    fill_values(r->in_data[0], rig_in_count(r, 0), 1, 1);
+    fill_values(r->out_diff, rig_out_count(r), 2, 1);
+    for (int32_t p = 0; p < r->plan.params; p++)
+        fill_values(r->param_data[p], rig_param_count(r, p), (uint64_t)p + 3, 1);
+}
+
+/* What slices give is, put together, what the whole layer gives; gradients of the
+ * input, which all of them read, add up. */
+START_TEST(slices_make_the_whole) {
+    rig whole, found;
+    rig_spec spec = {.type = slices[_i].type,
+                     .settings = slices[_i].settings,
+                     .absorb = slices[_i].absorb,
+                     .in = {slices[_i].in}};
+    if (!(rig_feature(spec.type)->caps & DLC_LAYER_SLICES))
+        return;
+    open_and_fill(&spec, &whole);
+    open_and_fill(&spec, &found);
+    ck_assert_int_eq(rig_forward(&whole), DLC_OK);
+    /* backward may write over its out_diff */
+    float *diff = malloc((size_t)rig_out_count(&whole) * sizeof *diff);
+    ck_assert_ptr_nonnull(diff);
+    memcpy(diff, whole.out_diff, (size_t)rig_out_count(&whole) * sizeof *diff);
+    ck_assert_int_eq(rig_backward(&whole), DLC_OK);
+    memcpy(whole.out_diff, diff, (size_t)rig_out_count(&whole) * sizeof *diff);
+    free(diff);
+    memset(found.in_diff[0], 0, (size_t)rig_in_count(&found, 0) * sizeof(float));
+    int64_t channels = whole.out[0].shape.dims[1];
+    const int64_t cut[] = {0, 1, channels / 2, channels};
+    for (int i = 0; i < COUNT(cut) - 1; i++)
+        run_slice(&spec, &whole, cut[i], cut[i + 1], &found);
+    ck_assert_double_le(
+        far_apart(whole.out_data, found.out_data, rig_out_count(&whole)), 1e-4);
+    ck_assert_double_le(
+        far_apart(whole.in_diff[0], found.in_diff[0], rig_in_count(&whole, 0)), 1e-4);
+    for (int32_t p = 0; p < whole.plan.params; p++)
+        ck_assert_double_le(far_apart(whole.param_diff[p], found.param_diff[p],
+                                      rig_param_count(&whole, p)),
+                            1e-4);
+    rig_close(&found);
+    rig_close(&whole);
+}
+END_TEST
+
+START_TEST(groups_have_no_slices) {
+    rig_spec spec = {.type = "convolution",
+                     .settings = "num_output=4 kernel_size=3 group=2",
+                     .in = {SHAPE(2, 4, 5, 4)},
+                     .slice_end = 2};
+    if (rig_feature("convolution")->caps & DLC_LAYER_SLICES)
+        check_refused(&spec, DLC_ERR_UNSUPPORTED, "group = 2 cannot be split");
+}
+END_TEST
+
 START_TEST(refusals) {
     rig_spec spec = {.type = "convolution", .in = {SHAPE(2, 3, 5, 4)}};
     spec.settings = "num_output=4";
@@ -158,6 +277,8 @@ int main(void) {
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
+    tcase_add_loop_test(tests, slices_make_the_whole, 0, COUNT(slices));
+    tcase_add_test(tests, groups_have_no_slices);
     tcase_add_test(tests, refusals);
     return run_suite("layers-weighted", tests);
 }

@@ -32,7 +32,22 @@ static dlc_status copy_now(dlc_device *device, dlc_queue *queue, void *dst,
     return DLC_OK;
 }
 
+static dlc_status alloc_here(dlc_device *device, size_t bytes, uint32_t flags,
+                             dlc_memory *memory) {
+    (void)device, (void)flags;
+    memory->base = host->alloc(bytes);
+    return memory->base ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static void free_here(dlc_device *device, dlc_memory *memory) {
+    (void)device;
+    host->free(memory->base);
+    memory->base = NULL;
+}
+
 static const dlc_device_ops host_device = {.size = sizeof host_device,
+                                           .alloc = alloc_here,
+                                           .free = free_here,
                                            .copy = copy_now};
 
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {

@@ -14,9 +14,9 @@ typedef struct host_tensor {
 } host_tensor;
 
 typedef struct host_op {
-    enum { CONVOLVE, ADD, BOUND } kind;
+    enum { CONVOLVE, ADD, BOUND, ADD_UP } kind;
     graph_conv which;
-    window win;
+    sliding_window win;
     bounds limit;
     graph_tensor a, b, y;
 } host_op;
@@ -75,8 +75,8 @@ graph_tensor graph_virtual(graph *g, graph_tensor like) {
     return add_tensor(g, DLC_F32, t.dims, t.strides, 0);
 }
 
-void graph_convolution(graph *g, graph_conv which, const window *win, graph_tensor x,
-                       graph_tensor w, graph_tensor y) {
+void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
+                       graph_tensor x, graph_tensor w, graph_tensor y) {
     host_graph *h = of(g);
     h->op[h->ops++] = (host_op){CONVOLVE, which, *win, BOUNDS_NONE, x, w, y};
 }
@@ -89,6 +89,13 @@ void graph_add(graph *g, graph_tensor a, graph_tensor b, graph_tensor y) {
 void graph_bounds(graph *g, const bounds *limit, graph_tensor x, graph_tensor y) {
     host_graph *h = of(g);
     h->op[h->ops++] = (host_op){.kind = BOUND, .limit = *limit, .a = x, .y = y};
+}
+
+/* x, sums and squares in the places of two factors and a product. */
+void graph_statistics(graph *g, graph_tensor x, graph_tensor sum,
+                      graph_tensor squares) {
+    host_graph *h = of(g);
+    h->op[h->ops++] = (host_op){.kind = ADD_UP, .a = x, .b = sum, .y = squares};
 }
 
 dlc_status graph_plan(graph *g, const plan_bounds *limit, cudnn_plan *p) {
@@ -153,7 +160,7 @@ static void channels(const triple *t, graph_conv which, int64_t x, int64_t w,
 
 static void slide(const triple *t, const host_op *op, int64_t n, int64_t k, int64_t r,
                   int64_t s) {
-    const window *win = &op->win;
+    const sliding_window *win = &op->win;
     int64_t groups = t->x->dims[1] / t->w->dims[1];
     int64_t first = k / (t->y->dims[1] / groups) * t->w->dims[1];
     for (int64_t i = 0; i < t->y->dims[2]; i++)
@@ -203,6 +210,22 @@ static void pointwise(const host_graph *h, const host_op *op, void *const *at) {
     }
 }
 
+static void add_up(const host_graph *h, const host_op *op, void *const *at) {
+    const host_tensor *x = &h->tensor[op->a];
+    int64_t channels = x->dims[1];
+    float *sum = at[op->b], *squares = at[op->y];
+    for (int64_t c = 0; c < channels; c++) {
+        double one = 0, two = 0;
+        for (int64_t i = c; i < count_of(x); i += channels) {
+            double v = (double)load_one(x->dtype, at[op->a], i);
+            one += v;
+            two += v * v;
+        }
+        sum[c] = (float)one;
+        squares[c] = (float)two;
+    }
+}
+
 dlc_status plan_run_all(cudnn_plan *p, void *scratch, const plan_bind *binds,
                         int count) {
     const host_graph *h = (const host_graph *)p->plan;
@@ -216,6 +239,8 @@ dlc_status plan_run_all(cudnn_plan *p, void *scratch, const plan_bind *binds,
     for (int i = 0; i < h->ops; i++)
         if (h->op[i].kind == CONVOLVE)
             convolve(h, &h->op[i], at);
+        else if (h->op[i].kind == ADD_UP)
+            add_up(h, &h->op[i], at);
         else
             pointwise(h, &h->op[i], at);
     for (int i = 1; i <= h->tensors; i++)

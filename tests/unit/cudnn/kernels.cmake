@@ -3,7 +3,7 @@
 set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
 set(sources "")
 foreach(name activation eltwise tensors pooling lrn softmax labels softmax_loss accuracy
-    dropout scale concat flatten layer layout relu window)
+    dropout scale concat flatten layer layout relu)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
 # Those of cuDNN's and cuBLASLt's by plain loops, and all kernels emulated. Sanitizers, which
@@ -11,6 +11,8 @@ endforeach()
 foreach(name convolution inner_product weighted batch_norm)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
+list(APPEND sources ${PROJECT_SOURCE_DIR}/plugins/layers/shared/shapes.c
+  ${PROJECT_SOURCE_DIR}/plugins/layers/shared/window.c)
 enable_language(CXX)
 set(emulated "")
 set(kernels norm bias reorder)
@@ -42,11 +44,11 @@ target_compile_definitions(layers-host PRIVATE DLC_VERSION="${PROJECT_VERSION}")
 target_link_libraries(layers-host PRIVATE dlc_flags dlc::cudnn m)
 
 # Those with emulated kernels take minutes under sanitizers, which see little of them.
-set(slow norm weighted)
+set(slow norm weighted pointwise)
 if(DLC_SANITIZE)
   set(slow "")
 endif()
-foreach(name images pointwise labels dropout params ${slow})
+foreach(name images labels dropout params ${slow})
   if(TARGET test_layers_${name})
     add_dependencies(test_layers_${name} layers-host)
     add_test(NAME test_layers_${name}.cudnn COMMAND test_layers_${name})
@@ -64,6 +66,15 @@ dlc_add_check(test_cudnn_emulated SOURCES test_cudnn_emulated.c ${emulated}
   LIBS base cudnn NO_VALGRIND)
 if(TARGET test_cudnn_emulated)
   target_include_directories(test_cudnn_emulated PRIVATE ${folder})
+endif()
+
+# Layers that tell each other something.
+dlc_add_check(test_cudnn_pair SOURCES test_cudnn_pair.c ../../support/plugins.c
+  LIBS plugin config base check cudnn NO_VALGRIND
+  ENVIRONMENT DLCORE_TEST_LAYERS=$<TARGET_FILE:layers-host>)
+if(TARGET test_cudnn_pair)
+  target_include_directories(test_cudnn_pair PRIVATE ${folder})
+  add_dependencies(test_cudnn_pair layers-host)
 endif()
 
 # Where there is no engine that adds a bias or activates.

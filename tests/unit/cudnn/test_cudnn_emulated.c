@@ -173,6 +173,79 @@ START_TEST(statistics) {
 }
 END_TEST
 
+/* Of sums that somebody else made, of half floats in float32: the error grows with the
+ * mean as norm.h says. */
+START_TEST(statistics_that_are_given) {
+    const double means[] = {0, 1, -8, 64}; /* the deviation is about 1 */
+    for (int m = 0; m < MATRICES * 4; m++) {
+        norm_job job = {.dtype = DLC_F16,
+                        .rows = matrices[m / 4][0],
+                        .channels = matrices[m / 4][1],
+                        .epsilon = 1e-5f,
+                        .momentum = 0.75f};
+        int64_t n = job.channels;
+        double mean = means[m % 4], rows = (double)job.rows;
+        float *sums = tensor_of(DLC_F32, 2 * n, 0),
+              *kept = tensor_of(DLC_F32, 4 * n, 0);
+        job.sums = sums;
+        job.squares = sums + n;
+        job.mean = kept;
+        job.inverse = kept + n;
+        job.running_mean = kept + 2 * n;
+        job.running_variance = kept + 3 * n;
+        memset(kept, 0, (size_t)(4 * n) * sizeof *kept);
+        double *variance = calloc((size_t)n, sizeof *variance);
+        double *centre = calloc((size_t)n, sizeof *centre);
+        ck_assert(variance && centre);
+        for (int64_t c = 0; c < n; c++) {
+            double one = 0, two = 0;
+            for (int64_t r = 0; r < job.rows; r++)
+                one += mean + (double)value_at(r * n + c);
+            centre[c] = one / rows;
+            for (int64_t r = 0; r < job.rows; r++) {
+                double v = mean + (double)value_at(r * n + c);
+                two += v * v;
+                variance[c] += (v - centre[c]) * (v - centre[c]) / rows;
+            }
+            sums[c] = (float)one;
+            sums[n + c] = (float)two;
+        }
+        ck_assert_int_eq(norm_statistics(&job, NULL, NULL), cudaSuccess);
+        for (int64_t c = 0; c < n; c++) {
+            double factor = 1 + centre[c] * centre[c] / variance[c];
+            double unbiased = variance[c] * rows / (rows - 1);
+            double inverse = 1 / sqrt(variance[c] + 1e-5);
+            double small = 1e-7 * (1 + fabs(centre[c]));
+            near((double)job.mean[c], centre[c], small, "the mean", c);
+            near((double)job.inverse[c] / inverse, 1, 2.5e-7 * factor, "its inverse",
+                 c);
+            near((double)job.running_mean[c], 0.25 * centre[c], small, "averaged", c);
+            near((double)job.running_variance[c] / (0.25 * unbiased), 1, 5e-7 * factor,
+                 "the averaged variance", c);
+        }
+        free(sums), free(kept), free(variance), free(centre);
+    }
+}
+END_TEST
+
+/* A channel that never changes: rounding may leave less than nothing. */
+START_TEST(statistics_of_nothing) {
+    float sums[] = {3.3f, 0}, squares[] = {3.62999f, 0}, kept[8] = {0};
+    norm_job job = {.dtype = DLC_F16, .rows = 3, .channels = 2, .epsilon = 1e-4f};
+    job.sums = sums;
+    job.squares = squares;
+    job.mean = kept;
+    job.inverse = kept + 2;
+    job.running_mean = kept + 4;
+    job.running_variance = kept + 6;
+    ck_assert_int_eq(norm_statistics(&job, NULL, NULL), cudaSuccess);
+    for (int c = 0; c < 2; c++) {
+        near((double)job.inverse[c], 100, 1e-4, "one by the deviation", c);
+        ck_assert(job.running_variance[c] == 0);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("cudnn emulated");
     TCase *tc = tcase_create("kernels");
@@ -180,6 +253,8 @@ int main(void) {
     tcase_add_test(tc, reorders);
     tcase_add_test(tc, bias_and_activation);
     tcase_add_test(tc, statistics);
+    tcase_add_test(tc, statistics_that_are_given);
+    tcase_add_test(tc, statistics_of_nothing);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -59,7 +59,7 @@ enum { BATCH = 32, IMAGES = 2 /* of the shapes whose statistics fp16 has */ };
 
 static void build(graph *g, pattern what, const shape *s) {
     int64_t pad = s->kernel / 2, out = (s->side + 2 * pad - s->kernel) / s->stride + 1;
-    const window win = {
+    const sliding_window win = {
         {s->kernel, s->kernel}, {s->stride, s->stride}, {0, 0}, {pad, pad}, {pad, pad}};
     const bounds relu = {.high = INFINITY};
     dlc_dtype type = net->precision;

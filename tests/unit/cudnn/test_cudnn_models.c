@@ -122,6 +122,28 @@ static void check_choices(const model *m, const precision *p, const dlc_net *net
     }
 }
 
+/* In half precision a residual net's convolutions add up what its batch norms want to
+ * know: all but the first one, for whose few channels cuDNN has no such engine. */
+static void check_statistics(const model *m, const precision *p, const dlc_net *net) {
+    int norms = 0, given = 0;
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        row_at(net, i, &row);
+        if (row.is_reorder || row.absorbed_by || strcmp(row.type, "batch_norm") != 0)
+            continue;
+        norms++;
+        given += strstr(row.choice, "statistics given") != NULL;
+    }
+    if (p->dtype != DLC_F16)
+        ck_assert_int_eq(given, 0);
+    else if (strncmp(m->name, "resnet", 6) == 0)
+        ck_assert_msg(norms > 1 && given == norms - 1, "%s: %d of %d", m->name, given,
+                      norms);
+    if (given > 0)
+        printf("%s: the statistics of %d of %d batch norms are given\n", m->name, given,
+               norms);
+}
+
 static void check_absorbed(const model *m, const dlc_net *net) {
     for (int32_t i = 0; i < dlc_net_rows(net); i++) {
         dlc_net_row row;
@@ -147,6 +169,7 @@ static void check_model(const model *m, const precision *p) {
     make_net(&train, m, p, "cuda", DLC_PHASE_TRAIN, NULL);
     check_choices(m, p, train.net);
     check_absorbed(m, train.net);
+    check_statistics(m, p, train.net);
     check_memory(m, p, train.net);
     test = (built){.graph = train.graph};
     make_net(&test, m, p, "cuda", DLC_PHASE_TEST, train.net);

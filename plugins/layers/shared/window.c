@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shapes.h"
+
+extern const dlc_host *host; /* the plugin's */
+
 static const char *const side_name[2] = {"h", "w"};
 
 /* "<name>_h" or "<name>_w" where given, else `whole`; 0 if neither is. */
@@ -18,59 +22,59 @@ static int64_t side(const dlc_settings *settings, const char *name, const char *
     return host->get_int(settings, whole);
 }
 
-dlc_status window_read(const dlc_layer *layer, const dlc_settings *settings, int global,
-                       pd_window *window) {
+dlc_status window_read(const char *layer, const dlc_settings *settings, int global,
+                       sliding_window *w) {
     for (int i = 0; i < 2; i++) {
-        window->kernel[i] = side(settings, "kernel", "kernel_size", i);
-        window->stride[i] = side(settings, "stride", "stride", i);
-        window->pad_begin[i] = window->pad_end[i] = side(settings, "pad", "pad", i);
-        window->dilation[i] = 0;
-        if (global && window->kernel[i])
+        w->kernel[i] = side(settings, "kernel", "kernel_size", i);
+        w->stride[i] = side(settings, "stride", "stride", i);
+        w->pad_begin[i] = w->pad_end[i] = side(settings, "pad", "pad", i);
+        w->dilation[i] = 0;
+        if (global && w->kernel[i])
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s': global takes the whole image, so that kernel_%s "
                 "or kernel_size may not be given with it",
-                layer->name, side_name[i]);
-        if (global && (window->stride[i] != 1 || window->pad_begin[i] != 0))
+                layer, side_name[i]);
+        if (global && (w->stride[i] != 1 || w->pad_begin[i] != 0))
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s': global takes the whole image, so that stride "
                 "must be 1 and pad 0",
-                layer->name);
-        if (!global && !window->kernel[i])
+                layer);
+        if (!global && !w->kernel[i])
             return host->fail(DLC_ERR_CONFIG,
                               "layer '%s': the size of the window is missing; give "
                               "kernel_size, or kernel_h and kernel_w",
-                              layer->name);
+                              layer);
     }
     return DLC_OK;
 }
 
-void window_global(const dlc_shape *in, pd_window *window) {
-    window->kernel[0] = in->dims[2];
-    window->kernel[1] = in->dims[3];
+void window_global(const dlc_shape *in, sliding_window *w) {
+    w->kernel[0] = in->dims[2];
+    w->kernel[1] = in->dims[3];
 }
 
-dlc_status window_slide(const dlc_layer *layer, const dlc_shape *in, int ceil,
-                        pd_window *window, int64_t out[2]) {
+dlc_status window_slide(const char *layer, const dlc_shape *in, int ceil,
+                        sliding_window *w, int64_t out[2]) {
     int64_t made[2];
     for (int i = 0; i < 2; i++) {
-        int64_t size = in->dims[2 + i], pad = window->pad_begin[i];
-        int64_t reach = (window->kernel[i] - 1) * (window->dilation[i] + 1) + 1;
+        int64_t size = in->dims[2 + i], pad = w->pad_begin[i];
+        int64_t reach = (w->kernel[i] - 1) * (w->dilation[i] + 1) + 1;
         int64_t padded = size + 2 * pad;
-        int64_t room = padded - reach, stride = window->stride[i];
+        int64_t room = padded - reach, stride = w->stride[i];
         if (room < 0)
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s': its window reaches over %lld %s, but its input "
                 "%s has %lld, with pad %lld; take a smaller kernel or a "
                 "larger pad",
-                layer->name, (long long)reach, i ? "columns" : "rows",
-                shape_print(in).text, (long long)padded, (long long)pad);
+                layer, (long long)reach, i ? "columns" : "rows", shape_print(in).text,
+                (long long)padded, (long long)pad);
         made[i] = room / stride + 1;
-        window->pad_end[i] = pad;
+        w->pad_end[i] = pad;
         if (ceil && room % stride && made[i] * stride < size + pad) {
-            window->pad_end[i] = made[i] * stride + reach - size - pad;
+            w->pad_end[i] = made[i] * stride + reach - size - pad;
             made[i]++;
         }
     }

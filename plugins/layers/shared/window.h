@@ -1,11 +1,21 @@
 /* The window of convolution and pooling: its options, and the size of what comes
  * out when it slides over an image. */
-#ifndef ONEDNN_WINDOW_H
-#define ONEDNN_WINDOW_H
+#ifndef LAYERS_SHARED_WINDOW_H
+#define LAYERS_SHARED_WINDOW_H
 
-#include "onednn.h"
+#include <dlcore/layer.h>
 
 #define WINDOW_MAX 65536
+
+/* Of each dimension there is room for, two are used: rows, columns. (oneDNN takes
+ * arrays of so many.) */
+enum { WINDOW_DIMS = 12 };
+
+/* A dilation counts what is left out: 0 is none. */
+typedef struct sliding_window {
+    int64_t kernel[WINDOW_DIMS], stride[WINDOW_DIMS], dilation[WINDOW_DIMS],
+        pad_begin[WINDOW_DIMS], pad_end[WINDOW_DIMS];
+} sliding_window;
 
 #define WINDOW_OPTIONS \
     DLC_INT("kernel_size", NULL, 1, WINDOW_MAX, "height and width of the window"), \
@@ -22,15 +32,16 @@
         DLC_INT("pad_w", NULL, 0, WINDOW_MAX, \
                 "columns added left and right, instead of pad")
 
-/* Reads the options above. Whole image (`global`): no kernel may be given, and
- * window_global() sets it once the image is known. Dilation stays none. */
-dlc_status window_read(const dlc_layer *layer, const dlc_settings *settings, int global,
-                       pd_window *window);
-void window_global(const dlc_shape *in, pd_window *window);
+/* `layer` is its name, for messages. Reads the options above. Whole image (`global`):
+ * no kernel may be given, and window_global() sets it once the image is known. Dilation
+ * stays none. */
+dlc_status window_read(const char *layer, const dlc_settings *settings, int global,
+                       sliding_window *w);
+void window_global(const dlc_shape *in, sliding_window *w);
 
 /* The number of windows, and pad_end so that they fit: rounded down, or up so that
  * the last, overhanging window counts if it begins inside the image (Caffe). */
-dlc_status window_slide(const dlc_layer *layer, const dlc_shape *in, int ceil,
-                        pd_window *window, int64_t out[2]);
+dlc_status window_slide(const char *layer, const dlc_shape *in, int ceil,
+                        sliding_window *w, int64_t out[2]);
 
 #endif
