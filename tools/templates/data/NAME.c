@@ -51,10 +51,9 @@ static dlc_status bars_open(const dlc_data_args *args, dlc_source **source) {
     made->side = host->get_int(settings, "side");
     made->classes = (int32_t)host->get_int(settings, "classes");
     if (made->side < made->classes) {
-        dlc_status rc = host->fail(DLC_ERR_CONFIG,
-                                   "%s: side: %lld columns have no room for %d classes",
-                                   host->where(settings, "side"), (long long)made->side,
-                                   made->classes);
+        dlc_status rc = host->fail(
+            DLC_ERR_CONFIG, "%s: side: %lld columns have no room for %d classes",
+            host->where(settings, "side"), (long long)made->side, made->classes);
         bars_close(made);
         return rc;
     }

@@ -177,9 +177,8 @@ static dlc_status count_labels(dlc_layer *layer, const int32_t *label) {
         if (label[i] == DLC_LABEL_NONE)
             continue;
         if (label[i] < 0 || label[i] >= layer->outputs)
-            return host->fail(DLC_ERR_DATA,
-                              "layer '%s': label %d is outside 0 .. %lld", layer->name,
-                              label[i], (long long)layer->outputs - 1);
+            return host->fail(DLC_ERR_DATA, "layer '%s': label %d is outside 0 .. %lld",
+                              layer->name, label[i], (long long)layer->outputs - 1);
         layer->counted++;
     }
     return DLC_OK;
@@ -187,10 +186,11 @@ static dlc_status count_labels(dlc_layer *layer, const int32_t *label) {
 
 /* log(sum of exp(score)), out of reach of overflows. */
 static float log_sum_exp(const float *score, int64_t classes) {
-    float top = score[0], sum = 0;
+    float top = score[0];
     for (int64_t c = 1; c < classes; c++)
         top = score[c] > top ? score[c] : top;
-    for (int64_t c = 0; c < classes; c++)
+    float sum = expf(score[0] - top);
+    for (int64_t c = 1; c < classes; c++)
         sum += expf(score[c] - top);
     return top + logf(sum);
 }

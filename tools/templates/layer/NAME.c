@@ -1,5 +1,5 @@
-/* The layer type "@NAME@" for the processor: y = x / (1 + slope |x|), element by element,
- * and its gradient.
+/* The layer type "@NAME@" for the processor: y = x / (1 + slope |x|), element by
+ * element, and its gradient.
  *
  * It reads and writes plain float32: whatever layout the layers around it prefer, the
  * core puts a reorder in between.

@@ -33,9 +33,10 @@ static dlc_status solver_needs(const dlc_settings *settings, dlc_solver_needs *n
 
 static dlc_status solver_create(const dlc_solver_args *args, dlc_solver **solver) {
     if (DLC_HAS(args, loss_scale) && args->loss_scale)
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "@NAME@ knows no loss scale, which half precision needs; take "
-                          "[run] precision = bf16 or float32");
+        return host->fail(
+            DLC_ERR_UNSUPPORTED,
+            "@NAME@ knows no loss scale, which half precision needs; take "
+            "[run] precision = bf16 or float32");
     dlc_solver *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;

@@ -1,9 +1,9 @@
 /* The transport "@NAME@": messages between the ranks of one machine, over Unix sockets.
  *
- * Each pair of ranks has a socket of packets (SOCK_SEQPACKET), which arrive whole and in
- * order. A message is one packet or several, one message behind the other; each packet
- * begins with the message's tag and size. What arrives before anybody asked for it is
- * kept until somebody does.
+ * Each pair of ranks has a socket of packets (SOCK_SEQPACKET), which arrive whole and
+ * in order. A message is one packet or several, one message behind the other; each
+ * packet begins with the message's tag and size. What arrives before anybody asked for
+ * it is kept until somebody does.
  *
  * That is all a transport must do: the core makes sums and all else out of messages, in
  * its own order, so that weights are the same to the bit on every transport.
@@ -37,7 +37,7 @@ struct dlc_request {
 };
 
 typedef struct peer {
-    int fd; /* -1: myself, or closed at the other end */
+    int fd;                             /* -1: myself, or closed at the other end */
     dlc_request *sends, *recvs, *early; /* in their order, until they are released */
     dlc_request *incoming;              /* of recvs or early: half here */
 } peer;
@@ -60,8 +60,8 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     }
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
         if (place->node != first->node || place->uid != first->uid) {
-            (void)snprintf(reason, room, "rank %d is on another node, or another user's",
-                           r);
+            (void)snprintf(reason, room,
+                           "rank %d is on another node, or another user's", r);
             return DLC_OK;
         }
     }
@@ -97,19 +97,15 @@ static dlc_status fail_io(int32_t rank, const char *what) {
                       rank, what, strerror(errno));
 }
 
-static dlc_status make_request(dlc_endpoint *e, int32_t rank, dlc_tag tag, size_t bytes,
-                               size_t own, dlc_request **request) {
-    if (rank < 0 || rank >= e->args->ranks || rank == e->args->rank)
-        return host->fail(DLC_ERR_INTERNAL, "rank %d has no message for rank %d of %d",
-                          e->args->rank, rank, e->args->ranks);
+/* With `own` bytes behind it; NULL: no memory, and the sentence is set. */
+static dlc_request *make_request(int32_t rank, dlc_tag tag, size_t bytes, size_t own) {
     dlc_request *r = host->alloc(sizeof *r + own);
     if (!r)
-        return DLC_ERR_NOMEM;
+        return NULL;
     r->peer = rank;
     r->tag = tag;
     r->bytes = bytes;
-    *request = r;
-    return DLC_OK;
+    return r;
 }
 
 /* ---- Moving packets -------------------------------------------------------------- */
@@ -139,15 +135,13 @@ static dlc_status push(const peer *p) {
 }
 
 /* Who gets the message that begins: the first who asked for its tag, or nobody yet. */
-static dlc_status begin(dlc_endpoint *e, int32_t rank, const header *head) {
-    peer *p = &e->peers[rank];
+static dlc_status begin(peer *p, int32_t rank, const header *head) {
     dlc_request *r = p->recvs;
     while (r && (r->started || r->tag != head->tag))
         r = r->next;
     if (!r) {
-        dlc_status rc = make_request(e, rank, head->tag, head->bytes, head->bytes, &r);
-        if (rc != DLC_OK)
-            return rc;
+        if (!(r = make_request(rank, head->tag, head->bytes, head->bytes)))
+            return DLC_ERR_NOMEM;
         r->buffer = (char *)(r + 1);
         append(&p->early, r);
     }
@@ -173,7 +167,7 @@ static dlc_status pull(dlc_endpoint *e, int32_t rank) {
             p->fd = -1;
             return DLC_OK;
         }
-        dlc_status rc = p->incoming ? DLC_OK : begin(e, rank, &head);
+        dlc_status rc = p->incoming ? DLC_OK : begin(p, rank, &head);
         if (rc != DLC_OK)
             return rc;
         dlc_request *r = p->incoming;
@@ -216,10 +210,9 @@ static void sleep_a_little(dlc_endpoint *e) {
 static dlc_status transport_send(dlc_endpoint *e, int32_t rank, dlc_tag tag,
                                  const void *buffer, size_t bytes,
                                  dlc_request **request) {
-    dlc_request *r = NULL;
-    dlc_status rc = make_request(e, rank, tag, bytes, 0, &r);
-    if (rc != DLC_OK)
-        return rc;
+    dlc_request *r = make_request(rank, tag, bytes, 0);
+    if (!r)
+        return DLC_ERR_NOMEM;
     r->buffer = (char *)(uintptr_t)buffer; /* only read */
     r->is_send = 1;
     append(&e->peers[rank].sends, r);
@@ -229,10 +222,9 @@ static dlc_status transport_send(dlc_endpoint *e, int32_t rank, dlc_tag tag,
 
 static dlc_status transport_recv(dlc_endpoint *e, int32_t rank, dlc_tag tag,
                                  void *buffer, size_t bytes, dlc_request **request) {
-    dlc_request *r = NULL;
-    dlc_status rc = make_request(e, rank, tag, bytes, 0, &r);
-    if (rc != DLC_OK)
-        return rc;
+    dlc_request *r = make_request(rank, tag, bytes, 0);
+    if (!r)
+        return DLC_ERR_NOMEM;
     peer *p = &e->peers[rank];
     dlc_request *early = p->early;
     while (early && early->tag != tag)

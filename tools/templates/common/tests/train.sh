@@ -26,6 +26,17 @@ at_least() {
     }
 }
 
+# near <name> <name>: nearly the same loss
+near() {
+    echo "$(value "$1" loss) $(value "$2" loss)" | awk '{
+        difference = $1 > $2 ? $1 - $2 : $2 - $1
+        exit !(difference <= 0.001 * $1)
+    }' || {
+        echo "$1 and $2: the loss is $(value "$1" loss) and $(value "$2" loss)"
+        exit 1
+    }
+}
+
 # same <name> <name>: the same weights, to the bit
 same() {
     for file in "$1"/*.safetensors; do

@@ -2,8 +2,8 @@
 train once
 at_least once 0.95
 
-# Twice the same; two ranks; stopped and resumed.
+# Twice the same; two ranks share the batch: the same, but for the rounding of sums.
 train again
 same once again
 train two --ranks=2 --scaling=strong
-at_least two 0.95
+near once two

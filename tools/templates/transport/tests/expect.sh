@@ -1,5 +1,4 @@
-# What must come of it; read by train.sh. The core chooses what to sum first by measured
-# times; with shards = no and ahead = no it is always the same.
+# What must come of it; read by train.sh.
 train once --ranks=2
 at_least once 0.95
 

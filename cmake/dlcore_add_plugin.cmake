@@ -1,0 +1,53 @@
+# dlcore_add_plugin(<kind> <name> SOURCES <file>... [LIBS <library>...])
+#
+# Builds <kind>-<name>.so, target <kind>-<name>, as dlcore wants a plugin: it shows the
+# one symbol dlc_plugin_v1 and leaves none undefined. Kinds: device, transport, layer,
+# solver, data. LIBS goes to target_link_libraries(). With project(... VERSION ...) the
+# sources see PLUGIN_VERSION as a string.
+#
+# Built into <build>/plugins, which DLCORE_PLUGIN_PATH can name as it is. Installed where
+# dlcore looks for plugins, whatever CMAKE_INSTALL_PREFIX is (DESTDIR is honoured); set
+# DLCORE_PLUGIN_INSTALL_DIR for another folder.
+
+set(DLCORE_PLUGIN_INSTALL_DIR "${dlcore_PLUGINS_DIR}" CACHE PATH
+  "Where plugins of dlcore are installed")
+
+function(dlcore_add_plugin kind name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS")
+  set(call "dlcore_add_plugin(${kind} ${name})")
+  if(NOT kind MATCHES "^(device|transport|layer|solver|data)$")
+    message(FATAL_ERROR "${call}: '${kind}' is no kind of plugin; device, transport, "
+      "layer, solver and data are")
+  endif()
+  if(NOT name MATCHES "^[a-z0-9_-]+$")
+    message(FATAL_ERROR "${call}: a name is made of a-z, 0-9, '-' and '_'")
+  endif()
+  if(NOT arg_SOURCES)
+    message(FATAL_ERROR "${call}: no SOURCES")
+  endif()
+  if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "${call}: what is meant by "
+      "'${arg_UNPARSED_ARGUMENTS}${arg_KEYWORDS_MISSING_VALUES}'?")
+  endif()
+
+  set(target ${kind}-${name})
+  add_library(${target} MODULE ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES
+    PREFIX "" SUFFIX ".so"
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/plugins"
+    LINK_DEPENDS "${dlcore_PLUGIN_MAP}")
+  if(PROJECT_VERSION)
+    target_compile_definitions(${target} PRIVATE PLUGIN_VERSION="${PROJECT_VERSION}")
+  endif()
+  target_link_libraries(${target} PRIVATE dlcore::headers ${arg_LIBS})
+  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--as-needed
+    "-Wl,--version-script=${dlcore_PLUGIN_MAP}")
+  # dlcore refuses what a group may write to, as umask 002 would make it.
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM
+    COMMAND chmod go-w "$<TARGET_FILE:${target}>" "${CMAKE_BINARY_DIR}/plugins")
+  install(TARGETS ${target} LIBRARY DESTINATION "${DLCORE_PLUGIN_INSTALL_DIR}"
+    PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+endfunction()

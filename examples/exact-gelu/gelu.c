@@ -1,0 +1,187 @@
+/* The layer type "exact-gelu" for the processor (Hendrycks and Gimpel 2016, "Gaussian
+ * error linear units"):
+ *
+ *     y = x P(x),  dy/dx = P(x) + x p(x)
+ *
+ * where P is the normal distribution's share below x, (1 + erf(x / sqrt(2))) / 2, and p
+ * its density. It reads and writes plain float32 on as many threads as the rank has. */
+#include <math.h>
+#include <stdio.h>
+
+#include <dlcore/layer.h>
+
+static const dlc_host *host;
+
+/* Not worth waking a thread for. */
+enum { SMALL = 16384 };
+
+static const float SQRT_HALF = 0.70710678f, SQRT_HALF_PI_INVERSE = 0.39894228f;
+
+struct dlc_layer {
+    const char *name; /* section of net.ini */
+    int64_t count;
+};
+
+/* ---- The function ---------------------------------------------------------------- */
+
+static float gelu(float x) {
+    return 0.5f * x * (1 + erff(x * SQRT_HALF));
+}
+
+static float gelu_slope(float x) {
+    float share = 0.5f * (1 + erff(x * SQRT_HALF));
+    return share + x * SQRT_HALF_PI_INVERSE * expf(-0.5f * x * x);
+}
+
+/* ---- Life of a layer ------------------------------------------------------------- */
+
+static dlc_status layer_create(const dlc_layer_args *args, dlc_layer **layer) {
+    dlc_layer *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->name = args->name;
+    *layer = made;
+    return DLC_OK;
+}
+
+static void layer_destroy(dlc_layer *layer) {
+    host->free(layer);
+}
+
+static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    if (plan->inputs != 1)
+        return host->fail(DLC_ERR_CONFIG, "layer '%s': takes one input, not %d",
+                          layer->name, plan->inputs);
+    if (plan->in[0].dtype != DLC_F32)
+        return host->fail(DLC_ERR_CONFIG, "layer '%s': its input must be float32",
+                          layer->name);
+    plan->out[0].shape = plan->in[0].shape;
+    plan->out[0].dtype = DLC_F32;
+    return DLC_OK;
+}
+
+/* The gradient is a function of the input: it is kept, and the output has its own place
+ * while somebody trains. */
+static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    plan->in[0].layout = plan->out[0].layout = NULL; /* plain */
+    plan->in[0].dtype = plan->out[0].dtype = DLC_F32;
+    plan->in[0].bytes = plan->out[0].bytes = 0;
+    plan->in_place = 1;
+    plan->reads_in = 1;
+    layer->count = dlc_shape_count(&plan->in[0].shape);
+    return DLC_OK;
+}
+
+/* ---- A pass ---------------------------------------------------------------------- */
+
+static dlc_status layer_forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const float *x = run->in[0];
+    float *y = run->out[0];
+#pragma omp parallel for schedule(static) if (layer->count > SMALL)
+    for (int64_t i = 0; i < layer->count; i++)
+        y[i] = gelu(x[i]);
+    return DLC_OK;
+}
+
+static dlc_status layer_backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const float *x = run->in[0], *dy = run->out_diff[0];
+    float *dx = run->in_diff[0];
+    if (!dx)
+        return DLC_OK;
+#pragma omp parallel for schedule(static) if (layer->count > SMALL)
+    for (int64_t i = 0; i < layer->count; i++)
+        dx[i] = dy[i] * gelu_slope(x[i]);
+    return DLC_OK;
+}
+
+static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "plain loops");
+}
+
+/* ---- The family: one type, plain tensors, nothing shared ------------------------- */
+
+static dlc_status family_open(const dlc_family_args *args, void **context) {
+    (void)args;
+    *context = NULL;
+    return DLC_OK;
+}
+
+static void family_close(void *context) {
+    (void)context;
+}
+
+static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
+    return a->layout == b->layout;
+}
+
+static dlc_status family_reorder_create(void *context, const dlc_tensor *from,
+                                        const dlc_tensor *to, dlc_reorder **reorder) {
+    (void)context;
+    (void)from;
+    (void)to;
+    (void)reorder;
+    return host->fail(DLC_ERR_UNSUPPORTED, "exact-gelu has no layouts of its own");
+}
+
+static dlc_status family_reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
+    (void)reorder;
+    (void)src;
+    (void)dst;
+    return host->fail(DLC_ERR_INTERNAL, "exact-gelu has no layouts of its own");
+}
+
+static void family_reorder_destroy(dlc_reorder *reorder) {
+    (void)reorder;
+}
+
+static const dlc_family family = {
+    .size = sizeof family,
+    .name = "exact-gelu",
+    .open = family_open,
+    .close = family_close,
+    .same_layout = family_same_layout,
+    .reorder_create = family_reorder_create,
+    .reorder_run = family_reorder_run,
+    .reorder_destroy = family_reorder_destroy,
+};
+
+/* ---- The plugin ------------------------------------------------------------------ */
+
+static dlc_status gelu_load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static const dlc_layer_ops ops = {
+    .size = sizeof ops,
+    .family = &family,
+    .create = layer_create,
+    .destroy = layer_destroy,
+    .infer = layer_infer,
+    .prepare = layer_prepare,
+    .forward = layer_forward,
+    .backward = layer_backward,
+    .describe = layer_describe,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_LAYER,
+     .name = "exact-gelu",
+     .help = "x times the normal distribution's share below x",
+     .device = "cpu",
+     .caps = DLC_LAYER_REPEATABLE,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v1 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "exact-gelu",
+    .version = PLUGIN_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = gelu_load,
+};

@@ -1,0 +1,30 @@
+#!/bin/sh
+# A net learns the pictures, twice the same; two ranks share them out and learn the same.
+# Arguments: the dlcore command, the folder of pictures that the test `samples` made.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+dlcore=$1
+pictures=$(cd "$2" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+train() {
+    folder=$1
+    shift
+    "$dlcore" train "$here/net.ini" -q --json --snapshot-dir="$folder" \
+        --set=data.path="$pictures" "$@" >"$folder.json"
+}
+loss() { sed -n 's/.*"loss":\([^,}]*\).*/\1/p' "$1.json"; }
+
+train once
+train again
+for file in once/*.safetensors; do
+    cmp "$file" "again/${file##*/}"
+done
+train two --ranks=2 --scaling=strong
+echo "$(loss once) $(loss two)" | awk '{
+    print "loss", $1, "on two ranks", $2
+    difference = $1 > $2 ? $1 - $2 : $2 - $1
+    exit !($1 < 0.1 && difference < 0.001)
+}'

@@ -1,0 +1,48 @@
+#!/bin/sh
+# By TCP on two, three and five ranks: the weights of another transport, to the bit; twice
+# the same; and a job that loses a rank ends at once. Arguments: the dlcore command.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+dlcore=${1:-dlcore}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# train <folder> [option...]
+train() {
+    folder=$1
+    shift
+    "$dlcore" train "$here/net.ini" -q --json --snapshot-dir="$folder" \
+        --set=transport.order=pairwise "$@" >"$folder.json"
+}
+
+# same <folder> <folder>: the same weights, to the bit
+same() {
+    for file in "$1"/*.safetensors; do
+        cmp "$file" "$2/${file##*/}" || { echo "$1 and $2 differ"; exit 1; }
+    done
+}
+
+train auto5 --ranks=5
+train tcp5 --ranks=5 --transport=tcp
+grep -q '"transport":"tcp"' tcp5.json
+same tcp5 auto5
+for shards in yes no; do
+    train tcp3 --ranks=3 --transport=tcp --set=transport.shards=$shards
+    train auto3 --ranks=3 --set=transport.shards=$shards
+    same tcp3 auto3
+done
+train tcp3 --ranks=3 --transport=tcp --set=transport.ahead=yes
+same tcp3 auto3
+
+# A rank that dies: the others end with exit code 5 and say who.
+"$dlcore" train "$here/net.ini" --ranks=3 --transport=tcp --iterations=10000000 \
+    --snapshot-dir=lost >lost.log 2>&1 &
+job=$!
+sleep 1
+victim=$(cut -d " " -f 1 "/proc/$job/task/$job/children")
+kill -KILL "$victim"
+code=0
+wait "$job" || code=$?
+[ "$code" -eq 5 ] || { cat lost.log; echo "exit code $code, not 5"; exit 1; }
+echo "passed"

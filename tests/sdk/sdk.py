@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""What somebody does who has only the installed packages. Each word is a test:
+
+  install        cmake --install into a scratch folder; dlcore.pc and what it says
+  docs           every command of docs/writing-plugins.md (blocks that begin ```sh run)
+  new            dlcore plugin new: what it refuses, and that it leaves nothing behind
+  package        a Debian package of what `plugin new` makes
+  man            the manual pages: all there, none with a warning
+  completion     what bash offers behind some words
+  example NAME   examples/NAME, copied out of the tree, built and tested
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
+PREFIX = BUILD / "tests/sdk/prefix"
+KINDS = ("device", "transport", "layer", "solver", "data")
+SKIP = 77
+
+
+def environment():
+    """As a stranger has it: nothing of this build but the installation."""
+    clean = {k: v for k, v in os.environ.items()
+             if not k.startswith(("DLCORE_", "CMAKE_", "CTEST_", "DEB_", "DH_", "DPKG_",
+                                  "MAKE", "MFLAGS", "DESTDIR"))}
+    clean["PATH"] = f"{PREFIX / 'bin'}:{clean['PATH']}"
+    clean["CMAKE_PREFIX_PATH"] = str(PREFIX)
+    library = next(PREFIX.rglob("libdlcore.so.0"))
+    clean["LD_LIBRARY_PATH"] = str(library.parent)  # packages install without RPATH
+    clean["PKG_CONFIG_PATH"] = str(library.parent / "pkgconfig")
+    return clean
+
+
+def run(*command, cwd=None, env=None, code=0):
+    """Runs a command, shows what it printed where it ended otherwise than wanted."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd,
+                          env=env or environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=200)
+    if done.returncode != code:
+        print(f"$ {' '.join(map(str, command))}\n{done.stdout}\n"
+              f"exit code {done.returncode}, not {code}")
+        sys.exit(1)
+    return done.stdout
+
+
+def expect(condition, what):
+    if not condition:
+        print(what)
+        sys.exit(1)
+
+
+def build_and_test(folder):
+    run("cmake", "-S", folder, "-B", folder / "build")
+    run("cmake", "--build", folder / "build", "-j", "2")
+    print(run("ctest", "--test-dir", folder / "build", "--output-on-failure",
+              "--no-tests=error"))
+
+
+def install(_work):
+    shutil.rmtree(PREFIX, ignore_errors=True)
+    run("cmake", "--install", BUILD, "--prefix", PREFIX, env=os.environ)
+    for folder in [PREFIX, *PREFIX.rglob("dlcore/1")]:
+        folder.chmod(folder.stat().st_mode & ~(stat.S_IWGRP | stat.S_IWOTH))
+    said = {name: run("pkg-config", f"--variable={name}", "dlcore").strip()
+            for name in ("pluginsdir", "abi", "includedir", "prefix")}
+    expect(said["prefix"] == str(PREFIX), f"prefix={said['prefix']}")
+    expect(said["abi"] == "1", f"abi={said['abi']}")
+    expect((pathlib.Path(said["pluginsdir"]) / "device-cpu.so").is_file(),
+           f"pluginsdir={said['pluginsdir']}")
+    expect((pathlib.Path(said["includedir"]) / "dlcore/dlcore.h").is_file(),
+           f"includedir={said['includedir']}")
+    version = run("pkg-config", "--modversion", "dlcore").strip()
+    expect(run("dlcore", "--version").strip() == f"dlcore {version}", version)
+
+
+def docs(work):
+    """In one shell, one block behind the other, as a reader would."""
+    text = (SOURCE / "docs/writing-plugins.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh run\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    expect(len(blocks) >= 5, "writing-plugins.md has lost its commands")
+    for kind in KINDS:
+        expect(any(f"dlcore plugin new {kind} " in block for block in blocks),
+               f"writing-plugins.md makes no {kind}")
+    # To the shell `! command` never ends a script; here it must fail.
+    lines = [re.sub(r"^! (.*)$", r"if \1; then exit 1; fi", line)
+             for line in "".join(blocks).splitlines()]
+    script = work / "commands.sh"
+    script.write_text("\n".join(["set -eux", *lines, ""]), encoding="utf-8")
+    print(run("sh", script, cwd=work))
+
+
+def new(work):
+    def refuse(words, sentence, code=2, prefix=()):
+        before = sorted(work.rglob("*"))
+        said = run(*prefix, "dlcore", "plugin", "new", *words, cwd=work, code=code)
+        expect(sentence in said, f"{words}: {said}")
+        expect(said.count("\n") <= 2, f"more than a sentence: {said}")
+        expect(sorted(work.rglob("*")) == before, f"{words} left something behind")
+
+    refuse(["layr", "x"], "did you mean 'layer'?")
+    refuse(["", "x"], "the kinds are device")
+    for name in ("", "X", "9x", "-x", "x_y", "x/y", "../x", "x y", "x.", "ü", "x" * 41):
+        refuse(["layer", "--", name], "is no name for a plugin")
+    refuse(["layer"], "Give a kind")
+    refuse(["layer", "x", "y"], "one argument too many")
+    refuse(["layer", "x", "--json"], "--json goes with")
+    refuse(["layer", "x", "--dir", ""], "names no folder")
+    refuse(["layer", "x", "--dir", "no/such/folder"], "No such file", code=1)
+    (work / "there").mkdir()
+    refuse(["layer", "x", "--dir", "there/"], "is there already")
+    (work / "layer-x").symlink_to("nowhere")
+    refuse(["layer", "x"], "is there already")
+    # The disk is full when the first long file is written.
+    refuse(["solver", "x"], "File too large", code=1, prefix=("prlimit", "--fsize=500"))
+
+    # A name of any length goes everywhere it must, and nothing is left to fill in.
+    name = "a" + "-9z" * 13
+    run("dlcore", "plugin", "new", "device", name, "--dir", "made", cwd=work)
+    files = [path for path in (work / "made").rglob("*") if path.is_file()]
+    expect(len(files) > 10, files)
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        expect("NAME" not in path.name and not re.search("@[A-Z]+@", text), path)
+    expect(os.access(work / "made/debian/rules", os.X_OK), "debian/rules")
+    expect(os.access(work / "made/tests/train.sh", os.X_OK), "tests/train.sh")
+
+
+def package(work):
+    if not shutil.which("dpkg-buildpackage") or not shutil.which("dh"):
+        print("skipped: dpkg-buildpackage and debhelper are not installed")
+        sys.exit(SKIP)
+    run("dlcore", "plugin", "new", "solver", "packed", cwd=work)
+    # -d: what it depends on is installed, though not as packages. Its tests are those
+    # that `docs` runs.
+    run("dpkg-buildpackage", "-d", "-b", "-us", "-uc", cwd=work / "solver-packed",
+        env=dict(environment(), DEB_BUILD_OPTIONS="nocheck"))
+    listing = run("dpkg", "-c", next(work.glob("dlcore-solver-packed_*.deb")))
+    folder = run("pkg-config", "--variable=pluginsdir", "dlcore").strip()
+    expect(f".{folder}/solver-packed.so" in listing, listing)
+
+
+def man(_work):
+    folder = PREFIX / "share/man"
+    if not folder.is_dir() or not shutil.which("mandoc"):
+        print("skipped: mandoc is not installed, or no pages were made")
+        sys.exit(SKIP)
+    listed = re.findall(r"^  ([a-z]+) ", run("dlcore", "--help"), re.MULTILINE)
+    expect(len(listed) >= 8, listed)
+    pages = [folder / "man1" / f"{name}.1"
+             for name in ["dlcore", *(f"dlcore-{word}" for word in listed)]]
+    headers = [path.stem for path in (PREFIX / "include/dlcore").glob("*.h")]
+    pages += [folder / "man3" / f"dlcore_{name}.3" for name in headers
+              if name != "dlcore"]
+    run("mandoc", "-Tlint", "-Wwarning", *pages)
+    # Every call of a table, every option of a command has its place.
+    text = run("mandoc", "-Tutf8", "-Owidth=200", folder / "man3/dlcore_transport.3")
+    text = re.sub(".\b", "", text)
+    expect("dlc_status (*send)(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, " in
+           text and "Never blocks on a peer." in text, text)
+    text = run("mandoc", "-Tutf8", folder / "man1/dlcore-train.1")
+    for option in ("--ranks=N", "--resume=FILE|auto", "-q, --quiet"):
+        expect(option in re.sub(".\b", "", text), option)
+    for name in ("dlc_transport_ops", "dlc_host", "dlc_shape_count"):
+        line = (folder / f"man3/{name}.3").read_text(encoding="utf-8")
+        expect((folder / line.split()[1]).is_file(), line)
+
+
+def completion(_work):
+    if not shutil.which("bash"):
+        print("skipped: bash is not installed")
+        sys.exit(SKIP)
+    script = PREFIX / "share/bash-completion/completions/dlcore"
+
+    def offered(*words):
+        """Behind `dlcore` and these words, the last of which is being written; = stands
+        alone, as readline has it."""
+        current = "" if words[-1] == "=" else words[-1]
+        previous = ["dlcore", *words][-2]
+        code = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+                'compopt() { :; }; _dlcore dlcore "$CURRENT" "$PREVIOUS"; '
+                'printf "%s\\n" "${COMPREPLY[@]}"')
+        return run("bash", "-c", code, "bash", script, "dlcore", *words,
+                   env=dict(environment(), CURRENT=current, PREVIOUS=previous)).split()
+
+    listed = re.findall(r"^  ([a-z]+) ", run("dlcore", "--help"), re.MULTILINE)
+    expect(sorted(offered("")) == sorted(listed), offered(""))
+    expect(offered("tra") == ["train"], offered("tra"))
+    expect("--resume=" in offered("train", "--re"), offered("train", "--re"))
+    expect("--no-check" in offered("bench", "comm", "--n"), "bench comm --n")
+    expect({"list", "inspect", "new"} <= set(offered("plugin", "")),
+           offered("plugin", ""))
+    expect(offered("bench", "") == ["comm"], offered("bench", ""))
+    expect(offered("plugin", "new", "la") == ["layer"], "plugin new la")
+    expect("convolution" in offered("plugin", "inspect", "conv"), "inspect conv")
+    expect("auto" in offered("train", "net.ini", "--transport", "="), "--transport=")
+    expect(offered("train", "--solver", "=", "sg") == ["sgd"], "--solver=sg")
+
+
+def example(work, name):
+    if name == "image-folder" and subprocess.run(
+            ["pkg-config", "--exists", "libpng", "libturbojpeg"], check=False).returncode:
+        print("skipped: libpng or libturbojpeg is not installed")
+        sys.exit(SKIP)
+    copy = work / name
+    shutil.copytree(SOURCE / "examples" / name, copy)
+    build_and_test(copy)
+
+
+def main():
+    test = {"install": install, "docs": docs, "new": new, "package": package,
+            "man": man, "completion": completion, "example": example}[sys.argv[1]]
+    with tempfile.TemporaryDirectory(prefix="dlcore-sdk-") as folder:
+        os.chmod(folder, 0o755)
+        test(pathlib.Path(folder).resolve(), *sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()
