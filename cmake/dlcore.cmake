@@ -7,7 +7,7 @@
 # LIBS takes core folders (base, config, ...; with what those need in turn), the
 # libraries of cmake/libraries.cmake (zlib, dnnl, ...) and plain linker names (m).
 
-set(DLC_CORE_FOLDERS base config plugin topo net comm job train)
+set(DLC_CORE_FOLDERS base config plugin topo net plan comm job train)
 
 # dlc_sort_libs(<folders> <libraries> <missing> <lib>...): sorts a LIBS list into
 # core folders (closed over their own needs), linkable libraries and what is absent.
@@ -46,9 +46,9 @@ function(dlc_sort_libs folders_out libraries_out missing_out)
 endfunction()
 
 # One folder of the core, as objects: libdlcore takes them all, a unit test takes
-# those that it names.
+# those that it names. SMALL: nothing in it is worth being fast, but for FAST files.
 function(dlc_add_core name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SMALL" "" "SOURCES;LIBS;DEFINITIONS;FAST")
   set(target dlc_${name})
   add_library(${target} OBJECT ${arg_SOURCES})
   set_target_properties(${target} PROPERTIES DLC_NEEDS "${arg_LIBS}")
@@ -59,6 +59,13 @@ function(dlc_add_core name)
     DLC_PLUGIN_DIR="${CMAKE_INSTALL_FULL_LIBDIR}/dlcore/1"
     ${arg_DEFINITIONS})
   target_link_libraries(${target} PRIVATE dlc_flags)
+  if(arg_SMALL)
+    # Debuggers have .debug_frame; who counts bytes does without .eh_frame.
+    target_compile_options(${target} PRIVATE
+      "$<$<CONFIG:Release>:-Os;-fno-asynchronous-unwind-tables>")
+    set_source_files_properties(${arg_FAST} PROPERTIES
+      COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+  endif()
   foreach(lib IN LISTS arg_LIBS)
     if(lib IN_LIST DLC_CORE_FOLDERS)
       continue() # found through the include path; linked by whoever links us

@@ -21,7 +21,8 @@ static const subcommand subcommands[] = {
     {"check", dlc_command_check, "validate a net; shapes, parameters, memory"},
     {"bench", dlc_command_bench, "what ranks can exchange, measured"},
     {"topo", dlc_command_topo, "what joins the ranks, and the way their bytes take"},
-    {"plugin", dlc_command_plugin, "list and inspect plugins"},
+    {"plan", dlc_command_plan, "how fast a net would train on other machines"},
+    {"plugin", dlc_command_plugin, "list and inspect plugins, begin a new one"},
     {"doctor", dlc_command_doctor, "what works here, what doesn't, and why"},
 };
 

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "command.h"
 #include "options.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/evaluate.h"
 
 typedef struct test_command {

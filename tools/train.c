@@ -46,7 +46,8 @@ static const struct argp argp = {
     .args_doc = "NET.INI",
     .doc = "Trains a net as net.ini says.\vEvery option of a job is another way to "
            "write --set: --ranks=2 is --set run.ranks=2. SIGINT and SIGTERM: "
-           "checkpoint, then stop; SIGHUP: checkpoint, go on.",
+           "checkpoint, then stop; SIGHUP: checkpoint, go on; SIGUSR1: read [solver] "
+           "again, where the solver allows it, go on.",
     .children = dlc_tool_children};
 
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
@@ -56,7 +57,8 @@ static void say_result(const dlc_session *session, const dlc_train_result *resul
     dlc_info("%s after %lld iterations, %.1f s: loss %.4f%s, %.0f images/s",
              result->stopped ? "stopped" : "done", (long long)session->iteration,
              result->seconds, result->loss, tested, result->images_per_s);
-    if (session->ranks > 1)
+    dlc_staleness_say(&result->staleness);
+    if (session->ranks > 1 && !session->asynchronous)
         dlc_info("exchange: %.1f MB a rank, %.2f s, %.0f %% of it hidden behind the "
                  "computation",
                  result->exchange_bytes / 1e6, result->exchange_seconds,
@@ -86,7 +88,7 @@ static int train_as_rank(dlc_job *job, void *argument) {
         status = dlc_train(&session, &command->train, &result);
         if (status == DLC_OK)
             status = report(&session, command, &result);
-        dlc_free(result.checkpoint);
+        dlc_train_result_free(&result);
         dlc_session_close(&session);
     }
     return dlc_tool_end_rank(job, status);

@@ -374,8 +374,7 @@ dlc_status dlc_comm_barrier(dlc_comm *comm) {
 
 int dlc_comm_can_queue(const dlc_comm *comm) {
     const dlc_team *team = comm->team[INSIDE];
-    return team && !comm->two_levels && team->sums &&
-           DLC_CAN(team->ops, queue_all_reduce);
+    return team && !comm->two_levels && team->sums && team->queues;
 }
 
 int dlc_comm_can_record(const dlc_comm *comm) {
@@ -410,15 +409,17 @@ dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *bu
     return give(comm, comm->team[INSIDE]->ops->queue_all_gather, queue, buffer, count);
 }
 
+/* The transport is asked also after an error: it gives up what waits. */
 dlc_status dlc_comm_poll(dlc_comm *comm) {
     const dlc_team *team = comm->team[INSIDE];
+    dlc_status status = DLC_OK;
     int go = 0;
+    if (team && DLC_CAN(team->ops, poll))
+        status = team->ops->poll(team->endpoint);
     DLC_TRY(begin(comm, 1, &go));
-    if (!go)
-        return DLC_OK;
-    DLC_TRY(check(comm));
-    return DLC_CAN(team->ops, poll) ? end(comm, team->ops->poll(team->endpoint))
-                                    : DLC_OK;
+    if (go && status == DLC_OK)
+        status = check(comm);
+    return go ? end(comm, status) : DLC_OK;
 }
 
 /* ---- Shards ------------------------------------------------------------------ */

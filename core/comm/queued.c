@@ -1,6 +1,8 @@
 /* See queued.h. */
 #include "comm/queued.h"
 
+#include <time.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -50,10 +52,32 @@ static void close_events(const dlc_queued *queued, dlc_event **event) {
     dlc_free(event);
 }
 
+/* Until a queue has done what it was given, of which recordings may be part. What
+ * waits for a peer that has gone is given up by the transport, once it finds that out:
+ * so it is asked all the while, also behind an error. */
+static void drain(const dlc_queued *queued, dlc_queue *queue) {
+    const dlc_queued_args *args = &queued->args;
+    const dlc_device_ops *ops = args->device_ops;
+    const struct timespec pause = {.tv_nsec = 100000};
+    int done = 0;
+
+    if (ops->event_record(args->device, queue, queued->all_done) != DLC_OK)
+        return;
+    while (ops->event_done(args->device, queued->all_done, &done) == DLC_OK && !done) {
+        (void)dlc_comm_poll(args->comm);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 void dlc_queued_close(dlc_queued *queued) {
     if (!queued)
         return;
     const dlc_queued_args *args = &queued->args;
+    /* Nobody's memory is let go of while a queue may work in it. */
+    if (queued->all_done) {
+        drain(queued, queued->queue);
+        drain(queued, args->queue);
+    }
     close_events(queued, queued->given);
     close_events(queued, queued->done);
     if (queued->all_done)

@@ -13,6 +13,14 @@ static int may_sum(const dlc_team *team, const dlc_team_args *args) {
     return args->any_order || (pairwise && same);
 }
 
+/* Of some transports it depends on the device that they are opened for. */
+static dlc_status ask_for_queues(dlc_team *team) {
+    team->queues = DLC_CAN(team->ops, queue_all_reduce);
+    if (!team->queues || !DLC_CAN(team->ops, queues))
+        return DLC_OK;
+    return team->ops->queues(team->endpoint, &team->queues);
+}
+
 static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
     DLC_TRY(dlc_nodes_make(args->places, args->ranks, &team->nodes));
     team->sums = may_sum(team, args);
@@ -26,7 +34,8 @@ static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
                                       .job = args->job,
                                       .allgather = args->allgather,
                                       .check = args->check};
-    return team->ops->open(&team->args, &team->endpoint);
+    DLC_TRY(team->ops->open(&team->args, &team->endpoint));
+    return ask_for_queues(team);
 }
 
 dlc_status dlc_team_open(const dlc_team_args *args, dlc_team **team) {

@@ -32,6 +32,7 @@ typedef struct dlc_team {
     dlc_endpoint *endpoint;
     dlc_nodes nodes;
     int sums;          /* the transport's own sums may be used */
+    int queues;        /* ... and its collectives for queues */
     int messages_only; /* it said that its collectives don't serve this team */
 
     /* For what is built from messages: made when it is needed first. */

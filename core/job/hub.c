@@ -227,8 +227,8 @@ static void find_dead(dlc_hub *hub) {
 /* Some send a signal to all processes of a job: only who gets it twice was asked
  * again. */
 void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
-    if (signal == SIGHUP) {
-        send_request(hub, DLC_JOB_SNAPSHOT);
+    if (dlc_signal_request(signal)) {
+        send_request(hub, dlc_signal_request(signal));
         return;
     }
     if (!*stop_time) {

@@ -58,6 +58,11 @@ void dlc_rank_signals(sigset_t *set) {
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGHUP);
+    sigaddset(set, SIGUSR1);
+}
+
+unsigned dlc_signal_request(int signal) {
+    return signal == SIGHUP ? DLC_JOB_SNAPSHOT : signal == SIGUSR1 ? DLC_JOB_CHANGE : 0;
 }
 
 /* ---- The control thread ---------------------------------------------------- */
@@ -114,8 +119,8 @@ static dlc_status send_frame(dlc_job *job, const dlc_frame *frame,
 
 /* The only rank of a job: what the hub does otherwise. */
 static void signal_alone(dlc_job *job, int signal) {
-    if (signal == SIGHUP) {
-        atomic_fetch_or(&job->requests, DLC_JOB_SNAPSHOT);
+    if (dlc_signal_request(signal)) {
+        atomic_fetch_or(&job->requests, dlc_signal_request(signal));
     } else if (!job->stop_signal) {
         job->stop_signal = signal;
         job->stop_time = dlc_now_ns();

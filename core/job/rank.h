@@ -32,6 +32,9 @@ int dlc_rank_close(dlc_job *job);
 
 /* The signals that a job takes over. */
 void dlc_rank_signals(sigset_t *set);
+/* What one of them asks for and the job goes on with (DLC_JOB_...); 0: it is to stop,
+ * or the signal is none of them. */
+unsigned dlc_signal_request(int signal);
 
 /* Two stop signals to a process this near are one: some send a signal to a process
  * and to its group (timeout(1)). */

@@ -56,7 +56,7 @@ static void frame_begin(dlc_hub *hub, int rank) {
     switch (frame->kind) {
     case DLC_FRAME_SIGNAL:
         if (frame->number == SIGINT || frame->number == SIGTERM ||
-            frame->number == SIGHUP)
+            dlc_signal_request(frame->number))
             dlc_hub_signal(hub, frame->number, &peer->stop_time);
         else
             refuse(hub, rank);

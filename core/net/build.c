@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/internal.h"
+#include "net/split.h"
 
 #include <string.h>
 
@@ -18,7 +19,7 @@ static dlc_status add_batch_tensors(dlc_net *net) {
     if (dlc_net_tensor_add(net, &data, NO_OP) < 0 ||
         dlc_net_tensor_add(net, &label, NO_OP) < 0)
         return DLC_ERR_NOMEM;
-    return DLC_OK;
+    return dlc_net_add_ports_in(net);
 }
 
 /* The context of a family in this net, opened at its first layer. */
@@ -50,14 +51,14 @@ static dlc_status open_family(dlc_net *net, const dlc_family *family, void **con
 }
 
 /* The operation that a layer of the graph became, NULL if it is not in the net. */
-static net_op *op_of_node(const dlc_net *net, int32_t node) {
+net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node) {
     for (int32_t i = 0; net && i < net->ops; i++)
         if (net->op[i].node == node)
             return &net->op[i];
     return NULL;
 }
 
-static dlc_status allocate_op(net_op *op, int32_t inputs) {
+dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
     size_t n = (size_t)inputs + 1; /* room for that of an absorbed join */
     op->in = dlc_alloc(n, sizeof *op->in);
     op->out = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out);
@@ -90,19 +91,21 @@ static dlc_status allocate_op(net_op *op, int32_t inputs) {
     return DLC_OK;
 }
 
-static dlc_status create_layer(dlc_net *net, net_op *op, int32_t node) {
-    const dlc_graph_layer *from = &net->args.graph->layer[node];
-    net_op *twin = op_of_node(net->args.twin, node);
+/* Channels [begin, end) of a split layer; both 0: the whole of one. */
+static dlc_status create_layer(dlc_net *net, net_op *op, int64_t begin, int64_t end) {
+    const dlc_graph_layer *from = &net->args.graph->layer[op->node];
+    net_op *twin = dlc_net_op_of_node(net->args.twin, op->node);
     dlc_layer_args args = {.size = sizeof args,
                            .name = from->name,
                            .settings = from->settings,
                            .phase = net->args.phase,
                            .twin = twin ? twin->layer : NULL,
                            .seed = net->args.seed,
-                           .index = (uint32_t)node};
-    op->node = node;
-    op->name = from->name;
-    op->feature = from->feature;
+                           .index = (uint32_t)op->node,
+                           .slice_begin = begin,
+                           .slice_end = end,
+                           .plain_params = net->args.plain &&
+                                           net->args.plain[op->node]};
     const dlc_layer_ops *ops = from->feature->ops;
     DLC_TRY(open_family(net, ops->family, &op->context));
     op->family = ops->family;
@@ -115,24 +118,37 @@ static dlc_status create_layer(dlc_net *net, net_op *op, int32_t node) {
 static int32_t tensor_of_input(const dlc_net *net, dlc_graph_input input) {
     if (input.layer == DLC_FROM_DATA)
         return input.output;
-    const net_op *producer = op_of_node(net, input.layer);
+    const net_op *producer = dlc_net_op_of_node(net, input.layer);
     if (!producer || input.output >= producer->plan.outputs)
-        return NO_OP;
+        return producer ? NO_OP : dlc_net_port_tensor(net, input);
     return producer->output[input.output];
 }
 
+/* A tensor of an input, in the spread in which the layer reads it. */
+static dlc_status find_input(dlc_net *net, int32_t node, int32_t i, int32_t *tensor) {
+    const dlc_graph_layer *from = &net->args.graph->layer[node];
+    int32_t found = tensor_of_input(net, from->input[i]);
+    if (found == NO_OP)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "layer '%s': its input %d comes from layer '%s', which has "
+                        "no such output in this phase",
+                        from->name, (int)i + 1,
+                        net->args.graph->layer[from->input[i].layer].name);
+    return dlc_net_bring(net, found, dlc_net_reads(net, node), tensor);
+}
+
+/* What has to be put in before the layer. */
+static dlc_status bring_inputs(dlc_net *net, int32_t node) {
+    int32_t tensor = NO_OP;
+    for (int32_t i = 0; i < net->args.graph->layer[node].inputs; i++)
+        DLC_TRY(find_input(net, node, i, &tensor));
+    return DLC_OK;
+}
+
 static dlc_status find_inputs(dlc_net *net, net_op *op) {
-    const dlc_graph_layer *from = &net->args.graph->layer[op->node];
-    for (int32_t i = 0; i < from->inputs; i++) {
-        int32_t tensor = tensor_of_input(net, from->input[i]);
-        if (tensor == NO_OP)
-            return dlc_fail(DLC_ERR_CONFIG,
-                            "layer '%s': its input %d comes from layer '%s', which has "
-                            "no such output in this phase",
-                            op->name, (int)i + 1,
-                            net->args.graph->layer[from->input[i].layer].name);
-        op->input[i] = tensor;
-        op->in[i] = net->tensor[tensor].tensor;
+    for (int32_t i = 0; i < op->plan.inputs; i++) {
+        DLC_TRY(find_input(net, op->node, i, &op->input[i]));
+        op->in[i] = net->tensor[op->input[i]].tensor;
         if (!net_knows_type(op->feature, &op->in[i]))
             op->in[i].dtype = DLC_F32;
     }
@@ -150,6 +166,17 @@ static dlc_status check_shape(const net_op *op, const dlc_tensor *tensor) {
         return dlc_fail(DLC_ERR_CONFIG, "layer '%s': its output is empty or too large",
                         op->name);
     return DLC_OK;
+}
+
+/* A split layer gives its slice; others what they read. */
+static void spread_output(const dlc_net *net, const net_op *op, net_tensor *out) {
+    if (op->slice_whole) {
+        out->spread = SPREAD_SLICED;
+        out->channels = op->slice_whole;
+    } else if (op->of_all) {
+        out->spread = net->tensor[op->input[0]].spread;
+        out->channels = net->tensor[op->input[0]].channels;
+    }
 }
 
 static dlc_status infer_layer(dlc_net *net, int32_t index) {
@@ -170,6 +197,7 @@ static dlc_status infer_layer(dlc_net *net, int32_t index) {
         if (tensor < 0)
             return tensor;
         op->output[i] = tensor;
+        spread_output(net, op, &net->tensor[tensor]);
     }
     return DLC_OK;
 }
@@ -195,9 +223,8 @@ static net_op *only_reader(dlc_net *net, int32_t tensor) {
 /* An element-by-element layer without parameters, as the plugin says and as its plan
  * shows. */
 static int may_be_absorbed(const net_op *op) {
-    int inputs = op->feature->caps & DLC_LAYER_POINTWISE ? 1
-                 : op->feature->caps & DLC_LAYER_JOIN    ? 2
-                                                         : 0;
+    uint64_t caps = op->feature ? op->feature->caps : 0;
+    int inputs = caps & DLC_LAYER_POINTWISE ? 1 : caps & DLC_LAYER_JOIN ? 2 : 0;
     return op->plan.inputs == inputs && op->plan.outputs == 1 && op->plan.params == 0;
 }
 
@@ -256,9 +283,11 @@ static void trace_gradients(dlc_net *net) {
         return;
     for (int32_t i = net->ops - 1; i >= 0; i--) {
         net_op *op = &net->op[i];
-        if (op->absorbed_by != NO_OP || !DLC_CAN(op->ops, backward))
+        if (op->absorbed_by != NO_OP || (op->ops && !DLC_CAN(op->ops, backward)))
             continue;
-        op->reaches_loss |= (op->feature->caps & DLC_LAYER_LOSS) != 0;
+        uint64_t caps = op->feature ? op->feature->caps : 0;
+        op->reaches_loss |= op->port ? op->port->gradient
+                                     : (caps & DLC_LAYER_LOSS) != 0;
         for (int32_t j = 0; op->reaches_loss && j < op->plan.inputs; j++) {
             int32_t producer = net->tensor[op->input[j]].producer;
             if (producer != NO_OP && !(op->plan.no_gradient >> j & 1))
@@ -285,22 +314,80 @@ static void trace_gradients(dlc_net *net) {
 
 /* ---- The whole ------------------------------------------------------------------- */
 
+/* Room for every layer, for an exchange before each of its inputs, and for ports. */
+static dlc_status allocate_ops(dlc_net *net) {
+    const dlc_graph *graph = net->args.graph;
+    size_t room = (size_t)graph->layers + (size_t)net->args.ports_out;
+    for (int32_t i = 0; net->args.split && i < graph->layers; i++)
+        room += (size_t)graph->layer[i].inputs;
+    net->op = dlc_alloc(room, sizeof *net->op);
+    return net->op ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* As it was before infer. */
+static void forget_plan(net_op *op) {
+    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
+        op->param[i] = (dlc_param){.size = sizeof(dlc_param), .rate = 1, .decay = 1};
+    memset(op->out, 0, DLC_MAX_OUTPUTS * sizeof *op->out);
+    op->plan = (dlc_layer_plan){.size = sizeof op->plan,
+                                .inputs = op->plan.inputs,
+                                .in = op->in,
+                                .outputs = 1,
+                                .out = op->out,
+                                .param = op->param};
+}
+
+/* Asks the layer, made whole, how many channels it gives; the slice of them that is
+ * made here becomes the operation's. */
+static dlc_status choose_slice(dlc_net *net, net_op *op, int64_t *begin, int64_t *end) {
+    DLC_TRY(create_layer(net, op, 0, 0));
+    dlc_status status = op->ops->infer(op->layer, &op->plan);
+    int64_t channels = op->out[0].shape.rank > 1 ? op->out[0].shape.dims[1] : 0;
+    op->ops->destroy(op->layer);
+    op->ops = NULL;
+    op->layer = NULL;
+    forget_plan(op);
+    if (status != DLC_OK)
+        return dlc_net_blame(op, NULL, status);
+    DLC_TRY(dlc_net_check_slices(net, op->name, channels));
+    *begin = dlc_net_cut(net->args.split, channels, net->args.split->rank);
+    *end = dlc_net_cut(net->args.split, channels, net->args.split->rank + 1);
+    op->slice_begin = *begin;
+    op->slice_whole = channels;
+    return DLC_OK;
+}
+
+static dlc_status make_layer(dlc_net *net, int32_t node) {
+    const dlc_graph_layer *from = &net->args.graph->layer[node];
+    int64_t begin = 0, end = 0;
+    DLC_TRY(bring_inputs(net, node));
+    net_op *op = &net->op[net->ops++];
+    DLC_TRY(dlc_net_allocate_op(op, from->inputs));
+    op->node = node;
+    op->name = from->name;
+    op->feature = from->feature;
+    op->of_all = dlc_net_reads(net, node) != SPREAD_OWN;
+    DLC_TRY(find_inputs(net, op));
+    if (dlc_net_is_split(net, node))
+        DLC_TRY(choose_slice(net, op, &begin, &end));
+    DLC_TRY(create_layer(net, op, begin, end));
+    DLC_TRY(infer_layer(net, net->ops - 1));
+    return op->slice_whole ? dlc_net_check_sliced(op, end - begin) : DLC_OK;
+}
+
 dlc_status dlc_net_make_layers(dlc_net *net) {
     const dlc_graph *graph = net->args.graph;
+    int32_t end = net->args.end ? net->args.end : graph->layers;
     DLC_TRY(add_batch_tensors(net));
-    net->op = dlc_alloc((size_t)graph->layers, sizeof *net->op);
-    if (!net->op)
-        return DLC_ERR_NOMEM;
-    for (int32_t node = 0; node < graph->layers; node++) {
-        if (!(graph->layer[node].phases & (unsigned)net->args.phase))
-            continue;
+    DLC_TRY(allocate_ops(net));
+    for (int32_t node = net->args.first; node < end; node++)
+        if (graph->layer[node].phases & (unsigned)net->args.phase)
+            DLC_TRY(make_layer(net, node));
+    for (int32_t i = 0; i < net->args.ports_out; i++) {
         net_op *op = &net->op[net->ops++];
-        DLC_TRY(allocate_op(op, graph->layer[node].inputs));
-        DLC_TRY(create_layer(net, op, node));
-        DLC_TRY(find_inputs(net, op));
-        DLC_TRY(infer_layer(net, net->ops - 1));
+        DLC_TRY(dlc_net_add_port_op(net, op, &net->args.port_out[i]));
     }
-    for (int32_t i = 0; i < net->ops; i++)
+    for (int32_t i = 0; i < net->ops && !net->args.outline; i++)
         if (net->op[i].absorbed_by == NO_OP && DLC_CAN(net->op[i].ops, absorb))
             DLC_TRY(absorb_followers(net, i));
     trace_gradients(net);

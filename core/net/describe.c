@@ -146,6 +146,8 @@ static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *r
         if (!is_trained(op, j))
             continue;
         row->parameters += dlc_shape_count(&op->param[j].shape);
+        if (param->is_split)
+            continue;
         if (end == 0 || param->offset < row->trained_begin)
             row->trained_begin = param->offset;
         if (param->offset + param->count > end)
@@ -175,7 +177,7 @@ dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
     describe_work(net, op, row);
     if (op->absorbed_by != NO_OP)
         row->absorbed_by = net->op[op->absorbed_by].name;
-    else if (DLC_CAN(op->ops, describe))
+    else if (!net->args.outline && DLC_CAN(op->ops, describe))
         op->ops->describe(op->layer, row->choice, sizeof row->choice);
     return DLC_OK;
 }

@@ -15,6 +15,10 @@ const dlc_option dlc_graph_options[] = {
                "above, and label for a loss or metric"),
     DLC_CHOICE("phase", NULL, "both|train|test", "where it takes part"),
     DLC_FLOAT("loss_weight", "1", 0, 1e6, "weight of a loss in what is minimised"),
+    DLC_CHOICE("parallel", "data", "data|model|auto",
+               "how ranks share the layer; data: each has samples of its own; model: "
+               "each makes some channels of the output, for all samples, and has the "
+               "weights of these alone; auto: whichever is expected to be faster"),
     DLC_OPTIONS_END};
 
 /* While the graph is made. */
@@ -220,6 +224,18 @@ static unsigned phases_of(const dlc_graph_layer *layer) {
     return DLC_PHASE_TRAIN | DLC_PHASE_TEST;
 }
 
+static dlc_parallel parallel_of(graph_maker *maker, const dlc_graph_layer *layer) {
+    const char *text = dlc_settings_get_string(layer->settings, "parallel");
+    int can = (layer->feature->caps & DLC_LAYER_SLICES) != 0;
+    if (strcmp(text, "model") == 0 && !can)
+        complain(maker, layer, "parallel",
+                 "parallel = model: layers of type '%s' cannot be split",
+                 layer->feature->name);
+    if (!can || strcmp(text, "data") == 0)
+        return DLC_PARALLEL_DATA;
+    return strcmp(text, "auto") == 0 ? DLC_PARALLEL_AUTO : DLC_PARALLEL_MODEL;
+}
+
 /* The plugin's feature for a section; the mistake is told where there is none. */
 static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
     const char *type = dlc_section_value(section, "type");
@@ -270,6 +286,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     }
     layer.loss_weight = dlc_settings_get_float(layer.settings, "loss_weight");
     layer.phases = phases_of(&layer);
+    layer.parallel = parallel_of(maker, &layer);
     find_inputs(maker, &layer);
     graph->layer[graph->layers++] = layer;
     return DLC_OK;

@@ -17,12 +17,21 @@ typedef struct dlc_graph_input {
 
 #define DLC_FROM_DATA (-1)
 
+/* How the ranks of a job share a layer: its samples, or the channels of its output; or
+ * whichever is faster. */
+typedef enum dlc_parallel {
+    DLC_PARALLEL_DATA,
+    DLC_PARALLEL_MODEL,
+    DLC_PARALLEL_AUTO,
+} dlc_parallel;
+
 typedef struct dlc_graph_layer {
     char *name;
     const dlc_feature *feature;
     dlc_settings *settings;
     unsigned phases;    /* dlc_phase values or-ed */
     double loss_weight; /* of a loss in the sum that is minimised */
+    dlc_parallel parallel;
     int32_t inputs;
     dlc_graph_input *input;
 } dlc_graph_layer;
@@ -32,7 +41,8 @@ typedef struct dlc_graph {
     dlc_graph_layer *layer; /* in the order of the file; inputs come before */
 } dlc_graph;
 
-/* The core's own keys of a layer's section: type, input, phase, loss_weight. */
+/* The core's own keys of a layer's section: type, input, phase, loss_weight, parallel.
+ */
 extern const dlc_option dlc_graph_options[];
 
 /* Makes the graph of every section that isn't one of `reserved` (NULL-terminated:

@@ -7,6 +7,9 @@
 #include "net/buffers.h"
 #include "net/net.h"
 
+/* Whose samples and channels a tensor has (split.h). */
+typedef enum net_spread { SPREAD_OWN, SPREAD_WHOLE, SPREAD_SLICED } net_spread;
+
 /* What flows from one operation to the next. */
 typedef struct net_tensor {
     dlc_tensor tensor;
@@ -14,6 +17,9 @@ typedef struct net_tensor {
     const dlc_family *family; /* whose layout it has; NULL while plain */
     void *context;            /* that family's, to reorder from it */
     int wants_gradient;       /* a trained parameter lies before it */
+    int is_port;              /* comes from outside */
+    net_spread spread;
+    int64_t channels; /* of all ranks, where it is sliced */
 
     /* Filled in by the plan. Buffers are indices; NO_BUFFER where the tensor has
      * none of its own (the batch in place, a gradient nobody wants). */
@@ -25,7 +31,8 @@ typedef struct net_tensor {
     void *again; /* where backward finds it */
 } net_tensor;
 
-enum { NO_OP = -1, NO_BUFFER = -1 };
+/* PORT_BUFFER: in the memory of a port, which every pass has elsewhere. */
+enum { NO_OP = -1, NO_BUFFER = -1, PORT_BUFFER = -2 };
 
 /* The batch's tensors come first. */
 enum { TENSOR_DATA = 0, TENSOR_LABEL = 1 };
@@ -41,12 +48,19 @@ typedef struct net_edge {
 /* An operation's runs, each of which needs scratch memory for itself. */
 enum { NET_RUN_FORWARD, NET_RUN_AGAIN, NET_RUN_BACKWARD, NET_RUNS };
 
-/* One step of forward: a layer, or a reorder that the core put in. */
+typedef struct net_exchange net_exchange; /* split.h */
+
+/* One step of forward: a layer, or a reorder or exchange that the core put in. */
 typedef struct net_op {
-    int32_t node; /* layer of the graph; NO_OP for a reorder */
+    int32_t node; /* layer of the graph; NO_OP for what the core put in */
     const char *name;
-    const dlc_feature *feature; /* NULL for a reorder */
-    const dlc_layer_ops *ops;   /* NULL for a reorder */
+    const dlc_feature *feature; /* NULL for what the core put in, */
+    const dlc_layer_ops *ops;   /* this, too */
+    net_exchange *exchange;     /* NULL: not one */
+    int of_all;                 /* works on the samples of all ranks */
+    int64_t slice_begin;        /* of a split layer: its first channel, */
+    int64_t slice_whole;        /* of so many; 0: it isn't split */
+    const dlc_net_port *port;   /* what it gives goes out; NULL: it doesn't */
     const dlc_family *family;
     void *context; /* the family's */
     dlc_layer *layer;
@@ -90,15 +104,17 @@ struct dlc_net {
     dlc_net_param *param; /* in the order in which backward finishes them */
     int32_t *param_op, *param_index;
     char **param_name;
-    dlc_segment *segment;
-    dlc_arenas arenas;
-    dlc_memory weights, gradients, buffers;
+    dlc_segment *segment, *split_segment;
+    dlc_arenas arenas, split_arenas;
+    dlc_memory weights, gradients, buffers, split_weights, split_gradients;
 
     int32_t buffers_planned, buffer_room;
     dlc_buffer *buffer;
     size_t activation_bytes;
     dlc_memory activations;
-    int lent; /* they are the twin's */
+    int lent;              /* they are the twin's */
+    size_t lane_at;        /* where the lane of the pass begins in them */
+    float *gradients_into; /* see dlc_net_write_gradients */
     int32_t reorders;
     int timed;
 };
@@ -111,6 +127,21 @@ int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t produ
 dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status);
 /* net.c: destroys the layer or reorder and frees the arrays. */
 void dlc_net_op_free(net_op *op);
+/* ports.c: tensors from outside, and operations that give tensors to the outside. */
+dlc_status dlc_net_add_ports_in(dlc_net *net);
+int32_t dlc_net_port_tensor(const dlc_net *net, dlc_graph_input input); /* or NO_OP */
+dlc_status dlc_net_add_port_op(dlc_net *net, net_op *op, const dlc_net_port *port);
+dlc_status dlc_net_prepare_port(dlc_net *net, net_op *op);
+dlc_status dlc_net_run_port(const dlc_net *net, dlc_reorder *reorder, const net_op *op,
+                            const void *src, void *dst);
+/* build.c: the operation that a layer of the graph became, NULL if it is not here; and
+ * the arrays of one. */
+net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node);
+dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs);
+/* plan.c: every pointer of a pass, from where buffers lie now. */
+void dlc_net_point(dlc_net *net);
+/* plan.c: bytes from one lane to the next. */
+size_t dlc_net_lane_bytes(const dlc_net *net);
 /* build.c: layers made, shapes inferred, layers absorbed, gradients traced. */
 dlc_status dlc_net_make_layers(dlc_net *net);
 /* prepare.c: layouts agreed on, reorders put in. */

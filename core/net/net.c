@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "net/internal.h"
+#include "net/split.h"
 
 int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t producer) {
     if (net->tensors == net->tensor_room) {
@@ -36,6 +37,7 @@ dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status)
 void dlc_net_op_free(net_op *op) {
     if (op->ops)
         op->ops->destroy(op->layer);
+    dlc_net_exchange_free(op->exchange);
     if (op->family) {
         op->family->reorder_destroy(op->there);
         op->family->reorder_destroy(op->back);
@@ -60,11 +62,11 @@ dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net) {
         return DLC_ERR_NOMEM;
     made->args = *args;
     dlc_status status = dlc_net_make_layers(made);
-    if (status == DLC_OK)
+    if (status == DLC_OK && !args->outline)
         status = dlc_net_prepare(made);
     if (status == DLC_OK)
         status = dlc_net_lay_out_params(made);
-    if (status == DLC_OK)
+    if (status == DLC_OK && !args->outline)
         status = dlc_net_plan(made);
     if (status != DLC_OK) {
         dlc_net_free(made);
@@ -96,6 +98,8 @@ void dlc_net_free(dlc_net *net) {
     free_memory(net, &net->weights);
     free_memory(net, &net->gradients);
     free_memory(net, &net->buffers);
+    free_memory(net, &net->split_weights);
+    free_memory(net, &net->split_gradients);
     if (!net->lent)
         free_memory(net, &net->activations);
     dlc_free(net->param_name);
@@ -103,6 +107,7 @@ void dlc_net_free(dlc_net *net) {
     dlc_free(net->param_op);
     dlc_free(net->param_index);
     dlc_free(net->segment);
+    dlc_free(net->split_segment);
     dlc_free(net->buffer);
     dlc_free(net->family);
     dlc_free(net->tensor);

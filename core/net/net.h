@@ -21,8 +21,39 @@
 
 typedef struct dlc_net dlc_net;
 
+/* The ranks among which layers are split (split.h). */
+typedef struct dlc_net_split {
+    int32_t rank, ranks;
+    const char *layers; /* one a layer of the graph: is it split? */
+    /* ranks + 1 elements: of the samples of one pass over all ranks, those of rank r
+     * are [first[r], first[r + 1]). */
+    const int64_t *first;
+    /* As many: channels are shared out in these proportions. */
+    const int64_t *cut;
+    const dlc_mail *mail; /* its own; NULL in a net that is never run */
+} dlc_net_split;
+
+/* A tensor that crosses the edge of a net which is a part of the graph only. On its way
+ * it is plain: float32, or whole numbers. */
+typedef struct dlc_net_port {
+    int32_t layer, output; /* of the graph */
+    dlc_dtype dtype;
+    dlc_shape shape;
+    int gradient; /* its gradient goes the other way */
+} dlc_net_port;
+
 typedef struct dlc_net_args {
     const dlc_graph *graph;
+    /* Layers [first, end) of the graph alone; end 0: all. What they read of others
+     * comes in by ports, what others read of them goes out by ports; the tables stay.
+     */
+    int32_t first, end;
+    int32_t ports_in, ports_out;
+    const dlc_net_port *port_in, *port_out;
+    int32_t lanes; /* passes that may be under way at once, each with activations of its
+                      own; 0: 1 */
+    int outline; /* shapes and the way of the gradients alone: nothing is prepared, and
+                    dlc_net_output, dlc_net_is_wanted and rows are all there is */
     dlc_phase phase;
     const dlc_feature *device_feature;
     const dlc_device_ops *device_ops;
@@ -51,6 +82,9 @@ typedef struct dlc_net_args {
     /* Of dlc_layer_run; with a queue only, and NULL allowed. */
     const dlc_step *step_at;
     const float *loss_scale_at;
+    const dlc_net_split *split; /* NULL: no layer is */
+    /* One a layer of the graph: are its parameters to be plain? NULL: none. Stays. */
+    const char *plain;
 } dlc_net_args;
 
 dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net);
@@ -66,6 +100,24 @@ dlc_status dlc_net_allocate(dlc_net *net);
  * device that the processor shares memory with they are read in place, with a queue
  * later, so they must stay. */
 dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
+
+/* One of several passes under way, or one with ports: everything that follows works in
+ * its memory, up to the next call. Between its forward and its backward others may be
+ * entered; the batch is shown (set_input) behind each call. */
+typedef struct dlc_net_pass {
+    int32_t lane;
+    int64_t iteration, sample; /* of backward, as in dlc_layer_run */
+    /* One a port, in the device's memory; `..._diff` NULL where there is no gradient.
+     */
+    void *const *in, *const *in_diff;   /* in_diff is written, the others are read */
+    void *const *out, *const *out_diff; /* out is written */
+} dlc_net_pass;
+
+void dlc_net_enter(dlc_net *net, const dlc_net_pass *pass);
+
+/* Backward writes the weights' gradients to this arena from here on, laid out like the
+ * net's own; NULL: to that. Before the pass is entered. */
+void dlc_net_write_gradients(dlc_net *net, float *arena);
 
 /* `iteration` and `sample` as in dlc_layer_run. */
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample);
@@ -113,17 +165,26 @@ typedef struct dlc_arenas {
 
 /* Counts and segments are there after build, pointers after allocate. */
 const dlc_arenas *dlc_net_arenas(const dlc_net *net);
+/* The same of split layers' parameters, of which this rank has rows that nobody else
+ * has: they are not exchanged, and there is no tail. */
+const dlc_arenas *dlc_net_split_arenas(const dlc_net *net);
 
 typedef struct dlc_net_param {
     const char *name; /* "conv1.weight" */
     dlc_shape shape;  /* plain */
     int is_buffer;
-    size_t offset, count; /* in the weights' (or buffers') arena, own layout */
+    size_t offset,
+        count;       /* in the weights' (or buffers', or split) arena, own layout */
+    int is_split;    /* `shape` is what this rank has: */
+    dlc_shape whole; /* of the parameter over all ranks, */
+    int64_t first;   /* from this row on */
+    int32_t order;   /* that of the graph; differs among parameters */
 } dlc_net_param;
 
 int32_t dlc_net_params(const dlc_net *net);
 const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i);
-/* The arena that its values are in: the weights', or the buffers'. */
+/* The arena that its values are in: the weights', the buffers', or that of split ones.
+ */
 float *dlc_net_param_arena(const dlc_net *net, int32_t i);
 /* Between parameter i's place in an arena laid out like the weights (weights,
  * gradients, a solver's slot; the buffers for a buffer) and plain host memory. */
@@ -131,6 +192,17 @@ dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
                                 float *plain);
 dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
                                 float *arena);
+
+/* ---- Of an outline -----------------------------------------------------------------
+ */
+
+/* Output `output` of a layer of the graph, as a port, but for its gradient; 0: there is
+ * no such layer in this phase, or no such output. */
+int dlc_net_output(const dlc_net *net, int32_t layer, int32_t output,
+                   dlc_net_port *port);
+/* Does one of layers [first, end) give a gradient for it? */
+int dlc_net_is_wanted(const dlc_net *net, int32_t layer, int32_t output, int32_t first,
+                      int32_t end);
 
 /* ---- For people ------------------------------------------------------------------ */
 

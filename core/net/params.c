@@ -29,8 +29,9 @@ static dlc_status allocate_tables(dlc_net *net, int32_t count) {
     net->param_index = dlc_alloc(n, sizeof *net->param_index);
     net->param_name = dlc_alloc(n, sizeof *net->param_name);
     net->segment = dlc_alloc(n, sizeof *net->segment);
+    net->split_segment = dlc_alloc(n, sizeof *net->split_segment);
     if (!net->param || !net->param_op || !net->param_index || !net->param_name ||
-        !net->segment)
+        !net->segment || !net->split_segment)
         return DLC_ERR_NOMEM;
     return DLC_OK;
 }
@@ -48,7 +49,8 @@ static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t e
     if (!net->args.twin)
         return DLC_OK;
     const dlc_net_param *same = find_param(net->args.twin, param->name);
-    if (!same || same->count != param->count || same->is_buffer != param->is_buffer)
+    if (!same || same->count != param->count || same->is_buffer != param->is_buffer ||
+        same->is_split != param->is_split)
         return dlc_fail(
             DLC_ERR_CONFIG,
             "%s: a test needs this parameter, and training does not have it "
@@ -56,6 +58,18 @@ static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t e
             param->name);
     param->offset = same->offset;
     return DLC_OK;
+}
+
+static void add_segment(dlc_net *net, const dlc_net_param *param,
+                        const dlc_param *from) {
+    dlc_arenas *arenas = param->is_split ? &net->split_arenas : &net->arenas;
+    dlc_segment *segment = param->is_split ? net->split_segment : net->segment;
+    segment[arenas->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
+                                                .name = param->name,
+                                                .offset = param->offset,
+                                                .count = param->count,
+                                                .rate = from->rate,
+                                                .decay = from->decay};
 }
 
 static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
@@ -70,21 +84,22 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
     net->param_index[at] = index;
     net->params++;
 
-    dlc_arenas *arenas = &net->arenas;
     *param = (dlc_net_param){.name = net->param_name[at],
                              .shape = from->shape,
                              .is_buffer = (from->flags & DLC_PARAM_BUFFER) != 0,
-                             .count = (size_t)from->count};
+                             .count = (size_t)from->count,
+                             .is_split = op->slice_whole > 0,
+                             .whole = from->shape,
+                             .first = op->slice_begin,
+                             .order = (op->node + 1) * DLC_MAX_PARAMS - 1 - index};
+    if (param->is_split)
+        param->whole.dims[0] = op->slice_whole;
+    dlc_arenas *arenas = param->is_split ? &net->split_arenas : &net->arenas;
     size_t *end = param->is_buffer ? &arenas->buffer_count : &arenas->count;
     DLC_TRY(place_param(net, param, *end));
     *end += align_count(param->count);
     if (!param->is_buffer)
-        net->segment[arenas->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
-                                                         .name = param->name,
-                                                         .offset = param->offset,
-                                                         .count = param->count,
-                                                         .rate = from->rate,
-                                                         .decay = from->decay};
+        add_segment(net, param, from);
     return DLC_OK;
 }
 
@@ -99,6 +114,7 @@ dlc_status dlc_net_lay_out_params(dlc_net *net) {
     net->arenas.tail = DLC_ARENA_TAIL;
     net->arenas.count += DLC_ARENA_TAIL;
     net->arenas.segment = net->segment;
+    net->split_arenas.segment = net->split_segment;
     return DLC_OK;
 }
 
@@ -135,44 +151,62 @@ static dlc_status fill_param(dlc_net *net, int32_t i) {
     dlc_filler filler = {.kind = DLC_FILL_CONSTANT};
     if (from->filler)
         DLC_TRY(dlc_filler_parse(from->filler, &filler));
-    size_t count = (size_t)dlc_shape_count(&from->shape);
+    const dlc_net_param *param = &net->param[i];
+    size_t count = (size_t)dlc_shape_count(&param->whole);
     float *plain = dlc_alloc(count, sizeof *plain);
     if (!plain)
         return DLC_ERR_NOMEM;
-    /* A stream a parameter: what one draws doesn't move the others. */
+    /* A stream a parameter: what one draws doesn't move the others. Of a split one all
+     * is drawn, so that its rows are those of the whole. */
     uint64_t stream = (uint64_t)op->node * DLC_MAX_PARAMS +
                       (uint64_t)net->param_index[i];
     dlc_random random = dlc_random_make(net->args.seed, stream);
     fill_plain(&filler, from->fan_in, &random, count, plain);
-    dlc_status status = dlc_net_param_import(net, i, plain,
+    size_t row = param->is_split ? count / (size_t)param->whole.dims[0] : 0;
+    dlc_status status = dlc_net_param_import(net, i, plain + (size_t)param->first * row,
                                              dlc_net_param_arena(net, i));
     dlc_free(plain);
     return status;
 }
 
-static dlc_status take(dlc_net *net, size_t count, dlc_memory *memory, float **arena) {
+static dlc_status take(dlc_net *net, size_t count, int shared, dlc_memory *memory,
+                       float **arena) {
     *memory = (dlc_memory){.size = sizeof *memory};
     if (!count)
         return DLC_OK;
     DLC_TRY(net->args.device_ops->alloc(net->args.device, count * sizeof(float),
-                                        net->args.shared ? DLC_MEM_SHARED : 0, memory));
+                                        shared ? DLC_MEM_SHARED : 0, memory));
     *arena = memory->base;
+    return DLC_OK;
+}
+
+/* Nobody but this rank looks at the rows that it has of split layers. */
+static dlc_status take_split(dlc_net *net) {
+    dlc_arenas *arenas = &net->split_arenas;
+    DLC_TRY(take(net, arenas->count, 0, &net->split_weights, &arenas->weights));
+    if (net->args.phase == DLC_PHASE_TRAIN)
+        DLC_TRY(take(net, arenas->count, 0, &net->split_gradients, &arenas->gradients));
+    arenas->weight_memory = &net->split_weights;
+    arenas->gradient_memory = &net->split_gradients;
     return DLC_OK;
 }
 
 dlc_status dlc_net_take_params(dlc_net *net) {
     dlc_arenas *arenas = &net->arenas;
+    int shared = net->args.shared;
     if (net->args.twin) {
         arenas->weights = net->args.twin->arenas.weights;
         arenas->buffers = net->args.twin->arenas.buffers;
+        net->split_arenas.weights = net->args.twin->split_arenas.weights;
         return DLC_OK;
     }
-    DLC_TRY(take(net, arenas->count, &net->weights, &arenas->weights));
-    DLC_TRY(take(net, arenas->buffer_count, &net->buffers, &arenas->buffers));
+    DLC_TRY(take(net, arenas->count, shared, &net->weights, &arenas->weights));
+    DLC_TRY(take(net, arenas->buffer_count, shared, &net->buffers, &arenas->buffers));
     if (net->args.phase == DLC_PHASE_TRAIN)
-        DLC_TRY(take(net, arenas->count, &net->gradients, &arenas->gradients));
+        DLC_TRY(take(net, arenas->count, shared, &net->gradients, &arenas->gradients));
     arenas->weight_memory = &net->weights;
     arenas->gradient_memory = &net->gradients;
+    DLC_TRY(take_split(net));
     for (int32_t i = 0; i < net->params; i++)
         DLC_TRY(fill_param(net, i));
     return DLC_OK;
@@ -207,6 +241,10 @@ const dlc_arenas *dlc_net_arenas(const dlc_net *net) {
     return &net->arenas;
 }
 
+const dlc_arenas *dlc_net_split_arenas(const dlc_net *net) {
+    return &net->split_arenas;
+}
+
 int32_t dlc_net_params(const dlc_net *net) {
     return net->params;
 }
@@ -216,5 +254,7 @@ const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
 }
 
 float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
+    if (net->param[i].is_split)
+        return net->split_arenas.weights;
     return net->param[i].is_buffer ? net->arenas.buffers : net->arenas.weights;
 }

@@ -171,7 +171,11 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
     int32_t step = net_backward_step(net, index);
     size_t bytes = dlc_tensor_bytes(&in->tensor);
     const net_tensor *out = &net->tensor[op->output[0]];
-    int over = op->plan.in_place >> j & 1 && out->diff_buffer != NO_BUFFER &&
+    if (in->is_port && in->diff_buffer == NO_BUFFER) {
+        edge->buffer = in->diff_buffer = PORT_BUFFER;
+        return DLC_OK;
+    }
+    int over = op->plan.in_place >> j & 1 && out->diff_buffer >= 0 &&
                dlc_tensor_bytes(&out->tensor) == bytes &&
                net->buffer[out->diff_buffer].last <= step;
     for (int32_t k = 0; over && k < j; k++) /* one input only may take it over */
@@ -202,7 +206,7 @@ dlc_status dlc_net_plan(dlc_net *net) {
         dlc_net_plan_again(net);
     DLC_TRY(plan_batch(net));
     for (int32_t i = 0; i < net->ops; i++) {
-        if (!net_is_running(&net->op[i]))
+        if (!net_is_running(&net->op[i]) || net->op[i].port)
             continue;
         DLC_TRY(plan_outputs(net, i));
         DLC_TRY(plan_scratch(net, i, NET_RUN_FORWARD, forward_step(i)));
@@ -217,16 +221,19 @@ dlc_status dlc_net_plan(dlc_net *net) {
 /* ---- Memory ---------------------------------------------------------------------- */
 
 static void *buffer_address(const dlc_net *net, int32_t buffer) {
-    if (buffer == NO_BUFFER)
+    if (buffer < 0)
         return NULL;
-    return (char *)net->activations.base + net->buffer[buffer].offset;
+    return (char *)net->activations.base + net->lane_at + net->buffer[buffer].offset;
 }
 
 /* Where gradients go; of a reorder these are all that is pointed to. */
 static void point_edges(dlc_net *net, net_op *op) {
-    for (int32_t j = 0; j < op->plan.inputs; j++)
-        op->edge[j].part = op->edge[j].wanted ? buffer_address(net, op->edge[j].buffer)
-                                              : NULL;
+    for (int32_t j = 0; j < op->plan.inputs; j++) {
+        net_edge *edge = &op->edge[j];
+        edge->part = !edge->wanted                 ? NULL
+                     : edge->buffer == PORT_BUFFER ? net->tensor[op->input[j]].diff
+                                                   : buffer_address(net, edge->buffer);
+    }
 }
 
 /* The pointers of one operation's passes; those of the batch are set with it. */
@@ -243,8 +250,11 @@ static void point_op(dlc_net *net, net_op *op) {
         int32_t i = op->first_param + j;
         const dlc_net_param *param = &net->param[i];
         op->params[j] = dlc_net_param_arena(net, i) + param->offset;
-        if (!param->is_buffer && net->arenas.gradients)
-            op->param_diffs[j] = net->arenas.gradients + param->offset;
+        float *gradients = param->is_split       ? net->split_arenas.gradients
+                           : net->gradients_into ? net->gradients_into
+                                                 : net->arenas.gradients;
+        if (!param->is_buffer && gradients)
+            op->param_diffs[j] = gradients + param->offset;
     }
     op->run = (dlc_layer_run){.size = sizeof op->run,
                               .in = op->in_data,
@@ -253,11 +263,10 @@ static void point_op(dlc_net *net, net_op *op) {
                               .in_diff = op->in_diff,
                               .param = op->params,
                               .param_diff = op->param_diffs,
-                              .step_at = net->args.step_at,
+                              /* It is of this rank's samples. */
+                              .step_at = op->of_all ? NULL : net->args.step_at,
                               .loss_scale_at = net->args.loss_scale_at,
                               .workspace = buffer_address(net, op->workspace_buffer)};
-    for (int i = 0; i < NET_RUNS; i++)
-        op->scratch[i] = buffer_address(net, op->scratch_buffer[i]);
 }
 
 static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
@@ -266,14 +275,25 @@ static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
                  : DLC_OK;
 }
 
+size_t dlc_net_lane_bytes(const dlc_net *net) {
+    size_t mask = DLC_BUFFER_ALIGNMENT - 1;
+    return (net->activation_bytes + mask) & ~mask;
+}
+
+/* Of all lanes. */
+static size_t memory_bytes(const dlc_net *net) {
+    size_t more = net->args.lanes > 1 ? (size_t)net->args.lanes - 1 : 0;
+    return net->activation_bytes + more * dlc_net_lane_bytes(net);
+}
+
 static dlc_status take_activations(dlc_net *net) {
-    dlc_status status = take(net, net->activation_bytes, &net->activations);
+    size_t bytes = memory_bytes(net);
+    dlc_status status = take(net, bytes, &net->activations);
     if (status == DLC_ERR_NOMEM)
         return dlc_fail(status,
                         "%s (%.2f GB for what the layers give, a batch of %lld: take a "
                         "smaller one, or [run] memory = low)",
-                        dlc_detail(), (double)net->activation_bytes / 1e9,
-                        (long long)net->args.batch);
+                        dlc_detail(), (double)bytes / 1e9, (long long)net->args.batch);
     return status;
 }
 
@@ -282,6 +302,18 @@ static dlc_status take_activations(dlc_net *net) {
 static int fits_in_twin(const dlc_net *net) {
     const dlc_net *twin = net->args.twin;
     return twin && net->activation_bytes <= twin->activation_bytes;
+}
+
+void dlc_net_point(dlc_net *net) {
+    for (int32_t i = 0; i < net->ops; i++) {
+        if (!net_is_running(&net->op[i]))
+            continue;
+        point_edges(net, &net->op[i]);
+        for (int j = 0; j < NET_RUNS; j++)
+            net->op[i].scratch[j] = buffer_address(net, net->op[i].scratch_buffer[j]);
+        if (net->op[i].feature)
+            point_op(net, &net->op[i]);
+    }
 }
 
 dlc_status dlc_net_take_memory(dlc_net *net) {
@@ -296,22 +328,17 @@ dlc_status dlc_net_take_memory(dlc_net *net) {
         net->tensor[i].diff = buffer_address(net, net->tensor[i].diff_buffer);
         net->tensor[i].again = buffer_address(net, net->tensor[i].again_buffer);
     }
-    for (int32_t i = 0; i < net->ops; i++) {
-        if (!net_is_running(&net->op[i]))
-            continue;
-        point_edges(net, &net->op[i]);
-        if (net->op[i].feature)
-            point_op(net, &net->op[i]);
-    }
+    dlc_net_point(net);
     return DLC_OK;
 }
 
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net) {
     int owns = net->args.twin == NULL;
     int lent = fits_in_twin(net);
-    size_t weights = owns ? net->arenas.count * sizeof(float) : 0;
+    size_t count = net->arenas.count + net->split_arenas.count;
+    size_t weights = owns ? count * sizeof(float) : 0;
     return (dlc_net_memory){
-        .activations = lent ? 0 : net->activation_bytes,
+        .activations = lent ? 0 : memory_bytes(net),
         .weights = weights,
         .gradients = net->args.phase == DLC_PHASE_TRAIN ? weights : 0,
         .buffers = owns ? net->arenas.buffer_count * sizeof(float) : 0,

@@ -135,6 +135,15 @@ static dlc_status check_prepared(const net_op *op) {
     return DLC_OK;
 }
 
+/* An exchange moves plain float32, which the tensor's family makes of what it has. */
+static dlc_status prepare_exchange(dlc_net *net, op_list *list, net_op *op) {
+    const net_tensor *tensor = &net->tensor[op->input[0]];
+    if (!tensor->family)
+        return DLC_OK;
+    return reorder_to(net, list, op->input[0], tensor->family, tensor->context,
+                      &op->in[0], &op->input[0]);
+}
+
 static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
     for (int32_t i = 0; i < op->plan.inputs; i++)
         DLC_TRY(offer_input(net, list, op, i));
@@ -172,7 +181,11 @@ dlc_status dlc_net_prepare(dlc_net *net) {
     int32_t old_tensors = net->tensors, done = 0;
     for (; status == DLC_OK && done < net->ops; done++) {
         net_op *op = &net->op[done];
-        if (op->absorbed_by == NO_OP)
+        if (op->port)
+            status = dlc_net_prepare_port(net, op);
+        else if (op->exchange)
+            status = prepare_exchange(net, &list, op);
+        else if (op->absorbed_by == NO_OP)
             status = prepare_layer(net, &list, op);
         net_op *place = status == DLC_OK ? list_add(&list) : NULL;
         if (!place) {

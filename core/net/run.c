@@ -1,6 +1,7 @@
 /* One pass: the operations in order, forward and backward. */
 #include "base/clock.h"
 #include "net/internal.h"
+#include "net/split.h"
 
 #include <string.h>
 
@@ -122,6 +123,12 @@ static dlc_status make_inputs_again(dlc_net *net, int32_t index) {
 }
 
 static dlc_status forward_op(dlc_net *net, net_op *op) {
+    if (op->exchange)
+        return dlc_net_exchange_forward(net, op, net->tensor[op->input[0]].data,
+                                        net->tensor[op->output[0]].data);
+    if (op->port)
+        return dlc_net_run_port(net, op->there, op, net->tensor[op->input[0]].data,
+                                net->tensor[op->output[0]].data);
     if (!op->feature) {
         const net_tensor *in = &net->tensor[op->input[0]];
         return op->family->reorder_run(op->there, in->data,
@@ -139,7 +146,7 @@ static void weights_of(const dlc_net *net, const net_op *op, size_t *begin,
     *begin = *end = 0;
     for (int32_t j = 0; j < op->plan.params; j++) {
         const dlc_net_param *param = &net->param[op->first_param + j];
-        if (param->is_buffer)
+        if (param->is_buffer || param->is_split)
             continue;
         if (*end == 0 || param->offset < *begin)
             *begin = param->offset;
@@ -163,7 +170,7 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
         if (op->absorbed_by != NO_OP)
             continue;
         op->run.iteration = iteration;
-        op->run.sample = sample;
+        op->run.sample = op->of_all ? 0 : sample;
         DLC_TRY(need_weights(net, op));
         watch(net, "forward", op);
         uint64_t start = begin_part(net);
@@ -180,6 +187,12 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
 
 static dlc_status call_backward(dlc_net *net, net_op *op, float loss_scale,
                                 uint32_t parts) {
+    if (op->exchange)
+        return dlc_net_exchange_backward(net, op, net->tensor[op->output[0]].diff,
+                                         op->edge[0].part);
+    if (op->port)
+        return dlc_net_run_port(net, op->back, op, net->tensor[op->output[0]].diff,
+                                op->edge[0].part);
     if (!op->feature)
         return op->family->reorder_run(op->back, net->tensor[op->output[0]].diff,
                                        op->edge[0].part);

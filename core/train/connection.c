@@ -228,6 +228,7 @@ static dlc_status open_connection(const dlc_connection_args *args,
         if (!connection->transport)
             return DLC_ERR_NOMEM;
     }
+    connection->how = comm;
     DLC_TRY(dlc_comm_open(&comm, &connection->comm));
     dlc_comm_describe(connection->comm, words, sizeof words);
     if (comm.rank == 0 && words[0])

@@ -22,6 +22,7 @@ typedef struct dlc_connection_args {
 /* Start with {0}. */
 typedef struct dlc_connection {
     dlc_comm *comm;
+    dlc_comm_args how;   /* it was opened, for what else is opened over all ranks */
     char *transport;     /* own; "shm+tcp"; "none" with one rank */
     dlc_settings **made; /* own; of transports that were not named: their defaults */
     size_t count;

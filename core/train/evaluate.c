@@ -5,15 +5,35 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "train/pipeline/pipeline.h"
 
+/* Who has seen no sample has nothing to say: its share is 0. */
 dlc_status dlc_average_buffers(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    float share = (float)((double)session->share / (double)session->global_batch);
     if (session->ranks == 1 || !arenas->buffer_count)
         return DLC_OK;
-    DLC_TRY(dlc_comm_all_reduce(session->connection.comm, arenas->buffers,
-                                arenas->buffer_count));
-    return session->device_ops->scale(session->device, NULL, arenas->buffer_count,
-                                      1.0f / (float)session->ranks, arenas->buffers);
+    DLC_TRY(session->device_ops->scale(session->device, NULL, arenas->buffer_count,
+                                       share, arenas->buffers));
+    return dlc_comm_all_reduce(session->connection.comm, arenas->buffers,
+                               arenas->buffer_count);
+}
+
+/* The names are those of the net even where this rank has no samples. */
+static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
+    if (session->pipeline) {
+        dlc_pipeline_list_metrics(session, evaluation);
+        return DLC_OK;
+    }
+    evaluation->metrics = dlc_net_metrics(session->test_net);
+    if (evaluation->metrics > DLC_MAX_METRICS)
+        evaluation->metrics = DLC_MAX_METRICS;
+    for (int32_t j = 0; j < evaluation->metrics; j++) {
+        dlc_metric *metric = &evaluation->metric[j];
+        DLC_TRY(dlc_net_metric(session->test_net, j, metric));
+        metric->sum = metric->count = 0;
+    }
+    return DLC_OK;
 }
 
 /* Sums of each metric over this rank's part of the test set. */
@@ -34,7 +54,7 @@ static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) 
             evaluation->metric[j].count += metric.count;
         }
     }
-    return DLC_OK;
+    return dlc_split_test_on(session, batches);
 }
 
 typedef struct partial_sum {
@@ -79,18 +99,12 @@ static void summarize(dlc_evaluation *evaluation) {
 
 dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation) {
     uint64_t start = dlc_now_ns();
-    *evaluation = (dlc_evaluation){.metrics = dlc_net_metrics(session->test_net)};
-    if (evaluation->metrics > DLC_MAX_METRICS)
-        evaluation->metrics = DLC_MAX_METRICS;
-    /* The names are those of the net even where this rank has no samples. */
-    for (int32_t j = 0; j < evaluation->metrics; j++) {
-        dlc_metric *metric = &evaluation->metric[j];
-        DLC_TRY(dlc_net_metric(session->test_net, j, metric));
-        metric->sum = metric->count = 0;
-    }
+    *evaluation = (dlc_evaluation){.metrics = 0};
+    DLC_TRY(list_metrics(session, evaluation));
     if (session->net)
         DLC_TRY(dlc_average_buffers(session));
-    DLC_TRY(sum_batches(session, evaluation));
+    DLC_TRY(session->pipeline ? dlc_pipeline_test(session, evaluation)
+                              : sum_batches(session, evaluation));
     DLC_TRY(sum_ranks(session, evaluation));
     summarize(evaluation);
     evaluation->seconds = dlc_since(start);

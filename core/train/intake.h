@@ -8,7 +8,7 @@
 #define DLC_TRAIN_INTAKE_H
 
 #include "net/net.h"
-#include "train/feed.h"
+#include "train/feed/feed.h"
 
 /* A batch on the device. */
 typedef struct dlc_intake_slot {

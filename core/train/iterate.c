@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "train/pipeline/pipeline.h"
 
 /* Words in the tail of the gradient arena: summed over the ranks with the last bucket,
  * so that all ranks act alike at the same iteration, at no cost. */
@@ -10,10 +11,13 @@ enum {
     TAIL_LOSS = 0,     /* the rank's share of the mean loss */
     TAIL_STOP = 1,     /* not 0: some rank was asked to stop */
     TAIL_SNAPSHOT = 2, /* not 0: some rank was asked for a checkpoint */
+    TAIL_CHANGE = 3,   /* not 0: some rank was asked to read [solver] again */
 };
 
+/* That iterations are given to ahead. A stage looks at what was computed: its messages
+ * leave when they are made. */
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
-    return iterate->session->queue;
+    return iterate->session->pipeline ? NULL : iterate->session->queue;
 }
 
 /* ---- The work of one iteration ------------------------------------------------ */
@@ -47,6 +51,13 @@ static void write_words(const dlc_iterate *iterate, float tail[DLC_ARENA_TAIL]) 
     unsigned asked = dlc_job_requests(iterate->session->job);
     tail[TAIL_STOP] = asked & DLC_JOB_STOP ? 1.0f : 0.0f;
     tail[TAIL_SNAPSHOT] = asked & DLC_JOB_SNAPSHOT ? 1.0f : 0.0f;
+    tail[TAIL_CHANGE] = asked & DLC_JOB_CHANGE ? 1.0f : 0.0f;
+}
+
+/* It has no samples, so neither passes nor losses; or none of its own
+ * ([run] shares). */
+static int is_server(const dlc_session *session) {
+    return session->share == 0;
 }
 
 /* Of a sample of this rank's pass in the mean over all that make up an iteration. */
@@ -58,7 +69,7 @@ static double loss_share(const dlc_session *session) {
 /* The rank's share of the mean loss of its last pass. */
 static dlc_status add_loss(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    for (int32_t i = 0; i < dlc_net_metrics(session->net); i++) {
+    for (int32_t i = 0; !is_server(session) && i < dlc_net_metrics(session->net); i++) {
         dlc_metric metric;
         DLC_TRY(dlc_net_metric(session->net, i, &metric));
         if (metric.is_loss && metric.count > 0)
@@ -85,8 +96,9 @@ static dlc_status write_tail(dlc_iterate *iterate) {
 static dlc_status queue_tail(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     float *words = iterate->session->control.at->tail;
-    DLC_TRY(dlc_net_add_losses(session->net, (float)loss_share(session),
-                               &words[TAIL_LOSS]));
+    if (!is_server(session))
+        DLC_TRY(dlc_net_add_losses(session->net, (float)loss_share(session),
+                                   &words[TAIL_LOSS]));
     if (!speaks(iterate))
         return session->device_ops->fill(session->device, session->queue,
                                          tail_of(session), 0,
@@ -103,6 +115,7 @@ static dlc_status pass(dlc_iterate *iterate, int64_t batch) {
     iterate->bucket = 0;
     double share = (double)session->share / (double)session->global_batch;
     DLC_TRY(dlc_net_backward(session->net, (float)share, mark_ready, iterate));
+    DLC_TRY(dlc_split_ready(session, iterate->micro));
     return mark_ready(iterate, dlc_net_arenas(session->net)->count);
 }
 
@@ -111,15 +124,69 @@ static dlc_status update(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     size_t count = dlc_net_arenas(session->net)->count;
     dlc_job_doing(session->job, "update", NULL, 0);
+    DLC_TRY(dlc_split_finish(session));
     if (!session->late)
         return session->solver_ops->finish(session->solver, session->iteration);
     dlc_updates_put_off(&session->updates, session->iteration);
     return dlc_updates_need(&session->updates, count - 1, count);
 }
 
+/* Nothing but its words. A rank that is without samples, but no server to the solver,
+ * has gradients of zero to give. */
+static dlc_status no_pass(dlc_iterate *iterate) {
+    dlc_session *session = iterate->session;
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    int gives = session->rank < session->ranks - session->needs.servers;
+    if (gives)
+        DLC_TRY(session->device_ops->fill(session->device, queue_of(iterate),
+                                          arenas->gradients, 0,
+                                          arenas->count * sizeof(float)));
+    DLC_TRY(queue_of(iterate) ? queue_tail(iterate) : write_tail(iterate));
+    iterate->bucket = 0;
+    return gives ? mark_ready(iterate, arenas->count) : DLC_OK;
+}
+
+/* And what the solver makes of the others' gradients. */
+static dlc_status serve(dlc_iterate *iterate) {
+    dlc_session *session = iterate->session;
+    for (iterate->micro = 0; iterate->micro < session->micro_batches; iterate->micro++)
+        DLC_TRY(no_pass(iterate));
+    DLC_TRY(update(iterate));
+    return dlc_updates_finish(&session->updates);
+}
+
+/* Of a net that is cut into stages: this rank's part of it, sub-batch by sub-batch. */
+static dlc_status staged_pass(dlc_iterate *iterate) {
+    dlc_session *session = iterate->session;
+    dlc_pipeline *pipeline = session->pipeline;
+    dlc_batch read = {.iteration = session->iteration * session->micro_batches +
+                                   iterate->micro};
+    if (session->feed)
+        DLC_TRY(dlc_feed_next(session->feed, &read));
+    double share = (double)pipeline->sub_batch / (double)session->global_batch;
+    dlc_pipeline_batch batch = {.data = read.data,
+                                .labels = read.labels,
+                                .iteration = read.iteration,
+                                .loss_share = share / (double)session->micro_batches,
+                                .share = share,
+                                .ready = mark_ready,
+                                .context = iterate,
+                                .loss = &iterate->loss};
+    iterate->bucket = 0;
+    DLC_TRY(dlc_pipeline_pass(pipeline, &batch));
+    return mark_ready(iterate, dlc_net_arenas(session->net)->count);
+}
+
 static dlc_status all_passes(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     int64_t batch = 0;
+    if (is_server(session))
+        return serve(iterate);
+    for (iterate->micro = 0;
+         session->pipeline && iterate->micro < session->micro_batches; iterate->micro++)
+        DLC_TRY(staged_pass(iterate));
+    if (session->pipeline)
+        return update(iterate);
     for (iterate->micro = 0; iterate->micro < session->micro_batches;
          iterate->micro++) {
         DLC_TRY(dlc_intake_next(&iterate->intake, &batch));
@@ -142,6 +209,8 @@ static const char *obstacle(const dlc_session *session) {
         return "an iteration is made of several passes";
     if (session->late)
         return "forward begins before all weights are there";
+    if (session->split.count)
+        return "ranks exchange what split layers give";
     if (session->ranks > 1 && (!dlc_exchanger_is_queued(session->exchanger) ||
                                !dlc_comm_can_record(session->connection.comm)))
         return "the transport needs the processor for each sum";
@@ -212,18 +281,21 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
         .rate = (float)solver->rate(session->solver, session->iteration)};
     write_words(iterate, in.tail);
     DLC_TRY(dlc_control_begin(&session->control, &in));
-    DLC_TRY(session->micro_batches > 1 ? all_passes(iterate) : same_pass(iterate));
+    int same = session->micro_batches == 1 && !is_server(session);
+    DLC_TRY(same ? same_pass(iterate) : all_passes(iterate));
     DLC_TRY(dlc_control_end(&session->control, tail_of(session)));
-    return dlc_intake_ahead(&iterate->intake);
+    return is_server(session) ? DLC_OK : dlc_intake_ahead(&iterate->intake);
 }
 
 /* ---- Beginning and ending -------------------------------------------------------- */
 
 dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
     *iterate = (dlc_iterate){.session = session};
+    if (is_server(session))
+        return DLC_OK;
     iterate->intake = (dlc_intake){.ops = session->device_ops,
                                    .device = session->device,
-                                   .queue = session->queue,
+                                   .queue = queue_of(iterate),
                                    .net = session->net,
                                    .feed = session->feed,
                                    .batch = session->share};
@@ -265,18 +337,25 @@ dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
 
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
     dlc_session *session = iterate->session;
-    float words[DLC_ARENA_TAIL];
+    float words[DLC_ARENA_TAIL] = {0};
     const float *tail = words;
     if (queue_of(iterate)) {
         DLC_TRY(dlc_session_wait(session, dlc_control_done(&session->control)));
         tail = dlc_control_take(&session->control);
+    } else if (session->pipeline) {
+        write_words(iterate, words);
+        words[TAIL_LOSS] = (float)iterate->loss;
+        DLC_TRY(dlc_pipeline_agree(session->pipeline, words));
+        iterate->has_result = 0;
     } else {
         DLC_TRY(session->device_ops->copy(session->device, NULL, words,
                                           tail_of(session), sizeof words));
         iterate->has_result = 0;
     }
     *result = (dlc_iterate_result){.loss = (double)tail[TAIL_LOSS],
+                                   .own_loss = iterate->loss,
                                    .stop = tail[TAIL_STOP] > 0,
-                                   .snapshot = tail[TAIL_SNAPSHOT] > 0};
+                                   .snapshot = tail[TAIL_SNAPSHOT] > 0,
+                                   .change = tail[TAIL_CHANGE] > 0};
     return DLC_OK;
 }

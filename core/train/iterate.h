@@ -15,8 +15,9 @@
 
 /* What the ranks have agreed on with an iteration. */
 typedef struct dlc_iterate_result {
-    double loss;        /* mean over the global batch */
-    int stop, snapshot; /* some rank was asked to */
+    double loss;                /* mean over the global batch */
+    double own_loss;            /* this rank's part of it; 0 where a queue has it */
+    int stop, snapshot, change; /* some rank was asked to */
 } dlc_iterate_result;
 
 typedef struct dlc_iterate {

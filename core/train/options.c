@@ -53,6 +53,16 @@ const dlc_option dlc_run_section_options[] = {
     DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
     DLC_CHOICE("scaling", "weak", "weak|strong",
                "weak: each rank has the whole batch; strong: ranks share it out"),
+    DLC_STRING("shares", "even",
+               "of the ranks in the batch of all: even; auto: by measured speed; or "
+               "proportions, one a rank, as in 1,1,0.5"),
+    DLC_STRING(
+        "stages", "1",
+        "consecutive pieces of the net, each on ranks of its own: a number, or the "
+        "first layer of each but the first; auto: one a rank"),
+    DLC_INT(
+        "sub_batches", "0", 0, 1 << 20,
+        "pieces that a rank's batch goes through the stages in; 0: about two a stage"),
     DLC_INT("epochs", NULL, 0, 1e6, "passes over the training data"),
     DLC_INT("iterations", NULL, 0, 1e12, "updates of the weights; instead of epochs"),
     DLC_INT("seed", "1", 0, 0x1p53, "of all random numbers"),

@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "train/asynchronous/staleness.h"
+#include "train/pipeline/pipeline.h"
 
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u
@@ -40,6 +42,18 @@ static double epochs(const dlc_progress *progress) {
     return (double)progress->done / (double)progress->session->epoch_iterations;
 }
 
+/* Where the ranks have not as much each. */
+static void say_shares(const dlc_session *session) {
+    const dlc_shares *shares = &session->setup->shares;
+    dlc_text text = {0};
+    if (dlc_shares_are_even(shares))
+        return;
+    dlc_shares_print(shares, &text);
+    dlc_info("the ranks' shares of a batch of %" PRId64 ": %s", session->global_batch,
+             dlc_text_string(&text));
+    dlc_text_free(&text);
+}
+
 void dlc_progress_announce(const dlc_progress *progress) {
     const dlc_session *session = progress->session;
     const dlc_setup *setup = session->setup;
@@ -55,6 +69,8 @@ void dlc_progress_announce(const dlc_progress *progress) {
              setup->strong ? "strong" : "weak", setup->train.batch,
              setup->strong ? "shared out among all ranks" : "a rank",
              session->micro_batches > 1 ? ", several passes an update" : "");
+    say_shares(session);
+    dlc_pipeline_announce(session);
     dlc_info("learning rate %g now, %g halfway", rate,
              session->solver_ops->rate(session->solver, halfway));
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
@@ -78,6 +94,11 @@ void dlc_progress_announce(const dlc_progress *progress) {
 
 void dlc_progress_iteration_begin(dlc_progress *progress) {
     progress->began = dlc_now_ns();
+}
+
+void dlc_progress_wait_end(dlc_progress *progress) {
+    if (progress->done - progress->first > progress->warm_up)
+        progress->trained_ns += dlc_now_ns() - progress->began;
 }
 
 double dlc_progress_speed(const dlc_progress *progress) {
@@ -128,6 +149,7 @@ static void write_line(dlc_progress *progress) {
     dlc_json_number(&event, "loss", loss);
     dlc_json_number(&event, "rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
+    dlc_staleness_note(session, &event);
     dlc_log_event_end(&event);
     progress->loss_sum = 0;
     progress->loss_count = 0;

@@ -28,6 +28,9 @@ void dlc_progress_announce(const dlc_progress *progress);
 /* Around each iteration. */
 void dlc_progress_iteration_begin(dlc_progress *progress);
 void dlc_progress_iteration_end(dlc_progress *progress, double loss);
+/* Since dlc_progress_iteration_begin it waited for other ranks: that is training, too.
+ */
+void dlc_progress_wait_end(dlc_progress *progress);
 void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation);
 void dlc_progress_end(dlc_progress *progress);
 

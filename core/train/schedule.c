@@ -49,13 +49,14 @@ static int is_said(const dlc_session *session, const char *name, const char *tex
 static int choose_shards(const dlc_session *session, const dlc_pace *pace) {
     if (!session->needs.shards || !dlc_comm_has_shards(session->connection.comm))
         return 0;
-    return is_said(session, "shards", "auto") ? dlc_pace_shards(pace, session->ranks)
-                                              : is_said(session, "shards", "yes");
+    return is_said(session, "shards", "auto")
+               ? dlc_pace_shards(pace, dlc_comm_ranks(session->connection.comm))
+               : is_said(session, "shards", "yes");
 }
 
 static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,
                               int *late) {
-    if (!session->needs.late)
+    if (!session->needs.late || session->pipeline)
         return DLC_OK;
     if (is_said(session, "ahead", "auto"))
         return find_late(session, pace, late);
@@ -72,6 +73,22 @@ static void announce(const dlc_pace *pace, const dlc_schedule *schedule) {
              how);
 }
 
+/* A solver that passes gradients on by itself: each rank goes on as soon as it may,
+ * with buckets small enough to be under way while backward makes the next. */
+static dlc_schedule of_mail(const dlc_session *session) {
+    enum { PARTS = 8, LEAST = 64 << 10, MOST = 4 << 20 };
+    size_t part = dlc_net_arenas(session->net)->count * sizeof(float) / PARTS;
+    size_t bucket = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
+    if (bucket == 0)
+        bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
+    int late = session->needs.late && !session->loss_scale.base;
+    if (session->rank == 0)
+        dlc_info("ranks need not be in the same iteration; buckets of %.2f MB%s",
+                 (double)bucket / 1e6,
+                 late ? "; forward goes ahead of what it does not need" : "");
+    return (dlc_schedule){.bucket = bucket, .late = late};
+}
+
 dlc_status dlc_schedule_make(const dlc_session *session, dlc_schedule *schedule) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     dlc_comm *comm = session->connection.comm;
@@ -79,8 +96,12 @@ dlc_status dlc_schedule_make(const dlc_session *session, dlc_schedule *schedule)
     dlc_pace pace;
 
     *schedule = made; /* alone there is nothing to overlap: one pass over memory */
-    if (session->ranks == 1)
+    if (dlc_comm_ranks(comm) == 1)
         return DLC_OK;
+    if (session->asynchronous) {
+        *schedule = of_mail(session);
+        return DLC_OK;
+    }
     DLC_TRY(dlc_pace_measure(comm, session->device_ops, session->device,
                              arenas->gradients, arenas->count, &pace));
     made.bucket = (size_t)dlc_settings_get_int(session->setup->run, "bucket");

@@ -9,12 +9,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/host.h"
+#include "train/asynchronous/asynchronous.h"
+#include "train/asynchronous/staleness.h"
 #include "train/loss_scale.h"
+#include "train/nets.h"
+#include "train/pipeline/pipeline.h"
 #include "train/schedule.h"
-
-static void watch_layer(void *context, const char *phase, const char *layer) {
-    dlc_job_doing(context, phase, layer, 0);
-}
 
 int64_t dlc_session_samples(const dlc_session *session) {
     return session->global_batch * session->micro_batches;
@@ -68,6 +68,7 @@ static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup 
         args.batch = session->global_batch;
         args.offset = session->share_offset;
     }
+    dlc_pipeline_shape_feed(session, &args);
     return args;
 }
 
@@ -82,27 +83,27 @@ static dlc_status open_test_feed(dlc_session *session) {
 }
 
 static dlc_status open_feeds(dlc_session *session) {
-    DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
-    return session->setup->test.source ? open_test_feed(session) : DLC_OK;
+    if (session->share > 0 && dlc_pipeline_reads_batch(session, DLC_PHASE_TRAIN))
+        DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
+    int tests = session->setup->test.source &&
+                dlc_pipeline_reads_batch(session, DLC_PHASE_TEST);
+    return tests ? open_test_feed(session) : DLC_OK;
 }
 
-static void share_batch(dlc_session *session) {
+static void take_share(dlc_session *session) {
     session->global_batch = dlc_setup_global_batch(session->setup);
     dlc_setup_share(session->setup, session->rank, &session->share_offset,
                     &session->share);
 }
 
-/* ---- Nets
- * -------------------------------------------------------------------------------- */
-
-static dlc_dtype precision_of(const dlc_settings *run) {
-    return is_choice(run, "precision", "bf16")   ? DLC_BF16
-           : is_choice(run, "precision", "fp16") ? DLC_F16
-                                                 : DLC_F32;
+static dlc_status share_batch(dlc_session *session) {
+    DLC_TRY(dlc_setup_deal(session->setup));
+    take_share(session);
+    return DLC_OK;
 }
 
 static dlc_status open_loss_scale(dlc_session *session) {
-    if (precision_of(session->setup->run) != DLC_F16)
+    if (dlc_nets_precision(session->setup) != DLC_F16)
         return DLC_OK;
     if (!session->queue || !DLC_CAN(session->device_ops, adapt_scale))
         return dlc_fail(DLC_ERR_UNSUPPORTED,
@@ -117,53 +118,13 @@ static dlc_loss_scale *loss_scale(const dlc_session *session) {
     return session->loss_scale.base;
 }
 
-static dlc_status build_net(dlc_session *session, dlc_phase phase,
-                            const dlc_data_setup *data, int64_t batch, dlc_net *twin,
-                            dlc_net **net) {
-    dlc_net_args args = {
-        .graph = session->setup->graph,
-        .phase = phase,
-        .device_feature = session->setup->device,
-        .device_ops = session->device_ops,
-        .device = session->device,
-        .queue = session->queue,
-        .threads = dlc_job_threads(session->job),
-        .precision = precision_of(session->setup->run),
-        .math = is_choice(session->setup->run, "precision", "tf32") ? DLC_MATH_TF32 : 0,
-        .low_memory = low_memory(session),
-        .batch = batch,
-        .seed = session->setup->seed,
-        .shared = session->ranks > 1,
-        .twin = twin,
-        .watch = watch_layer,
-        .watch_context = session->job,
-        .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
-        .need_context = &session->updates};
-    if (session->control.at && phase == DLC_PHASE_TRAIN) {
-        /* Each of several passes has its own step: what they are told counts then. */
-        if (session->micro_batches == 1)
-            args.step_at = &session->control.at->step;
-        args.loss_scale_at = loss_scale(session) ? &loss_scale(session)->scale : NULL;
-    }
-    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
-    return dlc_net_build(&args, net);
-}
-
-static dlc_status build_nets(dlc_session *session) {
-    const dlc_setup *setup = session->setup;
-    DLC_TRY(build_net(session, DLC_PHASE_TRAIN, &setup->train, session->share, NULL,
-                      &session->net));
-    if (!setup->test.source)
-        return DLC_OK;
-    return build_net(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
-                     session->net, &session->test_net);
-}
-
 /* ---- Ranks
  * ------------------------------------------------------------------------------- */
 
 static dlc_status open_connection(dlc_session *session) {
     const dlc_setup *setup = session->setup;
+    if (session->connection.comm)
+        return DLC_OK;
     dlc_connection_args args = {
         .registry = setup->registry,
         .wanted = setup->transport,
@@ -188,11 +149,11 @@ static dlc_status attach_arenas(dlc_session *session) {
 /* Where the segments end; release it with dlc_free. */
 static size_t *segment_ends(const dlc_arenas *arenas) {
     size_t segments = (size_t)arenas->segments;
-    size_t *ends = dlc_alloc(segments, sizeof *ends);
+    size_t *ends = dlc_alloc(segments + 1, sizeof *ends);
     for (size_t i = 0; ends && i < segments; i++)
         ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
-    if (ends)
-        ends[segments - 1] = arenas->count; /* the tail goes with the last bucket */
+    if (ends) /* the tail goes with the last bucket, or is one */
+        ends[segments ? segments - 1 : 0] = arenas->count;
     return ends;
 }
 
@@ -202,7 +163,7 @@ static void watch_exchange(void *job, const char *what, uint64_t bytes) {
 
 static dlc_status open_exchange(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    if (!arenas->segments)
+    if (!arenas->segments && !dlc_net_split_arenas(session->net)->segments)
         return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
     dlc_schedule schedule;
     DLC_TRY(attach_arenas(session));
@@ -210,9 +171,9 @@ static dlc_status open_exchange(dlc_session *session) {
     size_t *ends = segment_ends(arenas);
     if (!ends)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_exchange_plan(ends, (size_t)arenas->segments,
-                                          schedule.bucket, &session->bucket_begin,
-                                          &session->buckets);
+    size_t segments = arenas->segments ? (size_t)arenas->segments : 1;
+    dlc_status status = dlc_exchange_plan(ends, segments, schedule.bucket,
+                                          &session->bucket_begin, &session->buckets);
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
@@ -242,6 +203,9 @@ static dlc_status ask_solver(dlc_session *session) {
     DLC_TRY(
         session->solver_ops->needs(session->setup->solver_settings, &session->needs));
     session->micro_batches = session->needs.micro_batches;
+    session->asynchronous = !(session->setup->solver->caps & DLC_SOLVER_SYNCHRONOUS);
+    if (session->needs.servers < session->ranks)
+        session->setup->servers = session->needs.servers;
     return DLC_OK;
 }
 
@@ -256,7 +220,19 @@ static void count_iterations(dlc_session *session) {
 
 /* Updates that come late belong to the iteration before that of the control. */
 static const float *rate_at(const dlc_session *session) {
-    return session->queue && !session->late ? &session->control.at->rate : NULL;
+    return session->queue && !session->late && !session->pipeline
+               ? &session->control.at->rate
+               : NULL;
+}
+
+static dlc_status open_slots(dlc_session *session) {
+    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
+    for (int32_t i = 0; i < session->needs.slots; i++) {
+        session->slot[i] = (dlc_memory){.size = sizeof session->slot[i]};
+        DLC_TRY(
+            session->device_ops->alloc(session->device, bytes, 0, &session->slot[i]));
+    }
+    return DLC_OK;
 }
 
 static dlc_status open_solver(dlc_session *session) {
@@ -276,14 +252,16 @@ static dlc_status open_solver(dlc_session *session) {
                             .max_iterations = session->max_iterations,
                             .epoch_iterations = session->epoch_iterations,
                             .rate_at = rate_at(session),
-                            .loss_scale = loss_scale(session)};
-    for (int32_t i = 0; i < session->needs.slots; i++) {
-        session->slot[i] = (dlc_memory){.size = sizeof session->slot[i]};
-        DLC_TRY(session->device_ops->alloc(
-            session->device, arenas->count * sizeof(float), 0, &session->slot[i]));
+                            .loss_scale = loss_scale(session),
+                            .mail = session->mail ? dlc_mailbox_table(session->mail)
+                                                  : NULL,
+                            .iteration = session->iteration};
+    for (int32_t i = 0; i < session->needs.slots; i++)
         args.slots[i] = session->slot[i].base;
-    }
     DLC_TRY(session->solver_ops->create(&args, &session->solver));
+    if (session->saved)
+        DLC_TRY(session->solver_ops->load(session->solver, session->saved,
+                                          session->saved_bytes));
     return session->late ? dlc_updates_open(session->solver_ops, session->solver,
                                             session->bucket_begin, session->buckets,
                                             &session->updates)
@@ -300,9 +278,7 @@ static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
                              .ranks = dlc_job_ranks(job),
                              .micro_batches = 1};
     dlc_log_rank_set((int)session->rank);
-    DLC_TRY(dlc_setup_set_ranks(setup, session->ranks));
-    share_batch(session);
-    return DLC_OK;
+    return dlc_setup_set_ranks(setup, session->ranks);
 }
 
 /* Opens what starts threads: they must not sit where others compute. */
@@ -324,6 +300,7 @@ static dlc_status open_control(dlc_session *session) {
 static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(open_device(session));
     DLC_TRY(ask_solver(session));
+    DLC_TRY(share_batch(session));
     count_iterations(session);
     return DLC_OK;
 }
@@ -331,32 +308,51 @@ static dlc_status open_device_and_solver(dlc_session *session) {
 /* As far as a plan goes: no tensor memory is taken. */
 static dlc_status open_plan(dlc_session *session) {
     DLC_TRY(open_device_and_solver(session));
-    return build_nets(session);
+    return dlc_nets_build(session);
+}
+
+/* All that depends on the shares. */
+static dlc_status open_work(dlc_session *session) {
+    /* The feeds read ahead while the nets are built. */
+    DLC_TRY(aside(session, open_feeds));
+    if (dlc_split_is_open(session)) /* it depends on how the ranks are joined */
+        DLC_TRY(aside(session, open_connection));
+    DLC_TRY(dlc_split_choose(session));
+    DLC_TRY(dlc_nets_open(session));
+    DLC_TRY(aside(session, open_connection));
+    DLC_TRY(aside(session, dlc_asynchronous_open_mail));
+    DLC_TRY(aside(session, dlc_split_open_mail));
+    DLC_TRY(aside(session, dlc_pipeline_connect));
+    DLC_TRY(aside(session, open_exchange));
+    DLC_TRY(dlc_pipeline_open(session));
+    DLC_TRY(open_slots(session));
+    DLC_TRY(dlc_split_open_slots(session));
+    return dlc_split_open_pieces(session);
 }
 
 static dlc_status open_train(dlc_session *session) {
     dlc_job_doing(session->job, "set-up", NULL, 0);
     DLC_TRY(open_device_and_solver(session));
+    DLC_TRY(dlc_asynchronous_check(session));
+    DLC_TRY(dlc_pipeline_plan(session));
+    count_iterations(session); /* stages share the batch out otherwise */
     DLC_TRY(open_control(session));
     DLC_TRY(open_loss_scale(session));
-    /* The feeds read ahead while the nets are built. */
-    DLC_TRY(aside(session, open_feeds));
-    DLC_TRY(build_nets(session));
-    DLC_TRY(dlc_net_allocate(session->net));
-    if (session->test_net)
-        DLC_TRY(dlc_net_allocate(session->test_net));
-    DLC_TRY(aside(session, open_connection));
-    DLC_TRY(aside(session, open_exchange));
-    return open_solver(session);
+    DLC_TRY(dlc_nets_share(session));
+    if (session->setup->shares.measured)
+        take_share(session);
+    return open_work(session);
+}
+
+dlc_status dlc_session_start(dlc_session *session) {
+    DLC_TRY(dlc_split_start(session));
+    return aside(session, open_solver);
 }
 
 static dlc_status open_test(dlc_session *session) {
-    const dlc_data_setup *test = &session->setup->test;
     DLC_TRY(open_device(session));
     DLC_TRY(aside(session, open_test_feed));
-    DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
-                      &session->test_net));
-    DLC_TRY(dlc_net_allocate(session->test_net));
+    DLC_TRY(dlc_nets_open_test(session));
     return aside(session, open_connection);
 }
 
@@ -371,32 +367,89 @@ dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session
     return ended(open_train(session), session);
 }
 
+/* For what is shown of one rank, or shared out otherwise. */
+static void share_evenly(dlc_setup *setup) {
+    dlc_shares_free(&setup->shares);
+}
+
 dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    share_evenly(setup);
     DLC_TRY(begin(setup, job, session));
     return ended(open_test(session), session);
 }
 
 dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    share_evenly(setup);
     DLC_TRY(begin(setup, job, session));
     return ended(open_plan(session), session);
+}
+
+/* What open_work has opened. */
+static void close_work(dlc_session *session) {
+    dlc_updates_close(&session->updates);
+    dlc_mailbox_cancel(session->mail); /* nobody waits for what comes no more */
+    if (session->solver)
+        session->solver_ops->destroy(session->solver);
+    dlc_mailbox_close(session->mail);
+    dlc_pieces_close(session->pieces);
+    dlc_split_close(session);
+    dlc_free(session->saved);
+    for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
+        if (session->slot[i].base)
+            session->device_ops->free(session->device, &session->slot[i]);
+    dlc_exchanger_close(session->exchanger);
+    dlc_pipeline_leave(session);
+    dlc_connection_close(&session->connection);
+    dlc_free(session->bucket_begin);
+    dlc_nets_free(session);
+    dlc_pipeline_free(session);
+    dlc_free(session->plain);
+    dlc_feed_close(session->test_feed);
+    dlc_feed_close(session->feed);
+}
+
+/* What stays of a session whose work is closed. */
+static dlc_session rest_of(const dlc_session *from) {
+    return (dlc_session){.setup = from->setup,
+                         .job = from->job,
+                         .rank = from->rank,
+                         .ranks = from->ranks,
+                         .device_ops = from->device_ops,
+                         .device = from->device,
+                         .queue = from->queue,
+                         .loss_scale = from->loss_scale,
+                         .control = from->control,
+                         .solver_ops = from->solver_ops,
+                         .needs = from->needs,
+                         .asynchronous = from->asynchronous,
+                         .micro_batches = from->micro_batches,
+                         .epoch_iterations = from->epoch_iterations,
+                         .max_iterations = from->max_iterations,
+                         .iteration = from->iteration,
+                         .exchanged = from->exchanged,
+                         .seen = from->seen};
+}
+
+static void add_exchanged(dlc_session *session) {
+    dlc_exchange_stats stats = dlc_exchanger_stats(session->exchanger);
+    session->exchanged.bytes += stats.bytes;
+    session->exchanged.busy += stats.busy;
+    session->exchanged.waited += stats.waited;
+}
+
+dlc_status dlc_session_reopen(dlc_session *session) {
+    add_exchanged(session);
+    DLC_TRY(dlc_staleness_keep(session));
+    close_work(session);
+    *session = rest_of(session);
+    take_share(session);
+    return open_work(session);
 }
 
 void dlc_session_close(dlc_session *session) {
     /* What is given up here says so; what was said before is the cause. */
     char *cause = dlc_strdup(dlc_detail());
-    dlc_updates_close(&session->updates);
-    if (session->solver)
-        session->solver_ops->destroy(session->solver);
-    for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
-        if (session->slot[i].base)
-            session->device_ops->free(session->device, &session->slot[i]);
-    dlc_exchanger_close(session->exchanger);
-    dlc_connection_close(&session->connection);
-    dlc_free(session->bucket_begin);
-    dlc_net_free(session->test_net);
-    dlc_net_free(session->net);
-    dlc_feed_close(session->test_feed);
-    dlc_feed_close(session->feed);
+    close_work(session);
     dlc_control_close(&session->control);
     if (session->loss_scale.base)
         session->device_ops->free(session->device, &session->loss_scale);

@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/host.h"
-#include "train/feed.h"
+#include "train/feed/feed.h"
+#include "train/pipeline/stage_cut.h"
 #include "train/units.h"
 
 /* ---- Checking ----------------------------------------------------------------------
@@ -170,6 +171,14 @@ static void find_units(dlc_setup *setup, dlc_problems *problems) {
         setup->ranks = setup->unit_count;
 }
 
+static void parse_shares(dlc_setup *setup, dlc_problems *problems) {
+    const char *text = dlc_settings_get_string(setup->run, "shares");
+    if (dlc_shares_parse(text, &setup->shares) != DLC_OK)
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->run, "shares"), "[run] %s",
+                         dlc_detail());
+}
+
 static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
     const dlc_option *tables[] = {dlc_run_section_options,
                                   setup->device ? setup->device->options : NULL};
@@ -180,16 +189,30 @@ static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
     setup->seed = (uint64_t)dlc_settings_get_int(setup->run, "seed");
     setup->strong = strcmp(dlc_settings_get_string(setup->run, "scaling"), "strong") ==
                     0;
+    parse_shares(setup, problems);
     return DLC_OK;
 }
 
+/* With a list the ranks must be known, which others may have started. */
 static void check_shares(dlc_setup *setup, dlc_problems *problems) {
-    if (setup->strong && setup->train.settings && setup->train.batch < setup->ranks)
+    if (setup->strong && !setup->shares.proportions && setup->train.settings &&
+        setup->train.batch < setup->ranks)
         dlc_problems_add(problems, setup->config,
                          dlc_settings_line(setup->train.settings, "batch"),
                          "[data] batch = %lld cannot be shared out among %d ranks "
                          "(strong scaling)",
                          (long long)setup->train.batch, (int)setup->ranks);
+}
+
+static void check_stages(dlc_setup *setup, dlc_problems *problems) {
+    dlc_stage_cut cut = {0};
+    if (!setup->graph || !dlc_stage_cut_is_wanted(setup))
+        return;
+    if (dlc_stage_cut_parse(setup, &cut) != DLC_OK)
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->run, "stages"), "[run] %s",
+                         dlc_detail());
+    dlc_stage_cut_free(&cut);
 }
 
 static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
@@ -209,8 +232,26 @@ static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
     check_shares(setup, problems);
     if (!setup->device)
         return DLC_OK; /* layer types depend on it */
-    return dlc_graph_make(setup->config, dlc_standing_sections, setup->registry,
-                          setup->device->name, problems, &setup->graph);
+    DLC_TRY(dlc_graph_make(setup->config, dlc_standing_sections, setup->registry,
+                           setup->device->name, problems, &setup->graph));
+    check_stages(setup, problems);
+    return DLC_OK;
+}
+
+/* What it was read from, to read it again. */
+static dlc_status keep_source(dlc_setup *setup, const char *path,
+                              const char *const *sets, size_t nsets) {
+    setup->path = path ? dlc_strdup(path) : NULL;
+    setup->sets = dlc_alloc(nsets, sizeof *setup->sets);
+    if ((path && !setup->path) || !setup->sets)
+        return DLC_ERR_NOMEM;
+    for (; setup->set_count < nsets; setup->set_count++) {
+        char *copy = dlc_strdup(sets[setup->set_count]);
+        if (!copy)
+            return DLC_ERR_NOMEM;
+        setup->sets[setup->set_count] = copy;
+    }
+    return DLC_OK;
 }
 
 dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nsets,
@@ -218,6 +259,8 @@ dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nset
     dlc_problems problems = {0};
     dlc_setup *made = dlc_alloc(1, sizeof *made);
     dlc_status status = made ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = keep_source(made, path, sets, nsets);
     if (status == DLC_OK)
         status = dlc_registry_open(&made->registry);
     if (status == DLC_OK)
@@ -286,25 +329,50 @@ dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) 
     return dlc_augment_shape(&args.augment, &data->info.shape, shape);
 }
 
+dlc_status dlc_setup_deal(dlc_setup *setup) {
+    dlc_status status = dlc_shares_deal(&setup->shares, dlc_setup_global_batch(setup),
+                                        setup->ranks, setup->servers);
+    if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
+        return status;
+    return dlc_fail(status, "%s: [run] %s", dlc_settings_where(setup->run, "shares"),
+                    dlc_detail());
+}
+
 dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks) {
-    if (setup->strong && setup->train.settings && setup->train.batch < ranks)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "[data] batch = %lld cannot be shared out among %d ranks "
-                        "(strong scaling)",
-                        (long long)setup->train.batch, (int)ranks);
     setup->ranks = ranks;
-    return DLC_OK;
+    return dlc_setup_deal(setup);
+}
+
+/* Ranks that compute. */
+static int32_t workers(const dlc_setup *setup) {
+    return setup->ranks - setup->servers;
 }
 
 int64_t dlc_setup_global_batch(const dlc_setup *setup) {
-    return setup->strong ? setup->train.batch : setup->train.batch * setup->ranks;
+    return setup->strong ? setup->train.batch : setup->train.batch * workers(setup);
 }
 
 void dlc_setup_share(const dlc_setup *setup, int32_t rank, int64_t *offset,
                      int64_t *count) {
-    int64_t batch = dlc_setup_global_batch(setup);
-    *offset = batch * rank / setup->ranks;
-    *count = batch * (rank + 1) / setup->ranks - *offset;
+    dlc_shares_of(&setup->shares, rank, offset, count);
+}
+
+dlc_status dlc_setup_keep(dlc_setup *setup, dlc_settings *settings) {
+    size_t count = setup->more_count;
+    dlc_settings **grown = dlc_grow(setup->more, count, count + 1, sizeof *grown);
+    if (!grown) {
+        dlc_settings_free(settings);
+        return DLC_ERR_NOMEM;
+    }
+    setup->more = grown;
+    setup->more[setup->more_count++] = settings;
+    return DLC_OK;
+}
+
+void dlc_setup_take_kept(dlc_setup *setup) {
+    dlc_settings *before = setup->solver_settings;
+    setup->solver_settings = setup->more[setup->more_count - 1];
+    setup->more[setup->more_count - 1] = before;
 }
 
 static void close_data(dlc_data_setup *data) {
@@ -321,10 +389,18 @@ void dlc_setup_close(dlc_setup *setup) {
     close_data(&setup->train);
     close_data(&setup->test);
     dlc_free(setup->units);
+    dlc_shares_free(&setup->shares);
     dlc_graph_free(setup->graph);
     dlc_settings_free(setup->net_settings);
     dlc_settings_free(setup->run);
     dlc_settings_free(setup->solver_settings);
+    for (size_t i = 0; i < setup->more_count; i++)
+        dlc_settings_free(setup->more[i]);
+    dlc_free(setup->more);
+    for (size_t i = 0; i < setup->set_count; i++)
+        dlc_free(setup->sets[i]);
+    dlc_free(setup->sets);
+    dlc_free(setup->path);
     dlc_settings_free(setup->transport_settings);
     dlc_config_free(setup->config);
     dlc_registry_close(setup->registry);

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "net/graph.h"
 #include "plugin/registry.h"
+#include "train/shares/shares.h"
 
 /* One of [data] and [data.test]. */
 typedef struct dlc_data_setup {
@@ -25,6 +26,9 @@ typedef struct dlc_data_setup {
 } dlc_data_setup;
 
 typedef struct dlc_setup {
+    char *path;  /* own; of net.ini, and what the command line sets, to read it again */
+    char **sets; /* own */
+    size_t set_count;
     dlc_config *config;
     dlc_registry *registry;
     dlc_graph *graph;
@@ -34,14 +38,19 @@ typedef struct dlc_setup {
     const dlc_feature *solver;
     const char *transport; /* a feature's name, or "auto" */
     dlc_settings *net_settings, *run, *solver_settings, *transport_settings;
+    dlc_settings **more; /* own; what [solver] was before it was read again */
+    size_t more_count;
     dlc_data_setup train, test;
 
     int32_t ranks;
-    int32_t *units; /* own; of the device, that the ranks of a machine take in turn; */
+    int32_t servers; /* of them, the last ones: hold weights and compute nothing */
+    int32_t *units;  /* own; of the device, that the ranks of a machine take in turn; */
     int32_t unit_count; /* NULL: as many as there are */
     int64_t iterations; /* to train; -1: `epochs` of them */
     int64_t epochs;
-    int strong; /* scaling: the batch of [data] is shared out among the ranks */
+    int strong;        /* scaling: the batch of [data] is shared out among the ranks */
+    int unsplit;       /* every layer is taken as parallel = data */
+    dlc_shares shares; /* of each rank; as [run] says until speeds are measured */
     uint64_t seed;
 } dlc_setup;
 
@@ -62,10 +71,18 @@ dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nset
 /* Opens the data sources (the test's only where it is there). */
 dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test);
 void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
+/* [solver], read again: from now on the setup's own, also where this fails; and, if the
+ * solver has taken it, what counts. The one before stays until close: so it was
+ * promised.
+ */
+dlc_status dlc_setup_keep(dlc_setup *setup, dlc_settings *settings);
+void dlc_setup_take_kept(dlc_setup *setup);
 
 /* How many ranks the job has, where others have started them: [run] ranks doesn't
  * count then. */
 dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks);
+/* Shares the batch out anew, with `servers` as it is now. */
+dlc_status dlc_setup_deal(dlc_setup *setup);
 /* Equal for all ranks of a job: what was read and must not differ among them. */
 uint64_t dlc_setup_digest(const dlc_setup *setup);
 
@@ -73,7 +90,7 @@ uint64_t dlc_setup_digest(const dlc_setup *setup);
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);
 
 /* Samples of one iteration over all ranks (one micro-batch), and rank r's stretch
- * of them. */
+ * of them; a server's is empty. The stretches are known from dlc_setup_set_ranks on. */
 int64_t dlc_setup_global_batch(const dlc_setup *setup);
 void dlc_setup_share(const dlc_setup *setup, int32_t rank, int64_t *offset,
                      int64_t *count);

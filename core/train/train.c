@@ -8,32 +8,37 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/checkpoint.h"
+#include "train/asynchronous/asynchronous.h"
+#include "train/asynchronous/change.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
+#include "train/pipeline/pipeline.h"
 #include "train/progress.h"
+#include "train/shares/reshare.h"
 
 typedef struct train_loop {
     dlc_session *session;
     dlc_iterate iterate;
     dlc_progress progress;
+    dlc_reshare reshare;
     dlc_train_result *result;
     int64_t test_interval, snapshot_interval; /* 0: never */
     double target;
-    int64_t tested, saved; /* iterations at which it was last done, -1: never */
-    double loss;           /* of the last iteration that is done */
-    int stop, snapshot;    /* agreed on by all ranks */
+    int64_t tested, saved;      /* iterations at which it was last done, -1: never */
+    double loss;                /* of the last iteration that is done */
+    int stop, snapshot, change; /* agreed on by all ranks */
 } train_loop;
 
 /* ---- Iterations --------------------------------------------------------------------
  */
 
-static dlc_status check_loss(const train_loop *loop) {
-    if (!isfinite(loop->loss))
+static dlc_status check_loss(const train_loop *loop, double own) {
+    if (!isfinite(loop->loss) || !isfinite(own))
         return dlc_fail(DLC_ERR_DIVERGED,
                         "the loss became %g at iteration %" PRId64
                         ": try a smaller learning rate ([solver] rate) or a warm-up",
-                        loop->loss, loop->progress.done + 1);
+                        isfinite(own) ? loop->loss : own, loop->progress.done + 1);
     return DLC_OK;
 }
 
@@ -44,7 +49,8 @@ static dlc_status end_oldest(train_loop *loop) {
     loop->loss = result.loss;
     loop->stop |= result.stop;
     loop->snapshot |= result.snapshot;
-    DLC_TRY(check_loss(loop));
+    loop->change |= result.change;
+    DLC_TRY(check_loss(loop, result.own_loss));
     dlc_progress_iteration_end(&loop->progress, loop->loss);
     if (loop->result->first_iteration_seconds <= 0)
         loop->result->first_iteration_seconds = dlc_process_seconds();
@@ -56,14 +62,20 @@ static dlc_status end_all(train_loop *loop) {
         dlc_progress_iteration_begin(&loop->progress);
         DLC_TRY(end_oldest(loop));
     }
-    return dlc_updates_finish(&loop->session->updates);
+    DLC_TRY(dlc_updates_finish(&loop->session->updates));
+    dlc_progress_iteration_begin(&loop->progress);
+    DLC_TRY(dlc_asynchronous_meet(loop->session));
+    dlc_progress_wait_end(&loop->progress);
+    return DLC_OK;
 }
 
 static dlc_status iterate(train_loop *loop) {
     dlc_progress_iteration_begin(&loop->progress);
+    dlc_reshare_begin(&loop->reshare);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
     if (dlc_iterate_under_way(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
         DLC_TRY(end_oldest(loop));
+    dlc_reshare_end(&loop->reshare);
     return DLC_OK;
 }
 
@@ -113,6 +125,25 @@ static dlc_status save(train_loop *loop) {
     return DLC_OK;
 }
 
+static dlc_status change(train_loop *loop) {
+    DLC_TRY(end_all(loop));
+    return dlc_change_solver(loop->session);
+}
+
+/* Shares the batch out anew where the ranks have been found to be unlike. */
+static dlc_status reshare(train_loop *loop) {
+    int changed;
+    if (!dlc_reshare_is_due(&loop->reshare, loop->session))
+        return DLC_OK;
+    DLC_TRY(end_all(loop));
+    DLC_TRY(dlc_reshare_compare(&loop->reshare, loop->session, &changed));
+    if (!changed)
+        return DLC_OK;
+    dlc_iterate_close(&loop->iterate);
+    DLC_TRY(dlc_reshare_run(loop->session));
+    return dlc_iterate_open(loop->session, &loop->iterate);
+}
+
 static int is_due(int64_t interval, int64_t iteration) {
     return interval > 0 && iteration % interval == 0;
 }
@@ -128,7 +159,11 @@ static dlc_status run(train_loop *loop) {
             DLC_TRY(test(loop));
         if (loop->snapshot || is_due(loop->snapshot_interval, session->iteration))
             DLC_TRY(save(loop));
-        loop->snapshot = 0;
+        if (loop->change)
+            DLC_TRY(change(loop));
+        loop->snapshot = loop->change = 0;
+        if (!loop->stop)
+            DLC_TRY(reshare(loop));
     }
     DLC_TRY(end_all(loop));
     dlc_progress_end(&loop->progress);
@@ -144,12 +179,26 @@ static dlc_status run(train_loop *loop) {
  * -------------------------------------------------------------------------- */
 
 static void note_exchange(const dlc_session *session, dlc_train_result *result) {
-    dlc_exchange_stats stats = dlc_exchanger_stats(session->exchanger);
+    dlc_exchange_stats stats = session->exchanged;
+    if (!session->exchanger) /* it could not be opened again */
+        return;
+    dlc_exchange_stats last = dlc_exchanger_stats(session->exchanger);
+    stats.bytes += last.bytes;
+    stats.busy += last.busy;
+    stats.waited += last.waited;
     result->exchange_bytes = (double)stats.bytes;
     result->exchange_seconds = stats.busy;
     result->hidden = dlc_exchanger_is_queued(session->exchanger)
                          ? (double)NAN /* the device's business */
                          : dlc_exchange_hidden(&stats);
+}
+
+/* Each rank goes at its own pace. */
+static dlc_status note_staleness(dlc_session *session, dlc_train_result *result) {
+    if (!session->asynchronous)
+        return DLC_OK;
+    DLC_TRY(dlc_asynchronous_speed(session, &result->images_per_s));
+    return dlc_staleness_gather(session, &result->staleness);
 }
 
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
@@ -161,6 +210,8 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         DLC_TRY(dlc_checkpoint_load_weights(session, session->net, options->weights));
     if (options->resume)
         DLC_TRY(dlc_checkpoint_resume(session, options->resume));
+    DLC_TRY(dlc_session_start(session));
+    session->met = session->iteration;
     train_loop loop = {
         .session = session,
         .result = result,
@@ -184,13 +235,21 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     if (!session->test_net)
         result->loss = loop.loss;
     result->images_per_s = dlc_progress_speed(&loop.progress);
+    if (status == DLC_OK)
+        status = note_staleness(session, result);
+    if (status == DLC_OK)
+        status = dlc_pipeline_report(session, &result->bubble);
     result->seconds = dlc_process_seconds();
     note_exchange(session, result);
-    if (status != DLC_OK) {
-        dlc_free(result->checkpoint);
-        result->checkpoint = NULL;
-    }
+    if (status != DLC_OK)
+        dlc_train_result_free(result);
     return status;
+}
+
+void dlc_train_result_free(dlc_train_result *result) {
+    dlc_free(result->checkpoint);
+    result->checkpoint = NULL;
+    dlc_staleness_free(&result->staleness);
 }
 
 void dlc_train_report_json(const dlc_session *session, const dlc_train_result *result,
@@ -204,6 +263,10 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_string(json, "solver", setup->solver->name);
     dlc_json_string(json, "scaling", setup->strong ? "strong" : "weak");
     dlc_json_int(json, "batch", session->share);
+    dlc_json_array(json, "shares");
+    for (int32_t r = 0; r < session->ranks; r++)
+        dlc_json_int(json, NULL, setup->shares.count[r]);
+    dlc_json_end_array(json);
     dlc_json_int(json, "effective_batch", dlc_session_samples(session));
     dlc_json_int(json, "iterations", session->iteration);
     dlc_json_number(json, "epochs",
@@ -219,6 +282,8 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_number(json, "seconds", result->exchange_seconds);
     dlc_json_number(json, "hidden", result->hidden);
     dlc_json_end_object(json);
+    dlc_pipeline_json(session, result->bubble, json);
+    dlc_staleness_json(&result->staleness, json);
     dlc_json_string(json, "checkpoint", result->checkpoint);
     dlc_json_int(json, "seed", (int64_t)setup->seed);
     dlc_json_bool(json, "stopped", result->stopped);

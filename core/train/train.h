@@ -3,6 +3,7 @@
 #define DLC_TRAIN_TRAIN_H
 
 #include "base/json.h"
+#include "train/asynchronous/staleness.h"
 #include "train/session.h"
 
 typedef struct dlc_train_options {
@@ -18,9 +19,13 @@ typedef struct dlc_train_result {
     double first_iteration_seconds; /* from the process's start to the end of it */
     double target_seconds; /* until the target accuracy was reached; NaN if not */
     double exchange_bytes, exchange_seconds, hidden;
+    double bubble; /* the share of the time in which stages stood still */
+    dlc_staleness staleness;
     int stopped;      /* by a signal */
-    char *checkpoint; /* to be freed with dlc_free; NULL if none was written */
+    char *checkpoint; /* own; NULL if none was written */
 } dlc_train_result;
+
+void dlc_train_result_free(dlc_train_result *result); /* a zeroed one is allowed */
 
 /* Trains until the setup's end, all ranks together. */
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Kills random ranks of random jobs and looks at what becomes of the jobs.
 
-    kills.py COUNT TRANSPORT [--stop] [--within SECONDS] [--seed N] [--verbose]
+    kills.py COUNT TRANSPORT [--stop] [--device NAME] [--within SECONDS] [--seed N]
+             [--verbose]
 
 Every job trains a small net for ever, with 2 to 4 ranks, started by --ranks or each
 by itself with RANK, WORLD_SIZE and so on. At a random moment, while it starts or while
@@ -109,7 +110,8 @@ class Job:
         self.shm = set(os.listdir("/dev/shm"))
         self.processes, self.logs = [], []
         command = [os.environ["DLCORE_BIN"], "train", str(folder / "net.ini"),
-                   f"--transport={args.transport}", "--snapshot-dir", str(folder)]
+                   f"--transport={args.transport}", "--snapshot-dir", str(folder),
+                   f"--set=run.device={args.device}"]
         if args.stop:
             command += ["--set", f"run.deadline={DEADLINE}"]
         if not outside:
@@ -240,6 +242,7 @@ def main():
     parser.add_argument("count", type=int)
     parser.add_argument("transport")
     parser.add_argument("--stop", action="store_true", help="SIGSTOP, not SIGKILL")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--within", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--verbose", action="store_true")

@@ -28,7 +28,8 @@ cp -L "$build"/lib/libdlcore.so.? "$tree/lib/"
 cp "$build"/lib/dlcore/1/*.so "$tree/lib/dlcore/1/"
 rm -f "$tree/lib/dlcore/1/transport-mpi.so" # would bring half of MPI along
 cp "$build/bench/device_speed" "$build"/tests/bin/test_device_{kernels,convert,precision} \
-    "$build"/tests/bin/test_layers_* "$build/tests/bin/test_gpu_device" "$tree/tests/"
+    "$build"/tests/bin/test_layers_* "$build"/tests/bin/test_gpu_{device,words} \
+    "$build/tests/bin/test_transport_queues" "$tree/tests/"
 strip --strip-unneeded "$tree"/bin/* "$tree"/lib/*.so.? "$tree"/lib/dlcore/1/*.so \
     "$tree"/tests/*
 

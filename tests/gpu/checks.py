@@ -225,6 +225,23 @@ def same_weights(ranks):
     return check
 
 
+def in_queues():
+    """All of the exchange is work for queues, and part of the recording."""
+    gpu()
+    for how in ("direct", "tree"):
+        for record in ("true", "false"):
+            result = train(*LENET, ON_GPU, "--ranks=4", "--transport=p2p-tree", "--iterations=60", f"--set=transport.schedule={how}",
+                           "--set=transport.ahead=no", f"--set=run.record={record}", folder=WORK / f"{how}-{record}")
+            if not STANDIN and "work for queues" not in result["text"]:
+                raise Failed("by the processor: " + last_lines(result["text"], 12))
+            if not STANDIN and record == "true" and "iterations are recorded" not in result["text"]:
+                raise Failed(last_lines(result["text"], 12))
+    weights = [tensors(WORK / f"{how}-{record}") for how in ("direct", "tree") for record in ("true", "false")]
+    if any(one != weights[0] for one in weights):
+        raise Failed("direct and tree, recorded and not, give different weights")
+    return "direct and tree, recorded and not: the same bytes"
+
+
 def nccl_of_two():
     gpu()
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29571", "LOCAL_RANK": "0",
@@ -354,6 +371,7 @@ def checks():
     yield "cifar10-full, a tenth of CIFAR-10", same_accuracy(CIFAR, 3.0, "--iterations=500", "--set=run.test_interval=500")
     yield "two processes", same_weights(2)
     yield "four processes", same_weights(4)
+    yield "four processes, p2p-tree in queues", in_queues
     yield "nccl, two ranks", nccl_of_two
     for transport in ("p2p-tree", "host-staged"):
         yield f"killed: {transport}", killed(transport)

@@ -22,7 +22,8 @@ CORE = {
     "job": ["base", "topo"],
     "net": ["base", "config", "plugin"],
     "comm": ["base", "plugin"],
-    "train": ["base", "config", "plugin", "topo", "job", "net", "comm"],
+    "plan": ["base", "config", "plugin", "topo", "net"],
+    "train": ["base", "config", "plugin", "topo", "job", "net", "comm", "plan"],
 }
 
 # What the public headers may include besides each other: freestanding C, so that

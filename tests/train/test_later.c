@@ -58,10 +58,13 @@ static const char *train(const char *folder, const char *device,
     const char *arguments[16] = {"train", net, set_device, set_folder};
     int count = 4;
     int later = strcmp(device, "later") == 0;
-    for (int i = 0; more[i] && count < 13; i++)
+    for (int i = 0; more[i] && count < 13; i++) {
+        if (!later && strncmp(more[i], "--set=run.later", 15) == 0)
+            continue;
         arguments[count++] = !later && strcmp(more[i], "--transport=later") == 0
                                  ? "--transport=p2p-tree"
                                  : more[i];
+    }
 #ifdef __SANITIZE_THREAD__ /* libgomp's barriers look like races to it */
     arguments[count++] = "--set=run.threads=1";
 #endif
@@ -90,10 +93,11 @@ START_TEST(lenet_is_the_cpus) {
 END_TEST
 
 #define RUN "iterations = 30\ntest_interval = 10\n"
+#define AT_ONCE "--transport=p2p-tree", "--set=transport.ahead=no"
 
 static const struct {
     const char *run;
-    const char *more[4];
+    const char *more[5];
     int recorded;
 } ways[] = {
     {RUN, {NULL}, 1},
@@ -104,13 +108,24 @@ static const struct {
      {"--set=solver.nesterov=yes", "--set=solver.policy=step",
       "--set=solver.step_size=7"},
      1},
-    {RUN "ranks = 2\n", {NULL}, 0},
     {RUN "ranks = 3\n", {"--transport=host-staged", "--scaling=strong"}, 0},
-    {RUN "ranks = 2\n", {"--transport=p2p-tree", "--set=solver.accumulate=2"}, 0},
+    /* Queues that keep step with each other. */
+    {RUN "ranks = 2\n", {AT_ONCE}, 1},
+    {RUN "ranks = 2\n", {AT_ONCE, "--set=solver.accumulate=2"}, 0},
+    {RUN "ranks = 5\n", {AT_ONCE, "--set=transport.shards=yes"}, 1},
+    {RUN "ranks = 4\nbucket = 16K\n",
+     {AT_ONCE, "--set=transport.schedule=tree", "--set=transport.chunk_bytes=4K"},
+     1},
+    {RUN "ranks = 3\n", {AT_ONCE, "--set=run.later_words=no"}, 0},
     /* By work for the queue; the cpu by what that is made of. */
     {RUN "ranks = 2\n", {"--transport=later"}, 1},
     {RUN "ranks = 3\n", {"--transport=later", "--set=solver.clip_gradients=0.5"}, 0},
     {RUN "ranks = 2\n", {"--transport=later", "--set=solver.accumulate=2"}, 0},
+    /* Stages. */
+    {RUN "ranks = 2\nstages = ip1\n", {AT_ONCE}, 0},
+    {RUN "ranks = 4\nstages = 2\n",
+     {"--transport=host-staged", "--set=solver.accumulate=2"},
+     0},
 };
 
 START_TEST(every_way_is_the_cpus) {

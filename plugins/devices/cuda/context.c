@@ -74,6 +74,9 @@ static dlc_status prepare(dlc_device *device) {
         status = check_age(device);
     if (status == DLC_OK)
         status = attribute(device, cudaDevAttrMultiProcessorCount, &device->units);
+    if (status == DLC_OK)
+        status = attribute(device, cudaDevAttrCanUseHostPointerForRegisteredMem,
+                           &device->one_address);
     if (status != DLC_OK)
         return status;
     device->by_file = shares_by_file(device);

@@ -49,6 +49,7 @@ int driver_open(driver_calls *c) {
     c->library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
     if (!c->library)
         return 0;
+    (void)FIND(c->library, "cuStreamBatchMemOp_v2", c->words);
     if (FIND(c->library, "cuDeviceGetAttribute", c->attribute) &&
         FIND(c->library, "cuMemGetAllocationGranularity", c->granularity) &&
         FIND(c->library, "cuMemCreate", c->create) &&

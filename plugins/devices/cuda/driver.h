@@ -26,6 +26,8 @@ typedef struct driver_calls {
                               CUmemAllocationHandleType, unsigned long long);
     CUresult (*import_handle)(CUmemGenericAllocationHandle *, void *,
                               CUmemAllocationHandleType);
+    CUresult (*words)(CUstream, unsigned, CUstreamBatchMemOpParams *,
+                      unsigned); /* NULL: CUDA 11.6 or older */
 } driver_calls;
 
 /* Is there a driver, new enough for the runtime in here? Starts nothing: it asks for

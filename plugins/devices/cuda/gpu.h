@@ -16,6 +16,7 @@ struct dlc_device {
     int number;       /* the runtime's; first, as <dlcore/cuda.h> promises */
     int units;        /* multiprocessors */
     int by_file;      /* shares memory by file descriptors; 0: by cudaIpc */
+    int one_address;  /* pinned memory is where it is for the processor */
     char address[20]; /* PCI, as the runtime writes it */
     driver_calls calls;
     cudaStream_t own;        /* of calls without a queue */
@@ -86,6 +87,9 @@ dlc_status event_record(dlc_device *device, dlc_queue *queue, dlc_event *event);
 dlc_status event_wait(dlc_device *device, dlc_queue *queue, dlc_event *event);
 dlc_status event_done(dlc_device *device, dlc_event *event, int *done);
 dlc_status event_sync(dlc_device *device, dlc_event *event);
+/* words.c */
+dlc_status queue_words(dlc_device *device, dlc_queue *queue, const dlc_word_step *steps,
+                       int32_t count);
 
 /* ---- record.c -----------------------------------------------------------------------
  */

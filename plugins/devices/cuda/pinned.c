@@ -15,7 +15,8 @@ dlc_status pinned_map(const dlc_device *device, int fd, size_t bytes, block *b) 
                           "no memory for %zu bytes that processes "
                           "share (mmap: %s)",
                           bytes, strerror(errno));
-    cudaError_t error = cudaHostRegister(at, bytes, cudaHostRegisterPortable);
+    cudaError_t error = cudaHostRegister(
+        at, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error != cudaSuccess) {
         munmap(at, bytes);
         return gpu_failed(device, error, "pinning %zu bytes", bytes);

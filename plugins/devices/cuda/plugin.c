@@ -64,6 +64,7 @@ static const dlc_device_ops ops = {
     .reaches = share_reaches,
     .range_begin = range_begin,
     .range_end = range_end,
+    .queue_words = queue_words,
 };
 
 static const dlc_feature features[] = {

@@ -8,18 +8,13 @@
 
 #include <dlcore/solver.h>
 
-#include "policy.h"
+#include "../shared/micro.h"
+#include "../shared/policy.h"
+#include "../shared/stretches.h"
 
 static const dlc_host *host;
 
 enum { SLOT_MOMENTUM, SLOT_SUM, SLOTS };
-
-/* A stretch of the arenas inside one bucket, where the multipliers are the same:
- * one call of the device. */
-typedef struct stretch {
-    size_t begin, count;
-    float rate, decay;
-} stretch;
 
 struct dlc_solver {
     const dlc_device_ops *ops;
@@ -37,8 +32,7 @@ struct dlc_solver {
     int nesterov;
     int32_t micro_batches;
 
-    stretch *pieces;
-    size_t *first_piece; /* of each bucket, and one behind the last */
+    stretches pieces; /* what this rank updates */
 };
 
 static dlc_status sgd_load(const dlc_host *services) {
@@ -72,81 +66,9 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     return DLC_OK;
 }
 
-/* ---- Pieces ------------------------------------------------------------------ */
-
-/* Joins the part of a segment that lies in the bucket to the piece before it, or
- * begins a new one. What lies between two segments is padding: zero stays zero. */
-static void add_piece(dlc_solver *solver, size_t first, size_t *pieces, size_t begin,
-                      size_t end, const dlc_segment *segment) {
-    float rate = (float)segment->rate, decay = (float)segment->decay;
-    stretch *next = &solver->pieces[*pieces];
-    if (*pieces > first && next[-1].rate == rate && next[-1].decay == decay) {
-        next[-1].count = end - next[-1].begin;
-        return;
-    }
-    *next = (stretch){
-        .begin = begin, .count = end - begin, .rate = rate, .decay = decay};
-    (*pieces)++;
-}
-
 /* Does this rank update a shard of each bucket only? */
 static int is_sharded(const dlc_exchange *exchange) {
     return DLC_CAN(exchange, settle);
-}
-
-/* Adds what this rank updates of [from, to) in the bucket. */
-static void add_own(dlc_solver *solver, int32_t bucket, size_t *pieces, size_t from,
-                    size_t to, const dlc_segment *segment) {
-    const dlc_exchange *exchange = solver->exchange;
-    if (is_sharded(exchange)) {
-        if (from < exchange->own_begin[bucket])
-            from = exchange->own_begin[bucket];
-        if (to > exchange->own_end[bucket])
-            to = exchange->own_end[bucket];
-    }
-    if (to > from && segment->rate != 0)
-        add_piece(solver, solver->first_piece[bucket], pieces, from, to, segment);
-}
-
-/* Cuts the segments at the buckets' borders. */
-static void cut_pieces(dlc_solver *solver, const dlc_solver_args *args) {
-    const size_t *border = args->exchange->bucket_begin;
-    const dlc_segment *segment = args->segment;
-    int32_t s = 0;
-    size_t pieces = 0;
-    for (int32_t b = 0; b < args->exchange->buckets; b++) {
-        solver->first_piece[b] = pieces;
-        while (s < args->segments && segment->offset < border[b + 1]) {
-            size_t end = segment->offset + segment->count;
-            size_t from = segment->offset > border[b] ? segment->offset : border[b];
-            size_t to = end < border[b + 1] ? end : border[b + 1];
-            add_own(solver, b, &pieces, from, to, segment);
-            if (end > border[b + 1])
-                break; /* the rest of it is in the next bucket */
-            s++;
-            segment = DLC_NEXT(segment);
-        }
-    }
-    solver->first_piece[args->exchange->buckets] = pieces;
-}
-
-/* The core's promises that the cutting relies on. */
-static dlc_status check_args(const dlc_solver_args *args) {
-    const dlc_exchange *exchange = args->exchange;
-    const dlc_segment *segment = args->segment;
-    size_t end = 0;
-    for (int32_t s = 0; s < args->segments; s++, segment = DLC_NEXT(segment)) {
-        if (segment->offset < end)
-            return host->fail(DLC_ERR_INTERNAL, "segment %s lies before the one before",
-                              segment->name);
-        end = segment->offset + segment->count;
-    }
-    if (args->tail > args->count || end > args->count - args->tail)
-        return host->fail(DLC_ERR_INTERNAL, "the segments reach into the tail");
-    if (exchange->buckets < 1 || exchange->bucket_begin[0] != 0 ||
-        exchange->bucket_begin[exchange->buckets] != args->count)
-        return host->fail(DLC_ERR_INTERNAL, "the buckets don't cover the arena");
-    return DLC_OK;
 }
 
 /* ---- Life ------------------------------------------------------------------------ */
@@ -154,8 +76,7 @@ static dlc_status check_args(const dlc_solver_args *args) {
 static void sgd_destroy(dlc_solver *solver) {
     if (!solver)
         return;
-    host->free(solver->pieces);
-    host->free(solver->first_piece);
+    stretches_free(host, &solver->pieces);
     host->free(solver);
 }
 
@@ -194,28 +115,19 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
 }
 
 static dlc_status sgd_create(const dlc_solver_args *args, dlc_solver **solver) {
-    dlc_status rc = check_args(args);
-    if (rc != DLC_OK)
-        return rc;
+    const dlc_exchange *exchange = args->exchange;
+    int sharded = is_sharded(exchange);
     dlc_solver *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    if ((rc = fill_in(made, args)) != DLC_OK)
-        goto out;
-    /* Each border cuts at most one segment in two. */
-    size_t buckets = (size_t)args->exchange->buckets;
-    made->pieces = host->alloc(((size_t)args->segments + buckets) *
-                               sizeof *made->pieces);
-    made->first_piece = host->alloc((buckets + 1) * sizeof *made->first_piece);
-    if (!made->pieces || !made->first_piece) {
-        rc = DLC_ERR_NOMEM;
-        goto out;
-    }
-    cut_pieces(made, args);
-    *solver = made;
-    made = NULL;
-out:
-    sgd_destroy(made);
+    dlc_status rc = fill_in(made, args);
+    if (rc == DLC_OK)
+        rc = stretches_cut(host, args, sharded ? exchange->own_begin : NULL,
+                           sharded ? exchange->own_end : NULL, &made->pieces);
+    if (rc == DLC_OK)
+        *solver = made;
+    else
+        sgd_destroy(made);
     return rc;
 }
 
@@ -226,23 +138,17 @@ static double sgd_rate(dlc_solver *solver, int64_t iteration) {
 /* ---- An iteration ------------------------------------------------------------------
  */
 
-/* Gathers the micro-batches of a bucket: the first is copied, the others added, and
- * before the exchange the sum comes back into the gradients. */
+/* Gathers the micro-batches of a bucket, without the tail. */
 static dlc_status gather(dlc_solver *solver, int32_t micro, int32_t bucket) {
-    size_t begin = solver->exchange->bucket_begin[bucket];
+    const micro_batches batches = {.ops = solver->ops,
+                                   .device = solver->device,
+                                   .queue = solver->queue,
+                                   .count = solver->micro_batches,
+                                   .gradients = solver->gradients,
+                                   .sum = solver->sum};
     size_t end = solver->exchange->bucket_begin[bucket + 1];
-    if (end > solver->trained)
-        end = solver->trained; /* the tail is not summed over micro-batches */
-    if (end <= begin)
-        return DLC_OK;
-    float *gradients = solver->gradients + begin, *sum = solver->sum + begin;
-    size_t n = end - begin;
-    if (micro == 0)
-        return solver->ops->copy(solver->device, solver->queue, sum, gradients,
-                                 n * sizeof *sum);
-    if (micro < solver->micro_batches - 1)
-        return solver->ops->add(solver->device, solver->queue, n, gradients, sum);
-    return solver->ops->add(solver->device, solver->queue, n, sum, gradients);
+    return micro_gather(&batches, micro, solver->exchange->bucket_begin[bucket],
+                        end < solver->trained ? end : solver->trained);
 }
 
 static dlc_status sgd_ready(dlc_solver *solver, int64_t iteration, int32_t micro,
@@ -258,9 +164,9 @@ static dlc_status sgd_ready(dlc_solver *solver, int64_t iteration, int32_t micro
 
 static dlc_status update_bucket(dlc_solver *solver, int32_t bucket,
                                 const dlc_momentum *base) {
-    for (size_t i = solver->first_piece[bucket]; i < solver->first_piece[bucket + 1];
-         i++) {
-        const stretch *piece = &solver->pieces[i];
+    const stretches *pieces = &solver->pieces;
+    for (size_t i = pieces->first[bucket]; i < pieces->first[bucket + 1]; i++) {
+        const stretch *piece = &pieces->at[i];
         dlc_momentum how = *base;
         how.rate *= piece->rate;
         how.decay *= piece->decay;

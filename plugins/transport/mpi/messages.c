@@ -284,22 +284,36 @@ dlc_status messages_wait(dlc_endpoint *e, dlc_request *r) {
 
 /* ---- The end --------------------------------------------------------------------- */
 
+/* Ends a receive; false where something has come for it, or may still. */
+static int cancel(MPI_Request *receive) {
+    MPI_Status status;
+    int done = 0, cancelled = 0;
+    if (MPI_Cancel(receive) == MPI_SUCCESS)
+        (void)MPI_Test(receive, &done, &status);
+    if (done)
+        return MPI_Test_cancelled(&status, &cancelled) == MPI_SUCCESS && cancelled;
+    MPI_Request_free(receive);
+    return 0;
+}
+
 /* Lets go of what is under way. MPI may still write into buffers of receives that it
  * cannot cancel, so those requests are left to it. */
 void messages_close(dlc_endpoint *e) {
-    if (e->under_way)
-        e->failed = 1; /* nothing that peers may be waited for after */
     while (e->under_way) {
         dlc_request *r = e->under_way;
+        int well = r->is_receive;
         for (size_t i = 0; i < r->pieces; i++) {
             if (r->piece[i] == MPI_REQUEST_NULL)
                 continue;
             if (r->is_receive)
-                MPI_Cancel(&r->piece[i]);
-            MPI_Request_free(&r->piece[i]);
+                well &= cancel(&r->piece[i]);
+            else
+                MPI_Request_free(&r->piece[i]);
         }
         if (r->announced != MPI_REQUEST_NULL)
             MPI_Request_free(&r->announced);
+        if (!well)
+            e->failed = 1; /* nothing that peers may be waited for after */
         free_request(e, r);
     }
 }

@@ -29,6 +29,7 @@ void arenas_close(dlc_endpoint *e) {
     arenas *all = e->arenas;
     if (!all)
         return;
+    words_close(e);
     lane_close(e, &all->lane);
     for (uint32_t i = 0; i < all->count; i++)
         let_go(e, &all->list[i]);

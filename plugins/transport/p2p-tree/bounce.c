@@ -3,8 +3,6 @@
  */
 #include "p2p.h"
 
-enum { BOUNCE = 4 << 20 /* bytes */ };
-
 dlc_status bounce_open(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
     dlc_memory *memory = &e->arenas->bounce;
@@ -12,8 +10,8 @@ dlc_status bounce_open(dlc_endpoint *e) {
     if (e->host_memory || e->ranks == 1)
         return DLC_OK;
     memory->size = sizeof *memory;
-    dlc_status status = args->device_ops->alloc(args->device, BOUNCE, DLC_MEM_SHARED,
-                                                memory);
+    dlc_status status = args->device_ops->alloc(args->device, BOUNCE_BYTES,
+                                                DLC_MEM_SHARED, memory);
     return status == DLC_OK ? arenas_attach(e, memory) : status;
 }
 
@@ -28,7 +26,7 @@ static dlc_status copy(dlc_endpoint *e, float *dst, const float *src, size_t n) 
 
 /* The bounce is the first arena. */
 dlc_status bounce_all_reduce(dlc_endpoint *e, float *buffer, size_t count) {
-    const size_t most = BOUNCE / sizeof *buffer;
+    const size_t most = BOUNCE_BYTES / sizeof *buffer;
     dlc_status status = DLC_OK;
 
     for (size_t at = 0; at < count && status == DLC_OK; at += most) {
@@ -42,5 +40,5 @@ dlc_status bounce_all_reduce(dlc_endpoint *e, float *buffer, size_t count) {
         if (status == DLC_OK)
             status = copy(e, buffer + at, mine, c.count);
     }
-    return call_finish(e, status);
+    return call_finish(e, &(call){.kind = ALL_REDUCE}, status);
 }

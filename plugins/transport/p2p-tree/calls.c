@@ -1,7 +1,8 @@
 /* Coming to a collective in attached memory and leaving it, together.
  *
  * Each rank tells with its mark what it was called for. So ranks that don't make the
- * same calls are told so, where they would else sum one thing into another.
+ * same calls are told so, where they would else sum one thing into another. (Calls for
+ * a queue meet by words, which tell no more than that somebody has come.)
  */
 #include <inttypes.h>
 
@@ -33,6 +34,8 @@ static dlc_status differs(const dlc_endpoint *e, int32_t rank, const uint64_t *i
 }
 
 dlc_status call_enter(dlc_endpoint *e, const call *c, int32_t first, int32_t end) {
+    if (c->queue)
+        return words_meet(e, c->queue, TURN_ENTER);
     uint64_t calls = ++e->arenas->calls;
     uint64_t *mine = e->head->marks[MARK_ENTERED].note[calls % 2];
 
@@ -47,7 +50,9 @@ dlc_status call_enter(dlc_endpoint *e, const call *c, int32_t first, int32_t end
     return status;
 }
 
-dlc_status call_leave(dlc_endpoint *e, int32_t first, int32_t end) {
+dlc_status call_leave(dlc_endpoint *e, const call *c, int32_t first, int32_t end) {
+    if (c->queue)
+        return words_meet(e, c->queue, TURN_LEAVE);
     marks_tell(e, MARK_LEFT, e->arenas->calls, 0, e->ranks);
     return marks_await(e, MARK_LEFT, e->arenas->calls, first, end);
 }
@@ -60,10 +65,16 @@ dlc_status call_sync(dlc_endpoint *e) {
     return status == DLC_OK ? e->args->check(e->args->job) : status;
 }
 
-dlc_status call_finish(dlc_endpoint *e, dlc_status status) {
+dlc_status call_finish(dlc_endpoint *e, const call *c, dlc_status status) {
+    if (c->queue)
+        return status;
     if (status == DLC_OK)
         status = call_sync(e);
     return lane_settle(e, &e->arenas->lane, status);
+}
+
+dlc_queue *call_queue(const dlc_endpoint *e, const call *c) {
+    return c->queue ? c->queue : e->arenas->lane.queue;
 }
 
 size_t call_slice(const dlc_endpoint *e, const call *c, int32_t rank) {
@@ -73,18 +84,21 @@ size_t call_slice(const dlc_endpoint *e, const call *c, int32_t rank) {
 
 /* The processor does what stays in its cache. A device wants to be told little: its
  * pieces are so long that they keep it busy while the next is told, and the job is
- * asked whether it goes on; those of the tree so short that its stages overlap. */
-size_t call_chunk(const dlc_endpoint *e, int tree) {
+ * asked whether it goes on; those of the tree so short that its stages overlap. A
+ * queue takes all at once. */
+size_t call_chunk(const dlc_endpoint *e, const call *c, int tree) {
     size_t chunk = e->chunk_bytes / sizeof(float);
     size_t most = e->host_memory ? SERIAL : (tree ? TREE_PIECE : PIECE) / sizeof(float);
     if (host->get_int(e->args->settings, "chunk_bytes") > 0)
         return chunk;
+    if (c->queue && !tree)
+        return c->count;
     return e->host_memory && chunk < most ? chunk : most;
 }
 
 /* The fewest steps where it is small. */
 dlc_status call_run(dlc_endpoint *e, const call *c) {
-    if (e->arenas->tree && c->count > call_chunk(e, 1))
+    if (e->arenas->tree && c->count > call_chunk(e, c, 1))
         return tree_run(e, c);
     return c->kind == ALL_GATHER ? direct_gather(e, c) : direct_reduce(e, c);
 }

@@ -12,12 +12,12 @@ static dlc_status sum_chunk(dlc_endpoint *e, const call *c, size_t at, size_t n)
         e->targets[i] = arenas_at(e, c, r, at);
         e->sources[r] = e->targets[i];
     }
-    return sum_to(e, e->arenas->lane.queue, n, c->kind == ALL_REDUCE ? e->ranks : 1);
+    return sum_to(e, call_queue(e, c), n, c->kind == ALL_REDUCE ? e->ranks : 1);
 }
 
 dlc_status direct_reduce(dlc_endpoint *e, const call *c) {
     size_t at = call_slice(e, c, e->rank), end = call_slice(e, c, e->rank + 1);
-    size_t chunk = call_chunk(e, 0);
+    size_t chunk = call_chunk(e, c, 0);
     dlc_status status = call_enter(e, c, 0, e->ranks);
 
     for (; at < end && status == DLC_OK; at += chunk) {
@@ -25,8 +25,8 @@ dlc_status direct_reduce(dlc_endpoint *e, const call *c) {
         if (status == DLC_OK)
             status = e->args->check(e->args->job);
     }
-    status = call_finish(e, status);
-    return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
+    status = call_finish(e, c, status);
+    return status == DLC_OK ? call_leave(e, c, 0, e->ranks) : status;
 }
 
 /* From `source` to this rank's: elements (of a broadcast bytes) at .. end-1. */
@@ -34,14 +34,16 @@ static dlc_status fetch(dlc_endpoint *e, const call *c, int32_t source, size_t a
                         size_t end) {
     const dlc_transport_args *args = e->args;
     size_t unit = c->kind == BROADCAST ? 1 : sizeof(float);
-    size_t from = at * unit, to = end * unit, chunk = call_chunk(e, 0) * sizeof(float);
+    size_t from = at * unit, to = end * unit,
+           chunk = call_chunk(e, c, 0) * sizeof(float);
     char *mine = (char *)arenas_at(e, c, e->rank, 0);
     const char *its = (const char *)arenas_at(e, c, source, 0);
     dlc_status status = DLC_OK;
 
     for (; from < to && status == DLC_OK; from += chunk) {
-        status = lane_copy(e, &e->arenas->lane, mine + from, its + from,
-                           to - from < chunk ? to - from : chunk);
+        status = args->device_ops->copy(args->device, call_queue(e, c), mine + from,
+                                        its + from,
+                                        to - from < chunk ? to - from : chunk);
         if (status == DLC_OK)
             status = args->check(args->job);
     }
@@ -55,8 +57,8 @@ dlc_status direct_gather(dlc_endpoint *e, const call *c) {
         int32_t r = (e->rank + i) % e->ranks; /* not all from the same one */
         status = fetch(e, c, r, call_slice(e, c, r), call_slice(e, c, r + 1));
     }
-    status = call_finish(e, status);
-    return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
+    status = call_finish(e, c, status);
+    return status == DLC_OK ? call_leave(e, c, 0, e->ranks) : status;
 }
 
 /* The others wait for the root only, and only the root waits for all. */
@@ -67,8 +69,8 @@ dlc_status direct_broadcast(dlc_endpoint *e, const call *c, int32_t root) {
     if (status == DLC_OK && !is_root)
         status = fetch(e, c, root, 0, c->count);
     if (!is_root)
-        status = call_finish(e, status);
+        status = call_finish(e, c, status);
     if (status == DLC_OK)
-        status = call_leave(e, 0, is_root ? e->ranks : 0);
+        status = call_leave(e, c, 0, is_root ? e->ranks : 0);
     return status;
 }

@@ -123,6 +123,8 @@ static dlc_status transport_open(const dlc_transport_args *args,
         status = arenas_open(e, tree);
     if (status == DLC_OK)
         status = bounce_open(e);
+    if (status == DLC_OK)
+        status = words_open(e);
     if (status != DLC_OK) {
         transport_close(e);
         return status;
@@ -132,8 +134,12 @@ static dlc_status transport_open(const dlc_transport_args *args,
 }
 
 static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
-    (void)snprintf(text, text_bytes, "%s schedule",
-                   e->arenas->tree ? "tree" : "direct");
+    const char *steps = e->host_memory || e->ranks == 1 ? ""
+                        : e->arenas->words              ? ", all of it work for queues"
+                                           : ", the processor waits between steps: the "
+                                             "device's queues can't keep step by words";
+    (void)snprintf(text, text_bytes, "%s schedule%s",
+                   e->arenas->tree ? "tree" : "direct", steps);
     return DLC_OK;
 }
 
@@ -200,6 +206,11 @@ static const dlc_transport_ops ops = {
     .broadcast = broadcast,
     .attach = arenas_attach,
     .describe = transport_describe,
+    .queue_all_reduce = queue_all_reduce,
+    .queue_reduce_scatter = queue_reduce_scatter,
+    .queue_all_gather = queue_all_gather,
+    .poll = words_poll,
+    .queues = queues,
 };
 
 static const dlc_feature features[] = {
@@ -207,7 +218,8 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_TRANSPORT,
      .name = "p2p-tree",
      .help = "memory that the ranks of one machine map of each other",
-     .caps = DLC_TRANSPORT_PAIRWISE | DLC_TRANSPORT_DEVICE_MEMORY,
+     .caps = DLC_TRANSPORT_PAIRWISE | DLC_TRANSPORT_DEVICE_MEMORY |
+             DLC_TRANSPORT_RECORDS,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,

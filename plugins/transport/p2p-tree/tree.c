@@ -74,7 +74,7 @@ static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t 
             continue;
         const float *pair[2] = {arenas_at(e, t->call, owner_of(e, low, level, q), at),
                                 arenas_at(e, t->call, owner_of(e, high, level, q), at)};
-        status = args->device_ops->sum(args->device, e->arenas->lane.queue, n, pair, 2,
+        status = args->device_ops->sum(args->device, call_queue(e, t->call), n, pair, 2,
                                        arenas_at(e, t->call, e->rank, at));
     }
     return status;
@@ -82,6 +82,7 @@ static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t 
 
 /* What this rank owned before that, it gets back, complete. */
 static dlc_status go_down(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
+    const dlc_transport_args *args = e->args;
     dlc_status status = DLC_OK;
 
     for (int32_t q = 0; q < e->ranks && status == DLC_OK; q++) {
@@ -89,38 +90,67 @@ static dlc_status go_down(dlc_endpoint *e, const tree *t, int32_t level, uint64_
         int32_t from = owner_of(e, e->rank, level + 1, q);
         if (n == 0 || from == e->rank || owner_of(e, e->rank, level, q) != e->rank)
             continue;
-        status = lane_copy(e, &e->arenas->lane, arenas_at(e, t->call, e->rank, at),
-                           arenas_at(e, t->call, from, at), n * sizeof(float));
+        status = args->device_ops->copy(
+            args->device, call_queue(e, t->call), arenas_at(e, t->call, e->rank, at),
+            arenas_at(e, t->call, from, at), n * sizeof(float));
     }
     return status;
 }
 
-static void tell_stage(dlc_endpoint *e, int32_t stage, uint64_t k) {
-    marks_tell(e, MARK_STAGE + (uint32_t)stage, e->arenas->chunks + k + 1, 0, e->ranks);
+static int32_t level_of(const tree *t, int32_t stage) {
+    return stage < t->levels ? stage : 2 * t->levels - 1 - stage;
+}
+
+/* Who takes part in a stage with this rank. */
+static span partners(const dlc_endpoint *e, const tree *t, int32_t stage) {
+    int32_t level = level_of(t, stage) + 1;
+    return (span){TURN_STAGE + stage - 1, block_begin(e->rank, level),
+                  block_end(e, e->rank, level)};
+}
+
+/* Those who take part in the next stage wait for this one. */
+static dlc_status tell_stage(dlc_endpoint *e, const tree *t, int32_t stage,
+                             uint64_t k) {
+    if (!t->call->queue) {
+        marks_tell(e, MARK_STAGE + (uint32_t)stage, e->arenas->chunks + k + 1, 0,
+                   e->ranks);
+        return DLC_OK;
+    }
+    if (stage + 1 == t->end)
+        return DLC_OK;
+    span to = partners(e, t, stage + 1);
+    return words_tell(e, t->call->queue, &to, (uint32_t)k + 1);
+}
+
+static dlc_status await_stage_before(dlc_endpoint *e, const tree *t, int32_t stage,
+                                     uint64_t k) {
+    span from = partners(e, t, stage);
+    if (t->call->queue)
+        return words_await(e, t->call->queue, &from, (uint32_t)k + 1,
+                           k + 1 == t->chunks);
+    return marks_await(e, MARK_STAGE + (uint32_t)stage - 1, e->arenas->chunks + k + 1,
+                       from.first, from.end);
+}
+
+/* Has the processor to wait for the device before it tells of what that has done? */
+static int tells_later(const dlc_endpoint *e, const tree *t) {
+    return e->arenas->lane.queue && !t->call->queue;
 }
 
 static dlc_status run_stage(dlc_endpoint *e, const tree *t, int32_t stage, uint64_t k) {
-    int up = stage < t->levels;
-    int32_t level = up ? stage : 2 * t->levels - 1 - stage;
-    int32_t begin = block_begin(e->rank, level + 1);
-    int32_t end = block_end(e, e->rank, level + 1);
-    dlc_status status = DLC_OK;
+    int32_t level = level_of(t, stage);
+    dlc_status status = stage > t->first ? await_stage_before(e, t, stage, k) : DLC_OK;
 
-    if (stage > t->first)
-        status = marks_await(e, MARK_STAGE + (uint32_t)stage - 1,
-                             e->arenas->chunks + k + 1, begin, end);
     if (status == DLC_OK)
-        status = up ? go_up(e, t, level, k) : go_down(e, t, level, k);
-    if (status == DLC_OK && !e->arenas->lane.queue) {
-        status = e->args->check(e->args->job);
-        if (status == DLC_OK)
-            tell_stage(e, stage, k);
-    }
-    return status;
+        status = stage < t->levels ? go_up(e, t, level, k) : go_down(e, t, level, k);
+    if (status != DLC_OK || tells_later(e, t))
+        return status;
+    status = e->args->check(e->args->job);
+    return status == DLC_OK ? tell_stage(e, t, stage, k) : status;
 }
 
 /* Each stage, of the chunk that has come to it. A device with queues is given all of
- * them, and waited for once. */
+ * them, and waited for once; a queue that keeps step by itself is never waited for. */
 static dlc_status run_round(dlc_endpoint *e, const tree *t, uint64_t round) {
     uint64_t stages = (uint64_t)(t->end - t->first);
     uint64_t begin = round < t->chunks ? 0 : round - t->chunks + 1;
@@ -129,16 +159,16 @@ static dlc_status run_round(dlc_endpoint *e, const tree *t, uint64_t round) {
 
     for (uint64_t s = begin; s < end && status == DLC_OK; s++)
         status = run_stage(e, t, t->first + (int32_t)s, round - s);
-    if (status != DLC_OK || !e->arenas->lane.queue)
+    if (status != DLC_OK || !tells_later(e, t))
         return status;
     status = call_sync(e);
     for (uint64_t s = begin; s < end && status == DLC_OK; s++)
-        tell_stage(e, t->first + (int32_t)s, round - s);
+        status = tell_stage(e, t, t->first + (int32_t)s, round - s);
     return status;
 }
 
 dlc_status tree_run(dlc_endpoint *e, const call *c) {
-    tree t = {.call = c, .chunk = call_chunk(e, 1)};
+    tree t = {.call = c, .chunk = call_chunk(e, c, 1)};
     size_t longest = c->count / (size_t)e->ranks + (c->count % (size_t)e->ranks > 0);
 
     while (1 << t.levels < e->ranks)
@@ -151,7 +181,9 @@ dlc_status tree_run(dlc_endpoint *e, const call *c) {
     uint64_t rounds = t.chunks + (uint64_t)(t.end - t.first) - 1;
     for (uint64_t i = 0; i < rounds && status == DLC_OK; i++)
         status = run_round(e, &t, i);
-    e->arenas->chunks += t.chunks;
-    status = lane_settle(e, &e->arenas->lane, status);
-    return status == DLC_OK ? call_leave(e, 0, e->ranks) : status;
+    if (!c->queue) {
+        e->arenas->chunks += t.chunks;
+        status = lane_settle(e, &e->arenas->lane, status);
+    }
+    return status == DLC_OK ? call_leave(e, c, 0, e->ranks) : status;
 }

@@ -208,7 +208,7 @@ static void schedule_body(test_rank *rank, void *context) {
         }
         RANK_OK(rank, g.ops->open(&g.args, &g.endpoint));
         RANK_OK(rank, g.ops->describe(g.endpoint, text, sizeof text));
-        RANK_CHECK(rank, strcmp(text, want[i]) == 0);
+        RANK_CHECK(rank, strncmp(text, want[i], strlen(want[i])) == 0);
         group_close(&g);
     }
 }

@@ -1,6 +1,7 @@
 /* The device's operations: each checks where its memory is, and gives the cpu's own
  * operation to the queue. */
 #include <string.h>
+#include <time.h>
 
 #include "later.h"
 
@@ -9,6 +10,7 @@ const dlc_device_ops *near_device;
 const dlc_option device_options[] = {
     DLC_INT("later_seed", "1", 0, 1e9, "seed of the pauses"),
     DLC_INT("later_us", "200", 0, 1e6, "longest pause before a piece of work"),
+    DLC_BOOL("later_words", "yes", "queues wait for words that processes share"),
     DLC_OPTIONS_END,
 };
 
@@ -37,9 +39,11 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
     made->threads = args->threads > 1 ? args->threads : 1;
     made->seed = 1;
     made->pause_us = 200;
+    made->words = 1;
     if (args->settings) {
         made->seed = (uint64_t)host->get_int(args->settings, "later_seed");
         made->pause_us = host->get_int(args->settings, "later_us");
+        made->words = host->get_bool(args->settings, "later_words");
     }
     *device = made;
     return DLC_OK;
@@ -341,6 +345,51 @@ static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n
     return work_give(queue, run_momentum, &args, sizeof args);
 }
 
+/* ---- Words that processes share: they wait without the lock
+ * ------------------------ */
+
+typedef struct words_args {
+    int32_t count;
+    dlc_word_step step[];
+} words_args;
+
+static int has_come(const dlc_word_step *s) {
+    return (int32_t)(__atomic_load_n(s->word, __ATOMIC_SEQ_CST) - s->value) >= 0;
+}
+
+static dlc_status run_words(const void *args) {
+    const struct timespec nap = {.tv_nsec = 20000};
+    const words_args *w = args;
+    for (int32_t i = 0; i < w->count; i++) {
+        const dlc_word_step *s = &w->step[i];
+        if (s->kind == DLC_WORD_WRITE)
+            __atomic_store_n(s->word, s->value, __ATOMIC_SEQ_CST);
+        while (s->kind == DLC_WORD_WAIT && !has_come(s))
+            (void)nanosleep(&nap, NULL);
+    }
+    return DLC_OK;
+}
+
+static dlc_status device_words(dlc_device *device, dlc_queue *queue,
+                               const dlc_word_step *steps, int32_t count) {
+    if (!device->words)
+        return host->fail(DLC_ERR_UNSUPPORTED, "words are switched off (later_words)");
+    if (count < 1)
+        return DLC_OK;
+    size_t bytes = sizeof(words_args) + (size_t)count * sizeof *steps;
+    words_args *w = host->alloc(bytes);
+    if (!w)
+        return DLC_ERR_NOMEM;
+    w->count = count;
+    for (int32_t i = 0; i < count; i++) {
+        w->step[i] = steps[i];
+        w->step[i].word = to_near(steps[i].word);
+    }
+    dlc_status status = work_give(queue, run_words, w, bytes);
+    host->free(w);
+    return status;
+}
+
 /* ---- The table
  * ------------------------------------------------------------------------- */
 
@@ -375,6 +424,7 @@ dlc_device_ops device_ops = {
     .record_end = record_end,
     .record_run = record_run,
     .record_close = record_close,
+    .queue_words = device_words,
 };
 
 void device_fill(const dlc_device_ops *near) {

@@ -39,6 +39,7 @@ struct dlc_device {
     int32_t threads;
     uint64_t seed;
     int64_t pause_us; /* the longest pause before a piece of work */
+    int words;        /* queues have them */
 };
 
 /* ---- queue.c: work, queues, events ---------------------------------------------- */

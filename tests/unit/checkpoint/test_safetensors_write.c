@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "support/scratch.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 #define VALUES 50000
 

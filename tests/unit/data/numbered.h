@@ -7,7 +7,7 @@
 
 #include <dlcore/data.h>
 
-#include "train/feed.h"
+#include "train/feed/feed.h"
 
 #define NUMBERED_COUNT 24 /* values of a sample, 2 x 3 x 4 */
 

@@ -10,8 +10,8 @@
 #include "config/config.h"
 #include "plugin/host.h"
 #include "support/scratch.h"
-#include "train/augment.h"
-#include "train/feed.h"
+#include "train/feed/augment.h"
+#include "train/feed/feed.h"
 
 #define MOST (3 * 16 * 16)
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "train/order.h"
+#include "train/feed/order.h"
 
 #define SAMPLES 37
 

@@ -377,8 +377,10 @@ START_TEST(a_signal_to_anyone) {
     board_wait(3);
     pid_t to = _i < 3 ? job.session[_i].pid : atomic_load(&board_shared->pid[_i - 3]);
     kill(to, SIGHUP);
+    kill(to, SIGUSR1);
     for (int r = 0; r < 3; r++)
-        while (!(atomic_load(&board_shared->seen[r]) & DLC_JOB_SNAPSHOT))
+        while (~atomic_load(&board_shared->seen[r]) &
+               (DLC_JOB_SNAPSHOT | DLC_JOB_CHANGE))
             usleep(1000);
     if (_i % 2)
         kill(to, SIGTERM);

@@ -70,15 +70,16 @@ START_TEST(asked_to_stop) {
 }
 END_TEST
 
-START_TEST(asked_for_a_snapshot) {
+/* What the job goes on with: a checkpoint, then what may change read again. */
+START_TEST(asked_and_goes_on) {
     int target = _i % TARGETS, ranks = rank_counts[_i / TARGETS], code = 0;
     job_session session = session_start(ranks, obey_main, &code);
     board_wait(ranks);
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; again < 4; again++) {
         for (int r = 0; r < ranks; r++)
             atomic_store(&board_shared->seen[r], 0);
-        send_signal(&session, target, ranks, SIGHUP);
-        wait_seen(ranks, DLC_JOB_SNAPSHOT);
+        send_signal(&session, target, ranks, again % 2 ? SIGUSR1 : SIGHUP);
+        wait_seen(ranks, again % 2 ? DLC_JOB_CHANGE : DLC_JOB_SNAPSHOT);
     }
     kill(session.pid, SIGTERM);
     ck_assert_int_eq(session_end(&session), 128 + SIGTERM);
@@ -232,7 +233,7 @@ END_TEST
 int main(void) {
     TCase *tests = tcase_create("signals");
     tcase_add_loop_test(tests, asked_to_stop, 0, TARGETS * COUNTS * 2);
-    tcase_add_loop_test(tests, asked_for_a_snapshot, 0, TARGETS * COUNTS);
+    tcase_add_loop_test(tests, asked_and_goes_on, 0, TARGETS * COUNTS);
     tcase_add_loop_test(tests, stop_fails, 0, COUNTS);
     tcase_add_loop_test(tests, asked_twice, 0, 2 * COUNTS);
     tcase_add_loop_test(tests, a_burst_is_one_request, 0, COUNTS);

@@ -1,0 +1,56 @@
+/* See cost.h. */
+#include "plan/cost.h"
+
+#include <math.h>
+
+double dlc_plan_parameter_bytes(const dlc_plan_layer *layer, size_t layers) {
+    double bytes = 0;
+    for (size_t i = 0; i < layers; i++)
+        bytes += layer[i].parameter_bytes;
+    return bytes;
+}
+
+double dlc_plan_compute(const dlc_plan_layer *layer, size_t layers, double samples) {
+    double seconds = 0;
+    for (size_t i = 0; i < layers; i++)
+        seconds += dlc_plan_seconds(layer[i].forward, samples) +
+                   dlc_plan_seconds(layer[i].backward, samples);
+    return seconds;
+}
+
+static int is_amount(double value) {
+    return isfinite(value) && value >= 0;
+}
+
+static dlc_status check_link(const char *name, const dlc_plan_link *link) {
+    if (!is_amount(link->latency))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "the latency of the link %s is %g s: it must be "
+                        "0 or more",
+                        name, link->latency);
+    if (!is_amount(link->bandwidth) || link->bandwidth <= 0)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "the bandwidth of the link %s is %g bytes a "
+                        "second: it must be more than 0",
+                        name, link->bandwidth);
+    return DLC_OK;
+}
+
+dlc_status dlc_plan_check(const dlc_plan_cluster *cluster) {
+    if (cluster->nodes < 1 || cluster->each < 1 ||
+        cluster->each > INT32_MAX / cluster->nodes)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%d machines of %d ranks: there must be 1 or "
+                        "more of both",
+                        (int)cluster->nodes, (int)cluster->each);
+    if (cluster->each > 1)
+        DLC_TRY(check_link("inside a machine", &cluster->inside));
+    if (cluster->nodes > 1)
+        DLC_TRY(check_link("between machines", &cluster->between));
+    if (!is_amount(cluster->sum) || !is_amount(cluster->update) ||
+        !is_amount(cluster->handover) || !is_amount(cluster->stolen) ||
+        !is_amount(cluster->rest) || !is_amount(cluster->copies))
+        return dlc_fail(DLC_ERR_CONFIG, "sums, updates, hand-over and copies of the "
+                                        "weights must be 0 or more");
+    return DLC_OK;
+}

@@ -1,0 +1,151 @@
+/* See layers.h. */
+#include "plan/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Rows and layers ------------------------------------------------------------- */
+
+static int32_t layer_named(const dlc_graph *graph, const char *name) {
+    for (int32_t i = 0; name && i < graph->layers; i++)
+        if (strcmp(graph->layer[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* The layer that an operation counts for; -1: none. */
+static int32_t layer_of(const dlc_graph *graph, const dlc_net_row *row) {
+    if (row->absorbed_by)
+        return layer_named(graph, row->absorbed_by);
+    return layer_named(graph, row->is_reorder ? row->reader : row->name);
+}
+
+static double shape_bytes(const dlc_shape *shape) {
+    return (double)dlc_shape_count(shape) * sizeof(float);
+}
+
+/* ---- Sizes ----------------------------------------------------------------------- */
+
+static void read_sizes(const dlc_graph *graph, const dlc_net_row *row, int64_t batch,
+                       dlc_plan_layer *layer) {
+    int32_t i = layer_named(graph, row->name);
+    if (row->is_reorder || i < 0)
+        return;
+    uint64_t caps = graph->layer[i].feature->caps;
+    layer[i].out_bytes = shape_bytes(&row->output) / (double)batch;
+    layer[i].parameter_bytes = (double)row->parameters * sizeof(float);
+    layer[i].can_split = (caps & DLC_LAYER_SLICES) != 0;
+    layer[i].is_light = graph->layer[i].inputs == 1 && row->parameters == 0 &&
+                        (caps & (DLC_LAYER_POINTWISE | DLC_LAYER_SAMPLEWISE)) != 0;
+}
+
+static int reads(const dlc_graph_layer *reader, int32_t from) {
+    for (int32_t j = 0; j < reader->inputs; j++)
+        if (reader->input[j].layer == from && reader->input[j].output == 0)
+            return 1;
+    return 0;
+}
+
+static int is_here(const dlc_graph_layer *layer) {
+    return (layer->phases & (unsigned)DLC_PHASE_TRAIN) != 0;
+}
+
+/* What layer `from` (or the data) gives crosses every cut up to its last reader. */
+static void add_cut(const dlc_graph *graph, int32_t from, double bytes,
+                    dlc_plan_layer *layer) {
+    int32_t last = from;
+    for (int32_t i = from + 1; i < graph->layers; i++)
+        if (is_here(&graph->layer[i]) && reads(&graph->layer[i], from))
+            last = i;
+    for (int32_t i = from < 0 ? 0 : from; i < last; i++)
+        layer[i].cut_bytes += bytes;
+}
+
+static void read_flow(const dlc_graph *graph, double sample, dlc_plan_layer *layer) {
+    add_cut(graph, DLC_FROM_DATA, sample, layer);
+    for (int32_t i = 0; i < graph->layers; i++) {
+        int32_t from = graph->layer[i].inputs > 0 ? graph->layer[i].input[0].layer
+                                                  : DLC_FROM_DATA;
+        if (!is_here(&graph->layer[i]))
+            continue;
+        layer[i].in_bytes = from == DLC_FROM_DATA ? sample : layer[from].out_bytes;
+        add_cut(graph, i, layer[i].out_bytes, layer);
+    }
+}
+
+/* The memory plan's total, in proportion to what layers give. */
+static void share_out_memory(const dlc_graph *graph, const dlc_net *net, int64_t batch,
+                             dlc_plan_layer *layer) {
+    double planned = (double)dlc_net_memory_plan(net).activations, given = 0;
+    for (int32_t i = 0; i < graph->layers; i++)
+        given += layer[i].out_bytes;
+    for (int32_t i = 0; given > 0 && i < graph->layers; i++)
+        layer[i].kept_bytes = planned / (double)batch * layer[i].out_bytes / given;
+}
+
+/* ---- Times ----------------------------------------------------------------------- */
+
+/* At a small batch, reading the weights is all that is left. */
+static dlc_plan_time split_time(double seconds, double fixed, int64_t batch) {
+    fixed = fmin(fixed, seconds);
+    return (dlc_plan_time){fixed, (seconds - fixed) / (double)batch};
+}
+
+static void add_time(dlc_plan_time more, dlc_plan_time *time) {
+    time->fixed += more.fixed;
+    time->each += more.each;
+}
+
+static void add_seconds(const dlc_net_row *row, int64_t batch, double memory_bytes,
+                        const double seconds[DLC_NET_PARTS], dlc_plan_layer *layer) {
+    double weights = (double)row->parameters * sizeof(float);
+    double fixed = memory_bytes > 0 ? weights / memory_bytes : 0;
+    add_time(split_time(seconds[DLC_NET_FORWARD], fixed, batch), &layer->forward);
+    for (int part = DLC_NET_BACKWARD_DATA; part < DLC_NET_PARTS; part++)
+        add_time(split_time(seconds[part], fixed, batch), &layer->backward);
+}
+
+static void guess(const dlc_net_row *row, const dlc_plan_speed *speed,
+                  double seconds[DLC_NET_PARTS]) {
+    for (int part = 0; part < DLC_NET_PARTS; part++) {
+        double moves = (double)row->work[part].bytes / speed->bytes;
+        double computes = (double)row->work[part].multiply_adds / speed->multiply_adds;
+        int any = row->work[part].bytes > 0 || row->work[part].multiply_adds > 0;
+        seconds[part] = any ? fmax(moves, computes) + speed->start : 0;
+    }
+}
+
+dlc_status dlc_plan_layers_time(const dlc_graph *graph, const dlc_net *net, int32_t row,
+                                int64_t batch, double memory_bytes,
+                                const double seconds[DLC_NET_PARTS],
+                                dlc_plan_layer *layer) {
+    dlc_net_row r;
+    DLC_TRY(dlc_net_row_at(net, row, &r));
+    int32_t i = layer_of(graph, &r);
+    if (i >= 0)
+        add_seconds(&r, batch, memory_bytes, seconds, &layer[i]);
+    return DLC_OK;
+}
+
+dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
+                                int64_t batch, const dlc_shape *sample,
+                                const dlc_plan_speed *speed, dlc_plan_layer *layer) {
+    if (batch < 1)
+        return dlc_fail(DLC_ERR_INTERNAL, "a plan needs the net's batch");
+    for (int32_t i = 0; i < graph->layers; i++) /* light: until it is found here */
+        layer[i] = (dlc_plan_layer){.name = graph->layer[i].name, .is_light = 1};
+    for (int32_t r = 0; r < dlc_net_rows(net); r++) {
+        double seconds[DLC_NET_PARTS];
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(net, r, &row));
+        read_sizes(graph, &row, batch, layer);
+        if (!speed)
+            continue;
+        guess(&row, speed, seconds);
+        DLC_TRY(
+            dlc_plan_layers_time(graph, net, r, batch, speed->bytes, seconds, layer));
+    }
+    read_flow(graph, shape_bytes(sample), layer);
+    share_out_memory(graph, net, batch, layer);
+    return DLC_OK;
+}

@@ -1,0 +1,56 @@
+/* See asynchronous.h. */
+#include "train/asynchronous/asynchronous.h"
+
+#include "base/memory.h"
+
+dlc_status dlc_asynchronous_check(const dlc_session *session) {
+    const char *name = session->setup->solver->name;
+    int32_t servers = session->needs.servers;
+
+    if (servers < 0 || servers >= session->ranks)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "[solver] asks for %d server%s, but there %s %d rank%s, and one at "
+            "least must compute: start more ranks, or take fewer servers",
+            servers, servers == 1 ? "" : "s", session->ranks == 1 ? "is" : "are",
+            session->ranks, session->ranks == 1 ? "" : "s");
+    if (session->asynchronous && session->ranks > 1 &&
+        !DLC_CAN(session->solver_ops, meet))
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "solver '%s' cannot bring the ranks to the same weights (it is "
+                        "not synchronous and has no `meet`): use it with one rank",
+                        name);
+    return DLC_OK;
+}
+
+dlc_status dlc_asynchronous_open_mail(dlc_session *session) {
+    if (!session->needs.mail || session->ranks == 1)
+        return DLC_OK;
+    return dlc_mailbox_open(&session->connection.how, &session->mail);
+}
+
+dlc_status dlc_asynchronous_meet(dlc_session *session) {
+    const dlc_solver_ops *ops = session->solver_ops;
+
+    if (!session->asynchronous || session->met == session->iteration ||
+        !DLC_CAN(ops, meet))
+        return DLC_OK;
+    dlc_job_doing(session->job, "meeting of all ranks", NULL, 0);
+    DLC_TRY(ops->meet(session->solver, session->iteration));
+    session->met = session->iteration;
+    return DLC_OK;
+}
+
+dlc_status dlc_asynchronous_speed(dlc_session *session, double *speed) {
+    double mine = *speed * (double)session->share / (double)session->global_batch;
+    double *all = dlc_alloc((size_t)session->ranks, sizeof *all), sum = 0;
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+    for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++)
+        sum += all[r];
+    dlc_free(all);
+    if (status == DLC_OK)
+        *speed = sum;
+    return status;
+}

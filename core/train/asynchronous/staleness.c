@@ -1,0 +1,181 @@
+/* See staleness.h. */
+#include "train/asynchronous/staleness.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+/* ---- Gathering ----------------------------------------------------------------------
+ */
+
+/* What was seen before, too. Of two ranks that were waited for it keeps the slower. */
+static void add_seen(const dlc_solver_stats *seen, dlc_solver_stats *stats) {
+    stats->waited += seen->waited;
+    stats->reads += seen->reads;
+    for (int i = 0; i < DLC_STALENESS_BINS; i++)
+        stats->staleness[i] += seen->staleness[i];
+    if (stats->slowest == seen->slowest) {
+        stats->slowest_waited += seen->slowest_waited;
+    } else if (stats->slowest_waited < seen->slowest_waited) {
+        stats->slowest = seen->slowest;
+        stats->slowest_waited = seen->slowest_waited;
+    }
+}
+
+static dlc_status ask(const dlc_session *session, dlc_solver_stats *stats) {
+    *stats = (dlc_solver_stats){.size = sizeof *stats, .slowest = -1};
+    DLC_TRY(session->solver_ops->stats(session->solver, stats));
+    add_seen(&session->seen, stats);
+    return DLC_OK;
+}
+
+static int says_something(const dlc_session *session) {
+    return session->asynchronous && session->solver &&
+           DLC_CAN(session->solver_ops, stats);
+}
+
+dlc_status dlc_staleness_keep(dlc_session *session) {
+    dlc_solver_stats now;
+    if (!says_something(session))
+        return DLC_OK;
+    DLC_TRY(ask(session, &now));
+    session->seen = now;
+    return DLC_OK;
+}
+
+/* For whom all ranks together waited longest. */
+static void find_slowest(const dlc_solver_stats *all, dlc_staleness *staleness) {
+    staleness->slowest = -1;
+    for (int32_t r = 0; r < staleness->ranks; r++) {
+        double waited = 0;
+        for (int32_t i = 0; i < staleness->ranks; i++)
+            if (all[i].slowest == r)
+                waited += all[i].slowest_waited;
+        if (waited > staleness->slowest_waited) {
+            staleness->slowest = r;
+            staleness->slowest_waited = waited;
+        }
+    }
+}
+
+static void add_up(const dlc_solver_stats *all, dlc_staleness *staleness) {
+    for (int32_t r = 0; r < staleness->ranks; r++) {
+        staleness->waited[r] = all[r].waited;
+        staleness->reads += all[r].reads;
+        for (int i = 0; i < DLC_STALENESS_BINS; i++)
+            staleness->bin[i] += all[r].staleness[i];
+    }
+    find_slowest(all, staleness);
+}
+
+dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness) {
+    dlc_staleness made = {.ranks = session->ranks};
+    dlc_solver_stats mine, *all;
+
+    if (!says_something(session))
+        return DLC_OK;
+    DLC_TRY(ask(session, &mine));
+    made.waited = dlc_alloc((size_t)made.ranks, sizeof *made.waited);
+    all = dlc_alloc((size_t)made.ranks, sizeof *all);
+    dlc_status status = made.waited && all ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+    if (status == DLC_OK)
+        add_up(all, &made);
+    dlc_free(all);
+    if (status != DLC_OK) {
+        dlc_staleness_free(&made);
+        return status;
+    }
+    dlc_staleness_free(staleness);
+    *staleness = made;
+    return DLC_OK;
+}
+
+void dlc_staleness_free(dlc_staleness *staleness) {
+    dlc_free(staleness->waited);
+    *staleness = (dlc_staleness){0};
+}
+
+/* ---- Telling
+ * -------------------------------------------------------------------------- */
+
+/* Behind the last bin that is not empty. */
+static int bins_used(const int64_t bin[DLC_STALENESS_BINS]) {
+    int used = DLC_STALENESS_BINS;
+    while (used > 1 && !bin[used - 1])
+        used--;
+    return used;
+}
+
+/* "    clocks stale        0        1        2+" and the reads below. */
+static void add_bins(const dlc_staleness *staleness, dlc_text *text) {
+    int used = bins_used(staleness->bin);
+    double reads = staleness->reads > 0 ? (double)staleness->reads : 1;
+
+    dlc_text_add(text, "\n    clocks stale ");
+    for (int i = 0; i < used; i++)
+        dlc_text_add(text, "%7d%s", i, i == DLC_STALENESS_BINS - 1 ? "+" : " ");
+    dlc_text_add(text, "\n    reads        ");
+    for (int i = 0; i < used; i++)
+        dlc_text_add(text, "%6.1f%% ", 100 * (double)staleness->bin[i] / reads);
+}
+
+/* Ten to a line. */
+static void add_ranks(const dlc_staleness *staleness, dlc_text *text) {
+    enum { A_LINE = 10 };
+    for (int32_t first = 0; first < staleness->ranks; first += A_LINE) {
+        int32_t end = first + A_LINE < staleness->ranks ? first + A_LINE
+                                                        : staleness->ranks;
+        dlc_text_add(text, "\n    rank         ");
+        for (int32_t r = first; r < end; r++)
+            dlc_text_add(text, "%7d ", (int)r);
+        dlc_text_add(text, "\n    waited, s    ");
+        for (int32_t r = first; r < end; r++)
+            dlc_text_add(text, "%7.2f ", staleness->waited[r]);
+    }
+}
+
+void dlc_staleness_say(const dlc_staleness *staleness) {
+    dlc_text text = {0};
+
+    if (!staleness->ranks)
+        return;
+    dlc_text_add(&text, "staleness of %lld reads of the weights, and waiting:",
+                 (long long)staleness->reads);
+    add_bins(staleness, &text);
+    add_ranks(staleness, &text);
+    if (staleness->slowest >= 0)
+        dlc_text_add(&text, "\n    slowest: rank %d, waited for %.2f s by the others",
+                     (int)staleness->slowest, staleness->slowest_waited);
+    if (dlc_text_status(&text) == DLC_OK)
+        dlc_info("%s", dlc_text_string(&text));
+    dlc_text_free(&text);
+}
+
+static void bins_json(const int64_t bin[DLC_STALENESS_BINS], dlc_json *json) {
+    int used = bins_used(bin);
+    dlc_json_array(json, "staleness");
+    for (int i = 0; i < used; i++)
+        dlc_json_int(json, NULL, bin[i]);
+    dlc_json_end_array(json);
+}
+
+void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json) {
+    if (!staleness->ranks)
+        return;
+    bins_json(staleness->bin, json);
+    dlc_json_array(json, "waited");
+    for (int32_t r = 0; r < staleness->ranks; r++)
+        dlc_json_number(json, NULL, staleness->waited[r]);
+    dlc_json_end_array(json);
+    dlc_json_int(json, "slowest", staleness->slowest);
+}
+
+void dlc_staleness_note(const dlc_session *session, dlc_json *json) {
+    dlc_solver_stats mine;
+
+    if (!says_something(session) || ask(session, &mine) != DLC_OK)
+        return;
+    bins_json(mine.staleness, json);
+    dlc_json_number(json, "waited", mine.waited);
+}

@@ -1,0 +1,29 @@
+/* Checkpoints: all that a run needs to go on as if it had never stopped.
+ *
+ * A safetensors file: each parameter under its name ("conv1.weight") in plain
+ * layout, each of the solver's slots as "slot/parameter" ("momentum/conv1.weight"),
+ * the solver's own bytes as "solver"; metadata under "dlcore.*". The random state
+ * and the data cursor are functions of the seed and the iteration.
+ *
+ * All calls: all ranks together; rank 0 reads and writes.
+ */
+#ifndef DLC_TRAIN_CHECKPOINT_H
+#define DLC_TRAIN_CHECKPOINT_H
+
+#include "train/session.h"
+
+/* Writes <folder>/<net>-<iteration>.safetensors, making the folder where it is
+ * missing. *path (rank 0; to be freed with dlc_free) may be NULL. */
+dlc_status dlc_checkpoint_save(dlc_session *session, char **path);
+
+/* For a session whose solver was not started: weights, solver state and iteration of
+ * `path`, or with "auto" of the newest sound checkpoint of this net in the folder
+ * (none: starts anew). */
+dlc_status dlc_checkpoint_resume(dlc_session *session, const char *path);
+
+/* Weights alone, from a checkpoint or anybody's safetensors file, into a net. Every
+ * parameter of the net must be there; more tensors do no harm. */
+dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
+                                       const char *path);
+
+#endif

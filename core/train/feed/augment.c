@@ -1,0 +1,135 @@
+/* See augment.h. */
+#include "train/feed/augment.h"
+
+#include <string.h>
+
+#include "base/random.h"
+
+/* The random stream that cuts and swaps are drawn from ("augm"). */
+#define STREAM_AUGMENT UINT64_C(0x6175676d00000000)
+
+dlc_status dlc_augment_shape(const dlc_augment *augment, const dlc_shape *in,
+                             dlc_shape *out) {
+    int64_t height = in->dims[1] + 2 * (int64_t)augment->pad;
+    int64_t width = in->dims[2] + 2 * (int64_t)augment->pad;
+    if (augment->means > 1 && (int64_t)augment->means != in->dims[0])
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "mean has %zu values, but the samples have %lld channels: give "
+                        "one value, or one a channel",
+                        augment->means, (long long)in->dims[0]);
+    if (augment->crop > height || augment->crop > width)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "crop is %d, but the samples are only %lld x %lld (padding "
+                        "included): make crop smaller or pad larger",
+                        augment->crop, (long long)height, (long long)width);
+    *out = (dlc_shape){3, {in->dims[0], height, width}};
+    if (augment->crop)
+        out->dims[1] = out->dims[2] = augment->crop;
+    return DLC_OK;
+}
+
+dlc_cut dlc_augment_middle(const dlc_shape *in, const dlc_shape *out,
+                           const dlc_augment *augment) {
+    int64_t border = 2 * (int64_t)augment->pad;
+    return (dlc_cut){.top = (in->dims[1] + border - out->dims[1]) / 2,
+                     .left = (in->dims[2] + border - out->dims[2]) / 2};
+}
+
+/* 0 .. room, each as likely but for a share of room / 2^32. */
+static int64_t draw(uint32_t word, int64_t room) {
+    return (int64_t)((uint64_t)word * (uint64_t)(room + 1) >> 32);
+}
+
+dlc_cut dlc_augment_draw(const dlc_shape *in, const dlc_shape *out,
+                         const dlc_augment *augment, uint64_t seed, uint64_t position) {
+    uint32_t words[4];
+    dlc_random_block(seed, STREAM_AUGMENT, position, words);
+    int64_t border = 2 * (int64_t)augment->pad;
+    return (dlc_cut){.top = draw(words[0], in->dims[1] + border - out->dims[1]),
+                     .left = draw(words[1], in->dims[2] + border - out->dims[2]),
+                     .mirror = augment->mirror && (words[2] & 1)};
+}
+
+static void convert_u8(float *restrict to, const uint8_t *restrict from, size_t n,
+                       float mean, float scale) {
+    for (size_t i = 0; i < n; i++)
+        to[i] = ((float)from[i] - mean) * scale;
+}
+
+static void convert_f32(float *restrict to, const float *restrict from, size_t n,
+                        float mean, float scale) {
+    for (size_t i = 0; i < n; i++)
+        to[i] = (from[i] - mean) * scale;
+}
+
+/* n elements of `from`, beginning at element `begin`. */
+static void convert(dlc_dtype type, float *to, const void *from, int64_t begin,
+                    int64_t n, float mean, float scale) {
+    if (type == DLC_U8)
+        convert_u8(to, (const uint8_t *)from + begin, (size_t)n, mean, scale);
+    else
+        convert_f32(to, (const float *)from + begin, (size_t)n, mean, scale);
+}
+
+static void fill(float *to, int64_t n, float value) {
+    for (int64_t i = 0; i < n; i++)
+        to[i] = value;
+}
+
+static void reverse(float *row, int64_t n) {
+    for (int64_t i = 0, j = n - 1; i < j; i++, j--) {
+        float first = row[i];
+        row[i] = row[j];
+        row[j] = first;
+    }
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* One output row: of the sample, those columns that the cut shows (first .. last),
+ * the border to both sides of them. `row` is the sample's row, -1 outside. */
+static void cut_row(const dlc_cut *cut, int64_t pad, dlc_dtype type, const void *plane,
+                    int64_t row, int64_t in_width, int64_t width, float mean,
+                    float scale, float *to) {
+    int64_t shift = cut->left - pad;
+    int64_t first = row < 0 ? width : clamp(-shift, 0, width);
+    int64_t last = row < 0 ? width : clamp(in_width - shift, first, width);
+    float border = (0.0f - mean) * scale;
+    fill(to, first, border);
+    if (last > first)
+        convert(type, to + first, plane, row * in_width + first + shift, last - first,
+                mean, scale);
+    fill(to + last, width - last, border);
+    if (cut->mirror)
+        reverse(to, width);
+}
+
+void dlc_augment_apply(const dlc_augment *augment, const dlc_cut *cut, dlc_dtype type,
+                       const dlc_shape *in, const void *from, const dlc_shape *out,
+                       float *to) {
+    int64_t in_height = in->dims[1], in_width = in->dims[2];
+    int64_t height = out->dims[1], width = out->dims[2];
+    int whole = !cut->mirror && !augment->pad && height == in_height &&
+                width == in_width;
+    for (int64_t c = 0; c < in->dims[0]; c++) {
+        float mean = 0;
+        if (augment->means)
+            mean = (float)augment->mean[augment->means > 1 ? c : 0];
+        const char *plane = (const char *)from +
+                            (size_t)(c * in_height * in_width) * dlc_dtype_bytes(type);
+        if (whole) {
+            convert(type, to, plane, 0, height * width, mean, augment->scale);
+            to += height * width;
+            continue;
+        }
+        for (int64_t y = 0; y < height; y++, to += width) {
+            int64_t row = y + cut->top - augment->pad;
+            if (row >= in_height)
+                row = -1;
+            cut_row(cut, augment->pad, type, plane, row, in_width, width, mean,
+                    augment->scale, to);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/* See nets.h. */
+#include "train/nets.h"
+
+#include <string.h>
+
+#include "train/pipeline/pipeline.h"
+#include "train/shares/alike.h"
+#include "train/shares/speed.h"
+
+static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
+    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
+}
+
+static void watch_layer(void *context, const char *phase, const char *layer) {
+    dlc_job_doing(context, phase, layer, 0);
+}
+
+dlc_dtype dlc_nets_precision(const dlc_setup *setup) {
+    return is_choice(setup->run, "precision", "bf16")   ? DLC_BF16
+           : is_choice(setup->run, "precision", "fp16") ? DLC_F16
+                                                        : DLC_F32;
+}
+
+static dlc_status build_net(dlc_session *session, dlc_phase phase,
+                            const dlc_data_setup *data, int64_t batch, dlc_net *twin,
+                            dlc_net **net) {
+    dlc_net_args args = {
+        .graph = session->setup->graph,
+        .phase = phase,
+        .device_feature = session->setup->device,
+        .device_ops = session->device_ops,
+        .device = session->device,
+        .queue = session->queue,
+        .threads = dlc_job_threads(session->job),
+        .precision = dlc_nets_precision(session->setup),
+        .math = is_choice(session->setup->run, "precision", "tf32") ? DLC_MATH_TF32 : 0,
+        .low_memory = is_choice(session->setup->run, "memory", "low"),
+        .batch = batch,
+        .seed = session->setup->seed,
+        .shared = session->ranks > 1,
+        .twin = twin,
+        .plain = session->plain,
+        .watch = watch_layer,
+        .watch_context = session->job,
+        .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
+        .need_context = &session->updates,
+        .split = dlc_split_of(session, phase)};
+    dlc_loss_scale *scale = session->loss_scale.base;
+    if (session->control.at && phase == DLC_PHASE_TRAIN) {
+        /* Each of several passes has its own step: what they are told counts then. */
+        if (session->micro_batches == 1)
+            args.step_at = &session->control.at->step;
+        args.loss_scale_at = scale ? &scale->scale : NULL;
+    }
+    dlc_pipeline_shape_net(session, &args);
+    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    return dlc_net_build(&args, net);
+}
+
+/* The net of a rank without samples is laid out as that of one that has some. */
+static int64_t net_batch(const dlc_session *session) {
+    int64_t offset, share = session->share;
+    for (int32_t r = 0; share == 0 && r < session->ranks; r++)
+        dlc_setup_share(session->setup, r, &offset, &share);
+    return share;
+}
+
+dlc_status dlc_nets_build(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    DLC_TRY(build_net(session, DLC_PHASE_TRAIN, &setup->train, net_batch(session), NULL,
+                      &session->net));
+    if (!setup->test.source)
+        return DLC_OK;
+    return build_net(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
+                     session->net, &session->test_net);
+}
+
+void dlc_nets_free(dlc_session *session) {
+    dlc_net_free(session->test_net);
+    dlc_net_free(session->net);
+    session->net = session->test_net = NULL;
+}
+
+dlc_status dlc_nets_share(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    dlc_net *net = NULL;
+    if (!setup->shares.measured || session->ranks == 1)
+        return DLC_OK;
+    dlc_status status = DLC_OK;
+    if (session->share > 0)
+        status = build_net(session, DLC_PHASE_TRAIN, &setup->train, session->share,
+                           NULL, &net);
+    if (status == DLC_OK && net)
+        status = dlc_net_allocate(net);
+    if (status == DLC_OK)
+        status = dlc_speed_share(session, net, session->share);
+    dlc_net_free(net);
+    return status;
+}
+
+dlc_status dlc_nets_open(dlc_session *session) {
+    for (int again = 1; again;) {
+        dlc_nets_free(session);
+        DLC_TRY(dlc_nets_build(session));
+        DLC_TRY(dlc_net_allocate(session->net));
+        if (session->test_net)
+            DLC_TRY(dlc_net_allocate(session->test_net));
+        DLC_TRY(dlc_alike_agree(session, &again));
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_nets_open_test(dlc_session *session) {
+    const dlc_data_setup *test = &session->setup->test;
+    DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
+                      &session->test_net));
+    return dlc_net_allocate(session->test_net);
+}

@@ -1,0 +1,62 @@
+/* The learning rate as a function of the iteration. */
+#ifndef DLC_SHARED_POLICY_H
+#define DLC_SHARED_POLICY_H
+
+#include <dlcore/solver.h>
+
+typedef enum policy_kind {
+    POLICY_FIXED,
+    POLICY_STEP,
+    POLICY_MULTISTEP,
+    POLICY_EXP,
+    POLICY_INV,
+    POLICY_POLY,
+    POLICY_SIGMOID,
+    POLICY_COSINE,
+} policy_kind;
+
+typedef struct rate_policy {
+    policy_kind kind;
+    double rate, gamma, power, min_rate;
+    double step;           /* step: length; sigmoid: centre */
+    const int64_t *values; /* multistep; the settings' own */
+    size_t nvalues;
+    double end;    /* poly, cosine: iterations until the last value; 0: not known */
+    double warmup; /* iterations; 0: none */
+    double warmup_rate;
+} rate_policy;
+
+/* The rows that the policy reads from the solver's option table. */
+#define POLICY_OPTIONS \
+    DLC_FLOAT("rate", "0.01", 0, 1e9, "base learning rate"), \
+        DLC_CHOICE("policy", "fixed", \
+                   "fixed|step|multistep|exp|inv|poly|sigmoid|cosine", \
+                   "how the rate falls with the iteration i"), \
+        DLC_FLOAT("gamma", "0.1", -1e9, 1e9, \
+                  "step, multistep: factor of each step; exp: gamma^i; inv: " \
+                  "(1 + gamma * i)^-power; sigmoid: steepness, negative to fall"), \
+        DLC_FLOAT("power", "1", 0, 1e3, "exponent of inv and poly"), \
+        DLC_INT("step_size", NULL, 1, 0x1p53, \
+                "step: iterations between steps; sigmoid: its centre"), \
+        DLC_INTS("step_values", NULL, 0, 0x1p53, \
+                 "multistep: the iterations where a step is, increasing"), \
+        DLC_INT("max_iterations", NULL, 1, 0x1p53, \
+                "poly, cosine: iteration where they end; default: the job's last"), \
+        DLC_FLOAT("min_rate", "0", 0, 1e9, "cosine: where it ends"), \
+        DLC_INT("warmup", "0", 0, 0x1p53, \
+                "iterations in which the rate rises linearly to the policy's"), \
+        DLC_FLOAT("warmup_epochs", "0", 0, 1e9, "the same in epochs"), \
+        DLC_FLOAT("warmup_rate", "0", 0, 1e9, \
+                  "rate of the first iteration where there is a warm-up")
+
+/* Everything that can be checked without knowing how long the job is. */
+dlc_status policy_check(const dlc_host *host, const dlc_settings *settings);
+
+/* As dlc_solver_args has them; the settings were checked and must outlive it. */
+dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
+                       int64_t max_iterations, int64_t epoch_iterations,
+                       rate_policy *made);
+
+double policy_rate(const rate_policy *policy, int64_t iteration);
+
+#endif

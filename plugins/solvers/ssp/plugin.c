@@ -1,0 +1,142 @@
+/* Stochastic gradient descent with bounded staleness: see ssp.h. */
+#include <math.h>
+
+#include "ssp.h"
+
+const dlc_host *host;
+
+static dlc_status ssp_load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static dlc_status check_settings(const dlc_settings *settings) {
+    int64_t staleness;
+    dlc_status status = policy_check(host, settings);
+    if (status == DLC_OK)
+        status = staleness_of(settings, &staleness);
+    if (status != DLC_OK)
+        return status;
+    if (host->get_float(settings, "clip_gradients") > 0)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: clip_gradients needs the length of the whole gradient, "
+                          "which no rank ever sees with solver ssp; take sgd",
+                          host->where(settings, "clip_gradients"));
+    return DLC_OK;
+}
+
+static dlc_status ssp_needs(const dlc_settings *settings, dlc_solver_needs *needs) {
+    dlc_status status = check_settings(settings);
+    if (status != DLC_OK)
+        return status;
+    if (!DLC_HAS(needs, servers))
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "solver ssp needs messages between ranks, which this dlcore "
+                          "has none of for solvers; take a newer one");
+    needs->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    needs->slots = needs->micro_batches > 1 ? SLOTS : 1;
+    needs->slot_name[SLOT_MOMENTUM] = "momentum";
+    needs->slot_saved = 1u << SLOT_MOMENTUM;
+    if (needs->micro_batches > 1)
+        needs->slot_name[SLOT_SUM] = "sum"; /* empty between iterations */
+    needs->late = 1;
+    needs->mail = 1;
+    needs->servers = (int32_t)host->get_int(settings, "servers");
+    return DLC_OK;
+}
+
+static double ssp_rate(dlc_solver *solver, int64_t iteration) {
+    return policy_rate(&solver->policy, iteration);
+}
+
+static dlc_status ssp_finish(dlc_solver *solver, int64_t iteration) {
+    dlc_status status = DLC_OK;
+    /* The last buckets are those that forward reads first. */
+    for (int32_t b = solver->buckets - 1; status == DLC_OK && b >= 0; b--)
+        status = worker_update(solver, iteration, b);
+    return status;
+}
+
+/* Staleness alone may change. */
+static dlc_status ssp_configure(dlc_solver *solver, const dlc_settings *settings) {
+    int64_t staleness;
+    dlc_status status = staleness_of(settings, &staleness);
+    if (status == DLC_OK)
+        solver->staleness = staleness;
+    return status;
+}
+
+static dlc_status ssp_stats(dlc_solver *solver, dlc_solver_stats *stats) {
+    uint32_t size = stats->size;
+    if (size < sizeof *stats)
+        return host->fail(DLC_ERR_INTERNAL, "stats of %u bytes are too few", size);
+    *stats = solver->stats;
+    stats->size = size;
+    stats->slowest = -1;
+    for (int32_t w = 0; w < solver->workers && !solver->alone; w++)
+        if (solver->waited_for[w] > stats->slowest_waited) {
+            stats->slowest = w;
+            stats->slowest_waited = solver->waited_for[w];
+        }
+    return DLC_OK;
+}
+
+static const dlc_option options[] = {
+    DLC_OPTION("staleness", DLC_OPT_FLOAT, DLC_OPT_LIVE, "0", 0, (double)INFINITY, NULL,
+               "iterations that a rank may be ahead of the slowest one's updates; "
+               "0: in step, inf: any number"),
+    DLC_INT("servers", "0", 0, 4096,
+            "the last so many ranks compute nothing and serve the weights; "
+            "0: every rank serves its part"),
+    DLC_INT("groups", NULL, 1, 4096,
+            "so many groups of neighbours, each in step and stale to the others; "
+            "default: every rank is its own"),
+    POLICY_OPTIONS,
+    DLC_FLOAT("momentum", "0.9", 0, 1,
+              "share of the last step that the next one keeps"),
+    DLC_BOOL("nesterov", "no", "look ahead along the momentum (Nesterov)"),
+    DLC_FLOAT("weight_decay", "0", 0, 1e9,
+              "pulls weights to zero; times the parameter's own multiplier"),
+    DLC_FLOAT("clip_gradients", "0", 0, 1e30,
+              "for the sake of sgd's settings; must be 0"),
+    DLC_INT("accumulate", "1", 1, 65536,
+            "batches whose mean gradient makes one iteration"),
+    DLC_PATH("trace", NULL,
+             "each rank writes its updates, answers and reads to this file, with its "
+             "number behind the name"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_solver_ops ops = {
+    .size = sizeof ops,
+    .needs = ssp_needs,
+    .create = ssp_create,
+    .destroy = ssp_destroy,
+    .rate = ssp_rate,
+    .ready = worker_ready,
+    .finish = ssp_finish,
+    .update = worker_update,
+    .meet = meet_all,
+    .configure = ssp_configure,
+    .stats = ssp_stats,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_SOLVER,
+     .name = "ssp",
+     .help = "stochastic gradient descent with momentum, of bounded staleness",
+     .options = options,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v1 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "ssp",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = ssp_load,
+};

@@ -1,0 +1,274 @@
+/* Ranks that need not be in the same iteration, as a user has them: as good as sgd
+ * where nothing is stale, told how stale it was where something is, stopped and
+ * resumed, changed while they run, and with servers. */
+#include <check.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "net.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+static const char *const run_section = "iterations = 60\ntest_interval = 25\n";
+static const char *const endless =
+    "iterations = 100000000\ntest_interval = 1000000000\n";
+
+static const char *checkpoint_of(const char *folder, int iteration) {
+    static char paths[2][4096];
+    static int next;
+    char *path = paths[next++ % 2];
+    snprintf(path, sizeof paths[0], "%s/%s/small-%08d.safetensors", net_folder(),
+             folder, iteration);
+    return path;
+}
+
+static void train(const char *const *arguments) {
+    command_result result = command_run(120, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    command_free(&result);
+}
+
+/* A file of the scratch folder as text; free() it. */
+static char *text_of(const char *name) {
+    size_t size = 0;
+    unsigned char *bytes = scratch_read(name, &size);
+    char *text = calloc(size + 1, 1);
+    ck_assert_ptr_nonnull(text);
+    memcpy(text, bytes, size);
+    free(bytes);
+    return text;
+}
+
+/* The net with `type = ssp` and more in [solver]. */
+static const char *net_of_ssp(const char *run, const char *more) {
+    static const char before[] = "type = sgd\n";
+    static char path[4096];
+    snprintf(path, sizeof path, "%s", net_write(run));
+    char *text = text_of("net.ini");
+    size_t size = strlen(text);
+    char *whole = calloc(size + strlen(more) + 64, 1);
+    ck_assert_ptr_nonnull(whole);
+    const char *at = strstr(text, before);
+    ck_assert_ptr_nonnull(at);
+    sprintf(whole, "%.*stype = ssp\n%s%s", (int)(at - text), text, more,
+            at + strlen(before));
+    scratch_write("net.ini", whole, strlen(whole));
+    free(whole);
+    free(text);
+    return path;
+}
+
+/* ---- Semantics ----------------------------------------------------------------------
+ */
+
+/* Nothing is stale: sgd's weights, with [solver] as it was written for sgd. With
+ * servers there are as many ranks more. */
+START_TEST(nothing_stale_is_sgd) {
+    static const char *const servers[] = {"solver.servers=0", "solver.servers=1"};
+    static const char *const ranks[] = {"--ranks=3", "--ranks=4"};
+    const char *net = net_write(run_section);
+    train(COMMAND("train", net, "--ranks=3", "--snapshot-dir=sgd"));
+    train(COMMAND("train", net, ranks[_i], "--solver", "ssp", "--set", servers[_i],
+                  "--set", "run.bucket=2K", "--snapshot-dir=ssp"));
+    ck_assert(net_same_tensors(checkpoint_of("sgd", 60), checkpoint_of("ssp", 60)));
+}
+END_TEST
+
+static json_t *member(json_t *object, const char *key) {
+    json_t *found = json_object_get(object, key);
+    ck_assert_msg(found != NULL, "no \"%s\"", key);
+    return found;
+}
+
+/* What was stale is told, and is never staler than allowed. */
+START_TEST(staleness_is_told) {
+    const char *net = net_write(run_section);
+    command_result result = command_run(120, net_folder(),
+                                        COMMAND("train", net, "--ranks=3", "--solver",
+                                                "ssp", "--set", "solver.staleness=3",
+                                                "--set", "run.bucket=2K", "--json",
+                                                "--snapshot-dir=ssp"));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_contains(result.err, "staleness of 180 reads");
+    json_t *json = json_loads(result.out, 0, NULL);
+    ck_assert_ptr_nonnull(json);
+    json_t *bins = member(json, "staleness");
+    json_int_t reads = 0;
+    ck_assert_uint_le(json_array_size(bins), 4);
+    for (size_t i = 0; i < json_array_size(bins); i++)
+        reads += json_integer_value(json_array_get(bins, i));
+    ck_assert_int_eq(reads, 180);
+    ck_assert_uint_eq(json_array_size(member(json, "waited")), 3);
+    ck_assert(json_is_integer(member(json, "slowest")));
+    ck_assert(json_number_value(member(json, "images_per_s")) > 0);
+    ck_assert(json_number_value(member(json, "accuracy")) > 0.9);
+    json_decref(json);
+    command_free(&result);
+}
+END_TEST
+
+START_TEST(some_rank_must_compute) {
+    const char *net = net_write(run_section);
+    command_result result = command_run(60, net_folder(),
+                                        COMMAND("train", net, "--ranks=2",
+                                                "--solver=ssp", "--set",
+                                                "solver.servers=2"));
+    ck_assert_int_eq(result.exit_code, 2);
+    ck_contains(result.err, "asks for 2 servers, but there are 2 ranks");
+    command_free(&result);
+}
+END_TEST
+
+/* ---- While it runs
+ * ------------------------------------------------------------------- */
+
+/* What the command that was started has said so far; free() it. */
+static char *said(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/err", net_folder());
+    return access(path, R_OK) == 0 ? text_of("err") : calloc(1, 1);
+}
+
+static int times(const char *text, const char *part) {
+    int count = 0;
+    while ((text = strstr(text, part)) != NULL) {
+        count++;
+        text++;
+    }
+    return count;
+}
+
+/* Until it has said it so often. */
+static void wait_for(pid_t pid, const char *part, int often) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int tries = 0; tries < 6000; tries++) {
+        char *text = said();
+        int count = times(text, part);
+        free(text);
+        if (count >= often)
+            return;
+        nanosleep(&pause, NULL);
+    }
+    kill(pid, SIGKILL);
+    ck_abort_msg("\"%s\" was not said %d times: %s", part, often, said());
+}
+
+static const char *const stalenesses[] = {"solver.staleness=0", "solver.staleness=3",
+                                          "solver.staleness=inf"};
+
+/* Ranks that are apart stop, and write checkpoints, at the same iteration. */
+START_TEST(stopped_and_resumed) {
+    const char *net = net_write(endless), *staleness = stalenesses[_i % 3];
+    const char *servers = _i / 3 ? "solver.servers=1" : "solver.servers=0";
+    pid_t pid = command_start(net_folder(),
+                              COMMAND("train", net, "--ranks=3", "--solver=ssp",
+                                      "--set", staleness, "--set", servers, "--set",
+                                      "run.display=10", "--snapshot-dir=s"));
+    wait_for(pid, "iteration 10,", 1);
+    for (int i = 1; i <= 3; i++) {
+        kill(pid, SIGHUP);
+        wait_for(pid, "checkpoint: ", i);
+    }
+    kill(pid, SIGTERM);
+    ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
+    command_result result = command_run(
+        60, net_folder(),
+        COMMAND("train", net, "--ranks=2", "--solver=ssp", "--set", staleness,
+                "--resume=auto", "--iterations=1", "--snapshot-dir=s"));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_contains(result.err, "resumed from ");
+    command_free(&result);
+}
+END_TEST
+
+/* A rank that computes, or a server, is named when it dies. */
+START_TEST(a_death_is_told) {
+    const char *net = net_write(endless);
+    pid_t pid = command_start(net_folder(),
+                              COMMAND("train", net, "--ranks=3", "--solver=ssp",
+                                      "--set", "solver.staleness=3", "--set",
+                                      "solver.servers=1", "--set", "run.display=10"));
+    char path[128], name[64];
+    int child[3] = {0};
+    wait_for(pid, "iteration 10,", 1);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%d %d %d", &child[0], &child[1], &child[2]), 3);
+    fclose(file);
+    kill((pid_t)child[_i], SIGKILL);
+    ck_assert_int_eq(command_wait(pid, 20), 5);
+    char *text = said();
+    snprintf(name, sizeof name, "pid %d) was killed by signal 9", child[_i]);
+    ck_contains(text, name);
+    free(text);
+}
+END_TEST
+
+/* SIGUSR1: [solver] is read again, and a mistake changes nothing. */
+START_TEST(changed_while_it_runs) {
+    const char *net = net_of_ssp(endless, "staleness = 0\n");
+    pid_t pid = command_start(
+        net_folder(), COMMAND("train", net, "--ranks=3", "--set", "run.display=10",
+                              "--set", "solver.momentum=0.8", "--snapshot-dir=s"));
+    wait_for(pid, "iteration 10,", 1);
+    net_of_ssp(endless, "staleness = 3\n");
+    kill(pid, SIGUSR1);
+    wait_for(pid, "[solver] staleness = 3, was 0", 1);
+    kill(pid, SIGUSR1);
+    wait_for(pid, "nothing has changed", 1);
+    net_of_ssp(endless, "staleness = much\n");
+    kill(pid, SIGUSR1);
+    wait_for(pid, "staleness: \"much\" is not a number", 1);
+    net_of_ssp(endless, "staleness = inf\nnesterov = yes\n");
+    kill(pid, SIGUSR1);
+    wait_for(pid, "[solver] nesterov cannot change while it runs: it is no", 1);
+    wait_for(pid, "[solver] stays as it was: 1 mistake in ", 2);
+    net_write(endless);
+    kill(pid, SIGUSR1);
+    wait_for(pid, "[solver] type cannot change while it runs: it is ssp", 1);
+    net_of_ssp(endless, "staleness = inf\n");
+    kill(pid, SIGUSR1);
+    wait_for(pid, "[solver] staleness = inf, was 3", 1);
+    kill(pid, SIGTERM);
+    ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
+}
+END_TEST
+
+START_TEST(sgd_takes_no_changes) {
+    const char *net = net_write(endless), *ranks = _i ? "--ranks=2" : "--ranks=1";
+    pid_t pid = command_start(
+        net_folder(),
+        COMMAND("train", net, ranks, "--set", "run.display=10", "--snapshot-dir=s"));
+    wait_for(pid, "iteration 10,", 1);
+    kill(pid, SIGUSR1);
+    wait_for(pid, "solver 'sgd' takes no changes while it runs", 1);
+    kill(pid, SIGTERM);
+    ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("asynchronous");
+    TCase *cases = tcase_create("asynchronous");
+    tcase_set_timeout(cases, 180);
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_loop_test(cases, nothing_stale_is_sgd, 0, 2);
+    tcase_add_test(cases, staleness_is_told);
+    tcase_add_test(cases, some_rank_must_compute);
+    tcase_add_loop_test(cases, stopped_and_resumed, 0, 6);
+    tcase_add_loop_test(cases, a_death_is_told, 0, 3);
+    tcase_add_test(cases, changed_while_it_runs);
+    tcase_add_loop_test(cases, sgd_takes_no_changes, 0, 2);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Ranks of unlike shares train as one rank with the whole batch does, whatever layouts
+their batches make layers choose; and a run is a function of its shares."""
+
+import array
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+MODELS = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models"
+# A sanitizer makes all of it some five times slower.
+SANITIZED = bool(os.environ.get("DLCORE_SANITIZE"))
+ITERATIONS = 4
+# Of the largest change of a tensor's elements: sums in another order, and where layers
+# take other ways for other batches, other roundings. Seen: 1e-5 to 2e-4.
+WITHIN = 2e-3
+IN_ORDER = ("host-staged", "p2p-tree", "ucx")
+
+DATA = """[data]
+source = synthetic
+shape = {shape}
+samples = 5000
+batch = 100
+scale = 0.01
+"""
+
+# Convolutions as a ResNet-18 has them, without batch_norm, which knows only the samples
+# of its own rank.
+RESIDUAL = """[net]
+name = residual
+{data}
+[solver]
+type = sgd
+rate = 0.002
+momentum = 0.9
+[run]
+[conv1]
+type = convolution
+num_output = 64
+kernel_size = 7
+stride = 2
+pad = 3
+weight_filler = msra
+[relu1]
+type = relu
+[conv2a]
+type = convolution
+num_output = 64
+kernel_size = 3
+pad = 1
+weight_filler = msra
+[relu2]
+type = relu
+[conv2b]
+type = convolution
+num_output = 64
+kernel_size = 3
+pad = 1
+weight_filler = gaussian(0.01)
+[sum2]
+type = eltwise
+input = conv2b, relu1
+[conv3]
+type = convolution
+num_output = 128
+kernel_size = 3
+stride = 2
+pad = 1
+weight_filler = msra
+[side3]
+type = convolution
+num_output = 128
+kernel_size = 1
+stride = 2
+input = sum2
+weight_filler = gaussian(0.01)
+[sum3]
+type = eltwise
+input = conv3, side3
+[relu3]
+type = relu
+[pool]
+type = pooling
+method = average
+kernel_size = 4
+[ip]
+type = inner_product
+num_output = 10
+[loss]
+type = softmax_loss
+"""
+
+
+def with_made_up_data(model, shape):
+    """A net of models/ that reads 100 made-up samples an iteration."""
+    text = (MODELS / f"{model}.ini").read_text()
+    text = re.sub(r"\[data\.test\].*?(?=\n\[)", "", text, flags=re.S)
+    text = re.sub(r"\[data\].*?(?=\n\[)", DATA.format(shape=shape), text, flags=re.S)
+    return re.sub(r"\[run\].*?(?=\n\[)", "[run]\n", text, flags=re.S)
+
+
+def read_tensors(path):
+    """The float32 tensors of a checkpoint, by name."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__" and entry["dtype"] == "F32":
+            first, last = entry["data_offsets"]
+            tensors[name] = array.array("f", data[begin + first:begin + last])
+    return tensors
+
+
+def largest(numbers):
+    return max((abs(n) for n in numbers), default=0)
+
+
+def slow_down_a_rank(job, log):
+    """Stops the job's last rank most of the time, from its second iteration on and
+    until the job has ended."""
+    children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children")
+    while job.poll() is None and not (log.exists() and "\"iteration\":2," in
+                                      log.read_text().replace(" ", "")):
+        time.sleep(0.01)
+    rank = int(children.read_text().split()[-1]) if job.poll() is None else 0
+    while rank and job.poll() is None:
+        try:
+            os.kill(rank, signal.SIGSTOP)
+            time.sleep(0.02)
+            os.kill(rank, signal.SIGCONT)
+            time.sleep(0.005)
+        except ProcessLookupError:
+            break
+
+
+class Shares(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def write(self, name, text):
+        path = self.folder / f"{name}.ini"
+        path.write_text(text)
+        return path
+
+    def run_it(self, net, *more, iterations=ITERATIONS):
+        return subprocess.run(
+            [BIN, "train", str(net), "--json", "--threads=1", "--scaling=strong",
+             f"--iterations={iterations}", f"--snapshot-dir={self.folder}", *more],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+
+    def train(self, net, *more, iterations=ITERATIONS):
+        """The report, the log and the checkpoint's path."""
+        done = self.run_it(net, *more, iterations=iterations)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path = self.folder / f"{net.stem}-{iterations:08}.safetensors"
+        kept = self.folder / "kept.safetensors"
+        path.rename(kept)
+        return json.loads(done.stdout), done.stderr, kept
+
+    def kept_digest(self, net, iterations):
+        path = self.folder / f"{net.stem}-{iterations:08}.safetensors"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.unlink()
+        return digest
+
+    def weights(self, net, *more, iterations=ITERATIONS):
+        return read_tensors(self.train(net, *more, iterations=iterations)[2])
+
+    def digest(self, net, *more):
+        return hashlib.sha256(self.train(net, *more)[2].read_bytes()).hexdigest()
+
+    def check_like(self, start, expected, found):
+        for name, values in expected.items():
+            zeros = array.array("f", bytes(4 * len(values)))  # momentum starts at 0
+            change = largest(a - b for a, b in zip(values, start.get(name, zeros)))
+            error = largest(a - b for a, b in zip(values, found[name]))
+            self.assertGreater(change, 0, name)
+            self.assertLessEqual(error, WITHIN * change, name)
+
+    def check_net(self, net, *lists):
+        start = self.weights(net, iterations=0)
+        expected = self.weights(net)
+        # Of 32 samples layers may lie images side by side, of others not. One rank hardly
+        # has any.
+        for shares in ("32,32,36", *(() if SANITIZED else ("90,9,1", *lists))):
+            with self.subTest(net=net.stem, shares=shares):
+                self.check_like(start, expected, self.weights(
+                    net, "--ranks=3", "--set", f"run.shares={shares}"))
+
+    def test_lenet(self):
+        net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
+        # 34, 33, 33; and a rank without samples.
+        self.check_net(net, "even", "0,1,2")
+
+    @unittest.skipIf(SANITIZED, "convolutions and sums are in the others, too")
+    def test_cifar10_full(self):
+        # From weights that let gradients through, so that all of them change.
+        text = with_made_up_data("cifar10-full", "3,32,32")
+        text = text.replace("rate = 0.001\n", "rate = 0.01\n", 1)
+        text = re.sub(r"weight_filler = .*", "weight_filler = msra", text)
+        self.check_net(self.write("cifar10-full", text))
+
+    @unittest.skipIf(SANITIZED, "the same")
+    def test_residual(self):
+        self.check_net(self.write("residual", RESIDUAL.format(
+            data=DATA.format(shape="3,32,32"))))
+
+    def test_precision(self):
+        """Layers that round their weights have them plain just as well."""
+        net = self.write("residual", RESIDUAL.format(data=DATA.format(shape="3,32,32")))
+        low = ("--set", "run.precision=bf16")
+        done = self.run_it(net, *low, iterations=1)
+        if done.returncode != 0 and "bf16" in done.stderr:
+            self.skipTest("no 16-bit floats here")
+        expected = self.train(net, *low)[0]["loss"]
+        found = self.train(net, *low, "--ranks=3", "--set", "run.shares=32,32,36")
+        self.assertAlmostEqual(found[0]["loss"], expected, delta=0.02 * expected)
+
+    @unittest.skipIf(SANITIZED, "other tests have all transports at work")
+    def test_one_order_of_summing(self):
+        net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
+        listed = subprocess.run([BIN, "plugin", "list"], check=True,
+                                capture_output=True, text=True).stdout
+        digests = {transport: self.digest(net, "--ranks=3", "--set",
+                                          "run.shares=5,3,2", "--set",
+                                          f"transport.type={transport}")
+                   for transport in IN_ORDER if f" {transport} " in listed}
+        self.assertGreater(len(digests), 1)
+        self.assertEqual(len(set(digests.values())), 1, digests)
+
+    def test_auto_is_a_function_of_what_it_found(self):
+        net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
+        report, log, path = self.train(net, "--ranks=3", "--set", "run.shares=auto")
+        first = hashlib.sha256(path.read_bytes()).hexdigest()
+        self.assertEqual(sum(report["shares"]), 100)
+        self.assertGreaterEqual(min(report["shares"]), 1)
+        found = ",".join(str(share) for share in report["shares"])
+        self.assertIn(f"--set run.shares={found}", log)
+        self.assertRegex(log, r"rank 2: \d+ samples/s, share \d+")
+        self.assertEqual(
+            self.digest(net, "--ranks=3", "--set", f"run.shares={found}"), first)
+
+    def test_shares_anew(self):
+        """A rank becomes slow in the middle of the run. What then happens can be
+        repeated with lists and checkpoints, to the bit."""
+        text = with_made_up_data("lenet", "1,28,28")
+        net = self.write("lenet", text.replace("policy = inv\n", "policy = fixed\n"))
+        log = self.folder / "log"
+        epochs, epoch = 3, 50
+        job = subprocess.Popen(
+            [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
+             "--set=run.shares=auto", f"--log-file={log}", "--set=run.display=1",
+             f"--iterations={epochs * epoch}", f"--snapshot-dir={self.folder}"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self.addCleanup(job.kill)
+        slow_down_a_rank(job, log)
+        self.assertEqual(job.wait(120), 0)
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        # At first, and what they were from then on.
+        turns = {event["iteration"]: event["shares"] for event in events
+                 if event["event"] == "shares"}
+        self.assertGreater(len(set(turns.values())), 1, turns)
+        expected = self.kept_digest(net, epochs * epoch)
+
+        more = []
+        for begin in sorted(turns):
+            end = min((turn for turn in turns if turn > begin), default=epochs * epoch)
+            path = self.train(net, "--ranks=3", "--set", f"run.shares={turns[begin]}",
+                              *more, iterations=end)[2]
+            more = [f"--resume={path.rename(self.folder / f'{end}.safetensors')}"]
+        last = self.folder / f"{epochs * epoch}.safetensors"
+        self.assertEqual(hashlib.sha256(last.read_bytes()).hexdigest(), expected)
+
+    def test_resumes(self):
+        net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
+        uneven = ("--ranks=3", "--set", "run.shares=5,0,2")
+        straight = self.digest(net, *uneven)
+        kept = self.train(net, *uneven, iterations=2)[2]
+        half = kept.rename(self.folder / "half.safetensors")
+        self.assertEqual(self.digest(net, *uneven, f"--resume={half}"), straight)
+
+    def test_weak_scaling(self):
+        """The batch of all is that of net.ini times the ranks, however it is shared
+        out."""
+        net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
+        report, log, _ = self.train(net, "--ranks=3", "--scaling=weak", "--set",
+                                    "run.shares=1,1,0.5")
+        self.assertEqual(report["effective_batch"], 300)
+        self.assertEqual(report["shares"], [120, 120, 60])
+        self.assertIn("the ranks' shares of a batch of 300: 120,120,60", log)
+
+    def test_mistakes(self):
+        text = with_made_up_data("lenet", "1,28,28")
+        for value, says in (("1,1", "has 2 proportions, and there are 3 ranks"),
+                            ("1,1,x", "number 3 of \"1,1,x\" is no number"),
+                            ("0,0,0", "nobody has any samples")):
+            with self.subTest(value):
+                net = self.write("wrong", text.replace("[run]\n",
+                                                       f"[run]\nshares = {value}\n"))
+                line = net.read_text().split("\n").index(f"shares = {value}") + 1
+                done = self.run_it(net, "--ranks=3")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(f"wrong.ini:{line}: [run] shares", done.stderr)
+                self.assertIn(says, done.stderr)
+                self.assertEqual(done.stderr.count(says), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Solver ssp on a real net: in step it gives sgd's weights to the bit, whatever joins the
+ranks, with servers too, killed and resumed; out of step the traces that it writes keep
+the rule."""
+
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from test_transports import BIN, NET, SANITIZED, is_there, mpirun
+
+ITERATIONS = 30 if SANITIZED else 200
+FEW = ITERATIONS // 4
+# Each transport with another number of ranks; all of them: SSP_ALL=1.
+PAIRS = (("host-staged", 2), ("p2p-tree", 3), ("ucx", 4))
+if os.environ.get("SSP_ALL"):
+    PAIRS = tuple((transport, ranks) for transport, _ in PAIRS for ranks in (2, 3, 4))
+elif SANITIZED:
+    PAIRS = (("host-staged", 3),)
+
+
+def tensors(path):
+    """The checkpoint's, by name."""
+    data = pathlib.Path(path).read_bytes()
+    size, = struct.unpack_from("<Q", data)
+    table = json.loads(data[8:8 + size])
+    table.pop("__metadata__", None)
+    return {name: data[8 + size + entry["data_offsets"][0]:
+                       8 + size + entry["data_offsets"][1]]
+            for name, entry in table.items()}
+
+
+class Ssp(unittest.TestCase):
+    known = {}  # what sgd makes of it, by the number of ranks
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def train(self, solver, transport, ranks, *more, launcher=(), iterations=ITERATIONS):
+        own = [] if launcher else ["--ranks", str(ranks)]
+        done = subprocess.run(
+            [*launcher, BIN, "train", str(NET), "--json", "--threads=1", *own,
+             f"--solver={solver}", f"--transport={transport}",
+             f"--iterations={iterations}", "--set=solver.rate=0.03",
+             "--set=solver.warmup_epochs=0", "--set=solver.policy=fixed",
+             f"--snapshot-dir={self.folder}", *more],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, f"{transport}, {ranks} ranks: {done.stderr}")
+        report = json.loads(done.stdout)
+        return tensors(report["checkpoint"]), report, done.stderr
+
+    def expect_sgd(self, got, ranks):
+        if ranks not in self.known:
+            self.known[ranks], _, _ = self.train("sgd", "host-staged", ranks)
+        expected = self.known[ranks]
+        self.assertEqual(sorted(got), sorted(expected))
+        for name, value in expected.items():
+            self.assertEqual(value, got[name], f"{name} differs with {ranks} ranks")
+
+    def test_in_step_is_sgd(self):
+        for transport, ranks in PAIRS:
+            with self.subTest(transport=transport, ranks=ranks):
+                if not is_there(transport):
+                    continue
+                got, _, _ = self.train("ssp", transport, ranks)
+                self.expect_sgd(got, ranks)
+
+    def test_in_step_by_mpi(self):
+        if not is_there("mpi") or not mpirun(2):
+            self.skipTest("needs the mpi transport and Open MPI's mpirun, no sanitizer")
+        got, report, _ = self.train("ssp", "mpi", 2, launcher=mpirun(2))
+        self.assertEqual(report["transport"], "mpi")
+        self.expect_sgd(got, 2)
+
+    def test_servers_and_resume(self):
+        """The first part on three ranks, the rest with a server beside them."""
+        _, report, _ = self.train("ssp", "auto", 3, iterations=FEW)
+        got, _, _ = self.train("ssp", "host-staged", 4, "--set=solver.servers=1",
+                               f"--resume={report['checkpoint']}")
+        self.expect_sgd(got, 3)
+
+    def test_resumes_with_anything(self):
+        """Out of step nothing is exact, but everything goes on from anything."""
+        _, report, _ = self.train("ssp", "auto", 3, "--set=solver.staleness=3",
+                                  iterations=FEW)
+        _, after, _ = self.train("ssp", "auto", 4, "--set=solver.staleness=1",
+                                 "--set=solver.servers=1", "--set=solver.groups=2",
+                                 f"--resume={report['checkpoint']}",
+                                 iterations=2 * FEW)
+        self.assertEqual(after["iterations"], 2 * FEW)
+        self.assertLess(after["loss"], max(2.0, report["loss"]))
+
+    def check_trace(self, path, staleness, workers):
+        """No read is too old, nobody stands who knows enough."""
+        reads = 0
+        for rank in range(workers):
+            for line in pathlib.Path(f"{path}.{rank}").read_text().splitlines():
+                what, *words = line.split()
+                if what not in ("read", "stand"):
+                    continue
+                clock, have = int(words[3]), [int(word) for word in words[5:]]
+                self.assertEqual(len(have), workers)
+                oldest = min(have[:rank] + have[rank + 1:])
+                if what == "stand":
+                    self.assertLess(oldest, clock - 1 - staleness, line)
+                    continue
+                reads += 1
+                self.assertGreaterEqual(oldest, clock - 1 - staleness, line)
+                self.assertEqual(have[rank], clock - 1, line)
+        self.assertGreater(reads, 0)
+
+    def test_traces_keep_the_rule(self):
+        trace = self.folder / "trace"
+        _, report, log = self.train("ssp", "auto", 3, "--set=solver.staleness=2",
+                                    f"--set=solver.trace={trace}", iterations=2 * FEW)
+        self.check_trace(trace, 2, 3)
+        self.assertFalse(math.isnan(report["loss"]))
+        self.assertIn("clocks stale", log)
+
+    def test_mistakes(self):
+        for more, sentence in (
+                ("solver.staleness=1.5", "a number of iterations: 0, 1, 2, ... or inf"),
+                ("solver.clip_gradients=1", "clip_gradients needs the length"),
+                ("solver.groups=9", "groups = 9 of 2 ranks that compute"),
+                ("solver.servers=2", "servers")):
+            with self.subTest(more):
+                done = subprocess.run(
+                    [BIN, "train", str(NET), "--ranks=2", "--solver=ssp",
+                     "--iterations=1", f"--set={more}"],
+                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(sentence, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

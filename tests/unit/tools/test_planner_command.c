@@ -1,0 +1,167 @@
+/* dlcore plan, as a user runs it: on a small net with made-up data. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/command.h"
+#include "support/scratch.h"
+
+static const char net[] =
+    "[net]\nname = small\n[data]\nsource = synthetic\n"
+    "shape = 1, 12, 12\nclasses = 4\nsamples = 256\nbatch = 16\n"
+    "[solver]\ntype = sgd\nrate = 0.01\nmomentum = 0.9\n"
+    "[run]\nepochs = 1\n"
+    "[conv]\ntype = convolution\nnum_output = 8\nkernel_size = 3\n"
+    "[relu]\ntype = relu\n"
+    "[ip]\ntype = inner_product\nnum_output = 4\n"
+    "[loss]\ntype = softmax_loss\n";
+
+static command_result run(int code, const char *const *arguments) {
+    command_result result = command_run(120, NULL, arguments);
+    ck_assert_msg(result.exit_code == code, "exit code %d: %s", result.exit_code,
+                  result.err);
+    return result;
+}
+
+static const char *small(void) {
+    return scratch_write("small.ini", net, sizeof net - 1);
+}
+
+static json_t *json_of(const command_result *result) {
+    json_t *root = json_loads(result->out, JSON_REJECT_DUPLICATES, NULL);
+    ck_assert_msg(root != NULL, "not JSON: %s", result->out);
+    return root;
+}
+
+static double number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_number(value), "no number '%s'", key);
+    return json_number_value(value);
+}
+
+START_TEST(two_ranks_compared) {
+    command_result result = run(0, COMMAND("plan", small(), "--ranks=2", "--passes=3",
+                                           "--nodes=4x2", "--link=10Gb/s",
+                                           "--latency=20us", "--json"));
+    json_t *root = json_of(&result);
+    const json_t *check = json_object_get(root, "check");
+    ck_assert_msg(json_is_object(check), "%s", result.out);
+    ck_assert_double_gt(number(check, "predicted_images_per_s"), 0);
+    ck_assert_double_gt(number(check, "measured_images_per_s"), 0);
+    ck_assert_double_eq_tol(number(check, "predicted_images_per_s") /
+                                    number(check, "measured_images_per_s") -
+                                1,
+                            number(check, "error"), 1e-6);
+    const json_t *rows = json_object_get(root, "scaling");
+    ck_assert_uint_eq(json_array_size(rows), 4);
+    ck_assert_double_eq(number(json_array_get(rows, 3), "ranks"), 8);
+    ck_assert_uint_eq(json_array_size(json_object_get(root, "layers")), 4);
+    const json_t *conv = json_array_get(json_object_get(root, "layers"), 0);
+    ck_assert_double_eq(number(conv, "parameter_bytes"), 4 * (8 * 9 + 8));
+    ck_assert_double_gt(number(conv, "forward"), 0);
+    ck_assert_double_gt(number(conv, "backward"), 0);
+    ck_assert_double_eq(number(conv, "output_bytes"), 4 * 8 * 10 * 10);
+    ck_assert(json_is_true(json_object_get(conv, "can_split")));
+    /* What crosses from one stage to the next is what its last layer gives. */
+    const json_t *stage = json_array_get(json_object_get(root, "stages"), 0);
+    ck_assert_msg(json_is_object(stage), "no stages: %s", result.out);
+    const char *last = json_string_value(json_object_get(stage, "last"));
+    const json_t *pipeline = json_object_get(root, "pipeline"), *layer;
+    double samples = 16 * number(pipeline, "stages") / number(pipeline, "sub_batches");
+    size_t i;
+    json_array_foreach(json_object_get(root, "layers"), i, layer) {
+        if (strcmp(json_string_value(json_object_get(layer, "name")), last) == 0)
+            ck_assert_double_eq_tol(number(stage, "send_bytes"),
+                                    samples * number(layer, "output_bytes"), 1e-3);
+    }
+    json_decref(root);
+    command_free(&result);
+}
+END_TEST
+
+/* A rank that is said to train so much alone does so in the first row. */
+START_TEST(speed_as_said) {
+    command_result result = run(0,
+                                COMMAND("plan", small(), "--ranks=1", "--passes=3",
+                                        "--images-per-s=5000", "--batch=8", "--json"));
+    json_t *root = json_of(&result);
+    const json_t *row = json_array_get(json_object_get(root, "scaling"), 0);
+    ck_assert_double_eq_tol(number(json_object_get(row, "weak"), "images_per_s"), 5000,
+                            1);
+    ck_assert_double_eq(number(root, "batch"), 8);
+    ck_assert(json_is_null(json_object_get(root, "check")));
+    json_decref(root);
+    command_free(&result);
+}
+END_TEST
+
+START_TEST(recorded_machine) {
+    char path[512];
+    (void)snprintf(path, sizeof path, "--from=%s/tests/topo/machines/hgx-h100.xml",
+                   getenv("DLCORE_SOURCE_DIR"));
+    command_result result = run(0, COMMAND("plan", small(), "--ranks=1", "--passes=3",
+                                           path, "--nodes=2", "--no-check"));
+    ck_contains(result.out, "predicted for: 2 machines of 8 ranks");
+    ck_contains(result.out, "hgx-h100.xml");
+    ck_contains(result.out, "not compared with a real run");
+    command_free(&result);
+}
+END_TEST
+
+static const struct {
+    const char *option, *words;
+    int code;
+} bad[] = {
+    {"--nodes=0x8", "--nodes=0x8", 2},
+    {"--link=fast", "--link=fast", 2},
+    {"--link=0Gb/s", "--link=0Gb/s", 2},
+    {"--inside=1", "--inside=1", 2},
+    {"--latency=5", "--latency=5", 2},
+    {"--speed=0", "--speed=0", 2},
+    {"--speed=nan", "--speed=nan", 2},
+    {"--images-per-s=-1", "--images-per-s=-1", 2},
+    {"--passes=0", "--passes=0", 2},
+    {"--batch=0", "batch", 2},
+    {"--from=/nowhere.xml", "/nowhere.xml", 1},
+    {"--nonsense", "nonsense", 2},
+};
+
+START_TEST(bad_options) {
+    command_result result = run(bad[_i].code, COMMAND("plan", small(), bad[_i].option));
+    ck_contains(result.err, bad[_i].words);
+    ck_assert_str_eq(result.out, "");
+    command_free(&result);
+}
+END_TEST
+
+START_TEST(not_by_mpirun) {
+    setenv("RANK", "0", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "1", 1);
+    command_result result = run(2, COMMAND("plan", small()));
+    ck_contains(result.err, "plan starts its ranks itself");
+    command_free(&result);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("plan_command");
+    TCase *cases = tcase_create("plan_command");
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, two_ranks_compared);
+    tcase_add_test(cases, speed_as_said);
+    tcase_add_test(cases, recorded_machine);
+    tcase_add_loop_test(cases, bad_options, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(cases, not_by_mpirun);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

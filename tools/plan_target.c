@@ -1,0 +1,244 @@
+/* See plan_target.h. */
+#include "plan_target.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/exchange.h"
+#include "topo/read.h"
+#include "topo/route.h"
+
+enum { RANKS_MOST = 1 << 20 };
+
+/* Where nobody says: what such links have, GB/s one way, and seconds. */
+static const double link_gbs[DLC_TOPO_CLASSES] = {
+    [DLC_TOPO_X] = 100,  [DLC_TOPO_NV] = 20,  [DLC_TOPO_SHM] = 10,
+    [DLC_TOPO_PIX] = 11, [DLC_TOPO_PXB] = 11, [DLC_TOPO_PHB] = 10,
+    [DLC_TOPO_NODE] = 9, [DLC_TOPO_SYS] = 8,  [DLC_TOPO_NET] = 1.25};
+static const double near_latency = 10e-6, net_latency = 20e-6, rdma_latency = 5e-6;
+static const double net_rate = 1.25e9; /* 10 Gbit/s */
+static const double handover = 200e-6; /* of threads, see core/comm/pace.c */
+
+/* ---- Texts ----------------------------------------------------------------------- */
+
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+static int parse_with_unit(const char *text, const unit *units, size_t count,
+                           double *value) {
+    char name[16];
+    double number;
+    char rest;
+    if (sscanf(text, "%lf%15[A-Za-z/]%c", &number, name, &rest) != 2 ||
+        !isfinite(number) || number < 0)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(units[i].name, name) == 0) {
+            *value = number * units[i].factor;
+            return 1;
+        }
+    return 0;
+}
+
+int plan_parse_rate(const char *text, double *bytes_per_s) {
+    static const unit units[] = {{"Gb/s", 1e9 / 8}, {"Gbit/s", 1e9 / 8},
+                                 {"Mb/s", 1e6 / 8}, {"Mbit/s", 1e6 / 8},
+                                 {"GB/s", 1e9},     {"MB/s", 1e6}};
+    return parse_with_unit(text, units, sizeof units / sizeof *units, bytes_per_s) &&
+           *bytes_per_s > 0;
+}
+
+int plan_parse_time(const char *text, double *seconds) {
+    static const unit units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+    return parse_with_unit(text, units, sizeof units / sizeof *units, seconds);
+}
+
+int plan_parse_nodes(const char *text, int32_t *nodes, int32_t *each) {
+    int n = 0, m = 0;
+    char rest;
+    int found = sscanf(text, "%dx%d%c", &n, &m, &rest);
+    if (found == 1 && sscanf(text, "%d%c", &n, &rest) == 1)
+        m = 0;
+    else if (found != 2 || m < 1)
+        return 0;
+    if (n < 1 || n > RANKS_MOST || m > RANKS_MOST / n)
+        return 0;
+    *nodes = n;
+    *each = m;
+    return 1;
+}
+
+/* ---- A recorded machine ---------------------------------------------------------- */
+
+typedef struct recorded {
+    int32_t ends[256];
+    int32_t count;
+    dlc_topo_kind kind;
+    double gbs;           /* of the narrowest pair */
+    dlc_topo_class class; /* of the farthest pair */
+    dlc_way way;          /* of that */
+    int known;            /* the file tells gbs */
+    double adapters;      /* GB/s of all of them; 0: none, or unknown */
+    int direct;           /* an adapter reads the devices' memory */
+} recorded;
+
+static void find_ends(const dlc_topo *topo, recorded *r) {
+    static const dlc_topo_kind kinds[] = {DLC_TOPO_GPU, DLC_TOPO_NUMA, DLC_TOPO_PACKAGE,
+                                          DLC_TOPO_MACHINE};
+    const int32_t most = sizeof r->ends / sizeof *r->ends;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds && r->count == 0; k++)
+        for (int32_t n; r->count < most; r->count++) {
+            n = dlc_topo_nth(topo, -1, kinds[k], (size_t)r->count);
+            if (n < 0)
+                break;
+            r->kind = kinds[k];
+            r->ends[r->count] = n;
+        }
+}
+
+static void judge_pair(const dlc_topo *topo, recorded *r, int32_t a, int32_t b) {
+    dlc_topo_path path = dlc_topo_path_between(topo, r->ends[a], r->ends[b]);
+    dlc_topo_route route;
+    double gbs = path.gbs > 0 ? (double)path.gbs : link_gbs[path.class];
+    if (path.class == DLC_TOPO_NV && !(path.gbs > 0))
+        gbs *= path.lanes;
+    if (r->gbs > 0 && gbs >= r->gbs)
+        return;
+    dlc_topo_route_between(topo, r->ends[a], r->ends[b], &route);
+    r->gbs = gbs;
+    r->known = path.gbs > 0;
+    r->class = path.class;
+    r->way = route.way;
+}
+
+static void judge_adapters(const dlc_topo *topo, recorded *r) {
+    for (size_t i = 0; i < topo->nodes; i++) {
+        const dlc_topo_node *node = &topo->node[i];
+        if (node->kind != DLC_TOPO_NIC)
+            continue;
+        r->adapters += (double)node->speed;
+        r->direct |= (node->flags & DLC_TOPO_DIRECT) != 0;
+    }
+}
+
+static dlc_status read_machine(const char *path, recorded *r) {
+    dlc_topo topo = {0};
+    *r = (recorded){.way = DLC_WAYS};
+    DLC_TRY(dlc_topo_read(path, &topo));
+    dlc_status status = DLC_OK;
+    if (dlc_topo_count(&topo, -1, DLC_TOPO_MACHINE) != 1)
+        status = dlc_fail(DLC_ERR_CONFIG,
+                          "%s holds %zu machines; plan takes one, and "
+                          "--nodes says how many of it",
+                          path, dlc_topo_count(&topo, -1, DLC_TOPO_MACHINE));
+    find_ends(&topo, r);
+    for (int32_t a = 0; status == DLC_OK && a < r->count; a++)
+        for (int32_t b = a + 1; b < r->count; b++)
+            judge_pair(&topo, r, a, b);
+    judge_adapters(&topo, r);
+    dlc_topo_free(&topo);
+    return status;
+}
+
+/* ---- Links ----------------------------------------------------------------------- */
+
+static void say(char *words, size_t room, const dlc_plan_link *link, const char *why) {
+    (void)snprintf(words, room, "%.2f GB/s, %.1f us (%s)", link->bandwidth / 1e9,
+                   link->latency * 1e6, why);
+}
+
+static void make_inside(const plan_said *said, const plan_measured *measured,
+                        const recorded *r, plan_target *target) {
+    dlc_plan_cluster *cluster = &target->cluster;
+    char why[96] = "assumed";
+    cluster->inside = (dlc_plan_link){.latency = near_latency,
+                                      .bandwidth = link_gbs[DLC_TOPO_SHM] * 1e9};
+    if (r && r->gbs > 0) {
+        cluster->inside.bandwidth = r->gbs * 1e9;
+        (void)snprintf(why, sizeof why, "%s, the farthest pair is %s",
+                       r->known ? "recorded" : "assumed for its links",
+                       dlc_topo_class_text(r->class));
+        (void)snprintf(target->way_inside, sizeof target->way_inside, "%s",
+                       dlc_way_text(r->way));
+    } else if (measured->ranks > 1) {
+        dlc_plan_cluster here = {.nodes = 1, .each = measured->ranks};
+        dlc_plan_links_of_sums(measured->sum_latency, measured->sum_rate, &here);
+        cluster->inside = here.inside;
+        (void)snprintf(why, sizeof why, "measured here, by %s", measured->transport);
+        (void)snprintf(target->way_inside, sizeof target->way_inside, "%s",
+                       dlc_way_text(DLC_WAY_SHM));
+        if (measured->host)
+            cluster->stolen = 1; /* sums are made by the cores that compute */
+    }
+    if (said->inside > 0) {
+        cluster->inside.bandwidth = said->inside;
+        (void)snprintf(why, sizeof why, "as said");
+    }
+    say(target->inside, sizeof target->inside, &cluster->inside, why);
+}
+
+static void make_between(const plan_said *said, const recorded *r,
+                         plan_target *target) {
+    dlc_plan_link *between = &target->cluster.between;
+    const char *why = "assumed";
+    dlc_way way = DLC_WAY_NET;
+    *between = (dlc_plan_link){.latency = net_latency, .bandwidth = net_rate};
+    if (r && r->adapters > 0) {
+        between->bandwidth = r->adapters * 1e9;
+        why = "the recorded adapters together";
+        if (r->direct) {
+            between->latency = rdma_latency;
+            way = DLC_WAY_RDMA;
+        }
+    }
+    if (said->link > 0) {
+        between->bandwidth = said->link;
+        why = "as said";
+    }
+    if (said->latency >= 0)
+        between->latency = said->latency;
+    say(target->between, sizeof target->between, between, why);
+    (void)snprintf(target->way_between, sizeof target->way_between, "%s",
+                   dlc_way_text(way));
+}
+
+/* ---- The whole ------------------------------------------------------------------- */
+
+static int32_t ranks_of_each(const plan_said *said, const plan_measured *measured,
+                             const recorded *r) {
+    if (said->each > 0)
+        return said->each;
+    if (r && r->kind == DLC_TOPO_GPU)
+        return r->count;
+    return r ? (r->count > 1 ? r->count : 2) : measured->ranks;
+}
+
+dlc_status plan_target_make(const plan_said *said, const plan_measured *measured,
+                            plan_target *target) {
+    recorded recorded_machine, *r = NULL;
+    plan_target made = {.cluster = {.nodes = said->nodes > 0 ? said->nodes : 1,
+                                    .update = measured->update,
+                                    .rest = measured->rest,
+                                    .copies = measured->copies,
+                                    .handover = measured->host ? handover : 0}};
+    if (said->from) {
+        DLC_TRY(read_machine(said->from, &recorded_machine));
+        r = &recorded_machine;
+    }
+    made.cluster.each = ranks_of_each(said, measured, r);
+    if (r && r->kind == DLC_TOPO_GPU && made.cluster.each > r->count)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "--nodes asks for %d ranks of a machine, but %s "
+                        "has %d GPUs",
+                        (int)made.cluster.each, said->from, (int)r->count);
+    make_inside(said, measured, r, &made);
+    make_between(said, r, &made);
+    if (r && r->kind == DLC_TOPO_GPU)
+        made.cluster.handover = 0; /* sums are work for a queue */
+    DLC_TRY(dlc_plan_check(&made.cluster));
+    *target = made;
+    return DLC_OK;
+}
