@@ -12,12 +12,16 @@ static int training(const weighted *w) {
     return w->head.phase == DLC_PHASE_TRAIN;
 }
 
+/* Channels of the slice that is made here; 0: all are. */
+static int64_t slice_of(const dlc_layer_args *args) {
+    return DLC_HAS(args, slice_end) ? args->slice_end - args->slice_begin : 0;
+}
+
 void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args) {
     const dlc_settings *settings = args->settings;
     w->kind = kind;
-    w->num_output = host->get_int(settings, "num_output");
-    if (DLC_HAS(args, slice_end) && args->slice_end) /* the others are made elsewhere */
-        w->num_output = args->slice_end - args->slice_begin;
+    int64_t slice = slice_of(args);
+    w->num_output = slice ? slice : host->get_int(settings, "num_output");
     w->has_bias = host->get_bool(settings, "bias");
     w->filler[0] = host->get_string(settings, "weight_filler");
     w->filler[1] = host->get_string(settings, "bias_filler");
