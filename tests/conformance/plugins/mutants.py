@@ -254,7 +254,7 @@ mutant("transport.late", "transport", SUMS, PAIRWISE, (".all_reduce = sums_all_r
         "static const dlc_feature features[]"))
 mutant("transport.mixed", "transport", SUMS, PAIRWISE, ("    r->tag = tag;\n", "    static int sums;\n    sums += tag == 77;\n"
                                                         "    r->tag = sums > 4 && tag != 77 ? tag + 1 + (dlc_tag)"
-                                                        "e->args->rank : tag;\n"))
+                                                        "rank : tag;\n"))
 mutant("transport.attach", "transport", SUMS, PAIRWISE,
        ("static const dlc_transport_ops ops = {", "static const char *told;\nstatic dlc_status attach(dlc_endpoint *e, const "
         "dlc_memory *memory) {\n    (void)e;\n    told = memory->base;\n    return DLC_OK;\n}\n"

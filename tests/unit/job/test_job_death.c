@@ -189,16 +189,16 @@ static int words_main(dlc_job *job, void *argument) {
     if (*what == 3)
         dlc_job_doing(job, NULL, "conv1", 5);
     if (dlc_job_rank(job) == 1)
-        raise(SIGUSR1);
+        raise(SIGUSR2);
     return wait_main(job, NULL);
 }
 
 static const char *const words[] = {
-    "(User defined signal 1) during forward conv1\n",
-    "(User defined signal 1) during a phase of more than tw a layer with a name that is so "
+    "(User defined signal 2) during forward conv1\n",
+    "(User defined signal 2) during a phase of more than tw a layer with a name that is so "
     "long that nobody would ever want (18446744073709551615 bytes)\n",
-    "(User defined signal 1) during forward\n",
-    "(User defined signal 1)\n",
+    "(User defined signal 2) during forward\n",
+    "(User defined signal 2)\n",
 };
 
 START_TEST(what_it_was_doing) {
