@@ -172,8 +172,7 @@ void connect_close(dlc_endpoint *e) {
         abandon(e->worker);
         return;
     }
-    int over = e->staged || e->args->check(e->args->job) != DLC_OK;
-    int under_way = over && (e->unsent > 0 || e->fetches > 0);
+    int under_way = e->unsent > 0 || e->fetches > 0;
     if (e->worker) {
         arrivals_decline(e);
         ucx.worker_destroy(e->worker);
