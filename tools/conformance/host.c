@@ -1,6 +1,7 @@
 /* See host.h. */
 #include "host.h"
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -84,4 +85,15 @@ const dlc_host *suite_host(suite_run *run) {
 dlc_status suite_load(suite_run *run) {
     (void)dlc_fail(DLC_OK, "%s", "");
     return DLC_CAN(run->plugin, load) ? run->plugin->load(suite_host(run)) : DLC_OK;
+}
+
+int suite_count_entries(const char *folder) {
+    int count = 0;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return -1;
+    while (readdir(dir))
+        count++;
+    (void)closedir(dir);
+    return count;
 }

@@ -19,4 +19,10 @@ void suite_host_refuse(int64_t n);
 /* Was one refused since? */
 int suite_host_refused(void);
 
+/* Entries of a folder, of which only differences count: open files, threads. -1: it
+ * cannot be read. */
+#define SUITE_THREADS "/proc/self/task"
+#define SUITE_FILES "/proc/self/fd"
+int suite_count_entries(const char *folder);
+
 #endif

@@ -16,14 +16,13 @@ enum { SHAPES = sizeof grid / sizeof *grid };
 typedef void visitor(stand *s);
 
 /* What the layer may want to be given. */
-static int form(int kind, const dlc_shape *shape, stand_inputs *inputs) {
+static void form(int kind, const dlc_shape *shape, stand_inputs *inputs) {
     *inputs = (stand_inputs){.count = kind + 1, .shape = {*shape, *shape, *shape}};
     if (kind < 2)
-        return 1;
+        return;
     inputs->count = 2;
     inputs->labels = 1;
     inputs->shape[1] = (dlc_shape){.rank = 1, .dims = {shape->dims[0]}};
-    return 1;
 }
 
 enum { FORMS = 3 }; /* one input; two alike; one and labels */
@@ -41,7 +40,7 @@ static void over_the_grid(suite_run *run, dlc_phase phase, visitor *visit) {
              kind < (takes_labels(run) ? FORMS : FORMS - 1); kind++) {
             stand_inputs inputs;
             stand s;
-            (void)form(kind, &grid[shape], &inputs);
+            form(kind, &grid[shape], &inputs);
             if (stand_open(run, phase, &inputs, &s) != DLC_OK)
                 continue;
             visit(&s);

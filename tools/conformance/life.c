@@ -1,6 +1,5 @@
 /* Checks of how things are opened and closed, for the kinds that one process can open
  * alone: devices, layers, solvers and data sources. */
-#include <dirent.h>
 #include <string.h>
 
 #include <dlcore/dlcore.h>
@@ -170,26 +169,6 @@ static void must_open(life *l) {
     suite_must(l->run, status, "opening it");
 }
 
-static int count_open_files(void) {
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir && readdir(dir))
-        count++;
-    if (dir)
-        (void)closedir(dir);
-    return count;
-}
-
-static int count_threads(void) {
-    int count = 0;
-    DIR *dir = opendir("/proc/self/task");
-    while (dir && readdir(dir))
-        count++;
-    if (dir)
-        (void)closedir(dir);
-    return count;
-}
-
 /* The first time may keep something for good, a pool say; the others may not. */
 static void opens_again_and_again(suite_run *run) {
     enum { TIMES = 12, SETTLED = 2 };
@@ -202,20 +181,20 @@ static void opens_again_and_again(suite_run *run) {
         life_close(&l, l.object);
         if (i == SETTLED) {
             pieces = suite_host_pieces();
-            files = count_open_files();
-            threads = count_threads();
+            files = suite_count_entries(SUITE_FILES);
+            threads = suite_count_entries(SUITE_THREADS);
         }
     }
     int times = TIMES - 1 - SETTLED;
     if (suite_host_pieces() > pieces)
         suite_fail(run, "opened and closed %d times it keeps %lld pieces of memory",
                    times, (long long)(suite_host_pieces() - pieces));
-    if (count_open_files() > files)
+    if (suite_count_entries(SUITE_FILES) > files)
         suite_fail(run, "opened and closed %d times it keeps %d files open", times,
-                   count_open_files() - files);
-    if (count_threads() > threads)
+                   suite_count_entries(SUITE_FILES) - files);
+    if (suite_count_entries(SUITE_THREADS) > threads)
         suite_fail(run, "opened and closed %d times it leaves %d threads", times,
-                   count_threads() - threads);
+                   suite_count_entries(SUITE_THREADS) - threads);
 }
 
 static void two_at_a_time(suite_run *run) {

@@ -1,5 +1,4 @@
 /* Checks of load(): what it may do to a process that only asks what there is. */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,21 +10,6 @@
 #include "base/status.h"
 #include "host.h"
 #include "suite.h"
-
-static int count_entries(const char *folder) {
-    int count = 0;
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return -1;
-    while (readdir(dir))
-        count++;
-    (void)closedir(dir);
-    return count;
-}
-
-static int count_threads(void) {
-    return count_entries("/proc/self/task");
-}
 
 static void load_or_skip(suite_run *run) {
     dlc_status status = suite_load(run);
@@ -46,9 +30,9 @@ static void says_why_not(suite_run *run) {
 }
 
 static void starts_no_threads(suite_run *run) {
-    int before = count_threads();
+    int before = suite_count_entries(SUITE_THREADS);
     (void)suite_load(run);
-    int after = count_threads();
+    int after = suite_count_entries(SUITE_THREADS);
     if (after > before)
         suite_fail(run, "load started %d thread%s: the process may fork afterwards",
                    after - before, after - before == 1 ? "" : "s");
