@@ -61,8 +61,7 @@ static const struct argp_option options[] = {
     {"quiet", 'q', NULL, 0, "only say what is wrong", 4},
     {0}};
 
-/* ---- Options ----------------------------------------------------------------------
- */
+/* ---- Options ----------------------------------------------------------------- */
 
 static int parse_number(const char *name, const char *argument, int most,
                         struct argp_state *state) {

@@ -12,8 +12,7 @@ static void label_of(const topo_report *report, int32_t node, char text[LABEL]) 
     dlc_topo_label(&report->topo, node, text, LABEL);
 }
 
-/* ---- Machines ----------------------------------------------------------------------
- */
+/* ---- Machines ---------------------------------------------------------------- */
 
 static void add_count(dlc_text *text, const dlc_topo *topo, int32_t machine,
                       dlc_topo_kind kind, const char *name, const char *plural) {

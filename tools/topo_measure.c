@@ -28,8 +28,7 @@ typedef struct side {
     double seconds;
 } side;
 
-/* ---- Services for the transport ---------------------------------------------------
- */
+/* ---- Services for the transport ---------------------------------------------- */
 
 static dlc_status gather(void *context, const void *mine, size_t bytes, void *all) {
     const side *s = context;
@@ -43,8 +42,7 @@ static dlc_status check(void *context) {
     return dlc_meeting_check(s->seat);
 }
 
-/* ---- To and fro ---------------------------------------------------------------------
- */
+/* ---- To and fro -------------------------------------------------------------- */
 
 static dlc_status send(side *s, size_t bytes) {
     dlc_request *request = NULL;
@@ -95,8 +93,7 @@ static dlc_status time_bytes(side *s, size_t bytes, double batch, double *second
     return DLC_OK;
 }
 
-/* ---- Every byte ---------------------------------------------------------------------
- */
+/* ---- Every byte -------------------------------------------------------------- */
 
 static void fill(unsigned char *bytes, size_t count, uint64_t seed) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;

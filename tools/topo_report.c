@@ -62,8 +62,7 @@ dlc_status topo_report_ends(topo_report *report, size_t most, const char *accele
     return DLC_OK;
 }
 
-/* ---- Pairs -------------------------------------------------------------------------
- */
+/* ---- Pairs ------------------------------------------------------------------- */
 
 dlc_status topo_settings_of(const dlc_bench_plan *plan, const dlc_feature *feature,
                             dlc_settings **made, const dlc_settings **settings) {

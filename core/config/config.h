@@ -178,8 +178,7 @@ void dlc_options_help(const dlc_option *const *tables, size_t ntables, dlc_text 
 /* Appends what one option takes: "whole number, 1 .. 4096". */
 void dlc_option_takes(const dlc_option *option, dlc_text *text);
 
-/* ---- Fillers ----------------------------------------------------------------------
- */
+/* ---- Fillers ----------------------------------------------------------------- */
 
 typedef enum dlc_filler_kind {
     DLC_FILL_CONSTANT, /* a */

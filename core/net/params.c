@@ -118,8 +118,7 @@ dlc_status dlc_net_lay_out_params(dlc_net *net) {
     return DLC_OK;
 }
 
-/* ---- First values ------------------------------------------------------------------
- */
+/* ---- First values ------------------------------------------------------------ */
 
 /* Xavier: Glorot and Bengio 2010, eq. 16 with the fan-in alone, as Caffe does it.
  * MSRA: He et al. 2015, eq. 10. */
@@ -212,8 +211,7 @@ dlc_status dlc_net_take_params(dlc_net *net) {
     return DLC_OK;
 }
 
-/* ---- Plain copies ------------------------------------------------------------------
- */
+/* ---- Plain copies ------------------------------------------------------------ */
 
 dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
                                 float *arena) {

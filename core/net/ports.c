@@ -5,8 +5,7 @@
  * memory of its own. */
 #include "net/internal.h"
 
-/* ---- In ----------------------------------------------------------------------------
- */
+/* ---- In ---------------------------------------------------------------------- */
 
 dlc_status dlc_net_add_ports_in(dlc_net *net) {
     for (int32_t i = 0; i < net->args.ports_in; i++) {
@@ -35,8 +34,7 @@ int32_t dlc_net_port_tensor(const dlc_net *net, dlc_graph_input input) {
     return NO_OP;
 }
 
-/* ---- Out ---------------------------------------------------------------------------
- */
+/* ---- Out --------------------------------------------------------------------- */
 
 dlc_status dlc_net_add_port_op(dlc_net *net, net_op *op, const dlc_net_port *port) {
     DLC_TRY(dlc_net_allocate_op(op, 1));
@@ -80,8 +78,7 @@ dlc_status dlc_net_run_port(const dlc_net *net, dlc_reorder *reorder, const net_
                                   dlc_tensor_bytes(&op->out[0]));
 }
 
-/* ---- Passes ------------------------------------------------------------------------
- */
+/* ---- Passes ------------------------------------------------------------------ */
 
 static void point_ports(dlc_net *net, const dlc_net_pass *pass) {
     for (int32_t i = 0; i < net->args.ports_in; i++) {
@@ -134,8 +131,7 @@ void dlc_net_write_gradients(dlc_net *net, float *arena) {
     net->gradients_into = arena;
 }
 
-/* ---- Outlines ----------------------------------------------------------------------
- */
+/* ---- Outlines ---------------------------------------------------------------- */
 
 /* Plain, as it goes from net to net. */
 static dlc_dtype plain_type(const dlc_tensor *tensor) {

@@ -10,8 +10,7 @@
 #include "topo/machine.h"
 #include "topo/read.h"
 
-/* ---- hwloc ------------------------------------------------------------------------
- */
+/* ---- hwloc ------------------------------------------------------------------- */
 
 static dlc_status load(hwloc_topology_t topology) {
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -53,8 +52,7 @@ static dlc_status read_machine(dlc_topo *topo) {
     return status;
 }
 
-/* ---- Devices ------------------------------------------------------------------------
- */
+/* ---- Devices ----------------------------------------------------------------- */
 
 /* The node that a device without one of its own hangs below. */
 static int32_t home_of(const dlc_topo *topo, int32_t machine, int32_t numa,

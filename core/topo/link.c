@@ -41,8 +41,7 @@ int32_t dlc_topo_device_of(const dlc_topo *topo, int32_t node) {
                : node;
 }
 
-/* ---- Links of the devices' own ------------------------------------------------------
- */
+/* ---- Links of the devices' own ----------------------------------------------- */
 
 typedef struct bundle {
     int32_t lanes;
@@ -89,8 +88,7 @@ static bundle links_between(const dlc_topo *topo, int32_t a, int32_t b) {
     return back.lanes && back.lanes < there.lanes ? back : there;
 }
 
-/* ---- The tree -----------------------------------------------------------------------
- */
+/* ---- The tree ---------------------------------------------------------------- */
 
 static int is_processor(const dlc_topo_node *node) {
     return node->kind <= DLC_TOPO_CORE;

@@ -53,8 +53,7 @@ static dlc_status children(reader *r, const dlc_xml_element *element, place at) 
     return DLC_OK;
 }
 
-/* ---- Processors and memory ---------------------------------------------------------
- */
+/* ---- Processors and memory --------------------------------------------------- */
 
 static dlc_status os_index(const reader *r, const dlc_xml_element *element,
                            int64_t *index) {

@@ -52,8 +52,7 @@ static dlc_status pass_over(reader *r, const dlc_xml_element *element) {
                            element->line, element->name, element->parent->name);
 }
 
-/* ---- PCI devices --------------------------------------------------------------------
- */
+/* ---- PCI devices ------------------------------------------------------------- */
 
 /* "16 GT/s", "32.0 GT/s PCIe", "" or "Unknown speed" -> GB/s of one lane. */
 static dlc_status lane_speed(const reader *r, const dlc_xml_element *element,

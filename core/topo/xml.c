@@ -139,8 +139,7 @@ static void XMLCALL on_entity(void *context, const char *name, int is_parameter,
     refuse(context, "a topology has no need of entities of its own");
 }
 
-/* ---- Documents ----------------------------------------------------------------------
- */
+/* ---- Documents --------------------------------------------------------------- */
 
 static dlc_status run(reader *r, const char *bytes, size_t size) {
     XML_SetUserData(r->parser, r);

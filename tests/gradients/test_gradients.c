@@ -48,8 +48,7 @@ static void *take(size_t count, size_t size) {
     return memory;
 }
 
-/* ---- The net ----------------------------------------------------------------------
- */
+/* ---- The net ----------------------------------------------------------------- */
 
 /* Reads models/<name>.ini, with dropout that drops nothing. */
 static dlc_setup *open_setup(const char *name) {
@@ -147,8 +146,7 @@ static void rig_close(rig *r) {
     free(r->labels);
 }
 
-/* ---- The comparison ---------------------------------------------------------------
- */
+/* ---- The comparison ---------------------------------------------------------- */
 
 static double loss_of(const dlc_net *net) {
     double loss = 0;

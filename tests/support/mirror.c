@@ -39,8 +39,7 @@ int mirror_available(void) {
     return found;
 }
 
-/* ---- A call -----------------------------------------------------------------------
- */
+/* ---- A call ------------------------------------------------------------------ */
 
 static void copy(dlc_device *device, void *dst, const void *src, size_t bytes) {
     ck_assert_int_eq(m.real->copy(device, NULL, dst, src, bytes), DLC_OK);
@@ -104,8 +103,7 @@ static dlc_status take_back(dlc_device *device, dlc_status status) {
     return status;
 }
 
-/* ---- The calls --------------------------------------------------------------------
- */
+/* ---- The calls --------------------------------------------------------------- */
 
 static dlc_status mirror_open(const dlc_device_args *args, dlc_device **device) {
     dlc_status status = m.real->open(args, device);

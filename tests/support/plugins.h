@@ -4,7 +4,7 @@
 
 #include <dlcore/device.h>
 
-/* A usable feature, or the end of the test with the reason. Loads the registry at
+/* A usable feature, or the end of the test with the reason. Opens the registry at
  * the first call and keeps it. */
 const dlc_feature *plugin_find(dlc_kind kind, const char *name);
 /* The i-th usable one of a kind; NULL behind the last. */

@@ -63,8 +63,7 @@ static const char *net_of_ssp(const char *run, const char *more) {
     return path;
 }
 
-/* ---- Semantics ----------------------------------------------------------------------
- */
+/* ---- Semantics --------------------------------------------------------------- */
 
 /* Nothing is stale: sgd's weights, with [solver] as it was written for sgd. With
  * servers there are as many ranks more. */

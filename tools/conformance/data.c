@@ -79,8 +79,7 @@ static void scatter(const shelf *s, int64_t index[SOME]) {
     index[SOME - 1] = index[2];
 }
 
-/* ---- What must hold ----------------------------------------------------------------
- */
+/* ---- What must hold ---------------------------------------------------------- */
 
 static void describes_itself(suite_run *run) {
     shelf a;

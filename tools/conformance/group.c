@@ -29,8 +29,7 @@ static void nap(void) {
     (void)nanosleep(&pause, NULL);
 }
 
-/* ---- Services ----------------------------------------------------------------------
- */
+/* ---- Services ---------------------------------------------------------------- */
 
 static dlc_status check(void *job) {
     const suite_member *member = job;
@@ -85,8 +84,7 @@ void suite_group_dawdle(const suite_member *member, int32_t turn) {
     (void)nanosleep(&pause, NULL);
 }
 
-/* ---- A rank -------------------------------------------------------------------------
- */
+/* ---- A rank ------------------------------------------------------------------ */
 
 void suite_group_arguments(suite_run *run, int32_t ranks, int32_t nodes,
                            suite_member *member) {
@@ -148,8 +146,7 @@ __attribute__((noreturn)) static void be_member(suite_run *run, suite_board *boa
     _exit(0);
 }
 
-/* ---- All of them --------------------------------------------------------------------
- */
+/* ---- All of them ------------------------------------------------------------- */
 
 static suite_board *make_board(suite_run *run) {
     suite_board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE,
@@ -201,8 +198,7 @@ void suite_group_play(suite_run *run, int32_t ranks, uint64_t lost, suite_body *
     (void)munmap(board, sizeof *board);
 }
 
-/* ---- Messages -----------------------------------------------------------------------
- */
+/* ---- Messages ---------------------------------------------------------------- */
 
 void suite_group_send(suite_member *member, int32_t peer, dlc_tag tag,
                       const void *buffer, size_t bytes, dlc_request **request) {

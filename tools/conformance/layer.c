@@ -51,8 +51,7 @@ static void over_the_grid(suite_run *run, dlc_phase phase, visitor *visit) {
         suite_skip(run, "it takes no input that is tried here: %s", dlc_detail());
 }
 
-/* ---- What must hold ----------------------------------------------------------------
- */
+/* ---- What must hold ---------------------------------------------------------- */
 
 static void run_once(stand *s) {
     stand_fill(s, 11);

@@ -21,8 +21,7 @@ typedef struct life {
 
 enum { ELEMENTS = 64, TAIL = 16 };
 
-/* ---- One of each kind ---------------------------------------------------------------
- */
+/* ---- One of each kind -------------------------------------------------------- */
 
 static dlc_status open_device(life *l) {
     const dlc_device_ops *ops = l->run->feature->ops;
@@ -157,8 +156,7 @@ static void life_begin(suite_run *run, life *l) {
                                     (size_t)(2 + DLC_MAX_SLOTS) * ELEMENTS);
 }
 
-/* ---- What must hold ----------------------------------------------------------------
- */
+/* ---- What must hold ---------------------------------------------------------- */
 
 /* What needs settings that have no default says so when it is opened. */
 static void must_open(life *l) {

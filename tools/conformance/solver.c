@@ -37,8 +37,7 @@ static int is_synchronous(const suite_run *run) {
     return (run->feature->caps & DLC_SOLVER_SYNCHRONOUS) != 0;
 }
 
-/* ---- The exchange -----------------------------------------------------------------
- */
+/* ---- The exchange ------------------------------------------------------------ */
 
 static dlc_status note_start(void *context, int32_t bucket) {
     rig *r = context;
@@ -78,8 +77,7 @@ static void forget_notes(rig *r) {
     r->settled = r->early = 0;
 }
 
-/* ---- Life --------------------------------------------------------------------------
- */
+/* ---- Life -------------------------------------------------------------------- */
 
 static void lay_out(rig *r) {
     for (int i = 0; i < SEGMENTS; i++)
@@ -166,8 +164,7 @@ static void rig_close(rig *r) {
     r->solver = NULL;
 }
 
-/* ---- An iteration ------------------------------------------------------------------
- */
+/* ---- An iteration ------------------------------------------------------------ */
 
 static void fill_gradients(const rig *r) {
     memset(r->gradients, 0, COUNT * sizeof(float));
@@ -200,8 +197,7 @@ static double distance(const rig *r) {
     return sqrt(sum);
 }
 
-/* ---- What must hold ----------------------------------------------------------------
- */
+/* ---- What must hold ---------------------------------------------------------- */
 
 static void tells_its_needs(suite_run *run) {
     rig a, b;
@@ -345,8 +341,7 @@ static void repeats_itself(suite_run *run) {
         suite_fail(run, "two runs from the same weights end with different ones");
 }
 
-/* ---- Resuming ----------------------------------------------------------------------
- */
+/* ---- Resuming ---------------------------------------------------------------- */
 
 static void carry_over(const rig *from, rig *to) {
     memcpy(to->weights, from->weights, COUNT * sizeof(float));
@@ -405,8 +400,7 @@ static void refuses_damage(suite_run *run) {
         suite_fail(run, "load fails without a sentence");
 }
 
-/* ---- Parts -------------------------------------------------------------------------
- */
+/* ---- Parts ------------------------------------------------------------------- */
 
 static void updates_its_shard(suite_run *run) {
     rig r;

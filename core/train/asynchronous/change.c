@@ -6,8 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* ---- Reading ------------------------------------------------------------------------
- */
+/* ---- Reading ----------------------------------------------------------------- */
 
 static dlc_status make_settings(const dlc_setup *setup, const dlc_config *config,
                                 dlc_problems *problems, dlc_settings **settings) {

@@ -4,8 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* ---- Gathering ----------------------------------------------------------------------
- */
+/* ---- Gathering --------------------------------------------------------------- */
 
 /* What was seen before, too. Of two ranks that were waited for it keeps the slower. */
 static void add_seen(const dlc_solver_stats *seen, dlc_solver_stats *stats) {

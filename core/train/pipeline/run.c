@@ -4,8 +4,7 @@
 #include "base/clock.h"
 #include "train/pipeline/pipeline.h"
 
-/* ---- Waiting -----------------------------------------------------------------------
- */
+/* ---- Waiting ----------------------------------------------------------------- */
 
 static void say_wait(const dlc_pipeline *pipeline) {
     const dlc_turns *turns = &pipeline->turns;
@@ -19,8 +18,7 @@ static void say_wait(const dlc_pipeline *pipeline) {
     dlc_job_doing(pipeline->session->job, "wait for", what, 0);
 }
 
-/* ---- Forward -----------------------------------------------------------------------
- */
+/* ---- Forward ----------------------------------------------------------------- */
 
 static dlc_status show_batch(const dlc_pipeline *pipeline, dlc_net *net,
                              const dlc_pipeline_batch *batch, int32_t k) {
@@ -73,8 +71,7 @@ static dlc_status forward(dlc_pipeline *pipeline, const dlc_pipeline_batch *batc
     return dlc_wires_send(pipeline->wires, k);
 }
 
-/* ---- Backward ----------------------------------------------------------------------
- */
+/* ---- Backward ---------------------------------------------------------------- */
 
 typedef struct filled {
     dlc_pipeline *pipeline;
@@ -117,8 +114,7 @@ static dlc_status backward(dlc_pipeline *pipeline, const dlc_pipeline_batch *bat
                                               : DLC_OK;
 }
 
-/* ---- A pass ------------------------------------------------------------------------
- */
+/* ---- A pass ------------------------------------------------------------------ */
 
 static dlc_turn next_turn(const dlc_pipeline *pipeline) {
     const dlc_turns *turns = &pipeline->turns;
@@ -185,8 +181,7 @@ dlc_status dlc_pipeline_agree(dlc_pipeline *pipeline, float words[DLC_ARENA_TAIL
     return session->device_ops->copy(session->device, NULL, words, at, bytes);
 }
 
-/* ---- Tests -------------------------------------------------------------------------
- */
+/* ---- Tests ------------------------------------------------------------------- */
 
 static int is_tested(const dlc_graph_layer *layer) {
     return layer->phases & DLC_PHASE_TEST &&

@@ -35,8 +35,7 @@ int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase 
     return 0;
 }
 
-/* ---- Crossings ---------------------------------------------------------------------
- */
+/* ---- Crossings --------------------------------------------------------------- */
 
 /* Does a layer of the stage read this output? */
 static int reads(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,

@@ -139,8 +139,7 @@ static void store(const dlc_source *source, void *data) {
     }
 }
 
-/* ---- The operations ----------------------------------------------------------------
- */
+/* ---- The operations ---------------------------------------------------------- */
 
 static dlc_status read_shape(const dlc_settings *settings, dlc_shape *shape) {
     const int64_t *dims = NULL;

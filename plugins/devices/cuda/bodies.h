@@ -164,8 +164,7 @@ BODY float body_pairwise(float *s, int most, int count) {
     return s[0];
 }
 
-/* ---- The momentum step ------------------------------------------------------------
- */
+/* ---- The momentum step ------------------------------------------------------- */
 
 /* A dlc_momentum of any size, all fields there. */
 typedef struct body_step {
@@ -201,8 +200,7 @@ BODY void body_add_mean(float alpha, const float *x, float *y) {
         *y += alpha * x[0] / x[1];
 }
 
-/* ---- The loss scale ----------------------------------------------------------------
- */
+/* ---- The loss scale ---------------------------------------------------------- */
 
 BODY int body_not_finite(float value) {
     return (body_bits(value) & 0x7f800000) == 0x7f800000;

@@ -25,8 +25,7 @@ struct dlc_device {
     double *result;          /* host memory that the GPU reaches */
 };
 
-/* ---- error.c ----------------------------------------------------------------------
- */
+/* ---- error.c ----------------------------------------------------------------- */
 
 /* The status and the detail sentence of a call that failed; clears the runtime's memory
  * of it. `device` may be NULL, where none is open yet. */
@@ -42,8 +41,7 @@ dlc_status gpu_failed(const dlc_device *device, cudaError_t error, const char *w
             return gpu_failed(device, gpu_error_, __VA_ARGS__); \
     } while (0)
 
-/* ---- context.c --------------------------------------------------------------------
- */
+/* ---- context.c --------------------------------------------------------------- */
 
 /* The runtime's number of the GPU with this PCI address. */
 dlc_status gpu_number(const char *address, int *number);
@@ -75,8 +73,7 @@ dlc_status share_reaches(dlc_device *device, int32_t from, int32_t to, int *reac
 void range_begin(dlc_device *device, const char *name);
 void range_end(dlc_device *device);
 
-/* ---- queues.c ----------------------------------------------------------------------
- */
+/* ---- queues.c ---------------------------------------------------------------- */
 
 dlc_status queue_open(dlc_device *device, dlc_queue **queue);
 void queue_close(dlc_device *device, dlc_queue *queue);
@@ -91,8 +88,7 @@ dlc_status event_sync(dlc_device *device, dlc_event *event);
 dlc_status queue_words(dlc_device *device, dlc_queue *queue, const dlc_word_step *steps,
                        int32_t count);
 
-/* ---- record.c -----------------------------------------------------------------------
- */
+/* ---- record.c ---------------------------------------------------------------- */
 
 dlc_status record_begin(dlc_device *device, dlc_queue *queue);
 dlc_status record_end(dlc_device *device, dlc_queue *queue, dlc_recording **recording);
@@ -101,8 +97,7 @@ void record_close(dlc_device *device, dlc_recording *recording);
 /* What would block is refused, and the recording spoilt, where this thread records. */
 dlc_status record_refuse(const char *what);
 
-/* ---- compute.c ----------------------------------------------------------------------
- */
+/* ---- compute.c --------------------------------------------------------------- */
 
 dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
                         const void *src, size_t bytes);

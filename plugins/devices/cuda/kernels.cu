@@ -4,8 +4,7 @@
 
 #include "sweep.cuh"
 
-/* ---- One vector, two vectors ------------------------------------------------------
- */
+/* ---- One vector, two vectors ------------------------------------------------- */
 
 namespace {
 
@@ -111,8 +110,7 @@ cudaError_t kernel_add_f16(kernel_place at, size_t n, const uint16_t *x, uint16_
     return update(at, n, sum_f16{}, x, y);
 }
 
-/* ---- Conversions ------------------------------------------------------------------
- */
+/* ---- Conversions ------------------------------------------------------------- */
 
 namespace {
 
@@ -196,8 +194,7 @@ cudaError_t kernel_convert(kernel_place at, size_t n, dlc_dtype from, const void
     return cudaErrorNotSupported;
 }
 
-/* ---- Sums -------------------------------------------------------------------------
- */
+/* ---- Sums -------------------------------------------------------------------- */
 
 namespace {
 
@@ -291,8 +288,7 @@ cudaError_t kernel_sum_to(kernel_place at, size_t n, const float *const *sources
     return sum<64, 1>(at, n, sources, count, dsts, dst_count);
 }
 
-/* ---- The momentum step ------------------------------------------------------------
- */
+/* ---- The momentum step ------------------------------------------------------- */
 
 namespace {
 
@@ -330,8 +326,7 @@ cudaError_t kernel_momentum(kernel_place at, size_t n, const body_step *how,
     return sweep_all<2>(at, n, offset, alike, pass);
 }
 
-/* ---- The sum of squares ------------------------------------------------------------
- */
+/* ---- The sum of squares ------------------------------------------------------ */
 
 namespace {
 
@@ -399,8 +394,7 @@ cudaError_t kernel_norm2(kernel_place at, size_t n, const float *x, double *part
     return launch(at, 1, add_parts, (int)blocks, (const double *)parts, result);
 }
 
-/* ---- A mean, the loss scale --------------------------------------------------------
- */
+/* ---- A mean, the loss scale -------------------------------------------------- */
 
 namespace {
 

@@ -18,8 +18,7 @@ static struct {
     machine_gpu gpu[MACHINE_GPUS];
 } machine;
 
-/* ---- One GPU ------------------------------------------------------------------------
- */
+/* ---- One GPU ----------------------------------------------------------------- */
 
 /* Multiprocessors, from the cores that NVML counts. */
 static int32_t count_units(const nvml_calls *n, nvml_gpu *handle) {
@@ -72,8 +71,7 @@ static int read_gpu(const nvml_calls *n, unsigned index, machine_gpu *gpu) {
     return NVML_OK;
 }
 
-/* ---- All of them --------------------------------------------------------------------
- */
+/* ---- All of them ------------------------------------------------------------- */
 
 static int compare_addresses(const void *a, const void *b) {
     const machine_gpu *left = a, *right = b;
@@ -156,8 +154,7 @@ dlc_status machine_read(void) {
     return status == DLC_OK ? choose(getenv("CUDA_VISIBLE_DEVICES")) : status;
 }
 
-/* ---- What is asked of them ----------------------------------------------------------
- */
+/* ---- What is asked of them --------------------------------------------------- */
 
 /* NULL: there is none, which has been told. */
 static const machine_gpu *find(int32_t index) {

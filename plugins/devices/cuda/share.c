@@ -33,8 +33,7 @@ static const char magic[12] = "dlcore cuda";
 _Static_assert(sizeof(share_key) <= sizeof((dlc_share){0}.key), "the key must fit");
 _Static_assert(sizeof(cudaIpcMemHandle_t) <= sizeof((dlc_share){0}.key), "it, too");
 
-/* ---- Export ------------------------------------------------------------------------
- */
+/* ---- Export ------------------------------------------------------------------ */
 
 static dlc_status export_ipc(const dlc_device *device, const block *b,
                              dlc_share *share) {
@@ -90,8 +89,7 @@ dlc_status share_export(dlc_device *device, const dlc_memory *memory,
                                   : export_file(device, b, share);
 }
 
-/* ---- Import ------------------------------------------------------------------------
- */
+/* ---- Import ------------------------------------------------------------------ */
 
 static dlc_status can_reach(const dlc_device *device, int from, int to, int *can) {
     *can = from == to;

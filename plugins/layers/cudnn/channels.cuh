@@ -135,8 +135,7 @@ static inline size_t sums_bytes(const tiling &t, size_t sums) {
     return sums * sizeof(float) * t.chunks * (size_t)t.channels;
 }
 
-/* ---- By the type of a job, which has `dtype`, `rows` and `channels` -----------------
- */
+/* ---- By the type of a job, which has `dtype`, `rows` and `channels` ---------- */
 
 template <typename T> static inline int wide_for(int64_t channels) {
     return channels % widest<T>::N ? 1 : widest<T>::N;

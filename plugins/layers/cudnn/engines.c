@@ -37,8 +37,7 @@ static head head_of(const char *key, const char *text, size_t bytes) {
     return h;
 }
 
-/* ---- Where --------------------------------------------------------------------------
- */
+/* ---- Where ------------------------------------------------------------------- */
 
 /* The folder, made if `make` says so. 0: there is none. */
 static int folder(char path[PATH_BYTES], int make) {
@@ -73,8 +72,7 @@ static int file_of(const char *key, int make, char path[PATH_BYTES]) {
     return n > 0 && (size_t)n < PATH_BYTES - used;
 }
 
-/* ---- Reading ------------------------------------------------------------------------
- */
+/* ---- Reading ----------------------------------------------------------------- */
 
 static int read_all(int file, void *to, size_t bytes) {
     char *at = to;
@@ -132,8 +130,7 @@ char *engines_load(const char *key, size_t *bytes) {
     return text;
 }
 
-/* ---- Writing ------------------------------------------------------------------------
- */
+/* ---- Writing ----------------------------------------------------------------- */
 
 static int write_all(int file, const void *from, size_t bytes) {
     const char *at = from;

@@ -70,8 +70,7 @@ static dlc_status find_gpu(context *net, const dlc_family_args *args) {
     return status;
 }
 
-/* ---- The context -------------------------------------------------------------------
- */
+/* ---- The context ------------------------------------------------------------- */
 
 static void family_close(void *opaque) {
     context *net = opaque;
@@ -137,8 +136,7 @@ dlc_status context_blas(context *net, struct cublasLtContext **handle) {
     return DLC_OK;
 }
 
-/* ---- Layouts -----------------------------------------------------------------------
- */
+/* ---- Layouts ----------------------------------------------------------------- */
 
 static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
     if (a->layout == b->layout)

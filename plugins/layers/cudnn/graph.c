@@ -155,8 +155,7 @@ graph_tensor graph_virtual(graph *g, graph_tensor like) {
     return add_tensor(g, DLC_F32, dims, strides, 0);
 }
 
-/* ---- Operations -------------------------------------------------------------------
- */
+/* ---- Operations -------------------------------------------------------------- */
 
 static cudnnBackendDescriptor_t add_op(graph *g, cudnnBackendDescriptorType_t type) {
     if (g->ops == GRAPH_OPS && g->status == DLC_OK)

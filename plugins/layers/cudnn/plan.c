@@ -32,8 +32,7 @@ static cudnnStatus_t set_device(const context *net, cudnnBackendDescriptor_t at,
     return cudnn.BackendSetAttribute(at, handle, CUDNN_TYPE_HANDLE, 1, &net->cudnn);
 }
 
-/* ---- Proposals --------------------------------------------------------------------
- */
+/* ---- Proposals --------------------------------------------------------------- */
 
 static cudnnStatus_t whole_graph(graph *g) {
     if (g->whole)
@@ -95,8 +94,7 @@ static cudnnStatus_t ask(graph *g, cudnnBackendHeurMode_t mode, proposals *list)
     return st;
 }
 
-/* ---- Which of them will do --------------------------------------------------------
- */
+/* ---- Which of them will do --------------------------------------------------- */
 
 typedef struct engine_facts {
     int64_t number;

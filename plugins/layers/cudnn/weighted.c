@@ -51,8 +51,7 @@ dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
     return relu_or_clip_absorb(&((weighted *)layer)->relu, next, settings);
 }
 
-/* ---- Memory -------------------------------------------------------------------------
- */
+/* ---- Memory ------------------------------------------------------------------ */
 
 static int narrow(const weighted *w) {
     return w->head.net->precision != DLC_F32;

@@ -334,8 +334,7 @@ dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return status;
 }
 
-/* ---- Parameters -------------------------------------------------------------------
- */
+/* ---- Parameters -------------------------------------------------------------- */
 
 static dlc_status reorder_param(weighted *w, op *o, int32_t index, const float *from,
                                 float *to) {

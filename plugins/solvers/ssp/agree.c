@@ -15,8 +15,7 @@
 
 #include "ssp.h"
 
-/* ---- The train thread --------------------------------------------------------------
- */
+/* ---- The train thread -------------------------------------------------------- */
 
 static dlc_status copy_tail(ssp *s, void *to, const void *from) {
     return s->ops->copy(s->device, NULL, to, from, s->tail * sizeof(float));
@@ -96,8 +95,7 @@ dlc_status agree_end(ssp *s, int64_t iteration) {
                             : views_broken(s);
 }
 
-/* ---- The mail thread ---------------------------------------------------------------
- */
+/* ---- The mail thread --------------------------------------------------------- */
 
 static dlc_status tell_all(ssp *s, const letter *one) {
     dlc_status status = DLC_OK;

@@ -3,8 +3,7 @@
  * from it may have other ranks, servers, groups and another staleness. */
 #include "ssp.h"
 
-/* ---- The train thread --------------------------------------------------------------
- */
+/* ---- The train thread -------------------------------------------------------- */
 
 static dlc_status settle_all(ssp *s) {
     dlc_status status = DLC_OK;
@@ -87,8 +86,7 @@ dlc_status meet_all(ssp *s, int64_t iteration) {
     return status == DLC_OK ? leave(s, iteration) : status;
 }
 
-/* ---- The mail thread ---------------------------------------------------------------
- */
+/* ---- The mail thread --------------------------------------------------------- */
 
 static dlc_status let_leave(ssp *s, int64_t iteration) {
     pthread_mutex_lock(&s->lock);

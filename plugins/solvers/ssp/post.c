@@ -15,8 +15,7 @@ enum { TAG_LETTER = 0, TAG_PUSH = 1, TAG_ANSWER = 2, TAGS = 2, ROOM_LEAST = 64 }
  * until it is woken; or, by a core that cannot do that, not for long. */
 static const double asleep = 0.1, dozing = 0.0003;
 
-/* ---- Requests ----------------------------------------------------------------------
- */
+/* ---- Requests ---------------------------------------------------------------- */
 
 static dlc_status grow(ssp *s) {
     int32_t room = s->room ? 2 * s->room : ROOM_LEAST;
@@ -105,8 +104,7 @@ static dlc_status expect_letter(ssp *s, int32_t from) {
     return receive(s, from, TAG_LETTER, s->inbox[from], s->letter_bytes, &then);
 }
 
-/* ---- What comes --------------------------------------------------------------------
- */
+/* ---- What comes -------------------------------------------------------------- */
 
 static dlc_status check_letter(ssp *s, const letter *one, int32_t from) {
     int is_ours = one->kind <= ASK_VELOCITY ? s->owner >= 0 : 1;
@@ -170,8 +168,7 @@ static dlc_status run(ssp *s, const errand *done) {
     return DLC_OK;
 }
 
-/* ---- The thread --------------------------------------------------------------------
- */
+/* ---- The thread -------------------------------------------------------------- */
 
 /* What the train thread has for this one. */
 static dlc_status take_orders(ssp *s, int *quit) {

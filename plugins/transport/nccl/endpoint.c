@@ -187,8 +187,7 @@ void endpoint_close(dlc_endpoint *e) {
     host->free(e);
 }
 
-/* ---- Memory and words -------------------------------------------------------------
- */
+/* ---- Memory and words -------------------------------------------------------- */
 
 /* What NCCL won't register is copied through its own buffers, as any other. */
 dlc_status endpoint_attach(dlc_endpoint *e, const dlc_memory *memory) {

@@ -13,8 +13,7 @@ static dlc_status load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-/* ---- Score ------------------------------------------------------------------------
- */
+/* ---- Score ------------------------------------------------------------------- */
 
 /* All on GPUs, and each on another one? */
 static int has_gpus(const dlc_transport_args *args, char *reason, size_t reason_bytes) {
@@ -71,8 +70,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     return DLC_OK;
 }
 
-/* ---- The tables -------------------------------------------------------------------
- */
+/* ---- The tables -------------------------------------------------------------- */
 
 static const dlc_option options[] = {
     DLC_INT("spin_us", "20", 0, 1000000,

@@ -227,8 +227,7 @@ START_TEST(momentum_of_a_smaller_struct) {
 }
 END_TEST
 
-/* ---- adapt_scale ------------------------------------------------------------------
- */
+/* ---- adapt_scale ------------------------------------------------------------- */
 
 /* Wherever the one that is not finite stands. */
 START_TEST(adapt_scale_finds_every_overflow) {

@@ -12,8 +12,7 @@
 #include "config/config.h"
 #include "machine.h"
 
-/* ---- Fenced memory, filled with NaN ------------------------------------------------
- */
+/* ---- Fenced memory, filled with NaN ------------------------------------------ */
 
 enum { FENCE = 256, FENCE_BYTE = 0xA5 };
 
@@ -80,8 +79,7 @@ static void memory_each(struct rig_memory *m, void (*visit)(block *, const char 
     visit(&m->scratch, "scratch");
 }
 
-/* ---- The plugin --------------------------------------------------------------------
- */
+/* ---- The plugin -------------------------------------------------------------- */
 
 const dlc_plugin *rig_plugin(void) {
     return machine_layers();
@@ -124,8 +122,7 @@ int rig_has(dlc_dtype precision) {
     return 1;
 }
 
-/* ---- Building ----------------------------------------------------------------------
- */
+/* ---- Building ---------------------------------------------------------------- */
 
 /* Both in the machine's memory. */
 static void reorder(rig *r, const dlc_tensor *from, const void *src,
@@ -336,8 +333,7 @@ void rig_close(rig *r) {
     memset(r, 0, sizeof *r);
 }
 
-/* ---- Running -----------------------------------------------------------------------
- */
+/* ---- Running ----------------------------------------------------------------- */
 
 int64_t rig_in_count(const rig *r, int32_t i) {
     return dlc_shape_count(&r->in[i].shape);

@@ -124,8 +124,7 @@ START_TEST(repeatable) {
 }
 END_TEST
 
-/* ---- Slices ------------------------------------------------------------------------
- */
+/* ---- Slices ------------------------------------------------------------------ */
 
 static const struct {
     const char *type, *settings, *absorb;

@@ -102,8 +102,7 @@ dlc_status event_wait(dlc_device *device, dlc_queue *queue, dlc_event *event);
 dlc_status event_done(dlc_device *device, dlc_event *event, int *done);
 dlc_status event_sync(dlc_device *device, dlc_event *event);
 
-/* ---- record.c: recordings ---------------------------------------------------------
- */
+/* ---- record.c: recordings ---------------------------------------------------- */
 
 /* A call that blocks: fails on a thread that records, and spoils the recording. */
 dlc_status must_not_record(const char *call);

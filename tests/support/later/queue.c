@@ -39,8 +39,7 @@ void random_pause(uint64_t *state, int64_t most_us) {
     }
 }
 
-/* ---- Points: with the lock ---------------------------------------------------------
- */
+/* ---- Points: with the lock --------------------------------------------------- */
 
 static void let_go(point *p) {
     if (p && --p->refs == 0)
@@ -59,8 +58,7 @@ static void wait_until_done(const point *p) {
         (void)pthread_cond_wait(&later_done, &later_lock);
 }
 
-/* ---- Work ---------------------------------------------------------------------------
- */
+/* ---- Work -------------------------------------------------------------------- */
 
 work *work_make(work_fn *run, const void *args, size_t bytes) {
     work *w = host->alloc(sizeof *w + bytes);

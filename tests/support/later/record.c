@@ -73,8 +73,7 @@ int is_recorded(const dlc_queue *queue) {
     return now.made && queue->lane >= 0;
 }
 
-/* ---- Making one ---------------------------------------------------------------------
- */
+/* ---- Making one -------------------------------------------------------------- */
 
 static step *add_step(dlc_recording *r) {
     if (r->count == r->room) {

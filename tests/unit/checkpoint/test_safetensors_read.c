@@ -170,8 +170,7 @@ START_TEST(longer) {
 }
 END_TEST
 
-/* ---- Files by others --------------------------------------------------------------
- */
+/* ---- Files by others --------------------------------------------------------- */
 
 /* As the usual libraries write them: no checksum, tensors in any order. */
 START_TEST(by_another_program) {
@@ -311,8 +310,7 @@ START_TEST(deeply_nested) {
 }
 END_TEST
 
-/* ---- Memory ------------------------------------------------------------------------
- */
+/* ---- Memory ------------------------------------------------------------------ */
 
 START_TEST(no_memory) {
     const char *path = own();

@@ -65,8 +65,7 @@ static void bench_close(bench *b) {
     plugins_close();
 }
 
-/* ---- Many messages ------------------------------------------------------------------
- */
+/* ---- Many messages ----------------------------------------------------------- */
 
 /* The i-th message of a rank to another: tag, length and bytes follow from these. */
 typedef struct letter {

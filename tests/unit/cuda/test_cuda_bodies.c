@@ -67,8 +67,7 @@ static float *numbers(uint64_t stream, int with_nan) {
     return x;
 }
 
-/* ---- Conversions ------------------------------------------------------------------
- */
+/* ---- Conversions ------------------------------------------------------------- */
 
 #define SAME_CONVERSION(from_dtype, from_type, source, to_dtype, to_type, body) \
     do { \
@@ -127,8 +126,7 @@ START_TEST(to_floats) {
 }
 END_TEST
 
-/* ---- Vectors ----------------------------------------------------------------------
- */
+/* ---- Vectors ----------------------------------------------------------------- */
 
 static void same_floats(const char *what, const float *got, const float *want,
                         size_t n) {
@@ -194,8 +192,7 @@ START_TEST(halves) {
 }
 END_TEST
 
-/* ---- Sums -------------------------------------------------------------------------
- */
+/* ---- Sums -------------------------------------------------------------------- */
 
 /* As the kernel does it: groups of 8, then the groups. */
 static float sum_of(const float *const *sources, int count, size_t i) {
@@ -237,8 +234,7 @@ START_TEST(sums_of_up_to_64) {
 }
 END_TEST
 
-/* ---- The step -----------------------------------------------------------------------
- */
+/* ---- The step ---------------------------------------------------------------- */
 
 static const float rate_now = 0.3f;
 static const dlc_loss_scale calm = {.scale = 8, .inverse = 0.125f};
@@ -290,8 +286,7 @@ START_TEST(means) {
 }
 END_TEST
 
-/* ---- The loss scale -----------------------------------------------------------------
- */
+/* ---- The loss scale ---------------------------------------------------------- */
 
 START_TEST(finds_what_is_not_finite) {
     float *x = numbers(8, 1);

@@ -22,8 +22,7 @@ dlc_status check_cuda(cudaError_t error, const char *layer, const char *what) {
                       (int)error);
 }
 
-/* ---- The family --------------------------------------------------------------------
- */
+/* ---- The family -------------------------------------------------------------- */
 
 static dlc_status copy_now(dlc_device *device, dlc_queue *queue, void *dst,
                            const void *src, size_t bytes) {
@@ -127,8 +126,7 @@ const dlc_family cudnn_family = {
     .reorder_destroy = reorder_destroy,
 };
 
-/* ---- The descriptor ----------------------------------------------------------------
- */
+/* ---- The descriptor ---------------------------------------------------------- */
 
 #define LAYER(name_, options_, caps_) \
     { \

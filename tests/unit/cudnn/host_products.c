@@ -117,8 +117,7 @@ void plan_clear(cudnn_plan *p) {
     memset(p, 0, sizeof *p);
 }
 
-/* ---- Running ------------------------------------------------------------------------
- */
+/* ---- Running ----------------------------------------------------------------- */
 
 static int64_t place(const host_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
     return a * t->strides[0] + b * t->strides[1] + c * t->strides[2] +

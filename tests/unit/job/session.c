@@ -113,8 +113,7 @@ int session_run(int ranks, dlc_job_main main, void *argument, dlc_text *text) {
     return code;
 }
 
-/* ---- Ranks from outside ------------------------------------------------------------
- */
+/* ---- Ranks from outside ------------------------------------------------------ */
 
 int free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET,

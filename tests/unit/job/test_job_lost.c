@@ -66,8 +66,7 @@ static void bury_orphans(void) {
         continue;
 }
 
-/* ---- Deaths ------------------------------------------------------------------------
- */
+/* ---- Deaths ------------------------------------------------------------------ */
 
 START_TEST(rank_is_killed) {
     int ranks = 2 + _i % 3, victim = _i % ranks;

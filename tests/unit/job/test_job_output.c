@@ -152,8 +152,7 @@ START_TEST(last_words_come_before_the_report) {
 }
 END_TEST
 
-/* ---- Where it goes ----------------------------------------------------------------
- */
+/* ---- Where it goes ----------------------------------------------------------- */
 
 static int streams_main(dlc_job *job, void *argument) {
     (void)argument;

@@ -10,8 +10,7 @@
 #include "base/clock.h"
 #include "session.h"
 
-/* ---- Joining -----------------------------------------------------------------------
- */
+/* ---- Joining ----------------------------------------------------------------- */
 
 /* Who everybody is, and a collective larger than any buffer on the way. */
 static int meet_main(dlc_job *job, void *argument) {

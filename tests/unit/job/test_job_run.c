@@ -35,8 +35,7 @@ START_TEST(bad_options) {
 }
 END_TEST
 
-/* ---- Threads and cores ------------------------------------------------------------
- */
+/* ---- Threads and cores ------------------------------------------------------- */
 
 static int bound_main(dlc_job *job, void *argument) {
     const dlc_job_options *options = argument;
@@ -88,8 +87,7 @@ START_TEST(cores_are_shared_out) {
 }
 END_TEST
 
-/* ---- The processes ------------------------------------------------------------------
- */
+/* ---- The processes ----------------------------------------------------------- */
 
 /* Does a descriptor above stderr survive an exec? */
 static int leaks_descriptors(void) {

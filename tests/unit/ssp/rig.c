@@ -27,8 +27,7 @@ static void close_device(void) {
     device = NULL;
 }
 
-/* ---- Arenas ------------------------------------------------------------------------
- */
+/* ---- Arenas ------------------------------------------------------------------ */
 
 static size_t pick(uint64_t *random, size_t below) {
     return (size_t)(sim_random(random) * (double)below);
@@ -84,8 +83,7 @@ static void fill_weights(const rig_cut *cut, float *weights) {
         weights[i] = cut->used[i] ? (float)(i % 13) * 0.125f - 0.75f : 0;
 }
 
-/* ---- A job -------------------------------------------------------------------------
- */
+/* ---- A job ------------------------------------------------------------------- */
 
 static dlc_solver_needs ask(const dlc_solver_ops *ops, const dlc_settings *settings) {
     dlc_solver_needs needs = {.size = sizeof needs, .micro_batches = 1};
@@ -205,8 +203,7 @@ void rig_run(test_rig *rig, void (*body)(rig_rank *rank)) {
     pthread_barrier_destroy(&end);
 }
 
-/* ---- An iteration ------------------------------------------------------------------
- */
+/* ---- An iteration ------------------------------------------------------------ */
 
 float rig_loss(int32_t rank, int64_t iteration) {
     return 0.1f * (float)((iteration * 7 + (int64_t)rank * 3) % 11) + 0.01f;
@@ -282,8 +279,7 @@ void rig_meet(rig_rank *rank, int64_t iteration) {
                   dlc_detail());
 }
 
-/* ---- The reference -----------------------------------------------------------------
- */
+/* ---- The reference ----------------------------------------------------------- */
 
 static int32_t workers_of(const test_rig *rig) {
     return rig->ranks - rig->servers;

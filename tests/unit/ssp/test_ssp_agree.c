@@ -64,8 +64,7 @@ static int count(int word) {
     return found;
 }
 
-/* ---- Wishes at any time -------------------------------------------------------------
- */
+/* ---- Wishes at any time ------------------------------------------------------ */
 
 static int64_t wished[SIM_RANKS_MAX][RIG_TAIL]; /* last by each rank; -1: none open */
 static atomic_long wishes;
@@ -118,8 +117,7 @@ START_TEST(all_see_words_alike) {
 }
 END_TEST
 
-/* ---- One signal that reaches all ----------------------------------------------------
- */
+/* ---- One signal that reaches all --------------------------------------------- */
 
 static atomic_int signalled;
 
@@ -146,8 +144,7 @@ START_TEST(one_signal_counts_once) {
 }
 END_TEST
 
-/* ---- Stop --------------------------------------------------------------------------
- */
+/* ---- Stop -------------------------------------------------------------------- */
 
 static int64_t stopped[SIM_RANKS_MAX];
 

@@ -19,8 +19,7 @@ static void open_job(int32_t ranks, const char *const *sets) {
     rig_open(&job, ranks, ranks, &cut, sets);
 }
 
-/* ---- Settings ----------------------------------------------------------------------
- */
+/* ---- Settings ---------------------------------------------------------------- */
 
 static const struct {
     const char *set, *sentence;
@@ -97,8 +96,7 @@ START_TEST(create_survives_lack_of_memory) {
 }
 END_TEST
 
-/* ---- The end -----------------------------------------------------------------------
- */
+/* ---- The end ----------------------------------------------------------------- */
 
 enum { GONE = 2, LIVES = 30 };
 

@@ -117,8 +117,7 @@ START_TEST(in_step_to_the_bit) {
 }
 END_TEST
 
-/* ---- Going on ----------------------------------------------------------------------
- */
+/* ---- Going on ---------------------------------------------------------------- */
 
 static void to_a_checkpoint(rig_rank *rank) {
     iterate_and_compare(rank, 0, SAVED);
@@ -140,8 +139,7 @@ START_TEST(goes_on_to_the_bit) {
 }
 END_TEST
 
-/* ---- Out of step -------------------------------------------------------------------
- */
+/* ---- Out of step ------------------------------------------------------------- */
 
 /* Does not depend on the weights: then neither does the sum of all steps on their
  * order. */
@@ -256,8 +254,7 @@ START_TEST(decays_once_not_once_a_rank) {
 }
 END_TEST
 
-/* ---- Another staleness -------------------------------------------------------------
- */
+/* ---- Another staleness ------------------------------------------------------- */
 
 static dlc_settings *other[3];
 

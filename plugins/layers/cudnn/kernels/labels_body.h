@@ -54,8 +54,7 @@ BODY float label_wrong(const labels_args *l, int64_t i) {
     return NAN;
 }
 
-/* ---- softmax_loss -----------------------------------------------------------------
- */
+/* ---- softmax_loss ------------------------------------------------------------ */
 
 BODY float loss_value(const labels_args *l, const row_view *r, dlc_dtype type,
                       int32_t label, float top, pair sums) {
@@ -101,8 +100,7 @@ BODY void loss_gradient(const labels_args *l, dlc_dtype type, int64_t i, int lan
     }
 }
 
-/* ---- accuracy ---------------------------------------------------------------------
- */
+/* ---- accuracy ---------------------------------------------------------------- */
 
 /* One lane's share of the classes that rank before the label. */
 BODY int32_t accuracy_better(const labels_args *l, dlc_dtype type, int64_t i, int lane,
@@ -131,8 +129,7 @@ BODY void accuracy_row_done(const labels_args *l, dlc_dtype type, int64_t i,
     }
 }
 
-/* ---- Both -------------------------------------------------------------------------
- */
+/* ---- Both -------------------------------------------------------------------- */
 
 typedef struct label_sums {
     double sum;

@@ -8,8 +8,7 @@
 
 const dlc_host *host;
 
-/* ---- In place of context.c, error.c, record.c, the runtime --------------------------
- */
+/* ---- In place of context.c, error.c, record.c, the runtime ------------------- */
 
 dlc_status gpu_begin(dlc_device *device, dlc_queue *queue, const char *what,
                      cudaStream_t *stream) {
@@ -53,8 +52,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
-/* ---- The plugin ---------------------------------------------------------------------
- */
+/* ---- The plugin -------------------------------------------------------------- */
 
 static dlc_status load(const dlc_host *the_host) {
     host = the_host;
