@@ -122,6 +122,7 @@ set(DLC_TEST_ENVIRONMENT
   DLCORE_BIN=${PROJECT_BINARY_DIR}/bin/dlcore
   DLCORE_PLUGIN_PATH=${DLC_PLUGIN_OUTPUT_DIR}
   DLCORE_SANITIZE=${DLC_SANITIZE}
+  XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/tests/cache
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
   LSAN_OPTIONS=use_tls=0:print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
   TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp

@@ -18,12 +18,10 @@ static dlc_status find_device(dlc_bench_plan *plan) {
     if (name)
         return dlc_registry_find(plan->registry, DLC_KIND_DEVICE, name, NULL,
                                  &plan->device);
-    plan->device = dlc_units_accelerator(plan->registry);
-    if (!plan->device)
-        plan->device = dlc_registry_choose(plan->registry, DLC_KIND_DEVICE, 0);
-    return plan->device ? DLC_OK
-                        : dlc_fail(DLC_ERR_PLUGIN, "there is no device to work on; "
-                                                   "`dlcore doctor` tells why");
+    DLC_TRY(dlc_units_accelerator(plan->registry, &plan->device));
+    if (plan->device)
+        return DLC_OK;
+    return dlc_registry_use_first(plan->registry, DLC_KIND_DEVICE, &plan->device);
 }
 
 /* The transport whose name are the first `length` letters. */

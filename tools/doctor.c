@@ -33,8 +33,18 @@ static const struct argp argp = {
         "\vEnds with 0 if a net can be trained here: a device, a transport, layers, a "
         "solver and a data source are usable."};
 
-/* ---- Devices ----------------------------------------------------------------------
- */
+/* ---- Devices ----------------------------------------------------------------- */
+
+/* The usable device at *at or behind it, loaded; *at goes on behind that. */
+static const dlc_feature *next_device(const dlc_registry *registry, size_t *at) {
+    const dlc_feature_entry *entry;
+    const dlc_feature *feature = NULL;
+    while (!feature &&
+           (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, (*at)++)))
+        if (entry->state == DLC_ENTRY_USABLE)
+            (void)dlc_registry_use(registry, entry, &feature);
+    return feature;
+}
 
 /* How many devices there are of a feature; what is wrong is the detail sentence. */
 static dlc_status count_devices(const dlc_feature *feature, int32_t *count) {
@@ -57,8 +67,7 @@ static dlc_status describe(const dlc_feature *feature, int32_t index,
 static int32_t usable_devices(const dlc_registry *registry) {
     const dlc_feature *feature;
     int32_t all = 0;
-    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
-         i++) {
+    for (size_t i = 0; (feature = next_device(registry, &i));) {
         int32_t count = 0;
         if (count_devices(feature, &count) == DLC_OK)
             all += count;
@@ -81,8 +90,7 @@ static void print_device(const char *name, int32_t index, const dlc_device_info 
 static void print_devices(const dlc_registry *registry) {
     const dlc_feature *feature;
     dlc_device_info info;
-    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
-         i++) {
+    for (size_t i = 0; (feature = next_device(registry, &i));) {
         int32_t count = 0;
         if (count_devices(feature, &count) != DLC_OK)
             printf("  --  %s: %s\n", feature->name, dlc_detail());
@@ -116,8 +124,7 @@ static void json_device(dlc_json *json, const dlc_feature *feature, int32_t inde
 static void json_devices(dlc_json *json, const dlc_registry *registry) {
     const dlc_feature *feature;
     dlc_json_array(json, "devices");
-    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
-         i++) {
+    for (size_t i = 0; (feature = next_device(registry, &i));) {
         int32_t count = 0;
         if (count_devices(feature, &count) == DLC_OK)
             for (int32_t d = 0; d < count; d++)
@@ -126,8 +133,7 @@ static void json_devices(dlc_json *json, const dlc_registry *registry) {
     dlc_json_end_array(json);
 }
 
-/* ---- Plugins -----------------------------------------------------------------------
- */
+/* ---- Plugins ----------------------------------------------------------------- */
 
 static const char *mark(dlc_entry_state state) {
     if (state == DLC_ENTRY_USABLE)
@@ -148,8 +154,8 @@ static void print_plugins(const dlc_registry *registry) {
     const dlc_plugin_entry *plugin;
     for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++) {
         printf("  %s  %s", mark(plugin->state), plugin->name);
-        if (plugin->plugin)
-            printf(" %s", plugin->plugin->version);
+        if (plugin->version)
+            printf(" %s", plugin->version);
         if (plugin->reason)
             printf(" is %s: %s", dlc_entry_state_text(plugin->state), plugin->reason);
         putchar('\n');
@@ -157,28 +163,26 @@ static void print_plugins(const dlc_registry *registry) {
             const dlc_feature_entry *entry = &plugin->feature[f];
             if (plugin->state == DLC_ENTRY_USABLE && entry->state != DLC_ENTRY_USABLE)
                 printf("      %s  %s %s is %s: %s\n", mark(entry->state),
-                       dlc_kind_text((dlc_kind)entry->feature->kind),
-                       entry->feature->name, dlc_entry_state_text(entry->state),
-                       entry->reason);
+                       dlc_kind_text((dlc_kind)entry->kind), entry->name,
+                       dlc_entry_state_text(entry->state), entry->reason);
         }
     }
 }
 
-/* ---- The verdict --------------------------------------------------------------------
- */
+/* ---- The verdict ------------------------------------------------------------- */
 
 static size_t count_usable(const dlc_registry *registry, dlc_kind kind) {
     size_t count = 0;
-    while (dlc_registry_choose(registry, kind, count))
+    while (dlc_registry_usable(registry, kind, count))
         count++;
     return count;
 }
 
 /* Names of a kind, as many as fit on a line. */
 static void print_names(const dlc_registry *registry, dlc_kind kind) {
-    const dlc_feature *feature;
+    const dlc_feature_entry *feature;
     size_t i = 0, count = count_usable(registry, kind);
-    for (; i < 8 && (feature = dlc_registry_choose(registry, kind, i)); i++)
+    for (; i < 8 && (feature = dlc_registry_usable(registry, kind, i)); i++)
         printf("%s%s", i ? ", " : "", feature->name);
     if (count > i)
         printf(" and %zu more", count - i);
@@ -246,7 +250,7 @@ static dlc_status print_json(const dlc_registry *registry) {
     dlc_json_int(&json, "abi_minor", DLC_ABI_MINOR);
     dlc_machine_json(&machine, &json);
     dlc_json_folders(&json, registry);
-    dlc_json_plugins(&json, registry, 0);
+    dlc_json_plugins(&json, registry);
     json_devices(&json, registry);
     dlc_json_bool(&json, "can_train", verdict == DLC_OK);
     dlc_json_end_object(&json);
@@ -258,7 +262,7 @@ int dlc_command_doctor(int argc, char **argv) {
     int json = 0;
     dlc_registry *registry = NULL;
     dlc_tool_parse(&argp, argc, argv, &json);
-    dlc_status rc = dlc_registry_open(&registry);
+    dlc_status rc = dlc_registry_rescan(&registry);
     if (rc == DLC_OK)
         rc = json ? print_json(registry) : print_text(registry);
     dlc_registry_close(registry);

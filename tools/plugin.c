@@ -12,7 +12,7 @@
 #include "plugin_json.h"
 #include "plugin_new.h"
 
-enum { KEY_JSON = 0x100, KEY_DIR, KEY_SET, KEY_ONLY };
+enum { KEY_JSON = 0x100, KEY_DIR, KEY_SET, KEY_ONLY, KEY_RESCAN };
 
 enum { SETS_MOST = 32 };
 
@@ -24,7 +24,7 @@ typedef struct plugin_command {
     const char *only;   /* check */
     const char *set[SETS_MOST]; /* check */
     size_t sets;
-    int json;
+    int json, rescan;
 } plugin_command;
 
 static int is_action(const plugin_command *command, const char *action) {
@@ -47,6 +47,8 @@ static void check_arguments(const plugin_command *command, struct argp_state *st
         check_new(command, state);
     else if (command->folder)
         argp_error(state, "--dir goes with new");
+    else if (command->rescan && !is_action(command, "list"))
+        argp_error(state, "--rescan goes with list");
     else if ((command->sets || command->only) && !is_action(command, "check"))
         argp_error(state, "--set and --only go with check");
     else if (is_action(command, "check") && !command->name)
@@ -69,6 +71,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     switch (key) {
     case KEY_JSON:
         command->json = 1;
+        return 0;
+    case KEY_RESCAN:
+        command->rescan = 1;
         return 0;
     case KEY_DIR:
         command->folder = argument;
@@ -103,6 +108,8 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
 static const struct argp_option options[] = {
     {"json", KEY_JSON, NULL, 0,
      "list, inspect, check: print one JSON document on stdout", 0},
+    {"rescan", KEY_RESCAN, NULL, 0,
+     "list: inspect every file anew, also those that are remembered", 0},
     {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of what the file offers", 0},
     {"only", KEY_ONLY, "NAME", 0, "check: checks whose name begins so", 0},
     {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
@@ -120,7 +127,10 @@ static const struct argp argp = {
         "makes a folder that builds, tests and packages a new one. Kinds: device, "
         "transport, layer, solver, data."
         "\vPlugins are looked for beside libdlcore, in dlcore/1, then in each folder "
-        "of DLCORE_PLUGIN_PATH. Inspecting a file calls none of its functions."};
+        "of DLCORE_PLUGIN_PATH. They are inspected in a process of their own: one that "
+        "crashes there, or does not come back, is left out. What is found is remembered "
+        "in ~/.cache/dlcore until the file changes. Inspecting a FILE calls none of its "
+        "functions."};
 
 /* ---- list ---------------------------------------------------------------------- */
 
@@ -141,18 +151,17 @@ static void print_row(const char *kind, const char *name, const char *device,
     printf("%-10s %-18s %-8s %-14s %-8s %s%s%s\n", kind,
            printable(name, clean, sizeof clean),
            printable(device, clean_device, sizeof clean_device), plugin->name,
-           plugin->plugin ? plugin->plugin->version : "-", dlc_entry_state_text(state),
+           plugin->version ? plugin->version : "-", dlc_entry_state_text(state),
            reason ? ": " : "", reason ? reason : "");
 }
 
 static void print_feature(const dlc_feature_entry *entry) {
-    const dlc_feature *feature = entry->feature;
-    print_row(dlc_kind_text((dlc_kind)feature->kind), feature->name,
-              feature->device ? feature->device : "any", entry->plugin, entry->state,
+    print_row(dlc_kind_text((dlc_kind)entry->kind), entry->name,
+              entry->device ? entry->device : "any", entry->plugin, entry->state,
               entry->reason);
 }
 
-static int is_known_kind(const dlc_feature *feature) {
+static int is_known_kind(const dlc_feature_entry *feature) {
     return feature->kind >= DLC_KIND_DEVICE && feature->kind <= DLC_KIND_DATA;
 }
 
@@ -165,7 +174,7 @@ static void print_list(const dlc_registry *registry) {
         for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++)
             print_feature(entry);
     for (size_t i = 0; (entry = dlc_registry_feature(registry, 0, i)); i++)
-        if (!is_known_kind(entry->feature))
+        if (!is_known_kind(entry))
             print_feature(entry);
     for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
         if (!plugin->features)
@@ -181,13 +190,14 @@ static void warn_of_folders(const dlc_registry *registry) {
 
 static dlc_status list(const plugin_command *command) {
     dlc_registry *registry;
-    DLC_TRY(dlc_registry_open(&registry));
+    DLC_TRY(command->rescan ? dlc_registry_rescan(&registry)
+                            : dlc_registry_open(&registry));
     dlc_status rc = DLC_OK;
     if (command->json) {
         dlc_json json = {0};
         dlc_json_object(&json, NULL);
         dlc_json_folders(&json, registry);
-        dlc_json_plugins(&json, registry, 0);
+        dlc_json_plugins(&json, registry);
         dlc_json_end_object(&json);
         rc = dlc_tool_print_json(&json);
     } else {
@@ -198,8 +208,7 @@ static dlc_status list(const plugin_command *command) {
     return rc;
 }
 
-/* ---- inspect ----------------------------------------------------------------------
- */
+/* ---- inspect ----------------------------------------------------------------- */
 
 static dlc_status print_options(const dlc_option *table) {
     dlc_text text = {0};
@@ -212,21 +221,18 @@ static dlc_status print_options(const dlc_option *table) {
     return rc;
 }
 
-static dlc_status print_whole_feature(const dlc_feature_entry *entry) {
-    const dlc_feature *feature = entry->feature;
-    char clean[64];
-    dlc_text words = {0};
-    dlc_caps_text(feature, &words);
-    printf("\n%s %s: %s\n", dlc_kind_text((dlc_kind)feature->kind),
-           printable(feature->name, clean, sizeof clean),
-           feature->help ? feature->help : "-");
-    printf("  device        %s\n", feature->device ? feature->device : "any");
-    printf("  capabilities  %s\n", dlc_text_string(&words));
-    printf("  state         %s%s%s\n", dlc_entry_state_text(entry->state),
-           entry->reason ? ": " : "", entry->reason ? entry->reason : "");
-    dlc_text_free(&words);
-    if (entry->state == DLC_ENTRY_REFUSED || entry->state == DLC_ENTRY_IGNORED)
-        return DLC_OK; /* its options may be what is wrong with it */
+/* The file has been inspected where it does no harm: for its options it is opened here.
+ */
+static dlc_status print_options_of(const dlc_registry *registry,
+                                   const dlc_feature_entry *entry) {
+    const dlc_feature *feature = NULL;
+    dlc_status rc = dlc_registry_peek(registry, entry, &feature);
+    if (rc == DLC_ERR_NOMEM)
+        return rc;
+    if (rc != DLC_OK) {
+        printf("  options cannot be read: %s\n", dlc_detail());
+        return DLC_OK;
+    }
     if (!feature->options || !feature->options->name) {
         puts("  no options");
         return DLC_OK;
@@ -235,24 +241,43 @@ static dlc_status print_whole_feature(const dlc_feature_entry *entry) {
     return print_options(feature->options);
 }
 
-static dlc_status print_plugin(const dlc_plugin_entry *plugin) {
+static dlc_status print_whole_feature(const dlc_registry *registry,
+                                      const dlc_feature_entry *entry) {
+    char clean[64];
+    dlc_text words = {0};
+    dlc_caps_text(entry, &words);
+    printf("\n%s %s: %s\n", dlc_kind_text((dlc_kind)entry->kind),
+           printable(entry->name, clean, sizeof clean),
+           entry->help ? entry->help : "-");
+    printf("  device        %s\n", entry->device ? entry->device : "any");
+    printf("  capabilities  %s\n", dlc_text_string(&words));
+    printf("  state         %s%s%s\n", dlc_entry_state_text(entry->state),
+           entry->reason ? ": " : "", entry->reason ? entry->reason : "");
+    dlc_text_free(&words);
+    if (entry->state == DLC_ENTRY_REFUSED || entry->state == DLC_ENTRY_IGNORED)
+        return DLC_OK; /* its options may be what is wrong with it */
+    return print_options_of(registry, entry);
+}
+
+static dlc_status print_plugin(const dlc_registry *registry,
+                               const dlc_plugin_entry *plugin) {
     printf("plugin     %s\n", plugin->name);
     printf("file       %s\n", plugin->path);
-    if (plugin->plugin) {
-        printf("version    %s\n", plugin->plugin->version);
-        printf("license    %s\n", plugin->plugin->license);
-        printf("interface  %d.%u\n", DLC_ABI_MAJOR, plugin->plugin->abi_minor);
+    if (plugin->version) {
+        printf("version    %s\n", plugin->version);
+        printf("license    %s\n", plugin->license);
+        printf("interface  %d.%u\n", DLC_ABI_MAJOR, plugin->abi_minor);
     }
     printf("state      %s%s%s\n", dlc_entry_state_text(plugin->state),
            plugin->reason ? ": " : "", plugin->reason ? plugin->reason : "");
     for (size_t i = 0; i < plugin->features; i++)
-        DLC_TRY(print_whole_feature(&plugin->feature[i]));
+        DLC_TRY(print_whole_feature(registry, &plugin->feature[i]));
     return DLC_OK;
 }
 
 static int offers(const dlc_plugin_entry *plugin, const char *name) {
     for (size_t i = 0; i < plugin->features; i++)
-        if (!strcmp(plugin->feature[i].feature->name, name))
+        if (!strcmp(plugin->feature[i].name, name))
             return 1;
     return 0;
 }
@@ -297,8 +322,9 @@ static dlc_status show(const dlc_registry *registry, const plugin_command *comma
             continue;
         if (plugin->state == DLC_ENTRY_REFUSED && !refused)
             refused = plugin->reason;
-        dlc_json_plugin(&json, plugin, 1);
-        if (!command->json && (rc = print_plugin(plugin)) != DLC_OK)
+        if (command->json)
+            dlc_json_plugin(&json, registry, plugin);
+        else if ((rc = print_plugin(registry, plugin)) != DLC_OK)
             break;
     }
     dlc_json_end_array(&json);

@@ -19,7 +19,7 @@ static const struct {
     {DLC_KIND_SOLVER, DLC_SOLVER_SYNCHRONOUS, "synchronous"},
 };
 
-void dlc_caps_text(const dlc_feature *feature, dlc_text *text) {
+void dlc_caps_text(const dlc_feature_entry *feature, dlc_text *text) {
     uint64_t left = feature->caps;
     const char *comma = "";
     for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
@@ -66,49 +66,59 @@ static void json_options(dlc_json *json, const dlc_option *table) {
     dlc_json_end_array(json);
 }
 
-static void json_feature(dlc_json *json, const dlc_feature_entry *entry, int options) {
+static void json_feature(dlc_json *json, const dlc_feature_entry *entry,
+                         const dlc_option *options, int with_options) {
     dlc_text words = {0};
-    dlc_caps_text(entry->feature, &words);
+    dlc_caps_text(entry, &words);
     dlc_json_object(json, NULL);
-    dlc_json_string(json, "kind", dlc_kind_text((dlc_kind)entry->feature->kind));
-    dlc_json_string(json, "name", entry->feature->name);
-    dlc_json_string(json, "help", entry->feature->help);
-    dlc_json_string(json, "device", entry->feature->device);
+    dlc_json_string(json, "kind", dlc_kind_text((dlc_kind)entry->kind));
+    dlc_json_string(json, "name", entry->name);
+    dlc_json_string(json, "help", entry->help);
+    dlc_json_string(json, "device", entry->device);
     dlc_json_string(json, "capabilities", dlc_text_string(&words));
     dlc_json_string(json, "state", dlc_entry_state_text(entry->state));
     dlc_json_string(json, "reason", entry->reason);
-    /* The options of a refused feature may be what is wrong with it. */
-    if (options && entry->state != DLC_ENTRY_REFUSED &&
-        entry->state != DLC_ENTRY_IGNORED)
-        json_options(json, entry->feature->options);
+    if (with_options)
+        json_options(json, options);
     dlc_json_end_object(json);
     dlc_text_free(&words);
 }
 
-void dlc_json_plugin(dlc_json *json, const dlc_plugin_entry *plugin, int options) {
+static void json_plugin(dlc_json *json, const dlc_plugin_entry *plugin,
+                        const dlc_registry *registry) {
     dlc_json_object(json, NULL);
     dlc_json_string(json, "name", plugin->name);
     dlc_json_string(json, "path", plugin->path);
     dlc_json_string(json, "state", dlc_entry_state_text(plugin->state));
     dlc_json_string(json, "reason", plugin->reason);
-    if (plugin->plugin) {
-        dlc_json_string(json, "version", plugin->plugin->version);
-        dlc_json_string(json, "license", plugin->plugin->license);
+    if (plugin->version) {
+        dlc_json_string(json, "version", plugin->version);
+        dlc_json_string(json, "license", plugin->license);
         dlc_json_int(json, "abi_major", DLC_ABI_MAJOR);
-        dlc_json_int(json, "abi_minor", plugin->plugin->abi_minor);
+        dlc_json_int(json, "abi_minor", plugin->abi_minor);
     }
     dlc_json_array(json, "features");
-    for (size_t i = 0; i < plugin->features; i++)
-        json_feature(json, &plugin->feature[i], options);
+    for (size_t i = 0; i < plugin->features; i++) {
+        const dlc_feature_entry *entry = &plugin->feature[i];
+        const dlc_feature *feature = NULL;
+        /* Of one that is refused they may be what is wrong with it. */
+        int open = registry && dlc_registry_peek(registry, entry, &feature) == DLC_OK;
+        json_feature(json, entry, open ? feature->options : NULL, open);
+    }
     dlc_json_end_array(json);
     dlc_json_end_object(json);
 }
 
-void dlc_json_plugins(dlc_json *json, const dlc_registry *registry, int options) {
+void dlc_json_plugin(dlc_json *json, const dlc_registry *registry,
+                     const dlc_plugin_entry *plugin) {
+    json_plugin(json, plugin, registry);
+}
+
+void dlc_json_plugins(dlc_json *json, const dlc_registry *registry) {
     const dlc_plugin_entry *plugin;
     dlc_json_array(json, "plugins");
     for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
-        dlc_json_plugin(json, plugin, options);
+        json_plugin(json, plugin, NULL);
     dlc_json_end_array(json);
 }
 

@@ -48,12 +48,14 @@ static const char *accelerator_name(const dlc_registry *registry,
                                     const dlc_device_ops **ops) {
     static const dlc_device_ops none = {.size = sizeof none};
     const dlc_feature_entry *entry;
+    const dlc_feature *feature = NULL;
     *ops = &none;
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++)
-        if (!(entry->feature->caps & DLC_DEVICE_HOST)) {
-            *ops = entry->feature->ops;
-            return entry->feature->name;
+        if (!(entry->caps & DLC_DEVICE_HOST)) {
+            if (dlc_registry_peek(registry, entry, &feature) == DLC_OK)
+                *ops = feature->ops;
+            return entry->name;
         }
     return "gpu";
 }
@@ -146,12 +148,25 @@ static dlc_status copy_places(dlc_job *job, topo_report *report) {
     return DLC_OK;
 }
 
+/* One that turns out not to work sees nothing. */
+static dlc_status add_devices(const dlc_registry *registry, dlc_topo *machine) {
+    const dlc_feature_entry *entry;
+    const dlc_feature *feature = NULL;
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
+         i++) {
+        dlc_status status = dlc_registry_use(registry, entry, &feature);
+        if (status == DLC_OK)
+            status = dlc_topo_add_devices(machine, 0, feature);
+        else if (status == DLC_ERR_PLUGIN)
+            status = DLC_OK;
+        DLC_TRY(status);
+    }
+    return DLC_OK;
+}
+
 dlc_status topo_see(dlc_job *job, const dlc_bench_plan *plan, dlc_topo *machine,
                     topo_report *report) {
-    const dlc_feature *feature;
-    for (size_t i = 0;
-         (feature = dlc_registry_choose(plan->registry, DLC_KIND_DEVICE, i)); i++)
-        DLC_TRY(dlc_topo_add_devices(machine, 0, feature));
+    DLC_TRY(add_devices(plan->registry, machine));
     DLC_TRY(gather(job, machine, &report->topo));
     DLC_TRY(add_ranks(job, &report->topo));
     for (size_t i = 0; i < machine->notes; i++)

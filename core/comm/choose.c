@@ -88,24 +88,44 @@ static void ask_route(question *q, const dlc_feature *feature, dlc_route route,
     }
 }
 
-/* Asks one usable transport. */
+/* Asks one that is loaded. */
 static dlc_status judge(question *q, const dlc_feature *feature, dlc_route route,
                         dlc_choice *choice) {
     dlc_transport_args probe = *q->args;
     int32_t score = 0;
     char reason[REASON] = "";
 
-    if (feature->device && strcmp(feature->device, q->device) != 0) {
-        (void)snprintf(reason, sizeof reason, "works with %s, not with %s",
-                       feature->device, q->device);
-        return add_verdict(choice, feature->name, route, 0, reason);
-    }
     probe.settings = NULL;
     probe.allgather = NULL;
     if (q->settings_of)
         DLC_TRY(q->settings_of(q->context, feature, &probe.settings));
     ask_route(q, feature, route, &probe, &score, reason);
     return add_verdict(choice, feature->name, route, score, reason);
+}
+
+/* Loads one, to ask it, unless that would be in vain. *feature: NULL where it was. */
+static dlc_status judge_entry(question *q, const dlc_feature_entry *entry,
+                              dlc_route route, dlc_choice *choice,
+                              const dlc_feature **feature) {
+    char reason[REASON] = "";
+
+    *feature = NULL;
+    if (entry->state == DLC_ENTRY_USABLE && entry->device &&
+        strcmp(entry->device, q->device) != 0) {
+        (void)snprintf(reason, sizeof reason, "works with %s, not with %s",
+                       entry->device, q->device);
+        return add_verdict(choice, entry->name, route, 0, reason);
+    }
+    if (entry->state == DLC_ENTRY_USABLE) {
+        dlc_status status = dlc_registry_use(q->registry, entry, feature);
+        if (status == DLC_OK)
+            return judge(q, *feature, route, choice);
+        if (status != DLC_ERR_PLUGIN)
+            return status;
+    }
+    if (route != DLC_ROUTE_ALL) /* once is enough */
+        return DLC_OK;
+    return add_verdict(choice, entry->name, route, 0, entry->reason);
 }
 
 /* ---- Choosing ---------------------------------------------------------------- */
@@ -120,22 +140,19 @@ typedef struct best {
 static dlc_status judge_all(question *q, dlc_route route, dlc_choice *choice,
                             best *found) {
     const dlc_feature_entry *entry = NULL;
+    const dlc_feature *feature = NULL;
 
     *found = (best){0};
     for (size_t i = 0;
          (entry = dlc_registry_feature(q->registry, DLC_KIND_TRANSPORT, i)) != NULL;
          i++) {
-        if (entry->state != DLC_ENTRY_USABLE) {
-            if (route == DLC_ROUTE_ALL) /* once is enough */
-                DLC_TRY(
-                    add_verdict(choice, entry->feature->name, route, 0, entry->reason));
+        DLC_TRY(judge_entry(q, entry, route, choice, &feature));
+        if (!feature)
             continue;
-        }
-        DLC_TRY(judge(q, entry->feature, route, choice));
         size_t last = choice->verdicts - 1;
         int32_t its = choice->verdict[last].score;
         if (its > found->score)
-            *found = (best){entry->feature, last, its};
+            *found = (best){feature, last, its};
     }
     return DLC_OK;
 }

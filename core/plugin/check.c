@@ -14,7 +14,6 @@
 #define STRUCT_MAX 4096u /* nothing grows that far: a damaged size */
 #define NAME_LENGTH_MAX 63u
 #define TEXT_LENGTH_MAX 4096u
-#define FEATURES_MAX 1024u
 
 /* Why a struct of this size can't be read; NULL if it can. */
 static const char *size_wrong(uint32_t size, size_t least) {
@@ -58,7 +57,7 @@ static dlc_status check_features(const char *path, const dlc_plugin *plugin,
                 path, count, f->size, wrong);
         if (!f->name)
             break;
-        if (++count > FEATURES_MAX)
+        if (++count > DLC_FEATURES_MOST)
             return dlc_fail(DLC_ERR_PLUGIN,
                             "%s: its table of features doesn't end: it must end with "
                             "DLC_FEATURES_END",

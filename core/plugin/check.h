@@ -5,6 +5,8 @@
 
 #include "plugin/registry.h"
 
+#define DLC_FEATURES_MOST 1024u /* of a plugin */
+
 /* The descriptor and the walk over its features; not each feature. `path` is for
  * the message. *features: how many there are. */
 dlc_status dlc_plugin_check(const char *path, const dlc_plugin *plugin,

@@ -56,19 +56,19 @@ const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
         const dlc_plugin_entry *plugin = &registry->plugin[p]->shown;
         for (size_t f = 0; f < plugin->features; f++) {
             const dlc_feature_entry *entry = &plugin->feature[f];
-            if ((!kind || entry->feature->kind == (uint32_t)kind) && i-- == 0)
+            if ((!kind || entry->kind == (uint32_t)kind) && i-- == 0)
                 return entry;
         }
     }
     return NULL;
 }
 
-const dlc_feature *dlc_registry_choose(const dlc_registry *registry, dlc_kind kind,
-                                       size_t i) {
+const dlc_feature_entry *dlc_registry_usable(const dlc_registry *registry,
+                                             dlc_kind kind, size_t i) {
     const dlc_feature_entry *entry;
     for (size_t n = 0; (entry = dlc_registry_feature(registry, kind, n)); n++)
         if (entry->state == DLC_ENTRY_USABLE && i-- == 0)
-            return entry->feature;
+            return entry;
     return NULL;
 }
 
@@ -115,9 +115,9 @@ static void add_refused_note(const dlc_registry *registry, dlc_text *text) {
 static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
                                const char *name, const char *device, names *set,
                                dlc_text *text) {
-    const dlc_feature *feature;
+    const dlc_feature_entry *feature;
     const char *kind_text = dlc_kind_text(kind);
-    for (size_t i = 0; (feature = dlc_registry_choose(registry, kind, i)); i++)
+    for (size_t i = 0; (feature = dlc_registry_usable(registry, kind, i)); i++)
         if (!strcmp(feature->name, name) && feature->device)
             names_add(set, feature->device);
     if (set->count) {
@@ -125,7 +125,7 @@ static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
                      name, device);
         names_list(set, text);
     } else {
-        for (size_t i = 0; (feature = dlc_registry_choose(registry, kind, i)); i++)
+        for (size_t i = 0; (feature = dlc_registry_usable(registry, kind, i)); i++)
             if (!device || !feature->device || !strcmp(device, feature->device))
                 names_add(set, feature->name);
         dlc_text_add(text, "there is no %s \"%s\"", kind_text, name);
@@ -153,31 +153,39 @@ static dlc_status fail_find(const dlc_registry *registry, dlc_kind kind,
     return rc;
 }
 
-static int serves(const dlc_feature *feature, const char *name, const char *device) {
+static int serves(const dlc_feature_entry *feature, const char *name,
+                  const char *device) {
     return !strcmp(feature->name, name) &&
            (!device || !feature->device || !strcmp(feature->device, device));
+}
+
+/* The one that would do; *broken: one that would, were it usable. */
+static const dlc_feature_entry *find_entry(const dlc_registry *registry, dlc_kind kind,
+                                           const char *name, const char *device,
+                                           const dlc_feature_entry **broken) {
+    const dlc_feature_entry *general = NULL, *entry;
+    *broken = NULL;
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++) {
+        if (!serves(entry, name, device))
+            continue;
+        if (entry->state != DLC_ENTRY_USABLE)
+            *broken = *broken ? *broken : entry;
+        else if (!device || entry->device)
+            return entry;
+        else if (!general)
+            general = entry;
+    }
+    return general;
 }
 
 dlc_status dlc_registry_find(const dlc_registry *registry, dlc_kind kind,
                              const char *name, const char *device,
                              const dlc_feature **feature) {
-    const dlc_feature *general = NULL;
-    const dlc_feature_entry *entry, *broken = NULL;
-    for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++) {
-        if (!serves(entry->feature, name, device))
-            continue;
-        if (entry->state != DLC_ENTRY_USABLE) {
-            broken = broken ? broken : entry;
-        } else if (!device || entry->feature->device) {
-            *feature = entry->feature;
-            return DLC_OK;
-        } else if (!general) {
-            general = entry->feature;
-        }
-    }
-    if (general) {
-        *feature = general;
-        return DLC_OK;
+    const dlc_feature_entry *entry, *broken;
+    while ((entry = find_entry(registry, kind, name, device, &broken))) {
+        dlc_status rc = dlc_registry_use(registry, entry, feature);
+        if (rc != DLC_ERR_PLUGIN) /* else there may be another one */
+            return rc;
     }
     if (broken)
         return dlc_fail(DLC_ERR_PLUGIN, "%s \"%s\" of plugin %s is %s: %s",

@@ -1,4 +1,4 @@
-/* See registry.h. Here the registry is filled; find.c reads it. */
+/* See registry.h. Here files are looked for; settle.c says what they are. */
 #include "plugin/registry.h"
 
 #include <stdlib.h>
@@ -6,21 +6,34 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "plugin/check.h"
-#include "plugin/object.h"
 #include "plugin/search.h"
 #include "plugin/store.h"
 
 /* ---- Memory ---------------------------------------------------------------- */
 
 static void free_plugin(plugin_item *item) {
-    for (size_t i = 0; i < item->shown.features; i++)
-        dlc_free((void *)item->feature[i].reason);
+    for (plugin_sentence *said = item->said, *next; said; said = next) {
+        next = said->next;
+        dlc_free(said->text);
+        dlc_free(said);
+    }
+    dlc_text_free(&item->scanned);
     dlc_free(item->feature);
-    dlc_free((void *)item->shown.path);
-    dlc_free((void *)item->shown.reason);
+    dlc_free(item->path);
     dlc_free(item->name);
     dlc_free(item);
+}
+
+dlc_status plugin_keep(plugin_item *item, char *text, const char **kept) {
+    plugin_sentence *said = text ? dlc_alloc(1, sizeof *said) : NULL;
+    if (!said) {
+        dlc_free(text);
+        return DLC_ERR_NOMEM;
+    }
+    *said = (plugin_sentence){.next = item->said, .text = text};
+    item->said = said;
+    *kept = text;
+    return DLC_OK;
 }
 
 void dlc_registry_close(dlc_registry *registry) {
@@ -32,6 +45,7 @@ void dlc_registry_close(dlc_registry *registry) {
         dlc_free((void *)registry->folder[i].path);
         dlc_free((void *)registry->folder[i].reason);
     }
+    dlc_cache_free(&registry->cache);
     dlc_free(registry->plugin);
     dlc_free(registry->folder);
     dlc_free(registry);
@@ -50,16 +64,7 @@ static dlc_status make_room(void *array, size_t count, size_t size) {
     return DLC_OK;
 }
 
-/* Files a refusal: the sentence of `rc` becomes *reason. Only a lack of memory
- * goes on to the caller. */
-static dlc_status keep_reason(dlc_status rc, const char **reason) {
-    if (rc == DLC_ERR_NOMEM)
-        return rc;
-    *reason = dlc_strdup(dlc_detail());
-    return *reason ? DLC_OK : DLC_ERR_NOMEM;
-}
-
-/* ---- One plugin -------------------------------------------------------------- */
+/* ---- Files and folders ------------------------------------------------------- */
 
 static dlc_status add_item(dlc_registry *registry, const char *path,
                            plugin_item **added) {
@@ -74,121 +79,28 @@ static dlc_status add_item(dlc_registry *registry, const char *path,
     if (length > 3 && !strcmp(base + length - 3, ".so"))
         length -= 3;
     item->name = dlc_strndup(base, length);
-    item->shown.path = dlc_strdup(path);
-    if (!item->name || !item->shown.path) {
+    item->path = dlc_strdup(path);
+    if (!item->name || !item->path) {
         free_plugin(item);
         return DLC_ERR_NOMEM;
     }
+    item->shown.path = item->path;
     item->shown.name = item->name;
     registry->plugin[registry->plugins++] = item;
     *added = item;
     return DLC_OK;
 }
 
-/* An earlier plugin with this name, which is then the one that counts; one that was
- * refused (and has no descriptor here) is none. */
-static const dlc_plugin_entry *earlier(const dlc_registry *registry,
-                                       const plugin_item *item) {
-    for (size_t i = 0; registry->plugin[i] != item; i++) {
-        const dlc_plugin_entry *other = &registry->plugin[i]->shown;
-        if (other->plugin && !strcmp(other->name, item->shown.name))
-            return other;
-    }
-    return NULL;
-}
-
-static const dlc_feature_entry *same_feature(const dlc_registry *registry,
-                                             const dlc_feature *feature) {
-    const dlc_feature_entry *other;
-    for (size_t i = 0; (other = dlc_registry_feature(registry, feature->kind, i));
-         i++) {
-        const char *a = other->feature->device, *b = feature->device;
-        if ((other->state == DLC_ENTRY_USABLE || other->state == DLC_ENTRY_UNTRIED) &&
-            !strcmp(other->feature->name, feature->name) &&
-            (a == b || (a && b && !strcmp(a, b))))
-            return other;
-    }
-    return NULL;
-}
-
-static dlc_status judge_feature(const dlc_registry *registry, const plugin_item *item,
-                                dlc_feature_entry *entry) {
-    dlc_status rc = dlc_feature_check(entry->feature, &entry->state);
-    if (rc != DLC_OK)
-        return keep_reason(rc, &entry->reason);
-    if (item->shown.state == DLC_ENTRY_UNAVAILABLE ||
-        item->shown.state == DLC_ENTRY_SHADOWED) {
-        entry->state = item->shown.state;
-        entry->reason = dlc_strdup(item->shown.reason);
-        return entry->reason ? DLC_OK : DLC_ERR_NOMEM;
-    }
-    const dlc_feature_entry *other = same_feature(registry, entry->feature);
-    if (other) {
-        entry->state = DLC_ENTRY_SHADOWED;
-        entry->reason = other->plugin == &item->shown
-                            ? dlc_strdup("the plugin offers it twice; the first counts")
-                            : dlc_format("plugin %s offers the same and comes first",
-                                         other->plugin->name);
-        return entry->reason ? DLC_OK : DLC_ERR_NOMEM;
-    }
-    entry->state = item->shown.state;
-    return DLC_OK;
-}
-
-static dlc_status judge_features(const dlc_registry *registry, plugin_item *item,
-                                 size_t count) {
-    item->feature = dlc_alloc(count, sizeof *item->feature);
-    if (!item->feature)
-        return DLC_ERR_NOMEM;
-    item->shown.feature = item->feature;
-    const dlc_feature *feature = item->shown.plugin->features;
-    for (size_t i = 0; i < count; i++, feature = DLC_NEXT(feature)) {
-        item->feature[i] = (dlc_feature_entry){.feature = feature,
-                                               .plugin = &item->shown};
-        dlc_status rc = judge_feature(registry, item, &item->feature[i]);
-        item->shown.features = i + 1;
-        if (rc != DLC_OK)
-            return rc;
-    }
-    return DLC_OK;
-}
-
-/* What is the state of a sound plugin? */
-static dlc_status settle(const dlc_registry *registry, plugin_item *item) {
-    const dlc_plugin_entry *first = earlier(registry, item);
-    if (first) {
-        item->shown.state = DLC_ENTRY_SHADOWED;
-        item->shown.reason = dlc_format(
-            "%s: plugin %s was found before, in %s, and that one is used",
-            item->shown.path, item->shown.name, first->path);
-        return item->shown.reason ? DLC_OK : DLC_ERR_NOMEM;
-    }
-    if (registry->only_inspect) {
-        item->shown.state = DLC_ENTRY_UNTRIED;
-        return DLC_OK;
-    }
-    item->shown.state = DLC_ENTRY_USABLE;
-    dlc_status rc = dlc_object_load(item->shown.plugin);
-    if (rc == DLC_OK)
-        return DLC_OK;
-    item->shown.state = DLC_ENTRY_UNAVAILABLE;
-    return keep_reason(rc, &item->shown.reason);
-}
-
-static dlc_status judge_plugin(dlc_registry *registry, plugin_item *item) {
-    const dlc_plugin *plugin;
-    size_t count = 0;
-    dlc_status rc = dlc_object_open(item->shown.path, &item->info, &plugin);
-    if (rc == DLC_OK)
-        rc = dlc_plugin_check(item->shown.path, plugin, &count);
+/* One that is not even opened, for the detail sentence. */
+static dlc_status add_refused(dlc_registry *registry, const char *path, char *reason) {
+    plugin_item *item;
+    dlc_status rc = reason && path ? add_item(registry, path, &item) : DLC_ERR_NOMEM;
     if (rc != DLC_OK) {
-        item->shown.state = DLC_ENTRY_REFUSED;
-        return keep_reason(rc, &item->shown.reason);
+        dlc_free(reason);
+        return rc;
     }
-    item->shown.plugin = plugin;
-    item->shown.name = plugin->name;
-    DLC_TRY(settle(registry, item));
-    return judge_features(registry, item, count);
+    item->shown.state = DLC_ENTRY_REFUSED;
+    return plugin_keep(item, reason, &item->shown.reason);
 }
 
 static int is_known(const dlc_registry *registry, const struct stat *info) {
@@ -199,41 +111,21 @@ static int is_known(const dlc_registry *registry, const struct stat *info) {
     return 0;
 }
 
-/* ---- Files and folders ------------------------------------------------------------
- */
-
-static dlc_status add_refused(dlc_registry *registry, const char *path,
-                              const char *reason) {
-    plugin_item *item;
-    DLC_TRY(add_item(registry, path, &item));
-    item->shown.state = DLC_ENTRY_REFUSED;
-    item->shown.reason = dlc_strdup(reason);
-    return item->shown.reason ? DLC_OK : DLC_ERR_NOMEM;
-}
-
-static dlc_status take_trusted(dlc_registry *registry, const char *path,
-                               const struct stat *info) {
-    plugin_item *item;
-    if (is_known(registry, info))
-        return DLC_OK;
-    DLC_TRY(add_item(registry, path, &item));
-    item->info = *info;
-    return judge_plugin(registry, item);
-}
-
 static dlc_status take_file(dlc_registry *registry, const char *folder,
                             const char *name) {
     struct stat info;
     char *path = NULL;
-    const char *reason = NULL;
+    plugin_item *item;
     dlc_status rc = dlc_file_trust(folder, name, &path, &info);
-    if (rc == DLC_OK) {
-        rc = take_trusted(registry, path, &info);
-    } else if ((rc = keep_reason(rc, &reason)) == DLC_OK) {
+    if (rc == DLC_ERR_PLUGIN) {
+        char *reason = dlc_strdup(dlc_detail());
         path = dlc_format("%s/%s", folder, name);
-        rc = path ? add_refused(registry, path, reason) : DLC_ERR_NOMEM;
+        rc = add_refused(registry, path, reason);
+    } else if (rc == DLC_OK && !is_known(registry, &info)) {
+        rc = add_item(registry, path, &item);
+        if (rc == DLC_OK)
+            item->info = info;
     }
-    dlc_free((void *)reason);
     dlc_free(path);
     return rc;
 }
@@ -259,9 +151,12 @@ static dlc_status take_folder(dlc_registry *registry, dlc_status rc,
     *folder = what;
     if (rc == DLC_OK)
         rc = dlc_listing_read(folder->path, &listing);
-    if (rc != DLC_OK)
-        return keep_reason(rc, &folder->reason);
-    rc = take_files(registry, &listing, only);
+    if (rc == DLC_ERR_PLUGIN) {
+        folder->reason = dlc_strdup(dlc_detail());
+        return folder->reason ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    if (rc == DLC_OK)
+        rc = take_files(registry, &listing, only);
     dlc_listing_free(&listing);
     return rc;
 }
@@ -304,7 +199,7 @@ static dlc_status take_entries(dlc_registry *registry) {
     return rc;
 }
 
-dlc_status dlc_registry_open(dlc_registry **registry) {
+static dlc_status open_registry(int anew, dlc_registry **registry) {
     dlc_registry *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
@@ -312,10 +207,20 @@ dlc_status dlc_registry_open(dlc_registry **registry) {
     if (rc == DLC_OK)
         rc = take_entries(made);
     if (rc == DLC_OK)
+        rc = plugin_settle_all(made, anew);
+    if (rc == DLC_OK)
         *registry = made;
     else
         dlc_registry_close(made);
     return rc;
+}
+
+dlc_status dlc_registry_open(dlc_registry **registry) {
+    return open_registry(0, registry);
+}
+
+dlc_status dlc_registry_rescan(dlc_registry **registry) {
+    return open_registry(1, registry);
 }
 
 /* The file's folder as an absolute path, and its name in there. */
@@ -343,7 +248,9 @@ dlc_status dlc_registry_inspect(const char *path, dlc_registry **registry) {
     }
     /* A folder that can't be trusted: what the file is doesn't matter then. */
     if (rc == DLC_OK && made->folder[0].reason)
-        rc = add_refused(made, path, made->folder[0].reason);
+        rc = add_refused(made, path, dlc_strdup(made->folder[0].reason));
+    if (rc == DLC_OK)
+        rc = plugin_settle_all(made, 1);
     dlc_free(folder);
     if (rc == DLC_OK)
         *registry = made;

@@ -133,6 +133,28 @@ void dlc_listing_free(dlc_listing *listing) {
     *listing = (dlc_listing){0};
 }
 
+static dlc_status trust_file(const char *path, struct stat *info) {
+    if (stat(path, info) != 0)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be read: %s", path,
+                        strerror(errno));
+    if (!S_ISREG(info->st_mode))
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: not a file", path);
+    return trust("file", path, info);
+}
+
+dlc_status dlc_path_trust(const char *path, struct stat *info) {
+    char *folder = dlc_strndup(path, (size_t)(strrchr(path, '/') - path));
+    struct stat around;
+    if (!folder)
+        return DLC_ERR_NOMEM;
+    dlc_status rc = stat(folder, &around) == 0
+                        ? trust("folder", folder, &around)
+                        : dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s",
+                                   folder, strerror(errno));
+    dlc_free(folder);
+    return rc == DLC_OK ? trust_file(path, info) : rc;
+}
+
 dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
                           struct stat *info) {
     char *found = NULL;
@@ -151,12 +173,7 @@ dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
                       path, found);
         goto out;
     }
-    if (stat(found, info) != 0)
-        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be read: %s", path, strerror(errno));
-    else if (!S_ISREG(info->st_mode))
-        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: not a file", path);
-    else
-        rc = trust("file", path, info);
+    rc = trust_file(found, info);
 out:
     dlc_free(path);
     if (rc == DLC_OK)

@@ -31,4 +31,7 @@ void dlc_listing_free(dlc_listing *listing);
 dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
                           struct stat *info);
 
+/* The same for a path that dlc_file_trust gave, and its folder, once more. */
+dlc_status dlc_path_trust(const char *path, struct stat *info);
+
 #endif

@@ -10,8 +10,7 @@
 #include "train/pipeline/stage_cut.h"
 #include "train/units.h"
 
-/* ---- Checking ----------------------------------------------------------------------
- */
+/* ---- Checking ---------------------------------------------------------------- */
 
 /* The feature that a section's key names; a mistake is told, NULL comes back. */
 static const dlc_feature *find_named(dlc_setup *setup, dlc_problems *problems,
@@ -35,18 +34,15 @@ static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
         setup->device = find_named(setup, problems, "run", "device", DLC_KIND_DEVICE);
         return DLC_OK;
     }
-    setup->device = dlc_units_accelerator(setup->registry);
+    DLC_TRY(dlc_units_accelerator(setup->registry, &setup->device));
     if (!setup->device && run && dlc_section_value(run, "gpu"))
         dlc_problems_add(problems, setup->config, dlc_section_key_line(run, "gpu"),
                          "[run] gpu = %s, but no accelerator can be used here; `dlcore "
                          "doctor` shows what was found and why",
                          dlc_section_value(run, "gpu"));
-    if (!setup->device)
-        setup->device = dlc_registry_choose(setup->registry, DLC_KIND_DEVICE, 0);
-    if (!setup->device)
-        return dlc_fail(DLC_ERR_PLUGIN, "no device can be used here; `dlcore doctor` "
-                                        "shows what was found and why");
-    return DLC_OK;
+    if (setup->device)
+        return DLC_OK;
+    return dlc_registry_use_first(setup->registry, DLC_KIND_DEVICE, &setup->device);
 }
 
 static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
@@ -109,13 +105,29 @@ static dlc_status find_transports(dlc_setup *setup, dlc_problems *problems,
     return status;
 }
 
+/* "auto" will ask all that work with the device: loaded once, before the fork, instead
+ * of by every rank. Whoever cannot be loaded is not usable then. */
+static dlc_status load_transports(dlc_setup *setup) {
+    const dlc_feature_entry *entry;
+    const dlc_feature *feature = NULL;
+    for (size_t i = 0;
+         (entry = dlc_registry_feature(setup->registry, DLC_KIND_TRANSPORT, i)); i++)
+        if (entry->state == DLC_ENTRY_USABLE && setup->device &&
+            (!entry->device || !strcmp(entry->device, setup->device->name)) &&
+            dlc_registry_use(setup->registry, entry, &feature) == DLC_ERR_NOMEM)
+            return DLC_ERR_NOMEM;
+    return DLC_OK;
+}
+
 static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
     const dlc_section *found = dlc_config_find(setup->config, "transport");
     const char *type = found ? dlc_section_value(found, "type") : NULL;
     const dlc_option *tables[] = {dlc_transport_section_options, NULL, NULL};
-    if (type && strcmp(type, "auto") != 0 &&
-        find_transports(setup, problems, type, &tables[1]) != DLC_OK)
+    int is_auto = !type || strcmp(type, "auto") == 0;
+    if (!is_auto && find_transports(setup, problems, type, &tables[1]) != DLC_OK)
         return DLC_OK;
+    if (is_auto && setup->ranks > 1)
+        DLC_TRY(load_transports(setup));
     DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 3, problems,
                               &setup->transport_settings));
     setup->transport = dlc_settings_get_string(setup->transport_settings, "type");
@@ -286,8 +298,7 @@ dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nset
     return DLC_OK;
 }
 
-/* ---- Data --------------------------------------------------------------------------
- */
+/* ---- Data -------------------------------------------------------------------- */
 
 static dlc_status open_data(dlc_setup *setup, dlc_data_setup *data) {
     if (!data->present || data->source)

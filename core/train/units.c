@@ -15,22 +15,33 @@ int32_t dlc_units_count(const dlc_feature *device) {
 }
 
 /* Is there a layer made for just this device? */
-static int has_layers(const dlc_registry *registry, const dlc_feature *device) {
-    const dlc_feature *layer;
-    for (size_t i = 0; (layer = dlc_registry_choose(registry, DLC_KIND_LAYER, i)); i++)
+static int has_layers(const dlc_registry *registry, const dlc_feature_entry *device) {
+    const dlc_feature_entry *layer;
+    for (size_t i = 0; (layer = dlc_registry_usable(registry, DLC_KIND_LAYER, i)); i++)
         if (layer->device && strcmp(layer->device, device->name) == 0)
             return 1;
     return 0;
 }
 
-const dlc_feature *dlc_units_accelerator(const dlc_registry *registry) {
-    const dlc_feature *device;
-    for (size_t i = 0; (device = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
-         i++)
-        if (!(device->caps & DLC_DEVICE_HOST) && dlc_units_count(device) > 0 &&
-            has_layers(registry, device))
-            return device;
-    return NULL;
+dlc_status dlc_units_accelerator(const dlc_registry *registry,
+                                 const dlc_feature **device) {
+    const dlc_feature_entry *entry;
+    const dlc_feature *found = NULL;
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
+         i++) {
+        if (entry->state != DLC_ENTRY_USABLE || (entry->caps & DLC_DEVICE_HOST) ||
+            !has_layers(registry, entry))
+            continue;
+        dlc_status status = dlc_registry_use(registry, entry, &found);
+        if (status == DLC_ERR_NOMEM)
+            return status;
+        if (status != DLC_OK || dlc_units_count(found) == 0)
+            continue;
+        *device = found;
+        return DLC_OK;
+    }
+    *device = NULL;
+    return DLC_OK;
 }
 
 static dlc_status check_unit(const char *text, const dlc_feature *device, long unit,

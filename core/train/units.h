@@ -7,8 +7,9 @@
 #include "plugin/registry.h"
 
 /* The accelerator that is there: memory of its own, at least one unit, and layers made
- * for it; NULL: there is none. */
-const dlc_feature *dlc_units_accelerator(const dlc_registry *registry);
+ * for it; NULL: there is none. Fails only when memory runs out. */
+dlc_status dlc_units_accelerator(const dlc_registry *registry,
+                                 const dlc_feature **device);
 
 /* What `text` names among the units of the device: rising or not, each once. Release
  * *list with dlc_free. DLC_ERR_CONFIG with a sentence where it names none, one twice,

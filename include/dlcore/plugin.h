@@ -202,11 +202,12 @@ typedef struct dlc_plugin {
     const char *license;         /* SPDX expression */
     const dlc_feature *features; /* constant */
 
-    /* Optional. Called once, before anything else of the plugin, by the thread
-     * that loads it. Keeps `host`, checks that the plugin can work here; if not
+    /* Optional. Called once a process, before anything else of the plugin, by the
+     * thread that loads it; also in a process that only inspects the plugin and
+     * ends after the answer. Keeps `host`, checks that the plugin can work here; if not
      * (no driver, no such instruction), returns DLC_ERR_UNAVAILABLE with a
-     * sentence: the plugin is then listed with it and never called again. Must
-     * not start threads. */
+     * sentence: the plugin is then listed with it and not called again. Must not
+     * start threads. */
     dlc_status (*load)(const dlc_host *host);
 } dlc_plugin;
 

@@ -29,8 +29,13 @@ const dlc_feature *plugin_find(dlc_kind kind, const char *name) {
 }
 
 const dlc_feature *plugin_at(dlc_kind kind, size_t i) {
+    const dlc_feature_entry *entry;
+    const dlc_feature *feature = NULL;
     open_registry();
-    return dlc_registry_choose(registry, kind, i);
+    /* One that turns out not to be usable is none from then on. */
+    while (!feature && (entry = dlc_registry_usable(registry, kind, i)))
+        (void)dlc_registry_use(registry, entry, &feature);
+    return feature;
 }
 
 void plugins_close(void) {

@@ -8,14 +8,19 @@
 
 static const dlc_feature *find_device(suite_run *run) {
     dlc_registry *registry = NULL;
-    const dlc_feature *feature;
+    const dlc_feature_entry *entry;
+    const dlc_feature *feature = NULL;
     const char *wanted = run->feature->device;
     suite_must(run, dlc_registry_open(&registry), "looking for a device");
-    for (size_t i = 0; (feature = dlc_registry_choose(registry, DLC_KIND_DEVICE, i));
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++)
-        if ((feature->caps & DLC_DEVICE_HOST) &&
-            (!wanted || strcmp(feature->name, wanted) == 0))
-            return feature; /* the registry is left open: it owns nothing of it */
+        if ((entry->caps & DLC_DEVICE_HOST) &&
+            (!wanted || strcmp(entry->name, wanted) == 0) &&
+            dlc_registry_use(registry, entry, &feature) == DLC_OK)
+            break;
+    dlc_registry_close(registry); /* it owns nothing of the feature */
+    if (feature)
+        return feature;
     suite_skip(run, "there is no device %s here whose memory the processor reads",
                wanted ? wanted : "at all");
 }

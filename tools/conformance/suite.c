@@ -263,7 +263,7 @@ static int is_wanted(const suite_check *check, const char *only) {
 }
 
 static dlc_status add(const suite_subject *subject, const suite_check *check,
-                      const dlc_feature *feature, int index,
+                      const dlc_feature_entry *feature, int index,
                       void (*progress)(const suite_result *result),
                       suite_results *results) {
     suite_result *grown = dlc_grow(results->result, results->count, results->count + 1,
@@ -286,7 +286,7 @@ static dlc_status add(const suite_subject *subject, const suite_check *check,
     return DLC_OK;
 }
 
-static int is_of(const suite_check *check, const dlc_feature *feature) {
+static int is_of(const suite_check *check, const dlc_feature_entry *feature) {
     return check->kind ? (uint32_t)check->kind == feature->kind : check->every_feature;
 }
 
@@ -295,9 +295,9 @@ static dlc_status play_features(const suite_subject *subject, const suite_check 
                                 void (*progress)(const suite_result *result),
                                 suite_results *results) {
     for (size_t i = 0; i < plugin->features; i++)
-        if (is_of(check, plugin->feature[i].feature))
-            DLC_TRY(add(subject, check, plugin->feature[i].feature, (int)i, progress,
-                        results));
+        if (is_of(check, &plugin->feature[i]))
+            DLC_TRY(
+                add(subject, check, &plugin->feature[i], (int)i, progress, results));
     return DLC_OK;
 }
 

@@ -35,32 +35,44 @@ static dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-/* A plugin of this build; NULL with the sentence set where it cannot be used. */
+static const dlc_plugin *near[3]; /* the cpu, its layers, its transport */
+static char trouble[512];         /* why they could not be opened */
+
+/* A plugin of this build; NULL with `trouble` set where it cannot be used. */
 static const dlc_plugin *open_near(const char *name) {
     char path[1024];
     (void)snprintf(path, sizeof path, "%s/%s.so", LATER_NEAR_DIR, name);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     const dlc_plugin *plugin = library ? dlsym(library, DLC_PLUGIN_SYMBOL) : NULL;
-    if (!plugin) {
-        (void)host->fail(DLC_ERR_UNAVAILABLE, "%s: %s", path, dlerror());
-        return NULL;
-    }
-    return plugin->load(host) == DLC_OK ? plugin : NULL;
+    if (!plugin)
+        (void)snprintf(trouble, sizeof trouble, "%s", dlerror());
+    return plugin;
+}
+
+/* A host looks at the descriptor before it calls load(). */
+__attribute__((constructor)) static void fill(void) {
+    static const char *const names[] = {"device-cpu", "layers-onednn",
+                                        "transport-p2p-tree"};
+    for (int i = 0; i < 3; i++)
+        if (!(near[i] = open_near(names[i])))
+            return;
+    device_fill(near[0]->features->ops);
+    for (dlc_feature *f = features; f->name; f++)
+        if (f->kind == DLC_KIND_TRANSPORT)
+            transport_fill(near[2]->features, f);
+    if (!layers_fill(near[1]->features, features))
+        (void)snprintf(trouble, sizeof trouble, "the cpu lacks a type of layer");
 }
 
 static dlc_status load(const dlc_host *the_host) {
     host = the_host;
-    const dlc_plugin *cpu = open_near("device-cpu");
-    const dlc_plugin *onednn = cpu ? open_near("layers-onednn") : NULL;
-    const dlc_plugin *p2p = onednn ? open_near("transport-p2p-tree") : NULL;
-    if (!p2p)
-        return DLC_ERR_UNAVAILABLE;
-    device_fill(cpu->features->ops);
-    for (dlc_feature *f = features; f->name; f++)
-        if (f->kind == DLC_KIND_TRANSPORT)
-            transport_fill(p2p->features, f);
-    if (!layers_fill(onednn->features, features))
-        return host->fail(DLC_ERR_UNAVAILABLE, "the cpu lacks a type of layer");
+    if (trouble[0])
+        return host->fail(DLC_ERR_UNAVAILABLE, "%s", trouble);
+    for (int i = 0; i < 3; i++) {
+        dlc_status status = near[i]->load(host);
+        if (status != DLC_OK)
+            return status;
+    }
     return DLC_OK;
 }
 

@@ -8,9 +8,11 @@ if(NOT DLC_CUDNN_LIBRARY)
   message(STATUS "tests of cuDNN's plans: left out, not found: libcudnn.so.9")
   return()
 endif()
+# What is found with such a description is not to be remembered for those without.
 # NVIDIA's libraries leak where there is no GPU, from modules that are gone at the end and
 # cannot be named to LeakSanitizer.
 set(described DLCORE_CUDNN_PLAN_FOR=${CMAKE_CURRENT_SOURCE_DIR}/h200-deviceprop.json
+  XDG_CACHE_HOME=${CMAKE_CURRENT_BINARY_DIR}/cache
   ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_string_checks=1)
 
 if(NOT DLC_SANITIZE) # all models: test_cudnn_graph has every kind of graph

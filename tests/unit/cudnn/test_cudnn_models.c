@@ -76,8 +76,9 @@ static void make_graph(built *b, const model *m, const char *device) {
  * of the GPU's device. */
 static void make_net(built *b, const model *m, const precision *p, const char *device,
                      dlc_phase phase, dlc_net *twin) {
-    const dlc_feature *processor = dlc_registry_choose(registry, DLC_KIND_DEVICE, 0);
-    ck_assert_ptr_nonnull(processor);
+    const dlc_feature *processor = NULL;
+    ck_assert_int_eq(dlc_registry_use_first(registry, DLC_KIND_DEVICE, &processor),
+                     DLC_OK);
     dlc_feature stand_in = *processor;
     stand_in.name = device;
     const dlc_net_args args = {
@@ -242,14 +243,17 @@ static void same_options(const dlc_feature *cuda, const dlc_feature *cpu) {
 
 /* One net.ini works on both: the same types with the same options. */
 START_TEST(types_and_options_are_the_processors) {
-    const dlc_feature *cpu;
+    const dlc_feature_entry *entry;
     int types = 0;
-    for (size_t i = 0; (cpu = dlc_registry_choose(registry, DLC_KIND_LAYER, i)); i++) {
-        const dlc_feature *cuda = NULL;
-        if (!cpu->device || strcmp(cpu->device, "cpu") != 0)
+    for (size_t i = 0; (entry = dlc_registry_usable(registry, DLC_KIND_LAYER, i));
+         i++) {
+        const dlc_feature *cpu = NULL, *cuda = NULL;
+        if (!entry->device || strcmp(entry->device, "cpu") != 0)
             continue;
-        dlc_status status = dlc_registry_find(registry, DLC_KIND_LAYER, cpu->name,
-                                              "cuda", &cuda);
+        dlc_status status = dlc_registry_use(registry, entry, &cpu);
+        if (status == DLC_OK)
+            status = dlc_registry_find(registry, DLC_KIND_LAYER, cpu->name, "cuda",
+                                       &cuda);
         ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
         same_options(cuda, cpu);
         types++;

@@ -13,8 +13,9 @@ static const char *const standing[] = {"net", "run", NULL};
 dlc_status rig_graph(net_rig *rig, const char *text) {
     memset(rig, 0, sizeof *rig);
     ck_assert_int_eq(dlc_registry_open(&rig->registry), DLC_OK);
-    rig->device_feature = dlc_registry_choose(rig->registry, DLC_KIND_DEVICE, 0);
-    ck_assert_ptr_nonnull(rig->device_feature);
+    ck_assert_int_eq(
+        dlc_registry_use_first(rig->registry, DLC_KIND_DEVICE, &rig->device_feature),
+        DLC_OK);
     const char *path = scratch_write("net.ini", text, strlen(text));
     dlc_status status = dlc_config_load(path, standing, NULL, 0, &rig->problems,
                                         &rig->config);

@@ -31,8 +31,7 @@ static void take_time(void) {
         spins--;
 }
 
-/* ---- A family of two layers, which pass on tensors in a layout of their own --------
- */
+/* ---- A family of two layers, which pass on tensors in a layout of their own -- */
 
 struct dlc_layer {
     const char *name;
@@ -191,8 +190,7 @@ static const dlc_feature whole = FEATURE("whole", 0, &mix_ops);
 static const dlc_feature loss = FEATURE("loss", DLC_LAYER_METRIC | DLC_LAYER_LOSS,
                                         &loss_ops);
 
-/* ---- The net: data -> first -> second -> third -> one, two ------------------------
- */
+/* ---- The net: data -> first -> second -> third -> one, two ------------------- */
 
 static dlc_graph_input inputs[][2] = {{{DLC_FROM_DATA, 0}},
                                       {{0, 0}},
@@ -219,8 +217,8 @@ static void ok(dlc_status status) {
 static void open_some_net(timed_net *rig, int low_memory) {
     memset(rig, 0, sizeof *rig);
     ok(dlc_registry_open(&rig->registry));
-    const dlc_feature *device = dlc_registry_choose(rig->registry, DLC_KIND_DEVICE, 0);
-    ck_assert_ptr_nonnull(device);
+    const dlc_feature *device = NULL;
+    ok(dlc_registry_use_first(rig->registry, DLC_KIND_DEVICE, &device));
     rig->device_ops = device->ops;
     dlc_device_args args = {.size = sizeof args, .threads = 1};
     ok(rig->device_ops->open(&args, &rig->device));

@@ -5,6 +5,7 @@ JSON, the exit codes; also where there is no plugin at all."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,11 @@ BIN = pathlib.Path(os.environ["DLCORE_BIN"])
 FIXTURES = pathlib.Path(sys.argv.pop(1))
 
 
-def dlcore(*arguments, path=None, program=BIN):
+def dlcore(*arguments, path=None, program=BIN, **more):
     environment = {k: v for k, v in os.environ.items() if k != "DLCORE_PLUGIN_PATH"}
     if path is not None:
         environment["DLCORE_PLUGIN_PATH"] = str(path)
+    environment.update(more)
     return subprocess.run([program, *map(str, arguments)], env=environment,
                           capture_output=True, text=True, timeout=60)
 
@@ -59,6 +61,32 @@ class Command(unittest.TestCase):
         self.assertEqual(good["features"][0]["kind"], "data")
         self.assertIn("begin with '/'", document["folders"][2]["reason"])
 
+    def test_list_outlives_a_crash(self):
+        """It is told, the others are listed, and it is tried again when that is asked for."""
+        cache = self.box.parent / "cache"
+        cache.mkdir()
+        where = {"path": self.box, "XDG_CACHE_HOME": str(cache)}
+        self.put("crash-told")
+        self.put("good")
+        done = dlcore("plugin", "list", **where, FIXTURE_CRASH="1", FIXTURE_NOISE="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"data +tiny +any +good +1\.0 +usable")
+        self.assertIn("crash-told     -        refused: ", done.stdout)
+        self.assertIn("crash-told.so: crashed (signal 6, Aborted) in its load()", done.stdout)
+        self.assertNotIn("noise", done.stdout + done.stderr)
+        self.assertEqual(dlcore("plugin", "list", **where).stdout, done.stdout)
+        document = json.loads(dlcore("plugin", "list", "--json", "--rescan", **where).stdout)
+        states = {plugin["name"]: plugin["state"] for plugin in document["plugins"]}
+        self.assertEqual((states["good"], states["told"]), ("usable", "usable"))
+        self.assertIn("told", dlcore("plugin", "inspect", "told", **where).stdout)
+
+    def test_inspect_outlives_a_crash(self):
+        done = dlcore("plugin", "inspect", self.put("opened-crash"))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("crashed (signal 11, Segmentation fault) while it was opened", done.stderr)
+        done = dlcore("plugin", "inspect", self.put("loaded-crash"))
+        self.assertEqual(done.returncode, 0, done.stderr)  # its load() is not called
+
     def test_list_warns_of_folders(self):
         done = dlcore("plugin", "list", path="/no/such/folder")
         self.assertEqual(done.returncode, 0)
@@ -97,7 +125,7 @@ class Command(unittest.TestCase):
 
     def test_usage(self):
         for arguments in ([], ["lsit"], ["list", "x"], ["inspect"],
-                          ["inspect", "a", "b"], ["list", "--bad"]):
+                          ["inspect", "a", "b"], ["list", "--bad"], ["inspect", "a", "--rescan"]):
             done = dlcore("plugin", *arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertEqual(done.stdout, "")
@@ -132,6 +160,77 @@ class Command(unittest.TestCase):
                       done.stderr)
         self.assertIn(str(root / "lib/dlcore/1"), done.stdout)
         self.assertEqual(done.stdout.count("none is usable"), 5)
+
+
+NET = """[net]
+name = small
+[data]
+source = synthetic
+batch = 4
+[solver]
+type = sgd
+rate = 0.01
+[run]
+device = cpu
+iterations = 2
+[ip]
+type = inner_product
+num_output = 10
+[loss]
+type = softmax_loss
+"""
+
+
+class Job(unittest.TestCase):
+    """With 50 plugins more than a job needs, and all that is built here."""
+
+    MANY = 50
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        root = pathlib.Path(self.folder.name).resolve()
+        self.box, self.cache, self.log = root / "box", root / "cache", root / "log"
+        for folder in (self.box, self.cache, self.log):
+            folder.mkdir(mode=0o755)
+        self.box.chmod(0o755)
+        self.net = root / "net.ini"
+        self.net.write_text(NET)
+        code = (FIXTURES / "numbered.so").read_bytes()
+        for i in range(self.MANY):
+            file = self.box / f"numbered-{i:02}.so"
+            file.write_bytes(code.replace(b"-XX", f"-{i:02}".encode()))
+            file.chmod(0o644)
+
+    def dlcore(self, *arguments, **more):
+        return dlcore(*arguments, path=self.box, XDG_CACHE_HOME=str(self.cache), **more)
+
+    def loaded(self, *arguments):
+        """The plugins of each process, by the loader's own account."""
+        done = self.dlcore("train", self.net, *arguments, LD_DEBUG="files", LD_DEBUG_OUTPUT=str(self.log / "log"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ours = {file.name for folder in (self.box, BIN.parent.parent / "lib/dlcore/1") for file in folder.glob("*.so")}
+        processes = {}
+        for log in self.log.iterdir():
+            for process, file in re.findall(r"(\d+):\s+calling init: \S*/([\w.-]+\.so)\n", log.read_text()):
+                if file in ours:
+                    processes.setdefault(process, set()).add(file)
+            log.unlink()
+        return list(processes.values())
+
+    def test_loads_what_it_uses(self):
+        listed = json.loads(self.dlcore("plugin", "list", "--json").stdout)["plugins"]
+        states = {pathlib.Path(plugin["path"]).name: plugin["state"] for plugin in listed}
+        self.assertEqual(list(states.values()).count("usable") >= self.MANY, True)
+        needed = {"device-cpu.so", "data-synthetic.so", "solver-sgd.so", "layers-onednn.so"}
+        if not needed | {"transport-host-staged.so"} <= {name for name, state in states.items() if state == "usable"}:
+            self.skipTest("this build has not all plugins of a job")
+        named = needed | {"transport-host-staged.so"}
+        for arguments, wanted in (((), needed), (("--ranks=2", "--transport=host-staged"), named)):
+            for process in self.loaded(*arguments):
+                # What says that it cannot work here is asked again each time, by nobody but the inspecting child.
+                if not all(states[name] == "unavailable" for name in process):
+                    self.assertEqual(process, wanted)
 
 
 if __name__ == "__main__":

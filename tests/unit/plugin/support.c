@@ -4,6 +4,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BOXES 8
-#define PATHS 32
+#define BOXES 12
+#define PATHS 96
 
 static char boxes[BOXES][PATH_MAX];
 static char paths[PATHS][PATH_MAX];
@@ -31,19 +32,15 @@ const char *box_make(void) {
     return boxes[boxes_made++];
 }
 
-static void remove_box(const char *box) {
-    DIR *stream = opendir(box);
-    for (const struct dirent *entry; stream && (entry = readdir(stream));)
-        unlinkat(dirfd(stream), entry->d_name,
-                 entry->d_type == DT_DIR ? AT_REMOVEDIR : 0);
-    if (stream)
-        closedir(stream);
-    rmdir(box);
+static int remove_entry(const char *path, const struct stat *status, int type,
+                        struct FTW *walk) {
+    (void)status, (void)type, (void)walk;
+    return remove(path);
 }
 
 void box_remove_all(void) {
     while (boxes_made)
-        remove_box(boxes[--boxes_made]);
+        nftw(boxes[--boxes_made], remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     paths_made = 0;
 }
 
@@ -70,8 +67,46 @@ const char *box_put(const char *box, const char *fixture, const char *as) {
     return to;
 }
 
+static char cache[PATH_MAX], loads_log[PATH_MAX];
+
+const char *cache_make(void) {
+    const char *box = box_make();
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", box, 1), 0);
+    snprintf(cache, sizeof cache, "%.*s/dlcore", PATH_MAX - 16, box);
+    loads_watch(box);
+    return box;
+}
+
+void loads_watch(const char *box) {
+    snprintf(loads_log, sizeof loads_log, "%.*s/loads", PATH_MAX - 16, box);
+    ck_assert_int_eq(setenv("FIXTURE_LOG", loads_log, 1), 0);
+}
+
+const char *cache_file(void) {
+    const char *found = NULL;
+    DIR *stream = opendir(cache);
+    for (const struct dirent *entry; stream && (entry = readdir(stream));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        ck_assert_msg(!found, "%s is left over", entry->d_name);
+        found = box_path(cache, entry->d_name);
+    }
+    if (stream)
+        closedir(stream);
+    return found;
+}
+
+int loads_in_all(void) {
+    struct stat info;
+    return stat(loads_log, &info) == 0 ? (int)info.st_size : 0;
+}
+
 dlc_registry *registry_over(const char *path) {
     dlc_registry *registry = NULL;
+    if (!cache[0]) { /* no cache_make: nothing is remembered */
+        unsetenv("XDG_CACHE_HOME");
+        unsetenv("HOME");
+    }
     if (path)
         setenv("DLCORE_PLUGIN_PATH", path, 1);
     else

@@ -13,6 +13,16 @@ void box_remove_all(void);
 const char *box_put(const char *box, const char *fixture, const char *as);
 const char *box_path(const char *box, const char *name);
 
+/* From now on what is remembered lies in an empty folder of its own; its path. No other
+ * test of these programs remembers anything. */
+const char *cache_make(void);
+/* The file in it; NULL: there is none. Fails the test if there are several. */
+const char *cache_file(void);
+/* How often the load() of fixtures was called, in all processes, since loads_watch or
+ * cache_make; that is noted in a folder of the test's. */
+void loads_watch(const char *box);
+int loads_in_all(void);
+
 /* A registry over these folders (joined by ':'), NULL: no DLCORE_PLUGIN_PATH. */
 dlc_registry *registry_over(const char *path);
 

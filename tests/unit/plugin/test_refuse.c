@@ -1,6 +1,7 @@
 /* Every refusal of the loader, with its own message, and that a refused plugin
  * harms nobody else. */
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "plugin/scan.h"
 #include "support.h"
 
 /* ---- By what is inside ------------------------------------------------------ */
@@ -56,7 +59,7 @@ START_TEST(refuses_plugin) {
     ck_contains(entry->reason, r->says);
     ck_contains(entry->reason, path);
     ck_assert_uint_eq(entry->features, 0);
-    ck_assert_ptr_null(entry->plugin);
+    ck_assert_ptr_null(entry->version);
     ck_assert_str_eq(entry->name, r->fixture);
     /* The neighbour works. */
     ck_assert_int_eq(entry_of(registry, "zz-sound.so")->state, DLC_ENTRY_USABLE);
@@ -93,23 +96,100 @@ START_TEST(refuses_feature) {
                                                   ? DLC_ENTRY_IGNORED
                                                   : DLC_ENTRY_REFUSED);
     ck_contains(entry->feature[0].reason, r->says);
-    ck_assert_ptr_null(dlc_registry_choose(registry, DLC_KIND_DATA, 0));
+    ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DATA, 0));
     dlc_registry_close(registry);
 }
 END_TEST
 
-/* ---- By what lies around it -------------------------------------------------------
- */
+/* ---- By what it does --------------------------------------------------------- */
+
+static int count_files(void) {
+    int count = 0;
+    DIR *stream = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(stream);
+    while (readdir(stream))
+        count++;
+    closedir(stream);
+    return count;
+}
+
+/* Nothing of the process that inspected it may be left. */
+static void expect_deed(const char *fixture, const char *says) {
+    char file[NAME_MAX];
+    const char *box = box_make();
+    box_put(box, fixture, NULL);
+    snprintf(file, sizeof file, "%s.so", fixture);
+    int files = count_files();
+
+    dlc_registry *registry = registry_over(box);
+    const dlc_plugin_entry *entry = entry_of(registry, file);
+    ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
+    ck_contains(entry->reason, says);
+    ck_contains(entry->reason, box);
+    ck_assert_str_eq(entry->name, fixture);
+    dlc_registry_close(registry);
+    ck_assert_int_eq(count_files(), files);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+    ck_assert_int_eq(errno, ECHILD);
+}
+
+static const refusal deeds[] = {
+    {"opened-crash",
+     "crashed (signal 11, Segmentation fault) while it was opened, on 2"},
+    {"loaded-crash", "crashed (signal 6, Aborted) in its load(), on 2"},
+    {"loaded-exit", "ended the process in its load(), on 2"},
+    {"loaded-close", "ended the process in its load(), on 2"},
+};
+
+START_TEST(refuses_deed) {
+    expect_deed(deeds[_i].fixture, deeds[_i].says);
+}
+END_TEST
+
+static const refusal hangs[] = {
+    {"opened-hang", "did not come back within 1.5 s while it was opened, on 2"},
+    {"loaded-hang", "did not come back within 1.5 s in its load(), on 2"},
+};
+
+START_TEST(refuses_hang) {
+    dlc_scan_patience(1500);
+    expect_deed(hangs[_i].fixture, hangs[_i].says);
+}
+END_TEST
+
+/* Those before and behind them are used, and nobody pays for the deeds of others. */
+START_TEST(spares_the_neighbours) {
+    const char *box = box_make();
+    box_put(box, "two", "a");
+    box_put(box, "opened-crash", "b");
+    box_put(box, "crash-tells", "c");
+    box_put(box, "crash-told", "d"); /* crashes behind that one, not by itself */
+    box_put(box, "loaded-crash", "e");
+    box_put(box, "older", "f");
+    dlc_registry *registry = registry_over(box);
+    ck_assert_int_eq(entry_of(registry, "a.so")->state, DLC_ENTRY_USABLE);
+    ck_assert_int_eq(entry_of(registry, "b.so")->state, DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(entry_of(registry, "c.so")->state, DLC_ENTRY_USABLE);
+    ck_assert_int_eq(entry_of(registry, "d.so")->state, DLC_ENTRY_USABLE);
+    ck_assert_int_eq(entry_of(registry, "e.so")->state, DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(entry_of(registry, "f.so")->state, DLC_ENTRY_USABLE);
+    ck_assert_ptr_null(getenv("FIXTURE_CRASH"));
+    dlc_registry_close(registry);
+}
+END_TEST
+
+/* ---- By what lies around it -------------------------------------------------- */
 
 static void expect(const char *box, const char *file, const char *says) {
+    loads_watch(box);
     dlc_registry *registry = registry_over(box);
     const dlc_plugin_entry *entry = entry_of(registry, file);
     ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
     ck_contains(entry->reason, says);
     ck_contains(entry->reason, file);
-    ck_assert_ptr_null(dlc_registry_choose(registry, DLC_KIND_DATA, 0));
+    ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DATA, 0));
     dlc_registry_close(registry);
-    ck_assert_ptr_null(getenv("FIXTURE_LOADS"));
+    ck_assert_int_eq(loads_in_all(), 0);
 }
 
 START_TEST(refuses_file_others_may_write) {
@@ -254,8 +334,7 @@ START_TEST(refuses_program) {
 }
 END_TEST
 
-/* ---- Folders ----------------------------------------------------------------------
- */
+/* ---- Folders ----------------------------------------------------------------- */
 
 static void expect_folder(const char *path, const char *says) {
     dlc_registry *registry = registry_over(path);
@@ -330,6 +409,13 @@ int main(void) {
     tcase_add_loop_test(inside, refuses_feature, 0,
                         (int)(sizeof feature_refusals / sizeof *feature_refusals));
     suite_add_tcase(suite, inside);
+
+    TCase *does = tcase_create("does");
+    tcase_add_checked_fixture(does, NULL, box_remove_all);
+    tcase_add_loop_test(does, refuses_deed, 0, (int)(sizeof deeds / sizeof *deeds));
+    tcase_add_loop_test(does, refuses_hang, 0, (int)(sizeof hangs / sizeof *hangs));
+    tcase_add_test(does, spares_the_neighbours);
+    suite_add_tcase(suite, does);
 
     TCase *around = tcase_create("around");
     tcase_add_checked_fixture(around, NULL, box_remove_all);

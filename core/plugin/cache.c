@@ -1,0 +1,257 @@
+/* See cache.h. A line that says what it is; for each file its path, what tells whether
+ * it has changed, and its report; a sum over all of it. */
+#include "plugin/cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "plugin/report.h"
+
+#define STRING(x) #x
+#define NUMBER(x) STRING(x)
+#define HEADER \
+    "dlcore " DLC_VERSION ": plugins of interface " NUMBER(DLC_ABI_MAJOR) "." NUMBER( \
+        DLC_ABI_MINOR) ", layout 1\n"
+#define BYTES_MOST (64u << 20)
+#define FILES_MOST 1024u /* beyond that what was not seen again is forgotten */
+
+/* ---- Where ------------------------------------------------------------------- */
+
+/* A folder of ours; if wanted it is made, where its own folder is ours, too: sudo may
+ * keep HOME. */
+static int is_own_folder(char *path, int make) {
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        char *slash = strrchr(path, '/');
+        if (!make || errno != ENOENT || slash == path)
+            return 0;
+        *slash = '\0';
+        int may = stat(path, &info) == 0 && info.st_uid == geteuid();
+        *slash = '/';
+        if (!may || (mkdir(path, 0700) != 0 && errno != EEXIST) ||
+            stat(path, &info) != 0)
+            return 0;
+    }
+    return S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+/* Its path, or that of a new one, to be made by mkostemp; 0 where there can be none. */
+static int find_path(char *path, int make) {
+    const char *ending = make ? ".XXXXXX" : "";
+    char host[HOST_NAME_MAX + 1] = "";
+    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    int n = 0;
+    if (gethostname(host, sizeof host - 1) != 0)
+        return 0;
+    for (char *c = host; *c; c++)
+        if (*c == '/')
+            *c = '_';
+    if (cache && cache[0] == '/')
+        n = snprintf(path, PATH_MAX, "%s", cache);
+    else if (home && home[0] == '/')
+        n = snprintf(path, PATH_MAX, "%s/.cache", home);
+    if (n < 1 ||
+        (size_t)n + sizeof "/dlcore/plugins." + strlen(host) + strlen(ending) >=
+            PATH_MAX)
+        return 0;
+    if (!is_own_folder(path, make))
+        return 0;
+    memcpy(path + n, "/dlcore", sizeof "/dlcore");
+    if (!is_own_folder(path, make))
+        return 0;
+    (void)snprintf(path + n, PATH_MAX - (size_t)n, "/dlcore/plugins.%s%s", host,
+                   ending);
+    return 1;
+}
+
+/* ---- Reading ----------------------------------------------------------------- */
+
+/* FNV-1a, 64 bits. */
+static uint64_t sum_of(const char *bytes, size_t size) {
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+    return sum;
+}
+
+/* What anybody else may write is not believed. */
+static int is_trusted(const struct stat *info) {
+    return S_ISREG(info->st_mode) && info->st_uid == geteuid() &&
+           !(info->st_mode & (S_IWGRP | S_IWOTH)) && info->st_size > 0 &&
+           info->st_size <= BYTES_MOST;
+}
+
+static dlc_status read_whole(dlc_cache *cache) {
+    char path[PATH_MAX];
+    struct stat info;
+    if (!find_path(path, 0))
+        return DLC_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return DLC_OK;
+    dlc_status rc = DLC_OK;
+    if (fstat(fd, &info) == 0 && is_trusted(&info)) {
+        cache->bytes = dlc_alloc((size_t)info.st_size, 1);
+        if (!cache->bytes)
+            rc = DLC_ERR_NOMEM;
+        else if (read(fd, cache->bytes, (size_t)info.st_size) == info.st_size)
+            cache->size = (size_t)info.st_size;
+    }
+    close(fd);
+    return rc;
+}
+
+static void pack_file(const dlc_cached *file, dlc_text *bytes) {
+    const struct stat *info = &file->info;
+    dlc_pack_text(bytes, file->path);
+    dlc_pack_number(bytes, info->st_dev);
+    dlc_pack_number(bytes, info->st_ino);
+    dlc_pack_number(bytes, (uint64_t)info->st_size);
+    dlc_pack_number(bytes, (uint64_t)info->st_mtim.tv_sec);
+    dlc_pack_number(bytes, (uint64_t)info->st_mtim.tv_nsec);
+    dlc_pack_number(bytes, (uint64_t)info->st_ctim.tv_sec);
+    dlc_pack_number(bytes, (uint64_t)info->st_ctim.tv_nsec);
+    dlc_pack_number(bytes, file->size);
+    dlc_text_append(bytes, file->report, file->size);
+}
+
+static void unpack_file(dlc_unpacking *from, dlc_cached *file) {
+    struct stat *info = &file->info;
+    file->path = dlc_unpack_text(from);
+    info->st_dev = (dev_t)dlc_unpack_number(from);
+    info->st_ino = (ino_t)dlc_unpack_number(from);
+    info->st_size = (off_t)dlc_unpack_number(from);
+    info->st_mtim.tv_sec = (time_t)dlc_unpack_number(from);
+    info->st_mtim.tv_nsec = (long)dlc_unpack_number(from);
+    info->st_ctim.tv_sec = (time_t)dlc_unpack_number(from);
+    info->st_ctim.tv_nsec = (long)dlc_unpack_number(from);
+    file->size = dlc_unpack_number(from);
+    file->report = from->next;
+    from->failed |= !file->path || file->size > from->left;
+    if (from->failed)
+        return;
+    from->next += file->size;
+    from->left -= file->size;
+}
+
+/* What follows the line. */
+static dlc_status unpack_files(dlc_cache *cache) {
+    const size_t begin = sizeof HEADER - 1;
+    uint64_t sum;
+    if (cache->size < begin + sizeof sum || memcmp(cache->bytes, HEADER, begin) != 0)
+        return DLC_OK;
+    const size_t end = cache->size - sizeof sum;
+    memcpy(&sum, cache->bytes + end, sizeof sum);
+    if (sum != sum_of(cache->bytes, end))
+        return DLC_OK;
+    dlc_unpacking from = {.next = cache->bytes + begin, .left = end - begin};
+    uint64_t files = dlc_unpack_number(&from);
+    if (files > FILES_MOST)
+        return DLC_OK;
+    cache->file = dlc_alloc(files, sizeof *cache->file);
+    if (!cache->file)
+        return DLC_ERR_NOMEM;
+    for (; cache->files < files && !from.failed; cache->files++)
+        unpack_file(&from, &cache->file[cache->files]);
+    if (from.failed)
+        cache->files = 0;
+    return DLC_OK;
+}
+
+dlc_status dlc_cache_read(dlc_cache *cache) {
+    dlc_status rc = read_whole(cache);
+    if (rc == DLC_OK)
+        rc = unpack_files(cache);
+    if (rc != DLC_OK)
+        dlc_cache_free(cache);
+    return rc;
+}
+
+void dlc_cache_free(dlc_cache *cache) {
+    dlc_free(cache->file);
+    dlc_free(cache->bytes);
+    *cache = (dlc_cache){0};
+}
+
+static int same_time(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+int dlc_stat_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+           a->st_size == b->st_size && same_time(&a->st_mtim, &b->st_mtim) &&
+           same_time(&a->st_ctim, &b->st_ctim);
+}
+
+const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,
+                                 const struct stat *info) {
+    for (size_t i = 0; i < cache->files; i++)
+        if (!strcmp(cache->file[i].path, path))
+            return dlc_stat_same(&cache->file[i].info, info) ? &cache->file[i] : NULL;
+    return NULL;
+}
+
+/* ---- Writing ----------------------------------------------------------------- */
+
+/* Is it one of those that were not looked for this time, in other folders? */
+static int is_other(const dlc_cached *old, const dlc_cached *file, size_t files) {
+    struct stat now;
+    for (size_t i = 0; i < files; i++)
+        if (!strcmp(file[i].path, old->path))
+            return 0;
+    return stat(old->path, &now) == 0 && dlc_stat_same(&now, &old->info);
+}
+
+static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *before,
+                     dlc_text *bytes) {
+    uint64_t count = 0;
+    dlc_text packed = {0};
+    for (size_t i = 0; i < files && count < FILES_MOST; i++)
+        if (file[i].report && ++count)
+            pack_file(&file[i], &packed);
+    for (size_t i = 0; i < before->files && count < FILES_MOST; i++)
+        if (is_other(&before->file[i], file, files) && ++count)
+            pack_file(&before->file[i], &packed);
+    dlc_text_append(bytes, HEADER, sizeof HEADER - 1);
+    dlc_pack_number(bytes, count);
+    dlc_text_append(bytes, dlc_text_string(&packed), packed.length);
+    bytes->failed |= packed.failed;
+    if (!bytes->failed)
+        dlc_pack_number(bytes, sum_of(bytes->bytes, bytes->length));
+    dlc_text_free(&packed);
+}
+
+static void replace(const dlc_text *bytes) {
+    char path[PATH_MAX], made[PATH_MAX];
+    if (!find_path(made, 1) || !find_path(path, 0))
+        return;
+    int fd = mkostemp(made, O_CLOEXEC);
+    if (fd < 0)
+        return;
+    int whole = write(fd, bytes->bytes, bytes->length) == (ssize_t)bytes->length;
+    if (close(fd) != 0 || !whole || rename(made, path) != 0)
+        (void)unlink(made);
+}
+
+dlc_status dlc_cache_write(const dlc_cached *file, size_t files,
+                           const dlc_cache *before) {
+    dlc_text bytes = {0};
+    pack_all(file, files, before, &bytes);
+    dlc_status rc = dlc_text_status(&bytes);
+    if (rc == DLC_OK)
+        replace(&bytes);
+    dlc_text_free(&bytes);
+    return rc;
+}
+
+void dlc_cache_drop(void) {
+    char path[PATH_MAX];
+    if (find_path(path, 0))
+        (void)unlink(path);
+}

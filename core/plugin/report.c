@@ -1,0 +1,127 @@
+/* See report.h. */
+#include "plugin/report.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "plugin/check.h"
+
+#define TEXT_MOST 4096u /* of a plugin that may be damaged: its text is cut there */
+
+void dlc_pack_number(dlc_text *bytes, uint64_t number) {
+    dlc_text_append(bytes, (const char *)&number, sizeof number);
+}
+
+/* Its length with the NUL, 0 for none. */
+void dlc_pack_text(dlc_text *bytes, const char *text) {
+    size_t length = text ? strnlen(text, TEXT_MOST) : 0;
+    dlc_pack_number(bytes, text ? length + 1 : 0);
+    if (!text)
+        return;
+    dlc_text_append(bytes, text, length);
+    dlc_text_append(bytes, "", 1);
+}
+
+uint64_t dlc_unpack_number(dlc_unpacking *from) {
+    uint64_t number = 0;
+    if (from->left < sizeof number) {
+        from->failed = 1;
+        from->left = 0;
+        return 0;
+    }
+    memcpy(&number, from->next, sizeof number);
+    from->next += sizeof number;
+    from->left -= sizeof number;
+    return number;
+}
+
+const char *dlc_unpack_text(dlc_unpacking *from) {
+    uint64_t size = dlc_unpack_number(from);
+    const char *text = from->next;
+    if (!size)
+        return NULL;
+    if (size > from->left || strnlen(text, size) != size - 1) {
+        from->failed = 1;
+        from->left = 0;
+        return NULL;
+    }
+    from->next += size;
+    from->left -= size;
+    return text;
+}
+
+void dlc_report_pack(const dlc_report *report, dlc_text *bytes) {
+    const dlc_plugin_entry *plugin = &report->plugin;
+    dlc_pack_number(bytes, plugin->state);
+    dlc_pack_number(bytes, report->lasting != 0);
+    dlc_pack_text(bytes, plugin->reason);
+    dlc_pack_text(bytes, plugin->name);
+    dlc_pack_text(bytes, plugin->version);
+    dlc_pack_text(bytes, plugin->license);
+    dlc_pack_number(bytes, plugin->abi_minor);
+    dlc_pack_number(bytes, plugin->features);
+    for (size_t i = 0; i < plugin->features; i++) {
+        const dlc_feature_entry *feature = &report->feature[i];
+        dlc_pack_number(bytes, feature->kind);
+        dlc_pack_number(bytes, feature->caps);
+        dlc_pack_number(bytes, feature->state);
+        dlc_pack_text(bytes, feature->reason);
+        dlc_pack_text(bytes, feature->name);
+        dlc_pack_text(bytes, feature->help);
+        dlc_pack_text(bytes, feature->device);
+    }
+}
+
+static void unpack_plugin(dlc_unpacking *from, dlc_report *report) {
+    dlc_plugin_entry *plugin = &report->plugin;
+    plugin->state = (dlc_entry_state)dlc_unpack_number(from);
+    report->lasting = dlc_unpack_number(from) != 0;
+    plugin->reason = dlc_unpack_text(from);
+    plugin->name = dlc_unpack_text(from);
+    plugin->version = dlc_unpack_text(from);
+    plugin->license = dlc_unpack_text(from);
+    plugin->abi_minor = (uint32_t)dlc_unpack_number(from);
+    plugin->features = dlc_unpack_number(from);
+}
+
+static void unpack_feature(dlc_unpacking *from, dlc_feature_entry *feature) {
+    feature->kind = (uint32_t)dlc_unpack_number(from);
+    feature->caps = dlc_unpack_number(from);
+    feature->state = (dlc_entry_state)dlc_unpack_number(from);
+    feature->reason = dlc_unpack_text(from);
+    feature->name = dlc_unpack_text(from);
+    feature->help = dlc_unpack_text(from);
+    feature->device = dlc_unpack_text(from);
+    from->failed |= !feature->name ||
+                    (feature->state != DLC_ENTRY_USABLE && !feature->reason);
+}
+
+/* Does it say what such a report must? */
+static int is_whole(const dlc_plugin_entry *plugin) {
+    if (plugin->state == DLC_ENTRY_REFUSED)
+        return plugin->reason && !plugin->features;
+    return plugin->name && plugin->version && plugin->license && plugin->features &&
+           plugin->features <= DLC_FEATURES_MOST &&
+           (plugin->state == DLC_ENTRY_USABLE || plugin->state == DLC_ENTRY_UNTRIED ||
+            (plugin->state == DLC_ENTRY_UNAVAILABLE && plugin->reason));
+}
+
+dlc_status dlc_report_unpack(const char *bytes, size_t size, dlc_report *report) {
+    dlc_unpacking from = {.next = bytes, .left = size};
+    dlc_report made = {0};
+    unpack_plugin(&from, &made);
+    if (from.failed || !is_whole(&made.plugin))
+        return dlc_fail(DLC_ERR_DATA, "the report on a plugin is damaged");
+    made.feature = dlc_alloc(made.plugin.features, sizeof *made.feature);
+    if (!made.feature)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < made.plugin.features; i++)
+        unpack_feature(&from, &made.feature[i]);
+    if (from.failed || from.left) {
+        dlc_free(made.feature);
+        return dlc_fail(DLC_ERR_DATA, "the report on a plugin is damaged");
+    }
+    made.plugin.feature = made.feature;
+    *report = made;
+    return DLC_OK;
+}
