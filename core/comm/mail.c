@@ -12,9 +12,9 @@
 #include "base/memory.h"
 #include "comm/team.h"
 
-/* Between two looks at all requests: a part of the time in which nothing was done, so
- * that a message waits little longer than it took to come, and a long silence costs
- * little. */
+/* Over a transport that cannot wait for any of several requests, between two looks at
+ * all of them: a part of the time in which nothing was done, so that a message waits
+ * little longer than it took to come, and a long silence costs little. */
 enum { PART = 16 };
 #define SHORTEST_PAUSE_NS UINT64_C(20000)
 #define LONGEST_PAUSE_NS UINT64_C(4000000)
@@ -47,8 +47,7 @@ static dlc_status allgather(void *context, const void *mine, size_t bytes, void 
     return mailbox->gather(mailbox->job, mine, bytes, all);
 }
 
-/* ---- For the solver ---------------------------------------------------------------
- */
+/* ---- For the solver ---------------------------------------------------------- */
 
 static dlc_status mail_send(void *context, int32_t peer, dlc_tag tag,
                             const void *buffer, size_t bytes, dlc_request **request) {
@@ -109,12 +108,23 @@ static void rest(dlc_mailbox *mailbox, double left, int *woken) {
         *woken = read(mailbox->bell, &rings, sizeof rings) > 0;
 }
 
+/* Is the transport itself woken by what comes? */
+static int sleeps(const dlc_mailbox *mailbox) {
+    const dlc_transport_ops *ops = mailbox->team->ops;
+    return DLC_CAN(ops, nudge) && ops->wait_any; /* which lies before it */
+}
+
 static dlc_status mail_wait_any(void *context, dlc_request *const *requests,
                                 int32_t count, double seconds, int32_t *which) {
     dlc_mailbox *mailbox = context;
+    const dlc_team *team = mailbox->team;
     uint64_t began = dlc_now_ns();
     int woken = 0;
 
+    if (sleeps(mailbox)) {
+        DLC_TRY(check(mailbox));
+        return team->ops->wait_any(team->endpoint, requests, count, seconds, which);
+    }
     for (;;) {
         int32_t found = -1;
         DLC_TRY(check(mailbox));
@@ -129,9 +139,16 @@ static dlc_status mail_wait_any(void *context, dlc_request *const *requests,
 }
 
 static void mail_wake(void *context) {
+    dlc_mailbox *mailbox = context;
+    const dlc_team *team = mailbox->team;
     uint64_t one = 1;
-    while (write(((dlc_mailbox *)context)->bell, &one, sizeof one) < 0 &&
-           errno == EINTR)
+    if (!team)
+        return; /* given up: nobody waits any more */
+    if (sleeps(mailbox)) {
+        team->ops->nudge(team->endpoint);
+        return;
+    }
+    while (write(mailbox->bell, &one, sizeof one) < 0 && errno == EINTR)
         continue; /* where it is full, it rings */
 }
 
@@ -148,8 +165,7 @@ static void mail_give_up(void *context) {
     dlc_mailbox_cancel(context);
 }
 
-/* ---- Opening and closing ----------------------------------------------------------
- */
+/* ---- Opening and closing ----------------------------------------------------- */
 
 /* A transport that was chosen between nodes need not reach the ranks of one node. */
 static dlc_status check_reach(const dlc_mailbox *mailbox, const dlc_comm_args *args,

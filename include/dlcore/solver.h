@@ -128,6 +128,9 @@ typedef struct dlc_solver_needs {
     int32_t servers; /* the last so many ranks compute nothing: they have no samples
                         and get no `ready`, but finish (or update, of all buckets)
                         at every iteration as the others; comes as 0 */
+    int64_t loose;   /* 1: with these settings a rank may be ahead of others. Then the
+                        batch is shared out by what is seen of their speeds, unless
+                        [run] shares says otherwise; comes as 0 */
 } dlc_solver_needs;
 
 typedef struct dlc_solver_args {

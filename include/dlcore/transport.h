@@ -148,6 +148,13 @@ typedef struct dlc_transport_ops {
     /* Optional, with these: may they be called for this endpoint? All ranks get the
      * same answer. Without it they may. */
     dlc_status (*queues)(dlc_endpoint *endpoint, int *may);
+    /* Both or none. Until one of `count` requests (NULLs are passed over) is done,
+     * which is released: *which is its index. Or it is -1, and `seconds` are over or
+     * somebody nudged. Gives each its turn; sleeps at once where nothing moves. */
+    dlc_status (*wait_any)(dlc_endpoint *endpoint, dlc_request *const *requests,
+                           int32_t count, double seconds, int32_t *which);
+    /* The wait_any under way, or else the next one, returns. Any thread. */
+    void (*nudge)(dlc_endpoint *endpoint);
 } dlc_transport_ops;
 
 #ifdef __cplusplus

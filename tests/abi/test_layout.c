@@ -212,7 +212,7 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_args, allgather, 56, 8),
     FIELD(dlc_transport_args, check, 64, 8),
 
-    STRUCT(dlc_transport_ops, 192),
+    STRUCT(dlc_transport_ops, 208),
     FIELD(dlc_transport_ops, size, 0, 4),
     FIELD(dlc_transport_ops, score, 8, 8),
     FIELD(dlc_transport_ops, open, 16, 8),
@@ -237,6 +237,8 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_ops, queue_all_gather, 168, 8),
     FIELD(dlc_transport_ops, poll, 176, 8),
     FIELD(dlc_transport_ops, queues, 184, 8),
+    FIELD(dlc_transport_ops, wait_any, 192, 8),
+    FIELD(dlc_transport_ops, nudge, 200, 8),
 
     STRUCT(dlc_family_args, 48),
     FIELD(dlc_family_args, size, 0, 4),
@@ -380,7 +382,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_stats, slowest, 152, 4),
     FIELD(dlc_solver_stats, slowest_waited, 160, 8),
 
-    STRUCT(dlc_solver_needs, 72),
+    STRUCT(dlc_solver_needs, 80),
     FIELD(dlc_solver_needs, size, 0, 4),
     FIELD(dlc_solver_needs, slots, 4, 4),
     FIELD(dlc_solver_needs, slot_name, 8, 32),
@@ -391,6 +393,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_needs, queued, 56, 4),
     FIELD(dlc_solver_needs, mail, 60, 4),
     FIELD(dlc_solver_needs, servers, 64, 4),
+    FIELD(dlc_solver_needs, loose, 72, 8),
 
     STRUCT(dlc_solver_args, 176),
     FIELD(dlc_solver_args, size, 0, 4),

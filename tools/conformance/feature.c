@@ -13,8 +13,7 @@ static void row_is_sound(suite_run *run) {
         suite_fail(run, "%s", dlc_detail());
 }
 
-/* ---- Calls that come together -----------------------------------------------------
- */
+/* ---- Calls that come together ------------------------------------------------ */
 
 typedef struct together {
     const char *name;
@@ -57,6 +56,7 @@ static void transport_calls(suite_run *run) {
     const dlc_transport_ops *ops = run->feature->ops;
     uint64_t caps = run->feature->caps;
     ALL_OR_NONE(run, CALL(region_open), CALL(region_close), CALL(region_import));
+    ALL_OR_NONE(run, CALL(wait_any), CALL(nudge));
     ALL_OR_NONE(run, CALL(queue_all_reduce), CALL(queue_reduce_scatter),
                 CALL(queue_all_gather), CALL(poll));
     must_have(run, (caps & DLC_TRANSPORT_RECORDS) != 0, "DLC_TRANSPORT_RECORDS",
@@ -106,8 +106,7 @@ static void calls_fit(suite_run *run) {
     }
 }
 
-/* ---- Options ----------------------------------------------------------------------
- */
+/* ---- Options ----------------------------------------------------------------- */
 
 static void options_are_told(suite_run *run) {
     if (!run->feature->options)

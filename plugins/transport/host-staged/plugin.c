@@ -40,6 +40,8 @@ static const dlc_transport_ops ops = {
     .reduce_scatter = staged_reduce_scatter,
     .all_gather = staged_all_gather,
     .broadcast = staged_broadcast,
+    .wait_any = wait_any,
+    .nudge = nudge,
 };
 
 static const dlc_feature features[] = {

@@ -308,7 +308,7 @@ dlc_status messages_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffe
     return DLC_OK;
 }
 
-static dlc_status finish(dlc_endpoint *e, dlc_request *r) {
+dlc_status messages_finish(dlc_endpoint *e, dlc_request *r) {
     dlc_status status = r->status;
     if (status != DLC_OK)
         status = host->fail(status,
@@ -327,7 +327,7 @@ dlc_status messages_test(dlc_endpoint *e, dlc_request *r, int *done) {
             return status;
     }
     *done = r->done;
-    return r->done ? finish(e, r) : DLC_OK;
+    return r->done ? messages_finish(e, r) : DLC_OK;
 }
 
 static int is_done(const dlc_endpoint *e, const void *what) {
@@ -337,5 +337,16 @@ static int is_done(const dlc_endpoint *e, const void *what) {
 
 dlc_status messages_wait(dlc_endpoint *e, dlc_request *r) {
     dlc_status status = wait_until(e, is_done, r, NULL);
-    return status == DLC_OK ? finish(e, r) : status;
+    return status == DLC_OK ? messages_finish(e, r) : status;
+}
+
+int32_t messages_find(const dlc_endpoint *e, dlc_request *const *requests,
+                      int32_t count) {
+    int32_t first = e->turn < count ? e->turn : 0;
+    for (int32_t k = 0; k < count; k++) {
+        int32_t i = k < count - first ? first + k : first + k - count;
+        if (requests[i] && requests[i]->done)
+            return i;
+    }
+    return -1;
 }

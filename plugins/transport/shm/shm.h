@@ -158,6 +158,8 @@ struct dlc_endpoint {
     dlc_request *made;         /* all requests */
     dlc_request *free;         /* those to use again */
     size_t sending, receiving; /* requests under way */
+    int32_t turn;              /* of several that are waited for, who comes first */
+    atomic_int nudged;         /* whoever waits for any of several is to return */
     struct arenas *arenas;     /* of a plugin that attaches memory; else NULL */
 };
 
@@ -228,6 +230,10 @@ dlc_status wait_until(dlc_endpoint *endpoint, condition *holds, const void *what
                       const goal *aim);
 /* A rank, whatever it waits for. */
 void wake(head *sleeper);
+/* As the operations of these names; any thread may nudge. */
+dlc_status wait_any(dlc_endpoint *endpoint, dlc_request *const *requests, int32_t count,
+                    double seconds, int32_t *which);
+void nudge(dlc_endpoint *endpoint);
 
 /* marks.c: sets a mark of this rank, for ranks first .. end-1 to see. */
 void marks_tell(dlc_endpoint *endpoint, uint32_t which, uint64_t steps, int32_t first,
@@ -245,6 +251,11 @@ dlc_status messages_recv(dlc_endpoint *endpoint, int32_t from, dlc_tag tag,
                          void *buffer, size_t bytes, dlc_request **request);
 dlc_status messages_test(dlc_endpoint *endpoint, dlc_request *request, int *done);
 dlc_status messages_wait(dlc_endpoint *endpoint, dlc_request *request);
+/* The first of several that is done, counted from endpoint->turn, or -1. */
+int32_t messages_find(const dlc_endpoint *endpoint, dlc_request *const *requests,
+                      int32_t count);
+/* Releases one that is done. */
+dlc_status messages_finish(dlc_endpoint *endpoint, dlc_request *request);
 
 /* staged.c: collectives through the files. Is an all-reduce done in one step? */
 int staged_is_small(const dlc_endpoint *endpoint, size_t count);

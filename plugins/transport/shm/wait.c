@@ -61,9 +61,15 @@ static void tell_goal(head *h, const goal *aim) {
     }
 }
 
+/* For so many seconds, but never long. */
+static struct timespec nap_of(double seconds) {
+    long most = seconds * 1e9 < (double)NAP_NS ? (long)(seconds * 1e9) : NAP_NS;
+    return (struct timespec){0, most};
+}
+
 static dlc_status nap(dlc_endpoint *e, condition *holds, const void *what,
-                      const goal *aim) {
-    struct timespec limit = {0, NAP_NS};
+                      const goal *aim, double seconds) {
+    struct timespec limit = nap_of(seconds);
     int still = 0;
 
     tell_goal(e->head, aim);
@@ -106,10 +112,61 @@ dlc_status wait_until(dlc_endpoint *e, condition *holds, const void *what,
                 continue;
             }
         }
-        status = nap(e, holds, what, aim);
+        status = nap(e, holds, what, aim, 1.0);
         if (status != DLC_OK)
             return status;
         since = 0;
     }
     return DLC_OK;
+}
+
+/* ---- For any of several ------------------------------------------------------ */
+
+void nudge(dlc_endpoint *e) {
+    atomic_store(&e->nudged, 1);
+    wake(e->head);
+}
+
+/* What wait_any waits for. */
+typedef struct any {
+    dlc_request *const *requests;
+    int32_t count;
+} any;
+
+static int any_is_done(const dlc_endpoint *e, const void *what) {
+    const any *of = what;
+    return atomic_load(&e->nudged) || messages_find(e, of->requests, of->count) >= 0;
+}
+
+/* Who is nudged, and who waits for a peer's messages, computes beside: it does not
+ * look before it sleeps, which would take the core from those that it waits for. */
+dlc_status wait_any(dlc_endpoint *e, dlc_request *const *requests, int32_t count,
+                    double seconds, int32_t *which) {
+    const any of = {requests, count};
+    uint64_t since = host->now_ns();
+    double left = seconds;
+
+    for (;;) {
+        int moved = 0;
+        dlc_status status = e->args->check(e->args->job);
+        if (status == DLC_OK)
+            status = messages_move(e, &moved);
+        if (status != DLC_OK)
+            return status;
+        int32_t found = messages_find(e, requests, count);
+        if (found >= 0) {
+            e->turn = found + 1;
+            *which = found;
+            return messages_finish(e, requests[found]);
+        }
+        if (atomic_exchange(&e->nudged, 0) || !(left > 0)) {
+            *which = -1;
+            return DLC_OK;
+        }
+        if (!moved)
+            status = nap(e, any_is_done, &of, NULL, left);
+        if (status != DLC_OK)
+            return status;
+        left = seconds - (double)(host->now_ns() - since) * 1e-9;
+    }
 }

@@ -237,7 +237,9 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->near = !DLC_CAN(args->device_ops, queue_open);
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
 
-    dlc_status status = e->peers ? DLC_OK : DLC_ERR_NOMEM;
+    dlc_status status = any_open(e);
+    if (status == DLC_OK && !e->peers)
+        status = DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = context_open(args->settings, e->ranks, count_near(args), &e->context);
     if (status == DLC_OK)
@@ -263,6 +265,7 @@ void endpoint_close(dlc_endpoint *e) {
     arrivals_close(e);
     chunks_close(e);
     requests_close(e);
+    any_close(e);
     host->free(e->addresses);
     host->free(e->peers);
     host->free(e);

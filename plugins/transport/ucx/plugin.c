@@ -111,6 +111,8 @@ static const dlc_transport_ops ops = {
     .put = region_put,
     .get = region_get,
     .describe = endpoint_describe,
+    .wait_any = wait_any,
+    .nudge = nudge,
 };
 
 static const dlc_feature features[] = {

@@ -113,6 +113,8 @@ struct dlc_endpoint {
     ucp_context_h context;
     ucp_worker_h worker;
     int wake_fd;
+    int nudge_fd;       /* any.c: an eventfd */
+    int32_t turn;       /* of several requests that are waited for, who comes first */
     uint64_t spin_ns;   /* how long to look before sleeping, at least ... */
     uint64_t patience;  /* ... and as the waits of late have been (wait.c) */
     int cores;          /* of this node, for each of its ranks */
@@ -175,6 +177,13 @@ void names_of_ep(ucp_ep_h ep, char *text, size_t bytes);
 int move_on(dlc_endpoint *endpoint);
 dlc_status trouble(dlc_endpoint *endpoint);
 dlc_status wait_for(dlc_endpoint *endpoint, const int *done);
+
+/* any.c: the operations of these names; any thread may nudge. */
+dlc_status any_open(dlc_endpoint *endpoint);
+void any_close(dlc_endpoint *endpoint);
+dlc_status wait_any(dlc_endpoint *endpoint, dlc_request *const *requests, int32_t count,
+                    double seconds, int32_t *which);
+void nudge(dlc_endpoint *endpoint);
 
 /* messages.c */
 dlc_request *request_new(dlc_endpoint *endpoint, int32_t peer, size_t bytes);

@@ -1,9 +1,11 @@
 /* Messages: any size, any order of tags, any number, all ways at once. */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "group.h"
@@ -301,6 +303,69 @@ START_TEST(polling) {
 }
 END_TEST
 
+/* ---- Any of several ----------------------------------------------------------- */
+
+static int32_t any_of(group *g, dlc_request *const *requests, int32_t count,
+                      double seconds, double *waited) {
+    int32_t which = -2;
+    uint64_t since = dlc_now_ns();
+    RANK_OK(g->rank, g->ops->wait_any(g->endpoint, requests, count, seconds, &which));
+    *waited = dlc_since(since);
+    return which;
+}
+
+static void *nudge_later(void *context) {
+    group *g = context;
+    usleep(30000);
+    g->ops->nudge(g->endpoint);
+    return NULL;
+}
+
+/* Nobody sends yet. */
+static void wait_in_vain(group *g, dlc_request *const *requests) {
+    pthread_t thread;
+    double waited;
+    RANK_CHECK(g->rank, any_of(g, requests, 3, 0.05, &waited) == -1 && waited > 0.045);
+    RANK_CHECK(g->rank, any_of(g, requests, 0, 0, &waited) == -1);
+    RANK_CHECK(g->rank, !pthread_create(&thread, NULL, nudge_later, g));
+    RANK_CHECK(g->rank, any_of(g, requests, 3, 20, &waited) == -1 && waited < 10);
+    RANK_CHECK(g->rank, !pthread_join(thread, NULL));
+    g->ops->nudge(g->endpoint);
+    RANK_CHECK(g->rank, any_of(g, requests, 3, 20, &waited) == -1 && waited < 10);
+    RANK_CHECK(g->rank, any_of(g, requests, 3, 0.03, &waited) == -1 && waited > 0.025);
+}
+
+static void any_body(test_rank *rank, void *context) {
+    group g;
+    char words[3][8] = {"", "", ""};
+    dlc_request *requests[3] = {NULL, NULL, NULL};
+    double waited;
+
+    group_open(&g, rank, context);
+    int able = DLC_CAN(g.ops, wait_any) && !g.far;
+    for (int32_t r = 1; able && rank->rank == 0 && r < 3; r++)
+        RANK_OK(rank, g.ops->recv(g.endpoint, r, 4, words[r], 8, &requests[r]));
+    if (able && rank->rank == 0)
+        wait_in_vain(&g, requests);
+    ranks_barrier(rank);
+    for (int left = 2; able && rank->rank == 0 && left > 0; left--) {
+        int32_t which = any_of(&g, requests, 3, 20, &waited);
+        RANK_CHECK(rank, which > 0 && !strcmp(words[which], "message"));
+        requests[which] = NULL;
+    }
+    if (able && rank->rank > 0) {
+        usleep(20000U * (unsigned)rank->rank);
+        group_send(&g, 0, 4, "message", 8, &requests[0]);
+        group_wait(&g, requests[0]);
+    }
+    group_close(&g);
+}
+
+START_TEST(any_of_several) {
+    run_all(3, any_body);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("transport messages");
     TCase *tests = tcase_create("messages");
@@ -311,6 +376,7 @@ int main(void) {
     tcase_add_test(tests, overtaking);
     tcase_add_loop_test(tests, flood, 0, COUNTS);
     tcase_add_test(tests, polling);
+    tcase_add_test(tests, any_of_several);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,5 +1,5 @@
 /* The descriptor. What the cpu's plugins say of themselves (options, capabilities) is
- * filled in when this one is loaded: they are asked for it then. */
+ * filled in when this one is opened. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
