@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One rank of three is slower than the others: how long LeNet takes to 88 % on
-Fashion-MNIST in step (sgd), with bounded staleness (ssp), with a batch that is shared
-out by measured speed (shares = auto), and with both.
+Fashion-MNIST in step (sgd), with a batch that is shared out by measured speed (shares =
+auto), with bounded staleness (ssp), whose ranks look at their speeds now and then, and
+with that alone (ssp, shares = even).
 
     bench/stragglers.py                       all contestants, both kinds of slowness
     bench/stragglers.py --only ssp --kind steady --epochs 1
@@ -10,7 +11,8 @@ out by measured speed (shares = auto), and with both.
 
 Each rank is a process in a control group of its own, which gives it 60 % of a core, and
 the slow one 30 % (needs root, and the cpu controller; version 1 or 2), so that three
-ranks fit into two cores and the slow one is twice as slow as the others:
+ranks fit into two cores and the slow one is twice as slow as the others; what else runs
+on the machine comes behind them:
 
     steady   always the last rank
     turns    one rank after the other, 40 ms each
@@ -45,8 +47,8 @@ CONTESTANTS = {
     "sgd": [],
     "sgd, shares = auto": ["--set=run.shares=auto"],
     "ssp": ["--solver=ssp", "--set=solver.staleness=3"],
-    "ssp, shares = auto": ["--solver=ssp", "--set=solver.staleness=3",
-                           "--set=run.shares=auto"],
+    "ssp, shares = even": ["--solver=ssp", "--set=solver.staleness=3",
+                           "--set=run.shares=even"],
 }
 KINDS = {"even": "no rank is slow", "steady": "the last rank has half of what the others have",
          "turns": "one rank after the other has half, 40 ms each"}
@@ -60,7 +62,7 @@ def say(text):
 
 
 class Group:
-    """So much of a core for the processes in it."""
+    """So much of a core for the processes in it, before those of others."""
 
     def __init__(self, name):
         first = pathlib.Path("/sys/fs/cgroup/cpu")
@@ -69,6 +71,9 @@ class Group:
         self.folder.mkdir()
         if self.is_first:
             (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (self.folder / "cpu.shares").write_text("262144")
+        else:
+            (self.folder / "cpu.weight").write_text("10000")
 
     def allow(self, share):
         quota = int(share * PERIOD_US)

@@ -1,6 +1,7 @@
 /* See iterate.h. */
 #include "train/iterate.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "train/pipeline/pipeline.h"
@@ -28,8 +29,10 @@ static dlc_status mark_ready(void *context, size_t elements) {
     dlc_session *session = iterate->session;
     while (iterate->bucket < session->buckets &&
            session->bucket_begin[iterate->bucket + 1] <= elements) {
+        uint64_t began = dlc_now_ns();
         DLC_TRY(session->solver_ops->ready(session->solver, session->iteration,
                                            iterate->micro, iterate->bucket));
+        iterate->handed += dlc_since(began);
         iterate->bucket++;
     }
     return DLC_OK;
@@ -107,14 +110,31 @@ static dlc_status queue_tail(dlc_iterate *iterate) {
                                      words, DLC_ARENA_TAIL * sizeof(float));
 }
 
+/* Seconds with samples since then. */
+static void note_pass(dlc_iterate *iterate, uint64_t began) {
+    double updated = iterate->session->updates.spent;
+    iterate->computed += dlc_since(began) - iterate->handed - updated;
+}
+
+double dlc_iterate_computed(dlc_iterate *iterate) {
+    double computed = iterate->computed;
+    iterate->computed = 0;
+    return computed;
+}
+
 /* The batch is in place. */
 static dlc_status pass(dlc_iterate *iterate, int64_t batch) {
     dlc_session *session = iterate->session;
+    uint64_t began = dlc_now_ns();
+    iterate->handed = session->updates.spent = 0;
     DLC_TRY(dlc_net_forward(session->net, batch, session->share_offset));
-    DLC_TRY(queue_of(iterate) ? queue_tail(iterate) : write_tail(iterate));
     iterate->bucket = 0;
     double share = (double)session->share / (double)session->global_batch;
     DLC_TRY(dlc_net_backward(session->net, (float)share, mark_ready, iterate));
+    note_pass(iterate, began);
+    /* Behind backward: split layers may give losses in it. The tail is not ready yet.
+     */
+    DLC_TRY(queue_of(iterate) ? queue_tail(iterate) : write_tail(iterate));
     DLC_TRY(dlc_split_ready(session, iterate->micro));
     return mark_ready(iterate, dlc_net_arenas(session->net)->count);
 }

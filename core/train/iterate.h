@@ -32,6 +32,9 @@ typedef struct dlc_iterate {
     int32_t micro, bucket; /* next bucket to become ready */
     double loss;
     int has_result; /* without a queue */
+
+    /* Seconds with samples since it was asked; of these, with the exchange. */
+    double computed, handed;
 } dlc_iterate;
 
 dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate);
@@ -44,6 +47,9 @@ int dlc_iterate_under_way(const dlc_iterate *iterate);
 /* Begins the session's next iteration and counts it; fewer than `depth` are under way.
  */
 dlc_status dlc_iterate_begin(dlc_iterate *iterate);
+/* Without a queue: seconds that passes have taken since this was last asked, but for
+ * what was exchanged and updated meanwhile. */
+double dlc_iterate_computed(dlc_iterate *iterate);
 /* Until the oldest that is under way is done. */
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result);
 

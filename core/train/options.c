@@ -53,9 +53,10 @@ const dlc_option dlc_run_section_options[] = {
     DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
     DLC_CHOICE("scaling", "weak", "weak|strong",
                "weak: each rank has the whole batch; strong: ranks share it out"),
-    DLC_STRING("shares", "even",
+    DLC_STRING("shares", NULL,
                "of the ranks in the batch of all: even; auto: by measured speed; or "
-               "proportions, one a rank, as in 1,1,0.5"),
+               "proportions, one a rank, as in 1,1,0.5; default: even, and where ranks "
+               "may be ahead of each other by the speed that is seen"),
     DLC_STRING(
         "stages", "1",
         "consecutive pieces of the net, each on ranks of its own: a number, or the "

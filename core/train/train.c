@@ -30,8 +30,7 @@ typedef struct train_loop {
     int stop, snapshot, change; /* agreed on by all ranks */
 } train_loop;
 
-/* ---- Iterations --------------------------------------------------------------------
- */
+/* ---- Iterations -------------------------------------------------------------- */
 
 static dlc_status check_loss(const train_loop *loop, double own) {
     if (!isfinite(loop->loss) || !isfinite(own))
@@ -75,7 +74,8 @@ static dlc_status iterate(train_loop *loop) {
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
     if (dlc_iterate_under_way(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
         DLC_TRY(end_oldest(loop));
-    dlc_reshare_end(&loop->reshare);
+    dlc_reshare_end(&loop->reshare, loop->session,
+                    dlc_iterate_computed(&loop->iterate));
     return DLC_OK;
 }
 
@@ -135,10 +135,11 @@ static dlc_status reshare(train_loop *loop) {
     int changed;
     if (!dlc_reshare_is_due(&loop->reshare, loop->session))
         return DLC_OK;
-    DLC_TRY(end_all(loop));
+    dlc_job_doing(loop->session->job, "comparing paces", NULL, 0);
     DLC_TRY(dlc_reshare_compare(&loop->reshare, loop->session, &changed));
     if (!changed)
         return DLC_OK;
+    DLC_TRY(end_all(loop));
     dlc_iterate_close(&loop->iterate);
     DLC_TRY(dlc_reshare_run(loop->session));
     return dlc_iterate_open(loop->session, &loop->iterate);

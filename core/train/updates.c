@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 dlc_status dlc_updates_open(const dlc_solver_ops *ops, dlc_solver *solver,
@@ -30,7 +31,10 @@ void dlc_updates_put_off(dlc_updates *updates, int64_t iteration) {
 static dlc_status update(dlc_updates *updates, int32_t bucket) {
     updates->due[bucket] = 0;
     updates->count--;
-    return updates->ops->update(updates->solver, updates->iteration, bucket);
+    uint64_t began = dlc_now_ns();
+    DLC_TRY(updates->ops->update(updates->solver, updates->iteration, bucket));
+    updates->spent += dlc_since(began);
+    return DLC_OK;
 }
 
 dlc_status dlc_updates_need(void *context, size_t begin, size_t end) {

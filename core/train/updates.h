@@ -20,6 +20,7 @@ typedef struct dlc_updates {
     char *due;         /* own; one a bucket */
     int32_t count;     /* how many are due */
     int64_t iteration; /* that they belong to */
+    double spent;      /* seconds on updates; its reader sets it back */
 } dlc_updates;
 
 /* `solver` has `update`; `begin` (buckets + 1 elements) stays. */

@@ -283,6 +283,35 @@ class Shares(unittest.TestCase):
         last = self.folder / f"{epochs * epoch}.safetensors"
         self.assertEqual(hashlib.sha256(last.read_bytes()).hexdigest(), expected)
 
+    def start_slow(self, net, log, *more):
+        """A job of three ranks, one of which becomes slow."""
+        job = subprocess.Popen(
+            [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
+             f"--log-file={log}", "--set=run.display=1", "--set=run.snapshot_last=no",
+             "--solver=ssp", "--set=solver.staleness=3", *more],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(job.kill)
+        slow_down_a_rank(job, log)
+        out, _ = job.communicate(timeout=120)
+        self.assertEqual(job.returncode, 0)
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        return json.loads(out), [event for event in events if event["event"] == "shares"]
+
+    def test_shares_follow_out_of_step(self):
+        """With bounded staleness that needs no word in the INI, and no epoch's end."""
+        net = self.write("lenet", with_made_up_data("lenet", "1,28,28").replace(
+            "policy = inv\n", "policy = fixed\n"))
+        report, events = self.start_slow(net, self.folder / "log", "--json",
+                                         "--iterations=40")
+        self.assertEqual([event["iteration"] for event in events], [23])
+        self.assertEqual(report["shares"], [int(x) for x in events[0]["shares"].split(",")])
+        self.assertEqual(sum(report["shares"]), 100)
+        self.assertLess(report["shares"][2], 33)
+        self.assertEqual(len(events[0]["fixed_s"]), 3)
+        _, events = self.start_slow(net, self.folder / "even", "--json",
+                                    "--iterations=30", "--set=run.shares=even")
+        self.assertEqual(events, [])
+
     def test_resumes(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
         uneven = ("--ranks=3", "--set", "run.shares=5,0,2")

@@ -22,8 +22,7 @@ static const char *folder_of(const dlc_session *session) {
     return folder ? folder : "snapshots";
 }
 
-/* ---- Parameters --------------------------------------------------------------------
- */
+/* ---- Parameters -------------------------------------------------------------- */
 
 /* One as it is in a file: whole, whoever has its pieces. */
 typedef struct whole_param {
@@ -93,8 +92,7 @@ static dlc_status end_pieces(dlc_session *session, const dlc_net *net,
     return status == DLC_OK ? ended : status;
 }
 
-/* ---- Saving ------------------------------------------------------------------------
- */
+/* ---- Saving ------------------------------------------------------------------ */
 
 /* A parameter; its plain copy is made when it is written. */
 typedef struct param_copy {
@@ -324,8 +322,7 @@ dlc_status dlc_checkpoint_save(dlc_session *session, char **path) {
     return share_status(session, status);
 }
 
-/* ---- Reading -----------------------------------------------------------------------
- */
+/* ---- Reading ----------------------------------------------------------------- */
 
 static dlc_status import_param(dlc_session *session, dlc_net *net, int32_t i,
                                const dlc_safetensors *file, const char *prefix,
@@ -416,6 +413,45 @@ static dlc_status metadata_number(const dlc_safetensors *file, const char *key,
     return DLC_OK;
 }
 
+/* Can this run's solver do with the tensor what that of the file did? */
+static int has_use(const dlc_session *session, const char *name) {
+    const char *slash = strchr(name, '/');
+    if (strcmp(name, "solver") == 0)
+        return DLC_CAN(session->solver_ops, load);
+    for (int32_t i = 0; i < count_params(session, session->net); i++)
+        if (strcmp(param_at(session, session->net, i).name, name) == 0)
+            return 1;
+    for (int32_t slot = 0; slash && slot < session->needs.slots; slot++) {
+        const char *mine = session->needs.slot_name[slot];
+        if (slot_is_saved(session, slot) && strlen(mine) == (size_t)(slash - name) &&
+            strncmp(mine, name, strlen(mine)) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Solvers may have the same state. What is missing of it, or of another shape, is told
+ * where it is read. */
+static dlc_status check_solver(const dlc_session *session,
+                               const dlc_safetensors *file) {
+    const char *solver = dlc_safetensors_metadata(file, "dlcore.solver");
+    const char *mine = session->setup->solver->name;
+    if (solver && strcmp(solver, mine) == 0)
+        return DLC_OK;
+    for (size_t i = 0; i < dlc_safetensors_count(file); i++) {
+        const char *name = dlc_safetensors_at(file, i)->name;
+        if (!has_use(session, name))
+            return dlc_fail(
+                DLC_ERR_CONFIG,
+                "%s was written by solver '%s', and this run has '%s', which has no use "
+                "for its %s; give --weights to start anew from its weights",
+                dlc_safetensors_path(file), solver ? solver : "?", mine, name);
+    }
+    dlc_info("%s was written by solver '%s'; '%s' goes on from its state",
+             dlc_safetensors_path(file), solver ? solver : "?", mine);
+    return DLC_OK;
+}
+
 static dlc_status check_same_run(dlc_session *session, const dlc_safetensors *file) {
     int64_t seed = 0, batch = 0;
     DLC_TRY(metadata_number(file, "dlcore.seed", &seed));
@@ -426,12 +462,7 @@ static dlc_status check_same_run(dlc_session *session, const dlc_safetensors *fi
                         "; give --seed %" PRId64
                         ", or --weights to start anew from its weights",
                         dlc_safetensors_path(file), seed, session->setup->seed, seed);
-    const char *solver = dlc_safetensors_metadata(file, "dlcore.solver");
-    if (!solver || strcmp(solver, session->setup->solver->name) != 0)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s was written by solver '%s', this run has '%s'",
-                        dlc_safetensors_path(file), solver ? solver : "?",
-                        session->setup->solver->name);
+    DLC_TRY(check_solver(session, file));
     if (batch != dlc_session_samples(session))
         dlc_warn("%s was written with an effective batch of %" PRId64
                  ", this run has %" PRId64 ": it will not repeat the run",

@@ -9,26 +9,9 @@
 
 /* ---- Comparing ------------------------------------------------------------------- */
 
-/* Iterations that say enough. */
-enum { ENOUGH = 20 };
-
-void dlc_reshare_begin(dlc_reshare *reshare) {
-    reshare->began = dlc_now_ns();
-}
-
-void dlc_reshare_end(dlc_reshare *reshare) {
-    reshare->spent += dlc_since(reshare->began);
-    reshare->iterations++;
-}
-
-/* How long a rank computes shows where nothing is computed behind the processor's
- * back. */
-int dlc_reshare_is_due(const dlc_reshare *reshare, const dlc_session *session) {
-    return session->setup->shares.measured && session->ranks > 1 && !session->queue &&
-           reshare->iterations >= ENOUGH &&
-           session->iteration < session->max_iterations &&
-           session->iteration % session->epoch_iterations == 0;
-}
+/* Iterations that say enough; that go by between two looks, at most, where ranks may be
+ * ahead of each other; that are not like the others. */
+enum { ENOUGH = 20, MOST = 320, FIRST = 3 };
 
 /* Seconds since the session was opened that this rank stood still for others. */
 static double waited_for_others(const dlc_session *session) {
@@ -40,17 +23,59 @@ static double waited_for_others(const dlc_session *session) {
     return waited;
 }
 
+void dlc_reshare_begin(dlc_reshare *reshare) {
+    reshare->began = dlc_now_ns();
+}
+
+void dlc_reshare_end(dlc_reshare *reshare, const dlc_session *session,
+                     double computed) {
+    if (reshare->first < FIRST) {
+        if (++reshare->first == FIRST)
+            reshare->waited = waited_for_others(session);
+        return;
+    }
+    reshare->spent += dlc_since(reshare->began);
+    reshare->computed += computed;
+    reshare->iterations++;
+}
+
+/* Split layers' samples are dealt out otherwise: who wants both says so. */
+static int is_wanted(const dlc_session *session) {
+    const dlc_shares *shares = &session->setup->shares;
+    return shares->measured ||
+           (shares->open && session->needs.loose && !session->split.count);
+}
+
+/* How long a rank computes shows where nothing is computed behind the processor's
+ * back. */
+int dlc_reshare_is_due(const dlc_reshare *reshare, const dlc_session *session) {
+    if (!is_wanted(session) || session->ranks == 1 || session->queue ||
+        reshare->iterations < ENOUGH || session->iteration >= session->max_iterations)
+        return 0;
+    return session->needs.loose ? reshare->iterations >= reshare->patience
+                                : session->iteration % session->epoch_iterations == 0;
+}
+
+/* Nobody is infinitely fast, whatever the clocks say. */
+static dlc_rank_pace pace_of(const dlc_reshare *reshare, const dlc_session *session,
+                             double waited) {
+    double iterations = (double)reshare->iterations;
+    double samples = (double)(session->share * session->micro_batches) * iterations;
+    double least = reshare->spent / 1000;
+    double computed = reshare->computed > least ? reshare->computed : least;
+    double beside = reshare->spent - (waited - reshare->waited) - computed;
+    return (dlc_rank_pace){.speed = samples / computed,
+                           .fixed = beside > 0 ? beside / iterations : 0};
+}
+
 dlc_status dlc_reshare_compare(dlc_reshare *reshare, dlc_session *session,
                                int *changed) {
     double waited = waited_for_others(session);
-    double own = reshare->spent - (waited - reshare->waited);
-    double samples = (double)(session->share * session->micro_batches) *
-                     (double)reshare->iterations;
-    /* Nobody is infinitely fast, whatever the clocks say. */
-    double least = reshare->spent / 1000;
-    double speed = samples / (own > least ? own : least);
-    DLC_TRY(dlc_speed_balance(session, speed, changed));
-    *reshare = (dlc_reshare){.waited = *changed ? 0 : waited};
+    DLC_TRY(dlc_speed_balance(session, pace_of(reshare, session, waited), changed));
+    int64_t patience = 2 * (reshare->patience > ENOUGH ? reshare->patience : ENOUGH);
+    *reshare = (dlc_reshare){.first = *changed ? 0 : FIRST,
+                             .waited = waited,
+                             .patience = patience < MOST ? patience : MOST};
     return DLC_OK;
 }
 

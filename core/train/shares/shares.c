@@ -61,8 +61,8 @@ static dlc_status parse_list(const char *text, dlc_shares *shares) {
 }
 
 dlc_status dlc_shares_parse(const char *text, dlc_shares *shares) {
-    dlc_shares made = {.measured = strcmp(text, "auto") == 0};
-    if (!made.measured && strcmp(text, "even") != 0) {
+    dlc_shares made = {.open = !text, .measured = text && strcmp(text, "auto") == 0};
+    if (text && !made.measured && strcmp(text, "even") != 0) {
         dlc_status status = parse_list(text, &made);
         if (status != DLC_OK) {
             dlc_shares_free(&made);
@@ -179,25 +179,50 @@ static int32_t workers(const dlc_shares *shares) {
     return shares->ranks - shares->servers;
 }
 
-double dlc_shares_seconds(const dlc_shares *shares, const double *speed,
+static double seconds_of(const dlc_rank_pace *pace, int64_t count) {
+    return pace->fixed + (double)count / pace->speed;
+}
+
+double dlc_shares_seconds(const dlc_shares *shares, const dlc_rank_pace *pace,
                           const int64_t *count) {
     double most_seconds = 0;
     for (int32_t r = 0; r < workers(shares); r++)
-        most_seconds = fmax(most_seconds, (double)count[r] / speed[r]);
+        most_seconds = fmax(most_seconds, seconds_of(&pace[r], count[r]));
     return most_seconds;
 }
 
+/* When all would be done with so many samples, if these could be cut: those who are
+ * not even done with what is fixed by then get none. */
+static double level(const dlc_shares *shares, const dlc_rank_pace *pace,
+                    int64_t samples) {
+    double end = INFINITY;
+    for (int32_t left = workers(shares); left > 0;) {
+        double speed = 0, sum = (double)samples;
+        int32_t takers = 0;
+        for (int32_t r = 0; r < workers(shares); r++) {
+            if (!(pace[r].fixed < end))
+                continue;
+            speed += pace[r].speed;
+            sum += pace[r].fixed * pace[r].speed;
+            takers++;
+        }
+        if (!takers || (takers == left && end < INFINITY))
+            break;
+        end = sum / speed;
+        left = takers;
+    }
+    return end;
+}
+
 /* Whole pieces of what the speed is worth, or a sample: never more than there are. */
-static int64_t give_most(const dlc_shares *shares, const double *speed, int64_t piece,
-                         int64_t *count) {
+static int64_t give_most(const dlc_shares *shares, const dlc_rank_pace *pace,
+                         int64_t piece, int64_t *count) {
     int64_t rest = shares->batch - workers(shares), left = shares->batch;
-    double sum = 0;
-    for (int32_t r = 0; r < workers(shares); r++)
-        sum += speed[r];
+    double end = level(shares, pace, rest);
     for (int32_t r = 0; r < shares->ranks; r++) {
         int64_t whole = 0;
         if (r < workers(shares)) {
-            whole = (int64_t)((double)rest * speed[r] / sum);
+            whole = (int64_t)((end - pace[r].fixed) * pace[r].speed);
             whole = whole < piece ? 1 : whole - whole % piece;
         }
         count[r] = whole;
@@ -207,16 +232,15 @@ static int64_t give_most(const dlc_shares *shares, const double *speed, int64_t 
 }
 
 /* Then piece by piece to whoever will be done with it first. */
-static void give_pieces(const dlc_shares *shares, const double *speed, int64_t piece,
-                        int64_t *count) {
-    int64_t left = give_most(shares, speed, piece, count);
+static void give_pieces(const dlc_shares *shares, const dlc_rank_pace *pace,
+                        int64_t piece, int64_t *count) {
+    int64_t left = give_most(shares, pace, piece, count);
     while (left > 0) {
         int32_t best = 0;
         double least = INFINITY;
         for (int32_t r = 0; r < workers(shares); r++) {
             /* The sample that everybody has is part of the first piece. */
-            int64_t whole = (count[r] / piece + 1) * piece;
-            double done = (double)whole / speed[r];
+            double done = seconds_of(&pace[r], (count[r] / piece + 1) * piece);
             if (done < least) {
                 least = done;
                 best = r;
@@ -229,18 +253,19 @@ static void give_pieces(const dlc_shares *shares, const double *speed, int64_t p
     }
 }
 
-void dlc_shares_balance(const dlc_shares *shares, const double *speed, int64_t *count) {
+void dlc_shares_balance(const dlc_shares *shares, const dlc_rank_pace *pace,
+                        int64_t *count) {
     /* Layers may take several samples at once; more than 16 is not known. */
     static const int64_t pieces[] = {16, 8, 4, 2};
     const double little = 1.05;
-    give_pieces(shares, speed, 1, count);
-    double best = dlc_shares_seconds(shares, speed, count);
+    give_pieces(shares, pace, 1, count);
+    double best = dlc_shares_seconds(shares, pace, count);
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-        give_pieces(shares, speed, pieces[i], count);
-        if (dlc_shares_seconds(shares, speed, count) <= little * best)
+        give_pieces(shares, pace, pieces[i], count);
+        if (dlc_shares_seconds(shares, pace, count) <= little * best)
             return;
     }
-    give_pieces(shares, speed, 1, count);
+    give_pieces(shares, pace, 1, count);
 }
 
 void dlc_shares_take(dlc_shares *shares, const int64_t *count) {

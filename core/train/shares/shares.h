@@ -4,6 +4,9 @@
  *     1,1,0.5     in proportion to these, one a rank
  *     auto        in proportion to how fast the ranks are found to be
  *
+ * Where nothing is said it is even; with a solver whose ranks may be ahead of each
+ * other it begins as even and goes on as auto (reshare.h).
+ *
  * A rank's share is a contiguous stretch of the batch; the stretches lie in rank order.
  * Servers, the last ranks where a solver has some, get none.
  */
@@ -18,6 +21,7 @@
 /* Start with {0}, which is even. */
 typedef struct dlc_shares {
     int measured; /* auto */
+    int open;     /* nothing was said */
     double *proportion;
     int32_t proportions; /* 0: none were given */
 
@@ -29,7 +33,7 @@ typedef struct dlc_shares {
 
 void dlc_shares_free(dlc_shares *shares); /* a zeroed one is allowed */
 
-/* DLC_ERR_CONFIG with what is wrong as the detail sentence. */
+/* DLC_ERR_CONFIG with what is wrong as the detail sentence. NULL: nothing was said. */
 dlc_status dlc_shares_parse(const char *text, dlc_shares *shares);
 
 /* Shares `batch` out among `ranks` of which the last `servers` get nothing: in the
@@ -39,14 +43,21 @@ dlc_status dlc_shares_parse(const char *text, dlc_shares *shares);
 dlc_status dlc_shares_deal(dlc_shares *shares, int64_t batch, int32_t ranks,
                            int32_t servers);
 
-/* The same batch among the same ranks, who make speed[r] samples a second (those of
- * servers don't count). All of them are done at about the same time, and each gets one
- * sample at least; where that costs little, in rounder numbers, which layers may like
- * better. `count` gets one number a rank. */
-void dlc_shares_balance(const dlc_shares *shares, const double *speed, int64_t *count);
+/* How fast a rank is. */
+typedef struct dlc_rank_pace {
+    double speed; /* samples a second, while it computes */
+    double fixed; /* seconds of an iteration that don't depend on its share */
+} dlc_rank_pace;
+
+/* The same batch among the same ranks, whose paces these are (those of servers don't
+ * count). All of them are done at about the same time, and each gets one sample at
+ * least; where that costs little, in rounder numbers, which layers may like better.
+ * `count` gets one number a rank. */
+void dlc_shares_balance(const dlc_shares *shares, const dlc_rank_pace *pace,
+                        int64_t *count);
 
 /* How long the slowest needs for its part of such a batch, in seconds. */
-double dlc_shares_seconds(const dlc_shares *shares, const double *speed,
+double dlc_shares_seconds(const dlc_shares *shares, const dlc_rank_pace *pace,
                           const int64_t *count);
 
 /* One number a rank, whose sum is the batch; until the next deal. */

@@ -78,58 +78,94 @@ static dlc_status measure(const dlc_session *session, dlc_net *net, double *seco
 
 /* ---- Sharing out ----------------------------------------------------------------- */
 
-static void announce(const dlc_session *session, const double *speed, int changed) {
+static void log_event(const dlc_session *session, const char *list,
+                      const dlc_rank_pace *pace) {
+    const dlc_shares *shares = &session->setup->shares;
+    int32_t workers = shares->ranks - shares->servers;
+    dlc_json event = dlc_log_event_begin("shares");
+    dlc_json_int(&event, "iteration", session->iteration);
+    dlc_json_string(&event, "shares", list);
+    dlc_json_array(&event, "samples_per_s");
+    for (int32_t r = 0; r < workers; r++)
+        dlc_json_number(&event, NULL, pace[r].speed);
+    dlc_json_end_array(&event);
+    dlc_json_array(&event, "fixed_s");
+    for (int32_t r = 0; r < workers; r++)
+        dlc_json_number(&event, NULL, pace[r].fixed);
+    dlc_json_end_array(&event);
+    dlc_log_event_end(&event);
+}
+
+static void say_pace(int32_t rank, const dlc_rank_pace *pace, int64_t share) {
+    dlc_text fixed = {0};
+    if (pace->fixed > 0)
+        dlc_text_add(&fixed, " and %.1f ms beside", pace->fixed * 1e3);
+    dlc_info("rank %" PRId32 ": %.0f samples/s%s, share %" PRId64, rank, pace->speed,
+             dlc_text_string(&fixed), share);
+    dlc_text_free(&fixed);
+}
+
+/* Who looks often says no more than what is new. */
+static void announce(const dlc_session *session, const dlc_rank_pace *pace,
+                     int changed) {
     const dlc_shares *shares = &session->setup->shares;
     dlc_text list = {0};
-    if (session->rank != 0)
+    if (session->rank != 0 || (shares->open && !changed))
         return;
     dlc_shares_print(shares, &list);
     for (int32_t r = 0; r < shares->ranks - shares->servers; r++)
-        dlc_info("rank %" PRId32 ": %.0f samples/s, share %" PRId64, r, speed[r],
-                 shares->count[r]);
+        say_pace(r, &pace[r], shares->count[r]);
     dlc_info("%s shares; to repeat this run: --set run.shares=%s",
              changed ? "new" : "as before are the", dlc_text_string(&list));
-    dlc_json event = dlc_log_event_begin("shares");
-    dlc_json_int(&event, "iteration", session->iteration);
-    dlc_json_string(&event, "shares", dlc_text_string(&list));
-    dlc_json_array(&event, "samples_per_s");
-    for (int32_t r = 0; r < shares->ranks - shares->servers; r++)
-        dlc_json_number(&event, NULL, speed[r]);
-    dlc_json_end_array(&event);
-    dlc_log_event_end(&event);
+    log_event(session, dlc_text_string(&list), pace);
     dlc_text_free(&list);
 }
 
 /* All ranks have the same numbers, and decide alike. */
-static int is_worth_it(const dlc_shares *shares, const double *speed,
+static int is_worth_it(const dlc_shares *shares, const dlc_rank_pace *pace,
                        const int64_t *count) {
-    return dlc_shares_seconds(shares, speed, shares->count) >
-           worth * dlc_shares_seconds(shares, speed, count);
+    return dlc_shares_seconds(shares, pace, shares->count) >
+           worth * dlc_shares_seconds(shares, pace, count);
 }
 
-static dlc_status balance(dlc_session *session, const double *speed, int *changed) {
+/* Half the way from what the shares are. Who waits may look faster than it is when it
+ * doesn't (turbo, quotas), and who is looked at often would swing to and fro. */
+static void go_half_way(const dlc_shares *shares, int64_t *count) {
+    int64_t left = shares->batch;
+    for (int32_t r = 0; r < shares->ranks; r++) {
+        count[r] = (count[r] + shares->count[r]) / 2;
+        left -= count[r];
+    }
+    for (int32_t r = 0; left > 0 && r < shares->ranks - shares->servers; r++, left--)
+        count[r]++;
+}
+
+static dlc_status balance(dlc_session *session, const dlc_rank_pace *pace,
+                          int *changed) {
     dlc_shares *shares = &session->setup->shares;
     int64_t *count = dlc_alloc((size_t)shares->ranks, sizeof *count);
     if (!count)
         return DLC_ERR_NOMEM;
-    dlc_shares_balance(shares, speed, count);
-    *changed = is_worth_it(shares, speed, count);
+    dlc_shares_balance(shares, pace, count);
+    *changed = is_worth_it(shares, pace, count);
+    if (*changed && session->needs.loose)
+        go_half_way(shares, count);
     if (*changed)
         dlc_shares_take(shares, count);
     dlc_free(count);
     return DLC_OK;
 }
 
-dlc_status dlc_speed_balance(dlc_session *session, double mine, int *changed) {
-    double *speed = dlc_alloc((size_t)session->ranks, sizeof *speed);
-    if (!speed)
+dlc_status dlc_speed_balance(dlc_session *session, dlc_rank_pace mine, int *changed) {
+    dlc_rank_pace *pace = dlc_alloc((size_t)session->ranks, sizeof *pace);
+    if (!pace)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, speed);
+    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, pace);
     if (status == DLC_OK)
-        status = balance(session, speed, changed);
+        status = balance(session, pace, changed);
     if (status == DLC_OK)
-        announce(session, speed, *changed);
-    dlc_free(speed);
+        announce(session, pace, *changed);
+    dlc_free(pace);
     return status;
 }
 
@@ -139,7 +175,7 @@ dlc_status dlc_speed_share(dlc_session *session, dlc_net *net, int64_t batch) {
     int changed;
     if (!net) {
         DLC_TRY(dlc_job_barrier(session->job));
-        return dlc_speed_balance(session, 0, &changed);
+        return dlc_speed_balance(session, (dlc_rank_pace){0}, &changed);
     }
     dlc_status status = make_samples(session, batch, &made);
     if (status == DLC_OK)
@@ -149,5 +185,6 @@ dlc_status dlc_speed_share(dlc_session *session, dlc_net *net, int64_t batch) {
     dlc_free(made.data);
     dlc_free(made.labels);
     DLC_TRY(status);
-    return dlc_speed_balance(session, (double)batch / seconds, &changed);
+    dlc_rank_pace mine = {.speed = (double)batch / seconds};
+    return dlc_speed_balance(session, mine, &changed);
 }

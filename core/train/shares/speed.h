@@ -16,8 +16,8 @@
  * that gains enough. */
 dlc_status dlc_speed_share(dlc_session *session, dlc_net *net, int64_t batch);
 
-/* The same for speeds that are known otherwise: this rank made `speed` samples a
- * second. *changed: the batch has been shared out anew. */
-dlc_status dlc_speed_balance(dlc_session *session, double speed, int *changed);
+/* The same for paces that are known otherwise; this is this rank's. *changed: the batch
+ * has been shared out anew. */
+dlc_status dlc_speed_balance(dlc_session *session, dlc_rank_pace pace, int *changed);
 
 #endif

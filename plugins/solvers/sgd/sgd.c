@@ -110,8 +110,11 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
                           "which half precision's are not; take [run] precision = bf16",
                           host->where(settings, "clip_gradients"));
     solver->micro_batches = (int32_t)host->get_int(settings, "accumulate");
-    return policy_make(host, settings, args->max_iterations, args->epoch_iterations,
-                       &solver->policy);
+    dlc_status status = policy_make(host, settings, args->max_iterations,
+                                    args->epoch_iterations, &solver->policy);
+    if (status == DLC_OK)
+        policy_warn(host, args, &solver->policy);
+    return status;
 }
 
 static dlc_status sgd_create(const dlc_solver_args *args, dlc_solver **solver) {
@@ -135,8 +138,7 @@ static double sgd_rate(dlc_solver *solver, int64_t iteration) {
     return policy_rate(&solver->policy, iteration);
 }
 
-/* ---- An iteration ------------------------------------------------------------------
- */
+/* ---- An iteration ------------------------------------------------------------ */
 
 /* Gathers the micro-batches of a bucket, without the tail. */
 static dlc_status gather(dlc_solver *solver, int32_t micro, int32_t bucket) {
@@ -261,15 +263,9 @@ static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
 
 static const dlc_option options[] = {
     POLICY_OPTIONS,
-    DLC_FLOAT("momentum", "0.9", 0, 1,
-              "share of the last step that the next one keeps"),
-    DLC_BOOL("nesterov", "no", "look ahead along the momentum (Nesterov)"),
-    DLC_FLOAT("weight_decay", "0", 0, 1e9,
-              "pulls weights to zero; times the parameter's own multiplier"),
+    MOMENTUM_OPTIONS,
     DLC_FLOAT("clip_gradients", "0", 0, 1e30,
               "longest gradient (L2 norm over all parameters); 0: any length"),
-    DLC_INT("accumulate", "1", 1, 65536,
-            "batches whose mean gradient makes one iteration"),
     DLC_OPTIONS_END,
 };
 

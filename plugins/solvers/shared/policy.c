@@ -90,6 +90,21 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
     return DLC_OK;
 }
 
+void policy_warn(const dlc_host *host, const dlc_solver_args *args,
+                 const rate_policy *policy) {
+    const char *option = host->get_int(args->settings, "warmup") ? "warmup"
+                                                                 : "warmup_epochs";
+    int64_t first = DLC_HAS(args, iteration) ? args->iteration : 0;
+    if (args->exchange->rank == 0 && first == 0 && policy->warmup > 0 &&
+        args->max_iterations > 0 && policy->warmup >= (double)args->max_iterations)
+        host->log(
+            DLC_LOG_WARN,
+            "%s: the warm-up takes %.0f iterations, and the job has %lld: it ends "
+            "before the rate is what the policy says",
+            host->where(args->settings, option), policy->warmup,
+            (long long)args->max_iterations);
+}
+
 /* Steps that lie behind iteration i; a step counts at its own iteration. */
 static double steps_done(const rate_policy *p, double i) {
     size_t done = 0;

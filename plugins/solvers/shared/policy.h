@@ -49,6 +49,16 @@ typedef struct rate_policy {
         DLC_FLOAT("warmup_rate", "0", 0, 1e9, \
                   "rate of the first iteration where there is a warm-up")
 
+/* The rows of every solver that has a momentum. */
+#define MOMENTUM_OPTIONS \
+    DLC_FLOAT("momentum", "0.9", 0, 1, \
+              "share of the last step that the next one keeps"), \
+        DLC_BOOL("nesterov", "no", "look ahead along the momentum (Nesterov)"), \
+        DLC_FLOAT("weight_decay", "0", 0, 1e9, \
+                  "pulls weights to zero; times the parameter's own multiplier"), \
+        DLC_INT("accumulate", "1", 1, 65536, \
+                "batches whose mean gradient makes one iteration")
+
 /* Everything that can be checked without knowing how long the job is. */
 dlc_status policy_check(const dlc_host *host, const dlc_settings *settings);
 
@@ -56,6 +66,10 @@ dlc_status policy_check(const dlc_host *host, const dlc_settings *settings);
 dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
                        int64_t max_iterations, int64_t epoch_iterations,
                        rate_policy *made);
+
+/* Warns of a warm-up that the job ends in; on rank 0, when the job begins. */
+void policy_warn(const dlc_host *host, const dlc_solver_args *args,
+                 const rate_policy *policy);
 
 double policy_rate(const rate_policy *policy, int64_t iteration);
 

@@ -33,8 +33,7 @@ span slice_of(const ssp *s, int32_t bucket, int32_t i, int32_t count) {
     return (span){begin + (from < to ? from : to), from < to ? to - from : 0};
 }
 
-/* ---- Settings ----------------------------------------------------------------------
- */
+/* ---- Settings ---------------------------------------------------------------- */
 
 static void take_arenas(ssp *s, const dlc_solver_args *args) {
     s->ops = args->device_ops;
@@ -59,6 +58,8 @@ static dlc_status take_settings(ssp *s, const dlc_solver_args *args) {
     if (status == DLC_OK)
         status = policy_make(host, settings, args->max_iterations,
                              args->epoch_iterations, &s->policy);
+    if (status == DLC_OK)
+        policy_warn(host, args, &s->policy);
     return status;
 }
 
@@ -94,8 +95,7 @@ static dlc_status take_ranks(ssp *s, const dlc_solver_args *args) {
     return DLC_OK;
 }
 
-/* ---- Memory ------------------------------------------------------------------------
- */
+/* ---- Memory ------------------------------------------------------------------ */
 
 #define MAKE(to, count) ((to) = host->alloc(((size_t)(count) + 1) * sizeof *(to)))
 
@@ -146,7 +146,7 @@ static dlc_status make_views(ssp *s) {
     size_t count = (size_t)s->buckets * (size_t)s->owners;
     s->letter_bytes = sizeof(letter) + (size_t)s->workers * sizeof(int64_t);
     if (!MAKE(s->views, count) || !MAKE(s->pulled, s->trained) ||
-        !MAKE(s->outbox, s->trained) || !MAKE(s->order, s->buckets) ||
+        !MAKE(s->outbox, s->nesterov ? s->trained : 0) || !MAKE(s->order, s->buckets) ||
         !MAKE(s->ordered, s->buckets) || !MAKE(s->taken_orders, s->buckets) ||
         !MAKE(s->waited_for, s->workers) || !MAKE(s->agree.replied, s->ranks))
         return DLC_ERR_NOMEM;
@@ -236,8 +236,7 @@ static dlc_status make_all(ssp *s, const dlc_solver_args *args) {
     return status;
 }
 
-/* ---- Life --------------------------------------------------------------------------
- */
+/* ---- Life -------------------------------------------------------------------- */
 
 static dlc_status make_lock(ssp *s) {
     if (pthread_mutex_init(&s->lock, NULL) != 0)

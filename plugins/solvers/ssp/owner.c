@@ -24,10 +24,11 @@ static dlc_status sum(ssp *s, size_t n, int32_t count, float *to) {
     return status;
 }
 
-static dlc_status add(ssp *s, size_t n, const float *from, float *to) {
+/* y += a * x */
+static dlc_status axpy(ssp *s, size_t n, float a, const float *x, float *y) {
     dlc_status status = DLC_OK;
     for (size_t at = 0; status == DLC_OK && at < n; at += AT_ONCE)
-        status = s->ops->add(s->device, NULL, chunk(n, at), from + at, to + at);
+        status = s->ops->axpy(s->device, NULL, chunk(n, at), a, x + at, y + at);
     return status;
 }
 
@@ -40,8 +41,7 @@ static dlc_status momentum(ssp *s, size_t n, const dlc_momentum *how,
     return status;
 }
 
-/* ---- Applying ----------------------------------------------------------------------
- */
+/* ---- Applying ---------------------------------------------------------------- */
 
 static dlc_status sum_nodes(ssp *s, const shard *one) {
     size_t n = one->at.count;
@@ -95,17 +95,19 @@ static dlc_status step(ssp *s, int32_t bucket, int64_t clock) {
     return status;
 }
 
-/* The sum of the steps of a group. */
+/* The sum of the steps of a group: velocities, or what Nesterov makes of them, which
+ * has its sign already. */
 static dlc_status add_steps(ssp *s, const shard *one, int32_t group) {
     size_t n = one->at.count;
     int32_t count = 0;
     for (int32_t w = 0; w < s->workers; w++)
         if (s->group[w] == group)
             s->source[count++] = one->cell[w].from;
+    float sign = s->nesterov ? 1 : -1, *master = s->master + one->offset;
     if (count == 1)
-        return add(s, n, s->source[0], s->master + one->offset);
+        return axpy(s, n, sign, s->source[0], master);
     dlc_status status = sum(s, n, count, s->scratch);
-    return status == DLC_OK ? add(s, n, s->scratch, s->master + one->offset) : status;
+    return status == DLC_OK ? axpy(s, n, sign, s->scratch, master) : status;
 }
 
 static dlc_status apply(ssp *s, int32_t bucket, const letter *push, int32_t group) {
@@ -190,8 +192,7 @@ static dlc_status filled(ssp *s, int32_t bucket, int32_t from) {
     return owner_answers(s, bucket);
 }
 
-/* ---- Answering ---------------------------------------------------------------------
- */
+/* ---- Answering --------------------------------------------------------------- */
 
 static int is_own(const ssp *s, int32_t asker, int32_t worker) {
     return is_worker(s, asker) && s->group[asker] == s->group[worker];
@@ -279,8 +280,7 @@ static void note_ask(ssp *s, const letter *ask, int32_t from) {
         trace_line(s, "ask", ask->bucket, from, ask->own, ask->others, NULL);
 }
 
-/* ---- Taking in ---------------------------------------------------------------------
- */
+/* ---- Taking in --------------------------------------------------------------- */
 
 /* The room for the push is that of the answer before it, which may not be known to
  * have left. */

@@ -42,6 +42,8 @@ static dlc_status ssp_needs(const dlc_settings *settings, dlc_solver_needs *need
     needs->late = 1;
     needs->mail = 1;
     needs->servers = (int32_t)host->get_int(settings, "servers");
+    if (DLC_HAS(needs, loose))
+        needs->loose = host->get_float(settings, "staleness") > 0;
     return DLC_OK;
 }
 
@@ -92,15 +94,9 @@ static const dlc_option options[] = {
             "so many groups of neighbours, each in step and stale to the others; "
             "default: every rank is its own"),
     POLICY_OPTIONS,
-    DLC_FLOAT("momentum", "0.9", 0, 1,
-              "share of the last step that the next one keeps"),
-    DLC_BOOL("nesterov", "no", "look ahead along the momentum (Nesterov)"),
-    DLC_FLOAT("weight_decay", "0", 0, 1e9,
-              "pulls weights to zero; times the parameter's own multiplier"),
+    MOMENTUM_OPTIONS,
     DLC_FLOAT("clip_gradients", "0", 0, 1e30,
               "for the sake of sgd's settings; must be 0"),
-    DLC_INT("accumulate", "1", 1, 65536,
-            "batches whose mean gradient makes one iteration"),
     DLC_PATH("trace", NULL,
              "each rank writes its updates, answers and reads to this file, with its "
              "number behind the name"),

@@ -16,9 +16,9 @@
  * With s = 0 gradients are pushed; the owner sums those of one clock in the SDK's one
  * order and makes the momentum step: sgd's weights to the bit. With s > 0 each worker
  * has a velocity of its own for its share of the gradient, and pushes steps, which
- * owners add as they come: the recursion is linear, so the sum of these velocities is
- * the velocity of the job. Workers of a *group* are one worker to the others: their
- * steps are added together.
+ * owners apply as they come: the recursion is linear, so the sum of these velocities is
+ * the velocity of the job. A worker has done its own step by then. Workers of a *group*
+ * are one worker to the others: their steps are added together.
  *
  * Two threads: the train thread, which the core calls on, and the mail thread, the
  * only one that sends and receives. They hand each other orders and answers under one
@@ -40,8 +40,7 @@ extern const dlc_host *host;
 enum { SLOT_MOMENTUM, SLOT_SUM, SLOTS };
 enum { WORDS = 16 }; /* of the tail, at most */
 
-/* ---- What is sent ------------------------------------------------------------------
- */
+/* ---- What is sent ------------------------------------------------------------ */
 
 typedef enum letter_kind {
     /* Worker to owner. A push has the slice behind it. */
@@ -81,8 +80,7 @@ static inline int64_t *letter_in(letter *one) {
     return (int64_t *)(void *)(one + 1);
 }
 
-/* ---- What the threads have ---------------------------------------------------------
- */
+/* ---- What the threads have --------------------------------------------------- */
 
 typedef struct span {
     size_t begin, count;
@@ -181,7 +179,7 @@ struct dlc_solver {
 
     /* The train thread's. */
     int whole;     /* slot 0 has the velocity of the whole job, on every rank */
-    float *outbox; /* steps that were pushed last */
+    float *outbox; /* Nesterov: steps that were pushed last, with their sign */
     int64_t worst; /* the stalest view of the iteration that is being taken */
     int32_t taken; /* buckets of it */
 
@@ -274,8 +272,10 @@ dlc_status meet_letter(ssp *s, const letter *one);
 /* views.c: what goes to owners and comes back. The train thread: */
 void views_order(ssp *s, const letter *order);    /* with the lock held */
 dlc_status views_settled(ssp *s, int32_t bucket); /* until nothing of it is under way */
-dlc_status views_wait(ssp *s);   /* with the lock held: until something has moved */
-dlc_status views_broken(ssp *s); /* why views_wait failed */
+dlc_status views_wait(ssp *s); /* with the lock held: until something has moved */
+/* With the lock held: it stood still for the answer that is there now. */
+void views_waited(ssp *s, const view *one, uint64_t since);
+dlc_status views_broken(ssp *s);       /* why views_wait failed */
 void views_release(ssp *s, view *one); /* with the lock held: it is not busy any more */
 dlc_status views_copy(ssp *s, const view *one, float *to); /* out of `pulled` */
 /* ... and the mail thread: */

@@ -4,8 +4,7 @@
 
 #include "ssp.h"
 
-/* ---- The train thread --------------------------------------------------------------
- */
+/* ---- The train thread -------------------------------------------------------- */
 
 void views_order(ssp *s, const letter *order) {
     int32_t bucket = order->bucket;
@@ -41,12 +40,30 @@ static int is_settled(const view *one) {
     return one->answered == one->asked && !one->sending;
 }
 
+void views_waited(ssp *s, const view *one, uint64_t since) {
+    double waited = (double)(host->now_ns() - since) * 1e-9;
+    s->stats.waited += waited;
+    if (one->last >= 0 && one->last != s->me)
+        s->waited_for[one->last] += waited;
+}
+
+/* With the lock held. */
+static dlc_status settle(ssp *s, view *one) {
+    dlc_status status = DLC_OK;
+    if (is_settled(one))
+        return DLC_OK;
+    uint64_t since = host->now_ns();
+    while (status == DLC_OK && !is_settled(one))
+        status = views_wait(s);
+    views_waited(s, one, since);
+    return status;
+}
+
 dlc_status views_settled(ssp *s, int32_t bucket) {
     dlc_status status = DLC_OK;
     pthread_mutex_lock(&s->lock);
     for (int32_t o = 0; status == DLC_OK && o < s->owners; o++)
-        while (status == DLC_OK && !is_settled(view_at(s, bucket, o)))
-            status = views_wait(s);
+        status = settle(s, view_at(s, bucket, o));
     pthread_mutex_unlock(&s->lock);
     return status == DLC_OK ? DLC_OK : views_broken(s);
 }
@@ -66,14 +83,13 @@ dlc_status views_copy(ssp *s, const view *one, float *to) {
                         one->at.count * sizeof *to);
 }
 
-/* ---- The mail thread ---------------------------------------------------------------
- */
+/* ---- The mail thread --------------------------------------------------------- */
 
 /* Where a push takes its slices from. */
 static const float *source_of(const ssp *s, uint32_t kind) {
-    return kind == PUSH_GRADIENT ? s->gradients
-           : kind == PUSH_STEP   ? s->outbox
-                                 : s->velocity;
+    return kind == PUSH_GRADIENT              ? s->gradients
+           : kind == PUSH_STEP && s->nesterov ? s->outbox
+                                              : s->velocity;
 }
 
 static dlc_status send_to(ssp *s, const letter *order, int32_t owner) {

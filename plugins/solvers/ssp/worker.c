@@ -3,8 +3,7 @@
 #include "../shared/micro.h"
 #include "ssp.h"
 
-/* ---- Steps -------------------------------------------------------------------------
- */
+/* ---- Steps ------------------------------------------------------------------- */
 
 dlc_momentum worker_step(const ssp *s, int64_t iteration) {
     return (dlc_momentum){.size = sizeof(dlc_momentum),
@@ -32,10 +31,8 @@ static dlc_status step_alone(ssp *s, int64_t iteration, int32_t bucket) {
     return status;
 }
 
-/* This worker's share of the step, into the outbox: the velocity is that of its share
- * of the gradient, weight decay included. */
-static dlc_status step_of_piece(ssp *s, const dlc_momentum *base,
-                                const stretch *piece) {
+/* Nesterov's is not the velocity itself, so it has memory of its own. */
+static dlc_status look_ahead(ssp *s, const dlc_momentum *base, const stretch *piece) {
     dlc_momentum how = *base;
     float *gradient = s->gradients + piece->begin;
     float decay = how.decay * piece->decay / (float)s->workers / how.grad_scale;
@@ -51,34 +48,71 @@ static dlc_status step_of_piece(ssp *s, const dlc_momentum *base,
                             s->velocity + piece->begin, s->outbox + piece->begin);
 }
 
+/* This worker's share of the step: the velocity is that of its share of the gradient,
+ * weight decay included. It is what is pushed, and done here at once: one pass. */
+static dlc_status step_of_piece(ssp *s, const dlc_momentum *base,
+                                const stretch *piece) {
+    dlc_momentum how = *base;
+    if (s->nesterov)
+        return look_ahead(s, base, piece);
+    how.rate *= piece->rate;
+    how.decay *= piece->decay / (float)s->workers;
+    return s->ops->momentum(s->device, NULL, piece->count, &how,
+                            s->gradients + piece->begin, s->velocity + piece->begin,
+                            s->weights + piece->begin);
+}
+
 static dlc_status make_step(ssp *s, int64_t iteration, int32_t bucket) {
     span all = slice_of(s, bucket, 0, 1);
     dlc_momentum base = worker_step(s, iteration);
+    dlc_status status = DLC_OK;
     if (!all.count)
         return DLC_OK;
-    dlc_status status = s->ops->fill(s->device, NULL, s->outbox + all.begin, 0,
-                                     all.count * sizeof(float));
+    if (s->nesterov)
+        status = s->ops->fill(s->device, NULL, s->outbox + all.begin, 0,
+                              all.count * sizeof(float));
     for (size_t i = s->pieces.first[bucket];
          status == DLC_OK && i < s->pieces.first[bucket + 1]; i++)
         status = step_of_piece(s, &base, &s->pieces.at[i]);
     return status;
 }
 
+static dlc_status stop(ssp *s, size_t begin, size_t end) {
+    return end > begin ? s->ops->fill(s->device, NULL, s->velocity + begin, 0,
+                                      (end - begin) * sizeof(float))
+                       : DLC_OK;
+}
+
+/* What is never updated any more has no velocity to push. */
+static dlc_status stop_between(ssp *s, int32_t bucket) {
+    span all = slice_of(s, bucket, 0, 1);
+    size_t at = all.begin;
+    dlc_status status = DLC_OK;
+    for (size_t i = s->pieces.first[bucket];
+         status == DLC_OK && i < s->pieces.first[bucket + 1]; i++) {
+        const stretch *piece = &s->pieces.at[i];
+        status = stop(s, at, piece->begin);
+        at = piece->begin + piece->count;
+    }
+    return status == DLC_OK ? stop(s, at, all.begin + all.count) : status;
+}
+
 dlc_status worker_take_up(ssp *s) {
     dlc_status status = DLC_OK;
-    for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++)
+    for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++) {
         for (int32_t w = 0; status == DLC_OK && w < s->workers; w++) {
             span part = slice_of(s, b, w, s->workers);
-            if (w != s->me && part.count)
-                status = s->ops->fill(s->device, NULL, s->velocity + part.begin, 0,
-                                      part.count * sizeof(float));
+            if (w != s->me)
+                status = stop(s, part.begin, part.begin + part.count);
         }
+        if (status == DLC_OK)
+            status = stop_between(s, b);
+    }
     s->whole = 0;
     return status;
 }
 
-/* ---- Pushing -----------------------------------------------------------------------
- */
+/* ---- Pushing ----------------------------------------------------------------- */
 
 static dlc_status gather(ssp *s, int32_t micro, int32_t bucket) {
     const micro_batches batches = {.ops = s->ops,
@@ -129,8 +163,7 @@ dlc_status worker_ready(ssp *s, int64_t iteration, int32_t micro, int32_t bucket
     return status == DLC_OK ? push(s, iteration, bucket) : status;
 }
 
-/* ---- Taking over -------------------------------------------------------------------
- */
+/* ---- Taking over ------------------------------------------------------------- */
 
 static int has_group(const ssp *s) {
     return (s->me > 0 && s->group[s->me - 1] == s->group[s->me]) ||
@@ -161,10 +194,7 @@ static dlc_status stand(ssp *s, const view *one, int64_t iteration, int32_t buck
                one->fresh ? one->in : one->have);
     while (status == DLC_OK && !is_fresh(s, one, iteration))
         status = views_wait(s);
-    double waited = (double)(host->now_ns() - since) * 1e-9;
-    s->stats.waited += waited;
-    if (one->last >= 0 && one->last != s->me)
-        s->waited_for[one->last] += waited;
+    views_waited(s, one, since);
     return status;
 }
 
@@ -172,6 +202,19 @@ static void note_staleness(ssp *s, const view *one, int64_t iteration) {
     for (int32_t w = 0; w < s->workers; w++)
         if (s->group[w] != s->group[s->me] && iteration - one->have[w] > s->worst)
             s->worst = iteration - one->have[w];
+}
+
+/* This rank's newest step on top of its weights: `fresh`, of those that came just now;
+ * else they may have it already. */
+static dlc_status add_own(ssp *s, const view *one, int fresh) {
+    size_t n = one->at.count;
+    float *weights = s->weights + one->at.begin;
+    if (!n || (!fresh && !s->nesterov))
+        return DLC_OK;
+    return s->nesterov
+               ? s->ops->add(s->device, NULL, n, s->outbox + one->at.begin, weights)
+               : s->ops->axpy(s->device, NULL, n, -1, s->velocity + one->at.begin,
+                              weights);
 }
 
 /* The newest weights that have come, with the step that they don't have yet; or, where
@@ -193,9 +236,8 @@ static dlc_status take(ssp *s, int64_t iteration, int32_t bucket, int32_t owner)
     trace_line(s, "read", bucket, owner, iteration + 1, 0, one->have);
     if (fresh)
         status = views_copy(s, one, s->weights);
-    if (status == DLC_OK && behind && one->at.count)
-        status = s->ops->add(s->device, NULL, one->at.count, s->outbox + one->at.begin,
-                             s->weights + one->at.begin);
+    if (status == DLC_OK && behind && s->staleness)
+        status = add_own(s, one, fresh);
     pthread_mutex_lock(&s->lock);
     if (fresh)
         views_release(s, one);

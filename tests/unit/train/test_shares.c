@@ -31,6 +31,7 @@ static const deal_case deals[] = {
     {"0,1,0", 10, 3, 0, {0, 10, 0}},
     {"1000,1,1", 3, 3, 0, {1, 1, 1}},
     {"1,3,7", 8, 3, 1, {2, 6, 0}},
+    {NULL, 100, 3, 0, {34, 33, 33}},
     {"1000000,0.000001", 1048576, 2, 0, {1048575, 1}},
 };
 
@@ -43,8 +44,8 @@ START_TEST(deals_in_proportion) {
     for (int32_t r = 0; r < c->ranks; r++) {
         int64_t offset, count;
         dlc_shares_of(&shares, r, &offset, &count);
-        ck_assert_msg(count == c->count[r], "%s: rank %d has %lld", c->text, (int)r,
-                      (long long)count);
+        ck_assert_msg(count == c->count[r], "%s: rank %d has %lld",
+                      c->text ? c->text : "-", (int)r, (long long)count);
         ck_assert_int_eq(offset, end);
         end = offset + count;
     }
@@ -123,37 +124,43 @@ START_TEST(refuses_deals) {
 END_TEST
 
 /* The least time that there is, by trying all ways to share out among three. */
-static double least_of_three(const dlc_shares *shares, const double *speed) {
+static double least_of_three(const dlc_shares *shares, const dlc_rank_pace *pace) {
     double least = 1e300;
     for (int64_t a = 1; a < shares->batch - 1; a++)
         for (int64_t b = 1; a + b < shares->batch; b++) {
             const int64_t count[3] = {a, b, shares->batch - a - b};
-            double seconds = dlc_shares_seconds(shares, speed, count);
+            double seconds = dlc_shares_seconds(shares, pace, count);
             least = seconds < least ? seconds : least;
         }
     return least;
 }
 
-static const double speeds[][3] = {{1, 1, 1},   {2, 2, 1},     {1, 2, 4},
-                                   {1, 1, 0.9}, {100, 1, 1},   {1, 1, 0.01},
-                                   {3, 5, 7},   {10, 9.9, 0.3}};
+/* Of three ranks; seconds of an iteration that are fixed come second. */
+static const dlc_rank_pace paces[][3] = {
+    {{1, 0}, {1, 0}, {1, 0}},       {{2, 0}, {2, 0}, {1, 0}},
+    {{1, 0}, {2, 0}, {4, 0}},       {{1, 0}, {1, 0}, {0.9, 0}},
+    {{100, 0}, {1, 0}, {1, 0}},     {{1, 0}, {1, 0}, {0.01, 0}},
+    {{3, 0}, {5, 0}, {7, 0}},       {{10, 0}, {9.9, 0}, {0.3, 0}},
+    {{2, 1}, {2, 1}, {1, 2}},       {{1, 0}, {1, 5}, {1, 50}},
+    {{1, 1000}, {1, 0}, {1, 1000}}, {{7, 3}, {0.5, 0.1}, {3, 3}},
+};
 
 START_TEST(balances) {
     static const int64_t batches[] = {3, 4, 7, 24, 64, 100, 192};
-    const double *speed = speeds[_i];
+    const dlc_rank_pace *pace = paces[_i];
     for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
         dlc_shares shares = {0};
         int64_t count[4], sum = 0;
         ck_assert_int_eq(dlc_shares_deal(&shares, batches[b], 4, 1), DLC_OK);
-        dlc_shares_balance(&shares, speed, count);
+        dlc_shares_balance(&shares, pace, count);
         for (int r = 0; r < 3; r++) {
             ck_assert_int_ge(count[r], 1);
             sum += count[r];
         }
         ck_assert_int_eq(sum, batches[b]);
         ck_assert_int_eq(count[3], 0);
-        double least = least_of_three(&shares, speed);
-        ck_assert_double_le(dlc_shares_seconds(&shares, speed, count), 1.0501 * least);
+        double least = least_of_three(&shares, pace);
+        ck_assert_double_le(dlc_shares_seconds(&shares, pace, count), 1.0501 * least);
         dlc_shares_free(&shares);
     }
 }
@@ -164,7 +171,8 @@ START_TEST(likes_round_numbers) {
     dlc_shares shares = {0};
     int64_t count[3];
     ck_assert_int_eq(dlc_shares_deal(&shares, 192, 3, 0), DLC_OK);
-    dlc_shares_balance(&shares, (const double[]){2, 1.99, 1}, count);
+    dlc_shares_balance(&shares, (const dlc_rank_pace[]){{2, 0}, {1.99, 0}, {1, 0}},
+                       count);
     ck_assert_int_eq(count[0], 80);
     ck_assert_int_eq(count[1], 80);
     ck_assert_int_eq(count[2], 32);
@@ -179,14 +187,14 @@ END_TEST
 /* The largest job there may be must not take long. */
 START_TEST(balances_many) {
     enum { MANY = 1024 };
-    static double speed[MANY];
+    static dlc_rank_pace pace[MANY];
     static int64_t count[MANY];
     dlc_shares shares = {0};
     int64_t sum = 0;
     for (int r = 0; r < MANY; r++)
-        speed[r] = 1 + (double)(r % 7);
+        pace[r] = (dlc_rank_pace){1 + (double)(r % 7), (double)(r % 3)};
     ck_assert_int_eq(dlc_shares_deal(&shares, (int64_t)MANY << 20, MANY, 0), DLC_OK);
-    dlc_shares_balance(&shares, speed, count);
+    dlc_shares_balance(&shares, pace, count);
     for (int r = 0; r < MANY; r++)
         sum += count[r];
     ck_assert_int_eq(sum, (int64_t)MANY << 20);
@@ -203,7 +211,7 @@ int main(void) {
     tcase_add_loop_test(cases, prints_what_repeats_it, 0, COUNT(deals));
     tcase_add_loop_test(cases, refuses_texts, 0, COUNT(bad_texts));
     tcase_add_loop_test(cases, refuses_deals, 0, COUNT(bad_deals));
-    tcase_add_loop_test(cases, balances, 0, COUNT(speeds));
+    tcase_add_loop_test(cases, balances, 0, COUNT(paces));
     tcase_add_test(cases, likes_round_numbers);
     tcase_add_test(cases, balances_many);
     suite_add_tcase(suite, cases);
