@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/internal.h"
-#include "net/split.h"
+#include "net/portions.h"
 
 #include <string.h>
 
@@ -19,7 +19,15 @@ static dlc_status add_batch_tensors(dlc_net *net) {
     if (dlc_net_tensor_add(net, &data, NO_OP) < 0 ||
         dlc_net_tensor_add(net, &label, NO_OP) < 0)
         return DLC_ERR_NOMEM;
-    return dlc_net_add_ports_in(net);
+    DLC_TRY(dlc_net_add_ports_in(net));
+    if (net->portions.count == 0)
+        return DLC_OK;
+    label.shape.dims[0] = net->portions.own_rows;
+    net->portions.label = dlc_net_tensor_add(net, &label, NO_OP);
+    if (net->portions.label < 0)
+        return net->portions.label;
+    net->tensor[net->portions.label].of_portion = 1;
+    return DLC_OK;
 }
 
 /* The context of a family in this net, opened at its first layer. */
@@ -79,7 +87,7 @@ dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
         op->param[i] = (dlc_param){.size = sizeof(dlc_param), .rate = 1, .decay = 1};
     op->absorbed_by = NO_OP;
-    op->workspace_buffer = NO_BUFFER;
+    op->workspace_buffer = op->sum_buffer = op->mean_buffer = NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch_buffer[i] = NO_BUFFER;
     op->plan = (dlc_layer_plan){.size = sizeof op->plan,
@@ -128,13 +136,15 @@ static int32_t tensor_of_input(const dlc_net *net, dlc_graph_input input) {
 static dlc_status find_input(dlc_net *net, int32_t node, int32_t i, int32_t *tensor) {
     const dlc_graph_layer *from = &net->args.graph->layer[node];
     int32_t found = tensor_of_input(net, from->input[i]);
+    if (found == TENSOR_LABEL && dlc_net_in_group(net, node))
+        found = net->portions.label;
     if (found == NO_OP)
         return dlc_fail(DLC_ERR_CONFIG,
                         "layer '%s': its input %d comes from layer '%s', which has "
                         "no such output in this phase",
                         from->name, (int)i + 1,
                         net->args.graph->layer[from->input[i].layer].name);
-    return dlc_net_bring(net, found, dlc_net_reads(net, node), tensor);
+    return dlc_net_bring(net, found, dlc_net_reads(net, node), node, tensor);
 }
 
 /* What has to be put in before the layer. */
@@ -151,6 +161,8 @@ static dlc_status find_inputs(dlc_net *net, net_op *op) {
         op->in[i] = net->tensor[op->input[i]].tensor;
         if (!net_knows_type(op->feature, &op->in[i]))
             op->in[i].dtype = DLC_F32;
+        if (op->block_rows)
+            op->in[i].shape.dims[0] = op->block_rows;
     }
     return DLC_OK;
 }
@@ -170,6 +182,7 @@ static dlc_status check_shape(const net_op *op, const dlc_tensor *tensor) {
 
 /* A split layer gives its slice; others what they read. */
 static void spread_output(const dlc_net *net, const net_op *op, net_tensor *out) {
+    out->of_portion = dlc_net_in_group(net, op->node);
     if (op->slice_whole) {
         out->spread = SPREAD_SLICED;
         out->channels = op->slice_whole;
@@ -193,7 +206,10 @@ static dlc_status infer_layer(dlc_net *net, int32_t index) {
                         (int)op->plan.params);
     for (int32_t i = 0; i < op->plan.outputs; i++) {
         DLC_TRY(check_shape(op, &op->out[i]));
-        int32_t tensor = dlc_net_tensor_add(net, &op->out[i], index);
+        dlc_tensor out = op->out[i];
+        if (op->block_rows)
+            out.shape.dims[0] = net->portions.rows;
+        int32_t tensor = dlc_net_tensor_add(net, &out, index);
         if (tensor < 0)
             return tensor;
         op->output[i] = tensor;
@@ -367,17 +383,20 @@ static dlc_status make_layer(dlc_net *net, int32_t node) {
     op->name = from->name;
     op->feature = from->feature;
     op->of_all = dlc_net_reads(net, node) != SPREAD_OWN;
+    op->block_rows = dlc_net_block_rows(net, op);
     DLC_TRY(find_inputs(net, op));
     if (dlc_net_is_split(net, node))
         DLC_TRY(choose_slice(net, op, &begin, &end));
     DLC_TRY(create_layer(net, op, begin, end));
     DLC_TRY(infer_layer(net, net->ops - 1));
+    DLC_TRY(dlc_net_check_portions(net, op));
     return op->slice_whole ? dlc_net_check_sliced(op, end - begin) : DLC_OK;
 }
 
 dlc_status dlc_net_make_layers(dlc_net *net) {
     const dlc_graph *graph = net->args.graph;
     int32_t end = net->args.end ? net->args.end : graph->layers;
+    DLC_TRY(dlc_net_portions_open(net));
     DLC_TRY(add_batch_tensors(net));
     DLC_TRY(allocate_ops(net));
     for (int32_t node = net->args.first; node < end; node++)

@@ -1,5 +1,5 @@
 /* A net for people: one row an operation, with the work that is in it. */
-#include "net/internal.h"
+#include "net/portions.h"
 
 #include <string.h>
 
@@ -156,6 +156,15 @@ static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *r
     row->trained_count = end - row->trained_begin;
 }
 
+/* All of them make up a pass. */
+static void count_portions(const dlc_net *net, dlc_net_row *row) {
+    row->multiply_adds *= net->portions.count;
+    for (int part = 0; part < DLC_NET_PARTS; part++) {
+        row->work[part].multiply_adds *= net->portions.count;
+        row->work[part].bytes *= (uint64_t)net->portions.count;
+    }
+}
+
 int32_t dlc_net_rows(const dlc_net *net) {
     return net->ops;
 }
@@ -175,6 +184,8 @@ dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
     }
     describe_params(net, op, row);
     describe_work(net, op, row);
+    if (dlc_net_op_in_group(net, i))
+        count_portions(net, row);
     if (op->absorbed_by != NO_OP)
         row->absorbed_by = net->op[op->absorbed_by].name;
     else if (!net->args.outline && DLC_CAN(op->ops, describe))

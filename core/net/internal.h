@@ -20,6 +20,7 @@ typedef struct net_tensor {
     int is_port;              /* comes from outside */
     net_spread spread;
     int64_t channels; /* of all ranks, where it is sliced */
+    int of_portion;   /* has rows of a portion of the batch (portions.h) */
 
     /* Filled in by the plan. Buffers are indices; NO_BUFFER where the tensor has
      * none of its own (the batch in place, a gradient nobody wants). */
@@ -60,6 +61,7 @@ typedef struct net_op {
     int of_all;                 /* works on the samples of all ranks */
     int64_t slice_begin;        /* of a split layer: its first channel, */
     int64_t slice_whole;        /* of so many; 0: it isn't split */
+    int64_t block_rows;         /* it is run for so many rows at a time; 0: for all */
     const dlc_net_port *port;   /* what it gives goes out; NULL: it doesn't */
     const dlc_family *family;
     void *context; /* the family's */
@@ -78,6 +80,8 @@ typedef struct net_op {
 
     int32_t workspace_buffer;
     int32_t scratch_buffer[NET_RUNS];
+    int32_t sum_buffer;  /* of portions: gradients that are then added, */
+    int32_t mean_buffer; /* and the sums of a metric */
     int32_t first_param; /* in net->param */
     void *scratch[NET_RUNS];
     dlc_layer_run run;
@@ -85,6 +89,23 @@ typedef struct net_op {
     void **out_diff, **out_data, **in_diff, **params, **param_diffs;
     uint64_t ns[DLC_NET_PARTS]; /* of the last pass, where the net is timed */
 } net_op;
+
+/* See portions.h. */
+typedef struct net_portions {
+    int32_t count;    /* 0: the whole batch is taken at once */
+    int32_t node;     /* the group's first layer of the graph */
+    int64_t rows;     /* of a portion over all ranks, */
+    int64_t own_rows; /* and of this one, at most */
+    int64_t block;    /* rows that are consecutive samples */
+    int32_t label;    /* tensor: of this rank's rows */
+    int32_t first_op; /* the exchange that gathers the cut */
+    int32_t at;       /* the portion at work */
+    /* Buffers. The second places of the cut and its gradient; gradients from others. */
+    int32_t other_data, other_diff, came[2];
+    dlc_parcel *parcel;                       /* own; a list in the making */
+    uint64_t gathered[2], came_home[2], sent; /* tickets */
+    int64_t iteration, sample;                /* of the pass */
+} net_portions;
 
 typedef struct net_family {
     const dlc_family *family;
@@ -117,6 +138,7 @@ struct dlc_net {
     float *gradients_into; /* see dlc_net_write_gradients */
     int32_t reorders;
     int timed;
+    net_portions portions;
 };
 
 /* net.c: one tensor more; its index, or a negative status. */
@@ -138,8 +160,22 @@ dlc_status dlc_net_run_port(const dlc_net *net, dlc_reorder *reorder, const net_
  * the arrays of one. */
 net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node);
 dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs);
-/* plan.c: every pointer of a pass, from where buffers lie now. */
+/* plan.c: every pointer of a pass, from where buffers lie now; from operation `first`
+ * on. */
 void dlc_net_point(dlc_net *net);
+void dlc_net_point_from(dlc_net *net, int32_t first);
+/* plan.c: a buffer more, for steps `first` to `last`; and where it lies, NULL: none. */
+int32_t dlc_net_buffer_add(dlc_net *net, size_t bytes, int32_t first, int32_t last);
+void *dlc_net_buffer_at(const dlc_net *net, int32_t buffer);
+/* run.c: one operation of a pass; those that another one does, or that have no
+ * backward, are passed over. */
+dlc_status dlc_net_forward_op(dlc_net *net, int32_t op, int64_t iteration,
+                              int64_t sample);
+dlc_status dlc_net_backward_op(dlc_net *net, int32_t op, float loss_scale,
+                               dlc_status (*done)(void *context, size_t elements),
+                               void *context);
+/* run.c: does it end in a loss or metric? */
+int dlc_net_is_metric(const net_op *op);
 /* plan.c: bytes from one lane to the next. */
 size_t dlc_net_lane_bytes(const dlc_net *net);
 /* build.c: layers made, shapes inferred, layers absorbed, gradients traced. */

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "net/internal.h"
-#include "net/split.h"
+#include "net/portions.h"
 
 int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t producer) {
     if (net->tensors == net->tensor_room) {
@@ -102,6 +102,7 @@ void dlc_net_free(dlc_net *net) {
     free_memory(net, &net->split_gradients);
     if (!net->lent)
         free_memory(net, &net->activations);
+    dlc_free(net->portions.parcel);
     dlc_free(net->param_name);
     dlc_free(net->param);
     dlc_free(net->param_op);

@@ -17,9 +17,21 @@
 #include <dlcore/layer.h>
 #include <dlcore/solver.h>
 
+#include "net/courier.h"
 #include "net/graph.h"
 
 typedef struct dlc_net dlc_net;
+
+/* How the split layers at the end of a net get the samples of all ranks (portions.h):
+ * all at once; in portions of consecutive samples, so that one rank after the other
+ * sends its own; or in portions with a part of every rank's. There are as many portions
+ * as ranks. */
+typedef enum dlc_split_way {
+    DLC_SPLIT_WHOLE,
+    DLC_SPLIT_ROTATING,
+    DLC_SPLIT_SLICED,
+    DLC_SPLIT_WAYS
+} dlc_split_way;
 
 /* The ranks among which layers are split (split.h). */
 typedef struct dlc_net_split {
@@ -31,7 +43,19 @@ typedef struct dlc_net_split {
     /* As many: channels are shared out in these proportions. */
     const int64_t *cut;
     const dlc_mail *mail; /* its own; NULL in a net that is never run */
+    dlc_split_way way;
+    dlc_courier *courier; /* for portions; of a mail of its own, with room for
+                             dlc_net_parcels; NULL as above */
 } dlc_net_split;
+
+static inline int32_t dlc_net_parcels(int32_t ranks) {
+    return 8 * ranks;
+}
+
+/* The first layer of the graph that portions are taken for (of the phase): from there
+ * on nothing but split layers reads what comes before, one tensor. -1: there is no such
+ * layer; the detail sentence says why not. */
+int32_t dlc_net_find_group(const dlc_graph *graph, dlc_phase phase, const char *split);
 
 /* A tensor that crosses the edge of a net which is a part of the graph only. On its way
  * it is plain: float32, or whole numbers. */
@@ -119,7 +143,9 @@ void dlc_net_enter(dlc_net *net, const dlc_net_pass *pass);
  * net's own; NULL: to that. Before the pass is entered. */
 void dlc_net_write_gradients(dlc_net *net, float *arena);
 
-/* `iteration` and `sample` as in dlc_layer_run. */
+/* `iteration` and `sample` as in dlc_layer_run. In training by portions, what comes
+ * before them; they are done, forward and backward, by dlc_net_backward, behind which
+ * metrics are there. */
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample);
 
 /* Gradients of loss_scale times the weighted sum of the mean losses. Behind each
@@ -193,8 +219,7 @@ dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
 dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
                                 float *arena);
 
-/* ---- Of an outline -----------------------------------------------------------------
- */
+/* ---- Of an outline ----------------------------------------------------------- */
 
 /* Output `output` of a layer of the graph, as a port, but for its gradient; 0: there is
  * no such layer in this phase, or no such output. */

@@ -2,7 +2,7 @@
  * the first step that writes it to the last that reads it. Step i is forward of
  * operation i, step 2n-1-i its backward. */
 #include "base/memory.h"
-#include "net/internal.h"
+#include "net/portions.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ int dlc_net_on_host(const dlc_net *net) {
     return (net->args.device_feature->caps & DLC_DEVICE_HOST) != 0;
 }
 
-static int32_t add_buffer(dlc_net *net, size_t bytes, int32_t first, int32_t last) {
+int32_t dlc_net_buffer_add(dlc_net *net, size_t bytes, int32_t first, int32_t last) {
     if (net->buffers_planned == net->buffer_room) {
         int32_t room = net->buffer_room * 2 + 32;
         dlc_buffer *grown = dlc_grow(net->buffer, (size_t)net->buffer_room,
@@ -82,6 +82,10 @@ static int32_t last_read(const dlc_net *net, int32_t tensor) {
         return net_backward_step(net, 0);
     int32_t forward = last_forward_read(net, tensor), first, last;
     dlc_net_backward_reads(net, tensor, &first, &last);
+    if (dlc_net_outlives_portion(net, tensor)) {
+        int32_t end = net_backward_step(net, net->portions.first_op);
+        return last > end ? last : end;
+    }
     return last == NO_OP || net->tensor[tensor].again_before != NO_OP ? forward : last;
 }
 
@@ -89,7 +93,7 @@ static int32_t last_read(const dlc_net *net, int32_t tensor) {
  * take over; NO_BUFFER if there is none. */
 static int32_t buffer_to_reuse(const dlc_net *net, int32_t index) {
     const net_op *op = &net->op[index];
-    size_t bytes = dlc_tensor_bytes(&op->out[0]);
+    size_t bytes = dlc_tensor_bytes(&net->tensor[op->output[0]].tensor);
     for (int32_t j = 0; j < op->plan.inputs; j++) {
         const net_tensor *in = &net->tensor[op->input[j]];
         if (op->plan.in_place >> j & 1 && in->data_buffer != NO_BUFFER &&
@@ -104,7 +108,7 @@ static dlc_status plan_scratch(dlc_net *net, int32_t index, int run, int32_t ste
     net_op *op = &net->op[index];
     if (!op->plan.scratch_bytes)
         return DLC_OK;
-    int32_t buffer = add_buffer(net, op->plan.scratch_bytes, step, step);
+    int32_t buffer = dlc_net_buffer_add(net, op->plan.scratch_bytes, step, step);
     if (buffer < 0)
         return buffer;
     op->scratch_buffer[run] = buffer;
@@ -116,8 +120,8 @@ static dlc_status plan_again(dlc_net *net, int32_t index) {
     net_tensor *tensor = &net->tensor[index];
     int32_t made = net_backward_step(net, tensor->again_before), first, last;
     dlc_net_backward_reads(net, index, &first, &last);
-    tensor->again_buffer = add_buffer(net, dlc_tensor_bytes(&tensor->tensor), made,
-                                      last > made ? last : made);
+    tensor->again_buffer = dlc_net_buffer_add(net, dlc_tensor_bytes(&tensor->tensor),
+                                              made, last > made ? last : made);
     if (tensor->again_buffer < 0)
         return tensor->again_buffer;
     return plan_scratch(net, tensor->producer, NET_RUN_AGAIN, made);
@@ -130,8 +134,8 @@ static dlc_status plan_outputs(dlc_net *net, int32_t index) {
         int32_t last = last_read(net, op->output[j]);
         out->data_buffer = j == 0 ? buffer_to_reuse(net, index) : NO_BUFFER;
         if (out->data_buffer == NO_BUFFER)
-            out->data_buffer = add_buffer(net, dlc_tensor_bytes(&out->tensor),
-                                          forward_step(index), last);
+            out->data_buffer = dlc_net_buffer_add(net, dlc_tensor_bytes(&out->tensor),
+                                                  forward_step(index), last);
         if (out->data_buffer < 0)
             return out->data_buffer;
         use_until(net, out->data_buffer, last);
@@ -140,7 +144,8 @@ static dlc_status plan_outputs(dlc_net *net, int32_t index) {
     }
     if (op->plan.workspace_bytes) {
         int32_t last = op->runs_backward ? net_backward_step(net, index) : index;
-        op->workspace_buffer = add_buffer(net, op->plan.workspace_bytes, index, last);
+        op->workspace_buffer = dlc_net_buffer_add(net, dlc_net_workspace(net, op),
+                                                  index, last);
         if (op->workspace_buffer < 0)
             return op->workspace_buffer;
     }
@@ -151,12 +156,18 @@ static dlc_status plan_outputs(dlc_net *net, int32_t index) {
 static dlc_status plan_batch(dlc_net *net) {
     for (int32_t i = TENSOR_DATA; i <= TENSOR_LABEL && !dlc_net_on_host(net); i++) {
         net_tensor *tensor = &net->tensor[i];
-        tensor->data_buffer = add_buffer(net, dlc_tensor_bytes(&tensor->tensor), 0,
-                                         last_read(net, i));
+        tensor->data_buffer = dlc_net_buffer_add(net, dlc_tensor_bytes(&tensor->tensor),
+                                                 0, last_read(net, i));
         if (tensor->data_buffer < 0)
             return tensor->data_buffer;
     }
-    return DLC_OK;
+    if (net->portions.count == 0)
+        return DLC_OK;
+    net_tensor *label = &net->tensor[net->portions.label];
+    label->data_buffer = dlc_net_buffer_add(net, dlc_tensor_bytes(&label->tensor),
+                                            net->portions.first_op,
+                                            last_read(net, net->portions.label));
+    return label->data_buffer < 0 ? label->data_buffer : DLC_OK;
 }
 
 /* ---- Gradients ------------------------------------------------------------------- */
@@ -180,7 +191,11 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
                net->buffer[out->diff_buffer].last <= step;
     for (int32_t k = 0; over && k < j; k++) /* one input only may take it over */
         over = !(op->edge[k].wanted && op->edge[k].buffer == out->diff_buffer);
-    int32_t buffer = over ? out->diff_buffer : add_buffer(net, bytes, step, step);
+    int32_t first = index == net->portions.first_op && net->portions.count > 0
+                        ? forward_step(index) /* each portion gives some of it */
+                        : step;
+    int32_t buffer = over ? out->diff_buffer
+                          : dlc_net_buffer_add(net, bytes, first, step);
     if (buffer < 0)
         return buffer;
     edge->buffer = buffer;
@@ -204,6 +219,7 @@ static dlc_status plan_gradients(dlc_net *net) {
 dlc_status dlc_net_plan(dlc_net *net) {
     if (net->args.low_memory && net->args.phase == DLC_PHASE_TRAIN)
         dlc_net_plan_again(net);
+    dlc_net_portions_find(net);
     DLC_TRY(plan_batch(net));
     for (int32_t i = 0; i < net->ops; i++) {
         if (!net_is_running(&net->op[i]) || net->op[i].port)
@@ -214,13 +230,14 @@ dlc_status dlc_net_plan(dlc_net *net) {
             DLC_TRY(plan_scratch(net, i, NET_RUN_BACKWARD, net_backward_step(net, i)));
     }
     DLC_TRY(plan_gradients(net));
+    DLC_TRY(dlc_net_portions_plan(net));
     return dlc_buffers_place(net->buffer, (size_t)net->buffers_planned,
                              &net->activation_bytes);
 }
 
 /* ---- Memory ---------------------------------------------------------------------- */
 
-static void *buffer_address(const dlc_net *net, int32_t buffer) {
+void *dlc_net_buffer_at(const dlc_net *net, int32_t buffer) {
     if (buffer < 0)
         return NULL;
     return (char *)net->activations.base + net->lane_at + net->buffer[buffer].offset;
@@ -230,14 +247,16 @@ static void *buffer_address(const dlc_net *net, int32_t buffer) {
 static void point_edges(dlc_net *net, net_op *op) {
     for (int32_t j = 0; j < op->plan.inputs; j++) {
         net_edge *edge = &op->edge[j];
-        edge->part = !edge->wanted                 ? NULL
-                     : edge->buffer == PORT_BUFFER ? net->tensor[op->input[j]].diff
-                                                   : buffer_address(net, edge->buffer);
+        edge->part = !edge->wanted ? NULL
+                     : edge->buffer == PORT_BUFFER
+                         ? net->tensor[op->input[j]].diff
+                         : dlc_net_buffer_at(net, edge->buffer);
     }
 }
 
 /* The pointers of one operation's passes; those of the batch are set with it. */
 static void point_op(dlc_net *net, net_op *op) {
+    int in_group = dlc_net_op_in_group(net, (int32_t)(op - net->op));
     for (int32_t j = 0; j < op->plan.outputs; j++) {
         op->out_data[j] = net->tensor[op->output[j]].data;
         op->out_diff[j] = net->tensor[op->output[j]].diff;
@@ -256,17 +275,18 @@ static void point_op(dlc_net *net, net_op *op) {
         if (!param->is_buffer && gradients)
             op->param_diffs[j] = gradients + param->offset;
     }
-    op->run = (dlc_layer_run){.size = sizeof op->run,
-                              .in = op->in_data,
-                              .out = op->out_data,
-                              .out_diff = op->out_diff,
-                              .in_diff = op->in_diff,
-                              .param = op->params,
-                              .param_diff = op->param_diffs,
-                              /* It is of this rank's samples. */
-                              .step_at = op->of_all ? NULL : net->args.step_at,
-                              .loss_scale_at = net->args.loss_scale_at,
-                              .workspace = buffer_address(net, op->workspace_buffer)};
+    op->run = (dlc_layer_run){
+        .size = sizeof op->run,
+        .in = op->in_data,
+        .out = op->out_data,
+        .out_diff = op->out_diff,
+        .in_diff = op->in_diff,
+        .param = op->params,
+        .param_diff = op->param_diffs,
+        /* It is of this rank's samples. */
+        .step_at = op->of_all || in_group ? NULL : net->args.step_at,
+        .loss_scale_at = net->args.loss_scale_at,
+        .workspace = dlc_net_buffer_at(net, op->workspace_buffer)};
 }
 
 static dlc_status take(dlc_net *net, size_t bytes, dlc_memory *memory) {
@@ -304,16 +324,21 @@ static int fits_in_twin(const dlc_net *net) {
     return twin && net->activation_bytes <= twin->activation_bytes;
 }
 
-void dlc_net_point(dlc_net *net) {
-    for (int32_t i = 0; i < net->ops; i++) {
+void dlc_net_point_from(dlc_net *net, int32_t first) {
+    for (int32_t i = first; i < net->ops; i++) {
         if (!net_is_running(&net->op[i]))
             continue;
         point_edges(net, &net->op[i]);
         for (int j = 0; j < NET_RUNS; j++)
-            net->op[i].scratch[j] = buffer_address(net, net->op[i].scratch_buffer[j]);
+            net->op[i].scratch[j] = dlc_net_buffer_at(net,
+                                                      net->op[i].scratch_buffer[j]);
         if (net->op[i].feature)
             point_op(net, &net->op[i]);
     }
+}
+
+void dlc_net_point(dlc_net *net) {
+    dlc_net_point_from(net, 0);
 }
 
 dlc_status dlc_net_take_memory(dlc_net *net) {
@@ -324,9 +349,9 @@ dlc_status dlc_net_take_memory(dlc_net *net) {
         DLC_TRY(take_activations(net));
     }
     for (int32_t i = 0; i < net->tensors; i++) {
-        net->tensor[i].data = buffer_address(net, net->tensor[i].data_buffer);
-        net->tensor[i].diff = buffer_address(net, net->tensor[i].diff_buffer);
-        net->tensor[i].again = buffer_address(net, net->tensor[i].again_buffer);
+        net->tensor[i].data = dlc_net_buffer_at(net, net->tensor[i].data_buffer);
+        net->tensor[i].diff = dlc_net_buffer_at(net, net->tensor[i].diff_buffer);
+        net->tensor[i].again = dlc_net_buffer_at(net, net->tensor[i].again_buffer);
     }
     dlc_net_point(net);
     return DLC_OK;

@@ -52,7 +52,7 @@ static dlc_status allocate_reorder(net_op *op) {
     op->output = dlc_alloc(1, sizeof *op->output);
     op->edge = dlc_alloc(1, sizeof *op->edge);
     op->node = op->absorbed_by = NO_OP;
-    op->workspace_buffer = NO_BUFFER;
+    op->workspace_buffer = op->sum_buffer = op->mean_buffer = NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch_buffer[i] = NO_BUFFER;
     op->name = "reorder";
@@ -101,6 +101,9 @@ static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
     if (added < 0)
         return added;
     net->tensor[added].wants_gradient = from.wants_gradient;
+    net->tensor[added].spread = from.spread;
+    net->tensor[added].channels = from.channels;
+    net->tensor[added].of_portion = from.of_portion;
     own_layout(&net->tensor[added], family, context);
     op->output[0] = added;
     net->reorders++;
@@ -113,7 +116,8 @@ static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
 static dlc_status offer_input(dlc_net *net, op_list *list, net_op *op, int32_t i) {
     const net_tensor *tensor = &net->tensor[op->input[i]];
     int wants_f32 = !net_knows_type(op->feature, &tensor->tensor);
-    if (tensor->family && (tensor->family != op->family || wants_f32)) {
+    int by_blocks = op->block_rows && tensor->tensor.layout;
+    if (tensor->family && (tensor->family != op->family || wants_f32 || by_blocks)) {
         dlc_tensor plain = tensor->tensor;
         plain.layout = NULL;
         plain.bytes = 0;
@@ -122,16 +126,26 @@ static dlc_status offer_input(dlc_net *net, op_list *list, net_op *op, int32_t i
                            &plain, &op->input[i]));
     }
     op->in[i] = net->tensor[op->input[i]].tensor;
+    if (op->block_rows)
+        op->in[i].shape.dims[0] = op->block_rows;
     return DLC_OK;
 }
 
-static dlc_status check_prepared(const net_op *op) {
+static dlc_status check_prepared(const dlc_net *net, const net_op *op) {
+    const net_tensor *tensor = &net->tensor[op->input[0]];
     for (int32_t i = 0; i < op->plan.params; i++)
         if (op->param[i].count < dlc_shape_count(&op->param[i].shape))
             return dlc_fail(DLC_ERR_PLUGIN,
                             "layer '%s': parameter '%s' is laid out in fewer elements "
                             "than it has",
                             op->name, op->param[i].name);
+    if (op->block_rows && (op->in[0].layout || op->out[0].layout ||
+                           op->in[0].dtype != tensor->tensor.dtype))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "layer '%s': type '%s' wants samples in a layout of its own, "
+                        "and cannot be given those of several ranks; take [run] split "
+                        "= rotating or whole",
+                        op->name, op->feature->name);
     return DLC_OK;
 }
 
@@ -150,7 +164,7 @@ static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
     dlc_status status = op->ops->prepare(op->layer, &op->plan);
     if (status != DLC_OK)
         return dlc_net_blame(op, NULL, status);
-    DLC_TRY(check_prepared(op));
+    DLC_TRY(check_prepared(net, op));
     for (int32_t i = 0; i < op->plan.inputs; i++)
         if (!same_layout(op->family, &net->tensor[op->input[i]].tensor, &op->in[i]))
             DLC_TRY(reorder_to(net, list, op->input[i], op->family, op->context,

@@ -1,7 +1,7 @@
 /* One pass: the operations in order, forward and backward. */
 #include "base/clock.h"
 #include "net/internal.h"
-#include "net/split.h"
+#include "net/portions.h"
 
 #include <string.h>
 
@@ -105,7 +105,7 @@ static dlc_status make_again(dlc_net *net, int32_t tensor) {
     op->run.again = 1;
     op->run.scratch = op->scratch[NET_RUN_AGAIN];
     uint64_t start = begin_part(net);
-    DLC_TRY(named(op->ops->forward(op->layer, &op->run), op, "forward"));
+    DLC_TRY(named(dlc_net_run_layer(net, op, op->ops->forward), op, "forward"));
     return end_part(net, op, DLC_NET_FORWARD, start);
 }
 
@@ -122,7 +122,7 @@ static dlc_status make_inputs_again(dlc_net *net, int32_t index) {
     return DLC_OK;
 }
 
-static dlc_status forward_op(dlc_net *net, net_op *op) {
+static dlc_status call_forward(dlc_net *net, net_op *op) {
     if (op->exchange)
         return dlc_net_exchange_forward(net, op, net->tensor[op->input[0]].data,
                                         net->tensor[op->output[0]].data);
@@ -137,7 +137,8 @@ static dlc_status forward_op(dlc_net *net, net_op *op) {
     point_inputs(net, op);
     op->run.again = 0;
     op->run.scratch = op->scratch[NET_RUN_FORWARD];
-    return op->ops->forward(op->layer, &op->run);
+    DLC_TRY(dlc_net_run_layer(net, op, op->ops->forward));
+    return dlc_net_add_metric(net, op);
 }
 
 /* Elements of the arena that are an operation's weights; none: both 0. */
@@ -163,23 +164,39 @@ static dlc_status need_weights(const dlc_net *net, const net_op *op) {
     return end > begin ? net->args.need(net->args.need_context, begin, end) : DLC_OK;
 }
 
+static int64_t sample_of(const dlc_net *net, int32_t i, int64_t sample) {
+    if (dlc_net_op_in_group(net, i))
+        return dlc_net_portion_sample(net, &net->op[i], sample);
+    return net->op[i].of_all ? 0 : sample;
+}
+
+dlc_status dlc_net_forward_op(dlc_net *net, int32_t i, int64_t iteration,
+                              int64_t sample) {
+    net_op *op = &net->op[i];
+    if (op->absorbed_by != NO_OP || dlc_net_is_idle(net, op))
+        return DLC_OK;
+    op->run.iteration = iteration;
+    op->run.sample = sample_of(net, i, sample);
+    DLC_TRY(need_weights(net, op));
+    watch(net, "forward", op);
+    uint64_t start = begin_part(net);
+    begin_range(net, op);
+    dlc_status status = call_forward(net, op);
+    end_range(net);
+    DLC_TRY(named(status, op, "forward"));
+    return end_part(net, op, DLC_NET_FORWARD, start);
+}
+
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
+    int by_portions = net->portions.count > 0;
+    int32_t end = by_portions ? net->portions.first_op : net->ops;
     forget_times(net);
-    for (int32_t i = 0; i < net->ops; i++) {
-        net_op *op = &net->op[i];
-        if (op->absorbed_by != NO_OP)
-            continue;
-        op->run.iteration = iteration;
-        op->run.sample = op->of_all ? 0 : sample;
-        DLC_TRY(need_weights(net, op));
-        watch(net, "forward", op);
-        uint64_t start = begin_part(net);
-        begin_range(net, op);
-        dlc_status status = forward_op(net, op);
-        end_range(net);
-        DLC_TRY(named(status, op, "forward"));
-        DLC_TRY(end_part(net, op, DLC_NET_FORWARD, start));
-    }
+    net->portions.iteration = iteration;
+    net->portions.sample = sample;
+    for (int32_t i = 0; i < end; i++)
+        DLC_TRY(dlc_net_forward_op(net, i, iteration, sample));
+    if (by_portions && net->args.phase != DLC_PHASE_TRAIN)
+        return dlc_net_portions_forward(net);
     return DLC_OK;
 }
 
@@ -201,7 +218,7 @@ static dlc_status call_backward(dlc_net *net, net_op *op, float loss_scale,
     op->run.scratch = op->scratch[NET_RUN_BACKWARD];
     op->run.loss_scale = loss_scale *
                          (float)net->args.graph->layer[op->node].loss_weight;
-    return op->ops->backward(op->layer, &op->run);
+    return dlc_net_run_layer(net, op, op->ops->backward);
 }
 
 static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
@@ -249,49 +266,69 @@ static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
     return end_part(net, op, dlc_net_whole_part(op), start);
 }
 
+static dlc_status do_backward(dlc_net *net, int32_t i, float loss_scale) {
+    net_op *op = &net->op[i];
+    watch(net, "backward", op);
+    dlc_net_divert_gradients(net, op);
+    DLC_TRY(make_inputs_again(net, i));
+    begin_range(net, op);
+    dlc_status status = backward_op(net, op, loss_scale);
+    end_range(net);
+    return named(status, op, "backward");
+}
+
+dlc_status dlc_net_backward_op(dlc_net *net, int32_t i, float loss_scale,
+                               dlc_status (*done)(void *context, size_t elements),
+                               void *context) {
+    net_op *op = &net->op[i];
+    size_t begin = 0, end = 0;
+    if (!op->runs_backward)
+        return DLC_OK;
+    if (!dlc_net_is_idle(net, op))
+        DLC_TRY(do_backward(net, i, loss_scale));
+    DLC_TRY(dlc_net_add_gradients(net, op));
+    weights_of(net, op, &begin, &end);
+    return end && done ? done(context, end) : DLC_OK;
+}
+
 dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
                             dlc_status (*done)(void *context, size_t elements),
                             void *context) {
-    for (int32_t i = net->ops - 1; i >= 0; i--) {
-        net_op *op = &net->op[i];
-        if (!op->runs_backward)
-            continue;
-        watch(net, "backward", op);
-        DLC_TRY(make_inputs_again(net, i));
-        begin_range(net, op);
-        dlc_status status = backward_op(net, op, loss_scale);
-        end_range(net);
-        DLC_TRY(named(status, op, "backward"));
-        size_t begin = 0, end = 0;
-        weights_of(net, op, &begin, &end);
-        if (end && done)
-            DLC_TRY(done(context, end));
-    }
+    int by_portions = net->portions.count > 0;
+    if (by_portions)
+        DLC_TRY(dlc_net_portions_train(net, loss_scale, done, context));
+    for (int32_t i = (by_portions ? net->portions.first_op : net->ops) - 1; i >= 0; i--)
+        DLC_TRY(dlc_net_backward_op(net, i, loss_scale, done, context));
     return DLC_OK;
 }
 
-/* ---- Metrics ------------------------------------------------------------------------
- */
+/* ---- Metrics ----------------------------------------------------------------- */
 
-static int is_metric(const net_op *op) {
+int dlc_net_is_metric(const net_op *op) {
     return op->feature && op->absorbed_by == NO_OP &&
            op->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);
+}
+
+/* Of the whole batch. */
+static const float *sums_of(const dlc_net *net, const net_op *op) {
+    return op->mean_buffer == NO_BUFFER ? op->out_data[0]
+                                        : dlc_net_buffer_at(net, op->mean_buffer);
 }
 
 int32_t dlc_net_metrics(const dlc_net *net) {
     int32_t count = 0;
     for (int32_t i = 0; i < net->ops; i++)
-        count += is_metric(&net->op[i]);
+        count += dlc_net_is_metric(&net->op[i]);
     return count;
 }
 
 dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric) {
     const net_op *op = net->op;
-    for (; !is_metric(op) || i-- > 0; op++)
+    for (; !dlc_net_is_metric(op) || i-- > 0; op++)
         ;
     float values[2];
     DLC_TRY(dlc_net_sync(net));
-    DLC_TRY(net->args.device_ops->copy(net->args.device, NULL, values, op->out_data[0],
+    DLC_TRY(net->args.device_ops->copy(net->args.device, NULL, values, sums_of(net, op),
                                        sizeof values));
     *metric = (dlc_metric){.name = op->name,
                            .is_loss = (op->feature->caps & DLC_LAYER_LOSS) != 0,
@@ -305,11 +342,11 @@ dlc_status dlc_net_add_losses(const dlc_net *net, float share, float *sum) {
     const dlc_net_args *args = &net->args;
     for (int32_t i = 0; i < net->ops; i++) {
         const net_op *op = &net->op[i];
-        if (!is_metric(op) || !(op->feature->caps & DLC_LAYER_LOSS))
+        if (!dlc_net_is_metric(op) || !(op->feature->caps & DLC_LAYER_LOSS))
             continue;
         double weight = args->graph->layer[op->node].loss_weight;
         DLC_TRY(args->device_ops->add_mean(
-            args->device, args->queue, share * (float)weight, op->out_data[0], sum));
+            args->device, args->queue, share * (float)weight, sums_of(net, op), sum));
     }
     return DLC_OK;
 }

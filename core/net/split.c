@@ -1,6 +1,8 @@
 /* See split.h. This file decides and builds; spread.c moves the numbers. */
 #include "net/split.h"
 
+#include "net/portions.h"
+
 #include "base/memory.h"
 
 int dlc_net_is_split(const dlc_net *net, int32_t node) {
@@ -117,9 +119,11 @@ static const char *tensor_name(const dlc_net *net, int32_t tensor) {
     return producer == NO_OP ? "the batch" : net->op[producer].name;
 }
 
-static int64_t rows_here(const dlc_net *net, net_spread spread) {
+static int64_t rows_here(const dlc_net *net, net_spread spread, int of_portion) {
     const dlc_net_split *split = net->args.split;
     const int64_t *first = split->first;
+    if (of_portion)
+        return spread == SPREAD_OWN ? net->portions.own_rows : net->portions.rows;
     return spread == SPREAD_OWN ? first[split->rank + 1] - first[split->rank]
                                 : first[split->ranks] - first[0];
 }
@@ -128,7 +132,7 @@ static dlc_status check_tensor(const dlc_net *net, int32_t tensor) {
     const net_tensor *from = &net->tensor[tensor];
     const dlc_shape *shape = &from->tensor.shape;
     if (from->tensor.dtype == DLC_I32 || shape->rank < 1 ||
-        shape->dims[0] != rows_here(net, from->spread))
+        shape->dims[0] != rows_here(net, from->spread, from->of_portion))
         return dlc_fail(DLC_ERR_CONFIG,
                         "what '%s' gives has no sample in each of its rows, so that no "
                         "layer that reads it can be split; leave out parallel = model",
@@ -140,7 +144,7 @@ static dlc_status check_tensor(const dlc_net *net, int32_t tensor) {
 static void measure(const dlc_net *net, const net_tensor *from,
                     net_exchange *exchange) {
     const dlc_shape *shape = &from->tensor.shape;
-    exchange->samples = rows_here(net, SPREAD_WHOLE);
+    exchange->samples = rows_here(net, SPREAD_WHOLE, exchange->of_portion);
     exchange->channels = from->spread == SPREAD_SLICED ? from->channels
                          : shape->rank > 1             ? shape->dims[1]
                                                        : 1;
@@ -150,13 +154,14 @@ static void measure(const dlc_net *net, const net_tensor *from,
 }
 
 static dlc_status make_exchange(const dlc_net *net, int32_t tensor, net_spread spread,
-                                net_exchange **exchange) {
+                                int of_portion, net_exchange **exchange) {
     size_t ranks = (size_t)net->args.split->ranks;
     net_exchange *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
     made->from = net->tensor[tensor].spread;
     made->to = spread;
+    made->of_portion = of_portion;
     measure(net, &net->tensor[tensor], made);
     made->name = dlc_format("%s of %s",
                             made->from == SPREAD_OWN ? "gathering" : "exchange",
@@ -183,16 +188,17 @@ void dlc_net_exchange_free(net_exchange *exchange) {
 }
 
 /* An operation of no layer; the caller has the room. */
-static dlc_status add_exchange(dlc_net *net, int32_t tensor, net_spread spread) {
+static dlc_status add_exchange(dlc_net *net, int32_t tensor, net_spread spread,
+                               int of_portion) {
     net_op *op = &net->op[net->ops++];
     DLC_TRY(dlc_net_allocate_op(op, 1));
     op->node = NO_OP;
-    DLC_TRY(make_exchange(net, tensor, spread, &op->exchange));
+    DLC_TRY(make_exchange(net, tensor, spread, of_portion, &op->exchange));
     op->name = op->exchange->name;
     op->input[0] = tensor;
     op->in[0] = op->out[0] = (dlc_tensor){.shape = net->tensor[tensor].tensor.shape,
                                           .dtype = DLC_F32};
-    op->out[0].shape.dims[0] = rows_here(net, spread);
+    op->out[0].shape.dims[0] = rows_here(net, spread, of_portion);
     if (op->out[0].shape.rank > 1)
         op->out[0].shape.dims[1] = op->exchange->channels;
     op->plan.scratch_bytes = dlc_net_exchange_scratch(net, op->exchange);
@@ -201,11 +207,13 @@ static dlc_status add_exchange(dlc_net *net, int32_t tensor, net_spread spread) 
         return added;
     op->output[0] = added;
     net->tensor[added].spread = spread;
+    net->tensor[added].of_portion = of_portion;
     return DLC_OK;
 }
 
-dlc_status dlc_net_bring(dlc_net *net, int32_t tensor, net_spread spread,
+dlc_status dlc_net_bring(dlc_net *net, int32_t tensor, net_spread spread, int32_t node,
                          int32_t *result) {
+    int of_portion = dlc_net_in_group(net, node);
     if (net->tensor[tensor].spread == spread) {
         *result = tensor;
         return DLC_OK;
@@ -216,7 +224,7 @@ dlc_status dlc_net_bring(dlc_net *net, int32_t tensor, net_spread spread,
                         tensor_name(net, tensor));
     if (!found) {
         DLC_TRY(check_tensor(net, tensor));
-        DLC_TRY(add_exchange(net, tensor, spread));
+        DLC_TRY(add_exchange(net, tensor, spread, of_portion));
         found = &net->op[net->ops - 1];
     }
     *result = found->output[0];

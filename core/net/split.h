@@ -17,6 +17,7 @@
 
 struct net_exchange {
     net_spread from, to;
+    int of_portion;                     /* what it gives (portions.h) */
     int64_t samples, channels, spatial; /* of the tensor, over all ranks */
     char *name;                         /* own; the operation's */
     dlc_request **request; /* own; one a rank for what comes, one for what goes */
@@ -31,9 +32,9 @@ int dlc_net_is_split(const dlc_net *net, int32_t node);
  */
 net_spread dlc_net_reads(const dlc_net *net, int32_t node);
 
-/* An existing tensor in another spread, by an exchange that may be there already. Needs
- * room for one operation. */
-dlc_status dlc_net_bring(dlc_net *net, int32_t tensor, net_spread spread,
+/* An existing tensor in another spread for a layer of the graph, by an exchange that
+ * may be there already. Needs room for one operation. */
+dlc_status dlc_net_bring(dlc_net *net, int32_t tensor, net_spread spread, int32_t node,
                          int32_t *result);
 
 /* The first of `channels` that a rank makes, up to the first of the next rank (that of

@@ -4,7 +4,7 @@
  * summand of it, what they have in common is added up. */
 #include <string.h>
 
-#include "net/split.h"
+#include "net/portions.h"
 
 static const dlc_tag TAG = UINT64_C(0xdc02000000000000);
 
@@ -14,12 +14,17 @@ typedef struct region {
     int64_t row, rows, channel, channels;
 } region;
 
+/* `portion`: where the exchange is of one. */
 static region region_of(const dlc_net *net, const net_exchange *exchange,
-                        net_spread spread, int32_t rank) {
+                        net_spread spread, int32_t rank, int32_t portion) {
     const dlc_net_split *split = net->args.split;
     const int64_t *first = split->first;
     region made = {0, exchange->samples, 0, exchange->channels};
-    if (spread == SPREAD_OWN) {
+    if (spread == SPREAD_OWN && exchange->of_portion) {
+        net_rows rows = dlc_net_portion_rows(net, portion, rank);
+        made.row = rows.at;
+        made.rows = rows.count;
+    } else if (spread == SPREAD_OWN) {
         made.row = first[rank] - first[0];
         made.rows = first[rank + 1] - first[rank];
     } else if (spread == SPREAD_SLICED) {
@@ -99,6 +104,7 @@ typedef struct passage {
     const dlc_net *net;
     net_exchange *exchange;
     net_spread from, to;
+    int32_t portion;
     int sums;
     region here, there; /* what this rank has, and what it gets */
     const float *src;
@@ -107,15 +113,25 @@ typedef struct passage {
     size_t used;    /* of it */
 } passage;
 
-static passage passage_of(const dlc_net *net, net_exchange *exchange, int backward) {
+static region region_from(const passage *way, int32_t rank) {
+    return region_of(way->net, way->exchange, way->from, rank, way->portion);
+}
+
+static region region_to(const passage *way, int32_t rank) {
+    return region_of(way->net, way->exchange, way->to, rank, way->portion);
+}
+
+static passage passage_of(const dlc_net *net, net_exchange *exchange, int backward,
+                          int32_t portion) {
     int32_t rank = net->args.split->rank;
     passage way = {.net = net,
                    .exchange = exchange,
                    .from = backward ? exchange->to : exchange->from,
-                   .to = backward ? exchange->from : exchange->to};
+                   .to = backward ? exchange->from : exchange->to,
+                   .portion = portion};
     way.sums = backward && exchange->to == SPREAD_WHOLE;
-    way.here = region_of(net, exchange, way.from, rank);
-    way.there = region_of(net, exchange, way.to, rank);
+    way.here = region_from(&way, rank);
+    way.there = region_to(&way, rank);
     return way;
 }
 
@@ -128,14 +144,14 @@ static float *take(passage *way, size_t count) {
 
 /* What comes from a rank: where it goes in dst. */
 static block incoming(const passage *way, int32_t rank) {
-    region theirs = region_of(way->net, way->exchange, way->from, rank);
+    region theirs = region_from(way, rank);
     region shared = intersect(&theirs, &way->there);
     return block_in(way->exchange, &way->there, &shared);
 }
 
 /* What goes to a rank: where it is in src. */
 static block outgoing(const passage *way, int32_t rank) {
-    region theirs = region_of(way->net, way->exchange, way->to, rank);
+    region theirs = region_to(way, rank);
     region shared = intersect(&way->here, &theirs);
     return block_in(way->exchange, &way->here, &shared);
 }
@@ -252,12 +268,32 @@ static dlc_status sum(const passage *way) {
                                  way->exchange->source, args->split->ranks, way->dst);
 }
 
+/* Rows that nobody sends, in the last portion, are zero. */
+static dlc_status clear_rest(const passage *way) {
+    const dlc_net_args *args = &way->net->args;
+    const net_exchange *exchange = way->exchange;
+    int64_t capacity = way->to == SPREAD_OWN ? way->net->portions.own_rows
+                                             : exchange->samples;
+    int64_t rows = 0, channels = way->there.channels;
+    if (!exchange->of_portion || (way->from != SPREAD_OWN && way->to != SPREAD_OWN))
+        return DLC_OK;
+    for (int32_t rank = 0; rank < args->split->ranks; rank++)
+        rows += region_from(way, rank).rows;
+    rows = way->to == SPREAD_OWN ? way->there.rows : rows;
+    if (rows == capacity)
+        return DLC_OK;
+    return args->device_ops->fill(args->device, args->queue, way->dst, 0,
+                                  (size_t)(capacity * channels * exchange->spatial) *
+                                      sizeof(float));
+}
+
 static dlc_status run(passage *way) {
     const dlc_net *net = way->net;
     const dlc_net_split *split = net->args.split;
     const float **packs = way->exchange->pack;
     memset(way->exchange->request, 0,
            2 * (size_t)split->ranks * sizeof *way->exchange->request);
+    DLC_TRY(clear_rest(way));
     DLC_TRY(dlc_net_sync(net)); /* nobody works in what is received into */
     DLC_TRY(receive_all(way));
     DLC_TRY(pack_all(way, packs));
@@ -269,10 +305,15 @@ static dlc_status run(passage *way) {
 }
 
 static size_t scratch_of(const dlc_net *net, net_exchange *exchange, int backward) {
-    passage way = passage_of(net, exchange, backward);
-    (void)receive_all(&way); /* nothing is sent */
-    (void)pack_all(&way, NULL);
-    return way.used * sizeof(float);
+    int32_t portions = exchange->of_portion ? net->portions.count : 1;
+    size_t most = 0;
+    for (int32_t k = 0; k < portions; k++) {
+        passage way = passage_of(net, exchange, backward, k);
+        (void)receive_all(&way); /* nothing is sent */
+        (void)pack_all(&way, NULL);
+        most = way.used > most ? way.used : most;
+    }
+    return most * sizeof(float);
 }
 
 size_t dlc_net_exchange_scratch(const dlc_net *net, net_exchange *exchange) {
@@ -286,7 +327,7 @@ size_t dlc_net_exchange_scratch(const dlc_net *net, net_exchange *exchange) {
 
 dlc_status dlc_net_exchange_forward(const dlc_net *net, net_op *op, const void *in,
                                     void *out) {
-    passage way = passage_of(net, op->exchange, 0);
+    passage way = passage_of(net, op->exchange, 0, net->portions.at);
     way.src = in;
     way.dst = out;
     way.scratch = op->scratch[NET_RUN_FORWARD];
@@ -295,7 +336,7 @@ dlc_status dlc_net_exchange_forward(const dlc_net *net, net_op *op, const void *
 
 dlc_status dlc_net_exchange_backward(const dlc_net *net, net_op *op,
                                      const void *out_diff, void *in_diff) {
-    passage way = passage_of(net, op->exchange, 1);
+    passage way = passage_of(net, op->exchange, 1, net->portions.at);
     way.src = out_diff;
     way.dst = in_diff;
     way.scratch = op->scratch[NET_RUN_BACKWARD];

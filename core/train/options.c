@@ -64,6 +64,10 @@ const dlc_option dlc_run_section_options[] = {
     DLC_INT(
         "sub_batches", "0", 0, 1 << 20,
         "pieces that a rank's batch goes through the stages in; 0: about two a stage"),
+    DLC_CHOICE("split", "auto", "auto|whole|rotating|sliced",
+               "how split layers get the samples of all ranks; whole: at once; "
+               "rotating: one rank's after the other's; sliced: a part of every "
+               "rank's at a time; auto: by time and memory"),
     DLC_INT("epochs", NULL, 0, 1e6, "passes over the training data"),
     DLC_INT("iterations", NULL, 0, 1e12, "updates of the weights; instead of epochs"),
     DLC_INT("seed", "1", 0, 0x1p53, "of all random numbers"),

@@ -27,7 +27,7 @@ static dlc_device_args device_args(const dlc_session *session) {
     return (dlc_device_args){
         .size = sizeof(dlc_device_args),
         .settings = session->setup->run,
-        .index = dlc_job_place(session->job, session->rank)->device_index,
+        .index = dlc_job_place(session->job, dlc_job_rank(session->job))->device_index,
         .threads = dlc_job_threads(session->job),
         .cpus = dlc_job_cpus(session->job)};
 }
@@ -308,6 +308,12 @@ static dlc_status open_device_and_solver(dlc_session *session) {
 /* As far as a plan goes: no tensor memory is taken. */
 static dlc_status open_plan(dlc_session *session) {
     DLC_TRY(open_device_and_solver(session));
+    if (session->ranks > 1) {
+        DLC_TRY(dlc_asynchronous_check(session));
+        DLC_TRY(dlc_pipeline_plan(session));
+        count_iterations(session); /* stages share the batch out otherwise */
+        DLC_TRY(dlc_split_choose(session));
+    }
     return dlc_nets_build(session);
 }
 
@@ -334,6 +340,8 @@ static dlc_status open_train(dlc_session *session) {
     dlc_job_doing(session->job, "set-up", NULL, 0);
     DLC_TRY(open_device_and_solver(session));
     DLC_TRY(dlc_asynchronous_check(session));
+    if (dlc_pipeline_is_open(session))
+        DLC_TRY(aside(session, open_connection));
     DLC_TRY(dlc_pipeline_plan(session));
     count_iterations(session); /* stages share the batch out otherwise */
     DLC_TRY(open_control(session));
@@ -378,10 +386,17 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *se
     return ended(open_test(session), session);
 }
 
-dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session) {
-    share_evenly(setup);
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
+                                 int32_t ranks, dlc_session *session) {
+    if (ranks == 1)
+        share_evenly(setup);
     DLC_TRY(begin(setup, job, session));
-    return ended(open_plan(session), session);
+    session->is_plan = 1;
+    session->rank = rank;
+    session->ranks = ranks;
+    return ended(dlc_setup_set_ranks(setup, ranks), session) != DLC_OK
+               ? DLC_ERR_CONFIG
+               : ended(open_plan(session), session);
 }
 
 /* What open_work has opened. */
@@ -520,6 +535,7 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
                                .solver = (uint64_t)session->needs.slots * train.weights,
                                .activations = train.activations + test.activations,
                                .feeds = feed + test_feed};
+    dlc_pipeline_add_memory(session, &made);
     made.peak = made.weights + made.gradients + made.solver + made.activations;
     if (setup->device->caps & DLC_DEVICE_HOST)
         made.peak += made.process + made.feeds;

@@ -21,6 +21,7 @@ typedef struct dlc_session {
     dlc_setup *setup;
     dlc_job *job;
     int32_t rank, ranks;
+    int is_plan; /* to be shown, not run: there are no peers */
 
     const dlc_device_ops *device_ops;
     dlc_device *device;
@@ -73,8 +74,11 @@ dlc_status dlc_session_start(dlc_session *session);
 dlc_status dlc_session_reopen(dlc_session *session);
 /* Opens what a test of saved weights needs. */
 dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session);
-/* Opens what `dlcore check` shows: nets built, no tensor memory taken, no peers. */
-dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, dlc_session *session);
+/* Opens what `dlcore check` shows: nets built, no tensor memory taken, no peers. As one
+ * of `ranks`, which need not be there; what they would choose by measuring is left as
+ * it is without. */
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
+                                 int32_t ranks, dlc_session *session);
 void dlc_session_close(dlc_session *session);
 
 /* Until the queue has come to the event, or what it does beside others has failed. */

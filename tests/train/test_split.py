@@ -173,11 +173,70 @@ class Split(unittest.TestCase):
         _, split = self.train(3, "--set=run.shares=3,1,2", *model(ALL))
         self.assert_same(checkpoint, split, WITHIN)
 
+    def test_portions(self):
+        """One rank's samples after the other's, or a part of every rank's at a time."""
+        whole, checkpoint = self.train(1)
+        transports = list(filter(is_there, ("p2p-tree", "host-staged", "ucx")))
+        cases = ((2, LAST, ()), (3, ALL, ("--set=run.shares=3,1,2",)), (4, LAST, ()))
+        for number, (ranks, layers, more) in enumerate(cases):
+            for way in ("rotating", "sliced"):
+                transport = transports[number % len(transports)]
+                with self.subTest(ranks=ranks, way=way, transport=transport):
+                    report, split = self.train(
+                        ranks, f"--set=run.split={way}", f"--transport={transport}",
+                        *model(layers), *more)
+                    self.assertIn(f"in portions: {way}", self.log)
+                    self.assertAlmostEqual(report["loss"], whole["loss"], delta=1e-4)
+                    self.assertEqual(report["accuracy"], whole["accuracy"])
+                    self.assert_same(checkpoint, split, WITHIN)
+        # Behind other layers' backs, and again: to the bit.
+        once = self.train(2, "--set=run.split=sliced", *model(LAST))[1]
+        again = self.train(2, "--set=run.split=sliced", *model(LAST))[1]
+        self.assert_same(once, again, 0)
+
+    def test_portions_by_themselves(self):
+        """What is printed is what is done."""
+        self.train(2, *model(LAST), iterations=2)
+        said = re.search(r"split = auto: (\w+), for ", self.log)
+        rows = re.findall(r"^ {4}(\w+) +\d+ +[\d.]+ ms +[\d.]+ ms", self.log, re.MULTILINE)
+        self.assertEqual(rows, ["whole", "rotating", "sliced"], self.log)
+        self.assertEqual("in portions" in self.log, said[1] != "whole")
+        # A layer that reads what comes before the split ones: only the whole can be had.
+        reader = ("--set=ip1.input=tanh2", "--set=loss.input=conv2")
+        self.refused(2, "layer 'loss'.*reads what comes before them; take split = whole",
+                     "--set=run.split=sliced", *reader, *model(["ip2"]))
+
+    def check(self, *more):
+        done = subprocess.run([BIN, "check", str(self.net), "--json", *more], check=True,
+                              capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout)
+
+    def test_shown_before(self):
+        """What each rank would have adds up to the net."""
+        whole = self.check()
+        split = self.check("--ranks=2", "--set=run.split=sliced", *model(LAST))
+        self.assertEqual([r["first"] for r in split["ranks"]], [0, 1])
+        for key in ("parameters", "multiply_adds"):
+            self.assertEqual(split[key], whole[key])
+        ip1 = [{layer["name"]: layer for layer in r["layers"]}["ip1"] for r in split["ranks"]]
+        self.assertEqual([layer["output"] for layer in ip1], [[12, 20], [12, 21]])
+        self.assertEqual(split["peak_bytes"], max(r["peak_bytes"] for r in split["ranks"]))
+        staged = self.check("--ranks=4", "--set=run.stages=ip1", "--set=run.sub_batches=4")
+        self.assertEqual([(r["first"], r["count"], r["stage"]) for r in staged["ranks"]],
+                         [(0, 2, 0), (2, 2, 1)])
+        self.assertEqual(staged["ranks"][1]["layers"][0]["output"], [3, 41])
+        for key in ("parameters", "multiply_adds"):
+            self.assertEqual(staged[key], whole[key])
+        text = subprocess.run([BIN, "check", str(self.net), *model(LAST)], check=True,
+                              capture_output=True, text=True, timeout=60).stdout
+        self.assertIn("--ranks=N shows how", text)
+
     def test_several_passes(self):
         passes = ("--set=solver.accumulate=3", "--set=data.batch=12")
         _, checkpoint = self.train(1, *passes)
-        _, split = self.train(2, *passes, *model(LAST))
-        self.assert_same(checkpoint, split, WITHIN)
+        for way in ("whole", "sliced"):
+            _, split = self.train(2, *passes, *model(LAST), f"--set=run.split={way}")
+            self.assert_same(checkpoint, split, WITHIN)
 
     def test_behind_the_processors_back(self):
         """On a device with queues, where what nobody waits for goes wrong."""
@@ -189,8 +248,9 @@ class Split(unittest.TestCase):
         environment.start()
         self.addCleanup(environment.stop)
         _, checkpoint = self.train(1)
-        for seed in (5, 6):
+        for seed, way in ((5, "whole"), (6, "rotating"), (7, "sliced")):
             _, split = self.train(3, "--set=run.device=later", *model(ALL),
+                                  f"--set=run.split={way}",
                                   f"--set=run.later_seed={seed}")
             self.assert_same(checkpoint, split, WITHIN)
 

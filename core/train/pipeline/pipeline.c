@@ -6,8 +6,7 @@
 
 #include "base/memory.h"
 
-/* ---- Nets and feeds ----------------------------------------------------------------
- */
+/* ---- Nets and feeds ---------------------------------------------------------- */
 
 /* Tells what is at work; and as messages move only when somebody looks, looks. */
 static void watch(void *context, const char *phase, const char *layer) {
@@ -63,8 +62,7 @@ void dlc_pipeline_shape_feed(const dlc_session *session, dlc_feed_args *args) {
                                          phase, 0);
 }
 
-/* ---- Opening -----------------------------------------------------------------------
- */
+/* ---- Opening ----------------------------------------------------------------- */
 
 dlc_status dlc_pipeline_connect(dlc_session *session) {
     dlc_pipeline *pipeline = session->pipeline;
@@ -90,6 +88,12 @@ static dlc_status take(const dlc_session *session, size_t count, dlc_memory *mem
     *memory = (dlc_memory){.size = sizeof *memory};
     return session->device_ops->alloc(session->device, count * sizeof(float), 0,
                                       memory);
+}
+
+enum { TEST_SLOTS = 2 };
+
+static int32_t train_slots(const dlc_pipeline *pipeline) {
+    return dlc_turns_most(&pipeline->turns) + 1;
 }
 
 static dlc_status open_wires(const dlc_pipeline *pipeline,
@@ -126,11 +130,23 @@ dlc_status dlc_pipeline_open(dlc_session *session) {
     DLC_TRY(take(session, DLC_ARENA_TAIL, &pipeline->words));
     if (pipeline->sub_batches > 1)
         DLC_TRY(take(session, dlc_net_arenas(session->net)->count, &pipeline->sum));
-    DLC_TRY(open_wires(pipeline, &pipeline->train, dlc_turns_most(&pipeline->turns) + 1,
+    DLC_TRY(open_wires(pipeline, &pipeline->train, train_slots(pipeline),
                        &pipeline->wires));
     if (session->test_net)
-        DLC_TRY(open_wires(pipeline, &pipeline->test, 2, &pipeline->test_wires));
+        DLC_TRY(
+            open_wires(pipeline, &pipeline->test, TEST_SLOTS, &pipeline->test_wires));
     return gather_memory(session);
+}
+
+void dlc_pipeline_add_memory(const dlc_session *session, dlc_session_memory *memory) {
+    const dlc_pipeline *pipeline = session->pipeline;
+    if (!pipeline)
+        return;
+    memory->activations += dlc_wires_bytes(&pipeline->train, train_slots(pipeline));
+    if (session->test_net)
+        memory->activations += dlc_wires_bytes(&pipeline->test, TEST_SLOTS);
+    if (pipeline->sub_batches > 1)
+        memory->gradients += memory->gradients;
 }
 
 void dlc_pipeline_leave(dlc_session *session) {

@@ -65,6 +65,8 @@ typedef struct dlc_pipeline {
  * batch is its replica's. After the device was opened and shares were dealt; all ranks
  * together. An error where the job has something that stages don't go with. */
 dlc_status dlc_pipeline_plan(dlc_session *session);
+/* Does that depend on what joins the ranks? Then they must be joined before. */
+int dlc_pipeline_is_open(const dlc_session *session);
 /* While all that was opened is open: gives up messages and communicators, the session's
  * is then that of all ranks. When nets have been freed: the rest. */
 void dlc_pipeline_leave(dlc_session *session);
@@ -108,6 +110,9 @@ dlc_status dlc_pipeline_agree(dlc_pipeline *pipeline, float words[DLC_ARENA_TAIL
  * the test set. */
 void dlc_pipeline_list_metrics(const dlc_session *session, dlc_evaluation *evaluation);
 dlc_status dlc_pipeline_test(dlc_session *session, dlc_evaluation *evaluation);
+
+/* After it was planned: adds what sub-batches under way and their sums take. */
+void dlc_pipeline_add_memory(const dlc_session *session, dlc_session_memory *memory);
 
 /* What is about to happen; and at the end, all ranks together, what it came to. */
 void dlc_pipeline_announce(const dlc_session *session);

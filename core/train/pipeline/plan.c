@@ -5,11 +5,11 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "train/measure.h"
 #include "train/pipeline/pipeline.h"
 #include "train/pipeline/stage_cut.h"
 
-/* ---- May it be? --------------------------------------------------------------------
- */
+/* ---- May it be? -------------------------------------------------------------- */
 
 static dlc_status check_ranks(const dlc_session *session, int32_t stages) {
     if (session->ranks % stages == 0)
@@ -62,8 +62,7 @@ static dlc_status check_job(const dlc_session *session) {
     return DLC_OK;
 }
 
-/* ---- Shares ------------------------------------------------------------------------
- */
+/* ---- Shares ------------------------------------------------------------------ */
 
 /* Twice as many as there are stages, or what comes near it and divides `share`. */
 static int64_t choose_sub_batches(int64_t share, int64_t stages) {
@@ -105,8 +104,7 @@ static dlc_status share_batch(dlc_session *session) {
     return DLC_OK;
 }
 
-/* ---- Layers ------------------------------------------------------------------------
- */
+/* ---- Layers ------------------------------------------------------------------ */
 
 static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
                                const dlc_data_setup *data, int64_t batch,
@@ -125,11 +123,33 @@ static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
     return dlc_net_build(&args, outline);
 }
 
-static dlc_status cut_by_work(const dlc_session *session, const double *work,
-                              const char *may_begin, int32_t stages, int32_t *first) {
+/* Of what crosses, by the link as measured; all free where there are no peers. */
+static dlc_status price_crossings(const dlc_session *session, const dlc_net *outline,
+                                  double *crossing) {
     const dlc_setup *setup = session->setup;
-    dlc_status status = dlc_stage_cut_balance(work, may_begin, setup->graph->layers,
-                                              stages, first);
+    dlc_measured measured;
+    dlc_shape sample;
+    if (session->is_plan)
+        return DLC_OK;
+    DLC_TRY(dlc_measure(session, &measured));
+    DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
+    return dlc_stage_cut_price(setup->graph, outline, session->pipeline->sub_batch,
+                               &sample, dlc_plan_slowest(&measured.cluster),
+                               measured.speed.bytes, crossing);
+}
+
+static dlc_status cut_by_work(const dlc_session *session, const dlc_net *outline,
+                              const double *work, const char *may_begin, int32_t stages,
+                              int32_t *first) {
+    const dlc_setup *setup = session->setup;
+    int32_t layers = setup->graph->layers;
+    double *crossing = dlc_alloc((size_t)layers, sizeof *crossing);
+    dlc_status status = crossing ? price_crossings(session, outline, crossing)
+                                 : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_stage_cut_balance(work, may_begin, crossing, layers, stages,
+                                       first);
+    dlc_free(crossing);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
     return dlc_fail(status, "%s: %s", dlc_settings_where(setup->run, "stages"),
@@ -164,7 +184,8 @@ static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
     for (size_t s = 0; cut->first && s < edges; s++)
         stages->first[s] = cut->first[s];
     if (!cut->first)
-        status = cut_by_work(session, work, may_begin, stages->stages, stages->first);
+        status = cut_by_work(session, outline, work, may_begin, stages->stages,
+                             stages->first);
     if (status == DLC_OK)
         status = dlc_job_broadcast(session->job, 0, stages->first,
                                    edges * sizeof *stages->first);
@@ -288,6 +309,17 @@ static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
                                   .sub_batches = pipeline->sub_batches};
     DLC_TRY(plan_train(session, cut));
     return plan_test(session);
+}
+
+int dlc_pipeline_is_open(const dlc_session *session) {
+    dlc_stage_cut cut = {0};
+    if (session->ranks == 1 || session->is_plan ||
+        !dlc_stage_cut_is_wanted(session->setup) ||
+        dlc_stage_cut_parse(session->setup, &cut) != DLC_OK) /* said by the plan */
+        return 0;
+    int is_open = cut.first == NULL;
+    dlc_stage_cut_free(&cut);
+    return is_open;
 }
 
 dlc_status dlc_pipeline_plan(dlc_session *session) {

@@ -7,6 +7,8 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "plan/layers.h"
+#include "plan/stages.h"
 
 void dlc_stage_cut_free(dlc_stage_cut *cut) {
     dlc_free(cut->first);
@@ -18,8 +20,7 @@ int dlc_stage_cut_is_wanted(const dlc_setup *setup) {
     return strcmp(text, "1") != 0;
 }
 
-/* ---- What [run] says ---------------------------------------------------------------
- */
+/* ---- What [run] says --------------------------------------------------------- */
 
 static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
     for (int32_t i = 0; i < graph->layers; i++)
@@ -107,8 +108,7 @@ dlc_status dlc_stage_cut_parse(const dlc_setup *setup, dlc_stage_cut *cut) {
     return DLC_OK;
 }
 
-/* ---- By work -----------------------------------------------------------------------
- */
+/* ---- By work ----------------------------------------------------------------- */
 
 /* As in schedule.c: operations in the time in which a device moves a byte. */
 enum { OPERATIONS_A_BYTE = 10 };
@@ -146,101 +146,86 @@ dlc_status dlc_stage_cut_weigh(const dlc_graph *graph, const dlc_net *outline,
     return DLC_OK;
 }
 
-/* Cuts greedily: a stage gets as much as it may have, `most`. Returns how many stages
- * that takes, or more than `stages`. */
-static int32_t fill_up(const double *work, const char *may_begin, int32_t layers,
-                       double most, int32_t stages, int32_t *first) {
-    int32_t count = 1;
-    double sum = 0, since = 0; /* since: the work from the last place to cut on */
-    int32_t place = 0;
-    first[0] = 0;
-    for (int32_t i = 0; i < layers; i++) {
-        if (may_begin[i] && i > 0) {
-            place = i;
-            since = 0;
-        }
-        sum += work[i];
-        since += work[i];
-        if (sum <= most)
-            continue;
-        if (place == first[count - 1] || count == stages)
-            return stages + 1;
-        first[count++] = place;
-        sum = since;
-        if (sum > most)
-            return stages + 1;
-    }
-    return count;
-}
-
-/* Where there are fewer stages than wanted, the largest that can be is cut again. */
-static int split_largest(const double *work, const char *may_begin, int32_t layers,
-                         int32_t *stages, int32_t *first) {
-    int32_t best = -1, at = 0;
-    double least = INFINITY;
-    for (int32_t s = 0; s < *stages; s++) {
-        int32_t end = s + 1 < *stages ? first[s + 1] : layers;
-        double whole = 0, before = 0;
-        for (int32_t i = first[s]; i < end; i++)
-            whole += work[i];
-        for (int32_t i = first[s]; i < end; i++) {
-            double larger = fmax(before, whole - before);
-            if (i > first[s] && may_begin[i] && larger - whole < least) {
-                least = larger - whole;
-                best = s;
-                at = i;
-            }
-            before += work[i];
-        }
-    }
-    if (best < 0)
-        return 0;
-    memmove(&first[best + 2], &first[best + 1],
-            (size_t)(*stages - best - 1) * sizeof *first);
-    first[best + 1] = at;
-    (*stages)++;
-    return 1;
-}
-
 /* Nothing to train stands before the first place to cut: it is the first stage's. */
-static void forbid_first(char *may_begin, int32_t layers) {
-    for (int32_t i = 0; i < layers; i++)
-        if (may_begin[i]) {
-            may_begin[i] = 0;
-            return;
+static int32_t first_place(const char *may_begin, int32_t layers) {
+    int32_t i = 0;
+    while (i < layers && !may_begin[i])
+        i++;
+    return i;
+}
+
+/* What can only be had together: from one place to cut to the next. */
+typedef struct clumps {
+    dlc_plan_layer *layer; /* own */
+    int32_t *first;        /* own; of the graph */
+    int32_t count;
+} clumps;
+
+static dlc_status gather_clumps(const double *work, const char *may_begin,
+                                const double *crossing, int32_t layers, clumps *made) {
+    int32_t none = first_place(may_begin, layers);
+    made->layer = dlc_alloc((size_t)layers, sizeof *made->layer);
+    made->first = dlc_alloc((size_t)layers, sizeof *made->first);
+    if (!made->layer || !made->first)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < layers; i++) {
+        if (i == 0 || (may_begin[i] && i != none)) {
+            if (i > 0 && crossing)
+                made->layer[made->count - 1].cut_bytes = crossing[i];
+            made->first[made->count++] = i;
         }
+        made->layer[made->count - 1].forward.fixed += work[i];
+    }
+    return DLC_OK;
+}
+
+static dlc_status cut_clumps(const clumps *made, int32_t stages, int32_t *first) {
+    /* A crossing is in units of work already. */
+    const dlc_plan_link link = {.bandwidth = 1};
+    dlc_plan_stage *stage = dlc_alloc((size_t)stages, sizeof *stage);
+    if (!stage)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_plan_stages_cut(made->layer, (size_t)made->count, &link, 1,
+                                            stages, stage);
+    for (int32_t s = 0; status == DLC_OK && s < stages; s++)
+        first[s] = made->first[stage[s].first];
+    dlc_free(stage);
+    return status;
 }
 
 dlc_status dlc_stage_cut_balance(const double *work, const char *may_begin,
-                                 int32_t layers, int32_t stages, int32_t *first) {
-    char *may = dlc_alloc((size_t)layers, 1);
-    double low = 0, high = 0;
-    int32_t places = 0;
-    if (!may)
+                                 const double *crossing, int32_t layers, int32_t stages,
+                                 int32_t *first) {
+    clumps made = {0};
+    dlc_status status = gather_clumps(work, may_begin, crossing, layers, &made);
+    if (status == DLC_OK && stages > made.count)
+        status = dlc_fail(DLC_ERR_CONFIG,
+                          "the net has layers with weights for %d stages, not for %d",
+                          (int)made.count, (int)stages);
+    if (status == DLC_OK)
+        status = cut_clumps(&made, stages, first);
+    if (status == DLC_OK)
+        first[stages] = layers;
+    dlc_free(made.first);
+    dlc_free(made.layer);
+    return status;
+}
+
+/* ---- What crosses ------------------------------------------------------------ */
+
+dlc_status dlc_stage_cut_price(const dlc_graph *graph, const dlc_net *outline,
+                               int64_t batch, const dlc_shape *sample,
+                               const dlc_plan_link *link, double work_a_second,
+                               double *crossing) {
+    dlc_plan_layer *layer = dlc_alloc((size_t)graph->layers, sizeof *layer);
+    if (!layer)
         return DLC_ERR_NOMEM;
-    memcpy(may, may_begin, (size_t)layers);
-    forbid_first(may, layers);
-    for (int32_t i = 0; i < layers; i++) {
-        high += work[i];
-        places += may[i] != 0;
-    }
-    if (stages > places + 1) {
-        dlc_free(may);
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "the net has layers with weights for %d stages, not for %d",
-                        (int)places + 1, (int)stages);
-    }
-    for (int step = 0; step < 64; step++) { /* the least that is enough */
-        double middle = (low + high) / 2;
-        if (fill_up(work, may, layers, middle, stages, first) <= stages)
-            high = middle;
-        else
-            low = middle;
-    }
-    int32_t made = fill_up(work, may, layers, high, stages, first);
-    while (made < stages && split_largest(work, may, layers, &made, first))
-        ;
-    first[stages] = layers;
-    dlc_free(may);
-    return DLC_OK;
+    dlc_status status = dlc_plan_layers_read(graph, outline, batch, sample, NULL,
+                                             layer);
+    for (int32_t i = 1; status == DLC_OK && i < graph->layers; i++)
+        crossing[i] = (link->latency +
+                       layer[i - 1].cut_bytes * (double)batch / link->bandwidth) *
+                      work_a_second;
+    dlc_free(layer);
+    return status;
 }

@@ -32,8 +32,7 @@ struct dlc_wires {
 /* How long a wait for news may take before it looks around. */
 #define WAIT_S 0.1
 
-/* ---- Opening and closing -----------------------------------------------------------
- */
+/* ---- Opening and closing ----------------------------------------------------- */
 
 static size_t port_bytes(const dlc_net_port *port) {
     dlc_tensor tensor = {.dtype = port->dtype, .shape = port->shape};
@@ -165,8 +164,7 @@ void dlc_wires_close(dlc_wires *wires) {
     dlc_free(wires);
 }
 
-/* ---- Requests ----------------------------------------------------------------------
- */
+/* ---- Requests ---------------------------------------------------------------- */
 
 static slot *slot_of(const dlc_wires *wires, int32_t sub_batch) {
     return &wires->slots[sub_batch % wires->args.slots];
@@ -244,8 +242,7 @@ dlc_status dlc_wires_drain(dlc_wires *wires) {
     return DLC_OK;
 }
 
-/* ---- A sub-batch's way -------------------------------------------------------------
- */
+/* ---- A sub-batch's way ------------------------------------------------------- */
 
 /* Which tensor of which sub-batch; its gradient goes the other way. */
 static dlc_tag tag_of(int32_t id, int32_t sub_batch) {
@@ -326,8 +323,12 @@ void dlc_wires_point(dlc_wires *wires, int32_t sub_batch, dlc_net_pass *pass) {
     pass->out_diff = at->out_diff;
 }
 
+size_t dlc_wires_bytes(const dlc_crossings *crossings, int32_t slots) {
+    return slot_bytes(crossings) * (size_t)slots;
+}
+
 size_t dlc_wires_memory(const dlc_wires *wires) {
-    return slot_bytes(wires->args.crossings) * (size_t)wires->args.slots;
+    return dlc_wires_bytes(wires->args.crossings, wires->args.slots);
 }
 
 uint64_t dlc_wires_sent(const dlc_wires *wires) {

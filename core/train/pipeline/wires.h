@@ -56,6 +56,7 @@ dlc_status dlc_wires_drain(dlc_wires *wires);
 
 /* Bytes of memory in all slots, and those sent so far. */
 size_t dlc_wires_memory(const dlc_wires *wires);
+size_t dlc_wires_bytes(const dlc_crossings *crossings, int32_t slots); /* planned */
 uint64_t dlc_wires_sent(const dlc_wires *wires);
 
 #endif

@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "plan/portions.h"
 #include "train/pipeline/pipeline.h"
 #include "train/session.h"
+#include "train/split/planning.h"
 
 /* ---- Which layers ---------------------------------------------------------------- */
 
@@ -51,6 +53,9 @@ static void announce(const dlc_session *session) {
                          graph->layer[i].name);
     if (names.length)
         dlc_info("split over the ranks by channels: %s", dlc_text_string(&names));
+    if (session->split.train.way != DLC_SPLIT_WHOLE)
+        dlc_info("the last of them get the samples of all ranks in portions: %s",
+                 dlc_plan_split_way_text(session->split.train.way));
     dlc_text_free(&names);
 }
 
@@ -92,49 +97,100 @@ static int32_t count_layers(const dlc_session *session, dlc_parallel parallel) {
     return session->ranks > 1 && !session->setup->unsplit ? count : 0;
 }
 
-int dlc_split_is_open(const dlc_session *session) {
-    return count_layers(session, DLC_PARALLEL_AUTO) > 0;
+static int has_open_layers(const dlc_session *session) {
+    return !session->is_plan && count_layers(session, DLC_PARALLEL_AUTO) > 0;
 }
 
-/* For layers that leave it open. What the job cannot do is no error then. */
-static dlc_status choose_open(dlc_session *session, int demanded) {
+static const char *way_text(const dlc_session *session) {
+    return dlc_settings_get_string(session->setup->run, "split");
+}
+
+static int has_open_way(const dlc_session *session) {
+    return !session->is_plan && count_layers(session, DLC_PARALLEL_MODEL) > 0 &&
+           strcmp(way_text(session), "auto") == 0;
+}
+
+int dlc_split_is_open(const dlc_session *session) {
+    return has_open_layers(session) || has_open_way(session);
+}
+
+/* For layers that leave it open. */
+static dlc_status choose_open(dlc_session *session, planning *p) {
     const dlc_graph *graph = session->setup->graph;
-    if (!demanded && check_job(session) != DLC_OK) {
-        if (session->rank == 0)
-            dlc_info("parallel = auto: no layer is split (%s)", dlc_detail());
-        return DLC_OK;
-    }
     char *chosen = dlc_alloc((size_t)graph->layers, 1);
     if (!chosen)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_split_plan(session, chosen);
+    dlc_status status = dlc_split_plan(p, chosen);
     if (status == DLC_OK)
         memcpy(session->split.layers, chosen, (size_t)graph->layers);
     dlc_free(chosen);
     return status;
 }
 
-dlc_status dlc_split_choose(dlc_session *session) {
+static void count_split(dlc_session *session) {
     const dlc_graph *graph = session->setup->graph;
     dlc_split *split = &session->split;
-    int demanded = count_layers(session, DLC_PARALLEL_MODEL) > 0;
-    if (!demanded && !dlc_split_is_open(session))
-        return DLC_OK;
-    split->layers = dlc_alloc((size_t)graph->layers, 1);
-    if (!split->layers)
-        return DLC_ERR_NOMEM;
-    if (demanded)
-        DLC_TRY(check_job(session));
-    DLC_TRY(share_samples(session));
-    if (dlc_split_is_open(session))
-        DLC_TRY(choose_open(session, demanded));
     for (int32_t i = 0; i < graph->layers; i++) {
         split->layers[i] |= graph->layer[i].parallel == DLC_PARALLEL_MODEL;
         split->count += split->layers[i];
     }
-    if (session->rank == 0)
-        announce(session);
+}
+
+/* Where it was left open which layers, all is measured anyway. */
+static dlc_status choose_way(dlc_session *session, planning *p) {
+    dlc_split *split = &session->split;
+    const char *text = way_text(session);
+    dlc_split_way way = DLC_SPLIT_WHOLE;
+    int is_auto = strcmp(text, "auto") == 0;
+    int32_t first = dlc_net_find_group(session->setup->graph, DLC_PHASE_TRAIN,
+                                       split->layers);
+    while (!is_auto && strcmp(dlc_plan_split_way_text(way), text) != 0)
+        way++;
+    if (first < 0 && is_auto)
+        dlc_debug("split = auto: whole, for %s", dlc_detail());
+    else if (first < 0 && way != DLC_SPLIT_WHOLE && has_open_layers(session))
+        way = DLC_SPLIT_WHOLE; /* the planner may have split nothing */
+    else if (first < 0 && way != DLC_SPLIT_WHOLE)
+        return dlc_fail(DLC_ERR_CONFIG, "%s: %s; take split = whole",
+                        dlc_settings_where(session->setup->run, "split"), dlc_detail());
+    else if (is_auto && !session->is_plan)
+        DLC_TRY(dlc_split_plan_way(p, first, &way));
+    split->train.way = split->test.way = way;
     return DLC_OK;
+}
+
+/* With what was measured, if anything is open. */
+static dlc_status choose_all(dlc_session *session, planning *p) {
+    if (has_open_layers(session))
+        DLC_TRY(choose_open(session, p));
+    count_split(session);
+    return session->split.count ? choose_way(session, p) : DLC_OK;
+}
+
+dlc_status dlc_split_choose(dlc_session *session) {
+    dlc_split *split = &session->split;
+    int demanded = count_layers(session, DLC_PARALLEL_MODEL) > 0;
+    if (!demanded && !has_open_layers(session))
+        return DLC_OK;
+    split->layers = dlc_alloc((size_t)session->setup->graph->layers, 1);
+    if (!split->layers)
+        return DLC_ERR_NOMEM;
+    if (check_job(session) != DLC_OK) {
+        if (demanded)
+            return DLC_ERR_CONFIG;
+        if (session->rank == 0)
+            dlc_info("parallel = auto: no layer is split (%s)", dlc_detail());
+        return DLC_OK;
+    }
+    DLC_TRY(share_samples(session));
+    planning p = {.session = session};
+    if (dlc_split_is_open(session))
+        DLC_TRY(dlc_split_planning_open(session, &p));
+    dlc_status status = choose_all(session, &p);
+    dlc_split_planning_close(&p);
+    if (status == DLC_OK && session->rank == 0)
+        announce(session);
+    return status;
 }
 
 const dlc_net_split *dlc_split_of(const dlc_session *session, dlc_phase phase) {
@@ -151,6 +207,12 @@ dlc_status dlc_split_open_mail(dlc_session *session) {
         return DLC_OK;
     DLC_TRY(dlc_mailbox_open(&session->connection.how, &split->mail));
     split->train.mail = split->test.mail = dlc_mailbox_table(split->mail);
+    if (split->train.way == DLC_SPLIT_WHOLE)
+        return DLC_OK;
+    DLC_TRY(dlc_mailbox_open(&session->connection.how, &split->ahead));
+    DLC_TRY(dlc_courier_open(dlc_mailbox_table(split->ahead),
+                             dlc_net_parcels(session->ranks), &split->courier));
+    split->train.courier = split->test.courier = split->courier;
     return DLC_OK;
 }
 
@@ -319,6 +381,9 @@ void dlc_split_close(dlc_session *session) {
     for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
         if (split->slot[i].base)
             session->device_ops->free(session->device, &split->slot[i]);
+    dlc_mailbox_cancel(split->ahead);
+    dlc_courier_close(split->courier);
+    dlc_mailbox_close(split->ahead);
     dlc_mailbox_close(split->mail);
     dlc_free(split->layers);
     dlc_free(split->first);

@@ -25,25 +25,24 @@ typedef struct dlc_split {
     int64_t *first, *test_first; /* own */
     dlc_net_split train, test;
     dlc_mailbox *mail;
+    dlc_mailbox *ahead; /* the courier's; NULL: no portions */
+    dlc_courier *courier;
     dlc_memory slot[DLC_MAX_SLOTS];
     dlc_solver *solver;
     size_t border[2];
     dlc_exchange exchange;
 } dlc_split;
 
-/* Do any layers leave it open (auto)? Then the ranks must be joined before the choice.
- */
+/* Is anything left open (auto): which layers, or how? Then the ranks must be joined
+ * before the choice. */
 int dlc_split_is_open(const struct dlc_session *session);
-/* plan.c: for these, as the planner finds best; chosen[i]: of layer i. */
-dlc_status dlc_split_plan(struct dlc_session *session, char *chosen);
-
 /* Decides which layers are split, when the shares of the batch are known; all ranks
  * together. An error where the job has something that split layers don't go with. */
 dlc_status dlc_split_choose(struct dlc_session *session);
 /* What a net of this phase is built with; NULL: nothing is split. */
 const dlc_net_split *dlc_split_of(const struct dlc_session *session, dlc_phase phase);
 
-/* The mailbox; all ranks together, before the net is first run. */
+/* The mailboxes; all ranks together, before the net is first run. */
 dlc_status dlc_split_open_mail(struct dlc_session *session);
 /* The solver's slots; then who has what of weights and slots, for checkpoints. */
 dlc_status dlc_split_open_slots(struct dlc_session *session);

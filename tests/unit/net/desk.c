@@ -50,18 +50,25 @@ static dlc_status expect(void *context, int32_t peer, dlc_tag tag, void *buffer,
     return DLC_OK;
 }
 
-/* With the lock: is it done? Sizes and tags must be as expected. */
+/* The oldest of a tag, whose size must be as expected. */
+static desk_letter **find(desk_letter **first, const dlc_request *request) {
+    while (*first && (*first)->tag != request->tag)
+        first = &(*first)->next;
+    if (*first && (*first)->bytes != request->bytes)
+        abort();
+    return first;
+}
+
+/* With the lock: is it done? */
 static int fetch(desk_seat *seat, dlc_request *request) {
     if (!request->buffer) {
         free(request);
         return 1;
     }
-    desk_letter **first = &seat->desk->first[request->peer][seat->rank];
+    desk_letter **first = find(&seat->desk->first[request->peer][seat->rank], request);
     desk_letter *letter = *first;
     if (!letter)
         return 0;
-    if (letter->bytes != request->bytes || letter->tag != request->tag)
-        abort();
     memcpy(request->buffer, letter->copy, letter->bytes);
     *first = letter->next;
     free(letter);
@@ -90,11 +97,21 @@ static dlc_status wait_any(void *context, dlc_request *const *requests, int32_t 
             if (requests[i] && fetch(seat, requests[i]))
                 *which = i;
         if (*which < 0)
-            late = pthread_cond_timedwait(&seat->desk->news, &seat->desk->lock,
+            late = seat->woken ||
+                   pthread_cond_timedwait(&seat->desk->news, &seat->desk->lock,
                                           &until) != 0;
     }
+    seat->woken = 0;
     pthread_mutex_unlock(&seat->desk->lock);
     return DLC_OK;
+}
+
+static void wake(void *context) {
+    desk_seat *seat = context;
+    pthread_mutex_lock(&seat->desk->lock);
+    seat->woken = 1;
+    pthread_cond_broadcast(&seat->desk->news);
+    pthread_mutex_unlock(&seat->desk->lock);
 }
 
 static dlc_status check(void *context) {
@@ -120,7 +137,8 @@ void desk_open(desk *at, int32_t ranks) {
                                 .recv = expect,
                                 .test = test,
                                 .wait_any = wait_any,
-                                .check = check};
+                                .check = check,
+                                .wake = wake};
     }
 }
 

@@ -18,6 +18,7 @@ typedef struct desk_seat {
     desk *desk;
     int32_t rank;
     int32_t node[DESK_RANKS];
+    int woken; /* the next wait is over at once */
     dlc_mail mail;
 } desk_seat;
 

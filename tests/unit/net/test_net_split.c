@@ -53,6 +53,25 @@ static const char *const all_split =
     "[e]\ntype = inner_product\nnum_output = 4\nparallel = model\n"
     "[loss]\ntype = softmax_loss\n";
 
+/* A split layer that has the whole batch at once, whatever the way; the cut, that two
+ * layers read; a dropout of all samples and one of a rank's own; an unsplit layer
+ * behind the split ones; several losses and a metric. */
+static const char *const portioned =
+    "[a]\ntype = convolution\nnum_output = 6\nkernel_size = 3\nparallel = model\n"
+    "[a_act]\ntype = relu\n"
+    "[p]\ntype = pooling\nmethod = average\nkernel_size = 2\nstride = 2\n"
+    "[e]\ntype = inner_product\nnum_output = 11\nparallel = model\n"
+    "[e_act]\ntype = relu\n"
+    "[e_drop]\ntype = dropout\n"
+    "[f]\ntype = inner_product\nnum_output = 9\nparallel = model\n"
+    "[side]\ntype = inner_product\nnum_output = 4\ninput = p\nparallel = model\n"
+    "[f_act]\ntype = tanh\ninput = f\n"
+    "[f_drop]\ntype = dropout\nratio = 0.3\n"
+    "[g]\ntype = inner_product\nnum_output = 4\n"
+    "[accuracy]\ntype = accuracy\ninput = g\nphase = both\n"
+    "[loss]\ntype = softmax_loss\ninput = g\n"
+    "[side_loss]\ntype = softmax_loss\ninput = side\nloss_weight = 0.3\n";
+
 typedef struct sample_batch {
     float data[BATCH * SAMPLE];
     int32_t labels[BATCH];
@@ -70,11 +89,11 @@ static void ok(dlc_status status) {
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
 }
 
-/* ---- Ranks -------------------------------------------------------------------------
- */
+/* ---- Ranks ------------------------------------------------------------------- */
 
 typedef struct split_rank {
     dlc_net_split split;
+    dlc_courier *courier;
     dlc_net *net, *twin;
     const sample_batch *batch;
     int64_t first, count;
@@ -84,8 +103,8 @@ typedef struct split_rank {
 } split_rank;
 
 typedef struct split_job {
-    net_rig rig; /* of the unsplit net */
-    desk desk;
+    net_rig rig;      /* of the unsplit net */
+    desk desk, aside; /* aside: the couriers' */
     int32_t ranks;
     int64_t first[DESK_RANKS + 1];
     char layers[32];
@@ -93,11 +112,12 @@ typedef struct split_job {
 } split_job;
 
 /* Samples, and with them channels, in these proportions. */
-static void open_job(split_job *job, const char *text, int32_t ranks,
-                     const int64_t *counts) {
+static void open_job_by(split_job *job, const char *text, int32_t ranks,
+                        const int64_t *counts, dlc_split_way way) {
     memset(job, 0, sizeof *job);
     rig_net(&job->rig, text, BATCH, CHANNELS, SIDE, SIDE);
     desk_open(&job->desk, ranks);
+    desk_open(&job->aside, ranks);
     job->ranks = ranks;
     for (int32_t r = 0; r < ranks; r++)
         job->first[r + 1] = job->first[r] + counts[r];
@@ -109,7 +129,11 @@ static void open_job(split_job *job, const char *text, int32_t ranks,
         split_rank *rank = &job->rank[r];
         rank->first = job->first[r];
         rank->count = counts[r];
+        ok(dlc_courier_open(&job->aside.seat[r].mail, dlc_net_parcels(ranks),
+                            &rank->courier));
         rank->split = (dlc_net_split){.rank = r,
+                                      .way = way,
+                                      .courier = rank->courier,
                                       .ranks = ranks,
                                       .layers = job->layers,
                                       .first = job->first,
@@ -123,12 +147,19 @@ static void open_job(split_job *job, const char *text, int32_t ranks,
     }
 }
 
+static void open_job(split_job *job, const char *text, int32_t ranks,
+                     const int64_t *counts) {
+    open_job_by(job, text, ranks, counts, DLC_SPLIT_WHOLE);
+}
+
 static void close_job(split_job *job) {
     for (int32_t r = 0; r < job->ranks; r++) {
+        dlc_courier_close(job->rank[r].courier);
         dlc_net_free(job->rank[r].twin);
         dlc_net_free(job->rank[r].net);
     }
     ck_assert_int_eq(desk_close(&job->desk), 0);
+    ck_assert_int_eq(desk_close(&job->aside), 0);
     rig_close(&job->rig);
 }
 
@@ -148,8 +179,8 @@ static dlc_status pass(split_rank *rank) {
     DLC_TRY(dlc_net_set_input(rank->net, rank->batch->data + rank->first * SAMPLE,
                               rank->batch->labels + rank->first));
     DLC_TRY(dlc_net_forward(rank->net, 3, rank->first));
-    DLC_TRY(add_loss(rank->net, share, &rank->loss));
-    return dlc_net_backward(rank->net, (float)share, NULL, NULL);
+    DLC_TRY(dlc_net_backward(rank->net, (float)share, NULL, NULL));
+    return add_loss(rank->net, share, &rank->loss);
 }
 
 static dlc_status test_pass(split_rank *rank) {
@@ -185,8 +216,7 @@ static double run_job(split_job *job, const sample_batch *batch) {
     return loss;
 }
 
-/* ---- The unsplit net ---------------------------------------------------------------
- */
+/* ---- The unsplit net --------------------------------------------------------- */
 
 static double run_whole(const split_job *job, const sample_batch *batch) {
     dlc_net *net = job->rig.net;
@@ -251,8 +281,22 @@ static void compare_all(split_job *job, int gradient, double within) {
     }
 }
 
-/* ---- Tests -------------------------------------------------------------------------
- */
+static uint32_t bits_of_gradients(split_job *job) {
+    uint32_t hash = 5381;
+    for (int32_t i = 0; i < dlc_net_params(job->rig.net); i++) {
+        float *all = together(job, i, 1);
+        int64_t count = dlc_shape_count(&dlc_net_param_at(job->rig.net, i)->shape);
+        for (int64_t k = 0; k < count; k++) {
+            uint32_t bits;
+            memcpy(&bits, &all[k], sizeof bits);
+            hash = hash * 33 + bits;
+        }
+        dlc_free(all);
+    }
+    return hash;
+}
+
+/* ---- Tests ------------------------------------------------------------------- */
 
 static const struct {
     int32_t ranks;
@@ -278,11 +322,66 @@ START_TEST(is_as_unsplit) {
 }
 END_TEST
 
+/* No letter is as long as where the whole batch is gathered; gradients repeat to the
+ * bit. */
+START_TEST(portions_are_as_unsplit) {
+    static const dlc_split_way ways[] = {DLC_SPLIT_ROTATING, DLC_SPLIT_SLICED};
+    int at = _i / 2 % JOBS;
+    const char *text = _i / 2 < JOBS ? portioned : all_split;
+    split_job job;
+    sample_batch batch;
+    fill_batch(&batch);
+    open_job_by(&job, text, jobs[at].ranks, jobs[at].count, ways[_i % 2]);
+    compare_all(&job, 0, 0);
+    double whole = run_whole(&job, &batch);
+    uint32_t sum = 0;
+    for (int again = 0; again < 3; again++) {
+        ck_assert_double_eq_tol(run_job(&job, &batch), whole, WITHIN);
+        compare_all(&job, 1, WITHIN);
+        uint32_t bits = bits_of_gradients(&job);
+        ck_assert(again == 0 || bits == sum);
+        sum = bits;
+    }
+    ck_assert_int_gt(job.aside.sent, 0);
+    close_job(&job);
+}
+END_TEST
+
+static size_t activations_of(const char *text, dlc_split_way way) {
+    static const int64_t counts[] = {4, 3};
+    split_job job;
+    open_job_by(&job, text, 2, counts, way);
+    size_t bytes = dlc_net_memory_plan(job.rank[0].net).activations;
+    close_job(&job);
+    return bytes;
+}
+
+/* Little of this net is not in the group. */
+START_TEST(portions_need_less_memory) {
+    static const char *const wide =
+        "[e]\ntype = inner_product\nnum_output = 8\nparallel = model\n"
+        "[e_drop]\ntype = dropout\n[s]\ntype = softmax_loss\n";
+    static const char *const deep =
+        "[a]\ntype = convolution\nnum_output = 8\nkernel_size = 3\npad = 1\n"
+        "parallel = model\n[a_act]\ntype = tanh\n"
+        "[b]\ntype = convolution\nnum_output = 8\nkernel_size = 3\npad = 1\n"
+        "parallel = model\n[b_act]\ntype = tanh\n"
+        "[c]\ntype = convolution\nnum_output = 8\nkernel_size = 3\npad = 1\n"
+        "parallel = model\n[c_act]\ntype = tanh\n"
+        "[e]\ntype = inner_product\nnum_output = 4\nparallel = model\n"
+        "[s]\ntype = softmax_loss\n";
+    size_t whole = activations_of(deep, DLC_SPLIT_WHOLE);
+    ck_assert_uint_lt(activations_of(deep, DLC_SPLIT_ROTATING), whole * 3 / 4);
+    ck_assert_uint_lt(activations_of(deep, DLC_SPLIT_SLICED), whole * 3 / 4);
+    ck_assert_uint_gt(activations_of(wide, DLC_SPLIT_SLICED), 0);
+}
+END_TEST
+
 START_TEST(twins_are_as_unsplit) {
     split_job job;
     sample_batch batch;
     fill_batch(&batch);
-    open_job(&job, branches, 3, jobs[2].count);
+    open_job_by(&job, _i ? portioned : branches, 3, jobs[2].count, (dlc_split_way)_i);
     dlc_net *twin = rig_twin(&job.rig, BATCH);
     double whole = 0;
     ok(dlc_net_set_input(twin, batch.data, batch.labels));
@@ -355,7 +454,7 @@ END_TEST
 /* No memory, at every point: an error, and nothing is lost. */
 START_TEST(build_without_memory) {
     split_job job;
-    open_job(&job, branches, 2, jobs[0].count);
+    open_job_by(&job, portioned, 2, jobs[0].count, DLC_SPLIT_SLICED);
     dlc_net_args args = job.rig.args;
     args.batch = job.rank[0].count;
     args.split = &job.rank[0].split;
@@ -382,7 +481,9 @@ int main(void) {
     tcase_set_timeout(cases, 30);
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
     tcase_add_loop_test(cases, is_as_unsplit, 0, 2 * JOBS);
-    tcase_add_test(cases, twins_are_as_unsplit);
+    tcase_add_loop_test(cases, portions_are_as_unsplit, 0, 4 * JOBS);
+    tcase_add_test(cases, portions_need_less_memory);
+    tcase_add_loop_test(cases, twins_are_as_unsplit, 0, DLC_SPLIT_WAYS);
     tcase_add_test(cases, arenas_are_apart);
     tcase_add_test(cases, what_cannot_be_split_is_refused);
     tcase_add_test(cases, build_without_memory);

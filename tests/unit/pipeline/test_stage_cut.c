@@ -1,4 +1,4 @@
-/* Cutting a net by work: against every way to cut it. */
+/* Cutting a net by work and by what crosses: against every way to cut it. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,12 +9,16 @@
 
 enum { LAYERS = 11 };
 
+static double crossing[LAYERS];
+
+/* What it sends there and gets back from there counts for who sends. */
 static double largest(const double *work, const int32_t *first, int32_t stages) {
     double most = 0;
     for (int32_t s = 0; s < stages; s++) {
         double sum = 0;
         for (int32_t i = first[s]; i < first[s + 1]; i++)
             sum += work[i];
+        sum += s + 1 < stages ? 2 * crossing[first[s + 1]] : 0;
         most = sum > most ? sum : most;
     }
     return most;
@@ -54,6 +58,7 @@ START_TEST(is_as_good_as_any) {
         int32_t places = 0;
         for (int i = 0; i < LAYERS; i++) {
             work[i] = (double)dlc_random_below(&random, 10);
+            crossing[i] = round % 2 ? (double)dlc_random_below(&random, 10) : 0;
             may[i] = dlc_random_below(&random, 3) > 0;
             places += may[i];
         }
@@ -62,7 +67,8 @@ START_TEST(is_as_good_as_any) {
             allowed[first_place(may)] = 0;
         for (int32_t stages = 1; stages <= 5; stages++) {
             int32_t first[LAYERS + 1], tried[LAYERS + 1] = {0};
-            dlc_status status = dlc_stage_cut_balance(work, may, LAYERS, stages, first);
+            dlc_status status = dlc_stage_cut_balance(
+                work, may, round % 2 ? crossing : NULL, LAYERS, stages, first);
             if (stages > 1 && stages > places) {
                 ck_assert_int_eq(DLC_STATUS_CLASS(status),
                                  DLC_STATUS_CLASS(DLC_ERR_CONFIG));
@@ -83,11 +89,24 @@ START_TEST(is_as_good_as_any) {
 }
 END_TEST
 
+/* Two halves of equal work, but what crosses between them is large. */
+START_TEST(sends_little) {
+    static const double work[] = {2, 2, 2, 2}, across[] = {0, 0, 9, 0};
+    static const char may[] = {1, 1, 1, 1};
+    int32_t first[3];
+    ck_assert_int_eq(dlc_stage_cut_balance(work, may, NULL, 4, 2, first), DLC_OK);
+    ck_assert_int_eq(first[1], 2);
+    ck_assert_int_eq(dlc_stage_cut_balance(work, may, across, 4, 2, first), DLC_OK);
+    ck_assert_int_eq(first[1], 1);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("stage cut");
     TCase *cases = tcase_create("stage cut");
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, is_as_good_as_any, 0, 4);
+    tcase_add_test(cases, sends_little);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

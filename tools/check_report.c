@@ -1,0 +1,263 @@
+/* See check_report.h. */
+#include "check_report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+
+/* ---- What there is to say -------------------------------------------------------- */
+
+typedef struct check_totals {
+    int64_t parameters, multiply_adds;
+    dlc_session_memory memory;
+} check_totals;
+
+/* Of one sample. Split layers see the samples of all ranks: it is one of all of them
+ * then, and the ranks' numbers add up to the net's. */
+static int64_t of_a_sample(const dlc_session *session, int64_t multiply_adds) {
+    if (session->pipeline)
+        return multiply_adds / session->pipeline->sub_batch;
+    return multiply_adds /
+           (session->split.count ? session->global_batch : session->share);
+}
+
+static dlc_status add_up(const dlc_session *session, check_totals *totals) {
+    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(session->net, i, &row));
+        totals->parameters += row.parameters;
+        totals->multiply_adds += of_a_sample(session, row.multiply_adds);
+    }
+    return dlc_session_memory_plan(session, &totals->memory);
+}
+
+/* Those that nobody before has: a stage has its own, and of split ones all have some.
+ */
+static int64_t new_parameters(const dlc_session *session) {
+    int64_t count = 0;
+    int counted = session->split.count > 0 && session->rank > 0;
+    for (int32_t i = 0; !counted && i < dlc_net_params(session->net); i++) {
+        const dlc_net_param *param = dlc_net_param_at(session->net, i);
+        count += param->is_buffer ? 0 : dlc_shape_count(&param->whole);
+    }
+    return count;
+}
+
+enum { MEMORY_PARTS = 6 };
+
+typedef struct memory_part {
+    const char *name;
+    uint64_t bytes;
+} memory_part;
+
+static void list_memory(const dlc_session_memory *memory,
+                        memory_part parts[MEMORY_PARTS]) {
+    const memory_part list[MEMORY_PARTS] = {
+        {"weights", memory->weights}, {"gradients", memory->gradients},
+        {"solver", memory->solver},   {"activations", memory->activations},
+        {"feeds", memory->feeds},     {"process", memory->process}};
+    memcpy(parts, list, sizeof list);
+}
+
+/* ---- For people ------------------------------------------------------------------ */
+
+static void format_shape(const dlc_shape *shape, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int32_t i = 0; i < shape->rank && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%" PRId64, i ? "x" : "",
+                                 shape->dims[i]);
+}
+
+/* The widest text of a column, at least its heading's. */
+static void widen(int *width, const char *text) {
+    int length = (int)strlen(text);
+    if (*width < length)
+        *width = length;
+}
+
+/* Twice over the rows: for the columns' widths, then to print them. */
+static dlc_status print_rows(const dlc_session *session) {
+    int name = 5, type = 4, output = 6;
+    for (int print = 0; print < 2; print++) {
+        if (print)
+            printf("%-*s  %-*s  %-*s %12s %14s  %s\n", name, "layer", type, "type",
+                   output, "output", "parameters", "multiply-adds", "done by");
+        for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+            dlc_net_row row;
+            char shape[96];
+            DLC_TRY(dlc_net_row_at(session->net, i, &row));
+            if (row.is_reorder)
+                continue;
+            format_shape(&row.output, shape, sizeof shape);
+            widen(&name, row.name);
+            widen(&type, row.type);
+            widen(&output, shape);
+            if (print)
+                printf("%-*s  %-*s  %-*s %12" PRId64 " %14" PRId64 "  %s\n", name,
+                       row.name, type, row.type, output, shape, row.parameters,
+                       of_a_sample(session, row.multiply_adds),
+                       row.absorbed_by ? row.absorbed_by : row.choice);
+        }
+    }
+    return DLC_OK;
+}
+
+static void print_memory(const dlc_session_memory *memory) {
+    memory_part parts[MEMORY_PARTS];
+    list_memory(memory, parts);
+    printf("peak memory    %.1f MB a rank:", (double)memory->peak / 1e6);
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        if (parts[i].bytes)
+            printf("%s %s %.1f", i ? "," : "", parts[i].name,
+                   (double)parts[i].bytes / 1e6);
+    printf("\n");
+}
+
+static void print_who(const dlc_session *session, int32_t count) {
+    const dlc_pipeline *pipeline = session->pipeline;
+    printf("%srank%s %d", session->rank > 0 ? "\n" : "", count > 1 ? "s" : "",
+           (int)session->rank);
+    if (count > 1)
+        printf(" to %d", (int)(session->rank + count - 1));
+    if (pipeline)
+        printf(": stage %d of %d, %" PRId64 " samples at a time",
+               (int)pipeline->stages.stage + 1, (int)pipeline->stages.stages,
+               pipeline->sub_batch);
+    else
+        printf(": a part of each split layer's channels");
+    printf("\n\n");
+}
+
+static dlc_status print_text(const dlc_session *session, const check_totals *totals) {
+    DLC_TRY(print_rows(session));
+    printf("\nparameters     %" PRId64 "\n", totals->parameters);
+    printf("multiply-adds  %" PRId64 " a sample, forward\n", totals->multiply_adds);
+    printf("batch          %" PRId64 " a rank, %" PRId64 " effective\n", session->share,
+           dlc_session_samples(session));
+    printf("reorders       %d between layers of different layouts\n",
+           (int)dlc_net_memory_plan(session->net).reorders);
+    print_memory(&totals->memory);
+    return DLC_OK;
+}
+
+/* ---- As JSON --------------------------------------------------------------------- */
+
+static dlc_status add_layer(const dlc_session *session, int32_t i, dlc_json *json) {
+    dlc_net_row row;
+    DLC_TRY(dlc_net_row_at(session->net, i, &row));
+    if (row.is_reorder)
+        return DLC_OK;
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "name", row.name);
+    dlc_json_string(json, "type", row.type);
+    dlc_json_array(json, "output");
+    for (int32_t j = 0; j < row.output.rank; j++)
+        dlc_json_int(json, NULL, row.output.dims[j]);
+    dlc_json_end_array(json);
+    dlc_json_int(json, "parameters", row.parameters);
+    dlc_json_int(json, "multiply_adds", of_a_sample(session, row.multiply_adds));
+    dlc_json_end_object(json);
+    return DLC_OK;
+}
+
+/* Into an object that is open. */
+static dlc_status add_net(const dlc_session *session, const check_totals *totals,
+                          dlc_json *json) {
+    memory_part parts[MEMORY_PARTS];
+    list_memory(&totals->memory, parts);
+    dlc_json_int(json, "parameters", totals->parameters);
+    dlc_json_int(json, "multiply_adds", totals->multiply_adds);
+    dlc_json_int(json, "peak_bytes", (int64_t)totals->memory.peak);
+    dlc_json_object(json, "memory");
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        dlc_json_int(json, parts[i].name, (int64_t)parts[i].bytes);
+    dlc_json_end_object(json);
+    dlc_json_int(json, "batch", session->share);
+    dlc_json_int(json, "effective_batch", dlc_session_samples(session));
+    dlc_json_array(json, "layers");
+    for (int32_t i = 0; i < dlc_net_rows(session->net); i++)
+        DLC_TRY(add_layer(session, i, json));
+    dlc_json_end_array(json);
+    return DLC_OK;
+}
+
+static void begin_json(check_report *report, const dlc_session *session) {
+    dlc_json_object(&report->json, NULL);
+    dlc_json_string(&report->json, "net", session->setup->name);
+}
+
+/* ---- The report ------------------------------------------------------------------ */
+
+dlc_status check_report_net(check_report *report, const dlc_session *session) {
+    check_totals totals = {0};
+    DLC_TRY(add_up(session, &totals));
+    if (report->json_wanted) {
+        begin_json(report, session);
+        return add_net(session, &totals, &report->json);
+    }
+    DLC_TRY(print_text(session, &totals));
+    if (report->has_plan)
+        printf("plan           layers or stages are shared out among ranks: "
+               "--ranks=N shows how\n");
+    return DLC_OK;
+}
+
+static dlc_status add_ranks(check_report *report, const dlc_session *session,
+                            int32_t count, const check_totals *totals) {
+    dlc_json *json = &report->json;
+    if (report->shown++ == 0) {
+        begin_json(report, session);
+        dlc_json_array(json, "ranks");
+    }
+    dlc_json_object(json, NULL);
+    dlc_json_int(json, "first", session->rank);
+    dlc_json_int(json, "count", count);
+    if (session->pipeline) {
+        dlc_json_int(json, "stage", session->pipeline->stages.stage);
+        dlc_json_int(json, "sub_batch", session->pipeline->sub_batch);
+    }
+    DLC_TRY(add_net(session, totals, json));
+    dlc_json_end_object(json);
+    return DLC_OK;
+}
+
+dlc_status check_report_ranks(check_report *report, const dlc_session *session,
+                              int32_t count) {
+    check_totals totals = {0};
+    DLC_TRY(add_up(session, &totals));
+    report->parameters += new_parameters(session);
+    report->multiply_adds += totals.multiply_adds;
+    if (totals.memory.peak > report->peak)
+        report->peak = totals.memory.peak;
+    if (report->json_wanted)
+        return add_ranks(report, session, count, &totals);
+    report->shown++;
+    print_who(session, count);
+    return print_text(session, &totals);
+}
+
+static dlc_status end_json(check_report *report) {
+    dlc_json *json = &report->json;
+    if (report->shown > 0) {
+        dlc_json_end_array(json);
+        dlc_json_int(json, "parameters", report->parameters);
+        dlc_json_int(json, "multiply_adds", report->multiply_adds);
+        dlc_json_int(json, "peak_bytes", (int64_t)report->peak);
+    }
+    dlc_json_end_object(json);
+    return dlc_tool_print_json(json);
+}
+
+dlc_status check_report_end(check_report *report, dlc_status status) {
+    if (status == DLC_OK && report->json_wanted)
+        return end_json(report);
+    dlc_text_free(&report->json.text);
+    if (status == DLC_OK && report->shown > 0)
+        printf("\nall ranks: %" PRId64 " parameters, %" PRId64
+               " multiply-adds a sample, forward; %.1f MB at most\n",
+               report->parameters, report->multiply_adds, (double)report->peak / 1e6);
+    return status;
+}
