@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DLCORE := $(BUILD)/bin/dlcore
 DEMO_NET := models/lenet-fashion.ini
 
-.PHONY: all demo check test lint bench install deb format clean help deps deps-demo
+.PHONY: all demo check test lint bench install deb rpm bundle format clean help deps deps-demo
 
 all: ## Build the command, its library and the plugins
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
@@ -55,6 +55,12 @@ install: all ## Install; DESTDIR is honoured, the prefix is cmake's
 
 deb: ## Debian packages in build/deb
 	@packaging/build-deb.sh
+
+rpm: ## RPMs in build/rpm; their tests run, too
+	@packaging/build-rpm.sh
+
+bundle: ## One tar file in build/ that runs wherever it is unpacked
+	@packaging/bundle/make.sh
 
 format: ## Format every C file in place
 	@tests/lint/files.sh c h cu cuh | tr '\n' '\0' | xargs -0r clang-format -i

@@ -45,6 +45,19 @@ function(dlc_sort_libs folders_out libraries_out missing_out)
   set(${missing_out} "${missing}" PARENT_SCOPE)
 endfunction()
 
+# dlc_set_rpath(<target> <folder>): where it looks first for the libraries that it needs,
+# so that those which an installation brings along (packaging/bundle) are found wherever
+# it lies; then those that it was linked with, where the system doesn't look. The same in
+# the build: else cmake would leave room there for the other path, as colons, and those
+# mean the current folder.
+function(dlc_set_rpath target folder)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH ${folder}
+    INSTALL_RPATH_USE_LINK_PATH ON)
+  if(NOT CMAKE_SKIP_INSTALL_RPATH)
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+  endif()
+endfunction()
+
 # One folder of the core, as objects: libdlcore takes them all, a unit test takes
 # those that it names. SMALL: nothing in it is worth being fast, but for FAST files.
 function(dlc_add_core name)
@@ -108,6 +121,7 @@ function(dlc_add_plugin folder name)
   target_link_libraries(${target} PRIVATE dlc_flags ${libraries})
   target_link_options(${target} PRIVATE -Wl,-z,defs
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map)
+  dlc_set_rpath(${target} $ORIGIN/../..)
   # The loader refuses what a group may write to, as umask 002 would make it.
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM
     COMMAND chmod go-w $<TARGET_FILE:${target}> ${DLC_PLUGIN_OUTPUT_DIR})

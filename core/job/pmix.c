@@ -26,6 +26,7 @@ static struct {
     pmix_status_t (*commit)(void);
     pmix_status_t (*fence)(const pmix_proc_t *, size_t, const pmix_info_t *, size_t);
     const char *(*error)(pmix_status_t);
+    const char *(*version)(void);
     int joined;
 } pmix;
 
@@ -33,10 +34,14 @@ static dlc_status open_library(void) {
     const struct {
         const char *name;
         void *to;
-    } wanted[] = {{"PMIx_Init", &pmix.init},         {"PMIx_Finalize", &pmix.finalize},
-                  {"PMIx_Get", &pmix.get},           {"PMIx_Put", &pmix.put},
-                  {"PMIx_Commit", &pmix.commit},     {"PMIx_Fence", &pmix.fence},
-                  {"PMIx_Error_string", &pmix.error}};
+    } wanted[] = {{"PMIx_Init", &pmix.init},
+                  {"PMIx_Finalize", &pmix.finalize},
+                  {"PMIx_Get", &pmix.get},
+                  {"PMIx_Put", &pmix.put},
+                  {"PMIx_Commit", &pmix.commit},
+                  {"PMIx_Fence", &pmix.fence},
+                  {"PMIx_Error_string", &pmix.error},
+                  {"PMIx_Get_version", &pmix.version}};
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!library)
         return dlc_fail(DLC_ERR_UNAVAILABLE,
@@ -112,6 +117,16 @@ static dlc_status look_up(int control, const pmix_proc_t *all) {
 
 /* ---- Joining and leaving -------------------------------------------------------- */
 
+/* A library in this process may want PMIx after us. Up to version 4 it must find PMIx
+ * joined, since nobody who left joins again (openpmix/openpmix, issue 1558); the
+ * MPI_Init of Open MPI 5.0.7 with PMIx 5.0.7 fails where somebody has joined before it.
+ */
+static int may_join_again(void) {
+    const char *digit = strpbrk(pmix.version(),
+                                "0123456789"); /* "OpenPMIx 5.0.7, ..." */
+    return digit && strtol(digit, NULL, 10) >= 5;
+}
+
 static dlc_status check_ranks(uint32_t size, int said, int asked) {
     if (size < 1 || size > DLC_JOB_RANKS_MAX)
         return dlc_fail(DLC_ERR_CONFIG, "%u ranks: a job has 1 to %d", size,
@@ -148,7 +163,13 @@ dlc_status dlc_pmix_join(int control, int ranks_said, int asked, int *rank,
     dlc_frame frame = {
         .kind = DLC_FRAME_WHO, .number = *rank, .size = size, .bytes = sizeof who};
     DLC_TRY(dlc_frame_send(control, &frame, &who));
-    return *rank == 0 ? publish(control, &all) : look_up(control, &all);
+    DLC_TRY(*rank == 0 ? publish(control, &all) : look_up(control, &all));
+    if (!may_join_again())
+        return DLC_OK;
+    /* Not before everybody has read what rank 0 put. */
+    DLC_TRY(check(pmix.fence(&all, 1, NULL, 0), "bring the ranks together"));
+    dlc_pmix_leave();
+    return DLC_OK;
 }
 
 void dlc_pmix_leave(void) {

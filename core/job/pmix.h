@@ -22,8 +22,9 @@ typedef struct dlc_pmix_who {
     uint32_t local_ranks; /* on this machine, as PMIx counts them */
 } dlc_pmix_who;
 
-/* In the rank: joins, and sees to the exchange above. `ranks` is what the environment
- * says (-1: nothing), `asked` what the settings do (1: nothing). */
+/* In the rank: joins, sees to the exchange above, and leaves where one may join again.
+ * `ranks` is what the environment says (-1: nothing), `asked` what the settings do (1:
+ * nothing). */
 dlc_status dlc_pmix_join(int control, int ranks_said, int asked, int *rank, int *ranks);
 /* At the end of the rank. Nothing if it has not joined. */
 void dlc_pmix_leave(void);

@@ -5,6 +5,7 @@
   docs           every command of docs/writing-plugins.md (blocks that begin ```sh run)
   new            dlcore plugin new: what it refuses, and that it leaves nothing behind
   package        a Debian package of what `plugin new` makes
+  packages       every installed file is in one Debian package and in one RPM (packages.py)
   man            the manual pages: all there, none with a warning
   completion     what bash offers behind some words
   example NAME   examples/NAME, copied out of the tree, built and tested
@@ -36,6 +37,9 @@ def environment():
     library = next(PREFIX.rglob("libdlcore.so.0"))
     clean["LD_LIBRARY_PATH"] = str(library.parent)  # packages install without RPATH
     clean["PKG_CONFIG_PATH"] = str(library.parent / "pkgconfig")
+    # RPMs have a lib64, also where cmake doesn't look for it: on Debian.
+    if library.parent.name == "lib64" and pathlib.Path("/etc/debian_version").exists():
+        clean["dlcore_DIR"] = str(library.parent / "cmake/dlcore")
     return clean
 
 
@@ -147,6 +151,10 @@ def package(work):
     expect(f".{folder}/solver-packed.so" in listing, listing)
 
 
+def packages(_work):
+    print(run(SOURCE / "tests/sdk/packages.py", PREFIX))
+
+
 def man(_work):
     folder = PREFIX / "share/man"
     if not folder.is_dir() or not shutil.which("mandoc"):
@@ -216,7 +224,8 @@ def example(work, name):
 
 def main():
     test = {"install": install, "docs": docs, "new": new, "package": package,
-            "man": man, "completion": completion, "example": example}[sys.argv[1]]
+            "packages": packages, "man": man, "completion": completion,
+            "example": example}[sys.argv[1]]
     with tempfile.TemporaryDirectory(prefix="dlcore-sdk-") as folder:
         os.chmod(folder, 0o755)
         test(pathlib.Path(folder).resolve(), *sys.argv[2:])

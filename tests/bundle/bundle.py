@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""packaging/bundle/bundle.py on this build: what it makes is unpacked as a plain user
+would, moved, used in an empty environment, and moved again. Nothing may be looked for or
+loaded from anywhere but the bundle, except what every system has.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
+NAME = "dlcore-test"
+# What README.md of the bundle says is the machine's: the C and C++ libraries; MPI, RDMA
+# and NVIDIA's, each with all that these need in turn.
+SYSTEM = re.compile(r"/(ld-linux[\w-]*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+))\.so\.[\d.]+$")
+MACHINE = re.compile(r"/lib(mpi|ibverbs|rdmacm|mlx\d|nl-[\w-]+|cuda|nvidia-ml)\.so\.[\d.]+$"
+                     r"|/libibverbs/")
+
+
+def expect(condition, what):
+    if not condition:
+        print(what)
+        sys.exit(1)
+
+
+def run(*command, cwd="/", code=0, **environment):
+    """In an empty environment."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60, check=False)
+    expect(done.returncode == code, f"$ {' '.join(map(str, command))}\n{done.stdout}"
+           f"{done.stderr}\nexit code {done.returncode}, not {code}")
+    return done
+
+
+def tool(*command):
+    return run(*command, PATH=os.environ["PATH"], LC_ALL="C").stdout
+
+
+# ---- The file ----------------------------------------------------------------------
+
+
+def check_members(archive):
+    """As every builder gets them, and with rights that the loader of plugins accepts."""
+    with tarfile.open(archive) as tar:
+        members = tar.getmembers()
+    names = [member.name for member in members]
+    expect(names == sorted(names, key=lambda name: pathlib.PurePath(name).parts),
+           "the members are not in order")
+    expect(all(name.split("/")[0] == NAME for name in names), "more than one folder")
+    for member in members:
+        expect((member.uid, member.gid, member.uname) == (0, 0, "root"),
+               f"{member.name}: belongs to {member.uid}, {member.uname}")
+        expect(member.issym() or not member.mode & 0o022, f"{member.name}: {member.mode:o}")
+        expect(member.mtime == members[0].mtime, f"{member.name}: a time of its own")
+        expect(member.isfile() or member.isdir() or member.issym(), member.name)
+    with open(archive, "rb") as file:
+        expect(file.read(8)[3:] == bytes(5), "gzip tells a name or a time")
+
+
+def check_files(root):
+    """What is there besides programs."""
+    for name in ("README.md", "LICENSE", "licenses/SOURCES", "share/man/man1/dlcore.1",
+                 "share/bash-completion/completions/dlcore", "include/dlcore/dlcore.h",
+                 "share/dlcore/models/lenet-fashion.ini"):
+        expect((root / name).is_file(), f"{name} is missing")
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    expect("@" not in readme and re.search(r"glibc is 2\.\d+ ", readme), readme)
+    sources = (root / "licenses/SOURCES").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^    (\S+)$", sources, re.M))
+    lib = next(root.rglob("libdlcore.so.0")).parent
+    theirs = {path.name for folder in (lib, lib / "ucx") if folder.is_dir()
+              for path in folder.iterdir()
+              if ".so" in path.name and not path.name.startswith("libdlcore")}
+    expect(theirs <= listed, f"without a licence: {theirs - listed}")
+    for package in re.findall(r"^(\S+) \S+ \(source: ", sources, re.M):
+        expect((root / f"licenses/{package}.copyright").stat().st_size > 100, package)
+    return lib
+
+
+def check_links(root, lib):
+    """Each file looks for what it needs in the bundle, and finds it there."""
+    objects = [path for path in root.rglob("*") if path.is_file() and not
+               path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
+    expect(len(objects) > 15, f"only {len(objects)} programs and libraries")
+    for path in objects:
+        dynamic = tool("readelf", "-dW", path)
+        expect("(RPATH)" not in dynamic, f"{path.name}: RPATH cannot be overridden")
+        for folders in re.findall(r"\(RUNPATH\).*\[(.*)\]", dynamic):
+            for folder in folders.split(":"):
+                real = os.path.realpath(folder.replace("$ORIGIN", str(path.parent)))
+                expect(folder.startswith("$ORIGIN") and real.startswith(str(lib)),
+                       f"{path.name}: looks in '{folder}'")
+        for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+            expect((lib / name).is_file() or (path.parent / name).is_file()
+                   or SYSTEM.search(f"/{name}") or MACHINE.search(f"/{name}"),
+                   f"{path.name}: {name} is not there")
+        expect(str(BUILD).encode() not in path.read_bytes(), f"{path}: names the build")
+
+
+# ---- Its use -----------------------------------------------------------------------
+
+
+def check_loaded(root, *words, wanted=()):
+    """Runs dlcore; every file that the loader of any of its processes opened was in the
+    bundle or is the system's, and those wanted were among them. Returns what it printed."""
+    with tempfile.TemporaryDirectory(dir=root.parent) as folder:
+        done = run(root / "bin/dlcore", *words, LD_DEBUG="files",
+                   LD_DEBUG_OUTPUT=f"{folder}/loader")
+        told = "".join(path.read_text(encoding="utf-8")
+                       for path in pathlib.Path(folder).iterdir())
+    opened = {os.path.realpath(path)
+              for path in re.findall(r"calling init: (/.+)$", told, re.M)}
+    inside = {path for path in opened if path.startswith(f"{root}/")}
+    expect(len(inside) > 5, f"the loader told nothing: {opened}")
+    foreign = sorted(path for path in opened - inside
+                     if not SYSTEM.search(path) and not MACHINE.search(path))
+    expect(not foreign, f"loaded from elsewhere: {foreign}")
+    lacking = {*wanted, "libdlcore.so"} - {os.path.basename(path).split(".so")[0] + ".so"
+                                           for path in inside}
+    expect(not lacking, f"not loaded: {lacking}")
+    return done.stdout
+
+
+def check_use(root, work):
+    net = SOURCE / "tests/bundle/net.ini"
+    listed = json.loads(check_loaded(root, "plugin", "list", "--json"))
+    refused = [entry for entry in listed["plugins"] if entry["state"] == "refused"]
+    expect(not refused and len(listed["plugins"]) > 8, listed)
+    # Of UCX also a part that it opens by itself.
+    transports = {"host-staged": ["libdnnl.so"], "p2p-tree": ["libgomp.so"]}
+    if next(root.rglob("transport-ucx.so"), None):
+        transports["ucx"] = ["libucp.so", "libuct_cma.so"]
+    for name, wanted in transports.items():
+        said = json.loads(check_loaded(root, "train", net, "--json", "--ranks=2",
+                                       f"--transport={name}", f"--snapshot-dir={work}",
+                                       wanted=wanted))
+        expect(said["transport"] == name and said["iterations"] == 4, said)
+
+
+def check_sdk(root, lib, work):
+    """pkg-config and cmake tell where it is now."""
+    said = tool("env", f"PKG_CONFIG_PATH={lib}/pkgconfig", "pkg-config",
+                "--variable=pluginsdir", "dlcore").strip()
+    expect(os.path.realpath(said) == str(lib / "dlcore/1"), said)
+    (work / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(finds NONE)\n"
+        "find_package(dlcore REQUIRED)\n"
+        "message(STATUS \"in ${dlcore_PLUGINS_DIR}, ${dlcore_COMMAND}\")\n",
+        encoding="utf-8")
+    said = tool("cmake", "-S", work, "-B", work / "build", f"-DCMAKE_PREFIX_PATH={root}")
+    expect(f"in {lib}/dlcore/1, {root}/bin/dlcore" in said, said)
+
+
+def main():
+    if not shutil.which("patchelf") or not shutil.which("dpkg-query"):
+        print("skipped: patchelf is not installed, or this is not Debian")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(prefix="dlcore-bundle-") as folder:
+        work = pathlib.Path(folder).resolve()
+        archive = work / f"{NAME}.tar.gz"
+        tool(SOURCE / "packaging/bundle/bundle.py", BUILD, archive, "--level=1")
+        check_members(archive)
+        # Who isn't root gets what the umask leaves, and a common one is 002.
+        tool("sh", "-c", f"umask 002 && cd {work} && tar --no-same-permissions "
+             f"--no-same-owner -xzf {archive.name}")
+        places = [work / NAME, work / "moved here", work / "and" / "there"]
+        places[2].parent.mkdir()
+        places[0].rename(places[1])
+        root = places[1]
+        lib = check_files(root)
+        check_links(root, lib)
+        # Would bring all of this machine's MPI along; most have none.
+        (lib / "dlcore/1/transport-mpi.so").unlink(missing_ok=True)
+        check_use(root, work)
+        root = places[1].rename(places[2])
+        lib = next(root.rglob("libdlcore.so.0")).parent
+        check_loaded(root, "doctor")
+        check_sdk(root, lib, work)
+
+
+if __name__ == "__main__":
+    main()

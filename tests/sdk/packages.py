@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""What is installed against what packaging/ says: every file is in exactly one Debian
+package and in exactly one RPM, the two cut alike, and versions and names agree.
+
+Usage: packages.py PREFIX (where sdk.py install has put things)
+"""
+
+import pathlib
+import re
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+DEBIAN = SOURCE / "packaging/debian"
+SPEC = SOURCE / "packaging/rpm/dlcore.spec"
+# Where the habits of the two differ: Debian's name, the RPM's.
+RENAMED = {"libdlcore0": "dlcore-libs", "libdlcore-dev": "dlcore-devel"}
+
+findings = []
+
+
+def found(where, what):
+    findings.append(f"{where}: error: {what}")
+
+
+def text_of(path):
+    return path.read_text(encoding="utf-8")
+
+
+def libdir(prefix):
+    return next(prefix.rglob("libdlcore.so.0")).parent.relative_to(prefix)
+
+
+def was_not_built(pattern):
+    """A plugin that is here, but whose library was absent when this was built."""
+    match = re.search(r"dlcore/1/(\w+)-([\w-]+)\.so$", pattern)
+    kinds = {"device": "devices", "solver": "solvers"}
+    return match and (SOURCE / "plugins" / kinds.get(match[1], match[1]) /
+                      match[2]).is_dir()
+
+
+def files_of(prefix, patterns, where):
+    """The installed files that these patterns name; folders mean all that is in them."""
+    files = set()
+    for pattern in patterns:
+        hits = list(prefix.glob(pattern))
+        if not hits and not was_not_built(pattern):
+            found(where, f"{pattern}: no such file is installed")
+        for hit in hits:
+            files |= {path for path in [hit, *hit.rglob("*")] if not path.is_dir()}
+    return files
+
+
+def debian_packages(prefix):
+    names = re.findall(r"^Package: (\S+)$", text_of(DEBIAN / "control"), re.MULTILINE)
+    packages = {}
+    for name in names:
+        path = DEBIAN / f"{name}.install"
+        if not path.is_file():
+            found("packaging/debian/control", f"{name}: has no {path.name}")
+            continue
+        patterns = [line.split()[0].removeprefix("usr/").replace("lib/*/",
+                                                                 f"{libdir(prefix)}/")
+                    for line in text_of(path).splitlines()
+                    if line.strip() and not line.startswith("#")]
+        packages[name] = files_of(prefix, patterns, f"packaging/debian/{path.name}")
+    for path in DEBIAN.glob("*.*"):
+        if path.suffix in (".install", ".docs", ".examples", ".symbols") and \
+                path.stem not in names:
+            found(f"packaging/debian/{path.name}", "control has no such package")
+    return packages
+
+
+def rpm_packages(prefix):
+    macros = {"_bindir": "bin", "_libdir": str(libdir(prefix)), "_includedir": "include",
+              "_datadir": "share", "_mandir": "share/man", "name": "dlcore",
+              "version": re.search(r"^Version: *(\S+)", text_of(SPEC), re.MULTILINE)[1]}
+    packages, patterns = {}, None
+    for line in text_of(SPEC).splitlines():
+        section = re.match(r"%files\b *(-n +)?(\S*)", line)
+        if section:
+            name = section[2] if section[1] or not section[2] else f"dlcore-{section[2]}"
+            patterns = packages.setdefault(name or "dlcore", [])
+        elif re.match(r"%(changelog|package|description|prep|build|install|check|post)\b",
+                      line):
+            patterns = None
+        elif patterns is not None and line.startswith("%{_"):
+            pattern = re.sub(r"%{(\w+)}", lambda m: macros.get(m[1], m[0]), line.strip())
+            patterns.append(pattern)
+    return {name: files_of(prefix, patterns, f"packaging/rpm: %files {name}")
+            for name, patterns in packages.items()}
+
+
+def check_whole(prefix, packages, kind):
+    """Each file in one package."""
+    for path in sorted(path for path in prefix.rglob("*") if not path.is_dir()):
+        having = [name for name, files in packages.items() if path in files]
+        if len(having) != 1:
+            found(kind, f"{path.relative_to(prefix)} is in "
+                  f"{' and '.join(having) or 'no package'}")
+
+
+def check_alike(debian, rpm):
+    for name, files in debian.items():
+        other = RENAMED.get(name, name)
+        if other not in rpm:
+            found("packaging/rpm/dlcore.spec", f"has no %files for {other}")
+        elif files != rpm[other]:
+            names = ", ".join(sorted(path.name for path in files ^ rpm[other]))
+            found("packaging", f"{name} and the RPM {other} differ in: {names}")
+    for name in set(rpm) - {RENAMED.get(name, name) for name in debian}:
+        found("packaging/debian/control", f"has no package for the RPM {name}")
+
+
+def check_names():
+    """The names that guides and templates tell people to install are there."""
+    known = set(re.findall(r"^(?:Package|Provides): (\S+)$", text_of(DEBIAN / "control"),
+                           re.MULTILINE))
+    texts = [SOURCE / "README.md", *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/README.md")]
+    for path in texts:
+        for line in re.findall(r"apt(?:-get)? install (.*)", text_of(path)):
+            for name in re.findall(r"[\w-]*dlcore[\w-]*", line):
+                if name not in known:
+                    found(path.relative_to(SOURCE), f"there is no package {name}")
+    template = "tools/templates/common/debian/control"
+    for name in re.findall(r"^ ([\w-]*dlcore[\w-]*)\b", text_of(SOURCE / template),
+                           re.MULTILINE):
+        if name not in known:
+            found(template, f"there is no package {name}")
+
+
+def check_versions():
+    version = re.search(r"project\(dlcore VERSION (\S+)",
+                        text_of(SOURCE / "CMakeLists.txt"))[1]
+    says = {"packaging/debian/changelog": r"^dlcore \(([^)]+)\)",
+            "packaging/rpm/dlcore.spec": r"^Version: *(\S+)"}
+    for path, pattern in says.items():
+        match = re.search(pattern, text_of(SOURCE / path), re.MULTILINE)
+        if not match or match[1] != version:
+            found(path, f"the version is {match and match[1]}, CMakeLists.txt says {version}")
+
+
+def main():
+    prefix = pathlib.Path(sys.argv[1])
+    debian, rpm = debian_packages(prefix), rpm_packages(prefix)
+    check_whole(prefix, debian, "packaging/debian")
+    check_whole(prefix, rpm, "packaging/rpm/dlcore.spec")
+    check_alike(debian, rpm)
+    check_names()
+    check_versions()
+    if findings:
+        print("\n".join(findings))
+        sys.exit(1)
+    print(f"packages: {len(debian)}, {sum(map(len, debian.values()))} files, each in one")
+
+
+if __name__ == "__main__":
+    main()
