@@ -20,6 +20,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -75,14 +78,20 @@ static void *map_aligned(size_t bytes, size_t align, int fd) {
 
 typedef struct pages {
     char *map;
-    int fresh; /* nobody has anything there yet */
+    int fresh;  /* nobody has anything there yet */
+    int shared; /* of a memory file */
     _Atomic int error;
 } pages;
 
-/* One call of the kernel instead of a fault a page. An old one does not know it. */
+/* One call of the kernel instead of a fault a page. An old one does not know it. Before
+ * that, huge pages for what files hold: they take no wish for them unless the machine
+ * is set so (shmem_enabled, usually `never`), but do as they are told, which an older
+ * kernel, or one with none left, refuses, and nothing is lost. */
 static void range_touch(const void *job, size_t begin, size_t end) {
     pages *p = *(pages *const *)job;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (p->shared && end - begin >= HUGE_PAGE)
+        (void)madvise(p->map + begin, end - begin, MADV_COLLAPSE);
     if (madvise(p->map + begin, end - begin, MADV_POPULATE_WRITE) == 0)
         return;
     if (errno != EINVAL)
@@ -94,8 +103,9 @@ static void range_touch(const void *job, size_t begin, size_t end) {
 
 /* By the threads that will use it, so that it lies near them. 0, or -1 where memory
  * ran out. */
-static int touch(const dlc_device *device, void *map, size_t bytes, int fresh) {
-    pages job = {.map = map, .fresh = fresh}, *at = &job;
+static int touch(const dlc_device *device, void *map, size_t bytes, int fresh,
+                 int shared) {
+    pages job = {.map = map, .fresh = fresh, .shared = shared}, *at = &job;
     if (bytes >= HUGE_PAGE) {
         (void)madvise(map, bytes, MADV_HUGEPAGE);
         threads_share(device, bytes, HUGE_PAGE, range_touch, &at);
@@ -145,7 +155,7 @@ static dlc_status map_block(const dlc_device *device, size_t bytes, uint32_t fla
                          b->fd);
     if (!b->map)
         return no_memory(bytes, "mmap");
-    if (touch(device, b->map, b->map_bytes, 1) != 0)
+    if (touch(device, b->map, b->map_bytes, 1, b->fd >= 0) != 0)
         return no_memory(bytes, "touching it");
     return DLC_OK;
 }
@@ -289,7 +299,7 @@ dlc_status memory_import(dlc_device *device, const dlc_share *share,
         return status;
     }
     /* There already: this fills the page table. */
-    (void)touch(device, b->map, b->map_bytes, 0);
+    (void)touch(device, b->map, b->map_bytes, 0, 1);
     memory->flags = DLC_MEM_SHARED;
     memory->base = b->map;
     memory->bytes = (size_t)share->bytes;
