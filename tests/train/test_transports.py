@@ -14,13 +14,11 @@ import unittest
 
 BIN = os.environ["DLCORE_BIN"]
 NET = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models" / "lenet-fashion.ini"
-# A sanitizer makes all of it some five times slower, and mpirun's libraries leak.
-SANITIZED = bool(os.environ.get("DLCORE_SANITIZE"))
-RANKS = (3,) if SANITIZED else (2, 3, 4, 5)
-ITERATIONS = 20 if SANITIZED else 60
-LEARNT = 0.3 if SANITIZED else 0.7
+RANKS = (2, 3, 5)  # under mpirun also 4
+ITERATIONS = 60
+LEARNT = 0.7
 WITHIN = 0.01  # a tenth of a percent is usual
-IN_ORDER = ("host-staged", "p2p-tree", "ucx") + (() if SANITIZED else ("auto",))
+IN_ORDER = ("host-staged", "p2p-tree", "ucx", "auto")
 
 
 def is_there(transport):
@@ -36,7 +34,7 @@ def is_there(transport):
 
 def mpirun(ranks):
     """What starts so many ranks; nothing where there is no mpirun."""
-    if SANITIZED or not shutil.which("mpirun"):
+    if not shutil.which("mpirun"):
         return None
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True)
     if "Open MPI" not in version.stdout:
@@ -91,7 +89,7 @@ class Transports(unittest.TestCase):
 
     def test_mpi(self):
         if not is_there("mpi") or not mpirun(2):
-            self.skipTest("needs the mpi transport and Open MPI's mpirun, no sanitizer")
+            self.skipTest("needs the mpi transport and Open MPI's mpirun")
         for ranks in RANKS:
             with self.subTest(ranks=ranks):
                 report, _ = self.train("mpi", ranks, mpirun(ranks))
@@ -99,7 +97,7 @@ class Transports(unittest.TestCase):
 
     def test_started_by_mpirun(self):
         if not mpirun(4):
-            self.skipTest("needs Open MPI's mpirun, no sanitizer")
+            self.skipTest("needs Open MPI's mpirun")
         _, expected = self.train("host-staged", 4)
         for transport in filter(is_there, IN_ORDER):
             # To `auto`, mpirun is a reason to take the mpi transport.
