@@ -4,13 +4,13 @@
  * of a column in one or two *strips*. A column is one vector of channels, or WIDE of
  * them where so many lie side by side. */
 #include "channels.h"
+#include "per_isa.h"
 #include "vectors.h"
 
 /* Vectors at a time, so that sums needn't wait for each other: points of one vector of
  * channels, or as many vectors of channels. */
 enum { WIDE = 4, COLUMN = WIDE * LANES };
 _Static_assert(CHANNEL_GROUP % COLUMN == 0, "whole columns");
-#define EACH(i, count) _Pragma("GCC unroll 8") for (size_t i = 0; (i) < (count); (i)++)
 
 /* ---- Where things lie ---------------------------------------------------------- */
 
@@ -406,13 +406,8 @@ static void apply_back(const channel_chunk *at, const channel_values *values) {
     stream_end();
 }
 
-#define JOINED_(a, b) a##b
-#define JOINED(a, b) JOINED_(a, b)
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
-const channel_kernels JOINED(channels_, ISA) = {
-    .name = TEXT(ISA),
+const channel_kernels PER_ISA(channels_) = {
+    .name = ISA_NAME,
     .lanes = LANES,
     .sum = sum,
     .apply = apply,

@@ -1,5 +1,6 @@
 /* See eltwise_kernels.h; compiled once for each instruction set (vectors.h). */
 #include "eltwise_kernels.h"
+#include "per_isa.h"
 #include "vectors.h"
 
 /* `call` for the vectors of `count` numbers from `i` on; the last may be partial. */
@@ -102,13 +103,8 @@ static void narrow(size_t count, const float *from, void *to) {
     FOR_VECTORS(1, count, narrow_one(v, i, from, to));
 }
 
-#define JOINED_(a, b) a##b
-#define JOINED(a, b) JOINED_(a, b)
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
-const eltwise_kernels JOINED(eltwise_, ISA) = {
-    .name = TEXT(ISA),
+const eltwise_kernels PER_ISA(eltwise_) = {
+    .name = ISA_NAME,
     .add = add,
     .gradient = gradient,
     .widen = widen,

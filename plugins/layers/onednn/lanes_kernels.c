@@ -1,49 +1,24 @@
-/* See lanes.h. Compiled once for each instruction set, with ISA (base, avx2,
- * avx512) and LANES defined.
+/* See lanes.h. Compiled once for each instruction set (vectors.h).
  *
  * All three passes are products of small tiles whose sums stay in registers: ROWS
  * broadcast numbers against COLS vectors. Where a vector lies is the sum of two
  * offsets, one of the tap (channel, row and column of the filter) and one of the
  * output's position, so that no matrix of unrolled images is ever written. */
 #include "lanes.h"
+#include "per_isa.h"
+#include "register_tiles.h"
+#include "vectors.h"
 
-#include <string.h>
-
-typedef float vec __attribute__((vector_size(4 * LANES), may_alias));
-typedef int mask __attribute__((vector_size(4 * LANES), may_alias));
-
-/* The sums, one operand's vectors and a broadcast fill the registers. */
-#if defined(__AVX512F__) || defined(__aarch64__) /* 32 registers */
-enum { ROWS = 6, COLS = 4, GRAD_ROWS = 5, GRAD_COLS = 5 };
-#else /* 16 */
-enum { ROWS = 6, COLS = 2, GRAD_ROWS = 3, GRAD_COLS = 4 };
+/* Backward weights multiplies vectors by vectors: that many of each. */
+#if REGISTERS == 32
+enum { GRAD_ROWS = 5, GRAD_COLS = 5 };
+#else
+enum { GRAD_ROWS = 3, GRAD_COLS = 4 };
 #endif
 
 /* Backward data: taps that a task scatters (of whole channels), filters that it sums
  * before it does. */
 enum { TASK_TAPS = 256, DEPTH = 64 };
-
-#define ALWAYS static inline __attribute__((always_inline))
-/* A loop that must vanish, or the sums would live in memory. */
-#define EACH(i, count) _Pragma("GCC unroll 8") for (size_t i = 0; (i) < (count); (i)++)
-
-static size_t min_of(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Blocks as equal as can be: 20 rows are 4 x 5, not 3 x 6 + 2. */
-static size_t even_block(size_t rows, size_t most) {
-    size_t blocks = (rows + most - 1) / most;
-    return (rows + blocks - 1) / blocks;
-}
-
-static const vec *vec_at(const float *at) {
-    return (const vec *)(const void *)at;
-}
-
-static vec *vec_to(float *at) {
-    return (vec *)(void *)at;
-}
 
 /* ---- Sizes in floats ------------------------------------------------------------- */
 
@@ -116,11 +91,10 @@ ALWAYS void multiply(size_t rows, const product *p, const float *const *from,
 }
 
 ALWAYS vec rectified(vec v, float slope) {
-    mask keep = ~(v <= 0); /* what is no number stays none */
     vec low = {0};
     if (slope != 0)
         low = v * slope;
-    return (vec)(((mask)v & keep) | ((mask)low & ~keep));
+    return choose(less_equal(v, (vec){0}), low, v); /* what is no number stays none */
 }
 
 /* Columns beyond the last position repeat it, and are not stored. */
@@ -325,7 +299,7 @@ typedef void gradient_fn(const lanes_conv *c, size_t first, const float *in,
 GRADIENT(1)
 GRADIENT(2)
 GRADIENT(3)
-#if defined(__AVX512F__) || defined(__aarch64__)
+#if REGISTERS == 32
 GRADIENT(4)
 GRADIENT(5)
 static gradient_fn *const gradient_rows[GRAD_ROWS] = {
@@ -368,13 +342,8 @@ static void backward_weights(const lanes_conv *c, const float *in,
             }
 }
 
-#define JOINED_(a, b) a##b
-#define JOINED(a, b) JOINED_(a, b)
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
-const lanes_kernels JOINED(lanes_, ISA) = {
-    .name = TEXT(ISA),
+const lanes_kernels PER_ISA(lanes_) = {
+    .name = ISA_NAME,
     .lanes = LANES,
     .forward = forward,
     .backward_data = backward_data,

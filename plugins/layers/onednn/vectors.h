@@ -1,7 +1,7 @@
 /* Vectors of LANES floats, for files that are compiled once for each instruction set
- * (CMakeLists.txt defines ISA and LANES): loads and stores of float32 and bfloat16, of
- * whole vectors and of their first lanes, choice by comparison, and activations that a
- * layer has taken over. */
+ * (per_isa.h; CMakeLists.txt defines LANES): loads and stores of float32 and bfloat16,
+ * of whole vectors and of their first lanes, choice by comparison, and activations that
+ * a layer has taken over. */
 #ifndef ONEDNN_VECTORS_H
 #define ONEDNN_VECTORS_H
 
@@ -23,6 +23,8 @@ typedef uint16_t halves_there
     __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
 #define ALWAYS static inline __attribute__((always_inline))
+/* A loop that must vanish, or the vectors that it counts would live in memory. */
+#define EACH(i, count) _Pragma("GCC unroll 8") for (size_t i = 0; (i) < (count); (i)++)
 
 /* ---- Choice -------------------------------------------------------------------- */
 
@@ -144,6 +146,15 @@ ALWAYS void store(access kind, void *to, vec v) {
         *(halves_there *)to = (halves_there)to_halves(v);
     else
         *(vec_there *)to = (vec_there)v;
+}
+
+/* A whole aligned vector of float32. */
+ALWAYS const vec *vec_at(const float *at) {
+    return (const vec *)(const void *)at;
+}
+
+ALWAYS vec *vec_to(float *at) {
+    return (vec *)(void *)at;
 }
 
 /* Element `i` of a tensor. */

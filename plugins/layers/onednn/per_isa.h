@@ -1,0 +1,16 @@
+/* The name of the table that a file offers which is compiled once for each instruction
+ * set (CMakeLists.txt defines ISA: base, avx2 or avx512). */
+#ifndef ONEDNN_PER_ISA_H
+#define ONEDNN_PER_ISA_H
+
+/* Twice, so that ISA is replaced before it is joined. */
+#define PER_ISA_JOIN(name, isa) name##isa
+#define PER_ISA_EXPAND(name, isa) PER_ISA_JOIN(name, isa)
+#define PER_ISA_QUOTE(isa) #isa
+#define PER_ISA_TEXT(isa) PER_ISA_QUOTE(isa)
+
+/* Of lanes_ it makes lanes_avx2; and "avx2". */
+#define PER_ISA(name) PER_ISA_EXPAND(name, ISA)
+#define ISA_NAME PER_ISA_TEXT(ISA)
+
+#endif
