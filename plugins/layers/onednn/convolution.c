@@ -1,6 +1,7 @@
 /* convolution: filters that slide over the image. */
 #include "../shared/window.h"
 #include "convolution_lanes.h"
+#include "convolution_winograd.h"
 
 #include <string.h>
 
@@ -12,6 +13,7 @@ typedef struct convolution {
     int sliced; /* makes some of the filters */
     int direct; /* no Winograd: by wish, or because it isn't worth it */
     convolution_lanes lanes;
+    convolution_winograd winograd;
 } convolution;
 
 enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_LANES };
@@ -33,7 +35,7 @@ const dlc_option convolution_options[] = {
                "how images lie in memory; lanes: side by side in vectors, where the "
                "batch allows; library: as oneDNN proposes"),
     DLC_CHOICE("algorithm", "auto", "auto|direct",
-               "auto: where the library finds it faster, windows of 3x3 by Winograd's "
+               "auto: where it is likely faster, windows of 3x3 and 5x5 by Winograd's "
                "transform, which rounds a little more"),
     DLC_OPTIONS_END,
 };
@@ -210,6 +212,28 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                             conv->layout == LAYOUT_AUTO ? 2 : 1);
 }
 
+/* Windows of 3 x 3 without groups the library may transform itself, as fast as we. */
+static int library_transforms(const convolution *conv, const dlc_layer_plan *plan,
+                              const dlc_shape *weights) {
+    context *net = conv->w.head.net;
+    if (conv->group > 1 || conv->window.kernel[0] != 3)
+        return 0;
+    const dlc_layout *src = layout_any(net, &plan->in[0].shape, DLC_F32);
+    const dlc_layout *dst = layout_any(net, &plan->out[0].shape, DLC_F32);
+    const dlc_layout *filters = layout_any(net, weights, DLC_F32);
+    if (!src || !dst || !filters)
+        return 0;
+    dnnl_primitive_desc_t pd = NULL;
+    const pd_env env = {.engine = net->engine, .attr = net->attr};
+    if (pd_conv_forward(&env, dnnl_forward_training, dnnl_convolution_auto,
+                        &conv->window, src->md, filters->md, NULL, dst->md,
+                        &pd) != dnnl_success)
+        return 0;
+    int transforms = pd_is_winograd(pd);
+    (void)dnnl_primitive_desc_destroy(pd);
+    return transforms;
+}
+
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     convolution *conv = (convolution *)layer;
     const dlc_shape weights = weights_shape(conv, &plan->param[0].shape);
@@ -221,22 +245,36 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         convolution_lanes_fits(&conv->w, &conv->window, conv->group, plan, forced,
                                &conv->lanes))
         return convolution_lanes_prepare(&conv->w, &conv->lanes, plan, &weights);
+    if (float32 && conv->layout == LAYOUT_AUTO && !conv->direct &&
+        !library_transforms(conv, plan, &weights) &&
+        convolution_winograd_fits(&conv->w, &conv->window, conv->group, plan,
+                                  &conv->winograd))
+        return convolution_winograd_prepare(&conv->w, &conv->winograd, plan, &weights);
     return prepare_onednn(conv, plan, &weights);
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
+    if (conv->winograd.kernels)
+        return convolution_winograd_forward(&conv->w, &conv->winograd, run);
     return conv->lanes.tables ? convolution_lanes_forward(&conv->w, &conv->lanes, run)
                               : weighted_forward(layer, run);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
+    if (conv->winograd.kernels)
+        return convolution_winograd_backward(&conv->w, &conv->winograd, run);
     return conv->lanes.tables ? convolution_lanes_backward(&conv->w, &conv->lanes, run)
                               : weighted_backward(layer, run);
 }
 
-/* In lanes weights are plain. */
+/* In kernels of our own weights are plain. */
+static int is_plain(const dlc_layer *layer) {
+    const convolution *conv = (const convolution *)layer;
+    return conv->lanes.tables || conv->winograd.kernels;
+}
+
 static dlc_status copy_plain(const dlc_layer *layer, int32_t index, const float *from,
                              float *to) {
     const weighted *w = (const weighted *)layer;
@@ -246,21 +284,21 @@ static dlc_status copy_plain(const dlc_layer *layer, int32_t index, const float 
 
 static dlc_status import(dlc_layer *layer, int32_t index, const float *plain,
                          float *own) {
-    return ((convolution *)layer)->lanes.tables
-               ? copy_plain(layer, index, plain, own)
-               : weighted_import(layer, index, plain, own);
+    return is_plain(layer) ? copy_plain(layer, index, plain, own)
+                           : weighted_import(layer, index, plain, own);
 }
 
 static dlc_status export(dlc_layer *layer, int32_t index, const float *own,
                          float *plain) {
-    return ((convolution *)layer)->lanes.tables
-               ? copy_plain(layer, index, own, plain)
-               : weighted_export(layer, index, own, plain);
+    return is_plain(layer) ? copy_plain(layer, index, own, plain)
+                           : weighted_export(layer, index, own, plain);
 }
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const convolution *conv = (const convolution *)layer;
-    if (conv->lanes.tables)
+    if (conv->winograd.kernels)
+        convolution_winograd_describe(&conv->w, &conv->winograd, text, bytes);
+    else if (conv->lanes.tables)
         convolution_lanes_describe(&conv->w, &conv->lanes, text, bytes);
     else
         weighted_describe(layer, text, bytes);

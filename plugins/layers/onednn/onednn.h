@@ -105,6 +105,7 @@ const dlc_layout *op_layout(op *o, dnnl_query_t what);
 const char *op_name(const op *o); /* "jit:avx512_core" */
 md_t op_md(const op *o, dnnl_query_t what);
 int pd_is_slow(dnnl_primitive_desc_t pd); /* oneDNN's reference code */
+int pd_is_winograd(dnnl_primitive_desc_t pd);
 
 /* ---- Layers ------------------------------------------------------------------- */
 

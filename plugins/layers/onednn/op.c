@@ -139,3 +139,7 @@ const char *op_name(const op *o) {
 int pd_is_slow(dnnl_primitive_desc_t pd) {
     return strncmp(pd_name(pd), "ref", 3) == 0;
 }
+
+int pd_is_winograd(dnnl_primitive_desc_t pd) {
+    return strstr(pd_name(pd), "wino") != NULL;
+}

@@ -50,18 +50,74 @@ double far_apart(const float *a, const float *b, int64_t count) {
     double most = 0;
     for (int64_t i = 0; i < count; i++) {
         double far = fabs((double)a[i] - (double)b[i]);
-        most = far <= most ? most : far; /* NaN sticks out */
+        if (isnan(far) || far > most) /* nothing is larger than NaN: it stays */
+            most = far;
     }
     return most;
 }
 
-/* ---- One check
- * ------------------------------------------------------------------------- */
+/* ---- Against itself ------------------------------------------------------------- */
+
+void fill_rig(rig *r) {
+    for (int32_t i = 0; i < r->plan.inputs; i++)
+        fill_values(r->in_data[i], rig_in_count(r, i), 1 + (uint64_t)i, 2);
+    for (int32_t p = 0; p < r->plan.params; p++)
+        fill_values(r->param_data[p], rig_param_count(r, p), 5 + (uint64_t)p, 1);
+    fill_values(r->out_diff, rig_out_count(r), 9, 1);
+}
+
+static void open_rig(rig *r, const rig_spec *spec) {
+    ck_assert_msg(rig_open(r, spec) == DLC_OK, "%s", dlc_detail());
+}
+
+void run_rig(rig *r, const rig_spec *spec) {
+    open_rig(r, spec);
+    fill_rig(r);
+    ck_assert_int_eq(rig_forward(r), DLC_OK);
+    if (r->spec.phase == DLC_PHASE_TRAIN)
+        ck_assert_int_eq(rig_backward(r), DLC_OK);
+}
+
+void check_same_bits(const float *a, const float *b, int64_t count) {
+    ck_assert_mem_eq(a, b, (size_t)count * sizeof(float));
+}
+
+void check_same_results(const rig *a, const rig *b) {
+    check_same_bits(a->out_data, b->out_data, rig_out_count(a));
+    for (int32_t i = 0; i < a->plan.inputs; i++)
+        check_same_bits(a->in_diff[i], b->in_diff[i], rig_in_count(a, i));
+    for (int32_t p = 0; p < a->plan.params; p++) {
+        check_same_bits(a->param_data[p], b->param_data[p], rig_param_count(a, p));
+        check_same_bits(a->param_diff[p], b->param_diff[p], rig_param_count(a, p));
+    }
+}
+
+void check_twin(const rig_spec *train, const rig_spec *test, double most) {
+    rig trained, beside, alone;
+    rig_spec spec = *test;
+    open_rig(&trained, train);
+    spec.phase = DLC_PHASE_TEST;
+    run_rig(&alone, &spec);
+    spec.twin = &trained;
+    run_rig(&beside, &spec);
+    for (int32_t p = 0; p < trained.plan.params; p++)
+        ck_assert_int_eq(trained.param[p].count, beside.param[p].count);
+    double far = far_apart(beside.out_data, alone.out_data, rig_out_count(&beside));
+    ck_assert_msg(far < most, "%s of %lld, a twin of %s of %lld: %g apart",
+                  test->settings, (long long)test->in[0].dims[0], train->settings,
+                  (long long)train->in[0].dims[0], far);
+    rig_close(&beside);
+    rig_close(&alone);
+    rig_close(&trained);
+}
+
+/* ---- Against its reference ------------------------------------------------------ */
 
 typedef struct bench {
     rig rig;
     ref_values values;
     ref_forward forward;
+    double low, high, slope; /* of the activation taken over */
     char where[640];
     double tolerance;
 } bench;
@@ -111,27 +167,36 @@ static void fill(bench *b) {
     b->values.out = dlc_alloc((size_t)rig_out_count(r), sizeof(double));
 }
 
-static double after(const rig_spec *spec, double value) {
-    double low = 0, high = INFINITY, slope = 0;
+/* Once, for references are computed hundreds of times. */
+static void read_activation(bench *b) {
+    const rig_spec *spec = &b->rig.spec;
+    b->high = INFINITY;
+    if (!spec->absorb)
+        return;
     if (spec->absorb_type && strcmp(spec->absorb_type, "clip") == 0) {
-        high = 6;
-        (void)sscanf(spec->absorb, "min=%lf max=%lf", &low, &high);
+        b->high = 6;
+        (void)sscanf(spec->absorb, "min=%lf max=%lf", &b->low, &b->high);
     } else {
-        (void)sscanf(spec->absorb, "negative_slope=%lf", &slope);
+        (void)sscanf(spec->absorb, "negative_slope=%lf", &b->slope);
     }
-    return value > high ? high : value < low ? low + slope * (value - low) : value;
+}
+
+static double after(const bench *b, double value) {
+    return value > b->high  ? b->high
+           : value < b->low ? b->low + b->slope * (value - b->low)
+                            : value;
 }
 
 /* Reference and what was taken over. */
 static void compute(const bench *b) {
     const rig *r = &b->rig;
+    const int64_t count = rig_out_count(r);
+    double *out = b->values.out;
     b->forward(r, &b->values);
-    for (int64_t i = 0; i < rig_out_count(r); i++) {
-        if (r->spec.join)
-            b->values.out[i] += b->values.in[1][i];
-        if (r->spec.absorb)
-            b->values.out[i] = after(&r->spec, b->values.out[i]);
-    }
+    for (int64_t i = 0; i < count && r->spec.join; i++)
+        out[i] += b->values.in[1][i];
+    for (int64_t i = 0; i < count && r->spec.absorb; i++)
+        out[i] = after(b, out[i]);
 }
 
 static double size_of(const double *data, int64_t count) {
@@ -162,8 +227,9 @@ static double objective(const bench *b) {
         return b->values.out[1] > 0
                    ? (double)r->loss_scale * b->values.out[0] / b->values.out[1]
                    : 0;
+    const int64_t count = rig_out_count(r);
     double sum = 0;
-    for (int64_t i = 0; i < rig_out_count(r); i++)
+    for (int64_t i = 0; i < count; i++)
         sum += b->values.out[i] * (double)r->out_diff[i];
     return sum;
 }
@@ -212,13 +278,14 @@ static void compare_backward(const bench *b) {
 /* Runs all again and wants the same bits. */
 static void run_again(bench *b, int backward) {
     rig *r = &b->rig;
+    const int32_t params = r->plan.params;
     size_t out_bytes = (size_t)rig_out_count(r) * sizeof(float);
     size_t in_bytes = (size_t)rig_in_count(r, 0) * sizeof(float);
     float *out = dlc_alloc(out_bytes, 1), *in_diff = dlc_alloc(in_bytes, 1);
     memcpy(out, r->out_data, out_bytes);
     memcpy(in_diff, r->in_diff[0], in_bytes);
     float *grad[DLC_MAX_PARAMS] = {NULL};
-    for (int32_t i = 0; i < r->plan.params; i++) {
+    for (int32_t i = 0; i < params; i++) {
         grad[i] = dlc_alloc((size_t)rig_param_count(r, i), sizeof(float));
         memcpy(grad[i], r->param_diff[i],
                (size_t)rig_param_count(r, i) * sizeof(float));
@@ -230,7 +297,7 @@ static void run_again(bench *b, int backward) {
                   b->where);
     ck_assert_msg(memcmp(in_diff, r->in_diff[0], in_bytes) == 0,
                   "%s: gradient not repeatable", b->where);
-    for (int32_t i = 0; i < r->plan.params; i++) {
+    for (int32_t i = 0; i < params; i++) {
         ck_assert_msg(memcmp(grad[i], r->param_diff[i],
                              (size_t)rig_param_count(r, i) * sizeof(float)) == 0,
                       "%s: gradient of %s not repeatable", b->where, r->param[i].name);
@@ -279,6 +346,7 @@ void check_layer(const rig_spec *spec, double tolerance) {
     dlc_status status = rig_open(r, spec);
     ck_assert_msg(status == DLC_OK, "%s: %s", b->where, dlc_detail());
     r->loss_scale = 0.5f;
+    read_activation(b);
     fill(b);
     int backward = r->spec.phase == DLC_PHASE_TRAIN && r->ops->backward;
     ck_assert_msg(rig_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());

@@ -57,14 +57,19 @@ static int64_t at4(const int64_t *dims, int64_t n, int64_t c, int64_t y, int64_t
     return ((n * dims[1] + c) * dims[2] + y) * dims[3] + x;
 }
 
+/* Elements of one channel of one sample. */
+static int64_t spatial_of(const rig *r) {
+    return rig_in_count(r, 0) / in_dims(r)[0] / in_dims(r)[1];
+}
+
 /* ---- Weighted layers
  * ----------------------------------------------------------------- */
 
-static double conv_point(const rig *r, const ref_values *v, const window *w, int64_t n,
-                         int64_t f, int64_t y, int64_t x) {
+static double conv_point(const rig *r, const ref_values *v, const window *w,
+                         int64_t groups, int64_t n, int64_t f, int64_t y, int64_t x) {
     const int64_t *in = in_dims(r), *wd = r->param[0].shape.dims;
-    int64_t per_group = in[1] / get(r, "group");
-    int64_t first = f / (wd[0] / get(r, "group")) * per_group;
+    int64_t per_group = in[1] / groups;
+    int64_t first = f / (wd[0] / groups) * per_group;
     double sum = r->plan.params > 1 ? v->param[1][f] : 0;
     for (int64_t c = 0; c < per_group; c++)
         for (int64_t i = 0; i < w->k[0]; i++)
@@ -80,12 +85,13 @@ static double conv_point(const rig *r, const ref_values *v, const window *w, int
 
 static void ref_convolution(const rig *r, const ref_values *v) {
     window w = window_of(r, 1);
-    const int64_t *out = out_dims(r);
+    const int64_t *out = out_dims(r), groups = get(r, "group");
     for (int64_t n = 0; n < out[0]; n++)
         for (int64_t f = 0; f < out[1]; f++)
             for (int64_t y = 0; y < out[2]; y++)
                 for (int64_t x = 0; x < out[3]; x++)
-                    v->out[at4(out, n, f, y, x)] = conv_point(r, v, &w, n, f, y, x);
+                    v->out[at4(out, n, f, y, x)] = conv_point(r, v, &w, groups, n, f, y,
+                                                              x);
 }
 
 static void ref_inner_product(const rig *r, const ref_values *v) {
@@ -102,10 +108,9 @@ static void ref_inner_product(const rig *r, const ref_values *v) {
 /* ---- Pooling
  * --------------------------------------------------------------------------- */
 
-static double pool_point(const rig *r, const double *plane, const window *w, int64_t y,
-                         int64_t x) {
+static double pool_point(const rig *r, const double *plane, const window *w,
+                         int average, int inside, int64_t y, int64_t x) {
     const int64_t *in = in_dims(r);
-    int average = is(r, "method", "average"), inside = is(r, "average_over", "image");
     int64_t y0 = y * w->s[0] - w->p[0], x0 = x * w->s[1] - w->p[1];
     int64_t y1 = y0 + w->k[0], x1 = x0 + w->k[1];
     int64_t y2 = y1 < in[2] + w->p[0] ? y1 : in[2] + w->p[0];
@@ -131,6 +136,7 @@ static double pool_point(const rig *r, const double *plane, const window *w, int
 static void ref_pooling(const rig *r, const ref_values *v) {
     window w;
     const int64_t *in = in_dims(r), *out = out_dims(r);
+    int average = is(r, "method", "average"), inside = is(r, "average_over", "image");
     if (dlc_settings_get_bool(r->settings, "global"))
         w = (window){{in[2], in[3]}, {1, 1}, {0, 0}, {1, 1}};
     else
@@ -139,7 +145,7 @@ static void ref_pooling(const rig *r, const ref_values *v) {
         for (int64_t y = 0; y < out[2]; y++)
             for (int64_t x = 0; x < out[3]; x++)
                 v->out[(plane * out[2] + y) * out[3] + x] = pool_point(
-                    r, v->in[0] + plane * in[2] * in[3], &w, y, x);
+                    r, v->in[0] + plane * in[2] * in[3], &w, average, inside, y, x);
 }
 
 /* ---- Activations
@@ -191,8 +197,7 @@ static int counts(const rig *r, int32_t label) {
 
 /* Score of class c at position i. */
 static double score(const rig *r, const ref_values *v, int64_t i, int64_t c) {
-    int64_t classes = in_dims(r)[1];
-    int64_t spatial = rig_in_count(r, 0) / in_dims(r)[0] / classes;
+    const int64_t classes = in_dims(r)[1], spatial = spatial_of(r);
     return v->in[0][(i / spatial * classes + c) * spatial + i % spatial];
 }
 
@@ -231,42 +236,64 @@ static void ref_accuracy(const rig *r, const ref_values *v) {
     }
 }
 
-/* ---- Normalisation ----------------------------------------------------------------
- */
+/* ---- Normalisation ----------------------------------------------------------- */
 
-static double lrn_point(const rig *r, const ref_values *v, int64_t n, int64_t c,
-                        int64_t y, int64_t x) {
-    const int64_t *d = in_dims(r);
-    int64_t size = get(r, "local_size"), half = size / 2, count = size;
-    int across = is(r, "norm_region", "across_channels");
+typedef struct lrn {
+    int64_t size;
+    int across;
+    double k, alpha, beta;
+} lrn;
+
+static double square(double x) {
+    return x * x;
+}
+
+static double lrn_point(const lrn *l, const int64_t *d, const ref_values *v, int64_t n,
+                        int64_t c, int64_t y, int64_t x) {
+    int64_t half = l->size / 2, count = l->size;
     double sum = 0;
-    if (across) {
+    if (l->across) {
         for (int64_t k = c - half; k <= c + half; k++)
             if (k >= 0 && k < d[1])
-                sum += pow(v->in[0][at4(d, n, k, y, x)], 2);
+                sum += square(v->in[0][at4(d, n, k, y, x)]);
     } else {
-        count *= size;
+        count *= count;
         for (int64_t i = y - half; i <= y + half; i++)
             for (int64_t j = x - half; j <= x + half; j++)
                 if (i >= 0 && j >= 0 && i < d[2] && j < d[3])
-                    sum += pow(v->in[0][at4(d, n, c, i, j)], 2);
+                    sum += square(v->in[0][at4(d, n, c, i, j)]);
     }
-    double base = number(r, "k") + number(r, "alpha") / (double)count * sum;
-    return v->in[0][at4(d, n, c, y, x)] * pow(base, -number(r, "beta"));
+    double base = l->k + l->alpha / (double)count * sum;
+    return v->in[0][at4(d, n, c, y, x)] * pow(base, -l->beta);
 }
 
 static void ref_lrn(const rig *r, const ref_values *v) {
     const int64_t *d = in_dims(r);
+    const lrn l = {.size = get(r, "local_size"),
+                   .across = is(r, "norm_region", "across_channels"),
+                   .k = number(r, "k"),
+                   .alpha = number(r, "alpha"),
+                   .beta = number(r, "beta")};
     for (int64_t n = 0; n < d[0]; n++)
         for (int64_t c = 0; c < d[1]; c++)
             for (int64_t y = 0; y < d[2]; y++)
                 for (int64_t x = 0; x < d[3]; x++)
-                    v->out[at4(d, n, c, y, x)] = lrn_point(r, v, n, c, y, x);
+                    v->out[at4(d, n, c, y, x)] = lrn_point(&l, d, v, n, c, y, x);
 }
 
-/* Channel c of sample n begins here; it has this many elements. */
-static int64_t spatial_of(const rig *r) {
-    return rig_in_count(r, 0) / in_dims(r)[0] / in_dims(r)[1];
+/* Mean and variance of channel c over the batch. */
+static void moments(const rig *r, const ref_values *v, int64_t c, double *mean,
+                    double *variance) {
+    int64_t batch = in_dims(r)[0], channels = in_dims(r)[1], size = spatial_of(r);
+    double count = (double)(batch * size);
+    *mean = *variance = 0;
+    for (int64_t n = 0; n < batch; n++)
+        for (int64_t i = 0; i < size; i++)
+            *mean += v->in[0][(n * channels + c) * size + i] / count;
+    for (int64_t n = 0; n < batch; n++)
+        for (int64_t i = 0; i < size; i++)
+            *variance += square(v->in[0][(n * channels + c) * size + i] - *mean) /
+                         count;
 }
 
 static void ref_batch_norm(const rig *r, const ref_values *v) {
@@ -274,31 +301,24 @@ static void ref_batch_norm(const rig *r, const ref_values *v) {
     int first = r->plan.params == 4 ? 2 : 0;
     int own = r->spec.phase == DLC_PHASE_TRAIN &&
               !dlc_settings_get_bool(r->settings, "use_global_stats");
-    double count = (double)(batch * size);
+    double eps = number(r, "eps");
     for (int64_t c = 0; c < channels; c++) {
         double mean = v->param[first][c], variance = v->param[first + 1][c];
-        if (own) {
-            mean = variance = 0;
-            for (int64_t i = 0; i < batch * size; i++)
-                mean += v->in[0][(i / size * channels + c) * size + i % size] / count;
-            for (int64_t i = 0; i < batch * size; i++) {
-                double by = v->in[0][(i / size * channels + c) * size + i % size] -
-                            mean;
-                variance += by * by / count;
-            }
-        }
+        if (own)
+            moments(r, v, c, &mean, &variance);
         double factor = first ? v->param[0][c] : 1, add = first ? v->param[1][c] : 0;
-        factor /= sqrt(variance + number(r, "eps"));
-        for (int64_t i = 0; i < batch * size; i++) {
-            int64_t at = (i / size * channels + c) * size + i % size;
-            v->out[at] = (v->in[0][at] - mean) * factor + add;
-        }
+        factor /= sqrt(variance + eps);
+        for (int64_t n = 0; n < batch; n++)
+            for (int64_t i = 0; i < size; i++) {
+                int64_t at = (n * channels + c) * size + i;
+                v->out[at] = (v->in[0][at] - mean) * factor + add;
+            }
     }
 }
 
 static void ref_scale(const rig *r, const ref_values *v) {
-    int64_t size = spatial_of(r), channels = in_dims(r)[1];
-    for (int64_t i = 0; i < rig_out_count(r); i++) {
+    int64_t size = spatial_of(r), channels = in_dims(r)[1], count = rig_out_count(r);
+    for (int64_t i = 0; i < count; i++) {
         int64_t c = i / size % channels;
         v->out[i] = v->in[0][i] * v->param[0][c];
         if (r->plan.params > 1)
@@ -306,8 +326,7 @@ static void ref_scale(const rig *r, const ref_values *v) {
     }
 }
 
-/* ---- Shapes and joins -------------------------------------------------------------
- */
+/* ---- Shapes and joins -------------------------------------------------------- */
 
 static void ref_flatten(const rig *r, const ref_values *v) {
     memcpy(v->out, v->in[0], (size_t)rig_out_count(r) * sizeof(double));
@@ -330,13 +349,15 @@ static void ref_concat(const rig *r, const ref_values *v) {
 static void ref_eltwise(const rig *r, const ref_values *v) {
     const double *factors = NULL;
     size_t given = dlc_settings_get_floats(r->settings, "coeff", &factors);
-    for (int64_t k = 0; k < rig_out_count(r); k++) {
+    const int sum = is(r, "operation", "sum"), product = is(r, "operation", "product");
+    const int64_t count = rig_out_count(r);
+    for (int64_t k = 0; k < count; k++) {
         double out = v->in[0][k] * (given ? factors[0] : 1);
         for (int32_t i = 1; i < r->plan.inputs; i++) {
             double in = v->in[i][k];
-            if (is(r, "operation", "sum"))
+            if (sum)
                 out += in * (given ? factors[i] : 1);
-            else if (is(r, "operation", "product"))
+            else if (product)
                 out *= in;
             else
                 out = fmax(out, in);

@@ -78,17 +78,6 @@ START_TEST(choice) {
 }
 END_TEST
 
-static void fill_rig(rig *r) {
-    fill_values(r->in_data[0], rig_in_count(r, 0), 1, 2);
-    for (int32_t p = 0; p < r->plan.params; p++)
-        fill_values(r->param_data[p], rig_param_count(r, p), 2 + (uint64_t)p, 1);
-    fill_values(r->out_diff, rig_out_count(r), 9, 1);
-}
-
-static void same_bits(const float *a, const float *b, int64_t count) {
-    ck_assert_mem_eq(a, b, (size_t)count * sizeof(float));
-}
-
 START_TEST(any_number_of_threads) {
     static const int32_t threads[] = {1, 2, 3, 7};
     rig r[COUNT(threads)];
@@ -96,15 +85,8 @@ START_TEST(any_number_of_threads) {
     rig_spec spec = spec_of(_i, text, sizeof text);
     for (int k = 0; k < COUNT(threads); k++) {
         spec.threads = threads[k];
-        ck_assert_int_eq(rig_open(&r[k], &spec), DLC_OK);
-        fill_rig(&r[k]);
-        ck_assert_int_eq(rig_forward(&r[k]), DLC_OK);
-        ck_assert_int_eq(rig_backward(&r[k]), DLC_OK);
-        same_bits(r[0].out_data, r[k].out_data, rig_out_count(&r[0]));
-        same_bits(r[0].in_diff[0], r[k].in_diff[0], rig_in_count(&r[0], 0));
-        for (int32_t p = 0; p < r[0].plan.params; p++)
-            same_bits(r[0].param_diff[p], r[k].param_diff[p],
-                      rig_param_count(&r[0], p));
+        run_rig(&r[k], &spec);
+        check_same_results(&r[0], &r[k]);
     }
     for (int k = 0; k < COUNT(threads); k++)
         rig_close(&r[k]);
@@ -123,40 +105,23 @@ START_TEST(no_input_gradient) {
         ck_assert_int_eq(rig_forward(&both[k]), DLC_OK);
         ck_assert_int_eq(rig_backward(&both[k]), DLC_OK);
     }
-    same_bits(both[0].param_diff[0], both[1].param_diff[0],
-              rig_param_count(&both[0], 0));
+    check_same_bits(both[0].param_diff[0], both[1].param_diff[0],
+                    rig_param_count(&both[0], 0));
     rig_close(&both[0]);
     rig_close(&both[1]);
 }
 END_TEST
 
-/* A test net beside a training net, with or without lanes in either, computes what it
- * computes alone. */
-static void check_twin(const char *settings, const char *absorb, int64_t train_batch,
-                       int64_t test_batch) {
-    rig train, test, alone;
-    rig_spec spec = {.type = "convolution",
-                     .settings = settings,
-                     .absorb = absorb,
-                     .in = {SHAPE(train_batch, 3, 6, 5)}};
-    ck_assert_int_eq(rig_open(&train, &spec), DLC_OK);
-    spec.phase = DLC_PHASE_TEST;
-    spec.in[0].dims[0] = test_batch;
-    ck_assert_int_eq(rig_open(&alone, &spec), DLC_OK);
-    spec.twin = &train;
-    ck_assert_msg(rig_open(&test, &spec) == DLC_OK, "%s", dlc_detail());
-    for (int32_t p = 0; p < train.plan.params; p++)
-        ck_assert_int_eq(train.param[p].count, test.param[p].count);
-    fill_rig(&test);
-    fill_rig(&alone);
-    ck_assert_int_eq(rig_forward(&test), DLC_OK);
-    ck_assert_int_eq(rig_forward(&alone), DLC_OK);
-    double far = far_apart(test.out_data, alone.out_data, rig_out_count(&test));
-    ck_assert_msg(far < 1e-4, "%s, trained by %lld, tested by %lld: %g apart", settings,
-                  (long long)train_batch, (long long)test_batch, far);
-    rig_close(&test);
-    rig_close(&alone);
-    rig_close(&train);
+/* With or without lanes in either. */
+static void check_batches(const char *settings, const char *absorb, int64_t train_batch,
+                          int64_t test_batch) {
+    rig_spec train = {.type = "convolution",
+                      .settings = settings,
+                      .absorb = absorb,
+                      .in = {SHAPE(train_batch, 3, 6, 5)}};
+    rig_spec test = train;
+    test.in[0].dims[0] = test_batch;
+    check_twin(&train, &test, 1e-4);
 }
 
 START_TEST(twins) {
@@ -166,12 +131,12 @@ START_TEST(twins) {
         "num_output=6 kernel_size=3 group=3 pad=1 layout=lanes",
     };
     for (int k = 0; k < COUNT(settings); k++) {
-        check_twin(settings[k], NULL, 16, 16);
-        check_twin(settings[k], NULL, 16, 32);
-        check_twin(settings[k], NULL, 16, 5);
-        check_twin(settings[k], "", 16, 5);
-        check_twin(settings[k], "", 16, 32);
-        check_twin(settings[k], NULL, 5, 16);
+        check_batches(settings[k], NULL, 16, 16);
+        check_batches(settings[k], NULL, 16, 32);
+        check_batches(settings[k], NULL, 16, 5);
+        check_batches(settings[k], "", 16, 5);
+        check_batches(settings[k], "", 16, 32);
+        check_batches(settings[k], NULL, 5, 16);
     }
 }
 END_TEST

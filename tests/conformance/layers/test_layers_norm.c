@@ -96,28 +96,6 @@ START_TEST(bfloat16) {
 }
 END_TEST
 
-static void fill_rig(rig *r) {
-    for (int32_t i = 0; i < r->plan.inputs; i++)
-        fill_values(r->in_data[i], rig_in_count(r, i), 1 + (uint64_t)i, 2);
-    for (int32_t p = 0; p < r->plan.params; p++)
-        fill_values(r->param_data[p], rig_param_count(r, p), 5 + (uint64_t)p, 1);
-    fill_values(r->out_diff, rig_out_count(r), 9, 1);
-}
-
-static void same_bits(const float *a, const float *b, int64_t count) {
-    ck_assert_mem_eq(a, b, (size_t)count * sizeof(float));
-}
-
-static void same_results(const rig *a, const rig *b) {
-    same_bits(a->out_data, b->out_data, rig_out_count(a));
-    for (int32_t i = 0; i < a->plan.inputs; i++)
-        same_bits(a->in_diff[i], b->in_diff[i], rig_in_count(a, i));
-    for (int32_t p = 0; p < a->plan.params; p++) {
-        same_bits(a->param_data[p], b->param_data[p], rig_param_count(a, p));
-        same_bits(a->param_diff[p], b->param_diff[p], rig_param_count(a, p));
-    }
-}
-
 /* Large enough for threads to share channels, or for each to have its own. */
 START_TEST(any_number_of_threads) {
     static const dlc_shape large[] = {
@@ -130,11 +108,8 @@ START_TEST(any_number_of_threads) {
         spec.join = layout % 2;
         for (int k = 0; k < COUNT(threads); k++) {
             spec.threads = threads[k];
-            ck_assert_int_eq(rig_open(&r[k], &spec), DLC_OK);
-            fill_rig(&r[k]);
-            ck_assert_int_eq(rig_forward(&r[k]), DLC_OK);
-            ck_assert_int_eq(rig_backward(&r[k]), DLC_OK);
-            same_results(&r[0], &r[k]);
+            run_rig(&r[k], &spec);
+            check_same_results(&r[0], &r[k]);
         }
         for (int k = 0; k < COUNT(threads); k++)
             rig_close(&r[k]);
@@ -148,10 +123,7 @@ START_TEST(past_the_caches) {
         rig_spec spec = spec_of(0, layout, 1);
         spec.in[0] = SHAPE(16, 48, 54, 54);
         rig large, small;
-        ck_assert_int_eq(rig_open(&large, &spec), DLC_OK);
-        fill_rig(&large);
-        ck_assert_int_eq(rig_forward(&large), DLC_OK);
-        ck_assert_int_eq(rig_backward(&large), DLC_OK);
+        run_rig(&large, &spec);
         int64_t count = rig_out_count(&large), ones = 0;
         for (int64_t i = 0; i < count; i++)
             if (!(large.out_data[i] >= 0))
@@ -161,10 +133,7 @@ START_TEST(past_the_caches) {
                 ones += large.out_data[i] > 0;
         ck_assert_int_gt(ones, count / 4);
         spec.layout = NULL; /* not in whole vectors, so not past the caches */
-        ck_assert_int_eq(rig_open(&small, &spec), DLC_OK);
-        fill_rig(&small);
-        ck_assert_int_eq(rig_forward(&small), DLC_OK);
-        ck_assert_int_eq(rig_backward(&small), DLC_OK);
+        run_rig(&small, &spec);
         ck_assert_double_le(far_apart(large.out_data, small.out_data, count), 1e-5);
         ck_assert_double_le(far_apart(large.in_diff[0], small.in_diff[0], count), 1e-5);
         rig_close(&small);
@@ -209,7 +178,7 @@ START_TEST(again) {
         ck_assert_int_eq(rig_forward_again(&twice), DLC_OK);
         ck_assert_int_eq(rig_backward(&once), DLC_OK);
         ck_assert_int_eq(rig_backward(&twice), DLC_OK);
-        same_results(&once, &twice);
+        check_same_results(&once, &twice);
         rig_close(&once);
         rig_close(&twice);
     }
