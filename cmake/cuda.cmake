@@ -8,8 +8,9 @@ if(NOT DLC_CUDA)
 endif()
 
 # Code for every generation that this nvcc knows, and its newest intermediate code for
-# later ones. Builds for tests do with one: they never run it.
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+# later ones. Builds for tests do with one: they never run it. CUDAARCHS is cmake's own
+# variable of the environment.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   if(DLC_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     set(CMAKE_CUDA_ARCHITECTURES 90-virtual)
   else()
