@@ -30,8 +30,7 @@ void dlc_tool_sets_free(dlc_tool_sets *sets) {
     *sets = (dlc_tool_sets){0};
 }
 
-/* ---- net.ini and how to report
- * --------------------------------------------------------- */
+/* ---- net.ini and how to report ----------------------------------------------- */
 
 static const struct argp_option net_options[] = {
     {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "replace or add a setting of net.ini", 1},
@@ -75,8 +74,7 @@ static error_t parse_net(int key, char *argument, struct argp_state *state) {
 
 static const struct argp net_argp = {.options = net_options, .parser = parse_net};
 
-/* ---- Options of a job: each another way to write a --set
- * --------------------------------- */
+/* ---- Options of a job: each another way to write a --set --------------------- */
 
 static const char *const run_sections[] = {
     "run.ranks",   "run.device",  "transport.type", "solver.type",
@@ -118,8 +116,7 @@ void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options) {
         state->child_inputs[i] = options;
 }
 
-/* ---- Beginning and end
- * --------------------------------------------------------------- */
+/* ---- Beginning and end ------------------------------------------------------- */
 
 void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input) {
     argp_err_exit_status = 2;

@@ -20,8 +20,7 @@ int64_t dlc_session_samples(const dlc_session *session) {
     return session->global_batch * session->micro_batches;
 }
 
-/* ---- Device and feeds
- * ------------------------------------------------------------------ */
+/* ---- Device and feeds -------------------------------------------------------- */
 
 static dlc_device_args device_args(const dlc_session *session) {
     return (dlc_device_args){
@@ -118,8 +117,7 @@ static dlc_loss_scale *loss_scale(const dlc_session *session) {
     return session->loss_scale.base;
 }
 
-/* ---- Ranks
- * ------------------------------------------------------------------------------- */
+/* ---- Ranks ------------------------------------------------------------------- */
 
 static dlc_status open_connection(dlc_session *session) {
     const dlc_setup *setup = session->setup;
@@ -193,8 +191,7 @@ static dlc_status open_exchange(dlc_session *session) {
     return dlc_exchanger_open(&args, &session->exchanger);
 }
 
-/* ---- Solver
- * ------------------------------------------------------------------------------ */
+/* ---- Solver ------------------------------------------------------------------ */
 
 static dlc_status ask_solver(dlc_session *session) {
     session->solver_ops = session->setup->solver->ops;
@@ -268,8 +265,7 @@ static dlc_status open_solver(dlc_session *session) {
                          : DLC_OK;
 }
 
-/* ---- The whole
- * ----------------------------------------------------------------------------- */
+/* ---- The whole --------------------------------------------------------------- */
 
 static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     *session = (dlc_session){.setup = setup,
@@ -497,8 +493,7 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
     }
 }
 
-/* ---- Memory
- * ------------------------------------------------------------------------------ */
+/* ---- Memory ------------------------------------------------------------------ */
 
 /* What libraries load, and the code that they generate, when they first compute:
  * 4 to 15 MB were seen, more the larger the net. */

@@ -79,8 +79,7 @@ static dlc_status iterate(train_loop *loop) {
     return DLC_OK;
 }
 
-/* ---- Between iterations
- * --------------------------------------------------------------- */
+/* ---- Between iterations ------------------------------------------------------ */
 
 static dlc_status test(train_loop *loop) {
     dlc_session *session = loop->session;
@@ -176,8 +175,7 @@ static dlc_status run(train_loop *loop) {
     return DLC_OK;
 }
 
-/* ---- The whole
- * -------------------------------------------------------------------------- */
+/* ---- The whole --------------------------------------------------------------- */
 
 static void note_exchange(const dlc_session *session, dlc_train_result *result) {
     dlc_exchange_stats stats = session->exchanged;

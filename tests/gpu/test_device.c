@@ -83,8 +83,7 @@ static float value_of(const float *at) {
     return here[0];
 }
 
-/* ---- Memory
- * -------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------ */
 
 /* All bytes at once, wherever they lie. */
 static dlc_status put(void *at, int byte, size_t bytes) {
@@ -258,8 +257,7 @@ START_TEST(sums_of_64) {
 }
 END_TEST
 
-/* ---- Recordings
- * ---------------------------------------------------------------------- */
+/* ---- Recordings -------------------------------------------------------------- */
 
 static dlc_recording *record_two_queues(void) {
     dlc_recording *recording = NULL;
@@ -418,8 +416,7 @@ START_TEST(a_recording_without_its_end) {
 }
 END_TEST
 
-/* ---- Sharing
- * -------------------------------------------------------------------------- */
+/* ---- Sharing ----------------------------------------------------------------- */
 
 START_TEST(only_shared_memory_is_exported) {
     dlc_memory m = none();

@@ -123,8 +123,7 @@ START_TEST(some_rank_must_compute) {
 }
 END_TEST
 
-/* ---- While it runs
- * ------------------------------------------------------------------- */
+/* ---- While it runs ----------------------------------------------------------- */
 
 /* What the command that was started has said so far; free() it. */
 static char *said(void) {

@@ -134,8 +134,7 @@ static void asks_before_a_fork(suite_run *run) {
     compare(&b, "scale", there, here, 100, 0);
 }
 
-/* ---- Memory
- * -------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------ */
 
 static void memory_is_fresh(suite_run *run) {
     static const uint32_t flags[] = {0, DLC_MEM_SHARED, DLC_MEM_STAGING};
@@ -184,8 +183,7 @@ static void too_much_is_refused(suite_run *run) {
                "alloc after one that failed");
 }
 
-/* ---- Kernels
- * ------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------- */
 
 static void kernels_are_right(suite_run *run) {
     bench b;
@@ -298,8 +296,7 @@ static void converts_and_back(suite_run *run) {
     compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
 }
 
-/* ---- Order
- * --------------------------------------------------------------------------- */
+/* ---- Order ------------------------------------------------------------------- */
 
 static void queues_keep_order(suite_run *run) {
     enum { COUNT = 100003, ROUNDS = 50 };
@@ -333,8 +330,7 @@ static void queues_keep_order(suite_run *run) {
     b.ops->queue_close(b.device, other);
 }
 
-/* ---- Sharing
- * ------------------------------------------------------------------------- */
+/* ---- Sharing ----------------------------------------------------------------- */
 
 static void see_from_elsewhere(const bench *b, const dlc_share *share, size_t count) {
     dlc_memory memory = {.size = sizeof memory};

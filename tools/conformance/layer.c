@@ -130,8 +130,7 @@ static void inputs_stay(suite_run *run) {
     over_the_grid(run, DLC_PHASE_TRAIN, leaves_its_inputs);
 }
 
-/* ---- Gradients
- * ----------------------------------------------------------------------- */
+/* ---- Gradients --------------------------------------------------------------- */
 
 static double loss_of(stand *s) {
     stand_forward(s);
@@ -229,8 +228,7 @@ static void backward_overwrites(suite_run *run) {
     over_the_grid(run, DLC_PHASE_TRAIN, backward_twice);
 }
 
-/* ---- Parameters
- * ---------------------------------------------------------------------- */
+/* ---- Parameters -------------------------------------------------------------- */
 
 static void carry_params(stand *s) {
     for (int32_t i = 0; i < s->plan.params; i++) {
@@ -268,8 +266,7 @@ static void describes_itself(suite_run *run) {
     over_the_grid(run, DLC_PHASE_TRAIN, describe_into_little_room);
 }
 
-/* ---- What it says of itself
- * ---------------------------------------------------------- */
+/* ---- What it says of itself -------------------------------------------------- */
 
 static void fits_pointwise(stand *s) {
     uint64_t caps = s->run->feature->caps;

@@ -85,8 +85,7 @@ static void prepare(stand *s, dlc_phase phase) {
                        (long long)dlc_shape_count(&s->param[i].shape));
 }
 
-/* ---- Memory
- * -------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------ */
 
 static void *fenced(stand *s, size_t bytes) {
     char *memory = (char *)suite_bed_floats(s->run, &s->bed,
@@ -179,8 +178,7 @@ void stand_close(stand *s) {
     s->family = NULL;
 }
 
-/* ---- Values
- * -------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------ */
 
 void stand_fill(stand *s, uint64_t seed) {
     for (int32_t i = 0; i < s->plan.inputs; i++) {
@@ -198,8 +196,7 @@ void stand_fill(stand *s, uint64_t seed) {
     }
 }
 
-/* ---- Between plain and its own
- * ------------------------------------------------------- */
+/* ---- Between plain and its own ----------------------------------------------- */
 
 static void reorder(stand *s, const dlc_tensor *from, const void *src,
                     const dlc_tensor *to, void *dst) {
@@ -238,8 +235,7 @@ static void export_gradients(stand *s) {
             memcpy(s->dp[i], s->param_diff[i], s->p_count[i] * sizeof(float));
 }
 
-/* ---- A pass
- * -------------------------------------------------------------------------- */
+/* ---- A pass ------------------------------------------------------------------ */
 
 static dlc_layer_run pass_of(stand *s) {
     return (dlc_layer_run){.size = sizeof(dlc_layer_run),

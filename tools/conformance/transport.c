@@ -226,8 +226,7 @@ static void test_moves_on(suite_run *run) {
     suite_group_play(run, 2, 0, by_test_alone);
 }
 
-/* ---- Sums
- * ---------------------------------------------------------------------------- */
+/* ---- Sums -------------------------------------------------------------------- */
 
 static const size_t counts[] = {1, 2, 3, 5, 16, 17, 255, 1000, 4097, 65537, 300001};
 
@@ -397,8 +396,7 @@ static void mixes(suite_run *run) {
     suite_group_play(run, 3, 0, messages_between_sums);
 }
 
-/* ---- One-sided
- * ----------------------------------------------------------------------- */
+/* ---- One-sided --------------------------------------------------------------- */
 
 static void put_and_get(suite_member *m) {
     enum { BYTES = 5000, REMOTE = 256 };

@@ -56,8 +56,7 @@ static dlc_status read_solver(const dlc_setup *setup, const char *path,
     return DLC_OK;
 }
 
-/* ---- From rank 0 to all
- * ---------------------------------------------------------------- */
+/* ---- From rank 0 to all ------------------------------------------------------ */
 
 /* Texts, one behind another, each with its NUL. */
 static dlc_status pack(const dlc_settings *settings, dlc_text *text) {
@@ -133,8 +132,7 @@ static dlc_status read_together(dlc_session *session, dlc_settings **settings) {
     return status;
 }
 
-/* ---- Taking
- * ------------------------------------------------------------------------------ */
+/* ---- Taking ------------------------------------------------------------------ */
 
 static void say_changes(const dlc_settings *before, const dlc_settings *now) {
     int changes = 0;

@@ -95,8 +95,7 @@ void dlc_staleness_free(dlc_staleness *staleness) {
     *staleness = (dlc_staleness){0};
 }
 
-/* ---- Telling
- * -------------------------------------------------------------------------- */
+/* ---- Telling ----------------------------------------------------------------- */
 
 /* Behind the last bin that is not empty. */
 static int bins_used(const int64_t bin[DLC_STALENESS_BINS]) {

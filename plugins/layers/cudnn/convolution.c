@@ -103,8 +103,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                            times(times(in->dims[0], filters), times(size[0], size[1])));
 }
 
-/* ---- Plans
- * --------------------------------------------------------------------------- */
+/* ---- Plans ------------------------------------------------------------------- */
 
 /* Engines of 16 bits read eight channels at once: images of a few colours are padded as
  * they are reordered, once, which every pass would else do for itself. */
@@ -262,8 +261,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* ---- Passes
- * ---------------------------------------------------------------------------- */
+/* ---- Passes ------------------------------------------------------------------ */
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;

@@ -349,8 +349,7 @@ dlc_status graph_plan(graph *g, const plan_bounds *limit, cudnn_plan *p) {
     return status;
 }
 
-/* ---- Running
- * ------------------------------------------------------------------------- */
+/* ---- Running ----------------------------------------------------------------- */
 
 void plan_clear(cudnn_plan *p) {
     drop(&p->pack);

@@ -258,8 +258,7 @@ static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
     return rc;
 }
 
-/* ---- The plugin
- * ----------------------------------------------------------------------- */
+/* ---- The plugin -------------------------------------------------------------- */
 
 static const dlc_option options[] = {
     POLICY_OPTIONS,

@@ -21,8 +21,7 @@ dlc_status need_far(const char *call, const void *address) {
                       address);
 }
 
-/* ---- Opening, memory
- * ----------------------------------------------------------------- */
+/* ---- Opening, memory --------------------------------------------------------- */
 
 static dlc_status device_open(const dlc_device_args *args, dlc_device **device) {
     dlc_device *made = host->alloc(sizeof *made);
@@ -91,8 +90,7 @@ static dlc_status device_import(dlc_device *device, const dlc_share *share,
     return status;
 }
 
-/* ---- Kernels
- * --------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------- */
 
 /* The arguments of most of them, addresses made near. */
 typedef struct kernel {
@@ -235,8 +233,7 @@ static dlc_status device_convert(dlc_device *device, dlc_queue *queue, size_t n,
         &(kernel){.near = device, .n = n, .from = from, .to = to, .x = src, .y = dst});
 }
 
-/* ---- Those with arguments of their own
- * ------------------------------------------------ */
+/* ---- Those with arguments of their own --------------------------------------- */
 
 /* The addresses stand behind it: sources, then destinations. */
 typedef struct sum_args {
@@ -345,8 +342,7 @@ static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n
     return work_give(queue, run_momentum, &args, sizeof args);
 }
 
-/* ---- Words that processes share: they wait without the lock
- * ------------------------ */
+/* ---- Words that processes share: they wait without the lock ------------------ */
 
 typedef struct words_args {
     int32_t count;
@@ -390,8 +386,7 @@ static dlc_status device_words(dlc_device *device, dlc_queue *queue,
     return status;
 }
 
-/* ---- The table
- * ------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------- */
 
 dlc_device_ops device_ops = {
     .size = sizeof device_ops,

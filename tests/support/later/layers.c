@@ -25,8 +25,7 @@ struct dlc_layer {
     int32_t inputs, outputs, params;
 };
 
-/* ---- The family
- * ------------------------------------------------------------------------- */
+/* ---- The family -------------------------------------------------------------- */
 
 static const dlc_family *near_family(void) {
     return ((const dlc_layer_ops *)near_type[0]->ops)->family;
@@ -123,8 +122,7 @@ static const dlc_family later_family = {
     .reorder_destroy = reorder_destroy,
 };
 
-/* ---- Building
- * ---------------------------------------------------------------------------- */
+/* ---- Building ---------------------------------------------------------------- */
 
 static void layer_destroy(dlc_layer *layer) {
     if (!layer)
@@ -175,8 +173,7 @@ static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {
     layer->ops->describe(layer->near, text, bytes);
 }
 
-/* ---- Passes
- * ------------------------------------------------------------------------------ */
+/* ---- Passes ------------------------------------------------------------------ */
 
 enum { RUN_IN, RUN_OUT, RUN_OUT_DIFF, RUN_IN_DIFF, RUN_PARAM, RUN_PARAM_DIFF, ARRAYS };
 
@@ -276,8 +273,7 @@ static dlc_status layer_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return pass(layer, run, 1);
 }
 
-/* ---- Parameters: done when the call returns, and waiting for nothing
- * ------------------- */
+/* ---- Parameters: done when the call returns, and waiting for nothing --------- */
 
 static dlc_status layer_import(dlc_layer *layer, int32_t index, const float *plain,
                                float *own) {
@@ -299,8 +295,7 @@ static dlc_status layer_export(dlc_layer *layer, int32_t index, const float *own
                : status;
 }
 
-/* ---- The tables
- * ---------------------------------------------------------------------------- */
+/* ---- The tables -------------------------------------------------------------- */
 
 #define X(name) \
     static dlc_status create_##name(const dlc_layer_args *args, dlc_layer **layer) { \

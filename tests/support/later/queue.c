@@ -163,8 +163,7 @@ static void *queue_main(void *context) {
     return NULL;
 }
 
-/* ---- Queues
- * -------------------------------------------------------------------------- */
+/* ---- Queues ------------------------------------------------------------------ */
 
 dlc_status queue_open(dlc_device *device, dlc_queue **queue) {
     static _Atomic uint64_t opened;
@@ -215,8 +214,7 @@ dlc_status queue_sync(dlc_device *device, dlc_queue *queue) {
                                                  "failed");
 }
 
-/* ---- Events
- * --------------------------------------------------------------------------- */
+/* ---- Events ------------------------------------------------------------------ */
 
 dlc_status event_open(dlc_device *device, dlc_event **event) {
     (void)device;

@@ -207,8 +207,7 @@ dlc_status record_end(dlc_device *device, dlc_queue *queue, dlc_recording **reco
                : DLC_OK;
 }
 
-/* ---- Running it
- * ----------------------------------------------------------------------- */
+/* ---- Running it -------------------------------------------------------------- */
 
 typedef struct run_state {
     size_t next[LANES]; /* number of the lane's next step; 0: it is through */

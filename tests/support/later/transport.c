@@ -68,8 +68,7 @@ static dlc_status transport_open(const dlc_transport_args *args,
     return DLC_OK;
 }
 
-/* ---- What blocks
- * ---------------------------------------------------------------------- */
+/* ---- What blocks ------------------------------------------------------------- */
 
 static dlc_status transport_send(dlc_endpoint *e, int32_t peer, dlc_tag tag,
                                  const void *buffer, size_t bytes,
@@ -115,8 +114,7 @@ static dlc_status transport_broadcast(dlc_endpoint *e, int32_t root, void *buffe
     return unlock(e, near_ops->broadcast(e->near, root, to_near(buffer), bytes));
 }
 
-/* ---- Work
- * ----------------------------------------------------------------------------- */
+/* ---- Work -------------------------------------------------------------------- */
 
 typedef dlc_status collective(dlc_endpoint *endpoint, float *buffer, size_t count);
 

@@ -187,8 +187,7 @@ START_TEST(messages_beside_sums) {
 }
 END_TEST
 
-/* ---- Waiting
- * ------------------------------------------------------------------------- */
+/* ---- Waiting ----------------------------------------------------------------- */
 
 /* All have come; those that are looked at last get their turn as often as the first. */
 static void fair_body(test_rank *rank, void *context) {
@@ -264,8 +263,7 @@ START_TEST(time_out) {
 }
 END_TEST
 
-/* ---- Ends
- * ---------------------------------------------------------------------------- */
+/* ---- Ends -------------------------------------------------------------------- */
 
 /* Waits for what nobody sends. */
 static dlc_status wait_in_vain(bench *b) {

@@ -6,8 +6,7 @@
 #include "kernels/kernels.h"
 #include "reorder.h"
 
-/* ---- Lanes
- * --------------------------------------------------------------------------- */
+/* ---- Lanes ------------------------------------------------------------------- */
 
 /* As warp_larger and warp_sum: all lanes at once, by a butterfly. */
 static float lanes_larger(float lane[LANES], int lanes) {
@@ -44,8 +43,7 @@ static pair sums_of(const row_view *r, int lanes, float top) {
     return lanes_sum(lane, lanes);
 }
 
-/* ---- Pointwise
- * ----------------------------------------------------------------------- */
+/* ---- Pointwise --------------------------------------------------------------- */
 
 cudaError_t activation_forward_run(const activation_args *a, cudaStream_t stream) {
     (void)stream;
@@ -75,8 +73,7 @@ cudaError_t eltwise_backward_run(const eltwise_args *a, cudaStream_t stream) {
     return cudaSuccess;
 }
 
-/* ---- Images
- * -------------------------------------------------------------------------- */
+/* ---- Images ------------------------------------------------------------------ */
 
 cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream) {
     int64_t items = p->images * pooling_items(p, 0);
@@ -108,8 +105,7 @@ cudaError_t lrn_backward_run(const lrn_args *l, cudaStream_t stream) {
     return cudaSuccess;
 }
 
-/* ---- Rows of scores
- * ------------------------------------------------------------------ */
+/* ---- Rows of scores ---------------------------------------------------------- */
 
 cudaError_t softmax_forward_run(const softmax_args *s, cudaStream_t stream) {
     int lanes = softmax_lanes(s);
@@ -189,8 +185,7 @@ void report_close(label_report *report) {
     free(report);
 }
 
-/* ---- The rest
- * ------------------------------------------------------------------------ */
+/* ---- The rest ---------------------------------------------------------------- */
 
 cudaError_t dropout_run(const dropout_args *d, cudaStream_t stream) {
     (void)stream;

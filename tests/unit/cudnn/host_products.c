@@ -248,8 +248,7 @@ dlc_status plan_run_all(cudnn_plan *p, void *scratch, const plan_bind *binds,
     return DLC_OK;
 }
 
-/* ---- Products of matrices
- * -------------------------------------------------------------- */
+/* ---- Products of matrices ---------------------------------------------------- */
 
 dlc_status product_make(product *p, context *net, const char *layer, const char *what,
                         const product_shape *shape) {

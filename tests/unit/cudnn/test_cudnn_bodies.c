@@ -9,8 +9,7 @@
 #include "base/random.h"
 #include "kernels/kernels.h"
 
-/* ---- Sixteen bits
- * -------------------------------------------------------------------- */
+/* ---- Sixteen bits ------------------------------------------------------------ */
 
 /* What a type of so many exponent and mantissa bits makes of a word. */
 static double value_of(uint16_t half, int exponent_bits, int mantissa_bits) {
@@ -85,8 +84,7 @@ START_TEST(just_too_large) {
 }
 END_TEST
 
-/* ---- Division
- * ------------------------------------------------------------------------ */
+/* ---- Division ---------------------------------------------------------------- */
 
 START_TEST(division) {
     static const uint32_t divisors[] = {
@@ -110,8 +108,7 @@ START_TEST(division) {
 }
 END_TEST
 
-/* ---- What lies in device memory
- * ------------------------------------------------------ */
+/* ---- What lies in device memory ---------------------------------------------- */
 
 enum { COUNT = 1003 };
 
@@ -208,8 +205,7 @@ START_TEST(label_report_names_it) {
 }
 END_TEST
 
-/* ---- Pooling
- * ------------------------------------------------------------------------- */
+/* ---- Pooling ----------------------------------------------------------------- */
 
 /* What is no number shows, and takes the gradient. */
 START_TEST(no_number_shows) {
@@ -277,8 +273,7 @@ START_TEST(large_window) {
 }
 END_TEST
 
-/* ---- Sums
- * ---------------------------------------------------------------------------- */
+/* ---- Sums -------------------------------------------------------------------- */
 
 /* The gradients of scale over more rows than a chunk has, and than there are chunks. */
 START_TEST(scale_sums) {

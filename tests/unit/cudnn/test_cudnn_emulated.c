@@ -27,8 +27,7 @@ static void *tensor_of(dlc_dtype type, int64_t count, int filled) {
     return made;
 }
 
-/* ---- Reorders
- * --------------------------------------------------------------------------- */
+/* ---- Reorders ---------------------------------------------------------------- */
 
 static int64_t place(const reorder_side *side, const reorder_job *job, int64_t n,
                      int64_t c, int64_t p) {
@@ -87,8 +86,7 @@ START_TEST(reorders) {
 }
 END_TEST
 
-/* ---- Sums over many chunks
- * ---------------------------------------------------------------- */
+/* ---- Sums over many chunks --------------------------------------------------- */
 
 static const int64_t matrices[][2] = {{700, 8}, {4000, 3}, {33, 300}, {1500, 64}};
 enum { MATRICES = 4 };

@@ -26,8 +26,7 @@ static dlc_secret secret_of(const char *text) {
     return secret;
 }
 
-/* ---- Proofs
- * -------------------------------------------------------------------------- */
+/* ---- Proofs ------------------------------------------------------------------ */
 
 /* RFC 4231, test case 2, would need a bare HMAC; here it is that parts cannot be
  * confused, and that all of them count. */
@@ -108,8 +107,7 @@ START_TEST(secrets_are_random) {
 }
 END_TEST
 
-/* ---- A gate, driven here
- * ---------------------------------------------------------------- */
+/* ---- A gate, driven here ----------------------------------------------------- */
 
 typedef struct door {
     dlc_gate gate;
@@ -386,8 +384,7 @@ START_TEST(out_of_descriptors) {
 }
 END_TEST
 
-/* ---- A job with such visitors
- * -------------------------------------------------------- */
+/* ---- A job with such visitors ------------------------------------------------ */
 
 static int meet_main(dlc_job *job, void *argument) {
     (void)argument;

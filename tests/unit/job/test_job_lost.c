@@ -160,8 +160,7 @@ START_TEST(killed_early) {
 }
 END_TEST
 
-/* ---- Hangs
- * ---------------------------------------------------------------------------- */
+/* ---- Hangs ------------------------------------------------------------------- */
 
 #define DEADLINE 1.0
 
@@ -272,8 +271,7 @@ START_TEST(process_is_stopped) {
 }
 END_TEST
 
-/* ---- What is no hang
- * -------------------------------------------------------------------- */
+/* ---- What is no hang --------------------------------------------------------- */
 
 /* Rank 1 is long at one thing; the others wait in a collective, or for a message. */
 enum { COMPUTES, MOVES, BETWEEN };

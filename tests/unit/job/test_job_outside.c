@@ -109,8 +109,7 @@ START_TEST(codes_are_shared) {
 }
 END_TEST
 
-/* ---- Contradictions
- * ------------------------------------------------------------------ */
+/* ---- Contradictions ---------------------------------------------------------- */
 
 static int never_main(dlc_job *job, void *argument) {
     (void)argument;
@@ -273,8 +272,7 @@ START_TEST(rank_0_is_missing) {
 }
 END_TEST
 
-/* ---- Secrets
- * --------------------------------------------------------------------------- */
+/* ---- Secrets ----------------------------------------------------------------- */
 
 #define SECRET_A "DLCORE_SECRET=correct horse battery"
 #define SECRET_B "DLCORE_SECRET=correct horse battery staple"
@@ -354,8 +352,7 @@ START_TEST(off_loopback_needs_a_secret) {
 }
 END_TEST
 
-/* ---- Signals
- * ----------------------------------------------------------------------------- */
+/* ---- Signals ----------------------------------------------------------------- */
 
 static int obey_main(dlc_job *job, void *argument) {
     (void)argument;

@@ -93,8 +93,7 @@ START_TEST(devices_go_round) {
 }
 END_TEST
 
-/* ---- For real
- * ------------------------------------------------------------------------ */
+/* ---- For real ---------------------------------------------------------------- */
 
 static int mask_main(dlc_job *job, void *argument) {
     cpu_set_t mine;

@@ -131,8 +131,7 @@ START_TEST(processes) {
 }
 END_TEST
 
-/* ---- The caller
- * ---------------------------------------------------------------------- */
+/* ---- The caller -------------------------------------------------------------- */
 
 static int count_descriptors(void) {
     int count = 0;
@@ -173,8 +172,7 @@ START_TEST(again) {
 }
 END_TEST
 
-/* ---- Nothing left
- * ---------------------------------------------------------------------- */
+/* ---- Nothing left ------------------------------------------------------------ */
 
 START_TEST(no_descriptors_left) {
     struct rlimit before, limit;

@@ -148,8 +148,7 @@ START_TEST(reads_anew_each_run) {
 }
 END_TEST
 
-/* ---- What must not be
- * ---------------------------------------------------------------- */
+/* ---- What must not be -------------------------------------------------------- */
 
 static dlc_status call_sync(void) {
     return ops->queue_sync(device, q2);

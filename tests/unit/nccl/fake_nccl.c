@@ -61,8 +61,7 @@ static void *near(const void *address) {
     return (void *)((uintptr_t)address & ~((uintptr_t)1 << 62));
 }
 
-/* ---- Work, on the queue's thread
- * ------------------------------------------------------ */
+/* ---- Work, on the queue's thread --------------------------------------------- */
 
 /* 0: the communicator was aborted. */
 static int meet(const ncclComm_t comm) {
@@ -156,8 +155,7 @@ static dlc_status run_group(const void *args) {
     return DLC_OK;
 }
 
-/* ---- Calls
- * ------------------------------------------------------------------------------ */
+/* ---- Calls ------------------------------------------------------------------- */
 
 typedef dlc_status give_fn(dlc_queue *queue, dlc_status (*run)(const void *args),
                            const void *args, size_t bytes);
@@ -274,8 +272,7 @@ EXPORT ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int pe
     return add(comm, stream, &(operation){RECV, NULL, to, count, size_of(type), peer});
 }
 
-/* ---- Communicators
- * ------------------------------------------------------------------------ */
+/* ---- Communicators ----------------------------------------------------------- */
 
 EXPORT ncclResult_t ncclGetVersion(int *version) {
     const char *given = getenv("FAKE_NCCL_VERSION");

@@ -11,8 +11,7 @@ static int aborted(const test_rank *rank) {
     return atomic_load(&board->aborted[rank->rank]);
 }
 
-/* ---- Starting
- * ----------------------------------------------------------------------------- */
+/* ---- Starting ---------------------------------------------------------------- */
 
 /* The other rank agrees, and then is gone before NCCL starts. */
 static void alone(test_rank *rank, void *context) {
@@ -124,8 +123,7 @@ START_TEST(one_gpu_with_host_ids) {
 }
 END_TEST
 
-/* ---- While it works
- * ------------------------------------------------------------------------ */
+/* ---- While it works ---------------------------------------------------------- */
 
 /* From there on everything answers the same, and close is all that is left. */
 static void is_over(const rig *r, dlc_status status, const char *words) {
@@ -230,8 +228,7 @@ START_TEST(a_peer_that_is_lost) {
 }
 END_TEST
 
-/* ---- Closing
- * --------------------------------------------------------------------------------- */
+/* ---- Closing ----------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec now;

@@ -48,8 +48,7 @@ static void check_gathered(const rig *r, size_t count) {
             RANK_CHECK(r->rank, got[i] == value(k, i));
 }
 
-/* ---- What blocks
- * ------------------------------------------------------------------------ */
+/* ---- What blocks ------------------------------------------------------------- */
 
 static void sums_and_slices(test_rank *rank, void *context) {
     (void)context;
@@ -105,8 +104,7 @@ START_TEST(collectives_in_progress) {
 }
 END_TEST
 
-/* ---- On a queue
- * ---------------------------------------------------------------------------- */
+/* ---- On a queue -------------------------------------------------------------- */
 
 static void by_queue(test_rank *rank, void *context) {
     (void)context;
@@ -176,8 +174,7 @@ START_TEST(work_is_recorded) {
 }
 END_TEST
 
-/* ---- Messages
- * ------------------------------------------------------------------------------- */
+/* ---- Messages ---------------------------------------------------------------- */
 
 /* Everybody to everybody, in step; `with_test` looks instead of waiting. */
 static void all_to_all(rig *r, size_t count, int with_test) {
@@ -274,8 +271,7 @@ START_TEST(messages_keep_their_order) {
 }
 END_TEST
 
-/* ---- Memory, words
- * --------------------------------------------------------------------------- */
+/* ---- Memory, words ----------------------------------------------------------- */
 
 static void attached(test_rank *rank, void *context) {
     (void)context;

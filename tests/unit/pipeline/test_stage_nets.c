@@ -82,8 +82,7 @@ static double loss_of(const dlc_net *net, double share) {
     return loss;
 }
 
-/* ---- Stages
- * -------------------------------------------------------------------------- */
+/* ---- Stages ------------------------------------------------------------------ */
 
 static void *port_memory(const dlc_net_port *port) {
     void *memory = NULL;
@@ -260,8 +259,7 @@ static double run(stage *all, int32_t stages, int32_t sub_batches) {
     return loss;
 }
 
-/* ---- Comparing
- * ----------------------------------------------------------------------- */
+/* ---- Comparing --------------------------------------------------------------- */
 
 static int32_t find_param(const dlc_net *net, const char *name) {
     int32_t i = 0;
