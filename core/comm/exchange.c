@@ -6,9 +6,7 @@
  */
 #include "comm/exchange.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +14,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "comm/queued.h"
 #include "comm/team.h"
 
@@ -354,19 +353,9 @@ static dlc_status queued_settle(void *context) {
 
 /* ---- Opening and closing --------------------------------------------------- */
 
-/* The thread takes no signals: they are the train thread's. */
 static dlc_status start_thread(dlc_exchanger *x) {
-    sigset_t all, before;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&x->thread, NULL, thread_main, x);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return dlc_fail(DLC_ERR_NOMEM, "cannot start the exchange thread: %s",
-                        strerror(error));
+    DLC_TRY(dlc_thread_start(&x->thread, "dlc-exchange", thread_main, x));
     x->has_thread = 1;
-    (void)pthread_setname_np(x->thread, "dlc-exchange");
     return DLC_OK;
 }
 

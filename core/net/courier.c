@@ -4,10 +4,9 @@
 #include "net/courier.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 /* How long a look for news may take where the mail cannot be woken. */
 #define LOOK_S 0.05
@@ -120,19 +119,9 @@ static void *thread_main(void *context) {
 
 /* ---- Opening and closing --------------------------------------------------------- */
 
-/* It takes no signals: they are the train thread's. */
 static dlc_status start_thread(dlc_courier *c) {
-    sigset_t all, before;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&c->thread, NULL, thread_main, c);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return dlc_fail(DLC_ERR_NOMEM, "cannot start the courier's thread: %s",
-                        strerror(error));
+    DLC_TRY(dlc_thread_start(&c->thread, "dlc-courier", thread_main, c));
     c->has_thread = 1;
-    (void)pthread_setname_np(c->thread, "dlc-courier");
     return DLC_OK;
 }
 

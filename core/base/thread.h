@@ -1,0 +1,16 @@
+/* Threads that bring what computing threads wait for. */
+#ifndef DLC_BASE_THREAD_H
+#define DLC_BASE_THREAD_H
+
+#include <pthread.h>
+
+#include "base/status.h"
+
+/* Starts one, named `name` (15 characters at most), which the caller joins. It takes no
+ * signals: they are the train thread's. It wants short turns, and so gets one sooner
+ * when it is woken where others compute (Linux 6.12 and later: sched_runtime of
+ * sched_setattr(2) is what a thread asks for of EEVDF). DLC_ERR_NOMEM. */
+dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(void *),
+                            void *context);
+
+#endif
