@@ -40,7 +40,11 @@ static void stop(reader *r, dlc_status status) {
 }
 
 static int line_of(const reader *r) {
+#if XML_MAJOR_VERSION > 2 || XML_MINOR_VERSION >= 9
+    return (int)XML_GetCurrentLineNumber64(r->parser);
+#else
     return (int)XML_GetCurrentLineNumber(r->parser);
+#endif
 }
 
 static void refuse(reader *r, const char *what) {
