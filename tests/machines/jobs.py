@@ -55,9 +55,10 @@ class Job:
         environment = dict(os.environ, DLCORE_KILLS=self.mark.split("=")[1],
                            UCX_TLS="tcp,self", LOG=str(self.log))
         self.out = open(folder / "out", "w+", encoding="utf-8")
-        self.process = subprocess.Popen(
-            [str(MACHINES), *options, "--", BIN, "train", *arguments], env=environment,
-            stdin=subprocess.DEVNULL, stdout=self.out, stderr=open(self.log, "wb"))
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(MACHINES), *options, "--", BIN, "train", *arguments], env=environment,
+                stdin=subprocess.DEVNULL, stdout=self.out, stderr=log)
 
     def text(self):
         return self.log.read_text(errors="replace")

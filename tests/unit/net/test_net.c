@@ -195,14 +195,18 @@ START_TEST(twin_agrees) {
 }
 END_TEST
 
-/* Memory is shared: the plan needs less than all tensors side by side. */
+/* Memory is shared: the plan needs less than all tensors side by side. Winograd's
+ * scratch memory may be larger than all of them. */
 START_TEST(plan_reuses_memory) {
     static const char *const chain =
         "[c1]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+        "algorithm = direct\n"
         "[r1]\ntype = relu\n"
         "[c2]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+        "algorithm = direct\n"
         "[r2]\ntype = relu\n"
         "[c3]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+        "algorithm = direct\n"
         "[r3]\ntype = relu\n"
         "[ip]\ntype = inner_product\nnum_output = 4\n"
         "[loss]\ntype = softmax_loss\n";
