@@ -177,8 +177,7 @@ void connect_close(dlc_endpoint *e) {
         arrivals_decline(e);
         ucx.worker_destroy(e->worker);
     }
-    /* Later versions than 1.13 cannot bear that memory of a message is still held. */
-    if (e->context && under_way)
+    if (e->context && under_way && !library_bears_held_memory())
         abandon(e->context);
     else if (e->context)
         ucx.cleanup(e->context);
