@@ -49,22 +49,22 @@ static void send_all(int fd, const void *bytes, size_t size) {
     }
 }
 
-/* A message of no bytes says that memory has run out. */
-static void send_report(int fd, const dlc_report *report) {
-    dlc_text bytes = {0};
-    dlc_report_pack(report, &bytes);
-    uint64_t size = bytes.failed ? 0 : bytes.length;
-    send_all(fd, &size, sizeof size);
-    send_all(fd, bytes.bytes, size);
-    dlc_text_free(&bytes);
-    if (!size)
-        _exit(1);
-}
-
+/* A message of no bytes says so. */
 static void send_no_memory(int fd) {
     const uint64_t size = 0;
     send_all(fd, &size, sizeof size);
     _exit(1);
+}
+
+static void send_report(int fd, const dlc_report *report) {
+    dlc_text bytes = {0};
+    dlc_report_pack(report, &bytes);
+    if (bytes.failed)
+        send_no_memory(fd);
+    const uint64_t size = bytes.length;
+    send_all(fd, &size, sizeof size);
+    send_all(fd, bytes.bytes, size);
+    dlc_text_free(&bytes);
 }
 
 static char *keep_detail(int fd, dlc_status rc) {
