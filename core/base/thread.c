@@ -30,8 +30,7 @@ typedef struct attributes {
     uint64_t runtime, deadline, period;
 } attributes;
 
-/* Who may not, or runs by another policy, goes on as it is. */
-static void ask_for_short_turns(void) {
+void dlc_thread_take_short_turns(void) {
     attributes a = {.size = sizeof a};
     if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) != 0 || a.policy != SCHED_OTHER)
         return;
@@ -43,7 +42,6 @@ static void *begin(void *context) {
     start s = *(start *)context;
     dlc_free(context);
     (void)pthread_setname_np(pthread_self(), s.name);
-    ask_for_short_turns();
     return s.main(s.context);
 }
 

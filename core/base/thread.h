@@ -1,4 +1,4 @@
-/* Threads that bring what computing threads wait for. */
+/* Threads of the core beside the train thread. */
 #ifndef DLC_BASE_THREAD_H
 #define DLC_BASE_THREAD_H
 
@@ -7,10 +7,14 @@
 #include "base/status.h"
 
 /* Starts one, named `name` (15 characters at most), which the caller joins. It takes no
- * signals: they are the train thread's. It wants short turns, and so gets one sooner
- * when it is woken where others compute (Linux 6.12 and later: sched_runtime of
- * sched_setattr(2) is what a thread asks for of EEVDF). DLC_ERR_NOMEM. */
+ * signals: they are the train thread's. DLC_ERR_NOMEM. */
 dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(void *),
                             void *context);
+
+/* For threads that bring what computing threads wait for, called in them: asks for
+ * short turns, so that the thread gets one sooner when it is woken where others compute
+ * (Linux 6.12 and later: sched_runtime of sched_setattr(2) is what a thread asks for of
+ * EEVDF). Who may not, or runs by another policy, goes on as it is. */
+void dlc_thread_take_short_turns(void);
 
 #endif

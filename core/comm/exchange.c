@@ -215,6 +215,7 @@ static void run_next(dlc_exchanger *x) {
 static void *thread_main(void *context) {
     dlc_exchanger *x = context;
 
+    dlc_thread_take_short_turns();
     (void)pthread_mutex_lock(&x->lock);
     while (!x->stop) {
         if (has_work(x))

@@ -100,6 +100,7 @@ static void *thread_main(void *context) {
     dlc_courier *c = context;
     dlc_status status = DLC_OK;
 
+    dlc_thread_take_short_turns();
     (void)pthread_mutex_lock(&c->lock);
     while (!c->stop && status == DLC_OK) {
         status = take_due(c);

@@ -5,12 +5,12 @@
 #include "train/feed/feed.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "train/feed/order.h"
 
 #define DETAIL_BYTES 1024
@@ -244,22 +244,13 @@ static dlc_status alloc_slots(dlc_feed *feed) {
     return DLC_OK;
 }
 
-/* Signals are the main thread's business: the new thread takes none. */
 static dlc_status start_thread(dlc_feed *feed) {
-    sigset_t all, before;
-    sigfillset(&all);
     pthread_mutex_init(&feed->lock, NULL);
     pthread_cond_init(&feed->room, NULL);
     pthread_cond_init(&feed->done, NULL);
     feed->has_lock = 1;
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&feed->thread, NULL, read_ahead, feed);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return dlc_fail(DLC_ERR_NOMEM, "cannot start a thread that reads data: %s",
-                        strerror(error));
+    DLC_TRY(dlc_thread_start(&feed->thread, "dlc-feed", read_ahead, feed));
     feed->has_thread = 1;
-    pthread_setname_np(feed->thread, "dlc-feed");
     return DLC_OK;
 }
 

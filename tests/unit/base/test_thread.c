@@ -1,4 +1,4 @@
-/* Threads that bring what others wait for. */
+/* Threads of the core, and short turns for them. */
 #include <check.h>
 #include <signal.h>
 #include <stdint.h>
@@ -45,11 +45,17 @@ static void *look(void *context) {
     return s;
 }
 
+static void *look_in_short_turns(void *context) {
+    dlc_thread_take_short_turns();
+    return look(context);
+}
+
 START_TEST(is_as_asked_for) {
     pthread_t thread;
     seen s = {.takes_signals = 1};
     void *result = NULL;
-    ck_assert_int_eq(dlc_thread_start(&thread, "a name of fifteen and more", look, &s),
+    ck_assert_int_eq(dlc_thread_start(&thread, "a name of fifteen and more",
+                                      look_in_short_turns, &s),
                      DLC_OK);
     ck_assert_int_eq(pthread_join(thread, &result), 0);
     ck_assert_ptr_eq(result, &s);
@@ -64,7 +70,8 @@ END_TEST
 START_TEST(starter_is_left_alone) {
     pthread_t thread;
     seen mine = {.takes_signals = 0}, its = {.takes_signals = 1};
-    ck_assert_int_eq(dlc_thread_start(&thread, "other", look, &its), DLC_OK);
+    ck_assert_int_eq(dlc_thread_start(&thread, "other", look_in_short_turns, &its),
+                     DLC_OK);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     look(&mine);
     ck_assert_str_ne(mine.name, "other");
