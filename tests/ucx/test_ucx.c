@@ -132,6 +132,83 @@ START_TEST(wrong_access) {
 }
 END_TEST
 
+/* ---- Large messages --------------------------------------------------------- */
+
+enum { LARGE = 5000003, SEVERAL = 4 };
+
+/* Rank 0 sends what rank 1 does not ask for before something else has come. */
+static void unwanted_body(test_rank *rank, void *context) {
+    unsigned char *large = dlc_alloc(LARGE, 1);
+    dlc_request *first, *second;
+    int done = 0;
+    group g;
+
+    RANK_CHECK(rank, large != NULL);
+    group_open(&g, rank, context);
+    if (rank->rank == 0) {
+        group_write(large, LARGE, 0, 1, 1);
+        group_send(&g, 1, 1, large, LARGE, &first);
+        group_send(&g, 1, 2, NULL, 0, &second);
+        group_wait(&g, second);
+        for (int i = 0; i < 1000; i++)
+            RANK_OK(rank, g.ops->test(g.endpoint, first, &done));
+        RANK_CHECK(rank, !done);
+        ranks_barrier(rank);
+        group_wait(&g, first);
+    } else {
+        group_recv(&g, 0, 2, NULL, 0, &second);
+        group_wait(&g, second);
+        ranks_barrier(rank);
+        group_recv(&g, 0, 1, large, LARGE, &first);
+        group_wait(&g, first);
+        RANK_CHECK(rank, group_is(large, LARGE, 0, 1, 1));
+    }
+    group_close(&g);
+    dlc_free(large);
+}
+
+START_TEST(unwanted) {
+    run(2, unwanted_body, settings[_i]);
+}
+END_TEST
+
+/* All ranks send each other several at once, and ask for the last ones first. */
+static void crossing_body(test_rank *rank, void *context) {
+    int me = rank->rank, ranks = rank->ranks, all = ranks * SEVERAL;
+    unsigned char *memory = dlc_alloc(2 * (size_t)all, LARGE), *at = memory;
+    dlc_request *request[2 * 3 * SEVERAL];
+    int requests = 0;
+    group g;
+
+    RANK_CHECK(rank, memory && ranks <= 3);
+    group_open(&g, rank, context);
+    for (int i = 1; i < ranks; i++)
+        for (int k = 0; k < SEVERAL; k++, at += LARGE) {
+            group_write(at, LARGE, me, (me + i) % ranks, (unsigned)k);
+            group_send(&g, (me + i) % ranks, (dlc_tag)k, at, LARGE,
+                       &request[requests++]);
+        }
+    for (int i = 1; i < ranks; i++)
+        for (int k = SEVERAL - 1; k >= 0; k--, at += LARGE)
+            group_recv(&g, (me + i) % ranks, (dlc_tag)k, at, LARGE,
+                       &request[requests++]);
+    for (int i = 0; i < requests; i++)
+        group_wait(&g, request[i]);
+    for (int i = 1; i < ranks; i++)
+        for (int k = 0; k < SEVERAL; k++, at -= LARGE)
+            RANK_CHECK(rank, group_is(at - LARGE, LARGE, (me + ranks - i) % ranks, me,
+                                      (unsigned)k));
+    meet(&g);
+    group_close(&g);
+    dlc_free(memory);
+}
+
+START_TEST(crossing) {
+    run(2, crossing_body, settings[_i]);
+    run(3, crossing_body, settings[_i]);
+}
+END_TEST
+
 /* ---- What it says ----------------------------------------------------------- */
 
 static void describe_body(test_rank *rank, void *context) {
@@ -296,6 +373,8 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, one_sided, 0, SETTINGS);
     tcase_add_test(tests, wrong_access);
+    tcase_add_loop_test(tests, unwanted, 0, SETTINGS);
+    tcase_add_loop_test(tests, crossing, 0, SETTINGS);
     tcase_add_loop_test(tests, describes_itself, 0, SETTINGS);
     tcase_add_test(tests, scores);
     tcase_add_test(tests, other_settings);

@@ -72,6 +72,7 @@ static void give(dlc_request *r, const header *head, const void *data, size_t by
     dlc_endpoint *e = r->endpoint;
     const dlc_transport_args *args = e->args;
 
+    offer_accept(e, r, head, bytes);
     if (r->status == DLC_OK && bytes > 0) {
         if (e->near)
             memcpy(r->target + head->offset, data, bytes);
@@ -119,13 +120,6 @@ static void fetch(dlc_request *r, const header *head, void *offer, size_t bytes)
 static dlc_request *of_tag(const queue *q, dlc_tag tag) {
     dlc_request *r = q->first;
     while (r && r->header.tag != tag)
-        r = r->next;
-    return r;
-}
-
-static dlc_request *of_number(const queue *q, uint32_t number) {
-    dlc_request *r = q->first;
-    while (r && r->header.number != number)
         r = r->next;
     return r;
 }

@@ -1,10 +1,18 @@
-/* Messages of devices whose memory UCX cannot read: in chunks, through host memory.
+/* Messages in chunks.
  *
+ * Those of devices whose memory UCX cannot read go through host memory.
  * A send fills one chunk while the one before is under way, so that the copy from the
  * device and the network work at the same time; likewise on the other side. Two chunks
  * a peer are enough for that. They always come free again, because the receiver
  * fetches every chunk at once, wanted or not: so no order of sends and receives can
  * stand still for want of one.
+ *
+ * Those that TCP carries go without it, straight out of the memory they are in: in
+ * chunks, since UCX's own way (an offer, an answer, the bytes, a word that they have
+ * come) has each of these wait behind all the bytes of other messages that are under
+ * way to the same peer. Two ranks that send each other large messages then do so one
+ * after the other, and whoever sends some at a time sees all of them come at once, and
+ * the line stand still. What of them may leave when is in offers.c.
  */
 #include "ucx.h"
 
@@ -22,8 +30,8 @@ chunk *chunk_take(dlc_endpoint *e) {
     if (!c)
         return NULL;
     c->memory.size = sizeof c->memory;
-    if (args->device_ops->alloc(args->device, e->chunk_bytes, DLC_MEM_STAGING,
-                                &c->memory) != DLC_OK) {
+    if (e->staged && args->device_ops->alloc(args->device, e->chunk_bytes,
+                                             DLC_MEM_STAGING, &c->memory) != DLC_OK) {
         host->free(c);
         return NULL;
     }
@@ -42,7 +50,8 @@ void chunks_close(dlc_endpoint *e) {
     while (e->chunks) {
         chunk *c = e->chunks;
         e->chunks = c->made;
-        e->args->device_ops->free(e->args->device, &c->memory);
+        if (c->memory.base)
+            e->args->device_ops->free(e->args->device, &c->memory);
         host->free(c);
     }
 }
@@ -72,10 +81,23 @@ static void chunk_sent(void *request, ucs_status_t status, void *context) {
     ucx.request_free(request);
 }
 
-static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
+/* Where the next bytes of a send are to be sent from. */
+static dlc_status stage(dlc_endpoint *e, const dlc_request *r, chunk *c, size_t bytes,
+                        const void **from) {
     const dlc_transport_args *args = e->args;
-    size_t left = r->bytes - r->moved;
-    size_t bytes = left < e->chunk_bytes ? left : e->chunk_bytes;
+
+    *from = e->staged ? c->memory.base : r->source + r->moved;
+    if (!e->staged || bytes == 0)
+        return DLC_OK;
+    return args->device_ops->copy(args->device, NULL, c->memory.base,
+                                  r->source + r->moved, bytes);
+}
+
+static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
+    size_t left = offer_limit(e, r) - r->moved,
+           most = e->staged ? e->chunk_bytes : STREAM_CHUNK;
+    size_t bytes = left < most ? left : most;
+    const void *from;
     ucp_ep_h ep;
 
     dlc_status status = endpoint_reach(e, r->peer, &ep);
@@ -84,9 +106,7 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
     chunk *c = chunk_take(e);
     if (!c)
         return DLC_ERR_NOMEM;
-    if (bytes > 0)
-        status = args->device_ops->copy(args->device, NULL, c->memory.base,
-                                        r->source + r->moved, bytes);
+    status = stage(e, r, c, bytes, &from);
     if (status != DLC_OK) {
         chunk_give(e, c);
         return status;
@@ -98,8 +118,12 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
     r->moved += bytes;
 
     ucp_request_param_t how = how_to_send(e, chunk_sent, c);
-    ucs_status_ptr_t request = ucx.am_send_nbx(
-        ep, MESSAGE_ID, &c->header, sizeof c->header, c->memory.base, bytes, &how);
+    if (!e->staged) {
+        how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        how.flags = UCP_AM_SEND_FLAG_EAGER;
+    }
+    ucs_status_ptr_t request = ucx.am_send_nbx(ep, MESSAGE_ID, &c->header,
+                                               sizeof c->header, from, bytes, &how);
     if (UCS_PTR_IS_PTR(request)) {
         e->peers[c->peer].chunks++;
         r->chunks++;
@@ -108,6 +132,11 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
     chunk_give(e, c);
     return UCS_PTR_IS_ERR(request) ? endpoint_lost(e, r->peer, UCS_PTR_STATUS(request))
                                    : DLC_OK;
+}
+
+void chunks_queue(dlc_endpoint *e, dlc_request *r) {
+    queue_add(&e->peers[r->peer].staged, r);
+    e->queued++;
 }
 
 dlc_status chunks_push(dlc_endpoint *e, int32_t to, int *moved) {
@@ -119,10 +148,12 @@ dlc_status chunks_push(dlc_endpoint *e, int32_t to, int *moved) {
         if (status != DLC_OK)
             return status;
         *moved = 1;
-        if (r->moved < r->bytes)
+        if (r->moved < offer_limit(e, r))
             continue;
         queue_remove(&p->staged, r);
         e->queued--;
+        if (r->moved < r->bytes)
+            queue_add(&p->offered, r);
         finish(e, r);
     }
     return DLC_OK;

@@ -7,6 +7,8 @@
  * lanes; so it greets them again, and goes on when all have done so. From then on
  * nothing is half made.
  */
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "ucx.h"
@@ -31,8 +33,8 @@ static ucs_status_t greeting(void *endpoint, const void *head, size_t head_bytes
 
 dlc_status connect_handlers(dlc_endpoint *e) {
     const ucp_am_recv_callback_t calls[] = {
-        [GREETING_ID] = greeting, [MESSAGE_ID] = arrival};
-    for (unsigned id = GREETING_ID; id <= MESSAGE_ID; id++) {
+        [GREETING_ID] = greeting, [MESSAGE_ID] = arrival, [ANSWER_ID] = offer_answered};
+    for (unsigned id = 0; id < IDS; id++) {
         ucp_am_handler_param_t handler = {
             .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
                           UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
@@ -84,14 +86,8 @@ static dlc_status make_way(dlc_endpoint *e, int32_t rank) {
 
 static dlc_status greet(dlc_endpoint *e, int32_t rank, unsigned round) {
     static const unsigned char words[GREETINGS] = {0, 1};
-    ucp_request_param_t how = {0};
-    ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[rank].ep, GREETING_ID,
-                                               &words[round], 1, NULL, 0, &how);
-    if (UCS_PTR_IS_ERR(request))
-        return endpoint_lost(e, rank, UCS_PTR_STATUS(request));
-    if (request)
-        ucx.request_free(request); /* once it is done */
-    return DLC_OK;
+    ucs_status_t status = send_word(e, rank, GREETING_ID, &words[round], 1);
+    return status == UCS_OK ? DLC_OK : endpoint_lost(e, rank, status);
 }
 
 static dlc_status greet_all(dlc_endpoint *e, unsigned round) {
@@ -107,6 +103,19 @@ static dlc_status greet_all(dlc_endpoint *e, unsigned round) {
     return wait_for(e, &e->flushed);
 }
 
+/* Who tells UCX from which size on bytes are to be offered is obeyed. */
+static void find_streams(dlc_endpoint *e) {
+    if (!e->near || getenv("UCX_RNDV_THRESH"))
+        return;
+    for (int32_t r = 0; r < e->ranks; r++) {
+        char names[192];
+        if (r == e->rank)
+            continue;
+        names_of_ep(e->peers[r].ep, names, sizeof names);
+        e->peers[r].stream = strncmp(names, "tcp/", 4) == 0 && !strchr(names, ',');
+    }
+}
+
 dlc_status connect_all(dlc_endpoint *e) {
     unsigned char mine = 0;
     dlc_status status = DLC_OK;
@@ -118,6 +127,7 @@ dlc_status connect_all(dlc_endpoint *e) {
     if (status != DLC_OK)
         return status;
 
+    find_streams(e);
     /* Nobody may go on, and perhaps away, before all are that far. */
     unsigned char *all = host->alloc((size_t)e->ranks);
     if (!all)

@@ -16,6 +16,13 @@ void queue_add(queue *q, dlc_request *r) {
     q->last = r;
 }
 
+dlc_request *of_number(const queue *q, uint32_t number) {
+    dlc_request *r = q->first;
+    while (r && r->header.number != number)
+        r = r->next;
+    return r;
+}
+
 void queue_remove(queue *q, dlc_request *r) {
     dlc_request *before = NULL;
     for (dlc_request *at = q->first; at != r; at = at->next)
@@ -47,6 +54,7 @@ dlc_request *request_new(dlc_endpoint *e, int32_t to, size_t bytes) {
     r->done = 0;
     r->status = DLC_OK;
     r->chunks = 0;
+    r->wanted = 0;
     r->listed = 0;
     r->pieces = NULL;
     return r;
@@ -77,6 +85,16 @@ ucp_request_param_t how_to_send(const dlc_endpoint *e, ucp_send_nbx_callback_t d
     if (e->near || e->staged) /* else UCX finds out */
         how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     return how;
+}
+
+ucs_status_t send_word(const dlc_endpoint *e, int32_t to, unsigned id,
+                       const void *words, size_t bytes) {
+    ucp_request_param_t how = {0};
+    ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[to].ep, id, words, bytes, NULL,
+                                               0, &how);
+    if (UCS_PTR_IS_PTR(request))
+        ucx.request_free(request); /* once it is done */
+    return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_OK;
 }
 
 /* ---- Out -------------------------------------------------------------------- */
@@ -119,10 +137,13 @@ static dlc_status send_whole(dlc_endpoint *e, ucp_ep_h ep, dlc_request *r) {
 
 static dlc_status send_in_chunks(dlc_endpoint *e, dlc_request *r) {
     int moved;
-    queue_add(&e->peers[r->peer].staged, r);
-    e->queued++;
     e->unsent++;
+    chunks_queue(e, r);
     return chunks_push(e, r->peer, &moved);
+}
+
+static int in_chunks(const dlc_endpoint *e, int32_t to, size_t bytes) {
+    return e->staged || (e->peers[to].stream && bytes > STREAM_CHUNK);
 }
 
 dlc_status message_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *buffer,
@@ -145,7 +166,7 @@ dlc_status message_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *bu
     r->source = buffer;
     r->header = head;
     e->peers[to].sent++;
-    status = e->staged ? send_in_chunks(e, r) : send_whole(e, ep, r);
+    status = in_chunks(e, to, bytes) ? send_in_chunks(e, r) : send_whole(e, ep, r);
     if (status != DLC_OK)
         return status; /* the request stays the endpoint's */
     *request = r;

@@ -7,7 +7,9 @@
  * belong as soon as that is known.
  *
  * Where the device's memory is neither the processor's nor known to UCX, or that is so
- * for any rank of the group, messages go in chunks through host memory (chunks.c).
+ * for any rank of the group, messages go in chunks through host memory; they also go in
+ * chunks, straight out of their own, where TCP is all that leads to a peer (chunks.c,
+ * offers.c).
  *
  * Deaths. The UCX endpoints have no error handling of UCX's own: with it, it does
  * without shared memory, and it would still miss a hung peer. The job's control channel
@@ -66,6 +68,7 @@ struct dlc_request {
     int done;
     dlc_status status; /* DLC_ERR_CONFIG: the sizes don't agree, see `sent` */
     int chunks;        /* of a send, under way */
+    int wanted;        /* all of it, that is known */
     int listed;        /* in its peer's `begun` */
 
     header header;
@@ -89,14 +92,16 @@ typedef struct peer {
     queue unexpected; /* begun, not asked for */
     piece *early;     /* of messages that came before an earlier one */
     queue staged;     /* sends that chunks are made of */
+    queue offered;    /* sends whose rest it has not asked for yet */
     int chunks;       /* on their way to it */
+    int stream;       /* TCP leads to it, nothing else */
 } peer;
 
-/* chunks.c: host memory that a piece of a message of a far device goes through. */
+/* chunks.c: a piece of a message, under way. */
 typedef struct chunk {
     struct chunk *next; /* of the free ones */
     struct chunk *made; /* all there are */
-    dlc_memory memory;
+    dlc_memory memory; /* host memory that it goes through, where the endpoint stages */
     header header;
     dlc_endpoint *endpoint;
     int32_t peer;
@@ -104,6 +109,9 @@ typedef struct chunk {
 } chunk;
 
 enum { GREETINGS = 2 }; /* before the group is open */
+/* Of a message over TCP: what UCX hands over in one piece, without putting it together
+ * in memory of its own first. */
+enum { STREAM_CHUNK = 60 << 10 };
 
 struct dlc_endpoint {
     const dlc_transport_args *args;
@@ -191,6 +199,7 @@ void request_free(dlc_endpoint *endpoint, dlc_request *request);
 void requests_close(dlc_endpoint *endpoint);
 void queue_add(queue *queue, dlc_request *request);
 void queue_remove(queue *queue, dlc_request *request);
+dlc_request *of_number(const queue *queue, uint32_t number); /* NULL: none */
 dlc_status message_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
                         const void *buffer, size_t bytes, dlc_request **request);
 dlc_status message_recv(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, void *buffer,
@@ -202,7 +211,11 @@ ucp_request_param_t how_to_send(const dlc_endpoint *endpoint,
                                 ucp_send_nbx_callback_t done, void *context);
 
 /* What UCX's active messages are for. */
-enum { GREETING_ID, MESSAGE_ID };
+enum { GREETING_ID, MESSAGE_ID, ANSWER_ID, IDS };
+/* A header and nothing behind it; it must stay where it is until it has left, which
+ * nobody is told. */
+ucs_status_t send_word(const dlc_endpoint *endpoint, int32_t peer, unsigned id,
+                       const void *header, size_t bytes);
 
 /* arrivals.c */
 ucs_status_t arrival(void *endpoint, const void *head, size_t head_bytes, void *data,
@@ -219,10 +232,21 @@ void arrivals_close(dlc_endpoint *endpoint);
 chunk *chunk_take(dlc_endpoint *endpoint);
 void chunk_give(dlc_endpoint *endpoint, chunk *chunk);
 void chunks_close(dlc_endpoint *endpoint);
+/* The next move_on sends it. */
+void chunks_queue(dlc_endpoint *endpoint, dlc_request *send);
 /* Fills and sends what there is room for. */
 dlc_status chunks_push(dlc_endpoint *endpoint, int32_t peer, int *moved);
 /* Brings an offered piece into a chunk. */
 dlc_status chunks_fetch(dlc_endpoint *endpoint, piece *piece);
+
+/* offers.c: of a large message over TCP, the rest leaves when it is asked for. */
+/* Bytes of a send that may leave by now. */
+size_t offer_limit(const dlc_endpoint *endpoint, const dlc_request *send);
+/* These bytes have come for a receive: asks for the rest, if they are the first. */
+void offer_accept(dlc_endpoint *endpoint, dlc_request *receive, const header *head,
+                  size_t bytes);
+ucs_status_t offer_answered(void *endpoint, const void *head, size_t head_bytes,
+                            void *data, size_t bytes, const ucp_am_recv_param_t *param);
 
 /* regions.c */
 dlc_status region_open(dlc_endpoint *endpoint, void *base, size_t bytes,

@@ -5,7 +5,9 @@
  * For how long: to sleep and be woken takes longer than most messages, so where the
  * waits of late would have been over soon, it looks for that long. But only while its
  * core has nothing else to do: where the process's other threads compute, and there is
- * no core for this one, it sleeps early.
+ * no core for this one, it sleeps at once. Looking would not only keep them from it,
+ * the system would also count it as this thread's turn, and let it wait when bytes
+ * come.
  */
 #include <errno.h>
 #include <poll.h>
@@ -84,6 +86,8 @@ static void judge(dlc_endpoint *e, uint64_t since, int slept) {
     if (now - e->judged > JUDGED_FOR_NS)
         e->spare = core_to_spare(e, now);
     if (!e->spare)
+        e->patience = 0;
+    else if (e->patience < e->spin_ns)
         e->patience = e->spin_ns;
     else if (slept && now - since < most)
         e->patience = 2 * e->patience < most ? 2 * e->patience : most;
