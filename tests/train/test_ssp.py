@@ -16,6 +16,8 @@ from test_transports import BIN, NET, is_there, mpirun
 
 ITERATIONS = 200
 FEW = ITERATIONS // 4
+# Out of step, with momentum, the rate in step may diverge where a rank gets no core.
+GENTLE = "--set=solver.rate=0.003"
 # Each transport with another number of ranks; all of them: SSP_ALL=1.
 PAIRS = (("host-staged", 2), ("p2p-tree", 4), ("ucx", 3))
 if os.environ.get("SSP_ALL"):
@@ -90,9 +92,9 @@ class Ssp(unittest.TestCase):
 
     def test_resumes_with_anything(self):
         """Out of step nothing is exact, but everything goes on from anything."""
-        _, report, _ = self.train("ssp", "auto", 3, "--set=solver.staleness=3",
+        _, report, _ = self.train("ssp", "auto", 3, "--set=solver.staleness=3", GENTLE,
                                   iterations=FEW)
-        _, after, _ = self.train("ssp", "auto", 4, "--set=solver.staleness=1",
+        _, after, _ = self.train("ssp", "auto", 4, "--set=solver.staleness=1", GENTLE,
                                  "--set=solver.servers=1", "--set=solver.groups=2",
                                  f"--resume={report['checkpoint']}",
                                  iterations=2 * FEW)
@@ -122,7 +124,8 @@ class Ssp(unittest.TestCase):
         trace = self.folder / "trace"
         _, report, log = self.train("ssp", "auto", 3, "--set=solver.staleness=2",
                                     f"--set=solver.trace={trace}",
-                                    "--set=run.shares=even", iterations=2 * FEW)
+                                    "--set=run.shares=even", GENTLE,
+                                    iterations=2 * FEW)
         self.check_trace(trace, 2, 3)
         self.assertFalse(math.isnan(report["loss"]))
         self.assertIn("clocks stale", log)
