@@ -101,16 +101,22 @@ static size_t batch(const dlc_endpoint *e) {
     return e->host_memory ? e->slots : (e->slots + 1) / 2;
 }
 
-/* The other side sees how far this one has written or read. */
-static dlc_status show(dlc_endpoint *e, const peer *p, _Atomic uint64_t *word,
-                       uint64_t slots) {
+/* The other side sees how far this one has written or read, if it looks. */
+static dlc_status show(dlc_endpoint *e, _Atomic uint64_t *word, uint64_t slots) {
     dlc_status status = copies_done(e);
-    if (status != DLC_OK)
-        return status;
-    atomic_store(word, slots);
-    if (p->rank != e->rank)
+    if (status == DLC_OK)
+        atomic_store(word, slots);
+    return status;
+}
+
+/* Where it doesn't, it is woken for all that has been moved, not for every piece: woken
+ * for one it would often take this one's core, and sleep again behind it. */
+static dlc_status call(dlc_endpoint *e, const peer *p, _Atomic uint64_t *word,
+                       uint64_t slots) {
+    dlc_status status = e->host_memory ? DLC_OK : show(e, word, slots);
+    if (status == DLC_OK && p->rank != e->rank)
         wake(p->head);
-    return DLC_OK;
+    return status;
 }
 
 /* Fills slots that are free now. */
@@ -122,7 +128,7 @@ static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
             break;
         dlc_status status = put_piece(e, p, r);
         if (status == DLC_OK && e->host_memory)
-            status = show(e, p, &p->out->written, p->written);
+            status = show(e, &p->out->written, p->written);
         if (status != DLC_OK)
             return status;
         *moved = 1;
@@ -134,7 +140,7 @@ static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
             e->sending--;
         }
     }
-    return i == 0 || e->host_memory ? DLC_OK : show(e, p, &p->out->written, p->written);
+    return i > 0 ? call(e, p, &p->out->written, p->written) : DLC_OK;
 }
 
 /* ---- In -------------------------------------------------------------------- */
@@ -205,12 +211,12 @@ static dlc_status pull(dlc_endpoint *e, peer *p, int *moved) {
         dlc_status status = take_piece(e, p, s);
         p->read++;
         if (status == DLC_OK && e->host_memory)
-            status = show(e, p, &p->in->read, p->read);
+            status = show(e, &p->in->read, p->read);
         if (status != DLC_OK)
             return status;
         *moved = 1;
     }
-    return i == 0 || e->host_memory ? DLC_OK : show(e, p, &p->in->read, p->read);
+    return i > 0 ? call(e, p, &p->in->read, p->read) : DLC_OK;
 }
 
 dlc_status messages_move(dlc_endpoint *e, int *moved) {
