@@ -83,12 +83,15 @@ void agree_close(ssp *s) {
     (void)take_due(&s->agree, INT64_MAX);
 }
 
+static int may_end(const ssp *s, const view *of, int64_t iteration) {
+    (void)of, (void)iteration;
+    return !s->agree.frozen;
+}
+
 dlc_status agree_end(ssp *s, int64_t iteration) {
     float tail[WORDS] = {0};
-    dlc_status status = DLC_OK;
     pthread_mutex_lock(&s->lock);
-    while (status == DLC_OK && s->agree.frozen)
-        status = views_wait(s);
+    dlc_status status = views_await(s, may_end, NULL, iteration);
     end_words(s, iteration, tail);
     pthread_mutex_unlock(&s->lock);
     return status == DLC_OK ? copy_tail(s, s->gradients + s->trained, tail)
@@ -157,8 +160,7 @@ static dlc_status release(ssp *s, const letter *one) {
     *agreed = (due){s->agree.due, one->clock, one->words};
     s->agree.due = agreed;
     s->agree.frozen = 0;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    views_unlock(s);
     return DLC_OK;
 }
 

@@ -61,14 +61,17 @@ static dlc_status pull_velocity(ssp *s, int64_t iteration) {
     return status;
 }
 
+static int all_came(const ssp *s, const view *of, int64_t iteration) {
+    (void)of;
+    return s->left >= iteration;
+}
+
 /* Nobody leaves, and goes on to change things, before all have seen them. */
 static dlc_status leave(ssp *s, int64_t iteration) {
-    dlc_status status = DLC_OK;
     pthread_mutex_lock(&s->lock);
     s->arrived = iteration;
     post_wake(s);
-    while (status == DLC_OK && s->left < iteration)
-        status = views_wait(s);
+    dlc_status status = views_await(s, all_came, NULL, iteration);
     pthread_mutex_unlock(&s->lock);
     return status == DLC_OK ? DLC_OK : views_broken(s);
 }
@@ -91,8 +94,7 @@ dlc_status meet_all(ssp *s, int64_t iteration) {
 static dlc_status let_leave(ssp *s, int64_t iteration) {
     pthread_mutex_lock(&s->lock);
     s->left = iteration;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    views_unlock(s);
     return DLC_OK;
 }
 

@@ -171,8 +171,7 @@ static void note_served(ssp *s) {
     pthread_mutex_lock(&s->lock);
     s->loss = loss;
     s->served = low;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    views_unlock(s);
 }
 
 static dlc_status filled(ssp *s, int32_t bucket, int32_t from) {

@@ -223,8 +223,7 @@ static void *work(void *solver) {
     pthread_mutex_lock(&s->lock);
     if (status != DLC_OK && s->status == DLC_OK)
         s->status = status;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    views_unlock(s);
     return NULL;
 }
 

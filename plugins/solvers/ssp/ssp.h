@@ -100,6 +100,9 @@ typedef struct view {
     letter *coming;          /* the answer whose slice is under way */
 } view;
 
+/* What the train thread may wait for: of a view, for an iteration. */
+typedef int condition(const dlc_solver *solver, const view *of, int64_t iteration);
+
 /* What an owner has of one rank for one of its slices. */
 typedef struct cell {
     enum { CELL_EMPTY, CELL_BLOCKED, CELL_COMING, CELL_FULL } state;
@@ -185,11 +188,14 @@ struct dlc_solver {
 
     /* Both threads', under the lock. */
     pthread_mutex_t lock;
-    pthread_cond_t moved; /* for the train thread */
-    view *views;          /* bucket after bucket, one an owner */
-    float *pulled;        /* weights as they come, laid out as the arena */
-    letter *order;        /* of each bucket: what goes to all its owners */
-    int32_t *ordered;     /* buckets with a new one */
+    pthread_cond_t moved; /* for the train thread: what it waits for ... */
+    condition *holds;     /* ... holds; NULL: it doesn't wait */
+    const view *of;
+    int64_t iteration;
+    view *views;      /* bucket after bucket, one an owner */
+    float *pulled;    /* weights as they come, laid out as the arena */
+    letter *order;    /* of each bucket: what goes to all its owners */
+    int32_t *ordered; /* buckets with a new one */
     int32_t orders;
     int late;        /* some view is, or was */
     int64_t arrived; /* meeting that this rank has come to, and has told */
@@ -272,10 +278,11 @@ dlc_status meet_letter(ssp *s, const letter *one);
 /* views.c: what goes to owners and comes back. The train thread: */
 void views_order(ssp *s, const letter *order);    /* with the lock held */
 dlc_status views_settled(ssp *s, int32_t bucket); /* until nothing of it is under way */
-dlc_status views_wait(ssp *s); /* with the lock held: until something has moved */
+dlc_status views_await(ssp *s, condition *holds, const view *of,
+                       int64_t iteration); /* with the lock held */
 /* With the lock held: it stood still for the answer that is there now. */
 void views_waited(ssp *s, const view *one, uint64_t since);
-dlc_status views_broken(ssp *s);       /* why views_wait failed */
+dlc_status views_broken(ssp *s);       /* why views_await failed */
 void views_release(ssp *s, view *one); /* with the lock held: it is not busy any more */
 dlc_status views_copy(ssp *s, const view *one, float *to); /* out of `pulled` */
 /* ... and the mail thread: */
@@ -283,6 +290,7 @@ dlc_status views_send(ssp *s, int32_t bucket); /* what was ordered, to all owner
 dlc_status views_letter(ssp *s, const letter *one, int32_t owner);
 dlc_status views_late(ssp *s); /* those that were busy */
 int views_claim(ssp *s, view *one);
+void views_unlock(ssp *s); /* wakes the train thread if it may go on now */
 dlc_status views_arrived(ssp *s, int32_t bucket, int32_t owner);
 void views_sent(ssp *s, int32_t bucket, int32_t owner);
 

@@ -20,9 +20,13 @@ void views_order(ssp *s, const letter *order) {
     }
 }
 
-dlc_status views_wait(ssp *s) {
-    if (s->status == DLC_OK)
+dlc_status views_await(ssp *s, condition *holds, const view *of, int64_t iteration) {
+    s->holds = holds;
+    s->of = of;
+    s->iteration = iteration;
+    while (s->status == DLC_OK && !holds(s, of, iteration))
         pthread_cond_wait(&s->moved, &s->lock);
+    s->holds = NULL;
     return s->status;
 }
 
@@ -36,7 +40,8 @@ dlc_status views_broken(ssp *s) {
                                  : "the messages between ranks of solver ssp failed");
 }
 
-static int is_settled(const view *one) {
+static int is_settled(const ssp *s, const view *one, int64_t iteration) {
+    (void)s, (void)iteration;
     return one->answered == one->asked && !one->sending;
 }
 
@@ -49,12 +54,10 @@ void views_waited(ssp *s, const view *one, uint64_t since) {
 
 /* With the lock held. */
 static dlc_status settle(ssp *s, view *one) {
-    dlc_status status = DLC_OK;
-    if (is_settled(one))
+    if (is_settled(s, one, 0))
         return DLC_OK;
     uint64_t since = host->now_ns();
-    while (status == DLC_OK && !is_settled(one))
-        status = views_wait(s);
+    dlc_status status = views_await(s, is_settled, one, 0);
     views_waited(s, one, since);
     return status;
 }
@@ -84,6 +87,15 @@ dlc_status views_copy(ssp *s, const view *one, float *to) {
 }
 
 /* ---- The mail thread --------------------------------------------------------- */
+
+/* Only for what it waits for, and behind the lock: woken for less, or while the lock is
+ * held, it would take this thread's core only to sleep again. */
+void views_unlock(ssp *s) {
+    int goes_on = s->holds && (s->status != DLC_OK || s->holds(s, s->of, s->iteration));
+    pthread_mutex_unlock(&s->lock);
+    if (goes_on)
+        pthread_cond_signal(&s->moved);
+}
 
 /* Where a push takes its slices from. */
 static const float *source_of(const ssp *s, uint32_t kind) {
@@ -119,8 +131,7 @@ dlc_status views_send(ssp *s, int32_t bucket) {
 void views_sent(ssp *s, int32_t bucket, int32_t owner) {
     pthread_mutex_lock(&s->lock);
     view_at(s, bucket, owner)->sending = 0;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    views_unlock(s);
 }
 
 /* May `pulled` be written? Then what it had is no longer there to be taken. */
@@ -174,7 +185,6 @@ dlc_status views_arrived(ssp *s, int32_t bucket, int32_t owner) {
     one->answered++;
     if (bucket == s->buckets - 1 && owner == 0)
         s->loss = one->coming->loss;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    views_unlock(s);
     return DLC_OK;
 }

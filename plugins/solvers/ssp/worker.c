@@ -186,14 +186,12 @@ static int is_fresh(const ssp *s, const view *one, int64_t iteration) {
 /* With the lock held. */
 static dlc_status stand(ssp *s, const view *one, int64_t iteration, int32_t bucket,
                         int32_t owner) {
-    dlc_status status = DLC_OK;
     if (is_fresh(s, one, iteration))
         return DLC_OK;
     uint64_t since = host->now_ns();
     trace_line(s, "stand", bucket, owner, iteration + 1, 0,
                one->fresh ? one->in : one->have);
-    while (status == DLC_OK && !is_fresh(s, one, iteration))
-        status = views_wait(s);
+    dlc_status status = views_await(s, is_fresh, one, iteration);
     views_waited(s, one, since);
     return status;
 }
@@ -265,6 +263,11 @@ static dlc_status take_all(ssp *s, int64_t iteration, int32_t bucket) {
     return status;
 }
 
+static int is_served(const ssp *s, const view *of, int64_t iteration) {
+    (void)of;
+    return s->served >= iteration;
+}
+
 /* A server computes nothing: its iteration ends when it has everybody's updates. */
 static dlc_status serve(ssp *s, int64_t iteration) {
     float ignored;
@@ -272,8 +275,7 @@ static dlc_status serve(ssp *s, int64_t iteration) {
     if (status != DLC_OK)
         return status;
     pthread_mutex_lock(&s->lock);
-    while (status == DLC_OK && s->served < iteration)
-        status = views_wait(s);
+    status = views_await(s, is_served, NULL, iteration);
     pthread_mutex_unlock(&s->lock);
     return status == DLC_OK ? DLC_OK : views_broken(s);
 }
