@@ -325,10 +325,7 @@ dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test) {
     if (test)
         DLC_TRY(open_data(setup, &setup->test));
     const dlc_data_setup *a = &setup->train, *b = &setup->test;
-    if (a->source && b->source &&
-        (a->info.shape.rank != b->info.shape.rank ||
-         memcmp(a->info.shape.dims, b->info.shape.dims,
-                (size_t)a->info.shape.rank * sizeof a->info.shape.dims[0]) != 0))
+    if (a->source && b->source && !dlc_shape_equal(&a->info.shape, &b->info.shape))
         return dlc_fail(DLC_ERR_DATA,
                         "[data] and [data.test] have samples of different shapes");
     return DLC_OK;

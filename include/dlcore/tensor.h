@@ -59,6 +59,14 @@ static inline int64_t dlc_shape_count(const dlc_shape *shape) {
     return count;
 }
 
+/* 1 if both have the same dimensions. */
+static inline int dlc_shape_equal(const dlc_shape *a, const dlc_shape *b) {
+    int equal = a->rank == b->rank;
+    for (int32_t i = 0; equal && i < a->rank; i++)
+        equal = a->dims[i] == b->dims[i];
+    return equal;
+}
+
 /* How the elements of a tensor lie in memory. Only the family of layers that
  * made a layout can read it; to everybody else it is a token. NULL means the
  * plain layout: row-major, dense, in the order of the shape's dimensions.

@@ -49,15 +49,6 @@ static size_t row_elements(const dlc_shape *shape) {
     return rows > 0 ? (size_t)(dlc_shape_count(shape) / rows) : 0;
 }
 
-static int same_shape(const dlc_shape *a, const dlc_shape *b) {
-    if (a->rank != b->rank)
-        return 0;
-    for (int32_t i = 0; i < a->rank; i++)
-        if (a->dims[i] != b->dims[i])
-            return 0;
-    return 1;
-}
-
 /* Where a tensor stands in the list, or should. */
 static int32_t place_of(const dlc_pieces *pieces, int32_t order) {
     int32_t i = 0;
@@ -88,7 +79,7 @@ static dlc_status add_holding(dlc_pieces *pieces, int32_t rank, int32_t index,
         DLC_TRY(insert_tensor(pieces, at, piece));
     tensor_pieces *tensor = &pieces->tensor[at];
     if (strncmp(tensor->whole.name, piece->name, DLC_PIECE_NAME) != 0 ||
-        !same_shape(&tensor->whole.shape, &piece->shape) || piece->first < 0 ||
+        !dlc_shape_equal(&tensor->whole.shape, &piece->shape) || piece->first < 0 ||
         piece->rows < 0 || piece->rows > tensor->whole.rows - piece->first)
         return dlc_fail(DLC_ERR_INTERNAL,
                         "rank %d has parameter '%.100s' otherwise than ranks before it",

@@ -400,13 +400,6 @@ const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *ke
     return json_string_value(json_object_get(file->metadata, key));
 }
 
-static int same_shape(const dlc_shape *a, const dlc_shape *b) {
-    int same = a->rank == b->rank;
-    for (int32_t i = 0; same && i < a->rank; i++)
-        same = a->dims[i] == b->dims[i];
-    return same;
-}
-
 static void add_shape(dlc_text *text, const dlc_shape *shape) {
     dlc_text_add(text, "[");
     for (int32_t i = 0; i < shape->rank; i++)
@@ -450,7 +443,7 @@ dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
     if (found->tensor.dtype != dtype)
         return dlc_fail(DLC_ERR_DATA, "%s: tensor '%s' is of type %s, but %s is needed",
                         file->path, name, found->type->text, type_text(dtype));
-    if (shape && !same_shape(&found->tensor.shape, shape))
+    if (shape && !dlc_shape_equal(&found->tensor.shape, shape))
         return wrong_shape(file, name, &found->tensor.shape, shape);
     if (found->begin % found->type->bytes)
         return dlc_fail(DLC_ERR_UNSUPPORTED,

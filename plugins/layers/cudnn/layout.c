@@ -1,14 +1,10 @@
 /* Layouts: kept once each by the net's context. */
 #include "cudnn.h"
 
-#include <string.h>
-
 static int same(const dlc_layout *a, const dlc_layout *b) {
     return a->dtype == b->dtype && a->last == b->last && a->plain == b->plain &&
            a->channels == b->channels && a->sums == b->sums &&
-           a->shape.rank == b->shape.rank &&
-           memcmp(a->shape.dims, b->shape.dims,
-                  (size_t)a->shape.rank * sizeof a->shape.dims[0]) == 0;
+           dlc_shape_equal(&a->shape, &b->shape);
 }
 
 /* One image a channel, or one channel an image: both orders are one. */

@@ -73,8 +73,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape *first = &plan->in[0].shape;
     for (int32_t i = 1; i < plan->inputs; i++) {
         const dlc_shape *in = &plan->in[i].shape;
-        if (in->rank != first->rank ||
-            memcmp(in->dims, first->dims, (size_t)in->rank * sizeof in->dims[0]) != 0)
+        if (!dlc_shape_equal(in, first))
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s': all inputs must have one shape, but input 1 is "
