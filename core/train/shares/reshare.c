@@ -71,7 +71,8 @@ static dlc_rank_pace pace_of(const dlc_reshare *reshare, const dlc_session *sess
 dlc_status dlc_reshare_compare(dlc_reshare *reshare, dlc_session *session,
                                int *changed) {
     double waited = waited_for_others(session);
-    DLC_TRY(dlc_speed_balance(session, pace_of(reshare, session, waited), changed));
+    DLC_TRY(dlc_speed_balance(session, pace_of(reshare, session, waited),
+                              reshare->spent / (double)reshare->iterations, changed));
     int64_t patience = 2 * (reshare->patience > ENOUGH ? reshare->patience : ENOUGH);
     *reshare = (dlc_reshare){.first = *changed ? 0 : FIRST,
                              .waited = waited,

@@ -11,6 +11,7 @@
 void dlc_shares_free(dlc_shares *shares) {
     dlc_free(shares->proportion);
     dlc_free(shares->count);
+    dlc_free(shares->before);
     *shares = (dlc_shares){0};
 }
 
@@ -160,15 +161,19 @@ dlc_status dlc_shares_deal(dlc_shares *shares, int64_t batch, int32_t ranks,
     DLC_TRY(check_deal(&made, &sum));
     double *left = dlc_alloc((size_t)ranks, sizeof *left);
     made.count = dlc_alloc((size_t)ranks, sizeof *made.count);
-    if (!left || !made.count) {
+    made.before = dlc_alloc((size_t)ranks, sizeof *made.before);
+    if (!left || !made.count || !made.before) {
         dlc_free(left);
         dlc_free(made.count);
+        dlc_free(made.before);
         return DLC_ERR_NOMEM;
     }
+    made.took = made.held = 0;
     give_by_remainders(&made, sum, left, made.count);
     give_to_the_poor(&made, made.count);
     dlc_free(left);
     dlc_free(shares->count);
+    dlc_free(shares->before);
     *shares = made;
     return DLC_OK;
 }
@@ -268,8 +273,28 @@ void dlc_shares_balance(const dlc_shares *shares, const dlc_rank_pace *pace,
     give_pieces(shares, pace, 1, count);
 }
 
-void dlc_shares_take(dlc_shares *shares, const int64_t *count) {
-    memcpy(shares->count, count, (size_t)shares->ranks * sizeof *count);
+void dlc_shares_take(dlc_shares *shares, const int64_t *count, double seconds) {
+    size_t bytes = (size_t)shares->ranks * sizeof *count;
+    memcpy(shares->before, shares->count, bytes);
+    memcpy(shares->count, count, bytes);
+    shares->took = seconds;
+}
+
+int dlc_shares_prove(dlc_shares *shares, double seconds) {
+    const double noise = 1.1;
+    double took = shares->took;
+    shares->took = 0;
+    if (!(took > 0) || seconds <= noise * took)
+        return 0;
+    memcpy(shares->count, shares->before,
+           (size_t)shares->ranks * sizeof *shares->count);
+    shares->held = took;
+    return 1;
+}
+
+int dlc_shares_are_held(const dlc_shares *shares, double seconds) {
+    const double clearly = 1.25;
+    return shares->held > 0 && seconds < clearly * shares->held;
 }
 
 /* ---- What came of it ------------------------------------------------------------- */

@@ -29,6 +29,11 @@ typedef struct dlc_shares {
     int64_t *count; /* samples of each rank */
     int32_t ranks, servers;
     int64_t batch;
+
+    /* See dlc_shares_prove. */
+    int64_t *before; /* the shares before these */
+    double took; /* seconds of an iteration with them; 0: there is nothing to prove */
+    double held; /* ... with those that were taken back; 0: none were */
 } dlc_shares;
 
 void dlc_shares_free(dlc_shares *shares); /* a zeroed one is allowed */
@@ -60,8 +65,18 @@ void dlc_shares_balance(const dlc_shares *shares, const dlc_rank_pace *pace,
 double dlc_shares_seconds(const dlc_shares *shares, const dlc_rank_pace *pace,
                           const int64_t *count);
 
-/* One number a rank, whose sum is the batch; until the next deal. */
-void dlc_shares_take(dlc_shares *shares, const int64_t *count);
+/* One number a rank, whose sum is the batch; until the next deal. `seconds`: what an
+ * iteration took with those that there were; 0 if nobody knows. */
+void dlc_shares_take(dlc_shares *shares, const int64_t *count, double seconds);
+
+/* What an iteration takes with the shares that were taken last. Paces are those that
+ * are seen with the shares of that time: a rank that waits for others looks faster than
+ * it is when it doesn't (quotas, turbo), and by its pace alone it would be given more
+ * and more. So where it takes longer now, those before are back, which returns 1, and
+ * stay: */
+int dlc_shares_prove(dlc_shares *shares, double seconds);
+/* 1 until iterations take clearly longer than they did with them. */
+int dlc_shares_are_held(const dlc_shares *shares, double seconds);
 
 /* A rank's stretch. */
 void dlc_shares_of(const dlc_shares *shares, int32_t rank, int64_t *offset,

@@ -140,9 +140,17 @@ static void go_half_way(const dlc_shares *shares, int64_t *count) {
         count[r]++;
 }
 
+/* `seconds`: of an iteration, on the rank that took longest. */
 static dlc_status balance(dlc_session *session, const dlc_rank_pace *pace,
-                          int *changed) {
+                          double seconds, int *changed) {
     dlc_shares *shares = &session->setup->shares;
+    *changed = dlc_shares_prove(shares, seconds);
+    if (*changed && session->rank == 0)
+        dlc_info("with these shares iterations take longer than before, %.1f ms: back "
+                 "to those",
+                 seconds * 1e3);
+    if (*changed || dlc_shares_are_held(shares, seconds))
+        return DLC_OK;
     int64_t *count = dlc_alloc((size_t)shares->ranks, sizeof *count);
     if (!count)
         return DLC_ERR_NOMEM;
@@ -151,18 +159,40 @@ static dlc_status balance(dlc_session *session, const dlc_rank_pace *pace,
     if (*changed && session->needs.loose)
         go_half_way(shares, count);
     if (*changed)
-        dlc_shares_take(shares, count);
+        dlc_shares_take(shares, count, seconds);
     dlc_free(count);
     return DLC_OK;
 }
 
-dlc_status dlc_speed_balance(dlc_session *session, dlc_rank_pace mine, int *changed) {
+/* What the ranks tell each other. */
+typedef struct report {
+    dlc_rank_pace pace;
+    double seconds;
+} report;
+
+static dlc_status exchange(const dlc_session *session, const report *mine,
+                           dlc_rank_pace *pace, double *seconds) {
+    report *all = dlc_alloc((size_t)session->ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(session->job, mine, sizeof *mine, all);
+    *seconds = 0;
+    for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++) {
+        pace[r] = all[r].pace;
+        *seconds = fmax(*seconds, all[r].seconds);
+    }
+    dlc_free(all);
+    return status;
+}
+
+dlc_status dlc_speed_balance(dlc_session *session, dlc_rank_pace mine, double seconds,
+                             int *changed) {
     dlc_rank_pace *pace = dlc_alloc((size_t)session->ranks, sizeof *pace);
     if (!pace)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, pace);
+    dlc_status status = exchange(session, &(report){mine, seconds}, pace, &seconds);
     if (status == DLC_OK)
-        status = balance(session, pace, changed);
+        status = balance(session, pace, seconds, changed);
     if (status == DLC_OK)
         announce(session, pace, *changed);
     dlc_free(pace);
@@ -175,7 +205,7 @@ dlc_status dlc_speed_share(dlc_session *session, dlc_net *net, int64_t batch) {
     int changed;
     if (!net) {
         DLC_TRY(dlc_job_barrier(session->job));
-        return dlc_speed_balance(session, (dlc_rank_pace){0}, &changed);
+        return dlc_speed_balance(session, (dlc_rank_pace){0}, 0, &changed);
     }
     dlc_status status = make_samples(session, batch, &made);
     if (status == DLC_OK)
@@ -186,5 +216,5 @@ dlc_status dlc_speed_share(dlc_session *session, dlc_net *net, int64_t batch) {
     dlc_free(made.labels);
     DLC_TRY(status);
     dlc_rank_pace mine = {.speed = (double)batch / seconds};
-    return dlc_speed_balance(session, mine, &changed);
+    return dlc_speed_balance(session, mine, 0, &changed);
 }

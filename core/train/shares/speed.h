@@ -16,8 +16,10 @@
  * that gains enough. */
 dlc_status dlc_speed_share(dlc_session *session, dlc_net *net, int64_t batch);
 
-/* The same for paces that are known otherwise; this is this rank's. *changed: the batch
- * has been shared out anew. */
-dlc_status dlc_speed_balance(dlc_session *session, dlc_rank_pace pace, int *changed);
+/* The same for paces that are known otherwise; this is this rank's, and `seconds` what
+ * an iteration took on it, waiting included (0: not known). *changed: the batch has
+ * been shared out anew, or as it was before the last time. */
+dlc_status dlc_speed_balance(dlc_session *session, dlc_rank_pace pace, double seconds,
+                             int *changed);
 
 #endif

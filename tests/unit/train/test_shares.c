@@ -177,9 +177,42 @@ START_TEST(likes_round_numbers) {
     ck_assert_int_eq(count[1], 80);
     ck_assert_int_eq(count[2], 32);
     ck_assert(dlc_shares_are_even(&shares));
-    dlc_shares_take(&shares, count);
+    dlc_shares_take(&shares, count, 0);
     ck_assert(!dlc_shares_are_even(&shares));
     ck_assert_int_eq(shares.count[2], 32);
+    dlc_shares_free(&shares);
+}
+END_TEST
+
+static void expect_shares(const dlc_shares *shares, int64_t a, int64_t b, int64_t c) {
+    ck_assert_int_eq(shares->count[0], a);
+    ck_assert_int_eq(shares->count[1], b);
+    ck_assert_int_eq(shares->count[2], c);
+}
+
+/* What made iterations longer is taken back, and not tried again before they take much
+ * longer still. */
+START_TEST(proves_what_it_took) {
+    dlc_shares shares = {0};
+    ck_assert_int_eq(dlc_shares_deal(&shares, 192, 3, 0), DLC_OK);
+    ck_assert(!dlc_shares_prove(&shares, 1));
+    dlc_shares_take(&shares, (const int64_t[]){80, 80, 32}, 0);
+    ck_assert(!dlc_shares_prove(&shares, 10)); /* nobody knows how it was */
+    dlc_shares_take(&shares, (const int64_t[]){80, 72, 40}, 10);
+    ck_assert(!dlc_shares_prove(&shares, 9));
+    ck_assert(!dlc_shares_are_held(&shares, 9));
+    ck_assert(!dlc_shares_prove(&shares, 99)); /* proved once and for all */
+    expect_shares(&shares, 80, 72, 40);
+
+    dlc_shares_take(&shares, (const int64_t[]){72, 72, 48}, 9);
+    ck_assert(dlc_shares_prove(&shares, 12));
+    expect_shares(&shares, 80, 72, 40);
+    ck_assert(dlc_shares_are_held(&shares, 9));
+    ck_assert(dlc_shares_are_held(&shares, 11));
+    ck_assert(!dlc_shares_are_held(&shares, 12));
+    ck_assert(!dlc_shares_prove(&shares, 12));
+    ck_assert_int_eq(dlc_shares_deal(&shares, 192, 3, 0), DLC_OK);
+    ck_assert(!dlc_shares_are_held(&shares, 9));
     dlc_shares_free(&shares);
 }
 END_TEST
@@ -213,6 +246,7 @@ int main(void) {
     tcase_add_loop_test(cases, refuses_deals, 0, COUNT(bad_deals));
     tcase_add_loop_test(cases, balances, 0, COUNT(paces));
     tcase_add_test(cases, likes_round_numbers);
+    tcase_add_test(cases, proves_what_it_took);
     tcase_add_test(cases, balances_many);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
