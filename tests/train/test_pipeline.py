@@ -15,8 +15,7 @@ import time
 import unittest
 
 BIN = os.environ["DLCORE_BIN"]
-SANITIZED = bool(os.environ.get("DLCORE_SANITIZE"))
-ITERATIONS = 16 if SANITIZED else 24  # half of it is a multiple of `display`
+ITERATIONS = 24  # half of it is a multiple of `display`
 # Of the largest number of a tensor, after ITERATIONS: 1e-6 is usual, but a relu whose input
 # is next to zero may take another side. Gradients by themselves are compared more closely
 # in tests/unit/pipeline.
@@ -230,16 +229,13 @@ class Pipeline(unittest.TestCase):
         for name in NETS:
             net = self.write(name)
             whole = self.train(net, "whole")
-            if not SANITIZED:
-                self.assertLess(whole[1][-1], 0.96 * whole[1][0])
+            self.assertLess(whole[1][-1], 0.96 * whole[1][0])
             for options in (["--ranks=2", "--set=run.stages=2"],
                             ["--ranks=3", "--set=run.stages=auto",
                              "--set=run.sub_batches=4"],
                             ["--ranks=4", "--set=run.stages=4",
                              "--set=run.sub_batches=12"],
                             ["--ranks=4", "--set=run.stages=2", "--scaling=strong"]):
-                if SANITIZED and "--ranks=4" in options:
-                    continue
                 with self.subTest(net=name, options=options):
                     report = self.train(net, "stages", *options)
                     self.check_same(whole, report)
@@ -264,8 +260,6 @@ class Pipeline(unittest.TestCase):
         layouts = ([], ["--ranks=2", "--set=run.stages=conv4"],
                    ["--ranks=4", "--set=run.stages=2", "--scaling=strong"],
                    ["--ranks=2", "--scaling=strong"])
-        if SANITIZED:
-            layouts = layouts[:2]
         whole = self.train(net, "whole")
         for first in layouts:
             half = self.train(net, "half", f"--iterations={ITERATIONS // 2}", *first)
@@ -300,7 +294,7 @@ class Pipeline(unittest.TestCase):
 
     def test_killed_stage_is_named(self):
         net = self.write("residual")
-        for stage in (1,) if SANITIZED else range(3):
+        for stage in range(3):
             job = subprocess.Popen(
                 self.start(net, "--ranks=3", "--set=run.stages=auto",
                            "--iterations=1000000", "--set=run.display=1"),

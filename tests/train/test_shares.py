@@ -16,8 +16,6 @@ import unittest
 
 BIN = os.environ["DLCORE_BIN"]
 MODELS = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models"
-# A sanitizer makes all of it some five times slower.
-SANITIZED = bool(os.environ.get("DLCORE_SANITIZE"))
 ITERATIONS = 4
 # Of the largest change of a tensor's elements: sums in another order, and where layers
 # take other ways for other batches, other roundings. Seen: 1e-5 to 2e-4.
@@ -193,7 +191,7 @@ class Shares(unittest.TestCase):
         expected = self.weights(net)
         # Of 32 samples layers may lie images side by side, of others not. One rank hardly
         # has any.
-        for shares in ("32,32,36", *(() if SANITIZED else ("90,9,1", *lists))):
+        for shares in ("32,32,36", "90,9,1", *lists):
             with self.subTest(net=net.stem, shares=shares):
                 self.check_like(start, expected, self.weights(
                     net, "--ranks=3", "--set", f"run.shares={shares}"))
@@ -203,7 +201,6 @@ class Shares(unittest.TestCase):
         # 34, 33, 33; and a rank without samples.
         self.check_net(net, "even", "0,1,2")
 
-    @unittest.skipIf(SANITIZED, "convolutions and sums are in the others, too")
     def test_cifar10_full(self):
         # From weights that let gradients through, so that all of them change.
         text = with_made_up_data("cifar10-full", "3,32,32")
@@ -211,7 +208,6 @@ class Shares(unittest.TestCase):
         text = re.sub(r"weight_filler = .*", "weight_filler = msra", text)
         self.check_net(self.write("cifar10-full", text))
 
-    @unittest.skipIf(SANITIZED, "the same")
     def test_residual(self):
         self.check_net(self.write("residual", RESIDUAL.format(
             data=DATA.format(shape="3,32,32"))))
@@ -227,7 +223,6 @@ class Shares(unittest.TestCase):
         found = self.train(net, *low, "--ranks=3", "--set", "run.shares=32,32,36")
         self.assertAlmostEqual(found[0]["loss"], expected, delta=0.02 * expected)
 
-    @unittest.skipIf(SANITIZED, "other tests have all transports at work")
     def test_one_order_of_summing(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
         listed = subprocess.run([BIN, "plugin", "list"], check=True,
