@@ -18,6 +18,14 @@ int group_is_far(void) {
     return !(plugin_find(DLC_KIND_DEVICE, device_name())->caps & DLC_DEVICE_HOST);
 }
 
+int group_most_ranks(void) {
+#ifdef __SANITIZE_ADDRESS__
+    return 3;
+#else
+    return group_is_far() ? 4 : 8;
+#endif
+}
+
 static dlc_place *make_places(int ranks) {
     dlc_place *places = dlc_alloc((size_t)ranks, sizeof *places);
     for (int r = 0; places && r < ranks; r++) {

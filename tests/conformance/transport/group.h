@@ -27,6 +27,10 @@ const char *group_transport(size_t i);
 
 /* Is the device another one than the processor? Then fewer ranks are enough. */
 int group_is_far(void);
+/* How many ranks tests that run with any number of them should take: with more a device
+ * that works behind the caller's back takes a minute, and so do sanitizers, which see
+ * no other code then. */
+int group_most_ranks(void);
 
 /* Which transport, and its settings ("slots=2", NULL-terminated; NULL: defaults). */
 typedef struct group_kind {

@@ -11,19 +11,10 @@
 #include "support/reference.h"
 #include "unit/comm/far_device.h"
 
-static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8};
 enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
 
 enum { ROOM = 120000 /* floats */ };
-
-/* With more ranks the sanitizers take a minute, and see no other code. */
-static int most_ranks(void) {
-#ifdef __SANITIZE_ADDRESS__
-    return 4;
-#else
-    return group_is_far() ? 4 : 8;
-#endif
-}
 
 static size_t slice(size_t count, int rank, int ranks) {
     return count * (size_t)rank / (size_t)ranks;
@@ -139,7 +130,7 @@ static void everywhere_body(test_rank *rank, void *context) {
 }
 
 START_TEST(everywhere) {
-    if (rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] <= group_most_ranks())
         attach_run_all(rank_counts[_i], 0, everywhere_body);
 }
 END_TEST
@@ -215,7 +206,7 @@ static void mixture_body(test_rank *rank, void *context) {
 }
 
 START_TEST(mixture) {
-    if (rank_counts[_i] > 1 && rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] > 1 && rank_counts[_i] <= group_most_ranks())
         attach_run_all(rank_counts[_i], 0, mixture_body);
 }
 END_TEST

@@ -31,10 +31,6 @@ static void run_all(int ranks, rank_body *body, const char *const *sets) {
     plugins_close();
 }
 
-static int most_ranks(void) {
-    return group_is_far() ? 4 : 8;
-}
-
 static size_t slice(size_t count, int rank, int ranks) {
     return count * (size_t)rank / (size_t)ranks;
 }
@@ -105,7 +101,7 @@ static void every_count_body(test_rank *rank, void *context) {
 }
 
 START_TEST(every_count) {
-    if (rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], every_count_body, NULL);
 }
 END_TEST
@@ -152,7 +148,7 @@ static void mixture_body(test_rank *rank, void *context) {
 }
 
 START_TEST(mixture) {
-    if (rank_counts[_i] > 1 && rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] > 1 && rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], mixture_body, NULL);
 }
 END_TEST

@@ -24,10 +24,6 @@ static void run_all(int ranks, rank_body *body) {
     plugins_close();
 }
 
-static int most_ranks(void) {
-    return group_is_far() ? 4 : 8;
-}
-
 static void *room(test_rank *rank, size_t bytes) {
     void *memory = dlc_alloc(bytes > 0 ? bytes : 1, 1);
     RANK_CHECK(rank, memory);
@@ -62,7 +58,7 @@ static void sizes_body(test_rank *rank, void *context) {
 }
 
 START_TEST(sizes) {
-    if (rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], sizes_body);
 }
 END_TEST
@@ -181,7 +177,7 @@ static void tags_body(test_rank *rank, void *context) {
 }
 
 START_TEST(tags_in_any_order) {
-    if (rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], tags_body);
 }
 END_TEST
@@ -267,7 +263,7 @@ static void flood_body(test_rank *rank, void *context) {
 }
 
 START_TEST(flood) {
-    if (rank_counts[_i] <= most_ranks())
+    if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], flood_body);
 }
 END_TEST

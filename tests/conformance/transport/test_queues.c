@@ -196,11 +196,12 @@ static void many_body(test_rank *rank, void *context) {
     close_bench(&b);
 }
 
-static const int rank_counts[] = {1, 2, 3, 4, 5};
+static const int rank_counts[] = {1, 2, 3, 4};
 enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
 
 START_TEST(many) {
-    run_all(rank_counts[_i], 0, many_body);
+    if (rank_counts[_i] <= group_most_ranks())
+        run_all(rank_counts[_i], 0, many_body);
 }
 END_TEST
 
