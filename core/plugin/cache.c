@@ -183,10 +183,13 @@ static int same_time(const struct timespec *a, const struct timespec *b) {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-int dlc_stat_same(const struct stat *a, const struct stat *b) {
+int dlc_stat_same_bytes(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-           a->st_size == b->st_size && same_time(&a->st_mtim, &b->st_mtim) &&
-           same_time(&a->st_ctim, &b->st_ctim);
+           a->st_size == b->st_size && same_time(&a->st_mtim, &b->st_mtim);
+}
+
+int dlc_stat_same(const struct stat *a, const struct stat *b) {
+    return dlc_stat_same_bytes(a, b) && same_time(&a->st_ctim, &b->st_ctim);
 }
 
 const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,

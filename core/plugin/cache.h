@@ -39,5 +39,7 @@ void dlc_cache_free(dlc_cache *cache);
 
 /* Is it the same, unchanged? */
 int dlc_stat_same(const struct stat *a, const struct stat *b);
+/* The same file with the same bytes; it may have got another name or other rights. */
+int dlc_stat_same_bytes(const struct stat *a, const struct stat *b);
 
 #endif

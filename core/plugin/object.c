@@ -54,7 +54,7 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
-    if (stat(path, &now) != 0 || !dlc_stat_same(&now, info))
+    if (stat(path, &now) != 0 || !dlc_stat_same_bytes(&now, info))
         return dlc_fail(DLC_ERR_PLUGIN, "%s: was replaced while it was being loaded",
                         path);
     void *symbol = dlsym(handle, DLC_PLUGIN_SYMBOL);

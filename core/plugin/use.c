@@ -25,7 +25,7 @@ static dlc_status open_here(plugin_item *item) {
     if (item->plugin)
         return DLC_OK;
     DLC_TRY(dlc_path_trust(item->path, &now));
-    if (!dlc_stat_same(&now, &item->info))
+    if (!dlc_stat_same_bytes(&now, &item->info)) /* backups and perf link files */
         return dlc_fail(DLC_ERR_PLUGIN, "%s: was changed after it had been inspected",
                         item->path);
     DLC_TRY(dlc_object_open(item->path, &item->info, &plugin));

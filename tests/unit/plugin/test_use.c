@@ -170,6 +170,21 @@ START_TEST(refuses_what_has_changed) {
 }
 END_TEST
 
+/* Another name for the file, as perf and backups make, changes nothing of it. */
+START_TEST(bears_a_second_name) {
+    const char *box = box_make(), *other = box_make();
+    const char *path = box_put(box, "good", NULL);
+    const dlc_feature *feature = NULL;
+    char second[PATH_MAX];
+    dlc_registry *registry = registry_over(box);
+    (void)snprintf(second, sizeof second, "%s/second", other);
+    ck_assert_int_eq(link(path, second), 0);
+    ck_assert_int_eq(dlc_registry_find(registry, DLC_KIND_DATA, "tiny", NULL, &feature),
+                     DLC_OK);
+    dlc_registry_close(registry);
+}
+END_TEST
+
 START_TEST(refuses_what_lost_its_trust) {
     const char *box = box_make();
     const char *path = box_put(box, "good", NULL);
@@ -193,8 +208,9 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {
-        loads_what_is_used,  peeks_without_load,       uses_the_first,
-        finds_out_when_used, refuses_what_has_changed, refuses_what_lost_its_trust,
+        loads_what_is_used,          peeks_without_load,       uses_the_first,
+        finds_out_when_used,         refuses_what_has_changed, bears_a_second_name,
+        refuses_what_lost_its_trust,
     };
     Suite *suite = suite_create("use");
     TCase *all = tcase_create("all");
