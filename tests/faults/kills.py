@@ -252,6 +252,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "net.ini").write_text(NET)
+        # Else plugins are inspected by children that would be taken for ranks.
+        subprocess.run([os.environ["DLCORE_BIN"], "plugin", "list"], check=True,
+                       stdout=subprocess.DEVNULL)
         for number in range(args.count):
             wrong = one(args, folder, number, chance)
             if wrong:
