@@ -8,9 +8,8 @@
  * 2016).
  *
  * Where another way to share the batch out would be clearly faster, nets and all that
- * hangs on them are built anew for it; and once more for the way before, if it was not
- * (dlc_shares_prove); weights, running averages and the solver's state
- * go on.
+ * hangs on them are built anew for it, and once more for the way before if it was not
+ * (dlc_shares_prove); weights, running averages and the solver's state go on.
  *
  * Threads: the train thread.
  */

@@ -215,7 +215,7 @@ enum { GREETING_ID, MESSAGE_ID, ANSWER_ID, IDS };
 /* A header and nothing behind it; it must stay where it is until it has left, which
  * nobody is told. */
 ucs_status_t send_word(const dlc_endpoint *endpoint, int32_t peer, unsigned id,
-                       const void *header, size_t bytes);
+                       const void *words, size_t bytes);
 
 /* arrivals.c */
 ucs_status_t arrival(void *endpoint, const void *head, size_t head_bytes, void *data,
