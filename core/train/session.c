@@ -252,7 +252,8 @@ static dlc_status open_solver(dlc_session *session) {
                             .loss_scale = loss_scale(session),
                             .mail = session->mail ? dlc_mailbox_table(session->mail)
                                                   : NULL,
-                            .iteration = session->iteration};
+                            .iteration = session->iteration,
+                            .shares = session->setup->shares.count};
     for (int32_t i = 0; i < session->needs.slots; i++)
         args.slots[i] = session->slot[i].base;
     DLC_TRY(session->solver_ops->create(&args, &session->solver));

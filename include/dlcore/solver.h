@@ -157,8 +157,9 @@ typedef struct dlc_solver_args {
      * updated, and dlc_momentum gets it. Then there are neither shards nor `update`. */
     const float *rate_at;
     dlc_loss_scale *loss_scale;
-    const dlc_mail *mail; /* NULL with one rank, and where it was not asked for */
-    int64_t iteration;    /* that comes first; not 0 in a job that was resumed */
+    const dlc_mail *mail;  /* NULL with one rank, and where it was not asked for */
+    int64_t iteration;     /* that comes first; not 0 in a job that was resumed */
+    const int64_t *shares; /* samples of each rank of a batch of the job; NULL: alike */
 } dlc_solver_args;
 
 typedef struct dlc_solver_ops {

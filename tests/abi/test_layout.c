@@ -395,7 +395,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_needs, servers, 64, 4),
     FIELD(dlc_solver_needs, loose, 72, 8),
 
-    STRUCT(dlc_solver_args, 176),
+    STRUCT(dlc_solver_args, 184),
     FIELD(dlc_solver_args, size, 0, 4),
     FIELD(dlc_solver_args, settings, 8, 8),
     FIELD(dlc_solver_args, device_ops, 16, 8),
@@ -415,6 +415,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_args, loss_scale, 152, 8),
     FIELD(dlc_solver_args, mail, 160, 8),
     FIELD(dlc_solver_args, iteration, 168, 8),
+    FIELD(dlc_solver_args, shares, 176, 8),
 
     STRUCT(dlc_solver_ops, 104),
     FIELD(dlc_solver_ops, size, 0, 4),

@@ -21,16 +21,31 @@ dlc_status staleness_of(const dlc_settings *settings, int64_t *staleness) {
     return DLC_OK;
 }
 
-span slice_of(const ssp *s, int32_t bucket, int32_t i, int32_t count) {
-    size_t begin = s->exchange->bucket_begin[bucket];
-    size_t end = s->exchange->bucket_begin[bucket + 1];
-    if (end > s->trained)
-        end = s->trained;
-    size_t n = end > begin ? end - begin : 0;
-    size_t lines = (n + LINE - 1) / LINE, of = (size_t)count, at = (size_t)i;
-    size_t from = lines * at / of * LINE, to = lines * (at + 1) / of * LINE;
+/* Of what is trained of a bucket, from part `begin` of so many `parts` up to `end`. */
+static span cut(const ssp *s, int32_t bucket, int64_t begin, int64_t end,
+                int64_t parts) {
+    size_t first = s->exchange->bucket_begin[bucket];
+    size_t last = s->exchange->bucket_begin[bucket + 1];
+    if (last > s->trained)
+        last = s->trained;
+    size_t n = last > first ? last - first : 0;
+    size_t lines = (n + LINE - 1) / LINE, of = (size_t)parts;
+    size_t from = lines * (size_t)begin / of * LINE;
+    size_t to = lines * (size_t)end / of * LINE;
     to = to < n ? to : n;
-    return (span){begin + (from < to ? from : to), from < to ? to - from : 0};
+    return (span){first + (from < to ? from : to), from < to ? to - from : 0};
+}
+
+span bucket_of(const ssp *s, int32_t bucket) {
+    return cut(s, bucket, 0, 1, 1);
+}
+
+span part_of(const ssp *s, int32_t bucket, int32_t worker) {
+    return cut(s, bucket, worker, worker + 1, s->workers);
+}
+
+span slice_of(const ssp *s, int32_t bucket, int32_t owner) {
+    return cut(s, bucket, s->border[owner], s->border[owner + 1], s->border[s->owners]);
 }
 
 /* ---- Settings ---------------------------------------------------------------- */
@@ -114,6 +129,17 @@ static dlc_status make_groups(ssp *s, const dlc_settings *settings) {
     return DLC_OK;
 }
 
+/* An owner that gets fewer samples, since it is slower, owns less, too. Servers get
+ * none, and are alike. */
+static dlc_status share_out(ssp *s, const dlc_solver_args *args) {
+    const int64_t *share = DLC_HAS(args, shares) ? args->shares : NULL;
+    if (!MAKE(s->border, s->owners))
+        return DLC_ERR_NOMEM;
+    for (int32_t o = 0; o < s->owners; o++)
+        s->border[o + 1] = s->border[o] + (share && !s->first_owner ? share[o] : 1);
+    return DLC_OK;
+}
+
 /* The workers, node after node in the order of the nodes' first ranks. */
 static dlc_status list_members(ssp *s) {
     const int32_t *node = s->mail->node;
@@ -153,7 +179,7 @@ static dlc_status make_views(ssp *s) {
     for (int32_t b = 0; b < s->buckets; b++)
         for (int32_t o = 0; o < s->owners; o++) {
             view *one = view_at(s, b, o);
-            one->at = slice_of(s, b, o, s->owners);
+            one->at = slice_of(s, b, o);
             one->last = -1;
             if (!MAKE(one->in, s->workers) || !MAKE(one->have, s->workers) ||
                 !(one->coming = host->alloc(s->letter_bytes)))
@@ -170,7 +196,7 @@ static dlc_status make_shards(ssp *s, size_t *own, size_t *largest) {
         return DLC_ERR_NOMEM;
     for (int32_t b = 0; b < s->buckets; b++) {
         shard *one = &s->shards[b];
-        one->at = slice_of(s, b, s->owner, s->owners);
+        one->at = slice_of(s, b, s->owner);
         one->offset = *own;
         one->velocity_clock = s->first - 1;
         *own += one->at.count;
@@ -225,6 +251,8 @@ static dlc_status make_owner(ssp *s, const dlc_solver_args *args) {
 static dlc_status make_all(ssp *s, const dlc_solver_args *args) {
     const dlc_settings *settings = args->settings;
     dlc_status status = make_groups(s, settings);
+    if (status == DLC_OK)
+        status = share_out(s, args);
     if (status == DLC_OK)
         status = list_members(s);
     if (status == DLC_OK)
@@ -322,6 +350,7 @@ void ssp_destroy(dlc_solver *solver) {
     free_owner(solver);
     free_views(solver);
     host->free(solver->group);
+    host->free(solver->border);
     host->free(solver->member);
     host->free(solver->first_member);
     host->free((void *)solver->source);

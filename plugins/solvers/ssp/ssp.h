@@ -176,9 +176,11 @@ struct dlc_solver {
 
     int32_t me, ranks, workers, owners;
     int32_t first_owner; /* rank of owner 0 */
-    int32_t *group;      /* of each worker */
-    int alone;           /* one rank: nothing is sent */
-    int64_t first;       /* iteration that comes first */
+    int64_t *border; /* of the owners' slices: owner o has border[o] ... border[o + 1]
+                        of border[owners] parts of each bucket */
+    int32_t *group;  /* of each worker */
+    int alone;       /* one rank: nothing is sent */
+    int64_t first;   /* iteration that comes first */
 
     /* The train thread's. */
     int whole;     /* slot 0 has the velocity of the whole job, on every rank */
@@ -253,8 +255,10 @@ static inline int is_worker(const ssp *s, int32_t rank) {
     return rank < s->workers;
 }
 
-/* Slice i of `count` of what is trained of a bucket. */
-span slice_of(const ssp *s, int32_t bucket, int32_t i, int32_t count);
+/* Of what is trained of a bucket: all; an even part, one a worker; an owner's slice. */
+span bucket_of(const ssp *s, int32_t bucket);
+span part_of(const ssp *s, int32_t bucket, int32_t worker);
+span slice_of(const ssp *s, int32_t bucket, int32_t owner);
 
 /* create.c */
 dlc_status ssp_create(const dlc_solver_args *args, dlc_solver **solver);

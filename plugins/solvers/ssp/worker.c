@@ -63,7 +63,7 @@ static dlc_status step_of_piece(ssp *s, const dlc_momentum *base,
 }
 
 static dlc_status make_step(ssp *s, int64_t iteration, int32_t bucket) {
-    span all = slice_of(s, bucket, 0, 1);
+    span all = bucket_of(s, bucket);
     dlc_momentum base = worker_step(s, iteration);
     dlc_status status = DLC_OK;
     if (!all.count)
@@ -85,7 +85,7 @@ static dlc_status stop(ssp *s, size_t begin, size_t end) {
 
 /* What is never updated any more has no velocity to push. */
 static dlc_status stop_between(ssp *s, int32_t bucket) {
-    span all = slice_of(s, bucket, 0, 1);
+    span all = bucket_of(s, bucket);
     size_t at = all.begin;
     dlc_status status = DLC_OK;
     for (size_t i = s->pieces.first[bucket];
@@ -101,7 +101,7 @@ dlc_status worker_take_up(ssp *s) {
     dlc_status status = DLC_OK;
     for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++) {
         for (int32_t w = 0; status == DLC_OK && w < s->workers; w++) {
-            span part = slice_of(s, b, w, s->workers);
+            span part = part_of(s, b, w);
             if (w != s->me)
                 status = stop(s, part.begin, part.begin + part.count);
         }
@@ -120,7 +120,7 @@ static dlc_status gather(ssp *s, int32_t micro, int32_t bucket) {
                                    .count = s->micro_batches,
                                    .gradients = s->gradients,
                                    .sum = s->sum};
-    span all = slice_of(s, bucket, 0, 1);
+    span all = bucket_of(s, bucket);
     return micro_gather(&batches, micro, all.begin, all.begin + all.count);
 }
 

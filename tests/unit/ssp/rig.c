@@ -162,7 +162,8 @@ static dlc_solver_args args_of(test_rig *rig, rig_rank *rank,
         .exchange = &rank->exchange,
         .max_iterations = -1,
         .epoch_iterations = 100,
-        .iteration = rig->first};
+        .iteration = rig->first,
+        .shares = rig->shares};
 }
 
 dlc_status rig_create(rig_rank *rank) {

@@ -41,9 +41,10 @@ typedef struct rig {
     dlc_solver_needs needs;
     const dlc_solver_ops *ops;
     rig_gradient *gradient;
-    double pause;  /* of a rank in an iteration, at most, in seconds */
-    int64_t first; /* iteration */
-    void *context; /* the test's own */
+    double pause;          /* of a rank in an iteration, at most, in seconds */
+    int64_t first;         /* iteration */
+    const int64_t *shares; /* NULL: even */
+    void *context;         /* the test's own */
     rig_rank rank[SIM_RANKS_MAX];
 } test_rig;
 

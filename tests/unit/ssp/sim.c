@@ -70,6 +70,7 @@ static dlc_status start(sim_rank *rank, dlc_request request, dlc_request **start
     keep(rank, made);
     sim_rank *to = &sim->rank[made->to];
     append(made->is_send ? &to->sends : &to->recvs, made);
+    to->sent += made->is_send ? made->bytes : 0;
     if (to != rank) /* who calls sees to its own */
         pthread_cond_signal(&to->moved);
     pthread_mutex_unlock(&sim->lock);

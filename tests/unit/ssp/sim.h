@@ -20,6 +20,7 @@ typedef struct sim_rank {
     struct dlc_request *sends, *recvs; /* to and by this rank, oldest first */
     struct dlc_request *made;          /* by this rank, all that live */
     uint64_t random;
+    size_t sent; /* bytes that were sent to this rank */
 } sim_rank;
 
 typedef struct sim {

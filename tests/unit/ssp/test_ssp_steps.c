@@ -90,11 +90,22 @@ static const struct {
     int32_t ranks, on_first;
     const char *servers;
     int late, rich;
+    const int64_t *shares;
 } shapes[] = {
-    {2, 2, NULL, 0, 0},        {3, 3, NULL, 1, 1},        {4, 4, NULL, 0, 1},
-    {4, 2, NULL, 1, 0},        {4, 3, NULL, 0, 0},        {3, 3, "servers=1", 1, 0},
-    {5, 2, "servers=2", 0, 1}, {4, 3, "servers=1", 1, 0}, {1, 1, NULL, 0, 1},
-    {1, 1, NULL, 1, 0},        {3, 1, "servers=2", 0, 0}, {8, 5, NULL, 1, 0},
+    {2, 2, NULL, 0, 0, NULL},
+    {3, 3, NULL, 1, 1, NULL},
+    {4, 4, NULL, 0, 1, NULL},
+    {4, 2, NULL, 1, 0, NULL},
+    {4, 3, NULL, 0, 0, NULL},
+    {3, 3, "servers=1", 1, 0, NULL},
+    {5, 2, "servers=2", 0, 1, NULL},
+    {4, 3, "servers=1", 1, 0, (const int64_t[]){9, 1, 5, 0}},
+    {1, 1, NULL, 0, 1, NULL},
+    {1, 1, NULL, 1, 0, (const int64_t[]){64}},
+    {3, 1, "servers=2", 0, 0, NULL},
+    {8, 5, NULL, 1, 0, NULL},
+    {3, 3, NULL, 1, 1, (const int64_t[]){28, 28, 8}},
+    {4, 2, NULL, 0, 0, (const int64_t[]){1, 0, 7, 2}},
 };
 
 static void set_late(int late) {
@@ -109,10 +120,34 @@ START_TEST(in_step_to_the_bit) {
     rig_open(&job, shapes[_i].ranks, shapes[_i].on_first, &cut,
              with(sets, shapes[_i].servers, NULL));
     set_late(shapes[_i].late);
+    job.shares = shapes[_i].shares;
     job.sim.delay = _i % 3 ? 0 : 100e-6;
     run_sgd(sets);
     rig_run(&job, to_the_end);
     rig_reference_close(&sgd);
+    rig_close(&job);
+}
+END_TEST
+
+/* A rank that is given fewer samples owns as much less: it is sent less of all that
+ * goes to owners. One without samples is sent weights only, and letters. */
+static void few_iterations(rig_rank *rank) {
+    rig_iterations(rank, 0, 10);
+    rig_meet(rank, 10);
+}
+
+START_TEST(owns_by_shares) {
+    rig_cut cut;
+    rig_cut_make(5, 3000, 2, &cut);
+    rig_open(&job, 3, 3, &cut, with(plain, NULL, NULL));
+    job.shares = (const int64_t[]){6, 6, 0};
+    rig_run(&job, few_iterations);
+    size_t arena = 10 * sizeof(float) * (job.cut.count - RIG_TAIL);
+    /* Two halves of the gradients, and the other half of the weights. */
+    ck_assert_uint_gt(job.sim.rank[0].sent, arena * 3 / 2);
+    ck_assert_uint_gt(job.sim.rank[1].sent, arena * 3 / 2);
+    /* Both halves of the weights, and those of a meeting. */
+    ck_assert_uint_lt(job.sim.rank[2].sent, arena * 3 / 2);
     rig_close(&job);
 }
 END_TEST
@@ -197,6 +232,7 @@ START_TEST(adds_all_steps_up) {
              with(fixed, stale[_i].staleness, stale[_i].more));
     job.gradient = given;
     set_late(_i % 2);
+    job.shares = (const int64_t[]){5, 3, 0, 9, 1};
     job.sim.delay = 200e-6;
     job.pause = 300e-6;
     run_sgd(with(fixed, micro ? stale[_i].more : NULL, NULL));
@@ -307,6 +343,7 @@ int main(void) {
     Suite *suite = suite_create("ssp steps");
     TCase *all = tcase_create("all");
     tcase_add_loop_test(all, in_step_to_the_bit, 0, sizeof shapes / sizeof *shapes);
+    tcase_add_test(all, owns_by_shares);
     tcase_add_test(all, goes_on_to_the_bit);
     tcase_add_loop_test(all, adds_all_steps_up, 0, sizeof stale / sizeof *stale);
     tcase_add_loop_test(all, nobody_leaves_a_meeting_early, 0, 2);
