@@ -16,6 +16,12 @@ double dlc_since(uint64_t start_ns) {
     return (double)(dlc_now_ns() - start_ns) * 1e-9;
 }
 
+double dlc_cpu_seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 double dlc_process_seconds(void) {
     /* Field 22 of /proc/self/stat: start time in ticks since boot (proc(5)). The
      * command's name, field 2, may contain anything, so count from its ')'. */

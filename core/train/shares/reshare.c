@@ -1,9 +1,12 @@
 /* See reshare.h. */
 #include "train/shares/reshare.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "topo/quota.h"
 #include "train/evaluate.h"
 #include "train/shares/speed.h"
 
@@ -25,6 +28,7 @@ static double waited_for_others(const dlc_session *session) {
 
 void dlc_reshare_begin(dlc_reshare *reshare) {
     reshare->began = dlc_now_ns();
+    reshare->cpu_began = dlc_cpu_seconds();
 }
 
 void dlc_reshare_end(dlc_reshare *reshare, const dlc_session *session,
@@ -36,6 +40,7 @@ void dlc_reshare_end(dlc_reshare *reshare, const dlc_session *session,
     }
     reshare->spent += dlc_since(reshare->began);
     reshare->computed += computed;
+    reshare->cpu += dlc_cpu_seconds() - reshare->cpu_began;
     reshare->iterations++;
 }
 
@@ -56,16 +61,25 @@ int dlc_reshare_is_due(const dlc_reshare *reshare, const dlc_session *session) {
                                 : session->iteration % session->epoch_iterations == 0;
 }
 
+/* How much longer what took `busy` seconds would have taken without the time between.
+ * A control group's quota that is not used while a rank waits for others is used
+ * afterwards, so that the rank looks faster than it is when it doesn't wait. */
+static double stretched(const dlc_reshare *reshare, double busy) {
+    double quota = dlc_quota_read("");
+    double needed = quota > 0 ? reshare->cpu / quota : 0;
+    return needed > busy ? needed / busy : 1;
+}
+
 /* Nobody is infinitely fast, whatever the clocks say. */
 static dlc_rank_pace pace_of(const dlc_reshare *reshare, const dlc_session *session,
                              double waited) {
     double iterations = (double)reshare->iterations;
     double samples = (double)(session->share * session->micro_batches) * iterations;
-    double least = reshare->spent / 1000;
-    double computed = reshare->computed > least ? reshare->computed : least;
-    double beside = reshare->spent - (waited - reshare->waited) - computed;
-    return (dlc_rank_pace){.speed = samples / computed,
-                           .fixed = beside > 0 ? beside / iterations : 0};
+    double computed = fmax(reshare->computed, reshare->spent / 1000);
+    double beside = fmax(reshare->spent - (waited - reshare->waited) - computed, 0);
+    double longer = stretched(reshare, computed + beside);
+    return (dlc_rank_pace){.speed = samples / (longer * computed),
+                           .fixed = longer * beside / iterations};
 }
 
 dlc_status dlc_reshare_compare(dlc_reshare *reshare, dlc_session *session,

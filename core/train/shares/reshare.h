@@ -21,9 +21,11 @@
 /* Since the ranks last compared. Start with {0}. */
 typedef struct dlc_reshare {
     uint64_t began;     /* the iteration under way */
+    double cpu_began;   /* ... seconds of processor time */
     int32_t first;      /* iterations that don't count: all is set up in them */
     double spent;       /* seconds, in all iterations, */
     double computed;    /* in them, with samples */
+    double cpu;         /* of processor time, in them */
     double waited;      /* in and before them, for others */
     int64_t iterations; /* so many */
     int64_t patience;   /* iterations until the next look; 0: as at the start */

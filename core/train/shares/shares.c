@@ -262,7 +262,7 @@ void dlc_shares_balance(const dlc_shares *shares, const dlc_rank_pace *pace,
                         int64_t *count) {
     /* Layers may take several samples at once; more than 16 is not known. */
     static const int64_t pieces[] = {16, 8, 4, 2};
-    const double little = 1.05;
+    const double little = 1.1; /* speeds are known no better */
     give_pieces(shares, pace, 1, count);
     double best = dlc_shares_seconds(shares, pace, count);
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {

@@ -128,18 +128,6 @@ static int is_worth_it(const dlc_shares *shares, const dlc_rank_pace *pace,
            worth * dlc_shares_seconds(shares, pace, count);
 }
 
-/* Half the way from what the shares are. Who waits may look faster than it is when it
- * doesn't (turbo, quotas), and who is looked at often would swing to and fro. */
-static void go_half_way(const dlc_shares *shares, int64_t *count) {
-    int64_t left = shares->batch;
-    for (int32_t r = 0; r < shares->ranks; r++) {
-        count[r] = (count[r] + shares->count[r]) / 2;
-        left -= count[r];
-    }
-    for (int32_t r = 0; left > 0 && r < shares->ranks - shares->servers; r++, left--)
-        count[r]++;
-}
-
 /* `seconds`: of an iteration, on the rank that took longest. */
 static dlc_status balance(dlc_session *session, const dlc_rank_pace *pace,
                           double seconds, int *changed) {
@@ -156,8 +144,6 @@ static dlc_status balance(dlc_session *session, const dlc_rank_pace *pace,
         return DLC_ERR_NOMEM;
     dlc_shares_balance(shares, pace, count);
     *changed = is_worth_it(shares, pace, count);
-    if (*changed && session->needs.loose)
-        go_half_way(shares, count);
     if (*changed)
         dlc_shares_take(shares, count, seconds);
     dlc_free(count);

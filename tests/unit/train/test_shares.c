@@ -160,7 +160,7 @@ START_TEST(balances) {
         ck_assert_int_eq(sum, batches[b]);
         ck_assert_int_eq(count[3], 0);
         double least = least_of_three(&shares, pace);
-        ck_assert_double_le(dlc_shares_seconds(&shares, pace, count), 1.0501 * least);
+        ck_assert_double_le(dlc_shares_seconds(&shares, pace, count), 1.1001 * least);
         dlc_shares_free(&shares);
     }
 }
