@@ -74,9 +74,10 @@ static void announce(const dlc_pace *pace, const dlc_schedule *schedule) {
 }
 
 /* A solver that passes gradients on by itself: each rank goes on as soon as it may,
- * with buckets small enough to be under way while backward makes the next. */
+ * with buckets small enough to be under way while backward makes the next, and large
+ * enough that their bytes take longer than waking who waits for them. */
 static dlc_schedule of_mail(const dlc_session *session) {
-    enum { PARTS = 8, LEAST = 64 << 10, MOST = 4 << 20 };
+    enum { PARTS = 8, LEAST = 1 << 20, MOST = 4 << 20 };
     size_t part = dlc_net_arenas(session->net)->count * sizeof(float) / PARTS;
     size_t bucket = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
     if (bucket == 0)
