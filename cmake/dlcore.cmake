@@ -140,7 +140,7 @@ set(DLC_TEST_ENVIRONMENT
   DLCORE_SANITIZE=${DLC_SANITIZE}
   XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/tests/cache
   "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:\
-max_uar_stack_size_log=16:quarantine_size_mb=16:thread_local_quarantine_size_kb=64"
+max_uar_stack_size_log=16:quarantine_size_mb=16:thread_local_quarantine_size_kb=64:handle_sigill=1"
   LSAN_OPTIONS=use_tls=0:print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
   TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
   UBSAN_OPTIONS=print_stacktrace=1)
@@ -165,9 +165,10 @@ endfunction()
 
 # A test program on Check, known to ctest by its name. Label: unit, unless LABELS
 # says otherwise. A unit test runs under valgrind too (ctest -C valgrind), unless
-# NO_VALGRIND is given.
+# NO_VALGRIND is given. There all its tests are run by one process, which translates the
+# code once and not once a test, unless they need processes of their OWN.
 function(dlc_add_check name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;NO_VALGRIND" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;NO_VALGRIND;OWN" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
   if(NOT TARGET dlc::check)
     return() # said once, in libraries.cmake
@@ -203,6 +204,10 @@ function(dlc_add_check name)
   endif()
   add_test(NAME valgrind.${name} CONFIGURATIONS valgrind
     COMMAND ${PROJECT_SOURCE_DIR}/tests/valgrind.sh $<TARGET_FILE:${name}>)
+  set(fork no)
+  if(arg_OWN)
+    set(fork yes)
+  endif()
   dlc_set_test(valgrind.${name} LABELS valgrind TIMEOUT 600
-    ENVIRONMENT ${arg_ENVIRONMENT} CK_TIMEOUT_MULTIPLIER=50)
+    ENVIRONMENT ${arg_ENVIRONMENT} CK_FORK=${fork} CK_TIMEOUT_MULTIPLIER=50)
 endfunction()
