@@ -284,7 +284,7 @@ mutant("transport.regions", "transport", ("static const dlc_transport_ops ops = 
 
 
 def compile_plugin(folder, sources, kind, flags, out):
-    command = ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-w", "-shared", "-fPIC", "-fvisibility=hidden",
+    command = ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-O0", "-w", "-shared", "-fPIC", "-fvisibility=hidden",
                "-DPLUGIN_VERSION=\"1.0\"", f"-I{SOURCE}/include", f"-I{folder}", *map(str, sources), "-o", str(out),
                "-lm", "-lpthread", *flags]
     done = subprocess.run(command, capture_output=True, text=True)
