@@ -10,6 +10,7 @@
 
 #include "net/net.h"
 #include "recorded.h"
+#include "support/sanitized.h"
 #include "train/setup.h"
 
 /* Largest error of a gradient, relative to its norm. */
@@ -184,8 +185,8 @@ static double error_of(rig *r, size_t k, double largest) {
 }
 
 START_TEST(gradients_agree) {
-    const char *sanitize = getenv("DLCORE_SANITIZE"), *name = nets[_i].name;
-    if (sanitize && *sanitize && nets[_i].large)
+    const char *name = nets[_i].name;
+    if (SANITIZED && nets[_i].large)
         return;
     rig r;
     rig_open(&r, name);

@@ -10,6 +10,7 @@
 
 #include "net.h"
 #include "support/command.h"
+#include "support/sanitized.h"
 #include "support/scratch.h"
 
 /* Some 200 MB, most of it in one parameter: what copies that would be seen. */
@@ -74,8 +75,7 @@ START_TEST(plan_is_what_is_taken) {
 END_TEST
 
 int main(void) {
-    const char *sanitizers = getenv("DLCORE_SANITIZE");
-    if (sanitizers && *sanitizers)
+    if (SANITIZED)
         return 77; /* they take memory of their own */
     Suite *suite = suite_create("memory");
     TCase *cases = tcase_create("memory");

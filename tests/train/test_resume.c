@@ -9,6 +9,7 @@
 
 #include "net.h"
 #include "support/command.h"
+#include "support/sanitized.h"
 #include "support/scratch.h"
 
 enum { ITERATIONS = 240 };
@@ -169,8 +170,8 @@ int main(void) {
     TCase *cases = tcase_create("resume");
     tcase_set_timeout(cases, 180);
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, killed_at_random_and_resumed, 0, 4);
-    tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, 2);
+    tcase_add_loop_test(cases, killed_at_random_and_resumed, 0, SANITIZED ? 2 : 4);
+    tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, SANITIZED ? 1 : 2);
     tcase_add_test(cases, shards_are_resumed);
     tcase_add_test(cases, hangup_saves_and_goes_on);
     tcase_add_test(cases, damaged_checkpoint_is_passed_over);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "config/config.h"
 #include "shadow.h"
+#include "support/sanitized.h"
 
 static const char *device_name(void) {
     const char *name = getenv("DLCORE_TEST_DEVICE");
@@ -19,11 +20,7 @@ int group_is_far(void) {
 }
 
 int group_most_ranks(void) {
-#ifdef __SANITIZE_ADDRESS__
-    return 3;
-#else
-    return group_is_far() ? 4 : 8;
-#endif
+    return SANITIZED ? 3 : group_is_far() ? 4 : 8;
 }
 
 static dlc_place *make_places(int ranks) {
