@@ -64,6 +64,20 @@ static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,
     return DLC_OK;
 }
 
+/* Where forward goes ahead, the link is what all wait for, and stands still between two
+ * buckets until the threads that sum them get a turn. Some large ones cost least of
+ * that; eight let what the next forward needs first overtake the rest. */
+static size_t choose_bucket(const dlc_session *session, const dlc_pace *pace,
+                            int late) {
+    enum { PARTS = 8 };
+    size_t given = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
+    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
+    size_t best = dlc_pace_bucket(pace, bytes);
+    if (given)
+        return given;
+    return late && best < bytes / PARTS ? bytes / PARTS : best;
+}
+
 static void announce(const dlc_pace *pace, const dlc_schedule *schedule) {
     const char *how = schedule->shards ? "each rank updates a shard of the weights"
                       : schedule->late ? "forward goes ahead of what it does not need"
@@ -105,14 +119,12 @@ dlc_status dlc_schedule_make(const dlc_session *session, dlc_schedule *schedule)
     }
     DLC_TRY(dlc_pace_measure(comm, session->device_ops, session->device,
                              arenas->gradients, arenas->count, &pace));
-    made.bucket = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
-    if (made.bucket == 0)
-        made.bucket = dlc_pace_bucket(&pace, arenas->count * sizeof(float));
     /* Gradients that may overflow are looked at whole, before any update. */
     int whole = session->loss_scale.base != NULL;
     made.shards = !whole && choose_shards(session, &pace);
     if (!whole && !made.shards)
         DLC_TRY(choose_late(session, &pace, &made.late));
+    made.bucket = choose_bucket(session, &pace, made.late);
     if (session->rank == 0)
         announce(&pace, &made);
     *schedule = made;
