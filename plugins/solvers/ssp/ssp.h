@@ -1,8 +1,9 @@
 /* Bounded staleness: data parallelism whose ranks need not be in step.
  *
  * The weights are shared out: every bucket of the arenas is cut into slices, one an
- * *owner* (every rank, or the last `servers` ranks, which then compute nothing), and
- * what an owner has of its slices is what counts. A *worker* computes with a copy. Of
+ * *owner* (every rank, its slice as large as its share of the samples, or the last
+ * `servers` ranks, which then compute nothing), and what an owner has of its slices is
+ * what counts. A *worker* computes with a copy. Of
  * each bucket that backward has filled it *pushes* what it would change to the owners,
  * and each push *asks* for an answer: the weights, once the updates are in that the
  * worker's next iteration must see. That is the rule (Ho et al., "More effective
