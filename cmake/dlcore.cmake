@@ -132,6 +132,9 @@ endfunction()
 # The environment of every test: where the build is, and sanitizers that stop. Pages cost
 # more than instructions: what was freed is kept for less (16 MiB, not 256), and so are the
 # frames that a use after return would read (64 KiB of each size, not 1 MiB).
+set(DLC_ASAN_OPTIONS "detect_leaks=1:detect_stack_use_after_return=1:\
+strict_string_checks=1:max_uar_stack_size_log=16:quarantine_size_mb=16:\
+thread_local_quarantine_size_kb=64:handle_sigill=1")
 set(DLC_TEST_ENVIRONMENT
   DLCORE_SOURCE_DIR=${PROJECT_SOURCE_DIR}
   DLCORE_BUILD_DIR=${PROJECT_BINARY_DIR}
@@ -139,8 +142,7 @@ set(DLC_TEST_ENVIRONMENT
   DLCORE_PLUGIN_PATH=${DLC_PLUGIN_OUTPUT_DIR}
   DLCORE_SANITIZE=${DLC_SANITIZE}
   XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/tests/cache
-  "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:\
-max_uar_stack_size_log=16:quarantine_size_mb=16:thread_local_quarantine_size_kb=64:handle_sigill=1"
+  ASAN_OPTIONS=${DLC_ASAN_OPTIONS}
   LSAN_OPTIONS=use_tls=0:print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
   TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
   UBSAN_OPTIONS=print_stacktrace=1)

@@ -13,7 +13,7 @@ endif()
 # cannot be named to LeakSanitizer.
 set(described DLCORE_CUDNN_PLAN_FOR=${CMAKE_CURRENT_SOURCE_DIR}/h200-deviceprop.json
   XDG_CACHE_HOME=${CMAKE_CURRENT_BINARY_DIR}/cache
-  ASAN_OPTIONS=detect_leaks=0:handle_sigill=1:detect_stack_use_after_return=1:strict_string_checks=1)
+  ASAN_OPTIONS=${DLC_ASAN_OPTIONS}:detect_leaks=0)
 
 if(NOT DLC_SANITIZE) # all models: test_cudnn_graph has every kind of graph
   dlc_add_check(test_cudnn_models SOURCES test_cudnn_models.c
