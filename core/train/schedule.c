@@ -64,17 +64,27 @@ static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,
     return DLC_OK;
 }
 
+/* Of the arena, the part of a bucket where the link, or another rank, is waited for. */
+enum { PARTS = 8 };
+
+static size_t arena_bytes(const dlc_session *session) {
+    return dlc_net_arenas(session->net)->count * sizeof(float);
+}
+
+/* [run] bucket; 0: nothing was said. */
+static size_t given_bucket(const dlc_session *session) {
+    return (size_t)dlc_settings_get_int(session->setup->run, "bucket");
+}
+
 /* Where forward goes ahead, the link is what all wait for, and stands still between two
  * buckets until the threads that sum them get a turn. Some large ones cost least of
  * that; eight let what the next forward needs first overtake the rest. */
 static size_t choose_bucket(const dlc_session *session, const dlc_pace *pace,
                             int late) {
-    enum { PARTS = 8 };
-    size_t given = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
-    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
-    size_t best = dlc_pace_bucket(pace, bytes);
+    size_t given = given_bucket(session), bytes = arena_bytes(session);
     if (given)
         return given;
+    size_t best = dlc_pace_bucket(pace, bytes);
     return late && best < bytes / PARTS ? bytes / PARTS : best;
 }
 
@@ -91,9 +101,8 @@ static void announce(const dlc_pace *pace, const dlc_schedule *schedule) {
  * with buckets small enough to be under way while backward makes the next, and large
  * enough that their bytes take longer than waking who waits for them. */
 static dlc_schedule of_mail(const dlc_session *session) {
-    enum { PARTS = 8, LEAST = 1 << 20, MOST = 4 << 20 };
-    size_t part = dlc_net_arenas(session->net)->count * sizeof(float) / PARTS;
-    size_t bucket = (size_t)dlc_settings_get_int(session->setup->run, "bucket");
+    enum { LEAST = 1 << 20, MOST = 4 << 20 };
+    size_t part = arena_bytes(session) / PARTS, bucket = given_bucket(session);
     if (bucket == 0)
         bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
     int late = session->needs.late && !session->loss_scale.base;
