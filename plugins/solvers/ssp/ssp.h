@@ -3,10 +3,10 @@
  * The weights are shared out: every bucket of the arenas is cut into slices, one an
  * *owner* (every rank, its slice as large as its share of the samples, or the last
  * `servers` ranks, which then compute nothing), and what an owner has of its slices is
- * what counts. A *worker* computes with a copy. Of
- * each bucket that backward has filled it *pushes* what it would change to the owners,
- * and each push *asks* for an answer: the weights, once the updates are in that the
- * worker's next iteration must see. That is the rule (Ho et al., "More effective
+ * what counts. A *worker* computes with a copy. Of each bucket that backward has filled
+ * it *pushes* what it would change to the owners, and each push *asks* for an answer:
+ * the weights, once the updates are in that the worker's next iteration must see. That
+ * is the rule (Ho et al., "More effective
  * distributed ML via a stale synchronous parallel parameter server", NIPS 2013): a read
  * at clock c, of the weights that iteration c computes with, with staleness s waits
  * until the updates of all workers through clock c-1-s are in; of its own through c-1.
