@@ -50,6 +50,16 @@ static const struct argp argp = {
            "again, where the solver allows it, go on.",
     .children = dlc_tool_children};
 
+static void say_exchange(const dlc_train_result *result) {
+    double megabytes = result->exchange_bytes / 1e6;
+    if (isnan(result->hidden))
+        dlc_info("exchange: %.1f MB a rank, by the devices' queues", megabytes);
+    else
+        dlc_info("exchange: %.1f MB a rank, %.2f s, %.0f %% of it hidden behind the "
+                 "computation",
+                 megabytes, result->exchange_seconds, 100 * result->hidden);
+}
+
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
     char tested[64] = "";
     if (!isnan(result->accuracy))
@@ -59,10 +69,7 @@ static void say_result(const dlc_session *session, const dlc_train_result *resul
              result->seconds, result->loss, tested, result->images_per_s);
     dlc_staleness_say(&result->staleness);
     if (session->ranks > 1 && !session->asynchronous)
-        dlc_info("exchange: %.1f MB a rank, %.2f s, %.0f %% of it hidden behind the "
-                 "computation",
-                 result->exchange_bytes / 1e6, result->exchange_seconds,
-                 100 * result->hidden);
+        say_exchange(result);
     if (result->checkpoint)
         dlc_info("checkpoint: %s", result->checkpoint);
 }

@@ -1,16 +1,18 @@
 #!/bin/bash
 # Everything that only a GPU can show, in one call of less than eight minutes:
 #
-#     tests/gpu/bundle.sh                                  (here)
-#     tar xJf gpu-bundle.tar.xz && gpu-bundle/run.sh OUT    (there)
+#     tests/gpu/bundle.sh                                               (here)
+#     tar xJf gpu-bundle.tar.xz && gpu-bundle/run.sh OUT [PATTERN...]    (there)
 #
-# Or, where it was built and there is a GPU: tests/gpu/run.sh OUT. The report is
+# Or, where it was built and there is a GPU: tests/gpu/run.sh OUT. Patterns choose among
+# the checks (checks.py). The report is
 # OUT/report.md, with OUT/report.json beside it; the last line says how many checks
 # passed, failed and were not run. Without a GPU all goes as far as it can and each
 # check says why it was not run: that is how the script itself is tested.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-${OUT:-gpu-report}}
+shift $(($# > 0))
 mkdir -p "$out"
 if [ -x "$here/bin/dlcore" ]; then
     bundle=$here
@@ -40,6 +42,6 @@ export DLCORE_PLUGIN_PATH="$bundle/lib/dlcore/1"
 export XDG_CACHE_HOME="$out/cache"
 chmod -R go-w "$bundle/lib" # what others could change is not loaded
 status=0
-"$python" "$bundle/checks.py" "$bundle" "$out" || status=$?
+"$python" "$bundle/checks.py" "$bundle" "$out" "$@" || status=$?
 rm -rf "$out/cache"
 exit $status

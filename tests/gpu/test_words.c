@@ -112,6 +112,9 @@ START_TEST(processor_and_queue) {
     int done = 0;
     rig r;
     OK(rig_open(&r));
+    /* At its first use CUDA loads a kernel, which waits for the queues: here it would
+     * for the word, and this thread for it. */
+    OK(r.ops->scale(r.device, NULL, N, 2, r.at));
     OK(set(&r, 1));
     for (uint32_t i = 1; i <= 5; i++) {
         OK(step(&r, r.queue, DLC_WORD_WAIT, word_at(&r, 0), i));

@@ -7,7 +7,9 @@
  *
  * CUDA warns that it does not see such an order, and may put work of a process in a
  * hardware queue behind what waits there. So a queue of ours tells the others that it
- * has come before it waits for them: whatever is stuck behind, they are not. */
+ * has come before it waits for them: whatever is stuck behind, they are not. So it is,
+ * too, with kernels, which CUDA loads at their first use and then waits for all queues
+ * of the process: who gives work in one order on all ranks waits for what was given. */
 #include "gpu.h"
 
 /* The driver takes fewer than 256 at once. */

@@ -1,8 +1,10 @@
 /* The descriptor. What the cpu's plugins say of themselves (options, capabilities) is
  * filled in when this one is opened. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "later.h"
 
@@ -64,10 +66,34 @@ __attribute__((constructor)) static void fill(void) {
         (void)snprintf(trouble, sizeof trouble, "the cpu lacks a type of layer");
 }
 
+#if !defined __SANITIZE_THREAD__ /* which lets no process fork that has threads */
+static void *idle(void *unused) {
+    for (;;)
+        (void)pause();
+    return unused;
+}
+
+/* As libcuda has one from its loading on: it may not be given this process's signals.
+ */
+static dlc_status start_thread(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, idle, NULL) != 0 || pthread_detach(thread) != 0)
+        return host->fail(DLC_ERR_NOMEM, "no thread for the later device");
+    return DLC_OK;
+}
+#else
+static dlc_status start_thread(void) {
+    return DLC_OK;
+}
+#endif
+
 static dlc_status load(const dlc_host *the_host) {
     host = the_host;
     if (trouble[0])
         return host->fail(DLC_ERR_UNAVAILABLE, "%s", trouble);
+    dlc_status began = start_thread();
+    if (began != DLC_OK)
+        return began;
     for (int i = 0; i < 3; i++) {
         dlc_status status = near[i]->load(host);
         if (status != DLC_OK)
