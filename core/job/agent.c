@@ -144,8 +144,11 @@ static void read_signals(agent *a) {
 
 static void look_at_the_clock(agent *a) {
     uint64_t now = dlc_now_ns();
-    if (now - a->told >= DLC_BEAT_NS && a->running)
-        tell_pulse(a);
+    if (now - a->told >= DLC_BEAT_NS && a->running) {
+        find_end(a); /* another thread may have had the signal */
+        if (a->running)
+            tell_pulse(a);
+    }
     if (a->args->deadline > 0 && dlc_since(a->heard) > a->args->deadline) {
         char text[128];
         snprintf(text, sizeof text,

@@ -357,8 +357,11 @@ static dlc_status turn(dlc_hub *hub, struct pollfd *polled) {
         write_output(hub);
     if (hub->gate)
         dlc_hub_join(hub, at_gate);
-    if ((hub->remotes || hub->deadline > 0) && dlc_now_ns() - hub->beat >= DLC_BEAT_NS)
+    if ((hub->remotes || hub->deadline > 0) &&
+        dlc_now_ns() - hub->beat >= DLC_BEAT_NS) {
+        find_dead(hub); /* a thread that was there before us may have had the signal */
         dlc_hub_watch(hub);
+    }
     kill_late(hub);
     for (int r = 0; r < hub->ranks; r++) {
         dlc_hub_flush(hub, r);
