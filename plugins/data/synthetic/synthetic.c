@@ -8,6 +8,7 @@
  */
 #include <dlcore/data.h>
 
+#include <endian.h>
 #include <string.h>
 
 #define SPOTS 3
@@ -62,6 +63,33 @@ static uint64_t class_stream(int32_t label) {
 /* Counters of a sample's stream; its noise follows. */
 enum { AT_LABEL, AT_DOWN, AT_RIGHT, AT_NOISE };
 
+/* Random bytes as they are, eight a word, the lowest first. This is what training is
+ * timed with, so it may not take longer than the training. */
+static void make_noise(const dlc_source *source, int64_t sample, unsigned char *bytes) {
+    uint64_t stream = mix(mix(source->seed) ^ sample_stream(sample)) + AT_NOISE;
+    size_t count = (size_t)dlc_shape_count(&source->shape);
+    for (size_t i = 0; i < count; i += 8) {
+        uint64_t word = htole64(mix(stream + i / 8));
+        memcpy(bytes + i, &word, count - i < 8 ? count - i : 8);
+    }
+}
+
+/* In place: the bytes stand where the floats end. */
+static void widen(unsigned char *bytes, float *floats, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        floats[i] = (float)bytes[i] * (1.0f / 255);
+}
+
+static void store_noise(const dlc_source *source, int64_t sample, void *data) {
+    int64_t count = dlc_shape_count(&source->shape);
+    unsigned char *bytes = data;
+    if (source->dtype != DLC_U8)
+        bytes += (size_t)count * (sizeof(float) - 1);
+    make_noise(source, sample, bytes);
+    if (source->dtype != DLC_U8)
+        widen(bytes, data, count);
+}
+
 /* Values low .. low + range, eight a word. */
 static void add_noise(const dlc_source *source, uint64_t stream, float low, float range,
                       float *values, int64_t count) {
@@ -111,10 +139,6 @@ static void make_values(const dlc_source *source, int64_t sample, int32_t label)
     uint64_t stream = sample_stream(sample);
     int64_t count = dlc_shape_count(&source->shape);
     memset(source->values, 0, (size_t)count * sizeof *source->values);
-    if (!source->blobs) {
-        add_noise(source, stream, 0, 255, source->values, count);
-        return;
-    }
     float down = 0.2f * unit(random_word(source->seed, stream, AT_DOWN)) - 0.1f;
     float right = 0.2f * unit(random_word(source->seed, stream, AT_RIGHT)) - 0.1f;
     add_noise(source, stream, 96, 64, source->values, count);
@@ -215,8 +239,12 @@ static dlc_status synthetic_read(dlc_source *source, int32_t n, const int64_t *i
         int64_t sample = source->first + index[i];
         uint64_t word = random_word(source->seed, sample_stream(sample), AT_LABEL);
         labels[i] = (int32_t)(word % (uint64_t)source->classes);
-        make_values(source, sample, labels[i]);
-        store(source, (char *)data + (size_t)i * bytes);
+        if (source->blobs) {
+            make_values(source, sample, labels[i]);
+            store(source, (char *)data + (size_t)i * bytes);
+        } else {
+            store_noise(source, sample, (char *)data + (size_t)i * bytes);
+        }
     }
     return DLC_OK;
 }
