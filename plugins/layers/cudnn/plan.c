@@ -4,6 +4,7 @@
 #include "graph.h"
 #include "tune.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,16 +225,15 @@ typedef struct choice {
 static void consider(graph *g, const plan_bounds *limit,
                      cudnnBackendDescriptor_t config, choice *c) {
     cudnn_plan p = {0};
-    float took = 0;
+    float took = INFINITY;
     if (!try_one(g, limit, config, &p))
         return;
     c->tried++;
-    int better = !c->best->plan;
-    if (c->most > 1 && tune_time(g, &p, &took) == DLC_OK &&
-        (better || took < c->least)) {
+    if (c->most > 1 && tune_time(g, &p, &took) != DLC_OK)
+        took = INFINITY;
+    int better = !c->best->plan || took < c->least;
+    if (better)
         c->least = took;
-        better = 1;
-    }
     cudnn_plan lost = better ? *c->best : p;
     if (better)
         *c->best = p;
