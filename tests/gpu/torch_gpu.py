@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The peer on a GPU: PyTorch training a net of torch_nets.py on made-up samples that are
+"""The peer on a GPU: PyTorch training nets of torch_nets.py on made-up samples that are
 in the GPU's memory already, forward + backward + momentum update, channels_last.
 
-    torch_gpu.py --net resnet50 --batch 256 --precision fp16 [--compile] [--seconds 3]
+    torch_gpu.py --precision fp16 [--compile] [--seconds 3] resnet50:256 lenet:64 ...
 
-The last line of stdout is one JSON object.
+One line of JSON for each net. The first's `first_step_seconds` count from the start of
+the process, the others' from where the one before ended.
 """
 import argparse
+import gc
 import json
 import statistics
 import time
@@ -19,15 +21,16 @@ import torch_nets  # noqa: E402
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def make_step(args, spec):
+def make_step(args, name, batch):
+    spec = torch_nets.NETS[name]
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision != "float32"
-    net = torch_nets.build(args.net).cuda().to(memory_format=torch.channels_last).train()
+    net = torch_nets.build(name).cuda().to(memory_format=torch.channels_last).train()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=5e-4, fused=True)
     scaler = torch.amp.GradScaler("cuda", enabled=args.precision == "fp16")
     forward = torch.compile(net) if args.compile else net
-    batches = [(torch.rand(args.batch, *spec.shape, device="cuda").contiguous(memory_format=torch.channels_last),
-                torch.randint(0, spec.classes, (args.batch,), device="cuda")) for _ in range(2)]
+    batches = [(torch.rand(batch, *spec.shape, device="cuda").contiguous(memory_format=torch.channels_last),
+                torch.randint(0, spec.classes, (batch,), device="cuda")) for _ in range(2)]
 
     def step(i):
         images, labels = batches[i % len(batches)]
@@ -50,26 +53,36 @@ def timed(step, steps):
     return (time.perf_counter() - begin) / steps
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--net", choices=torch_nets.NETS, required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--precision", choices=("float32", "tf32", "bf16", "fp16"), default="tf32")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--seconds", type=float, default=3)
-    args = parser.parse_args()
-    step = make_step(args, torch_nets.NETS[args.net])
+def contest(args, name, batch, began):
+    step = make_step(args, name, batch)
     step(0)
     torch.cuda.synchronize()
-    first = time.perf_counter() - BEGAN
+    first = time.perf_counter() - began
     each = timed(step, 5)
     rounds = max(3, min(9, int(args.seconds / max(each, 1e-4) / 20)))
     steps = max(3, int(args.seconds / rounds / max(each, 1e-4)))
     times = [timed(step, steps) for _ in range(rounds)]
     print(json.dumps(dict(
-        net=args.net, batch=args.batch, precision=args.precision, compiled=args.compile, torch=torch.__version__,
-        images_per_s=round(args.batch / statistics.median(times), 1), first_step_seconds=round(first, 2),
-        peak_bytes=torch.cuda.max_memory_reserved())))
+        net=name, batch=batch, precision=args.precision, compiled=args.compile, torch=torch.__version__,
+        images_per_s=round(batch / statistics.median(times), 1), first_step_seconds=round(first, 2),
+        peak_bytes=torch.cuda.max_memory_reserved())), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("nets", nargs="+", metavar="NET:BATCH")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bf16", "fp16"), default="tf32")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--seconds", type=float, default=3)
+    args = parser.parse_args()
+    began = BEGAN
+    for text in args.nets:
+        name, batch = text.split(":")
+        contest(args, name, int(batch), began)
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        began = time.perf_counter()
 
 
 if __name__ == "__main__":
