@@ -48,6 +48,14 @@ static int low_memory(const dlc_session *session) {
     return is_choice(session->setup->run, "memory", "low");
 }
 
+/* Of as many as the processor's work on a GPU leaves idle, those that are of use: more
+ * convert faster than one thread reads. */
+static int32_t feed_threads(const dlc_session *session) {
+    enum { MOST = 4 };
+    int threads = session->queue ? dlc_job_threads(session->job) : 1;
+    return threads < MOST ? threads : MOST;
+}
+
 static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup *data,
                                int test) {
     dlc_feed_args args = {.ops = data->feature->ops,
@@ -60,6 +68,8 @@ static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup 
                           .rank = session->rank,
                           .ranks = session->ranks};
     dlc_feed_configure(dlc_host_services(), data->settings, &args);
+    if (!args.threads)
+        args.threads = feed_threads(session);
     if (test) {
         args.count = (int32_t)data->batch;
     } else {

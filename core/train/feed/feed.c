@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "train/feed/hands.h"
 #include "train/feed/order.h"
 
 #define DETAIL_BYTES 1024
@@ -38,6 +39,7 @@ struct dlc_feed {
     int64_t *index;    /* of a batch */
     unsigned char *in; /* a batch as the source gives it */
 
+    dlc_hands *hands; /* the reading thread's, too */
     pthread_t thread;
     int has_lock, has_thread;
     pthread_mutex_t lock; /* guards what follows */
@@ -86,29 +88,39 @@ static dlc_status check_labels(const dlc_feed *feed, const int32_t *labels,
     return DLC_OK;
 }
 
-static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
+typedef struct filling {
+    const dlc_feed *feed;
+    const slot *into;
+} filling;
+
+/* By any of the feed's hands. */
+static void convert_sample(void *context, int32_t i) {
+    const filling *f = context;
+    const dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
     const dlc_shape *in = &feed->info.shape;
+    uint64_t position = (uint64_t)(f->into->iteration * args->batch + args->offset + i);
+    dlc_cut cut = args->test ? dlc_augment_middle(in, &feed->shape, &args->augment)
+                             : dlc_augment_draw(in, &feed->shape, &args->augment,
+                                                args->seed, position);
+    dlc_augment_apply(&args->augment, &cut, feed->info.dtype, in,
+                      feed->in + (size_t)i * feed->in_bytes, &feed->shape,
+                      f->into->data + (size_t)i * feed->out_count);
+}
+
+static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
+    const dlc_feed_args *args = &feed->args;
     int32_t samples = choose_samples(feed, iteration);
     DLC_TRY(args->ops->read(args->source, args->count, feed->index, feed->in,
                             into->labels));
     DLC_TRY(check_labels(feed, into->labels, args->count));
     for (int32_t i = samples; i < args->count; i++)
         into->labels[i] = DLC_LABEL_NONE;
-    for (int32_t i = 0; i < args->count && !args->labels_only; i++) {
-        dlc_cut cut;
-        if (args->test)
-            cut = dlc_augment_middle(in, &feed->shape, &args->augment);
-        else
-            cut = dlc_augment_draw(
-                in, &feed->shape, &args->augment, args->seed,
-                (uint64_t)(iteration * args->batch + args->offset + i));
-        dlc_augment_apply(&args->augment, &cut, feed->info.dtype, in,
-                          feed->in + (size_t)i * feed->in_bytes, &feed->shape,
-                          into->data + (size_t)i * feed->out_count);
-    }
     into->samples = samples;
     into->iteration = iteration;
+    if (!args->labels_only)
+        dlc_hands_do(feed->hands, args->count, convert_sample,
+                     &(filling){.feed = feed, .into = into});
     return DLC_OK;
 }
 
@@ -150,7 +162,7 @@ static void *read_ahead(void *argument) {
 /* ---- Opening --------------------------------------------------------------- */
 
 static dlc_status check_args(const dlc_feed_args *args) {
-    int sound = args->count >= 1 && args->prefetch >= 0;
+    int sound = args->count >= 1 && args->prefetch >= 0 && args->threads >= 0;
     if (args->test)
         sound = sound && args->rank >= 0 && args->rank < args->ranks;
     else
@@ -249,6 +261,7 @@ static dlc_status start_thread(dlc_feed *feed) {
     pthread_cond_init(&feed->room, NULL);
     pthread_cond_init(&feed->done, NULL);
     feed->has_lock = 1;
+    DLC_TRY(dlc_hands_open(feed->args.threads, &feed->hands));
     DLC_TRY(dlc_thread_start(&feed->thread, "dlc-feed", read_ahead, feed));
     feed->has_thread = 1;
     return DLC_OK;
@@ -311,6 +324,7 @@ void dlc_feed_close(dlc_feed *feed) {
         pthread_mutex_unlock(&feed->lock);
         pthread_join(feed->thread, NULL);
     }
+    dlc_hands_close(feed->hands);
     if (feed->has_lock) {
         pthread_cond_destroy(&feed->done);
         pthread_cond_destroy(&feed->room);

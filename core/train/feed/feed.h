@@ -1,7 +1,8 @@
 /* The feed: turns a data source into batches, ahead of time.
  *
  * One background thread reads samples, converts and augments them into a ring of
- * batches; dlc_feed_next hands out one after the other without copying.
+ * batches, where it is told so with others' help; dlc_feed_next hands out one after the
+ * other without copying.
  *
  * Which samples make up a batch does not depend on the number of ranks. In training
  * the samples of all epochs form one endless sequence: position p belongs to epoch
@@ -33,6 +34,7 @@ typedef struct dlc_feed_args {
     uint64_t seed;
     int shuffle;      /* training only */
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
+    int32_t threads;  /* that convert samples; 0 and 1: the one that reads */
     int labels_only;  /* nobody looks at the data, which are not made */
     int low_memory;   /* then none is kept ready where `prefetch` is 0 */
     int32_t count;    /* samples in a batch of this rank, at least 1 */
@@ -83,11 +85,12 @@ dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes);
 double dlc_feed_waited(const dlc_feed *feed);
 
 /* The settings of [data] and [data.test] that belong to the core, not to a source:
- * shuffle, scale, mean, mirror, crop, pad, prefetch. */
+ * shuffle, scale, mean, mirror, crop, pad, prefetch, threads. */
 extern const dlc_option dlc_feed_options[];
 
-/* Takes `augment`, `shuffle` and `prefetch` from settings of that table; reads them
- * through `host`. The mean list stays the settings' own and must outlive the feed. */
+/* Takes `augment`, `shuffle`, `prefetch` and `threads` from settings of that table;
+ * reads them through `host`. The mean list stays the settings' own and must outlive the
+ * feed. */
 void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
                         dlc_feed_args *args);
 

@@ -3,6 +3,7 @@
 
 #define PREFETCH_MAX 64
 #define SIDE_MAX 65536
+#define THREADS_MAX 256
 
 const dlc_option dlc_feed_options[] = {
     DLC_BOOL("shuffle", "true", "new order of the samples every epoch (training only)"),
@@ -18,6 +19,9 @@ const dlc_option dlc_feed_options[] = {
         "prefetch", "0", 0, PREFETCH_MAX,
         "batches kept ready in the background; 0: up to three, as 32 MB hold, or none "
         "with [run] memory = low"),
+    DLC_INT("threads", "0", 0, THREADS_MAX,
+            "threads that convert samples; 0: one beside a processor that computes, up "
+            "to four where a GPU does"),
     DLC_OPTIONS_END,
 };
 
@@ -32,4 +36,5 @@ void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
     args->augment.means = host->get_floats(settings, "mean", &args->augment.mean);
     args->shuffle = host->get_bool(settings, "shuffle");
     args->prefetch = (int32_t)host->get_int(settings, "prefetch");
+    args->threads = (int32_t)host->get_int(settings, "threads");
 }

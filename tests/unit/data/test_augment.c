@@ -153,14 +153,14 @@ START_TEST(options) {
     const char *const standing[] = {"data", NULL};
     const char *const sets[] = {"data.shuffle=no", "data.scale=0.5", "data.mean=1,2,3",
                                 "data.mirror=yes", "data.crop=24",   "data.pad=4",
-                                "data.prefetch=9"};
+                                "data.prefetch=9", "data.threads=3"};
     const dlc_option *const tables[] = {dlc_feed_options};
     dlc_problems problems = {0};
     dlc_config *config;
     dlc_settings *settings;
     dlc_feed_args args = {.count = 3};
     ck_assert_int_eq(dlc_options_check(dlc_feed_options), DLC_OK);
-    ck_assert_int_eq(dlc_config_load(NULL, standing, sets, 7, &problems, &config),
+    ck_assert_int_eq(dlc_config_load(NULL, standing, sets, 8, &problems, &config),
                      DLC_OK);
     ck_assert_int_eq(dlc_settings_make(config, "data", tables, 1, &problems, &settings),
                      DLC_OK);
@@ -169,6 +169,7 @@ START_TEST(options) {
     ck_assert_int_eq(args.count, 3); /* not its business */
     ck_assert_int_eq(args.shuffle, 0);
     ck_assert_int_eq(args.prefetch, 9);
+    ck_assert_int_eq(args.threads, 3);
     ck_assert_float_eq(args.augment.scale, 0.5f);
     ck_assert_uint_eq(args.augment.means, 3);
     ck_assert_double_eq(args.augment.mean[2], 3);

@@ -43,11 +43,13 @@ static void check_batch(const dlc_batch *batch, int64_t iteration) {
     ck_assert_mem_eq(batch->data, expected_data[iteration], sizeof expected_data[0]);
 }
 
-/* Jumps about, at times while batches are ready and at times while one is made. */
+/* Jumps about, at times while batches are ready and at times while one is made; by one
+ * thread and by several, which give the same. */
 START_TEST(seek_is_sequential) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = mirrored_args(&source);
     args.prefetch = 1 + _i;
+    args.threads = 3 * _i;
     take_expected();
     dlc_feed *feed = numbered_open(&args);
     unsigned state = 1;
