@@ -70,7 +70,7 @@ static dlc_status end_all(train_loop *loop) {
 
 static dlc_status iterate(train_loop *loop) {
     dlc_progress_iteration_begin(&loop->progress);
-    dlc_reshare_begin(&loop->reshare);
+    dlc_reshare_begin(&loop->reshare, loop->session);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
     if (dlc_iterate_under_way(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
         DLC_TRY(end_oldest(loop));

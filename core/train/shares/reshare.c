@@ -26,13 +26,30 @@ static double waited_for_others(const dlc_session *session) {
     return waited;
 }
 
-void dlc_reshare_begin(dlc_reshare *reshare) {
+/* Split layers' samples are dealt out otherwise: who wants both says so. */
+static int is_wanted(const dlc_session *session) {
+    const dlc_shares *shares = &session->setup->shares;
+    return shares->measured ||
+           (shares->open && session->needs.loose && !session->split.count);
+}
+
+/* How long a rank computes shows where nothing is computed behind the processor's
+ * back. */
+static int is_watched(const dlc_session *session) {
+    return is_wanted(session) && session->ranks > 1 && !session->queue;
+}
+
+void dlc_reshare_begin(dlc_reshare *reshare, const dlc_session *session) {
+    if (!is_watched(session))
+        return;
     reshare->began = dlc_now_ns();
     reshare->cpu_began = dlc_cpu_seconds();
 }
 
 void dlc_reshare_end(dlc_reshare *reshare, const dlc_session *session,
                      double computed) {
+    if (!is_watched(session))
+        return;
     if (reshare->first < FIRST) {
         if (++reshare->first == FIRST)
             reshare->waited = waited_for_others(session);
@@ -44,18 +61,9 @@ void dlc_reshare_end(dlc_reshare *reshare, const dlc_session *session,
     reshare->iterations++;
 }
 
-/* Split layers' samples are dealt out otherwise: who wants both says so. */
-static int is_wanted(const dlc_session *session) {
-    const dlc_shares *shares = &session->setup->shares;
-    return shares->measured ||
-           (shares->open && session->needs.loose && !session->split.count);
-}
-
-/* How long a rank computes shows where nothing is computed behind the processor's
- * back. */
 int dlc_reshare_is_due(const dlc_reshare *reshare, const dlc_session *session) {
-    if (!is_wanted(session) || session->ranks == 1 || session->queue ||
-        reshare->iterations < ENOUGH || session->iteration >= session->max_iterations)
+    if (!is_watched(session) || reshare->iterations < ENOUGH ||
+        session->iteration >= session->max_iterations)
         return 0;
     return session->needs.loose ? reshare->iterations >= reshare->patience
                                 : session->iteration % session->epoch_iterations == 0;

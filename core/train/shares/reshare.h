@@ -31,8 +31,9 @@ typedef struct dlc_reshare {
     int64_t patience;   /* iterations until the next look; 0: as at the start */
 } dlc_reshare;
 
-/* Around each iteration; `computed`: seconds of it with samples. */
-void dlc_reshare_begin(dlc_reshare *reshare);
+/* Around each iteration, where shares may change; `computed`: seconds of it with
+ * samples. */
+void dlc_reshare_begin(dlc_reshare *reshare, const dlc_session *session);
 void dlc_reshare_end(dlc_reshare *reshare, const dlc_session *session, double computed);
 
 /* Is it time to compare, behind the session's iteration? The same on all ranks. */
