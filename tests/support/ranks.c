@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+#include "support/leaks.h"
 
 static void run_rank(test_rank *rank, pid_t parent, rank_body *body, void *context) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -21,7 +20,7 @@ static void run_rank(test_rank *rank, pid_t parent, rank_body *body, void *conte
     /* A look at all memory takes as long as many a test: those between do nothing that
      * neither the first nor the last does. */
     int looks = rank->rank == 0 || rank->rank == rank->ranks - 1;
-    if (looks && __lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
+    if (looks && leaks_found && leaks_found())
         _exit(1);
     _exit(0);
 }
