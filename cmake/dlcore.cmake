@@ -165,6 +165,32 @@ function(dlc_set_test name)
   endif()
 endfunction()
 
+# Sources that several test programs have, compiled once: $<TARGET_OBJECTS:name>.
+function(dlc_add_shared name)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
+    ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE dlc_flags dlc::check)
+endfunction()
+
+# dlc_share_support(<sources> <source>...): of the sources those of tests/support are
+# shared by all programs.
+function(dlc_share_support sources_out)
+  set(sources "")
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder ${source} DIRECTORY)
+    if(folder MATCHES "(^|/)support$" AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+      get_filename_component(name ${source} NAME_WE)
+      if(NOT TARGET support-${name})
+        dlc_add_shared(support-${name} ${source})
+      endif()
+      set(source $<TARGET_OBJECTS:support-${name}>)
+    endif()
+    list(APPEND sources ${source})
+  endforeach()
+  set(${sources_out} "${sources}" PARENT_SCOPE)
+endfunction()
+
 # A test program on Check, known to ctest by its name. Label: unit, unless LABELS
 # says otherwise. A unit test runs under valgrind too (ctest -C valgrind), unless
 # NO_VALGRIND is given. There all its tests are run by one process, which translates the
@@ -182,7 +208,8 @@ function(dlc_add_check name)
     return()
   endif()
   list(TRANSFORM folders PREPEND dlc_)
-  add_executable(${name} ${arg_SOURCES})
+  dlc_share_support(sources ${arg_SOURCES})
+  add_executable(${name} ${sources})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
