@@ -2,6 +2,7 @@
  * filled in when this one is opened. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,18 +68,25 @@ __attribute__((constructor)) static void fill(void) {
 }
 
 #if !defined __SANITIZE_THREAD__ /* which lets no process fork that has threads */
+static sem_t runs;
+
 static void *idle(void *unused) {
+    (void)sem_post(&runs);
     for (;;)
         (void)pause();
     return unused;
 }
 
 /* As libcuda has one from its loading on: it may not be given this process's signals.
- */
+ * It runs when this returns: a sanitizer allocates while a thread begins, and a process
+ * that is forked just then has the allocator's lock for ever. */
 static dlc_status start_thread(void) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, idle, NULL) != 0 || pthread_detach(thread) != 0)
+    if (sem_init(&runs, 0, 0) != 0 || pthread_create(&thread, NULL, idle, NULL) != 0 ||
+        pthread_detach(thread) != 0)
         return host->fail(DLC_ERR_NOMEM, "no thread for the later device");
+    while (sem_wait(&runs) != 0)
+        continue;
     return DLC_OK;
 }
 #else
