@@ -16,7 +16,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CLOCKS_MOST = 600 };
 #else
-enum { CLOCKS_MOST = 10000 };
+enum { CLOCKS_MOST = 5000 };
 #endif
 enum { BUCKETS = 1, CLOCKS_FEW = CLOCKS_MOST / 5 };
 
