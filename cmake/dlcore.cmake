@@ -147,10 +147,10 @@ set(DLC_TEST_ENVIRONMENT
   TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
   UBSAN_OPTIONS=print_stacktrace=1)
 
-# dlc_set_test(<test> [LABELS ...] [TIMEOUT s] [ENVIRONMENT ...] [SERIAL]): the
-# settings that every test here has, also one made by a bare add_test().
+# dlc_set_test(<test> [LABELS ...] [TIMEOUT s] [ENVIRONMENT ...]): the settings that
+# every test here has, also one made by a bare add_test().
 function(dlc_set_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "LABELS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -160,9 +160,6 @@ function(dlc_set_test name)
   set_tests_properties(${name} PROPERTIES
     LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "${DLC_TEST_ENVIRONMENT};CK_TIMEOUT_MULTIPLIER=5;${arg_ENVIRONMENT}")
-  if(arg_SERIAL)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
-  endif()
 endfunction()
 
 # Sources that several test programs have, compiled once: $<TARGET_OBJECTS:name>.
@@ -196,7 +193,7 @@ endfunction()
 # NO_VALGRIND is given. There all its tests are run by one process, which translates the
 # code once and not once a test, unless they need processes of their OWN.
 function(dlc_add_check name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;NO_VALGRIND;OWN" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_VALGRIND;OWN" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
   if(NOT TARGET dlc::check)
     return() # said once, in libraries.cmake
@@ -221,9 +218,6 @@ function(dlc_add_check name)
   set(settings LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
   if(arg_TIMEOUT)
     list(APPEND settings TIMEOUT ${arg_TIMEOUT})
-  endif()
-  if(arg_SERIAL)
-    list(APPEND settings SERIAL)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   dlc_set_test(${name} ${settings})
