@@ -15,8 +15,6 @@ set -eu
 cd "$(dirname "$0")/.."
 
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
-# Many tests wait for much of their time: for ranks that hang, deadlines, each other.
-slots=$((jobs + (jobs + 1) / 2))
 results=build/results
 mkdir -p "$results"
 rm -f "$results"/*.xml
@@ -48,7 +46,7 @@ step() {
     if ! build "$name" "$preset" "$folder"; then
         tests/count.py --fail "the build" "$results/$name-build.xml"
     fi
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$slots" \
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" \
         --output-junit "$PWD/$results/$name.xml" "$@" || true
     if [ ! -f "$results/$name.xml" ]; then
         tests/count.py --fail "ctest ran nothing" "$results/$name.xml"

@@ -165,6 +165,8 @@ START_TEST(two_killed_at_once) {
     int way = IN_BARRIER;
     job_session session = session_start(4, victim_main, &way);
     board_wait(4);
+    /* Stopped, it cannot hear of the other before it is killed itself. */
+    kill(atomic_load(&board_shared->pid[3]), SIGSTOP);
     kill(atomic_load(&board_shared->pid[1]), SIGKILL);
     kill(atomic_load(&board_shared->pid[3]), SIGKILL);
     ck_assert_int_eq(session_end(&session), 5);
