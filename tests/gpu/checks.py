@@ -5,8 +5,9 @@ raises NotRun with the reason. Those that come later are left out when time is u
     checks.py BUNDLE OUT [PATTERN...]
 
 Patterns are regular expressions: only checks whose name one of them finds are run. What
-a failed check printed is kept whole in OUT/failures.txt. With STANDIN=cpu in the environment the processor stands for the GPU, so that the checks
-themselves can be tried where there is none (PyTorch and what needs CUDA fail then).
+a failed check printed is kept whole in OUT/failures.txt. With STANDIN=cpu in the
+environment the processor stands for the GPU, so that the checks themselves can be tried
+where there is none (PyTorch and what needs CUDA fail then).
 """
 import glob
 import json
@@ -359,11 +360,13 @@ def side_by_side(net, batch, precision, compiled, nets):
         if not peer:
             raise NotRun("PyTorch did not get that far")
         mine, start = ours(net, batch, precision, CONTESTS[net, batch])
-        kind, theirs_ = "compiled" if compiled else "eager", peer["images_per_s"]
+        kind, speed_of_peer = "compiled" if compiled else "eager", peer["images_per_s"]
         bar = BARS.get((net, kind), 1.0)
-        rows.append((net, batch, precision, kind, mine, theirs_, mine / theirs_, bar, start, peer["first_step_seconds"], peer["peak_bytes"]))
-        sentence = f"{mine:.0f} against {theirs_:.0f} images/s: {mine / theirs_:.2f} times (bar {bar})"
-        if mine / theirs_ < bar:
+        ratio = mine / speed_of_peer
+        rows.append((net, batch, precision, kind, mine, speed_of_peer, ratio, bar, start, peer["first_step_seconds"],
+                     peer["peak_bytes"]))
+        sentence = f"{mine:.0f} against {speed_of_peer:.0f} images/s: {ratio:.2f} times (bar {bar})"
+        if ratio < bar:
             raise Failed(sentence)
         return sentence
     return check

@@ -40,8 +40,13 @@ static uint64_t mix(uint64_t word) {
     return word ^ word >> 31;
 }
 
+/* Where a stream begins: its words are mix(start + counter). */
+static uint64_t stream_start(uint64_t seed, uint64_t stream) {
+    return mix(mix(seed) ^ stream);
+}
+
 static uint64_t random_word(uint64_t seed, uint64_t stream, uint64_t counter) {
-    return mix(mix(mix(seed) ^ stream) + counter);
+    return mix(stream_start(seed, stream) + counter);
 }
 
 /* [0, 1) */
@@ -63,43 +68,33 @@ static uint64_t class_stream(int32_t label) {
 /* Counters of a sample's stream; its noise follows. */
 enum { AT_LABEL, AT_DOWN, AT_RIGHT, AT_NOISE };
 
-/* Random bytes as they are, eight a word, the lowest first. This is what training is
- * timed with, so it may not take longer than the training. */
+/* Random bytes, eight a word, the lowest first. This is what training is timed with, so
+ * it may not take longer than the training. */
 static void make_noise(const dlc_source *source, int64_t sample, unsigned char *bytes) {
-    uint64_t stream = mix(mix(source->seed) ^ sample_stream(sample)) + AT_NOISE;
+    uint64_t start = stream_start(source->seed, sample_stream(sample)) + AT_NOISE;
     size_t count = (size_t)dlc_shape_count(&source->shape);
     for (size_t i = 0; i < count; i += 8) {
-        uint64_t word = htole64(mix(stream + i / 8));
+        uint64_t word = htole64(mix(start + i / 8));
         memcpy(bytes + i, &word, count - i < 8 ? count - i : 8);
     }
 }
 
-/* In place: the bytes stand where the floats end. */
-static void widen(unsigned char *bytes, float *floats, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        floats[i] = (float)bytes[i] * (1.0f / 255);
+/* The same bytes as low + step * byte. They are made where the floats end, and are read
+ * before a float takes their place. */
+static void make_noise_floats(const dlc_source *source, int64_t sample, float low,
+                              float step, float *floats) {
+    size_t count = (size_t)dlc_shape_count(&source->shape);
+    unsigned char *bytes = (unsigned char *)floats + count * (sizeof *floats - 1);
+    make_noise(source, sample, bytes);
+    for (size_t i = 0; i < count; i++)
+        floats[i] = low + step * (float)bytes[i];
 }
 
 static void store_noise(const dlc_source *source, int64_t sample, void *data) {
-    int64_t count = dlc_shape_count(&source->shape);
-    unsigned char *bytes = data;
-    if (source->dtype != DLC_U8)
-        bytes += (size_t)count * (sizeof(float) - 1);
-    make_noise(source, sample, bytes);
-    if (source->dtype != DLC_U8)
-        widen(bytes, data, count);
-}
-
-/* Values low .. low + range, eight a word. */
-static void add_noise(const dlc_source *source, uint64_t stream, float low, float range,
-                      float *values, int64_t count) {
-    float step = range / 255;
-    for (int64_t i = 0; i < count; i += 8) {
-        uint64_t word = random_word(source->seed, stream, AT_NOISE + (uint64_t)i / 8);
-        int64_t n = count - i < 8 ? count - i : 8;
-        for (int64_t j = 0; j < n; j++)
-            values[i + j] += low + step * (float)(word >> 8 * j & 255);
-    }
+    if (source->dtype == DLC_U8)
+        make_noise(source, sample, data);
+    else
+        make_noise_floats(source, sample, 0, 1.0f / 255, data);
 }
 
 /* How strong a spot is at i: 1 in its middle, falling off on both sides. No
@@ -137,11 +132,9 @@ static void add_spot(const dlc_source *source, int32_t label, int spot, float do
 
 static void make_values(const dlc_source *source, int64_t sample, int32_t label) {
     uint64_t stream = sample_stream(sample);
-    int64_t count = dlc_shape_count(&source->shape);
-    memset(source->values, 0, (size_t)count * sizeof *source->values);
     float down = 0.2f * unit(random_word(source->seed, stream, AT_DOWN)) - 0.1f;
     float right = 0.2f * unit(random_word(source->seed, stream, AT_RIGHT)) - 0.1f;
-    add_noise(source, stream, 96, 64, source->values, count);
+    make_noise_floats(source, sample, 96, 64.0f / 255, source->values);
     for (int spot = 0; spot < SPOTS; spot++)
         add_spot(source, label, spot, down, right, source->values);
 }
