@@ -370,6 +370,23 @@ dlc_status dlc_comm_barrier(dlc_comm *comm) {
     return go ? end(comm, barrier(comm)) : DLC_OK;
 }
 
+int dlc_comm_can_update(const dlc_comm *comm) {
+    const dlc_team *team = comm->team[INSIDE];
+    return team && !comm->two_levels && team->sums && DLC_CAN(team->ops, update) &&
+           DLC_CAN(comm->device_ops, momentum_to);
+}
+
+dlc_status dlc_comm_update(dlc_comm *comm, float *gradients, float *weights,
+                           size_t count, const dlc_weight_step *steps,
+                           int32_t step_count) {
+    const dlc_team *team = comm->team[INSIDE];
+    int go = 0;
+    DLC_TRY(begin(comm, count, &go));
+    return go ? end(comm, team->ops->update(team->endpoint, gradients, weights, count,
+                                            steps, step_count))
+              : DLC_OK;
+}
+
 /* ---- Work for a queue -------------------------------------------------------- */
 
 int dlc_comm_can_queue(const dlc_comm *comm) {

@@ -87,6 +87,13 @@ dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *bu
                                      size_t count);
 dlc_status dlc_comm_poll(dlc_comm *comm);
 
+/* Sums, updates and gathers in one pass (dlc_transport_ops.update), where one transport
+ * that can joins all ranks (dlc_comm_can_update) and the arenas are attached. */
+int dlc_comm_can_update(const dlc_comm *comm);
+dlc_status dlc_comm_update(dlc_comm *comm, float *gradients, float *weights,
+                           size_t count, const dlc_weight_step *steps,
+                           int32_t step_count);
+
 /* This rank's shard of `count` elements: [*begin, *end). With one level slice `rank`
  * (dlc_slice in team.h); with two the slice of a slice; where nodes have unequal
  * numbers of ranks all of it, and reduce_scatter is an all-reduce. */

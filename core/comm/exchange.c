@@ -19,11 +19,13 @@
 #include "comm/team.h"
 
 /* What can be done with a bucket. */
-typedef enum act { SUM, SPREAD, WORKS } act;
+typedef enum act { SUM, SPREAD, STEP, WORKS } act;
 
 typedef struct task {
     act work;
     int32_t bucket;
+    const dlc_weight_step *steps; /* of STEP */
+    int32_t count;
 } task;
 
 struct dlc_exchanger {
@@ -43,7 +45,7 @@ struct dlc_exchanger {
     task *queue;             /* own; a ring of WORKS * buckets */
     uint64_t started, ended; /* since open */
     char *pending[WORKS];    /* own; a bucket is started and not yet through */
-    int32_t spreading;       /* buckets that are being spread */
+    int32_t spreading;       /* buckets whose weights are on their way */
     int running, stop;
     dlc_status failed;
     char *detail; /* own; of the thread that failed */
@@ -88,19 +90,22 @@ static dlc_status do_task(dlc_exchanger *x, const task *what) {
 
     if (what->work == SPREAD)
         return dlc_comm_all_gather(args->comm, args->weights + at, count);
+    if (what->work == STEP)
+        return dlc_comm_update(args->comm, args->gradients + at, args->weights + at,
+                               count, what->steps, what->count);
     if (is_sharded(x, what->bucket))
         return dlc_comm_reduce_scatter(args->comm, args->gradients + at, count);
     return dlc_comm_all_reduce(args->comm, args->gradients + at, count);
 }
 
 static void tell(const dlc_exchanger *x, const task *what) {
+    static const char *const also[WORKS] = {"", " (weights)", " (and weights)"};
     char text[32];
     if (!x->args.watch)
         return;
     size_t bytes = (x->begin[what->bucket + 1] - x->begin[what->bucket]) *
                    sizeof(float);
-    (void)snprintf(text, sizeof text, "bucket %d%s", what->bucket,
-                   what->work == SPREAD ? " (weights)" : "");
+    (void)snprintf(text, sizeof text, "bucket %d%s", what->bucket, also[what->work]);
     x->args.watch(x->args.watch_context, text, bytes);
 }
 
@@ -199,8 +204,8 @@ static void run_next(dlc_exchanger *x) {
     x->running = 0;
     x->ended++;
     x->pending[what.work][what.bucket] = 0;
-    x->spreading -= what.work == SPREAD;
-    if (what.work == SUM)
+    x->spreading -= what.work != SUM;
+    if (what.work != SPREAD)
         x->stats.bytes += (x->begin[what.bucket + 1] - x->begin[what.bucket]) *
                           sizeof(float);
     x->stats.busy += seconds;
@@ -243,39 +248,49 @@ static dlc_status mark_given(const dlc_exchanger *x, act work, int32_t bucket) {
 }
 
 /* With the lock. */
-static dlc_status add_task(dlc_exchanger *x, act work, int32_t bucket) {
+static dlc_status add_task(dlc_exchanger *x, const task *what) {
     if (x->failed != DLC_OK)
         return failure(x);
-    if (x->pending[work][bucket])
+    if (x->pending[what->work][what->bucket])
         return dlc_fail(DLC_ERR_INTERNAL, "bucket %d was started twice without a wait",
-                        bucket);
-    DLC_TRY(mark_given(x, work, bucket));
-    x->queue[x->started % ring(x)] = (task){work, bucket};
+                        what->bucket);
+    DLC_TRY(mark_given(x, what->work, what->bucket));
+    x->queue[x->started % ring(x)] = *what;
     x->started++;
-    x->pending[work][bucket] = 1;
-    x->spreading += work == SPREAD;
+    x->pending[what->work][what->bucket] = 1;
+    x->spreading += what->work != SUM;
     (void)pthread_cond_signal(&x->news);
     return DLC_OK;
 }
 
-static dlc_status enqueue(dlc_exchanger *x, act work, int32_t bucket) {
-    DLC_TRY(check_bucket(x, bucket));
+static dlc_status enqueue(dlc_exchanger *x, const task *what) {
+    DLC_TRY(check_bucket(x, what->bucket));
     if (x->table.ranks == 1)
         return DLC_OK;
     (void)pthread_mutex_lock(&x->lock);
-    dlc_status status = add_task(x, work, bucket);
+    dlc_status status = add_task(x, what);
     (void)pthread_mutex_unlock(&x->lock);
     return status;
 }
 
 static dlc_status exchange_start(void *context, int32_t bucket) {
-    return enqueue(context, SUM, bucket);
+    return enqueue(context, &(task){.work = SUM, .bucket = bucket});
 }
 
 static dlc_status exchange_spread(void *context, int32_t bucket) {
     dlc_exchanger *x = context;
     DLC_TRY(check_bucket(x, bucket));
-    return is_sharded(x, bucket) ? enqueue(x, SPREAD, bucket) : DLC_OK;
+    return is_sharded(x, bucket) ? enqueue(x, &(task){.work = SPREAD, .bucket = bucket})
+                                 : DLC_OK;
+}
+
+static dlc_status exchange_step(void *context, int32_t bucket,
+                                const dlc_weight_step *steps, int32_t count) {
+    dlc_exchanger *x = context;
+    DLC_TRY(check_bucket(x, bucket));
+    if (!is_sharded(x, bucket))
+        return dlc_fail(DLC_ERR_INTERNAL, "all ranks update bucket %d", bucket);
+    return enqueue(x, &(task){STEP, bucket, steps, count});
 }
 
 static int is_summed(const dlc_exchanger *x, int32_t bucket) {
@@ -367,7 +382,8 @@ static dlc_status make_tables(dlc_exchanger *x) {
     x->queue = dlc_alloc(ring(x), sizeof *x->queue);
     for (int i = 0; i < WORKS; i++)
         x->pending[i] = dlc_alloc(count, sizeof *x->pending[i]);
-    if (!x->begin || !x->own || !x->queue || !x->pending[SUM] || !x->pending[SPREAD])
+    if (!x->begin || !x->own || !x->queue || !x->pending[SUM] || !x->pending[SPREAD] ||
+        !x->pending[STEP])
         return DLC_ERR_NOMEM;
     memcpy(x->begin, x->args.begin, (count + 1) * sizeof *x->begin);
     for (size_t b = 0; b < count; b++) {
@@ -395,6 +411,8 @@ static void fill_table(dlc_exchanger *x) {
     x->table.own_end = x->own + x->args.buckets;
     x->table.spread = x->queued ? queued_spread : exchange_spread;
     x->table.settle = x->queued ? queued_settle : exchange_settle;
+    if (!x->args.queue && dlc_comm_can_update(x->args.comm))
+        x->table.step = exchange_step;
 }
 
 static dlc_status open_queued(dlc_exchanger *x) {

@@ -38,7 +38,7 @@ const dlc_option dlc_transport_section_options[] = {
                "pairwise: the same bits on every transport"),
     DLC_CHOICE("shards", "auto", "auto|yes|no",
                "whether each rank updates a shard of the weights and gets the others'; "
-               "auto: where that is measured to be faster"),
+               "auto: where that is one pass over memory, or measured to be faster"),
     DLC_CHOICE(
         "ahead", "auto", "auto|yes|no",
         "whether forward begins before all gradients are summed, and waits where "

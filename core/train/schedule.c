@@ -46,12 +46,15 @@ static int is_said(const dlc_session *session, const char *name, const char *tex
     return strcmp(dlc_settings_get_string(settings, name), text) == 0;
 }
 
+/* One pass over memory that sums, updates and gives out weights moves less than any
+ * other way. */
 static int choose_shards(const dlc_session *session, const dlc_pace *pace) {
-    if (!session->needs.shards || !dlc_comm_has_shards(session->connection.comm))
+    const dlc_comm *comm = session->connection.comm;
+    if (!session->needs.shards || !dlc_comm_has_shards(comm))
         return 0;
-    return is_said(session, "shards", "auto")
-               ? dlc_pace_shards(pace, dlc_comm_ranks(session->connection.comm))
-               : is_said(session, "shards", "yes");
+    if (!is_said(session, "shards", "auto"))
+        return is_said(session, "shards", "yes");
+    return dlc_comm_can_update(comm) || dlc_pace_shards(pace, dlc_comm_ranks(comm));
 }
 
 static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,

@@ -281,6 +281,14 @@ typedef struct dlc_device_ops {
      * this unit can't; with `count` 0 that is all that is asked. */
     dlc_status (*queue_words)(dlc_device *device, dlc_queue *queue,
                               const dlc_word_step *steps, int32_t count);
+
+    /* Optional. `sum` of `count` gradients and `momentum` with it, in one pass: of the
+     * weights the first are read, and all `weight_count` are written. The gradients
+     * stay as they are; none of the arrays overlap. */
+    dlc_status (*momentum_to)(dlc_device *device, dlc_queue *queue, size_t n,
+                              const dlc_momentum *how, const float *const *gradients,
+                              int32_t count, float *velocity, float *const *weights,
+                              int32_t weight_count);
 } dlc_device_ops;
 
 #ifdef __cplusplus

@@ -61,6 +61,15 @@ typedef struct dlc_exchange {
     const size_t *own_begin, *own_end; /* buckets elements each */
     dlc_status (*spread)(void *context, int32_t bucket);
     dlc_status (*settle)(void *context);
+
+    /* With these, or NULL: where the ranks' memory allows it. In place of start, wait,
+     * momentum and spread of any bucket but the last: begins to sum what is this rank's
+     * own of bucket b, does these steps with it (in rising order), and gives the
+     * weights to everybody, all in one pass over memory. Gradients are undefined
+     * afterwards. Non-blocking, and as start in all else; `steps` and what they point
+     * to stay as they are until settle returns. */
+    dlc_status (*step)(void *context, int32_t bucket, const dlc_weight_step *steps,
+                       int32_t count);
 } dlc_exchange;
 
 /* Messages between the ranks, for a solver that asks for them (dlc_solver_needs.mail):

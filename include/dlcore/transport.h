@@ -67,6 +67,14 @@ typedef struct dlc_transport_args {
     dlc_status (*check)(void *job);
 } dlc_transport_args;
 
+/* What becomes of a stretch of a bucket's weights. */
+typedef struct dlc_weight_step {
+    uint32_t size;
+    const dlc_momentum *how;
+    size_t begin, count; /* elements, from the bucket's first on */
+    float *velocity;     /* of these elements */
+} dlc_weight_step;
+
 /* One message: tag and size must agree on both sides. */
 typedef uint64_t dlc_tag;
 
@@ -155,6 +163,15 @@ typedef struct dlc_transport_ops {
                            int32_t count, double seconds, int32_t *which);
     /* The wait_any under way, or else the next one, returns. Any thread. */
     void (*nudge)(dlc_endpoint *endpoint);
+
+    /* Optional, where the device has momentum_to: reduce_scatter of `count` gradients,
+     * momentum for what is this rank's slice, and all_gather of its weights, in one
+     * pass over memory. Both buffers are attached, and the weights are nobody's to read
+     * on any rank. The steps, rising, lie in the slice; weights between them stay as
+     * they are. The gradients are undefined afterwards. */
+    dlc_status (*update)(dlc_endpoint *endpoint, float *gradients, float *weights,
+                         size_t count, const dlc_weight_step *steps,
+                         int32_t step_count);
 } dlc_transport_ops;
 
 #ifdef __cplusplus

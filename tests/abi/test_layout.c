@@ -139,7 +139,7 @@ static const layout_row rows[] = {
     FIELD(dlc_link, gbs, 48, 4),
     FIELD(dlc_link, flags, 52, 4),
 
-    STRUCT(dlc_device_ops, 344),
+    STRUCT(dlc_device_ops, 352),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -183,6 +183,7 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, range_begin, 320, 8),
     FIELD(dlc_device_ops, range_end, 328, 8),
     FIELD(dlc_device_ops, queue_words, 336, 8),
+    FIELD(dlc_device_ops, momentum_to, 344, 8),
 
     STRUCT(dlc_word_step, 16),
     FIELD(dlc_word_step, kind, 0, 4),
@@ -212,7 +213,7 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_args, allgather, 56, 8),
     FIELD(dlc_transport_args, check, 64, 8),
 
-    STRUCT(dlc_transport_ops, 208),
+    STRUCT(dlc_transport_ops, 216),
     FIELD(dlc_transport_ops, size, 0, 4),
     FIELD(dlc_transport_ops, score, 8, 8),
     FIELD(dlc_transport_ops, open, 16, 8),
@@ -239,6 +240,14 @@ static const layout_row rows[] = {
     FIELD(dlc_transport_ops, queues, 184, 8),
     FIELD(dlc_transport_ops, wait_any, 192, 8),
     FIELD(dlc_transport_ops, nudge, 200, 8),
+    FIELD(dlc_transport_ops, update, 208, 8),
+
+    STRUCT(dlc_weight_step, 40),
+    FIELD(dlc_weight_step, size, 0, 4),
+    FIELD(dlc_weight_step, how, 8, 8),
+    FIELD(dlc_weight_step, begin, 16, 8),
+    FIELD(dlc_weight_step, count, 24, 8),
+    FIELD(dlc_weight_step, velocity, 32, 8),
 
     STRUCT(dlc_family_args, 48),
     FIELD(dlc_family_args, size, 0, 4),
@@ -346,7 +355,7 @@ static const layout_row rows[] = {
     FIELD(dlc_segment, rate, 32, 8),
     FIELD(dlc_segment, decay, 40, 8),
 
-    STRUCT(dlc_exchange, 88),
+    STRUCT(dlc_exchange, 96),
     FIELD(dlc_exchange, size, 0, 4),
     FIELD(dlc_exchange, context, 8, 8),
     FIELD(dlc_exchange, rank, 16, 4),
@@ -359,6 +368,7 @@ static const layout_row rows[] = {
     FIELD(dlc_exchange, own_end, 64, 8),
     FIELD(dlc_exchange, spread, 72, 8),
     FIELD(dlc_exchange, settle, 80, 8),
+    FIELD(dlc_exchange, step, 88, 8),
 
     STRUCT(dlc_mail, 88),
     FIELD(dlc_mail, size, 0, 4),

@@ -156,29 +156,59 @@ static void range_momentum(const void *job, size_t begin, size_t end) {
                     s->weight + begin);
 }
 
-/* Takes in the factors that lie in memory; 0: nothing is to be changed. */
+/* A step without fields that the caller may not know of, with the factors that lie in
+ * memory taken in; 0: nothing is to be changed. */
 static int settle_step(const dlc_momentum *how, dlc_momentum *now) {
-    if (DLC_HAS(how, rate_at) && how->rate_at)
-        now->rate *= *how->rate_at;
-    if (!DLC_HAS(how, loss_scale) || !how->loss_scale)
-        return 1;
-    now->grad_scale *= how->loss_scale->inverse;
-    return !how->loss_scale->overflow;
+    const float *rate_at = DLC_HAS(how, rate_at) ? how->rate_at : NULL;
+    const dlc_loss_scale *loss = DLC_HAS(how, loss_scale) ? how->loss_scale : NULL;
+    *now = (dlc_momentum){.size = sizeof *now,
+                          .nesterov = how->nesterov,
+                          .rate = how->rate * (rate_at ? *rate_at : 1.0f),
+                          .momentum = how->momentum,
+                          .decay = how->decay,
+                          .grad_scale = how->grad_scale *
+                                        (loss ? loss->inverse : 1.0f)};
+    return !loss || !loss->overflow;
 }
 
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight) {
-    /* Fields that the caller may not know of are left out. */
-    dlc_momentum now = {.size = sizeof now,
-                        .nesterov = how->nesterov,
-                        .rate = how->rate,
-                        .momentum = how->momentum,
-                        .decay = how->decay,
-                        .grad_scale = how->grad_scale};
+    dlc_momentum now;
     (void)queue;
     if (settle_step(how, &now))
         share_out(device, n, range_momentum, &(step){&now, gradient, velocity, weight});
+    return DLC_OK;
+}
+
+typedef struct shared_step {
+    const dlc_momentum *how;
+    const float *const *gradients;
+    int32_t count, weight_count;
+    float *velocity;
+    float *const *weights;
+} shared_step;
+
+static void range_momentum_to(const void *job, size_t begin, size_t end) {
+    const shared_step *s = job;
+    kernel_momentum_to(begin, end, s->how, s->gradients, s->count, s->velocity,
+                       s->weights, s->weight_count);
+}
+
+dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                               const dlc_momentum *how, const float *const *gradients,
+                               int32_t count, float *velocity, float *const *weights,
+                               int32_t weight_count) {
+    dlc_momentum now;
+    (void)queue;
+    if (count < 1 || weight_count < 1)
+        return host->fail(DLC_ERR_CONFIG,
+                          "a step of %d gradients for %d weights: give at least one",
+                          count, weight_count);
+    if (settle_step(how, &now))
+        share_out(
+            device, n, range_momentum_to,
+            &(shared_step){&now, gradients, count, weight_count, velocity, weights});
     return DLC_OK;
 }
 

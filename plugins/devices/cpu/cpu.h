@@ -62,6 +62,10 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight);
+dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                               const dlc_momentum *how, const float *const *gradients,
+                               int32_t count, float *velocity, float *const *weights,
+                               int32_t weight_count);
 dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
                                const float *gradients, int32_t patience,
                                dlc_loss_scale *scale);
@@ -80,6 +84,11 @@ int kernel_all_finite(size_t n, const float *x);
 /* What `rate_at` and `loss_scale` point to is in rate and grad_scale already. */
 void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
                      float *velocity, float *weight);
+/* For all of weights[0 .. weight_count-1]; of a pass over more memory than caches hold
+ * what is only written goes past them. */
+void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
+                        const float *const *gradients, int32_t count, float *velocity,
+                        float *const *weights, int32_t weight_count);
 
 /* convert.c: the loop for a pair of types, NULL where there is none. */
 typedef void convert_fn(size_t n, const void *src, void *dst);

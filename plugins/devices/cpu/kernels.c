@@ -1,5 +1,8 @@
 /* The arithmetic: loops of one thread over float32. Threads are compute.c's. */
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "bf16.h"
 #include "cpu.h"
@@ -171,4 +174,45 @@ void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_
             if (dsts[i] != dsts[0])
                 memcpy(dsts[i] + at, dsts[0] + at, n * sizeof *dsts[i]);
     }
+}
+
+/* A block past the caches: what is only written need not be read first. Both begin a
+ * cache line. */
+static void store_past(float *dst, const float *src) {
+#ifdef __SSE2__
+    for (size_t i = 0; i < BLOCK; i += sizeof(__m128) / sizeof *dst)
+        _mm_stream_ps(dst + i, _mm_load_ps(src + i));
+#else
+    memcpy(dst, src, BLOCK * sizeof *dst);
+#endif
+}
+
+/* Before others are told of it. */
+static void end_stores(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
+                        const float *const *gradients, int32_t count, float *velocity,
+                        float *const *weights, int32_t weight_count) {
+    enum { LARGE = 1 << 18 }; /* elements that no cache of one core's own holds */
+    int past = end - begin >= LARGE;
+    float sum[BLOCK];
+    size_t n = before_line(weights[0] + begin, end - begin);
+
+    for (size_t at = begin; at < end; at += n, n = end - at) {
+        n = n < BLOCK ? n : BLOCK;
+        sum_block(at, n, gradients, count, sum);
+        kernel_momentum(n, how, sum, velocity + at, weights[0] + at);
+        for (int32_t i = 1; i < weight_count; i++) {
+            if (past && n == BLOCK && before_line(weights[i] + at, n) == 0)
+                store_past(weights[i] + at, weights[0] + at);
+            else
+                memcpy(weights[i] + at, weights[0] + at, n * sizeof *sum);
+        }
+    }
+    if (past)
+        end_stores();
 }

@@ -107,6 +107,7 @@ static const dlc_device_ops ops = {
     .add_mean = compute_add_mean,
     .add_f16 = compute_add_f16,
     .adapt_scale = compute_adapt_scale,
+    .momentum_to = compute_momentum_to,
 };
 
 static const dlc_feature features[] = {

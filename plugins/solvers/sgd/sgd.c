@@ -33,6 +33,10 @@ struct dlc_solver {
     int32_t micro_batches;
 
     stretches pieces; /* what this rank updates */
+    /* Where the exchange sums and updates at once: a step for each piece, of this
+     * iteration, and how it is done. NULL otherwise. */
+    dlc_weight_step *steps;
+    dlc_momentum *how;
 };
 
 static dlc_status sgd_load(const dlc_host *services) {
@@ -77,6 +81,8 @@ static void sgd_destroy(dlc_solver *solver) {
     if (!solver)
         return;
     stretches_free(host, &solver->pieces);
+    host->free(solver->steps);
+    host->free(solver->how);
     host->free(solver);
 }
 
@@ -117,6 +123,30 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
     return status;
 }
 
+/* The last bucket is everybody's. */
+static int is_stepped(const dlc_solver *solver, int32_t bucket) {
+    return solver->steps && bucket < solver->exchange->buckets - 1;
+}
+
+static dlc_status prepare_steps(dlc_solver *solver) {
+    const dlc_exchange *exchange = solver->exchange;
+    const stretches *pieces = &solver->pieces;
+    size_t count = pieces->first[exchange->buckets];
+    solver->steps = host->alloc((count + 1) * sizeof *solver->steps);
+    solver->how = host->alloc((count + 1) * sizeof *solver->how);
+    if (!solver->steps || !solver->how)
+        return DLC_ERR_NOMEM;
+    for (int32_t b = 0; b < exchange->buckets; b++)
+        for (size_t i = pieces->first[b]; i < pieces->first[b + 1]; i++)
+            solver->steps[i] = (dlc_weight_step){
+                .size = sizeof *solver->steps,
+                .how = &solver->how[i],
+                .begin = pieces->at[i].begin - exchange->bucket_begin[b],
+                .count = pieces->at[i].count,
+                .velocity = solver->velocity + pieces->at[i].begin};
+    return DLC_OK;
+}
+
 static dlc_status sgd_create(const dlc_solver_args *args, dlc_solver **solver) {
     const dlc_exchange *exchange = args->exchange;
     int sharded = is_sharded(exchange);
@@ -127,6 +157,8 @@ static dlc_status sgd_create(const dlc_solver_args *args, dlc_solver **solver) {
     if (rc == DLC_OK)
         rc = stretches_cut(host, args, sharded ? exchange->own_begin : NULL,
                            sharded ? exchange->own_end : NULL, &made->pieces);
+    if (rc == DLC_OK && DLC_CAN(exchange, step) && sharded)
+        rc = prepare_steps(made);
     if (rc == DLC_OK)
         *solver = made;
     else
@@ -153,14 +185,46 @@ static dlc_status gather(dlc_solver *solver, int32_t micro, int32_t bucket) {
                         end < solver->trained ? end : solver->trained);
 }
 
+static dlc_momentum step_of(dlc_solver *solver, int64_t iteration) {
+    return (dlc_momentum){
+        .size = sizeof(dlc_momentum),
+        .nesterov = (uint32_t)solver->nesterov,
+        .rate = solver->rate_at ? 1.0f : (float)sgd_rate(solver, iteration),
+        .momentum = (float)solver->momentum,
+        .decay = (float)solver->decay,
+        .grad_scale = 1.0f / (float)solver->micro_batches,
+        .rate_at = solver->rate_at,
+        .loss_scale = solver->loss_scale,
+    };
+}
+
+static dlc_momentum step_of_piece(const dlc_momentum *base, const stretch *piece) {
+    dlc_momentum how = *base;
+    how.rate *= piece->rate;
+    how.decay *= piece->decay;
+    return how;
+}
+
+/* Sums, updates and gives out a bucket's weights. */
+static dlc_status start_steps(dlc_solver *solver, int64_t iteration, int32_t bucket) {
+    const stretches *pieces = &solver->pieces;
+    size_t first = pieces->first[bucket], end = pieces->first[bucket + 1];
+    dlc_momentum base = step_of(solver, iteration);
+    for (size_t i = first; i < end; i++)
+        solver->how[i] = step_of_piece(&base, &pieces->at[i]);
+    return solver->exchange->step(solver->exchange->context, bucket,
+                                  solver->steps + first, (int32_t)(end - first));
+}
+
 static dlc_status sgd_ready(dlc_solver *solver, int64_t iteration, int32_t micro,
                             int32_t bucket) {
-    (void)iteration;
     if (solver->micro_batches > 1) {
         dlc_status rc = gather(solver, micro, bucket);
         if (rc != DLC_OK || micro < solver->micro_batches - 1)
             return rc;
     }
+    if (is_stepped(solver, bucket))
+        return start_steps(solver, iteration, bucket);
     return solver->exchange->start(solver->exchange->context, bucket);
 }
 
@@ -169,9 +233,7 @@ static dlc_status update_bucket(dlc_solver *solver, int32_t bucket,
     const stretches *pieces = &solver->pieces;
     for (size_t i = pieces->first[bucket]; i < pieces->first[bucket + 1]; i++) {
         const stretch *piece = &pieces->at[i];
-        dlc_momentum how = *base;
-        how.rate *= piece->rate;
-        how.decay *= piece->decay;
+        dlc_momentum how = step_of_piece(base, piece);
         dlc_status rc = solver->ops->momentum(
             solver->device, solver->queue, piece->count, &how,
             solver->gradients + piece->begin, solver->velocity + piece->begin,
@@ -199,19 +261,6 @@ static dlc_status clip(dlc_solver *solver, int64_t iteration, dlc_momentum *how)
     if (norm > solver->clip)
         how->grad_scale = (float)(how->grad_scale * solver->clip / norm);
     return DLC_OK;
-}
-
-static dlc_momentum step_of(dlc_solver *solver, int64_t iteration) {
-    return (dlc_momentum){
-        .size = sizeof(dlc_momentum),
-        .nesterov = (uint32_t)solver->nesterov,
-        .rate = solver->rate_at ? 1.0f : (float)sgd_rate(solver, iteration),
-        .momentum = (float)solver->momentum,
-        .decay = (float)solver->decay,
-        .grad_scale = 1.0f / (float)solver->micro_batches,
-        .rate_at = solver->rate_at,
-        .loss_scale = solver->loss_scale,
-    };
 }
 
 static dlc_status sgd_update(dlc_solver *solver, int64_t iteration, int32_t bucket) {
@@ -243,6 +292,8 @@ static dlc_status sgd_finish(dlc_solver *solver, int64_t iteration) {
     dlc_momentum how = step_of(solver, iteration);
     int whole = solver->clip > 0 || solver->loss_scale;
     for (int32_t b = 0; rc == DLC_OK && b < exchange->buckets; b++) {
+        if (is_stepped(solver, b))
+            continue;
         rc = exchange->wait(exchange->context, b);
         if (rc == DLC_OK && !whole)
             rc = update_bucket(solver, b, &how);

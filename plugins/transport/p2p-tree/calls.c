@@ -11,8 +11,8 @@
 /* Bytes that a device works on at a time, by the direct schedule and the tree. */
 enum { PIECE = 8 << 20, TREE_PIECE = 1 << 20 };
 
-static const char *const names[] = {"", "all_reduce", "reduce_scatter", "all_gather",
-                                    "broadcast"};
+static const char *const names[] = {"",           "all_reduce", "reduce_scatter",
+                                    "all_gather", "broadcast",  "update"};
 
 static void note_of(const call *c, uint64_t *note) {
     note[0] = (uint64_t)c->kind << 32 | c->arena;

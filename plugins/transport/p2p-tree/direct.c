@@ -74,3 +74,43 @@ dlc_status direct_broadcast(dlc_endpoint *e, const call *c, int32_t root) {
         status = call_leave(e, c, 0, is_root ? e->ranks : 0);
     return status;
 }
+
+/* Elements of a step that are done at a time: long enough to be worth going past the
+ * caches, short enough for the job to be asked. */
+enum { UPDATE_PIECE = 1 << 20 };
+
+/* A sum, or what is one already, becomes everybody's weights. */
+static dlc_status update_piece(dlc_endpoint *e, const update *u,
+                               const dlc_weight_step *step, size_t at, size_t n) {
+    const dlc_transport_args *args = e->args;
+    for (int32_t i = 0; i < e->ranks; i++) {
+        int32_t r = (e->rank + i) % e->ranks;
+        e->sources[r] = arenas_at(e, &u->gradients, r, step->begin + at);
+        e->targets[i] = arenas_at(e, &u->weights, r, step->begin + at);
+    }
+    return args->device_ops->momentum_to(
+        args->device, NULL, n, step->how, e->sources + (u->is_summed ? e->rank : 0),
+        u->is_summed ? 1 : e->ranks, step->velocity + at, e->targets, e->ranks);
+}
+
+static dlc_status update_step(dlc_endpoint *e, const update *u,
+                              const dlc_weight_step *step) {
+    dlc_status status = DLC_OK;
+    for (size_t at = 0; at < step->count && status == DLC_OK; at += UPDATE_PIECE) {
+        size_t left = step->count - at;
+        status = update_piece(e, u, step, at,
+                              left < UPDATE_PIECE ? left : UPDATE_PIECE);
+        if (status == DLC_OK)
+            status = e->args->check(e->args->job);
+    }
+    return status;
+}
+
+dlc_status direct_update(dlc_endpoint *e, const update *u) {
+    const dlc_weight_step *step = u->steps;
+    dlc_status status = call_enter(e, &u->gradients, 0, e->ranks);
+
+    for (int32_t i = 0; i < u->count && status == DLC_OK; i++, step = DLC_NEXT(step))
+        status = update_step(e, u, step);
+    return status == DLC_OK ? call_leave(e, &u->gradients, 0, e->ranks) : status;
+}

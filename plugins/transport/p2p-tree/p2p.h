@@ -35,7 +35,8 @@ typedef enum call_kind {
     ALL_REDUCE = 1,
     REDUCE_SCATTER,
     ALL_GATHER,
-    BROADCAST
+    BROADCAST,
+    UPDATE
 } call_kind;
 
 typedef struct call {
@@ -44,6 +45,14 @@ typedef struct call {
     size_t offset, count; /* bytes into it; elements, of a broadcast bytes */
     dlc_queue *queue;     /* all of it is given to it; NULL: the processor takes part */
 } call;
+
+/* Of what gradients in one arena and weights in another become. */
+typedef struct update {
+    call gradients, weights; /* of the kind UPDATE */
+    int is_summed;           /* this rank's gradients are the sums already */
+    const dlc_weight_step *steps;
+    int32_t count;
+} update;
 
 /* arenas.c */
 dlc_status arenas_open(dlc_endpoint *endpoint, int tree);
@@ -82,6 +91,7 @@ dlc_status direct_reduce(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_gather(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_broadcast(dlc_endpoint *endpoint, const call *call, int32_t root);
 dlc_status tree_run(dlc_endpoint *endpoint, const call *call);
+dlc_status direct_update(dlc_endpoint *endpoint, const update *update);
 
 /* bounce.c: for memory that the processor cannot read. All ranks open together. */
 dlc_status bounce_open(dlc_endpoint *endpoint);

@@ -184,6 +184,32 @@ static dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t 
     return staged_broadcast(e, root, buffer, bytes);
 }
 
+/* The tree first brings sums home, where ranks are far from each other. */
+static dlc_status sum_first(dlc_endpoint *e, update *u) {
+    call sum = u->gradients;
+    sum.kind = REDUCE_SCATTER;
+    u->is_summed = 1;
+    return tree_run(e, &sum);
+}
+
+static dlc_status run_update(dlc_endpoint *e, float *gradients, float *weights,
+                             size_t count, const dlc_weight_step *steps,
+                             int32_t step_count) {
+    update u = {.gradients = {.kind = UPDATE, .count = count},
+                .weights = {.kind = UPDATE, .count = count},
+                .steps = steps,
+                .count = step_count};
+
+    if (!e->host_memory)
+        return host->fail(DLC_ERR_UNSUPPORTED, "updates of memory that the processor "
+                                               "cannot read are no single pass");
+    if (!arenas_find(e, gradients, count * sizeof *gradients, &u.gradients) ||
+        !arenas_find(e, weights, count * sizeof *weights, &u.weights))
+        return host->fail(DLC_ERR_INTERNAL, "an update outside of attached memory");
+    dlc_status status = e->arenas->tree ? sum_first(e, &u) : DLC_OK;
+    return status == DLC_OK ? direct_update(e, &u) : status;
+}
+
 static const dlc_option options[] = {
     SHM_OPTIONS,
     DLC_CHOICE("schedule", "auto", "auto|direct|tree",
@@ -213,6 +239,7 @@ static const dlc_transport_ops ops = {
     .queue_all_gather = queue_all_gather,
     .poll = words_poll,
     .queues = queues,
+    .update = run_update,
 };
 
 static const dlc_feature features[] = {

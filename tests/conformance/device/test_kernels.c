@@ -350,6 +350,69 @@ START_TEST(momentum_nesterov) {
 }
 END_TEST
 
+/* A sum and a step, as two calls make them; the last size goes past the caches. */
+static void check_momentum_to(size_t n, int32_t count, int32_t targets) {
+    enum { GRADIENTS = 5, TARGETS = 3 };
+    const size_t all = n + 2 * PAD;
+    float *memory = calloc((GRADIENTS + TARGETS + 4) * all, sizeof(float));
+    ck_assert_ptr_nonnull(memory);
+    float *at = memory, *weights[TARGETS], *inner[TARGETS];
+    const float *gradients[GRADIENTS];
+    for (int32_t k = 0; k < GRADIENTS; k++, at += all)
+        gradients[k] = at + PAD + 1;
+    for (size_t i = 0; i < GRADIENTS * all; i++)
+        memory[i] = a[i % MOST];
+    for (int32_t k = 0; k < TARGETS; k++, at += all) {
+        weights[k] = at;
+        inner[k] = at + PAD + 1;
+    }
+    float *velocity = at, *want_velocity = at + all, *want_weights = at + 2 * all;
+    float *sum = at + 3 * all;
+    for (size_t i = 0; i < all; i++) {
+        velocity[i] = want_velocity[i] = b[i % MOST];
+        weights[0][i] = want_weights[i] = c[i % MOST];
+    }
+    dlc_momentum how = {.size = sizeof how,
+                        .nesterov = n % 2,
+                        .rate = 0.05f,
+                        .momentum = 0.9f,
+                        .decay = 0.004f,
+                        .grad_scale = 0.25f};
+    ck_assert_int_eq(ops->sum(device, NULL, n, gradients, count, sum), DLC_OK);
+    ck_assert_int_eq(ops->momentum(device, NULL, n, &how, sum, want_velocity + PAD + 1,
+                                   want_weights + PAD + 1),
+                     DLC_OK);
+    ck_assert_int_eq(ops->momentum_to(device, NULL, n, &how, gradients, count,
+                                      velocity + PAD + 1, inner, targets),
+                     DLC_OK);
+    ck_assert(memcmp(velocity, want_velocity, all * sizeof(float)) == 0);
+    ck_assert(memcmp(weights[0], want_weights, all * sizeof(float)) == 0);
+    memset(want_weights, 0, (PAD + 1) * sizeof(float));
+    memset(want_weights + PAD + 1 + n, 0, (PAD - 1) * sizeof(float));
+    for (int32_t k = 1; k < targets; k++)
+        ck_assert(memcmp(weights[k], want_weights, all * sizeof(float)) == 0);
+    memset(want_weights, 0, all * sizeof(float));
+    for (int32_t k = targets; k < TARGETS; k++)
+        ck_assert(memcmp(weights[k], want_weights, all * sizeof(float)) == 0);
+    size_t changed = 0;
+    for (size_t i = 0; i < GRADIENTS * all; i++)
+        changed += memory[i] != a[i % MOST];
+    ck_assert_uint_eq(changed, 0);
+    free(memory);
+}
+
+START_TEST(momentum_to_is_a_sum_and_a_step) {
+    static const size_t lengths[] = {0, 1, 17, 1029, 20001};
+    open_device(2);
+    for (size_t i = 0; DLC_CAN(ops, momentum_to) && i < 5; i++)
+        for (int32_t count = 1; count <= 5; count++)
+            check_momentum_to(lengths[i], count, 1 + count % 3);
+    if (DLC_CAN(ops, momentum_to))
+        check_momentum_to(700016, 2, 3);
+    ops->close(device);
+}
+END_TEST
+
 START_TEST(copy_and_fill) {
     FOR_ALL(n, at) {
         unsigned char *bytes = (unsigned char *)got + 4 * at + 1;
@@ -389,6 +452,7 @@ int main(void) {
     tcase_add_test(tests, norm2_is_a_sum_of_squares);
     tcase_add_test(tests, momentum_is_caffes);
     tcase_add_test(tests, momentum_nesterov);
+    tcase_add_test(tests, momentum_to_is_a_sum_and_a_step);
     tcase_add_test(tests, copy_and_fill);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -27,14 +27,24 @@ typedef struct bench {
     dlc_exchanger *exchanger;
     const dlc_exchange *table;
     float *gradients, *weights;
+    dlc_memory memory[2]; /* where these lie */
     dlc_device *device;
 } bench;
 
 /* How the exchanger works. */
-enum { PLAIN, SHARDS, NEWEST_FIRST };
+enum { PLAIN, SHARDS, NEWEST_FIRST, STEPS };
+
+static float *take_memory(bench *b, const dlc_device_ops *ops, dlc_memory *memory) {
+    memory->size = sizeof *memory;
+    RANK_OK(b->rank,
+            ops->alloc(b->device, COUNT * sizeof(float), DLC_MEM_SHARED, memory));
+    RANK_OK(b->rank, dlc_comm_attach(b->comm, memory));
+    return memory->base;
+}
 
 static void bench_open(bench *b, test_rank *rank, int way) {
-    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT,
+                                             way == STEPS ? "p2p-tree" : "host-staged");
     dlc_place place[8];
 
     *b = (bench){.rank = rank, .settings = plugin_settings(feature, NULL)};
@@ -49,17 +59,16 @@ static void bench_open(bench *b, test_rank *rank, int way) {
                           .job = rank,
                           .allgather = ranks_allgather,
                           .check = ranks_check};
-    b->gradients = dlc_alloc(COUNT, sizeof(float));
-    b->weights = dlc_alloc(COUNT, sizeof(float));
-    RANK_CHECK(rank, b->gradients && b->weights);
     RANK_OK(rank, dlc_comm_open(&args, &b->comm));
     RANK_OK(rank, args.device_ops->open(&args.device, &b->device));
+    b->gradients = take_memory(b, args.device_ops, &b->memory[0]);
+    b->weights = take_memory(b, args.device_ops, &b->memory[1]);
     dlc_exchange_args exchange = {.comm = b->comm,
                                   .gradients = b->gradients,
                                   .weights = b->weights,
                                   .begin = begin,
                                   .buckets = BUCKETS,
-                                  .shards = way == SHARDS,
+                                  .shards = way == SHARDS || way == STEPS,
                                   .newest_first = way == NEWEST_FIRST,
                                   .device_ops = args.device_ops,
                                   .device = b->device};
@@ -70,11 +79,11 @@ static void bench_open(bench *b, test_rank *rank, int way) {
 static void bench_close(bench *b) {
     dlc_exchanger_close(b->exchanger);
     const dlc_device_ops *device = plugin_find(DLC_KIND_DEVICE, "cpu")->ops;
-    device->close(b->device);
     dlc_comm_close(b->comm);
+    device->free(b->device, &b->memory[1]);
+    device->free(b->device, &b->memory[0]);
+    device->close(b->device);
     dlc_settings_free(b->settings);
-    dlc_free(b->weights);
-    dlc_free(b->gradients);
     plugins_close();
 }
 
@@ -182,6 +191,60 @@ static void sharded_body(test_rank *rank, void *context) {
 
 START_TEST(sharded) {
     ck_assert_int_eq(ranks_run(_i, 60, sharded_body, NULL), 0);
+}
+END_TEST
+
+/* One step a bucket, which takes the sum itself off the weights. */
+static void start_step(bench *b, const dlc_momentum *how, float *velocity,
+                       dlc_weight_step *step, int32_t bucket) {
+    const dlc_exchange *table = b->table;
+    size_t own = table->own_begin[bucket];
+    *step = (dlc_weight_step){.size = sizeof *step,
+                              .how = how,
+                              .begin = own - begin[bucket],
+                              .count = table->own_end[bucket] - own,
+                              .velocity = velocity + own};
+    RANK_OK(b->rank, table->step(table->context, bucket, step, 1));
+}
+
+static void stepped_body(test_rank *rank, void *context) {
+    const dlc_momentum how = {.size = sizeof how, .rate = 1, .grad_scale = 1};
+    dlc_random random = dlc_random_make(13, (uint64_t)rank->rank);
+    float *velocity = dlc_alloc(COUNT, sizeof *velocity);
+    dlc_weight_step steps[BUCKETS];
+    const int32_t last = BUCKETS - 1;
+    bench b;
+
+    (void)context;
+    bench_open(&b, rank, STEPS);
+    RANK_CHECK(rank, velocity && (b.table->step != NULL) == (rank->ranks > 1));
+    for (uint64_t round = 0; rank->ranks > 1 && round < ROUNDS; round++) {
+        memset(b.weights, 0, begin[last] * sizeof(float));
+        ranks_barrier(rank);
+        for (int32_t bucket = 0; bucket < last; bucket++) {
+            backward(&b, &random, round, bucket);
+            start_step(&b, &how, velocity, &steps[bucket], bucket);
+        }
+        RANK_CHECK(rank,
+                   b.table->step(b.table->context, last, steps, 1) == DLC_ERR_INTERNAL);
+        backward(&b, &random, round, last);
+        RANK_OK(rank, start(&b, last));
+        check_bucket(&b, round, last);
+        RANK_OK(rank, b.table->settle(b.table->context));
+        for (size_t i = 0; i < begin[last]; i++)
+            b.weights[i] = -b.weights[i];
+        RANK_CHECK(rank,
+                   reference_wrong(round, rank->ranks, 0, begin[last], b.weights) == 0);
+        ranks_barrier(rank);
+    }
+    uint64_t bytes = dlc_exchanger_stats(b.exchanger).bytes;
+    RANK_CHECK(rank, bytes == (rank->ranks > 1 ? sizeof(float) * COUNT * ROUNDS : 0));
+    dlc_free(velocity);
+    bench_close(&b);
+}
+
+START_TEST(stepped) {
+    ck_assert_int_eq(ranks_run(_i, 60, stepped_body, NULL), 0);
 }
 END_TEST
 
@@ -294,6 +357,7 @@ int main(void) {
     tcase_add_loop_test(tests, overlapped, 1, 6);
     tcase_add_loop_test(tests, newest_first, 1, 6);
     tcase_add_loop_test(tests, sharded, 1, 6);
+    tcase_add_loop_test(tests, stepped, 1, 6);
     tcase_add_loop_test(tests, pace, 2, 4);
     tcase_add_test(tests, misuse);
     tcase_add_test(tests, abandoned);

@@ -1,0 +1,173 @@
+/* A sum, an update and a gathering in one pass: the bits that the three calls give. */
+#include <check.h>
+#include <string.h>
+
+#include "attach.h"
+#include "base/memory.h"
+#include "support/reference.h"
+#include "support/sanitized.h"
+
+enum { ROOM = 100000, STEPS = 3, ROUNDS = 3 };
+
+/* What every rank does with its slice: steps that leave gaps before and between them.
+ */
+typedef struct plan {
+    size_t begin[STEPS], count[STEPS];
+    dlc_momentum how[STEPS];
+} plan;
+
+static size_t slice(size_t count, int rank, int ranks) {
+    return count * (size_t)rank / (size_t)ranks;
+}
+
+static plan plan_of(size_t count, int rank, int ranks) {
+    size_t begin = slice(count, rank, ranks), end = slice(count, rank + 1, ranks);
+    plan p;
+    for (size_t i = 0; i < STEPS; i++) {
+        size_t from = begin + (end - begin) * i / STEPS;
+        size_t to = begin + (end - begin) * (i + 1) / STEPS;
+        size_t gap = to - from > i ? i : 0;
+        p.begin[i] = from + gap;
+        p.count[i] = to - from - gap;
+        p.how[i] = (dlc_momentum){.size = sizeof p.how[i],
+                                  .nesterov = i == 1,
+                                  .rate = 0.01f * (float)(i + 1),
+                                  .momentum = 0.9f,
+                                  .decay = 0.001f,
+                                  .grad_scale = 0.5f};
+    }
+    return p;
+}
+
+/* What a rank alone makes of the sums; of all slices, as every rank's weights. */
+static void expect(const group *g, uint64_t salt, size_t count, float *velocity,
+                   float *weights) {
+    int ranks = g->rank->ranks;
+    float *sum = dlc_alloc(count + 1, sizeof *sum);
+    RANK_CHECK(g->rank, sum);
+    for (size_t i = 0; i < count; i++)
+        sum[i] = reference_sum(salt, ranks, i);
+    for (int r = 0; r < ranks; r++) {
+        plan p = plan_of(count, r, ranks);
+        for (int i = 0; i < STEPS; i++)
+            RANK_OK(g->rank,
+                    g->device_ops->momentum(g->device, NULL, p.count[i], &p.how[i],
+                                            sum + p.begin[i], velocity + p.begin[i],
+                                            weights + p.begin[i]));
+    }
+    dlc_free(sum);
+}
+
+static void update(group *g, float *gradients, float *weights, float *velocity,
+                   size_t count) {
+    plan p = plan_of(count, g->rank->rank, g->rank->ranks);
+    dlc_weight_step steps[STEPS];
+    for (int i = 0; i < STEPS; i++)
+        steps[i] = (dlc_weight_step){.size = sizeof *steps,
+                                     .how = &p.how[i],
+                                     .begin = p.begin[i],
+                                     .count = p.count[i],
+                                     .velocity = velocity + p.begin[i]};
+    RANK_OK(g->rank,
+            g->ops->update(g->endpoint, gradients, weights, count, steps, STEPS));
+}
+
+/* Velocities of other ranks' slices stay as they were. */
+static void check_velocity(const group *g, const float *velocity, const float *all,
+                           size_t count) {
+    int me = g->rank->rank, ranks = g->rank->ranks;
+    size_t begin = slice(count, me, ranks), end = slice(count, me + 1, ranks);
+    for (size_t i = 0; i < count; i++)
+        RANK_CHECK(g->rank, velocity[i] == (i >= begin && i < end ? all[i] : 0.0f));
+}
+
+static void try_update(group *g, float *gradients, float *weights, size_t count) {
+    float *velocity = dlc_alloc(count + 1, sizeof *velocity);
+    float *want = dlc_alloc(count + 1, sizeof *want);
+    float *want_velocity = dlc_alloc(count + 1, sizeof *want_velocity);
+    RANK_CHECK(g->rank, velocity && want && want_velocity);
+    for (size_t i = 0; i < count; i++)
+        weights[i] = want[i] = reference_value(77, 0, i);
+    weights[-1] = weights[count] = 42.0f;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        reference_fill(round, g->rank->rank, count, gradients);
+        expect(g, round, count, want_velocity, want);
+        update(g, gradients, weights, velocity, count);
+        RANK_CHECK(g->rank, memcmp(weights, want, count * sizeof *want) == 0);
+        check_velocity(g, velocity, want_velocity, count);
+    }
+    RANK_CHECK(g->rank, weights[-1] == 42.0f && weights[count] == 42.0f);
+    dlc_free(want_velocity);
+    dlc_free(want);
+    dlc_free(velocity);
+}
+
+static void update_body(test_rank *rank, void *context) {
+    static const size_t counts[] = {1, 5, 1023, 20001, ROOM - 2};
+    dlc_memory one, two;
+    group g;
+
+    group_open(&g, rank, context);
+    float *weights = attach(&g, ROOM, &one), *gradients = attach(&g, ROOM, &two);
+    for (size_t i = 0; DLC_CAN(g.ops, update) && i < sizeof counts / sizeof *counts;
+         i++)
+        try_update(&g, gradients + 1, weights + 1, counts[i]);
+    attach_finish(&g, &one, &two);
+}
+
+START_TEST(as_three_calls) {
+    attach_run_all(_i, 0, update_body);
+}
+END_TEST
+
+/* Pieces so large that weights go past the caches. */
+static void large_body(test_rank *rank, void *context) {
+    enum { LARGE = SANITIZED ? 700001 : 3000001 };
+    dlc_memory one, two;
+    group g;
+
+    group_open(&g, rank, context);
+    float *weights = attach(&g, LARGE + 2, &one),
+          *gradients = attach(&g, LARGE + 2, &two);
+    if (DLC_CAN(g.ops, update))
+        try_update(&g, gradients + 1, weights + 1, LARGE);
+    attach_finish(&g, &one, &two);
+}
+
+START_TEST(large) {
+    attach_run_all(2, 0, large_body);
+}
+END_TEST
+
+static void outside_body(test_rank *rank, void *context) {
+    float gradients[8] = {0}, weights[8] = {0};
+    dlc_memory memory;
+    group g;
+
+    group_open(&g, rank, context);
+    (void)attach(&g, ROOM, &memory);
+    if (DLC_CAN(g.ops, update))
+        RANK_CHECK(rank, g.ops->update(g.endpoint, gradients, weights, 8, NULL, 0) ==
+                             DLC_ERR_INTERNAL);
+    attach_finish(&g, &memory, NULL);
+}
+
+START_TEST(outside_of_attached_memory) {
+    attach_run_all(2, 0, outside_body);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("update");
+    TCase *tests = tcase_create("update");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, as_three_calls, 1, SANITIZED ? 4 : 6);
+    tcase_add_test(tests, large);
+    tcase_add_test(tests, outside_of_attached_memory);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
