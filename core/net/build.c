@@ -50,7 +50,8 @@ static dlc_status open_family(dlc_net *net, const dlc_family *family, void **con
                             .threads = net->args.threads,
                             .phase = net->args.phase,
                             .precision = net->args.precision,
-                            .math = net->args.math};
+                            .math = net->args.math,
+                            .tune = net->args.tune};
     void *opened = NULL;
     DLC_TRY(family->open(&args, &opened));
     net->family[net->families++] = (net_family){.family = family, .context = opened};

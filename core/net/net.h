@@ -88,6 +88,7 @@ typedef struct dlc_net_args {
     int32_t threads;     /* processor threads for the layers */
     dlc_dtype precision; /* of activations: DLC_F32, DLC_BF16 or DLC_F16 */
     uint32_t math;       /* DLC_MATH_ bits */
+    int tune;            /* layers may time what they choose from */
     int low_memory;      /* make cheap activations again in backward */
     dlc_shape sample;    /* C, H, W of one sample */
     int64_t batch;       /* samples of one pass of this rank */

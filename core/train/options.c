@@ -83,6 +83,11 @@ const dlc_option dlc_run_section_options[] = {
     DLC_BOOL("record", "true",
              "note an iteration's work once and run it as a whole, where all of it is "
              "work for the device"),
+    DLC_BOOL(
+        "tune", "false",
+        "time what layers can choose from, once, and take the fastest, where the "
+        "device's layers do so; other runs may choose otherwise, with results that "
+        "differ in their last bits"),
     DLC_CHOICE("memory", "normal", "normal|low",
                "low: make cheap activations again in backward, not keep them"),
     DLC_INT("display", "0", 0, 1e9,

@@ -105,6 +105,10 @@ typedef struct dlc_family_args {
      * DLC_ERR_UNSUPPORTED with the reason. */
     dlc_dtype precision;
     uint32_t math; /* DLC_MATH_ bits */
+    /* 1: prepare may time ways to do the same and take the fastest, though results may
+     * then differ in their last bits from run to run. Layouts are never chosen so: all
+     * ranks must have them alike. */
+    int32_t tune;
 } dlc_family_args;
 
 /* What the layers of one library have in common. Layers belong to one family if

@@ -249,7 +249,7 @@ static const layout_row rows[] = {
     FIELD(dlc_weight_step, count, 24, 8),
     FIELD(dlc_weight_step, velocity, 32, 8),
 
-    STRUCT(dlc_family_args, 48),
+    STRUCT(dlc_family_args, 56),
     FIELD(dlc_family_args, size, 0, 4),
     FIELD(dlc_family_args, device_ops, 8, 8),
     FIELD(dlc_family_args, device, 16, 8),
@@ -258,6 +258,7 @@ static const layout_row rows[] = {
     FIELD(dlc_family_args, phase, 36, 4),
     FIELD(dlc_family_args, precision, 40, 4),
     FIELD(dlc_family_args, math, 44, 4),
+    FIELD(dlc_family_args, tune, 48, 4),
 
     STRUCT(dlc_family, 64),
     FIELD(dlc_family, size, 0, 4),

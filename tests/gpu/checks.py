@@ -316,7 +316,7 @@ SHAPES = {"lenet": ("1,28,28", 10), "cifar10-full": ("3,32,32", 10)}
 BARS = {("resnet50", "eager"): 1.3, ("resnet50", "compiled"): 1.1, ("lenet", "eager"): 4.0, ("cifar10-full", "eager"): 4.0}
 CONTESTS = {("resnet50", 256): 100, ("resnet50", 64): 300, ("lenet", 64): 20000, ("cifar10-full", 100): 5000, ("alexnet", 64): 400,
             ("vgg16", 64): 120}  # iterations
-TUNED = {"DLCORE_CUDNN_TUNE": "yes"}  # as PyTorch is, by cudnn.benchmark
+TUNED = "--set=run.tune=yes"  # as PyTorch is, by cudnn.benchmark
 peers, rows = {}, []
 
 
@@ -335,8 +335,7 @@ def synthetic(net, batch):
 
 def ours(net, batch, precision, iterations):
     result = train(synthetic(net, batch), ON_GPU, f"--iterations={iterations}", f"--set=run.precision={precision}",
-                   "--set=run.snapshot_last=false", "--set=run.test_interval=1000000000", "--set=solver.rate=0.0001", seconds=60,
-                   environment=TUNED)
+                   "--set=run.snapshot_last=false", "--set=run.test_interval=1000000000", "--set=solver.rate=0.0001", TUNED, seconds=60)
     return result["images_per_s"], result["first_iteration_seconds"]
 
 
@@ -376,7 +375,7 @@ def times(net, batch, precision):
     """What the layers take, to see where a contest is lost."""
     def check():
         gpu()
-        text = run([DLCORE, "time", synthetic(net, batch), ON_GPU, f"--set=run.precision={precision}"], 60, TUNED)
+        text = run([DLCORE, "time", synthetic(net, batch), ON_GPU, f"--set=run.precision={precision}", TUNED], 60)
         with open(OUT / "times.txt", "a") as file:
             file.write(f"==== {net} b{batch}, {precision}\n{text}\n")
         return last_lines(text, 1)

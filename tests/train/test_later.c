@@ -151,6 +151,51 @@ START_TEST(resumes) {
 }
 END_TEST
 
+/* [run] tune, as the layers' family is told it (it says so when it is asked to say
+ * more). */
+static const struct {
+    const char *run;
+    const char *arguments[8];
+    const char *says;
+    int exit_code;
+} tunings[] = {
+    {"", {"check"}, "later: tune is 0", 0},
+    {"tune = yes\n", {"check"}, "later: tune is 1", 0},
+    {"tune = yes\n", {"train", "--set=run.tune=no"}, "later: tune is 0", 0},
+    {"", {"train", "--set=run.tune=yes"}, "later: tune is 1", 0},
+    {"ranks = 2\n", {"train", "--set=run.tune=yes"}, "later: tune is 1", 0},
+    {"stages = ip1\nranks = 2\n",
+     {"train", "--set=run.tune=yes"},
+     "later: tune is 1",
+     0},
+    {"", {"time", "--passes=1", "--set=run.tune=yes"}, "later: tune is 1", 0},
+    {"tune = yes\n", {"plan", "--passes=1", "--no-check"}, "later: tune is 1", 0},
+    {"tune = perhaps\n", {"check"}, "tune: \"perhaps\" is neither", 2},
+    {"", {"train", "--set=run.tune=8"}, "--set: [run] tune: \"8\" is neither", 2},
+};
+
+START_TEST(tuning_is_told) {
+    char run[128];
+    const char *arguments[16] = {tunings[_i].arguments[0]};
+    int count = 1;
+    (void)snprintf(run, sizeof run, "iterations = 1\n%s", tunings[_i].run);
+    arguments[count++] = net_write(run);
+    arguments[count++] = "--set=run.device=later";
+    arguments[count++] = "-v";
+    for (int i = 1; tunings[_i].arguments[i]; i++)
+        arguments[count++] = tunings[_i].arguments[i];
+    command_result result = command_run(100, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == tunings[_i].exit_code, "exit code %d: %s",
+                  result.exit_code, result.err);
+    ck_assert_msg(strstr(result.err, tunings[_i].says) != NULL, "\"%s\" is not in %s",
+                  tunings[_i].says, result.err);
+    /* The outline of stages, which prepares nothing, is not told. */
+    if (strstr(tunings[_i].says, "is 1") && !strstr(run, "stages"))
+        ck_assert_ptr_null(strstr(result.err, "later: tune is 0"));
+    command_free(&result);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("later");
     TCase *cases = tcase_create("later");
@@ -159,6 +204,7 @@ int main(void) {
     tcase_add_test(cases, lenet_is_the_cpus);
     tcase_add_loop_test(cases, every_way_is_the_cpus, 0, sizeof ways / sizeof *ways);
     tcase_add_test(cases, resumes);
+    tcase_add_loop_test(cases, tuning_is_told, 0, sizeof tunings / sizeof *tunings);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

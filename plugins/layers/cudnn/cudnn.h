@@ -54,7 +54,7 @@ typedef struct context {
     dlc_phase phase;
     dlc_dtype precision;        /* of activations, where a layer has a choice */
     uint32_t math;              /* DLC_MATH_ bits */
-    int tune;                   /* engines are timed (DLCORE_CUDNN_TUNE = yes) */
+    int tune;                   /* engines are to be timed ([run] tune = yes) */
     char gpu[512];              /* which kind it is, for the cache of engines */
     char *description;          /* of a GPU that is not here; NULL: it is */
     dlc_layout *layouts;        /* all that were ever asked for; freed at close */

@@ -1,7 +1,6 @@
 /* The family: one handle of each library a net, and reorders between layouts. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cudnn.h"
@@ -99,8 +98,8 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     net->phase = args->phase;
     net->precision = args->precision ? args->precision : DLC_F32;
     net->math = args->math;
-    const char *described = library_plan_for(), *tune = getenv("DLCORE_CUDNN_TUNE");
-    net->tune = !described && tune && strcmp(tune, "yes") == 0;
+    net->tune = DLC_HAS(args, tune) && args->tune;
+    const char *described = library_plan_for();
     status = described ? describe_gpu(net, described) : find_gpu(net, args);
     if (status != DLC_OK) {
         family_close(net);

@@ -215,6 +215,11 @@ static int try_one(graph *g, const plan_bounds *limit, cudnnBackendDescriptor_t 
     return 1;
 }
 
+/* Nothing can be timed for a GPU that is not here. */
+static int is_timed(const context *net) {
+    return net->tune && !net->described;
+}
+
 /* Among the first few that will do, the fastest; or the first. */
 typedef struct choice {
     cudnn_plan *best;
@@ -244,7 +249,7 @@ static dlc_status choose(graph *g, const plan_bounds *limit, cudnn_plan *p) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A,
                                                    CUDNN_HEUR_MODE_FALLBACK};
     enum { TIMED = 8 };
-    choice c = {.best = p, .most = g->net->tune ? TIMED : 1};
+    choice c = {.best = p, .most = is_timed(g->net) ? TIMED : 1};
     int seen = 0;
     for (size_t m = 0; m < sizeof modes / sizeof *modes && !c.tried; m++) {
         proposals list = {0};
@@ -273,7 +278,7 @@ static void key_of(const graph *g, const plan_bounds *limit, char *key, size_t b
     (void)snprintf(key, bytes,
                    "%s, cuDNN %zu, precision %d, math %u, direct %d, tuned %d, %zu: %s",
                    g->net->gpu, cudnn.GetVersion(), (int)g->net->precision,
-                   (unsigned)g->net->math, limit->direct, g->net->tune,
+                   (unsigned)g->net->math, limit->direct, is_timed(g->net),
                    limit->scratch_bytes, g->key);
 }
 

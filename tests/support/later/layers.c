@@ -36,6 +36,7 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     if (!net)
         return DLC_ERR_NOMEM;
     dlc_family_args near = *args;
+    host->log(DLC_LOG_DEBUG, "later: tune is %d", (int)args->tune);
     near.device_ops = near_device;
     near.device = args->device->near;
     near.queue = NULL;

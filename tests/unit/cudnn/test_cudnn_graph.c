@@ -2,6 +2,7 @@
  * still can. And plans that are read from disk. */
 #include <check.h>
 #include <dirent.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,35 @@ START_TEST(scratch_memory_is_bounded) {
     ck_assert_int_eq(make_plan(STATISTICS, &shapes[4], &none, &p), DLC_ERR_UNSUPPORTED);
     ck_contains(dlc_detail(), "layer 'depthwise': cuDNN cannot do its pass");
     plan_clear(&p);
+    close_net();
+}
+END_TEST
+
+static int tune_told(const dlc_family_args *args) {
+    void *opened = NULL;
+    ck_assert_int_eq(cudnn_family.open(args, &opened), DLC_OK);
+    net = opened;
+    int told = net->tune;
+    close_net();
+    return told;
+}
+
+/* It is told, where the core is old enough not to know of it as well; and what isn't
+ * here cannot be timed, so the heuristics' engine it is. */
+START_TEST(tuning_needs_a_gpu) {
+    dlc_family_args args = {
+        .size = sizeof args, .phase = DLC_PHASE_TRAIN, .precision = DLC_F16, .tune = 1};
+    ck_assert_int_eq(tune_told(&args), 1);
+    args.size = offsetof(dlc_family_args, tune);
+    ck_assert_int_eq(tune_told(&args), 0);
+    cudnn_plan bare = {0}, tuned = {0};
+    open_net(DLC_F16, 0);
+    ck_assert_int_eq(make_plan(FORWARD, &shapes[0], &much, &bare), DLC_OK);
+    net->tune = 1;
+    ck_assert_int_eq(make_plan(FORWARD, &shapes[0], &much, &tuned), DLC_OK);
+    ck_assert_int_eq(bare.engine, tuned.engine);
+    plan_clear(&bare);
+    plan_clear(&tuned);
     close_net();
 }
 END_TEST
@@ -295,6 +325,7 @@ int main(void) {
     tcase_set_timeout(plans, 60);
     tcase_add_loop_test(plans, patterns, 0, PRECISIONS);
     tcase_add_test(plans, scratch_memory_is_bounded);
+    tcase_add_test(plans, tuning_needs_a_gpu);
     tcase_add_test(plans, mistakes_are_told);
     tcase_add_checked_fixture(disk, scratch_setup, scratch_teardown);
     tcase_add_test(disk, texts_are_kept);
