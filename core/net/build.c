@@ -293,6 +293,27 @@ static int has_trained_params(const net_op *op) {
     return 0;
 }
 
+/* Does a later operation, whose backward comes first, give a gradient for what
+ * operation `index` reads, too? */
+static int shares_gradient(const dlc_net *net, int32_t index, int32_t tensor) {
+    for (int32_t i = index + 1; i < net->ops; i++) {
+        const net_op *other = &net->op[i];
+        for (int32_t k = 0; other->absorbed_by == NO_OP && k < other->plan.inputs; k++)
+            if (other->input[k] == tensor && other->edge[k].wanted)
+                return 1;
+    }
+    return 0;
+}
+
+static void tell_shared_gradients(dlc_net *net) {
+    for (int32_t i = 0; i < net->ops; i++) {
+        net_op *op = &net->op[i];
+        for (int32_t j = 0; j < op->plan.inputs; j++)
+            if (op->edge[j].wanted && shares_gradient(net, i, op->input[j]))
+                op->plan.shares_gradient |= 1ull << j;
+    }
+}
+
 /* Backward of an operation runs where a loss lies behind it and something to train
  * at or before it. */
 static void trace_gradients(dlc_net *net) {
@@ -327,6 +348,7 @@ static void trace_gradients(dlc_net *net) {
         for (int32_t j = 0; j < op->plan.outputs; j++)
             net->tensor[op->output[j]].wants_gradient = wants;
     }
+    tell_shared_gradients(net);
 }
 
 /* ---- The whole ------------------------------------------------------------------- */

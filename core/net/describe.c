@@ -66,12 +66,14 @@ static uint64_t out_diff_bytes(const dlc_net *net, const net_op *op) {
     return bytes;
 }
 
-/* The gradients that go out; one that is added to another's is read once more. */
+/* The gradients that go out; one that is added to another's is read once more, or the
+ * other's is. */
 static uint64_t in_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
     for (int32_t j = 0; j < op->plan.inputs; j++)
         if (op->edge[j].wanted)
-            bytes += bytes_of(net, op->input[j]) * (op->edge[j].add ? 2 : 1);
+            bytes += bytes_of(net, op->input[j]) *
+                     (op->edge[j].add || op->edge[j].into ? 2 : 1);
     return bytes;
 }
 
@@ -182,6 +184,8 @@ dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
         row->producer = name_of_tensor(net, op->input[0]);
         row->reader = first_reader(net, op->output[0]);
     }
+    for (int32_t j = 0; j < op->plan.inputs; j++)
+        row->added += op->edge[j].wanted && op->edge[j].add;
     describe_params(net, op, row);
     describe_work(net, op, row);
     if (dlc_net_op_in_group(net, i))

@@ -42,6 +42,7 @@ enum { TENSOR_DATA = 0, TENSOR_LABEL = 1 };
 typedef struct net_edge {
     int wanted;     /* backward writes it */
     int add;        /* not the first to write: goes to `part`, then is added */
+    int into;       /* not the first to write, but adds to what is there by itself */
     int32_t buffer; /* of the part; NO_BUFFER: over the output's gradient */
     void *part;
 } net_edge;

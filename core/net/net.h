@@ -260,7 +260,8 @@ typedef struct dlc_net_row {
     int64_t multiply_adds;         /* of the whole batch, forward */
     dlc_net_work work[DLC_NET_PARTS];
     size_t trained_begin, trained_count; /* its slice of the weights' arena */
-    char choice[96];                     /* what the layer says it chose */
+    int32_t added;   /* gradients that are added to another's by a pass of its own */
+    char choice[96]; /* what the layer says it chose */
 } dlc_net_row;
 
 /* In the order of forward. */

@@ -172,9 +172,19 @@ static dlc_status plan_batch(dlc_net *net) {
 
 /* ---- Gradients ------------------------------------------------------------------- */
 
+/* Is another's gradient there, and can the layer add to it? One that it writes in the
+ * same call is not there yet. */
+static int adds_by_itself(const dlc_net *net, const net_op *op, int32_t j) {
+    for (int32_t k = 0; k < j; k++)
+        if (op->edge[k].wanted && op->input[k] == op->input[j])
+            return 0;
+    return net->tensor[op->input[j]].diff_buffer != NO_BUFFER &&
+           (op->plan.adds_gradient >> j & 1) != 0;
+}
+
 /* One input's gradient. The reader that is first in backward writes the tensor's
- * gradient, later ones write a part that is then added. Either may lie over the
- * output's gradient, which nobody reads after this step. */
+ * gradient; later ones add to it, or write a part that is then added. What is written
+ * may lie over the output's gradient, which nobody reads after this step. */
 static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
     net_op *op = &net->op[index];
     net_tensor *in = &net->tensor[op->input[j]];
@@ -184,6 +194,11 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
     const net_tensor *out = &net->tensor[op->output[0]];
     if (in->is_port && in->diff_buffer == NO_BUFFER) {
         edge->buffer = in->diff_buffer = PORT_BUFFER;
+        return DLC_OK;
+    }
+    if (adds_by_itself(net, op, j)) {
+        edge->buffer = in->diff_buffer;
+        edge->into = 1;
         return DLC_OK;
     }
     int over = op->plan.in_place >> j & 1 && out->diff_buffer >= 0 &&
@@ -257,6 +272,7 @@ static void point_edges(dlc_net *net, net_op *op) {
 /* The pointers of one operation's passes; those of the batch are set with it. */
 static void point_op(dlc_net *net, net_op *op) {
     int in_group = dlc_net_op_in_group(net, (int32_t)(op - net->op));
+    uint64_t adds = 0;
     for (int32_t j = 0; j < op->plan.outputs; j++) {
         op->out_data[j] = net->tensor[op->output[j]].data;
         op->out_diff[j] = net->tensor[op->output[j]].diff;
@@ -264,6 +280,7 @@ static void point_op(dlc_net *net, net_op *op) {
     for (int32_t j = 0; j < op->plan.inputs; j++) {
         op->in_data[j] = net->tensor[op->input[j]].data;
         op->in_diff[j] = op->edge[j].part;
+        adds |= (uint64_t)op->edge[j].into << j;
     }
     for (int32_t j = 0; j < op->plan.params; j++) {
         int32_t i = op->first_param + j;
@@ -286,6 +303,7 @@ static void point_op(dlc_net *net, net_op *op) {
         /* It is of this rank's samples. */
         .step_at = op->of_all || in_group ? NULL : net->args.step_at,
         .loss_scale_at = net->args.loss_scale_at,
+        .adds = adds,
         .workspace = dlc_net_buffer_at(net, op->workspace_buffer)};
 }
 

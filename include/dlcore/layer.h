@@ -208,6 +208,14 @@ typedef struct dlc_layer_plan {
 
     size_t workspace_bytes; /* prepare: its own, kept from forward to backward */
     size_t scratch_bytes;   /* prepare: shared by all layers, lost between calls */
+
+    /* in, before prepare. Bit i: others that read the same tensor give a gradient for
+     * it, too, and may have done so when this layer's backward comes; all of them are
+     * added up. */
+    uint64_t shares_gradient;
+    /* prepare, of those bits. Bit i: backward can add what it finds to in_diff[i] as it
+     * writes it (dlc_layer_run.adds), which saves a pass over memory. */
+    uint64_t adds_gradient;
 } dlc_layer_plan;
 
 /* One pass. Pointers are device memory, 64-byte aligned; they may change from one
@@ -244,6 +252,9 @@ typedef struct dlc_layer_run {
      * recorded and run again. Each may be NULL. */
     const dlc_step *step_at;    /* in place of iteration and sample */
     const float *loss_scale_at; /* one more factor of loss_scale */
+    /* backward, of plan.adds_gradient. Bit i: in_diff[i] has the gradients of others,
+     * to which this one is added. Of 16-bit elements the sum may be rounded once. */
+    uint64_t adds;
 } dlc_layer_run;
 
 typedef struct dlc_layer_ops {

@@ -295,7 +295,7 @@ static const layout_row rows[] = {
     FIELD(dlc_param, rate, 104, 8),
     FIELD(dlc_param, decay, 112, 8),
 
-    STRUCT(dlc_layer_plan, 112),
+    STRUCT(dlc_layer_plan, 128),
     FIELD(dlc_layer_plan, size, 0, 4),
     FIELD(dlc_layer_plan, inputs, 4, 4),
     FIELD(dlc_layer_plan, in, 8, 8),
@@ -311,12 +311,14 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_plan, wants_gradient, 88, 8),
     FIELD(dlc_layer_plan, workspace_bytes, 96, 8),
     FIELD(dlc_layer_plan, scratch_bytes, 104, 8),
+    FIELD(dlc_layer_plan, shares_gradient, 112, 8),
+    FIELD(dlc_layer_plan, adds_gradient, 120, 8),
 
     STRUCT(dlc_step, 16),
     FIELD(dlc_step, iteration, 0, 8),
     FIELD(dlc_step, sample, 8, 8),
 
-    STRUCT(dlc_layer_run, 120),
+    STRUCT(dlc_layer_run, 128),
     FIELD(dlc_layer_run, size, 0, 4),
     FIELD(dlc_layer_run, iteration, 8, 8),
     FIELD(dlc_layer_run, sample, 16, 8),
@@ -333,6 +335,7 @@ static const layout_row rows[] = {
     FIELD(dlc_layer_run, again, 96, 4),
     FIELD(dlc_layer_run, step_at, 104, 8),
     FIELD(dlc_layer_run, loss_scale_at, 112, 8),
+    FIELD(dlc_layer_run, adds, 120, 8),
 
     STRUCT(dlc_layer_ops, 96),
     FIELD(dlc_layer_ops, size, 0, 4),

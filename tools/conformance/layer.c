@@ -228,6 +228,52 @@ static void backward_overwrites(suite_run *run) {
     over_the_grid(run, DLC_PHASE_TRAIN, backward_twice);
 }
 
+/* Those of input i, which has others' already. */
+static void add_to(stand *s, int32_t i) {
+    float alone[ROOM], there[ROOM];
+    size_t count = s->x_count[i] < ROOM ? s->x_count[i] : ROOM;
+    stand_fill(s, 21);
+    suite_random(s->dy, s->y_count, 31);
+    stand_forward(s);
+    stand_backward(s);
+    (void)keep(s->dx[i], s->x_count[i], alone, ROOM);
+    suite_random(s->dx[i], s->x_count[i], 51);
+    (void)keep(s->dx[i], s->x_count[i], there, ROOM);
+    s->adds = 1ull << i;
+    stand_forward(s);
+    stand_backward(s);
+    s->adds = 0;
+    for (size_t k = 0; k < count; k++) {
+        double want = (double)alone[k] + (double)there[k], got = (double)s->dx[i][k];
+        double scale = 1 + fabs((double)alone[k]) + fabs((double)there[k]);
+        if (!(fabs(got - want) <= 1e-5 * scale))
+            suite_fail(s->run, "element %zu of a gradient is %g: %g was added to %g", k,
+                       got, (double)alone[k], (double)there[k]);
+    }
+}
+
+static int adders; /* layers of the grid that add to gradients */
+
+static void add_where_it_can(stand *s) {
+    uint64_t adds = s->plan.adds_gradient;
+    if (adds & ~s->plan.shares_gradient)
+        suite_fail(s->run, "it adds to gradients that no others give");
+    adders += adds != 0;
+    for (int32_t i = 0; i < s->plan.inputs; i++)
+        if (adds >> i & 1)
+            add_to(s, i);
+}
+
+static void adds_up(suite_run *run) {
+    const dlc_layer_ops *ops = run->feature->ops;
+    if (!DLC_CAN(ops, backward))
+        suite_skip(run, "it gives no gradient");
+    adders = 0;
+    over_the_grid(run, DLC_PHASE_TRAIN, add_where_it_can);
+    if (!adders)
+        suite_skip(run, "it adds to no gradients");
+}
+
 /* ---- Parameters -------------------------------------------------------------- */
 
 static void carry_params(stand *s) {
@@ -298,6 +344,7 @@ const suite_check suite_layer_checks[] = {
     CHECK("layer.gradients", "gradients agree with differences", gradients_are_slopes),
     CHECK("layer.backward", "backward writes gradients, it does not add",
           backward_overwrites),
+    CHECK("layer.adds", "but adds to others' where it says that it can", adds_up),
     CHECK("layer.params", "parameters come back from their own layout",
           params_come_back),
     CHECK("layer.describe", "describe keeps to its room", describes_itself),

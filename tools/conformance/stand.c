@@ -77,6 +77,7 @@ static void prepare(stand *s, dlc_phase phase) {
     for (int32_t i = 0; phase == DLC_PHASE_TRAIN && i < s->plan.inputs; i++)
         if (!(s->plan.no_gradient >> i & 1) && s->in[i].dtype == DLC_F32)
             s->plan.wants_gradient |= 1ull << i;
+    s->plan.shares_gradient = s->plan.wants_gradient;
     suite_must(s->run, s->ops->prepare(s->layer, &s->plan), "prepare");
     for (int32_t i = 0; i < s->plan.params; i++)
         if (s->param[i].count < dlc_shape_count(&s->param[i].shape))
@@ -249,7 +250,8 @@ static dlc_layer_run pass_of(stand *s) {
                            .param_diff = s->param_diff,
                            .workspace = s->workspace,
                            .scratch = s->scratch,
-                           .loss_scale = 1};
+                           .loss_scale = 1,
+                           .adds = s->adds};
 }
 
 static void check_fences(stand *s, const char *call) {
@@ -305,6 +307,9 @@ void stand_backward(stand *s) {
     dlc_layer_run pass = pass_of(s);
     if (s->out_diff[0])
         reorder(s, &s->plain_out[0], s->dy, &s->out[0], s->out_diff[0]);
+    for (int32_t i = 0; i < s->plan.inputs; i++)
+        if (s->adds >> i & 1)
+            reorder(s, &s->plain_in[i], s->dx[i], &s->in[i], s->in_diff[i]);
     suite_must(s->run, s->ops->backward(s->layer, &pass), "backward");
     check_fences(s, "backward");
     for (int32_t i = 0; i < s->plan.inputs; i++)

@@ -39,7 +39,8 @@ typedef struct stand {
     void *out_own[DLC_MAX_OUTPUTS], *out_diff[DLC_MAX_OUTPUTS];
     void *param_own[DLC_MAX_PARAMS], *param_diff[DLC_MAX_PARAMS];
     void *workspace, *scratch;
-    int changed; /* forward wrote over an input, unlike it had said */
+    int changed;   /* forward wrote over an input, unlike it had said */
+    uint64_t adds; /* bit i: backward adds to dx[i], which has numbers */
 } stand;
 
 /* Up to prepare. DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED: it does not take these inputs;

@@ -155,6 +155,8 @@ mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = dy[i
 mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = i ? dy[i] * root * root : 1.5f * dy[i]"))
 mutant("layer.backward", "layer", ("dx[i] = dy[i] * root * root", "dx[i] += dy[i] * root * root"),
        ("    plan->in_place = 1;\n", ""))
+mutant("layer.adds", "layer", ("    plan->in_place = 1;\n", "    plan->adds_gradient = plan->shares_gradient;\n"))
+mutant("layer.adds", "layer", ("    plan->in_place = 1;\n", "    plan->adds_gradient = 2;\n"))
 DESCRIBE = ("static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {\n    (void)layer;\n    (void)bytes;\n"
             "    for (int i = 0; i < 7; i++)\n        text[i] = 'x';\n    text[7] = 0;\n}\n"
             "static const dlc_layer_ops ops = {\n    .describe = layer_describe,")
