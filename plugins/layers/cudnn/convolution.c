@@ -4,7 +4,10 @@
  *
  * Without bias and activation it is most likely read by a batch_norm. In half precision
  * cuDNN can add up channels and their squares as they are computed, and the layout of
- * the output says where: whoever reads it may look there, and need not read it all. */
+ * the output says where: whoever reads it may look there, and need not read it all.
+ *
+ * What it reads others may read, too, as at the fork of a residual net: there a fourth
+ * plan adds to the gradient of theirs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +21,7 @@ typedef struct convolution {
     int64_t group;
     int direct; /* no Winograd, by wish */
     int fused;  /* forward adds the bias and activates */
-    cudnn_plan forward, backward_data, backward_weights;
+    cudnn_plan forward, backward_data, add_data, backward_weights;
     graph_tensor x, weights, y, bias; /* the same in all of them */
     graph_tensor sums, squares;       /* of the forward plan, or 0 */
     dlc_memory room;                  /* own; for these */
@@ -225,7 +228,7 @@ static dlc_status make_forward(convolution *conv) {
     return beside && status == DLC_ERR_UNSUPPORTED ? plan_forward(conv, 0, 0) : status;
 }
 
-static dlc_status make_plans(convolution *conv, const dlc_layer_plan *plan) {
+static dlc_status make_plans(convolution *conv, dlc_layer_plan *plan) {
     const weighted *w = &conv->w;
     dlc_status status = make_forward(conv);
     if (status != DLC_OK || w->head.phase != DLC_PHASE_TRAIN)
@@ -237,7 +240,13 @@ static dlc_status make_plans(convolution *conv, const dlc_layer_plan *plan) {
         status = plan_backward(conv, GRAPH_BACKWARD_DATA,
                                "do its backward pass to the data",
                                &conv->backward_data);
-    return status;
+    if (status != DLC_OK || !shares_gradient(plan, 0))
+        return status;
+    status = plan_backward(conv, GRAPH_ADD_DATA, "add to the gradient of its data",
+                           &conv->add_data);
+    if (status == DLC_OK)
+        plan->adds_gradient = 1;
+    return status == DLC_ERR_UNSUPPORTED ? DLC_OK : status;
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
@@ -255,9 +264,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     dlc_status status = make_plans(conv, plan);
     if (status != DLC_OK)
         return status;
-    const size_t sizes[] = {conv->forward.scratch_bytes,
-                            conv->backward_data.scratch_bytes,
-                            conv->backward_weights.scratch_bytes};
+    const size_t sizes[] = {
+        conv->forward.scratch_bytes, conv->backward_data.scratch_bytes,
+        conv->add_data.scratch_bytes, conv->backward_weights.scratch_bytes};
     size_t scratch = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         scratch = sizes[i] > scratch ? sizes[i] : scratch;
@@ -299,9 +308,10 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     if (wants_part(run, DLC_PART_PARAM))
         status = backward_weights(conv, run);
     if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
-        status = PLAN_RUN(
-            &conv->backward_data, weighted_scratch(w, run), {conv->x, run->in_diff[0]},
-            {conv->weights, weighted_weights(w, run)}, {conv->y, run->out_diff[0]});
+        status = PLAN_RUN(adds_to(run, 0) ? &conv->add_data : &conv->backward_data,
+                          weighted_scratch(w, run), {conv->x, run->in_diff[0]},
+                          {conv->weights, weighted_weights(w, run)},
+                          {conv->y, run->out_diff[0]});
     return status;
 }
 
@@ -325,6 +335,7 @@ static void destroy(dlc_layer *layer) {
         return;
     plan_clear(&conv->forward);
     plan_clear(&conv->backward_data);
+    plan_clear(&conv->add_data);
     plan_clear(&conv->backward_weights);
     if (conv->room.base)
         layer->net->device_ops->free(layer->net->device_at, &conv->room);

@@ -159,6 +159,16 @@ static inline int wants_part(const dlc_layer_run *run, uint32_t part) {
     return !run->parts || (run->parts & part) != 0;
 }
 
+/* May others' gradients be where this one of input i goes? */
+static inline int shares_gradient(const dlc_layer_plan *plan, int i) {
+    return DLC_HAS(plan, adds_gradient) && (plan->shares_gradient >> i & 1) != 0;
+}
+
+/* Are they there, to be added to? */
+static inline int adds_to(const dlc_layer_run *run, int i) {
+    return DLC_HAS(run, adds) && (run->adds >> i & 1) != 0;
+}
+
 /* What the run says in device memory, or NULL where the core is older. */
 static inline const dlc_step *step_at(const dlc_layer_run *run) {
     return DLC_HAS(run, step_at) ? run->step_at : NULL;

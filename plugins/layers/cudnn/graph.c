@@ -230,7 +230,8 @@ static const conv_names conv_attributes[] = {
 void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
                        graph_tensor x, graph_tensor w, graph_tensor y) {
     char text[NOTE];
-    const conv_names *name = &conv_attributes[which];
+    int adds = which == GRAPH_ADD_DATA;
+    const conv_names *name = &conv_attributes[adds ? GRAPH_BACKWARD_DATA : which];
     cudnnBackendDescriptor_t shape = describe_window(g, win);
     cudnnBackendDescriptor_t op = add_op(g, name->op);
     set_descriptor(g, op, name->window, shape);
@@ -238,7 +239,7 @@ void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
     set_tensor(g, op, name->w, w);
     set_tensor(g, op, name->y, y);
     set_float(g, op, name->alpha, 1);
-    set_float(g, op, name->beta, 0);
+    set_float(g, op, name->beta, adds ? 1 : 0);
     finish(g, op);
     drop(&shape);
     (void)snprintf(text, sizeof text, "conv%d(%d,%d,%d;", (int)which, x, w, y);

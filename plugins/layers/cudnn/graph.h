@@ -38,11 +38,14 @@ graph_tensor graph_last(graph *g, dlc_dtype dtype, int64_t n, int64_t c, int64_t
 /* One that lives inside the engine alone; float32, shape and order of `like`. */
 graph_tensor graph_virtual(graph *g, graph_tensor like);
 
-/* Operations. Sums are float32. */
+/* Operations. Sums are float32. GRAPH_ADD_DATA is an operation of its own (its `beta`
+ * is 1), run by the engines that overwrite, too: for graph_add behind a backward pass
+ * cuDNN 9.19 has none. */
 typedef enum graph_conv {
-    GRAPH_FORWARD,         /* x, w -> y */
-    GRAPH_BACKWARD_DATA,   /* w, y -> x */
-    GRAPH_BACKWARD_WEIGHTS /* x, y -> w */
+    GRAPH_FORWARD,          /* x, w -> y */
+    GRAPH_BACKWARD_DATA,    /* w, y -> x */
+    GRAPH_BACKWARD_WEIGHTS, /* x, y -> w */
+    GRAPH_ADD_DATA          /* w, y -> added to x */
 } graph_conv;
 void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
                        graph_tensor x, graph_tensor w, graph_tensor y);

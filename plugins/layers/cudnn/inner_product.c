@@ -119,6 +119,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch = all[i]->scratch_bytes > scratch ? all[i]->scratch_bytes : scratch;
     weighted_plan(w, plan, 0, scratch);
+    if (shares_gradient(plan, 0))
+        plan->adds_gradient = 1;
     return DLC_OK;
 }
 
@@ -128,7 +130,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     dlc_status status = weighted_narrow(w, run);
     if (status == DLC_OK)
         status = product_run(&in->forward, weighted_weights(w, run), run->in[0],
-                             w->has_bias ? run->param[1] : NULL, run->out[0],
+                             w->has_bias ? run->param[1] : NULL, 0, run->out[0],
                              weighted_scratch(w, run));
     if (status == DLC_OK && !in->fused && (w->has_bias || w->relu.on))
         status = weighted_finish(w, run);
@@ -143,11 +145,11 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         status = weighted_back(w, run);
         if (status == DLC_OK)
             status = product_run(&in->backward_weights, run->in[0], run->out_diff[0],
-                                 NULL, run->param_diff[0], weighted_scratch(w, run));
+                                 NULL, 0, run->param_diff[0], weighted_scratch(w, run));
     }
     if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
         status = product_run(&in->backward_data, weighted_weights(w, run),
-                             run->out_diff[0], NULL, run->in_diff[0],
+                             run->out_diff[0], NULL, adds_to(run, 0), run->in_diff[0],
                              weighted_scratch(w, run));
     return status;
 }

@@ -124,15 +124,15 @@ dlc_status product_make(product *p, context *net, const char *layer, const char 
 }
 
 dlc_status product_run(const product *p, const void *a, const void *b,
-                       const float *bias, void *d, void *scratch) {
+                       const float *bias, int adds, void *d, void *scratch) {
     const float one = 1, zero = 0;
     cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
     if (p->shape.bias)
         st = set_bias(p, bias);
     if (st == CUBLAS_STATUS_SUCCESS)
-        st = blas.Matmul(p->net->blas, p->how, &one, a, p->a, b, p->b, &zero, d, p->d,
-                         d, p->d, &p->algorithm, scratch, p->scratch_bytes,
-                         p->net->stream);
+        st = blas.Matmul(p->net->blas, p->how, &one, a, p->a, b, p->b,
+                         adds ? &one : &zero, d, p->d, d, p->d, &p->algorithm, scratch,
+                         p->scratch_bytes, p->net->stream);
     return check_blas(st, p->layer, p->what);
 }
 

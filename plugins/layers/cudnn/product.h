@@ -24,11 +24,12 @@ typedef struct product {
     size_t scratch_bytes;
 } product;
 
-/* With a described GPU there is no algorithm, and it cannot run. */
+/* With a described GPU there is no algorithm, and it cannot run. `adds`: to what is in
+ * D, instead of overwriting it. */
 dlc_status product_make(product *p, context *net, const char *layer, const char *what,
                         const product_shape *shape);
 dlc_status product_run(const product *p, const void *a, const void *b,
-                       const float *bias, void *d, void *scratch);
+                       const float *bias, int adds, void *d, void *scratch);
 void product_clear(product *p); /* zeroed is allowed */
 
 #endif

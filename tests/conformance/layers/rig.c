@@ -252,6 +252,7 @@ static dlc_status build(rig *r) {
         return status;
     if (r->spec.phase == DLC_PHASE_TRAIN) /* backward is asked for all that there are */
         r->plan.wants_gradient = ~r->plan.no_gradient;
+    r->plan.shares_gradient = r->spec.adds & r->plan.wants_gradient;
     return r->ops->prepare(r->layer, &r->plan);
 }
 
@@ -468,6 +469,10 @@ dlc_status rig_backward(rig *r) {
     pass_fill(r, &p);
     upload(r, r->out_diff, &r->out[0], &m->out_diff);
     block_fill(&m->scratch, 0xFF);
+    p.run.adds = r->plan.adds_gradient;
+    for (int32_t i = 0; i < r->plan.inputs; i++)
+        if (p.run.adds >> i & 1)
+            upload(r, r->in_diff[i], &r->in[i], &m->in_diff[i]);
     /* What backward says it does not read is gone by then. */
     for (int32_t i = 0; i < r->plan.inputs; i++)
         if (!(r->plan.reads_in >> i & 1) && p.in[i] != p.out[0])

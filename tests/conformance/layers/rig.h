@@ -29,6 +29,7 @@ typedef struct rig_spec {
     uint32_t index;
     int64_t slice_begin, slice_end; /* of the output's channels; both 0: all */
     int64_t iteration, sample;
+    uint64_t adds; /* bit i: backward adds to what is in in_diff[i], where it can */
     struct rig *twin;
 } rig_spec;
 
@@ -73,7 +74,8 @@ void rig_close(rig *r);
 dlc_status rig_forward(rig *r);
 /* After it: what it wrote is lost and made again (dlc_layer_run.again). */
 dlc_status rig_forward_again(rig *r);
-/* After it: from out_diff to in_diff and param_diff. */
+/* After it: from out_diff to in_diff and param_diff. With spec.adds, of what the layer
+ * says it can add to (plan.adds_gradient), from in_diff, too. */
 dlc_status rig_backward(rig *r);
 
 /* A parameter between plain order and the layer's own, both in host memory; and its

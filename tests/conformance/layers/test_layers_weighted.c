@@ -1,9 +1,11 @@
 /* convolution and inner_product, with the relu that they take over. */
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checker.h"
+#include "machine.h"
 
 static const struct {
     const char *settings;
@@ -121,6 +123,77 @@ START_TEST(repeatable) {
     rig_close(&a);
     rig_close(&b);
     rig_close(&one);
+}
+END_TEST
+
+/* ---- Gradients that are added to ----------------------------------------------- */
+
+static const struct {
+    const char *type, *settings, *absorb;
+    dlc_shape in;
+} shared[] = {
+    {"convolution", "num_output=32 kernel_size=3 pad=1", "", {4, {2, 16, 9, 7}}},
+    {"convolution", "num_output=24 kernel_size=1 bias=no", NULL, {4, {3, 64, 8, 8}}},
+    {"convolution", "num_output=16 kernel_size=1 stride=2", "", {4, {2, 32, 7, 8}}},
+    {"convolution", "num_output=48 kernel_size=3 stride=2", "", {4, {1, 16, 9, 9}}},
+    {"convolution",
+     "num_output=32 kernel_size=3 pad=1 group=2",
+     NULL,
+     {4, {2, 32, 6, 6}}},
+    {"inner_product", "num_output=40", "", {4, {3, 8, 4, 4}}},
+    {"inner_product", "num_output=16 bias=no", NULL, {2, {5, 24}}},
+};
+
+/* Others' gradients are in in_diff; this one's comes to them, rounded once or twice. */
+static void check_adds(const rig_spec *spec, double tolerance) {
+    rig alone, added;
+    rig_spec adding = *spec;
+    adding.adds = 1;
+    run_rig(&alone, spec);
+    ck_assert_int_eq(rig_open(&added, &adding), DLC_OK);
+    ck_assert_uint_eq(alone.plan.adds_gradient, 0); /* nobody asked */
+    if (machine_layers_are("cudnn"))
+        ck_assert_uint_eq(added.plan.adds_gradient, 1);
+    int64_t count = rig_in_count(&added, 0);
+    float *sum = malloc((size_t)count * sizeof *sum);
+    ck_assert_ptr_nonnull(sum);
+    double size = 1;
+    fill_rig(&added);
+    fill_values(added.in_diff[0], count, 77, 1);
+    for (int64_t i = 0; i < count; i++) {
+        sum[i] = alone.in_diff[0][i];
+        if (added.plan.adds_gradient)
+            sum[i] += added.in_diff[0][i];
+        size = fmax(size, fabs((double)sum[i]));
+    }
+    ck_assert_int_eq(rig_forward(&added), DLC_OK);
+    ck_assert_int_eq(rig_backward(&added), DLC_OK);
+    double far = far_apart(sum, added.in_diff[0], count);
+    ck_assert_msg(far <= tolerance * size, "%s %s: %g apart, of %g", spec->type,
+                  spec->settings, far, size);
+    for (int32_t p = 0; p < alone.plan.params; p++)
+        check_same_bits(alone.param_diff[p], added.param_diff[p],
+                        rig_param_count(&alone, p));
+    free(sum);
+    rig_close(&added);
+    rig_close(&alone);
+}
+
+START_TEST(adds_to_what_is_there) {
+    static const struct {
+        dlc_dtype floats;
+        double tolerance;
+    } types[] = {{DLC_F32, 1e-5}, {DLC_BF16, 1.0 / 128}, {DLC_F16, 1.0 / 1024}};
+    for (int t = 0; t < COUNT(types); t++) {
+        rig_spec spec = {.type = shared[_i].type,
+                         .settings = shared[_i].settings,
+                         .absorb = shared[_i].absorb,
+                         .floats = types[t].floats,
+                         .in = {shared[_i].in}};
+        if (t && !(rig_has(types[t].floats) && rig_takes(spec.type, types[t].floats)))
+            continue;
+        check_adds(&spec, types[t].tolerance);
+    }
 }
 END_TEST
 
@@ -276,6 +349,7 @@ int main(void) {
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
+    tcase_add_loop_test(tests, adds_to_what_is_there, 0, COUNT(shared));
     tcase_add_loop_test(tests, slices_make_the_whole, 0, COUNT(slices));
     tcase_add_test(tests, groups_have_no_slices);
     tcase_add_test(tests, refusals);

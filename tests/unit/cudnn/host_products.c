@@ -151,7 +151,7 @@ static void channels(const triple *t, graph_conv which, int64_t x, int64_t w,
     for (int64_t i = 0; i < depth; i++)
         if (which == GRAPH_FORWARD)
             *c += a[i] * b[i];
-        else if (which == GRAPH_BACKWARD_DATA)
+        else if (which == GRAPH_BACKWARD_DATA || which == GRAPH_ADD_DATA)
             a[i] += *c * b[i];
         else
             b[i] += *c * a[i];
@@ -175,11 +175,11 @@ static void slide(const triple *t, const host_op *op, int64_t n, int64_t k, int6
 }
 
 static void convolve(const host_graph *h, const host_op *op, void *const *at) {
-    const int forward = op->which == GRAPH_FORWARD,
-              data = op->which == GRAPH_BACKWARD_DATA;
+    const int forward = op->which == GRAPH_FORWARD, adds = op->which == GRAPH_ADD_DATA,
+              data = op->which == GRAPH_BACKWARD_DATA || adds;
     triple t = {
         &h->tensor[op->a], &h->tensor[op->b], &h->tensor[op->y], NULL, NULL, NULL};
-    t.x_at = widened(t.x, data ? NULL : at[op->a]);
+    t.x_at = widened(t.x, data && !adds ? NULL : at[op->a]);
     t.w_at = widened(t.w, forward || data ? at[op->b] : NULL);
     t.y_at = widened(t.y, forward ? NULL : at[op->y]);
     for (int64_t n = 0; n < t.x->dims[0]; n++)
@@ -263,7 +263,7 @@ void product_clear(product *p) {
 
 /* Column by column. */
 dlc_status product_run(const product *p, const void *a, const void *b,
-                       const float *bias, void *d, void *scratch) {
+                       const float *bias, int adds, void *d, void *scratch) {
     const product_shape *s = &p->shape;
     (void)scratch;
     for (int64_t j = 0; j < s->columns; j++)
@@ -281,6 +281,8 @@ dlc_status product_run(const product *p, const void *a, const void *b,
                 v += bias[i];
             if (s->relu && v < 0)
                 v = 0;
+            if (adds)
+                v += load_one(s->out_dtype, d, j * s->rows + i);
             store_one(s->out_dtype, d, j * s->rows + i, v);
         }
     return DLC_OK;

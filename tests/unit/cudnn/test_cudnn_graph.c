@@ -41,6 +41,7 @@ typedef enum pattern {
     FORWARD,
     BACKWARD_DATA,
     BACKWARD_WEIGHTS,
+    ADD_DATA,
     BIAS,
     BIAS_RELU,
     STATISTICS
@@ -67,7 +68,7 @@ static void build(graph *g, pattern what, const shape *s) {
     graph_tensor w = graph_last(g, type, s->filters, s->channels / s->group, s->kernel,
                                 s->kernel);
     graph_tensor y = graph_last(g, type, BATCH, s->filters, out, out);
-    if (what <= BACKWARD_WEIGHTS) {
+    if (what <= ADD_DATA) {
         graph_convolution(g, (graph_conv)what, &win, x, w, y);
     } else if (what == STATISTICS) {
         graph_tensor sum = graph_last(g, DLC_F32, 1, s->filters, 1, 1);

@@ -145,6 +145,23 @@ static void check_statistics(const model *m, const precision *p, const dlc_net *
                norms);
 }
 
+/* Where a tensor forks convolutions add to the gradient of the others, so that no pass
+ * of its own is left for it; but GoogLeNet's two side heads begin with a pooling that
+ * is not the first of its fork in backward. */
+static void check_added(const model *m, const dlc_net *net) {
+    int added = 0, expected = strcmp(m->name, "googlenet") == 0 ? 2 : 0;
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        row_at(net, i, &row);
+        added += row.added;
+        ck_assert_msg(row.added == 0 || strcmp(row.type, "pooling") == 0,
+                      "%s: the gradient of layer '%s' is added apart", m->name,
+                      row.name);
+    }
+    ck_assert_msg(added == expected, "%s: %d gradients are added apart, not %d",
+                  m->name, added, expected);
+}
+
 static void check_absorbed(const model *m, const dlc_net *net) {
     for (int32_t i = 0; i < dlc_net_rows(net); i++) {
         dlc_net_row row;
@@ -171,6 +188,7 @@ static void check_model(const model *m, const precision *p) {
     check_choices(m, p, train.net);
     check_absorbed(m, train.net);
     check_statistics(m, p, train.net);
+    check_added(m, train.net);
     check_memory(m, p, train.net);
     test = (built){.graph = train.graph};
     make_net(&test, m, p, "cuda", DLC_PHASE_TEST, train.net);
