@@ -69,6 +69,12 @@ static dlc_status to_half(bench *b) {
                            b->x[1]);
 }
 
+/* Images of 227 x 227 pixels: planes of an odd number of bytes. */
+static dlc_status normalize(bench *b) {
+    return b->ops->normalize(b->device, b->queue, COUNT, 227 * 227, 3,
+                             (const uint8_t *)b->x[0], b->x[2], 1.0f, b->x[1]);
+}
+
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -111,7 +117,10 @@ static dlc_status measure_all(bench *b) {
     if (DLC_CAN(b->ops, sum_to))
         DLC_TRY(measure(b, "sum of 2 to 2", 4, sum_to));
     DLC_TRY(measure(b, "momentum update", 5, momentum));
-    return measure(b, "float32 to half precision", 1.5, to_half);
+    DLC_TRY(measure(b, "float32 to half precision", 1.5, to_half));
+    if (DLC_CAN(b->ops, normalize))
+        DLC_TRY(measure(b, "images of bytes to float32", 1.25, normalize));
+    return DLC_OK;
 }
 
 static dlc_status run(bench *b, int32_t index) {

@@ -289,6 +289,14 @@ typedef struct dlc_device_ops {
                               const dlc_momentum *how, const float *const *gradients,
                               int32_t count, float *velocity, float *const *weights,
                               int32_t weight_count);
+
+    /* Optional. Images of bytes as nets read them: n elements in plain layout, planes
+     * of `plane` elements, of channels 0 .. channels - 1 in turn (both at least 1):
+     *     dst[i] = ((float)src[i] - mean[channel of i]) * scale
+     * where difference and product are rounded each. */
+    dlc_status (*normalize)(dlc_device *device, dlc_queue *queue, size_t n,
+                            size_t plane, size_t channels, const uint8_t *src,
+                            const float *mean, float scale, float *dst);
 } dlc_device_ops;
 
 #ifdef __cplusplus

@@ -139,7 +139,7 @@ static const layout_row rows[] = {
     FIELD(dlc_link, gbs, 48, 4),
     FIELD(dlc_link, flags, 52, 4),
 
-    STRUCT(dlc_device_ops, 352),
+    STRUCT(dlc_device_ops, 360),
     FIELD(dlc_device_ops, size, 0, 4),
     FIELD(dlc_device_ops, count, 8, 8),
     FIELD(dlc_device_ops, describe, 16, 8),
@@ -184,6 +184,7 @@ static const layout_row rows[] = {
     FIELD(dlc_device_ops, range_end, 328, 8),
     FIELD(dlc_device_ops, queue_words, 336, 8),
     FIELD(dlc_device_ops, momentum_to, 344, 8),
+    FIELD(dlc_device_ops, normalize, 352, 8),
 
     STRUCT(dlc_word_step, 16),
     FIELD(dlc_word_step, kind, 0, 4),

@@ -263,6 +263,17 @@ static dlc_status mirror_adapt_scale(dlc_device *device, dlc_queue *queue, size_
     return take_back(device, m.real->adapt_scale(device, queue, n, g, patience, its));
 }
 
+static dlc_status mirror_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                                   size_t plane, size_t channels, const uint8_t *src,
+                                   const float *mean, float scale, float *dst) {
+    begin();
+    uint8_t *from = in(src, n);
+    float *its = in(mean, channels * sizeof *mean), *to = out(dst, n * sizeof *dst);
+    take_there(device);
+    return take_back(device, m.real->normalize(device, queue, n, plane, channels, from,
+                                               its, scale, to));
+}
+
 static const dlc_device_ops mirrored = {
     .size = sizeof mirrored,
     .open = mirror_open,
@@ -281,6 +292,7 @@ static const dlc_device_ops mirrored = {
     .add_mean = mirror_add_mean,
     .add_f16 = mirror_add_f16,
     .adapt_scale = mirror_adapt_scale,
+    .normalize = mirror_normalize,
 };
 
 const dlc_device_ops *mirror_ops(void) {

@@ -308,6 +308,34 @@ dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
+typedef struct pixels {
+    size_t plane, channels;
+    const uint8_t *src;
+    const float *mean;
+    float scale, *dst;
+} pixels;
+
+/* A plane after the other, which begin anywhere. */
+static void range_normalize(const void *job, size_t begin, size_t end) {
+    const pixels *p = job;
+    for (size_t at = begin, next; at < end; at = next) {
+        size_t number = at / p->plane;
+        next = (number + 1) * p->plane;
+        next = next < end ? next : end;
+        kernel_normalize(next - at, p->src + at, p->mean[number % p->channels],
+                         p->scale, p->dst + at);
+    }
+}
+
+dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                             size_t plane, size_t channels, const uint8_t *src,
+                             const float *mean, float scale, float *dst) {
+    (void)queue;
+    share_out(device, n, range_normalize,
+              &(pixels){plane, channels, src, mean, scale, dst});
+    return DLC_OK;
+}
+
 typedef struct bytes_job {
     unsigned char *dst;
     const unsigned char *src; /* NULL: fill with `byte` */

@@ -69,6 +69,9 @@ dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
 dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
                                const float *gradients, int32_t patience,
                                dlc_loss_scale *scale);
+dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                             size_t plane, size_t channels, const uint8_t *src,
+                             const float *mean, float scale, float *dst);
 
 /* kernels.c: one thread's loop over n elements. */
 void kernel_scale(size_t n, float alpha, float *x);
@@ -81,6 +84,8 @@ void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_
                    float *const *dsts, int32_t dst_count);
 double kernel_norm2(size_t n, const float *x);
 int kernel_all_finite(size_t n, const float *x);
+void kernel_normalize(size_t n, const uint8_t *src, float mean, float scale,
+                      float *dst);
 /* What `rate_at` and `loss_scale` point to is in rate and grad_scale already. */
 void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
                      float *velocity, float *weight);

@@ -75,6 +75,11 @@ CLONES int kernel_all_finite(size_t n, const float *x) {
     return worst < 0x7f800000;
 }
 
+CLONES void kernel_normalize(size_t n, const uint8_t *src, float mean, float scale,
+                             float *dst) {
+    EACH for (size_t i = 0; i < n; i++) dst[i] = ((float)src[i] - mean) * scale;
+}
+
 CLONES static void sum2(size_t n, const float *a, const float *b, float *dst) {
     EACH for (size_t i = 0; i < n; i++) dst[i] = a[i] + b[i];
 }

@@ -108,6 +108,7 @@ static const dlc_device_ops ops = {
     .add_f16 = compute_add_f16,
     .adapt_scale = compute_adapt_scale,
     .momentum_to = compute_momentum_to,
+    .normalize = compute_normalize,
 };
 
 static const dlc_feature features[] = {

@@ -143,6 +143,22 @@ BODY float body_axpy(float alpha, float x, float y) {
     return y + alpha * x;
 }
 
+/* n / divisor by two products, where `inverse` is body_inverse of it: exact for all of
+ * 32 bits (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). The
+ * GPU has no instruction to divide. */
+BODY uint64_t body_inverse(uint32_t divisor) {
+    return UINT64_MAX / divisor + 1; /* of 1 it is 0 */
+}
+
+BODY uint32_t body_quotient(uint32_t n, uint64_t inverse) {
+    uint64_t high = (inverse >> 32) * n, low = (inverse & UINT32_MAX) * n;
+    return inverse ? (uint32_t)((high + (low >> 32)) >> 32) : n;
+}
+
+BODY float body_normalize(uint8_t x, float mean, float scale) {
+    return (body_of_u8(x) - mean) * scale;
+}
+
 BODY uint16_t body_add_bf16(uint16_t x, uint16_t y) {
     return body_bf16_of(body_of_bf16(y) + body_of_bf16(x));
 }

@@ -148,3 +148,20 @@ dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
     WORK(device, queue, "adapt_scale",
          kernel_adapt_scale(at, n, gradients, patience, scale));
 }
+
+static dlc_status run_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                                const kernel_images *images) {
+    WORK(device, queue, "normalize", n ? kernel_normalize(at, n, images) : cudaSuccess);
+}
+
+dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                             size_t plane, size_t channels, const uint8_t *src,
+                             const float *mean, float scale, float *dst) {
+    const kernel_images images = {.src = src,
+                                  .mean = mean,
+                                  .dst = dst,
+                                  .scale = scale,
+                                  .plane = plane,
+                                  .channels = channels};
+    return run_normalize(device, queue, n, &images);
+}

@@ -130,5 +130,8 @@ dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
 dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
                                const float *gradients, int32_t patience,
                                dlc_loss_scale *scale);
+dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                             size_t plane, size_t channels, const uint8_t *src,
+                             const float *mean, float scale, float *dst);
 
 #endif

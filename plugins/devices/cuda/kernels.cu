@@ -194,6 +194,62 @@ cudaError_t kernel_convert(kernel_place at, size_t n, dlc_dtype from, const void
     return cudaErrorNotSupported;
 }
 
+/* ---- Images ------------------------------------------------------------------ */
+
+namespace {
+
+/* SMALL: all numbers have 32 bits. */
+template <bool SMALL> struct normalize_pass {
+    enum { PACK = 4 };
+    kernel_images to;
+    uint64_t by_plane, by_channels; /* body_inverse */
+    template <int W> struct seen { pack<uint8_t, W> x; };
+    template <int W> __device__ void load(size_t at, seen<W> &s) const {
+        s.x = load_pack<W>(to.src, at);
+    }
+    __device__ size_t over_plane(size_t at) const {
+        return SMALL ? body_quotient((uint32_t)at, by_plane) : at / to.plane;
+    }
+    __device__ size_t over_channels(size_t at) const {
+        return SMALL ? body_quotient((uint32_t)at, by_channels) : at / to.channels;
+    }
+    /* Planes begin anywhere in a pack. */
+    template <int W> __device__ void done(size_t at, seen<W> &s) const {
+        size_t number = over_plane(at), behind = (number + 1) * to.plane - at;
+        size_t channel = number - over_channels(number) * to.channels;
+        pack<float, W> y;
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            y.v[i] = body_normalize(s.x.v[i], to.mean[channel], to.scale);
+            if (--behind == 0) {
+                behind = to.plane;
+                channel = channel + 1 < to.channels ? channel + 1 : 0;
+            }
+        }
+        store_pack(to.dst, at, y);
+    }
+};
+
+template <bool SMALL>
+cudaError_t normalize(kernel_place at, size_t n, const kernel_images &images) {
+    normalize_pass<SMALL> pass = {images, 0, 0};
+    if (SMALL) {
+        pass.by_plane = body_inverse((uint32_t)images.plane);
+        pass.by_channels = body_inverse((uint32_t)images.channels);
+    }
+    constexpr int W = normalize_pass<SMALL>::PACK;
+    unsigned offset = offset_of<W>(images.dst);
+    return sweep_all<4>(at, n, offset, offset_of<W>(images.src) == offset, pass);
+}
+
+} // namespace
+
+cudaError_t kernel_normalize(kernel_place at, size_t n, const kernel_images *images) {
+    bool small = n <= UINT32_MAX && images->plane <= UINT32_MAX &&
+                 images->channels <= UINT32_MAX;
+    return small ? normalize<true>(at, n, *images) : normalize<false>(at, n, *images);
+}
+
 /* ---- Sums -------------------------------------------------------------------- */
 
 namespace {

@@ -40,6 +40,16 @@ cudaError_t kernel_momentum(kernel_place at, size_t n, const body_step *how,
 cudaError_t kernel_norm2(kernel_place at, size_t n, const float *x, double *parts,
                          double *result);
 cudaError_t kernel_add_mean(kernel_place at, float alpha, const float *x, float *y);
+/* Bytes that become floats: see dlc_device_ops.normalize. */
+typedef struct kernel_images {
+    const uint8_t *src;
+    const float *mean;
+    float *dst;
+    float scale;
+    size_t plane, channels;
+} kernel_images;
+
+cudaError_t kernel_normalize(kernel_place at, size_t n, const kernel_images *images);
 /* n may be 0. */
 cudaError_t kernel_adapt_scale(kernel_place at, size_t n, const float *gradients,
                                int32_t patience, dlc_loss_scale *scale);

@@ -65,6 +65,7 @@ static const dlc_device_ops ops = {
     .range_begin = range_begin,
     .range_end = range_end,
     .queue_words = queue_words,
+    .normalize = compute_normalize,
 };
 
 static const dlc_feature features[] = {

@@ -413,6 +413,30 @@ START_TEST(momentum_to_is_a_sum_and_a_step) {
 }
 END_TEST
 
+/* Planes that begin and end anywhere, in the middle of vectors too; bytes that lie as
+ * the floats do, and otherwise. */
+START_TEST(normalize_takes_each_channels_mean) {
+    static const size_t planes[] = {
+        1, 2, 3, 7, 64, 784, 16385, 227 * 227, (size_t)1 << 33};
+    static const float means[] = {123.68f, -0.1f, 0, 1e30f, 103.939f};
+    const uint8_t *bytes = (const uint8_t *)c;
+    FOR_ALL(n, at) {
+        size_t plane = planes[(s_ + at) % (sizeof planes / sizeof *planes)];
+        size_t channels = 1 + (s_ + at + t_) % (sizeof means / sizeof *means);
+        const uint8_t *src = bytes + at + (s_ + t_) % 2;
+        start_from(a);
+        for (size_t i = 0; i < n; i++) {
+            volatile float off = (float)src[i] - means[i / plane % channels];
+            want[at + i] = off * 0.017124753f;
+        }
+        ck_assert_int_eq(ops->normalize(device, NULL, n, plane, channels, src, means,
+                                        0.017124753f, got + at),
+                         DLC_OK);
+        same_bits("normalize", n, at);
+    }
+}
+END_TEST
+
 START_TEST(copy_and_fill) {
     FOR_ALL(n, at) {
         unsigned char *bytes = (unsigned char *)got + 4 * at + 1;
@@ -453,6 +477,7 @@ int main(void) {
     tcase_add_test(tests, momentum_is_caffes);
     tcase_add_test(tests, momentum_nesterov);
     tcase_add_test(tests, momentum_to_is_a_sum_and_a_step);
+    tcase_add_test(tests, normalize_takes_each_channels_mean);
     tcase_add_test(tests, copy_and_fill);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

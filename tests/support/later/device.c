@@ -342,6 +342,40 @@ static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n
     return work_give(queue, run_momentum, &args, sizeof args);
 }
 
+typedef struct normalize_args {
+    dlc_device *near;
+    size_t n, plane, channels;
+    const uint8_t *src;
+    const float *mean;
+    float scale, *dst;
+} normalize_args;
+
+static dlc_status run_normalize(const void *args) {
+    const normalize_args *a = args;
+    return near_device->normalize(a->near, NULL, a->n, a->plane, a->channels, a->src,
+                                  a->mean, a->scale, a->dst);
+}
+
+static dlc_status device_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                                   size_t plane, size_t channels, const uint8_t *src,
+                                   const float *mean, float scale, float *dst) {
+    const void *all[] = {src, mean, dst};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        dlc_status status = need_far("normalize", all[i]);
+        if (status != DLC_OK)
+            return status;
+    }
+    normalize_args args = {.near = device->near,
+                           .n = n,
+                           .plane = plane,
+                           .channels = channels,
+                           .src = to_near(src),
+                           .mean = to_near(mean),
+                           .scale = scale,
+                           .dst = to_near(dst)};
+    return work_give(queue, run_normalize, &args, sizeof args);
+}
+
 /* ---- Words that processes share: they wait without the lock ------------------ */
 
 typedef struct words_args {
@@ -430,4 +464,5 @@ void device_fill(const dlc_device_ops *near) {
     device_ops.add_f16 = DLC_CAN(near, add_f16) ? device_add_f16 : NULL;
     device_ops.add_mean = DLC_CAN(near, add_mean) ? device_add_mean : NULL;
     device_ops.adapt_scale = DLC_CAN(near, adapt_scale) ? device_adapt_scale : NULL;
+    device_ops.normalize = DLC_CAN(near, normalize) ? device_normalize : NULL;
 }

@@ -166,6 +166,46 @@ START_TEST(vectors) {
 END_TEST
 
 /* Pairs of all halves with strides that meet every exponent. */
+START_TEST(quotients) {
+    static const uint32_t ends[] = {1,      2,          3,          7,          641,
+                                    51529,  0x7fffffff, 0x80000000, 0x80000001, 65536,
+                                    100003, 0xfffffffe, 0xffffffff};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    dlc_random random = dlc_random_make(16, 1);
+    for (int i = 0; i < N; i++) {
+        uint32_t divisor = i < ENDS ? ends[i] : dlc_random_u32(&random) >> i % 32;
+        divisor = divisor ? divisor : 1;
+        uint64_t inverse = body_inverse(divisor);
+        for (uint32_t k = 0; k < ENDS + 3; k++) {
+            uint32_t n = k < ENDS ? ends[k] : dlc_random_u32(&random);
+            n = k == ENDS + 1 ? n / divisor * divisor : n; /* and just before it */
+            n = k == ENDS + 2 ? n / divisor * divisor - 1 : n;
+            MUST(body_quotient(n, inverse) == n / divisor, "%u / %u", n, divisor);
+        }
+    }
+}
+END_TEST
+
+/* Each byte, with means and scales that make much of a rounding. */
+START_TEST(images) {
+    static const float means[] = {0, 0.1f, 127.5f, -1e30f, 104.00699f};
+    static const float scales[] = {1, 1.0f / 255, 0.017124753f, -3e-39f, 1e30f};
+    uint8_t bytes[256];
+    float want[256], got[256];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (uint8_t)i;
+    for (int k = 0; k < 25; k++) {
+        float mean = means[k % 5], scale = scales[k / 5];
+        ck_assert_int_eq(
+            ops->normalize(device, NULL, 256, 256, 1, bytes, &mean, scale, want),
+            DLC_OK);
+        for (int i = 0; i < 256; i++)
+            got[i] = body_normalize(bytes[i], mean, scale);
+        same_floats("normalize", got, want, 256);
+    }
+}
+END_TEST
+
 START_TEST(halves) {
     uint16_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
     uint16_t *bf16 = malloc(N * sizeof *bf16), *f16 = malloc(N * sizeof *f16);
@@ -325,6 +365,8 @@ int main(void) {
     tcase_add_test(tests, from_floats);
     tcase_add_test(tests, to_floats);
     tcase_add_test(tests, vectors);
+    tcase_add_test(tests, quotients);
+    tcase_add_test(tests, images);
     tcase_add_test(tests, halves);
     tcase_add_test(tests, sums_of_up_to_64);
     tcase_add_loop_test(tests, momentum, 0, (int)(sizeof steps / sizeof *steps));

@@ -130,6 +130,7 @@ static const dlc_device_ops ops = {
     .add_mean = compute_add_mean,
     .add_f16 = compute_add_f16,
     .adapt_scale = compute_adapt_scale,
+    .normalize = compute_normalize,
 };
 
 static const dlc_feature features[] = {
