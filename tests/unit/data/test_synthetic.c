@@ -1,6 +1,7 @@
 /* The synthetic source: repeatable, in range, and with patterns to learn. */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,41 @@ START_TEST(labels_and_range) {
 }
 END_TEST
 
+static uint64_t mix(uint64_t word) {
+    word += UINT64_C(0x9e3779b97f4a7c15);
+    word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
+    return word ^ word >> 31;
+}
+
+/* Byte by byte as it was first defined, whatever instructions make it; of sizes that
+ * end in the middle of a word and of a vector. */
+START_TEST(noise_is_the_same_everywhere) {
+    static const int sizes[] = {1, 7, 8, 9, 15, 31, 63, 64, 65, 127, 129, 200, 1003};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        char shape[32];
+        unsigned char bytes[2 * 1003 + 1];
+        const char *const sets[] = {shape, "classes=4", "samples=9", "kind=noise",
+                                    NULL};
+        const int64_t index[] = {7, 0};
+        int32_t labels[2];
+        opened o;
+        snprintf(shape, sizeof shape, "shape=1,1,%d", sizes[s]);
+        ck_assert_int_eq(source_open("synthetic", 5, sets, &o), DLC_OK);
+        memset(bytes, 77, sizeof bytes);
+        ck_assert_int_eq(o.ops->read(o.source, 2, index, bytes, labels), DLC_OK);
+        for (int i = 0; i < 2 * sizes[s]; i++) {
+            uint64_t k = (uint64_t)(i % sizes[s]);
+            uint64_t stream = mix(mix(5) ^ (uint64_t)index[i / sizes[s]] << 1);
+            uint64_t word = mix(stream + 3 + k / 8);
+            ck_assert_uint_eq(bytes[i], word >> 8 * (k % 8) & 255);
+        }
+        ck_assert_uint_eq(bytes[2 * sizes[s]], 77);
+        source_close(&o);
+    }
+}
+END_TEST
+
 START_TEST(float_elements) {
     static float floats[SAMPLES][PIXELS];
     opened a = open_with(5, NULL, NULL), b = open_with(5, "element=float32", NULL);
@@ -161,6 +197,7 @@ int main(void) {
     tcase_add_loop_test(tcase, repeatable, 0, 2);
     tcase_add_test(tcase, first);
     tcase_add_test(tcase, labels_and_range);
+    tcase_add_test(tcase, noise_is_the_same_everywhere);
     tcase_add_test(tcase, float_elements);
     tcase_add_test(tcase, blobs_can_be_learnt);
     tcase_add_test(tcase, wrong_shapes);
