@@ -45,7 +45,7 @@ static int64_t new_parameters(const dlc_session *session) {
     return count;
 }
 
-enum { MEMORY_PARTS = 6 };
+enum { MEMORY_PARTS = 7 };
 
 typedef struct memory_part {
     const char *name;
@@ -57,7 +57,8 @@ static void list_memory(const dlc_session_memory *memory,
     const memory_part list[MEMORY_PARTS] = {
         {"weights", memory->weights}, {"gradients", memory->gradients},
         {"solver", memory->solver},   {"activations", memory->activations},
-        {"feeds", memory->feeds},     {"process", memory->process}};
+        {"uploads", memory->uploads}, {"feeds", memory->feeds},
+        {"process", memory->process}};
     memcpy(parts, list, sizeof list);
 }
 

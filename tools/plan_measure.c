@@ -12,6 +12,7 @@
 #include "options.h"
 #include "plan/layers.h"
 #include "time_measure.h"
+#include "train/iterate.h"
 #include "train/train.h"
 
 enum { LEAST_RUN = 6, MOST_RUN = 400, FEW_PASSES = 5, MANY_PASSES = 25 };
@@ -34,18 +35,26 @@ static dlc_status measure_sums(dlc_session *session, dlc_pace *pace) {
                             session->device, arenas->gradients, arenas->count, pace);
 }
 
+static dlc_status one_pass(dlc_session *session, dlc_intake *intake, double *seconds) {
+    int64_t batch;
+    DLC_TRY(dlc_intake_next(intake, &batch));
+    DLC_TRY(dlc_net_sync(session->net));
+    uint64_t start = dlc_now_ns();
+    DLC_TRY(dlc_net_forward(session->net, 0, 0));
+    DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
+    DLC_TRY(dlc_net_sync(session->net));
+    *seconds = dlc_since(start);
+    return DLC_OK;
+}
+
 /* How long a pass takes, of the slowest: the second of two. */
 static dlc_status time_pass(dlc_session *session, double *seconds) {
-    for (int i = 0; i < 2; i++) {
-        dlc_batch batch;
-        DLC_TRY(dlc_feed_next(session->feed, &batch));
-        DLC_TRY(dlc_net_set_input(session->net, batch.data, batch.labels));
-        uint64_t start = dlc_now_ns();
-        DLC_TRY(dlc_net_forward(session->net, 0, 0));
-        DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
-        DLC_TRY(dlc_net_sync(session->net));
-        *seconds = dlc_since(start);
-    }
+    dlc_intake intake = dlc_iterate_intake(session);
+    dlc_status status = dlc_intake_open(&intake);
+    for (int i = 0; status == DLC_OK && i < 2; i++)
+        status = one_pass(session, &intake, seconds);
+    dlc_intake_close(&intake);
+    DLC_TRY(status);
     return dlc_pace_slowest(session->connection.comm, seconds);
 }
 

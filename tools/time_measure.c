@@ -4,35 +4,44 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "time_update.h"
+#include "train/iterate.h"
 
 /* Measuring ends after the most passes, or after the time and the fewest. */
 enum { PASSES_FEWEST = 5, PASSES_MOST = 50, WARM_UP_FEWEST = 2, WARM_UP_MOST = 5 };
 static const double patience = 10, warm_up_patience = 2; /* seconds */
 
-/* One pass as in training; `seconds` (rows * TIME_PARTS) is written. */
-static dlc_status one_pass(dlc_session *session, dlc_time_update *update,
-                           int64_t iteration, double *seconds, double *whole) {
-    dlc_batch batch;
+typedef struct measuring {
+    dlc_session *session;
+    dlc_time_update *update;
+    dlc_intake intake;
+    int64_t iteration;
+} measuring;
+
+/* One pass as in training; `seconds` (rows * TIME_PARTS) is written. The batch is there
+ * when it begins: in training it comes beside the pass before. */
+static dlc_status one_pass(measuring *m, double *seconds, double *whole) {
+    dlc_session *session = m->session;
+    int64_t batch;
     DLC_TRY(dlc_job_check(session->job));
-    DLC_TRY(dlc_feed_next(session->feed, &batch));
-    DLC_TRY(dlc_net_set_input(session->net, batch.data, batch.labels));
+    DLC_TRY(dlc_intake_next(&m->intake, &batch));
+    DLC_TRY(dlc_net_sync(session->net));
     uint64_t start = dlc_now_ns();
-    DLC_TRY(dlc_net_forward(session->net, iteration, 0));
+    DLC_TRY(dlc_net_forward(session->net, m->iteration, 0));
     DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
-    DLC_TRY(dlc_time_update_run(update, iteration, seconds));
+    DLC_TRY(dlc_time_update_run(m->update, m->iteration, seconds));
     *whole = dlc_since(start);
+    m->iteration++;
     return DLC_OK;
 }
 
-static dlc_status warm_up(dlc_session *session, dlc_time_update *update, size_t rows,
-                          int64_t *iteration) {
+static dlc_status warm_up(measuring *m, size_t rows) {
     double whole, *nowhere = dlc_alloc(rows * TIME_PARTS, sizeof *nowhere);
     dlc_status status = nowhere ? DLC_OK : DLC_ERR_NOMEM;
     uint64_t start = dlc_now_ns();
     for (int done = 0; status == DLC_OK && done < WARM_UP_MOST; done++) {
         if (done >= WARM_UP_FEWEST && dlc_since(start) > warm_up_patience)
             break;
-        status = one_pass(session, update, (*iteration)++, nowhere, &whole);
+        status = one_pass(m, nowhere, &whole);
     }
     dlc_free(nowhere);
     return status;
@@ -44,28 +53,26 @@ static int is_enough(size_t done, int passes, double seconds) {
     return done >= PASSES_MOST || (done >= PASSES_FEWEST && seconds >= patience);
 }
 
-static dlc_status measure_pass(dlc_session *session, dlc_time_update *update,
-                               int64_t iteration, dlc_time_samples *samples) {
+static dlc_status measure_pass(measuring *m, dlc_time_samples *samples) {
     double *seconds = dlc_time_samples_add(samples);
     if (!seconds)
         return DLC_ERR_NOMEM;
-    DLC_TRY(one_pass(session, update, iteration, seconds,
-                     &samples->whole[samples->passes - 1]));
+    DLC_TRY(one_pass(m, seconds, &samples->whole[samples->passes - 1]));
     for (size_t i = 0; i < samples->rows; i++)
-        dlc_net_seconds(session->net, (int32_t)i, seconds + i * TIME_PARTS);
+        dlc_net_seconds(m->session->net, (int32_t)i, seconds + i * TIME_PARTS);
     return DLC_OK;
 }
 
-static dlc_status measure(dlc_session *session, dlc_time_update *update, int passes,
-                          dlc_time_samples *samples) {
-    int64_t iteration = 0;
-    DLC_TRY(warm_up(session, update, samples->rows, &iteration));
+static dlc_status measure(measuring *m, int passes, dlc_time_samples *samples) {
+    dlc_session *session = m->session;
+    DLC_TRY(dlc_intake_open(&m->intake));
+    DLC_TRY(warm_up(m, samples->rows));
     dlc_net_time(session->net, 1);
     uint64_t start = dlc_now_ns();
     while (!is_enough(samples->passes, passes, dlc_since(start))) {
         if (samples->passes && dlc_job_requests(session->job) & DLC_JOB_STOP)
             break;
-        DLC_TRY(measure_pass(session, update, iteration++, samples));
+        DLC_TRY(measure_pass(m, samples));
     }
     dlc_net_time(session->net, 0);
     return DLC_OK;
@@ -84,15 +91,16 @@ static dlc_status read_rows(const dlc_session *session, dlc_time_measured *measu
 
 dlc_status dlc_time_measure(dlc_session *session, int passes,
                             dlc_time_measured *measured) {
-    dlc_time_update *update = NULL;
+    measuring m = {.session = session, .intake = dlc_iterate_intake(session)};
     size_t rows;
     DLC_TRY(read_rows(session, measured));
     rows = measured->samples.rows;
-    DLC_TRY(dlc_time_update_open(session, measured->row, rows, &update));
+    DLC_TRY(dlc_time_update_open(session, measured->row, rows, &m.update));
     for (size_t i = 0; i < rows; i++)
-        measured->update[i] = dlc_time_update_work(update, i);
-    dlc_status status = measure(session, update, passes, &measured->samples);
-    dlc_time_update_close(update);
+        measured->update[i] = dlc_time_update_work(m.update, i);
+    dlc_status status = measure(&m, passes, &measured->samples);
+    dlc_intake_close(&m.intake);
+    dlc_time_update_close(m.update);
     return status;
 }
 

@@ -125,6 +125,10 @@ dlc_status dlc_net_allocate(dlc_net *net);
  * device that the processor shares memory with they are read in place, with a queue
  * later, so they must stay. */
 dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
+/* The same of bytes, of which the device's `normalize` makes (byte - mean) * scale;
+ * `mean` has one a channel. All are in the memory of a device that has its own. */
+dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
+                             float scale, const int32_t *labels);
 
 /* One of several passes under way, or one with ports: everything that follows works in
  * its memory, up to the next call. Between its forward and its backward others may be

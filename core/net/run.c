@@ -30,6 +30,20 @@ dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *lab
     return DLC_OK;
 }
 
+dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
+                             float scale, const int32_t *labels) {
+    const dlc_net_args *args = &net->args;
+    net_tensor *tensor = net->tensor;
+    const dlc_shape *shape = &tensor[TENSOR_DATA].tensor.shape;
+    size_t count = (size_t)dlc_shape_count(shape), channels = (size_t)shape->dims[1];
+    size_t plane = count / (size_t)shape->dims[0] / channels;
+    DLC_TRY(args->device_ops->normalize(args->device, args->queue, count, plane,
+                                        channels, data, mean, scale,
+                                        tensor[TENSOR_DATA].data));
+    return copy(net, tensor[TENSOR_LABEL].data, labels,
+                dlc_tensor_bytes(&tensor[TENSOR_LABEL].tensor));
+}
+
 static void watch(const dlc_net *net, const char *phase, const net_op *op) {
     if (net->args.watch)
         net->args.watch(net->args.watch_context, phase, op->name);

@@ -2,6 +2,9 @@
  * works on this one, by a queue of its own, into memory of its own; others read batches
  * where the feed left them.
  *
+ * Where the feed's batches are bytes, it is bytes that go the way, and the device makes
+ * floats of them.
+ *
  * Threads: the train thread.
  */
 #ifndef DLC_TRAIN_INTAKE_H
@@ -10,7 +13,9 @@
 #include "net/net.h"
 #include "train/feed/feed.h"
 
-/* A batch on the device. */
+enum { DLC_INTAKE_SLOTS = 2 };
+
+/* A batch on the device, as the feed has it. */
 typedef struct dlc_intake_slot {
     dlc_memory data, labels;
     dlc_event *arrived; /* on the intake's queue */
@@ -29,7 +34,8 @@ typedef struct dlc_intake {
     int64_t batch; /* samples */
 
     dlc_queue *upload; /* own */
-    dlc_intake_slot slot[2];
+    dlc_memory mean;   /* of bytes: one float a channel */
+    dlc_intake_slot slot[DLC_INTAKE_SLOTS];
     int at;             /* the slot that comes next */
     dlc_event *reading; /* of the slot that the feed's batch is being read for */
 } dlc_intake;

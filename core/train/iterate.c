@@ -21,6 +21,15 @@ static dlc_queue *queue_of(const dlc_iterate *iterate) {
     return iterate->session->pipeline ? NULL : iterate->session->queue;
 }
 
+dlc_intake dlc_iterate_intake(const dlc_session *session) {
+    return (dlc_intake){.ops = session->device_ops,
+                        .device = session->device,
+                        .queue = session->pipeline ? NULL : session->queue,
+                        .net = session->net,
+                        .feed = session->feed,
+                        .batch = session->share};
+}
+
 /* ---- The work of one iteration ------------------------------------------------ */
 
 /* Hands the solver every bucket that is final up to `elements`. */
@@ -313,12 +322,7 @@ dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
     *iterate = (dlc_iterate){.session = session};
     if (is_server(session))
         return DLC_OK;
-    iterate->intake = (dlc_intake){.ops = session->device_ops,
-                                   .device = session->device,
-                                   .queue = queue_of(iterate),
-                                   .net = session->net,
-                                   .feed = session->feed,
-                                   .batch = session->share};
+    iterate->intake = dlc_iterate_intake(session);
     dlc_status status = dlc_intake_open(&iterate->intake);
     if (status != DLC_OK) {
         dlc_iterate_close(iterate);

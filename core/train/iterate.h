@@ -37,6 +37,10 @@ typedef struct dlc_iterate {
     double computed, handed;
 } dlc_iterate;
 
+/* The way that this session's batches take, for who makes passes without iterations; to
+ * be opened. */
+dlc_intake dlc_iterate_intake(const dlc_session *session);
+
 dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate);
 void dlc_iterate_close(dlc_iterate *iterate); /* a zeroed one is allowed */
 

@@ -11,6 +11,7 @@
 #include "plugin/host.h"
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
+#include "train/intake.h"
 #include "train/loss_scale.h"
 #include "train/nets.h"
 #include "train/pipeline/pipeline.h"
@@ -56,12 +57,21 @@ static int32_t feed_threads(const dlc_session *session) {
     return threads < MOST ? threads : MOST;
 }
 
+/* A device with a queue gets the samples' bytes, a quarter of what floats are, and
+ * makes floats of them; a processor makes them too slowly for a GPU. Not where batches
+ * go to the net without an intake: in stages, and in a test. */
+static int feeds_bytes(const dlc_session *session, int test) {
+    return session->queue && DLC_CAN(session->device_ops, normalize) &&
+           !session->pipeline && !test;
+}
+
 static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup *data,
                                int test) {
     dlc_feed_args args = {.ops = data->feature->ops,
                           .source = data->source,
                           .seed = session->setup->seed,
                           .low_memory = low_memory(session),
+                          .keep_bytes = feeds_bytes(session, test),
                           .device_ops = session->queue ? session->device_ops : NULL,
                           .device = session->device,
                           .test = test,
@@ -527,22 +537,25 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
                                    dlc_session_memory *memory) {
     const dlc_setup *setup = session->setup;
     dlc_net_memory train = dlc_net_memory_plan(session->net), test = {0};
-    uint64_t feed = 0, test_feed = 0;
+    uint64_t feed = 0, test_feed = 0, batch = 0, test_batch = 0;
     dlc_feed_args args = feed_args(session, &setup->train, 0);
-    DLC_TRY(dlc_feed_bytes(&args, &feed));
+    DLC_TRY(dlc_feed_bytes(&args, &feed, &batch));
     if (session->test_net) {
         args = feed_args(session, &setup->test, 1);
-        DLC_TRY(dlc_feed_bytes(&args, &test_feed));
+        DLC_TRY(dlc_feed_bytes(&args, &test_feed, &test_batch));
         test = dlc_net_memory_plan(session->test_net);
     }
-    dlc_session_memory made = {.process = resident_bytes() + FIRST_USE_BYTES,
-                               .weights = train.weights + train.buffers,
-                               .gradients = train.gradients,
-                               .solver = (uint64_t)session->needs.slots * train.weights,
-                               .activations = train.activations + test.activations,
-                               .feeds = feed + test_feed};
+    dlc_session_memory made = {
+        .process = resident_bytes() + FIRST_USE_BYTES,
+        .weights = train.weights + train.buffers,
+        .gradients = train.gradients,
+        .solver = (uint64_t)session->needs.slots * train.weights,
+        .activations = train.activations + test.activations,
+        .feeds = feed + test_feed,
+        .uploads = session->queue && !session->pipeline ? DLC_INTAKE_SLOTS * batch : 0};
     dlc_pipeline_add_memory(session, &made);
-    made.peak = made.weights + made.gradients + made.solver + made.activations;
+    made.peak = made.weights + made.gradients + made.solver + made.activations +
+                made.uploads;
     if (setup->device->caps & DLC_DEVICE_HOST)
         made.peak += made.process + made.feeds;
     *memory = made;

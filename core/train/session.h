@@ -93,8 +93,9 @@ int64_t dlc_session_samples(const dlc_session *session);
 typedef struct dlc_session_memory {
     uint64_t process; /* program, libraries, the data source, what plugins hold */
     uint64_t weights, gradients, solver, activations; /* with the test net's */
-    uint64_t feeds;                                   /* batches read ahead */
-    uint64_t peak;                                    /* of all, at any time */
+    uint64_t feeds;   /* batches read ahead, in host memory */
+    uint64_t uploads; /* batches on their way to a device with a queue, there */
+    uint64_t peak;    /* of all, at any time */
 } dlc_session_memory;
 
 /* After open_plan. */

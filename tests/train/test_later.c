@@ -139,6 +139,47 @@ START_TEST(every_way_is_the_cpus) {
 }
 END_TEST
 
+/* Samples of bytes go to the device as they are; those of floats, and both augmented.
+ */
+static const char *const samples[][9] = {
+    {"--set=data.shape=3,12,12", "--set=data.test.shape=3,12,12", "--set=data.crop=9",
+     "--set=data.test.crop=9", "--set=data.pad=1", "--set=data.mirror=yes",
+     "--set=data.mean=101.3,99,3", "--set=data.threads=3", NULL},
+    {"--set=data.element=float32", "--set=data.mean=0.3", "--set=data.crop=9",
+     "--set=data.test.crop=9", "--set=data.mirror=yes", NULL},
+};
+
+START_TEST(samples_become_the_cpus) {
+    net = net_write(RUN);
+    same_on_both(samples[_i]);
+    ck_assert_int_eq(recorded, 1);
+}
+END_TEST
+
+static double uploads(const char *const *arguments) {
+    command_result result = command_run(60, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    double bytes = net_number(strstr(result.out, "\"memory\""), "uploads");
+    command_free(&result);
+    return bytes;
+}
+
+/* Two batches of 24 are on their way, as bytes where they can. */
+START_TEST(uploads_are_planned) {
+    net = net_write(RUN);
+    const double pixels = 24.0 * 144, labels = 24.0 * 4;
+    ck_assert_double_eq(
+        uploads(COMMAND("check", net, "--json", "--set=run.device=later")),
+        2 * (pixels + labels));
+    ck_assert_double_eq(
+        uploads(COMMAND("check", net, "--json", "--set=run.device=later",
+                        "--set=data.element=float32")),
+        2 * (4 * pixels + labels));
+    ck_assert_double_eq(
+        uploads(COMMAND("check", net, "--json", "--set=run.device=cpu")), 0);
+}
+END_TEST
+
 /* What it saved it goes on from. */
 START_TEST(resumes) {
     net = net_write(RUN "snapshot = 20\n");
@@ -203,6 +244,9 @@ int main(void) {
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
     tcase_add_test(cases, lenet_is_the_cpus);
     tcase_add_loop_test(cases, every_way_is_the_cpus, 0, sizeof ways / sizeof *ways);
+    tcase_add_loop_test(cases, samples_become_the_cpus, 0,
+                        sizeof samples / sizeof *samples);
+    tcase_add_test(cases, uploads_are_planned);
     tcase_add_test(cases, resumes);
     tcase_add_loop_test(cases, tuning_is_told, 0, sizeof tunings / sizeof *tunings);
     suite_add_tcase(suite, cases);

@@ -62,9 +62,10 @@ static void convert_f32(float *restrict to, const float *restrict from, size_t n
         to[i] = (from[i] - mean) * scale;
 }
 
-/* n elements of `from`, beginning at element `begin`. */
-static void convert(dlc_dtype type, float *to, const void *from, int64_t begin,
-                    int64_t n, float mean, float scale) {
+/* n elements of `from`, from element `begin` on. Not inlined: its loops are large. */
+__attribute__((noinline)) static void convert(dlc_dtype type, float *to,
+                                              const void *from, int64_t begin,
+                                              int64_t n, float mean, float scale) {
     if (type == DLC_U8)
         convert_u8(to, (const uint8_t *)from + begin, (size_t)n, mean, scale);
     else
@@ -88,48 +89,102 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* One output row: of the sample, those columns that the cut shows (first .. last),
- * the border to both sides of them. `row` is the sample's row, -1 outside. */
-static void cut_row(const dlc_cut *cut, int64_t pad, dlc_dtype type, const void *plane,
-                    int64_t row, int64_t in_width, int64_t width, float mean,
-                    float scale, float *to) {
-    int64_t shift = cut->left - pad;
-    int64_t first = row < 0 ? width : clamp(-shift, 0, width);
-    int64_t last = row < 0 ? width : clamp(in_width - shift, first, width);
-    float border = (0.0f - mean) * scale;
-    fill(to, first, border);
-    if (last > first)
-        convert(type, to + first, plane, row * in_width + first + shift, last - first,
-                mean, scale);
-    fill(to + last, width - last, border);
-    if (cut->mirror)
-        reverse(to, width);
+float dlc_augment_mean(const dlc_augment *augment, int64_t channel) {
+    return augment->means ? (float)augment->mean[augment->means > 1 ? channel : 0] : 0;
+}
+
+int dlc_augment_is_whole(const dlc_augment *augment, const dlc_shape *in,
+                         const dlc_shape *out) {
+    return !augment->pad && dlc_shape_equal(in, out);
+}
+
+/* What one output row shows: elements `begin` on of the sample's plane, in columns
+ * first .. last - 1; the border to both sides of them. */
+typedef struct view {
+    int64_t begin, first, last;
+} view;
+
+static view view_row(const dlc_cut *cut, int64_t pad, const dlc_shape *in,
+                     int64_t width, int64_t y) {
+    int64_t in_height = in->dims[1], in_width = in->dims[2];
+    int64_t row = y + cut->top - pad, shift = cut->left - pad;
+    if (row < 0 || row >= in_height)
+        return (view){.first = width, .last = width};
+    int64_t first = clamp(-shift, 0, width);
+    int64_t last = clamp(in_width - shift, first, width);
+    return (view){.begin = first < last ? row * in_width + first + shift : 0,
+                  .first = first,
+                  .last = last};
 }
 
 void dlc_augment_apply(const dlc_augment *augment, const dlc_cut *cut, dlc_dtype type,
                        const dlc_shape *in, const void *from, const dlc_shape *out,
                        float *to) {
-    int64_t in_height = in->dims[1], in_width = in->dims[2];
+    size_t in_plane = (size_t)(in->dims[1] * in->dims[2]) * dlc_dtype_bytes(type);
     int64_t height = out->dims[1], width = out->dims[2];
-    int whole = !cut->mirror && !augment->pad && height == in_height &&
-                width == in_width;
+    int whole = !cut->mirror && dlc_augment_is_whole(augment, in, out);
     for (int64_t c = 0; c < in->dims[0]; c++) {
-        float mean = 0;
-        if (augment->means)
-            mean = (float)augment->mean[augment->means > 1 ? c : 0];
-        const char *plane = (const char *)from +
-                            (size_t)(c * in_height * in_width) * dlc_dtype_bytes(type);
+        float mean = dlc_augment_mean(augment, c), scale = augment->scale;
+        float border = (0.0f - mean) * scale;
+        const char *plane = (const char *)from + (size_t)c * in_plane;
         if (whole) {
-            convert(type, to, plane, 0, height * width, mean, augment->scale);
+            convert(type, to, plane, 0, height * width, mean, scale);
             to += height * width;
             continue;
         }
         for (int64_t y = 0; y < height; y++, to += width) {
-            int64_t row = y + cut->top - augment->pad;
-            if (row >= in_height)
-                row = -1;
-            cut_row(cut, augment->pad, type, plane, row, in_width, width, mean,
-                    augment->scale, to);
+            view seen = view_row(cut, augment->pad, in, width, y);
+            fill(to, seen.first, border);
+            convert(type, to + seen.first, plane, seen.begin, seen.last - seen.first,
+                    mean, scale);
+            fill(to + seen.last, width - seen.last, border);
+            if (cut->mirror)
+                reverse(to, width);
+        }
+    }
+}
+
+/* Eight at a time: a word with its bytes swapped. */
+static void copy_reversed(uint8_t *restrict to, const uint8_t *restrict from,
+                          size_t n) {
+    const uint8_t *end = from + n;
+    for (; n >= 8; n -= 8, to += 8) {
+        uint64_t word;
+        end -= 8;
+        memcpy(&word, end, 8);
+        word = __builtin_bswap64(word);
+        memcpy(to, &word, 8);
+    }
+    while (n-- > 0)
+        *to++ = *--end;
+}
+
+static void cut_row(const view *seen, int mirror, const uint8_t *plane, int64_t width,
+                    uint8_t *to) {
+    int64_t left = mirror ? width - seen->last : seen->first;
+    int64_t shown = seen->last - seen->first;
+    const uint8_t *from = plane + seen->begin;
+    memset(to, 0, (size_t)left);
+    if (mirror)
+        copy_reversed(to + left, from, (size_t)shown);
+    else
+        memcpy(to + left, from, (size_t)shown);
+    memset(to + left + shown, 0, (size_t)(width - left - shown));
+}
+
+void dlc_augment_cut(const dlc_augment *augment, const dlc_cut *cut,
+                     const dlc_shape *in, const uint8_t *from, const dlc_shape *out,
+                     uint8_t *to) {
+    int64_t in_plane = in->dims[1] * in->dims[2];
+    int64_t height = out->dims[1], width = out->dims[2];
+    if (!cut->mirror && dlc_augment_is_whole(augment, in, out)) {
+        memcpy(to, from, (size_t)dlc_shape_count(in));
+        return;
+    }
+    for (int64_t c = 0; c < in->dims[0]; c++) {
+        for (int64_t y = 0; y < height; y++, to += width) {
+            view seen = view_row(cut, augment->pad, in, width, y);
+            cut_row(&seen, cut->mirror, from + c * in_plane, width, to);
         }
     }
 }

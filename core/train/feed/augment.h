@@ -42,9 +42,21 @@ dlc_cut dlc_augment_middle(const dlc_shape *in, const dlc_shape *out,
 dlc_cut dlc_augment_draw(const dlc_shape *in, const dlc_shape *out,
                          const dlc_augment *augment, uint64_t seed, uint64_t position);
 
+/* What is subtracted from a channel. */
+float dlc_augment_mean(const dlc_augment *augment, int64_t channel);
+
+/* Does every cut of such samples show all of one, and nothing else? */
+int dlc_augment_is_whole(const dlc_augment *augment, const dlc_shape *in,
+                         const dlc_shape *out);
+
 /* One sample. `type` is DLC_U8 or DLC_F32. */
 void dlc_augment_apply(const dlc_augment *augment, const dlc_cut *cut, dlc_dtype type,
                        const dlc_shape *in, const void *from, const dlc_shape *out,
                        float *to);
+/* One of bytes, which stay bytes: who gets them subtracts and multiplies. A border is 0
+ * before that, so bytes can say it. */
+void dlc_augment_cut(const dlc_augment *augment, const dlc_cut *cut,
+                     const dlc_shape *in, const uint8_t *from, const dlc_shape *out,
+                     uint8_t *to);
 
 #endif

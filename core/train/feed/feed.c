@@ -15,10 +15,11 @@
 #include "train/feed/order.h"
 
 #define DETAIL_BYTES 1024
+#define LINE ((size_t)64) /* bytes of a cache line */
 
 typedef struct slot {
     dlc_memory memory; /* of both, where it is the device's */
-    float *data;
+    void *data;
     int32_t *labels;
     int32_t samples;
     int64_t iteration;
@@ -28,8 +29,10 @@ struct dlc_feed {
     dlc_feed_args args;
     dlc_data_info info;
     dlc_shape shape;       /* what comes out */
+    dlc_dtype dtype;       /* as what */
+    int as_read;           /* as the source gives it */
     size_t in_bytes;       /* of a sample */
-    size_t out_count;      /* elements of a sample */
+    size_t out_bytes;      /* of a sample */
     int64_t begin, end;    /* test: our samples */
     int64_t batches;       /* test: batches in them */
     double waited_seconds; /* the caller's thread's */
@@ -37,7 +40,7 @@ struct dlc_feed {
     /* The reading thread's own. */
     dlc_order order;
     int64_t *index;    /* of a batch */
-    unsigned char *in; /* a batch as the source gives it */
+    unsigned char *in; /* a batch as the source gives it; NULL: comes out as read */
 
     dlc_hands *hands; /* the reading thread's, too */
     pthread_t thread;
@@ -94,32 +97,37 @@ typedef struct filling {
 } filling;
 
 /* By any of the feed's hands. */
-static void convert_sample(void *context, int32_t i) {
+static void make_sample(void *context, int32_t i) {
     const filling *f = context;
     const dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
     const dlc_shape *in = &feed->info.shape;
+    const unsigned char *from = feed->in + (size_t)i * feed->in_bytes;
+    void *to = (char *)f->into->data + (size_t)i * feed->out_bytes;
     uint64_t position = (uint64_t)(f->into->iteration * args->batch + args->offset + i);
     dlc_cut cut = args->test ? dlc_augment_middle(in, &feed->shape, &args->augment)
                              : dlc_augment_draw(in, &feed->shape, &args->augment,
                                                 args->seed, position);
-    dlc_augment_apply(&args->augment, &cut, feed->info.dtype, in,
-                      feed->in + (size_t)i * feed->in_bytes, &feed->shape,
-                      f->into->data + (size_t)i * feed->out_count);
+    if (feed->dtype == DLC_U8)
+        dlc_augment_cut(&args->augment, &cut, in, from, &feed->shape, to);
+    else
+        dlc_augment_apply(&args->augment, &cut, feed->info.dtype, in, from,
+                          &feed->shape, to);
 }
 
 static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
     const dlc_feed_args *args = &feed->args;
     int32_t samples = choose_samples(feed, iteration);
-    DLC_TRY(args->ops->read(args->source, args->count, feed->index, feed->in,
-                            into->labels));
+    void *data = feed->as_read ? into->data : feed->in;
+    DLC_TRY(
+        args->ops->read(args->source, args->count, feed->index, data, into->labels));
     DLC_TRY(check_labels(feed, into->labels, args->count));
     for (int32_t i = samples; i < args->count; i++)
         into->labels[i] = DLC_LABEL_NONE;
     into->samples = samples;
     into->iteration = iteration;
-    if (!args->labels_only)
-        dlc_hands_do(feed->hands, args->count, convert_sample,
+    if (!args->labels_only && !feed->as_read)
+        dlc_hands_do(feed->hands, args->count, make_sample,
                      &(filling){.feed = feed, .into = into});
     return DLC_OK;
 }
@@ -196,6 +204,23 @@ static dlc_status describe(dlc_feed *feed) {
     return DLC_OK;
 }
 
+/* What comes out, and as what. */
+static dlc_status settle(dlc_feed *feed) {
+    const dlc_feed_args *args = &feed->args;
+    const dlc_augment *augment = &args->augment;
+    DLC_TRY(describe(feed));
+    DLC_TRY(dlc_augment_shape(augment, &feed->info.shape, &feed->shape));
+    int as_bytes = args->keep_bytes && feed->info.dtype == DLC_U8;
+    int swapped = augment->mirror && !args->test;
+    feed->dtype = as_bytes ? DLC_U8 : DLC_F32;
+    feed->as_read = as_bytes && !swapped &&
+                    dlc_augment_is_whole(augment, &feed->info.shape, &feed->shape);
+    size_t count = (size_t)dlc_shape_count(&feed->shape);
+    if (__builtin_mul_overflow(count, dlc_dtype_bytes(feed->dtype), &feed->out_bytes))
+        return dlc_fail(DLC_ERR_NOMEM, "a sample of %zu values is too large", count);
+    return DLC_OK;
+}
+
 /* Enough to even out what the source is slow at, unless batches are huge. */
 static int32_t batches_ahead(const dlc_feed *feed) {
     enum { MOST = 3, ROOM = 32 << 20 };
@@ -203,28 +228,26 @@ static int32_t batches_ahead(const dlc_feed *feed) {
         return feed->args.prefetch;
     if (feed->args.low_memory)
         return 0;
-    double batch = (double)feed->args.count * (double)dlc_shape_count(&feed->shape) *
-                   sizeof(float);
+    double batch = (double)feed->args.count * (double)feed->out_bytes;
     return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;
 }
 
-static dlc_status alloc_slot(const dlc_feed *feed, size_t count, size_t sample_bytes,
-                             slot *made) {
+static dlc_status alloc_slot(const dlc_feed *feed, size_t count, slot *made) {
     const dlc_feed_args *args = &feed->args;
-    size_t bytes, label_bytes = count * sizeof(int32_t);
+    size_t bytes, all, label_bytes = (count * sizeof(int32_t) + LINE - 1) & -LINE;
     if (!args->device_ops) {
-        made->data = dlc_alloc(count, sample_bytes);
+        made->data = dlc_alloc(count, feed->out_bytes);
         made->labels = dlc_alloc(count, sizeof(int32_t));
         return made->data && made->labels ? DLC_OK : DLC_ERR_NOMEM;
     }
-    if (__builtin_mul_overflow(count, sample_bytes, &bytes) ||
-        __builtin_add_overflow(bytes, label_bytes, &label_bytes))
+    if (__builtin_mul_overflow(count, feed->out_bytes, &bytes) ||
+        __builtin_add_overflow(bytes, label_bytes, &all))
         return dlc_fail(DLC_ERR_NOMEM, "a batch of %zu samples is too large", count);
     made->memory.size = sizeof made->memory;
-    DLC_TRY(args->device_ops->alloc(args->device, label_bytes, DLC_MEM_STAGING,
-                                    &made->memory));
-    made->data = made->memory.base;
-    made->labels = (int32_t *)((char *)made->memory.base + bytes);
+    DLC_TRY(args->device_ops->alloc(args->device, all, DLC_MEM_STAGING, &made->memory));
+    /* Labels first: behind bytes they might lie anywhere. */
+    made->labels = made->memory.base;
+    made->data = (char *)made->memory.base + label_bytes;
     return DLC_OK;
 }
 
@@ -240,19 +263,15 @@ static void free_slot(const dlc_feed *feed, slot *made) {
 
 static dlc_status alloc_slots(dlc_feed *feed) {
     size_t count = (size_t)feed->args.count;
-    size_t out_bytes;
-    feed->out_count = (size_t)dlc_shape_count(&feed->shape);
     feed->slot_count = batches_ahead(feed) + 1; /* one is the caller's */
     feed->slots = dlc_alloc((size_t)feed->slot_count, sizeof *feed->slots);
     feed->index = dlc_alloc(count, sizeof *feed->index);
-    feed->in = dlc_alloc(count, feed->in_bytes);
-    if (!feed->slots || !feed->index || !feed->in)
+    if (!feed->as_read)
+        feed->in = dlc_alloc(count, feed->in_bytes);
+    if (!feed->slots || !feed->index || (!feed->in && !feed->as_read))
         return DLC_ERR_NOMEM;
-    if (__builtin_mul_overflow(feed->out_count, sizeof(float), &out_bytes))
-        return dlc_fail(DLC_ERR_NOMEM, "a sample of %zu values is too large",
-                        feed->out_count);
     for (int32_t i = 0; i < feed->slot_count; i++)
-        DLC_TRY(alloc_slot(feed, count, out_bytes, &feed->slots[i]));
+        DLC_TRY(alloc_slot(feed, count, &feed->slots[i]));
     return DLC_OK;
 }
 
@@ -269,8 +288,7 @@ static dlc_status start_thread(dlc_feed *feed) {
 
 static dlc_status prepare(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
-    DLC_TRY(describe(feed));
-    DLC_TRY(dlc_augment_shape(&args->augment, &feed->info.shape, &feed->shape));
+    DLC_TRY(settle(feed));
     if (args->test) {
         feed->begin = feed->info.samples * args->rank / args->ranks;
         feed->end = feed->info.samples * (args->rank + 1) / args->ranks;
@@ -285,15 +303,15 @@ static dlc_status prepare(dlc_feed *feed) {
     return start_thread(feed);
 }
 
-dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes) {
+dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch) {
     dlc_feed feed = {.args = *args};
     DLC_TRY(check_args(args));
-    DLC_TRY(describe(&feed));
-    DLC_TRY(dlc_augment_shape(&args->augment, &feed.info.shape, &feed.shape));
-    uint64_t sample = (uint64_t)dlc_shape_count(&feed.shape) * sizeof(float) +
-                      sizeof(int32_t);
-    *bytes = (uint64_t)args->count *
-             (((uint64_t)batches_ahead(&feed) + 1) * sample + feed.in_bytes);
+    DLC_TRY(settle(&feed));
+    uint64_t count = (uint64_t)args->count;
+    *batch = count * (feed.out_bytes + sizeof(int32_t));
+    *bytes = ((uint64_t)batches_ahead(&feed) + 1) * *batch;
+    if (!feed.as_read)
+        *bytes += count * feed.in_bytes;
     if (args->shuffle && !args->test)
         *bytes += (uint64_t)feed.info.samples * sizeof *feed.order.map;
     return DLC_OK;
@@ -343,6 +361,14 @@ void dlc_feed_close(dlc_feed *feed) {
 
 dlc_shape dlc_feed_shape(const dlc_feed *feed) {
     return feed->shape;
+}
+
+dlc_dtype dlc_feed_dtype(const dlc_feed *feed) {
+    return feed->dtype;
+}
+
+const dlc_augment *dlc_feed_augment(const dlc_feed *feed) {
+    return &feed->args.augment;
 }
 
 int64_t dlc_feed_samples(const dlc_feed *feed) {

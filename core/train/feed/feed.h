@@ -2,7 +2,8 @@
  *
  * One background thread reads samples, converts and augments them into a ring of
  * batches, where it is told so with others' help; dlc_feed_next hands out one after the
- * other without copying.
+ * other without copying. What comes is float32, or the source's bytes, cut and swapped,
+ * for a device that makes float32 of them.
  *
  * Which samples make up a batch does not depend on the number of ranks. In training
  * the samples of all epochs form one endless sequence: position p belongs to epoch
@@ -34,9 +35,10 @@ typedef struct dlc_feed_args {
     uint64_t seed;
     int shuffle;      /* training only */
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
-    int32_t threads;  /* that convert samples; 0 and 1: the one that reads */
+    int32_t threads;  /* that make samples; 0 and 1: the one that reads */
     int labels_only;  /* nobody looks at the data, which are not made */
     int low_memory;   /* then none is kept ready where `prefetch` is 0 */
+    int keep_bytes;   /* bytes of a source stay bytes */
     int32_t count;    /* samples in a batch of this rank, at least 1 */
     /* Batches lie in memory that copies fastest to this device; NULL: in any. */
     const dlc_device_ops *device_ops;
@@ -52,7 +54,7 @@ typedef struct dlc_feed_args {
 } dlc_feed_args;
 
 typedef struct dlc_batch {
-    const float *data;     /* count x C x H x W */
+    const void *data;      /* count x C x H x W, of dlc_feed_dtype */
     const int32_t *labels; /* count */
     int32_t samples;       /* of which are real: count, or less at the end of a test */
     int64_t iteration;     /* in a test: batch of the pass, from 0 */
@@ -64,6 +66,10 @@ void dlc_feed_close(dlc_feed *feed); /* NULL allowed; joins the thread */
 
 /* What comes out: C, H, W of a sample, cropped. */
 dlc_shape dlc_feed_shape(const dlc_feed *feed);
+/* As what it comes: DLC_F32; or DLC_U8, still to be made (byte - mean) * scale, as
+ * dlc_feed_augment has them. */
+dlc_dtype dlc_feed_dtype(const dlc_feed *feed);
+const dlc_augment *dlc_feed_augment(const dlc_feed *feed);
 /* Samples of the source (all ranks). */
 int64_t dlc_feed_samples(const dlc_feed *feed);
 /* Test: batches of this rank in a pass; 0 where it has no samples. */
@@ -78,8 +84,8 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
  * In a test: 0 begins the next pass (which also happens by itself at the end). */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
 
-/* Bytes of the batches that a feed with these arguments keeps. */
-dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes);
+/* Bytes that a feed with these arguments keeps, and those of one batch. */
+dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);
 
 /* Seconds that dlc_feed_next has waited, in all. */
 double dlc_feed_waited(const dlc_feed *feed);

@@ -13,7 +13,7 @@
 #include "train/feed/augment.h"
 #include "train/feed/feed.h"
 
-#define MOST (3 * 16 * 16)
+#define MOST (3 * 40 * 40)
 
 /* The value at (c, y, x) of the padded sample. */
 static float padded(const dlc_shape *in, const float *from, int pad, int64_t c,
@@ -47,12 +47,21 @@ static int pick(dlc_random *random, int least, int most) {
     return least + (int)dlc_random_below(random, (uint64_t)(most - least + 1));
 }
 
-/* Random sizes, cuts and types. */
+/* What a device makes of bytes. */
+static void finish(const dlc_augment *augment, const dlc_shape *out,
+                   const uint8_t *bytes, float *to) {
+    int64_t plane = out->dims[1] * out->dims[2];
+    for (int64_t i = 0; i < dlc_shape_count(out); i++)
+        to[i] = ((float)bytes[i] - dlc_augment_mean(augment, i / plane)) *
+                augment->scale;
+}
+
+/* Random sizes, cuts and types; bytes cut first and converted later are the same. */
 START_TEST(same_as_reference) {
     static const double means[] = {1.5, -20, 128};
     dlc_random random = dlc_random_make(7, (uint64_t)_i);
     dlc_shape in = {3,
-                    {pick(&random, 1, 3), pick(&random, 1, 12), pick(&random, 1, 12)}};
+                    {pick(&random, 1, 3), pick(&random, 1, 35), pick(&random, 1, 35)}};
     dlc_shape out;
     dlc_augment augment = {.scale = 0.25f, .mean = means, .mirror = 1};
     augment.means = pick(&random, 0, 1) ? (size_t)in.dims[0]
@@ -62,7 +71,7 @@ START_TEST(same_as_reference) {
     augment.crop = pick(&random, 0, (int)side + 2 * augment.pad);
     ck_assert_int_eq(dlc_augment_shape(&augment, &in, &out), DLC_OK);
 
-    unsigned char bytes[MOST];
+    unsigned char bytes[MOST], kept[MOST];
     float floats[MOST], got[MOST], expected[MOST];
     int64_t count = dlc_shape_count(&in), out_count = dlc_shape_count(&out);
     for (int64_t i = 0; i < count; i++)
@@ -75,6 +84,11 @@ START_TEST(same_as_reference) {
         memset(got, 0, sizeof got);
         dlc_augment_apply(&augment, &cut, DLC_F32, &in, floats, &out, got);
         ck_assert_mem_eq(got, expected, (size_t)out_count * sizeof *got);
+        memset(kept, 77, sizeof kept);
+        dlc_augment_cut(&augment, &cut, &in, bytes, &out, kept);
+        finish(&augment, &out, kept, got);
+        ck_assert_mem_eq(got, expected, (size_t)out_count * sizeof *got);
+        ck_assert_uint_eq(kept[out_count], 77);
     }
 }
 END_TEST

@@ -62,7 +62,7 @@ START_TEST(training) {
                 size_t n = (size_t)part.samples;
                 ck_assert_int_eq(part.iteration, iteration);
                 ck_assert_mem_eq(part.labels, all.labels + at, n * sizeof(int32_t));
-                ck_assert_mem_eq(part.data, all.data + at * CROPPED,
+                ck_assert_mem_eq(part.data, (const float *)all.data + at * CROPPED,
                                  n * CROPPED * sizeof(float));
                 at += part.samples;
             }
@@ -116,8 +116,9 @@ START_TEST(plain_values) {
         if (position % 3 == 0)
             batch = numbered_next(feed);
         ck_assert_int_eq(batch.labels[position % 3], position % 7);
+        const float *data = batch.data;
         for (int k = 0; k < NUMBERED_COUNT; k++)
-            ck_assert_float_eq(batch.data[position % 3 * NUMBERED_COUNT + k],
+            ck_assert_float_eq(data[position % 3 * NUMBERED_COUNT + k],
                                (float)((10 * (position % 7) + k) % 251));
     }
     dlc_feed_close(feed);
@@ -145,12 +146,13 @@ START_TEST(testing) {
                 ck_assert_int_ge(batch.samples, 1);
                 if (i % batches < batches - 1)
                     ck_assert_int_eq(batch.samples, 4);
+                const float *data = batch.data;
                 for (int k = 0; k < 4; k++) {
                     int32_t label = batch.labels[k];
                     ck_assert_int_eq(label == DLC_LABEL_NONE, k >= batch.samples);
                     if (k < batch.samples)
                         seen[i / batches][label]++;
-                    ck_assert_float_eq(batch.data[k * NUMBERED_COUNT + 1],
+                    ck_assert_float_eq(data[k * NUMBERED_COUNT + 1],
                                        k < batch.samples ? (float)(10 * label + 1) : 1);
                 }
             }
