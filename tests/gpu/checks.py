@@ -162,6 +162,16 @@ def speed():
     return last_lines(text, 12)
 
 
+def speed_of_feed():
+    """Without the GPU: can the processor hand out as many samples as AlexNet takes?"""
+    text = run([BUNDLE / "tests/feed_speed", "4"], 60)
+    (OUT / "feed.txt").write_text(text)
+    slow = [line for line in text.splitlines() if line.startswith("bytes") and float(line.split()[-4]) < 20000]
+    if slow:
+        raise Failed("; ".join(slow))
+    return "; ".join(" ".join(line.rsplit(",", 1)[0].split()) for line in text.splitlines())
+
+
 # ---- Training ---------------------------------------------------------------------
 
 LENET = [MODELS / "lenet-fashion.ini", *fashion("data"), *fashion("data.test")]
@@ -410,6 +420,7 @@ def checks():
     for program in sorted(path.name for path in (BUNDLE / "tests").glob("test_*")):
         yield f"conformance: {program}", conformance(program)
     yield "speed of kernels", speed
+    yield "speed of the feed", speed_of_feed
     yield "LeNet, Fashion-MNIST", same_accuracy(LENET, 0.5)
     yield "snapshots move", snapshots_move
     yield "recorded iterations", recorded_or_not
