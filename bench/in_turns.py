@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Training jobs that are alive at the same time, each awake (SIGCONT) in its turns alone:
+what slows the machine for minutes slows all of them.
+
+    bench/in_turns.py NET BATCH TURNS SECONDS NAME=WAY[,dlcore=PATH][,batch=N][,KEY=VALUE]...
+
+    bench/in_turns.py caffenet 32 12 5 now=weak thrifty=weak,transport.shards=no apart=apart
+
+Ways are those of scaling.py: weak, strong, one, and apart (two jobs of one rank each, which
+exchange nothing; of these also how much longer the slower of two simultaneous steps takes).
+Samples are made up, a rank has one thread. Only steps that lie within a turn count.
+"""
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import side_by_side
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+QUIET = ["solver.rate=0.000001", "run.snapshot_last=no", "run.display=1", "run.deadline=100000"]
+WARM = 4  # steps
+
+
+class Job:
+    def __init__(self, folder, ini, batch, spec):
+        self.name, words = spec.split("=", 1)
+        way, *more = words.split(",")
+        said = dict(word.split("=", 1) for word in more)
+        dlcore, batch = said.pop("dlcore", side_by_side.DLCORE), int(said.pop("batch", batch))
+        ranks, cores = {"weak": (2, ["0,1"]), "strong": (2, ["0,1"]), "one": (1, ["0"]), "apart": (1, ["0", "1"])}[way]
+        settings = [*QUIET, f"data.batch={batch}", f"run.scaling={'strong' if way == 'strong' else 'weak'}",
+                    *(f"{key}={value}" for key, value in said.items())]
+        self.images = batch * (2 if way in ("weak", "apart") else 1)
+        self.logs = [folder / f"{self.name}{i}" for i in range(len(cores))]
+        self.turns = []
+        self.children = [subprocess.Popen(
+            ["taskset", "-c", where, dlcore, "train", str(ini), f"--ranks={ranks}", "--iterations=1000000", "--threads=1",
+             "--log-file", str(log), *(word for text in settings for word in ("--set", text))],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            for where, log in zip(cores, self.logs)]
+
+    @staticmethod
+    def times(log):
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [json.loads(line)["time"] for line in lines if '"event":"train"' in line]
+
+    def wait_until_warm(self):
+        while any(len(self.times(log)) < WARM for log in self.logs):
+            if any(child.poll() is not None for child in self.children):
+                raise SystemExit(f"{self.name}: dlcore ended; try its command by hand")
+            time.sleep(0.2)
+
+    def tell(self, what):
+        for child in self.children:
+            members = subprocess.run(["pgrep", "-s", str(child.pid)], capture_output=True, text=True, check=False)
+            for process in members.stdout.split():
+                try:
+                    os.kill(int(process), what)
+                except ProcessLookupError:
+                    pass
+
+    def turn(self, seconds):
+        began = time.time()
+        self.tell(signal.SIGCONT)
+        time.sleep(seconds)
+        self.tell(signal.SIGSTOP)
+        self.turns.append((began, time.time()))
+
+    def steps(self, log):
+        """Of each turn."""
+        times = self.times(log)
+        pairs = list(zip(times, times[1:]))
+        return [[b - a for a, b in pairs if begin <= a and b <= end] for begin, end in self.turns]
+
+    def report(self):
+        turns = [self.steps(log) for log in self.logs]
+        every = [step for log in turns for turn in log for step in turn]
+        if not every:
+            return f"{self.name}: no step is as short as a turn"
+        text = (f"{self.name}: {self.images / statistics.mean(every):.1f} images/s by the mean of {len(every)} steps, "
+                f"{self.images / statistics.median(every):.1f} by the median")
+        if len(turns) == 2:
+            both = [pair for one, other in zip(*turns) for pair in zip(one, other)]
+            longer = sum(map(max, both)) / (sum(map(sum, both)) / 2) - 1
+            text += f"; the slower of two steps takes {100 * longer:.1f} % longer"
+        return text
+
+
+def main():
+    if len(sys.argv) < 6:
+        raise SystemExit(__doc__)
+    net, batch, turns, seconds, *specs = sys.argv[1:]
+    _, shape, classes = side_by_side.NETS[net]
+    jobs = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        ini = folder / f"{net}.ini"
+        ini.write_text(side_by_side.synthetic((ROOT / f"models/{net}.ini").read_text(), shape, classes))
+        try:
+            for spec in specs:
+                jobs.append(Job(folder, ini, batch, spec))
+                jobs[-1].wait_until_warm()
+                jobs[-1].tell(signal.SIGSTOP)
+            for turn in range(int(turns)):
+                for job in jobs if turn % 2 == 0 else jobs[::-1]:
+                    job.turn(float(seconds))
+            for job in jobs:
+                print(job.report())
+        finally:
+            for job in jobs:
+                job.tell(signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
