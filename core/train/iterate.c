@@ -17,14 +17,18 @@ enum {
 
 /* That iterations are given to ahead. A stage looks at what was computed: its messages
  * leave when they are made. */
+static dlc_queue *queue_ahead(const dlc_session *session) {
+    return session->pipeline ? NULL : session->queue;
+}
+
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
-    return iterate->session->pipeline ? NULL : iterate->session->queue;
+    return queue_ahead(iterate->session);
 }
 
 dlc_intake dlc_iterate_intake(const dlc_session *session) {
     return (dlc_intake){.ops = session->device_ops,
                         .device = session->device,
-                        .queue = session->pipeline ? NULL : session->queue,
+                        .queue = queue_ahead(session),
                         .net = session->net,
                         .feed = session->feed,
                         .batch = session->share};
