@@ -20,30 +20,33 @@ import sys
 import tempfile
 import time
 
+import scaling
 import side_by_side
+from side_by_side import DLCORE, ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUIET = ["solver.rate=0.000001", "run.snapshot_last=no", "run.display=1", "run.deadline=100000"]
 WARM = 4  # steps
 
 
 class Job:
-    def __init__(self, folder, ini, batch, spec):
+    def __init__(self, folder, ini, batch, cores, spec):
         self.name, words = spec.split("=", 1)
         way, *more = words.split(",")
         said = dict(word.split("=", 1) for word in more)
-        dlcore, batch = said.pop("dlcore", side_by_side.DLCORE), int(said.pop("batch", batch))
-        ranks, cores = {"weak": (2, ["0,1"]), "strong": (2, ["0,1"]), "one": (1, ["0"]), "apart": (1, ["0", "1"])}[way]
+        dlcore, batch = said.pop("dlcore", DLCORE), int(said.pop("batch", batch))
+        one, other = (",".join(map(str, core)) for core in cores[:2])
+        both = f"{one},{other}"
+        ranks, where = {"weak": (2, [both]), "strong": (2, [both]), "one": (1, [one]), "apart": (1, [one, other])}[way]
         settings = [*QUIET, f"data.batch={batch}", f"run.scaling={'strong' if way == 'strong' else 'weak'}",
                     *(f"{key}={value}" for key, value in said.items())]
         self.images = batch * (2 if way in ("weak", "apart") else 1)
-        self.logs = [folder / f"{self.name}{i}" for i in range(len(cores))]
+        self.logs = [folder / f"{self.name}{i}" for i in range(len(where))]
         self.turns = []
         self.children = [subprocess.Popen(
-            ["taskset", "-c", where, dlcore, "train", str(ini), f"--ranks={ranks}", "--iterations=1000000", "--threads=1",
+            ["taskset", "-c", place, dlcore, "train", str(ini), f"--ranks={ranks}", "--iterations=1000000", "--threads=1",
              "--log-file", str(log), *(word for text in settings for word in ("--set", text))],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-            for where, log in zip(cores, self.logs)]
+            for place, log in zip(where, self.logs)]
 
     @staticmethod
     def times(log):
@@ -96,15 +99,13 @@ def main():
     if len(sys.argv) < 6:
         raise SystemExit(__doc__)
     net, batch, turns, seconds, *specs = sys.argv[1:]
-    _, shape, classes = side_by_side.NETS[net]
-    jobs = []
+    jobs, cores = [], scaling.cores_apart()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        ini = folder / f"{net}.ini"
-        ini.write_text(side_by_side.synthetic((ROOT / f"models/{net}.ini").read_text(), shape, classes))
+        side_by_side.Dlcore(folder, ROOT / "models", [])  # writes the nets, made synthetic
         try:
             for spec in specs:
-                jobs.append(Job(folder, ini, batch, spec))
+                jobs.append(Job(folder, folder / f"{net}.ini", batch, cores, spec))
                 jobs[-1].wait_until_warm()
                 jobs[-1].tell(signal.SIGSTOP)
             for turn in range(int(turns)):
