@@ -2,6 +2,7 @@
  * leaves alone. */
 #include <check.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -209,6 +210,84 @@ START_TEST(crossing) {
 }
 END_TEST
 
+/* ---- Short messages --------------------------------------------------------- */
+
+/* Around the sizes from which on a message leaves in another way. */
+static const size_t borders[] = {0,   1,    8,    76,   77,   255,  256,
+                                 257, 8191, 8192, 8193, 8256, 8257, 61441};
+enum { BORDERS = sizeof borders / sizeof *borders, LONGEST = 61441, TURNS = 3 };
+
+/* Some are asked for before they come, some when they are here, and all at once. */
+static void borders_body(test_rank *rank, void *context) {
+    int other = 1 - rank->rank;
+    unsigned char *out = dlc_alloc(BORDERS, LONGEST), *in = dlc_alloc(BORDERS, LONGEST);
+    dlc_request *requests[2 * BORDERS];
+    group g;
+
+    RANK_CHECK(rank, out && in);
+    group_open(&g, rank, context);
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < BORDERS; i++)
+            group_write(out + i * LONGEST, borders[i], rank->rank, other, turn + i);
+        for (int i = 0; i < BORDERS && turn == 0; i++)
+            group_recv(&g, other, i & 1, in + i * LONGEST, borders[i], &requests[i]);
+        if (turn == 1)
+            ranks_barrier(rank);
+        for (int i = 0; i < BORDERS; i++)
+            group_send(&g, other, i & 1, out + i * LONGEST, borders[i],
+                       &requests[BORDERS + i]);
+        if (turn == 1)
+            meet(&g);
+        for (int i = 0; i < BORDERS && turn > 0; i++)
+            group_recv(&g, other, i & 1, in + i * LONGEST, borders[i], &requests[i]);
+        for (int i = 0; i < 2 * BORDERS; i++)
+            group_wait(&g, requests[i]);
+        for (int i = 0; i < BORDERS; i++)
+            RANK_CHECK(rank, group_is(in + i * LONGEST, borders[i], other, rank->rank,
+                                      turn + i));
+    }
+    meet(&g);
+    group_close(&g);
+    dlc_free(out);
+    dlc_free(in);
+}
+
+START_TEST(short_messages) {
+    run(2, borders_body, settings[_i]);
+}
+END_TEST
+
+/* A size that does not agree is told, whichever way the message came, and writes
+ * nothing. */
+static void wrong_sizes_body(test_rank *rank, void *context) {
+    unsigned char *memory = dlc_alloc(LONGEST, 1);
+    dlc_request *request;
+    group g;
+
+    RANK_CHECK(rank, memory != NULL);
+    group_open(&g, rank, context);
+    for (int i = 1; i < BORDERS; i++) {
+        if (rank->rank == 0) {
+            memset(memory, 1, LONGEST);
+            group_send(&g, 1, 1, memory, borders[i], &request);
+            group_wait(&g, request);
+            continue;
+        }
+        memset(memory, 0, LONGEST);
+        group_recv(&g, 0, 1, memory, borders[i] - 1, &request);
+        RANK_CHECK(rank, group_finish(&g, request) == DLC_ERR_CONFIG);
+        RANK_CHECK(rank, memory[0] == 0);
+    }
+    meet(&g);
+    group_close(&g);
+    dlc_free(memory);
+}
+
+START_TEST(wrong_sizes) {
+    run(2, wrong_sizes_body, settings[_i]);
+}
+END_TEST
+
 /* ---- What it says ----------------------------------------------------------- */
 
 static void describe_body(test_rank *rank, void *context) {
@@ -303,6 +382,31 @@ START_TEST(bad_tls) {
 }
 END_TEST
 
+/* What we tell UCX of its shared memory is nobody's mistake where it has none to use.
+ */
+static void quiet_body(test_rank *rank, void *context) {
+    char text[4096];
+    FILE *said = tmpfile();
+    int before = dup(STDERR_FILENO);
+    group g;
+
+    RANK_CHECK(rank, said && before >= 0 && dup2(fileno(said), STDERR_FILENO) >= 0);
+    group_open(&g, rank, context);
+    group_close(&g);
+    (void)fflush(stderr);
+    RANK_CHECK(rank, dup2(before, STDERR_FILENO) >= 0);
+    rewind(said);
+    text[fread(text, 1, sizeof text - 1, said)] = '\0';
+    RANK_CHECK(rank, strstr(text, "FIFO") == NULL);
+    (void)fclose(said);
+    close(before);
+}
+
+START_TEST(quiet) {
+    run(2, quiet_body, settings[_i]);
+}
+END_TEST
+
 /* ---- What it leaves alone ---------------------------------------------------- */
 
 static void on_signal(int number) {
@@ -375,10 +479,13 @@ int main(void) {
     tcase_add_test(tests, wrong_access);
     tcase_add_loop_test(tests, unwanted, 0, SETTINGS);
     tcase_add_loop_test(tests, crossing, 0, SETTINGS);
+    tcase_add_loop_test(tests, short_messages, 0, SETTINGS);
+    tcase_add_loop_test(tests, wrong_sizes, 0, SETTINGS);
     tcase_add_loop_test(tests, describes_itself, 0, SETTINGS);
     tcase_add_test(tests, scores);
     tcase_add_test(tests, other_settings);
     tcase_add_test(tests, bad_tls);
+    tcase_add_loop_test(tests, quiet, 0, SETTINGS);
     tcase_add_test(tests, signals);
     tcase_add_loop_test(tests, idle_waits_sleep, 0, SETTINGS);
     suite_add_tcase(suite, tests);

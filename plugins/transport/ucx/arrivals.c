@@ -72,7 +72,8 @@ static void give(dlc_request *r, const header *head, const void *data, size_t by
     dlc_endpoint *e = r->endpoint;
     const dlc_transport_args *args = e->args;
 
-    offer_accept(e, r, head, bytes);
+    if (bytes < head->bytes)
+        offer_accept(e, r, head);
     if (r->status == DLC_OK && bytes > 0) {
         if (e->near)
             memcpy(r->target + head->offset, data, bytes);
@@ -271,14 +272,12 @@ static int read_header(const dlc_endpoint *e, const void *raw, size_t raw_bytes,
     } else {
         return 0;
     }
-    return head->from >= 0 && head->from < e->ranks &&
-           (!e->staged || bytes <= e->chunk_bytes);
+    return is_rank(e, head->from) && (!e->staged || bytes <= e->chunk_bytes);
 }
 
-ucs_status_t arrival(void *endpoint, const void *raw, size_t raw_bytes, void *data,
-                     size_t bytes, const ucp_am_recv_param_t *param) {
-    dlc_endpoint *e = endpoint;
-    int offered = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+static __attribute__((noinline)) ucs_status_t arrives(dlc_endpoint *e, const void *raw,
+                                                      size_t raw_bytes, void *data,
+                                                      size_t bytes, int offered) {
     ucs_status_t answer = UCS_OK;
     header head;
 
@@ -307,6 +306,46 @@ ucs_status_t arrival(void *endpoint, const void *raw, size_t raw_bytes, void *da
     if (p->early)
         settle(e, p);
     return answer;
+}
+
+/* What mostly comes: all of the message whose turn it is, for the first receive, in
+ * memory that we can write. The same as above, in a third of the time. */
+static int arrives_at_once(dlc_endpoint *e, const void *raw, const void *data,
+                           size_t bytes) {
+    header head;
+
+    memcpy(&head, raw, WHOLE_HEADER);
+    if (!e->at_once || !is_rank(e, head.from))
+        return 0;
+    peer *p = &e->peers[head.from];
+    dlc_request *r = p->receives.first;
+    if (head.number != p->matched || p->early || !r || r->header.tag != head.tag ||
+        r->bytes != bytes)
+        return 0;
+    p->matched++;
+    p->receives.first = r->next;
+    if (!r->next)
+        p->receives.last = NULL;
+    if (bytes > 0)
+        memcpy(r->target, data, bytes);
+    r->done = 1;
+    return 1;
+}
+
+ucs_status_t arrival(void *endpoint, const void *raw, size_t raw_bytes, void *data,
+                     size_t bytes, const ucp_am_recv_param_t *param) {
+    int offered = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+
+    if (raw_bytes == 0 && bytes >= WHOLE_HEADER) { /* it comes before the bytes */
+        raw = data;
+        raw_bytes = WHOLE_HEADER;
+        data = (unsigned char *)data + WHOLE_HEADER;
+        bytes -= WHOLE_HEADER;
+    }
+    if (raw_bytes == WHOLE_HEADER && !offered &&
+        arrives_at_once(endpoint, raw, data, bytes))
+        return UCS_OK;
+    return arrives(endpoint, raw, raw_bytes, data, bytes, offered);
 }
 
 dlc_status arrivals_claim(dlc_endpoint *e, dlc_request *r) {

@@ -98,15 +98,11 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
            most = e->staged ? e->chunk_bytes : STREAM_CHUNK;
     size_t bytes = left < most ? left : most;
     const void *from;
-    ucp_ep_h ep;
 
-    dlc_status status = endpoint_reach(e, r->peer, &ep);
-    if (status != DLC_OK)
-        return status;
     chunk *c = chunk_take(e);
     if (!c)
         return DLC_ERR_NOMEM;
-    status = stage(e, r, c, bytes, &from);
+    dlc_status status = stage(e, r, c, bytes, &from);
     if (status != DLC_OK) {
         chunk_give(e, c);
         return status;
@@ -122,8 +118,9 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
         how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         how.flags = UCP_AM_SEND_FLAG_EAGER;
     }
-    ucs_status_ptr_t request = ucx.am_send_nbx(ep, MESSAGE_ID, &c->header,
-                                               sizeof c->header, from, bytes, &how);
+    ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[r->peer].ep, MESSAGE_ID,
+                                               &c->header, sizeof c->header, from,
+                                               bytes, &how);
     if (UCS_PTR_IS_PTR(request)) {
         e->peers[c->peer].chunks++;
         r->chunks++;

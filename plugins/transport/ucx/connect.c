@@ -178,6 +178,7 @@ void connect_close(dlc_endpoint *e) {
     if (e->connected)
         flush(e);
     e->closing = 1;
+    e->at_once = 0;
     if (begun && !e->connected) { /* half-made ways cannot be given up */
         abandon(e->worker);
         return;

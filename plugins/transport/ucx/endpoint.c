@@ -2,6 +2,7 @@
  * other, and the ways to the peers. */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,6 +57,22 @@ static dlc_status init(ucp_config_t *config, int32_t ranks, int32_t near_ranks,
     return DLC_OK;
 }
 
+/* Where ranks share memory UCX has a queue of elements, which a message of up to 76
+ * bytes fits in; longer ones lie elsewhere, and sender and receiver then write and read
+ * some lines of the cache more. In elements of this size there is room for UCX's
+ * headers, ours and SHORT bytes. Who tells UCX a size is obeyed. */
+#define ELEMENT "8256"
+
+static void widen_queues(ucp_config_t *config) {
+    static const char *const names[] = {
+        "UCX_" UCX_ELEMENT_KEY, "UCX_SYSV_FIFO_ELEM_SIZE", "UCX_POSIX_FIFO_ELEM_SIZE",
+        "UCX_XPMEM_FIFO_ELEM_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return;
+    (void)ucx.config_modify(config, UCX_ELEMENT_KEY, ELEMENT); /* else it is slower */
+}
+
 dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t near_ranks,
                         ucp_context_h *context) {
     ucp_config_t *config;
@@ -69,6 +86,8 @@ dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t nea
     status = set(config, settings, "tls", "TLS");
     if (status == DLC_OK)
         status = set(config, settings, "net_devices", "NET_DEVICES");
+    if (status == DLC_OK)
+        widen_queues(config);
     if (status == DLC_OK)
         status = init(config, ranks, near_ranks, context);
     ucx.config_release(config);
@@ -205,6 +224,7 @@ static dlc_status introduce(dlc_endpoint *e) {
     }
     for (int32_t r = 0; r < e->ranks; r++)
         e->staged |= cards[r].staged;
+    e->at_once = e->near && !e->staged;
     ucx.worker_release_address(e->worker, address);
     host->free(cards);
     return status;
@@ -231,6 +251,7 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->ranks = args->ranks;
     e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
     e->chunk_bytes = (size_t)host->get_int(args->settings, "chunk_bytes");
+    e->packed.from = e->rank;
     e->gone = (dlc_request){.endpoint = e, .done = 1};
     e->spare = 1;
     e->judged = host->now_ns();
@@ -273,12 +294,8 @@ void endpoint_close(dlc_endpoint *e) {
 
 /* ---- The peers -------------------------------------------------------------- */
 
-dlc_status endpoint_reach(dlc_endpoint *e, int32_t rank, ucp_ep_h *ep) {
-    if (rank < 0 || rank >= e->ranks)
-        return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", rank,
-                          e->ranks);
-    *ep = e->peers[rank].ep;
-    return DLC_OK;
+dlc_status endpoint_stranger(const dlc_endpoint *e, int32_t rank) {
+    return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", rank, e->ranks);
 }
 
 dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
@@ -313,13 +330,9 @@ dlc_status endpoint_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
     for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place)) {
         int far = place->node != mine->node;
         char names[192];
-        ucp_ep_h ep;
         if (r == e->rank || seen[far] || used >= text_bytes)
             continue;
-        dlc_status status = endpoint_reach(e, r, &ep);
-        if (status != DLC_OK)
-            return status;
-        names_of_ep(ep, names, sizeof names);
+        names_of_ep(e->peers[r].ep, names, sizeof names);
         seen[far] = 1;
         used += (size_t)snprintf(text + used, text_bytes - used, "%s%s%s",
                                  seen[!far] ? "; to other nodes " : ", ",

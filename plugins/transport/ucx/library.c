@@ -45,7 +45,8 @@ static ucs_log_func_rc_t take_line(const char *file, unsigned line,
 
     (void)file, (void)line, (void)function, (void)component;
     (void)vsnprintf(text, sizeof text, message, values);
-    host->log(level_of(level), "UCX: %s", text);
+    host->log(strstr(text, UCX_ELEMENT_KEY) ? DLC_LOG_DEBUG : level_of(level),
+              "UCX: %s", text);
     return UCS_LOG_FUNC_RC_STOP;
 }
 

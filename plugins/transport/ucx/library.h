@@ -55,6 +55,10 @@ typedef struct ucx_calls {
 
 extern ucx_calls ucx;
 
+/* An option of UCX's that we set, whether its shared memory is used or not: warnings
+ * that it is not are kept to ourselves. */
+#define UCX_ELEMENT_KEY "MM_FIFO_ELEM_SIZE"
+
 /* Before any of them, from any thread; cheap after the first time. */
 dlc_status library_open(void);
 /* Keeps its warnings to ourselves, until it is called with 0. */

@@ -26,9 +26,8 @@ size_t offer_limit(const dlc_endpoint *e, const dlc_request *r) {
 
 /* In a callback. The receive stays until all bytes have come, so the words may lie in
  * it. */
-void offer_accept(dlc_endpoint *e, dlc_request *r, const header *head, size_t bytes) {
-    if (e->staged || head->offset > 0 || bytes == head->bytes ||
-        head->bytes <= FIRST_PART)
+void offer_accept(dlc_endpoint *e, dlc_request *r, const header *head) {
+    if (e->staged || head->offset > 0 || head->bytes <= FIRST_PART)
         return;
     r->header.from = e->rank;
     ucs_status_t status = send_word(e, r->peer, ANSWER_ID, &r->header.number,

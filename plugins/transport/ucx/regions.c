@@ -89,7 +89,6 @@ dlc_status region_import(dlc_endpoint *e, int32_t from, const void *remote,
                          size_t remote_bytes, dlc_region **region) {
     ticket its;
     unsigned char key[REMOTE_MAX] = {0};
-    ucp_ep_h ep;
 
     if (remote_bytes <= sizeof its || remote_bytes > REMOTE_MAX)
         return host->fail(DLC_ERR_CONFIG,
@@ -98,13 +97,12 @@ dlc_status region_import(dlc_endpoint *e, int32_t from, const void *remote,
                           from, remote_bytes);
     memcpy(&its, remote, sizeof its);
     memcpy(key, (const char *)remote + sizeof its, remote_bytes - sizeof its);
-    dlc_status status = endpoint_reach(e, from, &ep);
-    if (status != DLC_OK)
-        return status;
+    if (!is_rank(e, from))
+        return endpoint_stranger(e, from);
     dlc_region *r = host->alloc(sizeof *r);
     if (!r)
         return DLC_ERR_NOMEM;
-    ucs_status_t got = ucx.ep_rkey_unpack(ep, key, &r->key);
+    ucs_status_t got = ucx.ep_rkey_unpack(e->peers[from].ep, key, &r->key);
     if (got != UCS_OK) {
         host->free(r);
         return host->fail(DLC_ERR_PEER, "UCX cannot use the region of rank %d: %s",
@@ -144,10 +142,9 @@ static dlc_status check_access(const dlc_region *region, size_t offset, size_t b
 static dlc_request *begin(dlc_endpoint *e, const dlc_region *region, size_t offset,
                           size_t bytes, ucp_ep_h *ep, dlc_status *status) {
     *status = check_access(region, offset, bytes);
-    if (*status == DLC_OK)
-        *status = endpoint_reach(e, region->peer, ep);
     if (*status != DLC_OK)
         return NULL;
+    *ep = e->peers[region->peer].ep;
     dlc_request *request = request_new(e, region->peer, bytes);
     if (request)
         request->kind = ACCESS;

@@ -36,6 +36,17 @@ typedef struct header {
 
 #define WHOLE_HEADER offsetof(header, bytes)
 
+/* A whole message that is so short that it leaves with its header. */
+enum { PACKED = 256 };
+typedef struct packed {
+    dlc_tag tag;
+    uint32_t number;
+    int32_t from;
+    unsigned char bytes[PACKED];
+} packed;
+
+_Static_assert(offsetof(packed, bytes) == WHOLE_HEADER, "begins with a header");
+
 /* A piece of a message that cannot go to its place yet. */
 typedef struct piece {
     struct piece *next; /* in its list, or of the free ones */
@@ -84,17 +95,17 @@ typedef struct queue {
 
 typedef struct peer {
     ucp_ep_h ep;
-    const ucp_address_t *address;
     uint32_t sent;    /* messages to it */
     uint32_t matched; /* messages from it that have found their request */
     queue receives;   /* asked for, not begun */
-    queue begun;      /* asked for, of several pieces, and begun */
     queue unexpected; /* begun, not asked for */
     piece *early;     /* of messages that came before an earlier one */
-    queue staged;     /* sends that chunks are made of */
-    queue offered;    /* sends whose rest it has not asked for yet */
-    int chunks;       /* on their way to it */
-    int stream;       /* TCP leads to it, nothing else */
+    queue begun;      /* asked for, of several pieces, and begun */
+    const ucp_address_t *address;
+    queue staged;  /* sends that chunks are made of */
+    queue offered; /* sends whose rest it has not asked for yet */
+    int chunks;    /* on their way to it */
+    int stream;    /* TCP leads to it, nothing else */
 } peer;
 
 /* chunks.c: a piece of a message, under way. */
@@ -117,6 +128,9 @@ struct dlc_endpoint {
     const dlc_transport_args *args;
     int32_t rank, ranks;
     peer *peers;
+    int at_once; /* messages go from their memory, and to it, as the processor does it
+                  */
+    int closing;
     unsigned char *addresses; /* of all workers */
     ucp_context_h context;
     ucp_worker_h worker;
@@ -135,7 +149,6 @@ struct dlc_endpoint {
     dlc_status failed;  /* in a callback, where it could not be returned */
     ucs_status_t broken; /* likewise: the way to ... */
     int32_t broken_peer;
-    int closing;
     int32_t greeted[GREETINGS]; /* ranks that have greeted us */
     int met[GREETINGS];         /* ... all of them */
     int flushing;               /* ways that are not through yet */
@@ -148,6 +161,7 @@ struct dlc_endpoint {
     size_t fetches; /* that UCX has begun */
     size_t unsent;  /* sends that are not done */
     size_t queued;  /* of them, in the peers' queues `staged` */
+    packed packed;  /* what is sent now */
 };
 
 struct dlc_region {
@@ -164,8 +178,11 @@ dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t nea
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint);
 void endpoint_close(dlc_endpoint *endpoint);
 dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);
-/* The way to a peer, if there is such a peer. */
-dlc_status endpoint_reach(dlc_endpoint *endpoint, int32_t rank, ucp_ep_h *ep);
+static inline int is_rank(const dlc_endpoint *endpoint, int32_t rank) {
+    return rank >= 0 && rank < endpoint->ranks;
+}
+/* Fails: there is no such rank. */
+dlc_status endpoint_stranger(const dlc_endpoint *endpoint, int32_t rank);
 /* Something that has to do with a peer went wrong: if it is dead, the job will know in
  * a moment, and better than UCX does. */
 dlc_status endpoint_lost(dlc_endpoint *endpoint, int32_t rank, ucs_status_t why);
@@ -195,9 +212,19 @@ void nudge(dlc_endpoint *endpoint);
 
 /* messages.c */
 dlc_request *request_new(dlc_endpoint *endpoint, int32_t peer, size_t bytes);
-void request_free(dlc_endpoint *endpoint, dlc_request *request);
+static inline void request_free(dlc_endpoint *endpoint, dlc_request *request) {
+    request->next = endpoint->free;
+    endpoint->free = request;
+}
 void requests_close(dlc_endpoint *endpoint);
-void queue_add(queue *queue, dlc_request *request);
+static inline void queue_add(queue *to, dlc_request *request) {
+    request->next = NULL;
+    if (to->last)
+        to->last->next = request;
+    else
+        to->first = request;
+    to->last = request;
+}
 void queue_remove(queue *queue, dlc_request *request);
 dlc_request *of_number(const queue *queue, uint32_t number); /* NULL: none */
 dlc_status message_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
@@ -220,7 +247,7 @@ ucs_status_t send_word(const dlc_endpoint *endpoint, int32_t peer, unsigned id,
 /* arrivals.c */
 ucs_status_t arrival(void *endpoint, const void *head, size_t head_bytes, void *data,
                      size_t bytes, const ucp_am_recv_param_t *param);
-/* A receive is posted: what has come for it already is its. */
+/* A receive is posted: what has come for it already is its, if anything has. */
 dlc_status arrivals_claim(dlc_endpoint *endpoint, dlc_request *receive);
 /* A piece that was COMING is HERE. */
 void arrival_landed(piece *piece);
@@ -242,9 +269,9 @@ dlc_status chunks_fetch(dlc_endpoint *endpoint, piece *piece);
 /* offers.c: of a large message over TCP, the rest leaves when it is asked for. */
 /* Bytes of a send that may leave by now. */
 size_t offer_limit(const dlc_endpoint *endpoint, const dlc_request *send);
-/* These bytes have come for a receive: asks for the rest, if they are the first. */
-void offer_accept(dlc_endpoint *endpoint, dlc_request *receive, const header *head,
-                  size_t bytes);
+/* A piece of a message has come for a receive: asks for the rest, if it is the first.
+ */
+void offer_accept(dlc_endpoint *endpoint, dlc_request *receive, const header *head);
 ucs_status_t offer_answered(void *endpoint, const void *head, size_t head_bytes,
                             void *data, size_t bytes, const ucp_am_recv_param_t *param);
 

@@ -95,30 +95,35 @@ static void judge(dlc_endpoint *e, uint64_t since, int slept) {
         e->patience = e->patience / 2 > e->spin_ns ? e->patience / 2 : e->spin_ns;
 }
 
+/* Looks until something moves, LOOKS times where there is the patience. */
+static int look(dlc_endpoint *e, const int *done) {
+    int looks = e->patience > 0 ? LOOKS : 1, moved;
+    do
+        moved = move_on(e);
+    while (!moved && !*done && --looks > 0);
+    return moved;
+}
+
 dlc_status wait_for(dlc_endpoint *e, const int *done) {
     uint64_t since = 0, now = 0; /* when it was first seen to stand still, and last */
-    unsigned still = 0;          /* rounds since something moved */
     int slept = 0;
 
     for (unsigned round = 1; !*done; round++) {
-        int moved = move_on(e);
-        dlc_status status = DLC_OK;
-        if (e->failed != DLC_OK || e->broken != UCS_OK)
-            status = trouble(e);
-        else if (round % ROUNDS == 0)
+        int moved = look(e, done);
+        if (*done)
+            break;
+        dlc_status status = trouble(e);
+        if (status == DLC_OK && round % ROUNDS == 0)
             status = e->args->check(e->args->job);
         if (status != DLC_OK)
             return status;
-        if (*done || moved) {
+        if (moved) {
             if (slept || now - since > e->spin_ns)
                 judge(e, since, slept);
             since = now = 0;
-            still = 0;
             slept = 0;
             continue;
         }
-        if (++still % LOOKS != 0 && e->patience > 0)
-            continue;
         now = host->now_ns();
         if (!since)
             since = now;
@@ -128,5 +133,7 @@ dlc_status wait_for(dlc_endpoint *e, const int *done) {
         if (status != DLC_OK)
             return status;
     }
+    if (slept || now - since > e->spin_ns)
+        judge(e, since, slept);
     return DLC_OK;
 }
