@@ -309,7 +309,7 @@ static __attribute__((noinline)) ucs_status_t arrives(dlc_endpoint *e, const voi
 }
 
 /* What mostly comes: all of the message whose turn it is, for the first receive, in
- * memory that we can write. The same as above, in a third of the time. */
+ * memory that we can write. The same as above, in a third of the instructions. */
 static int arrives_at_once(dlc_endpoint *e, const void *raw, const void *data,
                            size_t bytes) {
     header head;
