@@ -3,7 +3,7 @@
  * A sum is a direct reduce-scatter: every rank sends slice j to rank j, and rank j
  * sums what it got with the device's `sum`, which fixes the order, in pieces that
  * bound the memory needed. While one piece is summed the next is on its way. An
- * all-reduce is that and an all-gather.
+ * all-reduce is that and an all-gather, or, of what is small, all summed by all.
  *
  * All ranks make the same calls in the same order, and messages of one tag between
  * two ranks keep theirs, so one tag a kind of message is enough.
@@ -17,6 +17,8 @@
  * a network would stand still while a small one waits for its turn. So they are as
  * large as may be, in memory for all ranks' pieces that isn't more than ROOM. */
 enum { LEAST_PIECE = 16384, MOST_PIECE = 256 << 10, ROOM = 8 << 20 };
+/* Buffers up to this many elements are summed in one round, by every rank. */
+enum { SMALL = 2048 };
 /* Bytes that a broadcast hands on at a time, so that its tree works all at once. */
 enum { HAND_ON = 1 << 20 };
 
@@ -142,7 +144,15 @@ static dlc_status sum_set(dlc_team *team, int set, size_t n, float *mine) {
     return args->device_ops->sum(args->device, NULL, n, team->node_sum, nodes, mine);
 }
 
-dlc_status dlc_messages_all_reduce_small(dlc_team *team, float *buffer, size_t count) {
+/* Two machines send no more bytes then, and it is the second round that takes long
+ * there: a thread is to be woken for it. In memory it is the bytes that are summed. */
+int dlc_messages_sum_at_once(const dlc_team *team, size_t count) {
+    int two_machines = team->nodes.ranks == 2 && team->nodes.nodes == 2;
+    return count <= (two_machines ? piece_of(team) : SMALL);
+}
+
+dlc_status dlc_messages_all_reduce_at_once(dlc_team *team, float *buffer,
+                                           size_t count) {
     size_t bytes = count * sizeof(float);
 
     DLC_TRY(make_scratch(team));

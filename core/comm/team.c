@@ -106,8 +106,8 @@ dlc_status dlc_team_all_reduce(dlc_team *team, float *buffer, size_t count) {
         if (!declined(team, status))
             return status;
     }
-    if (count <= DLC_TEAM_SMALL)
-        return dlc_messages_all_reduce_small(team, buffer, count);
+    if (dlc_messages_sum_at_once(team, count))
+        return dlc_messages_all_reduce_at_once(team, buffer, count);
     DLC_TRY(dlc_team_reduce_scatter(team, buffer, count));
     return dlc_team_all_gather(team, buffer, count);
 }

@@ -65,13 +65,13 @@ static inline size_t dlc_slice(size_t count, int32_t r, int32_t ranks) {
 /* messages.c */
 dlc_status dlc_messages_broadcast(dlc_team *team, int32_t root, void *buffer,
                                   size_t bytes);
-dlc_status dlc_messages_all_reduce_small(dlc_team *team, float *buffer, size_t count);
+/* Everybody sends all to everybody and sums it: one round instead of two. Is it for so
+ * many elements? */
+int dlc_messages_sum_at_once(const dlc_team *team, size_t count);
+dlc_status dlc_messages_all_reduce_at_once(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_messages_all_gather(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_messages_barrier(dlc_team *team);
 void dlc_messages_free(dlc_team *team);
-
-/* Buffers up to this many elements are summed in one step. */
-enum { DLC_TEAM_SMALL = 2048 };
 
 #endif

@@ -25,7 +25,7 @@ typedef struct machine_layout {
 static const machine_layout layouts[] = {
     {4, 1, {0, 0, 1, 1}},          {4, 1, {7, 3, 7, 3}}, {6, 1, {0, 0, 0, 1, 1, 1}},
     {6, 1, {2, 2, 1, 1, 0, 0}},    {3, 0, {0, 0, 1}},    {5, 0, {0, 1, 1, 1, 2}},
-    {7, 0, {5, 5, 5, 9, 9, 9, 9}},
+    {7, 0, {5, 5, 5, 9, 9, 9, 9}}, {2, 1, {0, 1}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -44,11 +44,22 @@ typedef struct bench {
     float *buffer;
 } bench;
 
+static const dlc_transport_ops *whole; /* what messages_only is made of */
+static int sends;                      /* of this rank */
+
+static dlc_status count_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
+                             const void *buffer, size_t bytes, dlc_request **request) {
+    sends++;
+    return whole->send(endpoint, peer, tag, buffer, bytes, request);
+}
+
 static const dlc_feature *messages_only(const dlc_feature *feature) {
     static dlc_transport_ops ops;
     static dlc_feature limited;
-    memcpy(&ops, feature->ops, sizeof ops);
+    whole = feature->ops;
+    memcpy(&ops, whole, sizeof ops);
     ops.size = offsetof(dlc_transport_ops, region_open);
+    ops.send = count_send;
     limited = *feature;
     limited.ops = &ops;
     return &limited;
@@ -178,6 +189,29 @@ START_TEST(same_bits) {
 }
 END_TEST
 
+/* Of two ranks each sends a buffer in one message where there is a network between
+ * them, and in two halves where there is not. */
+static void rounds_body(test_rank *rank, void *context) {
+    const machine_layout *layout = context;
+    int apart = layout->node[0] != layout->node[1];
+    bench b;
+    bench_open(&b, rank, layout, ONE_BY_MESSAGES);
+    for (size_t i = 0; i < COUNTS; i++) {
+        sends = 0;
+        put(&b, i, counts[i]);
+        RANK_OK(rank, dlc_comm_all_reduce(b.comm, b.buffer, counts[i]));
+        check_sums(&b, i, 0, counts[i]);
+        RANK_CHECK(rank, sends == (apart || counts[i] <= 2048 ? 1 : 2));
+    }
+    bench_close(&b);
+}
+
+START_TEST(rounds) {
+    machine_layout layout = {2, 1, {0, _i}};
+    ck_assert_int_eq(ranks_run(2, 60, rounds_body, &layout), 0);
+}
+END_TEST
+
 /* Shards cover a buffer, and don't overlap. */
 static void shards_body(test_rank *rank, void *context) {
     const machine_layout *layout = context;
@@ -262,6 +296,7 @@ int main(void) {
     TCase *tests = tcase_create("levels");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, same_bits, 0, LAYOUTS * WAYS);
+    tcase_add_loop_test(tests, rounds, 0, 2);
     tcase_add_loop_test(tests, shards, 0, 4);
     tcase_add_test(tests, cancelled);
     tcase_add_test(tests, lost);
