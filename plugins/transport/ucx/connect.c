@@ -113,6 +113,7 @@ static void find_streams(dlc_endpoint *e) {
             continue;
         names_of_ep(e->peers[r].ep, names, sizeof names);
         e->peers[r].stream = strncmp(names, "tcp/", 4) == 0 && !strchr(names, ',');
+        e->streams |= e->peers[r].stream;
     }
 }
 

@@ -220,7 +220,7 @@ static dlc_status introduce(dlc_endpoint *e) {
     if (status == DLC_OK) {
         e->cores = share_of_cores(e, cards);
         /* Looking before sleeping pays only where every rank has a core. */
-        e->patience = e->spin_ns = e->cores > 0 ? e->spin_ns : 0;
+        e->spin_ns = e->cores > 0 ? e->spin_ns : 0;
     }
     for (int32_t r = 0; r < e->ranks; r++)
         e->staged |= cards[r].staged;
@@ -253,8 +253,6 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->chunk_bytes = (size_t)host->get_int(args->settings, "chunk_bytes");
     e->packed.from = e->rank;
     e->gone = (dlc_request){.endpoint = e, .done = 1};
-    e->spare = 1;
-    e->judged = host->now_ns();
     e->near = !DLC_CAN(args->device_ops, queue_open);
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
 

@@ -117,6 +117,10 @@ static int send_packed(dlc_endpoint *e, const peer *p, dlc_tag tag, const void *
 
 static dlc_status send_whole(dlc_endpoint *e, dlc_request *r) {
     ucp_request_param_t how = how_to_send(e, sent, r);
+    if (e->peers[r->peer].stream) { /* as it does in chunks, and why */
+        how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        how.flags = UCP_AM_SEND_FLAG_EAGER;
+    }
     ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[r->peer].ep, MESSAGE_ID,
                                                &r->header, WHOLE_HEADER, r->source,
                                                r->bytes, &how);

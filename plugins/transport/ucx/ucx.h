@@ -18,6 +18,8 @@
 #ifndef DLC_UCX_H
 #define DLC_UCX_H
 
+#include <pthread.h>
+
 #include <dlcore/transport.h>
 
 #include "library.h"
@@ -124,6 +126,19 @@ enum { GREETINGS = 2 }; /* before the group is open */
  * in memory of its own first. */
 enum { STREAM_CHUNK = 60 << 10 };
 
+/* A thread that waits here: the exchange's, or the one that has nothing to compute
+ * until the exchange is through. wait.c has what is made of it. */
+typedef struct watcher {
+    pthread_t thread;
+    int known;
+    uint64_t patience; /* how long it looks before it sleeps */
+    int spare;         /* a core had nothing else to do ... */
+    uint64_t judged;   /* ... when it was last asked, and how long the process's ... */
+    uint64_t others;   /* ... other threads had computed by then */
+} watcher;
+
+enum { WATCHERS = 2 };
+
 struct dlc_endpoint {
     const dlc_transport_args *args;
     int32_t rank, ranks;
@@ -135,19 +150,17 @@ struct dlc_endpoint {
     ucp_context_h context;
     ucp_worker_h worker;
     int wake_fd;
-    int nudge_fd;       /* any.c: an eventfd */
-    int32_t turn;       /* of several requests that are waited for, who comes first */
-    uint64_t spin_ns;   /* how long to look before sleeping, at least ... */
-    uint64_t patience;  /* ... and as the waits of late have been (wait.c) */
-    int cores;          /* of this node, for each of its ranks */
-    int spare;          /* one of them had nothing else to do ... */
-    uint64_t judged;    /* ... when it was last asked, and how long the process's ... */
-    uint64_t others;    /* ... other threads had computed by then */
-    int near;           /* the processor reads this device's memory */
-    int staged;         /* all messages go in chunks */
-    size_t chunk_bytes; /* the same on all ranks */
-    dlc_status failed;  /* in a callback, where it could not be returned */
-    ucs_status_t broken; /* likewise: the way to ... */
+    int nudge_fd;     /* any.c: an eventfd */
+    int32_t turn;     /* of several requests that are waited for, who comes first */
+    uint64_t spin_ns; /* how long to look before sleeping, at least ... */
+    watcher watchers[WATCHERS]; /* ... and as their waits of late have been */
+    int cores;                  /* of this node, for each of its ranks */
+    int streams;                /* there are peers that only TCP leads to */
+    int near;                   /* the processor reads this device's memory */
+    int staged;                 /* all messages go in chunks */
+    size_t chunk_bytes;         /* the same on all ranks */
+    dlc_status failed;          /* in a callback, where it could not be returned */
+    ucs_status_t broken;        /* likewise: the way to ... */
     int32_t broken_peer;
     int32_t greeted[GREETINGS]; /* ranks that have greeted us */
     int met[GREETINGS];         /* ... all of them */

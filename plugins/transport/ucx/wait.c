@@ -19,7 +19,8 @@
 enum { NAP_MS = 40 };
 /* Rounds in which something moved before the job is asked. */
 enum { ROUNDS = 256 };
-/* Rounds in which nothing moved before the clock is asked: it takes as long as one. */
+/* Rounds in which nothing moved before the clock is asked: in memory it takes as long
+ * as one. Over TCP one is some system calls. */
 enum { LOOKS = 64 };
 /* To look for longer than this never pays, in spin_ns. */
 enum { MOST_PATIENCE = 32 };
@@ -67,37 +68,54 @@ static uint64_t clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* What is known of the calling thread; of a third one what was of the second is
+ * forgotten. */
+static watcher *watcher_of(dlc_endpoint *e) {
+    pthread_t me = pthread_self();
+    watcher *w = e->watchers;
+
+    while (w < e->watchers + WATCHERS - 1 && w->known && !pthread_equal(w->thread, me))
+        w++;
+    if (!w->known || !pthread_equal(w->thread, me))
+        *w = (watcher){.thread = me,
+                       .known = 1,
+                       .patience = e->spin_ns,
+                       .spare = 1,
+                       .judged = host->now_ns()};
+    return w;
+}
+
 /* Have the process's other threads left a core of its share, since this was asked? */
-static int core_to_spare(dlc_endpoint *e, uint64_t now) {
+static int core_to_spare(const dlc_endpoint *e, watcher *w, uint64_t now) {
     uint64_t all = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
              mine = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    uint64_t others = all > mine ? all - mine : 0, passed = now - e->judged;
-    uint64_t used = others > e->others ? others - e->others : 0;
+    uint64_t others = all > mine ? all - mine : 0, passed = now - w->judged;
+    uint64_t used = others > w->others ? others - w->others : 0;
 
-    e->judged = now;
-    e->others = others;
+    w->judged = now;
+    w->others = others;
     return used < ((uint64_t)e->cores - 1) * passed + passed / 4;
 }
 
 /* A wait is over in which nothing moved since then; `slept`: it was not only looked. */
-static void judge(dlc_endpoint *e, uint64_t since, int slept) {
+static void judge(const dlc_endpoint *e, watcher *w, uint64_t since, int slept) {
     uint64_t now = host->now_ns(), most = e->spin_ns * MOST_PATIENCE;
 
-    if (now - e->judged > JUDGED_FOR_NS)
-        e->spare = core_to_spare(e, now);
-    if (!e->spare)
-        e->patience = 0;
-    else if (e->patience < e->spin_ns)
-        e->patience = e->spin_ns;
+    if (now - w->judged > JUDGED_FOR_NS)
+        w->spare = core_to_spare(e, w, now);
+    if (!w->spare)
+        w->patience = 0;
+    else if (w->patience < e->spin_ns)
+        w->patience = e->spin_ns;
     else if (slept && now - since < most)
-        e->patience = 2 * e->patience < most ? 2 * e->patience : most;
+        w->patience = 2 * w->patience < most ? 2 * w->patience : most;
     else if (slept)
-        e->patience = e->patience / 2 > e->spin_ns ? e->patience / 2 : e->spin_ns;
+        w->patience = w->patience / 2 > e->spin_ns ? w->patience / 2 : e->spin_ns;
 }
 
 /* Looks until something moves, LOOKS times where there is the patience. */
-static int look(dlc_endpoint *e, const int *done) {
-    int looks = e->patience > 0 ? LOOKS : 1, moved;
+static int look(dlc_endpoint *e, const watcher *w, const int *done) {
+    int looks = w->patience > 0 && !e->streams ? LOOKS : 1, moved;
     do
         moved = move_on(e);
     while (!moved && !*done && --looks > 0);
@@ -106,10 +124,11 @@ static int look(dlc_endpoint *e, const int *done) {
 
 dlc_status wait_for(dlc_endpoint *e, const int *done) {
     uint64_t since = 0, now = 0; /* when it was first seen to stand still, and last */
+    watcher *w = watcher_of(e);
     int slept = 0;
 
     for (unsigned round = 1; !*done; round++) {
-        int moved = look(e, done);
+        int moved = look(e, w, done);
         if (*done)
             break;
         dlc_status status = trouble(e);
@@ -119,7 +138,7 @@ dlc_status wait_for(dlc_endpoint *e, const int *done) {
             return status;
         if (moved) {
             if (slept || now - since > e->spin_ns)
-                judge(e, since, slept);
+                judge(e, w, since, slept);
             since = now = 0;
             slept = 0;
             continue;
@@ -127,13 +146,13 @@ dlc_status wait_for(dlc_endpoint *e, const int *done) {
         now = host->now_ns();
         if (!since)
             since = now;
-        if (e->patience > 0 && now - since < e->patience)
+        if (w->patience > 0 && now - since < w->patience)
             continue;
         status = nap(e, &slept);
         if (status != DLC_OK)
             return status;
     }
     if (slept || now - since > e->spin_ns)
-        judge(e, since, slept);
+        judge(e, w, since, slept);
     return DLC_OK;
 }
