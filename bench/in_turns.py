@@ -7,7 +7,8 @@ what slows the machine for minutes slows all of them.
     bench/in_turns.py caffenet 32 12 5 now=weak thrifty=weak,transport.shards=no apart=apart
 
 Ways are those of scaling.py: weak, strong, one, and apart (two jobs of one rank each, which
-exchange nothing; of these also how much longer the slower of two simultaneous steps takes).
+exchange nothing; of these also how much longer the slower of two simultaneous steps takes);
+and linked, which is weak on two machines (tests/machines, as root) on a link of rate=1gbit.
 Samples are made up, a rank has one thread. Only steps that lie within a turn count.
 """
 import json
@@ -25,6 +26,7 @@ import side_by_side
 from side_by_side import DLCORE, ROOT
 
 QUIET = ["solver.rate=0.000001", "run.snapshot_last=no", "run.display=1", "run.deadline=100000"]
+MACHINES = ["env", "UCX_TLS=tcp,self", str(ROOT / "tests/machines/machines.sh"), "-n2", "-r1", "-b"]
 WARM = 4  # steps
 
 
@@ -36,14 +38,18 @@ class Job:
         dlcore, batch = said.pop("dlcore", DLCORE), int(said.pop("batch", batch))
         one, other = (",".join(map(str, core)) for core in cores[:2])
         both = f"{one},{other}"
-        ranks, where = {"weak": (2, [both]), "strong": (2, [both]), "one": (1, [one]), "apart": (1, [one, other])}[way]
+        ranks, where = {"weak": (2, [both]), "strong": (2, [both]), "linked": (2, [both]), "one": (1, [one]),
+                        "apart": (1, [one, other])}[way]
+        self.machines = way == "linked"
+        start = [*MACHINES, said.pop("rate", "1gbit"), "--"] if self.machines else []
+        which = "--transport=ucx" if self.machines else f"--ranks={ranks}"
         settings = [*QUIET, f"data.batch={batch}", f"run.scaling={'strong' if way == 'strong' else 'weak'}",
                     *(f"{key}={value}" for key, value in said.items())]
-        self.images = batch * (2 if way in ("weak", "apart") else 1)
+        self.images = batch * (1 if way in ("strong", "one") else 2)
         self.logs = [folder / f"{self.name}{i}" for i in range(len(where))]
         self.turns = []
         self.children = [subprocess.Popen(
-            ["taskset", "-c", place, dlcore, "train", str(ini), f"--ranks={ranks}", "--iterations=1000000", "--threads=1",
+            ["taskset", "-c", place, *start, dlcore, "train", str(ini), which, "--iterations=1000000", "--threads=1",
              "--log-file", str(log), *(word for text in settings for word in ("--set", text))],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
             for place, log in zip(where, self.logs)]
@@ -67,6 +73,13 @@ class Job:
                     os.kill(int(process), what)
                 except ProcessLookupError:
                     pass
+
+    def end(self):
+        if self.machines:  # they have more to leave behind than processes
+            self.children[0].terminate()
+            self.tell(signal.SIGCONT)
+            self.children[0].wait()
+        self.tell(signal.SIGKILL)
 
     def turn(self, seconds):
         began = time.time()
@@ -115,7 +128,7 @@ def main():
                 print(job.report())
         finally:
             for job in jobs:
-                job.tell(signal.SIGKILL)
+                job.end()
 
 
 if __name__ == "__main__":
