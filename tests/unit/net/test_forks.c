@@ -7,61 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "net/net.h"
+#include "made_up.h"
 
-enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE, MOST = 10, READS = 3 };
+enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE, MOST = MADE_UP_LAYERS };
 
 static int able; /* do layers add by themselves, where they may? */
 static int sums; /* that the device made of two gradients in the last backward */
 
-/* ---- The family -------------------------------------------------------------- */
+/* ---- The layers -------------------------------------------------------------- */
 
-struct dlc_layer {
-    char name[8];
-    int32_t inputs;
-    uint64_t told, adds; /* shares_gradient, adds_gradient */
-};
-
-static struct dlc_layer seen[MOST]; /* by the first letter of its name */
-
-static dlc_status open_family(const dlc_family_args *args, void **context) {
-    (void)args;
-    *context = NULL;
-    return DLC_OK;
-}
-
-static void close_family(void *context) {
-    (void)context;
-}
-
-static int same_layout(const dlc_tensor *a, const dlc_tensor *b) {
-    return a->layout == b->layout;
-}
-
-/* There are none. */
-static void reorder_destroy(dlc_reorder *reorder) {
-    ck_assert_ptr_null(reorder);
-}
-
-static const dlc_family family = {.size = sizeof family,
-                                  .name = "made-up",
-                                  .open = open_family,
-                                  .close = close_family,
-                                  .same_layout = same_layout,
-                                  .reorder_destroy = reorder_destroy};
-
-static dlc_status create(const dlc_layer_args *args, dlc_layer **layer) {
-    *layer = dlc_alloc(1, sizeof **layer);
-    if (!*layer)
-        return DLC_ERR_NOMEM;
-    (void)snprintf((*layer)->name, sizeof(*layer)->name, "%s", args->name);
-    return DLC_OK;
-}
-
-static void destroy(dlc_layer *layer) {
-    dlc_free(layer);
-}
+/* As they were prepared, by the letters that are their names; `told` and `adds` are
+ * shares_gradient and adds_gradient. */
+static struct dlc_layer seen[MOST];
 
 /* Of all types: the inputs are alike, and so is the output, but for a loss. */
 static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
@@ -76,13 +33,6 @@ static dlc_status infer_times(dlc_layer *layer, dlc_layer_plan *plan) {
     plan->param[0].filler = "gaussian(0, 1)";
     plan->param[0].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
     return infer(layer, plan);
-}
-
-static dlc_status infer_loss(dlc_layer *layer, dlc_layer_plan *plan) {
-    layer->inputs = 1;
-    plan->out[0] = (dlc_tensor){.shape = {.rank = 1, .dims = {2}}, .dtype = DLC_F32};
-    plan->no_gradient = 2;
-    return DLC_OK;
 }
 
 static dlc_status prepare_rigid(dlc_layer *layer, dlc_layer_plan *plan) {
@@ -165,8 +115,7 @@ static dlc_status join_backward(dlc_layer *layer, const dlc_layer_run *run) {
 
 static dlc_status loss_forward(dlc_layer *layer, const dlc_layer_run *run) {
     (void)layer;
-    memcpy(run->out[0], (const float[]){1, 1}, 2 * sizeof(float));
-    return DLC_OK;
+    return made_up_loss(run);
 }
 
 static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -175,37 +124,25 @@ static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-#define OPS(INFER, PREPARE, TYPE) \
-    { \
-        .size = sizeof(dlc_layer_ops), .family = &family, .create = create, \
-        .destroy = destroy, .infer = (INFER), .prepare = (PREPARE), \
-        .forward = TYPE##_forward, .backward = TYPE##_backward \
-    }
-static const dlc_layer_ops times_ops = OPS(infer_times, prepare, times),
-                           rigid_ops = OPS(infer_times, prepare_rigid, times),
-                           join_ops = OPS(infer, prepare, join),
-                           loss_ops = OPS(infer_loss, prepare_loss, loss);
+static const dlc_layer_ops times_ops = MADE_UP_OPS(infer_times, prepare, times),
+                           rigid_ops = MADE_UP_OPS(infer_times, prepare_rigid, times),
+                           join_ops = MADE_UP_OPS(infer, prepare, join),
+                           loss_ops = MADE_UP_OPS(made_up_infer_loss, prepare_loss,
+                                                  loss);
 
-#define FEATURE(NAME, CAPS) \
-    { \
-        .size = sizeof(dlc_feature), .kind = DLC_KIND_LAYER, .name = #NAME, \
-        .caps = (CAPS), .ops = &NAME##_ops \
-    }
-static const dlc_feature times = FEATURE(times, 0), rigid = FEATURE(rigid, 0),
-                         join = FEATURE(join, 0),
-                         loss = FEATURE(loss, DLC_LAYER_METRIC | DLC_LAYER_LOSS);
+static const dlc_feature times = MADE_UP_FEATURE("times", 0, &times_ops),
+                         rigid = MADE_UP_FEATURE("rigid", 0, &rigid_ops),
+                         join = MADE_UP_FEATURE("join", 0, &join_ops),
+                         loss = MADE_UP_FEATURE(
+                             "loss", DLC_LAYER_METRIC | DLC_LAYER_LOSS, &loss_ops);
 
 /* ---- The nets ---------------------------------------------------------------- */
 
-/* Layer i is named by letter i of the alphabet; `reads` names its inputs, '-' the data.
- * `shared`: those who are told so, each once for an input: all but the last reader, who
+/* `shared`: those who are told so, each once for an input: all but the last reader, who
  * is first in backward. */
 typedef struct fork_case {
     const char *what;
-    struct {
-        const dlc_feature *type;
-        const char *reads;
-    } layer[MOST];
+    made_up_layer layer[MOST];
     const char *shared;
     int passes_without, passes_with;
 } fork_case;
@@ -290,92 +227,35 @@ static dlc_status count_add(dlc_device *device, dlc_queue *queue, size_t count,
     return real_add(device, queue, count, x, y);
 }
 
-typedef struct forked_net {
-    dlc_registry *registry;
-    dlc_device_ops device_ops;
-    dlc_device *device;
-    char name[MOST][2];
-    dlc_graph_input input[MOST][READS];
-    dlc_graph_layer layer[MOST];
-    dlc_graph graph;
-    dlc_net_args args;
-    dlc_net *net;
-} forked_net;
-
-static void ok(dlc_status status) {
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-}
-
-static void make_graph(forked_net *f, const fork_case *c) {
-    int32_t i = 0;
-    for (; c->layer[i].type; i++) {
-        const char *reads = c->layer[i].reads;
-        int32_t count = (int32_t)strlen(reads);
-        for (int32_t j = 0; j < count; j++)
-            f->input[i][j].layer = reads[j] == '-' ? DLC_FROM_DATA : reads[j] - 'a';
-        if (c->layer[i].type == &loss)
-            f->input[i][count++] = (dlc_graph_input){DLC_FROM_DATA, 1};
-        f->name[i][0] = (char)('a' + i);
-        f->layer[i] = (dlc_graph_layer){.name = f->name[i],
-                                        .feature = c->layer[i].type,
-                                        .phases = DLC_PHASE_TRAIN,
-                                        .loss_weight = 1,
-                                        .inputs = count,
-                                        .input = f->input[i]};
-    }
-    f->graph = (dlc_graph){.layers = i, .layer = f->layer};
-}
-
-static void open_fork(forked_net *f, const fork_case *c) {
-    const dlc_feature *device = NULL;
-    memset(f, 0, sizeof *f);
+static void open_fork(made_up_net *f, const fork_case *c) {
     memset(seen, 0, sizeof seen);
-    ok(dlc_registry_open(&f->registry));
-    ok(dlc_registry_use_first(f->registry, DLC_KIND_DEVICE, &device));
-    memcpy(&f->device_ops, device->ops, sizeof f->device_ops);
+    made_up_begin(f, c->layer);
     real_add = f->device_ops.add;
     f->device_ops.add = count_add;
-    const dlc_device_args args = {.size = sizeof args, .threads = 1};
-    ok(f->device_ops.open(&args, &f->device));
-    make_graph(f, c);
-    f->args = (dlc_net_args){.graph = &f->graph,
-                             .phase = DLC_PHASE_TRAIN,
-                             .device_feature = device,
-                             .device_ops = &f->device_ops,
-                             .device = f->device,
-                             .threads = 1,
-                             .precision = DLC_F32,
-                             .sample = {.rank = 3, .dims = {SAMPLE, 1, 1}},
-                             .batch = BATCH,
-                             .seed = 4};
-    ok(dlc_net_build(&f->args, &f->net));
-    ok(dlc_net_allocate(f->net));
-}
-
-static void close_fork(forked_net *f) {
-    dlc_net_free(f->net);
-    f->device_ops.close(f->device);
-    dlc_registry_close(f->registry);
+    f->args.sample = (dlc_shape){.rank = 3, .dims = {SAMPLE, 1, 1}};
+    f->args.batch = BATCH;
+    f->args.seed = 4;
+    made_up_build(f);
 }
 
 /* Twice: what the first pass left is not added to. */
-static void pass(forked_net *f) {
+static void pass(made_up_net *f) {
     static const float data[COUNT] = {0.3f, -1.7f, 2.1f, 0.9f,  -0.4f, 1.3f,
                                       1.1f, 0.7f,  3.3f, -2.9f, 0.1f,  -0.6f};
     static const int32_t labels[BATCH] = {0, 1};
     for (int i = 0; i < 2; i++) {
         sums = 0;
-        ok(dlc_net_set_input(f->net, data, labels));
-        ok(dlc_net_forward(f->net, i, 0));
-        ok(dlc_net_backward(f->net, 1, NULL, NULL));
+        made_up_ok(dlc_net_set_input(f->net, data, labels));
+        made_up_ok(dlc_net_forward(f->net, i, 0));
+        made_up_ok(dlc_net_backward(f->net, 1, NULL, NULL));
     }
 }
 
 /* Who was told that others give a gradient as well. */
 static void check_told(const fork_case *c) {
-    char told[MOST * READS + 1] = "";
+    char told[MOST * MADE_UP_READS + 1] = "";
     for (int i = 0, at = 0; i < MOST; i++)
-        for (int32_t j = 0; j < READS; j++)
+        for (int32_t j = 0; j < MADE_UP_READS; j++)
             if (seen[i].told >> j & 1) {
                 told[at++] = (char)('a' + i);
                 told[at] = 0;
@@ -385,11 +265,11 @@ static void check_told(const fork_case *c) {
 }
 
 /* What rows say that is left to add, and what was added. */
-static void check_passes(const fork_case *c, const forked_net *f, int expected) {
+static void check_passes(const fork_case *c, const made_up_net *f, int expected) {
     int32_t said = 0;
     for (int32_t i = 0; i < dlc_net_rows(f->net); i++) {
         dlc_net_row row;
-        ok(dlc_net_row_at(f->net, i, &row));
+        made_up_ok(dlc_net_row_at(f->net, i, &row));
         said += row.added;
     }
     ck_assert_msg(sums == expected && said == expected,
@@ -399,7 +279,7 @@ static void check_passes(const fork_case *c, const forked_net *f, int expected) 
 
 START_TEST(the_same_bits) {
     const fork_case *c = &cases[_i];
-    forked_net without, with;
+    made_up_net without, with;
     able = 0;
     open_fork(&without, c);
     check_told(c);
@@ -416,14 +296,14 @@ START_TEST(the_same_bits) {
     ck_assert_mem_eq(a->gradients, b->gradients, a->count * sizeof *a->gradients);
     ck_assert_uint_le(dlc_net_memory_plan(with.net).activations,
                       dlc_net_memory_plan(without.net).activations);
-    close_fork(&with);
-    close_fork(&without);
+    made_up_close(&with);
+    made_up_close(&without);
 }
 END_TEST
 
 /* The gradients of a fork by hand: d = ((a b) + 2 a), loss' = d / 3. */
 START_TEST(they_are_right) {
-    forked_net f;
+    made_up_net f;
     able = 1;
     open_fork(&f, &cases[1]);
     const dlc_arenas *arenas = dlc_net_arenas(f.net);
@@ -446,7 +326,7 @@ START_TEST(they_are_right) {
         ck_assert_double_eq_tol((double)slope[0][i], diff * (b + 2), 1e-4);
         ck_assert_double_eq_tol((double)slope[1][i], diff * a, 1e-4);
     }
-    close_fork(&f);
+    made_up_close(&f);
 }
 END_TEST
 
@@ -455,7 +335,7 @@ static void port_gradient(float *diff) {
     static float in[COUNT] = {0.5f, -1, 2, 0.25f, 3, -0.5f, 1, 1.5f, -2, 0.75f, -3, 4};
     static const float data[COUNT];
     static const int32_t labels[BATCH];
-    forked_net f;
+    made_up_net f;
     open_fork(&f, &cases[1]);
     dlc_net_free(f.net);
     const dlc_net_port port = {.dtype = DLC_F32,
@@ -465,17 +345,17 @@ static void port_gradient(float *diff) {
     f.args.end = f.graph.layers;
     f.args.ports_in = 1;
     f.args.port_in = &port;
-    ok(dlc_net_build(&f.args, &f.net));
-    ok(dlc_net_allocate(f.net));
+    made_up_ok(dlc_net_build(&f.args, &f.net));
+    made_up_ok(dlc_net_allocate(f.net));
     void *from = in, *to = diff;
     const dlc_net_pass one = {.in = &from, .in_diff = &to};
     dlc_net_enter(f.net, &one);
     sums = 0;
-    ok(dlc_net_set_input(f.net, data, labels));
-    ok(dlc_net_forward(f.net, 0, 0));
-    ok(dlc_net_backward(f.net, 1, NULL, NULL));
+    made_up_ok(dlc_net_set_input(f.net, data, labels));
+    made_up_ok(dlc_net_forward(f.net, 0, 0));
+    made_up_ok(dlc_net_backward(f.net, 1, NULL, NULL));
     ck_assert_int_eq(sums, !able);
-    close_fork(&f);
+    made_up_close(&f);
 }
 
 START_TEST(through_a_port) {
