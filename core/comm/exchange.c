@@ -264,7 +264,6 @@ static dlc_status add_task(dlc_exchanger *x, const task *what) {
 }
 
 static dlc_status enqueue(dlc_exchanger *x, const task *what) {
-    DLC_TRY(check_bucket(x, what->bucket));
     if (x->table.ranks == 1)
         return DLC_OK;
     (void)pthread_mutex_lock(&x->lock);
@@ -274,7 +273,9 @@ static dlc_status enqueue(dlc_exchanger *x, const task *what) {
 }
 
 static dlc_status exchange_start(void *context, int32_t bucket) {
-    return enqueue(context, &(task){.work = SUM, .bucket = bucket});
+    dlc_exchanger *x = context;
+    DLC_TRY(check_bucket(x, bucket));
+    return enqueue(x, &(task){.work = SUM, .bucket = bucket});
 }
 
 static dlc_status exchange_spread(void *context, int32_t bucket) {
@@ -335,7 +336,6 @@ static dlc_status exchange_settle(void *context) {
 /* ---- The table, where all is work on a queue --------------------------------- */
 
 static dlc_status queue_task(dlc_exchanger *x, act work, int32_t bucket) {
-    DLC_TRY(check_bucket(x, bucket));
     size_t at = x->begin[bucket], count = x->begin[bucket + 1] - at;
     if (work == SPREAD)
         return dlc_queued_start(x->queued, bucket, dlc_comm_queue_all_gather,
@@ -348,11 +348,14 @@ static dlc_status queue_task(dlc_exchanger *x, act work, int32_t bucket) {
 }
 
 static dlc_status queued_start(void *context, int32_t bucket) {
-    return queue_task(context, SUM, bucket);
+    dlc_exchanger *x = context;
+    DLC_TRY(check_bucket(x, bucket));
+    return queue_task(x, SUM, bucket);
 }
 
 static dlc_status queued_spread(void *context, int32_t bucket) {
     dlc_exchanger *x = context;
+    DLC_TRY(check_bucket(x, bucket));
     return is_sharded(x, bucket) ? queue_task(x, SPREAD, bucket) : DLC_OK;
 }
 
