@@ -164,11 +164,6 @@ static dlc_status open_memory(dlc_bench_group *group,
                        : DLC_OK;
 }
 
-static int any_order(const dlc_bench_plan *plan) {
-    return strcmp(dlc_settings_get_string(plan->transport_settings, "order"), "any") ==
-           0;
-}
-
 static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *args) {
     const dlc_bench_plan *plan = group->plan;
     dlc_device_args device = {
@@ -180,14 +175,15 @@ static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *a
     DLC_TRY(dlc_job_barrier(group->job)); /* all have looked before any takes */
     group->device_ops = plan->device->ops;
     DLC_TRY(group->device_ops->open(&device, &group->device));
-    dlc_connection_args connection = {.registry = plan->registry,
-                                      .wanted = plan->transport,
-                                      .settings = plan->transport_settings,
-                                      .device_feature = plan->device,
-                                      .device = group->device,
-                                      .device_args = device,
-                                      .job = group->job,
-                                      .any_order = any_order(plan)};
+    dlc_connection_args connection = {
+        .registry = plan->registry,
+        .wanted = plan->transport,
+        .settings = plan->transport_settings,
+        .device_feature = plan->device,
+        .device = group->device,
+        .device_args = device,
+        .job = group->job,
+        .any_order = dlc_settings_is(plan->transport_settings, "order", "any")};
     DLC_TRY(dlc_connection_open(&connection, &group->connection));
     dlc_team_args messages = {.rank = group->rank,
                               .ranks = group->ranks,

@@ -1,6 +1,5 @@
 /* dlcore check: a net validated and laid out, without training it. */
 #include <stdio.h>
-#include <string.h>
 
 #include "check_report.h"
 #include "command.h"
@@ -32,7 +31,7 @@ typedef struct check_command {
 
 /* Are layers or stages shared out, once there are ranks? */
 static int has_plan(const dlc_setup *setup) {
-    int split = strcmp(dlc_settings_get_string(setup->run, "stages"), "1") != 0;
+    int split = !dlc_settings_is(setup->run, "stages", "1");
     for (int32_t i = 0; i < setup->graph->layers; i++)
         split |= setup->graph->layer[i].parallel != DLC_PARALLEL_DATA;
     return split;

@@ -147,6 +147,8 @@ size_t dlc_settings_get_ints(const dlc_settings *settings, const char *name,
                              const int64_t **values);
 size_t dlc_settings_get_floats(const dlc_settings *settings, const char *name,
                                const double **values);
+/* Is it this text? Unset: no. */
+int dlc_settings_is(const dlc_settings *settings, const char *name, const char *text);
 int dlc_settings_is_set(const dlc_settings *settings, const char *name);
 /* Not given: where its section stands ("net.ini:3"), else the file's name. */
 const char *dlc_settings_where(const dlc_settings *settings, const char *name);

@@ -274,6 +274,11 @@ const char *dlc_settings_get_string(const dlc_settings *settings, const char *na
     return NULL;
 }
 
+int dlc_settings_is(const dlc_settings *settings, const char *name, const char *text) {
+    const char *value = dlc_settings_get_string(settings, name);
+    return value && strcmp(value, text) == 0;
+}
+
 size_t dlc_settings_get_ints(const dlc_settings *settings, const char *name,
                              const int64_t **values) {
     const item *it = ask(settings, name, "whole numbers", DLC_OPT_INTS, DLC_OPT_INTS);

@@ -225,15 +225,16 @@ static unsigned phases_of(const dlc_graph_layer *layer) {
 }
 
 static dlc_parallel parallel_of(graph_maker *maker, const dlc_graph_layer *layer) {
-    const char *text = dlc_settings_get_string(layer->settings, "parallel");
+    const dlc_settings *settings = layer->settings;
     int can = (layer->feature->caps & DLC_LAYER_SLICES) != 0;
-    if (strcmp(text, "model") == 0 && !can)
+    if (!can && dlc_settings_is(settings, "parallel", "model"))
         complain(maker, layer, "parallel",
                  "parallel = model: layers of type '%s' cannot be split",
                  layer->feature->name);
-    if (!can || strcmp(text, "data") == 0)
+    if (!can || dlc_settings_is(settings, "parallel", "data"))
         return DLC_PARALLEL_DATA;
-    return strcmp(text, "auto") == 0 ? DLC_PARALLEL_AUTO : DLC_PARALLEL_MODEL;
+    return dlc_settings_is(settings, "parallel", "auto") ? DLC_PARALLEL_AUTO
+                                                         : DLC_PARALLEL_MODEL;
 }
 
 /* The plugin's feature for a section; the mistake is told where there is none. */

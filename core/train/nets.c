@@ -1,24 +1,18 @@
 /* See nets.h. */
 #include "train/nets.h"
 
-#include <string.h>
-
 #include "train/pipeline/pipeline.h"
 #include "train/shares/alike.h"
 #include "train/shares/speed.h"
-
-static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
-    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
-}
 
 static void watch_layer(void *context, const char *phase, const char *layer) {
     dlc_job_doing(context, phase, layer, 0);
 }
 
 dlc_dtype dlc_nets_precision(const dlc_setup *setup) {
-    return is_choice(setup->run, "precision", "bf16")   ? DLC_BF16
-           : is_choice(setup->run, "precision", "fp16") ? DLC_F16
-                                                        : DLC_F32;
+    return dlc_settings_is(setup->run, "precision", "bf16")   ? DLC_BF16
+           : dlc_settings_is(setup->run, "precision", "fp16") ? DLC_F16
+                                                              : DLC_F32;
 }
 
 static dlc_status build_net(dlc_session *session, dlc_phase phase,
@@ -33,9 +27,11 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
         .queue = session->queue,
         .threads = dlc_job_threads(session->job),
         .precision = dlc_nets_precision(session->setup),
-        .math = is_choice(session->setup->run, "precision", "tf32") ? DLC_MATH_TF32 : 0,
+        .math = dlc_settings_is(session->setup->run, "precision", "tf32")
+                    ? DLC_MATH_TF32
+                    : 0,
         .tune = dlc_settings_get_bool(session->setup->run, "tune"),
-        .low_memory = is_choice(session->setup->run, "memory", "low"),
+        .low_memory = dlc_settings_is(session->setup->run, "memory", "low"),
         .batch = batch,
         .seed = session->setup->seed,
         .shared = session->ranks > 1,

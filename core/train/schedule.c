@@ -2,7 +2,6 @@
 #include "train/schedule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "comm/pace.h"
@@ -42,8 +41,7 @@ static dlc_status find_late(const dlc_session *session, const dlc_pace *pace,
 
 /* What [transport] says: "yes", "no", or "auto". */
 static int is_said(const dlc_session *session, const char *name, const char *text) {
-    const dlc_settings *settings = session->setup->transport_settings;
-    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
+    return dlc_settings_is(session->setup->transport_settings, name, text);
 }
 
 /* One pass over memory that sums, updates and gives out weights moves less than any

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -41,12 +40,8 @@ static dlc_status open_device(dlc_session *session) {
     return session->device_ops->queue_open(session->device, &session->queue);
 }
 
-static int is_choice(const dlc_settings *settings, const char *name, const char *text) {
-    return strcmp(dlc_settings_get_string(settings, name), text) == 0;
-}
-
 static int low_memory(const dlc_session *session) {
-    return is_choice(session->setup->run, "memory", "low");
+    return dlc_settings_is(session->setup->run, "memory", "low");
 }
 
 /* Of as many as the processor's work on a GPU leaves idle, those that are of use: more
@@ -151,7 +146,7 @@ static dlc_status open_connection(dlc_session *session) {
         .device = session->device,
         .device_args = device_args(session),
         .job = session->job,
-        .any_order = is_choice(setup->transport_settings, "order", "any")};
+        .any_order = dlc_settings_is(setup->transport_settings, "order", "any")};
     return dlc_connection_open(&args, &session->connection);
 }
 

@@ -199,8 +199,7 @@ static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
     setup->ranks = (int32_t)dlc_settings_get_int(setup->run, "ranks");
     find_units(setup, problems);
     setup->seed = (uint64_t)dlc_settings_get_int(setup->run, "seed");
-    setup->strong = strcmp(dlc_settings_get_string(setup->run, "scaling"), "strong") ==
-                    0;
+    setup->strong = dlc_settings_is(setup->run, "scaling", "strong");
     parse_shares(setup, problems);
     return DLC_OK;
 }

@@ -1,7 +1,6 @@
 /* What a pipeline is to be: who has which layers, and how a batch is cut. See
  * pipeline.h. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -54,7 +53,7 @@ static dlc_status check_job(const dlc_session *session) {
                         "%s: layers with parallel = model or auto cannot be had along "
                         "with stages; take parallel = data, or leave stages out",
                         where);
-    if (strcmp(dlc_settings_get_string(setup->run, "precision"), "fp16") == 0)
+    if (dlc_settings_is(setup->run, "precision", "fp16"))
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: half precision scales all gradients alike, and no stage "
                         "has all; take [run] precision = bf16, or leave stages out",

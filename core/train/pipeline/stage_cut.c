@@ -16,8 +16,7 @@ void dlc_stage_cut_free(dlc_stage_cut *cut) {
 }
 
 int dlc_stage_cut_is_wanted(const dlc_setup *setup) {
-    const char *text = dlc_settings_get_string(setup->run, "stages");
-    return strcmp(text, "1") != 0;
+    return !dlc_settings_is(setup->run, "stages", "1");
 }
 
 /* ---- What [run] says --------------------------------------------------------- */

@@ -53,6 +53,8 @@ START_TEST(each_type_is_read) {
     ck_assert_int_eq(dlc_settings_get_bool(s, "bias"), 0);
     ck_assert_str_eq(dlc_settings_get_string(s, "note"), "a; b");
     ck_assert_str_eq(dlc_settings_get_string(s, "pool"), "average");
+    ck_assert(dlc_settings_is(s, "pool", "average"));
+    ck_assert(!dlc_settings_is(s, "pool", "max"));
     ck_assert_str_eq(dlc_settings_get_string(s, "file"), "/x/y");
     ck_assert_int_eq(dlc_settings_get_int(s, "bucket"), 65536);
     ck_assert_str_eq(dlc_settings_get_string(s, "weight_filler"), "gaussian(0.01)");
@@ -85,6 +87,7 @@ START_TEST(each_default_is_there) {
     ck_assert_uint_eq(dlc_settings_get_floats(s, "mean", &mean), 0);
     ck_assert_ptr_null(mean);
     ck_assert_ptr_null(dlc_settings_get_string(s, "note"));
+    ck_assert(!dlc_settings_is(s, "note", ""));
     ck_assert_ptr_null(dlc_settings_get_string(s, "file"));
     ck_assert_ptr_null(dlc_settings_text(s, "note"));
 
