@@ -15,20 +15,14 @@ enum {
     TAIL_CHANGE = 3,   /* not 0: some rank was asked to read [solver] again */
 };
 
-/* That iterations are given to ahead. A stage looks at what was computed: its messages
- * leave when they are made. */
-static dlc_queue *queue_ahead(const dlc_session *session) {
-    return session->pipeline ? NULL : session->queue;
-}
-
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
-    return queue_ahead(iterate->session);
+    return dlc_session_queue_ahead(iterate->session);
 }
 
 dlc_intake dlc_iterate_intake(const dlc_session *session) {
     return (dlc_intake){.ops = session->device_ops,
                         .device = session->device,
-                        .queue = queue_ahead(session),
+                        .queue = dlc_session_queue_ahead(session),
                         .net = session->net,
                         .feed = session->feed,
                         .batch = session->share};

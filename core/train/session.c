@@ -7,20 +7,24 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "plugin/host.h"
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
+#include "train/feeds.h"
 #include "train/intake.h"
 #include "train/loss_scale.h"
 #include "train/nets.h"
 #include "train/pipeline/pipeline.h"
 #include "train/schedule.h"
 
+dlc_queue *dlc_session_queue_ahead(const dlc_session *session) {
+    return session->pipeline ? NULL : session->queue;
+}
+
 int64_t dlc_session_samples(const dlc_session *session) {
     return session->global_batch * session->micro_batches;
 }
 
-/* ---- Device and feeds -------------------------------------------------------- */
+/* ---- Device and shares ------------------------------------------------------- */
 
 static dlc_device_args device_args(const dlc_session *session) {
     return (dlc_device_args){
@@ -38,70 +42,6 @@ static dlc_status open_device(dlc_session *session) {
     if (!(session->setup->device->caps & DLC_DEVICE_ASYNC))
         return DLC_OK;
     return session->device_ops->queue_open(session->device, &session->queue);
-}
-
-static int low_memory(const dlc_session *session) {
-    return dlc_settings_is(session->setup->run, "memory", "low");
-}
-
-/* Of as many as the processor's work on a GPU leaves idle, those that are of use: more
- * convert faster than one thread reads. */
-static int32_t feed_threads(const dlc_session *session) {
-    enum { MOST = 4 };
-    int threads = session->queue ? dlc_job_threads(session->job) : 1;
-    return threads < MOST ? threads : MOST;
-}
-
-/* A device with a queue gets the samples' bytes, a quarter of what floats are, and
- * makes floats of them; a processor makes them too slowly for a GPU. Not where batches
- * go to the net without an intake: in stages, and in a test. */
-static int feeds_bytes(const dlc_session *session, int test) {
-    return session->queue && DLC_CAN(session->device_ops, normalize) &&
-           !session->pipeline && !test;
-}
-
-static dlc_feed_args feed_args(const dlc_session *session, const dlc_data_setup *data,
-                               int test) {
-    dlc_feed_args args = {.ops = data->feature->ops,
-                          .source = data->source,
-                          .seed = session->setup->seed,
-                          .low_memory = low_memory(session),
-                          .keep_bytes = feeds_bytes(session, test),
-                          .device_ops = session->queue ? session->device_ops : NULL,
-                          .device = session->device,
-                          .test = test,
-                          .rank = session->rank,
-                          .ranks = session->ranks};
-    dlc_feed_configure(dlc_host_services(), data->settings, &args);
-    if (!args.threads)
-        args.threads = feed_threads(session);
-    if (test) {
-        args.count = (int32_t)data->batch;
-    } else {
-        args.count = (int32_t)session->share;
-        args.batch = session->global_batch;
-        args.offset = session->share_offset;
-    }
-    dlc_pipeline_shape_feed(session, &args);
-    return args;
-}
-
-static dlc_status open_feed(dlc_session *session, const dlc_data_setup *data, int test,
-                            dlc_feed **feed) {
-    dlc_feed_args args = feed_args(session, data, test);
-    return dlc_feed_open(&args, feed);
-}
-
-static dlc_status open_test_feed(dlc_session *session) {
-    return open_feed(session, &session->setup->test, 1, &session->test_feed);
-}
-
-static dlc_status open_feeds(dlc_session *session) {
-    if (session->share > 0 && dlc_pipeline_reads_batch(session, DLC_PHASE_TRAIN))
-        DLC_TRY(open_feed(session, &session->setup->train, 0, &session->feed));
-    int tests = session->setup->test.source &&
-                dlc_pipeline_reads_batch(session, DLC_PHASE_TEST);
-    return tests ? open_test_feed(session) : DLC_OK;
 }
 
 static void take_share(dlc_session *session) {
@@ -232,7 +172,7 @@ static void count_iterations(dlc_session *session) {
 
 /* Updates that come late belong to the iteration before that of the control. */
 static const float *rate_at(const dlc_session *session) {
-    return session->queue && !session->late && !session->pipeline
+    return dlc_session_queue_ahead(session) && !session->late
                ? &session->control.at->rate
                : NULL;
 }
@@ -332,7 +272,7 @@ static dlc_status open_plan(dlc_session *session) {
 /* All that depends on the shares. */
 static dlc_status open_work(dlc_session *session) {
     /* The feeds read ahead while the nets are built. */
-    DLC_TRY(aside(session, open_feeds));
+    DLC_TRY(aside(session, dlc_feeds_open));
     if (dlc_split_is_open(session)) /* it depends on how the ranks are joined */
         DLC_TRY(aside(session, open_connection));
     DLC_TRY(dlc_split_choose(session));
@@ -371,7 +311,7 @@ dlc_status dlc_session_start(dlc_session *session) {
 
 static dlc_status open_test(dlc_session *session) {
     DLC_TRY(open_device(session));
-    DLC_TRY(aside(session, open_test_feed));
+    DLC_TRY(aside(session, dlc_feeds_open_test));
     DLC_TRY(dlc_nets_open_test(session));
     return aside(session, open_connection);
 }
@@ -431,8 +371,7 @@ static void close_work(dlc_session *session) {
     dlc_nets_free(session);
     dlc_pipeline_free(session);
     dlc_free(session->plain);
-    dlc_feed_close(session->test_feed);
-    dlc_feed_close(session->feed);
+    dlc_feeds_close(session);
 }
 
 /* What stays of a session whose work is closed. */
@@ -533,11 +472,9 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
     const dlc_setup *setup = session->setup;
     dlc_net_memory train = dlc_net_memory_plan(session->net), test = {0};
     uint64_t feed = 0, test_feed = 0, batch = 0, test_batch = 0;
-    dlc_feed_args args = feed_args(session, &setup->train, 0);
-    DLC_TRY(dlc_feed_bytes(&args, &feed, &batch));
+    DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TRAIN, &feed, &batch));
     if (session->test_net) {
-        args = feed_args(session, &setup->test, 1);
-        DLC_TRY(dlc_feed_bytes(&args, &test_feed, &test_batch));
+        DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TEST, &test_feed, &test_batch));
         test = dlc_net_memory_plan(session->test_net);
     }
     dlc_session_memory made = {
@@ -547,7 +484,7 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
         .solver = (uint64_t)session->needs.slots * train.weights,
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,
-        .uploads = session->queue && !session->pipeline ? DLC_INTAKE_SLOTS * batch : 0};
+        .uploads = dlc_session_queue_ahead(session) ? DLC_INTAKE_SLOTS * batch : 0};
     dlc_pipeline_add_memory(session, &made);
     made.peak = made.weights + made.gradients + made.solver + made.activations +
                 made.uploads;

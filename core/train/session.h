@@ -84,6 +84,10 @@ void dlc_session_close(dlc_session *session);
 /* Until the queue has come to the event, or what it does beside others has failed. */
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 
+/* That iterations are given to ahead; NULL: to none. A stage looks at what was
+ * computed: its messages leave when they are made. */
+dlc_queue *dlc_session_queue_ahead(const dlc_session *session);
+
 /* Samples that an iteration takes, over all ranks and micro-batches. */
 int64_t dlc_session_samples(const dlc_session *session);
 
