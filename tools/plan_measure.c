@@ -36,12 +36,8 @@ static dlc_status measure_sums(dlc_session *session, dlc_pace *pace) {
 }
 
 static dlc_status one_pass(dlc_session *session, dlc_intake *intake, double *seconds) {
-    int64_t batch;
-    DLC_TRY(dlc_intake_next(intake, &batch));
-    DLC_TRY(dlc_net_sync(session->net));
-    uint64_t start = dlc_now_ns();
-    DLC_TRY(dlc_net_forward(session->net, 0, 0));
-    DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
+    uint64_t start;
+    DLC_TRY(dlc_time_pass(session, intake, 0, &start));
     DLC_TRY(dlc_net_sync(session->net));
     *seconds = dlc_since(start);
     return DLC_OK;

@@ -17,17 +17,21 @@ typedef struct measuring {
     int64_t iteration;
 } measuring;
 
-/* One pass as in training; `seconds` (rows * TIME_PARTS) is written. The batch is there
- * when it begins: in training it comes beside the pass before. */
-static dlc_status one_pass(measuring *m, double *seconds, double *whole) {
-    dlc_session *session = m->session;
+dlc_status dlc_time_pass(const dlc_session *session, dlc_intake *intake,
+                         int64_t iteration, uint64_t *start) {
     int64_t batch;
-    DLC_TRY(dlc_job_check(session->job));
-    DLC_TRY(dlc_intake_next(&m->intake, &batch));
+    DLC_TRY(dlc_intake_next(intake, &batch));
     DLC_TRY(dlc_net_sync(session->net));
-    uint64_t start = dlc_now_ns();
-    DLC_TRY(dlc_net_forward(session->net, m->iteration, 0));
-    DLC_TRY(dlc_net_backward(session->net, 1, NULL, NULL));
+    *start = dlc_now_ns();
+    DLC_TRY(dlc_net_forward(session->net, iteration, 0));
+    return dlc_net_backward(session->net, 1, NULL, NULL);
+}
+
+/* With the update; `seconds` (rows * TIME_PARTS) is written. */
+static dlc_status one_pass(measuring *m, double *seconds, double *whole) {
+    uint64_t start;
+    DLC_TRY(dlc_job_check(m->session->job));
+    DLC_TRY(dlc_time_pass(m->session, &m->intake, m->iteration, &start));
     DLC_TRY(dlc_time_update_run(m->update, m->iteration, seconds));
     *whole = dlc_since(start);
     m->iteration++;

@@ -3,9 +3,16 @@
 #define DLC_TOOLS_TIME_MEASURE_H
 
 #include "time_table.h"
+#include "train/intake.h"
 #include "train/session.h"
 
 enum { TIME_PASSES_MOST = 100000 };
+
+/* The next batch forward and backward, as in training; on a device with a queue it may
+ * still be under way. `start`: when it began, as dlc_now_ns. The batch is there by
+ * then: in training it comes beside the pass before. */
+dlc_status dlc_time_pass(const dlc_session *session, dlc_intake *intake,
+                         int64_t iteration, uint64_t *start);
 
 /* What was measured: `row` and `update` as dlc_time_table_make takes them. Begin with
  * {0}; free with dlc_time_measured_free, before the session is closed. */
