@@ -203,15 +203,6 @@ static const struct argp argp = {
 
 /* ---- As a rank ------------------------------------------------------------------- */
 
-static dlc_status print_text(dlc_text *text) {
-    dlc_status status = dlc_text_status(text);
-    if (status == DLC_OK &&
-        (fputs(dlc_text_string(text), stdout) == EOF || fflush(stdout) != 0))
-        status = dlc_fail(DLC_ERR_IO, "writing to stdout failed");
-    dlc_text_free(text);
-    return status;
-}
-
 static dlc_status report_row(comm_command *command, const dlc_bench_head *head,
                              const dlc_bench_row *row) {
     dlc_bench_row *grown = dlc_grow(command->row, command->rows, command->rows + 1,
@@ -227,7 +218,7 @@ static dlc_status report_row(comm_command *command, const dlc_bench_head *head,
     if (is_first)
         dlc_bench_text_head(head, row->op, &text);
     dlc_bench_text_row(head, row, &text);
-    return print_text(&text);
+    return dlc_tool_print_text(&text);
 }
 
 static dlc_status report_all(const comm_command *command, const dlc_bench_head *head) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -123,6 +124,15 @@ void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input)
     argp_parse(argp, argc, argv, 0, NULL, input);
 }
 
+int dlc_tool_parse_count(const char *name, const char *argument, int most,
+                         struct argp_state *state) {
+    char *end = NULL;
+    long value = strtol(argument, &end, 10); /* out of range: the nearest, so no */
+    if (end == argument || *end || value < 1 || value > most)
+        argp_error(state, "--%s=%s: a whole number, 1 to %d", name, argument, most);
+    return (int)value;
+}
+
 dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
     if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
@@ -171,11 +181,19 @@ int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status statu
     return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
 
-dlc_status dlc_tool_print_json(dlc_json *json) {
-    dlc_status status = dlc_text_status(&json->text);
-    if (status == DLC_OK &&
-        (puts(dlc_text_string(&json->text)) == EOF || fflush(stdout) != 0))
+static dlc_status print(dlc_text *text, const char *end) {
+    dlc_status status = dlc_text_status(text);
+    if (status == DLC_OK && (fputs(dlc_text_string(text), stdout) == EOF ||
+                             fputs(end, stdout) == EOF || fflush(stdout) != 0))
         status = dlc_fail(DLC_ERR_IO, "writing to stdout: %s", strerror(errno));
-    dlc_text_free(&json->text);
+    dlc_text_free(text);
     return status;
+}
+
+dlc_status dlc_tool_print_text(dlc_text *text) {
+    return print(text, "");
+}
+
+dlc_status dlc_tool_print_json(dlc_json *json) {
+    return print(&json->text, "\n");
 }

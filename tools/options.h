@@ -38,6 +38,10 @@ void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options);
  * --help with 0. */
 void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+/* The value of --name, 1 to `most`; else the end, as above. */
+int dlc_tool_parse_count(const char *name, const char *argument, int most,
+                         struct argp_state *state);
+
 /* Opens the log file and the setup. */
 dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup);
 
@@ -57,7 +61,8 @@ int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status statu
  * of a machine find alike, is said by rank 0 alone where it is one of them. */
 int dlc_tool_end_rank(const dlc_job *job, dlc_status status);
 
-/* Prints a finished document on stdout; frees it. */
+/* Prints a finished text, or document, on stdout; frees it. */
+dlc_status dlc_tool_print_text(dlc_text *text);
 dlc_status dlc_tool_print_json(dlc_json *json);
 
 #endif

@@ -81,15 +81,6 @@ static double parse_rate(const char *name, const char *argument,
     return value;
 }
 
-static void parse_passes(plan_command *command, const char *argument,
-                         struct argp_state *state) {
-    char rest;
-    if (sscanf(argument, "%d%c", &command->how.passes, &rest) != 1 ||
-        command->how.passes < 1 || command->how.passes > PASSES_MOST)
-        argp_error(state, "--passes=%s: a number of passes, 1 to %d", argument,
-                   PASSES_MOST);
-}
-
 static void parse_target(plan_command *command, int key, const char *argument,
                          struct argp_state *state) {
     plan_said *said = &command->said;
@@ -129,7 +120,8 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         command->said.images_per_s = parse_factor("images-per-s", argument, state);
         return 0;
     case KEY_PASSES:
-        parse_passes(command, argument, state);
+        command->how.passes = dlc_tool_parse_count("passes", argument, PASSES_MOST,
+                                                   state);
         return 0;
     case KEY_NO_CHECK:
         command->how.check = 0;
@@ -200,12 +192,7 @@ static dlc_status print(const plan_command *command, const plan_report *report) 
         return dlc_tool_print_json(&json);
     }
     plan_report_text(report, &text);
-    dlc_status status = dlc_text_status(&text);
-    if (status == DLC_OK &&
-        (fputs(dlc_text_string(&text), stdout) == EOF || fflush(stdout) != 0))
-        status = dlc_fail(DLC_ERR_IO, "writing to stdout failed");
-    dlc_text_free(&text);
-    return status;
+    return dlc_tool_print_text(&text);
 }
 
 static dlc_status plan_with(const plan_command *command, const plan_measured *measured,

@@ -1,5 +1,4 @@
 /* dlcore time: where the time of a training pass goes, layer by layer. */
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -30,16 +29,6 @@ static const struct argp_option options[] = {
     {"plot", KEY_PLOT, "FILE.svg", 0, "draw it, too", 0},
     {0}};
 
-static error_t parse_passes(time_command *command, const char *argument,
-                            struct argp_state *state) {
-    char rest;
-    if (sscanf(argument, "%d%c", &command->passes, &rest) != 1 || command->passes < 1 ||
-        command->passes > TIME_PASSES_MOST)
-        argp_error(state, "--passes=%s: a number of passes, 1 to %d", argument,
-                   TIME_PASSES_MOST);
-    return 0;
-}
-
 static error_t parse_order(time_command *command, const char *argument,
                            struct argp_state *state) {
     if (strcmp(argument, "net") == 0)
@@ -58,7 +47,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_PASSES:
-        return parse_passes(command, argument, state);
+        command->passes = dlc_tool_parse_count("passes", argument, TIME_PASSES_MOST,
+                                               state);
+        return 0;
     case KEY_ORDER:
         return parse_order(command, argument, state);
     case KEY_WIDE:
@@ -101,12 +92,7 @@ static dlc_status print_text(const time_command *command, const dlc_time_head *h
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0)
         style.width = window.ws_col;
     dlc_time_text(head, table, &style, &text);
-    dlc_status status = dlc_text_status(&text);
-    if (status == DLC_OK &&
-        (fputs(dlc_text_string(&text), stdout) == EOF || fflush(stdout) != 0))
-        status = dlc_fail(DLC_ERR_IO, "writing to stdout failed");
-    dlc_text_free(&text);
-    return status;
+    return dlc_tool_print_text(&text);
 }
 
 static dlc_status print_json(const dlc_time_head *head, const dlc_time_table *table) {

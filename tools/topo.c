@@ -63,15 +63,6 @@ static const struct argp_option options[] = {
 
 /* ---- Options ----------------------------------------------------------------- */
 
-static int parse_number(const char *name, const char *argument, int most,
-                        struct argp_state *state) {
-    char rest;
-    int value = 0;
-    if (sscanf(argument, "%d%c", &value, &rest) != 1 || value < 1 || value > most)
-        argp_error(state, "--%s=%s: a whole number, 1 to %d", name, argument, most);
-    return value;
-}
-
 static void parse_form(topo_command *command, const char *argument,
                        struct argp_state *state) {
     static const char *const forms[] = {"ascii", "svg", "json"};
@@ -96,7 +87,7 @@ static error_t parse_job(int key, char *argument, struct argp_state *state) {
     topo_command *command = state->input;
     switch (key) {
     case KEY_RANKS:
-        command->ranks = parse_number("ranks", argument, TOPO_ENDS_MOST, state);
+        command->ranks = dlc_tool_parse_count("ranks", argument, TOPO_ENDS_MOST, state);
         return 0;
     case KEY_DEVICE:
         dlc_tool_sets_add(&command->sets, dlc_format("run.device=%s", argument));
@@ -127,7 +118,8 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         command->from.path = argument;
         return 0;
     case KEY_NODES:
-        command->from.nodes = parse_number("nodes", argument, TOPO_ENDS_MOST, state);
+        command->from.nodes = dlc_tool_parse_count("nodes", argument, TOPO_ENDS_MOST,
+                                                   state);
         return 0;
     case KEY_OF:
         parse_form(command, argument, state);
@@ -171,15 +163,6 @@ static const struct argp argp = {
 
 /* ---- Printing ------------------------------------------------------------------ */
 
-static dlc_status print_text(dlc_text *text) {
-    dlc_status status = dlc_text_status(text);
-    if (status == DLC_OK &&
-        (fputs(dlc_text_string(text), stdout) == EOF || fflush(stdout) != 0))
-        status = dlc_fail(DLC_ERR_IO, "writing to stdout failed");
-    dlc_text_free(text);
-    return status;
-}
-
 static dlc_status print(const topo_command *command, const topo_report *report) {
     dlc_json json = {0};
     dlc_text text = {0};
@@ -196,7 +179,7 @@ static dlc_status print(const topo_command *command, const topo_report *report) 
     } else {
         topo_ascii(report, &text);
     }
-    return print_text(&text);
+    return dlc_tool_print_text(&text);
 }
 
 static dlc_status show_recorded(topo_command *command) {
