@@ -2,7 +2,6 @@
 #include "base/thread.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +37,19 @@ void dlc_thread_take_short_turns(void) {
     (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
+void dlc_signals_block(sigset_t *before) {
+    static const int own[] = {SIGILL, SIGFPE, SIGSEGV, SIGBUS, SIGTRAP};
+    sigset_t others;
+    (void)sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        (void)sigdelset(&others, own[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &others, before);
+}
+
+void dlc_signals_unblock(const sigset_t *before) {
+    (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 static void *begin(void *context) {
     start s = *(start *)context;
     dlc_free(context);
@@ -47,17 +59,16 @@ static void *begin(void *context) {
 
 dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(void *),
                             void *context) {
-    sigset_t all, before;
+    sigset_t before;
     start *s = dlc_alloc(1, sizeof *s);
     if (!s)
         return DLC_ERR_NOMEM;
     *s = (start){.main = main, .context = context};
     (void)snprintf(s->name, sizeof s->name, "%s", name);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    dlc_signals_block(&before);
     int error = pthread_create(thread, NULL, begin, s);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    dlc_signals_unblock(&before);
     if (error == 0)
         return DLC_OK;
     dlc_free(s);

@@ -3,8 +3,16 @@
 #define DLC_BASE_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 
 #include "base/status.h"
+
+/* Threads that are started between these two take no signals: one that did would be
+ * given those that this process waits for with signals blocked in its own threads, and
+ * they would be lost. They take their own faults, which libraries try out on
+ * themselves. */
+void dlc_signals_block(sigset_t *before);
+void dlc_signals_unblock(const sigset_t *before);
 
 /* Starts one, named `name` (15 characters at most), which the caller joins. It takes no
  * signals: they are the train thread's. DLC_ERR_NOMEM. */

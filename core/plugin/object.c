@@ -4,31 +4,15 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "plugin/cache.h"
 #include "plugin/host.h"
 #include "plugin/image.h"
-
-/* Threads that a library starts when it is loaded (libcuda does, long before CUDA is
- * used) take no signals: one that did would be given those that this process waits for
- * with signals blocked in its own threads, and they would be lost. */
-static void block_signals(sigset_t *before) {
-    static const int own[] = {SIGILL, SIGFPE, SIGSEGV, SIGBUS, SIGTRAP};
-    sigset_t others;
-    sigfillset(&others);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&others, own[i]); /* what a library tries out on itself */
-    pthread_sigmask(SIG_BLOCK, &others, before);
-}
-
-static void unblock_signals(const sigset_t *before) {
-    pthread_sigmask(SIG_SETMASK, before, NULL);
-}
 
 #define MAJOR_TRIED 32 /* majors looked for in a plugin that doesn't have ours */
 
@@ -68,10 +52,11 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     sigset_t before;
     DLC_TRY(dlc_image_check(path));
     /* By its path, not by a descriptor: the loader takes two objects with one
-     * name (/proc/self/fd/5) for the same. */
-    block_signals(&before);
+     * name (/proc/self/fd/5) for the same. Libraries start threads when they are loaded
+     * (libcuda does, long before CUDA is used). */
+    dlc_signals_block(&before);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    unblock_signals(&before);
+    dlc_signals_unblock(&before);
     if (!handle)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
     if (stat(path, &now) != 0 || !dlc_stat_same_bytes(&now, info))
@@ -100,9 +85,9 @@ static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
 static void ask(answer *asked) {
     sigset_t before;
     dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its */
-    block_signals(&before);
+    dlc_signals_block(&before);
     asked->status = asked->plugin->load(dlc_host_services());
-    unblock_signals(&before);
+    dlc_signals_unblock(&before);
     if (asked->status == DLC_OK)
         return;
     const char *said = dlc_detail();

@@ -10,7 +10,7 @@
 
 typedef struct seen {
     char name[16];
-    int takes_signals;
+    int takes_signals, takes_faults;
     uint64_t turn_ns; /* 0: this system does not tell */
 } seen;
 
@@ -41,6 +41,7 @@ static void *look(void *context) {
     (void)pthread_getname_np(pthread_self(), s->name, sizeof s->name);
     (void)pthread_sigmask(SIG_SETMASK, NULL, &blocked);
     s->takes_signals = !sigismember(&blocked, SIGTERM);
+    s->takes_faults = !sigismember(&blocked, SIGSEGV);
     s->turn_ns = turn();
     return s;
 }
@@ -61,6 +62,7 @@ START_TEST(is_as_asked_for) {
     ck_assert_ptr_eq(result, &s);
     ck_assert_str_eq(s.name, "a name of fifte");
     ck_assert_int_eq(s.takes_signals, 0);
+    ck_assert_int_eq(s.takes_faults, 1);
     if (may_ask_for_turns())
         ck_assert_uint_eq(s.turn_ns, 100000);
 }
