@@ -72,10 +72,11 @@ function(dlc_add_core name)
     DLC_PLUGIN_DIR="${CMAKE_INSTALL_FULL_LIBDIR}/dlcore/1"
     ${arg_DEFINITIONS})
   target_link_libraries(${target} PRIVATE dlc_flags)
+  # Debuggers have .debug_frame, and nothing is thrown through the core.
+  target_compile_options(${target} PRIVATE
+    $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>)
   if(arg_SMALL)
-    # Debuggers have .debug_frame; who counts bytes does without .eh_frame.
-    target_compile_options(${target} PRIVATE
-      "$<$<CONFIG:Release>:-Os;-fno-asynchronous-unwind-tables>")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
     set_source_files_properties(${arg_FAST} PROPERTIES
       COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
   endif()
