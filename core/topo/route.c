@@ -5,23 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *help;
-} ways[DLC_WAYS + 1] = {
-    [DLC_WAY_P2P] = {"p2p", "each device reads the other's memory"},
-    [DLC_WAY_SHM] = {"shm", "memory that both processors see"},
-    [DLC_WAY_HOST] = {"host", "staged: two copies through host memory"},
-    [DLC_WAY_RDMA] = {"rdma", "adapters read and write device memory"},
-    [DLC_WAY_NET] = {"net", "the network, from and to host memory"},
-    [DLC_WAYS] = {"none", "there is no way"},
-};
-
 const char *dlc_way_text(dlc_way way) {
-    return ways[way <= DLC_WAYS ? way : DLC_WAYS].name;
-}
-
-const char *dlc_way_help(dlc_way way) {
-    return ways[way <= DLC_WAYS ? way : DLC_WAYS].help;
+    static const char *const names[DLC_WAYS + 1] = {
+        [DLC_WAY_P2P] = "p2p",   [DLC_WAY_SHM] = "shm", [DLC_WAY_HOST] = "host",
+        [DLC_WAY_RDMA] = "rdma", [DLC_WAY_NET] = "net", [DLC_WAYS] = "none"};
+    return names[way <= DLC_WAYS ? way : DLC_WAYS];
 }
 
 /* ---- Inside a node ------------------------------------------------------------- */

@@ -36,6 +36,5 @@ void dlc_topo_route_between(const dlc_topo *topo, int32_t a, int32_t b,
 int32_t dlc_topo_route_nic(const dlc_topo *topo, int32_t end, dlc_topo_path *path);
 
 const char *dlc_way_text(dlc_way way); /* "p2p", "shm", "host", "rdma", "net", "none" */
-const char *dlc_way_help(dlc_way way);
 
 #endif

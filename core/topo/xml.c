@@ -266,10 +266,6 @@ const dlc_xml_element *dlc_xml_root(const dlc_xml *xml) {
     return xml->root;
 }
 
-const char *dlc_xml_name(const dlc_xml *xml) {
-    return xml->name;
-}
-
 const char *dlc_xml_get(const dlc_xml_element *element, const char *name) {
     for (size_t i = 0; i < element->attributes; i++)
         if (strcmp(element->attribute[2 * i], name) == 0)

@@ -27,7 +27,6 @@ dlc_status dlc_xml_load(const char *path, dlc_xml **xml);
 void dlc_xml_free(dlc_xml *xml); /* NULL allowed */
 
 const dlc_xml_element *dlc_xml_root(const dlc_xml *xml); /* never NULL */
-const char *dlc_xml_name(const dlc_xml *xml);            /* of the document */
 
 /* The value of an attribute; NULL: it has none of this name. */
 const char *dlc_xml_get(const dlc_xml_element *element, const char *name);

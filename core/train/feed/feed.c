@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "train/feed/hands.h"
@@ -28,14 +27,13 @@ typedef struct slot {
 struct dlc_feed {
     dlc_feed_args args;
     dlc_data_info info;
-    dlc_shape shape;       /* what comes out */
-    dlc_dtype dtype;       /* as what */
-    int as_read;           /* as the source gives it */
-    size_t in_bytes;       /* of a sample */
-    size_t out_bytes;      /* of a sample */
-    int64_t begin, end;    /* test: our samples */
-    int64_t batches;       /* test: batches in them */
-    double waited_seconds; /* the caller's thread's */
+    dlc_shape shape;    /* what comes out */
+    dlc_dtype dtype;    /* as what */
+    int as_read;        /* as the source gives it */
+    size_t in_bytes;    /* of a sample */
+    size_t out_bytes;   /* of a sample */
+    int64_t begin, end; /* test: our samples */
+    int64_t batches;    /* test: batches in them */
 
     /* The reading thread's own. */
     dlc_order order;
@@ -379,10 +377,6 @@ int64_t dlc_feed_batches(const dlc_feed *feed) {
     return feed->batches;
 }
 
-double dlc_feed_waited(const dlc_feed *feed) {
-    return feed->waited_seconds;
-}
-
 static dlc_status no_samples(const dlc_feed *feed) {
     return dlc_fail(DLC_ERR_INTERNAL, "feed: rank %d of %d has no samples to read",
                     feed->args.rank, feed->args.ranks);
@@ -398,12 +392,8 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
         feed->first = (feed->first + 1) % feed->slot_count;
         pthread_cond_signal(&feed->room);
     }
-    if (!feed->ready && feed->status == DLC_OK) {
-        uint64_t start = dlc_now_ns();
-        while (!feed->ready && feed->status == DLC_OK)
-            pthread_cond_wait(&feed->done, &feed->lock);
-        feed->waited_seconds += dlc_since(start);
-    }
+    while (!feed->ready && feed->status == DLC_OK)
+        pthread_cond_wait(&feed->done, &feed->lock);
     if (feed->ready) {
         const slot *from = &feed->slots[feed->first];
         feed->ready--;

@@ -87,9 +87,6 @@ dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
 /* Bytes that a feed with these arguments keeps, and those of one batch. */
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);
 
-/* Seconds that dlc_feed_next has waited, in all. */
-double dlc_feed_waited(const dlc_feed *feed);
-
 /* The settings of [data] and [data.test] that belong to the core, not to a source:
  * shuffle, scale, mean, mirror, crop, pad, prefetch, threads. */
 extern const dlc_option dlc_feed_options[];

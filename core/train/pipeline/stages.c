@@ -8,7 +8,8 @@ void dlc_stages_free(dlc_stages *stages) {
     *stages = (dlc_stages){0};
 }
 
-int32_t dlc_stages_rank(const dlc_stages *stages, int32_t stage) {
+/* The rank that has `stage` of this rank's replica. */
+static int32_t rank_of(const dlc_stages *stages, int32_t stage) {
     return stage * stages->replicas + stages->replica;
 }
 
@@ -80,7 +81,7 @@ static dlc_status find_readers(const dlc_stages *stages, const dlc_graph *graph,
         int gradient = phase == DLC_PHASE_TRAIN &&
                        dlc_net_is_wanted(outline, port->layer, port->output,
                                          stages->first[s], stages->first[s + 1]);
-        reader[count++] = (dlc_crossing_reader){dlc_stages_rank(stages, s), gradient};
+        reader[count++] = (dlc_crossing_reader){rank_of(stages, s), gradient};
         crossings->out[at].gradient |= gradient;
     }
     if (count == 0) {
@@ -108,7 +109,7 @@ static void find_source(const dlc_stages *stages, const dlc_graph *graph,
                                                    stages->first[mine],
                                                    stages->first[mine + 1]);
     int32_t from = dlc_stages_of_layer(stages, port->layer);
-    crossings->in_rank[at] = dlc_stages_rank(stages, from);
+    crossings->in_rank[at] = rank_of(stages, from);
     crossings->in_id[at] = id;
     crossings->ins++;
 }

@@ -22,8 +22,6 @@ typedef struct dlc_stages {
 
 void dlc_stages_free(dlc_stages *stages); /* a zeroed one is allowed */
 
-/* The rank that has `stage` of this rank's replica. */
-int32_t dlc_stages_rank(const dlc_stages *stages, int32_t stage);
 /* The stage that has a layer of the graph. */
 int32_t dlc_stages_of_layer(const dlc_stages *stages, int32_t layer);
 /* Does the stage read the batch's data (DLC_FROM_DATA output 0) or labels (1)? */
