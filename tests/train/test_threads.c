@@ -208,6 +208,39 @@ START_TEST(the_user_places_threads) {
 }
 END_TEST
 
+/* Convolutions whose weights' gradients oneDNN has all threads make together. */
+static const char *const together =
+    "[net]\nname = together\n"
+    "[data]\nsource = synthetic\nshape = 16,28,28\nclasses = 4\nsamples = 64\n"
+    "batch = 2\n"
+    "[solver]\ntype = sgd\nrate = 0.02\n"
+    "[conv1]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+    "[conv2]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+    "[ip]\ntype = inner_product\nnum_output = 4\n"
+    "[loss]\ntype = softmax_loss\n"
+    "[run]\niterations = 2\nthreads = 2\n";
+
+static const struct {
+    const char *name, *value;
+    int is_told; /* else OpenMP decides as it goes, and is told not to */
+} fewer[] = {{"OMP_THREAD_LIMIT", "1", 1},
+             {"OMP_MAX_ACTIVE_LEVELS", "0", 1},
+             {"OMP_DYNAMIC", "true", 0}};
+
+/* Nobody waits for threads that OpenMP doesn't start. */
+START_TEST(fewer_than_asked_for) {
+    const char *net = scratch_write("together.ini", together, strlen(together));
+    ck_assert_int_eq(setenv(fewer[_i].name, fewer[_i].value, 1), 0);
+    command_result result = command_run(20, net_folder(), COMMAND("train", net));
+    ck_assert_msg(result.exit_code == 0, "%s=%s: %d: %s", fewer[_i].name,
+                  fewer[_i].value, result.exit_code, result.err);
+    ck_assert_msg((strstr(result.err, "allows 1 of the 2 threads") != NULL) ==
+                      fewer[_i].is_told,
+                  "%s=%s: %s", fewer[_i].name, fewer[_i].value, result.err);
+    command_free(&result);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("threads");
     TCase *cases = tcase_create("threads");
@@ -216,6 +249,7 @@ int main(void) {
     tcase_add_loop_test(cases, each_on_its_core, 0, sizeof jobs / sizeof *jobs);
     tcase_add_test(cases, mask_is_respected);
     tcase_add_test(cases, the_user_places_threads);
+    tcase_add_loop_test(cases, fewer_than_asked_for, 0, sizeof fewer / sizeof *fewer);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

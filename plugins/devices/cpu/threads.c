@@ -77,9 +77,21 @@ static void nothing(const void *job, size_t begin, size_t end) {
     (void)end;
 }
 
+/* As many as OpenMP's variables allow, which is what the layers' library takes, too. */
+static int allowed(int wanted) {
+    int most = omp_get_max_active_levels() > 0 ? omp_get_thread_limit() : 1;
+    if (wanted <= most)
+        return wanted;
+    host->log(DLC_LOG_WARN,
+              "OMP_THREAD_LIMIT or OMP_MAX_ACTIVE_LEVELS allows %d of the %d threads "
+              "that should compute; going on with these",
+              most, wanted);
+    return most;
+}
+
 dlc_status threads_open(const dlc_device_args *args, dlc_device *device) {
     const int32_t *cpus = args->size >= sizeof *args ? args->cpus : NULL;
-    device->threads = args->threads > 1 ? args->threads : 1;
+    device->threads = args->threads > 1 ? allowed(args->threads) : 1;
     if (!cpus || placed_by_user())
         return DLC_OK;
     size_t bytes = (size_t)device->threads * sizeof *device->cpus;

@@ -28,6 +28,14 @@ static int bf16_is_fast(void) {
 #endif
 }
 
+/* OpenMP gives fewer than were asked for where the environment says so, but parts of
+ * oneDNN wait for as many as they asked for, for ever. */
+static void set_threads(int wanted) {
+    int most = omp_get_max_active_levels() > 0 ? omp_get_thread_limit() : 1;
+    omp_set_dynamic(0);
+    omp_set_num_threads(wanted < 1 ? 1 : wanted < most ? wanted : most);
+}
+
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     if (args->precision == DLC_F16)
         return host->fail(DLC_ERR_UNSUPPORTED,
@@ -46,7 +54,7 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     }
     /* oneDNN and our own loops run on OpenMP's one pool; both take the number of
      * threads from here, when a primitive is made and when it runs. */
-    omp_set_num_threads(args->threads > 0 ? (int)args->threads : 1);
+    set_threads((int)args->threads);
     dnnl_status_t st = dnnl_engine_create(&net->engine, dnnl_cpu, 0);
     if (st == dnnl_success)
         st = dnnl_stream_create(&net->stream, net->engine, dnnl_stream_default_flags);

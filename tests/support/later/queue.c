@@ -140,7 +140,9 @@ static void *queue_main(void *context) {
     dlc_queue *queue = context;
 
     /* What the layers' library goes by, on each thread that calls it. */
-    omp_set_num_threads(queue->device->threads);
+    int limit = omp_get_thread_limit();
+    omp_set_num_threads(queue->device->threads < limit ? queue->device->threads
+                                                       : limit);
     lock();
     while (queue->first || !queue->stop) {
         work *w = queue->first;
