@@ -12,7 +12,8 @@
 # in shared memory of small pages (that is what ucx_perftest takes), keep 32 messages
 # under way for the bandwidth, and warm up with a tenth as many. UCX_* variables are for
 # both sides. Needs Debian's ucx-utils and, in BUILD (build/release), the target
-# ucx_messages.
+# ucx_messages. Where the host moves the processors about, the target ucx_in_turns tells
+# more: BUILD/bench/ucx_in_turns, with BUILD/lib/dlcore/1 as DLCORE_PLUGIN_PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
