@@ -156,6 +156,13 @@ dlc_status chunks_push(dlc_endpoint *e, int32_t to, int *moved) {
     return DLC_OK;
 }
 
+int chunks_move_on(dlc_endpoint *e) {
+    int moved = 0;
+    for (int32_t r = 0; r < e->ranks && e->queued > 0 && e->failed == DLC_OK; r++)
+        e->failed = chunks_push(e, r, &moved);
+    return moved;
+}
+
 /* ---- In --------------------------------------------------------------------- */
 
 static void landed(void *request, ucs_status_t status, size_t bytes, void *context) {

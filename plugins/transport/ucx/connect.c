@@ -96,11 +96,11 @@ static dlc_status greet_all(dlc_endpoint *e, unsigned round) {
     for (int32_t i = 1; i < e->ranks && status == DLC_OK; i++)
         status = greet(e, (e->rank + i) % e->ranks, round); /* not all the same */
     if (status == DLC_OK && e->ranks > 1)
-        status = wait_for(e, &e->met[round]);
+        status = wait_for(e, &e->met[round], 0);
     if (status != DLC_OK)
         return status;
     begin_flush(e);
-    return wait_for(e, &e->flushed);
+    return wait_for(e, &e->flushed, 0);
 }
 
 /* Who tells UCX from which size on bytes are to be offered is obeyed. */

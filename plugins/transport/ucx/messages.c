@@ -26,29 +26,15 @@ void queue_remove(queue *q, dlc_request *r) {
         q->last = before;
 }
 
-/* Header, `sent` and `broken` are for whom it is for to write. */
-dlc_request *request_new(dlc_endpoint *e, int32_t to, size_t bytes) {
-    dlc_request *r = e->free;
-    if (r) {
-        e->free = r->next;
-    } else {
-        r = host->alloc(sizeof *r);
-        if (!r)
-            return NULL;
-        r->made = e->made;
-        e->made = r;
-        r->endpoint = e;
-    }
-    r->bytes = bytes;
-    r->moved = 0;
-    r->peer = to;
-    r->done = 0;
-    r->status = DLC_OK;
-    r->chunks = 0;
-    r->wanted = 0;
-    r->listed = 0;
-    r->pieces = NULL;
-    return r;
+dlc_status request_more(dlc_endpoint *e) {
+    dlc_request *r = host->alloc(sizeof *r);
+    if (!r)
+        return DLC_ERR_NOMEM;
+    r->endpoint = e;
+    r->made = e->made;
+    e->made = r;
+    request_free(e, r);
+    return DLC_OK;
 }
 
 void requests_close(dlc_endpoint *e) {
@@ -245,6 +231,10 @@ dlc_status request_test(dlc_endpoint *e, dlc_request *r, int *done) {
 }
 
 dlc_status request_wait(dlc_endpoint *e, dlc_request *r) {
-    dlc_status status = r->done ? DLC_OK : wait_for(e, &r->done);
+    dlc_status status = DLC_OK;
+    if (r == &e->gone)
+        return DLC_OK;
+    if (!r->done)
+        status = wait_for(e, &r->done, r->kind == RECEIVE && r->next);
     return status == DLC_OK ? finish(e, r) : status;
 }

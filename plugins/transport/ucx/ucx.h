@@ -192,7 +192,7 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
 void endpoint_close(dlc_endpoint *endpoint);
 dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);
 static inline int is_rank(const dlc_endpoint *endpoint, int32_t rank) {
-    return rank >= 0 && rank < endpoint->ranks;
+    return (uint32_t)rank < (uint32_t)endpoint->ranks; /* below 0: above all */
 }
 /* Fails: there is no such rank. */
 dlc_status endpoint_stranger(const dlc_endpoint *endpoint, int32_t rank);
@@ -211,10 +211,15 @@ void names_of_context(ucp_context_h context, int beyond, char *text, size_t byte
 void names_of_ep(ucp_ep_h ep, char *text, size_t bytes);
 
 /* wait.c */
+int chunks_move_on(dlc_endpoint *endpoint); /* what is queued; something has */
 /* Something has. What goes wrong on the way is found by the next. */
-int move_on(dlc_endpoint *endpoint);
+static inline int move_on(dlc_endpoint *endpoint) {
+    int moved = ucx.worker_progress(endpoint->worker) != 0;
+    return endpoint->queued > 0 ? chunks_move_on(endpoint) | moved : moved;
+}
 dlc_status trouble(dlc_endpoint *endpoint);
-dlc_status wait_for(dlc_endpoint *endpoint, const int *done);
+/* `several`: others are awaited behind it, so this one need not be seen at once. */
+dlc_status wait_for(dlc_endpoint *endpoint, const int *done, int several);
 
 /* any.c: the operations of these names; any thread may nudge. */
 dlc_status any_open(dlc_endpoint *endpoint);
@@ -224,7 +229,28 @@ dlc_status wait_any(dlc_endpoint *endpoint, dlc_request *const *requests, int32_
 void nudge(dlc_endpoint *endpoint);
 
 /* messages.c */
-dlc_request *request_new(dlc_endpoint *endpoint, int32_t peer, size_t bytes);
+dlc_status request_more(dlc_endpoint *endpoint); /* free ones */
+/* Header, `sent` and `broken` are for whom it is for to write. NULL: no memory. */
+static inline dlc_request *request_new(dlc_endpoint *endpoint, int32_t to,
+                                       size_t bytes) {
+    dlc_request *r = endpoint->free;
+    if (!r) {
+        if (request_more(endpoint) != DLC_OK)
+            return NULL;
+        r = endpoint->free;
+    }
+    endpoint->free = r->next;
+    r->bytes = bytes;
+    r->moved = 0;
+    r->peer = to;
+    r->done = 0;
+    r->status = DLC_OK;
+    r->chunks = 0;
+    r->wanted = 0;
+    r->listed = 0;
+    r->pieces = NULL;
+    return r;
+}
 static inline void request_free(dlc_endpoint *endpoint, dlc_request *request) {
     request->next = endpoint->free;
     endpoint->free = request;

@@ -19,27 +19,18 @@
 enum { NAP_MS = 40 };
 /* Rounds in which something moved before the job is asked. */
 enum { ROUNDS = 256 };
-/* Rounds in which nothing moved before the clock is asked: in memory it takes as long
- * as one. Over TCP one is some system calls. */
-enum { LOOKS = 64 };
+/* Looks at which nothing moved before the clock is asked: in memory it takes as long as
+ * one. Over TCP one is some system calls. */
+enum { LOOKS = 32 };
+/* Pauses between two looks, of some 16 ns each. A look takes from the sender the lines
+ * of memory that it writes: no pause at first, since the message may be about to come,
+ * then one more with each TIRING looks; BATCH where several messages are wanted of a
+ * peer, so that it writes some in a row. */
+enum { TIRING = 4, BATCH = 24 };
 /* To look for longer than this never pays, in spin_ns. */
 enum { MOST_PATIENCE = 32 };
 /* How long a judgement on whether there is a core to spare holds. */
 #define JUDGED_FOR_NS UINT64_C(5000000)
-
-static int push(dlc_endpoint *e) {
-    int moved = 0;
-    for (int32_t r = 0; r < e->ranks && e->queued > 0 && e->failed == DLC_OK; r++)
-        e->failed = chunks_push(e, r, &moved);
-    return moved;
-}
-
-int move_on(dlc_endpoint *e) {
-    int moved = ucx.worker_progress(e->worker) != 0;
-    if (e->queued > 0)
-        moved |= push(e);
-    return moved;
-}
 
 dlc_status trouble(dlc_endpoint *e) {
     if (e->broken != UCS_OK)
@@ -113,22 +104,34 @@ static void judge(const dlc_endpoint *e, watcher *w, uint64_t since, int slept) 
         w->patience = w->patience / 2 > e->spin_ns ? w->patience / 2 : e->spin_ns;
 }
 
-/* Looks until something moves, LOOKS times where there is the patience. */
-static int look(dlc_endpoint *e, const watcher *w, const int *done) {
-    int looks = w->patience > 0 && !e->streams ? LOOKS : 1, moved;
-    do
-        moved = move_on(e);
-    while (!moved && !*done && --looks > 0);
-    return moved;
+static inline void pause_core(int times) {
+#if defined(__x86_64__)
+    for (int i = 0; i < times; i++)
+        __builtin_ia32_pause();
+#else
+    (void)times;
+#endif
 }
 
-dlc_status wait_for(dlc_endpoint *e, const int *done) {
+/* Looks until something moves, LOOKS times where there is the patience. */
+static int look(dlc_endpoint *e, const watcher *w, const int *done, int several) {
+    int looks = w->patience > 0 && !e->streams ? LOOKS : 1;
+    for (int looked = 1;; looked++) {
+        int moved = move_on(e);
+        if (moved || *done || looked == looks)
+            return moved;
+        pause_core(several ? BATCH : looked / TIRING);
+    }
+}
+
+static __attribute__((noinline)) dlc_status wait_longer(dlc_endpoint *e,
+                                                        const int *done, int several) {
     uint64_t since = 0, now = 0; /* when it was first seen to stand still, and last */
     watcher *w = watcher_of(e);
     int slept = 0;
 
     for (unsigned round = 1; !*done; round++) {
-        int moved = look(e, w, done);
+        int moved = look(e, w, done, several);
         if (*done)
             break;
         dlc_status status = trouble(e);
@@ -155,4 +158,9 @@ dlc_status wait_for(dlc_endpoint *e, const int *done) {
     if (slept || now - since > e->spin_ns)
         judge(e, w, since, slept);
     return DLC_OK;
+}
+
+dlc_status wait_for(dlc_endpoint *e, const int *done, int several) {
+    (void)move_on(e);
+    return *done ? DLC_OK : wait_longer(e, done, several);
 }
