@@ -55,7 +55,9 @@ tags *tags_open(test_rank *rank) {
 }
 
 void tags_close(tags *t) {
-    ucs_status_ptr_t request = ucp_ep_close_nb(t->ep, UCP_EP_CLOSE_MODE_FORCE);
+    ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                               .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    ucs_status_ptr_t request = ucp_ep_close_nbx(t->ep, &how);
     while (UCS_PTR_IS_PTR(request) &&
            ucp_request_check_status(request) == UCS_INPROGRESS)
         ucp_worker_progress(t->worker);
