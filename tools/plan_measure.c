@@ -13,6 +13,7 @@
 #include "plan/layers.h"
 #include "time_measure.h"
 #include "train/iterate.h"
+#include "train/schedule.h"
 #include "train/train.h"
 
 enum { LEAST_RUN = 6, MOST_RUN = 400, FEW_PASSES = 5, MANY_PASSES = 25 };
@@ -134,6 +135,7 @@ static void note(const dlc_session *session, const dlc_pace *pace,
     measured->batch = session->share;
     measured->copies = 1 + session->needs.slots;
     measured->host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
+    measured->one_pass = dlc_schedule_is_one_pass(session);
     measured->sum_latency = pace->latency;
     measured->sum_rate = pace->bandwidth;
     (void)snprintf(measured->transport, sizeof measured->transport, "%s",

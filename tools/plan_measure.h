@@ -15,6 +15,7 @@ typedef struct plan_measured {
     double rest;         /* seconds of a step that no layer takes */
     double copies;       /* of the weights, beside them */
     int host;            /* the device is the processor */
+    int one_pass;        /* ranks sum and update in one pass over their memory */
     char transport[64];  /* "none" with one rank */
     double sum_latency;  /* seconds; of sums over all ranks; 0 with one rank */
     double sum_rate;     /* bytes a second */

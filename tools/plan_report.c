@@ -24,6 +24,8 @@ static const char *overlap_words(dlc_plan_overlap overlap) {
                ? "the next forward goes ahead of sums it does not need yet"
            : overlap == DLC_PLAN_OVERLAP_SHARDS
                ? "each rank updates a shard of the weights"
+           : overlap == DLC_PLAN_OVERLAP_PASS
+               ? "each rank sums, updates and gives out a shard in one pass"
                : "each rank updates all weights";
 }
 

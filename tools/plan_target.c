@@ -172,6 +172,7 @@ static void make_inside(const plan_said *said, const plan_measured *measured,
                        dlc_way_text(DLC_WAY_SHM));
         if (measured->host)
             cluster->stolen = 1; /* sums are made by the cores that compute */
+        cluster->one_pass = measured->one_pass && !(said->inside > 0);
     }
     if (said->inside > 0) {
         cluster->inside.bandwidth = said->inside;

@@ -9,7 +9,8 @@ const char *dlc_plan_way_text(dlc_plan_way way) {
 }
 
 const char *dlc_plan_overlap_text(dlc_plan_overlap overlap) {
-    static const char *const text[] = {"none", "backward", "ahead", "shards", "best"};
+    static const char *const text[] = {"none",   "backward", "ahead",
+                                       "shards", "one-pass", "best"};
     return overlap <= DLC_PLAN_OVERLAP_BEST ? text[overlap] : "?";
 }
 
@@ -115,6 +116,16 @@ double dlc_plan_all_reduce(const dlc_plan_cluster *cluster, dlc_plan_way way,
     default:
         return direct(cluster, bytes);
     }
+}
+
+/* An update with momentum moves gradient, weight and velocity, and writes two of them.
+ */
+double dlc_plan_pass(const dlc_plan_cluster *cluster, double bytes) {
+    const double update = 5;
+    double ranks = dlc_plan_ranks(cluster), moves = 2 * ranks + 3;
+    if (!cluster->one_pass || cluster->nodes > 1 || ranks == 1 || cluster->update <= 0)
+        return 0;
+    return bytes / ranks * moves / update / cluster->update;
 }
 
 double dlc_plan_gather(const dlc_plan_cluster *cluster, double bytes) {

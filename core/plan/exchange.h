@@ -22,6 +22,12 @@ const char *dlc_plan_way_text(dlc_plan_way way); /* "direct", "ring", ... */
 /* Seconds of the sum of a buffer of `bytes` over all ranks, by itself. */
 double dlc_plan_all_reduce(const dlc_plan_cluster *cluster, dlc_plan_way way,
                            double bytes);
+/* Seconds in which the ranks sum `bytes` of gradients, update the weights and give them
+ * out, all in one pass: each reads everybody's gradients of its share, reads and writes
+ * its part of the weights and the solver's state, and writes the weights to everybody.
+ * That takes as long as an update would that moves as many bytes, since memory bounds
+ * both. 0: they can't. */
+double dlc_plan_pass(const dlc_plan_cluster *cluster, double bytes);
 /* Seconds until each rank has a buffer of `bytes` of which it had its share; and half
  * an all-reduce the other way. */
 double dlc_plan_gather(const dlc_plan_cluster *cluster, double bytes);
@@ -44,7 +50,10 @@ typedef enum dlc_plan_overlap {
     DLC_PLAN_OVERLAP_AHEAD,    /* and the next forward waits for each layer's own */
     DLC_PLAN_OVERLAP_SHARDS, /* behind backward each rank gets the sum of its shard; it
                                 updates that, then weights are gathered */
-    DLC_PLAN_OVERLAP_BEST    /* the best of the last three */
+    DLC_PLAN_OVERLAP_PASS,   /* a bucket that backward has filled is summed and updated
+                                in one pass; only where ranks can */
+    DLC_PLAN_OVERLAP_BEST    /* one pass where ranks can; else the best of the three
+                                before it */
 } dlc_plan_overlap;
 
 const char *dlc_plan_overlap_text(dlc_plan_overlap overlap); /* "backward", ... */

@@ -110,6 +110,9 @@ static double own_cost(const problem *p, size_t i, int model, double price) {
                update_of(p, bytes / dlc_plan_ranks(p->cluster));
     if (bytes <= 0)
         return seconds;
+    double pass = dlc_plan_pass(p->cluster, bytes * scale);
+    if (pass > 0)
+        return seconds + price * pass;
     return seconds + update_of(p, bytes) +
            price * dlc_plan_all_reduce(p->cluster, p->exchange->way, bytes * scale);
 }

@@ -68,9 +68,10 @@ static void exchange_newest(play *p) {
 
 /* ---- The side of the layers ------------------------------------------------------ */
 
-/* Sharded, a rank updates its part. */
+/* Sharded, a rank updates its part; in one pass that was part of the sum. */
 static double updated_of(const play *p, double bytes) {
     return p->overlap == DLC_PLAN_OVERLAP_SHARDS ? bytes / dlc_plan_ranks(p->cluster)
+           : p->overlap == DLC_PLAN_OVERLAP_PASS ? 0
                                                  : bytes;
 }
 
@@ -174,8 +175,10 @@ static dlc_status open_play(play *p, const dlc_plan_exchange *exchange, double s
         return DLC_ERR_NOMEM;
     double part = p->overlap == DLC_PLAN_OVERLAP_SHARDS ? 0.5 : 1;
     for (size_t k = 0; k < p->buckets.count; k++) {
-        double sum = dlc_plan_all_reduce(p->cluster, exchange->way,
-                                         p->buckets.piece[k].bytes * scale);
+        double bytes = p->buckets.piece[k].bytes * scale;
+        double sum = p->overlap == DLC_PLAN_OVERLAP_PASS
+                         ? dlc_plan_pass(p->cluster, bytes)
+                         : dlc_plan_all_reduce(p->cluster, exchange->way, bytes);
         p->cost[k] = part * sum; /* one of its two halves */
         step->exchange += sum;
     }
@@ -233,12 +236,18 @@ static dlc_status one_step(play p, const dlc_plan_exchange *exchange,
     return status;
 }
 
+static int can_pass(const dlc_plan_cluster *cluster) {
+    return dlc_plan_pass(cluster, 1) > 0;
+}
+
 static dlc_status best_step(const play *p, const dlc_plan_exchange *exchange,
                             dlc_plan_step *step) {
     dlc_plan_step best, other;
+    if (can_pass(p->cluster))
+        return one_step(*p, exchange, DLC_PLAN_OVERLAP_PASS, step);
     DLC_TRY(one_step(*p, exchange, DLC_PLAN_OVERLAP_BACKWARD, &best));
     for (dlc_plan_overlap overlap = DLC_PLAN_OVERLAP_AHEAD;
-         overlap < DLC_PLAN_OVERLAP_BEST && dlc_plan_ranks(p->cluster) > 1; overlap++) {
+         overlap < DLC_PLAN_OVERLAP_PASS && dlc_plan_ranks(p->cluster) > 1; overlap++) {
         DLC_TRY(one_step(*p, exchange, overlap, &other));
         if (other.seconds < best.seconds)
             best = other;
@@ -258,6 +267,9 @@ dlc_status dlc_plan_step_of(const dlc_plan_layer *layer, size_t layers,
                     .cluster = cluster,
                     .samples = samples};
     DLC_TRY(dlc_plan_check(cluster));
+    if (exchange->overlap == DLC_PLAN_OVERLAP_PASS && !can_pass(cluster))
+        return dlc_fail(DLC_ERR_CONFIG, "sums and updates in one pass are for ranks of "
+                                        "one machine that reach each other's memory");
     return exchange->overlap == DLC_PLAN_OVERLAP_BEST
                ? best_step(&p, exchange, step)
                : one_step(p, exchange, exchange->overlap, step);

@@ -1,6 +1,7 @@
 /* See measure.h. */
 #include "train/measure.h"
 
+#include "train/schedule.h"
 #include "train/session.h"
 
 /* Multiplications and additions in the time in which a device moves a byte. */
@@ -28,12 +29,14 @@ static void describe_cluster(const dlc_session *session, dlc_measured *measured)
         int32_t node = dlc_job_place(session->job, r)->node;
         nodes = node >= nodes ? node + 1 : nodes;
     }
-    measured->cluster = (dlc_plan_cluster){.nodes = nodes,
-                                           .each = (session->ranks + nodes - 1) / nodes,
-                                           .update = measured->pace.update,
-                                           .stolen = on_host ? 1 : 0,
-                                           .handover = on_host ? HANDOVER : 0,
-                                           .copies = 1 + session->needs.slots};
+    measured->cluster = (dlc_plan_cluster){
+        .nodes = nodes,
+        .each = (session->ranks + nodes - 1) / nodes,
+        .update = measured->pace.update,
+        .stolen = on_host ? 1 : 0,
+        .handover = on_host ? HANDOVER : 0,
+        .copies = 1 + session->needs.slots,
+        .one_pass = dlc_schedule_is_one_pass(session)};
     dlc_plan_links_of_sums(measured->pace.latency, measured->pace.bandwidth,
                            &measured->cluster);
 }

@@ -44,15 +44,20 @@ static int is_said(const dlc_session *session, const char *name, const char *tex
     return dlc_settings_is(session->setup->transport_settings, name, text);
 }
 
-/* One pass over memory that sums, updates and gives out weights moves less than any
- * other way. */
+int dlc_schedule_is_one_pass(const dlc_session *session) {
+    return session->needs.shards && !is_said(session, "shards", "no") &&
+           dlc_comm_can_update(session->connection.comm);
+}
+
+/* One pass over memory moves less than any other way. */
 static int choose_shards(const dlc_session *session, const dlc_pace *pace) {
     const dlc_comm *comm = session->connection.comm;
     if (!session->needs.shards || !dlc_comm_has_shards(comm))
         return 0;
     if (!is_said(session, "shards", "auto"))
         return is_said(session, "shards", "yes");
-    return dlc_comm_can_update(comm) || dlc_pace_shards(pace, dlc_comm_ranks(comm));
+    return dlc_schedule_is_one_pass(session) ||
+           dlc_pace_shards(pace, dlc_comm_ranks(comm));
 }
 
 static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,

@@ -11,6 +11,10 @@ typedef struct dlc_schedule {
     int late;      /* forward goes ahead of sums that it does not need yet */
 } dlc_schedule;
 
+/* Are sums, updates and what gives out weights one pass over memory? Once the ranks are
+ * joined. */
+int dlc_schedule_is_one_pass(const dlc_session *session);
+
 /* All ranks together, when arenas and communicator are there. Rank 0 logs it. */
 dlc_status dlc_schedule_make(const dlc_session *session, dlc_schedule *schedule);
 

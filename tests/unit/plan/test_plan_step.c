@@ -109,6 +109,46 @@ START_TEST(shards) {
 }
 END_TEST
 
+/* Two ranks of one machine move 7/10 of an update's bytes for sums, updates and all:
+ * behind backward, but for the last bucket's, and chosen where it can be. */
+START_TEST(one_pass) {
+    dlc_plan_cluster c = {.nodes = 1,
+                          .each = 2,
+                          .inside = {.bandwidth = 1e9},
+                          .update = 1e8,
+                          .one_pass = 1};
+    ck_near(dlc_plan_pass(&c, 1e8), 0.7);
+    dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_PASS);
+    ck_near(step.exchange, 2.1);
+    ck_near(step.update, 0);
+    ck_near(step.seconds, 9 + 0.7);
+    c.stolen = 1;
+    ck_near(step_of(&c, DLC_PLAN_OVERLAP_PASS).seconds, 9 + 2.1);
+    ck_assert_int_eq(step_of(&c, DLC_PLAN_OVERLAP_BEST).overlap, DLC_PLAN_OVERLAP_PASS);
+    c.each = 4; /* 11 moves of a quarter */
+    ck_near(dlc_plan_pass(&c, 1e8), 0.55);
+}
+END_TEST
+
+/* Over a network, or where memory is not shared, there is no such way. */
+START_TEST(no_pass) {
+    const dlc_plan_exchange exchange = {.overlap = DLC_PLAN_OVERLAP_PASS};
+    dlc_plan_cluster c = cluster_of(1);
+    dlc_plan_step step;
+    c.update = 1e8;
+    for (c.one_pass = 0; c.one_pass < 2; c.one_pass++) {
+        ck_near(dlc_plan_pass(&c, 1e8), 0);
+        ck_assert_int_ne(step_of(&c, DLC_PLAN_OVERLAP_BEST).overlap,
+                         DLC_PLAN_OVERLAP_PASS);
+        ck_assert_int_eq(dlc_plan_step_of(net, LAYERS, NULL, &c, &exchange, 1, &step),
+                         DLC_ERR_CONFIG);
+    }
+    c = (dlc_plan_cluster){
+        .nodes = 1, .each = 2, .inside = {.bandwidth = 1e9}, .update = 1e8};
+    ck_near(dlc_plan_pass(&c, 1e8), 0);
+}
+END_TEST
+
 START_TEST(stolen_time_is_not_hidden) {
     dlc_plan_cluster c = cluster_of(1);
     c.stolen = 1;
@@ -133,6 +173,8 @@ START_TEST(one_rank_alone) {
         .nodes = 1, .each = 1, .handover = 1, .stolen = 1, .update = 3e8};
     c.rest = 0.5;
     for (dlc_plan_overlap overlap = 0; overlap <= DLC_PLAN_OVERLAP_BEST; overlap++) {
+        if (overlap == DLC_PLAN_OVERLAP_PASS)
+            continue; /* that takes two */
         dlc_plan_step step = step_of(&c, overlap);
         ck_near(step.seconds, 10.5);
         ck_near(step.exposed, 0);
@@ -234,6 +276,8 @@ int main(void) {
     tcase_add_test(cases, slow_sums_are_a_chain);
     tcase_add_test(cases, ahead_goes_first_things_first);
     tcase_add_test(cases, shards);
+    tcase_add_test(cases, one_pass);
+    tcase_add_test(cases, no_pass);
     tcase_add_test(cases, stolen_time_is_not_hidden);
     tcase_add_test(cases, handing_over_costs);
     tcase_add_test(cases, one_rank_alone);
