@@ -72,9 +72,17 @@ void dlc_report_pack(const dlc_report *report, dlc_text *bytes) {
     }
 }
 
+static dlc_entry_state unpack_state(dlc_unpacking *from) {
+    uint64_t state = dlc_unpack_number(from);
+    if (state >= DLC_ENTRY_USABLE && state <= DLC_ENTRY_UNTRIED)
+        return (dlc_entry_state)state;
+    from->failed = 1;
+    return DLC_ENTRY_REFUSED;
+}
+
 static void unpack_plugin(dlc_unpacking *from, dlc_report *report) {
     dlc_plugin_entry *plugin = &report->plugin;
-    plugin->state = (dlc_entry_state)dlc_unpack_number(from);
+    plugin->state = unpack_state(from);
     report->lasting = dlc_unpack_number(from) != 0;
     plugin->reason = dlc_unpack_text(from);
     plugin->name = dlc_unpack_text(from);
@@ -87,7 +95,7 @@ static void unpack_plugin(dlc_unpacking *from, dlc_report *report) {
 static void unpack_feature(dlc_unpacking *from, dlc_feature_entry *feature) {
     feature->kind = (uint32_t)dlc_unpack_number(from);
     feature->caps = dlc_unpack_number(from);
-    feature->state = (dlc_entry_state)dlc_unpack_number(from);
+    feature->state = unpack_state(from);
     feature->reason = dlc_unpack_text(from);
     feature->name = dlc_unpack_text(from);
     feature->help = dlc_unpack_text(from);

@@ -15,7 +15,8 @@
 #include "base/status.h"
 
 typedef enum dlc_topo_kind {
-    DLC_TOPO_MACHINE = 1,
+    DLC_TOPO_NONE, /* what is no node of its own */
+    DLC_TOPO_MACHINE,
     DLC_TOPO_PACKAGE,
     DLC_TOPO_NUMA,
     DLC_TOPO_L3,

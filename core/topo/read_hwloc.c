@@ -102,7 +102,7 @@ static const dlc_xml_element *memory_of(const dlc_xml_element *element) {
 static dlc_status visit_inner(reader *r, const dlc_xml_element *element,
                               dlc_topo_kind kind, place at) {
     const dlc_xml_element *memory = memory_of(element);
-    if (kind)
+    if (kind != DLC_TOPO_NONE)
         DLC_TRY(add_inner(r, element, kind, &at));
     if (memory)
         DLC_TRY(add_inner(r, memory, DLC_TOPO_NUMA, &at));
@@ -359,8 +359,7 @@ static dlc_status visit(reader *r, const dlc_xml_element *element, place at) {
         return visit_inner(r, element, DLC_TOPO_L3, at);
     if (strcmp(type, "Misc") == 0)
         return DLC_OK;
-    return visit_inner(r, element, (dlc_topo_kind)0,
-                       at); /* groups, other caches, ... */
+    return visit_inner(r, element, DLC_TOPO_NONE, at); /* groups, other caches, ... */
 }
 
 static dlc_status visit_machine(reader *r, const dlc_xml_element *element) {
@@ -370,7 +369,7 @@ static dlc_status visit_machine(reader *r, const dlc_xml_element *element) {
     const char *name = info(element, "HostName");
     dlc_topo_text(node->name, sizeof node->name, name ? name : "");
     place at = {.parent = dlc_topo_last(r->topo)};
-    return visit_inner(r, element, (dlc_topo_kind)0, at);
+    return visit_inner(r, element, DLC_TOPO_NONE, at);
 }
 
 /* The one <object> at the top; NULL: with the detail sentence. */

@@ -205,6 +205,9 @@ static const channel_kernels *kernels_for(const channel_view *view) {
 #ifdef __x86_64__
         [ISA_AVX2] = &channels_avx2,
         [ISA_AVX512] = &channels_avx512,
+#else
+        [ISA_AVX2] = &channels_base,
+        [ISA_AVX512] = &channels_base,
 #endif
     };
     isa best = isa_here();

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+#include "plugin/report.h"
 #include "plugin/scan.h"
 #include "support.h"
 
@@ -218,6 +220,28 @@ START_TEST(ignores_damage) {
 }
 END_TEST
 
+/* A state that there is not, of a plugin or of its feature, is damage, too. */
+START_TEST(ignores_unknown_states) {
+    for (int state = -1; state <= DLC_ENTRY_UNTRIED + 1; state++) {
+        dlc_feature_entry feature = {.name = "f", .reason = "why", .state = state};
+        dlc_report report = {.plugin = {.name = "p",
+                                        .version = "1",
+                                        .license = "none",
+                                        .state = DLC_ENTRY_USABLE,
+                                        .features = 1},
+                             .feature = &feature},
+                   back = {0};
+        dlc_text bytes = {0};
+        int known = state >= DLC_ENTRY_USABLE && state <= DLC_ENTRY_UNTRIED;
+        dlc_report_pack(&report, &bytes);
+        ck_assert_int_eq(dlc_report_unpack(bytes.bytes, bytes.length, &back),
+                         known ? DLC_OK : DLC_ERR_DATA);
+        dlc_free(back.feature);
+        dlc_text_free(&bytes);
+    }
+}
+END_TEST
+
 START_TEST(ignores_what_others_may_write) {
     const char *box = box_make();
     box_put(box, "good", NULL);
@@ -337,6 +361,7 @@ int main(void) {
         trusts_nobody_for_long,
         keeps_other_folders,
         ignores_damage,
+        ignores_unknown_states,
         ignores_what_others_may_write,
         does_without,
         makes_its_folders,
