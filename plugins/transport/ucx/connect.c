@@ -180,17 +180,17 @@ void connect_close(dlc_endpoint *e) {
         flush(e);
     e->closing = 1;
     e->at_once = 0;
-    if (begun && !e->connected) { /* half-made ways cannot be given up */
+    int under_way = e->unsent > 0 || e->fetches > 0;
+    /* Half-made ways cannot be given up, nor can messages where UCX doesn't bear it. */
+    if (begun && (!e->connected || (under_way && !library_bears_messages()))) {
         abandon(e->worker);
+        abandon(e->context);
         return;
     }
-    int under_way = e->unsent > 0 || e->fetches > 0;
     if (e->worker) {
         arrivals_decline(e);
         ucx.worker_destroy(e->worker);
     }
-    if (e->context && under_way && !library_bears_held_memory())
-        abandon(e->context);
-    else if (e->context)
+    if (e->context)
         ucx.cleanup(e->context);
 }

@@ -31,7 +31,7 @@ void library_quiet(int on) {
     atomic_fetch_add(&quiet, on ? 1 : -1);
 }
 
-int library_bears_held_memory(void) {
+int library_bears_messages(void) {
     static const char known[] = "1.13.";
     return strncmp(ucx.get_version_string(), known, sizeof known - 1) == 0;
 }

@@ -63,8 +63,8 @@ extern ucx_calls ucx;
 dlc_status library_open(void);
 /* Keeps its warnings to ourselves, until it is called with 0. */
 void library_quiet(int on);
-/* May a context be cleaned up while memory of a message is held? Version 1.13 bears it,
- * later ones abort the process (seen: 1.18). */
-int library_bears_held_memory(void);
+/* May a worker and its context end while messages are under way? Version 1.13 bears it,
+ * later ones now and then abort the process (seen: 1.18). */
+int library_bears_messages(void);
 
 #endif
