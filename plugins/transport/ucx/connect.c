@@ -147,6 +147,10 @@ static void flush(dlc_endpoint *e) {
 
     if (e->args->check(e->args->job) != DLC_OK)
         return;
+    /* UCX 1.13 aborts the process now and then where it goes on with chunks that it
+     * fetches over TCP from peers that end, too (tcp_ep.c: PUT_TX_WAITING_ACK). */
+    if (e->staged && (e->unsent > 0 || e->fetches > 0))
+        return;
     begin_thorough_flush(e);
     for (unsigned round = 1; !e->flushed && host->now_ns() - since < limit; round++) {
         (void)ucx.worker_progress(e->worker);
