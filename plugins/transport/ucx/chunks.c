@@ -113,11 +113,7 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
     c->header.offset = r->moved;
     r->moved += bytes;
 
-    ucp_request_param_t how = how_to_send(e, chunk_sent, c);
-    if (!e->staged) {
-        how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-        how.flags = UCP_AM_SEND_FLAG_EAGER;
-    }
+    ucp_request_param_t how = how_to_send_to(e, r->peer, chunk_sent, c);
     ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[r->peer].ep, MESSAGE_ID,
                                                &c->header, sizeof c->header, from,
                                                bytes, &how);

@@ -139,6 +139,10 @@ dlc_status connect_all(dlc_endpoint *e) {
     return status;
 }
 
+static int is_under_way(const dlc_endpoint *e) {
+    return e->unsent > 0 || e->fetches > 0;
+}
+
 /* A send is done when its buffer is free; its bytes may still be UCX's. They should
  * reach those who wait for them, but nobody may hold us up. */
 static void flush(dlc_endpoint *e) {
@@ -149,7 +153,7 @@ static void flush(dlc_endpoint *e) {
         return;
     /* UCX 1.13 aborts the process now and then where it goes on with chunks that it
      * fetches over TCP from peers that end, too (tcp_ep.c: PUT_TX_WAITING_ACK). */
-    if (e->staged && (e->unsent > 0 || e->fetches > 0))
+    if (e->staged && is_under_way(e))
         return;
     begin_thorough_flush(e);
     for (unsigned round = 1; !e->flushed && host->now_ns() - since < limit; round++) {
@@ -184,9 +188,8 @@ void connect_close(dlc_endpoint *e) {
         flush(e);
     e->closing = 1;
     e->at_once = 0;
-    int under_way = e->unsent > 0 || e->fetches > 0;
     /* Half-made ways cannot be given up, nor can messages where UCX doesn't bear it. */
-    if (begun && (!e->connected || (under_way && !library_bears_messages()))) {
+    if (begun && (!e->connected || (is_under_way(e) && !library_bears_messages()))) {
         abandon(e->worker);
         abandon(e->context);
         return;

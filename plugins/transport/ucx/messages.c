@@ -57,6 +57,16 @@ ucp_request_param_t how_to_send(const dlc_endpoint *e, ucp_send_nbx_callback_t d
     return how;
 }
 
+ucp_request_param_t how_to_send_to(const dlc_endpoint *e, int32_t to,
+                                   ucp_send_nbx_callback_t done, void *context) {
+    ucp_request_param_t how = how_to_send(e, done, context);
+    if (!e->staged && e->peers[to].stream) {
+        how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        how.flags = UCP_AM_SEND_FLAG_EAGER;
+    }
+    return how;
+}
+
 ucs_status_t send_word(const dlc_endpoint *e, int32_t to, unsigned id,
                        const void *words, size_t bytes) {
     ucp_request_param_t how = {0};
@@ -102,11 +112,7 @@ static int send_packed(dlc_endpoint *e, const peer *p, dlc_tag tag, const void *
 }
 
 static dlc_status send_whole(dlc_endpoint *e, dlc_request *r) {
-    ucp_request_param_t how = how_to_send(e, sent, r);
-    if (e->peers[r->peer].stream) { /* as it does in chunks, and why */
-        how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-        how.flags = UCP_AM_SEND_FLAG_EAGER;
-    }
+    ucp_request_param_t how = how_to_send_to(e, r->peer, sent, r);
     ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[r->peer].ep, MESSAGE_ID,
                                                &r->header, WHOLE_HEADER, r->source,
                                                r->bytes, &how);

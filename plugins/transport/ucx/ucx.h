@@ -275,6 +275,10 @@ dlc_status request_wait(dlc_endpoint *endpoint, dlc_request *request);
 /* What every call of UCX that may go on behind our back is given. */
 ucp_request_param_t how_to_send(const dlc_endpoint *endpoint,
                                 ucp_send_nbx_callback_t done, void *context);
+/* The same of a message, or a chunk of one, which leaves unasked where it goes over TCP
+ * out of its own memory: why is in chunks.c. */
+ucp_request_param_t how_to_send_to(const dlc_endpoint *endpoint, int32_t peer,
+                                   ucp_send_nbx_callback_t done, void *context);
 
 /* What UCX's active messages are for. */
 enum { GREETING_ID, MESSAGE_ID, ANSWER_ID, IDS };
