@@ -28,12 +28,12 @@ print(f"    dlcore train {net} {arguments}\n")
 print(f"{cpu}, Linux {platform.release()}, {result['ranks']} rank(s), transport {result['transport']}, effective batch "
       f"{result['effective_batch']}, seed {result['seed']}: {result['iterations']:,} iterations in "
       f"{result['seconds']:.0f} s, {result['images_per_s']:,.0f} images/s. **Final test accuracy "
-      f"{result['accuracy']:.2%}**, loss {result['loss']:.4f}.\n")
+      f"{result['accuracy']:.2%}**, loss {result['test_loss']:.4f}.\n")
 print("| iteration | epoch | training loss | test loss | test accuracy |\n| ---: | ---: | ---: | ---: | ---: |")
 for test in tests:
     before = [event for event in trained if event["iteration"] <= test["iteration"]]
-    loss = f"{before[-1]['loss']:.4f}" if before else ""
-    print(f"| {test['iteration']:,} | {test['epoch']:.1f} | {loss} | {test['loss']:.4f} | {test['accuracy']:.2%} |")
+    loss = f"{before[-1]['training_loss']:.4f}" if before else ""
+    print(f"| {test['iteration']:,} | {test['epoch']:.1f} | {loss} | {test['test_loss']:.4f} | {test['accuracy']:.2%} |")
 with open(work / "curve", "w") as curve:
     for test in tests:
         print(test["iteration"], 100 * test["accuracy"], file=curve)

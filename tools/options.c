@@ -136,6 +136,8 @@ int dlc_tool_parse_count(const char *name, const char *argument, int most,
 dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
     if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+    if (options->json)
+        dlc_log_results_to_stderr();
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
     return dlc_setup_open(options->path, (const char *const *)options->sets.list,
@@ -159,26 +161,40 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
     return dlc_job_run(&job, main, argument, exit_code);
 }
 
+static void say_error(dlc_status status) {
+    if (status != DLC_OK)
+        dlc_error("%s", dlc_detail()[0] ? dlc_detail() : dlc_status_text(status));
+}
+
 int dlc_tool_end_rank(const dlc_job *job, dlc_status status) {
     const dlc_place *mine = dlc_job_place(job, dlc_job_rank(job));
     int like_rank_0 = mine->node == dlc_job_place(job, 0)->node;
     if (dlc_job_rank(job) != 0 && like_rank_0 && DLC_STATUS_CLASS(status) == 4)
         return dlc_exit_code(status);
-    return dlc_tool_end(status);
+    say_error(status);
+    return dlc_exit_code(status);
+}
+
+/* In the process that opened it, which knows of its ranks' failures, too. The work may
+ * have been done, but not all that was asked for. */
+static int close_log_file(int exit_code) {
+    dlc_status status = dlc_log_file_close();
+    if (status == DLC_OK)
+        return exit_code;
+    dlc_error("%s", dlc_detail());
+    return exit_code ? exit_code : dlc_exit_code(status);
 }
 
 int dlc_tool_end(dlc_status status) {
-    if (status != DLC_OK)
-        dlc_error("%s", dlc_detail()[0] ? dlc_detail() : dlc_status_text(status));
-    dlc_log_file_close();
-    return dlc_exit_code(status);
+    say_error(status);
+    return close_log_file(dlc_exit_code(status));
 }
 
 int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status status,
                    int exit_code) {
     dlc_setup_close(setup);
     dlc_tool_sets_free(&options->sets);
-    return status == DLC_OK ? exit_code : dlc_tool_end(status);
+    return status == DLC_OK ? close_log_file(exit_code) : dlc_tool_end(status);
 }
 
 static dlc_status print(dlc_text *text, const char *end) {

@@ -50,7 +50,7 @@ static dlc_status print_json(const dlc_session *session,
     dlc_json_string(&json, "net", session->setup->name);
     dlc_json_int(&json, "ranks", session->ranks);
     dlc_json_int(&json, "samples", session->setup->test.info.samples);
-    dlc_json_number(&json, "loss", evaluation->loss);
+    dlc_json_number(&json, "test_loss", evaluation->loss);
     dlc_json_number(&json, "accuracy", evaluation->accuracy);
     dlc_json_object(&json, "metrics");
     for (int32_t i = 0; i < evaluation->metrics; i++)

@@ -2,7 +2,7 @@
 #include "train/train.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <signal.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -44,10 +44,14 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "NET.INI",
-    .doc = "Trains a net as net.ini says.\vEvery option of a job is another way to "
-           "write --set: --ranks=2 is --set run.ranks=2. SIGINT and SIGTERM: "
-           "checkpoint, then stop; SIGHUP: checkpoint, go on; SIGUSR1: read [solver] "
-           "again, where the solver allows it, go on.",
+    .doc =
+        "Trains a net as net.ini says.\vResults go to stdout: a line for each test "
+        "and each epoch, and the summary. Progress, messages and what is wrong go to "
+        "stderr; with --json, results do so, too, and stdout has one JSON "
+        "document.\n\nEvery option of a job is another way to "
+        "write --set: --ranks=2 is --set run.ranks=2. SIGINT and SIGTERM: "
+        "checkpoint, then stop; SIGHUP: checkpoint, go on; SIGUSR1: read [solver] "
+        "again, where the solver allows it, go on.",
     .children = dlc_tool_children};
 
 static void say_exchange(const dlc_train_result *result) {
@@ -60,18 +64,27 @@ static void say_exchange(const dlc_train_result *result) {
                  megabytes, result->exchange_seconds, 100 * result->hidden);
 }
 
+/* What there was none of is left out. */
+static void add_number(dlc_text *line, const char *name, double value) {
+    if (!isnan(value))
+        dlc_text_add(line, "%s %.4f,", name, value);
+}
+
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
-    char tested[64] = "";
-    if (!isnan(result->accuracy))
-        snprintf(tested, sizeof tested, ", accuracy %.4f", result->accuracy);
-    dlc_info("%s after %lld iterations, %.1f s: loss %.4f%s, %.0f images/s",
-             result->stopped ? "stopped" : "done", (long long)session->iteration,
-             result->seconds, result->loss, tested, result->images_per_s);
+    dlc_text line = {0};
+    dlc_text_add(&line, "%s after %lld iterations, %.1f s:",
+                 result->stopped ? "stopped" : "done", (long long)session->iteration,
+                 result->seconds);
+    add_number(&line, " training loss", result->training_loss);
+    add_number(&line, " test loss", result->test_loss);
+    add_number(&line, " test accuracy", result->accuracy);
+    dlc_log_result("%s %.0f images/s", dlc_text_string(&line), result->images_per_s);
+    dlc_text_free(&line);
     dlc_staleness_say(&result->staleness);
     if (session->ranks > 1 && !session->asynchronous)
         say_exchange(result);
     if (result->checkpoint)
-        dlc_info("checkpoint: %s", result->checkpoint);
+        dlc_log_result("checkpoint: %s", result->checkpoint);
 }
 
 static dlc_status report(const dlc_session *session, const train_command *command,
@@ -80,7 +93,7 @@ static dlc_status report(const dlc_session *session, const train_command *comman
         return DLC_OK;
     say_result(session, result);
     if (!command->tool.json)
-        return DLC_OK;
+        return dlc_log_results_status();
     dlc_json json = {0};
     dlc_train_report_json(session, result, &json);
     return dlc_tool_print_json(&json);
@@ -105,6 +118,8 @@ int dlc_command_train(int argc, char **argv) {
     train_command command = {0};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
+    /* Ctrl-C ends `tee` behind a pipe, too: the checkpoint that follows comes first. */
+    signal(SIGPIPE, SIG_IGN);
     dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
     if (status == DLC_OK)
         status = dlc_setup_open_data(command.setup, 1, 1);

@@ -10,14 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/memory.h"
 
 #define LINE_BYTES 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int threshold = DLC_LOG_INFO;
 static _Atomic int file = -1;
+static _Atomic int results_fd = STDOUT_FILENO;
+static _Atomic int results_failed; /* errno of the first line that was lost */
 static _Atomic int job_rank;
 static int status_shown; /* a status line stands at the cursor */
 
@@ -29,35 +35,107 @@ void dlc_log_rank_set(int rank) {
     atomic_store(&job_rank, rank);
 }
 
+/* One write a line: lines of several processes stay whole. Returns 0 or an errno;
+ * `left` is what was not written. */
+static int write_all(int fd, const char *bytes, size_t *left) {
+    while (*left) {
+        ssize_t done = write(fd, bytes, *left);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return errno;
+        bytes += done;
+        *left -= (size_t)done;
+    }
+    return 0;
+}
+
+/* ---- The file of JSON lines -------------------------------------------------- */
+
+/* What went wrong with the file, in memory that forked ranks share: one of them warns
+ * for all, and the process that started them knows of it at the end. */
+typedef struct file_state {
+    _Atomic int failed; /* errno of the first failure */
+    _Atomic int torn;   /* the last line written is not whole */
+} file_state;
+
+static file_state *file_shared;
+static char *file_path;
+
+/* Does it end in the middle of a line, as a disk that filled up left it? */
+static int is_torn(const char *path, int opened) {
+    struct stat about;
+    char last = '\n';
+    if (fstat(opened, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return 0;
+    int reader = open(path, O_RDONLY | O_CLOEXEC);
+    if (reader < 0)
+        return 0; /* may be written, not read */
+    int torn = pread(reader, &last, 1, about.st_size - 1) == 1 && last != '\n';
+    close(reader);
+    return torn;
+}
+
 dlc_status dlc_log_file_open(const char *path) {
-    int opened = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (opened < 0)
+    char *copy = dlc_strdup(path);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    if (!file_shared) {
+        void *memory = mmap(NULL, sizeof *file_shared, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        file_shared = memory == MAP_FAILED ? NULL : memory;
+    }
+    int opened = file_shared
+                     ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)
+                     : -1;
+    if (opened < 0) {
+        dlc_free(copy);
         return dlc_fail(DLC_ERR_IO, "log file %s: %s", path, strerror(errno));
+    }
     int old = atomic_exchange(&file, opened);
     if (old >= 0)
         close(old);
+    dlc_free(file_path);
+    file_path = copy;
+    atomic_store(&file_shared->failed, 0);
+    atomic_store(&file_shared->torn, is_torn(path, opened));
     return DLC_OK;
 }
 
-void dlc_log_file_close(void) {
+dlc_status dlc_log_file_close(void) {
+    dlc_status status = DLC_OK;
     int old = atomic_exchange(&file, -1);
-    if (old >= 0)
-        close(old);
+    if (old < 0)
+        return DLC_OK;
+    int none = 0;
+    if (close(old) != 0) /* network file systems tell of a full disk here */
+        atomic_compare_exchange_strong(&file_shared->failed, &none, errno);
+    int failed = atomic_load(&file_shared->failed);
+    if (failed)
+        status = dlc_fail(DLC_ERR_IO, "log file %s is incomplete: %s", file_path,
+                          strerror(failed));
+    dlc_free(file_path);
+    file_path = NULL;
+    return status;
 }
 
-/* One write a line: lines of several processes stay whole. */
-static void write_all(int fd, const char *bytes, size_t length) {
-    while (length) {
-        ssize_t done = write(fd, bytes, length);
-        if (done < 0) {
-            if (errno == EINTR)
-                continue;
-            return; /* nowhere to complain */
-        }
-        bytes += done;
-        length -= (size_t)done;
-    }
+static void write_to_file(int fd, const dlc_text *line) {
+    int none = 0, error = 0;
+    size_t left = 1;
+    if (atomic_exchange(&file_shared->torn, 0) && write_all(fd, "\n", &left) != 0)
+        atomic_store(&file_shared->torn, 1);
+    left = line->length;
+    error = line->failed ? ENOMEM : write_all(fd, line->bytes, &left);
+    if (!error)
+        return;
+    if (left < line->length)
+        atomic_store(&file_shared->torn, 1);
+    if (atomic_compare_exchange_strong(&file_shared->failed, &none, error))
+        dlc_warn("log file %s: %s; what happens meanwhile is missing from it",
+                 file_path, strerror(error));
 }
+
+/* ---- Lines for people -------------------------------------------------------- */
 
 static const char *level_name(dlc_log_level level) {
     switch (level) {
@@ -95,8 +173,16 @@ static void write_human(dlc_log_level level, const char *message) {
     if (length >= (int)sizeof line)
         length = (int)sizeof line - 1;
     status_shown = 0;
-    write_all(STDERR_FILENO, line, (size_t)length);
+    size_t left = (size_t)length;
+    write_all(STDERR_FILENO, line, &left); /* a failure: nowhere to complain */
     pthread_mutex_unlock(&lock);
+}
+
+static void log_to_file(dlc_log_level level, const char *message) {
+    dlc_json event = dlc_log_event_begin("message");
+    dlc_json_string(&event, "level", level_name(level));
+    dlc_json_string(&event, "text", message);
+    dlc_log_event_end(&event);
 }
 
 void dlc_log(dlc_log_level level, const char *format, ...) {
@@ -111,13 +197,58 @@ void dlc_log(dlc_log_level level, const char *format, ...) {
     va_end(args);
     if (to_human)
         write_human(level, message);
-    if (to_file) {
-        dlc_json event = dlc_log_event_begin("message");
-        dlc_json_string(&event, "level", level_name(level));
-        dlc_json_string(&event, "text", message);
-        dlc_log_event_end(&event);
-    }
+    if (to_file)
+        log_to_file(level, message);
 }
+
+/* ---- Results ----------------------------------------------------------------- */
+
+void dlc_log_results_to_stderr(void) {
+    atomic_store(&results_fd, STDERR_FILENO);
+}
+
+static void write_result(const char *message) {
+    char line[LINE_BYTES + 2];
+    int none = 0, fd = atomic_load(&results_fd);
+    size_t left = 0;
+    if (fd == STDERR_FILENO) {
+        write_human(DLC_LOG_INFO, message);
+        return;
+    }
+    int length = snprintf(line, sizeof line, "%s\n", message);
+    pthread_mutex_lock(&lock);
+    if (status_shown) {
+        left = strlen("\r\033[K");
+        write_all(STDERR_FILENO, "\r\033[K", &left);
+        status_shown = 0;
+    }
+    left = (size_t)length;
+    int error = write_all(fd, line, &left);
+    pthread_mutex_unlock(&lock);
+    if (error && atomic_compare_exchange_strong(&results_failed, &none, error))
+        dlc_warn("results cannot be written to stdout: %s; the work goes on",
+                 strerror(error));
+}
+
+void dlc_log_result(const char *format, ...) {
+    char message[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (atomic_load(&threshold) >= (int)DLC_LOG_INFO)
+        write_result(message);
+    if (atomic_load(&file) >= 0)
+        log_to_file(DLC_LOG_INFO, message);
+}
+
+dlc_status dlc_log_results_status(void) {
+    int error = atomic_load(&results_failed);
+    return error ? dlc_fail(DLC_ERR_IO, "stdout lacks results: %s", strerror(error))
+                 : DLC_OK;
+}
+
+/* ---- Events and the status line ---------------------------------------------- */
 
 dlc_json dlc_log_event_begin(const char *event) {
     dlc_json json = {0};
@@ -137,8 +268,7 @@ void dlc_log_event_end(dlc_json *fields) {
     if (fd >= 0) {
         dlc_json_end_object(fields);
         dlc_text_add(&fields->text, "\n");
-        if (!fields->text.failed)
-            write_all(fd, fields->text.bytes, fields->text.length);
+        write_to_file(fd, &fields->text);
     }
     dlc_text_free(&fields->text);
 }
@@ -161,6 +291,7 @@ void dlc_log_status(const char *format, ...) {
     pthread_mutex_lock(&lock);
     int length = snprintf(line, sizeof line, "\r\033[K%s", message);
     status_shown = message[0] != '\0';
-    write_all(STDERR_FILENO, line, (size_t)length);
+    size_t left = (size_t)length;
+    write_all(STDERR_FILENO, line, &left);
     pthread_mutex_unlock(&lock);
 }

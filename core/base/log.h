@@ -1,5 +1,5 @@
-/* The log: human lines on stderr, the same and more as JSON lines in a file, and
- * one status line at the bottom of a terminal. Any thread may call. */
+/* The log: messages on stderr, results on stdout, both and more as JSON lines in a
+ * file, and one status line at the bottom of a terminal. Any thread may call. */
 #ifndef DLC_BASE_LOG_H
 #define DLC_BASE_LOG_H
 
@@ -14,9 +14,13 @@ void dlc_log_level_set(dlc_log_level level);
  * draws the status line. */
 void dlc_log_rank_set(int rank);
 
-/* Also writes JSON lines to the end of this file; NULL ends that. */
+/* Also writes JSON lines to the end of this file. A line that cannot be written is
+ * warned of once by all processes together, and the work goes on; the next line is
+ * tried anew. */
 dlc_status dlc_log_file_open(const char *path);
-void dlc_log_file_close(void);
+/* DLC_ERR_IO where lines are missing, also those of processes that were forked since it
+ * was opened. Nothing where no file is open. */
+dlc_status dlc_log_file_close(void);
 
 void dlc_log(dlc_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -24,6 +28,14 @@ void dlc_log(dlc_log_level level, const char *format, ...)
 #define dlc_warn(...) dlc_log(DLC_LOG_WARN, __VA_ARGS__)
 #define dlc_info(...) dlc_log(DLC_LOG_INFO, __VA_ARGS__)
 #define dlc_debug(...) dlc_log(DLC_LOG_DEBUG, __VA_ARGS__)
+
+/* A result: a line that a user would keep, on stdout. Left out where the level is below
+ * INFO. A line that cannot be written is warned of once; the work goes on. */
+void dlc_log_result(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on results go to stderr: stdout is for one JSON document. */
+void dlc_log_results_to_stderr(void);
+/* DLC_ERR_IO where this process could not write a result. */
+dlc_status dlc_log_results_status(void);
 
 /* One event for the JSON lines file alone: `fields` holds an open object to which
  * "event" and "time" are added; it is closed, written and freed here. Begin with

@@ -35,6 +35,7 @@ void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
         .warm_up = warm_up_of(left),
         .last_line = dlc_now_ns(),
         .loss = (double)NAN,
+        .training_loss = (double)NAN,
     };
 }
 
@@ -86,7 +87,7 @@ void dlc_progress_announce(const dlc_progress *progress) {
     dlc_json_int(&event, "ranks", session->ranks);
     dlc_json_string(&event, "transport", session->connection.transport);
     dlc_json_int(&event, "effective_batch", samples);
-    dlc_json_number(&event, "rate", rate);
+    dlc_json_number(&event, "learning_rate", rate);
     dlc_json_int(&event, "iteration", session->iteration);
     dlc_json_int(&event, "max_iterations", session->max_iterations);
     dlc_log_event_end(&event);
@@ -130,8 +131,9 @@ static void draw_bar(const dlc_progress *progress) {
     double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
     format_duration(speed > 0 ? left / speed : 0, eta, sizeof eta);
-    dlc_log_status("[%s] %3.0f %%  epoch %.2f  loss %.4f  %.0f images/s  left %s", bar,
-                   100 * done, epochs(progress), progress->loss, speed, eta);
+    dlc_log_status(
+        "[%s] %3.0f %%  epoch %.2f  training loss %.4f  %.0f images/s  left %s", bar,
+        100 * done, epochs(progress), progress->loss, speed, eta);
 }
 
 static void write_line(dlc_progress *progress) {
@@ -140,14 +142,14 @@ static void write_line(dlc_progress *progress) {
     double rate = session->solver_ops->rate(session->solver, progress->done - 1);
     double speed = dlc_progress_speed(progress);
     if (!dlc_log_is_terminal())
-        dlc_info("iteration %" PRId64 ", epoch %.2f: loss %.4f, rate %.4g, %.0f "
-                 "images/s",
+        dlc_info("iteration %" PRId64 ", epoch %.2f: training loss %.4f, "
+                 "learning rate %.4g, %.0f images/s",
                  progress->done, epochs(progress), loss, rate, speed);
     dlc_json event = dlc_log_event_begin("train");
     dlc_json_int(&event, "iteration", progress->done);
     dlc_json_number(&event, "epoch", epochs(progress));
-    dlc_json_number(&event, "loss", loss);
-    dlc_json_number(&event, "rate", rate);
+    dlc_json_number(&event, "training_loss", loss);
+    dlc_json_number(&event, "learning_rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
     dlc_staleness_note(session, &event);
     dlc_log_event_end(&event);
@@ -163,6 +165,8 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
         progress->trained_ns += now - progress->began;
         progress->samples += (uint64_t)dlc_session_samples(session);
     }
+    progress->result_sum += loss;
+    progress->result_count++;
     if (session->rank != 0)
         return;
     progress->loss = isnan(progress->loss) ? loss : 0.95 * progress->loss + 0.05 * loss;
@@ -180,24 +184,46 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     }
 }
 
-void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation) {
-    const dlc_session *session = progress->session;
-    if (session->rank != 0)
-        return;
-    dlc_text line = {0};
-    dlc_json event = dlc_log_event_begin("test");
-    dlc_json_int(&event, "iteration", session->iteration);
-    dlc_json_number(&event, "epoch", epochs(progress));
+/* The metrics have the names of their layers. */
+static void add_test(const dlc_evaluation *evaluation, dlc_text *line,
+                     dlc_json *event) {
+    dlc_json_number(event, "test_loss", evaluation->loss);
+    dlc_json_number(event, "accuracy", evaluation->accuracy);
+    dlc_json_object(event, "metrics");
     for (int32_t i = 0; i < evaluation->metrics; i++) {
         const dlc_metric *metric = &evaluation->metric[i];
         double mean = metric->count > 0 ? metric->sum / metric->count : 0;
-        dlc_text_add(&line, "%s%s %.4f", i ? ", " : "", metric->name, mean);
-        dlc_json_number(&event, metric->name, mean);
+        dlc_text_add(line, "%s test %s %.4f", i ? "," : "", metric->name, mean);
+        dlc_json_number(event, metric->name, mean);
     }
-    dlc_json_number(&event, "seconds", evaluation->seconds);
-    dlc_info("test after iteration %" PRId64 ", epoch %.2f: %s (%.2f s)",
-             session->iteration, epochs(progress), dlc_text_string(&line),
-             evaluation->seconds);
+    dlc_json_end_object(event);
+    dlc_text_add(line, " (%.2f s)", evaluation->seconds);
+    dlc_json_number(event, "seconds", evaluation->seconds);
+}
+
+void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluation) {
+    const dlc_session *session = progress->session;
+    int64_t count = progress->result_count;
+    if (count)
+        progress->training_loss = progress->result_sum / (double)count;
+    progress->result_sum = 0;
+    progress->result_count = 0;
+    if (session->rank != 0 || (!count && !evaluation))
+        return;
+    dlc_text line = {0};
+    dlc_json event = dlc_log_event_begin(evaluation ? "test" : "epoch");
+    dlc_text_add(&line, "epoch %.2f, iteration %" PRId64 ":", epochs(progress),
+                 progress->done);
+    dlc_json_int(&event, "iteration", progress->done);
+    dlc_json_number(&event, "epoch", epochs(progress));
+    if (count) {
+        dlc_text_add(&line, " training loss %.4f%s", progress->training_loss,
+                     evaluation ? "," : "");
+        dlc_json_number(&event, "training_loss", progress->training_loss);
+    }
+    if (evaluation)
+        add_test(evaluation, &line, &event);
+    dlc_log_result("%s", dlc_text_string(&line));
     dlc_log_event_end(&event);
     dlc_text_free(&line);
     progress->last_line = dlc_now_ns();

@@ -1,5 +1,6 @@
-/* How training is going, for people and for the log file. Rank 0 shows it; on the
- * others every call does nothing. */
+/* How training is going: while it runs as messages on stderr (a bar, where that is a
+ * terminal), and one line of results on stdout for each test and each epoch. The log
+ * file has both. Rank 0 shows it; other ranks just keep count. */
 #ifndef DLC_TRAIN_PROGRESS_H
 #define DLC_TRAIN_PROGRESS_H
 
@@ -14,7 +15,10 @@ typedef struct dlc_progress {
     uint64_t last_line_samples;
     double loss_sum; /* since the last line */
     int64_t loss_count;
-    double loss; /* smoothed, for the bar */
+    double loss;       /* smoothed, for the bar */
+    double result_sum; /* of the training loss since the last line of results */
+    int64_t result_count;
+    double training_loss; /* as that line said it; NaN before the first */
 
     /* Speed: training alone, tests and checkpoints left out. */
     int64_t warm_up; /* iterations not counted */
@@ -31,7 +35,9 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss);
 /* Since dlc_progress_iteration_begin it waited for other ranks: that is training, too.
  */
 void dlc_progress_wait_end(dlc_progress *progress);
-void dlc_progress_test(dlc_progress *progress, const dlc_evaluation *evaluation);
+/* A line of results: the training loss since the one before, and the test's metrics;
+ * NULL: there was no test here. */
+void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluation);
 void dlc_progress_end(dlc_progress *progress);
 
 /* Samples a second over all ranks. */

@@ -30,6 +30,10 @@ typedef struct train_loop {
     int stop, snapshot, change; /* agreed on by all ranks */
 } train_loop;
 
+static int is_due(int64_t interval, int64_t iteration) {
+    return interval > 0 && iteration % interval == 0;
+}
+
 /* ---- Iterations -------------------------------------------------------------- */
 
 static dlc_status check_loss(const train_loop *loop, double own) {
@@ -39,6 +43,16 @@ static dlc_status check_loss(const train_loop *loop, double own) {
                         ": try a smaller learning rate ([solver] rate) or a warm-up",
                         isfinite(own) ? loop->loss : own, loop->progress.done + 1);
     return DLC_OK;
+}
+
+/* Each epoch leaves a line of results; where a test comes now, that is its line. */
+static void end_epoch(train_loop *loop) {
+    const dlc_session *session = loop->session;
+    int64_t done = loop->progress.done;
+    int tests = session->test_net &&
+                (is_due(loop->test_interval, done) || done == session->max_iterations);
+    if (is_due(session->epoch_iterations, done) && !tests)
+        dlc_progress_result(&loop->progress, NULL);
 }
 
 /* Takes in the oldest iteration that is under way. */
@@ -51,6 +65,7 @@ static dlc_status end_oldest(train_loop *loop) {
     loop->change |= result.change;
     DLC_TRY(check_loss(loop, result.own_loss));
     dlc_progress_iteration_end(&loop->progress, loop->loss);
+    end_epoch(loop);
     if (loop->result->first_iteration_seconds <= 0)
         loop->result->first_iteration_seconds = dlc_process_seconds();
     return DLC_OK;
@@ -90,9 +105,9 @@ static dlc_status test(train_loop *loop) {
     dlc_job_doing(session->job, "test", NULL, 0);
     DLC_TRY(dlc_evaluate(session, &evaluation));
     loop->tested = session->iteration;
-    loop->result->loss = evaluation.loss;
+    loop->result->test_loss = evaluation.loss;
     loop->result->accuracy = evaluation.accuracy;
-    dlc_progress_test(&loop->progress, &evaluation);
+    dlc_progress_result(&loop->progress, &evaluation);
     if (loop->target > 0 && evaluation.accuracy >= loop->target) {
         loop->result->target_seconds = dlc_process_seconds();
         loop->stop = 1;
@@ -144,10 +159,6 @@ static dlc_status reshare(train_loop *loop) {
     return dlc_iterate_open(loop->session, &loop->iterate);
 }
 
-static int is_due(int64_t interval, int64_t iteration) {
-    return interval > 0 && iteration % interval == 0;
-}
-
 static dlc_status run(train_loop *loop) {
     dlc_session *session = loop->session;
     if (dlc_settings_get_bool(session->setup->run, "test_first"))
@@ -169,6 +180,7 @@ static dlc_status run(train_loop *loop) {
     dlc_progress_end(&loop->progress);
     if (!loop->result->stopped)
         DLC_TRY(test(loop));
+    dlc_progress_result(&loop->progress, NULL);
     if (loop->result->stopped ||
         dlc_settings_get_bool(session->setup->run, "snapshot_last"))
         DLC_TRY(save(loop));
@@ -203,8 +215,10 @@ static dlc_status note_staleness(dlc_session *session, dlc_train_result *result)
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
                      dlc_train_result *result) {
     const dlc_settings *run_settings = session->setup->run;
-    *result = (dlc_train_result){
-        .loss = (double)NAN, .accuracy = (double)NAN, .target_seconds = (double)NAN};
+    *result = (dlc_train_result){.training_loss = (double)NAN,
+                                 .test_loss = (double)NAN,
+                                 .accuracy = (double)NAN,
+                                 .target_seconds = (double)NAN};
     if (options->weights)
         DLC_TRY(dlc_checkpoint_load_weights(session, session->net, options->weights));
     if (options->resume)
@@ -231,8 +245,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         status = dlc_job_barrier(session->job);
     dlc_log_status("%s", "");
     dlc_job_doing(session->job, NULL, NULL, 0);
-    if (!session->test_net)
-        result->loss = loop.loss;
+    result->training_loss = loop.progress.training_loss;
     result->images_per_s = dlc_progress_speed(&loop.progress);
     if (status == DLC_OK)
         status = note_staleness(session, result);
@@ -270,7 +283,8 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_int(json, "iterations", session->iteration);
     dlc_json_number(json, "epochs",
                     (double)session->iteration / (double)session->epoch_iterations);
-    dlc_json_number(json, "loss", result->loss);
+    dlc_json_number(json, "training_loss", result->training_loss);
+    dlc_json_number(json, "test_loss", result->test_loss);
     dlc_json_number(json, "accuracy", result->accuracy);
     dlc_json_number(json, "images_per_s", result->images_per_s);
     dlc_json_number(json, "seconds", result->seconds);

@@ -13,9 +13,10 @@ typedef struct dlc_train_options {
 
 /* What came of it; the same on every rank but `checkpoint`, which rank 0 has. */
 typedef struct dlc_train_result {
-    double loss, accuracy; /* of the last test; of training where there was none */
-    double images_per_s;   /* training, all ranks, after warm-up */
-    double seconds;        /* since the process was started */
+    double training_loss;       /* mean since the last line of results before the end */
+    double test_loss, accuracy; /* of the last test; NaN where there was none */
+    double images_per_s;        /* training, all ranks, after warm-up */
+    double seconds;             /* since the process was started */
     double first_iteration_seconds; /* from the process's start to the end of it */
     double target_seconds; /* until the target accuracy was reached; NaN if not */
     double exchange_bytes, exchange_seconds, hidden;

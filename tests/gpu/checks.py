@@ -387,7 +387,7 @@ def residual_net():
     gpu()
     options = [synthetic("resnet18", 8), "--iterations=8", "--set=solver.rate=0.002", "--set=run.snapshot_last=false",
                "--set=run.test_interval=1000000000"]
-    on_cpu, on_gpu = train(*options, "--device=cpu", seconds=120)["loss"], train(*options, ON_GPU)["loss"]
+    on_cpu, on_gpu = train(*options, "--device=cpu", seconds=120)["training_loss"], train(*options, ON_GPU)["training_loss"]
     sentence = f"loss: cpu {on_cpu:.4f}, cuda {on_gpu:.4f}"
     if not abs(on_cpu - on_gpu) <= 0.005:
         raise Failed(sentence)

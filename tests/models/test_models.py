@@ -240,7 +240,7 @@ class Models(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(json.loads(done.stdout)["iterations"], 1)
                 # A thousand classes at random: log(1000) = 6.9 of each loss.
-                loss = re.search(r"^iteration 1,.*: loss ([0-9.]+)", done.stderr, re.M)
+                loss = re.search(r"^iteration 1,.*: training loss ([0-9.]+)", done.stderr, re.M)
                 self.assertTrue(5 < float(loss[1]) < 50, done.stderr)
 
 

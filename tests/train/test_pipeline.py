@@ -206,7 +206,7 @@ class Pipeline(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
         events = [json.loads(line) for line in log.read_text().splitlines()]
-        losses = [event["loss"] for event in events if event["event"] == "train"]
+        losses = [event["training_loss"] for event in events if event["event"] == "train"]
         report["stderr"] = done.stderr
         return report, losses, read_tensors(pathlib.Path(report["checkpoint"]))
 
@@ -215,7 +215,7 @@ class Pipeline(unittest.TestCase):
         self.assertEqual(len(one[1]), len(other[1]))
         for a, b in zip(one[1], other[1]):
             self.assertAlmostEqual(a, b, delta=CLOSE * (1 + abs(a)))
-        self.assertAlmostEqual(one[0]["loss"], other[0]["loss"], delta=CLOSE)
+        self.assertAlmostEqual(one[0]["test_loss"], other[0]["test_loss"], delta=CLOSE)
         self.assertAlmostEqual(one[0]["accuracy"], other[0]["accuracy"], delta=0.016)
         self.assertEqual(list(one[2]), list(other[2]))
         for name, a in one[2].items():

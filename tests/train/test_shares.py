@@ -219,9 +219,9 @@ class Shares(unittest.TestCase):
         done = self.run_it(net, *low, iterations=1)
         if done.returncode != 0 and "bf16" in done.stderr:
             self.skipTest("no 16-bit floats here")
-        expected = self.train(net, *low)[0]["loss"]
+        expected = self.train(net, *low)[0]["training_loss"]
         found = self.train(net, *low, "--ranks=3", "--set", "run.shares=32,32,36")
-        self.assertAlmostEqual(found[0]["loss"], expected, delta=0.02 * expected)
+        self.assertAlmostEqual(found[0]["training_loss"], expected, delta=0.02 * expected)
 
     def test_one_order_of_summing(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))

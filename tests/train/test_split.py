@@ -162,7 +162,7 @@ class Split(unittest.TestCase):
                     report, split = self.train(ranks, f"--transport={transport}",
                                                *model(layers))
                     self.assertIn(f"by channels: {', '.join(layers)}", self.log)
-                    self.assertAlmostEqual(report["loss"], whole["loss"], delta=1e-4)
+                    self.assertAlmostEqual(report["test_loss"], whole["test_loss"], delta=1e-4)
                     self.assertEqual(report["accuracy"], whole["accuracy"])
                     self.assert_same(checkpoint, split, WITHIN)
 
@@ -185,7 +185,7 @@ class Split(unittest.TestCase):
                         ranks, f"--set=run.split={way}", f"--transport={transport}",
                         *model(layers), *more)
                     self.assertIn(f"in portions: {way}", self.log)
-                    self.assertAlmostEqual(report["loss"], whole["loss"], delta=1e-4)
+                    self.assertAlmostEqual(report["test_loss"], whole["test_loss"], delta=1e-4)
                     self.assertEqual(report["accuracy"], whole["accuracy"])
                     self.assert_same(checkpoint, split, WITHIN)
         # Behind other layers' backs, and again: to the bit.
@@ -285,7 +285,7 @@ class Split(unittest.TestCase):
         _, checkpoint = self.train(1)
         report, _ = self.train(3, f"--weights={checkpoint}", *model(ALL), iterations=0)
         whole, _ = self.train(1, f"--weights={checkpoint}", iterations=0)
-        self.assertAlmostEqual(report["loss"], whole["loss"], delta=1e-5)
+        self.assertAlmostEqual(report["test_loss"], whole["test_loss"], delta=1e-5)
 
     def test_refused(self):
         self.refused(4, "its 3 channels cannot be shared out among 4 ranks",

@@ -29,8 +29,9 @@ START_TEST(learns_and_reports) {
     ck_assert_double_gt(net_number(result.out, "seconds"), 0);
     ck_assert_double_eq(net_number(result.out, "seed"), 1);
     const char *const keys[] = {
-        "net",  "ranks",    "transport",       "device", "solver", "scaling",
-        "loss", "exchange", "effective_batch", "bytes",  "hidden", "checkpoint"};
+        "net",     "ranks",         "transport", "device",   "solver",
+        "scaling", "training_loss", "test_loss", "exchange", "effective_batch",
+        "bytes",   "hidden",        "checkpoint"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char quoted[64];
         snprintf(quoted, sizeof quoted, "\"%s\":", keys[i]);
@@ -81,7 +82,7 @@ static int read_losses(const char *path, double *losses, int most) {
             break;
         *next = '\0';
         if (strstr(line, "\"event\":\"train\""))
-            losses[count++] = net_number(line, "loss");
+            losses[count++] = net_number(line, "training_loss");
         line = next + 1;
     }
     free(text);
@@ -135,7 +136,7 @@ START_TEST(accumulates) {
     command_result result = train(
         COMMAND("train", net, "--json", "--set", "solver.accumulate=2"));
     ck_assert_double_eq(net_number(result.out, "effective_batch"), 48);
-    double loss = net_number(result.out, "loss");
+    double loss = net_number(result.out, "training_loss");
     ck_assert(isfinite(loss));
     command_free(&result);
 }
@@ -153,10 +154,10 @@ START_TEST(tests_are_exact_for_any_ranks) {
                                "s/small-00000010.safetensors"));
         if (i == 0) {
             accuracy = net_number(result.out, "accuracy");
-            loss = net_number(result.out, "loss");
+            loss = net_number(result.out, "test_loss");
         }
         ck_assert_double_eq(net_number(result.out, "accuracy"), accuracy);
-        ck_assert_double_eq_tol(net_number(result.out, "loss"), loss, 1e-5);
+        ck_assert_double_eq_tol(net_number(result.out, "test_loss"), loss, 1e-5);
         command_free(&result);
     }
 }

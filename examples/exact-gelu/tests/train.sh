@@ -25,7 +25,7 @@ for other in again low; do
     done
 done
 train built-in --set=bend.type=gelu
-echo "$(value once accuracy) $(value once loss) $(value built-in loss)" | awk '{
+echo "$(value once accuracy) $(value once test_loss) $(value built-in test_loss)" | awk '{
     print "accuracy", $1, "loss", $2, "with the built-in gelu", $3
     difference = $2 > $3 ? $2 - $3 : $3 - $2
     exit !($1 >= 0.95 && difference <= 0.001 * $3)

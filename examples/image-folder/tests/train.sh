@@ -15,7 +15,7 @@ train() {
     "$dlcore" train "$here/net.ini" -q --json --snapshot-dir="$folder" \
         --set=data.path="$pictures" "$@" >"$folder.json"
 }
-loss() { sed -n 's/.*"loss":\([^,}]*\).*/\1/p' "$1.json"; }
+loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1.json"; }
 
 train once
 train again

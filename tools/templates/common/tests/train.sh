@@ -28,11 +28,11 @@ at_least() {
 
 # near <name> <name>: nearly the same loss
 near() {
-    echo "$(value "$1" loss) $(value "$2" loss)" | awk '{
+    echo "$(value "$1" training_loss) $(value "$2" training_loss)" | awk '{
         difference = $1 > $2 ? $1 - $2 : $2 - $1
         exit !(difference <= 0.001 * $1)
     }' || {
-        echo "$1 and $2: the loss is $(value "$1" loss) and $(value "$2" loss)"
+        echo "$1 and $2: the loss is $(value "$1" training_loss) and $(value "$2" training_loss)"
         exit 1
     }
 }

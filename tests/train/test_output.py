@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""What a training run says, and where: results on stdout, everything else on stderr, one
+line of results an epoch that stays; whose loss a loss is; and what happens where nothing
+can be written any more."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import resource
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+
+NET = """[net]
+name = told
+[data]
+source = synthetic
+shape = 3,16,16
+classes = 4
+samples = 96
+batch = 24
+scale = 0.01
+{test}
+[solver]
+type = sgd
+rate = 0.01
+[run]
+{run}
+[conv1]
+type = convolution
+num_output = 8
+kernel_size = 3
+[ip1]
+type = inner_product
+num_output = 4
+[accuracy]
+type = accuracy
+[loss]
+type = softmax_loss
+input = ip1
+"""
+TEST = """[data.test]
+source = synthetic
+shape = 3,16,16
+classes = 4
+samples = 48
+first = 96
+batch = 24
+scale = 0.01
+"""
+TESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}, "
+                    r"test accuracy \d\.\d{4}, test loss \d+\.\d{4} \(", re.M)
+UNTESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}$", re.M)
+DONE = re.compile(r"^done after 12 iterations, [\d.]+ s: training loss \d+\.\d{4}, "
+                  r"test loss \d+\.\d{4}, test accuracy \d\.\d{4}, \d+ images/s$", re.M)
+
+
+def screen(text):
+    """The lines that a terminal shows after this."""
+    lines = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        shown = ""
+        for part in re.split(r"(\r|\033\[K)", line):
+            if part == "\r":
+                shown = "\r" + shown.lstrip("\r")  # the cursor is at its beginning
+            elif part == "\033[K":
+                shown = "" if shown.startswith("\r") else shown
+            elif part:
+                old = shown[1:] if shown.startswith("\r") else ""
+                shown = part + old[len(part):] if old else shown.lstrip("\r") + part
+        lines.append(shown.lstrip("\r"))
+    return lines
+
+
+class Output(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.scratch.name)
+        self.addCleanup(self.scratch.cleanup)
+
+    def net(self, run="epochs = 3", test=TEST):
+        path = self.folder / "net.ini"
+        path.write_text(NET.format(run=run, test=test))
+        return str(path)
+
+    def train(self, *options, **how):
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+        return subprocess.run([BIN, "train", *options], stdin=subprocess.DEVNULL, text=True,
+                              cwd=self.folder, timeout=120, **how)
+
+    def checkpoints(self):
+        return list(self.folder.rglob("*.safetensors"))
+
+    def test_results_are_on_stdout(self):
+        for ranks in ("1", "2"):
+            done = self.train(self.net("epochs = 3\nscaling = strong\ndisplay = 1"),
+                              "--ranks=" + ranks)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([found.groups() for found in TESTED.finditer(done.stdout)],
+                             [("1.00", "4"), ("2.00", "8"), ("3.00", "12")], done.stdout)
+            self.assertRegex(done.stdout, DONE)
+            self.assertRegex(done.stdout, r"(?m)^checkpoint: ")
+            self.assertEqual(len(done.stdout.splitlines()), 5, done.stdout)
+            # And how it goes on stderr.
+            self.assertRegex(done.stderr, r"(?m)^iteration 5, epoch 1\.25: training loss "
+                                          r"\d+\.\d{4}, learning rate 0\.01, ")
+            self.assertNotRegex(done.stderr, TESTED)
+
+    def test_without_a_test_set(self):
+        done = self.train(self.net("epochs = 2", test=""))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([found.groups() for found in UNTESTED.finditer(done.stdout)],
+                         [("1.00", "4"), ("2.00", "8")], done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^done after 8 iterations, [\d.]+ s: training loss "
+                                      r"\d+\.\d{4}, \d+ images/s$")
+
+    def test_training_loss_is_the_mean_of_its_epoch(self):
+        log = self.folder / "log"
+        done = self.train(self.net("epochs = 2\ndisplay = 1"), "--json", f"--log-file={log}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        losses = [event["training_loss"] for event in events if event["event"] == "train"]
+        tests = [event for event in events if event["event"] == "test"]
+        self.assertEqual((len(losses), len(tests)), (8, 2))
+        for i, test in enumerate(tests):
+            self.assertAlmostEqual(test["training_loss"], sum(losses[4 * i:4 * i + 4]) / 4)
+            self.assertEqual(test["test_loss"], test["metrics"]["loss"])
+            self.assertNotEqual(test["test_loss"], test["training_loss"])
+        report = json.loads(done.stdout)
+        for key in ("training_loss", "test_loss", "accuracy"):
+            self.assertEqual(report[key], tests[1][key])
+        # stdout is for the document alone.
+        self.assertRegex(done.stderr, TESTED)
+
+    def test_quiet_says_nothing(self):
+        done = self.train(self.net(), "--quiet")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def stop_early(self, *options):
+        """Stopped by Ctrl-C before the first test."""
+        job = subprocess.Popen(
+            [BIN, "train", self.net("iterations = 10000000\ntest_interval = 10000000\n"
+                                    "display = 1"), *options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, cwd=self.folder)
+        for line in job.stderr:
+            if line.startswith("iteration 3,"):
+                break
+        job.send_signal(signal.SIGINT)
+        out, said = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT, said)
+        self.assertEqual(len(self.checkpoints()), 1)
+        return out, said
+
+    def test_stopped_before_the_first_test(self):
+        out, said = self.stop_early()
+        self.assertNotIn("nan", out + said)
+        self.assertRegex(out, r"(?m)^stopped after \d+ iterations, [\d.]+ s: training loss "
+                              r"\d+\.\d{4}, \d+ images/s$")
+
+    def test_stopped_before_the_first_test_json(self):
+        out, said = self.stop_early("--json", "--ranks=2")
+        report = json.loads(out)
+        self.assertGreater(report["training_loss"], 0)
+        self.assertIsNone(report["test_loss"])
+        self.assertIsNone(report["accuracy"])
+        self.assertNotIn("nan", said)
+
+    def on_terminal(self, *command, out=None):
+        """What a terminal gets, with stderr and stdout on it."""
+        leader, follower = pty.openpty()
+        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out or follower,
+                               stderr=follower, cwd=self.folder,
+                               env=dict(os.environ, TERM="xterm"))
+        os.close(follower)
+        text, end = b"", time.monotonic() + 120
+        while time.monotonic() < end:
+            if not select.select([leader], [], [], 0.1)[0]:
+                if job.poll() is not None:
+                    break
+                continue
+            try:
+                text += os.read(leader, 65536)
+            except OSError:  # closed by the last who had it
+                break
+        os.close(leader)
+        self.assertEqual(job.wait(timeout=10), 0, text)
+        return text.decode()
+
+    def test_a_line_an_epoch_stays_on_a_terminal(self):
+        for test, pattern in ((TEST, TESTED), ("", UNTESTED)):
+            # Long enough that the bar is drawn between epochs.
+            text = self.on_terminal(BIN, "train", self.net("epochs = 600", test))
+            self.assertIn("\033[K[=", text.replace("\r", ""))
+            shown = "\n".join(screen(text))
+            self.assertEqual([int(found[2]) for found in pattern.finditer(shown)],
+                             [4 * i for i in range(1, 601)])
+            self.assertNotIn("[==", shown)
+            self.assertNotIn("\niteration ", shown)
+
+    def test_results_in_a_file_and_the_bar_on_a_terminal(self):
+        with open(self.folder / "out", "w+") as out:
+            text = self.on_terminal(BIN, "train", self.net("epochs = 300"), out=out)
+            out.seek(0)
+            results = out.read()
+        self.assertIn("[=", text)
+        self.assertEqual(len(TESTED.findall(results)), 300)
+        self.assertNotIn("\033", results)
+        self.assertNotIn("test accuracy", text)
+
+    def test_full_disk_under_the_log_file(self):
+        for ranks in ("1", "3"):
+            for checkpoint in self.checkpoints():
+                checkpoint.unlink()
+            done = self.train(self.net(), "--log-file=/dev/full", "--ranks=" + ranks)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            warnings = re.findall(r"^(?:\[rank \d\] )?warning: .*", done.stderr, re.M)
+            self.assertEqual(len(warnings), 1, done.stderr)
+            self.assertIn("log file /dev/full: No space left on device", warnings[0])
+            self.assertEqual(done.stderr.splitlines()[-1], "error: log file /dev/full is "
+                             "incomplete: No space left on device")
+            # The work was done all the same.
+            self.assertRegex(done.stdout, "(?m)^done after ")
+            self.assertEqual(len(self.checkpoints()), 1)
+
+    def test_a_line_cut_off_does_not_spoil_the_next(self):
+        """A file that ends in the middle of a line, as a disk that fills up leaves it."""
+        log = self.folder / "log"
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        done = self.train(self.net("iterations = 5\nsnapshot_last = no"),
+                          f"--log-file={log}", preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(log.stat().st_size, 1000)
+        self.assertEqual(done.stderr.count("File too large; what happens"), 1, done.stderr)
+        done = self.train(self.net("iterations = 5"), f"--log-file={log}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = log.read_text()
+        for line in text[:1000].splitlines()[:-1] + text[1001:].splitlines():
+            json.loads(line)
+        self.assertEqual(text[1000], "\n")
+
+    def test_full_disk_under_stdout(self):
+        with open("/dev/full", "w") as full:
+            for options in ((), ("--json",)):
+                done = self.train(self.net(), *options, stdout=full)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("No space left on device", done.stderr)
+                self.assertEqual(done.stderr.count("warning: results cannot be written to "
+                                                   "stdout"), 0 if options else 1)
+        self.assertEqual(len(self.checkpoints()), 1)
+
+    def test_a_reader_that_has_gone_costs_no_checkpoint(self):
+        """Ctrl-C ends `tee` at once, and dlcore writes its checkpoint after that."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = self.train(self.net(), stdout=writer)
+        os.close(writer)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("Broken pipe", done.stderr)
+        self.assertEqual(len(self.checkpoints()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
