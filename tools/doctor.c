@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "command.h"
+#include "doctor_transports.h"
 #include "machine.h"
 #include "options.h"
 #include "plugin_json.h"
@@ -64,15 +65,24 @@ static dlc_status describe(const dlc_feature *feature, int32_t index,
     return ops->describe(index, info);
 }
 
-static int32_t usable_devices(const dlc_registry *registry) {
+/* What was found out before anything is told. */
+typedef struct findings {
+    const dlc_registry *registry;
+    int32_t devices;
+    doctor_transports transports;
+} findings;
+
+static dlc_status find_out(const dlc_registry *registry, findings *found) {
     const dlc_feature *feature;
-    int32_t all = 0;
+    *found = (findings){.registry = registry};
     for (size_t i = 0; (feature = next_device(registry, &i));) {
         int32_t count = 0;
-        if (count_devices(feature, &count) == DLC_OK)
-            all += count;
+        if (count_devices(feature, &count) != DLC_OK)
+            continue;
+        found->devices += count;
+        DLC_TRY(doctor_transports_ask(&found->transports, registry, feature, count));
     }
-    return all;
+    return DLC_OK;
 }
 
 static void print_device(const char *name, int32_t index, const dlc_device_info *info) {
@@ -150,55 +160,91 @@ static void print_folders(const dlc_registry *registry) {
             printf("  ok  %s\n", folder->path);
 }
 
-static void print_plugins(const dlc_registry *registry) {
+/* Why a usable feature does nothing here; NULL: it works. */
+static const char *idle_feature(const findings *found, const dlc_feature_entry *entry) {
+    return entry->kind == DLC_KIND_TRANSPORT && entry->state == DLC_ENTRY_USABLE
+               ? doctor_transports_problem(&found->transports, entry->name)
+               : NULL;
+}
+
+/* Why a usable plugin does nothing here; NULL: some of it works. */
+static const char *idle_plugin(const findings *found, const dlc_plugin_entry *plugin) {
+    const char *reason = NULL;
+    for (size_t f = 0; plugin->state == DLC_ENTRY_USABLE && f < plugin->features; f++)
+        if (!(reason = idle_feature(found, &plugin->feature[f])))
+            return NULL;
+    return reason;
+}
+
+static void print_feature(const findings *found, const dlc_feature_entry *entry) {
+    const char *reason = idle_feature(found, entry);
+    if (entry->state != DLC_ENTRY_USABLE)
+        printf("      %s  %s %s is %s: %s\n", mark(entry->state),
+               dlc_kind_text((dlc_kind)entry->kind), entry->name,
+               dlc_entry_state_text(entry->state), entry->reason);
+    else if (reason)
+        printf("      --  transport %s joins no ranks here: %s\n", entry->name, reason);
+}
+
+static void print_plugins(const findings *found) {
     const dlc_plugin_entry *plugin;
-    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++) {
-        printf("  %s  %s", mark(plugin->state), plugin->name);
+    for (size_t i = 0; (plugin = dlc_registry_plugin(found->registry, i)); i++) {
+        const char *idle = idle_plugin(found, plugin);
+        printf("  %s  %s", idle ? "--" : mark(plugin->state), plugin->name);
         if (plugin->version)
             printf(" %s", plugin->version);
         if (plugin->reason)
             printf(" is %s: %s", dlc_entry_state_text(plugin->state), plugin->reason);
+        if (idle)
+            printf(" joins no ranks here: %s", idle);
         putchar('\n');
-        for (size_t f = 0; f < plugin->features; f++) {
-            const dlc_feature_entry *entry = &plugin->feature[f];
-            if (plugin->state == DLC_ENTRY_USABLE && entry->state != DLC_ENTRY_USABLE)
-                printf("      %s  %s %s is %s: %s\n", mark(entry->state),
-                       dlc_kind_text((dlc_kind)entry->kind), entry->name,
-                       dlc_entry_state_text(entry->state), entry->reason);
-        }
+        for (size_t f = 0; !idle && f < plugin->features; f++)
+            if (plugin->state == DLC_ENTRY_USABLE)
+                print_feature(found, &plugin->feature[f]);
     }
 }
 
 /* ---- The verdict ------------------------------------------------------------- */
 
-static size_t count_usable(const dlc_registry *registry, dlc_kind kind) {
-    size_t count = 0;
-    while (dlc_registry_usable(registry, kind, count))
+/* The next feature of a kind that works here, at *at or behind it. */
+static const dlc_feature_entry *next_working(const findings *found, dlc_kind kind,
+                                             size_t *at) {
+    const dlc_feature_entry *entry;
+    while ((entry = dlc_registry_usable(found->registry, kind, (*at)++)))
+        if (kind != DLC_KIND_TRANSPORT ||
+            !doctor_transports_problem(&found->transports, entry->name))
+            break;
+    return entry;
+}
+
+static size_t count_working(const findings *found, dlc_kind kind) {
+    size_t count = 0, at = 0;
+    while (next_working(found, kind, &at))
         count++;
     return count;
 }
 
 /* Names of a kind, as many as fit on a line. */
-static void print_names(const dlc_registry *registry, dlc_kind kind) {
-    const dlc_feature_entry *feature;
-    size_t i = 0, count = count_usable(registry, kind);
-    for (; i < 8 && (feature = dlc_registry_usable(registry, kind, i)); i++)
-        printf("%s%s", i ? ", " : "", feature->name);
+static void print_names(const findings *found, dlc_kind kind) {
+    const dlc_feature_entry *entry;
+    size_t i = 0, at = 0, count = count_working(found, kind);
+    for (; i < 8 && (entry = next_working(found, kind, &at)); i++)
+        printf("%s%s", i ? ", " : "", entry->name);
     if (count > i)
         printf(" and %zu more", count - i);
 }
 
-static int is_there(const dlc_registry *registry, dlc_kind kind) {
-    return kind == DLC_KIND_DEVICE ? usable_devices(registry) > 0
-                                   : count_usable(registry, kind) > 0;
+static int is_there(const findings *found, dlc_kind kind) {
+    return kind == DLC_KIND_DEVICE ? found->devices > 0
+                                   : count_working(found, kind) > 0;
 }
 
-static void print_needs(const dlc_registry *registry) {
+static void print_needs(const findings *found) {
     for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_DATA; kind++) {
-        int there = is_there(registry, kind);
+        int there = is_there(found, kind);
         printf("  %s  %-10s ", there ? "ok" : "!!", dlc_kind_text(kind));
         if (there)
-            print_names(registry, kind);
+            print_names(found, kind);
         else
             printf("none is usable");
         putchar('\n');
@@ -206,10 +252,10 @@ static void print_needs(const dlc_registry *registry) {
 }
 
 /* DLC_OK if a net can be trained here, else a sentence that says what is missing. */
-static dlc_status judge(const dlc_registry *registry) {
+static dlc_status judge(const findings *found) {
     dlc_text missing = {0};
     for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_DATA; kind++)
-        if (!is_there(registry, kind))
+        if (!is_there(found, kind))
             dlc_text_add(&missing, "%s%s", missing.length ? ", " : "",
                          dlc_kind_text(kind));
     dlc_status rc = dlc_text_status(&missing);
@@ -222,49 +268,54 @@ static dlc_status judge(const dlc_registry *registry) {
     return rc;
 }
 
-static dlc_status print_text(const dlc_registry *registry) {
+static dlc_status print_text(const findings *found) {
     dlc_machine machine;
     dlc_machine_read(&machine);
     printf("dlcore %s, plugin interface %d.%d\n\nMachine\n", DLC_VERSION, DLC_ABI_MAJOR,
            DLC_ABI_MINOR);
     dlc_machine_print(&machine);
     printf("\nPlugin folders\n");
-    print_folders(registry);
+    print_folders(found->registry);
     printf("\nPlugins\n");
-    print_plugins(registry);
+    print_plugins(found);
     printf("\nDevices\n");
-    print_devices(registry);
+    print_devices(found->registry);
     printf("\nTo train a net\n");
-    print_needs(registry);
-    return judge(registry);
+    print_needs(found);
+    return judge(found);
 }
 
-static dlc_status print_json(const dlc_registry *registry) {
+static dlc_status print_json(const findings *found) {
     dlc_machine machine;
     dlc_json json = {0};
-    dlc_status verdict = judge(registry);
+    dlc_status verdict = judge(found);
     dlc_machine_read(&machine);
     dlc_json_object(&json, NULL);
     dlc_json_string(&json, "version", DLC_VERSION);
     dlc_json_int(&json, "abi_major", DLC_ABI_MAJOR);
     dlc_json_int(&json, "abi_minor", DLC_ABI_MINOR);
     dlc_machine_json(&machine, &json);
-    dlc_json_folders(&json, registry);
-    dlc_json_plugins(&json, registry);
-    json_devices(&json, registry);
+    dlc_json_folders(&json, found->registry);
+    dlc_json_plugins(&json, found->registry);
+    json_devices(&json, found->registry);
+    doctor_transports_json(&found->transports, &json);
     dlc_json_bool(&json, "can_train", verdict == DLC_OK);
     dlc_json_end_object(&json);
     DLC_TRY(dlc_tool_print_json(&json));
-    return verdict == DLC_OK ? DLC_OK : judge(registry); /* for its sentence */
+    return verdict == DLC_OK ? DLC_OK : judge(found); /* for its sentence */
 }
 
 int dlc_command_doctor(int argc, char **argv) {
     int json = 0;
     dlc_registry *registry = NULL;
+    findings found = {0};
     dlc_tool_parse(&argp, argc, argv, &json);
     dlc_status rc = dlc_registry_rescan(&registry);
     if (rc == DLC_OK)
-        rc = json ? print_json(registry) : print_text(registry);
+        rc = find_out(registry, &found);
+    if (rc == DLC_OK)
+        rc = json ? print_json(&found) : print_text(&found);
+    doctor_transports_free(&found.transports);
     dlc_registry_close(registry);
     return dlc_tool_end(rc);
 }

@@ -14,6 +14,14 @@ static void speed(dlc_json *json, const char *key, double gbs) {
         dlc_json_string(json, key, NULL);
 }
 
+/* What has no number has null. */
+static void number(dlc_json *json, const char *key, int32_t value) {
+    if (value >= 0)
+        dlc_json_int(json, key, value);
+    else
+        dlc_json_string(json, key, NULL);
+}
+
 static void add_node(const dlc_topo *topo, int32_t i, dlc_json *json) {
     const dlc_topo_node *node = &topo->node[i];
     char label[LABEL];
@@ -23,11 +31,11 @@ static void add_node(const dlc_topo *topo, int32_t i, dlc_json *json) {
     dlc_json_string(json, "kind", dlc_topo_kind_text(node->kind));
     dlc_json_string(json, "label", label);
     dlc_json_string(json, "name", node->name);
-    dlc_json_int(json, "parent", node->parent);
+    number(json, "parent", node->parent);
     dlc_json_int(json, "machine", node->machine);
-    dlc_json_int(json, "package", node->package);
-    dlc_json_int(json, "numa", node->numa);
-    dlc_json_int(json, "index", node->index);
+    number(json, "package", node->package);
+    number(json, "numa", node->numa);
+    number(json, "index", node->index);
     dlc_json_string(json, "address", node->address);
     speed(json, "gbs", node->gbs);
     if (node->kind == DLC_TOPO_NIC)

@@ -169,9 +169,11 @@ void dlc_topo_label(const dlc_topo *topo, int32_t node, char *text, size_t bytes
         nic_label(its, prefix, text, bytes);
     else if (its->kind == DLC_TOPO_OTHER)
         (void)snprintf(text, bytes, "%s%s", prefix, its->address);
-    else
+    else if (its->index >= 0)
         (void)snprintf(text, bytes, "%s%s %d", prefix, dlc_topo_kind_text(its->kind),
                        its->index);
+    else /* there is one, or they have no numbers */
+        (void)snprintf(text, bytes, "%s%s", prefix, dlc_topo_kind_text(its->kind));
 }
 
 /* ---- Finding ------------------------------------------------------------------- */

@@ -113,6 +113,24 @@ START_TEST(a_recorded_machine) {
 }
 END_TEST
 
+/* What has no number does not have the number -1. */
+START_TEST(nothing_is_minus_one) {
+    static const char *const from[] = {"", "--from=" MACHINES "hgx-h100.xml",
+                                       "--from=" MACHINES "mi300x.xml"};
+    command_result result = _i ? RUN("--json", from[_i]) : RUN("--json");
+    json_t *root = parse(&result), *node;
+    size_t i;
+    json_array_foreach(json_object_get(root, "nodes"), i, node)
+        ck_assert_ptr_null(strstr(text(node, "label"), "-1"));
+    ck_assert_ptr_null(strstr(result.out, ":-1"));
+    node = json_array_get(json_object_get(root, "nodes"), 0);
+    ck_assert_str_eq(text(node, "label"), "machine");
+    ck_assert(json_is_null(json_object_get(node, "parent")));
+    json_decref(root);
+    command_free(&result);
+}
+END_TEST
+
 START_TEST(several_of_a_recorded_machine) {
     command_result result = RUN("--json", "--from=" MACHINES "pcie-plain.xml",
                                 "--nodes=2");
@@ -214,6 +232,7 @@ int main(void) {
     tcase_add_test(all, three_ranks_by_each_transport);
     tcase_add_test(all, one_rank);
     tcase_add_test(all, a_recorded_machine);
+    tcase_add_loop_test(all, nothing_is_minus_one, 0, 3);
     tcase_add_test(all, several_of_a_recorded_machine);
     tcase_add_test(all, processors_of_a_recorded_machine);
     tcase_add_test(all, every_form);

@@ -20,7 +20,8 @@ static int has_gpus(const dlc_transport_args *args, char *reason, size_t reason_
     const dlc_place *a = args->places;
     for (int32_t r = 0; r < args->ranks; r++, a = DLC_NEXT(a)) {
         if (strcmp(a->device, DLC_CUDA_DEVICE) != 0) {
-            (void)snprintf(reason, reason_bytes, "rank %d computes on %.31s", r,
+            (void)snprintf(reason, reason_bytes,
+                           "NCCL joins GPUs, and rank %d computes on %.31s", r,
                            a->device);
             return 0;
         }

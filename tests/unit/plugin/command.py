@@ -146,6 +146,25 @@ class Command(unittest.TestCase):
         for device in document["devices"]:
             self.assertIn(f"{device['device']} {device['index']}: ", text)
 
+    def test_doctor_knows_which_transports_join_ranks(self):
+        """What loads without fault may have nothing to work with: no GPU, no mpirun."""
+        built = BIN.parent.parent / "lib/dlcore/1"
+        text = dlcore("doctor", path=built).stdout
+        document = json.loads(dlcore("doctor", "--json", path=built).stdout)
+        works = re.search(r"^  ok  transport  +(.*)$", text, re.M)[1].split(", ")
+        self.assertIn("host-staged", works)
+        seen = {entry["transport"]: False for entry in document["transports"]}
+        for entry in document["transports"]:
+            self.assertTrue(entry["reason"], entry)
+            seen[entry["transport"]] |= entry["works"]
+        self.assertEqual({name for name, good in seen.items() if good}, set(works))
+        gpus = [device for device in document["devices"] if device["device"] == "cuda"]
+        for name, without in (("nccl", not gpus), ("mpi", True)):
+            if name in seen and without:
+                self.assertNotIn(name, works)
+                self.assertRegex(text, rf"(?m)^  --  {name} \S+ joins no ranks here: \S")
+                self.assertNotRegex(text, rf"(?m)^  ok  {name} ")
+
     def test_doctor_without_plugins(self):
         """A copy of the command and the library, with nothing beside them."""
         root = self.box.parent / "root"
