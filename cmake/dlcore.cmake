@@ -128,6 +128,9 @@ function(dlc_add_plugin folder name)
     COMMAND chmod go-w $<TARGET_FILE:${target}> ${DLC_PLUGIN_OUTPUT_DIR})
   install(TARGETS ${target} LIBRARY DESTINATION ${DLC_PLUGIN_INSTALL_DIR})
   set_property(GLOBAL APPEND PROPERTY DLC_PLUGIN_TARGETS ${target})
+  if(NOT arg_LIBS MATCHES "(^|;)(cuda|cudnn|nccl)(;|$)")
+    set_property(GLOBAL APPEND PROPERTY DLC_CPU_PLUGIN_TARGETS ${target})
+  endif()
 endfunction()
 
 # The environment of every test: where the build is, and sanitizers that stop. Pages cost
@@ -196,13 +199,10 @@ endfunction()
 function(dlc_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_VALGRIND;OWN" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
-  if(NOT TARGET dlc::check)
-    return() # said once, in libraries.cmake
-  endif()
   dlc_sort_libs(folders libraries missing check ${arg_LIBS})
   if(missing)
     list(JOIN missing ", " missing)
-    message(STATUS "test ${name}: left out, not found: ${missing}")
+    message(STATUS "test ${name}: left out, not found: ${missing}") # CUDA: testing.cmake
     return()
   endif()
   list(TRANSFORM folders PREPEND dlc_)

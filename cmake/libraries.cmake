@@ -91,9 +91,6 @@ include(cuda)
 
 # The tests'.
 dlc_find_pc(check check>=0.15)
-if(DLC_BUILD_TESTS AND NOT TARGET dlc::check)
-  message(STATUS "tests: left out, not found: check")
-endif()
 
 set(missing "")
 foreach(name iniparser hwloc expat jansson xxhash)

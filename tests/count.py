@@ -1,41 +1,153 @@
 #!/usr/bin/env python3
-"""Sums ctest's JUnit files into one line: "N passed, N failed".
+"""Sums ctest's JUnit files into one line, "N passed, N failed", and holds each step to
+the tests that it must have run: those which tests/list.txt names for it.
 
-count.py FILE.xml...          prints skips and failures by name, then the line;
-                              fails if anything failed or nothing passed
-count.py --fail WHAT FILE     writes a file that holds one failure named WHAT
+count.py [--whole STEP]... FILE.xml...
+    prints skips, failures and what is missing by name, then the line; fails if anything
+    failed or nothing passed. A file's stem is its step. A step that is --whole ran all of
+    its tests: one that the list names and that is absent, or that ran and isn't named, is
+    a failure. A skip is one too, unless the list says that the test may skip, and why.
+count.py --fail WHAT FILE
+    writes a file that holds one failure named WHAT
+count.py --write STEP=JSON...
+    rewrites tests/list.txt from what `ctest --show-only=json-v1` printed for these
+    steps; conditions that it had stay
+--list FILE, --features FILE: other files than tests/list.txt and build/tests/features.txt
+
+A line of the list:  NAME: STEP...[; needs FEATURE][; may skip: WORDS [| WORDS]...]
+of which its output holds some.
 """
 
+import argparse
+import json
 import pathlib
 import sys
 import xml.etree.ElementTree as xml
 
+HERE = pathlib.Path(__file__).resolve().parent
+HEAD = """\
+# The tests that `make check` must run, step by step (tests/count.py); one that is absent
+# fails the check. tests/run.sh list rewrites it after a test was added or removed; the
+# conditions, "needs cuda" and "may skip: WORDS [| WORDS]...", are written by hand.
+"""
 
-def main(arguments):
-    if arguments[:1] == ["--fail"]:
-        suite = xml.Element("testsuite")
-        case = xml.SubElement(suite, "testcase", name=arguments[1], status="fail")
-        xml.SubElement(case, "failure", message="did not succeed")
-        xml.ElementTree(suite).write(arguments[2])
-        return 0
-    passed = failed = 0
-    for file in arguments:
-        step = pathlib.Path(file).stem
-        for case in xml.parse(file).getroot().iter("testcase"):
-            name = f"{step}: {case.get('name')}"
-            skip = case.find("skipped")
-            if case.get("status") == "run" and case.find("failure") is None:
-                passed += 1
-            elif skip is not None and "SKIP" in skip.get("message", ""):
-                print(f"skipped  {name}")
-            elif case.get("status") == "disabled":
-                print(f"disabled {name}")
+
+def read_list(path):
+    """{name: (steps, {condition: value})}"""
+    tests = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, _, rest = line.partition(": ")
+        steps, *conditions = rest.split("; ")
+        tests[name] = (steps.split(), {})
+        for condition in conditions:
+            for key in ("needs ", "may skip: "):
+                if condition.startswith(key):
+                    tests[name][1][key.strip(" :")] = condition[len(key):]
+    return tests
+
+
+def write_list(path, steps):
+    """Rewrites the list; a test that needs a feature which this build lacks stays."""
+    old = read_list(path) if path.exists() else {}
+    tests = {}
+    for step, file in steps:
+        for test in json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["tests"]:
+            tests.setdefault(test["name"], []).append(step)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(HEAD)
+        for name in sorted(tests):
+            line = f"{name}: {' '.join(tests[name])}"
+            for key, value in old.get(name, ([], {}))[1].items():
+                line += f"; {key}{':' if key == 'may skip' else ''} {value}"
+            out.write(line + "\n")
+
+
+class Count:
+    """What came of all steps; says what is worth a line as it goes."""
+
+    def __init__(self, tests, features, whole):
+        self.tests, self.features, self.whole = tests, features, whole
+        self.passed = self.failed = 0
+
+    def fail(self, name, why=""):
+        self.failed += 1
+        print(f"FAILED   {name}{': ' if why else ''}{why}")
+
+    def case(self, step, case):
+        name = f"{step}: {case.get('name')}"
+        skip = case.find("skipped")
+        if case.get("status") == "run" and case.find("failure") is None:
+            self.passed += 1
+        elif case.get("status") == "disabled":
+            self.fail(name, "it is disabled")
+        elif skip is not None and "SKIP" in skip.get("message", ""):
+            self.skip(name, case)
+        else:
+            self.fail(name)
+
+    def skip(self, name, case):
+        output = (case.findtext("system-out") or "").strip()
+        reason = output.splitlines()[-1] if output else "it doesn't say why"
+        _, conditions = self.tests.get(case.get("name"), ([], {}))
+        if any(words in output for words in conditions.get("may skip", "\0").split(" | ")):
+            print(f"skipped  {name}: {reason}")
+        else:
+            self.fail(name, f"skipped, which tests/list.txt doesn't allow: {reason}")
+
+    def step(self, step, cases):
+        for case in cases:
+            self.case(step, case)
+        if step in self.whole:
+            self.compare(step, {case.get("name") for case in cases})
+
+    def compare(self, step, ran):
+        left_out = 0
+        for name, (steps, conditions) in sorted(self.tests.items()):
+            if step not in steps or name in ran:
+                continue
+            if conditions.get("needs", "") in ("", *self.features):
+                self.fail(f"{step}: {name}", "it did not run")
             else:
-                failed += 1
-                print(f"FAILED   {name}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+                left_out += 1
+        if left_out:
+            print(f"left out {step}: {left_out} tests of what this build has not: "
+                  "tests/list.txt, needs")
+        for name in sorted(ran):
+            if step not in self.tests.get(name, ([],))[0]:
+                self.fail(f"{step}: {name}", "tests/list.txt doesn't name it: "
+                          "tests/run.sh list")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--whole", action="append", default=[])
+    parser.add_argument("--fail", nargs=2)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--list", type=pathlib.Path, default=HERE / "list.txt")
+    parser.add_argument("--features", type=pathlib.Path,
+                        default=HERE.parent / "build/tests/features.txt")
+    parser.add_argument("files", nargs="*")
+    given = parser.parse_args()
+    if given.fail:
+        suite = xml.Element("testsuite")
+        case = xml.SubElement(suite, "testcase", name=given.fail[0], status="fail")
+        xml.SubElement(case, "failure", message="did not succeed")
+        xml.ElementTree(suite).write(given.fail[1])
+        return 0
+    if given.write:
+        write_list(given.list, [word.split("=", 1) for word in given.files])
+        return 0
+    features = given.features.read_text().split() if given.features.exists() else []
+    count = Count(read_list(given.list), features, given.whole)
+    found = {pathlib.Path(file).stem: list(xml.parse(file).getroot().iter("testcase"))
+             for file in given.files}
+    for step in [*found, *(step for step in given.whole if step not in found)]:
+        count.step(step, found.get(step, []))
+    print(f"{count.passed} passed, {count.failed} failed")
+    return 1 if count.failed or not count.passed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

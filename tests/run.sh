@@ -7,10 +7,13 @@
 #   asan      the same under the address, leak and undefined-behaviour sanitizers
 #   valgrind  the unit tests of the release build under valgrind
 #
+# Each must run the tests that tests/list.txt names for it; one that is absent fails.
+#
 # tests/run.sh tsan      the unit tests under the thread sanitizer; not part of the
 #                        whole. The layers aren't among them: to it, libgomp's
 #                        barriers look like races.
 # tests/run.sh release -R job    hands what follows the first word to ctest.
+# tests/run.sh list      rewrites tests/list.txt after a test was added or removed.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,53 +22,85 @@ results=build/results
 mkdir -p "$results"
 rm -f "$results"/*.xml
 
+whole="lint release asan valgrind"
 if [ $# -gt 0 ]; then
     steps=$1
     shift
+    [ $# -eq 0 ] || whole=
 else
-    steps="lint release asan valgrind"
+    steps=$whole
 fi
 
 title() { printf '\n== %s\n' "$*"; }
 
-# build <name> <preset> <folder>: goes on past errors (-k 0), so that one file that
-# does not compile fails its own tests and not everybody's. The lints need no build.
-build() {
-    if [ ! -f "$3/build.ninja" ]; then
-        cmake --preset "$2" || return 1
-    fi
-    [ "$1" = lint ] || cmake --build "$3" -j "$jobs" -- -k 0
+# choose <step>: its preset, its folder, and the tests that it runs, as ctest's arguments.
+choose() {
+    preset=check folder=build
+    case $1 in
+    lint) tests='-L ^lint$' ;;
+    release) tests='-LE ^(lint|bench)$' ;;
+    asan) preset=asan folder=build/asan tests='-LE ^(lint|bench)$' ;;
+    tsan) preset=tsan folder=build/tsan tests='-L ^unit$' ;;
+    valgrind) tests='-C valgrind -L ^valgrind$' ;;
+    *)
+        echo "tests/run.sh: no step '$1': lint, release, asan, valgrind, tsan, list" >&2
+        exit 2
+        ;;
+    esac
 }
 
-# step <name> <preset> <folder> <ctest arguments>
+# build <step>: configures again, for what is installed may have changed; goes on past
+# errors (-k 0), so that one file that does not compile fails its own tests and not
+# everybody's. The lints need no build.
+build() {
+    cmake --preset "$preset" || return 1
+    [ "$1" = lint ] || cmake --build "$folder" -j "$jobs" -- -k 0
+}
+
+# step <name> <ctest arguments>
 step() {
-    name=$1 preset=$2 folder=$3
-    shift 3
+    name=$1
+    shift
+    choose "$name"
     title "$name"
     start=$(date +%s)
-    if ! build "$name" "$preset" "$folder"; then
+    if ! build "$name"; then
         tests/count.py --fail "the build" "$results/$name-build.xml"
     fi
+    # shellcheck disable=SC2086
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" \
-        --output-junit "$PWD/$results/$name.xml" "$@" || true
+        --output-junit "$PWD/$results/$name.xml" $tests "$@" || true
     if [ ! -f "$results/$name.xml" ]; then
         tests/count.py --fail "ctest ran nothing" "$results/$name.xml"
     fi
     echo "$name took $(($(date +%s) - start)) s"
 }
 
-for word in $steps; do
-    case $word in
-    lint) step lint release build -L '^lint$' "$@" ;;
-    release) step release release build -LE '^(lint|bench)$' "$@" ;;
-    asan) step asan asan build/asan -LE '^(lint|bench)$' "$@" ;;
-    tsan) step tsan tsan build/tsan -L '^unit$' "$@" ;;
-    valgrind) step valgrind release build -C valgrind -L '^valgrind$' "$@" ;;
-    *)
-        echo "tests/run.sh: no step '$word': lint, release, asan, valgrind, tsan" >&2
-        exit 2
-        ;;
-    esac
+# list: what the configured builds have, as the list of what they must have.
+list() {
+    for name in $whole; do
+        choose "$name"
+        cmake --preset "$preset" >/dev/null
+        # shellcheck disable=SC2086
+        ctest --test-dir "$folder" --show-only=json-v1 $tests >"$results/$name.json"
+        set -- "$@" "$name=$results/$name.json"
+    done
+    tests/count.py --write "$@"
+}
+
+if [ "$steps" = list ]; then
+    whole="lint release asan valgrind"
+    list
+    exit
+fi
+for name in $steps; do
+    step "$name" "$@"
 done
 title "summary"
-exec tests/count.py "$results"/*.xml
+set --
+for name in $steps; do
+    case " $whole " in
+    *" $name "*) set -- "$@" --whole "$name" ;;
+    esac
+done
+exec tests/count.py "$@" "$results"/*.xml

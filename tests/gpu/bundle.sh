@@ -14,7 +14,7 @@ build=${1:-build/gpu}
 tree=build/gpu-bundle
 most=$((60 << 20)) # bytes
 
-cmake -G Ninja -B "$build" -DCMAKE_BUILD_TYPE=Release \
+cmake -G Ninja -B "$build" -DCMAKE_BUILD_TYPE=Release -DDLC_BUILD_TESTS=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" >/dev/null
 cmake --build "$build" -j "${JOBS:-$(nproc)}" --target all device_speed feed_speed \
     >"$build/bundle.log" || {

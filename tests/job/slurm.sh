@@ -2,8 +2,8 @@
 # slurm.sh PROGRAM [ARGUMENT...]: runs PROGRAM where srun finds a Slurm, of this machine
 # alone, that is made for it and stopped after it. All that it has lies in a temporary
 # folder; a Slurm or MUNGE that the machine may have is left alone. Ends with PROGRAM's
-# exit code, or with 77 where there can be no Slurm, and says why. Needs root and Debian's
-# slurmctld, slurmd, slurm-client and munge.
+# exit code, or with 77 without root, which slurmd needs, and where a distribution other
+# than Debian has no Slurm.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 [ $# -gt 0 ] || { echo "usage: $0 PROGRAM [ARGUMENT...]" >&2; exit 2; }
@@ -14,8 +14,10 @@ skip() {
 }
 [ "$(id -u)" -eq 0 ] || skip "slurmd needs root"
 for tool in munged slurmctld slurmd srun scontrol; do
-    command -v $tool >/dev/null 2>&1 ||
-        skip "there is no $tool (Debian: slurmctld, slurmd, slurm-client, munge)"
+    command -v $tool >/dev/null 2>&1 && continue
+    command -v dpkg-query >/dev/null 2>&1 || skip "this is not Debian, and has no $tool"
+    echo "there is no $tool: run packaging/deps.sh" >&2
+    exit 1
 done
 
 work=$(mktemp -d)
@@ -87,7 +89,8 @@ until scontrol show node "$host" 2>/dev/null | grep -q 'State=IDLE'; do
     tries=$((tries + 1))
     if [ $tries -gt 150 ]; then
         tail -n 5 "$work"/*.log
-        skip "Slurm does not come up here"
+        echo "Slurm does not come up here" >&2
+        exit 1
     fi
     sleep 0.2
 done

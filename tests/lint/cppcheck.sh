@@ -3,8 +3,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v cppcheck >/dev/null 2>&1; then
-    echo "cppcheck: skipped: it is not installed (packaging/deps.sh)"
-    exit 77
+    echo "cppcheck: it is not installed (packaging/deps.sh)"
+    exit 1
 fi
 cache=${DLCORE_BUILD_DIR:-build}/cppcheck
 mkdir -p "$cache"

@@ -3,8 +3,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v clang-format >/dev/null 2>&1; then
-    echo "format: skipped: clang-format is not installed (packaging/deps.sh)"
-    exit 77
+    echo "format: clang-format is not installed (packaging/deps.sh)"
+    exit 1
 fi
 # Versions disagree about details, so one of them decides: Debian 12's.
 version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')

@@ -67,8 +67,8 @@ def arguments(cache):
 def main():
     tidy = shutil.which("clang-tidy")
     if not tidy:
-        print("tidy: skipped: clang-tidy is not installed (packaging/deps.sh)")
-        return 77
+        print("tidy: clang-tidy is not installed (packaging/deps.sh)")
+        return 1
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
     if not (build / "compile_commands.json").is_file():
         print(f"tidy: {build} is not configured: run 'make' first")

@@ -36,9 +36,7 @@ def cannot_run():
                       f"-n {name} link add br0 type bridge"):
             done = subprocess.run(["ip", *words.split()], capture_output=True, text=True)
             if done.returncode != 0:
-                return f"ip {words}: {done.stderr.strip()}"
-    except FileNotFoundError:
-        return "there is no ip (Debian: iproute2)"
+                return f"no network namespaces: ip {words}: {done.stderr.strip()}"
     finally:
         subprocess.run(f"ip netns del {name} 2>/dev/null", shell=True, check=False)
     return None

@@ -1,6 +1,7 @@
 #include "support/mirror.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,8 @@ int mirror_available(void) {
     for (size_t i = 0; !found && (feature = plugin_at(DLC_KIND_DEVICE, i)); i++)
         found = strcmp(feature->name, device_name()) == 0;
     plugins_close();
+    if (!found)
+        printf("skipped: no usable device %s\n", device_name());
     return found;
 }
 

@@ -5,7 +5,8 @@
 
 #include <dlcore/device.h>
 
-/* Is that device usable here? Where not, a test program ends with 77: skipped. */
+/* Is that device usable here? Where not, it says so, and a test program ends
+ * with 77: skipped. */
 int mirror_available(void);
 
 /* Its calls. Of one whose memory the processor does not reach (or where

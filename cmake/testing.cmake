@@ -1,0 +1,55 @@
+# What DLC_BUILD_TESTS asks for. Tests are left out for one reason alone, that there is no
+# CUDA toolkit (or DLC_CUDA=OFF): whatever else they need and isn't there ends the
+# configuration, so that a set of tests never shrinks unnoticed. tests/list.txt names them.
+
+# program:Debian's package. A cached DLC_PROGRAM_<program> says where it is.
+set(DLC_TEST_PROGRAMS valgrind:valgrind mpirun:openmpi-bin ip:iproute2 mandoc:mandoc
+  patchelf:patchelf abidw:abigail-tools bash:bash)
+
+# dlc_find_missing_for_tests(<missing>): what tests need and was not found.
+function(dlc_find_missing_for_tests missing_out)
+  set(missing "")
+  set(libraries ${DLC_LIBRARIES})
+  if(NOT TARGET dlc::cuda) # with a toolkit its tests need both libraries, too
+    list(REMOVE_ITEM libraries cuda cudnn nccl)
+  endif()
+  foreach(name IN LISTS libraries)
+    if(NOT TARGET dlc::${name})
+      list(APPEND missing ${name})
+    endif()
+  endforeach()
+  foreach(module libpng libturbojpeg) # of examples/image-folder
+    pkg_check_modules(DLC_TEST_${module} QUIET ${module})
+    if(NOT DLC_TEST_${module}_FOUND)
+      list(APPEND missing ${module})
+    endif()
+  endforeach()
+  foreach(pair IN LISTS DLC_TEST_PROGRAMS)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 program)
+    list(GET pair 1 package)
+    find_program(DLC_PROGRAM_${program} ${program} PATHS /usr/sbin /sbin)
+    mark_as_advanced(DLC_PROGRAM_${program})
+    if(NOT EXISTS "${DLC_PROGRAM_${program}}")
+      list(APPEND missing "${program} (Debian: ${package})")
+    endif()
+  endforeach()
+  set(${missing_out} "${missing}" PARENT_SCOPE)
+endfunction()
+
+# Fails unless everything is there; writes tests/features.txt, the conditions that
+# tests/list.txt may name, into the build folder.
+function(dlc_require_for_tests)
+  dlc_find_missing_for_tests(missing)
+  if(missing)
+    list(JOIN missing ", " missing)
+    message(FATAL_ERROR "DLC_BUILD_TESTS is on, but the tests need what was not found: "
+      "${missing}.\nOn Debian or Ubuntu run packaging/deps.sh; elsewhere install them. "
+      "Without tests: -DDLC_BUILD_TESTS=OFF")
+  endif()
+  set(features "")
+  if(TARGET dlc::cuda)
+    string(APPEND features "cuda\n")
+  endif()
+  file(WRITE ${PROJECT_BINARY_DIR}/tests/features.txt "${features}")
+endfunction()

@@ -1,0 +1,40 @@
+"""A configuration with tests fails where one of their programs is missing and says which;
+without tests it needs none of them, and builds no test."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
+NOWHERE = "/nowhere/valgrind"
+
+
+class Configuring(unittest.TestCase):
+    def configure(self, *words):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        done = subprocess.run(
+            ["cmake", "-G", "Ninja", "-S", SOURCE, "-B", holder.name, "-DDLC_CUDA=OFF",
+             f"-DDLC_PROGRAM_valgrind={NOWHERE}", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout, holder.name
+
+    def test_with_tests_all_must_be_there(self):
+        code, output, _ = self.configure("-DDLC_BUILD_TESTS=ON")
+        self.assertNotEqual(code, 0, output)
+        self.assertIn("valgrind (Debian: valgrind)", " ".join(output.split()))
+        self.assertIn("packaging/deps.sh", output)
+
+    def test_without_tests_nothing_of_theirs_is_needed(self):
+        code, output, folder = self.configure()
+        self.assertEqual(code, 0, output)
+        targets = subprocess.run(["ninja", "-C", folder, "-t", "targets", "all"],
+                                 stdout=subprocess.PIPE, text=True, check=True).stdout
+        built = [line for line in targets.splitlines() if line.startswith("tests/")]
+        self.assertEqual(built, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

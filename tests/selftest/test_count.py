@@ -1,0 +1,116 @@
+"""tests/count.py: a test that is absent, unknown or skipped without leave is a failure."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COUNT = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "tests/count.py"
+LIST = """\
+# names
+alpha: release asan valgrind
+beta: release; needs cuda
+gamma: release; may skip: no GPU | no root
+"""
+PASSED = '<testcase name="{}" status="run"/>'
+FAILED = '<testcase name="{}" status="fail"><failure message="x"/></testcase>'
+SKIPPED = ('<testcase name="{}" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+           "<system-out>skipped: {}</system-out></testcase>")
+NOT_FOUND = ('<testcase name="{}" status="notrun"><skipped message="Unable to find '
+             'executable"/></testcase>')
+DISABLED = '<testcase name="{}" status="disabled"><skipped message="Disabled"/></testcase>'
+
+
+class Counting(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        self.list = self.folder / "list.txt"
+        self.list.write_text(LIST)
+        self.features = self.folder / "features.txt"
+        self.features.write_text("")
+
+    def count(self, results, whole=("release",)):
+        """results: {step: cases}; the exit code and all that was said."""
+        words = []
+        for step, cases in results.items():
+            file = self.folder / f"{step}.xml"
+            file.write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+            words.append(file)
+        for step in whole:
+            words += ["--whole", step]
+        done = subprocess.run(
+            [sys.executable, COUNT, "--list", self.list, "--features", self.features,
+             *words], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout
+
+    def expect(self, results, code, *said, **more):
+        found, output = self.count(results, **more)
+        self.assertEqual(found, code, output)
+        for words in said:
+            self.assertIn(words, output)
+
+    def test_all_that_must_run_ran(self):
+        self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 0,
+                    "left out release: 1 test", "2 passed, 0 failed")
+
+    def test_absent(self):
+        self.expect({"release": [PASSED.format("alpha")]}, 1,
+                    "FAILED   release: gamma: it did not run", "1 passed, 1 failed")
+
+    def test_absent_of_what_is_there(self):
+        self.features.write_text("cuda\n")
+        self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 1,
+                    "FAILED   release: beta: it did not run")
+
+    def test_a_step_without_tests(self):
+        self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")],
+                     "valgrind": []}, 1, "FAILED   valgrind: alpha: it did not run",
+                    whole=("release", "valgrind"))
+
+    def test_a_step_without_results(self):
+        self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 1,
+                    "FAILED   asan: alpha: it did not run", whole=("release", "asan"))
+
+    def test_of_a_part_nothing_is_absent(self):
+        self.expect({"release": [PASSED.format("alpha")]}, 0, "1 passed, 0 failed",
+                    whole=())
+
+    def test_nothing_at_all(self):
+        self.expect({}, 1, "0 passed, 0 failed", whole=())
+
+    def test_unknown(self):
+        self.expect({"release": [PASSED.format(name) for name in ("alpha", "gamma", "new")]},
+                    1, "FAILED   release: new: tests/list.txt doesn't name it")
+
+    def test_skips(self):
+        for words, code in (("no GPU", 0), ("no root here", 0), ("no mpirun", 1)):
+            self.expect({"release": [PASSED.format("alpha"),
+                                     SKIPPED.format("gamma", words)]}, code, words)
+        self.expect({"release": [SKIPPED.format("alpha", "no GPU"),
+                                 PASSED.format("gamma")]}, 1, "doesn't allow: skipped: no GPU")
+
+    def test_failures(self):
+        for case in (FAILED, NOT_FOUND, DISABLED):
+            self.expect({"release": [case.format("alpha"), PASSED.format("gamma")]}, 1,
+                        "FAILED   release: alpha", "1 passed, 1 failed")
+
+    def test_writing_keeps_conditions(self):
+        shown = self.folder / "release.json"
+        shown.write_text(json.dumps(
+            {"tests": [{"name": name} for name in ("gamma", "new", "alpha", "beta")]}))
+        subprocess.run([sys.executable, COUNT, "--list", self.list, "--write",
+                        f"release={shown}"], check=True)
+        lines = [line for line in self.list.read_text().splitlines() if line[0] != "#"]
+        self.assertEqual(lines, ["alpha: release", "beta: release; needs cuda",
+                                 "gamma: release; may skip: no GPU | no root",
+                                 "new: release"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
