@@ -158,8 +158,8 @@ dlc_status dlc_address_listen(const char *host, const dlc_address *list, int cou
     if (error == EADDRINUSE)
         return dlc_fail(DLC_ERR_CONFIG,
                         "another process listens at %s already: give the job a "
-                        "port of its own with MASTER_PORT, or with DLCORE_PORT where "
-                        "the launcher needs that one",
+                        "port of its own with MASTER_PORT (torchrun: --master_port), "
+                        "or with DLCORE_PORT, the same for all ranks",
                         text);
     return dlc_fail(DLC_ERR_IO, "cannot listen at %s: %s", text, strerror(error));
 }

@@ -85,6 +85,14 @@ static dlc_status read_variables(dlc_outside *outside) {
     return DLC_OK;
 }
 
+/* torchrun's agent listens at MASTER_PORT itself, and says so, wherever its workers are
+ * to be that store's clients (torch 1.13 without --standalone; any use of torch 2.4).
+ */
+static int is_taken_by_torchrun(void) {
+    const char *store = text_of("TORCHELASTIC_USE_AGENT_STORE");
+    return store && strcmp(store, "True") == 0;
+}
+
 static dlc_status read_address(dlc_outside *outside) {
     long port;
     outside->host = text_of("MASTER_ADDR");
@@ -93,6 +101,8 @@ static dlc_status read_address(dlc_outside *outside) {
         return dlc_fail(DLC_ERR_CONFIG,
                         "MASTER_PORT=0 in the environment: the ranks must know the "
                         "port, so give them one from 1 to 65535");
+    if (port > 0 && is_taken_by_torchrun())
+        port += port < UINT16_MAX ? 1 : -1; /* the neighbour, as all ranks know it */
     outside->port = port > 0 ? (uint16_t)port : 0;
     return DLC_OK;
 }

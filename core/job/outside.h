@@ -2,7 +2,9 @@
  * environment says which.
  *
  *   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK, LOCAL_WORLD_SIZE): as
- *   torchrun-style launchers set them. Rank 0's process is the hub and listens there.
+ *   torchrun-style launchers set them. Rank 0's process is the hub and listens there;
+ * at the port behind it where TORCHELASTIC_USE_AGENT_STORE=True says that torchrun has
+ *   that one itself.
  *
  *   PMIX_NAMESPACE, PMIX_RANK: as mpirun and srun set them. The hub's address and a
  *   secret go from rank 0 to the others through PMIx.

@@ -62,6 +62,42 @@ by_variables() {
     [ ! -s "$work/log.1" ] || fail "rank 1 talks"
 }
 
+# torchrun's agent may listen at MASTER_PORT itself.
+by_agent() {
+    ranks=$1
+    python3 -c 'import socket, time
+while True:
+    agent, behind = socket.socket(), socket.socket()
+    agent.bind(("127.0.0.1", 0))
+    port = agent.getsockname()[1]
+    try:
+        behind.bind(("127.0.0.1", port + 1))
+    except (OSError, OverflowError):
+        continue
+    behind.close()
+    agent.listen()
+    print(port, flush=True)
+    time.sleep(600)' >"$work/agent" &
+    agent=$!
+    while [ ! -s "$work/agent" ]; do sleep 0.1; done
+    at=$(cat "$work/agent")
+    pids=
+    rank=0
+    while [ $rank -lt "$ranks" ]; do
+        train "agent$ranks" env TORCHELASTIC_USE_AGENT_STORE=True RANK=$rank \
+            WORLD_SIZE="$ranks" LOCAL_RANK=$rank LOCAL_WORLD_SIZE="$ranks" \
+            MASTER_ADDR=localhost MASTER_PORT="$at" >"$work/log.$rank" 2>&1 &
+        pids="$pids $!"
+        rank=$((rank + 1))
+    done
+    code=0
+    for pid in $pids; do
+        wait "$pid" || code=$?
+    done
+    kill "$agent"
+    [ $code -eq 0 ] || fail "a rank beside torchrun's agent ended with $code"
+}
+
 by_mpirun() {
     # As root, and more ranks than cores, which mpirun wants to be told.
     train mpirun2 mpirun --allow-run-as-root --oversubscribe -n 2 >"$work/log.0" 2>&1 ||
@@ -107,3 +143,7 @@ for ranks in $counts; do
     "by_$way" "$ranks"
     same "ranks$ranks" "$way$ranks"
 done
+if [ "$way" = variables ]; then
+    by_agent 2
+    same ranks2 agent2
+fi
