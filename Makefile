@@ -29,9 +29,10 @@ demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
 	@echo
 	@echo "Go on from here; every command explains itself with --help:"
 	@echo
-	@echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --resume auto --epochs 6"
+	@echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --epochs 6 --weights \\"
+	@echo "                       $$(ls -t runs/*/*.safetensors 2>/dev/null | head -n 1)"
 	@echo "  test a checkpoint  $(DLCORE) test $(DEMO_NET) --weights \\"
-	@echo "                       $$(ls -t snapshots/*.safetensors 2>/dev/null | head -n 1)"
+	@echo "                       $$(ls -t runs/*/*.safetensors 2>/dev/null | head -n 1)"
 	@echo "  look at the net    $(DLCORE) check $(DEMO_NET)"
 	@echo "  another net        $(DLCORE) train models/lenet.ini --ranks=2"
 	@echo "  other transports   $(DLCORE) plugin list, then --transport NAME"

@@ -12,7 +12,7 @@ dlcore=${DLCORE:-build/bin/dlcore}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-"$dlcore" train "$net" --snapshot-dir "$work" --log-file "$work/log" --json "$@" >"$work/json"
+"$dlcore" train "$net" --run-dir "$work" --log-file "$work/log" --json "$@" >"$work/json"
 
 python3 - "$work" "$net" "$*" >"$target.md" <<'PYTHON'
 import json, pathlib, platform, sys

@@ -25,7 +25,7 @@ import scaling
 import side_by_side
 from side_by_side import DLCORE, ROOT
 
-QUIET = ["solver.rate=0.000001", "run.snapshot_last=no", "run.display=1", "run.deadline=100000"]
+QUIET = ["solver.rate=0.000001", "run.checkpoint_last=no", "run.checkpoint_minutes=0", "run.display=1", "run.deadline=100000"]
 MACHINES = ["env", "UCX_TLS=tcp,self", str(ROOT / "tests/machines/machines.sh"), "-n2", "-r1", "-b"]
 WARM = 4  # steps
 

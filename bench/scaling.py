@@ -69,7 +69,7 @@ class Dlcore:
         more = [word for text in (*self.args.set, *more) for word in ("--set", text)]
         return [DLCORE, "train", str(self.folder / f"{net}.ini"), f"--ranks={ranks}", f"--iterations={iterations}",
                 "--set", f"data.batch={batch}", "--set", "run.threads=1", "--set", "solver.rate=0.00001",
-                "--set", "run.snapshot_last=no", "--set", f"run.display={display}", "--log-file", str(log),
+                "--set", "run.checkpoint_last=no", "--set", "run.checkpoint_minutes=0", "--set", f"run.display={display}", "--log-file", str(log),
                 "--json", *more]
 
     def iterations(self, net, batch, cores):

@@ -119,7 +119,7 @@ class Dlcore:
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         _, bytes_ = run([DLCORE, "train", *self.arguments(job), "--ranks=1", f"--iterations={iterations}",
-                         "--set", "run.snapshot_last=no", "--set", f"run.display={display}",
+                         "--set", "run.checkpoint_last=no", "--set", "run.checkpoint_minutes=0", "--set", f"run.display={display}",
                          "--log-file", str(log), "--json"], {})
         return dict(known, images_per_s=self.speed(log, job["batch"]), peak_bytes=bytes_)
 

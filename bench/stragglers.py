@@ -115,7 +115,7 @@ def start(args, more, groups, folder):
     port = free_port()
     command = [DLCORE, "train", str(NET), f"--epochs={args.epochs}", "--threads=1",
                *args.set, f"--set=data.batch={args.batch}",
-               "--set=run.bind=no", "--set=run.snapshot_last=no", "--set=run.display=1000000",
+               "--set=run.bind=no", "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0", "--set=run.display=1000000",
                f"--set=run.test_interval={args.test_interval}", *more]
     jobs = []
     for rank in range(RANKS):

@@ -79,7 +79,7 @@ static const struct argp net_argp = {.options = net_options, .parser = parse_net
 
 static const char *const run_sections[] = {
     "run.ranks",   "run.device",  "transport.type", "solver.type",
-    "run.scaling", "run.epochs",  "run.iterations", "run.snapshot_dir",
+    "run.scaling", "run.epochs",  "run.iterations", "run.run_dir",
     "run.seed",    "run.threads", "run.gpu",
 };
 
@@ -92,7 +92,7 @@ static const struct argp_option run_options[] = {
      "weak: each rank has the whole batch; strong: ranks share it out", 2},
     {"epochs", KEY_RUN + 5, "N", 0, "passes over the training data", 2},
     {"iterations", KEY_RUN + 6, "N", 0, "updates of the weights", 2},
-    {"snapshot-dir", KEY_RUN + 7, "DIR", 0, "folder of the checkpoints", 2},
+    {"run-dir", KEY_RUN + 7, "DIR", 0, "folder of the run's checkpoints", 2},
     {"seed", KEY_RUN + 8, "N", 0, "of all random numbers", 2},
     {"threads", KEY_RUN + 9, "N", 0, "compute threads of a rank", 2},
     {"gpu", KEY_RUN + 10, "LIST|all", 0, "train on these GPUs, a rank each", 2},

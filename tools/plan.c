@@ -257,9 +257,8 @@ static dlc_status choose_ranks(plan_command *command) {
 
 /* Layers are measured whole and with the whole batch, and nothing is written. */
 static dlc_status open_setup(plan_command *command) {
-    static const char *const sets[] = {"run.scaling=weak",     "run.stages=1",
-                                       "run.shares=even",      "run.snapshot=0",
-                                       "run.snapshot_last=no", "run.test_first=no"};
+    static const char *const sets[] = {"run.scaling=weak", "run.stages=1",
+                                       "run.shares=even", "run.test_first=no"};
     if (dlc_job_is_from_outside())
         return dlc_fail(DLC_ERR_CONFIG, "plan starts its ranks itself: run it without "
                                         "mpirun, srun or torchrun");

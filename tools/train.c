@@ -8,18 +8,22 @@
 #include "base/memory.h"
 #include "command.h"
 #include "options.h"
+#include "train/checkpoint/run_folder.h"
 
 typedef struct train_command {
     dlc_tool_options tool; /* first: what the child parsers get */
     dlc_train_options train;
+    const char *resume;
     dlc_setup *setup;
 } train_command;
 
 enum { KEY_RESUME = 0x300, KEY_WEIGHTS };
 
 static const struct argp_option options[] = {
-    {"resume", KEY_RESUME, "FILE|auto", 0,
-     "go on from a checkpoint; auto: the newest in the snapshot folder", 0},
+    {"resume", KEY_RESUME, "PATH|auto", 0,
+     "go on from a checkpoint, or the newest in a folder; auto: in this net's last run, "
+     "or in --run-dir",
+     0},
     {"weights", KEY_WEIGHTS, "FILE", 0, "start from these weights", 0},
     {0}};
 
@@ -30,7 +34,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_RESUME:
-        command->train.resume = argument;
+        command->resume = argument;
         return 0;
     case KEY_WEIGHTS:
         command->train.weights = argument;
@@ -102,8 +106,14 @@ static dlc_status report(const dlc_session *session, const train_command *comman
 static int train_as_rank(dlc_job *job, void *argument) {
     train_command *command = argument;
     dlc_session session;
+    dlc_run_folder folder;
     dlc_train_result result = {0};
-    dlc_status status = dlc_session_open(command->setup, job, &session);
+    dlc_status status = dlc_run_folder_open(command->setup, job, command->resume,
+                                            &folder);
+    if (status != DLC_OK)
+        return dlc_tool_end_rank(job, status);
+    command->train.folder = &folder;
+    status = dlc_session_open(command->setup, job, &session);
     if (status == DLC_OK) {
         status = dlc_train(&session, &command->train, &result);
         if (status == DLC_OK)
@@ -111,6 +121,7 @@ static int train_as_rank(dlc_job *job, void *argument) {
         dlc_train_result_free(&result);
         dlc_session_close(&session);
     }
+    dlc_run_folder_close(&folder);
     return dlc_tool_end_rank(job, status);
 }
 

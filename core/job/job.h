@@ -126,9 +126,9 @@ void dlc_job_exchanging(dlc_job *job, const char *name, uint64_t bytes);
  * rank reaches every rank, but not at the same moment: ranks must agree before
  * they act. Any thread may call. */
 enum {
-    DLC_JOB_STOP = 1u << 0,     /* SIGINT, SIGTERM: checkpoint, then return 0 */
-    DLC_JOB_SNAPSHOT = 1u << 1, /* SIGHUP: checkpoint, go on */
-    DLC_JOB_CHANGE = 1u << 2,   /* SIGUSR1: read what may change again, go on */
+    DLC_JOB_STOP = 1u << 0,       /* SIGINT, SIGTERM: checkpoint, then return 0 */
+    DLC_JOB_CHECKPOINT = 1u << 1, /* SIGHUP: checkpoint, go on */
+    DLC_JOB_CHANGE = 1u << 2,     /* SIGUSR1: read what may change again, go on */
 };
 unsigned dlc_job_requests(dlc_job *job);
 

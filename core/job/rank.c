@@ -62,7 +62,9 @@ void dlc_rank_signals(sigset_t *set) {
 }
 
 unsigned dlc_signal_request(int signal) {
-    return signal == SIGHUP ? DLC_JOB_SNAPSHOT : signal == SIGUSR1 ? DLC_JOB_CHANGE : 0;
+    return signal == SIGHUP    ? DLC_JOB_CHECKPOINT
+           : signal == SIGUSR1 ? DLC_JOB_CHANGE
+                               : 0;
 }
 
 /* ---- The control thread ---------------------------------------------------- */

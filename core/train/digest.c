@@ -6,9 +6,9 @@
 
 #include "train/setup.h"
 
-static const char *const own_matter[] = {
-    "threads", "bind",     "device",       "display",    "snapshot",
-    "ranks",   "deadline", "snapshot_dir", "rendezvous", "snapshot_last"};
+static const char *const own_matter[] = {"threads", "bind",       "device",
+                                         "display", "ranks",      "deadline",
+                                         "run_dir", "rendezvous", "checkpoint_minutes"};
 
 static int may_differ(const char *section, const char *key) {
     if (strcmp(section, "run") != 0)

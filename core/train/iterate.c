@@ -9,10 +9,10 @@
 /* Words in the tail of the gradient arena: summed over the ranks with the last bucket,
  * so that all ranks act alike at the same iteration, at no cost. */
 enum {
-    TAIL_LOSS = 0,     /* the rank's share of the mean loss */
-    TAIL_STOP = 1,     /* not 0: some rank was asked to stop */
-    TAIL_SNAPSHOT = 2, /* not 0: some rank was asked for a checkpoint */
-    TAIL_CHANGE = 3,   /* not 0: some rank was asked to read [solver] again */
+    TAIL_LOSS = 0,       /* the rank's share of the mean loss */
+    TAIL_STOP = 1,       /* not 0: some rank was asked to stop */
+    TAIL_CHECKPOINT = 2, /* not 0: some rank was asked for a checkpoint */
+    TAIL_CHANGE = 3,     /* not 0: some rank was asked to read [solver] again */
 };
 
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
@@ -57,10 +57,11 @@ static int speaks(const dlc_iterate *iterate) {
 }
 
 /* What this rank tells the others, but for its loss. */
-static void write_words(const dlc_iterate *iterate, float tail[DLC_ARENA_TAIL]) {
-    unsigned asked = dlc_job_requests(iterate->session->job);
+static void write_words(dlc_iterate *iterate, float tail[DLC_ARENA_TAIL]) {
+    unsigned asked = dlc_job_requests(iterate->session->job) | iterate->ask;
+    iterate->ask = 0;
     tail[TAIL_STOP] = asked & DLC_JOB_STOP ? 1.0f : 0.0f;
-    tail[TAIL_SNAPSHOT] = asked & DLC_JOB_SNAPSHOT ? 1.0f : 0.0f;
+    tail[TAIL_CHECKPOINT] = asked & DLC_JOB_CHECKPOINT ? 1.0f : 0.0f;
     tail[TAIL_CHANGE] = asked & DLC_JOB_CHANGE ? 1.0f : 0.0f;
 }
 
@@ -377,7 +378,7 @@ dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
     *result = (dlc_iterate_result){.loss = (double)tail[TAIL_LOSS],
                                    .own_loss = iterate->loss,
                                    .stop = tail[TAIL_STOP] > 0,
-                                   .snapshot = tail[TAIL_SNAPSHOT] > 0,
+                                   .checkpoint = tail[TAIL_CHECKPOINT] > 0,
                                    .change = tail[TAIL_CHANGE] > 0};
     return DLC_OK;
 }

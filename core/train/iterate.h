@@ -15,9 +15,9 @@
 
 /* What the ranks have agreed on with an iteration. */
 typedef struct dlc_iterate_result {
-    double loss;                /* mean over the global batch */
-    double own_loss;            /* this rank's part of it; 0 where a queue has it */
-    int stop, snapshot, change; /* some rank was asked to */
+    double loss;                  /* mean over the global batch */
+    double own_loss;              /* this rank's part of it; 0 where a queue has it */
+    int stop, checkpoint, change; /* some rank was asked to */
 } dlc_iterate_result;
 
 typedef struct dlc_iterate {
@@ -32,6 +32,7 @@ typedef struct dlc_iterate {
     int32_t micro, bucket; /* next bucket to become ready */
     double loss;
     int has_result; /* without a queue */
+    unsigned ask;   /* what this rank asks for by itself, with its next words */
 
     /* Seconds with samples since it was asked; of these, with the exchange. */
     double computed, handed;

@@ -7,7 +7,10 @@ const char *const dlc_standing_sections[] = {"net",       "data", "data.test", "
                                              "transport", "run",  NULL};
 
 const dlc_option dlc_net_section_options[] = {
-    DLC_STRING("name", "net", "what to call the net, in logs and checkpoints"),
+    DLC_STRING(
+        "name", "net",
+        "what to call the net, in logs and checkpoints: 1 to 64 letters, digits, '.', "
+        "'-' and '_', not beginning with '.'"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_data_section_options[] = {
@@ -97,11 +100,14 @@ const dlc_option dlc_run_section_options[] = {
     DLC_BOOL("test_first", "false", "test before training, too"),
     DLC_FLOAT("target_accuracy", "0", 0, 1,
               "stop when a test reaches this accuracy; 0: never"),
-    DLC_INT("snapshot", "0", 0, 1e12,
-            "iterations between checkpoints; 0: one at the end"),
-    DLC_OPTION("snapshot_dir", DLC_OPT_PATH, 0, NULL, 0, 0, NULL,
-               "folder of the checkpoints; default: snapshots in the current one"),
-    DLC_BOOL("snapshot_last", "true", "write a checkpoint at the end"),
+    DLC_OPTION("run_dir", DLC_OPT_PATH, 0, NULL, 0, 0, NULL,
+               "folder of this run's checkpoints, a new one unless the run resumes; "
+               "default: runs/NET-TIME in the current folder"),
+    DLC_INT("checkpoint_interval", "0", 0, 1e12,
+            "iterations between checkpoints; 0: none by their number"),
+    DLC_FLOAT("checkpoint_minutes", "10", 0, 1e6,
+              "minutes between checkpoints; 0: none by the time"),
+    DLC_BOOL("checkpoint_last", "true", "write a checkpoint at the end"),
     DLC_BYTES("bucket", "0", 0, 1e12,
               "gradients are exchanged in pieces of about this size; 0: by measured "
               "latency and bandwidth"),

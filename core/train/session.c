@@ -393,6 +393,7 @@ static dlc_session rest_of(const dlc_session *from) {
                          .max_iterations = from->max_iterations,
                          .iteration = from->iteration,
                          .exchanged = from->exchanged,
+                         .run_folder = from->run_folder,
                          .seen = from->seen};
 }
 

@@ -46,6 +46,7 @@ typedef struct dlc_session {
     dlc_split split;
     struct dlc_pipeline *pipeline; /* NULL: every rank has the whole net (pipeline.h) */
     dlc_pieces *pieces;            /* NULL: every rank has all parameters */
+    struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
     void
         *saved; /* own; the solver's bytes in a checkpoint, until it is started; NULL */
     size_t saved_bytes;

@@ -226,11 +226,32 @@ static void check_stages(dlc_setup *setup, dlc_problems *problems) {
     dlc_stage_cut_free(&cut);
 }
 
+/* It is part of the names of folders and files. */
+static int is_file_name(const char *name) {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789.-_";
+    enum { LONGEST = 64 };
+    size_t length = strlen(name);
+    return length > 0 && length <= LONGEST && name[0] != '.' &&
+           strspn(name, allowed) == length;
+}
+
+static void check_name(const dlc_setup *setup, dlc_problems *problems) {
+    if (setup->name && !is_file_name(setup->name))
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->net_settings, "name"),
+                         "[net] name = %s: 1 to 64 letters of ASCII, digits, '.', '-' "
+                         "and '_', of which the first is no '.', since it is part of "
+                         "the names of files",
+                         setup->name);
+}
+
 static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
     const dlc_option *net_tables[] = {dlc_net_section_options};
     DLC_TRY(dlc_settings_make(setup->config, "net", net_tables, 1, problems,
                               &setup->net_settings));
     setup->name = dlc_settings_get_string(setup->net_settings, "name");
+    check_name(setup, problems);
     DLC_TRY(find_device(setup, problems));
     DLC_TRY(check_run(setup, problems));
     DLC_TRY(

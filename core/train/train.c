@@ -11,6 +11,7 @@
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/change.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_folder.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
 #include "train/pipeline/pipeline.h"
@@ -23,11 +24,14 @@ typedef struct train_loop {
     dlc_progress progress;
     dlc_reshare reshare;
     dlc_train_result *result;
-    int64_t test_interval, snapshot_interval; /* 0: never */
+    int64_t test_interval, checkpoint_interval; /* 0: never */
+    double checkpoint_seconds;                  /* 0: never */
+    uint64_t save_time; /* when it was last tried, or training began */
+    int asked;          /* rank 0: for a checkpoint, by the time; not written yet */
     double target;
-    int64_t tested, saved;      /* iterations at which it was last done, -1: never */
-    double loss;                /* of the last iteration that is done */
-    int stop, snapshot, change; /* agreed on by all ranks */
+    int64_t tested, saved;        /* iterations at which it was last done, -1: never */
+    double loss;                  /* of the last iteration that is done */
+    int stop, checkpoint, change; /* agreed on by all ranks */
 } train_loop;
 
 static int is_due(int64_t interval, int64_t iteration) {
@@ -61,7 +65,7 @@ static dlc_status end_oldest(train_loop *loop) {
     DLC_TRY(dlc_iterate_end(&loop->iterate, &result));
     loop->loss = result.loss;
     loop->stop |= result.stop;
-    loop->snapshot |= result.snapshot;
+    loop->checkpoint |= result.checkpoint;
     loop->change |= result.change;
     DLC_TRY(check_loss(loop, result.own_loss));
     dlc_progress_iteration_end(&loop->progress, loop->loss);
@@ -83,7 +87,17 @@ static dlc_status end_all(train_loop *loop) {
     return DLC_OK;
 }
 
+/* Rank 0's clock counts. All ranks hear of it as they hear of a signal. */
+static void ask_by_time(train_loop *loop) {
+    if (loop->session->rank == 0 && loop->checkpoint_seconds > 0 && !loop->asked &&
+        dlc_since(loop->save_time) >= loop->checkpoint_seconds) {
+        loop->iterate.ask |= DLC_JOB_CHECKPOINT;
+        loop->asked = 1;
+    }
+}
+
 static dlc_status iterate(train_loop *loop) {
+    ask_by_time(loop);
     dlc_progress_iteration_begin(&loop->progress);
     dlc_reshare_begin(&loop->reshare, loop->session);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
@@ -120,13 +134,15 @@ static dlc_status test(train_loop *loop) {
 
 static dlc_status save(train_loop *loop) {
     dlc_session *session = loop->session;
-    if (loop->saved == session->iteration)
+    if (loop->saved == session->iteration || !session->run_folder)
         return DLC_OK;
     char *path = NULL;
     DLC_TRY(end_all(loop));
     dlc_job_doing(session->job, "checkpoint", NULL, 0);
     DLC_TRY(dlc_checkpoint_save(session, &path));
     loop->saved = session->iteration;
+    loop->save_time = dlc_now_ns();
+    loop->asked = 0;
     if (path) {
         dlc_info("checkpoint: %s", path);
         dlc_json event = dlc_log_event_begin("checkpoint");
@@ -168,11 +184,11 @@ static dlc_status run(train_loop *loop) {
         loop->result->stopped = loop->stop;
         if (!loop->stop && is_due(loop->test_interval, session->iteration))
             DLC_TRY(test(loop));
-        if (loop->snapshot || is_due(loop->snapshot_interval, session->iteration))
+        if (loop->checkpoint || is_due(loop->checkpoint_interval, session->iteration))
             DLC_TRY(save(loop));
         if (loop->change)
             DLC_TRY(change(loop));
-        loop->snapshot = loop->change = 0;
+        loop->checkpoint = loop->change = 0;
         if (!loop->stop)
             DLC_TRY(reshare(loop));
     }
@@ -182,7 +198,7 @@ static dlc_status run(train_loop *loop) {
         DLC_TRY(test(loop));
     dlc_progress_result(&loop->progress, NULL);
     if (loop->result->stopped ||
-        dlc_settings_get_bool(session->setup->run, "snapshot_last"))
+        dlc_settings_get_bool(session->setup->run, "checkpoint_last"))
         DLC_TRY(save(loop));
     return DLC_OK;
 }
@@ -219,17 +235,22 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
                                  .test_loss = (double)NAN,
                                  .accuracy = (double)NAN,
                                  .target_seconds = (double)NAN};
-    if (options->weights)
+    session->run_folder = options->folder;
+    if (options->folder && options->folder->begin != DLC_RUN_NEW)
+        DLC_TRY(dlc_checkpoint_resume(session));
+    else if (options->weights)
         DLC_TRY(dlc_checkpoint_load_weights(session, session->net, options->weights));
-    if (options->resume)
-        DLC_TRY(dlc_checkpoint_resume(session, options->resume));
     DLC_TRY(dlc_session_start(session));
     session->met = session->iteration;
     train_loop loop = {
         .session = session,
         .result = result,
         .test_interval = dlc_settings_get_int(run_settings, "test_interval"),
-        .snapshot_interval = dlc_settings_get_int(run_settings, "snapshot"),
+        .checkpoint_interval = dlc_settings_get_int(run_settings,
+                                                    "checkpoint_interval"),
+        .checkpoint_seconds = 60 * dlc_settings_get_float(run_settings,
+                                                          "checkpoint_minutes"),
+        .save_time = dlc_now_ns(),
         .target = dlc_settings_get_float(run_settings, "target_accuracy"),
         .tested = -1,
         .saved = -1};
@@ -297,6 +318,8 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_end_object(json);
     dlc_pipeline_json(session, result->bubble, json);
     dlc_staleness_json(&result->staleness, json);
+    dlc_json_string(json, "run_dir",
+                    session->run_folder ? session->run_folder->path : NULL);
     dlc_json_string(json, "checkpoint", result->checkpoint);
     dlc_json_int(json, "seed", (int64_t)setup->seed);
     dlc_json_bool(json, "stopped", result->stopped);

@@ -7,8 +7,8 @@
 #include "train/session.h"
 
 typedef struct dlc_train_options {
-    const char *resume;  /* a checkpoint, "auto", or NULL */
-    const char *weights; /* to start from, or NULL */
+    const char *weights; /* to start from where no checkpoint is resumed, or NULL */
+    struct dlc_run_folder *folder; /* open; NULL: no checkpoint is read or written */
 } dlc_train_options;
 
 /* What came of it; the same on every rank but `checkpoint`, which rank 0 has. */

@@ -157,7 +157,7 @@ typedef struct dlc_layer_args {
 /* Flags of dlc_param. */
 enum {
     /* Not trained by a gradient, but kept and saved (running averages). The core
-     * averages it over the ranks before each test and snapshot. */
+     * averages it over the ranks before each test and checkpoint. */
     DLC_PARAM_BUFFER = 1u << 0,
 };
 

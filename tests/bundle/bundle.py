@@ -140,7 +140,7 @@ def check_use(root, work):
         transports["ucx"] = ["libucp.so", "libuct_cma.so"]
     for name, wanted in transports.items():
         said = json.loads(check_loaded(root, "train", net, "--json", "--ranks=2",
-                                       f"--transport={name}", f"--snapshot-dir={work}",
+                                       f"--transport={name}", f"--run-dir={work / name}",
                                        wanted=wanted))
         expect(said["transport"] == name and said["iterations"] == 4, said)
 

@@ -5,7 +5,7 @@
     "[data]\nsource = idx\nimages = images\nlabels = labels\nbatch = 8\n" \
     "[data.test]\nsource = idx\nimages = images.gz\nlabels = labels\n"
 #define SOLVER "[solver]\ntype = sgd\nrate = 0.01\n"
-#define RUN "[run]\nsnapshot_last = no\n"
+#define RUN "[run]\ncheckpoint_last = no\ncheckpoint_minutes = 0\n"
 #define LAYERS \
     "[conv]\ntype = convolution\nnum_output = 3\nkernel_size = 3\n" \
     "[pool]\ntype = pooling\nkernel_size = 2\nstride = 2\n" \

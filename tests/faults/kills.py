@@ -40,7 +40,8 @@ type = sgd
 rate = 0.001
 [run]
 iterations = 1000000000
-snapshot_last = no
+checkpoint_last = no
+checkpoint_minutes = 0
 threads = 1
 [conv1]
 type = convolution
@@ -119,7 +120,7 @@ class Job:
         self.shm = set(os.listdir("/dev/shm"))
         self.processes, self.logs = [], []
         command = [os.environ["DLCORE_BIN"], "train", str(folder / "net.ini"),
-                   f"--transport={args.transport}", "--snapshot-dir", str(folder),
+                   f"--transport={args.transport}", "--run-dir", str(folder),
                    f"--set=run.device={args.device}"]
         if args.stop:
             command += ["--set", f"run.deadline={DEADLINE}"]

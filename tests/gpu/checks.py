@@ -101,9 +101,9 @@ def fashion(which):
 
 
 def train(net, *options, folder=None, seconds=90, environment=None):
-    folder = folder or WORK / "snapshots"
+    folder = folder or WORK / "run"
     shutil.rmtree(folder, ignore_errors=True)
-    text = run([DLCORE, "train", net, "--json", f"--snapshot-dir={folder}", *options], seconds, environment)
+    text = run([DLCORE, "train", net, "--json", f"--run-dir={folder}", *options], seconds, environment)
     return {**last_json(text), "text": text}
 
 
@@ -190,10 +190,10 @@ def same_accuracy(options, points, *more):
     return check
 
 
-def snapshots_move():
+def checkpoints_move():
     gpu()
     if not (WORK / "cpu").exists() or not (WORK / "gpu").exists():
-        raise NotRun("no snapshots were made")
+        raise NotRun("no checkpoints were made")
     accuracy = {}
     for made in ("cpu", "gpu"):
         weights = sorted(glob.glob(f"{WORK}/{made}/*.safetensors"))[-1]
@@ -265,7 +265,7 @@ def nccl_of_two():
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29571", "LOCAL_RANK": "0",
               "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0"}
     command = [str(word) for word in
-               (DLCORE, "train", *LENET, ON_GPU, "--transport=nccl", "--iterations=60", f"--snapshot-dir={WORK}/nccl")]
+               (DLCORE, "train", *LENET, ON_GPU, "--transport=nccl", "--iterations=60", f"--run-dir={WORK}/nccl")]
     ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=WORK,
                               env={**os.environ, **common, "RANK": str(r), "NCCL_HOSTID": f"host{r}"}) for r in range(2)]
     texts = []
@@ -315,7 +315,7 @@ def sanitized(tool, *options):
         if not shutil.which("compute-sanitizer"):
             raise NotRun("compute-sanitizer is not here")
         text = run(["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "99", DLCORE,
-                    "train", *LENET, ON_GPU, "--iterations=3", "--set=run.snapshot_last=false", *options], 60)
+                    "train", *LENET, ON_GPU, "--iterations=3", "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0", *options], 60)
         return next((line for line in text.splitlines() if "ERROR SUMMARY" in line), "nothing found")
     return check
 
@@ -345,7 +345,7 @@ def synthetic(net, batch):
 
 def ours(net, batch, precision, iterations):
     result = train(synthetic(net, batch), ON_GPU, f"--iterations={iterations}", f"--set=run.precision={precision}",
-                   "--set=run.snapshot_last=false", "--set=run.test_interval=1000000000", "--set=solver.rate=0.0001", TUNED, seconds=60)
+                   "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0", "--set=run.test_interval=1000000000", "--set=solver.rate=0.0001", TUNED, seconds=60)
     return result["images_per_s"], result["first_iteration_seconds"]
 
 
@@ -385,7 +385,7 @@ def residual_net():
     """Batch norms and forks, which neither LeNet nor cifar10-full has: the loss after eight
     updates. Gradients of forks that are not added up move it by 0.037."""
     gpu()
-    options = [synthetic("resnet18", 8), "--iterations=8", "--set=solver.rate=0.002", "--set=run.snapshot_last=false",
+    options = [synthetic("resnet18", 8), "--iterations=8", "--set=solver.rate=0.002", "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0",
                "--set=run.test_interval=1000000000"]
     on_cpu, on_gpu = train(*options, "--device=cpu", seconds=120)["training_loss"], train(*options, ON_GPU)["training_loss"]
     sentence = f"loss: cpu {on_cpu:.4f}, cuda {on_gpu:.4f}"
@@ -422,7 +422,7 @@ def checks():
     yield "speed of kernels", speed
     yield "speed of the feed", speed_of_feed
     yield "LeNet, Fashion-MNIST", same_accuracy(LENET, 0.5)
-    yield "snapshots move", snapshots_move
+    yield "checkpoints move", checkpoints_move
     yield "recorded iterations", recorded_or_not
     for precision in ("float32", "tf32", "bf16", "fp16"):
         yield f"twice the same, {precision}", repeats(precision)

@@ -80,14 +80,6 @@ int net_same_tensors(const char *one, const char *other) {
     return same;
 }
 
-int net_same_files(const char *one, const char *other) {
-    whole_file a = read_file(one), b = read_file(other);
-    int same = a.size == b.size && memcmp(a.bytes, b.bytes, a.size) == 0;
-    free(a.bytes);
-    free(b.bytes);
-    return same;
-}
-
 double net_number(const char *json, const char *key) {
     char quoted[64];
     snprintf(quoted, sizeof quoted, "\"%s\":", key);

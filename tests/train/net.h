@@ -11,7 +11,6 @@ const char *net_folder(void);
 /* Are two checkpoints' tensors the same, to the bit? Their metadata may differ. */
 int net_same_tensors(const char *one, const char *other);
 /* Are two files the same bytes? */
-int net_same_files(const char *one, const char *other);
 
 /* The number behind "key": in a JSON text; ends the test where it isn't there. */
 double net_number(const char *json, const char *key);

@@ -71,9 +71,9 @@ START_TEST(nothing_stale_is_sgd) {
     static const char *const servers[] = {"solver.servers=0", "solver.servers=1"};
     static const char *const ranks[] = {"--ranks=3", "--ranks=4"};
     const char *net = net_write(run_section);
-    train(COMMAND("train", net, "--ranks=3", "--snapshot-dir=sgd"));
+    train(COMMAND("train", net, "--ranks=3", "--run-dir=sgd"));
     train(COMMAND("train", net, ranks[_i], "--solver", "ssp", "--set", servers[_i],
-                  "--set", "run.bucket=2K", "--snapshot-dir=ssp"));
+                  "--set", "run.bucket=2K", "--run-dir=ssp"));
     ck_assert(net_same_tensors(checkpoint_of("sgd", 60), checkpoint_of("ssp", 60)));
 }
 END_TEST
@@ -91,7 +91,7 @@ START_TEST(staleness_is_told) {
                                         COMMAND("train", net, "--ranks=3", "--solver",
                                                 "ssp", "--set", "solver.staleness=3",
                                                 "--set", "run.bucket=2K", "--json",
-                                                "--snapshot-dir=ssp"));
+                                                "--run-dir=ssp"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "staleness of 180 reads");
     json_t *json = json_loads(result.out, 0, NULL);
@@ -166,7 +166,7 @@ START_TEST(stopped_and_resumed) {
     pid_t pid = command_start(net_folder(),
                               COMMAND("train", net, "--ranks=3", "--solver=ssp",
                                       "--set", staleness, "--set", servers, "--set",
-                                      "run.display=10", "--snapshot-dir=s"));
+                                      "run.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     for (int i = 1; i <= 3; i++) {
         kill(pid, SIGHUP);
@@ -177,7 +177,7 @@ START_TEST(stopped_and_resumed) {
     command_result result = command_run(
         60, net_folder(),
         COMMAND("train", net, "--ranks=2", "--solver=ssp", "--set", staleness,
-                "--resume=auto", "--iterations=1", "--snapshot-dir=s"));
+                "--resume=auto", "--iterations=1", "--run-dir=s"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "resumed from ");
     command_free(&result);
@@ -213,7 +213,7 @@ START_TEST(changed_while_it_runs) {
     const char *net = net_of_ssp(endless, "staleness = 0\n");
     pid_t pid = command_start(
         net_folder(), COMMAND("train", net, "--ranks=3", "--set", "run.display=10",
-                              "--set", "solver.momentum=0.8", "--snapshot-dir=s"));
+                              "--set", "solver.momentum=0.8", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     net_of_ssp(endless, "staleness = 3\n");
     kill(pid, SIGUSR1);
@@ -240,9 +240,8 @@ END_TEST
 
 START_TEST(sgd_takes_no_changes) {
     const char *net = net_write(endless), *ranks = _i ? "--ranks=2" : "--ranks=1";
-    pid_t pid = command_start(
-        net_folder(),
-        COMMAND("train", net, ranks, "--set", "run.display=10", "--snapshot-dir=s"));
+    pid_t pid = command_start(net_folder(), COMMAND("train", net, ranks, "--set",
+                                                    "run.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     kill(pid, SIGUSR1);
     wait_for(pid, "solver 'sgd' takes no changes while it runs", 1);

@@ -54,7 +54,7 @@ static const char *train(const char *folder, const char *device,
     char *path = paths[turn++ % 2];
     char set_device[64], set_folder[64];
     snprintf(set_device, sizeof set_device, "--set=run.device=%s", device);
-    snprintf(set_folder, sizeof set_folder, "--snapshot-dir=%s", folder);
+    snprintf(set_folder, sizeof set_folder, "--run-dir=%s", folder);
     const char *arguments[16] = {"train", net, set_device, set_folder};
     int count = 4;
     int later = strcmp(device, "later") == 0;
@@ -82,7 +82,7 @@ static const char *train(const char *folder, const char *device,
 
 static void same_on_both(const char *const *more) {
     const char *want = train("cpu", "cpu", more);
-    ck_assert(net_same_files(want, train("later", "later", more)));
+    ck_assert(net_same_tensors(want, train("later", "later", more)));
 }
 
 START_TEST(lenet_is_the_cpus) {
@@ -182,7 +182,7 @@ END_TEST
 
 /* What it saved it goes on from. */
 START_TEST(resumes) {
-    net = net_write(RUN "snapshot = 20\n");
+    net = net_write(RUN "checkpoint_interval = 20\n");
     const char *want = train("cpu", "cpu", COMMAND("--seed=3"));
     (void)train("first", "later", COMMAND("--seed=3"));
     const char *got = train(

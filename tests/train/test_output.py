@@ -238,7 +238,7 @@ class Output(unittest.TestCase):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-        done = self.train(self.net("iterations = 5\nsnapshot_last = no"),
+        done = self.train(self.net("iterations = 5\ncheckpoint_last = no\ncheckpoint_minutes = 0"),
                           f"--log-file={log}", preexec_fn=limit)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(log.stat().st_size, 1000)
@@ -258,7 +258,7 @@ class Output(unittest.TestCase):
                 self.assertIn("No space left on device", done.stderr)
                 self.assertEqual(done.stderr.count("warning: results cannot be written to "
                                                    "stdout"), 0 if options else 1)
-        self.assertEqual(len(self.checkpoints()), 1)
+        self.assertEqual(len(self.checkpoints()), 2)
 
     def test_a_reader_that_has_gone_costs_no_checkpoint(self):
         """Ctrl-C ends `tee` at once, and dlcore writes its checkpoint after that."""

@@ -7,6 +7,7 @@ import array
 import json
 import os
 import pathlib
+import shutil
 import signal
 import struct
 import subprocess
@@ -199,8 +200,10 @@ class Pipeline(unittest.TestCase):
         """The report, the losses shown on the way, and the weights at the end."""
         log = self.folder / f"{folder}.log"
         log.unlink(missing_ok=True)  # it would be added to
+        if "--resume=auto" not in options:
+            shutil.rmtree(self.folder / folder, ignore_errors=True)
         done = subprocess.run(
-            self.start(net, f"--snapshot-dir={self.folder / folder}",
+            self.start(net, f"--run-dir={self.folder / folder}",
                        f"--log-file={log}", *options),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -325,7 +328,7 @@ class Pipeline(unittest.TestCase):
         net = self.write("lenet")
         job = subprocess.Popen(
             self.start(net, "--ranks=2", "--set=run.stages=2", "--iterations=1000000",
-                       "--set=run.display=1", f"--snapshot-dir={self.folder / 's'}"),
+                       "--set=run.display=1", f"--run-dir={self.folder / 's'}"),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)
         while "iteration 4," not in job.stderr.readline():

@@ -15,7 +15,7 @@
 enum { ITERATIONS = 240 };
 
 static const char *const run_section =
-    "iterations = 240\nsnapshot = 20\ntest_interval = 1000\n";
+    "iterations = 240\ncheckpoint_interval = 20\ntest_interval = 1000\n";
 
 static const char *path_of(const char *folder, int iteration) {
     static char paths[2][4096];
@@ -28,7 +28,7 @@ static const char *path_of(const char *folder, int iteration) {
 
 static void train_whole(const char *net, const char *ranks, const char *folder) {
     command_result result = command_run(
-        120, net_folder(), COMMAND("train", net, ranks, "--snapshot-dir", folder));
+        120, net_folder(), COMMAND("train", net, ranks, "--run-dir", folder));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     command_free(&result);
 }
@@ -47,7 +47,7 @@ static void wait_for(const char *folder, int iteration) {
 static void resume(const char *net, const char *ranks, const char *folder) {
     command_result result = command_run(
         120, net_folder(),
-        COMMAND("train", net, ranks, "--resume=auto", "--snapshot-dir", folder));
+        COMMAND("train", net, ranks, "--resume=auto", "--run-dir", folder));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "resumed from ");
     command_free(&result);
@@ -60,7 +60,7 @@ START_TEST(killed_at_random_and_resumed) {
     const char *net = net_write(run_section);
     train_whole(net, ranks, "whole");
     pid_t pid = command_start(net_folder(),
-                              COMMAND("train", net, ranks, "--snapshot-dir=part"));
+                              COMMAND("train", net, ranks, "--run-dir=part"));
     wait_for("part", 40);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -72,7 +72,7 @@ START_TEST(killed_at_random_and_resumed) {
                   exit_code);
     resume(net, ranks, "part");
     ck_assert(
-        net_same_files(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
+        net_same_tensors(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
 }
 END_TEST
 
@@ -81,8 +81,8 @@ static const int stops[] = {SIGTERM, SIGINT};
 START_TEST(stopped_by_a_signal_and_resumed) {
     const char *net = net_write(run_section);
     train_whole(net, "--ranks=2", "whole");
-    pid_t pid = command_start(
-        net_folder(), COMMAND("train", net, "--ranks=2", "--snapshot-dir=part"));
+    pid_t pid = command_start(net_folder(),
+                              COMMAND("train", net, "--ranks=2", "--run-dir=part"));
     wait_for("part", 20);
     kill(pid, stops[_i]);
     int exit_code = command_wait(pid, 30);
@@ -90,7 +90,7 @@ START_TEST(stopped_by_a_signal_and_resumed) {
                   exit_code);
     resume(net, "--ranks=2", "part");
     ck_assert(
-        net_same_files(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
+        net_same_tensors(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
 }
 END_TEST
 
@@ -101,26 +101,25 @@ START_TEST(shards_are_resumed) {
     for (int end = 120; end <= ITERATIONS; end += 120) {
         char iterations[32];
         snprintf(iterations, sizeof iterations, "--iterations=%d", end);
-        command_result result = command_run(120, net_folder(),
-                                            COMMAND("train", net, "--ranks=3", "--set",
-                                                    shards, "--set", "run.bucket=1K",
-                                                    iterations, "--resume=auto",
-                                                    "--snapshot-dir=part"));
+        command_result result = command_run(
+            120, net_folder(),
+            COMMAND("train", net, "--ranks=3", "--set", shards, "--set",
+                    "run.bucket=1K", iterations, "--resume=auto", "--run-dir=part"));
         ck_assert_msg(result.exit_code == 0, "%s", result.err);
         ck_contains(result.err, "updates a shard");
         command_free(&result);
     }
     ck_assert(
-        net_same_files(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
+        net_same_tensors(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
 }
 END_TEST
 
 /* SIGHUP: a checkpoint between the planned ones, and on. */
 START_TEST(hangup_saves_and_goes_on) {
-    const char *net = net_write("iterations = 100000\nsnapshot = 20\n"
+    const char *net = net_write("iterations = 100000\ncheckpoint_interval = 20\n"
                                 "test_interval = 1000000\n");
-    pid_t pid = command_start(
-        net_folder(), COMMAND("train", net, "--ranks=2", "--snapshot-dir=part"));
+    pid_t pid = command_start(net_folder(),
+                              COMMAND("train", net, "--ranks=2", "--run-dir=part"));
     wait_for("part", 20);
     const struct timespec pause = {.tv_nsec = 100000000};
     kill(pid, SIGHUP);
@@ -135,7 +134,7 @@ END_TEST
 
 /* A damaged newest checkpoint is passed over for the one before. */
 START_TEST(damaged_checkpoint_is_passed_over) {
-    const char *net = net_write("iterations = 60\nsnapshot = 20\n");
+    const char *net = net_write("iterations = 60\ncheckpoint_interval = 20\n");
     train_whole(net, "--ranks=1", "s");
     FILE *file = fopen(path_of("s", 60), "r+b");
     ck_assert_ptr_nonnull(file);
@@ -145,7 +144,7 @@ START_TEST(damaged_checkpoint_is_passed_over) {
     fputc(byte ^ 0x10, file);
     fclose(file);
     command_result result = command_run(
-        60, net_folder(), COMMAND("train", net, "--resume=auto", "--snapshot-dir=s"));
+        60, net_folder(), COMMAND("train", net, "--resume=auto", "--run-dir=s"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "trying the one before");
     ck_contains(result.err, "at iteration 40");
@@ -158,7 +157,7 @@ START_TEST(another_seed_is_refused) {
     train_whole(net, "--ranks=1", "s");
     command_result result = command_run(
         60, net_folder(),
-        COMMAND("train", net, "--resume=auto", "--snapshot-dir=s", "--seed=7"));
+        COMMAND("train", net, "--resume=auto", "--run-dir=s", "--seed=7"));
     ck_assert_int_eq(result.exit_code, 2);
     ck_contains(result.err, "give --seed 1");
     command_free(&result);

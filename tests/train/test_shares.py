@@ -3,7 +3,6 @@
 their batches make layers choose; and a run is a function of its shares."""
 
 import array
-import hashlib
 import json
 import os
 import pathlib
@@ -13,6 +12,8 @@ import subprocess
 import tempfile
 import time
 import unittest
+
+from test_transports import tensors_digest
 
 BIN = os.environ["DLCORE_BIN"]
 MODELS = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models"
@@ -154,29 +155,22 @@ class Shares(unittest.TestCase):
     def run_it(self, net, *more, iterations=ITERATIONS):
         return subprocess.run(
             [BIN, "train", str(net), "--json", "--threads=1", "--scaling=strong",
-             f"--iterations={iterations}", f"--snapshot-dir={self.folder}", *more],
+             f"--iterations={iterations}",
+             f"--run-dir={tempfile.mkdtemp(dir=self.folder)}", *more],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
 
     def train(self, net, *more, iterations=ITERATIONS):
-        """The report, the log and the checkpoint's path."""
+        """The report, the log and the checkpoint."""
         done = self.run_it(net, *more, iterations=iterations)
         self.assertEqual(done.returncode, 0, done.stderr)
-        path = self.folder / f"{net.stem}-{iterations:08}.safetensors"
-        kept = self.folder / "kept.safetensors"
-        path.rename(kept)
-        return json.loads(done.stdout), done.stderr, kept
-
-    def kept_digest(self, net, iterations):
-        path = self.folder / f"{net.stem}-{iterations:08}.safetensors"
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        path.unlink()
-        return digest
+        report = json.loads(done.stdout)
+        return report, done.stderr, pathlib.Path(report["checkpoint"])
 
     def weights(self, net, *more, iterations=ITERATIONS):
         return read_tensors(self.train(net, *more, iterations=iterations)[2])
 
     def digest(self, net, *more):
-        return hashlib.sha256(self.train(net, *more)[2].read_bytes()).hexdigest()
+        return tensors_digest(self.train(net, *more)[2])
 
     def check_like(self, start, expected, found):
         for name, values in expected.items():
@@ -237,7 +231,7 @@ class Shares(unittest.TestCase):
     def test_auto_is_a_function_of_what_it_found(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
         report, log, path = self.train(net, "--ranks=3", "--set", "run.shares=auto")
-        first = hashlib.sha256(path.read_bytes()).hexdigest()
+        first = tensors_digest(path)
         self.assertEqual(sum(report["shares"]), 100)
         self.assertGreaterEqual(min(report["shares"]), 1)
         found = ",".join(str(share) for share in report["shares"])
@@ -256,7 +250,7 @@ class Shares(unittest.TestCase):
         job = subprocess.Popen(
             [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
              "--set=run.shares=auto", f"--log-file={log}", "--set=run.display=1",
-             f"--iterations={epochs * epoch}", f"--snapshot-dir={self.folder}"],
+             f"--iterations={epochs * epoch}", f"--run-dir={self.folder / 'whole'}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         self.addCleanup(job.kill)
@@ -267,22 +261,23 @@ class Shares(unittest.TestCase):
         turns = {event["iteration"]: event["shares"] for event in events
                  if event["event"] == "shares"}
         self.assertGreater(len(set(turns.values())), 1, turns)
-        expected = self.kept_digest(net, epochs * epoch)
+        expected = tensors_digest(
+            self.folder / "whole" / f"{net.stem}-{epochs * epoch:08}.safetensors")
 
         more = []
         for begin in sorted(turns):
             end = min((turn for turn in turns if turn > begin), default=epochs * epoch)
             path = self.train(net, "--ranks=3", "--set", f"run.shares={turns[begin]}",
                               *more, iterations=end)[2]
-            more = [f"--resume={path.rename(self.folder / f'{end}.safetensors')}"]
-        last = self.folder / f"{epochs * epoch}.safetensors"
-        self.assertEqual(hashlib.sha256(last.read_bytes()).hexdigest(), expected)
+            more = [f"--resume={path}"]
+        self.assertEqual(tensors_digest(path), expected)
 
     def start_slow(self, net, log, *more):
         """A job of three ranks, one of which becomes slow."""
         job = subprocess.Popen(
             [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
-             f"--log-file={log}", "--set=run.display=1", "--set=run.snapshot_last=no",
+             f"--log-file={log}", "--set=run.display=1", "--set=run.checkpoint_last=no",
+             "--set=run.checkpoint_minutes=0",
              "--solver=ssp", "--set=solver.staleness=3", *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(job.kill)
@@ -311,8 +306,7 @@ class Shares(unittest.TestCase):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
         uneven = ("--ranks=3", "--set", "run.shares=5,0,2")
         straight = self.digest(net, *uneven)
-        kept = self.train(net, *uneven, iterations=2)[2]
-        half = kept.rename(self.folder / "half.safetensors")
+        half = self.train(net, *uneven, iterations=2)[2]
         self.assertEqual(self.digest(net, *uneven, f"--resume={half}"), straight)
 
     def test_weak_scaling(self):

@@ -122,9 +122,9 @@ class Split(unittest.TestCase):
 
     def command(self, ranks, *more):
         self.runs += 1
-        self.snapshots = self.folder / f"run{self.runs}"
+        self.run_dir = self.folder / f"run{self.runs}"
         return [BIN, "train", str(self.net), "--json", f"--ranks={ranks}",
-                f"--snapshot-dir={self.snapshots}", *more]
+                f"--run-dir={self.run_dir}", *more]
 
     def train(self, ranks, *more, iterations=ITERATIONS):
         """The report, and the checkpoint."""
@@ -133,7 +133,8 @@ class Split(unittest.TestCase):
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.log = done.stderr
-        return json.loads(done.stdout), next(self.snapshots.glob("*.safetensors"))
+        report = json.loads(done.stdout)
+        return report, pathlib.Path(report["checkpoint"])
 
     def refused(self, ranks, sentence, *more):
         done = subprocess.run([*self.command(ranks, *more), "--iterations=1"],
@@ -301,7 +302,7 @@ class Split(unittest.TestCase):
         with open(self.folder / "log", "w+", encoding="utf-8") as log:
             job = subprocess.Popen(
                 [*self.command(3, *model(ALL)), "--iterations=1000000000",
-                 "--set=run.snapshot_last=no"],
+                 "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
             self.addCleanup(job.kill)
             until = time.monotonic() + 60

@@ -53,7 +53,7 @@ class Ssp(unittest.TestCase):
              f"--solver={solver}", f"--transport={transport}",
              f"--iterations={iterations}", "--set=solver.rate=0.03",
              "--set=solver.warmup_epochs=0", "--set=solver.policy=fixed",
-             f"--snapshot-dir={self.folder}", *more],
+             f"--run-dir={tempfile.mkdtemp(dir=self.folder)}", *more],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, f"{transport}, {ranks} ranks: {done.stderr}")
         report = json.loads(done.stdout)

@@ -20,7 +20,7 @@ static command_result train(const char *const *arguments) {
 
 START_TEST(learns_and_reports) {
     const char *net = net_write("epochs = 12\n");
-    command_result result = train(COMMAND("train", net, "--json", "--snapshot-dir=s"));
+    command_result result = train(COMMAND("train", net, "--json", "--run-dir=s"));
     ck_assert_double_ge(net_number(result.out, "accuracy"), 0.9);
     ck_assert_double_eq(net_number(result.out, "iterations"), 300);
     ck_assert_double_eq(net_number(result.out, "epochs"), 12);
@@ -55,17 +55,17 @@ START_TEST(repeats_to_the_bit) {
     static const char *const ranks[] = {"--ranks=2", "--ranks=1", "--ranks=3"};
     const char *net = net_write("iterations = 30\ntest_interval = 1000\n");
     command_result result;
-    result = train(COMMAND("train", net, ranks[_i], "--snapshot-dir=a"));
+    result = train(COMMAND("train", net, ranks[_i], "--run-dir=a"));
     command_free(&result);
-    result = train(COMMAND("train", net, ranks[_i], "--snapshot-dir=b"));
+    result = train(COMMAND("train", net, ranks[_i], "--run-dir=b"));
     command_free(&result);
-    result = train(COMMAND("train", net, ranks[_i], "--seed=2", "--snapshot-dir=c"));
+    result = train(COMMAND("train", net, ranks[_i], "--seed=2", "--run-dir=c"));
     command_free(&result);
     char one[4096], same[4096], other[4096];
     snprintf(one, sizeof one, "%s/a/small-00000030.safetensors", net_folder());
     snprintf(same, sizeof same, "%s/b/small-00000030.safetensors", net_folder());
     snprintf(other, sizeof other, "%s/c/small-00000030.safetensors", net_folder());
-    ck_assert(net_same_files(one, same));
+    ck_assert(net_same_tensors(one, same));
     ck_assert(!net_same_tensors(one, other));
 }
 END_TEST
@@ -99,7 +99,7 @@ START_TEST(strong_scaling_keeps_the_curve) {
     const double tolerance = 1e-4;
     double losses[4][MOST];
     const char *net = net_write("iterations = 80\ndisplay = 8\ntest_interval = 1000\n"
-                                "snapshot_last = no\n");
+                                "checkpoint_last = no\ncheckpoint_minutes = 0\n");
     for (int i = 0; i < 4; i++) {
         command_result result = train(COMMAND("train", net, ranks[i],
                                               "--scaling=strong", "--log-file=log",
@@ -119,8 +119,9 @@ END_TEST
 
 START_TEST(weak_scaling_grows_the_batch) {
     const char *net = net_write("iterations = 5\n");
-    command_result result = train(
-        COMMAND("train", net, "--ranks=3", "--json", "--set", "run.snapshot_last=no"));
+    command_result result = train(COMMAND("train", net, "--ranks=3", "--json", "--set",
+                                          "run.checkpoint_last=no", "--set",
+                                          "run.checkpoint_minutes=0"));
     ck_assert_double_eq(net_number(result.out, "effective_batch"), 72);
     ck_assert_double_eq(net_number(result.out, "batch"), 24);
     ck_assert_double_eq(net_number(result.out, "ranks"), 3);
@@ -132,7 +133,8 @@ END_TEST
 
 /* Two batches an update: half as many updates an epoch, twice the batch. */
 START_TEST(accumulates) {
-    const char *net = net_write("iterations = 5\nsnapshot_last = no\n");
+    const char *net = net_write(
+        "iterations = 5\ncheckpoint_last = no\ncheckpoint_minutes = 0\n");
     command_result result = train(
         COMMAND("train", net, "--json", "--set", "solver.accumulate=2"));
     ck_assert_double_eq(net_number(result.out, "effective_batch"), 48);
@@ -145,7 +147,7 @@ END_TEST
 /* Every sample is tested once, whoever tests it. */
 START_TEST(tests_are_exact_for_any_ranks) {
     const char *net = net_write("iterations = 10\n");
-    command_result result = train(COMMAND("train", net, "--snapshot-dir=s"));
+    command_result result = train(COMMAND("train", net, "--run-dir=s"));
     command_free(&result);
     double accuracy = 0, loss = 0;
     static const char *const ranks[] = {"--ranks=1", "--ranks=2", "--ranks=5"};
@@ -166,7 +168,8 @@ END_TEST
 /* Also where buckets are still being exchanged, which is given up then. */
 START_TEST(divergence_is_told) {
     static const char *const ranks[] = {"--ranks=1", "--ranks=2"};
-    const char *net = net_write("iterations = 200\nsnapshot_last = no\n");
+    const char *net = net_write(
+        "iterations = 200\ncheckpoint_last = no\ncheckpoint_minutes = 0\n");
     command_result result = command_run(
         60, net_folder(),
         COMMAND("train", net, ranks[_i], "--set", "solver.rate=1e8", "--set",
@@ -209,13 +212,13 @@ START_TEST(exchange_does_not_show) {
         snprintf(folder, sizeof folder, "way%zu", i);
         command_result result = train(COMMAND("train", net, "--ranks=3", "--set",
                                               ways[i][0], "--set", ways[i][1],
-                                              "--snapshot-dir", folder));
+                                              "--run-dir", folder));
         command_free(&result);
         snprintf(path, sizeof path, "%s/%s/small-00000025.safetensors", net_folder(),
                  folder);
         if (i == 0)
             strcpy(first, path);
-        ck_assert_msg(net_same_files(first, path), "%s, %s", ways[i][0], ways[i][1]);
+        ck_assert_msg(net_same_tensors(first, path), "%s, %s", ways[i][0], ways[i][1]);
     }
 }
 END_TEST

@@ -12,14 +12,13 @@
 
 #include "train/session.h"
 
-/* Writes <folder>/<net>-<iteration>.safetensors, making the folder where it is
- * missing. *path (rank 0; to be freed with dlc_free) may be NULL. */
+/* Writes NET-ITERATION.safetensors into the run's folder (run_folder.h). *path (rank 0;
+ * to be freed with dlc_free) may be NULL. */
 dlc_status dlc_checkpoint_save(dlc_session *session, char **path);
 
 /* For a session whose solver was not started: weights, solver state and iteration of
- * `path`, or with "auto" of the newest sound checkpoint of this net in the folder
- * (none: starts anew). */
-dlc_status dlc_checkpoint_resume(dlc_session *session, const char *path);
+ * the checkpoint that the run's folder says, or the newest sound one. */
+dlc_status dlc_checkpoint_resume(dlc_session *session);
 
 /* Weights alone, from a checkpoint or anybody's safetensors file, into a net. Every
  * parameter of the net must be there; more tensors do no harm. */

@@ -376,7 +376,7 @@ START_TEST(a_signal_to_anyone) {
     kill(to, SIGUSR1);
     for (int r = 0; r < 3; r++)
         while (~atomic_load(&board_shared->seen[r]) &
-               (DLC_JOB_SNAPSHOT | DLC_JOB_CHANGE))
+               (DLC_JOB_CHECKPOINT | DLC_JOB_CHANGE))
             usleep(1000);
     if (_i % 2)
         kill(to, SIGTERM);

@@ -79,7 +79,7 @@ START_TEST(asked_and_goes_on) {
         for (int r = 0; r < ranks; r++)
             atomic_store(&board_shared->seen[r], 0);
         send_signal(&session, target, ranks, again % 2 ? SIGUSR1 : SIGHUP);
-        wait_seen(ranks, again % 2 ? DLC_JOB_CHANGE : DLC_JOB_SNAPSHOT);
+        wait_seen(ranks, again % 2 ? DLC_JOB_CHANGE : DLC_JOB_CHECKPOINT);
     }
     kill(session.pid, SIGTERM);
     ck_assert_int_eq(session_end(&session), 128 + SIGTERM);

@@ -1,0 +1,219 @@
+/* Writing checkpoints; see checkpoint.h. */
+#include "train/checkpoint/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "train/checkpoint/listing.h"
+#include "train/checkpoint/run_folder.h"
+#include "train/checkpoint/safetensors.h"
+#include "train/checkpoint/tensors.h"
+#include "train/evaluate.h"
+#include "train/loss_scale.h"
+
+#define FORMAT "1"
+
+/* A parameter; its plain copy is made when it is written. */
+typedef struct param_copy {
+    dlc_session *session;
+    int32_t index, slot;
+    float *plain; /* room for the largest */
+} param_copy;
+
+typedef struct tensor_list {
+    dlc_safetensor *tensor;
+    char **name;
+    param_copy *copy;
+    size_t count;
+    void *blob; /* own; of the solver */
+    float *plain;
+    size_t plain_count;
+    int borrowed; /* `plain` is the gradients' */
+} tensor_list;
+
+/* The gradients have been used: their arena has room for plain copies. Where the
+ * processor cannot write there, memory is taken. */
+static dlc_status take_plain(tensor_list *list, dlc_session *session) {
+    float *gradients = dlc_net_arenas(session->net)->gradients;
+    for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++) {
+        dlc_whole_param param = dlc_whole_at(session, session->net, i);
+        size_t count = (size_t)dlc_shape_count(param.shape);
+        if (count > list->plain_count)
+            list->plain_count = count;
+    }
+    list->borrowed = gradients && session->setup->device->caps & DLC_DEVICE_HOST &&
+                     list->plain_count <= dlc_net_arenas(session->net)->count;
+    list->plain = list->borrowed ? gradients
+                                 : dlc_alloc(list->plain_count, sizeof(float));
+    return list->plain ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* Padding between gradients is zero at all times. */
+static dlc_status give_back_plain(tensor_list *list, const dlc_session *session) {
+    if (!list->borrowed) {
+        dlc_free(list->plain);
+        return DLC_OK;
+    }
+    return session->device_ops->fill(session->device, NULL, list->plain, 0,
+                                     list->plain_count * sizeof(float));
+}
+
+static void list_free(tensor_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        dlc_free(list->name[i]);
+    dlc_free(list->blob);
+    dlc_free(list->name);
+    dlc_free(list->copy);
+    dlc_free(list->tensor);
+}
+
+static dlc_status make_plain(void *context, const void **data) {
+    const param_copy *copy = context;
+    DLC_TRY(dlc_whole_export(copy->session, copy->index, copy->slot, copy->plain));
+    *data = copy->plain;
+    return DLC_OK;
+}
+
+static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_t i,
+                                 const char *prefix, int32_t slot) {
+    dlc_whole_param param = dlc_whole_at(session, session->net, i);
+    char *name = dlc_format("%s%s", prefix, param.name);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    size_t at = list->count++;
+    list->name[at] = name;
+    list->copy[at] = (param_copy){session, i, slot, list->plain};
+    list->tensor[at] = (dlc_safetensor){.name = name,
+                                        .dtype = DLC_F32,
+                                        .shape = *param.shape,
+                                        .get = make_plain,
+                                        .context = &list->copy[at]};
+    return DLC_OK;
+}
+
+static dlc_status list_add_slot(tensor_list *list, dlc_session *session, int32_t slot) {
+    char prefix[128];
+    snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
+    for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++)
+        if (!dlc_whole_at(session, session->net, i).is_buffer)
+            DLC_TRY(list_add_param(list, session, i, prefix, slot));
+    return DLC_OK;
+}
+
+static dlc_status list_add_solver(tensor_list *list, const dlc_session *session) {
+    const dlc_solver_ops *ops = session->solver_ops;
+    size_t bytes = 0;
+    if (!DLC_CAN(ops, save))
+        return DLC_OK;
+    DLC_TRY(ops->save(session->solver, NULL, &bytes));
+    list->blob = dlc_alloc(bytes, 1);
+    if (!list->blob)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(ops->save(session->solver, list->blob, &bytes));
+    size_t at = list->count;
+    list->name[at] = dlc_strdup("solver");
+    if (!list->name[at])
+        return DLC_ERR_NOMEM;
+    list->count++;
+    list->tensor[at] = (dlc_safetensor){.name = list->name[at],
+                                        .dtype = DLC_U8,
+                                        .shape = {.rank = 1, .dims = {(int64_t)bytes}},
+                                        .data = list->blob};
+    return DLC_OK;
+}
+
+static dlc_status list_fill(tensor_list *list, dlc_session *session) {
+    size_t params = (size_t)dlc_whole_count(session, session->net);
+    size_t room = params * (size_t)(1 + session->needs.slots) + 1;
+    list->tensor = dlc_alloc(room, sizeof *list->tensor);
+    list->name = dlc_alloc(room, sizeof *list->name);
+    list->copy = dlc_alloc(room, sizeof *list->copy);
+    if (!list->tensor || !list->name || !list->copy)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < (int32_t)params; i++)
+        DLC_TRY(list_add_param(list, session, i, "", -1));
+    for (int32_t slot = 0; slot < session->needs.slots; slot++)
+        if (dlc_whole_slot_is_saved(session, slot))
+            DLC_TRY(list_add_slot(list, session, slot));
+    return list_add_solver(list, session);
+}
+
+/* "" where there is none. */
+static dlc_status print_loss_scale(const dlc_session *session,
+                                   char text[DLC_LOSS_SCALE_TEXT]) {
+    dlc_loss_scale value;
+    text[0] = '\0';
+    if (!session->loss_scale.base)
+        return DLC_OK;
+    DLC_TRY(dlc_loss_scale_read(session->device_ops, session->device,
+                                &session->loss_scale, &value));
+    dlc_loss_scale_print(&value, text);
+    return DLC_OK;
+}
+
+static dlc_status write_file(dlc_session *session, const char *path) {
+    char iteration[32], seed[32], ranks[32], batch[32], scale[DLC_LOSS_SCALE_TEXT];
+    DLC_TRY(print_loss_scale(session, scale));
+    snprintf(iteration, sizeof iteration, "%" PRId64, session->iteration);
+    snprintf(seed, sizeof seed, "%" PRIu64, session->setup->seed);
+    snprintf(ranks, sizeof ranks, "%" PRId32, session->ranks);
+    snprintf(batch, sizeof batch, "%" PRId64, dlc_session_samples(session));
+    const dlc_safetensors_pair metadata[] = {
+        {"dlcore.format", FORMAT},
+        {"dlcore.version", DLC_VERSION},
+        {"dlcore.net", session->setup->name},
+        {"dlcore.iteration", iteration},
+        {"dlcore.seed", seed},
+        {"dlcore.ranks", ranks},
+        {"dlcore.effective_batch", batch},
+        {"dlcore.solver", session->setup->solver->name},
+        {"dlcore.loss_scale", scale}, /* the last, which may be left out */
+    };
+    size_t pairs = sizeof metadata / sizeof *metadata - (scale[0] == '\0');
+    tensor_list list = {0};
+    DLC_TRY(take_plain(&list, session));
+    dlc_status status = list_fill(&list, session);
+    if (status == DLC_OK)
+        status = dlc_safetensors_write(path, list.tensor, list.count, metadata, pairs);
+    list_free(&list);
+    dlc_status given = give_back_plain(&list, session);
+    return status == DLC_OK ? given : status;
+}
+
+static dlc_status save_as_rank_0(dlc_session *session, char **path) {
+    dlc_run_folder *folder = session->run_folder;
+    DLC_TRY(dlc_run_folder_need(folder));
+    char *made = dlc_checkpoint_path(folder->path, session->setup->name,
+                                     session->iteration);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    dlc_status status = write_file(session, made);
+    folder->has_file |= status == DLC_OK;
+    if (status == DLC_OK && path) {
+        *path = made;
+        return DLC_OK;
+    }
+    dlc_free(made);
+    return status;
+}
+
+/* Where ranks update shards, each has its shard of the solver's state. */
+static dlc_status gather_slots(dlc_session *session) {
+    for (int32_t slot = 0; slot < session->needs.slots; slot++)
+        if (dlc_whole_slot_is_saved(session, slot))
+            DLC_TRY(dlc_exchanger_gather(session->exchanger, session->slot[slot].base));
+    return DLC_OK;
+}
+
+dlc_status dlc_checkpoint_save(dlc_session *session, char **path) {
+    if (session->net)
+        DLC_TRY(dlc_average_buffers(session));
+    if (session->exchanger)
+        DLC_TRY(gather_slots(session));
+    dlc_status status = DLC_OK;
+    if (session->rank == 0)
+        status = save_as_rank_0(session, path);
+    status = dlc_whole_end(session, session->net, status);
+    return dlc_whole_share_status(session, status);
+}

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Folders of runs, as a user meets them: nothing of another run's is overwritten, what
+cannot be written is told before training begins, and --resume finds the run that is
+meant."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+
+NET = """
+[net]
+name = {name}
+[data]
+source = synthetic
+samples = 96
+shape = 1,6,6
+classes = 4
+batch = 8
+[solver]
+type = sgd
+rate = 0.01
+[run]
+iterations = {iterations}
+threads = 1
+{run}
+[ip1]
+type = inner_product
+num_output = {width}
+[relu1]
+type = relu
+[ip2]
+type = inner_product
+num_output = 4
+[loss]
+type = softmax_loss
+"""
+
+ENDLESS = 1000000000
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.write()
+
+    def write(self, name="small", iterations=20, run="", width=8):
+        self.net = self.folder / "net.ini"
+        self.net.write_text(NET.format(name=name, iterations=iterations, run=run,
+                                       width=width))
+
+    def command(self, *options):
+        return [BIN, "train", str(self.net), *options]
+
+    def run_it(self, *options):
+        return subprocess.run(self.command(*options), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120,
+                              cwd=self.folder)
+
+    def train(self, *options):
+        """The report, and what was said."""
+        done = self.run_it("--json", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def refused(self, code, sentence, *options):
+        """Before it trains, and without a folder more than there was."""
+        before = sorted(self.folder.rglob("*"))
+        done = self.run_it(*options)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(sentence, done.stderr)
+        self.assertNotIn("training for", done.stderr)
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+        return done.stderr
+
+    def start(self, *options, until="training for"):
+        """A job that trains until it is ended; what it says is in the file `said`."""
+        said = open(self.folder / "said", "w", encoding="utf-8")
+        job = subprocess.Popen(self.command(*options), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=said, cwd=self.folder)
+        self.addCleanup(said.close)
+        self.addCleanup(lambda: (job.kill(), job.wait()))
+        deadline = time.monotonic() + 60
+        while until not in (self.folder / "said").read_text():
+            self.assertIsNone(job.poll(), (self.folder / "said").read_text())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        return job
+
+    def names(self, folder):
+        return sorted(path.name for path in pathlib.Path(folder).glob("*.safetensors"))
+
+    def runs(self):
+        return sorted(path.name for path in (self.folder / "runs").iterdir())
+
+
+class Folders(Runs):
+    def test_each_run_has_its_own(self):
+        reports = [self.train()[0] for _ in range(3)]
+        folders = {report["run_dir"] for report in reports}
+        self.assertEqual(len(folders), 3)
+        for folder in folders:
+            self.assertRegex(folder, r"^runs/small-\d{8}-\d{6}(-\d+)?$")
+            self.assertEqual(self.names(self.folder / folder),
+                             ["small-00000020.safetensors"])
+
+    def test_ranks_have_one(self):
+        report, said = self.train("--ranks=3")
+        self.assertEqual(self.runs(), [report["run_dir"].removeprefix("runs/")])
+        self.assertEqual(said.count("run folder: "), 1)
+
+    def test_named(self):
+        report, _ = self.train("--run-dir=deep/down/here")
+        self.assertEqual(report["run_dir"], "deep/down/here")
+        self.assertEqual(self.names(self.folder / "deep/down/here"),
+                         ["small-00000020.safetensors"])
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_none_where_nothing_is_written(self):
+        self.write(run="checkpoint_last = no\ncheckpoint_minutes = 0\n")
+        report, _ = self.train("--run-dir=named")
+        self.assertIsNone(report["checkpoint"])
+        self.train()
+        self.assertEqual(list(self.folder.iterdir()), [self.net])
+
+    def test_one_for_a_checkpoint_that_a_signal_asks_for(self):
+        self.write(iterations=ENDLESS,
+                   run="checkpoint_last = no\ncheckpoint_minutes = 0\n")
+        job = self.start("--ranks=2")
+        self.assertFalse((self.folder / "runs").exists())
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(30), 128 + signal.SIGTERM)
+        self.assertEqual(len(self.names(self.folder / "runs" / self.runs()[0])), 1)
+
+    def test_a_failed_start_leaves_none(self):
+        self.write(run="precision = fp16\n")
+        done = self.run_it()
+        self.assertNotEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(list((self.folder / "runs").glob("*")), [])
+
+    def test_other_files_in_it(self):
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine" / "notes.txt").write_text("notes")
+        (self.folder / "mine" / "model.safetensors").write_text("of somebody else")
+        self.train("--run-dir=mine")
+        self.assertEqual((self.folder / "mine" / "notes.txt").read_text(), "notes")
+        self.assertEqual(len(self.names(self.folder / "mine")), 2)
+
+
+class Refused(Runs):
+    def test_unwritable(self):
+        (self.folder / "file").write_text("in the way")
+        places = [("/proc/x", "/proc/x cannot be made: No such file or directory"),
+                  ("/proc", "the run folder /proc cannot be written"),
+                  ("file", "file cannot be made: a file is in the way"),
+                  ("file/deeper", "file cannot be made: a file is in the way"),
+                  ("x" * 300, "File name too long")]
+        for place, sentence in places:
+            with self.subTest(place=place[:20]):
+                self.refused(1, sentence, f"--run-dir={place}")
+        self.refused(2, "no value", "--run-dir=")
+        self.refused(2, "an empty path", '--run-dir=""')
+
+    def test_runs_is_a_file(self):
+        (self.folder / "runs").write_text("in the way")
+        self.refused(1, "runs cannot be made: a file is in the way")
+
+    def test_read_only(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may write everywhere")
+        (self.folder / "locked").mkdir(mode=0o500)
+        self.refused(1, "Permission denied", "--run-dir=locked")
+
+    def test_full(self):
+        """A file system without room, which needs the right to mount one."""
+        full = self.folder / "full"
+        full.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none",
+                                  str(full)], capture_output=True, check=False)
+        if mounted.returncode:
+            self.skipTest("a file system cannot be mounted here")
+        self.addCleanup(subprocess.run, ["umount", str(full)], check=False)
+        with open(full / "filler", "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+        self.refused(1, "No space left on device", "--run-dir=full")
+
+    def test_names_of_nets(self):
+        for name in ("../up", "a/b", "..", ".hidden", "x" * 65, "x" * 300, "a b", "ä",
+                     '""'):
+            with self.subTest(name=name):
+                self.write(name=name)
+                said = self.refused(2, "[net] name = ")
+                self.assertIn("net.ini:3: ", said)
+        for name in ("x" * 64, "A.b-c_9"):
+            self.write(name=name)
+            self.train()
+
+    def test_used(self):
+        self.train("--run-dir=used")
+        before = (self.folder / "used" / "small-00000020.safetensors").read_bytes()
+        said = self.refused(2, "used holds checkpoints of another run (net 'small', up "
+                               "to iteration 20)", "--run-dir=used", "--seed=3")
+        self.assertIn("--resume auto", said)
+        self.write(name="other")
+        self.refused(2, "net 'small'", "--run-dir=used")
+        self.refused(4, "used holds checkpoints of net 'small', and none of this run's "
+                        "net 'other'", "--run-dir=used", "--resume=auto")
+        self.assertEqual(self.names(self.folder / "used"),
+                         ["small-00000020.safetensors"])
+        self.assertEqual(
+            (self.folder / "used" / "small-00000020.safetensors").read_bytes(), before)
+
+    def test_two_at_once(self):
+        self.write(iterations=ENDLESS)
+        job = self.start("--run-dir=one")
+        done = self.run_it("--run-dir=one")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, rf"one is in use by process \d+ on "
+                                      rf"{re.escape(os.uname().nodename)}")
+        done = self.run_it("--run-dir=one", "--resume=auto")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIsNone(job.poll())
+        job.kill()
+        job.wait()
+        self.write()
+        self.train("--run-dir=one")  # the lock has ended with the process
+
+    def test_the_lock_of_killed_ranks_ends(self):
+        self.write(iterations=ENDLESS)
+        job = self.start("--run-dir=one", "--ranks=2")
+        job.kill()
+        job.wait()
+        self.write()
+        self.train("--run-dir=one")
+
+    def test_lock_is_no_ordinary_file(self):
+        for make in (lambda path: os.mkfifo(path), lambda path: path.mkdir(),
+                     lambda path: path.symlink_to(self.net),
+                     lambda path: os.link(self.net, path)):
+            folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+            make(folder / ".lock")
+            before = self.net.read_text()
+            done = self.run_it(f"--run-dir={folder}")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(self.net.read_text(), before)
+
+
+class Resumed(Runs):
+    def test_auto_takes_the_last_run(self):
+        self.train("--iterations=10")
+        second = self.train("--iterations=12")[0]["run_dir"]
+        report, said = self.train("--resume=auto")
+        self.assertIn(f"resumed from {second}/small-00000012.safetensors", said)
+        self.assertEqual(report["run_dir"], second)
+        self.assertEqual(len(self.runs()), 2)
+        self.assertIn("small-00000020.safetensors", self.names(self.folder / second))
+
+    def test_auto_does_not_take_another_nets_run(self):
+        self.write(name="small-net")
+        self.train()
+        self.write(name="small")
+        report, said = self.train("--resume=auto")
+        self.assertIn("there is no checkpoint of 'small' in runs: starting a new run",
+                      said)
+        self.assertNotIn("resumed from", said)
+        self.assertEqual(report["iterations"], 20)
+
+    def test_auto_passes_over_runs_without_a_checkpoint(self):
+        first = self.train("--iterations=10")[0]["run_dir"]
+        (self.folder / "runs" / "small-29990101-000000").mkdir()
+        (self.folder / "runs" / "small-2999").mkdir()
+        _, said = self.train("--resume=auto")
+        self.assertIn(f"resumed from {first}/", said)
+
+    def test_auto_numbers_are_counted_not_spelt(self):
+        first = self.train("--iterations=10")[0]["run_dir"]
+        for name in ("small-20300101-000000", "small-20300101-000000-2",
+                     "small-20300101-000000-10"):
+            (self.folder / "runs" / name).mkdir()
+            for file in (self.folder / first).glob("*.safetensors"):
+                (self.folder / "runs" / name / file.name).write_bytes(file.read_bytes())
+        _, said = self.train("--resume=auto")
+        self.assertIn("resumed from runs/small-20300101-000000-10/", said)
+
+    def test_auto_begins_where_there_is_none(self):
+        report, said = self.train("--resume=auto", "--run-dir=new")
+        self.assertIn("there is no checkpoint of 'small' in new: starting a new run",
+                      said)
+        self.assertEqual(report["run_dir"], "new")
+
+    def test_a_folder(self):
+        self.train("--run-dir=one", "--iterations=10")
+        report, said = self.train("--resume=one")
+        self.assertIn("resumed from one/small-00000010.safetensors", said)
+        self.assertEqual(report["run_dir"], "one")
+        report, said = self.train("--resume=one", "--run-dir=two", "--iterations=30")
+        self.assertIn("resumed from one/small-00000020.safetensors", said)
+        self.assertEqual(self.names(self.folder / "two"), ["small-00000030.safetensors"])
+        (self.folder / "empty").mkdir()
+        self.refused(4, "empty holds no checkpoint to resume from", "--resume=empty")
+        self.refused(4, "--resume gone: No such file or directory", "--resume=gone")
+
+    def test_an_older_file_begins_another_future(self):
+        self.write(run="checkpoint_interval = 5\n")
+        self.train("--run-dir=one")
+        before = self.names(self.folder / "one")
+        old = f"one/{before[0]}"
+        report, said = self.train(f"--resume={old}")
+        self.assertIn(f"resumed from {old}", said)
+        self.assertRegex(report["run_dir"], "^runs/small-")
+        self.assertEqual(self.names(self.folder / "one"), before)
+        self.refused(2, "is not the newest checkpoint of its run", f"--resume={old}",
+                     "--run-dir=one")
+        report, _ = self.train(f"--resume=one/{before[-1]}", "--iterations=25")
+        self.assertEqual(report["run_dir"], "one")
+
+
+if __name__ == "__main__":
+    unittest.main()
