@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/host.h"
+#include "train/classes.h"
+#include "train/data_source.h"
 #include "train/feed/feed.h"
 #include "train/pipeline/stage_cut.h"
 #include "train/units.h"
@@ -320,30 +322,11 @@ dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nset
 
 /* ---- Data -------------------------------------------------------------------- */
 
-static dlc_status open_data(dlc_setup *setup, dlc_data_setup *data) {
-    if (!data->present || data->source)
-        return DLC_OK;
-    const dlc_data_ops *ops = data->feature->ops;
-    dlc_data_args args = {
-        .size = sizeof args, .settings = data->settings, .seed = setup->seed};
-    DLC_TRY(ops->open(&args, &data->source));
-    data->info = (dlc_data_info){.size = sizeof data->info};
-    DLC_TRY(ops->describe(data->source, &data->info));
-    if (data->info.samples < 1 || data->info.shape.rank < 1 ||
-        data->info.shape.rank >= DLC_MAX_DIMS)
-        return dlc_fail(DLC_ERR_DATA,
-                        "%s: the source '%s' has no samples of a shape "
-                        "that a net can read",
-                        dlc_settings_where(data->settings, "source"),
-                        data->feature->name);
-    return DLC_OK;
-}
-
 dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test) {
     if (train)
-        DLC_TRY(open_data(setup, &setup->train));
-    if (test)
-        DLC_TRY(open_data(setup, &setup->test));
+        DLC_TRY(dlc_data_source_open(setup, &setup->train, NULL));
+    if (test && setup->test.present)
+        DLC_TRY(dlc_classes_open_test(setup));
     const dlc_data_setup *a = &setup->train, *b = &setup->test;
     if (a->source && b->source && !dlc_shape_equal(&a->info.shape, &b->info.shape))
         return dlc_fail(DLC_ERR_DATA,
@@ -404,10 +387,7 @@ void dlc_setup_take_kept(dlc_setup *setup) {
 }
 
 static void close_data(dlc_data_setup *data) {
-    if (data->source) {
-        const dlc_data_ops *ops = data->feature->ops;
-        ops->close(data->source);
-    }
+    dlc_data_source_close(data);
     dlc_settings_free(data->settings);
 }
 

@@ -1,6 +1,7 @@
 /* The data source "image-folder": JPEG and PNG files, a folder a class, as many data
- * sets come. The classes are the folders in the order of their names; every image is
- * stretched to the size that is asked for.
+ * sets come. The classes of the training data are its folders in the order of their
+ * names (or those of the key `classes`); test data has the same, also where it lacks a
+ * folder. Every image is stretched to the size that is asked for.
  *
  * All files are looked at when it is opened, so that a wrong one is told before
  * training begins; their pixels are read when they are needed. */
@@ -53,12 +54,17 @@ static dlc_status check_files(dlc_source *source) {
 
 static dlc_status images_open(const dlc_data_args *args, dlc_source **source) {
     const dlc_settings *settings = args->settings;
+    class_source from = {.written = host->get_string(settings, "classes")};
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
+    if (DLC_HAS(args, classes) && args->class_names) {
+        from.name = args->class_names;
+        from.count = args->classes;
+    }
     dlc_status rc = read_shape(settings, &made->shape);
     if (rc == DLC_OK)
-        rc = listing_read(host->get_string(settings, "path"), &made->list);
+        rc = listing_read(host->get_string(settings, "path"), &from, &made->list);
     if (rc == DLC_OK && host->get_bool(settings, "check"))
         rc = check_files(made);
     if (rc == DLC_OK)
@@ -73,6 +79,8 @@ static dlc_status images_describe(dlc_source *source, dlc_data_info *info) {
     info->shape = source->shape;
     info->dtype = DLC_U8;
     info->classes = source->list.classes;
+    if (DLC_HAS(info, class_names))
+        info->class_names = (const char *const *)source->list.class_name;
     return DLC_OK;
 }
 
@@ -103,6 +111,10 @@ static dlc_status images_read(dlc_source *source, int32_t n, const int64_t *inde
 static const dlc_option options[] = {
     DLC_PATH_REQUIRED("path", "folder with a folder of images for each class"),
     DLC_INTS("shape", "3,32,32", 1, 4096, "channels (1 or 3), height, width"),
+    DLC_STRING(
+        "classes", "",
+        "their names in the order of labels, with commas between; by default the "
+        "folders of the training data, sorted"),
     DLC_BOOL("check", "yes", "look at every file before training begins"),
     DLC_OPTIONS_END,
 };

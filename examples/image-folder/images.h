@@ -17,10 +17,20 @@ typedef struct entry {
 typedef struct listing {
     entry *entries; /* own */
     int64_t count, room;
-    int32_t classes;
+    char **class_name; /* own, each too; by label */
+    int32_t classes, class_room;
 } listing;
 
-dlc_status listing_read(const char *root, listing *list);
+/* Who says which class has which label: the user, else the training data, else the
+ * names of the folders. */
+typedef struct class_source {
+    const char *written;     /* "ant, bee"; "": nothing was */
+    const char *const *name; /* of the training data */
+    int32_t count;           /* 0: not known */
+} class_source;
+
+/* DLC_ERR_DATA for a folder that is none of the classes. */
+dlc_status listing_read(const char *root, const class_source *from, listing *list);
 void listing_free(listing *list);
 
 /* ---- decode.c: JPEG and PNG ------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* The images under a folder: one folder a class, in the order of their names. */
+/* The images under a folder: one folder a class, and which label each class has. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -95,12 +95,88 @@ static dlc_status read_folder(const char *folder,
     return rc;
 }
 
+/* ---- Classes --------------------------------------------------------------------- */
+
+static const char *name_of(const char *path) {
+    return strrchr(path, '/') + 1;
+}
+
+static dlc_status add_class(listing *list, const char *name, size_t length) {
+    if (list->classes == list->class_room) {
+        size_t room = (size_t)list->class_room;
+        void *grown = grow(list->class_name, room, &room, sizeof *list->class_name);
+        if (!grown)
+            return DLC_ERR_NOMEM;
+        list->class_name = grown;
+        list->class_room = (int32_t)room;
+    }
+    char *copy = host->alloc(length + 1);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    memcpy(copy, name, length);
+    copy[length] = '\0';
+    list->class_name[list->classes++] = copy;
+    return DLC_OK;
+}
+
+/* "ant, bee, cat" */
+static dlc_status add_written(listing *list, const char *written) {
+    dlc_status rc = DLC_OK;
+    for (const char *at = written; rc == DLC_OK && at;) {
+        const char *end = strchr(at, ',');
+        const char *last = end ? end : at + strlen(at);
+        while (*at == ' ')
+            at++;
+        while (last > at && last[-1] == ' ')
+            last--;
+        if (last == at)
+            return host->fail(DLC_ERR_CONFIG, "classes = %s: a class without a name",
+                              written);
+        rc = add_class(list, at, (size_t)(last - at));
+        at = end ? end + 1 : NULL;
+    }
+    return rc;
+}
+
+/* As they were written, else those of the training data, else the folders. */
+static dlc_status find_classes(const class_source *from, const names *folders,
+                               listing *list) {
+    dlc_status rc = DLC_OK;
+    if (from->written && from->written[0])
+        return add_written(list, from->written);
+    for (int32_t i = 0; rc == DLC_OK && i < from->count; i++)
+        rc = add_class(list, from->name[i], strlen(from->name[i]));
+    for (size_t i = 0; rc == DLC_OK && !from->count && i < folders->count; i++) {
+        const char *name = name_of(folders->name[i]);
+        rc = add_class(list, name, strlen(name));
+    }
+    return rc;
+}
+
+/* The label of a folder's images. */
+static dlc_status find_label(const listing *list, const char *folder, int32_t *label) {
+    for (*label = 0; *label < list->classes; ++*label)
+        if (strcmp(list->class_name[*label], name_of(folder)) == 0)
+            return DLC_OK;
+    return host->fail(DLC_ERR_DATA,
+                      "%s: a folder whose name is none of the %d classes (%s%s%s); "
+                      "rename it, move it away, or add the class to the training data",
+                      folder, (int)list->classes, list->class_name[0],
+                      list->classes > 1 ? ", " : "",
+                      list->classes > 2   ? "..."
+                      : list->classes > 1 ? list->class_name[1]
+                                          : "");
+}
+
 /* ---- The list -------------------------------------------------------------------- */
 
 void listing_free(listing *list) {
     for (int64_t i = 0; i < list->count; i++)
         host->free(list->entries[i].path);
     host->free(list->entries);
+    for (int32_t i = 0; i < list->classes; i++)
+        host->free(list->class_name[i]);
+    host->free(list->class_name);
     *list = (listing){0};
 }
 
@@ -118,33 +194,52 @@ static dlc_status add_entry(listing *list, char *path, int32_t label) {
     return DLC_OK;
 }
 
-static dlc_status add_class(listing *list, const char *folder) {
+static dlc_status add_folder(listing *list, const char *folder) {
     names images = {0};
-    dlc_status rc = read_folder(folder, is_image, &images);
+    int32_t label = 0;
+    dlc_status rc = find_label(list, folder, &label);
+    if (rc == DLC_OK)
+        rc = read_folder(folder, is_image, &images);
     if (rc == DLC_OK && images.count == 0)
         host->log(DLC_LOG_WARN, "%s: a class without images", folder);
     for (size_t i = 0; rc == DLC_OK && i < images.count; i++) {
-        rc = add_entry(list, images.name[i], list->classes);
+        rc = add_entry(list, images.name[i], label);
         if (rc == DLC_OK)
             images.name[i] = NULL; /* the list's now */
     }
     names_free(&images);
-    list->classes++;
     return rc;
 }
 
-dlc_status listing_read(const char *root, listing *list) {
-    names classes = {0};
+/* A class may be missing here, but who reads the results should know. */
+static void tell_missing(const char *root, const names *folders, const listing *list) {
+    for (int32_t c = 0; c < list->classes; c++) {
+        size_t i = 0;
+        while (i < folders->count &&
+               strcmp(name_of(folders->name[i]), list->class_name[c]) != 0)
+            i++;
+        if (i == folders->count)
+            host->log(DLC_LOG_WARN, "%s: no folder for the class %s (label %d)", root,
+                      list->class_name[c], (int)c);
+    }
+}
+
+dlc_status listing_read(const char *root, const class_source *from, listing *list) {
+    names folders = {0};
     listing made = {0};
-    dlc_status rc = read_folder(root, is_folder, &classes);
-    for (size_t i = 0; rc == DLC_OK && i < classes.count; i++)
-        rc = add_class(&made, classes.name[i]);
+    dlc_status rc = read_folder(root, is_folder, &folders);
+    if (rc == DLC_OK)
+        rc = find_classes(from, &folders, &made);
+    for (size_t i = 0; rc == DLC_OK && i < folders.count; i++)
+        rc = add_folder(&made, folders.name[i]);
     if (rc == DLC_OK && made.count == 0)
         rc = host->fail(DLC_ERR_DATA,
                         "%s: no images; it must have a folder for each class, with "
                         "*.jpg, *.jpeg or *.png in it",
                         root);
-    names_free(&classes);
+    if (rc == DLC_OK)
+        tell_missing(root, &folders, &made);
+    names_free(&folders);
     if (rc == DLC_OK)
         *list = made;
     else

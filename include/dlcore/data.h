@@ -23,6 +23,11 @@ typedef struct dlc_data_args {
     const dlc_settings *settings; /* of the feature's option table; paths in it
                                      are ready to open */
     uint64_t seed;                /* of the job, for sources that make things up */
+    /* For [data.test]: the classes of [data], in the order of their labels; NULL: not
+     * known. A source whose own classes have names gives these labels, whether it has
+     * samples of each or not, and fails for a name that is not among them. */
+    const char *const *class_names;
+    int32_t classes;
 } dlc_data_args;
 
 typedef struct dlc_data_info {
@@ -31,6 +36,9 @@ typedef struct dlc_data_info {
     dlc_shape shape; /* of one sample, C, H, W */
     dlc_dtype dtype; /* DLC_U8 or DLC_F32 */
     int32_t classes; /* labels are 0 .. classes-1; 0: not known */
+    /* One a class, in the order of labels; of the source, until it is closed. NULL:
+     * they have no names. */
+    const char *const *class_names;
 } dlc_data_info;
 
 typedef struct dlc_data_ops {

@@ -58,10 +58,11 @@ static size_t get_ints(const dlc_settings *settings, const char *name,
     return 3;
 }
 
+static const char *written = "";
+
 static const char *get_string(const dlc_settings *settings, const char *name) {
     (void)settings;
-    (void)name;
-    return root;
+    return strcmp(name, "classes") == 0 ? written : root;
 }
 
 static int get_bool(const dlc_settings *settings, const char *name) {
@@ -239,6 +240,35 @@ static void check_folders(const char *made) {
     root = made;
 }
 
+/* Labels follow from the names that are given, whatever folders there are. */
+static void check_classes(void) {
+    static const char *const given[] = {"aardvark", "ant", "bee", "cat", "dog"};
+    const dlc_data_args args = {
+        .size = sizeof args, .class_names = given, .classes = 5};
+    dlc_data_info info = {.size = sizeof info};
+    unsigned char sample[VALUES];
+    dlc_source *source = NULL;
+    int32_t label;
+    for (int i = 0; i < 2; i++) {
+        written = i ? "dog, cat,bee , aardvark,ant" : "";
+        CHECK(ops->open(&args, &source) == DLC_OK);
+        CHECK(ops->describe(source, &info) == DLC_OK && info.classes == 5);
+        CHECK(!strcmp(info.class_names[0], i ? "dog" : "aardvark"));
+        for (int64_t n = 0; n < SAMPLES; n += EACH) {
+            CHECK(ops->read(source, 1, &n, sample, &label) == DLC_OK);
+            CHECK(!strcmp(info.class_names[label], class_name[n / EACH]));
+        }
+        ops->close(source);
+        source = NULL;
+    }
+    written = "ant, bee";
+    CHECK(ops->open(&args, &source) == DLC_ERR_DATA && strstr(detail, "/cat: "));
+    written = "ant,,bee";
+    CHECK(ops->open(&args, &source) == DLC_ERR_CONFIG && strstr(detail, "ant,,bee"));
+    written = "";
+    CHECK(!source);
+}
+
 int main(int argc, char **argv) {
     void *library = argc == 3 ? dlopen(argv[1], RTLD_NOW) : NULL;
     const dlc_plugin *plugin = library ? dlsym(library, DLC_PLUGIN_SYMBOL) : NULL;
@@ -257,6 +287,7 @@ int main(int argc, char **argv) {
     check_samples(source);
     ops->close(source);
     ops->close(NULL);
+    check_classes();
     check_plain(0);
     check_plain(1);
     check_broken(0, 60, 1); /* PNG */

@@ -22,6 +22,43 @@ same_tensors() { cmp -i "$(begin "$1"):$(begin "$2")" "$1" "$2"; }
 
 loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1.json"; }
 
+# Test data without a class does not give its label to the next one.
+cp -r "$pictures" test
+rm -r test/bee
+cat "$here/net.ini" - >tested.ini <<'END'
+
+[data.test]
+source = image-folder
+path = test
+shape = 3,16,16
+batch = 12
+scale = 0.00390625
+
+[accuracy]
+type = accuracy
+input = scores
+END
+"$dlcore" train tested.ini --json --run-dir=tested --set=data.path="$pictures" \
+    >tested.json 2>said
+grep -q "no folder for the class bee (label 1)" said
+value() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.json"; }
+"$dlcore" test tested.ini --json --set=data.path="$pictures" \
+    --weights="$(echo tested/*.safetensors)" >alone.json 2>said
+grep -q "no folder for the class bee (label 1)" said
+for run in tested alone; do
+    echo "$run: accuracy $(value $run accuracy)"
+    value $run accuracy | awk '{ exit !($1 >= 0.95) }'
+done
+
+# A class that was never trained is a mistake, and named.
+mkdir test/dodo
+cp test/ant/* test/dodo
+code=0
+"$dlcore" train tested.ini --set=data.path="$pictures" >said 2>&1 || code=$?
+test $code -eq 4
+grep -q "test/dodo: a folder whose name is none of the 3 classes" said
+rm -r test
+
 train once
 train again
 for file in once/*.safetensors; do
