@@ -128,13 +128,14 @@ static error_t parse_job(int key, char *argument, comm_command *command) {
     }
 }
 
-static error_t parse_report(int key, char *argument, comm_command *command) {
+static error_t parse_report(int key, char *argument, struct argp_state *state) {
+    comm_command *command = state->input;
     switch (key) {
     case KEY_JSON:
         command->json = 1;
         return 0;
     case KEY_PLOT:
-        command->plot = argument;
+        command->plot = dlc_tool_parse_plot(argument, state);
         return 0;
     case 'v':
         dlc_log_level_set(DLC_LOG_DEBUG);
@@ -185,7 +186,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     default:
         return parse_job(key, argument, command) == 0
                    ? 0
-                   : parse_report(key, argument, command);
+                   : parse_report(key, argument, state);
     }
 }
 

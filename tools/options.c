@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -131,6 +132,17 @@ int dlc_tool_parse_count(const char *name, const char *argument, int most,
     if (end == argument || *end || value < 1 || value > most)
         argp_error(state, "--%s=%s: a whole number, 1 to %d", name, argument, most);
     return (int)value;
+}
+
+const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state) {
+    const char *ending = strrchr(argument, '.');
+    if (!ending || strcasecmp(ending, ".svg") != 0)
+        argp_error(state,
+                   "--plot=%s: the picture is SVG, so its name must end in .svg; "
+                   "browsers show it, and rsvg-convert or Inkscape make a PNG or PDF "
+                   "of it",
+                   argument);
+    return argument;
 }
 
 dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {

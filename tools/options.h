@@ -42,6 +42,9 @@ void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input)
 int dlc_tool_parse_count(const char *name, const char *argument, int most,
                          struct argp_state *state);
 
+/* The value of --plot, whose name must be that of an SVG; else the end, as above. */
+const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state);
+
 /* Opens the log file and the setup. */
 dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup);
 

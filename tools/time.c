@@ -59,7 +59,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         command->style.all = 1;
         return 0;
     case KEY_PLOT:
-        command->plot = argument;
+        command->plot = dlc_tool_parse_plot(argument, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

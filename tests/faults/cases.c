@@ -86,7 +86,17 @@ const fault_case faults[] = {
      {"time", "@", "--plot=no/such/p.svg"},
      1,
      "no/such/p.svg"},
-    {"a picture over a folder", NULL, {"time", "@", "--plot=."}, 1, "no plain file"},
+    {"a picture of another kind",
+     NULL,
+     {"time", "@", "--plot=p.png"},
+     2,
+     "must end in .svg"},
+    {"a picture without a kind", NULL, {"time", "@", "--plot=."}, 2, ".svg"},
+    {"a picture of another kind",
+     NULL,
+     {"bench", "comm", "--plot=svg"},
+     2,
+     "must end in .svg"},
     {"time of two ranks", NULL, {"time", "@", "--ranks=2"}, 2, "--ranks=1"},
 
     /* net.ini as a file. */
