@@ -20,7 +20,7 @@ unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OMP_NUM_THREADS
 
 peer() {
 	OMP_NUM_THREADS=$threads "$python" bench/torch_accuracy.py --goal "$goal" \
-		--threads "$threads" --lr 0.06 --linear --epochs 3 "$@"
+		--threads "$threads" --lr 0.03 --linear --epochs 3 "$@"
 }
 
 for ((round = 1; round <= rounds; round++)); do

@@ -1,5 +1,5 @@
 /* A picture of a benchmark: time and bus bandwidth over size, both axes logarithmic,
- * a line an operation. */
+ * a line an operation, with its name at the line's end. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +9,9 @@
 #include "svg.h"
 
 /* Pixels. */
-static const double width = 1040, height = 520, margin = 28, panel_width = 420,
-                    panel_height = 330, panel_top = 130, axis = 70;
+static const double width = 1200, height = 480, margin = 28, panel_width = 390,
+                    panel_height = 330, panel_top = 104, axis = 50, label_width = 132,
+                    label_gap = 15;
 
 static const char light[] =
     "text { font: 12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif;\n"
@@ -20,19 +21,23 @@ static const char light[] =
     ".muted { fill: #6b7280; }\n"
     ".back { fill: #ffffff; }\n"
     ".grid { stroke: #e6e8ec; }\n"
+    ".lead { stroke: #9aa3af; }\n"
     "line.op0, line.op1, line.op2, line.op3, line.op4, line.op5, line.op6 {\n"
     "       stroke-width: 2; stroke-linecap: round; }\n"
-    ".op0 { fill: #3b78c9; stroke: #3b78c9; }\n"
-    ".op1 { fill: #e39a3b; stroke: #e39a3b; }\n"
-    ".op2 { fill: #2f9c86; stroke: #2f9c86; }\n"
-    ".op3 { fill: #9566c7; stroke: #9566c7; }\n"
-    ".op4 { fill: #c9505c; stroke: #c9505c; }\n"
-    ".op5 { fill: #7a8799; stroke: #7a8799; }\n"
-    ".op6 { fill: #8a6d3b; stroke: #8a6d3b; }\n";
+    "text.op0, text.op1, text.op2, text.op3, text.op4, text.op5, text.op6 {\n"
+    "       stroke: none; font-weight: 600; }\n"
+    ".op0 { fill: #2f69b3; stroke: #2f69b3; }\n"
+    ".op1 { fill: #b35c00; stroke: #b35c00; }\n"
+    ".op2 { fill: #1c7a66; stroke: #1c7a66; }\n"
+    ".op3 { fill: #7d4fb0; stroke: #7d4fb0; }\n"
+    ".op4 { fill: #b83a48; stroke: #b83a48; }\n"
+    ".op5 { fill: #5b6677; stroke: #5b6677; }\n"
+    ".op6 { fill: #7a5c2a; stroke: #7a5c2a; }\n";
 static const char dark[] = "text { fill: #e4e7ec; }\n"
                            ".muted { fill: #98a1ae; }\n"
                            ".back { fill: #15181e; }\n"
                            ".grid { stroke: #2b3039; }\n"
+                           ".lead { stroke: #5d6674; }\n"
                            ".op0 { fill: #6ba3ea; stroke: #6ba3ea; }\n"
                            ".op1 { fill: #edb265; stroke: #edb265; }\n"
                            ".op2 { fill: #56bfa8; stroke: #56bfa8; }\n"
@@ -120,25 +125,80 @@ static void draw_row(const panel *to, const dlc_bench_row *row,
     dlc_svg_box(to->svg, style, x - 3, y_of(to, value) - 3, 6, 6, tip);
 }
 
+/* ---- Names at the lines' ends ---------------------------------------------------- */
+
+typedef struct line_end {
+    int op;
+    double x, y; /* of the last point */
+    double at;   /* where the name goes */
+} line_end;
+
+static size_t find_ends(const panel *to, const dlc_bench_row *row, size_t rows,
+                        line_end end[BENCH_OPS]) {
+    size_t count = 0;
+    for (size_t i = 0; i < rows; i++) {
+        double value = value_of(to, &row[i]);
+        if (value <= 0 || (i + 1 < rows && row[i + 1].op == row[i].op &&
+                           value_of(to, &row[i + 1]) > 0))
+            continue;
+        line_end its = {.op = (int)row[i].op,
+                        .x = x_of(to, (double)row[i].bytes),
+                        .y = y_of(to, value)};
+        size_t place = 0; /* one an operation: its last */
+        while (place < count && end[place].op != its.op)
+            place++;
+        if (place == count && count++ == BENCH_OPS)
+            return BENCH_OPS;
+        end[place] = its;
+    }
+    return count;
+}
+
+static void sort_ends(line_end *end, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        for (size_t k = i; k > 0 && end[k].y < end[k - 1].y; k--) {
+            line_end moved = end[k];
+            end[k] = end[k - 1];
+            end[k - 1] = moved;
+        }
+}
+
+/* As near to the points as they can be without lying on each other. */
+static void spread_names(line_end *end, size_t count) {
+    double next = panel_top, last = panel_top + panel_height;
+    for (size_t i = 0; i < count; i++) {
+        end[i].at = fmax(end[i].y, next);
+        next = end[i].at + label_gap;
+    }
+    for (size_t i = count; i-- > 0;) {
+        end[i].at = fmin(end[i].at, last);
+        last = end[i].at - label_gap;
+    }
+}
+
+static void draw_names(const panel *to, const dlc_bench_row *row, size_t rows) {
+    line_end end[BENCH_OPS];
+    size_t count = find_ends(to, row, rows, end);
+    double right = to->left + panel_width;
+    sort_ends(end, count);
+    spread_names(end, count);
+    for (size_t i = 0; i < count; i++) {
+        char style[16];
+        (void)snprintf(style, sizeof style, "op%d", end[i].op);
+        if (fabs(end[i].at - end[i].y) > 2 || end[i].x < right - 1)
+            dlc_svg_line(to->svg, "lead", end[i].x + 5, end[i].y, right + 12,
+                         end[i].at);
+        dlc_svg_text(to->svg, style, "start", right + 15, end[i].at + 4,
+                     dlc_bench_op_name(end[i].op));
+    }
+}
+
 static void draw_panel(panel *to, const dlc_bench_row *row, size_t rows) {
     find_range(to, row, rows);
     draw_grid(to);
     for (size_t i = 0; i < rows; i++)
         draw_row(to, &row[i], i && row[i - 1].op == row[i].op ? &row[i - 1] : NULL);
-}
-
-static void draw_legend(dlc_text *svg, const dlc_bench_row *row, size_t rows) {
-    double x = margin;
-    char style[16];
-    for (size_t i = 0; i < rows; i++) {
-        if (i && row[i - 1].op == row[i].op)
-            continue;
-        const char *name = dlc_bench_op_name((int)row[i].op);
-        (void)snprintf(style, sizeof style, "op%d", (int)row[i].op);
-        dlc_svg_box(svg, style, x, 80, 12, 12, NULL);
-        dlc_svg_text(svg, "name", "start", x + 18, 90, name);
-        x += 18 + 6.7 * (double)strlen(name) + 22;
-    }
+    draw_names(to, row, rows);
 }
 
 dlc_status dlc_bench_svg(const dlc_bench_head *head, const dlc_bench_row *row,
@@ -151,12 +211,11 @@ dlc_status dlc_bench_svg(const dlc_bench_head *head, const dlc_bench_row *row,
     (void)snprintf(text, sizeof text, "%.40s, %s memory, float32, in place",
                    head->device, head->arena ? "attached" : "plain");
     dlc_svg_text(svg, "muted", "start", margin, 64, text);
-    draw_legend(svg, row, rows);
     for (int i = 0; i < 2 && rows; i++) {
         panel to = {.svg = svg,
                     .head = head,
                     .is_time = i,
-                    .left = margin + axis - 20 + i * (panel_width + axis + 20)};
+                    .left = margin + axis + i * (panel_width + label_width + axis)};
         draw_panel(&to, row, rows);
     }
     dlc_svg_end(svg);

@@ -9,10 +9,9 @@ dlcore=${DLCORE_BIN:?the command}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Ten iterations say enough; testing what came of them would take longer, and warming up
-# as well.
+# Ten iterations say enough; testing what came of them would take longer.
 net=$work/net.ini
-sed -e '/^\[data.test\]/,/^$/d' -e '/^warmup/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
+sed -e '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
 
 fail() {
     echo "launchers.sh: $*" >&2

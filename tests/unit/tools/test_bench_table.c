@@ -124,10 +124,51 @@ START_TEST(picture_has_a_line_for_each_operation) {
      */
     ck_assert_uint_eq(count_of(text, "<line class=\"op0\""), 4);
     ck_assert_uint_eq(count_of(text, "<line class=\"op1\""), 4);
-    ck_assert_uint_eq(count_of(text, "<rect class=\"op0\""), 1 + 6);
+    ck_assert_uint_eq(count_of(text, "<rect class=\"op0\""), 6);
+    ck_assert_uint_eq(count_of(text, ">all_reduce</text>"), 2);
+    ck_assert_uint_eq(count_of(text, ">broadcast</text>"), 2);
     ck_assert_uint_eq(count_of(text, "all_reduce, 64 KiB: 3 us, 32.8 GB/s"), 2);
     ck_assert_ptr_null(strstr(text, "nan"));
     ck_assert_ptr_null(strstr(text, "inf"));
+    dlc_text_free(&svg);
+}
+END_TEST
+
+/* Lines that end at one place, even at the edge: each name can be read, in the picture,
+ * and on the side of the line's last point. */
+START_TEST(names_do_not_lie_on_each_other) {
+    dlc_bench_row rows[2 * BENCH_OPS];
+    for (int i = 0; i < 2 * BENCH_OPS; i++) {
+        rows[i] = row_of((dlc_bench_op)(i / 2));
+        rows[i].bytes = UINT64_C(4096) << (4 * (i % 2));
+        rows[i].seconds = _i == 0 ? 1e-3 : _i == 1 ? 1e-6 * (1 + i % 2) : 1e3;
+    }
+    dlc_text svg = {0};
+    ck_assert_int_eq(dlc_bench_svg(&head, rows, 2 * BENCH_OPS, &svg), DLC_OK);
+    const char *at = dlc_text_string(&svg);
+    double taken[2 * BENCH_OPS], width, height;
+    int names = 0;
+    ck_assert_int_eq(
+        sscanf(strstr(at, "width="), "width=\"%lf\" height=\"%lf\"", &width, &height),
+        2);
+    while ((at = strstr(at, "<text class=\"op"))) {
+        double x, y;
+        int panel = names / BENCH_OPS;
+        ck_assert_int_eq(sscanf(at,
+                                "<text class=\"op%*d\" text-anchor=\"start\" "
+                                "x=\"%lf\" y=\"%lf\"",
+                                &x, &y),
+                         2);
+        ck_assert_int_lt(names, 2 * BENCH_OPS);
+        for (int k = panel * BENCH_OPS; k < names; k++)
+            ck_assert_double_ge(fabs(taken[k] - y), 12);
+        ck_assert_double_ge(y, 40);
+        ck_assert_double_le(y, height - 20);
+        ck_assert_double_le(x, width - 100);
+        taken[names++] = y;
+        at++;
+    }
+    ck_assert_int_eq(names, 2 * BENCH_OPS);
     dlc_text_free(&svg);
 }
 END_TEST
@@ -208,6 +249,7 @@ int main(void) {
     tcase_add_test(tests, head_stands_over_the_columns);
     tcase_add_test(tests, json_is_a_list_of_objects);
     tcase_add_test(tests, picture_has_a_line_for_each_operation);
+    tcase_add_loop_test(tests, names_do_not_lie_on_each_other, 0, 3);
     tcase_add_test(tests, picture_of_little);
     tcase_add_test(tests, sizes);
     tcase_add_test(tests, names_of_operations);
