@@ -1,6 +1,7 @@
 /* See thread.h. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,6 +49,31 @@ void dlc_signals_block(sigset_t *before) {
 
 void dlc_signals_unblock(const sigset_t *before) {
     (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+static void *stand_by(void *context) {
+    dlc_signal_guard *guard = context;
+    (void)pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+    while (sem_wait(&guard->end) != 0 && errno == EINTR)
+        continue;
+    return NULL;
+}
+
+void dlc_signals_guard_begin(dlc_signal_guard *guard) {
+    guard->has_thread = 0;
+    dlc_signals_block(&guard->before);
+    if (sigismember(&guard->before, SIGTERM) && sigismember(&guard->before, SIGINT))
+        return;
+    (void)sem_init(&guard->end, 0, 0);
+    guard->has_thread = pthread_create(&guard->thread, NULL, stand_by, guard) == 0;
+}
+
+void dlc_signals_guard_end(dlc_signal_guard *guard) {
+    if (guard->has_thread) {
+        (void)sem_post(&guard->end);
+        (void)pthread_join(guard->thread, NULL);
+    }
+    dlc_signals_unblock(&guard->before);
 }
 
 static void *begin(void *context) {

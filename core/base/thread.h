@@ -3,6 +3,7 @@
 #define DLC_BASE_THREAD_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 
 #include "base/status.h"
@@ -13,6 +14,19 @@
  * themselves. */
 void dlc_signals_block(sigset_t *before);
 void dlc_signals_unblock(const sigset_t *before);
+
+/* The same around a call that may never come back (a plugin's code while it is loaded):
+ * SIGINT and SIGTERM, where they were not blocked before, go to a thread that stands
+ * by, and do to the process what they did before. Between begin and end the caller may
+ * not fork. Without memory for a thread they wait until the end. */
+typedef struct dlc_signal_guard {
+    sigset_t before;
+    pthread_t thread;
+    int has_thread;
+    sem_t end; /* of the thread; no descriptor: the call may close them all */
+} dlc_signal_guard;
+void dlc_signals_guard_begin(dlc_signal_guard *guard);
+void dlc_signals_guard_end(dlc_signal_guard *guard);
 
 /* Starts one, named `name` (15 characters at most), which the caller joins. It takes no
  * signals: they are the train thread's. DLC_ERR_NOMEM. */

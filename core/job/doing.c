@@ -101,6 +101,7 @@ dlc_pulse dlc_pulse_take(pid_t pid, dlc_doing *doing, dlc_pulse_last *last) {
     threads threads_now = look_at_threads(pid);
     int stopped = pulse.state == 'T' || pulse.state == 't';
     pulse.worked = (char)(!stopped && works(&threads_now, now, last));
+    pulse.disk = (char)(!stopped && threads_now.waits_for_disk);
     *last = (dlc_pulse_last){.time = now, .busy = threads_now.busy};
     return pulse;
 }

@@ -34,7 +34,8 @@ typedef struct dlc_pulse {
     int32_t pid;
     char state;  /* of its process, as /proc shows it: 'R', 'S', 'D', 'T' ...; '?' */
     char worked; /* it computed, or waited for a core or a disk, since the last one */
-    char unused[2];
+    char disk;   /* it waits for a disk now */
+    char unused;
     uint64_t steps, checks;
     dlc_words words;
 } dlc_pulse;
@@ -48,7 +49,11 @@ typedef struct dlc_pulse_last {
 /* How often a parent looks at its rank, and agents and hub let each other hear. */
 #define DLC_BEAT_NS 500000000u
 
-/* Takes the pulse of a process that shares `doing` with this one. */
+/* Who computes without getting on (a huge layer) is warned about after the hang
+ * timeout, and has so many of them before it counts as hung. */
+#define DLC_PATIENCE_WITH_WORK 10
+
+/* Takes the pulse of a process that shares `doing` with this one, or of this one. */
 dlc_pulse dlc_pulse_take(pid_t pid, dlc_doing *doing, dlc_pulse_last *last);
 
 #endif

@@ -224,6 +224,12 @@ static void find_dead(dlc_hub *hub) {
 
 /* ---- Signals ---------------------------------------------------------------- */
 
+void dlc_hub_end_by_signal(dlc_hub *hub, int signal) {
+    hub->stop_signal = signal;
+    hub->lost = hub->failure = 0;
+    kill_ranks(hub);
+}
+
 /* Some send a signal to all processes of a job: only who gets it twice was asked
  * again. */
 void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
@@ -236,14 +242,13 @@ void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
         if (hub->stop_signal)
             return;
         hub->stop_signal = signal;
+        hub->stopped_at = *stop_time;
         if (hub->gate) /* nobody has anything to save yet */
             kill_ranks(hub);
         send_request(hub, DLC_JOB_STOP);
     } else if (dlc_since(*stop_time) >= DLC_STOP_AGAIN_S && !hub->killed) {
-        hub->stop_signal = signal;
-        hub->lost = hub->failure = 0; /* whatever it was, this ends it */
         dlc_warn("asked again to stop: the ranks are killed");
-        kill_ranks(hub);
+        dlc_hub_end_by_signal(hub, signal);
     }
 }
 

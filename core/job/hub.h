@@ -34,6 +34,7 @@ typedef struct dlc_peer {
     dlc_pulse_last last;
     dlc_pulse pulse;
     uint64_t moved, worked, alive;
+    uint64_t disk; /* when it last waited for a disk */
 
     /* The frame that is coming in. */
     dlc_frame frame;
@@ -80,14 +81,16 @@ typedef struct dlc_hub {
     size_t result_bytes;
 
     uint64_t beat;     /* when pulses were last taken and sent */
+    uint64_t warned;   /* when the stall began that a warning has told of */
     int told;          /* the ranks were told to end */
     uint64_t kill_at;  /* then those left are killed; 0: none */
     uint64_t leave_at; /* then remote ranks left are given up; 0: none */
     int lost;          /* a rank was killed or left others waiting */
     int failure;       /* the highest code of a rank that was not told to end */
     int stop_signal;
-    uint64_t stop_time; /* of the launcher's own */
-    int killed;         /* by the hub: what dies now dies because of that */
+    uint64_t stop_time;  /* of the launcher's own */
+    uint64_t stopped_at; /* when the job was first asked to stop */
+    int killed;          /* by the hub: what dies now dies because of that */
 } dlc_hub;
 
 /* ---- hub.c */
@@ -110,6 +113,8 @@ void dlc_hub_lose(dlc_hub *hub, int rank, const char *why);
 /* Sends the news to end, without the log line. */
 void dlc_hub_send_news(dlc_hub *hub, dlc_status status, const char *text);
 void dlc_hub_kill_rank(dlc_hub *hub, int rank, int signal);
+/* Kills the ranks; the job ends as by that signal, whatever happened before. */
+void dlc_hub_end_by_signal(dlc_hub *hub, int signal);
 /* Of the launcher or, passed on, of a rank. */
 void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time);
 /* "rank 1 (host x, pid 77)" */

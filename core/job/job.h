@@ -42,7 +42,8 @@ typedef struct dlc_job_options {
     int outside;
     uint64_t digest;   /* of what must be the same for all ranks; compared then */
     double rendezvous; /* so long ranks are waited for, seconds; 0: 60 */
-    double deadline;   /* so long a rank may hang, seconds; 0: for ever */
+    double deadline; /* so long a rank may hang, seconds; 0: for ever. The only rank of
+                      * a job ends with exit code 5 then, too, unless it computes. */
 } dlc_job_options;
 
 /* Runs `main` as every rank of a new job and waits for all of them.
@@ -60,7 +61,8 @@ typedef struct dlc_job_options {
  *          who and what it was doing. The others were told (dlc_job_check) and
  *          had 1.5 s to end.
  *   128+n  SIGINT or SIGTERM asked the job to stop, and it did. A second one to the
- *          same process, 0.2 s or more later, kills the ranks at once.
+ *          same process, 0.2 s or more later, kills the ranks at once; so does the
+ *          first when a rank makes no progress for `deadline` seconds since.
  *   else   the highest code of a rank, those aside that ended because of another
  * A rank that returns anything but 0 ends the job for the others, too.
  * An error status means that no rank has run `main`, or that they were killed.

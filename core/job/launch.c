@@ -19,6 +19,7 @@ static dlc_status run_alone(dlc_launch *launch, int *exit_code) {
     dlc_rank_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, &before);
     dlc_rank_args args = dlc_launch_rank_args(launch, 0, 1, 0, launch->doing);
+    args.deadline = launch->options->deadline;
     dlc_job *rank = NULL;
     dlc_status status = dlc_rank_open(&args, &rank);
     if (status == DLC_OK) {

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "job/alone.h"
 #include "job/frame.h"
 #include "job/place.h"
 
@@ -38,9 +39,7 @@ struct dlc_job {
     double deadline;
     uint64_t looks, looked_at, woke;
 
-    /* The only rank of a job; the control thread's own. */
-    int stop_signal;
-    uint64_t stop_time;
+    dlc_alone alone; /* the only rank of a job; the control thread's own */
 
     /* Written once, before `lost` is. */
     char news[1024];
@@ -123,12 +122,8 @@ static dlc_status send_frame(dlc_job *job, const dlc_frame *frame,
 static void signal_alone(dlc_job *job, int signal) {
     if (dlc_signal_request(signal)) {
         atomic_fetch_or(&job->requests, dlc_signal_request(signal));
-    } else if (!job->stop_signal) {
-        job->stop_signal = signal;
-        job->stop_time = dlc_now_ns();
+    } else if (dlc_alone_stop(&job->alone, signal)) {
         atomic_fetch_or(&job->requests, DLC_JOB_STOP);
-    } else if (dlc_since(job->stop_time) >= DLC_STOP_AGAIN_S) {
-        _exit(128 + signal); /* asked for twice: like being killed by it */
     }
 }
 
@@ -167,6 +162,15 @@ static void look_for_parent(dlc_job *job) {
     }
 }
 
+/* The same for the only rank of a job, which nobody else looks at. */
+static void look_at_self(dlc_job *job) {
+    char text[sizeof job->news];
+    if (!dlc_alone_look(&job->alone, text, sizeof text))
+        return;
+    dlc_error("%s", text);
+    tell_lost(job, DLC_ERR_PEER, text);
+}
+
 static void *control_thread(void *argument) {
     dlc_job *job = argument;
     int turn_ms = job->deadline > 0 ? (int)(DLC_BEAT_NS / 1000000u) : -1;
@@ -184,7 +188,9 @@ static void *control_thread(void *argument) {
             return NULL;
         if (polled[1].revents)
             read_signal(job);
-        if (job->deadline > 0)
+        if (job->deadline > 0 && job->control < 0)
+            look_at_self(job);
+        else if (job->deadline > 0)
             look_for_parent(job);
         dlc_status status = polled[2].revents ? read_frame(job) : DLC_OK;
         if (status != DLC_OK) {
@@ -264,6 +270,7 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     made->doing = args->doing;
     made->control = args->control;
     made->deadline = args->deadline;
+    dlc_alone_begin(&made->alone, args->doing, args->deadline);
     made->signals = made->wake = -1;
     pthread_mutex_init(&made->sending, NULL);
     pthread_mutex_init(&made->lock, NULL);
@@ -299,7 +306,7 @@ int dlc_rank_close(dlc_job *job) {
     dlc_free(job->result);
     dlc_free(job->places);
     dlc_thread_places_free(&job->threads_go);
-    int stop_signal = job->stop_signal;
+    int stop_signal = job->alone.stop_signal;
     dlc_free(job);
     return stop_signal;
 }

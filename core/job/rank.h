@@ -13,7 +13,8 @@ typedef struct dlc_rank_args {
     int threads;      /* 0: one a core of its share */
     int control;      /* the channel; -1 where the only rank needs no hub */
     dlc_doing *doing; /* this rank's */
-    double deadline;  /* so long nobody may look at it, seconds; 0: for ever */
+    double deadline;  /* so long nobody may look at it or, without a channel, it may
+                       * hang,  seconds; 0: for ever */
     int local_rank;   /* of its machine; -1: to be counted */
     const char *device;
     const int32_t *device_index; /* as in dlc_job_options */

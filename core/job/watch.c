@@ -7,8 +7,12 @@
  *   - who has neither moved nor worked nor asked for longer than the deadline hangs:
  *     it was stopped, or waits for something that will never come;
  *   - where all wait, and nobody has moved or worked for as long, a message was lost;
- *   - who works without moving (a huge layer, a test, a checkpoint on a slow disk) has
- *     ten times the deadline, so long as the others wait for it.
+ *   - who works without moving (a huge layer, a test, a checkpoint on a slow disk) is
+ *     named in a warning after the deadline, and has ten times the deadline, so long as
+ *     the others wait for it;
+ *   - a job that was asked to stop and in which a rank has not moved for the deadline
+ *     since then is killed, whatever that rank does; who waits for a disk saves its
+ * work and is waited for.
  *
  * Whoever waits is never the culprit.
  */
@@ -22,7 +26,6 @@
 
 /* Who waits asks much more often than this; pulses come twice a second. */
 #define ASKS_WITHIN_S 1.5
-#define PATIENCE_WITH_WORK 10
 
 static double since(uint64_t now, uint64_t then) {
     return now > then ? (double)(now - then) / 1e9 : 0;
@@ -39,6 +42,8 @@ void dlc_hub_pulse(dlc_hub *hub, int rank, const dlc_pulse *pulse) {
         peer->alive = now;
     if (pulse->worked)
         peer->worked = now;
+    if (pulse->disk)
+        peer->disk = now;
     peer->pulse = *pulse;
 }
 
@@ -47,6 +52,7 @@ void dlc_hub_watch_anew(dlc_hub *hub) {
     for (int r = 0; r < hub->ranks; r++) {
         dlc_peer *peer = &hub->peer[r];
         peer->moved = peer->worked = peer->alive = peer->heard = now;
+        peer->disk = 0;
     }
     hub->beat = now;
 }
@@ -115,7 +121,7 @@ static int is_hung(const dlc_hub *hub, uint64_t now, int *culprit) {
         return 0;
     if (*culprit >= 0)
         return 1;
-    return !moving && (!working || moved > PATIENCE_WITH_WORK * hub->deadline);
+    return !moving && (!working || moved > DLC_PATIENCE_WITH_WORK * hub->deadline);
 }
 
 /* ---- The report ---------------------------------------------------------------- */
@@ -181,6 +187,61 @@ static void report(dlc_hub *hub, int culprit, uint64_t now) {
             dlc_hub_kill_rank(hub, r, SIGKILL);
 }
 
+/* The rank that the others wait for, because it computes; said once for each stall. */
+static void warn_of_slow(dlc_hub *hub, uint64_t now) {
+    dlc_peer *slow = NULL;
+    uint64_t stalled = 0; /* when a rank last moved */
+    char name[128], doing[DLC_DOING_TEXT];
+    for (int r = 0; r < hub->ranks; r++) {
+        dlc_peer *peer = &hub->peer[r];
+        condition is = peer->running ? condition_of(hub, peer, now) : WAITS;
+        if (is == MOVES)
+            return;
+        /* Where the CPUs are busy, who waits may seem to work, too. */
+        if (is == WORKS && (!slow || (asks(hub, slow, now) && !asks(hub, peer, now))))
+            slow = peer;
+        if (peer->moved > stalled)
+            stalled = peer->moved;
+    }
+    if (!slow || hub->warned == stalled || !slow->pulse.steps)
+        return;
+    hub->warned = stalled;
+    dlc_hub_name(hub, (int)(slow - hub->peer), name, sizeof name);
+    dlc_words_text(&slow->pulse.words, doing);
+    dlc_warn("%s has computed for %.0f s%s without getting on; after %g s ([run] "
+             "deadline = %g, %d times) the job is ended",
+             name, since(now, slow->moved), doing,
+             DLC_PATIENCE_WITH_WORK * hub->deadline, hub->deadline,
+             DLC_PATIENCE_WITH_WORK);
+}
+
+/* Asked to stop, and a rank has not got on for the whole deadline since. */
+static int stops_too_late(const dlc_hub *hub, uint64_t now, int *rank) {
+    if (!hub->stop_signal || hub->killed)
+        return 0;
+    for (*rank = 0; *rank < hub->ranks; ++*rank) {
+        const dlc_peer *peer = &hub->peer[*rank];
+        uint64_t last = peer->moved > peer->disk ? peer->moved : peer->disk;
+        if (hub->stopped_at > last)
+            last = hub->stopped_at;
+        if (peer->running && condition_of(hub, peer, now) != WAITS &&
+            since(now, last) > hub->deadline)
+            return 1;
+    }
+    return 0;
+}
+
+static void end_late_stop(dlc_hub *hub, int rank, uint64_t now) {
+    char name[128], doing[DLC_DOING_TEXT];
+    dlc_hub_name(hub, rank, name, sizeof name);
+    dlc_words_text(&hub->peer[rank].pulse.words, doing);
+    dlc_warn(
+        "asked to stop %.0f s ago, %s does not get on%s ([run] deadline = %g): the "
+        "ranks are killed",
+        since(now, hub->stopped_at), name, doing, hub->deadline);
+    dlc_hub_end_by_signal(hub, hub->stop_signal);
+}
+
 /* Agents that are heard of no more, or the machines that they are on. */
 static void find_silent(dlc_hub *hub, uint64_t now) {
     int told = hub->told, first = -1;
@@ -215,6 +276,12 @@ void dlc_hub_watch(dlc_hub *hub) {
     if (!(hub->deadline > 0))
         return;
     find_silent(hub, now);
+    if (stops_too_late(hub, now, &culprit)) {
+        end_late_stop(hub, culprit, now);
+        return;
+    }
+    if (!hub->told && !hub->gate)
+        warn_of_slow(hub, now);
     if (!hub->told && !hub->gate && is_hung(hub, now, &culprit))
         report(hub, culprit, now);
 }

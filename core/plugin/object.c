@@ -49,14 +49,14 @@ static dlc_status check_home(const char *path, void *handle, void *symbol) {
 dlc_status dlc_object_open(const char *path, const struct stat *info,
                            const dlc_plugin **plugin) {
     struct stat now;
-    sigset_t before;
+    dlc_signal_guard guard;
     DLC_TRY(dlc_image_check(path));
     /* By its path, not by a descriptor: the loader takes two objects with one
      * name (/proc/self/fd/5) for the same. Libraries start threads when they are loaded
      * (libcuda does, long before CUDA is used). */
-    dlc_signals_block(&before);
+    dlc_signals_guard_begin(&guard);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    dlc_signals_unblock(&before);
+    dlc_signals_guard_end(&guard);
     if (!handle)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
     if (stat(path, &now) != 0 || !dlc_stat_same_bytes(&now, info))
@@ -83,11 +83,11 @@ static answer *answers;
 static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void ask(answer *asked) {
-    sigset_t before;
+    dlc_signal_guard guard;
     dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its */
-    dlc_signals_block(&before);
+    dlc_signals_guard_begin(&guard);
     asked->status = asked->plugin->load(dlc_host_services());
-    dlc_signals_unblock(&before);
+    dlc_signals_guard_end(&guard);
     if (asked->status == DLC_OK)
         return;
     const char *said = dlc_detail();

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -92,12 +93,85 @@ START_TEST(no_memory) {
 }
 END_TEST
 
+/* ---- Signals around a call that may never come back -------------------------- */
+
+/* A child that hangs in such a call, and says so through the pipe. */
+static pid_t start_hung(int *told, int blocked) {
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dlc_signal_guard guard;
+        sigset_t set;
+        (void)signal(SIGINT, SIG_DFL); /* not Check's */
+        (void)signal(SIGTERM, SIG_DFL);
+        sigemptyset(&set);
+        sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGTERM);
+        sigprocmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+        dlc_signals_guard_begin(&guard);
+        _exit(write(ends[1], "x", 1) == 1 ? (sleep(30), 1) : 2);
+    }
+    close(ends[1]);
+    *told = ends[0];
+    return pid;
+}
+
+START_TEST(a_call_that_hangs_is_ended) {
+    static const int signals[] = {SIGINT, SIGTERM};
+    int told, status = 0;
+    char byte;
+    pid_t pid = start_hung(&told, 0);
+    ck_assert_int_eq(read(told, &byte, 1), 1);
+    kill(pid, signals[_i]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status));
+    ck_assert_int_eq(WTERMSIG(status), signals[_i]);
+    close(told);
+}
+END_TEST
+
+/* Who had blocked them waits for them himself. */
+START_TEST(what_was_blocked_stays_so) {
+    int told, status = 0;
+    char byte;
+    pid_t pid = start_hung(&told, 1);
+    ck_assert_int_eq(read(told, &byte, 1), 1);
+    kill(pid, SIGTERM);
+    usleep(100000);
+    ck_assert_int_eq(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    close(told);
+}
+END_TEST
+
+START_TEST(the_mask_comes_back) {
+    dlc_signal_guard guard;
+    sigset_t before, after;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    dlc_signals_guard_begin(&guard);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    ck_assert_int_eq(sigismember(&after, SIGTERM), 1);
+    ck_assert_int_eq(sigismember(&after, SIGHUP), 1);
+    ck_assert_int_eq(sigismember(&after, SIGSEGV), 0);
+    dlc_signals_guard_end(&guard);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int s = 1; s < NSIG; s++)
+        ck_assert_int_eq(sigismember(&after, s), sigismember(&before, s));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("thread");
     TCase *tests = tcase_create("thread");
     tcase_add_test(tests, is_as_asked_for);
     tcase_add_test(tests, starter_is_left_alone);
     tcase_add_test(tests, no_memory);
+    tcase_add_loop_test(tests, a_call_that_hangs_is_ended, 0, 2);
+    tcase_add_test(tests, what_was_blocked_stays_so);
+    tcase_add_test(tests, the_mask_comes_back);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -11,6 +11,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "session.h"
 
 /* Works until it is asked to stop; tells what it was asked for. */
@@ -118,6 +119,97 @@ START_TEST(asked_twice) {
     usleep(300000);
     send_signal(&session, target, ranks, SIGINT);
     ck_assert_int_eq(session_end(&session), 128 + SIGINT);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* ---- Ranks that do not stop ------------------------------------------------------ */
+
+#define DEADLINE 1.0
+
+/* The last rank never gets on, and does not look; the others wait for it. */
+enum { COMPUTES, SLEEPS, WAYS };
+
+static int stuck_main(dlc_job *job, void *argument) {
+    const int *how = argument;
+    int stuck = dlc_job_rank(job) == dlc_job_ranks(job) - 1;
+    board_enter(job);
+    dlc_job_doing(job, "forward", "conv2", 0);
+    while (stuck)
+        if (*how == SLEEPS)
+            pause();
+    while (dlc_job_check(job) == DLC_OK)
+        usleep(1000);
+    return 5;
+}
+
+static job_session start_stuck(int ranks, int *how) {
+    dlc_job_options options = {.ranks = ranks, .deadline = DEADLINE};
+    job_session session = session_start_options(&options, stuck_main, how);
+    board_wait(ranks);
+    usleep(100000); /* until it is stuck */
+    return session;
+}
+
+/* One signal and the hang timeout end a job whatever its ranks do; not before. */
+START_TEST(asked_once_and_stuck) {
+    int how = _i % WAYS, ranks = rank_counts[_i / WAYS];
+    job_session session = start_stuck(ranks, &how);
+    uint64_t start = dlc_now_ns();
+    kill(session.pid, SIGTERM);
+    int code = session_end(&session);
+    const char *text = dlc_text_string(&session.text);
+    ck_assert_double_ge(dlc_since(start), 0.9 * DEADLINE);
+    ck_assert_double_lt(dlc_since(start), 6 * DEADLINE);
+    if (how == SLEEPS && code == 5) /* found to hang, which is as good */
+        ck_assert_msg(strstr(text, "hangs") != NULL, "%s", text);
+    else
+        ck_assert_msg(code == 128 + SIGTERM && strstr(text, "does not get on during "
+                                                            "forward conv2"),
+                      "%d: %s", code, text);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* Two signals end it at once. */
+START_TEST(asked_twice_and_stuck) {
+    int how = _i % WAYS, ranks = rank_counts[_i / WAYS];
+    job_session session = start_stuck(ranks, &how);
+    uint64_t start = dlc_now_ns();
+    kill(session.pid, SIGTERM);
+    usleep(300000);
+    kill(session.pid, SIGTERM);
+    ck_assert_int_eq(session_end(&session), 128 + SIGTERM);
+    ck_assert_double_lt(dlc_since(start), 0.9 * DEADLINE);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+/* Nobody asks: who sleeps hangs, alone too; who computes is named and goes on. */
+START_TEST(alone_and_stuck) {
+    int how = SLEEPS;
+    job_session session = start_stuck(1, &how);
+    ck_assert_int_eq(session_end(&session), 5);
+    ck_assert_ptr_nonnull(strstr(dlc_text_string(&session.text), "hangs: no progress"));
+    ck_assert_ptr_nonnull(
+        strstr(dlc_text_string(&session.text), " during forward conv2"));
+    dlc_text_free(&session.text);
+}
+END_TEST
+
+START_TEST(computing_is_named) {
+    int how = COMPUTES, ranks = rank_counts[_i];
+    job_session session = start_stuck(ranks, &how);
+    usleep((useconds_t)(3e6 * DEADLINE));
+    ck_assert_int_eq(kill(session.pid, 0), 0);
+    kill(session.pid, SIGTERM);
+    usleep(300000);
+    kill(session.pid, SIGTERM);
+    ck_assert_int_eq(session_end(&session), 128 + SIGTERM);
+    const char *named = strstr(dlc_text_string(&session.text), "has computed for ");
+    ck_assert_msg(named != NULL, "%s", dlc_text_string(&session.text));
+    ck_assert_msg(strstr(named, "during forward conv2") != NULL, "%s", named);
+    ck_assert_msg(strstr(named + 1, "has computed for ") == NULL, "%s", named);
     dlc_text_free(&session.text);
 }
 END_TEST
@@ -236,6 +328,10 @@ int main(void) {
     tcase_add_loop_test(tests, asked_and_goes_on, 0, TARGETS * COUNTS);
     tcase_add_loop_test(tests, stop_fails, 0, COUNTS);
     tcase_add_loop_test(tests, asked_twice, 0, 2 * COUNTS);
+    tcase_add_loop_test(tests, asked_once_and_stuck, 0, COUNTS * WAYS);
+    tcase_add_loop_test(tests, asked_twice_and_stuck, 0, COUNTS * WAYS);
+    tcase_add_test(tests, alone_and_stuck);
+    tcase_add_loop_test(tests, computing_is_named, 0, 2);
     tcase_add_loop_test(tests, a_burst_is_one_request, 0, COUNTS);
     tcase_add_test(tests, ctrl_c);
     tcase_add_test(tests, ctrl_z);
