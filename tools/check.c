@@ -1,6 +1,8 @@
 /* dlcore check: a net validated and laid out, without training it. */
 #include <stdio.h>
 
+#include "base/memory.h"
+#include "check_mistakes.h"
 #include "check_report.h"
 #include "command.h"
 #include "options.h"
@@ -25,6 +27,7 @@ static const struct argp argp = {
 
 typedef struct check_command {
     dlc_tool_options tool; /* first: what the child parsers get */
+    check_mistakes mistakes;
     dlc_setup *setup;
     int32_t ranks; /* that are asked for */
 } check_command;
@@ -59,25 +62,45 @@ static dlc_status show_ranks(const check_command *command, dlc_job *job,
 }
 
 static int check_as_rank(dlc_job *job, void *argument) {
-    const check_command *command = argument;
+    check_command *command = argument;
     check_report report = {.json_wanted = command->tool.json,
-                           .has_plan = command->ranks == 1 && has_plan(command->setup)};
+                           .has_plan = command->ranks == 1 && has_plan(command->setup),
+                           .mistakes = &command->mistakes};
     dlc_status status = show_ranks(command, job, &report);
     status = check_report_end(&report, status);
     return dlc_tool_end(status);
+}
+
+/* What was found before there was a rank; the exit code is that of the failure. */
+static void print_failure(check_command *command, dlc_status status) {
+    dlc_json json = {0};
+    char *detail = dlc_strdup(dlc_detail());
+    check_mistakes_end(&command->mistakes, status);
+    dlc_json_object(&json, NULL);
+    check_mistakes_write(&command->mistakes, &json);
+    dlc_json_end_object(&json);
+    dlc_status printed = dlc_tool_print_json(&json);
+    if (printed == DLC_OK)
+        (void)dlc_fail(status, "%s", detail ? detail : "out of memory");
+    dlc_free(detail);
 }
 
 int dlc_command_check(int argc, char **argv) {
     check_command command = {0};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
-    if (status == DLC_OK)
-        status = dlc_setup_open_data(command.setup, 1, 1);
+    command.tool.tell = check_mistakes_keep;
+    command.tool.tell_context = &command.mistakes;
+    dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
+                                       &command.setup);
     if (status == DLC_OK) {
         dlc_job_options job = {.ranks = 1}; /* one shows what all have */
         command.ranks = has_plan(command.setup) ? command.setup->ranks : 1;
         status = dlc_job_run(&job, check_as_rank, &command, &exit_code);
+    } else if (command.tool.json) {
+        print_failure(&command, status);
     }
-    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
+    exit_code = dlc_tool_close(&command.tool, command.setup, status, exit_code);
+    check_mistakes_free(&command.mistakes);
+    return exit_code;
 }

@@ -62,6 +62,14 @@ static void list_memory(const dlc_session_memory *memory,
     memcpy(parts, list, sizeof list);
 }
 
+static int is_test_only(const dlc_session *session, const char *layer) {
+    const dlc_graph *graph = session->setup->graph;
+    for (int32_t i = 0; i < graph->layers; i++)
+        if (strcmp(graph->layer[i].name, layer) == 0)
+            return graph->layer[i].phases == DLC_PHASE_TEST;
+    return 0;
+}
+
 /* ---- For people ------------------------------------------------------------------ */
 
 static void format_shape(const dlc_shape *shape, char *text, size_t bytes) {
@@ -79,31 +87,77 @@ static void widen(int *width, const char *text) {
         *width = length;
 }
 
-/* Twice over the rows: for the columns' widths, then to print them. */
-static dlc_status print_rows(const dlc_session *session) {
-    int name = 5, type = 4, output = 6;
-    for (int print = 0; print < 2; print++) {
-        if (print)
-            printf("%-*s  %-*s  %-*s %12s %14s  %s\n", name, "layer", type, "type",
-                   output, "output", "parameters", "multiply-adds", "done by");
-        for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
-            dlc_net_row row;
-            char shape[96];
-            DLC_TRY(dlc_net_row_at(session->net, i, &row));
-            if (row.is_reorder)
-                continue;
-            format_shape(&row.output, shape, sizeof shape);
-            widen(&name, row.name);
-            widen(&type, row.type);
-            widen(&output, shape);
-            if (print)
-                printf("%-*s  %-*s  %-*s %12" PRId64 " %14" PRId64 "  %s\n", name,
-                       row.name, type, row.type, output, shape, row.parameters,
-                       of_a_sample(session, row.multiply_adds),
+/* The columns' widths. */
+typedef struct columns {
+    int name, type, output;
+} columns;
+
+/* One line of the table, printed or (print 0) measured. */
+static void add_line(const dlc_net_row *row, int64_t multiply_adds, const char *by,
+                     int print, columns *width) {
+    char shape[96];
+    format_shape(&row->output, shape, sizeof shape);
+    widen(&width->name, row->name);
+    widen(&width->type, row->type);
+    widen(&width->output, shape);
+    if (print)
+        printf("%-*s  %-*s  %-*s %12" PRId64 " %14" PRId64 "  %s\n", width->name,
+               row->name, width->type, row->type, width->output, shape, row->parameters,
+               multiply_adds, by);
+}
+
+/* Layers of tests alone. They count neither as parameters nor as work. */
+static dlc_status print_test_rows(const dlc_session *session, int print,
+                                  columns *width) {
+    const dlc_net *net = session->test_net;
+    for (int32_t i = 0; net && i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        char by[128];
+        DLC_TRY(dlc_net_row_at(net, i, &row));
+        if (!is_test_only(session, row.name))
+            continue;
+        (void)snprintf(by, sizeof by, "%s (in tests)",
                        row.absorbed_by ? row.absorbed_by : row.choice);
-        }
+        add_line(&row, row.multiply_adds / session->setup->test.batch, by, print,
+                 width);
     }
     return DLC_OK;
+}
+
+static dlc_status print_train_rows(const dlc_session *session, int print,
+                                   columns *width) {
+    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(session->net, i, &row));
+        if (!row.is_reorder)
+            add_line(&row, of_a_sample(session, row.multiply_adds),
+                     row.absorbed_by ? row.absorbed_by : row.choice, print, width);
+    }
+    return DLC_OK;
+}
+
+/* Twice over the rows: for the columns' widths, then to print them. */
+static dlc_status print_rows(const dlc_session *session) {
+    columns width = {5, 4, 6};
+    for (int print = 0; print < 2; print++) {
+        if (print)
+            printf("%-*s  %-*s  %-*s %12s %14s  %s\n", width.name, "layer", width.type,
+                   "type", width.output, "output", "parameters", "multiply-adds",
+                   "done by");
+        DLC_TRY(print_train_rows(session, print, &width));
+        DLC_TRY(print_test_rows(session, print, &width));
+    }
+    return DLC_OK;
+}
+
+/* Layers that never run, which the table has no row for. */
+static void print_unused(const dlc_session *session) {
+    const dlc_graph *graph = session->setup->graph;
+    for (int32_t i = 0; !session->setup->test.present && i < graph->layers; i++)
+        if (graph->layer[i].phases == DLC_PHASE_TEST)
+            printf("[%s] never runs: it takes part in tests only, and there is no "
+                   "[data.test]\n",
+                   graph->layer[i].name);
 }
 
 static void print_memory(const dlc_session_memory *memory) {
@@ -146,21 +200,44 @@ static dlc_status print_text(const dlc_session *session, const check_totals *tot
 
 /* ---- As JSON --------------------------------------------------------------------- */
 
-static dlc_status add_layer(const dlc_session *session, int32_t i, dlc_json *json) {
-    dlc_net_row row;
-    DLC_TRY(dlc_net_row_at(session->net, i, &row));
-    if (row.is_reorder)
-        return DLC_OK;
+static void add_layer(const dlc_net_row *row, const char *phase, int64_t multiply_adds,
+                      dlc_json *json) {
     dlc_json_object(json, NULL);
-    dlc_json_string(json, "name", row.name);
-    dlc_json_string(json, "type", row.type);
+    dlc_json_string(json, "name", row->name);
+    dlc_json_string(json, "type", row->type);
+    dlc_json_string(json, "phase", phase);
     dlc_json_array(json, "output");
-    for (int32_t j = 0; j < row.output.rank; j++)
-        dlc_json_int(json, NULL, row.output.dims[j]);
+    for (int32_t j = 0; j < row->output.rank; j++)
+        dlc_json_int(json, NULL, row->output.dims[j]);
     dlc_json_end_array(json);
-    dlc_json_int(json, "parameters", row.parameters);
-    dlc_json_int(json, "multiply_adds", of_a_sample(session, row.multiply_adds));
+    dlc_json_int(json, "parameters", row->parameters);
+    dlc_json_int(json, "multiply_adds", multiply_adds);
     dlc_json_end_object(json);
+}
+
+static const char *phase_text(const dlc_session *session, const char *layer) {
+    const dlc_graph *graph = session->setup->graph;
+    for (int32_t i = 0; i < graph->layers; i++)
+        if (strcmp(graph->layer[i].name, layer) == 0)
+            return graph->layer[i].phases == DLC_PHASE_TRAIN ? "train" : "both";
+    return "both";
+}
+
+static dlc_status add_layers(const dlc_session *session, dlc_json *json) {
+    const dlc_net *test = session->test_net;
+    dlc_net_row row;
+    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+        DLC_TRY(dlc_net_row_at(session->net, i, &row));
+        if (!row.is_reorder)
+            add_layer(&row, phase_text(session, row.name),
+                      of_a_sample(session, row.multiply_adds), json);
+    }
+    for (int32_t i = 0; test && i < dlc_net_rows(test); i++) {
+        DLC_TRY(dlc_net_row_at(test, i, &row));
+        if (is_test_only(session, row.name))
+            add_layer(&row, "test", row.multiply_adds / session->setup->test.batch,
+                      json);
+    }
     return DLC_OK;
 }
 
@@ -179,8 +256,7 @@ static dlc_status add_net(const dlc_session *session, const check_totals *totals
     dlc_json_int(json, "batch", session->share);
     dlc_json_int(json, "effective_batch", dlc_session_samples(session));
     dlc_json_array(json, "layers");
-    for (int32_t i = 0; i < dlc_net_rows(session->net); i++)
-        DLC_TRY(add_layer(session, i, json));
+    DLC_TRY(add_layers(session, json));
     dlc_json_end_array(json);
     return DLC_OK;
 }
@@ -200,6 +276,7 @@ dlc_status check_report_net(check_report *report, const dlc_session *session) {
         return add_net(session, &totals, &report->json);
     }
     DLC_TRY(print_text(session, &totals));
+    print_unused(session);
     if (report->has_plan)
         printf("plan           layers or stages are shared out among ranks: "
                "--ranks=N shows how\n");
@@ -248,14 +325,28 @@ static dlc_status end_json(check_report *report) {
         dlc_json_int(json, "multiply_adds", report->multiply_adds);
         dlc_json_int(json, "peak_bytes", (int64_t)report->peak);
     }
+    check_mistakes_write(report->mistakes, json);
     dlc_json_end_object(json);
     return dlc_tool_print_json(json);
+}
+
+/* What a rank failed with, alone. */
+static dlc_status end_failed(check_report *report, dlc_status status) {
+    dlc_json json = {0};
+    check_mistakes_end(report->mistakes, status);
+    dlc_json_object(&json, NULL);
+    check_mistakes_write(report->mistakes, &json);
+    dlc_json_end_object(&json);
+    (void)dlc_tool_print_json(&json); /* what has failed first counts */
+    return status;
 }
 
 dlc_status check_report_end(check_report *report, dlc_status status) {
     if (status == DLC_OK && report->json_wanted)
         return end_json(report);
     dlc_text_free(&report->json.text);
+    if (status != DLC_OK && report->json_wanted)
+        return end_failed(report, status);
     if (status == DLC_OK && report->shown > 0)
         printf("\nall ranks: %" PRId64 " parameters, %" PRId64
                " multiply-adds a sample, forward; %.1f MB at most\n",

@@ -3,11 +3,13 @@
 #define DLCORE_CHECK_REPORT_H
 
 #include "base/json.h"
+#include "check_mistakes.h"
 #include "train/pipeline/pipeline.h"
 #include "train/session.h"
 
-/* Start with the first two set, all else 0. */
+/* Start with the first three set, all else 0. */
 typedef struct check_report {
+    check_mistakes *mistakes;
     int json_wanted;
     int has_plan; /* layers or stages are shared out as soon as there are ranks */
     dlc_json json;

@@ -145,15 +145,21 @@ const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state) 
     return argument;
 }
 
-dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup) {
+dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
+                          dlc_setup **setup) {
+    const dlc_setup_args args = {.path = options->path,
+                                 .sets = (const char *const *)options->sets.list,
+                                 .nsets = options->sets.count,
+                                 .phases = phases,
+                                 .tell = options->tell,
+                                 .tell_context = options->tell_context};
     if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (options->json)
         dlc_log_results_to_stderr();
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
-    return dlc_setup_open(options->path, (const char *const *)options->sets.list,
-                          options->sets.count, setup);
+    return dlc_setup_open(&args, setup);
 }
 
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,

@@ -26,6 +26,9 @@ typedef struct dlc_tool_options {
     dlc_tool_sets sets;
     const char *log_file;
     int json;
+    /* Optional, set by the command itself: told each mistake, besides the log. */
+    void (*tell)(void *context, const dlc_mistake *mistake);
+    void *tell_context;
 } dlc_tool_options;
 
 /* The parsers of what they have in common, for argp.children: net.ini, --set, --json,
@@ -45,8 +48,9 @@ int dlc_tool_parse_count(const char *name, const char *argument, int most,
 /* The value of --plot, whose name must be that of an SVG; else the end, as above. */
 const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state);
 
-/* Opens the log file and the setup. */
-dlc_status dlc_tool_setup(const dlc_tool_options *options, dlc_setup **setup);
+/* Opens the log file and the setup, with the data of `phases` (DLC_PHASE_ bits). */
+dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
+                          dlc_setup **setup);
 
 /* Runs `main` as every rank that the setup asks for. */
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,

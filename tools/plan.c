@@ -265,12 +265,11 @@ static dlc_status open_setup(plan_command *command) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         dlc_tool_sets_add(&command->tool.sets, dlc_strdup(sets[i]));
     DLC_TRY(check_target(&command->said));
-    DLC_TRY(dlc_tool_setup(&command->tool, &command->setup));
+    DLC_TRY(dlc_tool_setup(&command->tool, DLC_PHASE_TRAIN, &command->setup));
     dlc_graph *graph = command->setup->graph;
     for (int32_t i = 0; i < graph->layers; i++)
         graph->layer[i].parallel = DLC_PARALLEL_DATA;
-    DLC_TRY(choose_ranks(command));
-    return dlc_setup_open_data(command->setup, 1, 0);
+    return choose_ranks(command);
 }
 
 int dlc_command_plan(int argc, char **argv) {

@@ -95,12 +95,10 @@ int dlc_command_test(int argc, char **argv) {
     test_command command = {0};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
+    dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TEST, &command.setup);
     if (status == DLC_OK && !command.setup->test.present)
         status = dlc_fail(DLC_ERR_CONFIG, "%s has no [data.test] to test on",
                           command.tool.path);
-    if (status == DLC_OK)
-        status = dlc_setup_open_data(command.setup, 0, 1);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, test_as_rank, &command, &exit_code);
     return dlc_tool_close(&command.tool, command.setup, status, exit_code);

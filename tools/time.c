@@ -163,11 +163,9 @@ int dlc_command_time(int argc, char **argv) {
     dlc_tool_parse(&argp, argc, argv, &command);
     dlc_status status = command.plot ? dlc_tool_file_check(command.plot) : DLC_OK;
     if (status == DLC_OK)
-        status = dlc_tool_setup(&command.tool, &command.setup);
+        status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN, &command.setup);
     if (status == DLC_OK)
         status = check_alone((int)command.setup->ranks);
-    if (status == DLC_OK)
-        status = dlc_setup_open_data(command.setup, 1, 0);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, time_as_rank, &command, &exit_code);
     return dlc_tool_close(&command.tool, command.setup, status, exit_code);

@@ -131,9 +131,8 @@ int dlc_command_train(int argc, char **argv) {
     dlc_tool_parse(&argp, argc, argv, &command);
     /* Ctrl-C ends `tee` behind a pipe, too: the checkpoint that follows comes first. */
     signal(SIGPIPE, SIG_IGN);
-    dlc_status status = dlc_tool_setup(&command.tool, &command.setup);
-    if (status == DLC_OK)
-        status = dlc_setup_open_data(command.setup, 1, 1);
+    dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
+                                       &command.setup);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, train_as_rank, &command, &exit_code);
     return dlc_tool_close(&command.tool, command.setup, status, exit_code);

@@ -25,13 +25,29 @@ typedef struct dlc_section dlc_section; /* owned by the config */
 
 /* ---- Mistakes ------------------------------------------------------------- */
 
+/* One mistake, as it is reported: for programs (`dlcore check --json`). Its texts are
+ * good during the call only. */
+typedef struct dlc_mistake {
+    const char *file;    /* NULL: in no file (--set, the environment) */
+    int line;            /* 0: of the file as a whole, or in no file */
+    const char *section; /* NULL where it is in none, or in several */
+    const char *key;     /* NULL where it is of no single key */
+    const char *message;
+    int is_warning;
+} dlc_mistake;
+
 /* Start with {0}; release with dlc_problems_free. For one thread. */
 typedef struct dlc_problems {
     struct dlc_problem *list; /* own */
     size_t count, room;       /* stored; beyond a limit they are only counted */
     size_t errors, warnings;  /* all that were added */
+    size_t found;             /* errors, and each repeat of one in a block's copies */
+    dlc_status status;        /* what dlc_problems_report returns for these errors */
     char *file;               /* own; what to call the whole in the detail sentence */
     int failed;               /* memory ran out while adding */
+    /* Optional: told each stored mistake by dlc_problems_report. */
+    void (*tell)(void *context, const dlc_mistake *mistake);
+    void *tell_context;
 } dlc_problems;
 
 /* Lines start at 1. Two values are places too. */
@@ -55,9 +71,26 @@ void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
                      const dlc_section *section, const char *key, const char *format,
                      ...) __attribute__((format(printf, 5, 6)));
 
+/* The same for what is odd but no reason to stop. */
+void dlc_problems_warn_in(dlc_problems *problems, const dlc_config *config,
+                          const dlc_section *section, const char *key,
+                          const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* A call has failed with this status because of what the file says: its detail sentence
+ * becomes a mistake in `section` (a name; NULL: none). A place at the beginning of the
+ * sentence ("net.ini:12: ") wins over `line`. */
+void dlc_problems_failed(dlc_problems *problems, const dlc_config *config, int line,
+                         const char *section, dlc_status status);
+
+/* The same of a sentence that warns. */
+void dlc_problems_doubted(dlc_problems *problems, const dlc_config *config, int line,
+                          const char *section, const char *text);
+
 /* Logs each in the order of the file (at most 50, the rest as a number) and forgets
- * them. DLC_OK if there was no mistake (warnings don't count), else DLC_ERR_CONFIG
- * with a detail sentence like "3 mistakes in net.ini". */
+ * them. DLC_OK if there was no mistake (warnings don't count), else a detail sentence
+ * like "3 mistakes in net.ini" with the status of what dlc_problems_failed was told
+ * first, if there is nothing else, or DLC_ERR_CONFIG. */
 dlc_status dlc_problems_report(dlc_problems *problems);
 
 void dlc_problems_free(dlc_problems *problems); /* may be used again afterwards */

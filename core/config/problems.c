@@ -14,8 +14,10 @@
 typedef struct dlc_problem {
     int line;
     int warning;
-    size_t number; /* in the order of finding */
-    char *text;
+    size_t number;              /* in the order of finding */
+    char *text;                 /* own; where and what */
+    size_t message;             /* where in it the message alone begins */
+    char *file, *section, *key; /* own; NULL as in dlc_mistake */
     char *as;    /* the first copy of a block's layer that has it; NULL: in no block */
     size_t more; /* copies that have it too */
 } dlc_problem;
@@ -48,9 +50,49 @@ static int is_known(dlc_problems *problems, const dlc_place *place, const char *
     return 0;
 }
 
+/* The section and the key that a line is of: a mistake knows its line only. */
+static void find_owner(const dlc_config *config, int line, const char **section,
+                       const char **key) {
+    for (size_t i = 0; line > 0 && line != DLC_LINE_SET && i < config->count; i++) {
+        const dlc_section *at = &config->sections[i];
+        const char *name = at->origin ? at->origin : at->name;
+        if (at->line == line && !*section)
+            *section = name;
+        for (size_t k = 0; k < at->count; k++)
+            if (at->entries[k].line == line) {
+                *section = at->entries[k].owner ? at->entries[k].owner : name;
+                *key = at->entries[k].key;
+                return;
+            }
+    }
+}
+
+static int copy_text(const char *text, char **copy) {
+    *copy = text ? dlc_strdup(text) : NULL;
+    return !text || *copy;
+}
+
+/* What a program is told of it. */
+static int note_place(dlc_problem *added, const dlc_config *config,
+                      const dlc_place *place) {
+    const char *section = place->name, *key = NULL;
+    int in_file = config && place->line != DLC_LINE_SET;
+    if (in_file)
+        find_owner(config, place->line, &section, &key);
+    return copy_text(section, &added->section) && copy_text(key, &added->key) &&
+           copy_text(in_file ? dlc_config_name(config) : NULL, &added->file);
+}
+
+static void free_problem(dlc_problem *problem) {
+    dlc_free(problem->as);
+    dlc_free(problem->file);
+    dlc_free(problem->section);
+    dlc_free(problem->key);
+}
+
 /* Takes over `text`. */
-static int append(dlc_problems *problems, int warning, const dlc_place *place,
-                  char *text) {
+static int append(dlc_problems *problems, int warning, const dlc_config *config,
+                  const dlc_place *place, char *text, size_t message) {
     if (problems->count == problems->room) {
         size_t room = problems->room ? 2 * problems->room : 16;
         dlc_problem *list = dlc_grow(problems->list, problems->count, room,
@@ -63,13 +105,18 @@ static int append(dlc_problems *problems, int warning, const dlc_place *place,
     dlc_problem added = {.line = place->line,
                          .warning = warning,
                          .number = problems->count,
-                         .text = text};
-    if (place->as) {
+                         .text = text,
+                         .message = message};
+    int noted = note_place(&added, config, place);
+    if (noted && place->as) {
         added.as = place->use_line
                        ? dlc_format("as [%s] of line %d", place->as, place->use_line)
                        : dlc_strdup("");
-        if (!added.as)
-            return 0;
+        noted = added.as != NULL;
+    }
+    if (!noted) {
+        free_problem(&added);
+        return 0;
     }
     problems->list[problems->count++] = added;
     return 1;
@@ -77,12 +124,12 @@ static int append(dlc_problems *problems, int warning, const dlc_place *place,
 
 /* Takes over `text`. 0: memory ran out. */
 static int store(dlc_problems *problems, int warning, const dlc_config *config,
-                 const dlc_place *place, char *text) {
+                 const dlc_place *place, char *text, size_t message) {
     if (config && !problems->file)
         problems->file = dlc_strdup(dlc_config_name(config));
     int failed = !text || (config && !problems->file);
     if (!failed && problems->count < STORED) {
-        failed = !append(problems, warning, place, text);
+        failed = !append(problems, warning, config, place, text, message);
         if (!failed)
             return 1;
     }
@@ -95,6 +142,8 @@ static void add(dlc_problems *problems, int warning, const dlc_config *config,
     char message[2048];
     vsnprintf(message, sizeof message, format, args);
     char *text = place_text(config, place, message);
+    size_t begin = text ? strlen(text) - strlen(message) : 0;
+    problems->found += !warning;
     if (text && is_known(problems, place, text)) {
         dlc_free(text);
         return;
@@ -103,7 +152,9 @@ static void add(dlc_problems *problems, int warning, const dlc_config *config,
         problems->warnings++;
     else
         problems->errors++;
-    if (!store(problems, warning, config, place, text))
+    if (!warning)
+        problems->status = DLC_ERR_CONFIG;
+    if (!store(problems, warning, config, place, text, begin))
         problems->failed = 1;
 }
 
@@ -131,9 +182,7 @@ void dlc_problems_at(dlc_problems *problems, const dlc_config *config,
     va_end(args);
 }
 
-void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
-                     const dlc_section *section, const char *key, const char *format,
-                     ...) {
+static dlc_place place_in(const dlc_section *section, const char *key) {
     const dlc_entry *entry = key ? dlc_section_entry(section, key) : NULL;
     dlc_place place = {.line = entry ? entry->line : section->line,
                        .name = section->name};
@@ -146,10 +195,74 @@ void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
         place.name = entry->owner;
         place.use_line = 0; /* the line is of the use itself */
     }
+    return place;
+}
+
+void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
+                     const dlc_section *section, const char *key, const char *format,
+                     ...) {
+    dlc_place place = place_in(section, key);
     va_list args;
     va_start(args, format);
     add(problems, 0, config, &place, format, args);
     va_end(args);
+}
+
+void dlc_problems_warn_in(dlc_problems *problems, const dlc_config *config,
+                          const dlc_section *section, const char *key,
+                          const char *format, ...) {
+    dlc_place place = place_in(section, key);
+    va_list args;
+    va_start(args, format);
+    add(problems, 1, config, &place, format, args);
+    va_end(args);
+}
+
+/* "net.ini:12: " or "--set: " at the beginning of a sentence: what follows, and the
+ * line. NULL: it begins otherwise. */
+static const char *skip_place(const char *text, const dlc_config *config, int *line) {
+    static const char set[] = "--set: ";
+    const char *name = dlc_config_name(config);
+    size_t length = strlen(name);
+    if (strncmp(text, set, sizeof set - 1) == 0) {
+        *line = DLC_LINE_SET;
+        return text + sizeof set - 1;
+    }
+    int found = 0, used = 0;
+    if (strncmp(text, name, length) != 0 ||
+        sscanf(text + length, ":%d: %n", &found, &used) != 1 || used == 0)
+        return NULL;
+    *line = found;
+    return text + length + used;
+}
+
+static void say(dlc_problems *problems, int warning, const dlc_config *config,
+                dlc_place place, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static void say(dlc_problems *problems, int warning, const dlc_config *config,
+                dlc_place place, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add(problems, warning, config, &place, format, args);
+    va_end(args);
+}
+
+void dlc_problems_failed(dlc_problems *problems, const dlc_config *config, int line,
+                         const char *section, dlc_status status) {
+    const char *detail = dlc_detail()[0] ? dlc_detail() : dlc_status_text(status);
+    const char *rest = skip_place(detail, config, &line);
+    dlc_status first = problems->errors ? problems->status : status;
+    say(problems, 0, config, (dlc_place){.line = line, .name = section}, "%s",
+        rest ? rest : detail);
+    problems->status = first;
+}
+
+void dlc_problems_doubted(dlc_problems *problems, const dlc_config *config, int line,
+                          const char *section, const char *text) {
+    const char *rest = skip_place(text, config, &line);
+    say(problems, 1, config, (dlc_place){.line = line, .name = section}, "%s",
+        rest ? rest : text);
 }
 
 static int in_file_order(const void *left, const void *right) {
@@ -157,6 +270,17 @@ static int in_file_order(const void *left, const void *right) {
     if (a->line != b->line)
         return a->line < b->line ? -1 : 1;
     return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static void tell(const dlc_problems *problems, const dlc_problem *problem) {
+    const dlc_mistake mistake = {.file = problem->file,
+                                 .line = problem->line == DLC_LINE_SET ? 0
+                                                                       : problem->line,
+                                 .section = problem->section,
+                                 .key = problem->key,
+                                 .message = problem->text + problem->message,
+                                 .is_warning = problem->warning};
+    problems->tell(problems->tell_context, &mistake);
 }
 
 static void print(const dlc_problem *problem) {
@@ -176,6 +300,8 @@ dlc_status dlc_problems_report(dlc_problems *problems) {
     size_t printed = problems->count < PRINTED ? problems->count : PRINTED;
     for (size_t i = 0; i < printed; i++)
         print(&problems->list[i]);
+    for (size_t i = 0; problems->tell && i < problems->count; i++)
+        tell(problems, &problems->list[i]);
     size_t all = problems->errors + problems->warnings;
     if (all > printed)
         dlc_log(problems->errors ? DLC_LOG_ERROR : DLC_LOG_WARN, "... and %zu more",
@@ -183,7 +309,7 @@ dlc_status dlc_problems_report(dlc_problems *problems) {
 
     dlc_status rc = DLC_OK;
     if (problems->errors)
-        rc = dlc_fail(DLC_ERR_CONFIG, "%zu mistake%s in %s", problems->errors,
+        rc = dlc_fail(problems->status, "%zu mistake%s in %s", problems->errors,
                       problems->errors == 1 ? "" : "s",
                       problems->file ? problems->file : "the settings");
     else if (problems->failed)
@@ -194,7 +320,7 @@ dlc_status dlc_problems_report(dlc_problems *problems) {
 
 void dlc_problems_free(dlc_problems *problems) {
     for (size_t i = 0; i < problems->count; i++) {
-        dlc_free(problems->list[i].as);
+        free_problem(&problems->list[i]);
         dlc_free(problems->list[i].text);
     }
     dlc_free(problems->list);

@@ -416,6 +416,43 @@ static dlc_status make_layer(dlc_net *net, int32_t node) {
     return op->slice_whole ? dlc_net_check_sliced(op, end - begin) : DLC_OK;
 }
 
+/* Is there all that the layer reads? */
+static int is_sound(const dlc_net *net, int32_t node) {
+    const dlc_graph_layer *layer = &net->args.graph->layer[node];
+    for (int32_t i = 0; !layer->broken && i < layer->inputs; i++) {
+        int32_t from = layer->input[i].layer;
+        if (from != DLC_FROM_DATA && !dlc_net_op_of_node(net, from))
+            return 0;
+    }
+    return !layer->broken;
+}
+
+static int knows_shapes_alone(const dlc_family *family) {
+    return DLC_HAS(family, shapes_alone) && family->shapes_alone;
+}
+
+/* One whose shapes don't fit is told and forgotten. */
+static dlc_status try_layer(dlc_net *net, int32_t node) {
+    int32_t ops = net->ops;
+    void *context;
+    if (!is_sound(net, node))
+        return DLC_OK;
+    const dlc_layer_ops *table = net->args.graph->layer[node].feature->ops;
+    if (!net->args.device && !knows_shapes_alone(table->family))
+        return DLC_OK;
+    DLC_TRY(open_family(net, table->family, &context)); /* no mistake of this layer */
+    dlc_status status = make_layer(net, node);
+    if (status == DLC_OK || status == DLC_ERR_NOMEM)
+        return status;
+    net->args.misfit(net->args.misfit_context, node, status);
+    while (net->ops > ops) {
+        net_op *op = &net->op[--net->ops];
+        dlc_net_op_free(op);
+        *op = (net_op){.node = NO_OP};
+    }
+    return DLC_OK;
+}
+
 dlc_status dlc_net_make_layers(dlc_net *net) {
     const dlc_graph *graph = net->args.graph;
     int32_t end = net->args.end ? net->args.end : graph->layers;
@@ -424,7 +461,7 @@ dlc_status dlc_net_make_layers(dlc_net *net) {
     DLC_TRY(allocate_ops(net));
     for (int32_t node = net->args.first; node < end; node++)
         if (graph->layer[node].phases & (unsigned)net->args.phase)
-            DLC_TRY(make_layer(net, node));
+            DLC_TRY(net->args.misfit ? try_layer(net, node) : make_layer(net, node));
     for (int32_t i = 0; i < net->args.ports_out; i++) {
         net_op *op = &net->op[net->ops++];
         DLC_TRY(dlc_net_add_port_op(net, op, &net->args.port_out[i]));

@@ -262,6 +262,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
                          name);
         return DLC_OK;
     }
+    size_t found = maker->problems->found;
     const dlc_feature *feature = find_type(maker, section);
     size_t count = (size_t)graph->layers;
     dlc_graph_layer *grown = dlc_grow(graph->layer, count, count + 1, sizeof *grown);
@@ -272,7 +273,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     layer.phases = DLC_PHASE_TRAIN | DLC_PHASE_TEST;
     layer.name = dlc_strdup(name);
     if (!feature && layer.name) {
-        maker->unknown = 1;
+        maker->unknown = layer.broken = 1;
         graph->layer[graph->layers++] = layer;
         return DLC_OK;
     }
@@ -289,6 +290,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     layer.phases = phases_of(&layer);
     layer.parallel = parallel_of(maker, &layer);
     find_inputs(maker, &layer);
+    layer.broken = maker->problems->found != found;
     graph->layer[graph->layers++] = layer;
     return DLC_OK;
 }
@@ -339,7 +341,7 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
             status = add_layer(&maker, section);
     if (status == DLC_OK && problems->errors == before && !maker.unknown)
         check_all_read(&maker);
-    if (status != DLC_OK || problems->errors != before || maker.unknown) {
+    if (status != DLC_OK) {
         dlc_graph_free(made);
         made = NULL;
     }

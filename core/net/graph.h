@@ -34,6 +34,7 @@ typedef struct dlc_graph_layer {
     dlc_parallel parallel;
     int32_t inputs;
     dlc_graph_input *input;
+    int broken; /* its section has mistakes: `settings` and inputs may be missing */
 } dlc_graph_layer;
 
 typedef struct dlc_graph {
@@ -46,8 +47,8 @@ typedef struct dlc_graph {
 extern const dlc_option dlc_graph_options[];
 
 /* Makes the graph of every section that isn't one of `reserved` (NULL-terminated:
- * "net", "data", ...). All mistakes go to `problems`; NULL comes back in *graph
- * where there were any in the layers. DLC_OK unless memory ran out. */
+ * "net", "data", ...). All mistakes go to `problems`; where there were any, the graph
+ * is good for looking for more and for nothing else. DLC_OK unless memory ran out. */
 dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                           const dlc_registry *registry, const char *device,
                           dlc_problems *problems, dlc_graph **graph);

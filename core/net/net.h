@@ -77,7 +77,16 @@ typedef struct dlc_net_args {
     int32_t lanes; /* passes that may be under way at once, each with activations of its
                       own; 0: 1 */
     int outline; /* shapes and the way of the gradients alone: nothing is prepared, and
-                    dlc_net_output, dlc_net_is_wanted and rows are all there is */
+                    dlc_net_output, dlc_net_is_wanted and rows are all there is. Then
+                    `device` may be NULL, with `misfit`: families are asked
+                    for shapes alone, and layers of those that can't tell are left out
+                  */
+    /* Optional, for an outline, which then goes on where a layer's shapes don't fit:
+     * told the layer, of the graph, and the status; the detail sentence says why. Such
+     * layers, those that the graph calls broken, and all that read one of them are left
+     * out. */
+    void (*misfit)(void *context, int32_t layer, dlc_status status);
+    void *misfit_context;
     dlc_phase phase;
     const dlc_feature *device_feature;
     const dlc_device_ops *device_ops;

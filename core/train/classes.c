@@ -48,7 +48,7 @@ static dlc_status refuse(const dlc_setup *setup) {
  * compare with: it may have been left behind on another machine. */
 static dlc_status compare_with_train(dlc_setup *setup) {
     dlc_data_setup *train = &setup->train, *test = &setup->test;
-    if (!train->present || !train->feature)
+    if (!train->present || !train->feature || train->broken)
         return DLC_OK;
     if (dlc_data_source_open(setup, train, NULL) != DLC_OK) {
         dlc_warn(

@@ -10,6 +10,7 @@
 #include "train/data_source.h"
 #include "train/feed/feed.h"
 #include "train/pipeline/stage_cut.h"
+#include "train/setup_checks.h"
 #include "train/units.h"
 
 /* ---- Checking ---------------------------------------------------------------- */
@@ -50,29 +51,35 @@ static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
 static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
                              const char *section, const dlc_option *core,
                              dlc_data_setup *data) {
+    size_t found = problems->found;
     data->present = 1;
     data->feature = find_named(setup, problems, section, "source", DLC_KIND_DATA);
     /* Without the source its keys are unknown: nothing more can be said of them. */
-    const dlc_section *found = dlc_config_find(setup->config, section);
-    if (!data->feature && found && dlc_section_value(found, "source"))
+    const dlc_section *at = dlc_config_find(setup->config, section);
+    data->broken = !data->feature;
+    if (!data->feature && at && dlc_section_value(at, "source"))
         return DLC_OK;
     const dlc_option *tables[] = {core, dlc_feed_options,
                                   data->feature ? data->feature->options : NULL};
     DLC_TRY(dlc_settings_make(setup->config, section, tables, 3, problems,
                               &data->settings));
+    data->broken |= problems->found != found;
     data->batch = dlc_settings_get_int(data->settings, "batch");
     return DLC_OK;
 }
 
 static dlc_status check_solver(dlc_setup *setup, dlc_problems *problems) {
     const dlc_section *found = dlc_config_find(setup->config, "solver");
+    size_t before = problems->found;
     setup->solver = find_named(setup, problems, "solver", "type", DLC_KIND_SOLVER);
     if (!setup->solver && found && dlc_section_value(found, "type"))
         return DLC_OK;
     const dlc_option *tables[] = {dlc_solver_section_options,
                                   setup->solver ? setup->solver->options : NULL};
-    return dlc_settings_make(setup->config, "solver", tables, 2, problems,
-                             &setup->solver_settings);
+    DLC_TRY(dlc_settings_make(setup->config, "solver", tables, 2, problems,
+                              &setup->solver_settings));
+    setup->solver_broken = problems->found != before;
+    return DLC_OK;
 }
 
 /* The transport of one name in [transport] type; a mistake is told. */
@@ -219,7 +226,7 @@ static void check_shares(dlc_setup *setup, dlc_problems *problems) {
 
 static void check_stages(dlc_setup *setup, dlc_problems *problems) {
     dlc_stage_cut cut = {0};
-    if (!setup->graph || !dlc_stage_cut_is_wanted(setup))
+    if (!setup->graph || problems->errors || !dlc_stage_cut_is_wanted(setup))
         return;
     if (dlc_stage_cut_parse(setup, &cut) != DLC_OK)
         dlc_problems_add(problems, setup->config,
@@ -288,20 +295,29 @@ static dlc_status keep_source(dlc_setup *setup, const char *path,
     return DLC_OK;
 }
 
-dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nsets,
-                          dlc_setup **setup) {
-    dlc_problems problems = {0};
+static dlc_status check_with_data(dlc_setup *setup, unsigned phases,
+                                  dlc_problems *problems) {
+    DLC_TRY(dlc_setup_check_data(setup, phases, problems));
+    if (setup->device)
+        DLC_TRY(dlc_setup_check_layers(setup, phases, problems));
+    return phases & DLC_PHASE_TRAIN ? dlc_setup_check_solver(setup, problems) : DLC_OK;
+}
+
+dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
+    dlc_problems problems = {.tell = args->tell, .tell_context = args->tell_context};
     dlc_setup *made = dlc_alloc(1, sizeof *made);
     dlc_status status = made ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = keep_source(made, path, sets, nsets);
+        status = keep_source(made, args->path, args->sets, args->nsets);
     if (status == DLC_OK)
         status = dlc_registry_open(&made->registry);
     if (status == DLC_OK)
-        status = dlc_config_load(path, dlc_standing_sections, sets, nsets, &problems,
-                                 &made->config);
+        status = dlc_config_load(args->path, dlc_standing_sections, args->sets,
+                                 args->nsets, &problems, &made->config);
     if (status == DLC_OK) {
         status = check_all(made, &problems);
+        if (status == DLC_OK)
+            status = check_with_data(made, args->phases, &problems);
         /* What was found so far is worth telling whatever ended the search. */
         char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
         dlc_status reported = dlc_problems_report(&problems);
@@ -320,19 +336,7 @@ dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nset
     return DLC_OK;
 }
 
-/* ---- Data -------------------------------------------------------------------- */
-
-dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test) {
-    if (train)
-        DLC_TRY(dlc_data_source_open(setup, &setup->train, NULL));
-    if (test && setup->test.present)
-        DLC_TRY(dlc_classes_open_test(setup));
-    const dlc_data_setup *a = &setup->train, *b = &setup->test;
-    if (a->source && b->source && !dlc_shape_equal(&a->info.shape, &b->info.shape))
-        return dlc_fail(DLC_ERR_DATA,
-                        "[data] and [data.test] have samples of different shapes");
-    return DLC_OK;
-}
+/* ---- What follows from it ---------------------------------------------------- */
 
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) {
     dlc_feed_args args = {.test = 0};

@@ -21,8 +21,10 @@ typedef struct dlc_data_setup {
     const dlc_feature *feature;
     dlc_settings *settings; /* the source's, the feed's and the core's together */
     int64_t batch;
-    dlc_source *source; /* open; NULL until dlc_setup_open_data */
+    int broken;         /* the section has mistakes, or cannot be read */
+    dlc_source *source; /* open; NULL: not asked for */
     dlc_data_info info;
+    int32_t largest_label; /* of those that were looked at */
 } dlc_data_setup;
 
 typedef struct dlc_setup {
@@ -38,6 +40,7 @@ typedef struct dlc_setup {
     const dlc_feature *solver;
     const char *transport; /* a feature's name, or "auto" */
     dlc_settings *net_settings, *run, *solver_settings, *transport_settings;
+    int solver_broken;   /* [solver] has mistakes */
     dlc_settings **more; /* own; what [solver] was before it was read again */
     size_t more_count;
     dlc_data_setup train, test;
@@ -64,12 +67,21 @@ extern const dlc_option dlc_run_section_options[];
 /* Sections that are no layers, NULL-terminated. */
 extern const char *const dlc_standing_sections[];
 
-/* Reads and checks; `sets` are "section.key=value". On failure every mistake has
- * been logged. */
-dlc_status dlc_setup_open(const char *path, const char *const *sets, size_t nsets,
-                          dlc_setup **setup);
-/* Opens the data sources (the test's only where it is there). */
-dlc_status dlc_setup_open_data(dlc_setup *setup, int train, int test);
+typedef struct dlc_setup_args {
+    const char *path;        /* of net.ini; NULL: there is none, */
+    const char *const *sets; /* but only this: "section.key=value" */
+    size_t nsets;
+    /* DLC_PHASE_ bits: whose data is opened ([data.test] only where it is there), and
+     * whose layers are looked at. 0: net.ini alone is. */
+    unsigned phases;
+    /* Optional: told each mistake, besides the log. */
+    void (*tell)(void *context, const dlc_mistake *mistake);
+    void *tell_context;
+} dlc_setup_args;
+
+/* Reads net.ini, checks it, opens the data and looks at the net with it. On failure
+ * every mistake has been logged. */
+dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup);
 void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
 /* [solver], read again: from now on the setup's own, also where this fails; and, if the
  * solver has taken it, what counts. The one before stays until close: so it was

@@ -144,6 +144,7 @@ static const dlc_family family = {
     .reorder_create = family_reorder_create,
     .reorder_run = family_reorder_run,
     .reorder_destroy = family_reorder_destroy,
+    .shapes_alone = 1,
 };
 
 /* ---- The plugin ------------------------------------------------------------------ */

@@ -74,6 +74,10 @@ enum {
      * depends on that sample alone: where only split layers read it, every rank does it
      * for the samples of all. Pointwise layers may be treated so without this bit. */
     DLC_LAYER_SAMPLEWISE = 1u << 10,
+    /* A loss or metric of a classification: input 0 has a score for each class in its
+     * channels (dimension 1), input 1 the labels. The core compares the channels with
+     * the classes that the data source knows before training starts. */
+    DLC_LAYER_CLASSIFIES = 1u << 11,
 };
 
 /* What backward is to compute (dlc_layer_run.parts). */
@@ -96,9 +100,9 @@ typedef struct dlc_step {
 typedef struct dlc_family_args {
     uint32_t size;
     const dlc_device_ops *device_ops;
-    dlc_device *device;
-    dlc_queue *queue; /* all layers of the net work on it; NULL: synchronous */
-    int32_t threads;  /* processor threads that this rank may use */
+    dlc_device *device; /* NULL: see dlc_family.shapes_alone */
+    dlc_queue *queue;   /* all layers of the net work on it; NULL: synchronous */
+    int32_t threads;    /* processor threads that this rank may use */
     dlc_phase phase;
     /* Of activations and their gradients: DLC_F32, DLC_BF16 or DLC_F16. Parameters,
      * their gradients, sums and losses are float32 always. A family that cannot answers
@@ -130,6 +134,12 @@ struct dlc_family {
                                  const dlc_tensor *to, dlc_reorder **reorder);
     dlc_status (*reorder_run)(dlc_reorder *reorder, const void *src, void *dst);
     void (*reorder_destroy)(dlc_reorder *reorder); /* NULL allowed */
+
+    /* 1: open may get no device. Then nothing but create, infer and destroy of the
+     * family's layers follows, in a process that forks later: open starts no thread and
+     * touches no hardware. So mistakes in shapes are told along with all others, before
+     * a job is started; 0: when its ranks build the net. */
+    int32_t shapes_alone;
 };
 
 typedef struct dlc_layer_args {

@@ -222,6 +222,14 @@ typedef struct dlc_solver_ops {
     dlc_status (*configure)(dlc_solver *solver, const dlc_settings *settings);
     /* `stats` comes with its size set. */
     dlc_status (*stats)(dlc_solver *solver, dlc_solver_stats *stats);
+
+    /* Optional, for any solver: looks at the learning rates of a job of `iterations`
+     * (at least 1), from the settings alone, which `needs` has found sound.
+     * DLC_ERR_CONFIG with a sentence: nothing can be learnt so, as with a rate that is
+     * 0 throughout. What is merely odd is a sentence in `warning` (`bytes` long, comes
+     * empty). Sentences may begin with dlc_host.where. */
+    dlc_status (*check_schedule)(const dlc_settings *settings, int64_t iterations,
+                                 int64_t epoch_iterations, char *warning, size_t bytes);
 } dlc_solver_ops;
 
 #ifdef __cplusplus

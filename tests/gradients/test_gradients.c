@@ -57,7 +57,8 @@ static dlc_setup *open_setup(const char *name) {
     dlc_setup *first = NULL, *setup = NULL;
     snprintf(path, sizeof path, "%s/models/%s.ini",
              getenv("DLCORE_SOURCE_DIR") ? getenv("DLCORE_SOURCE_DIR") : ".", name);
-    ok(dlc_setup_open(path, NULL, 0, &first));
+    const dlc_setup_args as_it_is = {.path = path};
+    ok(dlc_setup_open(&as_it_is, &first));
     char **sets = take((size_t)first->graph->layers, sizeof *sets);
     size_t count = 0;
     for (int32_t i = 0; i < first->graph->layers; i++) {
@@ -65,7 +66,9 @@ static dlc_setup *open_setup(const char *name) {
         if (strcmp(layer->feature->name, "dropout") == 0)
             ck_assert_int_gt(asprintf(&sets[count++], "%s.ratio=0", layer->name), 0);
     }
-    ok(dlc_setup_open(path, (const char *const *)sets, count, &setup));
+    const dlc_setup_args args = {
+        .path = path, .sets = (const char *const *)sets, .nsets = count};
+    ok(dlc_setup_open(&args, &setup));
     dlc_setup_close(first);
     while (count > 0)
         free(sets[--count]);

@@ -142,7 +142,8 @@ class Ssp(unittest.TestCase):
             with self.subTest(more):
                 done = subprocess.run(
                     [BIN, "train", str(NET), "--ranks=2", "--solver=ssp",
-                     "--iterations=1", f"--set={more}"],
+                     "--iterations=1", "--set=solver.warmup_epochs=0",
+                     f"--set={more}"],
                     stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(sentence, done.stderr)

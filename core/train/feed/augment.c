@@ -8,16 +8,26 @@
 /* The random stream that cuts and swaps are drawn from ("augm"). */
 #define STREAM_AUGMENT UINT64_C(0x6175676d00000000)
 
+const char *dlc_augment_misfit(const dlc_augment *augment, const dlc_shape *in) {
+    int64_t border = 2 * (int64_t)augment->pad;
+    if (augment->means > 1 && (int64_t)augment->means != in->dims[0])
+        return "mean";
+    if (augment->crop > in->dims[1] + border || augment->crop > in->dims[2] + border)
+        return "crop";
+    return NULL;
+}
+
 dlc_status dlc_augment_shape(const dlc_augment *augment, const dlc_shape *in,
                              dlc_shape *out) {
     int64_t height = in->dims[1] + 2 * (int64_t)augment->pad;
     int64_t width = in->dims[2] + 2 * (int64_t)augment->pad;
-    if (augment->means > 1 && (int64_t)augment->means != in->dims[0])
+    const char *misfit = dlc_augment_misfit(augment, in);
+    if (misfit && misfit[0] == 'm')
         return dlc_fail(DLC_ERR_CONFIG,
                         "mean has %zu values, but the samples have %lld channels: give "
                         "one value, or one a channel",
                         augment->means, (long long)in->dims[0]);
-    if (augment->crop > height || augment->crop > width)
+    if (misfit)
         return dlc_fail(DLC_ERR_CONFIG,
                         "crop is %d, but the samples are only %lld x %lld (padding "
                         "included): make crop smaller or pad larger",

@@ -29,6 +29,9 @@ typedef struct dlc_augment {
 dlc_status dlc_augment_shape(const dlc_augment *augment, const dlc_shape *in,
                              dlc_shape *out);
 
+/* The setting that doesn't fit such samples, "mean" or "crop"; NULL: all do. */
+const char *dlc_augment_misfit(const dlc_augment *augment, const dlc_shape *in);
+
 /* Where to cut, and whether to swap. */
 typedef struct dlc_cut {
     int64_t top, left; /* in the padded sample */

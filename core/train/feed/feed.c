@@ -74,17 +74,16 @@ static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     return samples;
 }
 
-static dlc_status check_labels(const dlc_feed *feed, const int32_t *labels,
-                               int32_t count) {
-    if (!feed->info.classes)
+dlc_status dlc_feed_check_labels(const dlc_data_info *info, const int64_t *index,
+                                 const int32_t *labels, int32_t count) {
+    if (!info->classes)
         return DLC_OK;
     for (int32_t i = 0; i < count; i++) {
-        if (labels[i] < 0 || labels[i] >= feed->info.classes)
+        if (labels[i] < 0 || labels[i] >= info->classes)
             return dlc_fail(DLC_ERR_DATA,
                             "sample %lld has label %d, but the source has classes 0 to "
                             "%d",
-                            (long long)feed->index[i], labels[i],
-                            feed->info.classes - 1);
+                            (long long)index[i], labels[i], info->classes - 1);
     }
     return DLC_OK;
 }
@@ -119,7 +118,7 @@ static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
     void *data = feed->as_read ? into->data : feed->in;
     DLC_TRY(
         args->ops->read(args->source, args->count, feed->index, data, into->labels));
-    DLC_TRY(check_labels(feed, into->labels, args->count));
+    DLC_TRY(dlc_feed_check_labels(&feed->info, feed->index, into->labels, args->count));
     for (int32_t i = samples; i < args->count; i++)
         into->labels[i] = DLC_LABEL_NONE;
     into->samples = samples;

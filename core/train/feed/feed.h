@@ -84,6 +84,11 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
  * In a test: 0 begins the next pass (which also happens by itself at the end). */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
 
+/* Are the labels of these samples among the source's classes? DLC_ERR_DATA: which of
+ * them is not. */
+dlc_status dlc_feed_check_labels(const dlc_data_info *info, const int64_t *index,
+                                 const int32_t *labels, int32_t count);
+
 /* Bytes that a feed with these arguments keeps, and those of one batch. */
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);
 

@@ -87,7 +87,9 @@ static void family_close(void *opaque) {
 }
 
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {
-    dlc_status status = library_open();
+    const char *described = library_plan_for();
+    int shapes_alone = !args->device && !described;
+    dlc_status status = shapes_alone ? DLC_OK : library_open();
     if (status != DLC_OK)
         return status;
     context *net = host->alloc(sizeof *net);
@@ -99,8 +101,8 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     net->precision = args->precision ? args->precision : DLC_F32;
     net->math = args->math;
     net->tune = DLC_HAS(args, tune) && args->tune;
-    const char *described = library_plan_for();
-    status = described ? describe_gpu(net, described) : find_gpu(net, args);
+    if (!shapes_alone)
+        status = described ? describe_gpu(net, described) : find_gpu(net, args);
     if (status != DLC_OK) {
         family_close(net);
         return status;
@@ -204,4 +206,5 @@ const dlc_family cudnn_family = {
     .reorder_create = reorder_create,
     .reorder_run = reorder_go,
     .reorder_destroy = reorder_destroy,
+    .shapes_alone = 1,
 };

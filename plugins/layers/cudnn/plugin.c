@@ -28,6 +28,9 @@ static dlc_status load(const dlc_host *given) {
 /* The products, whose two backward passes are separate plans. */
 #define WEIGHTED (SIXTEEN | DLC_LAYER_PARTS)
 
+/* A score for each class against the label. */
+#define CLASSIFIES (DLC_LAYER_METRIC | DLC_LAYER_CLASSIFIES)
+
 static const dlc_feature features[] = {
     LAYER(convolution, convolution_options, WEIGHTED,
           "filters that slide over the image"),
@@ -59,10 +62,9 @@ static const dlc_feature features[] = {
           "sum, product or maximum of inputs of one shape"),
     LAYER(flatten, flatten_options, SIXTEEN, "several dimensions become one"),
     LAYER(softmax, softmax_options, 0, "scores to shares that add up to 1"),
-    LAYER(softmax_loss, softmax_loss_options,
-          DLC_LAYER_METRIC | DLC_LAYER_LOSS | SIXTEEN,
+    LAYER(softmax_loss, softmax_loss_options, CLASSIFIES | DLC_LAYER_LOSS | SIXTEEN,
           "cross entropy of softmax(scores) and labels; inputs: scores, labels"),
-    LAYER(accuracy, accuracy_options, DLC_LAYER_METRIC | DLC_LAYER_TEST_ONLY | SIXTEEN,
+    LAYER(accuracy, accuracy_options, CLASSIFIES | DLC_LAYER_TEST_ONLY | SIXTEEN,
           "share of samples whose label scores best; inputs: scores, labels"),
     DLC_FEATURES_END,
 };

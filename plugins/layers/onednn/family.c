@@ -139,4 +139,5 @@ const dlc_family onednn_family = {
     .reorder_create = reorder_create,
     .reorder_run = reorder_run,
     .reorder_destroy = reorder_destroy,
+    .shapes_alone = 1,
 };

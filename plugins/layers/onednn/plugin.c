@@ -28,6 +28,9 @@ static dlc_status load(const dlc_host *given) {
 /* The products, whose two backward passes are separate primitives. */
 #define WEIGHTED (DLC_LAYER_BF16 | DLC_LAYER_PARTS | DLC_LAYER_SLICES)
 
+/* A score for each class against the label. */
+#define CLASSIFIES (DLC_LAYER_METRIC | DLC_LAYER_CLASSIFIES)
+
 static const dlc_feature features[] = {
     LAYER(convolution, convolution_options, WEIGHTED,
           "filters that slide over the image"),
@@ -62,9 +65,9 @@ static const dlc_feature features[] = {
     LAYER(flatten, flatten_options, DLC_LAYER_SAMPLEWISE,
           "several dimensions become one"),
     LAYER(softmax, softmax_options, 0, "scores to shares that add up to 1"),
-    LAYER(softmax_loss, softmax_loss_options, DLC_LAYER_METRIC | DLC_LAYER_LOSS,
+    LAYER(softmax_loss, softmax_loss_options, CLASSIFIES | DLC_LAYER_LOSS,
           "cross entropy of softmax(scores) and labels; inputs: scores, labels"),
-    LAYER(accuracy, accuracy_options, DLC_LAYER_METRIC | DLC_LAYER_TEST_ONLY,
+    LAYER(accuracy, accuracy_options, CLASSIFIES | DLC_LAYER_TEST_ONLY,
           "share of samples whose label scores best; inputs: scores, labels"),
     DLC_FEATURES_END,
 };

@@ -70,6 +70,12 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     return DLC_OK;
 }
 
+static dlc_status sgd_check_schedule(const dlc_settings *settings, int64_t iterations,
+                                     int64_t epoch_iterations, char *warning,
+                                     size_t bytes) {
+    return policy_look(host, settings, iterations, epoch_iterations, warning, bytes);
+}
+
 /* Does this rank update a shard of each bucket only? */
 static int is_sharded(const dlc_exchange *exchange) {
     return DLC_CAN(exchange, settle);
@@ -116,11 +122,8 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
                           "which half precision's are not; take [run] precision = bf16",
                           host->where(settings, "clip_gradients"));
     solver->micro_batches = (int32_t)host->get_int(settings, "accumulate");
-    dlc_status status = policy_make(host, settings, args->max_iterations,
-                                    args->epoch_iterations, &solver->policy);
-    if (status == DLC_OK)
-        policy_warn(host, args, &solver->policy);
-    return status;
+    return policy_make(host, settings, args->max_iterations, args->epoch_iterations,
+                       &solver->policy);
 }
 
 /* The last bucket is everybody's. */
@@ -325,6 +328,7 @@ static const dlc_solver_ops ops = {
     .create = sgd_create,
     .destroy = sgd_destroy,
     .rate = sgd_rate,
+    .check_schedule = sgd_check_schedule,
     .ready = sgd_ready,
     .finish = sgd_finish,
     .update = sgd_update,

@@ -4,6 +4,7 @@
 #include "policy.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -90,21 +91,6 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
     return DLC_OK;
 }
 
-void policy_warn(const dlc_host *host, const dlc_solver_args *args,
-                 const rate_policy *policy) {
-    const char *option = host->get_int(args->settings, "warmup") ? "warmup"
-                                                                 : "warmup_epochs";
-    int64_t first = DLC_HAS(args, iteration) ? args->iteration : 0;
-    if (args->exchange->rank == 0 && first == 0 && policy->warmup > 0 &&
-        args->max_iterations > 0 && policy->warmup >= (double)args->max_iterations)
-        host->log(
-            DLC_LOG_WARN,
-            "%s: the warm-up takes %.0f iterations, and the job has %lld: it ends "
-            "before the rate is what the policy says",
-            host->where(args->settings, option), policy->warmup,
-            (long long)args->max_iterations);
-}
-
 /* Steps that lie behind iteration i; a step counts at its own iteration. */
 static double steps_done(const rate_policy *p, double i) {
     size_t done = 0;
@@ -149,4 +135,80 @@ double policy_rate(const rate_policy *policy, int64_t iteration) {
         return rate_at(policy, i);
     return policy->warmup_rate +
            (rate_at(policy, policy->warmup) - policy->warmup_rate) * i / policy->warmup;
+}
+
+/* ---- Looking at a whole schedule ---------------------------------------------- */
+
+/* Of a job of so many iterations: warm-up and every policy rise or fall throughout, so
+ * the highest rate is at an end of one of them. */
+static double highest_rate(const rate_policy *policy, int64_t iterations) {
+    int64_t last = iterations - 1;
+    int64_t turn = policy->warmup < (double)last ? (int64_t)policy->warmup : last;
+    return fmax(policy_rate(policy, 0),
+                fmax(policy_rate(policy, turn), policy_rate(policy, last)));
+}
+
+static const char *warmup_option(const dlc_host *host, const dlc_settings *settings) {
+    return host->get_int(settings, "warmup") ? "warmup" : "warmup_epochs";
+}
+
+static dlc_status refuse(const dlc_host *host, const dlc_settings *settings,
+                         const rate_policy *policy, int64_t iterations) {
+    const char *warmup = warmup_option(host, settings);
+    if (policy->rate <= 0)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: rate = 0 is the learning rate throughout, so nothing "
+                          "would be learnt",
+                          host->where(settings, "rate"));
+    if (policy->warmup > 0)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: %s: the warm-up takes %.0f iterations, and the job has "
+                          "%lld: the learning rate would be 0 throughout; train longer "
+                          "or warm up for less",
+                          host->where(settings, warmup), warmup, policy->warmup,
+                          (long long)iterations);
+    return host->fail(DLC_ERR_CONFIG,
+                      "%s: the learning rate would be 0 at each of the job's %lld "
+                      "iterations",
+                      host->where(settings, "policy"), (long long)iterations);
+}
+
+dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
+                       int64_t iterations, int64_t epoch_iterations, char *warning,
+                       size_t bytes) {
+    rate_policy policy;
+    dlc_status status = policy_make(host, settings, iterations, epoch_iterations,
+                                    &policy);
+    if (status != DLC_OK)
+        return status;
+    double highest = highest_rate(&policy, iterations);
+    const char *warmup = warmup_option(host, settings);
+    if ((float)highest <= 0)
+        return refuse(host, settings, &policy, iterations);
+    if (!isfinite((float)highest))
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: the learning rate would grow to %g within the job's "
+                          "%lld iterations",
+                          host->where(settings, "gamma"), highest,
+                          (long long)iterations);
+    if (policy.warmup >= (double)iterations)
+        (void)snprintf(warning, bytes,
+                       "%s: %s: the warm-up takes %.0f iterations, and the job has "
+                       "%lld: it ends before the learning rate is what the policy says",
+                       host->where(settings, warmup), warmup, policy.warmup,
+                       (long long)iterations);
+    else if (highest < policy.rate / 2)
+        (void)snprintf(warning, bytes,
+                       "%s: rate = %g is never reached: the highest learning rate of "
+                       "the job's %lld iterations is %g",
+                       host->where(settings, "rate"), policy.rate,
+                       (long long)iterations, highest);
+    else if (policy.end < 0.99 * (double)iterations &&
+             (float)policy_rate(&policy, iterations - 1) <= 0)
+        (void)snprintf(warning, bytes,
+                       "%s: max_iterations = %.0f, and the job has %lld: the learning "
+                       "rate is 0 from there on, so nothing more is learnt",
+                       host->where(settings, "max_iterations"), policy.end,
+                       (long long)iterations);
+    return DLC_OK;
 }

@@ -67,9 +67,10 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
                        int64_t max_iterations, int64_t epoch_iterations,
                        rate_policy *made);
 
-/* Warns of a warm-up that the job ends in; on rank 0, when the job begins. */
-void policy_warn(const dlc_host *host, const dlc_solver_args *args,
-                 const rate_policy *policy);
+/* dlc_solver_ops.check_schedule. */
+dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
+                       int64_t iterations, int64_t epoch_iterations, char *warning,
+                       size_t bytes);
 
 double policy_rate(const rate_policy *policy, int64_t iteration);
 

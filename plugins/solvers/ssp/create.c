@@ -73,8 +73,6 @@ static dlc_status take_settings(ssp *s, const dlc_solver_args *args) {
     if (status == DLC_OK)
         status = policy_make(host, settings, args->max_iterations,
                              args->epoch_iterations, &s->policy);
-    if (status == DLC_OK)
-        policy_warn(host, args, &s->policy);
     return status;
 }
 

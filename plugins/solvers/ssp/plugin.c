@@ -103,6 +103,12 @@ static const dlc_option options[] = {
     DLC_OPTIONS_END,
 };
 
+static dlc_status ssp_check_schedule(const dlc_settings *settings, int64_t iterations,
+                                     int64_t epoch_iterations, char *warning,
+                                     size_t bytes) {
+    return policy_look(host, settings, iterations, epoch_iterations, warning, bytes);
+}
+
 static const dlc_solver_ops ops = {
     .size = sizeof ops,
     .needs = ssp_needs,
@@ -115,6 +121,7 @@ static const dlc_solver_ops ops = {
     .meet = meet_all,
     .configure = ssp_configure,
     .stats = ssp_stats,
+    .check_schedule = ssp_check_schedule,
 };
 
 static const dlc_feature features[] = {

@@ -38,7 +38,7 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     dlc_family_args near = *args;
     host->log(DLC_LOG_DEBUG, "later: tune is %d", (int)args->tune);
     near.device_ops = near_device;
-    near.device = args->device->near;
+    near.device = args->device ? args->device->near : NULL;
     near.queue = NULL;
     dlc_status status = near_family()->open(&near, &net->near);
     if (status != DLC_OK) {
@@ -121,6 +121,7 @@ static const dlc_family later_family = {
     .reorder_create = reorder_create,
     .reorder_run = reorder_run,
     .reorder_destroy = reorder_destroy,
+    .shapes_alone = 1,
 };
 
 /* ---- Building ---------------------------------------------------------------- */

@@ -23,7 +23,7 @@ dlc_status rig_graph(net_rig *rig, const char *text) {
     status = dlc_graph_make(rig->config, standing, rig->registry,
                             rig->device_feature->name, &rig->problems, &rig->graph);
     ck_assert_int_eq(status, DLC_OK);
-    return rig->graph ? DLC_OK : DLC_ERR_CONFIG;
+    return rig->problems.errors ? DLC_ERR_CONFIG : DLC_OK;
 }
 
 void rig_net(net_rig *rig, const char *text, int64_t batch, int64_t c, int64_t h,

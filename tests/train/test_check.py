@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""What `dlcore check` promises: all mistakes of a net in one run, each with its file and
+line, whatever kind they are; the same from `train`, before anything is trained; and a
+list of them for programs."""
+
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import tempfile
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+
+# A good net; the tables below change lines of it.
+NET = """[net]
+name = good
+[data]
+source = synthetic
+shape = 3,16,16
+classes = 10
+samples = 96
+batch = 24
+scale = 0.01
+[data.test]
+source = synthetic
+shape = 3,16,16
+classes = 10
+samples = 48
+batch = 24
+scale = 0.01
+[solver]
+type = sgd
+rate = 0.01
+[run]
+iterations = 20
+[conv1]
+type = convolution
+num_output = 8
+kernel_size = 3
+[relu1]
+type = relu
+[pool1]
+type = pooling
+kernel_size = 2
+stride = 2
+[conv2]
+type = convolution
+num_output = 16
+kernel_size = 3
+[ip1]
+type = inner_product
+num_output = 10
+[accuracy]
+type = accuracy
+[loss]
+type = softmax_loss
+input = ip1
+"""
+LAST = len(NET.splitlines())
+
+# (what is changed, line and section of the mistake, key or None, in the message)
+# A change is {line to look for: what stands there instead}; a key ending in "+" adds lines.
+# With "section/" in front the line is looked for behind that section's head.
+BAD = [
+    # Shapes.
+    ({"conv1/kernel_size = 3": "kernel_size = 17"}, ("conv1", None), "window reaches over 17"),
+    ({"conv2/kernel_size = 3": "kernel_size = 9"}, ("conv2", None), "window reaches over 9"),
+    ({"pool1/kernel_size = 2": "kernel_size = 15"}, ("pool1", None), "window reaches over 15"),
+    ({"conv1/num_output = 8": "num_output = 8\ngroup = 2"}, ("conv1", None), "group"),
+    ({"loss/input = ip1": "input = ip1, label, label"}, ("loss", None), "takes 2 inputs"),
+    ({"loss/input = ip1": "input = label"}, ("loss", None), "scores"),
+    ({"ip1/type = inner_product": "type = inner_product\nnum_output = 10\n[x]\n"
+      "type = inner_product\ninput = label"}, ("x", None), "float32"),
+    ({"accuracy/type = accuracy": "type = accuracy\ntop_k = 11"}, ("accuracy", None),
+     "top_k = 11"),
+    ({"relu1/type = relu": "type = relu\ninput = conv1, data"}, ("relu1", None), "1 input"),
+    ({"ip1/type = inner_product": "type = eltwise\ninput = conv1, conv2\n[ip2]\n"
+      "type = inner_product", "loss/input = ip1": "input = ip2"}, ("ip1", None), "one shape"),
+    ({"ip1/type = inner_product": "type = concat\ninput = conv1, conv2\n[ip2]\n"
+      "type = inner_product", "loss/input = ip1": "input = ip2"}, ("ip1", None), "axis 1 only"),
+    # Classes.
+    ({"ip1/num_output = 10": "num_output = 8"}, ("ip1", "num_output"),
+     "one output a class is needed"),
+    ({"ip1/num_output = 10": "num_output = 1"}, ("ip1", "num_output"), "10 classes"),
+    ({"data/classes = 10": "classes = 1000"}, ("ip1", "num_output"), "1000 classes"),
+    ({"data.test/classes = 10": "classes = 12"}, ("ip1", "num_output"), "[data.test]"),
+    ({"ip1/num_output = 10": "num_output = 10\nphase = test", "loss/input = ip1":
+      "input = ip2", "accuracy/type = accuracy": "type = accuracy\n[ip2]\n"
+      "type = inner_product\nnum_output = 10\ninput = conv2"}, ("ip1", "phase"),
+     "nothing trains"),
+    # Data.
+    ({"data/scale = 0.01": "crop = 12"}, ("data.test", None), "crop is 12 in [data]"),
+    ({"data/scale = 0.01": "crop = 20"}, ("data", "crop"), "crop is 20"),
+    ({"data.test/scale = 0.01": "crop = 12"}, ("data.test", "crop"), "give both the same"),
+    ({"data.test/scale = 0.01": "crop = 17"}, ("data.test", "crop"), "crop is 17"),
+    ({"data/scale = 0.01": "pad = 2"}, ("data.test", None), "pad is 2 in [data]"),
+    ({"data/scale = 0.01": "mean = 1,2"}, ("data", "mean"), "mean has 2 values"),
+    ({"data.test/scale = 0.01": "mean = 1,2"}, ("data.test", "mean"), "mean has 2 values"),
+    ({"data.test/shape = 3,16,16": "shape = 3,20,16"}, ("data.test", "source"), "3x20x16"),
+    ({"data.test/shape = 3,16,16": "shape = 1,16,16"}, ("data.test", "source"), "1x16x16"),
+    ({"data/shape = 3,16,16": "shape = 3,16"}, ("data", "shape"), "takes three"),
+    ({"data.test/shape = 3,16,16": "shape = 3,16"}, ("data.test", "shape"), "takes three"),
+    ({"data/samples = 96": "samples = 0"}, ("data", "samples"), "samples"),
+    ({"data/source = synthetic": "source = synthetics"}, ("data", "source"), "synthetics"),
+    # The schedule.
+    ({"solver/rate = 0.01": "rate = 0"}, ("solver", "rate"), "nothing would be learnt"),
+    ({"solver/rate = 0.01": "rate = 0.01\npolicy = poly\nwarmup = 30"}, ("solver", "warmup"),
+     "the learning rate would be 0 throughout"),
+    ({"solver/rate = 0.01": "rate = 0.01\npolicy = cosine\nwarmup_epochs = 10"},
+     ("solver", "warmup_epochs"), "the learning rate would be 0 throughout"),
+    ({"solver/rate = 0.01": "rate = 0.01\npolicy = multistep\nstep_values = 0\ngamma = 0"},
+     ("solver", "policy"), "would be 0 at each"),
+    ({"solver/rate = 0.01": "rate = 0.01\npolicy = exp\ngamma = 1e9"}, ("solver", "gamma"),
+     "grow to"),
+    ({"solver/rate = 0.01": "policy = multistep"}, ("solver", "policy"), "needs step_values"),
+    ({"solver/rate = 0.01": "policy = step"}, ("solver", "policy"), "needs step_size"),
+    ({"solver/rate = 0.01": "warmup = 2\nwarmup_epochs = 1"}, ("solver", "warmup_epochs"),
+     "not both"),
+    ({"solver/rate = 0.01": "gamma = -1\npolicy = exp"}, ("solver", "gamma"), "negative"),
+    # Keys and graph.
+    ({"solver/rate = 0.01": "rtae = 0.01"}, ("solver", "rtae"), "did you mean rate"),
+    ({"conv1/kernel_size = 3": "kernel_sise = 3"}, ("conv1", "kernel_sise"), "kernel_size"),
+    ({"loss/input = ip1": "input = ip7"}, ("loss", "input"), "no layer of that name"),
+    ({"loss/type = softmax_loss": "type = softmax_los"}, ("loss", "type"), "softmax_loss"),
+    ({"relu1/type = relu": "type = rleu"}, ("relu1", "type"), "relu"),
+    ({"run/iterations = 20": "iterations = 20\nprecision = fp16"}, ("run", "precision"),
+     "float32"),
+    ({"run/iterations = 20": "iterations = -1"}, ("run", "iterations"), "iterations"),
+]
+
+# No mistakes, but worth a word: (change, section, key, in the message)
+ODD = [
+    ({"ip1/num_output = 10": "num_output = 16"}, ("ip1", "num_output"), "the others are never"),
+    ({"solver/rate = 0.01": "rate = 0.01\nwarmup = 20"}, ("solver", "warmup"),
+     "it ends before the learning rate"),
+    ({"solver/rate = 0.01": "rate = 0.01\nwarmup = 15\npolicy = poly"}, ("solver", "rate"),
+     "is never reached"),
+    ({"solver/rate = 0.01": "rate = 0.01\npolicy = poly\nmax_iterations = 10"},
+     ("solver", "max_iterations"), "nothing more is learnt"),
+]
+
+
+def change(changes):
+    """The net with these lines replaced, and the line on which each replaced one stands."""
+    lines, section = [], ""
+    left = dict(changes)
+    for line in NET.splitlines():
+        section = line[1:-1] if line.startswith("[") else section
+        new = left.pop(f"{section}/{line}", line)
+        lines += new.split("\n")
+    assert not left, left
+    return "\n".join(lines) + "\n"
+
+
+def line_of(text, section, key):
+    """The line of a section's key, or of its head; lines count from 1."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line == f"[{section}]":
+            inside, head = True, number
+        elif line.startswith("["):
+            inside = False
+        elif inside and key and line.split(" = ")[0] == key:
+            return number
+    return head
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+
+    def run_dlcore(self, command, text, *options):
+        (self.path / "net.ini").write_text(text)
+        return subprocess.run([BIN, command, "net.ini", *options], cwd=self.path, text=True,
+                              capture_output=True, timeout=100, check=False)
+
+    def errors(self, done):
+        return [l for l in done.stderr.splitlines() if l.startswith("error: net.ini:")]
+
+    def test_good_net(self):
+        done = self.run_dlcore("check", NET, "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        report = json.loads(done.stdout)
+        self.assertEqual(report["mistakes"], [])
+        self.assertEqual([(l["name"], l["phase"]) for l in report["layers"]][-2:],
+                         [("loss", "both"), ("accuracy", "test")])
+        table = self.run_dlcore("check", NET).stdout
+        self.assertRegex(table, r"(?m)^accuracy +accuracy +2 +0 +0 .*in tests")
+
+    def test_each_mistake(self):
+        for changes, (section, key), words in BAD:
+            with self.subTest(changes=changes):
+                text = change(changes)
+                line = line_of(text, section, key)
+                done = self.run_dlcore("check", text, "--json")
+                self.assertIn(done.returncode, (2, 4), done.stderr)
+                found = [m for m in json.loads(done.stdout)["mistakes"]
+                         if m["severity"] == "error"]
+                mine = [m for m in found if words in m["message"]]
+                self.assertEqual(len(mine), 1, done.stdout)
+                place = mine[0]["line"]
+                if key or not words.split()[0] in ("crop", "pad"):
+                    self.assertEqual(place, line, mine)
+                self.assertEqual(mine[0]["section"], section)
+                self.assertEqual(mine[0]["file"], "net.ini")
+                if key:
+                    self.assertEqual(mine[0]["key"], key)
+                self.assertEqual(len(found), 1, done.stdout)
+                self.assertTrue(any(l.startswith(f"error: net.ini:{place}: ") and words in l
+                                    for l in done.stderr.splitlines()), done.stderr)
+
+    def test_train_says_the_same(self):
+        for changes, _, _ in BAD[::4]:
+            with self.subTest(changes=changes):
+                text = change(changes)
+                check = self.run_dlcore("check", text)
+                train = self.run_dlcore("train", text, "--ranks=2")
+                self.assertEqual(train.returncode, check.returncode)
+                self.assertEqual(self.errors(train), self.errors(check))
+                self.assertFalse((self.path / "runs").exists())
+
+    def test_odd(self):
+        for changes, (section, key), words in ODD:
+            with self.subTest(changes=changes):
+                text = change(changes)
+                done = self.run_dlcore("check", text, "--json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found = json.loads(done.stdout)["mistakes"]
+                self.assertEqual([(m["severity"], m["section"], m["key"], m["line"])
+                                  for m in found],
+                                 [("warning", section, key, line_of(text, section, key))])
+                self.assertIn(words, found[0]["message"])
+                self.assertEqual(done.stderr.count("warning: "), 1, done.stderr)
+
+    def test_all_at_once(self):
+        """Every kind at once; what hangs off a broken layer is not a mistake of its own."""
+        text = change({"loss/input = ip1": "input = ip1\n[also]\ntype = softmax_loss\n"
+                       "input = conv2", "solver/rate = 0.01": "rate = 0\nmometum = 3",
+                       "data/scale = 0.01": "crop = 12",
+                       "conv1/kernel_size = 3": "kernel_size = 17",
+                       "ip1/num_output = 10": "num_output = 8\ninput = data",
+                       "data.test/shape = 3,16,16": "shape = 3,16"})
+        done = self.run_dlcore("check", text, "--json")
+        self.assertEqual(done.returncode, 2)
+        found = json.loads(done.stdout)["mistakes"]
+        self.assertEqual([(m["section"], m["key"]) for m in found],
+                         [("data.test", "shape"), ("solver", "mometum"), ("conv1", None),
+                          ("ip1", "num_output")])
+        self.assertIn("4 mistakes in net.ini", done.stderr)
+
+    def test_copies_of_a_block(self):
+        """A mistake in a block is told once, with the line in the block."""
+        block = "[block b]\n[b.c]\ntype = convolution\nnum_output = 8\nkernel_size = {}\n"
+        text = NET.replace("[relu1]", "[b1]\nblock = b\n[b2]\nblock = b\n[relu1]")
+        good = self.run_dlcore("check", block.format(3) + text)
+        self.assertEqual((good.returncode, good.stderr), (0, ""))
+        bad = self.run_dlcore("check", block.format(40) + text, "--json")
+        self.assertEqual(bad.returncode, 2, bad.stderr)
+        found = json.loads(bad.stdout)["mistakes"]
+        self.assertEqual([(m["line"], m["section"]) for m in found], [(2, "b.c")])
+
+    def write_idx(self, name, magic, dims, data):
+        head = struct.pack(">I", magic) + b"".join(struct.pack(">I", d) for d in dims)
+        (self.path / name).write_bytes(head + data)
+
+    def idx_net(self, labels, test_labels):
+        for name, some in (("train", labels), ("test", test_labels)):
+            self.write_idx(f"{name}-i", 0x803, [len(some), 8, 8], bytes(64 * len(some)))
+            self.write_idx(f"{name}-l", 0x801, [len(some)], bytes(some))
+        return ("[data]\nsource = idx\nimages = train-i\nlabels = train-l\nbatch = 4\n"
+                "[data.test]\nsource = idx\nimages = test-i\nlabels = test-l\n"
+                "[solver]\ntype = sgd\n[run]\niterations = 3\n"
+                "[ip]\ntype = inner_product\nnum_output = 3\n[loss]\ntype = softmax_loss\n")
+
+    def test_labels_of_tests(self):
+        """A label that no output has, though it is the last of [data.test]."""
+        text = self.idx_net([0, 1, 2] * 8, [0] * 500 + [3])
+        for command in ("check", "train"):
+            done = self.run_dlcore(command, text)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, r"net.ini:16: \[ip\] num_output = 3, but \[loss\] "
+                             r"compares its scores with the labels of \[data.test\] "
+                             r"\(net.ini:7\), which has 4 classes")
+        fits = self.run_dlcore("check", self.idx_net([0, 1, 2] * 8, [0, 1, 2]))
+        self.assertEqual((fits.returncode, fits.stderr), (0, ""))
+
+    def test_files(self):
+        """What is wrong with files of both sections is told in one run, as bad data."""
+        text = self.idx_net([0, 1, 2], [0, 1, 2])
+        (self.path / "train-i").unlink()
+        (self.path / "test-l").write_bytes(b"\0\0\x08\x01\0\0\0\x05abc")
+        done = self.run_dlcore("check", text, "--json")
+        self.assertEqual(done.returncode, 4, done.stderr)
+        found = json.loads(done.stdout)["mistakes"]
+        self.assertEqual([(m["section"], m["line"], m["severity"]) for m in found],
+                         [(None, None, "warning"), ("data", 2, "error"),
+                          ("data.test", 7, "error")])
+        self.assertIn("shapes were not checked", found[0]["message"])
+
+    def test_no_file(self):
+        done = subprocess.run([BIN, "check", "nothing.ini", "--json"], cwd=self.path, text=True,
+                              capture_output=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 2)
+        found = json.loads(done.stdout)["mistakes"]
+        self.assertEqual(len(found), 1)
+        self.assertIn("nothing.ini", found[0]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main()
