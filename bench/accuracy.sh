@@ -41,7 +41,7 @@ PYTHON
 
 if command -v gnuplot >/dev/null; then
 	gnuplot <<GNUPLOT
-set terminal svg size 720,420 font "sans,12"
+set terminal svg size 720,420 font "sans,12" background "#ffffff"
 set output "$target.svg"
 set title "$(basename "$net" .ini): test accuracy"
 set xlabel "iteration"

@@ -79,6 +79,16 @@ void dlc_svg_line(dlc_text *svg, const char *style, double x1, double y1, double
                  style, x1, y1, x2, y2);
 }
 
+void dlc_svg_arc(dlc_text *svg, const char *style, double x1, double x2, double y,
+                 double depth, const char *tip) {
+    dlc_text_add(svg,
+                 "<path class=\"%s\" fill=\"none\" d=\"M%.2f %.2f C%.2f %.2f %.2f %.2f "
+                 "%.2f %.2f\"><title>",
+                 style, x1, y, x1, y + depth, x2, y + depth, x2, y);
+    add_escaped(svg, tip);
+    dlc_text_add(svg, "</title></path>\n");
+}
+
 void dlc_svg_text(dlc_text *svg, const char *style, const char *anchor, double x,
                   double y, const char *text) {
     dlc_text_add(svg, "<text class=\"%s\" text-anchor=\"%s\" x=\"%.2f\" y=\"%.2f\">",

@@ -15,6 +15,9 @@ void dlc_svg_box(dlc_text *svg, const char *style, double x, double y, double wi
                  double height, const char *tip);
 void dlc_svg_line(dlc_text *svg, const char *style, double x1, double y1, double x2,
                   double y2);
+/* Hangs below y from x1 to x2, three quarters of `depth` deep. */
+void dlc_svg_arc(dlc_text *svg, const char *style, double x1, double x2, double y,
+                 double depth, const char *tip);
 /* `anchor`: "start", "middle" or "end", where x is. */
 void dlc_svg_text(dlc_text *svg, const char *style, const char *anchor, double x,
                   double y, const char *text);

@@ -1,15 +1,16 @@
-/* The matrix as a picture: near in strong colours, far in weak ones. */
+/* The report as a picture: the machines, and the matrix of all pairs; near in strong
+ * colours, far in weak ones. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "svg.h"
-#include "topo_report.h"
+#include "topo_machines.h"
 
 enum { LABEL = 32 };
 
 /* Pixels. */
-static const double margin = 24, cell = 54, row_height = 26, letter = 7.2, head = 74;
+static const double margin = 24, cell = 74, row_height = 36, letter = 7.2, head = 30;
 
 static const char light[] =
     "text { font: 12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif;\n"
@@ -20,14 +21,27 @@ static const char light[] =
     ".X { fill: #e6e8ec; } .NV { fill: #5fb58f; } .SHM { fill: #5fb58f; }\n"
     ".PIX { fill: #86b6e8; } .PXB { fill: #a8cbef; } .PHB { fill: #c9def4; }\n"
     ".NODE { fill: #f3dfa8; } .SYS { fill: #f1c99a; } .NET { fill: #e9b3ad; }\n"
-    ".bad { fill: #d0342c; }\n";
+    ".bad { fill: #ef8a83; }\n"
+    ".small, .lane { font-size: 10px; fill: #2c3340; }\n"
+    ".lane { stroke: #ffffff; stroke-width: 3; paint-order: stroke; }\n"
+    ".gpu { fill: #cfe9d8; stroke: #2f8f5f; } .nic { fill: #f7d9d5; stroke: #b9584d; }\n"
+    ".rank { fill: #dcd5f2; stroke: #7d5fc0; } .core { fill: #eef0f3; stroke: #9aa3af; }\n"
+    ".other { fill: #ffffff; stroke: #9aa3af; }\n"
+    ".edge { stroke: #9aa3af; } .link { stroke: #2f8f5f; stroke-width: 1.5; }\n"
+    ".net { stroke: #c27a72; stroke-width: 2; }\n";
 static const char dark[] =
     "text { fill: #e4e7ec; }\n"
     ".muted { fill: #98a1ae; }\n"
     ".back { fill: #15181e; }\n"
-    ".X { fill: #2b3039; } .NV { fill: #2c7a58; } .SHM { fill: #2c7a58; }\n"
+    ".X { fill: #2b3039; } .NV { fill: #26694c; } .SHM { fill: #26694c; }\n"
     ".PIX { fill: #2f5f93; } .PXB { fill: #2a4f78; } .PHB { fill: #263f5c; }\n"
-    ".NODE { fill: #6b5a24; } .SYS { fill: #704d22; } .NET { fill: #6e332e; }\n";
+    ".NODE { fill: #6b5a24; } .SYS { fill: #704d22; } .NET { fill: #6e332e; }\n"
+    ".bad { fill: #8f2a24; }\n"
+    ".small, .lane { fill: #d5dae1; } .lane { stroke: #15181e; }\n"
+    ".gpu { fill: #1d4a35; stroke: #4fae80; } .nic { fill: #572b27; stroke: #c9766c; }\n"
+    ".rank { fill: #3a2f5e; stroke: #a48fe0; } .core { fill: #232831; stroke: #5d6674; }\n"
+    ".other { fill: #15181e; stroke: #5d6674; }\n"
+    ".edge { stroke: #5d6674; } .link { stroke: #4fae80; } .net { stroke: #a85a52; }\n";
 
 typedef struct picture {
     const topo_report *report;
@@ -65,40 +79,50 @@ static void add_tip(const topo_report *report, const topo_pair *pair, dlc_text *
     dlc_text_free(&name);
 }
 
+/* In a cell how near the two are, and what they take, or how fast that is. */
 static void draw_cell(const picture *to, size_t r, size_t c, double y) {
     const topo_pair *pair = pair_of(to->report, r, c);
     dlc_topo_path path = dlc_topo_path_between(&to->report->topo, to->row[r],
                                                to->column[c]);
-    double x = to->left + (double)c * cell;
-    char text[16];
-    dlc_text tip = {0};
+    double x = to->left + (double)c * cell, middle = x + cell / 2;
+    char near[16], speed[16];
+    dlc_text tip = {0}, name = {0};
     int measured = pair && pair->measured.done;
+    int bad = measured && (pair->measured.problem[0] || !pair->measured.intact);
     if (pair)
         add_tip(to->report, pair, &tip);
-    int bad = measured && (pair->measured.problem[0] || !pair->measured.intact);
+    if (pair && !pair->problem)
+        dlc_choice_name(&pair->choice, &name);
     dlc_svg_box(to->svg, bad ? "bad" : dlc_topo_class_text(path.class), x + 1, y + 1,
                 cell - 2, row_height - 2, pair ? dlc_text_string(&tip) : NULL);
-    if (measured && !bad)
-        snprintf(text, sizeof text, "%.1f", pair->measured.gbs);
-    else
-        dlc_topo_path_text(&path, text);
-    dlc_svg_text(to->svg, "cell", "middle", x + cell / 2, y + row_height * 0.67, text);
-    if (dlc_text_status(&tip) != DLC_OK)
+    dlc_topo_path_text(&path, near);
+    dlc_svg_text(to->svg, "cell", "middle", middle, y + (pair ? 16 : 22), near);
+    if (measured && !bad) {
+        snprintf(speed, sizeof speed, "%.1f GB/s", pair->measured.gbs);
+        dlc_svg_text(to->svg, "small", "middle", middle, y + 29, speed);
+    } else if (pair) {
+        dlc_svg_text(to->svg, "small", "middle", middle, y + 29,
+                     bad             ? "failed"
+                     : pair->problem ? "none"
+                                     : dlc_text_string(&name));
+    }
+    if (dlc_text_status(&tip) != DLC_OK || dlc_text_status(&name) != DLC_OK)
         to->svg->failed = 1;
     dlc_text_free(&tip);
+    dlc_text_free(&name);
 }
 
-static void draw_matrix(const picture *to) {
+static void draw_matrix(const picture *to, double top) {
     char text[LABEL];
     for (size_t c = 0; c < to->columns; c++) {
         dlc_topo_label(&to->report->topo, to->column[c], text, sizeof text);
         dlc_svg_text(to->svg, "muted", "middle", to->left + ((double)c + 0.5) * cell,
-                     head - 8, text);
+                     top + head - 8, text);
     }
     for (size_t r = 0; r < to->rows; r++) {
-        double y = head + (double)r * row_height;
+        double y = top + head + (double)r * row_height;
         dlc_topo_label(&to->report->topo, to->row[r], text, sizeof text);
-        dlc_svg_text(to->svg, "name", "end", to->left - 8, y + row_height * 0.67, text);
+        dlc_svg_text(to->svg, "name", "end", to->left - 8, y + row_height * 0.62, text);
         for (size_t c = 0; c < to->columns; c++)
             draw_cell(to, r, c, y);
     }
@@ -114,45 +138,73 @@ static void draw_legend(const picture *to, double y) {
                      dlc_topo_class_help(c));
         y += 20;
     }
-    if (to->report->measured)
-        dlc_svg_text(to->svg, "muted", "start", margin, y + 11,
-                     "Figures: GB/s one way, measured.");
+    dlc_svg_text(to->svg, "muted", "start", margin, y + 11,
+                 to->report->measured
+                     ? "Figures of pairs: GB/s one way, measured; beside lines: GB/s "
+                       "that the link is made for."
+                     : "Below how near a pair is: the transport that it takes. Figures "
+                       "beside lines: GB/s that the link is made for.");
 }
 
-static void draw(picture *to) {
-    const char *title = to->report->source ? to->report->source : "This job";
+/* Everything but the frame, whose size follows from it. */
+static void draw(picture *to, const topo_tree *tree, double *width, double *height) {
     size_t longest = 6;
     char text[LABEL];
+    topo_canvas canvas = {
+        .report = to->report, .tree = tree, .svg = to->svg, .left = margin, .y = 56};
+    topo_machines_draw(&canvas);
     for (size_t r = 0; r < to->rows; r++) {
         dlc_topo_label(&to->report->topo, to->row[r], text, sizeof text);
         longest = strlen(text) > longest ? strlen(text) : longest;
     }
     to->left = margin + 8 + (double)longest * letter;
-    double width = to->left + (double)to->columns * cell + margin;
-    double below = head + (double)to->rows * row_height + 24;
-    if (width < 460)
-        width = 460;
-    dlc_svg_begin(to->svg, width, below + 20 * (DLC_TOPO_CLASSES + 1) + margin, title,
-                  light, dark);
-    dlc_svg_text(to->svg, "title", "start", margin, 34, title);
-    draw_matrix(to);
+    *width = to->left + (double)to->columns * cell + margin;
+    draw_matrix(to, canvas.y);
+    double below = canvas.y + head + (double)to->rows * row_height + 24;
     draw_legend(to, below);
-    dlc_svg_end(to->svg);
+    *height = below + 20 * (DLC_TOPO_CLASSES + 1) + margin;
+    if (*width < canvas.right + margin)
+        *width = canvas.right + margin;
+    if (*width < 700)
+        *width = 700;
+}
+
+static dlc_status draw_all(const picture *what, dlc_text *svg) {
+    const char *title = what->report->source ? what->report->source : "This job";
+    double width = 0, height = 0;
+    topo_tree tree = {0};
+    dlc_text body = {0};
+    picture to = *what;
+    dlc_status status = topo_tree_make(to.report, &tree);
+    to.svg = &body;
+    if (status == DLC_OK) {
+        draw(&to, &tree, &width, &height);
+        status = dlc_text_status(&body);
+    }
+    if (status == DLC_OK) {
+        dlc_svg_begin(svg, width, height, title, light, dark);
+        dlc_svg_text(svg, "title", "start", margin, 34, title);
+        dlc_text_append(svg, dlc_text_string(&body), body.length);
+        dlc_svg_end(svg);
+        status = dlc_text_status(svg);
+    }
+    dlc_text_free(&body);
+    topo_tree_free(&tree);
+    return status;
 }
 
 dlc_status topo_svg(const topo_report *report, dlc_text *svg) {
     int32_t *row = dlc_alloc(TOPO_ENDS_MOST, sizeof *row);
     int32_t *column = dlc_alloc(2 * (size_t)TOPO_ENDS_MOST, sizeof *column);
-    if (row && column) {
-        picture to = {.report = report, .svg = svg, .row = row, .column = column};
+    dlc_status status = row && column ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK) {
+        picture to = {.report = report, .row = row, .column = column};
         to.rows = topo_report_rows(report, row);
         memcpy(column, row, to.rows * sizeof *row);
         to.columns = to.rows + topo_report_adapters(report, column + to.rows);
-        draw(&to);
-    } else {
-        svg->failed = 1;
+        status = draw_all(&to, svg);
     }
     dlc_free(column);
     dlc_free(row);
-    return dlc_text_status(svg);
+    return status;
 }

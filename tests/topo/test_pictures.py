@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""The pictures that dlcore draws: of machines every device, switch and link, each in its
+place; and all of them readable on light and on dark backgrounds."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+BIN = os.environ["DLCORE_BIN"]
+SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
+MACHINES = sorted((SOURCE / "tests/topo/machines").glob("*.xml"))
+SVG = "{http://www.w3.org/2000/svg}"
+LEAVES = {"gpu", "nic", "rank", "core", "other"}
+NET = """[net]
+name = small
+[data]
+source = synthetic
+shape = 3,8,8
+batch = 2
+[solver]
+type = sgd
+rate = 0.01
+[run]
+[ip]
+type = inner_product
+num_output = 10
+[loss]
+type = softmax_loss
+"""
+
+
+def dlcore(*words, folder=None):
+    done = subprocess.run([BIN, *map(str, words)], capture_output=True, text=True, cwd=folder,
+                          stdin=subprocess.DEVNULL, timeout=120)
+    if done.returncode != 0:
+        raise AssertionError(f"dlcore {words}: {done.stderr}")
+    return done.stdout
+
+
+def rules(css):
+    """{selector: {property: value}} of a style sheet, later ones over earlier ones."""
+    found = {}
+    for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", css):
+        values = dict(map(str.strip, line.split(":", 1)) for line in body.split(";")
+                      if ":" in line)
+        for selector in selectors.split(","):
+            found.setdefault(selector.strip(), {}).update(values)
+    return found
+
+
+def style_sheets(root):
+    """As a light and as a dark reader has them."""
+    css = root.find(f"{SVG}style").text
+    light, dark = re.fullmatch(r"(.*)@media \(prefers-color-scheme: dark\) \{\n(.*)\}\s*",
+                               css, re.S).groups()
+    return {"light": rules(light), "dark": rules(light + dark)}
+
+
+def colour(sheet, tag, style, of):
+    """What a shape of this class has; a class goes before a tag."""
+    for selector in (f"{tag}.{style}", f".{style}", tag):
+        if of in sheet.get(selector, {}):
+            return sheet[selector][of]
+    return None
+
+
+def luminance(colour_text):
+    parts = [int(colour_text[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    """As WCAG 2 defines it, 1 to 21."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def box_of(rect):
+    return tuple(float(rect.get(key)) for key in ("x", "y", "width", "height"))
+
+
+class Pictures(unittest.TestCase):
+    def check_readable(self, root):
+        """Each text against the box that it lies in."""
+        boxes = [(box_of(rect), rect.get("class")) for rect in root.iter(f"{SVG}rect")
+                 if rect.get("x")]
+        shapes = {(node.tag[len(SVG):], node.get("class")) for node in root.iter()
+                  if node.get("class")}
+        for name, sheet in style_sheets(root).items():
+            back = colour(sheet, "rect", "back", "fill")
+            for tag, style in shapes:
+                if tag in ("line", "path"):
+                    stroke = colour(sheet, tag, style, "stroke")
+                    self.assertIsNotNone(stroke, (tag, style))
+                elif tag == "rect":
+                    self.assertIsNotNone(colour(sheet, tag, style, "fill"), (tag, style))
+            for text in root.iter(f"{SVG}text"):
+                x, y = float(text.get("x")), float(text.get("y")) - 4
+                under = back
+                for (left, top, wide, high), style in boxes:
+                    if left <= x <= left + wide and top <= y <= top + high:
+                        under = colour(sheet, "rect", style, "fill")
+                ink = colour(sheet, "text", text.get("class"), "fill")
+                self.assertGreater(contrast(ink, under), 4.4,
+                                   (name, text.get("class"), text.text, ink, under))
+
+    def check_inside(self, root):
+        width, height = float(root.get("width")), float(root.get("height"))
+        for rect in root.iter(f"{SVG}rect"):
+            if not rect.get("x"):
+                continue
+            x, y, wide, high = box_of(rect)
+            self.assertGreaterEqual(min(x, y, wide, high), 0)
+            self.assertLessEqual(x + wide, width)
+            self.assertLessEqual(y + high, height)
+        for text in root.iter(f"{SVG}text"):
+            self.assertLessEqual(float(text.get("y")), height)
+            self.assertLessEqual(float(text.get("x")), width)
+
+    def check_leaves(self, root):
+        """No device lies on another."""
+        leaves = [box_of(rect) for rect in root.iter(f"{SVG}rect")
+                  if rect.get("class") in LEAVES]
+        for i, (x, y, wide, high) in enumerate(leaves):
+            for x2, y2, wide2, high2 in leaves[:i]:
+                self.assertTrue(x + wide <= x2 or x2 + wide2 <= x or y + high <= y2 or
+                                y2 + high2 <= y)
+
+    def draw(self, *words):
+        root = xml.fromstring(dlcore("topo", "-q", "--of=svg", *words))
+        told = json.loads(dlcore("topo", "-q", "--of=json", *words))
+        self.check_inside(root)
+        self.check_leaves(root)
+        self.check_readable(root)
+        return root, told
+
+    def titles(self, root, style):
+        return [rect.find(f"{SVG}title").text for rect in root.iter(f"{SVG}rect")
+                if rect.get("class") == style and rect.find(f"{SVG}title") is not None]
+
+    def check_machine(self, path):
+        root, told = self.draw(f"--from={path}")
+        for style, kind in (("gpu", "GPU"), ("nic", "NIC"), ("other", "device")):
+            labels = sorted(node["label"] for node in told["nodes"] if node["kind"] == kind)
+            drawn = sorted(title.split(" ")[0] for title in self.titles(root, style))
+            self.assertEqual(drawn, labels)
+        boxes = [rect.find(f"{SVG}title").text for rect in root.iter(f"{SVG}rect")
+                 if rect.find(f"{SVG}title") is not None]
+        parents = {node["parent"] for node in told["nodes"]}
+        for kind in ("NUMA node", "PCI switch", "package"):
+            there = sum(node["kind"] == kind and node["id"] in parents
+                        for node in told["nodes"])
+            drawn = sum(re.match(rf"{kind}( |$|:)", text) is not None for text in boxes)
+            self.assertLessEqual(drawn, there if kind != "PCI switch" else drawn)
+            self.assertEqual(drawn > 0, there > 0, kind)
+        texts = [text.text for text in root.iter(f"{SVG}text")]
+        # Each pair's transport: in the matrix, and where the ways of the two meet.
+        for link in told["links"]:
+            name = link["transport"] or "none"
+            tip = f"{link['a']} - {link['b']}: "
+            self.assertEqual(sum(text.startswith(tip) for text in boxes), 2, tip)
+            self.assertIn(name, texts)
+        names = {link["transport"] or "none" for link in told["links"]}
+        meet = " ".join(text for text in boxes + [text or "" for text in texts]
+                        if ": " in (text or ""))
+        for name in names:
+            self.assertIn(name, meet)
+        # Links of the devices' own: a line to the switches, or an arc between two.
+        fabrics = {node["id"] for node in told["nodes"] if node["kind"] == "fabric"}
+        ends = {(min(j["from"], j["to"]), max(j["from"], j["to"])) for j in told["joins"]
+                if not {j["from"], j["to"]} & fabrics and j["from"] != j["to"]}
+        arcs = [path for path in root.iter(f"{SVG}path")]
+        self.assertEqual(len(arcs), len(ends))
+        lines = [line for line in root.iter(f"{SVG}line") if line.get("class") == "link"]
+        self.assertEqual(len(lines), len({j["from"] for j in told["joins"]
+                                          if j["to"] in fabrics}))
+
+    def test_recorded_machines(self):
+        self.assertGreater(len(MACHINES), 15)
+        for path in MACHINES:
+            if path.stem == "two-hosts":
+                continue
+            with self.subTest(machine=path.stem):
+                self.check_machine(path)
+
+    def test_several_machines(self):
+        for nodes in (2, 7):
+            root, told = self.draw(f"--from={SOURCE}/tests/topo/machines/pcie-box.xml",
+                                   f"--nodes={nodes}")
+            texts = [text.text or "" for text in root.iter(f"{SVG}text")]
+            net = {link["transport"] for link in told["links"] if link["class"] == "NET"}
+            self.assertIn("NET: " + ", ".join(sorted(net)), texts)
+            drawn = [text for text in texts if re.match(r"\d:machine", text)]
+            self.assertEqual(len(drawn), min(nodes, 4))
+            self.assertEqual("network, to 3 more machines" in texts, nodes == 7)
+
+    def test_this_job(self):
+        root, _ = self.draw("--ranks=3")
+        self.assertEqual(len(self.titles(root, "rank")), 3)
+
+    def test_bench(self):
+        with tempfile.TemporaryDirectory() as folder:
+            dlcore("bench", "comm", "-q", "--ranks=2", "--op=all", "--max=16K",
+                   "--plot=bench.svg", folder=folder)
+            root = xml.parse(pathlib.Path(folder) / "bench.svg").getroot()
+        self.check_inside(root)
+        self.check_readable(root)
+
+    def test_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "net.ini").write_text(NET)
+            dlcore("time", "net.ini", "-q", "--passes=1", "--plot=time.svg", folder=folder)
+            root = xml.parse(pathlib.Path(folder) / "time.svg").getroot()
+        self.check_inside(root)
+        self.check_readable(root)
+
+    def test_stored_pictures(self):
+        """Those in the manual have a background of their own."""
+        for path in (SOURCE / "docs").rglob("*.svg"):
+            first = xml.parse(path).getroot().find(f".//{SVG}rect")
+            self.assertIsNotNone(first, path)
+            if "back" in (first.get("class") or ""):
+                self.check_readable(xml.parse(path).getroot())
+            else:
+                self.assertEqual(first.get("fill"), "#ffffff", path)
+
+
+if __name__ == "__main__":
+    unittest.main()
