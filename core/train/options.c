@@ -108,6 +108,11 @@ const dlc_option dlc_run_section_options[] = {
     DLC_FLOAT("checkpoint_minutes", "10", 0, 1e6,
               "minutes between checkpoints; 0: none by the time"),
     DLC_BOOL("checkpoint_last", "true", "write a checkpoint at the end"),
+    DLC_INT("keep", "3", 0, 1e9,
+            "of the checkpoints, how many of the last stay; 0: all"),
+    DLC_BOOL("keep_best", "true",
+             "write a checkpoint when a test is the best so far, and keep it; where no "
+             "other checkpoint is asked for: only if this is set"),
     DLC_BYTES("bucket", "0", 0, 1e12,
               "gradients are exchanged in pieces of about this size; 0: by measured "
               "latency and bandwidth"),

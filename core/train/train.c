@@ -16,6 +16,7 @@
 #include "train/iterate.h"
 #include "train/pipeline/pipeline.h"
 #include "train/progress.h"
+#include "train/saves.h"
 #include "train/shares/reshare.h"
 
 typedef struct train_loop {
@@ -24,12 +25,10 @@ typedef struct train_loop {
     dlc_progress progress;
     dlc_reshare reshare;
     dlc_train_result *result;
-    int64_t test_interval, checkpoint_interval; /* 0: never */
-    double checkpoint_seconds;                  /* 0: never */
-    uint64_t save_time; /* when it was last tried, or training began */
-    int asked;          /* rank 0: for a checkpoint, by the time; not written yet */
+    dlc_saves saves;
+    int64_t test_interval; /* 0: never */
     double target;
-    int64_t tested, saved;        /* iterations at which it was last done, -1: never */
+    int64_t tested;               /* iteration behind which it last was; -1: never */
     double loss;                  /* of the last iteration that is done */
     int stop, checkpoint, change; /* agreed on by all ranks */
 } train_loop;
@@ -64,6 +63,7 @@ static dlc_status end_oldest(train_loop *loop) {
     dlc_iterate_result result;
     DLC_TRY(dlc_iterate_end(&loop->iterate, &result));
     loop->loss = result.loss;
+    dlc_saves_note_loss(&loop->saves, result.loss);
     loop->stop |= result.stop;
     loop->checkpoint |= result.checkpoint;
     loop->change |= result.change;
@@ -87,17 +87,9 @@ static dlc_status end_all(train_loop *loop) {
     return DLC_OK;
 }
 
-/* Rank 0's clock counts. All ranks hear of it as they hear of a signal. */
-static void ask_by_time(train_loop *loop) {
-    if (loop->session->rank == 0 && loop->checkpoint_seconds > 0 && !loop->asked &&
-        dlc_since(loop->save_time) >= loop->checkpoint_seconds) {
-        loop->iterate.ask |= DLC_JOB_CHECKPOINT;
-        loop->asked = 1;
-    }
-}
-
 static dlc_status iterate(train_loop *loop) {
-    ask_by_time(loop);
+    if (dlc_saves_must_ask(&loop->saves))
+        loop->iterate.ask |= DLC_JOB_CHECKPOINT;
     dlc_progress_iteration_begin(&loop->progress);
     dlc_reshare_begin(&loop->reshare, loop->session);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
@@ -121,6 +113,7 @@ static dlc_status test(train_loop *loop) {
     loop->tested = session->iteration;
     loop->result->test_loss = evaluation.loss;
     loop->result->accuracy = evaluation.accuracy;
+    dlc_saves_note_test(&loop->saves, &evaluation);
     dlc_progress_result(&loop->progress, &evaluation);
     if (loop->target > 0 && evaluation.accuracy >= loop->target) {
         loop->result->target_seconds = dlc_process_seconds();
@@ -132,27 +125,10 @@ static dlc_status test(train_loop *loop) {
     return DLC_OK;
 }
 
-static dlc_status save(train_loop *loop) {
-    dlc_session *session = loop->session;
-    if (loop->saved == session->iteration || !session->run_folder)
-        return DLC_OK;
-    char *path = NULL;
+static dlc_status save(train_loop *loop, int must) {
     DLC_TRY(end_all(loop));
-    dlc_job_doing(session->job, "checkpoint", NULL, 0);
-    DLC_TRY(dlc_checkpoint_save(session, &path));
-    loop->saved = session->iteration;
-    loop->save_time = dlc_now_ns();
-    loop->asked = 0;
-    if (path) {
-        dlc_info("checkpoint: %s", path);
-        dlc_json event = dlc_log_event_begin("checkpoint");
-        dlc_json_int(&event, "iteration", session->iteration);
-        dlc_json_string(&event, "path", path);
-        dlc_log_event_end(&event);
-        dlc_free(loop->result->checkpoint);
-        loop->result->checkpoint = path;
-    }
-    return DLC_OK;
+    dlc_job_doing(loop->session->job, "checkpoint", NULL, 0);
+    return dlc_saves_write(&loop->saves, must);
 }
 
 static dlc_status change(train_loop *loop) {
@@ -184,8 +160,8 @@ static dlc_status run(train_loop *loop) {
         loop->result->stopped = loop->stop;
         if (!loop->stop && is_due(loop->test_interval, session->iteration))
             DLC_TRY(test(loop));
-        if (loop->checkpoint || is_due(loop->checkpoint_interval, session->iteration))
-            DLC_TRY(save(loop));
+        if (loop->checkpoint || dlc_saves_is_due(&loop->saves))
+            DLC_TRY(save(loop, 0));
         if (loop->change)
             DLC_TRY(change(loop));
         loop->checkpoint = loop->change = 0;
@@ -197,9 +173,8 @@ static dlc_status run(train_loop *loop) {
     if (!loop->result->stopped)
         DLC_TRY(test(loop));
     dlc_progress_result(&loop->progress, NULL);
-    if (loop->result->stopped ||
-        dlc_settings_get_bool(session->setup->run, "checkpoint_last"))
-        DLC_TRY(save(loop));
+    if (loop->result->stopped || loop->saves.last || loop->saves.improved)
+        DLC_TRY(save(loop, 1));
     return DLC_OK;
 }
 
@@ -246,14 +221,9 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         .session = session,
         .result = result,
         .test_interval = dlc_settings_get_int(run_settings, "test_interval"),
-        .checkpoint_interval = dlc_settings_get_int(run_settings,
-                                                    "checkpoint_interval"),
-        .checkpoint_seconds = 60 * dlc_settings_get_float(run_settings,
-                                                          "checkpoint_minutes"),
-        .save_time = dlc_now_ns(),
         .target = dlc_settings_get_float(run_settings, "target_accuracy"),
-        .tested = -1,
-        .saved = -1};
+        .tested = -1};
+    dlc_saves_begin(&loop.saves, session);
     if (!loop.test_interval)
         loop.test_interval = session->epoch_iterations;
     dlc_progress_begin(&loop.progress, session);
@@ -266,6 +236,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         status = dlc_job_barrier(session->job);
     dlc_log_status("%s", "");
     dlc_job_doing(session->job, NULL, NULL, 0);
+    result->checkpoint = loop.saves.path;
     result->training_loss = loop.progress.training_loss;
     result->images_per_s = dlc_progress_speed(&loop.progress);
     if (status == DLC_OK)

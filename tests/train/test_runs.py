@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ samples = 96
 shape = 1,6,6
 classes = 4
 batch = 8
+scale = 0.00390625
 [solver]
 type = sgd
 rate = 0.01
@@ -41,6 +43,19 @@ type = inner_product
 num_output = 4
 [loss]
 type = softmax_loss
+"""
+
+TEST = """
+[data.test]
+source = synthetic
+samples = 64
+shape = 1,6,6
+classes = 4
+first = 1000
+batch = 32
+scale = 0.00390625
+[accuracy]
+type = accuracy
 """
 
 ENDLESS = 1000000000
@@ -326,6 +341,126 @@ class Resumed(Runs):
                      "--run-dir=one")
         report, _ = self.train(f"--resume=one/{before[-1]}", "--iterations=25")
         self.assertEqual(report["run_dir"], "one")
+
+
+class Kept(Runs):
+    def iterations(self, folder):
+        return [int(re.search(r"(\d+)\.safetensors", name)[1])
+                for name in self.names(folder)]
+
+    def test_the_last_ones(self):
+        for keep, expected in (("", [15, 18, 20]), ("keep = 1\n", [20]),
+                               ("keep = 0\n", [3, 6, 9, 12, 15, 18, 20])):
+            self.write(run="checkpoint_interval = 3\n" + keep)
+            report, _ = self.train()
+            self.assertEqual(self.iterations(self.folder / report["run_dir"]), expected)
+
+    def test_what_lay_there_is_kept_when_another_number_is(self):
+        """Whoever kept all of them gets none removed but those that keep says."""
+        self.write(run="checkpoint_interval = 2\n")
+        self.train("--run-dir=one", "--set=run.keep=0", "--iterations=10")
+        self.train("--run-dir=one", "--resume=auto")
+        self.assertEqual(self.iterations(self.folder / "one"), [2, 4, 16, 18, 20])
+
+    def with_tests(self, *options, run=""):
+        """A run with tests; the accuracy at each, by the iteration."""
+        self.write(run="test_interval = 2\ncheckpoint_interval = 1\n" + run)
+        self.net.write_text(self.net.read_text().replace("[loss]", TEST + "[loss]"))
+        log = self.folder / "log"
+        log.unlink(missing_ok=True)
+        report, _ = self.train(f"--log-file={log}", *options)
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        return report, {event["iteration"]: event["accuracy"] for event in events
+                        if event["event"] == "test"}
+
+    def test_the_best(self):
+        # So fast that it gets worse again.
+        report, tests = self.with_tests("--set=solver.rate=3", "--seed=5")
+        best = min(at for at in tests if tests[at] == max(tests.values()))
+        self.assertLess(best, 18, tests)  # or it says nothing
+        folder = self.folder / report["run_dir"]
+        self.assertEqual(self.iterations(folder), [best, 18, 19, 20])
+        # It stays the best when the run goes on, until there is a better one.
+        report, more = self.with_tests("--set=solver.rate=0.000001", "--seed=5",
+                                   "--resume=auto", "--iterations=26")
+        self.assertLessEqual(max(more.values()), tests[best], more)
+        self.assertEqual(self.iterations(folder), [best, 24, 25, 26])
+
+    def test_the_best_is_written_when_it_is_tested(self):
+        report, tests = self.with_tests("--set=solver.rate=3", "--seed=5",
+                                    "--set=run.checkpoint_interval=0")
+        best = min(at for at in tests if tests[at] == max(tests.values()))
+        self.assertEqual(set(self.iterations(self.folder / report["run_dir"])) & {best, 20},
+                         {best, 20})
+        report, _ = self.with_tests("--set=solver.rate=3", "--seed=5",
+                                "--set=run.checkpoint_interval=0",
+                                "--set=run.keep_best=no")
+        self.assertEqual(self.iterations(self.folder / report["run_dir"]), [20])
+
+    def limit(self, job, limit):
+        for pid in (job.pid, *(int(child) for child in pathlib.Path(
+                f"/proc/{job.pid}/task/{job.pid}/children").read_text().split())):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    def said(self):
+        return (self.folder / "said").read_text()
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, self.said())
+            time.sleep(0.01)
+
+    def test_a_full_disk_in_the_middle(self):
+        """Training goes on, the last good one stays, and the next one is tried."""
+        for ranks in ("1", "2"):
+            self.write(iterations=ENDLESS, width=2000,
+                       run="checkpoint_minutes = 0.005\n")
+            folder = self.folder / f"run{ranks}"
+            job = self.start(f"--run-dir={folder}", f"--ranks={ranks}",
+                             until="checkpoint: ")
+            self.limit(job, 50000)
+            self.wait_until(lambda: "training goes on" in self.said())
+            warning = re.search(r"warning: no checkpoint at iteration (\d+): (.*)",
+                                self.said())
+            self.assertIn(f"{folder}/small-", warning[2])
+            self.assertIn("File too large", warning[2])
+            self.assertEqual(self.said().count("warning"),
+                             self.said().count("warning: no checkpoint at"))
+            good = self.iterations(folder)[-1]
+            self.assertLess(good, int(warning[1]))
+            self.assertEqual([path.name for path in folder.iterdir()
+                              if path.suffix != ".safetensors"], [".lock"])
+            time.sleep(0.5)
+            self.assertEqual(self.iterations(folder)[-1], good)
+            self.limit(job, resource.RLIM_INFINITY)
+            self.wait_until(lambda: self.iterations(folder)[-1] > good)
+            # At the end it is an error.
+            self.limit(job, 50000)
+            job.send_signal(signal.SIGTERM)
+            self.assertNotIn(job.wait(30), (0, 128 + signal.SIGTERM), self.said())
+            self.assertRegex(self.said(), "error: .*File too large")
+
+    def test_killed_at_any_moment(self):
+        """No more is lost than what was trained since the last checkpoint by the time."""
+        minutes, slack = 0.01, 1.0
+        for attempt in range(6):
+            self.write(iterations=ENDLESS, run=f"checkpoint_minutes = {minutes}\n")
+            folder = self.folder / f"run{attempt}"
+            job = self.start(f"--run-dir={folder}", f"--ranks={attempt % 2 + 1}",
+                             until="checkpoint: ")
+            time.sleep(0.31 * attempt)
+            killed = time.time()
+            job.kill()
+            job.wait()
+            newest = sorted(folder.glob("*.safetensors"))[-1]
+            self.assertLess(killed - newest.stat().st_mtime, 60 * minutes + slack)
+            iteration = int(newest.stem.split("-")[-1])
+            self.write(iterations=iteration + 1)
+            report, said = self.train(f"--run-dir={folder}", "--resume=auto",
+                                      f"--ranks={attempt % 2 + 1}")
+            self.assertIn(f"resumed from {newest} at iteration {iteration}", said)
+            self.assertEqual(report["iterations"], iteration + 1)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@
 
 #include "train/session.h"
 
-/* Writes NET-ITERATION.safetensors into the run's folder (run_folder.h). *path (rank 0;
- * to be freed with dlc_free) may be NULL. */
-dlc_status dlc_checkpoint_save(dlc_session *session, char **path);
+/* Writes NET-ITERATION.safetensors into the run's folder (run_folder.h), and removes
+ * what is not kept (retention.h). *written is 0 on all ranks where the file could not
+ * be written, of which dlc_detail tells, and nothing else has changed. *path: of rank
+ * 0, to be freed with dlc_free; NULL of the others and where nothing was written. */
+dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path);
 
 /* For a session whose solver was not started: weights, solver state and iteration of
  * the checkpoint that the run's folder says, or the newest sound one. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,20 @@ int dlc_run_folder_is_planned(const dlc_setup *setup) {
     const dlc_settings *run = setup->run;
     return dlc_settings_get_int(run, "checkpoint_interval") > 0 ||
            dlc_settings_get_float(run, "checkpoint_minutes") > 0 ||
-           dlc_settings_get_bool(run, "checkpoint_last");
+           dlc_settings_get_bool(run, "checkpoint_last") ||
+           (dlc_settings_is_set(run, "keep_best") &&
+            dlc_settings_get_bool(run, "keep_best"));
+}
+
+dlc_run_state dlc_run_state_new(void) {
+    double unknown = (double)NAN;
+    return (dlc_run_state){.training_loss = unknown,
+                           .test_loss = unknown,
+                           .accuracy = unknown,
+                           .tested = -1,
+                           .best = -1,
+                           .best_loss = unknown,
+                           .best_accuracy = unknown};
 }
 
 /* ---- Making ------------------------------------------------------------------ */
@@ -154,6 +168,8 @@ dlc_status dlc_run_folder_need(dlc_run_folder *folder) {
     DLC_TRY(dlc_run_lock_take(folder->path, &folder->lock));
     if (folder->fresh)
         DLC_TRY(check_fresh(folder));
+    else
+        DLC_TRY(dlc_retention_take_over(folder->path, folder->net, &folder->retention));
     DLC_TRY(try_writing(folder->path));
     dlc_info("run folder: %s", folder->path);
     return DLC_OK;
@@ -199,7 +215,13 @@ static dlc_status share(dlc_job *job, dlc_status status, dlc_run_folder *folder)
 
 dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char *resume,
                                dlc_run_folder *folder) {
-    dlc_run_folder made = {.net = setup->name, .lock.descriptor = -1};
+    dlc_run_folder made = {
+        .net = setup->name,
+        .state = dlc_run_state_new(),
+        .retention = {.keep = dlc_settings_get_int(setup->run, "keep"),
+                      .best = -1,
+                      .was_best = -1},
+        .lock.descriptor = -1};
     dlc_status status = DLC_OK;
     if (dlc_job_rank(job) == 0)
         status = open_as_rank_0(setup, resume, &made);

@@ -10,7 +10,9 @@
 #define DLC_TRAIN_RUN_FOLDER_H
 
 #include "job/job.h"
+#include "train/checkpoint/retention.h"
 #include "train/checkpoint/run_lock.h"
+#include "train/checkpoint/run_state.h"
 #include "train/setup.h"
 
 typedef enum dlc_run_begin {
@@ -23,11 +25,13 @@ typedef struct dlc_run_folder {
     const char *net;
     char *path; /* own; NULL: none yet, since no checkpoint is planned */
     dlc_run_begin begin;
-    char *from;        /* own; rank 0 */
-    int fresh;         /* rank 0: it must not hold checkpoints of another run */
-    int made;          /* rank 0: this run has made it, */
-    int has_file;      /* and has written a checkpoint into it */
-    dlc_run_lock lock; /* rank 0: held as soon as the folder can be used */
+    char *from;   /* own; rank 0 */
+    int fresh;    /* rank 0: it must not hold checkpoints of another run */
+    int made;     /* rank 0: this run has made it, */
+    int has_file; /* and has written a checkpoint into it */
+    dlc_run_state state;
+    dlc_retention retention; /* rank 0 */
+    dlc_run_lock lock;       /* rank 0: held as soon as the folder can be used */
 } dlc_run_folder;
 
 /* All ranks together. `resume`: NULL (a new run), "auto", or the path of a checkpoint

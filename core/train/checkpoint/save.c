@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "train/checkpoint/listing.h"
 #include "train/checkpoint/run_folder.h"
@@ -19,6 +20,7 @@ typedef struct param_copy {
     dlc_session *session;
     int32_t index, slot;
     float *plain; /* room for the largest */
+    int *failed;
 } param_copy;
 
 typedef struct tensor_list {
@@ -30,6 +32,7 @@ typedef struct tensor_list {
     float *plain;
     size_t plain_count;
     int borrowed; /* `plain` is the gradients' */
+    int failed;   /* to get a tensor's values, which is not the file's fault */
 } tensor_list;
 
 /* The gradients have been used: their arena has room for plain copies. Where the
@@ -70,9 +73,11 @@ static void list_free(tensor_list *list) {
 
 static dlc_status make_plain(void *context, const void **data) {
     const param_copy *copy = context;
-    DLC_TRY(dlc_whole_export(copy->session, copy->index, copy->slot, copy->plain));
+    dlc_status status = dlc_whole_export(copy->session, copy->index, copy->slot,
+                                         copy->plain);
+    *copy->failed |= status != DLC_OK;
     *data = copy->plain;
-    return DLC_OK;
+    return status;
 }
 
 static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_t i,
@@ -83,7 +88,7 @@ static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_
         return DLC_ERR_NOMEM;
     size_t at = list->count++;
     list->name[at] = name;
-    list->copy[at] = (param_copy){session, i, slot, list->plain};
+    list->copy[at] = (param_copy){session, i, slot, list->plain, &list->failed};
     list->tensor[at] = (dlc_safetensor){.name = name,
                                         .dtype = DLC_F32,
                                         .shape = *param.shape,
@@ -152,7 +157,7 @@ static dlc_status print_loss_scale(const dlc_session *session,
     return DLC_OK;
 }
 
-static dlc_status write_file(dlc_session *session, const char *path) {
+static dlc_status write_file(dlc_session *session, const char *path, int *refused) {
     char iteration[32], seed[32], ranks[32], batch[32], scale[DLC_LOSS_SCALE_TEXT];
     DLC_TRY(print_loss_scale(session, scale));
     snprintf(iteration, sizeof iteration, "%" PRId64, session->iteration);
@@ -176,26 +181,38 @@ static dlc_status write_file(dlc_session *session, const char *path) {
     dlc_status status = list_fill(&list, session);
     if (status == DLC_OK)
         status = dlc_safetensors_write(path, list.tensor, list.count, metadata, pairs);
+    *refused = !list.failed;
     list_free(&list);
     dlc_status given = give_back_plain(&list, session);
     return status == DLC_OK ? given : status;
 }
 
-static dlc_status save_as_rank_0(dlc_session *session, char **path) {
+/* What is not kept goes when the new one is there for good. */
+static void apply_retention(dlc_run_folder *folder) {
+    folder->retention.best = folder->state.best;
+    if (dlc_retention_apply(folder->path, folder->net, &folder->retention) != DLC_OK)
+        dlc_warn("old checkpoints stay: %s", dlc_detail());
+}
+
+/* *refused: the file could not be written. Anything else that fails is the end of the
+ * run. */
+static dlc_status save_as_rank_0(dlc_session *session, char **path, int *refused) {
     dlc_run_folder *folder = session->run_folder;
+    *refused = 1;
     DLC_TRY(dlc_run_folder_need(folder));
     char *made = dlc_checkpoint_path(folder->path, session->setup->name,
                                      session->iteration);
     if (!made)
         return DLC_ERR_NOMEM;
-    dlc_status status = write_file(session, made);
-    folder->has_file |= status == DLC_OK;
-    if (status == DLC_OK && path) {
-        *path = made;
-        return DLC_OK;
+    dlc_status status = write_file(session, made, refused);
+    if (status != DLC_OK) {
+        dlc_free(made);
+        return status;
     }
-    dlc_free(made);
-    return status;
+    folder->has_file = 1;
+    apply_retention(folder);
+    *path = made;
+    return DLC_OK;
 }
 
 /* Where ranks update shards, each has its shard of the solver's state. */
@@ -206,14 +223,31 @@ static dlc_status gather_slots(dlc_session *session) {
     return DLC_OK;
 }
 
-dlc_status dlc_checkpoint_save(dlc_session *session, char **path) {
+/* Rank 0's outcome for everybody. A file that could not be written is no error yet. */
+static dlc_status share_outcome(dlc_session *session, dlc_status status, int refused,
+                                int *written) {
+    int is_refusal = session->rank == 0 && status == DLC_ERR_IO && refused;
+    char *reason = is_refusal ? dlc_strdup(dlc_detail()) : NULL;
+    DLC_TRY(dlc_whole_share_status(session, is_refusal ? DLC_OK : status));
+    DLC_TRY(dlc_job_broadcast(session->job, 0, &is_refusal, sizeof is_refusal));
+    if (is_refusal)
+        (void)dlc_fail(DLC_ERR_IO, "%s",
+                       reason ? reason : "rank 0 could not write the checkpoint");
+    dlc_free(reason);
+    *written = !is_refusal;
+    return DLC_OK;
+}
+
+dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path) {
+    int refused = 0;
+    *path = NULL;
     if (session->net)
         DLC_TRY(dlc_average_buffers(session));
     if (session->exchanger)
         DLC_TRY(gather_slots(session));
     dlc_status status = DLC_OK;
     if (session->rank == 0)
-        status = save_as_rank_0(session, path);
+        status = save_as_rank_0(session, path, &refused);
     status = dlc_whole_end(session, session->net, status);
-    return dlc_whole_share_status(session, status);
+    return share_outcome(session, status, refused, written);
 }

@@ -1,0 +1,45 @@
+/* See retention.h. */
+#include "train/checkpoint/retention.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "train/checkpoint/listing.h"
+
+dlc_status dlc_retention_take_over(const char *folder, const char *net,
+                                   dlc_retention *retention) {
+    dlc_checkpoints listing;
+    DLC_TRY(dlc_checkpoints_read(folder, net, &listing));
+    size_t keep = (size_t)retention->keep;
+    retention->first = listing.count > keep && keep > 0
+                           ? listing.file[listing.count - keep].iteration
+                           : 0;
+    dlc_checkpoints_free(&listing);
+    return DLC_OK;
+}
+
+static int is_kept(const dlc_retention *retention, const dlc_checkpoint_file *file,
+                   size_t newer) {
+    return newer < (size_t)retention->keep || file->iteration == retention->best ||
+           (file->iteration < retention->first &&
+            file->iteration != retention->was_best);
+}
+
+dlc_status dlc_retention_apply(const char *folder, const char *net,
+                               const dlc_retention *retention) {
+    dlc_checkpoints listing;
+    if (retention->keep == 0)
+        return DLC_OK;
+    DLC_TRY(dlc_checkpoints_read(folder, net, &listing));
+    for (size_t i = 0; i < listing.count; i++) {
+        const dlc_checkpoint_file *file = &listing.file[i];
+        if (!is_kept(retention, file, listing.count - 1 - i) &&
+            unlink(file->path) != 0 && errno != ENOENT)
+            dlc_warn("the old checkpoint %s cannot be removed: %s", file->path,
+                     strerror(errno));
+    }
+    dlc_checkpoints_free(&listing);
+    return DLC_OK;
+}
