@@ -3,12 +3,14 @@
 
 #include <math.h>
 #include <signal.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "command.h"
 #include "options.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/data_source.h"
 
 typedef struct train_command {
     dlc_tool_options tool; /* first: what the child parsers get */
@@ -38,6 +40,13 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_WEIGHTS:
         command->train.weights = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (command->train.weights && command->resume &&
+            strcmp(command->resume, "auto") != 0)
+            argp_error(state,
+                       "--resume goes on with a run, --weights begins a new one: "
+                       "give one of them");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -74,8 +83,24 @@ static void add_number(dlc_text *line, const char *name, double value) {
         dlc_text_add(line, "%s %.4f,", name, value);
 }
 
+/* A run that was done before it was resumed. */
+static void say_nothing(const dlc_session *session, const dlc_train_result *result) {
+    dlc_text line = {0};
+    dlc_text_add(&line, "nothing to do: the run in %s is done after %lld iterations:",
+                 session->run_folder->path, (long long)session->iteration);
+    add_number(&line, " training loss", result->training_loss);
+    add_number(&line, " test loss", result->test_loss);
+    add_number(&line, " test accuracy", result->accuracy);
+    dlc_log_result("%s nothing was changed", dlc_text_string(&line));
+    dlc_text_free(&line);
+}
+
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
     dlc_text line = {0};
+    if (result->is_nothing) {
+        say_nothing(session, result);
+        return;
+    }
     dlc_text_add(&line, "%s after %lld iterations, %.1f s:",
                  result->stopped ? "stopped" : "done", (long long)session->iteration,
                  result->seconds);
@@ -133,6 +158,8 @@ int dlc_command_train(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                                        &command.setup);
+    if (status == DLC_OK)
+        status = dlc_data_source_identify(&command.setup->train);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, train_as_rank, &command, &exit_code);
     return dlc_tool_close(&command.tool, command.setup, status, exit_code);

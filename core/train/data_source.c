@@ -1,6 +1,10 @@
 /* See data_source.h. */
 #include "train/data_source.h"
 
+#include <xxhash.h>
+
+#include "base/memory.h"
+
 dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
                                 const dlc_data_info *classes) {
     if (!data->present || data->source)
@@ -23,6 +27,25 @@ dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
                         dlc_settings_where(data->settings, "source"),
                         data->feature->name);
     return DLC_OK;
+}
+
+dlc_status dlc_data_source_identify(dlc_data_setup *data) {
+    enum { SAMPLES = 16 };
+    const dlc_data_ops *ops = data->feature->ops;
+    size_t element = data->info.dtype == DLC_U8 ? 1 : sizeof(float);
+    size_t bytes = SAMPLES * (size_t)dlc_shape_count(&data->info.shape) * element;
+    int64_t index[SAMPLES];
+    int32_t labels[SAMPLES] = {0};
+    for (int64_t i = 0; i < SAMPLES; i++)
+        index[i] = i * (data->info.samples - 1) / (SAMPLES - 1);
+    char *samples = dlc_alloc(bytes, 1);
+    dlc_status status = samples
+                            ? ops->read(data->source, SAMPLES, index, samples, labels)
+                            : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        data->digest = XXH64(samples, bytes, XXH64(labels, sizeof labels, 0));
+    dlc_free(samples);
+    return status;
 }
 
 void dlc_data_source_close(dlc_data_setup *data) {

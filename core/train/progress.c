@@ -108,6 +108,12 @@ double dlc_progress_speed(const dlc_progress *progress) {
     return (double)progress->samples / ((double)progress->trained_ns * 1e-9);
 }
 
+double dlc_progress_training_loss(const dlc_progress *progress) {
+    return progress->result_count
+               ? progress->result_sum / (double)progress->result_count
+               : progress->training_loss;
+}
+
 static void format_duration(double seconds, char *text, size_t bytes) {
     int64_t whole = (int64_t)(seconds + 0.5);
     if (whole >= 3600)

@@ -42,5 +42,8 @@ void dlc_progress_end(dlc_progress *progress);
 
 /* Samples a second over all ranks. */
 double dlc_progress_speed(const dlc_progress *progress);
+/* The mean since the last line of results, or that of this line; NaN before the first
+ * iteration. */
+double dlc_progress_training_loss(const dlc_progress *progress);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
+#include "train/checkpoint/run_folder.h"
 #include "train/feeds.h"
 #include "train/intake.h"
 #include "train/loss_scale.h"
@@ -208,6 +209,7 @@ static dlc_status open_solver(dlc_session *session) {
                             .mail = session->mail ? dlc_mailbox_table(session->mail)
                                                   : NULL,
                             .iteration = session->iteration,
+                            .schedule = dlc_run_folder_schedule(session->run_folder),
                             .shares = session->setup->shares.count};
     for (int32_t i = 0; i < session->needs.slots; i++)
         args.slots[i] = session->slot[i].base;

@@ -25,6 +25,7 @@ typedef struct dlc_data_setup {
     dlc_source *source; /* open; NULL: not asked for */
     dlc_data_info info;
     int32_t largest_label; /* of those that were looked at */
+    uint64_t digest;       /* of some samples; 0 until dlc_data_source_identify */
 } dlc_data_setup;
 
 typedef struct dlc_setup {

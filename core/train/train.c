@@ -11,6 +11,7 @@
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/change.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/go_on.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
@@ -63,7 +64,6 @@ static dlc_status end_oldest(train_loop *loop) {
     dlc_iterate_result result;
     DLC_TRY(dlc_iterate_end(&loop->iterate, &result));
     loop->loss = result.loss;
-    dlc_saves_note_loss(&loop->saves, result.loss);
     loop->stop |= result.stop;
     loop->checkpoint |= result.checkpoint;
     loop->change |= result.change;
@@ -128,6 +128,7 @@ static dlc_status test(train_loop *loop) {
 static dlc_status save(train_loop *loop, int must) {
     DLC_TRY(end_all(loop));
     dlc_job_doing(loop->session->job, "checkpoint", NULL, 0);
+    dlc_saves_note_loss(&loop->saves, dlc_progress_training_loss(&loop->progress));
     return dlc_saves_write(&loop->saves, must);
 }
 
@@ -203,6 +204,17 @@ static dlc_status note_staleness(dlc_session *session, dlc_train_result *result)
     return dlc_staleness_gather(session, &result->staleness);
 }
 
+/* The run was done before: what its checkpoint tells. */
+static void note_nothing(const dlc_session *session, dlc_train_result *result) {
+    const dlc_run_state *state = &session->run_folder->state;
+    result->is_nothing = 1;
+    result->training_loss = state->training_loss;
+    result->test_loss = state->test_loss;
+    result->accuracy = state->accuracy;
+    result->seconds = dlc_process_seconds();
+    note_exchange(session, result);
+}
+
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
                      dlc_train_result *result) {
     const dlc_settings *run_settings = session->setup->run;
@@ -215,7 +227,13 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         DLC_TRY(dlc_checkpoint_resume(session));
     else if (options->weights)
         DLC_TRY(dlc_checkpoint_load_weights(session, session->net, options->weights));
+    if (options->folder && options->folder->state.is_nothing_left) {
+        note_nothing(session, result);
+        return dlc_job_barrier(session->job);
+    }
     DLC_TRY(dlc_session_start(session));
+    if (options->folder)
+        DLC_TRY(dlc_go_on_check_rate(session));
     session->met = session->iteration;
     train_loop loop = {
         .session = session,

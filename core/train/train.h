@@ -23,6 +23,7 @@ typedef struct dlc_train_result {
     double bubble; /* the share of the time in which stages stood still */
     dlc_staleness staleness;
     int stopped;      /* by a signal */
+    int is_nothing;   /* a run that was done was resumed: nothing was trained */
     char *checkpoint; /* own; NULL if none was written */
 } dlc_train_result;
 

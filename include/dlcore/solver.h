@@ -142,6 +142,20 @@ typedef struct dlc_solver_needs {
                         [run] shares says otherwise; comes as 0 */
 } dlc_solver_needs;
 
+/* How the iterations of a run that was resumed with another batch or length count in
+ * its learning-rate schedule, so that the rate goes on from where it was. Iteration i
+ * counts as from + (i - begin) * step, in iterations of the batch that the run began
+ * with; in a schedule that ends with the run (and so depends on max_iterations) as
+ * from_to_end + (i - begin) * step_to_end, so that what is left of the schedule fits
+ * what is left of the run. */
+typedef struct dlc_rate_schedule {
+    int64_t max_iterations,
+        epoch_iterations; /* as the run began: what to reckon with */
+    int64_t begin;        /* the iteration that it was resumed at */
+    double from, step;
+    double from_to_end, step_to_end;
+} dlc_rate_schedule;
+
 typedef struct dlc_solver_args {
     uint32_t size;
     const dlc_settings *settings; /* of the feature's option table */
@@ -169,6 +183,8 @@ typedef struct dlc_solver_args {
     const dlc_mail *mail;  /* NULL with one rank, and where it was not asked for */
     int64_t iteration;     /* that comes first; not 0 in a job that was resumed */
     const int64_t *shares; /* samples of each rank of a batch of the job; NULL: alike */
+    const dlc_rate_schedule *schedule; /* during create; NULL: iterations count as what
+                                          they are */
 } dlc_solver_args;
 
 typedef struct dlc_solver_ops {

@@ -32,6 +32,7 @@ scale = 0.01
 type = sgd
 rate = 0.01
 [run]
+keep_best = no
 {run}
 [conv1]
 type = convolution

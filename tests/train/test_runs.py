@@ -8,13 +8,17 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import unittest
 
+from test_transports import tensors_digest
+
 BIN = os.environ["DLCORE_BIN"]
+MODELS = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models"
 
 NET = """
 [net]
@@ -461,6 +465,313 @@ class Kept(Runs):
                                       f"--ranks={attempt % 2 + 1}")
             self.assertIn(f"resumed from {newest} at iteration {iteration}", said)
             self.assertEqual(report["iterations"], iteration + 1)
+
+
+def metadata(path):
+    data = pathlib.Path(path).read_bytes()
+    return json.loads(data[8:8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+
+
+class Fits(Runs):
+    """A checkpoint of another run is refused with what differs, and nothing is done."""
+
+    def unfit(self, *sentences, options=()):
+        said = self.refused(4, "does not fit this run", "--run-dir=one", "--resume=auto",
+                            *options)
+        self.assertNotIn("starting", said)
+        self.assertNotIn("trying the one before", said)
+        for sentence in sentences:
+            self.assertIn(sentence, said)
+
+    def setUp(self):
+        super().setUp()
+        self.write(run="checkpoint_interval = 5\n")
+        self.train("--run-dir=one")
+
+    def test_other_nets(self):
+        self.write(width=16)
+        self.unfit("[ip1] num_output: 8 -> 16")
+        self.write()
+        text = self.net.read_text()
+        self.net.write_text(text.replace("type = relu", "type = sigmoid"))
+        self.unfit("[relu1] type: relu -> sigmoid")
+        self.net.write_text(text.replace("[relu1]\ntype = relu\n", ""))
+        self.unfit("[relu1]: there -> none", "[ip2] input: relu1 -> ip1")
+        self.net.write_text(text.replace("[ip2]", "[ip3]"))
+        self.unfit("[ip2]: there -> none", "[ip3]: none -> there")
+        self.net.write_text(text.replace("[loss]", "[again]\ntype = relu\n[loss]"))
+        self.unfit("[again]: none -> there")
+
+    def test_other_data_and_seed(self):
+        self.unfit("seed (give --seed 1 for that of the checkpoint): 1 -> 7",
+                   "training samples (their digest)", options=["--seed=7"])
+        self.unfit("number of training samples: 96 -> 95",
+                   options=["--set=data.samples=95"])
+        self.unfit("training samples (their digest): ", options=["--set=data.first=1"])
+
+    def test_all_differences_in_one_run(self):
+        self.write(width=16)
+        self.unfit("[ip1] num_output: 8 -> 16", "number of training samples: 96 -> 95",
+                   "seed", options=["--set=data.samples=95", "--seed=2"])
+
+    def test_ranks_say_it_once(self):
+        self.write(width=16)
+        done = self.run_it("--run-dir=one", "--resume=auto", "--ranks=3")
+        self.assertEqual(done.returncode, 4)
+        self.assertEqual(done.stderr.count("num_output: 8 -> 16"), 1)
+
+    def test_what_may_change(self):
+        _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25",
+                             "--set=solver.momentum=0.5", "--set=ip1.bias_rate=2",
+                             "--set=ip1.weight_filler=gaussian(0.1)",
+                             "--set=relu1.negative_slope=0.1")
+        self.assertIn("changed: [solver] momentum: 0.9 -> 0.5", said)
+        self.assertIn("changed: [ip1] bias_rate: 1 -> 2", said)
+        self.assertNotIn("weight_filler", said)
+
+    def test_a_default_that_is_written_out_is_no_change(self):
+        self.net.write_text(self.net.read_text().replace(
+            "[relu1]", "bias = yes\n[relu1]").replace("type = relu\n",
+                                                      "type = relu\ninput = ip1\n"))
+        _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25")
+        self.assertNotIn("changed", said)
+
+    def test_a_checkpoint_that_fits_in_part_changes_nothing(self):
+        """The first tensors fit, a later one does not: none is taken."""
+        newest = self.folder / "one" / "small-00000020.safetensors"
+        data = newest.read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + length])
+        self.assertEqual(header["ip2.weight"]["shape"], [4, 8])
+        for key in [key for key in header["__metadata__"]
+                    if key in ("dlcore.checksum", "dlcore.sealed", "dlcore.net_ini")]:
+            del header["__metadata__"][key]
+        header["ip2.weight"]["shape"] = [8, 4]
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        # Without its seal nobody can tell that it was ours.
+        text = text.replace(b'"dlcore.', b'"elcore.')
+        newest.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length:])
+        done = self.run_it("--run-dir=one", "--resume=auto")
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertNotIn("training for", done.stderr)
+
+    def test_an_unreadable_one_is_passed_over(self):
+        newest = self.folder / "one" / "small-00000020.safetensors"
+        newest.unlink()
+        newest.mkdir()
+        _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=18")
+        self.assertIn("trying the one before", said)
+        self.assertIn("at iteration 15", said)
+        # It is not in the way of the next one.
+        _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=19")
+        self.assertIn("at iteration 18", said)
+
+    def test_all_damaged_is_no_new_run(self):
+        for path in (self.folder / "one").glob("*.safetensors"):
+            path.write_bytes(b"x" * 100)
+        self.refused(4, "small-00000010.safetensors", "--run-dir=one", "--resume=auto")
+
+
+class GoesOn(Runs):
+    def test_a_run_that_is_done(self):
+        done = self.train("--run-dir=one")[0]
+        path = self.folder / "one" / "small-00000020.safetensors"
+        before = path.read_bytes(), path.stat().st_mtime_ns
+        for ranks in ("1", "2"):
+            found = self.run_it("--run-dir=one", "--resume=auto", f"--ranks={ranks}",
+                                "--scaling=strong")
+            self.assertEqual(found.returncode, 0, found.stderr)
+            self.assertIn("nothing to do: the run in one is done after 20 iterations",
+                          found.stdout)
+        again, _ = self.train("--run-dir=one", "--resume=auto")
+        self.assertEqual(again["iterations"], 20)
+        self.assertAlmostEqual(again["training_loss"], done["training_loss"], delta=1e-6)
+        self.assertEqual((path.read_bytes(), path.stat().st_mtime_ns), before)
+        self.assertEqual(len(self.names(self.folder / "one")), 1)
+
+    def test_fewer_than_done(self):
+        self.train("--run-dir=one")
+        self.refused(2, "has 20 iterations done, and this run is to end after 19",
+                     "--run-dir=one", "--resume=auto", "--iterations=19")
+        self.refused(2, "has 20 iterations done", "--run-dir=one", "--resume=auto",
+                     "--set=run.iterations=0")
+
+    def rates(self, *options):
+        """The learning rate of each iteration."""
+        log = self.folder / "log"
+        log.unlink(missing_ok=True)
+        report, said = self.train(f"--log-file={log}", "--set=run.display=1",
+                                  "--run-dir=one", *options)
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        return report, said, {event["iteration"]: event["learning_rate"]
+                              for event in events if event["event"] == "train"}
+
+    def stop_at(self, iteration, *options):
+        """As if it had been killed there: it was to go on."""
+        _, _, rates = self.rates("--set=run.checkpoint_interval=1", "--set=run.keep=0",
+                                 *options)
+        for path in (self.folder / "one").glob("*.safetensors"):
+            if int(path.stem.split("-")[1]) > iteration:
+                path.unlink()
+        return rates
+
+    def check_poly(self, rates, begin, end):
+        """From where it was straight to zero."""
+        first = rates[begin + 1]
+        for i in range(begin + 1, end + 1):
+            self.assertAlmostEqual(rates[i], first * (end + 1 - i) / (end - begin),
+                                   delta=1e-6 * first)
+
+    def test_another_length(self):
+        for policy in ("poly", "cosine"):
+            for more in (30, 14):
+                shutil.rmtree(self.folder / "one", ignore_errors=True)
+                poly = f"--set=solver.policy={policy}"
+                straight = self.stop_at(10, poly)
+                _, said, rates = self.rates(poly, "--resume=auto", f"--iterations={more}")
+                self.assertIn(f"was to end after 20 iterations and ends after {more}",
+                              said)
+                self.assertEqual(sorted(rates), list(range(11, more + 1)))
+                self.assertAlmostEqual(rates[11], straight[11], delta=1e-9)
+                if policy == "poly":
+                    self.check_poly(rates, 10, more)
+                self.assertLess(rates[more], straight[11] / 2)
+
+    def test_another_length_twice(self):
+        poly = "--set=solver.policy=poly"
+        self.stop_at(10, poly)
+        self.rates(poly, "--resume=auto", "--iterations=30", "--set=run.keep=0",
+                   "--set=run.checkpoint_interval=1")
+        for path in (self.folder / "one").glob("*.safetensors"):
+            if int(path.stem.split("-")[1]) > 20:
+                path.unlink()
+        # As it was left: nothing changes.
+        _, said, rates = self.rates(poly, "--resume=auto", "--iterations=30")
+        self.assertNotIn("was to end", said)
+        self.check_poly({**rates, 11: 0.01 * 0.5, 20: 0}, 20, 30)
+        shutil.rmtree(self.folder / "one")
+
+    def test_a_schedule_that_has_ended(self):
+        poly = "--set=solver.policy=poly"
+        self.rates(poly)
+        said = self.refused(2, "its learning rate has come to 0", "--run-dir=one",
+                            "--resume=auto", "--iterations=40", poly)
+        self.assertIn("--weights FILE", said)
+        # One that does not end with the run goes on.
+        shutil.rmtree(self.folder / "one")
+        step = ("--set=solver.policy=step", "--set=solver.step_size=8")
+        self.rates(*step)
+        _, _, rates = self.rates(*step, "--resume=auto", "--iterations=26")
+        self.assertEqual([round(rates[i], 9) for i in (21, 24, 25, 26)],
+                         [0.0001, 0.0001, 0.00001, 0.00001])
+
+    def test_another_batch(self):
+        for batch, begin, end in (("16", 5, 10), ("4", 20, 40)):
+            for policy in (["--set=solver.policy=poly"],
+                           ["--set=solver.policy=step", "--set=solver.step_size=8"]):
+                shutil.rmtree(self.folder / "one", ignore_errors=True)
+                straight = self.stop_at(10, *policy)
+                report, said, rates = self.rates(
+                    *policy, "--resume=auto", f"--set=data.batch={batch}",
+                    f"--iterations={end}")
+                self.assertIn(f"the effective batch was 8 and is {batch}: 10 iterations "
+                              f"of before count as {begin}", said)
+                self.assertEqual(sorted(rates), list(range(begin + 1, end + 1)))
+                self.assertAlmostEqual(rates[begin + 1], straight[11], delta=1e-9)
+                if "poly" in policy[0]:
+                    self.check_poly(rates, begin, end)
+                else:  # at the same samples as before: iterations 8 and 16 of batch 8
+                    self.assertAlmostEqual(rates[begin + 1], 0.001)
+                    self.assertAlmostEqual(rates[8 * end // 10 + 1], 0.0001)
+                # The one to resume from is the last one written.
+                _, said, _ = self.rates(*policy, "--resume=auto",
+                                        f"--set=data.batch={batch}",
+                                        f"--iterations={end + 1}",
+                                        *(["--set=solver.max_iterations=100"]
+                                          if "poly" in policy[0] else []))
+                self.assertIn(f"at iteration {end}", said)
+
+    def test_another_batch_and_epochs(self):
+        """The same epochs by another batch that does not divide them: still done."""
+        for batch in ("5", "7", "32"):
+            shutil.rmtree(self.folder / "one", ignore_errors=True)
+            self.write(run="")
+            self.net.write_text(self.net.read_text().replace("iterations = 20",
+                                                             "epochs = 2"))
+            self.train("--run-dir=one")
+            found = self.run_it("--run-dir=one", "--resume=auto",
+                                f"--set=data.batch={batch}")
+            self.assertEqual(found.returncode, 0, found.stderr)
+            self.assertIn("nothing to do", found.stdout)
+
+    def test_weights_and_resume(self):
+        self.train("--run-dir=one")
+        file = "one/small-00000020.safetensors"
+        self.refused(2, "give one of them", f"--weights={file}", f"--resume={file}")
+        report, said = self.train(f"--weights={file}", "--iterations=5")
+        self.assertEqual(report["iterations"], 5)
+        self.assertNotIn("resumed from", said)
+
+
+class Metadata(Runs):
+    def test_what_it_tells(self):
+        self.write(name="told", run="test_interval = 10\n")
+        self.net.write_text(self.net.read_text().replace("[loss]", TEST + "[loss]"))
+        report, _ = self.train("--run-dir=a b", "--set=run.keep=4", "--ranks=2")
+        found = metadata(self.folder / report["checkpoint"])
+        expected = {"dlcore.net": "told", "dlcore.iteration": "20", "dlcore.ranks": "2",
+                    "dlcore.max_iterations": "20", "dlcore.effective_batch": "16",
+                    "dlcore.seed": "1", "dlcore.solver": "sgd", "dlcore.device": "cpu",
+                    "dlcore.data.source": "synthetic", "dlcore.data.samples": "96",
+                    "dlcore.data.shape": "1,6,6", "dlcore.data.classes": "4",
+                    "dlcore.tested": "20"}
+        for key, value in expected.items():
+            self.assertEqual(found[key], value, key)
+        self.assertRegex(found["dlcore.date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertIn("train", found["dlcore.command"])
+        self.assertIn("'--run-dir=a b'", found["dlcore.command"])
+        self.assertIn("sgd ", found["dlcore.plugins"])
+        self.assertIn("libdlcore.so", found["dlcore.libraries"])
+        self.assertAlmostEqual(float(found["dlcore.accuracy"]), report["accuracy"],
+                               delta=1e-6)
+        self.assertAlmostEqual(float(found["dlcore.test_loss"]), report["test_loss"],
+                               delta=1e-6)
+        self.assertAlmostEqual(float(found["dlcore.training_loss"]),
+                               report["training_loss"], delta=0.5)
+        self.assertIn("keep = 4\n", found["dlcore.net_ini"])
+
+    def test_paths_of_data(self):
+        done = subprocess.run([BIN, "check", "--json", str(MODELS / "lenet-fashion.ini")],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            self.skipTest("the data set is not here")
+        report = json.loads(subprocess.run(
+            [BIN, "train", str(MODELS / "lenet-fashion.ini"), "--json", "--iterations=2",
+             "--set=run.test_interval=100"], capture_output=True, text=True, check=True,
+            cwd=self.folder).stdout)
+        found = metadata(self.folder / report["checkpoint"])
+        self.assertIn("images = /usr/share/datasets/fashion-mnist/train-images",
+                      found["dlcore.data.paths"])
+
+    def test_net_ini_makes_the_same_net(self):
+        """Also of models with blocks, which it has no more."""
+        for model in ("lenet", "resnet18", "mobilenet-v2"):
+            text = (MODELS / f"{model}.ini").read_text()
+            data = re.search(r"(?ms)^\[data\]\n.*?(?=^\[solver\])", text)[0]
+            shape = "1,28,28" if model == "lenet" else "3,64,64"
+            made_up = (f"[data]\nsource = synthetic\nsamples = 4\nshape = {shape}\n"
+                       "classes = 10\nbatch = 2\n[data.test]\nsource = synthetic\n"
+                       f"samples = 4\nshape = {shape}\nclasses = 10\nbatch = 2\n")
+            self.net.write_text(text.replace(data, made_up))
+            report, _ = self.train("--iterations=1", "--set=run.test_interval=0",
+                                   "--set=data.batch=2", "--scaling=weak")
+            one = self.folder / report["checkpoint"]
+            self.net.write_text(metadata(one)["dlcore.net_ini"])
+            report, _ = self.train()
+            other = self.folder / report["checkpoint"]
+            self.assertNotEqual(one, other)
+            self.assertEqual(tensors_digest(one), tensors_digest(other), model)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 /* Reading checkpoints; see checkpoint.h. */
 #include "train/checkpoint/checkpoint.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "train/checkpoint/fit.h"
+#include "train/checkpoint/go_on.h"
 #include "train/checkpoint/listing.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/safetensors.h"
@@ -88,111 +88,49 @@ static dlc_status import_loss_scale(dlc_session *session, const dlc_safetensors 
                                 &session->loss_scale, &value);
 }
 
-/* A whole number of the metadata. */
-static dlc_status metadata_number(const dlc_safetensors *file, const char *key,
-                                  int64_t *number) {
-    const char *text = dlc_safetensors_metadata(file, key);
-    char *end = NULL;
-    errno = 0;
-    long long value = text ? strtoll(text, &end, 10) : -1;
-    if (!text || end == text || *end || errno || value < 0)
-        return dlc_fail(DLC_ERR_DATA,
-                        "%s: no checkpoint of a run (%s is missing or no "
-                        "number); --weights takes weights alone",
-                        dlc_safetensors_path(file), key);
-    *number = value;
-    return DLC_OK;
-}
-
-/* Can this run's solver do with the tensor what that of the file did? */
-static int has_use(const dlc_session *session, const char *name) {
-    const char *slash = strchr(name, '/');
-    if (strcmp(name, "solver") == 0)
-        return DLC_CAN(session->solver_ops, load);
-    for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++)
-        if (strcmp(dlc_whole_at(session, session->net, i).name, name) == 0)
-            return 1;
-    for (int32_t slot = 0; slash && slot < session->needs.slots; slot++) {
-        const char *mine = session->needs.slot_name[slot];
-        if (dlc_whole_slot_is_saved(session, slot) &&
-            strlen(mine) == (size_t)(slash - name) &&
-            strncmp(mine, name, strlen(mine)) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-/* Solvers may have the same state. What is missing of it, or of another shape, is told
- * where it is read. */
-static dlc_status check_solver(const dlc_session *session,
-                               const dlc_safetensors *file) {
-    const char *solver = dlc_safetensors_metadata(file, "dlcore.solver");
-    const char *mine = session->setup->solver->name;
-    if (solver && strcmp(solver, mine) == 0)
-        return DLC_OK;
-    for (size_t i = 0; i < dlc_safetensors_count(file); i++) {
-        const char *name = dlc_safetensors_at(file, i)->name;
-        if (!has_use(session, name))
-            return dlc_fail(
-                DLC_ERR_CONFIG,
-                "%s was written by solver '%s', and this run has '%s', which has no use "
-                "for its %s; give --weights to start anew from its weights",
-                dlc_safetensors_path(file), solver ? solver : "?", mine, name);
-    }
-    dlc_info("%s was written by solver '%s'; '%s' goes on from its state",
-             dlc_safetensors_path(file), solver ? solver : "?", mine);
-    return DLC_OK;
-}
-
-static dlc_status check_same_run(dlc_session *session, const dlc_safetensors *file) {
-    int64_t seed = 0, batch = 0;
-    DLC_TRY(metadata_number(file, "dlcore.seed", &seed));
-    DLC_TRY(metadata_number(file, "dlcore.effective_batch", &batch));
-    if ((uint64_t)seed != session->setup->seed)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s was written with seed %" PRId64 ", this run has %" PRIu64
-                        "; give --seed %" PRId64
-                        ", or --weights to start anew from its weights",
-                        dlc_safetensors_path(file), seed, session->setup->seed, seed);
-    DLC_TRY(check_solver(session, file));
-    if (batch != dlc_session_samples(session))
-        dlc_warn("%s was written with an effective batch of %" PRId64
-                 ", this run has %" PRId64 ": it will not repeat the run",
-                 dlc_safetensors_path(file), batch, dlc_session_samples(session));
-    return DLC_OK;
-}
-
+/* All of it is looked at before any of it is taken. */
 static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file) {
-    int64_t iteration = 0;
-    DLC_TRY(metadata_number(file, "dlcore.iteration", &iteration));
-    DLC_TRY(check_same_run(session, file));
+    dlc_run_state *state = &session->run_folder->state;
+    DLC_TRY(dlc_fit_check(session, file));
+    DLC_TRY(dlc_go_on_from(session, file));
+    session->iteration = state->begin;
+    if (state->is_nothing_left) {
+        dlc_info("%s is of a run that is done: nothing to do",
+                 dlc_safetensors_path(file));
+        return DLC_OK;
+    }
     DLC_TRY(import_weights(session, session->net, file));
     DLC_TRY(import_solver(session, file));
     DLC_TRY(import_solver_bytes(session, file));
     DLC_TRY(import_loss_scale(session, file));
-    session->iteration = iteration;
     dlc_info("resumed from %s at iteration %" PRId64, dlc_safetensors_path(file),
-             iteration);
+             session->iteration);
     return DLC_OK;
 }
 
-static dlc_status resume_path(dlc_session *session, const char *path) {
+/* DLC_ERR_DATA or DLC_ERR_IO in *broken: it could not be read, or is damaged. */
+static dlc_status resume_path(dlc_session *session, const char *path,
+                              dlc_status *broken) {
     dlc_safetensors *file = NULL;
-    DLC_TRY(dlc_safetensors_open(path, &file));
+    *broken = dlc_safetensors_open(path, &file);
+    DLC_TRY(*broken);
     dlc_status status = resume_from(session, file);
     dlc_safetensors_close(file);
     return status;
 }
 
-/* A damaged checkpoint is passed over for the one before it. */
+/* A checkpoint that is damaged or cannot be read is passed over for the one before it;
+ * one that does not fit is not. */
 static dlc_status resume_newest(dlc_session *session) {
     const dlc_run_folder *folder = session->run_folder;
     dlc_checkpoints listing;
     DLC_TRY(dlc_checkpoints_read(folder->from, session->setup->name, &listing));
-    dlc_status status = DLC_ERR_DATA;
-    for (size_t i = listing.count; status == DLC_ERR_DATA && i > 0; i--) {
-        status = resume_path(session, listing.file[i - 1].path);
-        if (status == DLC_ERR_DATA && i > 1)
+    dlc_status status = DLC_ERR_DATA, broken = DLC_ERR_DATA;
+    for (size_t i = listing.count; broken != DLC_OK && i > 0; i--) {
+        status = resume_path(session, listing.file[i - 1].path, &broken);
+        if (broken == DLC_ERR_NOMEM)
+            break;
+        if (broken != DLC_OK && i > 1)
             dlc_warn("%s; trying the one before", dlc_detail());
     }
     if (!listing.count)
@@ -247,12 +185,18 @@ static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solve
 
 dlc_status dlc_checkpoint_resume(dlc_session *session) {
     const dlc_run_folder *folder = session->run_folder;
-    dlc_status status = DLC_OK;
+    dlc_status status = DLC_OK, broken;
     if (session->rank == 0)
-        status = folder->begin == DLC_RUN_NEWEST ? resume_newest(session)
-                                                 : resume_path(session, folder->from);
+        status = folder->begin == DLC_RUN_NEWEST
+                     ? resume_newest(session)
+                     : resume_path(session, folder->from, &broken);
     status = dlc_whole_end(session, session->net, status);
     DLC_TRY(dlc_whole_share_status(session, status));
+    DLC_TRY(dlc_job_broadcast(session->job, 0, &session->run_folder->state,
+                              sizeof session->run_folder->state));
+    session->iteration = session->run_folder->state.begin;
+    if (session->run_folder->state.is_nothing_left)
+        return DLC_OK;
     DLC_TRY(share_state(session, session->net, 1));
     if (!session->feed) /* a server has none */
         return DLC_OK;
@@ -265,6 +209,8 @@ dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
     if (session->rank == 0) {
         dlc_safetensors *file = NULL;
         status = dlc_safetensors_open(path, &file);
+        if (status == DLC_OK)
+            status = dlc_fit_weights(session, net, file);
         if (status == DLC_OK)
             status = import_weights(session, net, file);
         dlc_safetensors_close(file);

@@ -2,10 +2,12 @@
 #include "train/checkpoint/retention.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "train/checkpoint/listing.h"
 
 dlc_status dlc_retention_take_over(const char *folder, const char *net,
@@ -18,6 +20,33 @@ dlc_status dlc_retention_take_over(const char *folder, const char *net,
                            : 0;
     dlc_checkpoints_free(&listing);
     return DLC_OK;
+}
+
+static dlc_status set_aside(const dlc_checkpoint_file *file) {
+    static const char suffix[] = ".safetensors";
+    size_t length = strlen(file->path) - strlen(suffix);
+    char *name = dlc_format("%.*s.superseded%s", (int)length, file->path, suffix);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    if (rename(file->path, name) == 0)
+        dlc_info("%s is of before the run was resumed: it is now %s", file->path, name);
+    else
+        dlc_warn("%s is of before the run was resumed, and cannot be renamed: %s",
+                 file->path, strerror(errno));
+    dlc_free(name);
+    return DLC_OK;
+}
+
+dlc_status dlc_retention_set_aside(const char *folder, const char *net,
+                                   int64_t iteration) {
+    dlc_checkpoints listing;
+    DLC_TRY(dlc_checkpoints_read(folder, net, &listing));
+    dlc_status status = DLC_OK;
+    for (size_t i = 0; status == DLC_OK && i < listing.count; i++)
+        if (listing.file[i].iteration > iteration)
+            status = set_aside(&listing.file[i]);
+    dlc_checkpoints_free(&listing);
+    return status;
 }
 
 static int is_kept(const dlc_retention *retention, const dlc_checkpoint_file *file,

@@ -18,6 +18,12 @@ typedef struct dlc_retention {
 dlc_status dlc_retention_take_over(const char *folder, const char *net,
                                    dlc_retention *retention);
 
+/* A run that was resumed has written its first checkpoint, of this iteration. What lies
+ * there with a higher one is of before: damaged, or counted in iterations of another
+ * batch. It gets another name, so that it is not taken for the newest. */
+dlc_status dlc_retention_set_aside(const char *folder, const char *net,
+                                   int64_t iteration);
+
 /* Removes what is not kept. What cannot be removed is told, and stays. */
 dlc_status dlc_retention_apply(const char *folder, const char *net,
                                const dlc_retention *retention);

@@ -234,6 +234,10 @@ dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char 
     return DLC_OK;
 }
 
+const dlc_rate_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder) {
+    return folder && folder->state.has_schedule ? &folder->state.schedule : NULL;
+}
+
 /* A run that came to nothing leaves nothing behind. */
 static void remove_made(const dlc_run_folder *folder) {
     char *lock = dlc_format("%s/.lock", folder->path);

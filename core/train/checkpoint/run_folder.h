@@ -47,6 +47,10 @@ dlc_status dlc_run_folder_need(dlc_run_folder *folder);
 /* Does [run] ask for any checkpoint? Signals may ask for one in any run. */
 int dlc_run_folder_is_planned(const dlc_setup *setup);
 
+/* For the solver; NULL where iterations count as what they are. `folder` may be NULL.
+ */
+const dlc_rate_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder);
+
 /* Lets other runs in. What this run has made and left without a checkpoint is removed.
  */
 void dlc_run_folder_close(dlc_run_folder *folder);

@@ -1,19 +1,16 @@
 /* Writing checkpoints; see checkpoint.h. */
 #include "train/checkpoint/checkpoint.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/checkpoint/listing.h"
+#include "train/checkpoint/metadata.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/tensors.h"
 #include "train/evaluate.h"
-#include "train/loss_scale.h"
-
-#define FORMAT "1"
 
 /* A parameter; its plain copy is made when it is written. */
 typedef struct param_copy {
@@ -144,43 +141,14 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session) {
     return list_add_solver(list, session);
 }
 
-/* "" where there is none. */
-static dlc_status print_loss_scale(const dlc_session *session,
-                                   char text[DLC_LOSS_SCALE_TEXT]) {
-    dlc_loss_scale value;
-    text[0] = '\0';
-    if (!session->loss_scale.base)
-        return DLC_OK;
-    DLC_TRY(dlc_loss_scale_read(session->device_ops, session->device,
-                                &session->loss_scale, &value));
-    dlc_loss_scale_print(&value, text);
-    return DLC_OK;
-}
-
-static dlc_status write_file(dlc_session *session, const char *path, int *refused) {
-    char iteration[32], seed[32], ranks[32], batch[32], scale[DLC_LOSS_SCALE_TEXT];
-    DLC_TRY(print_loss_scale(session, scale));
-    snprintf(iteration, sizeof iteration, "%" PRId64, session->iteration);
-    snprintf(seed, sizeof seed, "%" PRIu64, session->setup->seed);
-    snprintf(ranks, sizeof ranks, "%" PRId32, session->ranks);
-    snprintf(batch, sizeof batch, "%" PRId64, dlc_session_samples(session));
-    const dlc_safetensors_pair metadata[] = {
-        {"dlcore.format", FORMAT},
-        {"dlcore.version", DLC_VERSION},
-        {"dlcore.net", session->setup->name},
-        {"dlcore.iteration", iteration},
-        {"dlcore.seed", seed},
-        {"dlcore.ranks", ranks},
-        {"dlcore.effective_batch", batch},
-        {"dlcore.solver", session->setup->solver->name},
-        {"dlcore.loss_scale", scale}, /* the last, which may be left out */
-    };
-    size_t pairs = sizeof metadata / sizeof *metadata - (scale[0] == '\0');
+static dlc_status write_file(dlc_session *session, const char *path,
+                             const dlc_metadata *metadata, int *refused) {
     tensor_list list = {0};
     DLC_TRY(take_plain(&list, session));
     dlc_status status = list_fill(&list, session);
     if (status == DLC_OK)
-        status = dlc_safetensors_write(path, list.tensor, list.count, metadata, pairs);
+        status = dlc_safetensors_write(path, list.tensor, list.count, metadata->pair,
+                                       metadata->count);
     *refused = !list.failed;
     list_free(&list);
     dlc_status given = give_back_plain(&list, session);
@@ -188,9 +156,15 @@ static dlc_status write_file(dlc_session *session, const char *path, int *refuse
 }
 
 /* What is not kept goes when the new one is there for good. */
-static void apply_retention(dlc_run_folder *folder) {
+static void settle_folder(const dlc_session *session, dlc_run_folder *folder) {
+    dlc_status status = DLC_OK;
     folder->retention.best = folder->state.best;
-    if (dlc_retention_apply(folder->path, folder->net, &folder->retention) != DLC_OK)
+    if (!folder->has_file)
+        status = dlc_retention_set_aside(folder->path, folder->net, session->iteration);
+    folder->has_file = 1;
+    if (status == DLC_OK)
+        status = dlc_retention_apply(folder->path, folder->net, &folder->retention);
+    if (status != DLC_OK)
         dlc_warn("old checkpoints stay: %s", dlc_detail());
 }
 
@@ -204,13 +178,16 @@ static dlc_status save_as_rank_0(dlc_session *session, char **path, int *refused
                                      session->iteration);
     if (!made)
         return DLC_ERR_NOMEM;
-    dlc_status status = write_file(session, made, refused);
+    dlc_metadata metadata;
+    dlc_status status = dlc_metadata_make(session, &metadata);
+    if (status == DLC_OK)
+        status = write_file(session, made, &metadata, refused);
+    dlc_metadata_free(&metadata);
     if (status != DLC_OK) {
         dlc_free(made);
         return status;
     }
-    folder->has_file = 1;
-    apply_retention(folder);
+    settle_folder(session, folder);
     *path = made;
     return DLC_OK;
 }

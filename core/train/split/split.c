@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "plan/portions.h"
+#include "train/checkpoint/run_folder.h"
 #include "train/pipeline/pipeline.h"
 #include "train/session.h"
 #include "train/split/planning.h"
@@ -312,7 +313,8 @@ dlc_status dlc_split_start(dlc_session *session) {
                             .exchange = &split->exchange,
                             .max_iterations = session->max_iterations,
                             .epoch_iterations = session->epoch_iterations,
-                            .iteration = session->iteration};
+                            .iteration = session->iteration,
+                            .schedule = dlc_run_folder_schedule(session->run_folder)};
     for (int32_t i = 0; i < session->needs.slots; i++)
         args.slots[i] = split->slot[i].base;
     DLC_TRY(session->solver_ops->create(&args, &split->solver));

@@ -122,8 +122,7 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
                           "which half precision's are not; take [run] precision = bf16",
                           host->where(settings, "clip_gradients"));
     solver->micro_batches = (int32_t)host->get_int(settings, "accumulate");
-    return policy_make(host, settings, args->max_iterations, args->epoch_iterations,
-                       &solver->policy);
+    return policy_make_for(host, args, &solver->policy);
 }
 
 /* The last bucket is everybody's. */

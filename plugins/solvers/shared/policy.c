@@ -82,6 +82,7 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
                                  (double)epoch_iterations),
         .warmup_rate = host->get_float(settings, "warmup_rate"),
     };
+    made->ends = end <= 0 && (made->kind == POLICY_POLY || made->kind == POLICY_COSINE);
     made->nvalues = host->get_ints(settings, "step_values", &made->values);
     if ((made->kind == POLICY_POLY || made->kind == POLICY_COSINE) && made->end < 0)
         return host->fail(
@@ -89,6 +90,19 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
             "%s: policy = %s needs to know where it ends: give max_iterations",
             host->where(settings, "policy"), host->get_string(settings, "policy"));
     return DLC_OK;
+}
+
+dlc_status policy_make_for(const dlc_host *host, const dlc_solver_args *args,
+                           rate_policy *made) {
+    const dlc_rate_schedule *schedule = DLC_HAS(args, schedule) ? args->schedule : NULL;
+    if (!schedule)
+        return policy_make(host, args->settings, args->max_iterations,
+                           args->epoch_iterations, made);
+    dlc_status status = policy_make(host, args->settings, schedule->max_iterations,
+                                    schedule->epoch_iterations, made);
+    made->is_resumed = 1;
+    made->schedule = *schedule;
+    return status;
 }
 
 /* Steps that lie behind iteration i; a step counts at its own iteration. */
@@ -130,11 +144,18 @@ static double rate_at(const rate_policy *p, double i) {
 /* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It
  * meets the policy where it ends; the policy counts from iteration 0 all the same. */
 double policy_rate(const rate_policy *policy, int64_t iteration) {
-    double i = (double)iteration;
-    if (i >= policy->warmup)
+    const dlc_rate_schedule *schedule = &policy->schedule;
+    double i = (double)iteration, warm = i;
+    if (policy->is_resumed && iteration >= schedule->begin) {
+        double since = (double)(iteration - schedule->begin);
+        warm = schedule->from + since * schedule->step;
+        i = policy->ends ? schedule->from_to_end + since * schedule->step_to_end : warm;
+    }
+    if (warm >= policy->warmup)
         return rate_at(policy, i);
     return policy->warmup_rate +
-           (rate_at(policy, policy->warmup) - policy->warmup_rate) * i / policy->warmup;
+           (rate_at(policy, policy->warmup) - policy->warmup_rate) * warm /
+               policy->warmup;
 }
 
 /* ---- Looking at a whole schedule ---------------------------------------------- */

@@ -24,6 +24,9 @@ typedef struct rate_policy {
     double end;    /* poly, cosine: iterations until the last value; 0: not known */
     double warmup; /* iterations; 0: none */
     double warmup_rate;
+    int is_resumed; /* iterations count as `schedule` says */
+    int ends;       /* with the run, not where the settings say */
+    dlc_rate_schedule schedule;
 } rate_policy;
 
 /* The rows that the policy reads from the solver's option table. */
@@ -71,6 +74,11 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
 dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
                        int64_t iterations, int64_t epoch_iterations, char *warning,
                        size_t bytes);
+
+/* Of a solver: where its run was resumed with another batch or length, the rate goes on
+ * from where it was. */
+dlc_status policy_make_for(const dlc_host *host, const dlc_solver_args *args,
+                           rate_policy *made);
 
 double policy_rate(const rate_policy *policy, int64_t iteration);
 

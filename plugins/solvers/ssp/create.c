@@ -71,8 +71,7 @@ static dlc_status take_settings(ssp *s, const dlc_solver_args *args) {
     s->micro_batches = (int32_t)host->get_int(settings, "accumulate");
     dlc_status status = staleness_of(settings, &s->staleness);
     if (status == DLC_OK)
-        status = policy_make(host, settings, args->max_iterations,
-                             args->epoch_iterations, &s->policy);
+        status = policy_make_for(host, args, &s->policy);
     return status;
 }
 

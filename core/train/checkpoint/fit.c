@@ -1,0 +1,294 @@
+/* See fit.h. */
+#include "train/checkpoint/fit.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/checkpoint/metadata.h"
+#include "train/checkpoint/net_ini.h"
+#include "train/checkpoint/tensors.h"
+
+enum { TOLD_MOST = 20 };
+
+typedef struct fit_state {
+    const dlc_session *session;
+    const dlc_safetensors *file;
+    int differences; /* that cannot be */
+    dlc_status status;
+} fit_state;
+
+/* `before` -> `now`, where NULL is nothing. */
+static void refuse(fit_state *fit, const char *what, const char *before,
+                   const char *now) {
+    fit->differences++;
+    if (fit->differences == 1)
+        dlc_error("%s does not fit this run (checkpoint -> run):",
+                  dlc_safetensors_path(fit->file));
+    if (fit->differences <= TOLD_MOST)
+        dlc_error("  %s: %s -> %s", what, before ? before : "none", now ? now : "none");
+}
+
+/* ---- Settings ---------------------------------------------------------------- */
+
+static const dlc_settings *settings_of(const dlc_setup *setup, const char *section) {
+    const dlc_graph *graph = setup->graph;
+    if (strcmp(section, "net") == 0)
+        return setup->net_settings;
+    if (strcmp(section, "data") == 0)
+        return setup->train.settings;
+    if (strcmp(section, "data.test") == 0)
+        return setup->test.settings;
+    if (strcmp(section, "solver") == 0)
+        return setup->solver_settings;
+    for (int32_t i = 0; i < graph->layers; i++)
+        if (strcmp(graph->layer[i].name, section) == 0)
+            return graph->layer[i].settings;
+    return NULL;
+}
+
+static int is_standing(const char *section) {
+    for (size_t i = 0; dlc_standing_sections[i]; i++)
+        if (strcmp(dlc_standing_sections[i], section) == 0)
+            return 1;
+    return 0;
+}
+
+static uint32_t type_of(const dlc_settings *settings, const char *key) {
+    for (size_t i = 0; settings && i < dlc_settings_count(settings); i++) {
+        dlc_setting setting = dlc_settings_at(settings, i);
+        if (strcmp(setting.name, key) == 0)
+            return setting.option->type;
+    }
+    return 0;
+}
+
+/* Keys of the core in a layer's section: they say how it is trained, but for these. */
+static int is_how(const char *key) {
+    if (strcmp(key, "type") == 0 || strcmp(key, "input") == 0)
+        return 0;
+    for (const dlc_option *option = dlc_graph_options; option->name;
+         option = DLC_NEXT(option))
+        if (strcmp(option->name, key) == 0)
+            return 1;
+    return 0;
+}
+
+typedef enum change_kind {
+    CHANGE_NONE,   /* it says where, how fast, how loud; or what is told elsewhere */
+    CHANGE_TOLD,   /* the run goes on with it */
+    CHANGE_REFUSED /* it is another net */
+} change_kind;
+
+static change_kind weigh(const dlc_setup *setup,
+                         const dlc_net_ini_difference *difference) {
+    const char *section = difference->section, *key = difference->key;
+    const dlc_settings *settings = settings_of(setup, section);
+    if (strcmp(section, "run") == 0 || strcmp(section, "transport") == 0)
+        return CHANGE_NONE;
+    if (strcmp(section, "net") == 0)
+        return CHANGE_REFUSED;
+    if (!key)
+        return is_standing(section) ? CHANGE_TOLD : CHANGE_REFUSED;
+    if (strcmp(section, "solver") == 0 && strcmp(key, "type") == 0)
+        return CHANGE_NONE;
+    if (strcmp(section, "data") == 0 &&
+        (strcmp(key, "batch") == 0 || strcmp(key, "source") == 0))
+        return CHANGE_NONE;
+    if (is_standing(section) || is_how(key))
+        return CHANGE_TOLD;
+    /* Factors (rates, ratios, slopes) are tried out; whole numbers and choices make a
+     * layer what it is. */
+    uint32_t type = type_of(settings, key);
+    return type == DLC_OPT_FILLER  ? CHANGE_NONE
+           : type == DLC_OPT_FLOAT ? CHANGE_TOLD
+                                   : CHANGE_REFUSED;
+}
+
+static void weigh_difference(void *context, const dlc_net_ini_difference *difference) {
+    fit_state *fit = context;
+    change_kind change = weigh(fit->session->setup, difference);
+    char *what = dlc_format("[%s]%s%s", difference->section, difference->key ? " " : "",
+                            difference->key ? difference->key : "");
+    if (!what) {
+        fit->status = DLC_ERR_NOMEM;
+        return;
+    }
+    const char *is_there = difference->key ? NULL : "there";
+    const char *before = difference->before && is_there ? is_there : difference->before;
+    const char *now = difference->now && is_there ? is_there : difference->now;
+    if (change == CHANGE_REFUSED)
+        refuse(fit, what, before, now);
+    else if (change == CHANGE_TOLD)
+        dlc_info("since the checkpoint changed: %s: %s -> %s", what,
+                 before ? before : "none", now ? now : "none");
+    dlc_free(what);
+}
+
+static void compare_settings(fit_state *fit) {
+    const char *text = dlc_safetensors_metadata(fit->file, "dlcore.net_ini");
+    dlc_text now = {0};
+    char *before = text ? dlc_strdup(text) : NULL;
+    dlc_net_ini_print(fit->session->setup, &now);
+    if (dlc_text_status(&now) != DLC_OK || (text && !before))
+        fit->status = DLC_ERR_NOMEM;
+    else if (before)
+        fit->status = dlc_net_ini_compare(before, now.bytes, weigh_difference, fit);
+    dlc_free(before);
+    dlc_text_free(&now);
+}
+
+/* ---- Tensors ----------------------------------------------------------------- */
+
+static dlc_status find_param(const dlc_session *session, const dlc_net *net, int32_t i,
+                             const dlc_safetensors *file, const char *prefix) {
+    dlc_whole_param param = dlc_whole_at(session, net, i);
+    const void *data;
+    char *name = dlc_format("%s%s", prefix, param.name);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_safetensors_find(file, name, DLC_F32, param.shape, &data);
+    dlc_free(name);
+    return status;
+}
+
+dlc_status dlc_fit_weights(const dlc_session *session, const dlc_net *net,
+                           const dlc_safetensors *file) {
+    for (int32_t i = 0; i < dlc_whole_count(session, net); i++)
+        DLC_TRY(find_param(session, net, i, file, ""));
+    return DLC_OK;
+}
+
+static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *file) {
+    char prefix[128];
+    for (int32_t slot = 0; slot < session->needs.slots; slot++) {
+        snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
+        for (int32_t i = 0; dlc_whole_slot_is_saved(session, slot) &&
+                            i < dlc_whole_count(session, session->net);
+             i++)
+            if (!dlc_whole_at(session, session->net, i).is_buffer)
+                DLC_TRY(find_param(session, session->net, i, file, prefix));
+    }
+    if (DLC_CAN(session->solver_ops, load) && !dlc_safetensors_get(file, "solver"))
+        return dlc_fail(DLC_ERR_DATA, "%s: it has no solver state",
+                        dlc_safetensors_path(file));
+    return DLC_OK;
+}
+
+/* Can this run do with the tensor what that of the file did? */
+static int has_use(const dlc_session *session, const char *name) {
+    const char *slash = strchr(name, '/');
+    if (strcmp(name, "solver") == 0)
+        return DLC_CAN(session->solver_ops, load);
+    for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++)
+        if (strcmp(dlc_whole_at(session, session->net, i).name, name) == 0)
+            return 1;
+    for (int32_t slot = 0; slash && slot < session->needs.slots; slot++) {
+        const char *mine = session->needs.slot_name[slot];
+        if (dlc_whole_slot_is_saved(session, slot) &&
+            strlen(mine) == (size_t)(slash - name) &&
+            strncmp(mine, name, strlen(mine)) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What settings have not shown. */
+static void compare_tensors(fit_state *fit) {
+    const dlc_session *session = fit->session;
+    dlc_status status = dlc_fit_weights(session, session->net, fit->file);
+    if (status == DLC_OK)
+        status = find_slots(session, fit->file);
+    if (status == DLC_ERR_DATA)
+        refuse(fit, "tensors", dlc_detail(), "needed as said");
+    else if (status != DLC_OK)
+        fit->status = status;
+}
+
+/* Solvers may have the same state. */
+static void compare_solvers(fit_state *fit) {
+    const char *solver = dlc_safetensors_metadata(fit->file, "dlcore.solver");
+    const char *mine = fit->session->setup->solver->name;
+    if (solver && strcmp(solver, mine) == 0)
+        return;
+    for (size_t i = 0; i < dlc_safetensors_count(fit->file); i++) {
+        const char *name = dlc_safetensors_at(fit->file, i)->name;
+        if (has_use(fit->session, name))
+            continue;
+        char *what = dlc_format("[solver] type (the new one has no use for %s)", name);
+        refuse(fit, what ? what : "[solver] type", solver ? solver : "?", mine);
+        dlc_free(what);
+        return;
+    }
+    dlc_info("%s was written by solver '%s'; '%s' goes on from its state",
+             dlc_safetensors_path(fit->file), solver ? solver : "?", mine);
+}
+
+/* ---- Data and seed ----------------------------------------------------------- */
+
+static void compare_text(fit_state *fit, const char *key, const char *what,
+                         const char *mine) {
+    const char *theirs = dlc_safetensors_metadata(fit->file, key);
+    if (theirs && strcmp(theirs, mine) != 0)
+        refuse(fit, what, theirs, mine);
+}
+
+static void compare_int(fit_state *fit, const char *key, const char *what,
+                        int64_t mine) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, mine);
+    compare_text(fit, key, what, text);
+}
+
+static void compare_data(fit_state *fit) {
+    const dlc_data_setup *data = &fit->session->setup->train;
+    char digest[32];
+    int before = fit->differences;
+    compare_text(fit, "dlcore.data.source", "[data] source", data->feature->name);
+    compare_int(fit, "dlcore.data.samples", "number of training samples",
+                data->info.samples);
+    compare_int(fit, "dlcore.data.classes", "number of classes", data->info.classes);
+    snprintf(digest, sizeof digest, "%016" PRIx64, data->digest);
+    if (fit->differences == before && data->digest)
+        compare_text(fit, "dlcore.data.digest", "training samples (their digest)",
+                     digest);
+}
+
+static void compare_seed(fit_state *fit) {
+    int64_t seed = dlc_metadata_int(fit->file, "dlcore.seed", -1);
+    char *what = dlc_format("seed (give --seed %" PRId64 " for that of the checkpoint)",
+                            seed);
+    compare_int(fit, "dlcore.seed", what ? what : "seed",
+                (int64_t)fit->session->setup->seed);
+    dlc_free(what);
+}
+
+dlc_status dlc_fit_check(const dlc_session *session, const dlc_safetensors *file) {
+    fit_state fit = {.session = session, .file = file};
+    int64_t number;
+    DLC_TRY(dlc_metadata_number(file, "dlcore.iteration", &number));
+    DLC_TRY(dlc_metadata_number(file, "dlcore.seed", &number));
+    DLC_TRY(dlc_metadata_number(file, "dlcore.effective_batch", &number));
+    compare_text(&fit, "dlcore.net", "[net] name", session->setup->name);
+    if (!fit.differences)
+        compare_settings(&fit);
+    if (!fit.differences && fit.status == DLC_OK)
+        compare_solvers(&fit);
+    if (!fit.differences && fit.status == DLC_OK)
+        compare_tensors(&fit);
+    compare_data(&fit);
+    compare_seed(&fit);
+    DLC_TRY(fit.status);
+    if (fit.differences)
+        return dlc_fail(
+            DLC_ERR_DATA,
+            "%s cannot be resumed: %d difference%s, above; undo the change, "
+            "or start a new run from its weights with --weights %s",
+            dlc_safetensors_path(file), fit.differences, fit.differences > 1 ? "s" : "",
+            dlc_safetensors_path(file));
+    return DLC_OK;
+}
