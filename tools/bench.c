@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "bench_comm.h"
 #include "command.h"
@@ -27,11 +28,9 @@ int dlc_command_bench(int argc, char **argv) {
     }
     if (strcmp(argv[1], "comm") != 0) {
         const char *nearest = dlc_nearest(argv[1], subjects, 1);
-        fprintf(stderr,
-                "error: dlcore bench has nothing called '%s'%s%s%s; see dlcore bench "
-                "--help\n",
-                argv[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                nearest ? "'?" : "");
+        dlc_error("dlcore bench has nothing called '%s'%s%s%s; see dlcore bench --help",
+                  argv[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                  nearest ? "'?" : "");
         return 2;
     }
     argv[1] = name;

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "command.h"
+#include "streams.h"
 #include "topo/cores.h"
 
 typedef struct subcommand {
@@ -44,9 +46,9 @@ static int unknown(const char *name) {
     for (int i = 0; i < SUBCOMMANDS; i++)
         names[i] = subcommands[i].name;
     const char *nearest = dlc_nearest(name, names, SUBCOMMANDS);
-    fprintf(stderr, "error: dlcore has no command '%s'%s%s%s; see dlcore --help\n",
-            name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-            nearest ? "'?" : "");
+    dlc_error("dlcore has no command '%s'%s%s%s; see dlcore --help", name,
+              nearest ? "; did you mean '" : "", nearest ? nearest : "",
+              nearest ? "'?" : "");
     return 2;
 }
 
@@ -63,6 +65,7 @@ int main(int argc, char **argv) {
     /* A limit on file sizes is an error to tell, not a reason to die. */
     signal(SIGXFSZ, SIG_IGN);
     share_cores_kindly();
+    dlc_tool_guard_streams();
     dlc_cores_note();
     if (argc < 2) {
         print_help(stderr);

@@ -122,7 +122,12 @@ void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options) {
 
 void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input) {
     argp_err_exit_status = 2;
-    argp_parse(argp, argc, argv, 0, NULL, input);
+    error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
+    if (!error)
+        return;
+    dlc_error("the command line cannot be taken in: %s",
+              strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
+    exit(error == ENOMEM ? 1 : argp_err_exit_status);
 }
 
 int dlc_tool_parse_count(const char *name, const char *argument, int most,

@@ -38,7 +38,7 @@ extern const struct argp_child dlc_tool_children[];
 void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options);
 
 /* Parses a command line; what is wrong with it ends the process with exit code 2,
- * --help with 0. */
+ * --help with 0, and a lack of memory with 1. */
 void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 /* The value of --name, 1 to `most`; else the end, as above. */

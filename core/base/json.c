@@ -7,18 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/human.h"
+
 static void add_quoted(dlc_text *text, const char *value) {
+    size_t left = strlen(value), bytes;
     dlc_text_add(text, "\"");
-    for (const char *c = value; *c; c++) {
-        unsigned char byte = (unsigned char)*c;
-        if (byte == '"' || byte == '\\')
-            dlc_text_add(text, "\\%c", byte);
-        else if (byte == '\n')
+    for (; left; value += bytes, left -= bytes) {
+        uint32_t code;
+        bytes = dlc_utf8_next(value, left, &code);
+        bytes += !bytes;
+        if (*value == '"' || *value == '\\')
+            dlc_text_add(text, "\\%c", *value);
+        else if (*value == '\n')
             dlc_text_add(text, "\\n");
-        else if (byte < 0x20)
-            dlc_text_add(text, "\\u%04x", byte);
+        else if (code == UINT32_MAX) /* JSON is UTF-8 */
+            dlc_text_add(text, "\\ufffd");
+        else if (!dlc_is_printable(code) && code < 0x10000)
+            dlc_text_add(text, "\\u%04x", (unsigned)code);
         else
-            dlc_text_append(text, c, 1);
+            dlc_text_append(text, value, bytes);
     }
     dlc_text_add(text, "\"");
 }

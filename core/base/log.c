@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/human.h"
 #include "base/memory.h"
 
 #define LINE_BYTES 4096
@@ -162,14 +163,15 @@ int dlc_log_is_terminal(void) {
     return is && atomic_load(&job_rank) == 0;
 }
 
-static void write_human(dlc_log_level level, const char *message) {
-    char line[LINE_BYTES + 128];
+static void write_human(dlc_log_level level, const char *message, int lines) {
+    char shown[LINE_BYTES], line[LINE_BYTES + 128];
     /* Information speaks for itself; what is wrong says that it is. */
     int plain = level == DLC_LOG_INFO;
+    dlc_human_text(shown, sizeof shown, message, lines);
     pthread_mutex_lock(&lock);
     int length = snprintf(line, sizeof line, "%s%s%s%s\n",
                           status_shown ? "\r\033[K" : "",
-                          plain ? "" : level_name(level), plain ? "" : ": ", message);
+                          plain ? "" : level_name(level), plain ? "" : ": ", shown);
     if (length >= (int)sizeof line)
         length = (int)sizeof line - 1;
     status_shown = 0;
@@ -196,9 +198,16 @@ void dlc_log(dlc_log_level level, const char *format, ...) {
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     if (to_human)
-        write_human(level, message);
+        write_human(level, message, 0);
     if (to_file)
         log_to_file(level, message);
+}
+
+void dlc_log_lines(dlc_log_level level, const char *text) {
+    if ((int)level <= atomic_load(&threshold))
+        write_human(level, text, 1);
+    if (atomic_load(&file) >= 0)
+        log_to_file(level, text);
 }
 
 /* ---- Results ----------------------------------------------------------------- */
@@ -212,17 +221,18 @@ static void write_result(const char *message) {
     int none = 0, fd = atomic_load(&results_fd);
     size_t left = 0;
     if (fd == STDERR_FILENO) {
-        write_human(DLC_LOG_INFO, message);
+        write_human(DLC_LOG_INFO, message, 0);
         return;
     }
-    int length = snprintf(line, sizeof line, "%s\n", message);
+    size_t length = dlc_human_text(line, LINE_BYTES, message, 0);
+    line[length++] = '\n';
     pthread_mutex_lock(&lock);
     if (status_shown) {
         left = strlen("\r\033[K");
         write_all(STDERR_FILENO, "\r\033[K", &left);
         status_shown = 0;
     }
-    left = (size_t)length;
+    left = length;
     int error = write_all(fd, line, &left);
     pthread_mutex_unlock(&lock);
     if (error && atomic_compare_exchange_strong(&results_failed, &none, error))
@@ -276,11 +286,12 @@ void dlc_log_event_end(dlc_json *fields) {
 void dlc_log_status(const char *format, ...) {
     if (!dlc_log_is_terminal())
         return;
-    char message[1024];
+    char given[1024], message[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(given, sizeof given, format, args);
     va_end(args);
+    dlc_human_text(message, sizeof message, given, 0);
     struct winsize size;
     size_t width = 79;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)

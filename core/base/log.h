@@ -24,6 +24,10 @@ dlc_status dlc_log_file_close(void);
 
 void dlc_log(dlc_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A message of several lines. People see those of `text`; a newline in any other
+ * message came with a name or a value and is shown as \n, like all that could command a
+ * terminal (base/human.h). */
+void dlc_log_lines(dlc_log_level level, const char *text);
 #define dlc_error(...) dlc_log(DLC_LOG_ERROR, __VA_ARGS__)
 #define dlc_warn(...) dlc_log(DLC_LOG_WARN, __VA_ARGS__)
 #define dlc_info(...) dlc_log(DLC_LOG_INFO, __VA_ARGS__)

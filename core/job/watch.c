@@ -171,7 +171,7 @@ static void list(const dlc_hub *hub, int culprit, uint64_t now, const char *summ
     for (int r = 0; r < hub->ranks; r++)
         if (hub->peer[r].running)
             describe(hub, r, culprit, now, &text);
-    dlc_error("%s", dlc_text_string(&text));
+    dlc_log_lines(DLC_LOG_ERROR, dlc_text_string(&text));
     dlc_text_free(&text);
 }
 

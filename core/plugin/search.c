@@ -60,6 +60,27 @@ static dlc_status trust(const char *what, const char *path, const struct stat *i
     return DLC_OK;
 }
 
+/* Who may write to a folder above may put another one in its place; not where it is
+ * sticky, as /tmp is. `path` is resolved. */
+static dlc_status trust_way(const char *path) {
+    dlc_status rc = DLC_OK;
+    char *above = dlc_strdup(path);
+    if (!above)
+        return DLC_ERR_NOMEM;
+    for (char *end; rc == DLC_OK && (end = strrchr(above, '/')) && end > above;) {
+        struct stat info;
+        *end = '\0';
+        if (stat(above, &info) == 0 && (info.st_mode & S_IWOTH) &&
+            !(info.st_mode & S_ISVTX))
+            rc = dlc_fail(DLC_ERR_PLUGIN,
+                          "%s: everybody may put another folder in its place, because "
+                          "%s is open to all (mode %03o); take that away: chmod o-w %s",
+                          path, above, (unsigned)info.st_mode & 0777u, above);
+    }
+    dlc_free(above);
+    return rc;
+}
+
 static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -104,7 +125,8 @@ dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
         goto out;
     }
     if ((rc = trust("folder", folder, &info)) != DLC_OK ||
-        (rc = dlc_path_resolve(folder, &found.folder)) != DLC_OK)
+        (rc = dlc_path_resolve(folder, &found.folder)) != DLC_OK ||
+        (rc = trust_way(found.folder)) != DLC_OK)
         goto out;
     if (!(stream = fdopendir(fd))) {
         rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
@@ -151,6 +173,8 @@ dlc_status dlc_path_trust(const char *path, struct stat *info) {
                         ? trust("folder", folder, &around)
                         : dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s",
                                    folder, strerror(errno));
+    if (rc == DLC_OK)
+        rc = trust_way(folder);
     dlc_free(folder);
     return rc == DLC_OK ? trust_file(path, info) : rc;
 }

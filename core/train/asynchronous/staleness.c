@@ -146,7 +146,7 @@ void dlc_staleness_say(const dlc_staleness *staleness) {
         dlc_text_add(&text, "\n    slowest: rank %d, waited for %.2f s by the others",
                      (int)staleness->slowest, staleness->slowest_waited);
     if (dlc_text_status(&text) == DLC_OK)
-        dlc_info("%s", dlc_text_string(&text));
+        dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
     dlc_text_free(&text);
 }
 

@@ -356,6 +356,22 @@ START_TEST(refuses_folder_others_may_write) {
 }
 END_TEST
 
+/* Whoever may write above it may put another one in its place; not in /tmp. */
+START_TEST(refuses_folder_below_an_open_one) {
+    const char *box = box_make();
+    char below[300];
+    snprintf(below, sizeof below, "%s/below", box);
+    ck_assert_int_eq(mkdir(below, 0755), 0);
+    ck_assert_int_eq(chmod(box, 0777), 0);
+    expect_folder(below, "everybody may put another folder in its place");
+    ck_assert_int_eq(chmod(box, 01777), 0);
+    dlc_registry *registry = registry_over(below);
+    ck_assert_ptr_null(dlc_registry_folder(registry, 1)->reason);
+    dlc_registry_close(registry);
+    ck_assert_int_eq(rmdir(below), 0);
+}
+END_TEST
+
 START_TEST(refuses_foreign_folder) {
     if (geteuid() != 0)
         return; /* only root can give folders away */
@@ -434,6 +450,7 @@ int main(void) {
     tcase_add_test(around, refuses_other_machine);
     tcase_add_test(around, refuses_program);
     tcase_add_test(around, refuses_folder_others_may_write);
+    tcase_add_test(around, refuses_folder_below_an_open_one);
     tcase_add_test(around, refuses_foreign_folder);
     tcase_add_test(around, refuses_missing_folder);
     tcase_add_test(around, refuses_current_directory);

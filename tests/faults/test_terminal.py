@@ -1,0 +1,133 @@
+"""What the command prints is fit for a terminal whatever names, values and paths hold, and
+what could not be printed is not lost in silence."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+DLCORE = os.environ["DLCORE_BIN"]
+SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
+# A colour, a title, C1's CSI, text turned around, a line of its own, no UTF-8.
+EVIL = "\x1b[31mred\x1b]0;x\a \u009b31m \u202egnp.exe \u2066x\nerror: done\r".encode() + b"\xff"
+UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]")
+NET = """[net]
+name = {name}
+[data]
+source = synthetic
+shape = 1,8,8
+classes = 4
+samples = 64
+batch = 8
+[data.test]
+source = synthetic
+shape = 1,8,8
+classes = 4
+samples = 64
+[solver]
+type = sgd
+{solver} = 0.01
+[ip]
+type = inner_product
+num_output = 4
+[loss]
+type = softmax_loss
+"""
+
+
+class Terminal(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = os.fsencode(holder.name)
+
+    def run_command(self, *words, **environment):
+        done = subprocess.run([DLCORE, *words], cwd=self.folder, check=False, timeout=120,
+                              env=dict(os.environ, **environment),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return done.returncode, done.stdout, done.stderr
+
+    def expect_fit(self, code, *words, shows=None, **environment):
+        found, out, err = self.run_command(*words, **environment)
+        for text in (out, err):
+            text = text.decode("utf-8")  # which fails where it is none
+            self.assertIsNone(UNFIT.search(text), (words, text))
+            self.assertNotIn("\nerror: done", text, words)
+        self.assertEqual(found, code, (words, out, err))
+        if shows:
+            self.assertIn(shows, out + err)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(text)
+        return path
+
+    def net(self, name=b"good", solver=b"rate"):
+        return (NET.encode().replace(b"{name}", name)
+                .replace(b"{solver}", solver))
+
+    def test_paths_and_words(self):
+        self.write(b"net.ini", self.net())
+        evil = EVIL.replace(b"/", b"")
+        for words in ((b"check", evil), (b"train", evil), (b"time", evil), (b"plan", evil),
+                      (b"test", b"net.ini", b"--weights", evil),
+                      (b"train", b"net.ini", b"--resume", evil),
+                      (b"plugin", b"inspect", evil), (evil,), (b"plugin", evil),
+                      (b"train", b"net.ini", b"--" + evil),
+                      (b"train", b"net.ini", b"--transport", evil),
+                      (b"check", b"net.ini", b"--set", evil),
+                      (b"check", b"net.ini", b"--set", b"ip.num_output=" + evil),
+                      (b"topo", b"--from", evil)):
+            if words[-1][:2] == b"--" or words[0] == b"plugin":  # argp's own sentences
+                words = (*words[:-1], words[-1].replace(b"\n", b""))
+            code, out, err = self.run_command(*words)
+            self.assertNotEqual(code, 0, words)
+            self.expect_fit(code, *words, shows=b"[31m")
+
+    def test_what_a_net_holds(self):
+        line = EVIL.replace(b"\n", b" ").replace(b"\r", b" ")
+        for text in (self.net(name=line), self.net(solver=line),
+                     self.net() + b"[" + line + b"]\ntype = relu\n",
+                     self.net() + b"[a]\ntype = " + line + b"\n",
+                     self.net() + b"[run]\nrun_dir = " + line + b"\nmore = 1\n"):
+            self.write(b"net.ini", text)
+            self.expect_fit(2, "check", "net.ini")
+
+    def test_a_good_net_at_an_odd_path(self):
+        path = self.write(EVIL.replace(b"/", b""), self.net())
+        self.expect_fit(0, b"check", path)
+        self.expect_fit(0, b"train", path, b"--iterations=2", b"--set",
+                        b"run.checkpoint_last=no", b"--set", b"run.checkpoint_minutes=0",
+                        b"--log-file", b"log")
+        for text in pathlib.Path(os.fsdecode(self.folder), "log").read_bytes().splitlines():
+            self.assertIsNone(UNFIT.search(text.decode("utf-8")), text)
+            json.loads(text)
+
+    def test_the_environment(self):
+        self.write(b"net.ini", self.net())
+        folder = os.path.join(self.folder, EVIL.replace(b"/", b"").replace(b":", b""))
+        os.mkdir(folder, 0o777)
+        os.chmod(folder, 0o777)
+        self.expect_fit(0, "plugin", "list",
+                        DLCORE_PLUGIN_PATH=os.environ["DLCORE_PLUGIN_PATH"] + ":"
+                        + os.fsdecode(folder))
+
+    def test_a_full_disk_behind_stdout(self):
+        lenet = SOURCE / "models/lenet.ini"
+        for words in (["--help"], ["--version"], ["train", "--help"], ["plugin", "list"],
+                      ["plugin", "inspect", "sgd"], ["check", lenet],
+                      ["check", lenet, "--json"], ["topo"], ["topo", "--of", "json"],
+                      ["doctor"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([DLCORE, *words], stdout=full, cwd=self.folder,
+                                      stderr=subprocess.PIPE, check=False, timeout=120)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn(b"No space left on device", done.stderr, words)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,116 @@
+/* The command's two streams (streams.h): a FILE of our own in the place of each, which
+ * escapes what is written and hands it to the descriptor. */
+#include "streams.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/human.h"
+
+/* A descriptor, and the beginning of a character whose rest has not come yet. */
+typedef struct stream {
+    int fd;
+    size_t held;
+    char part[4];
+} stream;
+
+static stream streams[] = {{.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}};
+static pid_t guarded;
+static int lost; /* errno of the first failure on stdout */
+
+static int write_all(const stream *s, const char *bytes, size_t length) {
+    while (length) {
+        ssize_t done = write(s->fd, bytes, length);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0) {
+            if (s->fd == STDOUT_FILENO && !lost)
+                lost = errno;
+            return -1;
+        }
+        bytes += done;
+        length -= (size_t)done;
+    }
+    return 0;
+}
+
+/* Escapes `length` bytes into `shown`, which has DLC_ESCAPE_BYTES for each of them;
+ * returns how many were taken: what may become a character stays, unless this is the
+ * `end`. */
+static size_t escape(const char *text, size_t length, int end, char *shown,
+                     size_t *used) {
+    size_t taken = 0;
+    *used = 0;
+    while (taken < length) {
+        uint32_t code;
+        size_t bytes = dlc_utf8_next(text + taken, length - taken, &code);
+        if (!bytes && !end)
+            break;
+        bytes += !bytes;
+        if (text[taken] == '\n' || text[taken] == '\t')
+            shown[(*used)++] = text[taken];
+        else
+            *used += dlc_human_char(shown + *used, text + taken, bytes, code);
+        taken += bytes;
+    }
+    return taken;
+}
+
+static ssize_t write_stream(void *context, const char *bytes, size_t length) {
+    enum { PIECE = 256 };
+    stream *s = context;
+    char text[PIECE], shown[PIECE * DLC_ESCAPE_BYTES];
+    size_t more, used;
+    for (size_t given = 0; given < length; given += more) {
+        more = length - given < PIECE - s->held ? length - given : PIECE - s->held;
+        memcpy(text, s->part, s->held);
+        memcpy(text + s->held, bytes + given, more);
+        size_t there = s->held + more, taken = escape(text, there, 0, shown, &used);
+        s->held = there - taken; /* fewer than the 4 bytes of the longest character */
+        memcpy(s->part, text + taken, s->held);
+        if (write_all(s, shown, used) != 0)
+            return 0;
+    }
+    return (ssize_t)length;
+}
+
+/* At the end of a process; in forked ones, too, which have their launcher to tell. */
+static void finish(int code, void *context) {
+    (void)context;
+    int failed = fflush(stdout) != 0;
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        char shown[sizeof streams->part * DLC_ESCAPE_BYTES];
+        size_t used;
+        (void)escape(streams[i].part, streams[i].held, 1, shown, &used);
+        (void)write_all(&streams[i], shown, used);
+        streams[i].held = 0;
+    }
+    if (!failed && !ferror(stdout) && !lost)
+        return;
+    if (getpid() != guarded || code != 0)
+        return;
+    fprintf(stderr, "error: stdout could not be written: %s\n",
+            strerror(lost ? lost : EIO)); // NOLINT(concurrency-mt-unsafe)
+    _exit(1);
+}
+
+static FILE *open_stream(stream *s, int mode) {
+    FILE *file = fopencookie(s, "w", (cookie_io_functions_t){.write = write_stream});
+    if (file)
+        (void)setvbuf(file, NULL, mode, mode == _IONBF ? 0 : BUFSIZ);
+    return file;
+}
+
+void dlc_tool_guard_streams(void) {
+    FILE *out = open_stream(&streams[0], isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+    FILE *err = out ? open_stream(&streams[1], _IONBF) : NULL;
+    if (!err)
+        return;
+    stdout = out;
+    stderr = err;
+    guarded = getpid();
+    (void)on_exit(finish, NULL);
+}
