@@ -116,6 +116,34 @@ START_TEST(shards_are_resumed) {
 }
 END_TEST
 
+/* Each rank has running averages of its own, which a checkpoint has as their mean:
+ * saving leaves them as they are, and a run that resumes has them again. */
+START_TEST(saving_changes_nothing) {
+    static const char *const ranks[] = {"--ranks=2", "--ranks=3"};
+    static const char *const rare[] = {"run.checkpoint_interval=1000",
+                                       "run.checkpoint_interval=7"};
+    static const char *const folders[] = {"rare", "often"};
+    const char *net = net_write("iterations = 60\ntest_interval = 1000\n");
+    for (int i = 0; i < 2; i++) {
+        command_result result = command_run(120, net_folder(),
+                                            COMMAND("train", net, ranks[_i], "--set",
+                                                    rare[i], "--set", "run.keep=0",
+                                                    "--run-dir", folders[i]));
+        ck_assert_msg(result.exit_code == 0, "%s", result.err);
+        command_free(&result);
+    }
+    command_result result = command_run(120, net_folder(),
+                                        COMMAND("train", net, ranks[_i], "--resume",
+                                                path_of("often", 28),
+                                                "--run-dir=rest"));
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_contains(result.err, "at iteration 28");
+    command_free(&result);
+    ck_assert(net_same_tensors(path_of("rare", 60), path_of("often", 60)));
+    ck_assert(net_same_tensors(path_of("rare", 60), path_of("rest", 60)));
+}
+END_TEST
+
 /* SIGHUP: a checkpoint between the planned ones, and on. */
 START_TEST(hangup_saves_and_goes_on) {
     const char *net = net_write("iterations = 100000\ncheckpoint_interval = 20\n"
@@ -175,6 +203,7 @@ int main(void) {
     tcase_add_loop_test(cases, killed_at_random_and_resumed, 0, SANITIZED ? 2 : 4);
     tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, SANITIZED ? 1 : 2);
     tcase_add_test(cases, shards_are_resumed);
+    tcase_add_loop_test(cases, saving_changes_nothing, 0, 2);
     tcase_add_test(cases, hangup_saves_and_goes_on);
     tcase_add_test(cases, damaged_checkpoint_is_passed_over);
     tcase_add_test(cases, another_seed_is_refused);

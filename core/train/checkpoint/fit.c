@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "train/checkpoint/metadata.h"
 #include "train/checkpoint/net_ini.h"
+#include "train/checkpoint/running.h"
 #include "train/checkpoint/tensors.h"
 
 enum { TOLD_MOST = 20 };
@@ -182,6 +183,8 @@ static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *
 /* Can this run do with the tensor what that of the file did? */
 static int has_use(const dlc_session *session, const char *name) {
     const char *slash = strchr(name, '/');
+    if (strcmp(name, DLC_RUNNING_TENSOR) == 0)
+        return 1; /* the means are there, too */
     if (strcmp(name, "solver") == 0)
         return DLC_CAN(session->solver_ops, load);
     for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++)

@@ -11,6 +11,7 @@
 #include "train/checkpoint/go_on.h"
 #include "train/checkpoint/listing.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/checkpoint/running.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/tensors.h"
 #include "train/loss_scale.h"
@@ -108,26 +109,24 @@ static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file)
     return DLC_OK;
 }
 
-/* DLC_ERR_DATA or DLC_ERR_IO in *broken: it could not be read, or is damaged. */
+/* DLC_ERR_DATA or DLC_ERR_IO in *broken: it could not be read, or is damaged. *file is
+ * open where it wasn't, and the caller's. */
 static dlc_status resume_path(dlc_session *session, const char *path,
-                              dlc_status *broken) {
-    dlc_safetensors *file = NULL;
-    *broken = dlc_safetensors_open(path, &file);
+                              dlc_status *broken, dlc_safetensors **file) {
+    *broken = dlc_safetensors_open(path, file);
     DLC_TRY(*broken);
-    dlc_status status = resume_from(session, file);
-    dlc_safetensors_close(file);
-    return status;
+    return resume_from(session, *file);
 }
 
 /* A checkpoint that is damaged or cannot be read is passed over for the one before it;
  * one that does not fit is not. */
-static dlc_status resume_newest(dlc_session *session) {
+static dlc_status resume_newest(dlc_session *session, dlc_safetensors **file) {
     const dlc_run_folder *folder = session->run_folder;
     dlc_checkpoints listing;
     DLC_TRY(dlc_checkpoints_read(folder->from, session->setup->name, &listing));
     dlc_status status = DLC_ERR_DATA, broken = DLC_ERR_DATA;
     for (size_t i = listing.count; broken != DLC_OK && i > 0; i--) {
-        status = resume_path(session, listing.file[i - 1].path, &broken);
+        status = resume_path(session, listing.file[i - 1].path, &broken, file);
         if (broken == DLC_ERR_NOMEM)
             break;
         if (broken != DLC_OK && i > 1)
@@ -183,13 +182,13 @@ static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solve
                              sizeof session->iteration);
 }
 
-dlc_status dlc_checkpoint_resume(dlc_session *session) {
+static dlc_status take_file(dlc_session *session, dlc_safetensors **file) {
     const dlc_run_folder *folder = session->run_folder;
     dlc_status status = DLC_OK, broken;
     if (session->rank == 0)
         status = folder->begin == DLC_RUN_NEWEST
-                     ? resume_newest(session)
-                     : resume_path(session, folder->from, &broken);
+                     ? resume_newest(session, file)
+                     : resume_path(session, folder->from, &broken, file);
     status = dlc_whole_end(session, session->net, status);
     DLC_TRY(dlc_whole_share_status(session, status));
     DLC_TRY(dlc_job_broadcast(session->job, 0, &session->run_folder->state,
@@ -198,8 +197,16 @@ dlc_status dlc_checkpoint_resume(dlc_session *session) {
     if (session->run_folder->state.is_nothing_left)
         return DLC_OK;
     DLC_TRY(share_state(session, session->net, 1));
-    if (!session->feed) /* a server has none */
-        return DLC_OK;
+    return dlc_running_take(session, *file);
+}
+
+dlc_status dlc_checkpoint_resume(dlc_session *session) {
+    dlc_safetensors *file = NULL;
+    dlc_status status = take_file(session, &file);
+    dlc_safetensors_close(file);
+    DLC_TRY(status);
+    if (!session->feed || session->run_folder->state.is_nothing_left)
+        return DLC_OK; /* a server has none */
     return dlc_feed_seek(session->feed, session->iteration * session->micro_batches);
 }
 

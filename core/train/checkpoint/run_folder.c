@@ -91,7 +91,7 @@ static dlc_status make_unnamed(dlc_run_folder *folder) {
     char stamp[32];
     time_t now = time(NULL);
     struct tm local;
-    DLC_TRY(make_one(DLC_RUNS, &folder->made));
+    DLC_TRY(make_one(DLC_RUNS, &folder->made_runs));
     if (!localtime_r(&now, &local) ||
         !strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local))
         return dlc_fail(DLC_ERR_INTERNAL, "the time of day cannot be had");
@@ -241,8 +241,9 @@ const dlc_rate_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder) {
 /* A run that came to nothing leaves nothing behind. */
 static void remove_made(const dlc_run_folder *folder) {
     char *lock = dlc_format("%s/.lock", folder->path);
-    if (folder->lock.made && lock && unlink(lock) == 0 && folder->made)
-        (void)rmdir(folder->path); /* there may be other files in it */
+    if (folder->lock.made && lock && unlink(lock) == 0 && folder->made &&
+        rmdir(folder->path) == 0 && folder->made_runs) /* there may be files in it */
+        (void)rmdir(DLC_RUNS);
     dlc_free(lock);
 }
 

@@ -25,10 +25,11 @@ typedef struct dlc_run_folder {
     const char *net;
     char *path; /* own; NULL: none yet, since no checkpoint is planned */
     dlc_run_begin begin;
-    char *from;   /* own; rank 0 */
-    int fresh;    /* rank 0: it must not hold checkpoints of another run */
-    int made;     /* rank 0: this run has made it, */
-    int has_file; /* and has written a checkpoint into it */
+    char *from;    /* own; rank 0 */
+    int fresh;     /* rank 0: it must not hold checkpoints of another run */
+    int made_runs; /* rank 0: this run has made what it lies in, */
+    int made;      /* and the folder, */
+    int has_file;  /* and has written a checkpoint into it */
     dlc_run_state state;
     dlc_retention retention; /* rank 0 */
     dlc_run_lock lock;       /* rank 0: held as soon as the folder can be used */

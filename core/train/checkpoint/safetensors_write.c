@@ -122,28 +122,64 @@ static dlc_status cannot_write(const char *path) {
     return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* Opens the temporary file for us alone. What an earlier, killed writer left there is
- * used again; what another one is writing, or has just renamed, isn't touched. */
+static dlc_status is_busy(const char *part) {
+    return dlc_fail(
+        DLC_ERR_IO,
+        "cannot write %s: another process is writing it at this moment; give "
+        "each job a folder of its own",
+        part);
+}
+
+/* 1: it is ours; 0: another process has it. A file system without locks gives it to us.
+ */
+static int lock_part(int fd) {
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+/* Removes what an earlier writer of ours left when it was killed. What another one is
+ * writing isn't touched, nor what is no file of ours alone: a pipe would hang us, a
+ * link would have us write elsewhere, another user's file keeps its owner. */
+static dlc_status remove_stale(const char *part) {
+    struct stat info, there;
+    int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? DLC_OK : cannot_write(part);
+    int known = fstat(fd, &info) == 0;
+    int ours = known && S_ISREG(info.st_mode) && info.st_nlink <= 1 &&
+               info.st_uid == geteuid();
+    dlc_status status = DLC_OK;
+    if (!ours)
+        status = dlc_fail(
+            DLC_ERR_IO,
+            "cannot write %s: what lies there is no ordinary file of yours "
+            "alone; remove it",
+            part);
+    else if (!lock_part(fd))
+        status = is_busy(part);
+    else if (lstat(part, &there) == 0 && there.st_ino == info.st_ino &&
+             there.st_dev == info.st_dev && unlink(part) && errno != ENOENT)
+        status = cannot_write(part);
+    close(fd);
+    return status;
+}
+
+/* Makes the temporary file, for us alone. */
 static dlc_status open_part(writer *to) {
     struct stat ours, there;
-    to->fd = open(to->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (to->fd < 0)
-        return cannot_write(to->part);
-    int locked = flock(to->fd, LOCK_EX | LOCK_NB) == 0;
-    if (!locked && errno != EWOULDBLOCK) /* a file system without locks */
-        locked = 1;
-    if (!locked || fstat(to->fd, &ours) || lstat(to->part, &there) ||
-        ours.st_ino != there.st_ino || ours.st_dev != there.st_dev) {
-        close(to->fd);
-        to->fd = -1;
-        return dlc_fail(DLC_ERR_IO,
-                        "cannot write %s: another process is writing it at this "
-                        "moment; give each job a folder of its own",
-                        to->part);
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    to->fd = open(to->part, flags, 0666);
+    if (to->fd < 0 && errno == EEXIST) {
+        DLC_TRY(remove_stale(to->part));
+        to->fd = open(to->part, flags, 0666);
     }
-    if (ftruncate(to->fd, 0))
-        return cannot_write(to->part);
-    return DLC_OK;
+    if (to->fd < 0)
+        return errno == EEXIST ? is_busy(to->part) : cannot_write(to->part);
+    if (lock_part(to->fd) && !fstat(to->fd, &ours) && !lstat(to->part, &there) &&
+        ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+        return DLC_OK;
+    close(to->fd);
+    to->fd = -1;
+    return is_busy(to->part);
 }
 
 static dlc_status put(writer *to, const void *data, size_t bytes) {

@@ -8,9 +8,9 @@
 #include "train/checkpoint/listing.h"
 #include "train/checkpoint/metadata.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/checkpoint/running.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/tensors.h"
-#include "train/evaluate.h"
 
 /* A parameter; its plain copy is made when it is written. */
 typedef struct param_copy {
@@ -125,9 +125,26 @@ static dlc_status list_add_solver(tensor_list *list, const dlc_session *session)
     return DLC_OK;
 }
 
-static dlc_status list_fill(tensor_list *list, dlc_session *session) {
+static dlc_status list_add_running(tensor_list *list, const dlc_session *session,
+                                   const dlc_running *running) {
+    size_t at = list->count;
+    list->name[at] = dlc_strdup(DLC_RUNNING_TENSOR);
+    if (!list->name[at])
+        return DLC_ERR_NOMEM;
+    list->count++;
+    list->tensor[at] = (dlc_safetensor){
+        .name = list->name[at],
+        .dtype = DLC_F32,
+        .shape = {.rank = 2,
+                  .dims = {dlc_running_ranks(session), (int64_t)running->each}},
+        .data = running->all};
+    return DLC_OK;
+}
+
+static dlc_status list_fill(tensor_list *list, dlc_session *session,
+                            const dlc_running *running) {
     size_t params = (size_t)dlc_whole_count(session, session->net);
-    size_t room = params * (size_t)(1 + session->needs.slots) + 1;
+    size_t room = params * (size_t)(1 + session->needs.slots) + 2;
     list->tensor = dlc_alloc(room, sizeof *list->tensor);
     list->name = dlc_alloc(room, sizeof *list->name);
     list->copy = dlc_alloc(room, sizeof *list->copy);
@@ -138,14 +155,17 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session) {
     for (int32_t slot = 0; slot < session->needs.slots; slot++)
         if (dlc_whole_slot_is_saved(session, slot))
             DLC_TRY(list_add_slot(list, session, slot));
+    if (running->all)
+        DLC_TRY(list_add_running(list, session, running));
     return list_add_solver(list, session);
 }
 
-static dlc_status write_file(dlc_session *session, const char *path,
-                             const dlc_metadata *metadata, int *refused) {
+static dlc_status write_file(dlc_session *session, const dlc_running *running,
+                             const char *path, const dlc_metadata *metadata,
+                             int *refused) {
     tensor_list list = {0};
     DLC_TRY(take_plain(&list, session));
-    dlc_status status = list_fill(&list, session);
+    dlc_status status = list_fill(&list, session, running);
     if (status == DLC_OK)
         status = dlc_safetensors_write(path, list.tensor, list.count, metadata->pair,
                                        metadata->count);
@@ -170,7 +190,8 @@ static void settle_folder(const dlc_session *session, dlc_run_folder *folder) {
 
 /* *refused: the file could not be written. Anything else that fails is the end of the
  * run. */
-static dlc_status save_as_rank_0(dlc_session *session, char **path, int *refused) {
+static dlc_status save_as_rank_0(dlc_session *session, const dlc_running *running,
+                                 char **path, int *refused) {
     dlc_run_folder *folder = session->run_folder;
     *refused = 1;
     DLC_TRY(dlc_run_folder_need(folder));
@@ -181,7 +202,7 @@ static dlc_status save_as_rank_0(dlc_session *session, char **path, int *refused
     dlc_metadata metadata;
     dlc_status status = dlc_metadata_make(session, &metadata);
     if (status == DLC_OK)
-        status = write_file(session, made, &metadata, refused);
+        status = write_file(session, running, made, &metadata, refused);
     dlc_metadata_free(&metadata);
     if (status != DLC_OK) {
         dlc_free(made);
@@ -218,13 +239,19 @@ static dlc_status share_outcome(dlc_session *session, dlc_status status, int ref
 dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path) {
     int refused = 0;
     *path = NULL;
-    if (session->net)
-        DLC_TRY(dlc_average_buffers(session));
     if (session->exchanger)
         DLC_TRY(gather_slots(session));
-    dlc_status status = DLC_OK;
+    dlc_running running;
+    dlc_status status = dlc_running_begin(session, &running);
+    if (status != DLC_OK) {
+        (void)dlc_running_end(session, &running);
+        return status;
+    }
     if (session->rank == 0)
-        status = save_as_rank_0(session, path, &refused);
+        status = save_as_rank_0(session, &running, path, &refused);
     status = dlc_whole_end(session, session->net, status);
-    return share_outcome(session, status, refused, written);
+    dlc_status ended = dlc_running_end(session,
+                                       &running); /* the run goes on with these */
+    status = share_outcome(session, status, refused, written);
+    return status == DLC_OK ? ended : status;
 }

@@ -233,6 +233,44 @@ START_TEST(part_is_a_link) {
 }
 END_TEST
 
+/* It would hang for ever. */
+START_TEST(part_is_a_pipe) {
+    const char *path = scratch_path("file");
+    must_write(path, 1);
+    ck_assert_int_eq(mkfifo(scratch_path("file.part"), 0600), 0);
+    must_fail(path, "no ordinary file");
+    ck_assert_float_eq(value_of(path), 1);
+}
+END_TEST
+
+/* Another name of a file that somebody needs. */
+START_TEST(part_is_a_hard_link) {
+    const char *path = scratch_path("file");
+    scratch_write("precious", "gold", 4);
+    ck_assert_int_eq(link(scratch_path("precious"), scratch_path("file.part")), 0);
+    must_fail(path, "no ordinary file");
+    size_t size;
+    unsigned char *bytes = scratch_read("precious", &size);
+    ck_assert_uint_eq(size, 4);
+    ck_assert_mem_eq(bytes, "gold", 4);
+    free(bytes);
+}
+END_TEST
+
+/* A stale one's mode is not that of the checkpoint. */
+START_TEST(part_has_another_mode) {
+    struct stat info;
+    const char *path = scratch_path("file");
+    scratch_write("file.part", "old", 3);
+    ck_assert_int_eq(chmod(scratch_path("file.part"), 0777), 0);
+    mode_t mask = umask(022);
+    must_write(path, 3);
+    umask(mask);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_eq(info.st_mode & 0777, 0644);
+}
+END_TEST
+
 START_TEST(another_writer) {
     const char *path = scratch_path("file");
     must_write(path, 1);
@@ -315,6 +353,9 @@ int main(void) {
     tcase_add_test(tcase, no_such_place);
     tcase_add_test(tcase, stale_part);
     tcase_add_test(tcase, part_is_a_link);
+    tcase_add_test(tcase, part_is_a_pipe);
+    tcase_add_test(tcase, part_is_a_hard_link);
+    tcase_add_test(tcase, part_has_another_mode);
     tcase_add_test(tcase, another_writer);
     tcase_add_test(tcase, killed);
     tcase_add_test(tcase, wrong_arguments);

@@ -1,0 +1,107 @@
+/* See running.h. */
+#include "train/checkpoint/running.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "train/evaluate.h"
+
+/* Where no rank has all parameters, the mean has to do. */
+static size_t count_each(const dlc_session *session) {
+    size_t each = 0;
+    if (session->ranks == 1 || session->pieces || !session->net)
+        return 0;
+    for (int32_t i = 0; i < dlc_net_params(session->net); i++) {
+        const dlc_net_param *param = dlc_net_param_at(session->net, i);
+        if (param->is_buffer)
+            each += (size_t)dlc_shape_count(&param->shape);
+    }
+    return each;
+}
+
+int32_t dlc_running_ranks(const dlc_session *session) {
+    return session->ranks - session->setup->servers;
+}
+
+/* This rank's, between the arena and `plain`. */
+static dlc_status move(dlc_session *session, float *plain, int to_arena) {
+    dlc_net *net = session->net;
+    for (int32_t i = 0; i < dlc_net_params(net); i++) {
+        const dlc_net_param *param = dlc_net_param_at(net, i);
+        float *arena = dlc_net_param_arena(net, i);
+        if (!param->is_buffer)
+            continue;
+        DLC_TRY(to_arena ? dlc_net_param_import(net, i, plain, arena)
+                         : dlc_net_param_export(net, i, arena, plain));
+        plain += dlc_shape_count(&param->shape);
+    }
+    return DLC_OK;
+}
+
+static size_t arena_bytes(const dlc_session *session) {
+    return dlc_net_arenas(session->net)->buffer_count * sizeof(float);
+}
+
+static dlc_status gather(dlc_session *session, dlc_running *running) {
+    float *mine = dlc_alloc(running->each, sizeof *mine);
+    running->all = dlc_alloc((size_t)session->ranks * running->each,
+                             sizeof *running->all);
+    dlc_status status = mine && running->all ? move(session, mine, 0) : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_job_allgather(session->job, mine, running->each * sizeof *mine,
+                                   running->all);
+    dlc_free(mine);
+    return status;
+}
+
+dlc_status dlc_running_begin(dlc_session *session, dlc_running *running) {
+    *running = (dlc_running){.each = count_each(session),
+                             .backup = {.size = sizeof running->backup}};
+    if (running->each) {
+        const dlc_device_ops *ops = session->device_ops;
+        DLC_TRY(gather(session, running));
+        DLC_TRY(ops->alloc(session->device, arena_bytes(session), 0, &running->backup));
+        DLC_TRY(ops->copy(session->device, NULL, running->backup.base,
+                          dlc_net_arenas(session->net)->buffers, arena_bytes(session)));
+    }
+    return session->net ? dlc_average_buffers(session) : DLC_OK;
+}
+
+dlc_status dlc_running_end(dlc_session *session, dlc_running *running) {
+    const dlc_device_ops *ops = session->device_ops;
+    dlc_status status = DLC_OK;
+    if (running->backup.base) {
+        status = ops->copy(session->device, NULL, dlc_net_arenas(session->net)->buffers,
+                           running->backup.base, arena_bytes(session));
+        ops->free(session->device, &running->backup);
+    }
+    dlc_free(running->all);
+    *running = (dlc_running){0};
+    return status;
+}
+
+dlc_status dlc_running_take(dlc_session *session, const dlc_safetensors *file) {
+    int32_t ranks = dlc_running_ranks(session);
+    size_t each = count_each(session), count = (size_t)ranks * each;
+    const dlc_shape shape = {.rank = 2, .dims = {ranks, (int64_t)each}};
+    const dlc_safetensor *found = NULL;
+    if (!each)
+        return DLC_OK;
+    if (file)
+        found = dlc_safetensors_get(file, DLC_RUNNING_TENSOR);
+    int there = found && found->dtype == DLC_F32 &&
+                dlc_shape_equal(&found->shape, &shape);
+    DLC_TRY(dlc_job_broadcast(session->job, 0, &there, sizeof there));
+    if (!there)
+        return DLC_OK;
+    float *all = dlc_alloc(count, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    if (session->rank == 0)
+        memcpy(all, found->data, count * sizeof *all);
+    dlc_status status = dlc_job_broadcast(session->job, 0, all, count * sizeof *all);
+    if (status == DLC_OK && session->rank < ranks)
+        status = move(session, all + (size_t)session->rank * each, 1);
+    dlc_free(all);
+    return status;
+}
