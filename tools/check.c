@@ -5,6 +5,7 @@
 #include "check_mistakes.h"
 #include "check_report.h"
 #include "command.h"
+#include "machine.h"
 #include "options.h"
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
@@ -29,7 +30,8 @@ typedef struct check_command {
     dlc_tool_options tool; /* first: what the child parsers get */
     check_mistakes mistakes;
     dlc_setup *setup;
-    int32_t ranks; /* that are asked for */
+    int32_t wanted; /* ranks of a job on this machine */
+    int32_t ranks;  /* that are shown */
 } check_command;
 
 /* Are layers or stages shared out, once there are ranks? */
@@ -55,20 +57,42 @@ static dlc_status show_ranks(const check_command *command, dlc_job *job,
         count = shared ? alike(&session) : command->ranks;
         dlc_status status = shared ? check_report_ranks(report, &session, count)
                                    : check_report_net(report, &session);
+        if (status == DLC_OK && rank + count >= command->ranks)
+            status = dlc_memory_judge(&session, &report->memory);
         dlc_session_close(&session);
         DLC_TRY(status);
     }
     return DLC_OK;
 }
 
+/* What only a net that is built shows is a mistake like the others. */
+static dlc_status tell_failure(check_command *command, dlc_status status) {
+    dlc_problems problems = {.tell = command->tool.tell,
+                             .tell_context = command->tool.tell_context};
+    dlc_problems_failed(&problems, command->setup->config, DLC_LINE_FILE, NULL, status);
+    return dlc_problems_report(&problems);
+}
+
 static int check_as_rank(dlc_job *job, void *argument) {
     check_command *command = argument;
     check_report report = {.json_wanted = command->tool.json,
                            .has_plan = command->ranks == 1 && has_plan(command->setup),
-                           .mistakes = &command->mistakes};
+                           .mistakes = &command->mistakes,
+                           .ranks = command->wanted};
     dlc_status status = show_ranks(command, job, &report);
-    status = check_report_end(&report, status);
-    return dlc_tool_end(status);
+    if (status != DLC_OK)
+        status = tell_failure(command, status);
+    return dlc_tool_end(check_report_end(&report, status));
+}
+
+/* As many as each of the ranks would have; 0: all of the machine's cores. */
+static int threads_of_each(const check_command *command) {
+    int threads = (int)dlc_settings_get_int(command->setup->run, "threads");
+    dlc_machine machine;
+    if (threads > 0 || command->wanted == 1)
+        return threads;
+    dlc_machine_read(&machine);
+    return machine.cores > command->wanted ? machine.cores / command->wanted : 1;
 }
 
 /* What was found before there was a rank; the exit code is that of the failure. */
@@ -94,7 +118,9 @@ int dlc_command_check(int argc, char **argv) {
     dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                                        &command.setup);
     if (status == DLC_OK) {
-        dlc_job_options job = {.ranks = 1}; /* one shows what all have */
+        command.wanted = command.setup->ranks;
+        dlc_job_options job = {.ranks = 1, /* one shows what all have */
+                               .threads = threads_of_each(&command)};
         command.ranks = has_plan(command.setup) ? command.setup->ranks : 1;
         status = dlc_job_run(&job, check_as_rank, &command, &exit_code);
     } else if (command.tool.json) {

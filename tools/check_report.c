@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "train/memory.h"
 
 /* ---- What there is to say -------------------------------------------------------- */
 
@@ -271,6 +272,7 @@ static void begin_json(check_report *report, const dlc_session *session) {
 dlc_status check_report_net(check_report *report, const dlc_session *session) {
     check_totals totals = {0};
     DLC_TRY(add_up(session, &totals));
+    dlc_memory_add(session->setup, &totals.memory, report->ranks, &report->memory);
     if (report->json_wanted) {
         begin_json(report, session);
         return add_net(session, &totals, &report->json);
@@ -306,6 +308,7 @@ dlc_status check_report_ranks(check_report *report, const dlc_session *session,
                               int32_t count) {
     check_totals totals = {0};
     DLC_TRY(add_up(session, &totals));
+    dlc_memory_add(session->setup, &totals.memory, count, &report->memory);
     report->parameters += new_parameters(session);
     report->multiply_adds += totals.multiply_adds;
     if (totals.memory.peak > report->peak)

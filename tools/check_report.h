@@ -4,16 +4,18 @@
 
 #include "base/json.h"
 #include "check_mistakes.h"
+#include "train/memory.h"
 #include "train/pipeline/pipeline.h"
-#include "train/session.h"
 
-/* Start with the first three set, all else 0. */
+/* Start with the first four set, all else 0. */
 typedef struct check_report {
     check_mistakes *mistakes;
+    int32_t ranks; /* of a job on this machine */
     int json_wanted;
     int has_plan; /* layers or stages are shared out as soon as there are ranks */
     dlc_json json;
     /* Of the whole net, where ranks have parts of it. */
+    dlc_memory_sum memory;
     int32_t shown;
     int64_t parameters, multiply_adds;
     uint64_t peak;

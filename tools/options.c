@@ -81,7 +81,7 @@ static const struct argp net_argp = {.options = net_options, .parser = parse_net
 static const char *const run_sections[] = {
     "run.ranks",   "run.device",  "transport.type", "solver.type",
     "run.scaling", "run.epochs",  "run.iterations", "run.run_dir",
-    "run.seed",    "run.threads", "run.gpu",
+    "run.seed",    "run.threads", "run.gpu",        "run.overcommit",
 };
 
 static const struct argp_option run_options[] = {
@@ -97,6 +97,8 @@ static const struct argp_option run_options[] = {
     {"seed", KEY_RUN + 8, "N", 0, "of all random numbers", 2},
     {"threads", KEY_RUN + 9, "N", 0, "compute threads of a rank", 2},
     {"gpu", KEY_RUN + 10, "LIST|all", 0, "train on these GPUs, a rank each", 2},
+    {"overcommit", KEY_RUN + 11, NULL, 0,
+     "go on though more memory is planned than the machine has", 2},
     {0}};
 
 static error_t parse_run(int key, char *argument, struct argp_state *state) {
@@ -104,7 +106,8 @@ static error_t parse_run(int key, char *argument, struct argp_state *state) {
     if (i < 0 || i >= (int)(sizeof run_sections / sizeof *run_sections))
         return ARGP_ERR_UNKNOWN;
     dlc_tool_options *options = state->input;
-    dlc_tool_sets_add(&options->sets, dlc_format("%s=%s", run_sections[i], argument));
+    dlc_tool_sets_add(&options->sets, dlc_format("%s=%s", run_sections[i],
+                                                 argument ? argument : "true"));
     return 0;
 }
 

@@ -265,7 +265,8 @@ static dlc_status open_setup(plan_command *command) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         dlc_tool_sets_add(&command->tool.sets, dlc_strdup(sets[i]));
     DLC_TRY(check_target(&command->said));
-    DLC_TRY(dlc_tool_setup(&command->tool, DLC_PHASE_TRAIN, &command->setup));
+    DLC_TRY(dlc_tool_setup(&command->tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
+                           &command->setup));
     dlc_graph *graph = command->setup->graph;
     for (int32_t i = 0; i < graph->layers; i++)
         graph->layer[i].parallel = DLC_PARALLEL_DATA;

@@ -14,6 +14,7 @@ typedef struct plan_measured {
     double update;       /* bytes of weights updated in a second; 0: not known */
     double rest;         /* seconds of a step that no layer takes */
     double copies;       /* of the weights, beside them */
+    double memory;       /* bytes of a rank as it was measured, as check says */
     int host;            /* the device is the processor */
     int one_pass;        /* ranks sum and update in one pass over their memory */
     char transport[64];  /* "none" with one rank */

@@ -72,6 +72,9 @@ static dlc_status try_pipeline(const problem *p, int32_t stages, int32_t sub_bat
     DLC_TRY(dlc_plan_stages_cut(p->layer, p->layers, link, samples, stages, stage));
     DLC_TRY(dlc_plan_pipeline_run(p->layer, samples, sub_batches, c->copies, stages,
                                   stage, pipeline));
+    for (int32_t s = 0; s < stages; s++)
+        stage[s].memory_bytes += c->other_bytes;
+    pipeline->memory_bytes += c->other_bytes;
     double seconds = pipeline->seconds + finish(p, stage, stages) + c->rest;
     *mix = (plan_mix){.kind = PLAN_STAGES,
                       .seconds = seconds,

@@ -217,6 +217,16 @@ static int32_t ranks_of_each(const plan_said *said, const plan_measured *measure
     return r ? (r->count > 1 ? r->count : 2) : measured->ranks;
 }
 
+/* What the memory of a rank that was measured has beside what grows with its weights
+ * and samples. */
+static double other_bytes(const plan_measured *measured) {
+    const dlc_plan_cluster none = {.copies = measured->copies};
+    return fmax(measured->memory - dlc_plan_memory(measured->layer, measured->layers,
+                                                   NULL, &none,
+                                                   (double)measured->batch),
+                0);
+}
+
 dlc_status plan_target_make(const plan_said *said, const plan_measured *measured,
                             plan_target *target) {
     recorded recorded_machine, *r = NULL;
@@ -224,6 +234,7 @@ dlc_status plan_target_make(const plan_said *said, const plan_measured *measured
                                     .update = measured->update,
                                     .rest = measured->rest,
                                     .copies = measured->copies,
+                                    .other_bytes = other_bytes(measured),
                                     .handover = measured->host ? handover : 0}};
     if (said->from) {
         DLC_TRY(read_machine(said->from, &recorded_machine));

@@ -49,8 +49,9 @@ dlc_status dlc_plan_check(const dlc_plan_cluster *cluster) {
         DLC_TRY(check_link("between machines", &cluster->between));
     if (!is_amount(cluster->sum) || !is_amount(cluster->update) ||
         !is_amount(cluster->handover) || !is_amount(cluster->stolen) ||
-        !is_amount(cluster->rest) || !is_amount(cluster->copies))
-        return dlc_fail(DLC_ERR_CONFIG, "sums, updates, hand-over and copies of the "
-                                        "weights must be 0 or more");
+        !is_amount(cluster->rest) || !is_amount(cluster->copies) ||
+        !is_amount(cluster->other_bytes))
+        return dlc_fail(DLC_ERR_CONFIG, "sums, updates, hand-over, copies of the "
+                                        "weights and other memory must be 0 or more");
     return DLC_OK;
 }

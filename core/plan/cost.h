@@ -60,6 +60,8 @@ typedef struct dlc_plan_cluster {
                       the layers */
     double copies; /* copies of the weights that a rank keeps beside them: gradients and
                       the solver's state; 2 for momentum */
+    double other_bytes; /* memory of a rank beside weights, copies and activations: the
+                           process, the data, the test net */
     int one_pass; /* the ranks of a machine reach each other's memory: with one machine,
                      sums and updates are one pass (dlc_plan_pass) */
 } dlc_plan_cluster;

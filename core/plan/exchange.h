@@ -94,7 +94,8 @@ dlc_status dlc_plan_step_of(const dlc_plan_layer *layer, size_t layers,
                             const dlc_plan_exchange *exchange, double samples,
                             dlc_plan_step *step);
 
-/* Bytes that a rank needs: weights, copies of them, activations of `samples`. */
+/* Bytes that a rank needs: weights, copies of them, activations of `samples`, and
+ * cluster->other_bytes. */
 double dlc_plan_memory(const dlc_plan_layer *layer, size_t layers,
                        const dlc_plan_extra *extra, const dlc_plan_cluster *cluster,
                        double samples);

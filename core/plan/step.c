@@ -278,7 +278,7 @@ dlc_status dlc_plan_step_of(const dlc_plan_layer *layer, size_t layers,
 double dlc_plan_memory(const dlc_plan_layer *layer, size_t layers,
                        const dlc_plan_extra *extra, const dlc_plan_cluster *cluster,
                        double samples) {
-    double bytes = 0;
+    double bytes = cluster->other_bytes;
     for (size_t i = 0; i < layers; i++) {
         int alone = extra && extra[i].alone;
         double kept = layer[i].kept_bytes > 0 ? layer[i].kept_bytes

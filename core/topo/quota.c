@@ -75,7 +75,15 @@ static int listed(const char *list, const char *name) {
     return 0;
 }
 
-double dlc_quota_read(const char *root) {
+/* A limit that groups may have: version 2's, and version 1's below the folder of its
+ * controller. */
+typedef struct limited {
+    const char *controller;
+    double (*v2)(const char *folder);
+    double (*v1)(const char *folder);
+} limited;
+
+static double least_limit(const char *root, const limited *what) {
     char path[PATH_MAX], mount[PATH_MAX], line[PATH_MAX];
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *file = fopen(path, "re");
@@ -94,14 +102,60 @@ double dlc_quota_read(const char *root) {
         double here = 0;
         if (!*controllers) {
             snprintf(mount, sizeof mount, "%s" MOUNT, root);
-            here = climb(mount, group, group_v2);
-        } else if (listed(controllers, "cpu")) { // "cpu" is the kernel's controller
-            snprintf(mount, sizeof mount, "%s" MOUNT "/cpu", root);
-            here = climb(mount, group, group_v1);
+            here = climb(mount, group, what->v2);
+        } else if (listed(controllers, what->controller)) {
+            snprintf(mount, sizeof mount, "%s" MOUNT "/%s", root, what->controller);
+            here = climb(mount, group, what->v1);
         }
         if (here > 0 && (least <= 0 || here < least))
             least = here;
     }
     fclose(file);
     return least;
+}
+
+double dlc_quota_read(const char *root) {
+    static const limited cpu = {.controller = "cpu", // "cpu" is the kernel's name of it
+                                .v2 = group_v2,
+                                .v1 = group_v1};
+    return least_limit(root, &cpu);
+}
+
+/* ---- Memory ---------------------------------------------------------------------- */
+
+/* "max" and, in version 1, a number beyond any machine's are no limits. */
+static double bytes_in(const char *folder, const char *name) {
+    const double beyond = 0x1p60;
+    char line[128];
+    double bytes = 0;
+    if (!read_line(folder, name, line, sizeof line) || sscanf(line, "%lf", &bytes) != 1)
+        return 0;
+    return bytes > 0 && bytes < beyond ? bytes : 0;
+}
+
+static double memory_v2(const char *folder) {
+    return bytes_in(folder, "memory.max");
+}
+
+static double memory_v1(const char *folder) {
+    return bytes_in(folder, "memory.limit_in_bytes");
+}
+
+static double memory_of_machine(const char *root) {
+    char path[PATH_MAX], line[256];
+    unsigned long kilobytes = 0;
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemTotal: %lu kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (double)kilobytes * 1024;
+}
+
+double dlc_quota_memory(const char *root) {
+    static const limited memory = {"memory", memory_v2, memory_v1};
+    double machine = memory_of_machine(root), group = least_limit(root, &memory);
+    return group > 0 && (machine <= 0 || group < machine) ? group : machine;
 }

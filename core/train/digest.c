@@ -9,7 +9,7 @@
 static const char *const own_matter[] = {"threads", "bind",       "device",
                                          "display", "ranks",      "deadline",
                                          "run_dir", "rendezvous", "checkpoint_minutes",
-                                         "keep"};
+                                         "keep",    "overcommit"};
 
 static int may_differ(const char *section, const char *key) {
     if (strcmp(section, "run") != 0)

@@ -1,6 +1,7 @@
 /* See nets.h. */
 #include "train/nets.h"
 
+#include "train/memory.h"
 #include "train/pipeline/pipeline.h"
 #include "train/shares/alike.h"
 #include "train/shares/speed.h"
@@ -99,6 +100,8 @@ dlc_status dlc_nets_open(dlc_session *session) {
     for (int again = 1; again;) {
         dlc_nets_free(session);
         DLC_TRY(dlc_nets_build(session));
+        if (session->iteration == 0)
+            DLC_TRY(dlc_memory_check(session));
         DLC_TRY(dlc_net_allocate(session->net));
         if (session->test_net)
             DLC_TRY(dlc_net_allocate(session->test_net));

@@ -93,6 +93,9 @@ const dlc_option dlc_run_section_options[] = {
         "differ in their last bits"),
     DLC_CHOICE("memory", "normal", "normal|low",
                "low: make cheap activations again in backward, not keep them"),
+    DLC_BOOL(
+        "overcommit", "false",
+        "train though more memory is planned than the machine, or its cgroup, has"),
     DLC_INT("display", "0", 0, 1e9,
             "iterations between progress lines; 0: one every two seconds"),
     DLC_INT("test_interval", "0", 0, 1e12,

@@ -2,7 +2,6 @@
 #include "train/session.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -273,12 +272,11 @@ static dlc_status open_plan(dlc_session *session) {
 
 /* All that depends on the shares. */
 static dlc_status open_work(dlc_session *session) {
-    /* The feeds read ahead while the nets are built. */
-    DLC_TRY(aside(session, dlc_feeds_open));
     if (dlc_split_is_open(session)) /* it depends on how the ranks are joined */
         DLC_TRY(aside(session, open_connection));
     DLC_TRY(dlc_split_choose(session));
     DLC_TRY(dlc_nets_open(session));
+    DLC_TRY(aside(session, dlc_feeds_open)); /* they read ahead from here on */
     DLC_TRY(aside(session, open_connection));
     DLC_TRY(aside(session, dlc_asynchronous_open_mail));
     DLC_TRY(aside(session, dlc_split_open_mail));
@@ -449,50 +447,4 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
         DLC_TRY(dlc_comm_poll(session->connection.comm));
         (void)nanosleep(&pause, NULL);
     }
-}
-
-/* ---- Memory ------------------------------------------------------------------ */
-
-/* What libraries load, and the code that they generate, when they first compute:
- * 4 to 15 MB were seen, more the larger the net. */
-#define FIRST_USE_BYTES 8000000
-
-/* What of the process is in memory now. */
-static uint64_t resident_bytes(void) {
-    unsigned long kilobytes = 0;
-    char line[256];
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Rss: %lu kB", &kilobytes) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return (uint64_t)kilobytes * 1024;
-}
-
-dlc_status dlc_session_memory_plan(const dlc_session *session,
-                                   dlc_session_memory *memory) {
-    const dlc_setup *setup = session->setup;
-    dlc_net_memory train = dlc_net_memory_plan(session->net), test = {0};
-    uint64_t feed = 0, test_feed = 0, batch = 0, test_batch = 0;
-    DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TRAIN, &feed, &batch));
-    if (session->test_net) {
-        DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TEST, &test_feed, &test_batch));
-        test = dlc_net_memory_plan(session->test_net);
-    }
-    dlc_session_memory made = {
-        .process = resident_bytes() + FIRST_USE_BYTES,
-        .weights = train.weights + train.buffers,
-        .gradients = train.gradients,
-        .solver = (uint64_t)session->needs.slots * train.weights,
-        .activations = train.activations + test.activations,
-        .feeds = feed + test_feed,
-        .uploads = dlc_session_queue_ahead(session) ? DLC_INTAKE_SLOTS * batch : 0};
-    dlc_pipeline_add_memory(session, &made);
-    made.peak = made.weights + made.gradients + made.solver + made.activations +
-                made.uploads;
-    if (setup->device->caps & DLC_DEVICE_HOST)
-        made.peak += made.process + made.feeds;
-    *memory = made;
-    return DLC_OK;
 }

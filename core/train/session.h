@@ -59,6 +59,7 @@ typedef struct dlc_session {
     int64_t share_offset, share; /* of this rank in a global batch */
     int64_t global_batch;        /* samples of one pass over all ranks */
     int64_t micro_batches;
+    uint64_t planned_bytes;   /* memory that this rank takes: dlc_session_memory.peak */
     int64_t epoch_iterations; /* at least 1 */
     int64_t max_iterations;
     int64_t iteration;            /* done so far; with a queue, given to it */
@@ -91,20 +92,5 @@ dlc_queue *dlc_session_queue_ahead(const dlc_session *session);
 
 /* Samples that an iteration takes, over all ranks and micro-batches. */
 int64_t dlc_session_samples(const dlc_session *session);
-
-/* The memory that a rank takes, in bytes: `process` as it is now, the rest as planned.
- * On a device with memory of its own, `peak` is of that. What a transport maps is not
- * known here. */
-typedef struct dlc_session_memory {
-    uint64_t process; /* program, libraries, the data source, what plugins hold */
-    uint64_t weights, gradients, solver, activations; /* with the test net's */
-    uint64_t feeds;   /* batches read ahead, in host memory */
-    uint64_t uploads; /* batches on their way to a device with a queue, there */
-    uint64_t peak;    /* of all, at any time */
-} dlc_session_memory;
-
-/* After open_plan. */
-dlc_status dlc_session_memory_plan(const dlc_session *session,
-                                   dlc_session_memory *memory);
 
 #endif

@@ -9,6 +9,7 @@
 #include "train/classes.h"
 #include "train/data_source.h"
 #include "train/feed/feed.h"
+#include "train/memory.h"
 #include "train/pipeline/stage_cut.h"
 #include "train/setup_checks.h"
 #include "train/units.h"
@@ -332,6 +333,7 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
         dlc_setup_close(made);
         return status;
     }
+    made->resident_bytes = dlc_memory_resident();
     *setup = made;
     return DLC_OK;
 }

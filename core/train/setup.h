@@ -56,6 +56,7 @@ typedef struct dlc_setup {
     int unsplit;       /* every layer is taken as parallel = data */
     dlc_shares shares; /* of each rank; as [run] says until speeds are measured */
     uint64_t seed;
+    uint64_t resident_bytes; /* of this process, when the setup was done */
 } dlc_setup;
 
 /* The core's own keys of the standing sections. */

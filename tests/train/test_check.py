@@ -302,6 +302,58 @@ class Check(unittest.TestCase):
                           ("data.test", 7, "error")])
         self.assertIn("shapes were not checked", found[0]["message"])
 
+    def peak(self, text, *options):
+        done = self.run_dlcore("check", text, "--json", "--overcommit", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["peak_bytes"]
+
+    def test_memory(self):
+        """More than the machine has is refused before any of it is taken; on request it is
+        only warned of."""
+        huge = change({"data/batch = 24": "batch = 1000000",
+                       "conv1/num_output = 8": "num_output = 5000"})
+        words = re.compile(r"^error: net.ini:8: \[data\] batch = 1000000: training would need "
+                           r"\d+\.\d GB of memory, but this machine has \d+\.\d GB; .*"
+                           r"--overcommit", re.M)
+        for command in ("check", "train"):
+            done = self.run_dlcore(command, huge)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, words)
+        listed = json.loads(self.run_dlcore("check", huge, "--json").stdout)["mistakes"]
+        self.assertEqual([(m["file"], m["line"], m["section"], m["key"]) for m in listed],
+                         [("net.ini", 8, "data", "batch")])
+        both = self.run_dlcore("train", huge, "--ranks=2")
+        self.assertEqual(both.returncode, 2, both.stderr)
+        self.assertIn("the 2 ranks of a machine would need", both.stderr)
+        forced = self.run_dlcore("check", huge, "--overcommit")
+        self.assertEqual(forced.returncode, 0, forced.stderr)
+        self.assertIn("warning: net.ini:8: [data] batch = 1000000", forced.stderr)
+
+    def test_ranks_add_up(self):
+        """A rank fits, so many of them don't: their sum is what counts."""
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        base, more = self.peak(NET), self.peak(change({"data/batch = 24": "batch = 1024"}))
+        batch = min(int(machine / 4 / ((more - base) / 1000)), 1 << 20)
+        text = change({"data/batch = 24": f"batch = {batch}"})
+        ranks = int(machine / (self.peak(text) - base)) + 2
+        if pathlib.Path("/sys/fs/cgroup/memory.max").is_file():
+            self.skipTest("a container, which may have less than the machine")
+        self.assertEqual(self.run_dlcore("check", text).returncode, 0)
+        done = self.run_dlcore("check", text, f"--ranks={ranks}")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"the {ranks} ranks of a machine", done.stderr)
+
+    def test_plan_agrees(self):
+        """check and plan give one number for one net and batch."""
+        for more in ((), ("--set=data.batch=96",), ("--ranks=2",)):
+            with self.subTest(more):
+                done = self.run_dlcore("plan", NET, "--json", "--no-check", "--passes=1", *more)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                rows = json.loads(done.stdout)["scaling"]
+                peak = self.peak(NET, *more)
+                for row in rows:
+                    self.assertAlmostEqual(row["weak"]["memory_bytes"], peak, delta=4.1e6)
+
     def test_no_file(self):
         done = subprocess.run([BIN, "check", "nothing.ini", "--json"], cwd=self.path, text=True,
                               capture_output=True, timeout=100, check=False)

@@ -202,9 +202,10 @@ class Split(unittest.TestCase):
         self.assertEqual(rows, ["whole", "rotating", "sliced"], self.log)
         self.assertEqual("in portions" in self.log, said[1] != "whole")
         # A layer that reads what comes before the split ones: only the whole can be had.
-        reader = ("--set=ip1.input=tanh2", "--set=loss.input=conv2")
-        self.refused(2, "layer 'loss'.*reads what comes before them; take split = whole",
-                     "--set=run.split=sliced", *reader, *model(["ip2"]))
+        self.net.write_text(NET + "[side]\ntype = inner_product\nnum_output = 10\n"
+                            "input = conv2\n[beside]\ntype = softmax_loss\n")
+        self.refused(2, "layer 'side'.*reads what comes before them; take split = whole",
+                     "--set=run.split=sliced", *model(["ip2"]))
 
     def check(self, *more):
         done = subprocess.run([BIN, "check", str(self.net), "--json", *more], check=True,

@@ -20,11 +20,11 @@
 #include "base/json.h"
 #include "comm/mail.h"
 #include "train/evaluate.h"
+#include "train/memory.h"
 #include "train/pipeline/circle.h"
 #include "train/pipeline/stages.h"
 #include "train/pipeline/turns.h"
 #include "train/pipeline/wires.h"
-#include "train/session.h"
 
 /* Of all passes but the first few, which compile and touch what later ones find ready:
  * seconds at work, and from the first forward to the last backward; and bytes that were

@@ -46,6 +46,28 @@ START_TEST(nothing_known) {
 }
 END_TEST
 
+#define GB (1024.0 * 1024 * 1024)
+
+START_TEST(memory_limits) {
+    ck_assert_double_eq(dlc_quota_memory(root), 0);
+    put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\n");
+    ck_assert_double_eq(dlc_quota_memory(root), 16 * GB);
+    put("/proc/self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+    ck_assert_double_eq(dlc_quota_memory(root), 16 * GB);
+    put("/sys/fs/cgroup/a/memory.max", "4294967296\n");
+    ck_assert_double_eq(dlc_quota_memory(root), 4 * GB);
+    put("/sys/fs/cgroup/a/b/memory.max", "34359738368\n"); /* more than there is */
+    ck_assert_double_eq(dlc_quota_memory(root), 4 * GB);
+    put("/proc/self/cgroup", "5:cpu:/x\n4:memory:/y/z\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    ck_assert_double_eq(dlc_quota_memory(root), 16 * GB);
+    put("/sys/fs/cgroup/memory/y/memory.limit_in_bytes", "2147483648\n");
+    put("/sys/fs/cgroup/cpu/memory.limit_in_bytes", "1\n"); /* another controller's */
+    ck_assert_double_eq(dlc_quota_memory(root), 2 * GB);
+}
+END_TEST
+
 START_TEST(version_2) {
     put("/proc/self/cgroup", "0::/a/b/c\n");
     put("/sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n");
@@ -87,6 +109,7 @@ int main(void) {
     TCase *tests = tcase_create("quota");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, nothing_known);
+    tcase_add_test(tests, memory_limits);
     tcase_add_test(tests, version_2);
     tcase_add_test(tests, version_2_path_not_here);
     tcase_add_test(tests, version_1);

@@ -1,0 +1,188 @@
+/* See memory.h. */
+#include "train/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "topo/quota.h"
+#include "train/feeds.h"
+#include "train/intake.h"
+#include "train/pipeline/pipeline.h"
+
+/* ---- Of a rank --------------------------------------------------------------- */
+
+/* What libraries load, and the code that they generate, when nets are built and first
+ * compute: 5 to 20 MB were seen, more the larger the net. */
+#define FIRST_USE_BYTES 10000000
+
+uint64_t dlc_memory_resident(void) {
+    unsigned long kilobytes = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Rss: %lu kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (uint64_t)kilobytes * 1024;
+}
+
+/* What is resident differs a little from run to run, so it is rounded: the same net
+ * gives the same number. */
+static uint64_t process_bytes(const dlc_setup *setup) {
+    const uint64_t step = 4000000;
+    return (setup->resident_bytes + FIRST_USE_BYTES + step / 2) / step * step;
+}
+
+dlc_status dlc_session_memory_plan(const dlc_session *session,
+                                   dlc_session_memory *memory) {
+    const dlc_setup *setup = session->setup;
+    dlc_net_memory train = dlc_net_memory_plan(session->net), test = {0};
+    uint64_t feed = 0, test_feed = 0, batch = 0, test_batch = 0;
+    if (session->share > 0) /* a server has no samples */
+        DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TRAIN, &feed, &batch));
+    if (session->test_net) {
+        DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TEST, &test_feed, &test_batch));
+        test = dlc_net_memory_plan(session->test_net);
+    }
+    dlc_session_memory made = {
+        .process = process_bytes(setup),
+        .weights = train.weights + train.buffers,
+        .gradients = train.gradients,
+        .solver = (uint64_t)session->needs.slots * train.weights,
+        .activations = train.activations + test.activations,
+        .feeds = feed + test_feed,
+        .uploads = dlc_session_queue_ahead(session) ? DLC_INTAKE_SLOTS * batch : 0};
+    dlc_pipeline_add_memory(session, &made);
+    made.peak = made.weights + made.gradients + made.solver + made.activations +
+                made.uploads;
+    if (setup->device->caps & DLC_DEVICE_HOST)
+        made.peak += made.process + made.feeds;
+    *memory = made;
+    return DLC_OK;
+}
+
+/* ---- Of a machine ------------------------------------------------------------ */
+
+void dlc_memory_add(const dlc_setup *setup, const dlc_session_memory *memory,
+                    int32_t ranks, dlc_memory_sum *sum) {
+    int on_host = (setup->device->caps & DLC_DEVICE_HOST) != 0;
+    uint64_t own = on_host ? memory->peak - memory->process : memory->feeds;
+    sum->ranks += ranks;
+    if (__builtin_mul_overflow(own, (uint64_t)ranks, &own) ||
+        __builtin_add_overflow(sum->own, own, &sum->own))
+        sum->own = UINT64_MAX / 2;
+    if (memory->process > sum->process)
+        sum->process = memory->process;
+    if (!on_host && memory->peak > sum->device)
+        sum->device = memory->peak;
+}
+
+uint64_t dlc_memory_total(const dlc_memory_sum *sum) {
+    int32_t others = sum->ranks > 1 ? sum->ranks - 1 : 0;
+    return sum->own + sum->process + (uint64_t)others * FIRST_USE_BYTES;
+}
+
+/* What is missing, as one sentence; `name` is of what has too little. */
+static dlc_status refuse(const dlc_session *session, const char *who, uint64_t bytes,
+                         const char *name, double has) {
+    const dlc_settings *data = session->setup->train.settings;
+    const char *how = dlc_settings_get_bool(session->setup->run, "overcommit")
+                          ? "it is tried all the same ([run] overcommit)"
+                          : "take a smaller batch, [run] memory = low or fewer ranks; "
+                            "--overcommit tries it all the same";
+    (void)dlc_fail(DLC_ERR_CONFIG,
+                   "%s: [data] batch = %lld: %s would need %.1f GB of memory, but %s "
+                   "has %.1f GB; %s",
+                   dlc_settings_where(data, "batch"),
+                   (long long)dlc_settings_get_int(data, "batch"), who,
+                   (double)bytes / 1e9, name, has / 1e9, how);
+    if (!dlc_settings_get_bool(session->setup->run, "overcommit"))
+        return DLC_ERR_CONFIG;
+    if (session->rank == 0)
+        dlc_warn("%s", dlc_detail());
+    return DLC_OK;
+}
+
+static dlc_status judge(const dlc_session *session, const dlc_memory_sum *sum,
+                        const char *machine, double has) {
+    char who[64] = "training";
+    if (sum->ranks > 1)
+        (void)snprintf(who, sizeof who, "the %d ranks of a machine", (int)sum->ranks);
+    uint64_t total = dlc_memory_total(sum);
+    return has > 0 && (double)total > has ? refuse(session, who, total, machine, has)
+                                          : DLC_OK;
+}
+
+/* A device with memory of its own says how much that is. */
+static dlc_status judge_device(const dlc_session *session, uint64_t bytes) {
+    const dlc_place *mine = dlc_job_place(session->job, dlc_job_rank(session->job));
+    dlc_device_info info = {.size = sizeof info};
+    if (bytes == 0 || !DLC_CAN(session->device_ops, describe))
+        return DLC_OK;
+    DLC_TRY(session->device_ops->describe(mine->device_index, &info));
+    return info.memory_bytes && bytes > info.memory_bytes
+               ? refuse(session, "a rank", bytes, info.name, (double)info.memory_bytes)
+               : DLC_OK;
+}
+
+dlc_status dlc_memory_judge(const dlc_session *session, const dlc_memory_sum *sum) {
+    DLC_TRY(judge_device(session, sum->device));
+    return judge(session, sum, "this machine", dlc_quota_memory(""));
+}
+
+/* ---- Of all machines --------------------------------------------------------- */
+
+typedef struct card {
+    dlc_memory_sum sum; /* of one rank */
+    double has;         /* its machine */
+} card;
+
+static void add_sum(const dlc_memory_sum *one, dlc_memory_sum *sum) {
+    sum->ranks += one->ranks;
+    sum->own += one->own;
+    if (one->process > sum->process)
+        sum->process = one->process;
+}
+
+/* Of each rank the first of its machine adds up for all of them. */
+static dlc_status judge_machines(const dlc_session *session, const card *cards) {
+    const int32_t last = session->ranks - 1;
+    int one = dlc_job_place(session->job, 0)->node ==
+              dlc_job_place(session->job, last)->node;
+    for (int32_t first = 0; first < session->ranks; first++) {
+        const dlc_place *place = dlc_job_place(session->job, first);
+        dlc_memory_sum sum = {0};
+        int is_first = 1;
+        for (int32_t r = 0; r < session->ranks; r++) {
+            if (dlc_job_place(session->job, r)->node != place->node)
+                continue;
+            is_first &= r >= first;
+            add_sum(&cards[r].sum, &sum);
+        }
+        if (is_first)
+            DLC_TRY(judge(session, &sum, one ? "this machine" : place->host,
+                          cards[first].has));
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_memory_check(dlc_session *session) {
+    dlc_session_memory memory;
+    card mine = {.has = dlc_quota_memory("")};
+    DLC_TRY(dlc_session_memory_plan(session, &memory));
+    session->planned_bytes = memory.peak;
+    dlc_memory_add(session->setup, &memory, 1, &mine.sum);
+    if (session->ranks == 1)
+        return dlc_memory_judge(session, &mine.sum);
+    card *all = dlc_alloc((size_t)session->ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+    if (status == DLC_OK)
+        status = judge_machines(session, all);
+    dlc_free(all);
+    return status == DLC_OK ? judge_device(session, mine.sum.device) : status;
+}
