@@ -4,15 +4,14 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "command.h"
-#include "config/config.h"
 #include "conformance/report.h"
 #include "options.h"
+#include "plugin_inspect.h"
 #include "plugin_json.h"
 #include "plugin_new.h"
 
-enum { KEY_JSON = 0x100, KEY_DIR, KEY_SET, KEY_ONLY, KEY_RESCAN };
+enum { KEY_JSON = 0x100, KEY_DIR, KEY_SET, KEY_ONLY, KEY_RESCAN, KEY_DEVICE, KEY_ALL };
 
 enum { SETS_MOST = 32 };
 
@@ -22,9 +21,10 @@ typedef struct plugin_command {
     const char *second; /* new: the name */
     const char *folder; /* new */
     const char *only;   /* check */
+    const char *device; /* inspect */
     const char *set[SETS_MOST]; /* check */
     size_t sets;
-    int json, rescan;
+    int json, rescan, all;
 } plugin_command;
 
 static int is_action(const plugin_command *command, const char *action) {
@@ -51,6 +51,10 @@ static void check_arguments(const plugin_command *command, struct argp_state *st
         argp_error(state, "--rescan goes with list");
     else if ((command->sets || command->only) && !is_action(command, "check"))
         argp_error(state, "--set and --only go with check");
+    else if ((command->device || command->all) && !is_action(command, "inspect"))
+        argp_error(state, "--device and --all go with inspect");
+    else if (command->device && command->all)
+        argp_error(state, "--all means every device; leave out --device or --all");
     else if (is_action(command, "check") && !command->name)
         argp_error(state, "check which? Give a file");
     else if (is_action(command, "list") && command->name)
@@ -74,6 +78,12 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_RESCAN:
         command->rescan = 1;
+        return 0;
+    case KEY_DEVICE:
+        command->device = argument;
+        return 0;
+    case KEY_ALL:
+        command->all = 1;
         return 0;
     case KEY_DIR:
         command->folder = argument;
@@ -110,6 +120,10 @@ static const struct argp_option options[] = {
      "list, inspect, check: print one JSON document on stdout", 0},
     {"rescan", KEY_RESCAN, NULL, 0,
      "list: inspect every file anew, also those that are remembered", 0},
+    {"device", KEY_DEVICE, "NAME", 0,
+     "inspect: what works on this device (default: the one that dlcore train takes)",
+     0},
+    {"all", KEY_ALL, NULL, 0, "inspect: whatever device it works on", 0},
     {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of what the file offers", 0},
     {"only", KEY_ONLY, "NAME", 0, "check: checks whose name begins so", 0},
     {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
@@ -134,25 +148,15 @@ static const struct argp argp = {
 
 /* ---- list ---------------------------------------------------------------------- */
 
-/* A refused name may be anything: keep it off the terminal's controls. */
-static const char *printable(const char *name, char *text, size_t bytes) {
-    size_t i = 0;
-    for (; i + 1 < bytes && name[i]; i++)
-        text[i] = (char)((unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?'
-                                                                          : name[i]);
-    text[i] = '\0';
-    return text;
-}
-
 static void print_row(const char *kind, const char *name, const char *device,
                       const dlc_plugin_entry *plugin, dlc_entry_state state,
                       const char *reason) {
     char clean[64], clean_device[64];
     printf("%-10s %-18s %-8s %-14s %-8s %s%s%s\n", kind,
-           printable(name, clean, sizeof clean),
-           printable(device, clean_device, sizeof clean_device), plugin->name,
-           plugin->version ? plugin->version : "-", dlc_entry_state_text(state),
-           reason ? ": " : "", reason ? reason : "");
+           dlc_plugin_printable(name, clean, sizeof clean),
+           dlc_plugin_printable(device, clean_device, sizeof clean_device),
+           plugin->name, plugin->version ? plugin->version : "-",
+           dlc_entry_state_text(state), reason ? ": " : "", reason ? reason : "");
 }
 
 static void print_feature(const dlc_feature_entry *entry) {
@@ -208,163 +212,6 @@ static dlc_status list(const plugin_command *command) {
     return rc;
 }
 
-/* ---- inspect ----------------------------------------------------------------- */
-
-static dlc_status print_options(const dlc_option *table) {
-    dlc_text text = {0};
-    const dlc_option *tables[] = {table};
-    dlc_options_help(tables, 1, &text);
-    dlc_status rc = dlc_text_status(&text);
-    if (rc == DLC_OK)
-        printf("%s", dlc_text_string(&text));
-    dlc_text_free(&text);
-    return rc;
-}
-
-/* The file has been inspected where it does no harm: for its options it is opened here.
- */
-static dlc_status print_options_of(const dlc_registry *registry,
-                                   const dlc_feature_entry *entry) {
-    const dlc_feature *feature = NULL;
-    dlc_status rc = dlc_registry_peek(registry, entry, &feature);
-    if (rc == DLC_ERR_NOMEM)
-        return rc;
-    if (rc != DLC_OK) {
-        printf("  options cannot be read: %s\n", dlc_detail());
-        return DLC_OK;
-    }
-    if (!feature->options || !feature->options->name) {
-        puts("  no options");
-        return DLC_OK;
-    }
-    puts("  options:");
-    return print_options(feature->options);
-}
-
-static dlc_status print_whole_feature(const dlc_registry *registry,
-                                      const dlc_feature_entry *entry) {
-    char clean[64];
-    dlc_text words = {0};
-    dlc_caps_text(entry, &words);
-    printf("\n%s %s: %s\n", dlc_kind_text((dlc_kind)entry->kind),
-           printable(entry->name, clean, sizeof clean),
-           entry->help ? entry->help : "-");
-    printf("  device        %s\n", entry->device ? entry->device : "any");
-    printf("  capabilities  %s\n", dlc_text_string(&words));
-    printf("  state         %s%s%s\n", dlc_entry_state_text(entry->state),
-           entry->reason ? ": " : "", entry->reason ? entry->reason : "");
-    dlc_text_free(&words);
-    if (entry->state == DLC_ENTRY_REFUSED || entry->state == DLC_ENTRY_IGNORED)
-        return DLC_OK; /* its options may be what is wrong with it */
-    return print_options_of(registry, entry);
-}
-
-static dlc_status print_plugin(const dlc_registry *registry,
-                               const dlc_plugin_entry *plugin) {
-    printf("plugin     %s\n", plugin->name);
-    printf("file       %s\n", plugin->path);
-    if (plugin->version) {
-        printf("version    %s\n", plugin->version);
-        printf("license    %s\n", plugin->license);
-        printf("interface  %d.%u\n", DLC_ABI_MAJOR, plugin->abi_minor);
-    }
-    printf("state      %s%s%s\n", dlc_entry_state_text(plugin->state),
-           plugin->reason ? ": " : "", plugin->reason ? plugin->reason : "");
-    for (size_t i = 0; i < plugin->features; i++)
-        DLC_TRY(print_whole_feature(registry, &plugin->feature[i]));
-    return DLC_OK;
-}
-
-static int offers(const dlc_plugin_entry *plugin, const char *name) {
-    for (size_t i = 0; i < plugin->features; i++)
-        if (!strcmp(plugin->feature[i].name, name))
-            return 1;
-    return 0;
-}
-
-/* Plugins of that name; if there is none, those that offer something of that name. */
-static int is_wanted(const dlc_plugin_entry *plugin, const char *name, int by_feature) {
-    return by_feature ? offers(plugin, name) : !strcmp(plugin->name, name);
-}
-
-static dlc_status fail_unknown(const dlc_registry *registry, const char *name) {
-    const dlc_plugin_entry *plugin;
-    size_t count = 0;
-    while (dlc_registry_plugin(registry, count))
-        count++;
-    const char **names = dlc_alloc(count, sizeof *names);
-    if (!names)
-        return DLC_ERR_NOMEM;
-    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
-        names[i] = plugin->name;
-    const char *nearest = dlc_nearest(name, names, count);
-    dlc_status rc = dlc_fail(
-        DLC_ERR_PLUGIN,
-        "there is no plugin \"%s\" and none that offers it%s%s%s; see dlcore "
-        "plugin list",
-        name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-        nearest ? "\"?" : "");
-    dlc_free(names);
-    return rc;
-}
-
-/* Shows all plugins that are meant; the first that is refused gives the status. */
-static dlc_status show(const dlc_registry *registry, const plugin_command *command,
-                       const char *name, int by_feature) {
-    const dlc_plugin_entry *plugin;
-    dlc_json json = {0};
-    dlc_status rc = DLC_OK;
-    const char *refused = NULL;
-    dlc_json_object(&json, NULL);
-    dlc_json_array(&json, "plugins");
-    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++) {
-        if (name && !is_wanted(plugin, name, by_feature))
-            continue;
-        if (plugin->state == DLC_ENTRY_REFUSED && !refused)
-            refused = plugin->reason;
-        if (command->json)
-            dlc_json_plugin(&json, registry, plugin);
-        else if ((rc = print_plugin(registry, plugin)) != DLC_OK)
-            break;
-    }
-    dlc_json_end_array(&json);
-    dlc_json_end_object(&json);
-    if (command->json)
-        rc = dlc_tool_print_json(&json);
-    else
-        dlc_text_free(&json.text);
-    if (rc == DLC_OK && refused)
-        rc = dlc_fail(DLC_ERR_PLUGIN, "%s", refused);
-    return rc;
-}
-
-static dlc_status inspect_name(const plugin_command *command) {
-    const dlc_plugin_entry *plugin;
-    dlc_registry *registry;
-    int named = 0, offered = 0;
-    DLC_TRY(dlc_registry_open(&registry));
-    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++) {
-        named |= is_wanted(plugin, command->name, 0);
-        offered |= is_wanted(plugin, command->name, 1);
-    }
-    dlc_status rc = named || offered ? show(registry, command, command->name, !named)
-                                     : fail_unknown(registry, command->name);
-    dlc_registry_close(registry);
-    return rc;
-}
-
-static dlc_status inspect(const plugin_command *command) {
-    size_t length = strlen(command->name);
-    if (!strchr(command->name, '/') &&
-        (length < 3 || strcmp(command->name + length - 3, ".so") != 0))
-        return inspect_name(command);
-    dlc_registry *registry;
-    DLC_TRY(dlc_registry_inspect(command->name, &registry));
-    dlc_status rc = show(registry, command, NULL, 0);
-    dlc_registry_close(registry);
-    return rc;
-}
-
 static dlc_status check(const plugin_command *command) {
     plugin_check what = {.file = command->name,
                          .sets = command->set,
@@ -372,6 +219,14 @@ static dlc_status check(const plugin_command *command) {
                          .only = command->only,
                          .json = command->json};
     return dlc_plugin_check_file(&what);
+}
+
+static dlc_status inspect(const plugin_command *command) {
+    plugin_inspection what = {.name = command->name,
+                              .device = command->device,
+                              .all = command->all,
+                              .json = command->json};
+    return dlc_plugin_inspect(&what);
 }
 
 static dlc_status run(const plugin_command *command) {

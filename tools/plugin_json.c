@@ -1,21 +1,34 @@
 /* See plugin_json.h. */
 #include "plugin_json.h"
 
+#include <string.h>
+
 #include <dlcore/dlcore.h>
 
+/* Every capability bit that the headers have. */
 static const struct {
     dlc_kind kind;
     uint64_t bit;
     const char *text;
 } caps[] = {
     {DLC_KIND_DEVICE, DLC_DEVICE_HOST, "host memory"},
-    {DLC_KIND_DEVICE, DLC_DEVICE_SHARES, "shares memory"},
+    {DLC_KIND_DEVICE, DLC_DEVICE_SHARES, "shared memory"},
     {DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, "asynchronous"},
     {DLC_KIND_TRANSPORT, DLC_TRANSPORT_PAIRWISE, "pairwise sums"},
     {DLC_KIND_TRANSPORT, DLC_TRANSPORT_DEVICE_MEMORY, "device memory"},
+    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_RECORDS, "capturable"},
     {DLC_KIND_LAYER, DLC_LAYER_METRIC, "metric"},
     {DLC_KIND_LAYER, DLC_LAYER_LOSS, "loss"},
     {DLC_KIND_LAYER, DLC_LAYER_TEST_ONLY, "test only"},
+    {DLC_KIND_LAYER, DLC_LAYER_CLASSIFIES, "classification"},
+    {DLC_KIND_LAYER, DLC_LAYER_POINTWISE, "pointwise"},
+    {DLC_KIND_LAYER, DLC_LAYER_JOIN, "binary"},
+    {DLC_KIND_LAYER, DLC_LAYER_SAMPLEWISE, "samplewise"},
+    {DLC_KIND_LAYER, DLC_LAYER_SLICES, "channel-parallel"},
+    {DLC_KIND_LAYER, DLC_LAYER_PARTS, "backward in two parts"},
+    {DLC_KIND_LAYER, DLC_LAYER_REPEATABLE, "recomputable"},
+    {DLC_KIND_LAYER, DLC_LAYER_BF16, "bf16"},
+    {DLC_KIND_LAYER, DLC_LAYER_F16, "fp16"},
     {DLC_KIND_SOLVER, DLC_SOLVER_SYNCHRONOUS, "synchronous"},
 };
 
@@ -28,10 +41,26 @@ void dlc_caps_text(const dlc_feature_entry *feature, dlc_text *text) {
             left &= ~caps[i].bit;
             comma = ", ";
         }
-    if (left)
-        dlc_text_add(text, "%s0x%llx", comma, (unsigned long long)left);
+    for (int bit = 0; bit < 64; bit++)
+        if (left & (uint64_t)1 << bit) {
+            dlc_text_add(text, "%sbit %d, unknown here", comma, bit);
+            comma = ", ";
+        }
     if (!feature->caps)
         dlc_text_add(text, "-");
+}
+
+/* A device works on itself; what names none works on all: NULL. */
+const char *dlc_feature_device(const dlc_feature_entry *feature) {
+    return feature->kind == DLC_KIND_DEVICE && !feature->device ? feature->name
+                                                                : feature->device;
+}
+
+int dlc_feature_is_chosen(const dlc_feature_choice *choice,
+                          const dlc_feature_entry *feature) {
+    const char *device = dlc_feature_device(feature);
+    return (!choice->name || strcmp(feature->name, choice->name) == 0) &&
+           (!choice->device || !device || strcmp(device, choice->device) == 0);
 }
 
 static const char *option_type_text(uint32_t type) {
@@ -85,7 +114,8 @@ static void json_feature(dlc_json *json, const dlc_feature_entry *entry,
 }
 
 static void json_plugin(dlc_json *json, const dlc_plugin_entry *plugin,
-                        const dlc_registry *registry) {
+                        const dlc_registry *registry,
+                        const dlc_feature_choice *choice) {
     dlc_json_object(json, NULL);
     dlc_json_string(json, "name", plugin->name);
     dlc_json_string(json, "path", plugin->path);
@@ -101,6 +131,8 @@ static void json_plugin(dlc_json *json, const dlc_plugin_entry *plugin,
     for (size_t i = 0; i < plugin->features; i++) {
         const dlc_feature_entry *entry = &plugin->feature[i];
         const dlc_feature *feature = NULL;
+        if (choice && !dlc_feature_is_chosen(choice, entry))
+            continue;
         /* Of one that is refused they may be what is wrong with it. */
         int open = registry && dlc_registry_peek(registry, entry, &feature) == DLC_OK;
         json_feature(json, entry, open ? feature->options : NULL, open);
@@ -110,15 +142,15 @@ static void json_plugin(dlc_json *json, const dlc_plugin_entry *plugin,
 }
 
 void dlc_json_plugin(dlc_json *json, const dlc_registry *registry,
-                     const dlc_plugin_entry *plugin) {
-    json_plugin(json, plugin, registry);
+                     const dlc_plugin_entry *plugin, const dlc_feature_choice *choice) {
+    json_plugin(json, plugin, registry, choice);
 }
 
 void dlc_json_plugins(dlc_json *json, const dlc_registry *registry) {
     const dlc_plugin_entry *plugin;
     dlc_json_array(json, "plugins");
     for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
-        json_plugin(json, plugin, NULL);
+        json_plugin(json, plugin, NULL, NULL);
     dlc_json_end_array(json);
 }
 
