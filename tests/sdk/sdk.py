@@ -172,7 +172,7 @@ def man(_work):
     expect("dlc_status (*send)(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, " in
            text and "Never blocks on a peer." in text, text)
     text = run("mandoc", "-Tutf8", folder / "man1/dlcore-train.1")
-    for option in ("--ranks=N", "--resume=FILE|auto", "-q, --quiet"):
+    for option in ("--ranks=N", "--resume=PATH|auto", "-q, --quiet"):
         expect(option in re.sub(".\b", "", text), option)
     for name in ("dlc_transport_ops", "dlc_host", "dlc_shape_count"):
         line = (folder / f"man3/{name}.3").read_text(encoding="utf-8")

@@ -42,8 +42,10 @@ END
     >tested.json 2>said
 grep -q "no folder for the class bee (label 1)" said
 value() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.json"; }
+# The best checkpoint may be another than the last one: their names have the iteration.
+for last in tested/*.safetensors; do :; done
 "$dlcore" test tested.ini --json --set=data.path="$pictures" \
-    --weights="$(echo tested/*.safetensors)" >alone.json 2>said
+    --weights="$last" >alone.json 2>said
 grep -q "no folder for the class bee (label 1)" said
 for run in tested alone; do
     echo "$run: accuracy $(value $run accuracy)"
