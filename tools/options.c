@@ -94,7 +94,7 @@ static const struct argp_option run_options[] = {
     {"epochs", KEY_RUN + 5, "N", 0, "passes over the training data", 2},
     {"iterations", KEY_RUN + 6, "N", 0, "updates of the weights", 2},
     {"run-dir", KEY_RUN + 7, "DIR", 0, "folder of the run's checkpoints", 2},
-    {"seed", KEY_RUN + 8, "N", 0, "of all random numbers", 2},
+    {"seed", KEY_RUN + 8, "N", 0, "start of all random numbers", 2},
     {"threads", KEY_RUN + 9, "N", 0, "compute threads of a rank", 2},
     {"gpu", KEY_RUN + 10, "LIST|all", 0, "train on these GPUs, a rank each", 2},
     {"overcommit", KEY_RUN + 11, NULL, 0,

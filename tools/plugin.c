@@ -59,9 +59,9 @@ static void check_arguments(const plugin_command *command, struct argp_state *st
         argp_error(state, "check which? Give a file");
     else if (is_action(command, "list") && command->name)
         argp_error(state, "list takes no name; did you mean inspect?");
-    else if (is_action(command, "inspect") && !command->name)
+    else if (is_action(command, "inspect") && !command->name && !command->all)
         argp_error(state, "inspect which? Give the name of a plugin or of what it "
-                          "offers, or a file");
+                          "offers, a file, or a section of net.ini; or --all");
     else if (!is_action(command, "list") && !is_action(command, "inspect") &&
              !is_action(command, "check"))
         argp_error(state, "there is no '%s', only list, inspect, check and new",
@@ -123,7 +123,8 @@ static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "NAME", 0,
      "inspect: what works on this device (default: the one that dlcore train takes)",
      0},
-    {"all", KEY_ALL, NULL, 0, "inspect: whatever device it works on", 0},
+    {"all", KEY_ALL, NULL, 0,
+     "inspect: whatever device it works on; without a name, all there is", 0},
     {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of what the file offers", 0},
     {"only", KEY_ONLY, "NAME", 0, "check: checks whose name begins so", 0},
     {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
@@ -132,10 +133,12 @@ static const struct argp_option options[] = {
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "list\ninspect NAME|FILE.so\ncheck FILE.so\nnew KIND NAME",
+    .args_doc = "list\ninspect NAME|FILE.so|SECTION\ncheck FILE.so\nnew KIND NAME",
     .doc =
         "Lists all plugins that were found, with the reason for each that cannot be "
-        "used; shows everything about one: its file, its features, their options; "
+        "used; shows everything about one: its file, its features, their options; or the "
+        "keys that dlcore itself reads from a section of net.ini (net, data, data.test, "
+        "solver, run, transport, layer, block; train: all of them); "
         "checks whether a file keeps the promises of the SDK's headers, each check in a "
         "process of its own; or "
         "makes a folder that builds, tests and packages a new one. Kinds: device, "

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "options.h"
 #include "plugin_json.h"
+#include "plugin_sections.h"
 #include "train/units.h"
 
 const char *dlc_plugin_printable(const char *name, char *text, size_t bytes) {
@@ -94,12 +95,14 @@ static dlc_status print_plugin(const dlc_registry *registry,
 /* What is to be shown of a registry. */
 typedef struct feature_view {
     const dlc_registry *registry;
+    const char *section; /* of net.ini, or all of them; NULL: none */
+    int no_plugins;
     const char *plugin; /* the plugins of this name alone; NULL: of any */
     dlc_feature_choice choice;
 } feature_view;
 
 static int is_plugin_shown(const feature_view *view, const dlc_plugin_entry *plugin) {
-    if (view->plugin && strcmp(plugin->name, view->plugin) != 0)
+    if (view->no_plugins || (view->plugin && strcmp(plugin->name, view->plugin) != 0))
         return 0;
     if (!view->choice.name && !view->choice.device)
         return 1; /* also one without features: it was refused */
@@ -117,13 +120,16 @@ static int shows_anything(const feature_view *view) {
     return 0;
 }
 
-/* Shows all plugins that are meant; the first that is refused gives the status. */
+/* Shows all that is meant; the first plugin that is refused gives the status. */
 static dlc_status show(const feature_view *view, int as_json) {
     const dlc_plugin_entry *plugin;
     dlc_json json = {0};
     dlc_status rc = DLC_OK;
-    const char *refused = NULL, *between = "";
+    const char *refused = NULL, *between = view->section ? "\n" : "";
+    if (view->section && !as_json)
+        DLC_TRY(dlc_sections_print(view->registry, view->section));
     dlc_json_object(&json, NULL);
+    dlc_json_sections(&json, view->section);
     dlc_json_array(&json, "plugins");
     for (size_t i = 0; (plugin = dlc_registry_plugin(view->registry, i)); i++) {
         if (!is_plugin_shown(view, plugin))
@@ -235,29 +241,51 @@ static dlc_status show_feature(const plugin_inspection *what, feature_view *view
 
 /* ---- Names ---------------------------------------------------------------------- */
 
-static dlc_status fail_unknown(const dlc_registry *registry, const char *name) {
+/* "; did you mean ...?" of all names that could have been meant. */
+static dlc_status add_nearest(const dlc_registry *registry, const char *name,
+                              dlc_text *text) {
     const dlc_feature_entry *feature;
     const dlc_plugin_entry *plugin;
     size_t room = 0, count = 0;
-    while (dlc_registry_plugin(registry, room))
+    while (dlc_section_nth(room))
+        room++;
+    for (size_t i = 0; dlc_registry_plugin(registry, i); i++)
         room++;
     for (size_t i = 0; dlc_registry_feature(registry, 0, i); i++)
         room++;
     const char **names = dlc_alloc(room, sizeof *names);
     if (!names)
         return DLC_ERR_NOMEM;
+    for (; dlc_section_nth(count); count++)
+        names[count] = dlc_section_nth(count);
     for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
         names[count++] = plugin->name;
     for (size_t i = 0; (feature = dlc_registry_feature(registry, 0, i)); i++)
         names[count++] = feature->name;
     const char *nearest = dlc_nearest(name, names, count);
-    dlc_status rc = dlc_fail(
-        DLC_ERR_PLUGIN,
-        "there is no plugin \"%s\" and none that offers it%s%s%s; see dlcore "
-        "plugin list",
-        name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-        nearest ? "\"?" : "");
+    if (nearest)
+        dlc_text_add(text, "; did you mean \"%s\"?", nearest);
     dlc_free(names);
+    return dlc_text_status(text);
+}
+
+static dlc_status fail_unknown(const dlc_registry *registry, const char *name) {
+    dlc_text keys = {0}, nearest = {0};
+    dlc_status rc = dlc_sections_find_key(registry, name, &keys);
+    if (rc == DLC_OK && !keys.length)
+        rc = add_nearest(registry, name, &nearest);
+    if (rc == DLC_OK && keys.length)
+        rc = dlc_fail(DLC_ERR_PLUGIN,
+                      "\"%s\" is no plugin or section, but a key of %s: inspect these",
+                      name, dlc_text_string(&keys));
+    else if (rc == DLC_OK)
+        rc = dlc_fail(
+            DLC_ERR_PLUGIN,
+            "there is no plugin \"%s\", none that offers it, and no section of "
+            "net.ini that is called so%s; see dlcore plugin list",
+            name, dlc_text_string(&nearest));
+    dlc_text_free(&nearest);
+    dlc_text_free(&keys);
     return rc;
 }
 
@@ -286,26 +314,40 @@ static dlc_status inspect_plugin(const plugin_inspection *what, feature_view *vi
     return show(view, what->json);
 }
 
+static dlc_status inspect_found(const plugin_inspection *what, feature_view *view) {
+    if (what->device)
+        DLC_TRY(check_device(view, what->device));
+    if (!what->name) {
+        view->section = DLC_ALL_SECTIONS;
+        return show(view, what->json);
+    }
+    int named = is_plugin(view->registry, what->name);
+    int offered = is_offered(view->registry, what->name);
+    if (dlc_section_is_known(what->name)) {
+        view->section = what->name;
+        view->no_plugins = !named && !offered;
+    }
+    if (named)
+        return inspect_plugin(what, view);
+    if (offered)
+        return show_feature(what, view);
+    return view->section ? show(view, what->json)
+                         : fail_unknown(view->registry, what->name);
+}
+
 static dlc_status inspect_name(const plugin_inspection *what) {
-    feature_view view = {0};
     dlc_registry *registry;
     DLC_TRY(dlc_registry_open(&registry));
-    view.registry = registry;
-    dlc_status rc = what->device ? check_device(&view, what->device) : DLC_OK;
-    if (rc == DLC_OK && is_plugin(registry, what->name))
-        rc = inspect_plugin(what, &view);
-    else if (rc == DLC_OK && is_offered(registry, what->name))
-        rc = show_feature(what, &view);
-    else if (rc == DLC_OK)
-        rc = fail_unknown(registry, what->name);
+    feature_view view = {.registry = registry};
+    dlc_status rc = inspect_found(what, &view);
     dlc_registry_close(registry);
     return rc;
 }
 
 dlc_status dlc_plugin_inspect(const plugin_inspection *what) {
-    size_t length = strlen(what->name);
-    if (!strchr(what->name, '/') &&
-        (length < 3 || strcmp(what->name + length - 3, ".so") != 0))
+    size_t length = what->name ? strlen(what->name) : 0;
+    if (!what->name || (!strchr(what->name, '/') &&
+                        (length < 3 || strcmp(what->name + length - 3, ".so") != 0)))
         return inspect_name(what);
     dlc_registry *registry;
     DLC_TRY(dlc_registry_inspect(what->name, &registry));

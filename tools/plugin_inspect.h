@@ -1,5 +1,5 @@
 /* `dlcore plugin inspect`: everything about a plugin, about what plugins offer under
- * one name, or about a file. */
+ * one name, about a file, or about a section of net.ini. */
 #ifndef DLC_TOOLS_PLUGIN_INSPECT_H
 #define DLC_TOOLS_PLUGIN_INSPECT_H
 
@@ -8,7 +8,7 @@
 #include <dlcore/status.h>
 
 typedef struct plugin_inspection {
-    const char *name;   /* of a plugin or a feature, or a file */
+    const char *name;   /* of a plugin, a feature or a section, or a file; NULL: all */
     const char *device; /* what works on this one alone; NULL: by default */
     int all;            /* whatever device it works on */
     int json;

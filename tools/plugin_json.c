@@ -5,6 +5,8 @@
 
 #include <dlcore/dlcore.h>
 
+#include "config/config.h"
+
 /* Every capability bit that the headers have. */
 static const struct {
     dlc_kind kind;
@@ -74,24 +76,33 @@ static const char *option_type_text(uint32_t type) {
     return type < sizeof names / sizeof *names ? names[type] : NULL;
 }
 
-static void json_options(dlc_json *json, const dlc_option *table) {
-    dlc_json_array(json, "options");
-    for (const dlc_option *row = table; row && row->name; row = DLC_NEXT(row)) {
-        dlc_json_object(json, NULL);
-        dlc_json_string(json, "name", row->name);
-        dlc_json_string(json, "type", option_type_text(row->type));
-        dlc_json_bool(json, "required", (row->flags & DLC_OPT_REQUIRED) != 0);
-        dlc_json_bool(json, "live", (row->flags & DLC_OPT_LIVE) != 0);
-        dlc_json_string(json, "default", row->def);
-        if (row->min < row->max) {
-            dlc_json_number(json, "min", row->min);
-            dlc_json_number(json, "max", row->max);
-        }
-        if (row->type == DLC_OPT_CHOICE)
-            dlc_json_string(json, "choices", row->choices);
-        dlc_json_string(json, "help", row->help);
-        dlc_json_end_object(json);
+static void json_option(dlc_json *json, const dlc_option *row) {
+    dlc_text takes = {0};
+    dlc_option_takes(row, &takes);
+    json->text.failed |= takes.failed;
+    dlc_json_object(json, NULL);
+    dlc_json_string(json, "name", row->name);
+    dlc_json_string(json, "type", option_type_text(row->type));
+    dlc_json_string(json, "takes", dlc_text_string(&takes));
+    dlc_json_bool(json, "required", (row->flags & DLC_OPT_REQUIRED) != 0);
+    dlc_json_bool(json, "live", (row->flags & DLC_OPT_LIVE) != 0);
+    dlc_json_string(json, "default", row->def);
+    if (row->min < row->max) {
+        dlc_json_number(json, "min", row->min);
+        dlc_json_number(json, "max", row->max);
     }
+    if (row->type == DLC_OPT_CHOICE)
+        dlc_json_string(json, "choices", row->choices);
+    dlc_json_string(json, "help", row->help);
+    dlc_json_end_object(json);
+    dlc_text_free(&takes);
+}
+
+void dlc_json_options(dlc_json *json, const dlc_option *const *tables, size_t ntables) {
+    dlc_json_array(json, "options");
+    for (size_t t = 0; t < ntables; t++)
+        for (const dlc_option *row = tables[t]; row && row->name; row = DLC_NEXT(row))
+            json_option(json, row);
     dlc_json_end_array(json);
 }
 
@@ -108,7 +119,7 @@ static void json_feature(dlc_json *json, const dlc_feature_entry *entry,
     dlc_json_string(json, "state", dlc_entry_state_text(entry->state));
     dlc_json_string(json, "reason", entry->reason);
     if (with_options)
-        json_options(json, options);
+        dlc_json_options(json, &options, 1);
     dlc_json_end_object(json);
     dlc_text_free(&words);
 }

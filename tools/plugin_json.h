@@ -23,6 +23,8 @@ void dlc_json_plugins(dlc_json *json, const dlc_registry *registry);
  * for which it is opened here. */
 void dlc_json_plugin(dlc_json *json, const dlc_registry *registry,
                      const dlc_plugin_entry *plugin, const dlc_feature_choice *choice);
+/* "options": [...] of tables that have no name in common; each may be NULL. */
+void dlc_json_options(dlc_json *json, const dlc_option *const *tables, size_t ntables);
 /* "folders": [...] */
 void dlc_json_folders(dlc_json *json, const dlc_registry *registry);
 

@@ -85,9 +85,26 @@ static void add_nearest(dlc_text *text, const char *name, const char *const *nam
 
 /* ---- Parameters ---- */
 
+const dlc_option dlc_block_options[] = {
+    DLC_STRING("needs", NULL, "parameters that a use has to give, joined by commas"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_use_options[] = {
+    DLC_OPTION("block", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
+               "the block that is used; it stands above"),
+    DLC_STRING("input", NULL,
+               "what `in` is in the block: layers joined by commas, or data, label; "
+               "default: the layer above"),
+    DLC_INT("repeat", NULL, 1, DLC_REPEAT_MOST,
+            "copies, each of which reads the one before, named [NAME.1.LAYER] and so "
+            "on; default: one, named [NAME.LAYER]"),
+    DLC_OPTIONS_END};
+
 static int is_core_key(const char *name) {
-    return strcmp(name, "block") == 0 || strcmp(name, "input") == 0 ||
-           strcmp(name, "repeat") == 0;
+    const dlc_option *row = dlc_use_options;
+    while (row->name && strcmp(row->name, name) != 0)
+        row = DLC_NEXT(row);
+    return row->name != NULL;
 }
 
 static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char *name,

@@ -213,6 +213,10 @@ void dlc_options_help(const dlc_option *const *tables, size_t ntables, dlc_text 
 /* Appends what one option takes: "whole number, 1 .. 4096". */
 void dlc_option_takes(const dlc_option *option, dlc_text *text);
 
+/* The keys of a [block x], besides its parameters, and of every use of a block. */
+extern const dlc_option dlc_block_options[];
+extern const dlc_option dlc_use_options[];
+
 /* ---- Fillers ----------------------------------------------------------------- */
 
 typedef enum dlc_filler_kind {

@@ -13,8 +13,12 @@ const dlc_option dlc_graph_options[] = {
     DLC_STRING("input", NULL,
                "layers it reads, joined by commas, or data, label; default: the layer "
                "above, and label for a loss or metric"),
-    DLC_CHOICE("phase", NULL, "both|train|test", "where it takes part"),
-    DLC_FLOAT("loss_weight", "1", 0, 1e6, "weight of a loss in what is minimised"),
+    DLC_CHOICE(
+        "phase", NULL, "both|train|test",
+        "where it takes part; default: both, or test for what is only watched, as "
+        "accuracy is"),
+    DLC_FLOAT("loss_weight", "1", 0, 1e6,
+              "factor of a loss in the sum that training minimises"),
     DLC_CHOICE("parallel", "data", "data|model|auto",
                "how ranks share the layer; data: each has samples of its own; model: "
                "each makes some channels of the output, for all samples, and has the "

@@ -37,7 +37,7 @@ const dlc_option dlc_transport_section_options[] = {
                "how ranks reach each other; auto: what fits best; A+B: A inside nodes, "
                "B between them"),
     DLC_CHOICE("order", "any", "any|pairwise",
-               "of sums; any: libraries that sum in an order of their own may; "
+               "order of sums; any: libraries that sum in an order of their own may; "
                "pairwise: the same bits on every transport"),
     DLC_CHOICE("shards", "auto", "auto|yes|no",
                "whether each rank updates a shard of the weights and gets the others'; "
@@ -56,10 +56,11 @@ const dlc_option dlc_run_section_options[] = {
     DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
     DLC_CHOICE("scaling", "weak", "weak|strong",
                "weak: each rank has the whole batch; strong: ranks share it out"),
-    DLC_STRING("shares", NULL,
-               "of the ranks in the batch of all: even; auto: by measured speed; or "
-               "proportions, one a rank, as in 1,1,0.5; default: even, and where ranks "
-               "may be ahead of each other by the speed that is seen"),
+    DLC_STRING(
+        "shares", NULL,
+        "how the batch of all ranks is split among them: even; auto: by measured "
+        "speed; or proportions, one a rank, as in 1,1,0.5; default: even, and "
+        "where ranks may be ahead of each other by measured speed"),
     DLC_STRING(
         "stages", "1",
         "consecutive pieces of the net, each on ranks of its own: a number, or the "
@@ -73,26 +74,28 @@ const dlc_option dlc_run_section_options[] = {
                "rank's at a time; auto: by time and memory"),
     DLC_INT("epochs", NULL, 0, 1e6, "passes over the training data"),
     DLC_INT("iterations", NULL, 0, 1e12, "updates of the weights; instead of epochs"),
-    DLC_INT("seed", "1", 0, 0x1p53, "of all random numbers"),
+    DLC_INT("seed", "1", 0, 0x1p53, "start of all random numbers"),
     DLC_FLOAT("rendezvous", "60", 1, 1e6,
               "seconds that ranks started by others may take to come together"),
     DLC_FLOAT("deadline", "30", 0, 1e6,
               "seconds without progress after which a rank counts as hung; 0: never"),
     DLC_INT("threads", "0", 0, 4096, "compute threads of a rank; 0: one a core"),
     DLC_BOOL("bind", "true", "bind each rank to its own cores"),
-    DLC_CHOICE("precision", "float32", "float32|tf32|bf16|fp16",
-               "of activations and products, with weights, sums and losses in float32; "
-               "tf32: products of float32 rounded to 10 bits, where the device can"),
-    DLC_BOOL("record", "true",
-             "note an iteration's work once and run it as a whole, where all of it is "
-             "work for the device"),
+    DLC_CHOICE(
+        "precision", "float32", "float32|tf32|bf16|fp16",
+        "number format of activations and products; weights, sums and losses stay "
+        "float32; tf32: products of float32 rounded to 10 bits, where the device can"),
+    DLC_BOOL(
+        "record", "true",
+        "capture an iteration's work once and run it as a whole, where all of it is "
+        "work for the device"),
     DLC_BOOL(
         "tune", "false",
         "time what layers can choose from, once, and take the fastest, where the "
         "device's layers do so; other runs may choose otherwise, with results that "
         "differ in their last bits"),
     DLC_CHOICE("memory", "normal", "normal|low",
-               "low: make cheap activations again in backward, not keep them"),
+               "low: recompute cheap activations in backward instead of keeping them"),
     DLC_BOOL(
         "overcommit", "false",
         "train though more memory is planned than the machine, or its cgroup, has"),
@@ -111,8 +114,7 @@ const dlc_option dlc_run_section_options[] = {
     DLC_FLOAT("checkpoint_minutes", "10", 0, 1e6,
               "minutes between checkpoints; 0: none by the time"),
     DLC_BOOL("checkpoint_last", "true", "write a checkpoint at the end"),
-    DLC_INT("keep", "3", 0, 1e9,
-            "of the checkpoints, how many of the last stay; 0: all"),
+    DLC_INT("keep", "3", 0, 1e9, "how many of the last checkpoints stay; 0: all"),
     DLC_BOOL("keep_best", "true",
              "write a checkpoint when a test is the best so far, and keep it; where no "
              "other checkpoint is asked for: only if this is set"),

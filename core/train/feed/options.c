@@ -20,7 +20,7 @@ const dlc_option dlc_feed_options[] = {
         "batches kept ready in the background; 0: up to three, as 32 MB hold, or none "
         "with [run] memory = low"),
     DLC_INT("threads", "0", 0, THREADS_MAX,
-            "threads that cut and convert samples; 0: one beside a processor that "
+            "threads that cut and convert samples; 0: one beside a CPU that "
             "computes, up to four where a GPU does"),
     DLC_OPTIONS_END,
 };

@@ -25,7 +25,9 @@ def dlcore(*arguments, path=None, program=BIN, **more):
                           capture_output=True, text=True, timeout=60)
 
 
-class Command(unittest.TestCase):
+class Box(unittest.TestCase):
+    """A folder of plugins."""
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -39,6 +41,8 @@ class Command(unittest.TestCase):
         copy.chmod(0o644)
         return copy
 
+
+class Command(Box):
     def test_list(self):
         for name in ("good", "major2", "unavailable", "feature-name"):
             self.put(name)

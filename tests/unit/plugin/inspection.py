@@ -7,7 +7,7 @@ import re
 import sys
 import unittest
 
-from command import BIN, Command as Box, dlcore
+from command import BIN, Box, dlcore
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 BUILT = BIN.parent.parent / "lib/dlcore/1"
@@ -111,6 +111,126 @@ class Capabilities(Box):
                          "bit 63, unknown here")
 
 
-del Box
+SECTIONS = ("net", "data", "data.test", "solver", "run", "transport", "layer", "block")
+NET = """[data]
+source = synthetic
+batch = 4
+[data.test]
+source = synthetic
+[solver]
+type = sgd
+[run]
+iterations = 2
+[transport]
+type = auto
+[net]
+name = small
+[block pair]
+needs = width
+[pair.ip]
+type = inner_product
+num_output = $width
+[pairs]
+block = pair
+width = 10
+[ip]
+type = inner_product
+num_output = 10
+[loss]
+type = softmax_loss
+"""
+# Where NET has what a title of the manual means.
+PLACES = {"[NAME]": "[ip]", "[NAME] with a key `block`": "[pairs]", "[block NAME]": "[block pair]"}
+
+
+def sections(name):
+    done = dlcore("plugin", "inspect", name, "--json", path=BUILT)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    document = json.loads(done.stdout)
+    return {section["title"]: section for section in document["sections"]}
+
+
+class Sections(Box):
+    """What the core itself reads from net.ini."""
+
+    def test_each_by_its_name(self):
+        for name in SECTIONS:
+            for title, section in sections(name).items():
+                self.assertEqual(section["name"], name)
+                text = dlcore("plugin", "inspect", name, path=BUILT).stdout
+                self.assertIn(f"{title}: {section['help']}\n", text)
+                for option in section["options"]:
+                    self.assertRegex(text, rf"(?m)^  {option['name']} +{re.escape(option['takes'])}.*\n +"
+                                     + re.escape(option["help"]) + "$")
+        self.assertEqual({s["name"] for s in sections("train").values()}, set(SECTIONS))
+        keys = {key["name"] for section in sections("train").values() for key in section["options"]}
+        self.assertLessEqual({"test_interval", "target_accuracy", "mirror", "crop", "shuffle", "prefetch", "phase",
+                              "loss_weight", "needs", "repeat", "keep", "checkpoint_minutes", "batch"}, keys)
+
+    def test_every_key_has_help(self):
+        """A sentence's worth of it, of the core's keys as of the plugins'."""
+        document = json.loads(dlcore("plugin", "inspect", "--all", "--json", path=BUILT).stdout)
+        tables = [(s["title"], s["options"]) for s in document["sections"]]
+        tables += [(f["name"], f["options"]) for p in document["plugins"] for f in p["features"]]
+        self.assertGreater(len(tables), 40)
+        for where, options in tables:
+            for option in options:
+                key = f"{where} {option['name']}: {option['help']!r}"
+                self.assertGreaterEqual(len(option["help"]), 8, key)
+                self.assertNotRegex(option["help"], r"\.$|\n|processor", key)
+                self.assertNotRegex(option["takes"], r"^$|one of $", key)
+
+    def test_no_table_is_left_out(self):
+        """Each that the core checks net.ini against is in that of the sections."""
+        text = (SOURCE / "core/train/sections.c").read_text()
+        tables = {table for file in (SOURCE / "core").rglob("*.c")
+                  for table in re.findall(r"^const dlc_option (dlc_\w+)\[\] = ", file.read_text(), re.M)}
+        self.assertGreaterEqual(len(tables), 10)
+        for table in tables:
+            self.assertIn(table, text)
+
+    def test_each_key_is_taken(self):
+        """`dlcore check` knows every key where the manual has it, and no other."""
+        net = self.box / "net.ini"
+        for title, section in sections("train").items():
+            place = PLACES.get(title, title)
+            self.assertIn(f"{place}\n", NET)
+            present = re.findall(r"^(\w+) =", NET.split(f"{place}\n")[1].split("[")[0], re.M)
+            added = [o["name"] for o in section["options"] if o["name"] not in present]
+            net.write_text(NET.replace(f"{place}\n", f"{place}\nzzz = x y\n" + "".join(
+                f"{key} = x y\n" for key in added)))
+            done = dlcore("check", net, "--json", path=BUILT)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            refused = set(re.findall(r'(?:has no (?:setting|parameter)|no layer of the block uses) "(\w+)"',
+                                     done.stderr))
+            self.assertEqual(refused, {"zzz"}, done.stderr)
+
+    def test_plugins_of_a_section(self):
+        """A section that a plugin has keys in names those that do."""
+        text = dlcore("plugin", "inspect", "data", path=BUILT).stdout
+        self.assertRegex(text, r"The data source is named by `source`[^*]*\bcifar, idx, synthetic\b")
+        text = dlcore("plugin", "inspect", "layer", path=BUILT).stdout
+        self.assertEqual(len(re.findall(r"\brelu\b", text)), 1, text)
+        self.assertNotIn("keys of its own", dlcore("plugin", "inspect", "net", path=BUILT).stdout)
+
+    def test_near_names_and_keys(self):
+        done = dlcore("plugin", "inspect", "solvr", path=BUILT)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn('did you mean "solver"?', done.stderr)
+        done = dlcore("plugin", "inspect", "crop", path=BUILT)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn('"crop" is no plugin or section, but a key of [data], [data.test]: ', done.stderr)
+        done = dlcore("plugin", "inspect", "momentum", path=BUILT)
+        self.assertRegex(done.stderr, r"a key of .*solver sgd")
+
+    def test_everything(self):
+        document = json.loads(dlcore("plugin", "inspect", "--all", "--json", path=BUILT).stdout)
+        listed = json.loads(dlcore("plugin", "list", "--json", path=BUILT).stdout)
+        self.assertEqual(len(document["plugins"]), len(listed["plugins"]))
+        self.assertGreaterEqual(len(document["sections"]), 9)
+        self.assertEqual(dlcore("plugin", "inspect", path=BUILT).returncode, 2)
+
+
 if __name__ == "__main__":
     unittest.main()

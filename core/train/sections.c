@@ -1,0 +1,60 @@
+/* See sections.h. */
+#include "train/sections.h"
+
+#include "config/config.h"
+#include "train/feed/feed.h"
+#include "train/setup.h"
+
+const dlc_section_keys dlc_section_table[] = {
+    {.name = "net",
+     .title = "[net]",
+     .help = "the net as a whole",
+     .tables = {dlc_net_section_options}},
+    {.name = "data",
+     .title = "[data]",
+     .help = "the samples of training, and how they reach the net",
+     .tables = {dlc_data_section_options, dlc_feed_options},
+     .kind = DLC_KIND_DATA,
+     .key = "source"},
+    {.name = "data.test",
+     .title = "[data.test]",
+     .help = "the samples of tests; without this section nothing is tested",
+     .tables = {dlc_test_section_options, dlc_feed_options},
+     .kind = DLC_KIND_DATA,
+     .key = "source"},
+    {.name = "solver",
+     .title = "[solver]",
+     .help = "how gradients become weights",
+     .tables = {dlc_solver_section_options},
+     .kind = DLC_KIND_SOLVER,
+     .key = "type"},
+    {.name = "run",
+     .title = "[run]",
+     .help = "how long to train, on what, and what is tested, shown and kept meanwhile",
+     .tables = {dlc_run_section_options},
+     .kind = DLC_KIND_DEVICE,
+     .key = "device"},
+    {.name = "transport",
+     .title = "[transport]",
+     .help = "how the ranks of a job exchange what they have",
+     .tables = {dlc_transport_section_options},
+     .kind = DLC_KIND_TRANSPORT,
+     .key = "type"},
+    {.name = "layer",
+     .title = "[NAME]",
+     .help = "a layer: every section of another name, in the order of the file",
+     .tables = {dlc_graph_options},
+     .kind = DLC_KIND_LAYER,
+     .key = "type"},
+    {.name = "block",
+     .title = "[block NAME]",
+     .help = "layers that are said once and used often; they stand behind it as "
+             "[NAME.LAYER], and every key but `needs` is a parameter with its default",
+     .tables = {dlc_block_options}},
+    {.name = "block",
+     .title = "[NAME] with a key `block`",
+     .help = "a use of a block: in its place stand the block's layers; every other key "
+             "gives one of the block's parameters",
+     .tables = {dlc_use_options}},
+    {.name = NULL},
+};
