@@ -1,63 +1,82 @@
-/* See idx.h. A packed file is unpacked in one go, with libdeflate: twice as fast as
- * zlib, which is most of the time between start and first iteration. */
+/* See idx.h. A file's sizes are believed only as far as its data goes: the header alone
+ * is read first, what it asks for is held against the file, and memory is taken as data
+ * comes. A packed file is unpacked in one go, with libdeflate: twice as fast as zlib,
+ * which is most of the time between start and first iteration. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "idx.h"
 
 #define GZIP_SHORTEST 18 /* header and trailer */
 #define HEADER_FIXED 4
+#define HEADER_MOST (HEADER_FIXED + 4 * IDX_MAX_DIMS)
 /* No deflate stream grows by more than this (RFC 1951: 258 bytes from 2 bits). */
 #define DEFLATE_MOST 1032
+/* What packing adds to data that cannot be packed, and names in front of it. */
+#define GZIP_OVERHEAD(plain) ((plain) / 64 + (1 << 20))
+/* From here on memory is asked for in huge pages: first touch is dear otherwise. */
+#define HUGE_FROM ((size_t)4 << 20)
 
-static dlc_status read_all(const dlc_host *host, const char *path, int fd,
-                           unsigned char *into, size_t bytes) {
-    size_t got = 0;
-    while (got < bytes) {
-        ssize_t n = read(fd, into + got, bytes - got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s", path, got,
-                              strerror(errno));
-        if (n == 0)
-            return host->fail(DLC_ERR_DATA,
-                              "%s ends at byte %zu while it is being read", path, got);
-        got += (size_t)n;
-    }
-    return DLC_OK;
-}
+/* ---- The file as it is on the disk --------------------------------------------- */
 
-/* The file as it is on the disk. */
-static dlc_status slurp(const dlc_host *host, const char *path, unsigned char **bytes,
-                        size_t *size) {
+typedef struct disk_file {
+    const dlc_host *host;
+    const char *path;
+    int fd;
+    size_t size;
+} disk_file;
+
+static dlc_status open_file(const dlc_host *host, const char *path, disk_file *file) {
     struct stat info;
-    dlc_status status = DLC_OK;
-    unsigned char *read_bytes = NULL;
     /* Not blocking: a pipe must be refused, not waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return host->fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
     if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {
-        status = host->fail(DLC_ERR_DATA, "%s is not a file", path);
-        goto out;
+        close(fd);
+        return host->fail(DLC_ERR_DATA, "%s is not a file", path);
     }
-    read_bytes = host->alloc((size_t)info.st_size);
-    status = read_bytes ? read_all(host, path, fd, read_bytes, (size_t)info.st_size)
-                        : DLC_ERR_NOMEM;
-    if (status != DLC_OK)
-        goto out;
-    *bytes = read_bytes;
-    *size = (size_t)info.st_size;
-    read_bytes = NULL;
-out:
-    host->free(read_bytes);
-    close(fd);
-    return status;
+    *file = (disk_file){host, path, fd, (size_t)info.st_size};
+    return DLC_OK;
+}
+
+static dlc_status read_at(const disk_file *file, size_t begin, void *into,
+                          size_t bytes) {
+    size_t got = 0;
+    while (got < bytes) {
+        ssize_t n = pread(file->fd, (char *)into + got, bytes - got,
+                          (off_t)(begin + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return file->host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
+                                    file->path, begin + got, strerror(errno));
+        if (n == 0)
+            return file->host->fail(DLC_ERR_DATA,
+                                    "%s ends at byte %zu while it is being read",
+                                    file->path, begin + got);
+        got += (size_t)n;
+    }
+    return DLC_OK;
+}
+
+/* Memory that costs nothing until it is written to. Freed with munmap. */
+static dlc_status reserve(const disk_file *file, size_t bytes, unsigned char **memory) {
+    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
+    if (made == MAP_FAILED)
+        return file->host->fail(DLC_ERR_NOMEM, "out of memory: %zu bytes for %s", bytes,
+                                file->path);
+    if (bytes >= HUGE_FROM)
+        madvise(made, bytes, MADV_HUGEPAGE); /* a wish: failing does no harm */
+    *memory = made;
+    return DLC_OK;
 }
 
 /* ---- gzip -------------------------------------------------------------------- */
@@ -66,63 +85,122 @@ static int is_gzip(const unsigned char *bytes, size_t size) {
     return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-/* How large it says that it is unpacked: the last 4 bytes, little endian. */
-static size_t unpacked_size(const unsigned char *end) {
-    return (size_t)end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 |
-           (size_t)end[-1] << 24;
+static dlc_status damaged(const disk_file *file, const char *how) {
+    return file->host->fail(DLC_ERR_DATA,
+                            "%s: damaged gzip file: %s; fetch it again, or see what "
+                            "`gzip -t` says",
+                            file->path, how);
 }
 
-static dlc_status damaged(const dlc_host *host, const char *path, const char *how) {
-    return host->fail(DLC_ERR_DATA,
-                      "%s: damaged gzip file: %s; fetch it again, or see what "
-                      "`gzip -t` says",
-                      path, how);
+/* Fills the output from the file, piece by piece; Z_OK or Z_STREAM_END where it is full
+ * or all has come. */
+static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result) {
+    unsigned char piece[4096];
+    size_t at = 0;
+    *result = Z_OK;
+    while (z->avail_out && (*result == Z_OK || *result == Z_BUF_ERROR) &&
+           at < file->size) {
+        size_t bytes = file->size - at;
+        bytes = bytes < sizeof piece ? bytes : sizeof piece;
+        dlc_status status = read_at(file, at, piece, bytes);
+        if (status != DLC_OK)
+            return status;
+        at += bytes;
+        z->next_in = piece;
+        z->avail_in = (unsigned)bytes;
+        *result = inflate(z, Z_SYNC_FLUSH);
+    }
+    return DLC_OK;
 }
 
-static dlc_status inflate(const dlc_host *host, const char *path,
-                          const unsigned char *packed, size_t packed_size,
-                          unsigned char *into, size_t size) {
-    size_t used = 0;
+/* The first bytes of what is packed in it; fewer where there are fewer. Damage behind
+ * the header is for those to find who unpack it all. */
+static dlc_status unpack_header(const disk_file *file, unsigned char *into,
+                                size_t *size) {
+    z_stream z = {0};
+    int result = inflateInit2(&z, 15 + 16); /* gzip's wrapping */
+    dlc_status status = DLC_OK;
+    z.next_out = into;
+    z.avail_out = HEADER_MOST;
+    if (result == Z_OK)
+        status = inflate_some(file, &z, &result);
+    (void)inflateEnd(&z);
+    if (status != DLC_OK)
+        return status;
+    if (result == Z_MEM_ERROR)
+        return file->host->fail(DLC_ERR_NOMEM, "out of memory to unpack %s",
+                                file->path);
+    *size = HEADER_MOST - z.avail_out;
+    int whole = *size >= HEADER_FIXED && *size >= HEADER_FIXED + 4 * (size_t)into[3];
+    if (result != Z_OK && result != Z_STREAM_END && !whole)
+        return damaged(file, "its beginning cannot be unpacked");
+    return DLC_OK;
+}
+
+/* Can so many bytes be packed in this file? Its end has their number, modulo 2^32. */
+static dlc_status check_packed(const disk_file *file, size_t plain) {
+    unsigned char end[4];
+    if (file->size < GZIP_SHORTEST)
+        return damaged(file, "it was cut short");
+    if (plain / DEFLATE_MOST > file->size)
+        return file->host->fail(DLC_ERR_DATA,
+                                "%s: the dimensions in its header ask for %zu bytes, "
+                                "more than can come out of the %zu that it has: it was "
+                                "cut short or damaged",
+                                file->path, plain, file->size);
+    if (file->size > plain && file->size - plain > GZIP_OVERHEAD(plain))
+        return file->host->fail(DLC_ERR_DATA,
+                                "%s: the dimensions in its header ask for %zu bytes, "
+                                "but it has %zu even packed: what follows them doesn't "
+                                "belong there",
+                                file->path, plain, file->size);
+    dlc_status status = read_at(file, file->size - sizeof end, end, sizeof end);
+    if (status != DLC_OK)
+        return status;
+    uint32_t told = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 |
+                    (uint32_t)end[3] << 24;
+    if (told != (uint32_t)plain)
+        return file->host->fail(DLC_ERR_DATA,
+                                "%s: the dimensions in its header ask for %zu bytes, "
+                                "but by its gzip end it has %u unpacked: it was cut "
+                                "short or damaged",
+                                file->path, plain, told);
+    return DLC_OK;
+}
+
+static dlc_status inflate_all(const disk_file *file, const unsigned char *packed,
+                              unsigned char *into, size_t size) {
+    size_t used = 0, made = 0;
     struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
     if (!decompressor)
-        return host->fail(DLC_ERR_NOMEM, "out of memory to unpack %s", path);
+        return file->host->fail(DLC_ERR_NOMEM, "out of memory to unpack %s",
+                                file->path);
     enum libdeflate_result result = libdeflate_gzip_decompress_ex(
-        decompressor, packed, packed_size, into, size, &used, NULL);
+        decompressor, packed, file->size, into, size, &used, &made);
     libdeflate_free_decompressor(decompressor);
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
-        return damaged(host, path, "more comes out than its end says");
-    if (result != LIBDEFLATE_SUCCESS)
-        return damaged(host, path,
-                       "contents, length and checksum don't match, or it "
-                       "was cut short");
-    if (used != packed_size)
-        return host->fail(DLC_ERR_DATA,
-                          "%s: the gzip stream ends at byte %zu, but the file has %zu "
-                          "bytes: what follows it doesn't belong there",
-                          path, used, packed_size);
+        return damaged(file, "more comes out than its header asks for");
+    if (result != LIBDEFLATE_SUCCESS || made != size)
+        return damaged(file, "contents, length and checksum don't match, or it "
+                             "was cut short");
+    if (used != file->size)
+        return file->host->fail(
+            DLC_ERR_DATA,
+            "%s: the gzip stream ends at byte %zu, but the file has %zu "
+            "bytes: what follows it doesn't belong there",
+            file->path, used, file->size);
     return DLC_OK;
 }
 
-/* Replaces packed bytes by what is in them. */
-static dlc_status unpack(const dlc_host *host, const char *path, unsigned char **bytes,
-                         size_t *size) {
-    if (*size < GZIP_SHORTEST)
-        return damaged(host, path, "it was cut short");
-    size_t plain_size = unpacked_size(*bytes + *size);
-    if (plain_size / DEFLATE_MOST > *size)
-        return damaged(host, path, "its end speaks of an impossible size");
-    unsigned char *plain = host->alloc(plain_size);
-    if (!plain)
+static dlc_status unpack(const disk_file *file, unsigned char *into, size_t size) {
+    unsigned char *packed = file->host->alloc(file->size);
+    if (!packed)
         return DLC_ERR_NOMEM;
-    dlc_status status = inflate(host, path, *bytes, *size, plain, plain_size);
-    if (status != DLC_OK) {
-        host->free(plain);
-        return status;
-    }
-    host->free(*bytes);
-    *bytes = plain;
-    *size = plain_size;
-    return DLC_OK;
+    dlc_status status = read_at(file, 0, packed, file->size);
+    if (status == DLC_OK)
+        status = inflate_all(file, packed, into, size);
+    file->host->free(packed);
+    return status;
 }
 
 /* ---- The header --------------------------------------------------------------- */
@@ -132,11 +210,11 @@ static int64_t big_endian(const unsigned char *bytes) {
            bytes[3];
 }
 
-static dlc_status check_magic(const dlc_host *host, idx_file *file) {
-    const unsigned char *bytes = file->bytes;
-    if (file->size < HEADER_FIXED)
+static dlc_status check_magic(const dlc_host *host, const unsigned char *bytes,
+                              size_t size, idx_file *file) {
+    if (size < HEADER_FIXED)
         return host->fail(DLC_ERR_DATA, "%s has %zu bytes: too short for an IDX file",
-                          file->path, file->size);
+                          file->path, size);
     if (bytes[0] || bytes[1])
         return host->fail(
             DLC_ERR_DATA,
@@ -156,54 +234,88 @@ static dlc_status check_magic(const dlc_host *host, idx_file *file) {
     file->rank = bytes[3];
     file->element_bytes = file->type == IDX_F32 ? 4 : 1;
     file->begin = HEADER_FIXED + (size_t)file->rank * 4;
-    if (file->size < file->begin)
+    if (size < file->begin)
         return host->fail(DLC_ERR_DATA, "%s ends at byte %zu, within its header of %zu",
-                          file->path, file->size, file->begin);
+                          file->path, size, file->begin);
     return DLC_OK;
 }
 
-static dlc_status check_size(const dlc_host *host, idx_file *file) {
-    size_t expected = file->element_bytes;
+/* How large the file is by its dimensions. */
+static dlc_status read_dims(const dlc_host *host, const unsigned char *bytes,
+                            idx_file *file) {
+    size_t size = file->element_bytes;
     int overflow = 0;
     for (int i = 0; i < file->rank; i++) {
         size_t at = HEADER_FIXED + (size_t)i * 4;
-        file->dims[i] = big_endian(file->bytes + at);
+        file->dims[i] = big_endian(bytes + at);
         if (file->dims[i] == 0)
             return host->fail(DLC_ERR_DATA, "%s: dimension %d at byte %zu is 0",
                               file->path, i, at);
-        overflow |= __builtin_mul_overflow(expected, (size_t)file->dims[i], &expected);
+        overflow |= __builtin_mul_overflow(size, (size_t)file->dims[i], &size);
     }
-    overflow |= __builtin_add_overflow(expected, file->begin, &expected);
+    overflow |= __builtin_add_overflow(size, file->begin, &size);
     if (overflow)
         return host->fail(DLC_ERR_DATA,
                           "%s: the dimensions in bytes 4 to %zu are impossibly large",
                           file->path, file->begin - 1);
-    if (expected != file->size)
-        return host->fail(DLC_ERR_DATA,
-                          "%s has %zu bytes (unpacked), but by the dimensions in its "
-                          "header it should have %zu: it was cut short or damaged",
-                          file->path, file->size, expected);
+    file->size = size;
     return DLC_OK;
+}
+
+static dlc_status check_plain(const disk_file *file, size_t size) {
+    return file->size == size
+               ? DLC_OK
+               : file->host->fail(
+                     DLC_ERR_DATA,
+                     "%s has %zu bytes, but by the dimensions in its "
+                     "header it should have %zu: it was cut short or damaged",
+                     file->path, file->size, size);
+}
+
+/* ---- All of it ----------------------------------------------------------------- */
+
+static dlc_status load(const disk_file *file, idx_file *made) {
+    unsigned char header[HEADER_MOST];
+    size_t size = file->size < sizeof header ? file->size : sizeof header;
+    dlc_status status = read_at(file, 0, header, size);
+    if (status != DLC_OK)
+        return status;
+    int packed = is_gzip(header, size);
+    if (packed)
+        status = unpack_header(file, header, &size);
+    if (status == DLC_OK)
+        status = check_magic(file->host, header, size, made);
+    if (status == DLC_OK)
+        status = read_dims(file->host, header, made);
+    if (status == DLC_OK)
+        status = packed ? check_packed(file, made->size)
+                        : check_plain(file, made->size);
+    if (status == DLC_OK)
+        status = reserve(file, made->size, &made->bytes);
+    if (status != DLC_OK)
+        return status;
+    return packed ? unpack(file, made->bytes, made->size)
+                  : read_at(file, 0, made->bytes, made->size);
 }
 
 dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file) {
     idx_file made = {.path = path};
-    dlc_status status = slurp(host, path, &made.bytes, &made.size);
-    if (status == DLC_OK && is_gzip(made.bytes, made.size))
-        status = unpack(host, path, &made.bytes, &made.size);
-    if (status == DLC_OK)
-        status = check_magic(host, &made);
-    if (status == DLC_OK)
-        status = check_size(host, &made);
+    disk_file on_disk = {0};
+    dlc_status status = open_file(host, path, &on_disk);
+    if (status != DLC_OK)
+        return status;
+    status = load(&on_disk, &made);
+    close(on_disk.fd);
     if (status != DLC_OK) {
-        idx_unload(host, &made);
+        idx_unload(&made);
         return status;
     }
     *file = made;
     return DLC_OK;
 }
 
-void idx_unload(const dlc_host *host, idx_file *file) {
-    host->free(file->bytes);
+void idx_unload(idx_file *file) {
+    if (file->bytes)
+        munmap(file->bytes, file->size);
     *file = (idx_file){0};
 }

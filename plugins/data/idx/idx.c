@@ -92,8 +92,8 @@ static dlc_status open_labels(dlc_source *source, const char *path, int32_t clas
 static void idx_close(dlc_source *source) {
     if (!source)
         return;
-    idx_unload(host, &source->labels);
-    idx_unload(host, &source->images);
+    idx_unload(&source->labels);
+    idx_unload(&source->images);
     host->free(source);
 }
 

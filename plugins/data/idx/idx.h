@@ -14,7 +14,7 @@ enum { IDX_U8 = 0x08, IDX_F32 = 0x0d };
 /* A whole file, unpacked and checked. */
 typedef struct idx_file {
     const char *path;
-    unsigned char *bytes; /* of the host's alloc */
+    unsigned char *bytes; /* own, mapped */
     size_t size;
     int type;
     int rank;
@@ -26,6 +26,6 @@ typedef struct idx_file {
 /* Reads `path`, packed by gzip or not (its contents tell), and checks the header
  * against the size. What it gives is freed by idx_unload; `path` must outlive it. */
 dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file);
-void idx_unload(const dlc_host *host, idx_file *file); /* a zeroed one is allowed */
+void idx_unload(idx_file *file); /* a zeroed one is allowed */
 
 #endif

@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/status.h"
 #include "source.h"
 #include "support/plugins.h"
+#include "support/sanitized.h"
 #include "support/scratch.h"
 
 #define FILE_MOST 4096
@@ -362,12 +365,106 @@ START_TEST(gzip_tails) {
     images_gz = packed(&images);
     memset(images_gz.at + images_gz.size - 4, 0xff, 4);
     put(&images_gz, &labels);
-    refused("impossible size");
+    refused("ask for 76 bytes, but by its gzip end it has 4294967295");
 
     images_gz = packed(&images);
     images_gz.at[images_gz.size - 4] -= 1;
     put(&images_gz, &labels);
-    refused("more comes out than its end says");
+    refused("ask for 76 bytes, but by its gzip end it has 75");
+
+    /* One byte more is packed than the header asks for, and the end agrees with it. */
+    add(&images, "x", 1);
+    images_gz = packed(&images);
+    images_gz.at[images_gz.size - 4] -= 1;
+    put(&images_gz, &labels);
+    refused("more comes out than its header asks for");
+}
+END_TEST
+
+/* ---- Sizes that nothing stands behind -------------------------------------------- */
+
+#define MIB ((size_t)1 << 20)
+#define CLAIMED ((uint32_t)2000000000u) /* bytes */
+
+static size_t peak_bytes(void) {
+    struct rusage usage;
+    ck_assert_int_eq(getrusage(RUSAGE_SELF, &usage), 0);
+    return (size_t)usage.ru_maxrss * 1024;
+}
+
+/* A gzip'd IDX file whose header and end agree on CLAIMED bytes, of which the
+ * 3 MiB that follow could well be the packed form, but are noise. */
+static void put_claim(const bytes *labels) {
+    size_t noise = 3 * MIB;
+    bytes claim = header(8, 3, (const uint32_t[]){CLAIMED / 100 / 100, 100, 100});
+    unsigned char *file = malloc(noise);
+    ck_assert_ptr_nonnull(file);
+    uint32_t random = 1, whole = CLAIMED + 16;
+    for (size_t i = 0; i < noise; i++)
+        file[i] = (unsigned char)((random = random * 1664525u + 1013904223u) >> 24);
+    z_stream z = {.next_in = claim.at,
+                  .avail_in = (unsigned)claim.size,
+                  .next_out = file,
+                  .avail_out = (unsigned)noise};
+    ck_assert_int_eq(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    ck_assert_int_eq(deflate(&z, Z_SYNC_FLUSH), Z_OK);
+    deflateEnd(&z);
+    for (int i = 0; i < 4; i++)
+        file[noise - 4 + (size_t)i] = (unsigned char)(whole >> 8 * i);
+    scratch_write("images", file, noise);
+    scratch_write("labels", labels->at, labels->size);
+    free(file);
+}
+
+/* A claim of 2 GB is held against what comes out, and takes no memory by itself. */
+START_TEST(claim_of_gigabytes) {
+    bytes labels = small_labels();
+    put_claim(&labels);
+    size_t before = peak_bytes();
+    refused("contents, length and checksum don't match");
+    ck_assert_uint_lt(peak_bytes() - before, 200 * MIB);
+}
+END_TEST
+
+/* Where the system has not even the room for it, that is what is told. */
+START_TEST(claim_without_room) {
+    struct rlimit before;
+    bytes labels = small_labels();
+    if (SANITIZED || getenv("CK_FORK")) /* they need the room themselves */
+        return;
+    put_claim(&labels);
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
+    const struct rlimit limit = {CLAIMED, before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    source_refused("idx", settings(NULL), DLC_ERR_NOMEM, "2000000016 bytes for");
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
+}
+END_TEST
+
+/* A few bytes cannot unpack to a gigabyte. */
+START_TEST(claim_beyond_deflate) {
+    bytes images = header(8, 3, (const uint32_t[]){1000, 1000, 1000});
+    bytes labels = small_labels(), images_gz = packed(&images);
+    images_gz.at[images_gz.size - 4] = 16; /* 1000000016 */
+    images_gz.at[images_gz.size - 3] = 0xca;
+    images_gz.at[images_gz.size - 2] = 0x9a;
+    images_gz.at[images_gz.size - 1] = 0x3b;
+    put(&images_gz, &labels);
+    refused("more than can come out of the");
+}
+END_TEST
+
+/* A hole of 6 GB behind a sound header, plain or packed, is never read. */
+START_TEST(claim_of_a_hole) {
+    bytes images = small_images(), labels = small_labels();
+    bytes images_gz = packed(&images);
+    for (int zipped = 0; zipped < 2; zipped++) {
+        put(zipped ? &images_gz : &images, &labels);
+        ck_assert_int_eq(truncate(scratch_path("images"), (off_t)6 << 30), 0);
+        size_t before = peak_bytes();
+        refused(zipped ? "but it has 6442450944 even packed" : "has 6442450944 bytes");
+        ck_assert_uint_lt(peak_bytes() - before, 100 * MIB);
+    }
 }
 END_TEST
 
@@ -400,6 +497,10 @@ int main(void) {
     tcase_add_test(tcase, every_bit_of_the_headers);
     tcase_add_test(tcase, every_bit_of_gzip);
     tcase_add_test(tcase, gzip_tails);
+    tcase_add_test(tcase, claim_of_gigabytes);
+    tcase_add_test(tcase, claim_without_room);
+    tcase_add_test(tcase, claim_beyond_deflate);
+    tcase_add_test(tcase, claim_of_a_hole);
     tcase_add_test(tcase, no_memory);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
