@@ -39,6 +39,7 @@ import time
 import xml.etree.ElementTree
 
 SHARE = 0.9
+OPINIONS = 3
 GROUP_SECONDS = 3.0  # tests that took less than that together are one call of ctest
 
 
@@ -338,13 +339,12 @@ def run_all(trees, jobs, results, options):
 
 
 def second_opinions(trees, areas, results, options):
-    """Where one test has stopped every mutant of an area, asks the others."""
+    """Where one test has stopped every mutant of an area, asks the others about a few."""
     for area in areas:
-        for mutant in area.mutants:
+        noticed = [m for m in area.mutants if (results.get(m) or {}).get("state") == "noticed"]
+        for mutant in noticed[:OPINIONS]:
             witness = only_witness(area, results)
-            if not witness:
-                break
-            if results.get(mutant) and results.get(mutant)["state"] == "noticed":
+            if witness:
                 run_all(trees[:1], [(mutant, (witness,))], results, options)
 
 
@@ -357,7 +357,7 @@ def summarize(areas, results):
         for mutant in area.mutants:
             found = results.get(mutant)
             if not found or found["state"] == "does not build":
-                wrong.append(f"{mutant.name}: {found['state'] if found else 'not tried yet'}")
+                wrong += [f"{mutant.name}: does not build"] if found else []
                 continue
             hits += found["state"] == "noticed"
             if found["state"] == "survived":
@@ -389,6 +389,9 @@ def detail(areas, results):
 
 def report(areas, results, options):
     lines, wrong = summarize(areas, results)
+    untried = [m for area in areas for m in area.mutants if not results.get(m)]
+    if untried:
+        wrong.append(f"{len(untried)} were not tried yet")
     if options.write:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=options.source,
                                 stdout=subprocess.PIPE, text=True).stdout.strip()
@@ -464,6 +467,9 @@ def main():
     if options.report:
         return report(areas, results, options)
     chosen = choose(areas, results, options)
+    if options.area or options.names:  # what was asked for is what is judged
+        asked = set(options.area.split(",")) | {m.area.name for m in chosen}
+        areas = [area for area in areas if area.name in asked]
     trees = [Tree(options.source, work / f"tree-{i}", options) for i in range(options.jobs)]
     if chosen:
         lock = open(work / "lock", "w")

@@ -203,6 +203,12 @@ static dlc_status share_range(const dlc_cores *cores, int rank, int ranks, int *
     return DLC_OK;
 }
 
+int dlc_cores_threads(double quota, int cores) {
+    if (!(quota > 0) || quota >= cores)
+        return cores;
+    return quota < 1 ? 1 : (int)(quota + 0.5);
+}
+
 dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
                            dlc_core_set *set) {
     int from = 0, to = 0;
@@ -211,9 +217,7 @@ dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
     for (int i = from; i < to; i++)
         for (int k = 0; k < cores->core[i].cpus; k++)
             set_cpu(set, cores->cpu[cores->core[i].first_cpu + k]);
-    double quota = cores->quota / ranks;
-    if (quota > 0 && quota < set->threads)
-        set->threads = quota < 1 ? 1 : (int)(quota + 0.5);
+    set->threads = dlc_cores_threads(cores->quota / ranks, set->cores);
     return DLC_OK;
 }
 

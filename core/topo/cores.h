@@ -52,6 +52,11 @@ int dlc_cores_count(const dlc_cores *cores);
 dlc_status dlc_cores_share(const dlc_cores *cores, int rank, int ranks,
                            dlc_core_set *set);
 
+/* How many of them compute on so many cores where a control group allows the rank
+ * `quota` cores' worth of CPU time (0: no limit): the nearest number, and one at least.
+ */
+int dlc_cores_threads(double quota, int cores);
+
 /* Places for `threads` compute threads and others in the share of a rank. Release
  * it with dlc_thread_places_free. */
 dlc_status dlc_cores_place(const dlc_cores *cores, int rank, int ranks, int threads,

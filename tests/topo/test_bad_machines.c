@@ -216,10 +216,46 @@ END_TEST
 
 #define COUNT(table) (int)(sizeof(table) / sizeof *(table))
 
+/* Bandwidths of NVLinks in MB/s: a lane has 25,000, of the first generation 20,000. */
+START_TEST(lanes_of_bandwidths) {
+    static const struct {
+        const char *values;
+        int lanes;
+    } cases[] = {{"0 25000 25000 0", 1},   {"0 50000 50000 0", 2},
+                 {"0 20000 20000 0", 1},   {"0 80000 80000 0", 4},
+                 {"0 100000 100000 0", 4}, {"0 300000 300000 0", 12},
+                 {"0 40000 40000 0", 2},   {"0 7 7 0", 1}};
+    char text[2000];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dlc_topo topo = {0};
+        int length = snprintf(
+            text, sizeof text,
+            "<topology version=\"2.0\">\n<object type=\"Machine\">\n"
+            "<object type=\"PU\" os_index=\"0\"/>\n"
+            "<object type=\"Bridge\" gp_index=\"9\" bridge_type=\"0-1\">\n"
+            "<object type=\"PCIDev\" gp_index=\"1\" pci_busid=\"0000:01:00.0\" "
+            "pci_type=\"0302 [10de:20f1] [10de:145f] a1\"/>\n"
+            "<object type=\"PCIDev\" gp_index=\"2\" pci_busid=\"0000:02:00.0\" "
+            "pci_type=\"0302 [10de:20f1] [10de:145f] a1\"/>\n"
+            "</object></object>\n"
+            "<distances2 name=\"NVLinkBandwidth\" nbobjs=\"2\" indexing=\"gp\">\n"
+            "<indexes>1 2</indexes><u64values>%s</u64values></distances2></topology>",
+            cases[i].values);
+        const char *path = scratch_write("links.xml", text, (size_t)length);
+        ck_assert_msg(dlc_topo_read(path, &topo) == DLC_OK, "%s", dlc_detail());
+        ck_assert_uint_eq(topo.links, 2);
+        ck_assert_msg(topo.link[0].lanes == cases[i].lanes, "%s: %d lanes",
+                      cases[i].values, topo.link[0].lanes);
+        dlc_topo_free(&topo);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("bad machines");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, scratch_setup, scratch_teardown);
+    tcase_add_test(all, lanes_of_bandwidths);
     tcase_add_loop_test(all, mistakes_are_told, 0, COUNT(mistakes));
     tcase_add_loop_test(all, oddities_are_noted, 0, COUNT(oddities));
     tcase_add_test(all, no_files);

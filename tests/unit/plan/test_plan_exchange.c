@@ -122,6 +122,8 @@ START_TEST(buckets_are_best) {
     ck_assert_double_lt(cost[1], cost[0]);
     ck_assert_double_lt(cost[1], cost[2]);
     ck_near(dlc_plan_bucket(&two, DLC_PLAN_DIRECT, 0), 65536);
+    two.handover = 6e-3; /* each bucket costs that as well */
+    ck_near(dlc_plan_bucket(&two, DLC_PLAN_DIRECT, bytes), sqrt(1e9 * 8e-3 * 1e9));
 }
 END_TEST
 
@@ -141,6 +143,11 @@ START_TEST(bad_numbers_are_refused) {
     ck_assert_int_eq(dlc_plan_check(&c), DLC_ERR_CONFIG);
     c = cluster_of(1, 2);
     c.update = -1;
+    ck_assert_int_eq(dlc_plan_check(&c), DLC_ERR_CONFIG);
+    c.update = (double)INFINITY;
+    ck_assert_int_eq(dlc_plan_check(&c), DLC_ERR_CONFIG);
+    c = cluster_of(1, 2);
+    c.inside.latency = (double)INFINITY;
     ck_assert_int_eq(dlc_plan_check(&c), DLC_ERR_CONFIG);
 }
 END_TEST

@@ -167,6 +167,35 @@ START_TEST(sending_takes_its_time) {
 }
 END_TEST
 
+/* Of cuts that are equally good the first one is taken, on every machine. */
+START_TEST(ties_are_cut_early) {
+    static const double work[] = {1, 1, 1};
+    dlc_plan_layer layer[3];
+    dlc_plan_stage stage[2];
+    make(work, 3, layer);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 3, &free_link, 1, 2, stage), DLC_OK);
+    ck_assert_uint_eq(stage[0].end, 1);
+}
+END_TEST
+
+/* A stage begins no more than as many sub-batches as there are stages from it on, so
+ * that it may stand still for what comes back: two of them here, done by hand. */
+START_TEST(few_are_under_way) {
+    static const double work[] = {2, 2};
+    dlc_plan_link link = {.latency = 1, .bandwidth = 1e18};
+    dlc_plan_layer layer[2];
+    dlc_plan_stage stage[2];
+    dlc_plan_pipeline pipeline;
+    make(work, 2, layer);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &link, 1, 2, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_pipeline_run(layer, 1, 3, 0, 2, stage, &pipeline),
+                     DLC_OK);
+    /* Stage 0: forward to 2 and 4; backward 10 to 14; forward 16; backward 20 and 28.
+     */
+    ck_near(pipeline.seconds, 28);
+}
+END_TEST
+
 START_TEST(mistakes_are_told) {
     static const double work[] = {1, 1};
     dlc_plan_layer layer[2];
@@ -199,6 +228,8 @@ int main(void) {
     tcase_add_test(cases, bubble_of_equal_stages);
     tcase_add_test(cases, memory_of_stages);
     tcase_add_test(cases, sending_takes_its_time);
+    tcase_add_test(cases, ties_are_cut_early);
+    tcase_add_test(cases, few_are_under_way);
     tcase_add_test(cases, mistakes_are_told);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

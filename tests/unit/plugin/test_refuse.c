@@ -36,6 +36,10 @@ static const refusal refusals[] = {
     {"name-empty", "the plugin has no proper name"},
     {"name-upper", "the plugin has no proper name"},
     {"name-path", "the plugin has no proper name"},
+    {"name-64", "the plugin has no proper name"},
+    {"features-more", "its table of features doesn't end"},
+    {"version-escape", "plugin good tells no version"},
+    {"license-delete", "plugin good tells no license"},
     {"version-null", "plugin good tells no version"},
     {"version-lines", "plugin good tells no version"},
     {"license-null", "plugin good tells no license"},
@@ -70,6 +74,7 @@ END_TEST
 static const refusal feature_refusals[] = {
     {"feature-name", "its name is not proper"},
     {"feature-kind", "it is of kind 77, which this dlcore doesn't know"},
+    {"feature-kind-next", "which this dlcore doesn't know"},
     {"feature-kind0", "it is of kind 0, which this dlcore doesn't know"},
     {"feature-needs", "needs what this dlcore doesn't offer (needs bits 0x10)"},
     {"feature-help", "it has no line of help"},
@@ -97,6 +102,23 @@ START_TEST(refuses_feature) {
                                                   : DLC_ENTRY_REFUSED);
     ck_contains(entry->feature[0].reason, r->says);
     ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DATA, 0));
+    dlc_registry_close(registry);
+}
+END_TEST
+
+/* What is just allowed is. */
+START_TEST(takes_the_longest) {
+    const char *box = box_make();
+    box_put(box, "name-63", NULL);
+    box_put(box, "features-most", NULL);
+    dlc_registry *registry = registry_over(box);
+    const dlc_plugin_entry *entry = entry_of(registry, "name-63.so");
+    ck_assert_int_eq(entry->state, DLC_ENTRY_USABLE);
+    ck_assert_uint_eq(strlen(entry->name), 63);
+    entry = entry_of(registry, "features-most.so");
+    ck_assert_int_eq(entry->state, DLC_ENTRY_USABLE);
+    ck_assert_uint_eq(entry->features, 1024);
+    ck_assert_int_eq(entry->feature[1023].state, DLC_ENTRY_USABLE);
     dlc_registry_close(registry);
 }
 END_TEST
@@ -236,6 +258,17 @@ START_TEST(refuses_link_beside) {
 }
 END_TEST
 
+/* Deeper in the folder others may be able to write. */
+START_TEST(refuses_link_further_down) {
+    const char *box = box_make();
+    const char *inner = box_path(box, "inner"), *link = box_path(box, "link.so");
+    ck_assert_int_eq(mkdir(inner, 0755), 0);
+    box_put(inner, "good", "below");
+    ck_assert_int_eq(symlink("inner/below.so", link), 0);
+    expect(box, "link.so", "a symbolic link that leads out of its folder");
+}
+END_TEST
+
 START_TEST(refuses_link_to_nothing) {
     const char *box = box_make();
     ck_assert_int_eq(symlink("nothing.so.1", box_path(box, "link.so")), 0);
@@ -307,6 +340,36 @@ START_TEST(refuses_truncated_without_sections) {
         ck_assert_int_eq(truncate(path, bytes), 0);
         expect(box, "cut.so", "truncated or damaged");
     }
+}
+END_TEST
+
+/* A single byte of what would be mapped is missing, and no table of sections behind it.
+ */
+START_TEST(refuses_last_byte_missing) {
+    const char *box = box_make();
+    const char *path = box_put(box, "good", "cut");
+    const char none[8] = {0};
+    uint64_t end = 0;
+    ElfW(Ehdr) header;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(pread(fd, &header, sizeof header, 0), sizeof header);
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        ElfW(Phdr) part;
+        ck_assert_int_eq(
+            pread(fd, &part, sizeof part, (off_t)(header.e_phoff + i * sizeof part)),
+            sizeof part);
+        end = part.p_offset + part.p_filesz > end ? part.p_offset + part.p_filesz : end;
+    }
+    ck_assert_int_eq(pwrite(fd, none, sizeof(ElfW(Off)), offsetof(ElfW(Ehdr), e_shoff)),
+                     sizeof(ElfW(Off)));
+    ck_assert_int_eq(pwrite(fd, none, 2, offsetof(ElfW(Ehdr), e_shnum)), 2);
+    close(fd);
+    ck_assert_int_eq(truncate(path, (off_t)end - 1), 0);
+    expect(box, "cut.so", "truncated or damaged");
+    ck_assert_int_eq(truncate(path, (off_t)end), 0);
+    dlc_registry *registry = registry_over(box);
+    ck_assert_int_eq(entry_of(registry, "cut.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
 }
 END_TEST
 
@@ -424,6 +487,7 @@ int main(void) {
                         (int)(sizeof refusals / sizeof *refusals));
     tcase_add_loop_test(inside, refuses_feature, 0,
                         (int)(sizeof feature_refusals / sizeof *feature_refusals));
+    tcase_add_test(inside, takes_the_longest);
     suite_add_tcase(suite, inside);
 
     TCase *does = tcase_create("does");
@@ -440,6 +504,7 @@ int main(void) {
     tcase_add_test(around, refuses_foreign_file);
     tcase_add_test(around, refuses_link_out);
     tcase_add_test(around, refuses_link_beside);
+    tcase_add_test(around, refuses_link_further_down);
     tcase_add_test(around, refuses_link_to_nothing);
     tcase_add_test(around, refuses_folder_as_file);
     tcase_add_test(around, refuses_pipe);
@@ -447,6 +512,7 @@ int main(void) {
     tcase_add_test(around, refuses_empty_file);
     tcase_add_test(around, refuses_truncated);
     tcase_add_test(around, refuses_truncated_without_sections);
+    tcase_add_test(around, refuses_last_byte_missing);
     tcase_add_test(around, refuses_other_machine);
     tcase_add_test(around, refuses_program);
     tcase_add_test(around, refuses_folder_others_may_write);

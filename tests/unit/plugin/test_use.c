@@ -198,6 +198,15 @@ START_TEST(refuses_what_lost_its_trust) {
     expect_refusal(registry, "the folder may be changed by everybody");
     dlc_registry_close(registry);
     ck_assert_int_eq(chmod(box, 0755), 0);
+    /* Nor is a folder whose own folder is open to all by now. */
+    const char *inner = box_path(box, "inner");
+    ck_assert_int_eq(mkdir(inner, 0755), 0);
+    box_put(inner, "good", NULL);
+    registry = registry_over(inner);
+    ck_assert_int_eq(chmod(box, 0777), 0);
+    expect_refusal(registry, "everybody may put another folder in its place");
+    dlc_registry_close(registry);
+    ck_assert_int_eq(chmod(box, 0755), 0);
     registry = registry_over(box);
     ck_assert_int_eq(unlink(path), 0);
     expect_refusal(registry, "cannot be read: No such file");

@@ -187,6 +187,20 @@ START_TEST(start_is_noted) {
 }
 END_TEST
 
+START_TEST(threads_under_a_quota) {
+    static const struct {
+        double quota;
+        int cores, threads;
+    } cases[] = {{0, 4, 4},    {-1, 4, 4},  {0.2, 4, 1}, {1.4, 4, 1}, {1.5, 4, 2},
+                 {2.75, 4, 3}, {3.9, 4, 4}, {4, 4, 4},   {64, 4, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_msg(
+            dlc_cores_threads(cases[i].quota, cases[i].cores) == cases[i].threads,
+            "%g cores' worth on %d cores: %d threads", cases[i].quota, cases[i].cores,
+            dlc_cores_threads(cases[i].quota, cases[i].cores));
+}
+END_TEST
+
 START_TEST(bad_input) {
     dlc_cores *cores = NULL;
     ck_assert_int_eq(dlc_cores_open("no machine", &cores), DLC_ERR_CONFIG);
@@ -293,6 +307,7 @@ int main(void) {
                         sizeof place_cases / sizeof *place_cases);
     tcase_add_test(tests, start_is_noted);
     tcase_add_test(tests, bad_input);
+    tcase_add_test(tests, threads_under_a_quota);
     tcase_add_test(tests, memory_runs_out);
     tcase_add_test(tests, environment_is_left_alone);
     tcase_add_test(tests, affinity_is_respected);

@@ -9,6 +9,7 @@
 #include "topo/discover.h"
 #include "topo/link.h"
 #include "topo/pack.h"
+#include "topo/route.h"
 
 static dlc_topo topo;
 
@@ -254,6 +255,105 @@ START_TEST(ranks_that_share) {
 }
 END_TEST
 
+/* ---- By hand ------------------------------------------------------------------- */
+
+START_TEST(texts_fill_their_room) {
+    char room[4];
+    dlc_topo_text(room, sizeof room, "abc");
+    ck_assert_str_eq(room, "abc");
+    dlc_topo_text(room, sizeof room, "abcd");
+    ck_assert_str_eq(room, "abc");
+    dlc_topo_text(room, sizeof room, "a\033\177");
+    ck_assert_str_eq(room, "a??");
+}
+END_TEST
+
+static int32_t put_node(dlc_topo_kind kind, int32_t parent, float gbs) {
+    dlc_topo_node *node = dlc_topo_add(&topo, kind, parent);
+    ck_assert_ptr_nonnull(node);
+    node->gbs = gbs;
+    return dlc_topo_last(&topo);
+}
+
+static int32_t put_nic(int32_t parent, float speed) {
+    int32_t nic = put_node(DLC_TOPO_NIC, parent, 16);
+    topo.node[nic].speed = speed;
+    return nic;
+}
+
+/* A path is as wide as the narrowest of all its edges, on both sides. */
+START_TEST(narrowest_edge) {
+    int32_t bridge = put_node(DLC_TOPO_HOST_BRIDGE, 2, 0);
+    int32_t upper = put_node(DLC_TOPO_SWITCH, bridge, 8);
+    int32_t a = put_node(DLC_TOPO_GPU, upper, 16),
+            b = put_node(DLC_TOPO_GPU, bridge, 4);
+    int32_t c = put_node(DLC_TOPO_GPU, bridge, 32);
+    ck_assert_float_eq(dlc_topo_path_between(&topo, a, b).gbs, 4);
+    ck_assert_float_eq(dlc_topo_path_between(&topo, b, a).gbs, 4);
+    ck_assert_float_eq(dlc_topo_path_between(&topo, a, c).gbs, 8);
+    ck_assert_float_eq(dlc_topo_path_between(&topo, c, a).gbs, 8);
+}
+END_TEST
+
+static void expect_nic(int32_t end, int32_t nic) {
+    dlc_topo_path path = {0};
+    ck_assert_int_eq(dlc_topo_route_nic(&topo, end, &path), nic);
+}
+
+/* Of adapters that are equally near the fastest; who shares several of these takes
+ * turns, among its like. */
+START_TEST(fastest_of_the_nearest) {
+    int32_t bridge = put_node(DLC_TOPO_HOST_BRIDGE, 2, 0), nic[4], gpu[3];
+    int32_t other = put_node(DLC_TOPO_OTHER, bridge, 16);
+    for (int i = 0; i < 4; i++)
+        nic[i] = put_nic(bridge, i % 2 ? 25 : 12.5f);
+    for (int i = 0; i < 3; i++)
+        gpu[i] = put_node(DLC_TOPO_GPU, bridge, 16);
+    expect_nic(gpu[0], nic[1]);
+    expect_nic(gpu[1], nic[3]);
+    expect_nic(gpu[2], nic[1]);
+    expect_nic(other, nic[1]);
+}
+END_TEST
+
+/* A link leads from a device to another of its machine: nothing else is believed. */
+START_TEST(no_links_between_machines) {
+    unsigned char *bytes = NULL;
+    size_t size = 0, nodes = topo.nodes;
+    int32_t here = put_node(DLC_TOPO_GPU, 0, 16);
+    int32_t elsewhere = put_node(DLC_TOPO_MACHINE, -1, 0);
+    int32_t there = put_node(DLC_TOPO_GPU, elsewhere, 16);
+    for (int i = 0; i < 2; i++) {
+        dlc_topo read = {0};
+        topo.links = 0;
+        ck_assert_int_eq(dlc_topo_join(&topo, i ? there : here, i ? here : there,
+                                       DLC_LINK_NVLINK, 1, 25),
+                         DLC_OK);
+        ck_assert_int_eq(dlc_topo_pack(&topo, &bytes, &size), DLC_OK);
+        ck_assert_int_eq(dlc_topo_unpack(bytes, size, &read), DLC_ERR_DATA);
+        ck_assert_uint_eq(read.nodes, 0);
+        dlc_free(bytes);
+        dlc_topo_free(&read);
+    }
+    ck_assert_uint_eq(topo.nodes, nodes + 3);
+}
+END_TEST
+
+/* A second link of a kind between two adds to the first. */
+START_TEST(lanes_add_up) {
+    int32_t a = put_node(DLC_TOPO_GPU, 0, 16), b = put_node(DLC_TOPO_GPU, 0, 16);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(dlc_topo_join(&topo, a, b, DLC_LINK_NVLINK, 100, 5), DLC_OK);
+    ck_assert_uint_eq(topo.links, 1);
+    ck_assert_int_eq(topo.link[0].lanes, DLC_TOPO_LANES_MAX);
+    ck_assert_float_eq(topo.link[0].gbs, 15);
+    ck_assert_int_eq(dlc_topo_join(&topo, b, a, DLC_LINK_NVLINK, 2, 5), DLC_OK);
+    ck_assert_int_eq(dlc_topo_join(&topo, b, a, DLC_LINK_NVLINK, 3, 5), DLC_OK);
+    ck_assert_uint_eq(topo.links, 2);
+    ck_assert_int_eq(topo.link[1].lanes, 5);
+}
+END_TEST
+
 /* ---- Memory that runs out ------------------------------------------------------ */
 
 START_TEST(memory_runs_out) {
@@ -301,6 +401,11 @@ int main(void) {
     tcase_add_test(made_up, plugins_that_fail);
     tcase_add_test(made_up, ranks_are_where_they_say);
     tcase_add_test(made_up, ranks_that_share);
+    tcase_add_test(made_up, texts_fill_their_room);
+    tcase_add_test(made_up, narrowest_edge);
+    tcase_add_test(made_up, fastest_of_the_nearest);
+    tcase_add_test(made_up, no_links_between_machines);
+    tcase_add_test(made_up, lanes_add_up);
     tcase_add_test(made_up, memory_runs_out);
     suite_add_tcase(suite, made_up);
     SRunner *runner = srunner_create(suite);

@@ -30,6 +30,8 @@ static const deal_case deals[] = {
     {"1000,1,0", 10, 3, 0, {9, 1, 0}},
     {"0,1,0", 10, 3, 0, {0, 10, 0}},
     {"1000,1,1", 3, 3, 0, {1, 1, 1}},
+    /* It is the first of those who have most that gives. */
+    {"1000,1000,1", 4, 3, 0, {1, 2, 1}},
     {"1,3,7", 8, 3, 1, {2, 6, 0}},
     {NULL, 100, 3, 0, {34, 33, 33}},
     {"1000000,0.000001", 1048576, 2, 0, {1048575, 1}},
@@ -184,6 +186,35 @@ START_TEST(likes_round_numbers) {
 }
 END_TEST
 
+/* Of equally fast ranks the first gets what is left; and the sample that everybody has
+ * is part of a first piece, not one beside it. */
+static const struct exact_case {
+    int64_t batch;
+    dlc_rank_pace pace[3];
+    int64_t count[3];
+} exact[] = {
+    {4, {{1, 0}, {1, 0}, {1, 0}}, {2, 1, 1}},
+    {5, {{1, 0}, {1, 0}, {1, 0}}, {2, 2, 1}},
+    {100, {{1, 0}, {1, 0}, {1, 0}}, {36, 32, 32}},
+    {8, {{3, 0}, {4, 0}, {8, 0}}, {2, 2, 4}},
+    {8, {{5, 0}, {3, 0}, {2, 0}}, {4, 3, 1}},
+    {16, {{8, 0}, {3, 0}, {3, 0}}, {8, 4, 4}},
+};
+
+START_TEST(balances_exactly) {
+    const struct exact_case *c = &exact[_i];
+    dlc_shares shares = {0};
+    int64_t count[3];
+    ck_assert_int_eq(dlc_shares_deal(&shares, c->batch, 3, 0), DLC_OK);
+    dlc_shares_balance(&shares, c->pace, count);
+    for (int r = 0; r < 3; r++)
+        ck_assert_msg(count[r] == c->count[r], "of %lld rank %d has %lld, not %lld",
+                      (long long)c->batch, r, (long long)count[r],
+                      (long long)c->count[r]);
+    dlc_shares_free(&shares);
+}
+END_TEST
+
 static void expect_shares(const dlc_shares *shares, int64_t a, int64_t b, int64_t c) {
     ck_assert_int_eq(shares->count[0], a);
     ck_assert_int_eq(shares->count[1], b);
@@ -245,6 +276,7 @@ int main(void) {
     tcase_add_loop_test(cases, refuses_texts, 0, COUNT(bad_texts));
     tcase_add_loop_test(cases, refuses_deals, 0, COUNT(bad_deals));
     tcase_add_loop_test(cases, balances, 0, COUNT(paces));
+    tcase_add_loop_test(cases, balances_exactly, 0, COUNT(exact));
     tcase_add_test(cases, likes_round_numbers);
     tcase_add_test(cases, proves_what_it_took);
     tcase_add_test(cases, balances_many);
