@@ -107,6 +107,33 @@ START_TEST(eltwise_sum) {
 }
 END_TEST
 
+/* Two inputs with factors are no plain sum; and of several that are largest the first
+ * one has the gradient. */
+START_TEST(eltwise_of_two) {
+    rig r;
+    const dlc_shape in = SHAPE(2, 20, 5, 3);
+    rig_spec spec = {
+        .type = "eltwise", .settings = "coeff=0.5,-2", .inputs = 2, .in = {in, in}};
+    check_all_ways(&spec, 1e-5);
+    spec.settings = "operation=max";
+    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    for (int64_t i = 0; i < rig_out_count(&r); i++) {
+        r.in_data[0][i] = 1;
+        r.in_data[1][i] = (float)(i % 3);
+        r.out_diff[i] = (float)(i + 1);
+    }
+    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    for (int64_t i = 0; i < rig_out_count(&r); i++) {
+        int second = i % 3 == 2;
+        ck_assert_float_eq(r.out_data[i], second ? 2 : 1);
+        ck_assert_float_eq(r.in_diff[0][i], second ? 0 : (float)(i + 1));
+        ck_assert_float_eq(r.in_diff[1][i], second ? (float)(i + 1) : 0);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 /* Written past the caches: of values that tell where they belong. */
 START_TEST(eltwise_large) {
     rig r;
@@ -276,6 +303,7 @@ int main(void) {
     tcase_add_test(tests, softmax);
     tcase_add_loop_test(tests, eltwise, 0, 4);
     tcase_add_test(tests, eltwise_sum);
+    tcase_add_test(tests, eltwise_of_two);
     tcase_add_loop_test(tests, eltwise_large, 0, 3);
     tcase_add_loop_test(tests, sixteen_bits, 0, COUNT(sixteen));
     tcase_add_test(tests, concat);

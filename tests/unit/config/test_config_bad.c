@@ -160,6 +160,8 @@ static const struct {
     {"conv1.bais=1", "[conv1] has no setting \"bais\"; did you mean bias?"},
     {"conv1.num_output=12abc", "[conv1] num_output: \"12abc\" is not a whole number"},
     {"conv1.note=a\nb", "control character 0x0a"},
+    {"conv1.note=a\x7f", "control character 0x7f"},
+    {"conv1.note=\033[2J", "control character 0x1b"},
     {"conv1.note=\xff", "not UTF-8"},
 };
 

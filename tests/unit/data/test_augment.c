@@ -137,6 +137,13 @@ START_TEST(middle) {
     cut = dlc_augment_middle(&in, &out, &augment);
     ck_assert_int_eq(cut.top, 8);
     ck_assert_int_eq(cut.left, 6);
+    /* Where there is no middle, the upper left one of the four. */
+    augment.crop = 25;
+    in.dims[2] = 32;
+    ck_assert_int_eq(dlc_augment_shape(&augment, &in, &out), DLC_OK);
+    cut = dlc_augment_middle(&in, &out, &augment);
+    ck_assert_int_eq(cut.top, 7);
+    ck_assert_int_eq(cut.left, 7);
 }
 END_TEST
 

@@ -158,6 +158,28 @@ START_TEST(four_dimensions) {
 }
 END_TEST
 
+/* Dimensions that need two bytes. */
+START_TEST(more_than_a_byte) {
+    opened o;
+    unsigned char data;
+    int32_t label;
+    bytes images = header(8, 3, (const uint32_t[]){300, 1, 1});
+    bytes labels = header(8, 1, (const uint32_t[]){300});
+    for (int i = 0; i < 300; i++) {
+        add(&images, &(unsigned char){(unsigned char)i}, 1);
+        add(&labels, &(unsigned char){(unsigned char)(i % 7)}, 1);
+    }
+    put(&images, &labels);
+    ck_assert_int_eq(source_open("idx", 0, settings(NULL), &o), DLC_OK);
+    ck_assert_int_eq(o.info.samples, 300);
+    ck_assert_int_eq(o.ops->read(o.source, 1, (const int64_t[]){299}, &data, &label),
+                     DLC_OK);
+    ck_assert_int_eq(data, 299 - 256);
+    ck_assert_int_eq(label, 299 % 7);
+    source_close(&o);
+}
+END_TEST
+
 static bytes float_images(const float *values) {
     bytes made = header(0x0d, 3, (const uint32_t[]){2, 1, 2});
     for (int i = 0; i < 4; i++) {
@@ -296,7 +318,9 @@ START_TEST(every_truncation) {
     scratch_write("labels", labels.at, labels.size);
     for (size_t n = 0; n < images.size; n++) {
         scratch_write("images", images.at, n);
-        refused("");
+        refused(n < 4    ? "too short"
+                : n < 16 ? "within its header of 16"
+                         : "should have");
     }
     for (size_t n = 0; n < images_gz.size; n++) {
         scratch_write("images", images_gz.at, n);
@@ -484,6 +508,7 @@ int main(void) {
     tcase_add_test(tcase, plain);
     tcase_add_test(tcase, gzip_by_content);
     tcase_add_test(tcase, four_dimensions);
+    tcase_add_test(tcase, more_than_a_byte);
     tcase_add_test(tcase, floats);
     tcase_add_test(tcase, older_host);
     tcase_add_loop_test(tcase, wrong_images, 0,

@@ -128,6 +128,7 @@ dlc_status rig_create(test_rig *rig) {
         .exchange = &rig->exchange,
         .max_iterations = rig->max_iterations,
         .epoch_iterations = rig->epoch_iterations,
+        .schedule = rig->schedule,
     };
     return rig->ops->create(&args, &rig->solver);
 }

@@ -33,7 +33,8 @@ typedef struct test_rig {
     size_t bucket_begin[RIG_BUCKETS_MAX + 1];
     dlc_exchange exchange;
     int64_t max_iterations, epoch_iterations;
-    char trace[256]; /* s0 s1 w0 u w1 u u: starts, waits, updates */
+    const dlc_rate_schedule *schedule; /* of a run that is resumed */
+    char trace[256];                   /* s0 s1 w0 u w1 u u: starts, waits, updates */
 } test_rig;
 
 /* The settings "key=value" of [solver]; stops the test if they are not accepted by

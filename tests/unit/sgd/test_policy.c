@@ -155,6 +155,44 @@ START_TEST(warmup_meets_policy) {
 }
 END_TEST
 
+/* A run that was resumed goes on from where its schedule was, at its own pace; what
+ * ends with the run is stretched over what is left. */
+START_TEST(resumed) {
+    const dlc_rate_schedule half = {.max_iterations = 100,
+                                    .epoch_iterations = 10,
+                                    .begin = 20,
+                                    .from = 40,
+                                    .step = 2,
+                                    .from_to_end = 40,
+                                    .step_to_end = 0.75};
+    RIG_OPEN(&r, "solver.rate=1", "solver.policy=step", "solver.gamma=0.5",
+             "solver.step_size=10");
+    r.schedule = &half;
+    begin();
+    expect(20, 1.0 / 16);
+    expect(24, 1.0 / 16);
+    expect(25, 1.0 / 32);
+    expect(30, 1.0 / 64);
+    rig_close(&r);
+
+    RIG_OPEN(&r, "solver.rate=1", "solver.policy=poly", "solver.power=1");
+    r.schedule = &half;
+    begin();
+    expect(20, 0.6);
+    expect(60, 0.3);
+    expect(100, 0);
+    rig_close(&r);
+
+    RIG_OPEN(&r, "solver.rate=0.8", "solver.warmup=60", "solver.warmup_rate=0.2");
+    r.schedule = &half;
+    begin();
+    expect(20, 0.6);
+    expect(25, 0.7);
+    expect(30, 0.8);
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- What is refused ------------------------------------------------------------ */
 
 static const struct {
@@ -209,6 +247,7 @@ int main(void) {
     tcase_add_test(all, cosine);
     tcase_add_test(all, warmup);
     tcase_add_test(all, warmup_meets_policy);
+    tcase_add_test(all, resumed);
     tcase_add_loop_test(all, refuses, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(all, refuses_endless_cosine);
     suite_add_tcase(suite, all);

@@ -157,6 +157,21 @@ START_TEST(clips) {
 }
 END_TEST
 
+/* Only who needs no more than a part of the gradients at a time may be given one. */
+START_TEST(parts_and_the_whole) {
+    RIG_OPEN(&r, "solver.rate=0.1");
+    ck_assert_int_eq(r.needs.shards, 1);
+    ck_assert_int_eq(r.needs.late, 1);
+    ck_assert_int_eq(r.needs.queued, 1);
+    rig_close(&r);
+    RIG_OPEN(&r, "solver.rate=0.1", "solver.clip_gradients=1");
+    ck_assert_int_eq(r.needs.shards, 0);
+    ck_assert_int_eq(r.needs.late, 0);
+    ck_assert_int_eq(r.needs.queued, 0);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(leaves_short_gradients) {
     ref = (reference){.rate = 0.1, .clip = 100, .micro_batches = 1};
     RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0", "solver.clip_gradients=100");
@@ -326,6 +341,7 @@ int main(void) {
     tcase_add_test(all, nesterov);
     tcase_add_test(all, accumulates);
     tcase_add_test(all, clips);
+    tcase_add_test(all, parts_and_the_whole);
     tcase_add_test(all, leaves_short_gradients);
     tcase_add_loop_test(all, buckets_change_nothing, 0, 2);
     tcase_add_test(all, order);
