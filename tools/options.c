@@ -187,17 +187,18 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
     return dlc_job_run(&job, main, argument, exit_code);
 }
 
-static void say_error(dlc_status status) {
-    if (status != DLC_OK)
-        dlc_error("%s", dlc_detail()[0] ? dlc_detail() : dlc_status_text(status));
+static const char *detail_of(dlc_status status) {
+    return dlc_detail()[0] ? dlc_detail() : dlc_status_text(status);
 }
 
-int dlc_tool_end_rank(const dlc_job *job, dlc_status status) {
-    const dlc_place *mine = dlc_job_place(job, dlc_job_rank(job));
-    int like_rank_0 = mine->node == dlc_job_place(job, 0)->node;
-    if (dlc_job_rank(job) != 0 && like_rank_0 && DLC_STATUS_CLASS(status) == 4)
-        return dlc_exit_code(status);
-    say_error(status);
+static void say_error(dlc_status status) {
+    if (status != DLC_OK)
+        dlc_error("%s", detail_of(status));
+}
+
+int dlc_tool_end_rank(dlc_job *job, dlc_status status) {
+    if (status != DLC_OK && !dlc_job_fails(job, status, detail_of(status)))
+        say_error(status);
     return dlc_exit_code(status);
 }
 

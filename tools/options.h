@@ -64,9 +64,9 @@ int dlc_tool_end(dlc_status status);
 int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status status,
                    int exit_code);
 
-/* The same as dlc_tool_end for a rank; what is wrong with the input, which all ranks
- * of a machine find alike, is said by rank 0 alone where it is one of them. */
-int dlc_tool_end_rank(const dlc_job *job, dlc_status status);
+/* The same as dlc_tool_end for a rank; what several ranks fail for is said once
+ * (dlc_job_fails). */
+int dlc_tool_end_rank(dlc_job *job, dlc_status status);
 
 /* Prints a finished text, or document, on stdout; frees it. */
 dlc_status dlc_tool_print_text(dlc_text *text);

@@ -46,30 +46,8 @@ static void tell_pulse(agent *a) {
 
 static void read_rank(agent *a) {
     while (dlc_channel_read(&a->rank))
-        dlc_channel_put(&a->hub, &a->rank.frame, a->rank.payload);
+        dlc_channel_put(&a->hub, &a->rank.frame, a->rank.payload.bytes);
 }
-
-/* What it has sent comes before the news of its end; of a frame that it could not
- * finish, the hub learns nothing. */
-static void find_end(agent *a) {
-    siginfo_t how = {0};
-    if (!a->running ||
-        waitid(P_PID, (id_t)a->args->child, &how, WEXITED | WNOHANG | WNOWAIT) ||
-        !how.si_pid)
-        return;
-    read_rank(a);
-    tell_pulse(a);
-    dlc_frame frame = {.kind = DLC_FRAME_ENDED,
-                       .number = how.si_status,
-                       .size = how.si_code != CLD_EXITED};
-    dlc_channel_put(&a->hub, &frame, NULL);
-    dlc_channel_flush(&a->hub);
-    dlc_channel_close(&a->rank);
-    a->running = 0;
-    a->kill_at = 0;
-}
-
-/* ---- The hub ------------------------------------------------------------------- */
 
 static void give_grace(agent *a) {
     if (!a->kill_at && a->running)
@@ -95,6 +73,40 @@ static void hub_is_gone(agent *a, const char *why) {
     give_grace(a);
 }
 
+static void flush_hub(agent *a) {
+    if (dlc_channel_flush(&a->hub) != DLC_OK)
+        hub_is_gone(a, dlc_detail());
+}
+
+/* Without its channel the rank ends by itself. */
+static void flush_rank(agent *a) {
+    if (dlc_channel_flush(&a->rank) != DLC_OK)
+        dlc_error("rank %d (pid %d) %s", a->args->rank, (int)a->args->child,
+                  dlc_detail());
+}
+
+/* What it has sent comes before the news of its end; of a frame that it could not
+ * finish, the hub learns nothing. */
+static void find_end(agent *a) {
+    siginfo_t how = {0};
+    if (!a->running ||
+        waitid(P_PID, (id_t)a->args->child, &how, WEXITED | WNOHANG | WNOWAIT) ||
+        !how.si_pid)
+        return;
+    read_rank(a);
+    tell_pulse(a);
+    dlc_frame frame = {.kind = DLC_FRAME_ENDED,
+                       .number = how.si_status,
+                       .size = how.si_code != CLD_EXITED};
+    dlc_channel_put(&a->hub, &frame, NULL);
+    flush_hub(a);
+    dlc_channel_close(&a->rank);
+    a->running = 0;
+    a->kill_at = 0;
+}
+
+/* ---- The hub ------------------------------------------------------------------- */
+
 static void take_from_hub(agent *a) {
     const dlc_frame *frame = &a->hub.frame;
     switch (frame->kind) {
@@ -110,10 +122,10 @@ static void take_from_hub(agent *a) {
         break;
     case DLC_FRAME_NEWS:
         give_grace(a);
-        dlc_channel_put(&a->rank, frame, a->hub.payload);
+        dlc_channel_put(&a->rank, frame, a->hub.payload.bytes);
         break;
     default:
-        dlc_channel_put(&a->rank, frame, a->hub.payload);
+        dlc_channel_put(&a->rank, frame, a->hub.payload.bytes);
     }
 }
 
@@ -188,8 +200,8 @@ static dlc_status turn(agent *a) {
     if (polled[0].revents)
         read_signals(a);
     look_at_the_clock(a);
-    dlc_channel_flush(&a->rank);
-    dlc_channel_flush(&a->hub);
+    flush_rank(a);
+    flush_hub(a);
     DLC_TRY(dlc_text_status(&a->rank.out));
     return dlc_text_status(&a->hub.out);
 }

@@ -2,15 +2,14 @@
 #include "job/channel.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "base/memory.h"
 
 void dlc_channel_close(dlc_channel *channel) {
     if (channel->fd >= 0)
         close(channel->fd);
-    dlc_free(channel->payload);
+    dlc_payload_free(&channel->payload);
     dlc_text_free(&channel->out);
     *channel = (dlc_channel){.fd = -1};
 }
@@ -25,39 +24,38 @@ static size_t receive(dlc_channel *channel, void *to, size_t length) {
     return 0;
 }
 
-/* The header is in: room for the rest. */
-static int begin_payload(dlc_channel *channel) {
-    dlc_free(channel->payload);
-    channel->payload_got = 0;
-    channel->payload = NULL;
-    if (channel->frame.bytes <= DLC_FRAME_BYTES_MAX)
-        channel->payload = dlc_alloc(channel->frame.bytes + 1, 1);
-    if (!channel->payload)
+/* Room for the rest of the payload, or for the next part of it. */
+static int reserve(dlc_channel *channel) {
+    if (dlc_payload_reserve(&channel->payload, channel->frame.bytes) != DLC_OK)
         dlc_channel_close(channel); /* malformed, or more than there is memory for */
     return channel->fd >= 0;
 }
 
+/* 1: the header is in. */
+static int read_header(dlc_channel *channel) {
+    while (channel->frame_got < sizeof channel->frame) {
+        size_t got = receive(channel, (char *)&channel->frame + channel->frame_got,
+                             sizeof channel->frame - channel->frame_got);
+        if (!got)
+            return 0;
+        channel->frame_got += got;
+        dlc_payload_free(&channel->payload);
+    }
+    return 1;
+}
+
 int dlc_channel_read(dlc_channel *channel) {
-    while (channel->fd >= 0) {
-        if (channel->frame_got < sizeof channel->frame) {
-            size_t got = receive(channel, (char *)&channel->frame + channel->frame_got,
-                                 sizeof channel->frame - channel->frame_got);
-            if (!got)
-                return 0;
-            channel->frame_got += got;
-            if (channel->frame_got == sizeof channel->frame && !begin_payload(channel))
-                return 0;
-            continue;
-        }
-        size_t left = channel->frame.bytes - channel->payload_got;
-        if (!left) {
+    dlc_payload *payload = &channel->payload;
+    while (channel->fd >= 0 && read_header(channel) && reserve(channel)) {
+        if (payload->got == channel->frame.bytes) {
             channel->frame_got = 0;
             return 1;
         }
-        size_t got = receive(channel, channel->payload + channel->payload_got, left);
+        size_t got = receive(channel, payload->bytes + payload->got,
+                             payload->room - payload->got);
         if (!got)
             return 0;
-        channel->payload_got += got;
+        payload->got += got;
     }
     return 0;
 }
@@ -71,16 +69,23 @@ void dlc_channel_put(dlc_channel *channel, const dlc_frame *frame,
         dlc_text_append(&channel->out, payload, frame->bytes);
 }
 
-void dlc_channel_flush(dlc_channel *channel) {
+dlc_status dlc_channel_flush(dlc_channel *channel) {
     while (dlc_channel_wants_out(channel)) {
         ssize_t done = send(channel->fd, channel->out.bytes + channel->out_sent,
                             channel->out.length - channel->out_sent,
                             MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (done < 0 && !dlc_send_is_full(errno) && !dlc_send_is_closed(errno)) {
+            dlc_status status = dlc_fail(DLC_ERR_IO, "cannot be sent to: %s",
+                                         strerror(errno));
+            dlc_channel_close(channel);
+            return status;
+        }
         if (done <= 0)
-            return; /* full, or broken: reading finds that out */
+            return DLC_OK; /* full, or closed: reading finds that out */
         channel->out_sent += (size_t)done;
     }
     channel->out.length = channel->out_sent = 0;
+    return DLC_OK;
 }
 
 int dlc_channel_wants_out(const dlc_channel *channel) {

@@ -5,6 +5,7 @@
  * so when all have called again, nobody reads the old one any more. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -32,21 +33,18 @@ static int call_open(dlc_hub *hub, int rank, const dlc_frame *frame) {
         dlc_hub_tell(hub, DLC_ERR_INTERNAL, text);
         return 0;
     }
-    hub->call = (dlc_call){
-        .open = 1, .first = rank, .frame = *frame, .bytes = frame->size * parts};
-    hub->call.buffer = dlc_alloc(hub->call.bytes, 1);
-    if (!hub->call.buffer) {
-        dlc_hub_tell(hub, DLC_ERR_NOMEM, dlc_detail());
-        return 0;
-    }
+    hub->call = (dlc_call){.open = 1, .first = rank, .frame = *frame};
     return 1;
 }
 
 int dlc_hub_call_begin(dlc_hub *hub, int rank) {
     const dlc_frame *frame = &hub->peer[rank].frame;
-    int brings = frame->kind == DLC_FRAME_ALLGATHER || frame->number == rank;
+    int gathers = frame->kind == DLC_FRAME_ALLGATHER;
+    int brings = gathers || frame->number == rank;
+    int has_root = gathers || (frame->number >= 0 && frame->number < hub->ranks);
     char text[320], ours[96], theirs[96];
-    if (frame->bytes != (brings ? frame->size : 0) || hub->peer[rank].called) {
+    if (!has_root || frame->bytes != (brings ? frame->size : 0) ||
+        hub->peer[rank].called) {
         snprintf(text, sizeof text, "rank %d sent a malformed message", rank);
         dlc_hub_tell(hub, DLC_ERR_INTERNAL, text);
         return 0;
@@ -66,9 +64,30 @@ int dlc_hub_call_begin(dlc_hub *hub, int rank) {
     return 0;
 }
 
-char *dlc_hub_call_buffer(dlc_hub *hub, int rank) {
-    size_t part = hub->call.frame.kind == DLC_FRAME_ALLGATHER ? (size_t)rank : 0;
-    return hub->call.buffer + part * hub->call.frame.size;
+/* The parts of all ranks one behind the other; of a broadcast there is one. */
+static dlc_status join_parts(dlc_hub *hub, char **result, size_t *bytes) {
+    const dlc_frame *call = &hub->call.frame;
+    int gathers = call->kind == DLC_FRAME_ALLGATHER;
+    size_t joined = 0;
+    char *all;
+    *bytes = gathers ? call->size * (size_t)hub->ranks : call->size;
+    if (!gathers) { /* it may be large, and is taken as it is */
+        dlc_payload *part = &hub->peer[call->number].part;
+        *result = part->bytes;
+        *part = (dlc_payload){0};
+        return DLC_OK;
+    }
+    *result = all = dlc_alloc(*bytes, 1);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    for (int r = 0; r < hub->ranks; r++) {
+        dlc_payload *part = &hub->peer[r].part;
+        if (part->got)
+            memcpy(all + joined, part->bytes, part->got);
+        joined += part->got;
+        dlc_payload_free(part);
+    }
+    return DLC_OK;
 }
 
 void dlc_hub_call_end(dlc_hub *hub, int rank) {
@@ -78,9 +97,12 @@ void dlc_hub_call_end(dlc_hub *hub, int rank) {
         return;
     }
     dlc_free(hub->result);
-    hub->result = hub->call.buffer;
-    hub->result_bytes = hub->call.bytes;
+    dlc_status status = join_parts(hub, &hub->result, &hub->result_bytes);
     hub->call = (dlc_call){0};
+    if (status != DLC_OK) {
+        dlc_hub_tell(hub, status, dlc_detail());
+        return;
+    }
     dlc_frame frame = {.kind = DLC_FRAME_RESULT, .bytes = hub->result_bytes};
     uint64_t now = dlc_now_ns();
     for (int r = 0; r < hub->ranks; r++) {

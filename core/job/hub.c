@@ -20,6 +20,9 @@
 /* How long remote ranks may take to be killed. */
 #define LEAVE_NS 1000000000u
 
+/* How long it is waited whether all ranks fail for the reason of the first. */
+#define ALIKE_NS 300000000u
+
 /* ---- To the ranks ----------------------------------------------------------- */
 
 static void close_control(dlc_peer *peer) {
@@ -28,10 +31,33 @@ static void close_control(dlc_peer *peer) {
     peer->control = -1;
 }
 
+/* A rank that cannot be sent to would wait until the watchdog blames it. Without its
+ * channel it ends by itself. */
+static void cannot_send(dlc_hub *hub, int rank, int error) {
+    dlc_peer *peer = &hub->peer[rank];
+    char name[128], text[320];
+    snprintf(text, sizeof text, "it cannot be sent to: %s",
+             strerror(error)); // NOLINT(concurrency-mt-unsafe)
+    if (peer->remote) {
+        dlc_hub_lose(hub, rank, text);
+        return;
+    }
+    close_control(peer);
+    dlc_hub_name(hub, rank, name, sizeof name);
+    snprintf(text, sizeof text, "%s cannot be sent to: %s", name,
+             strerror(error)); // NOLINT(concurrency-mt-unsafe)
+    dlc_hub_tell(hub, DLC_ERR_IO, text);
+}
+
 /* What poll() finds closed later is of no interest before. */
-static size_t send_some(dlc_peer *peer, const char *bytes, size_t length) {
-    ssize_t done = send(peer->control, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return done > 0 ? (size_t)done : 0;
+static size_t send_some(dlc_hub *hub, int rank, const char *bytes, size_t length) {
+    ssize_t done = send(hub->peer[rank].control, bytes, length,
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (done >= 0)
+        return (size_t)done;
+    if (!dlc_send_is_full(errno) && !dlc_send_is_closed(errno))
+        cannot_send(hub, rank, errno);
+    return 0;
 }
 
 void dlc_hub_flush(dlc_hub *hub, int rank) {
@@ -40,11 +66,11 @@ void dlc_hub_flush(dlc_hub *hub, int rank) {
         size_t until = peer->has_result ? peer->result_at : peer->out.length;
         size_t done = 1;
         if (peer->out_sent < until) {
-            done = send_some(peer, peer->out.bytes + peer->out_sent,
+            done = send_some(hub, rank, peer->out.bytes + peer->out_sent,
                              until - peer->out_sent);
             peer->out_sent += done;
         } else if (peer->has_result) {
-            done = send_some(peer, hub->result + peer->result_sent,
+            done = send_some(hub, rank, hub->result + peer->result_sent,
                              hub->result_bytes - peer->result_sent);
             peer->result_sent += done;
             peer->has_result = peer->result_sent < hub->result_bytes;
@@ -155,12 +181,45 @@ static void last_words(const dlc_peer *peer, char text[DLC_DOING_TEXT]) {
     dlc_words_text(peer->doing ? &peer->doing->words : &peer->pulse.words, text);
 }
 
+/* Of bad input the ranks of a machine think alike, so it is not one rank's own. */
+static int is_common(const dlc_hub *hub) {
+    int alike = 0;
+    for (int r = 0; r < hub->ranks; r++)
+        alike += strcmp(hub->peer[r].failure, hub->cause->failure) == 0;
+    return alike == hub->ranks || (DLC_STATUS_CLASS(hub->cause->failed) == 4 &&
+                                   strcmp(hub->cause->host, hub->peer[0].host) == 0);
+}
+
+static void say_cause(dlc_hub *hub) {
+    char name[128];
+    hub->say_cause_at = 0;
+    dlc_hub_name(hub, (int)(hub->cause - hub->peer), name, sizeof name);
+    if (is_common(hub))
+        dlc_error("%s", hub->cause->failure);
+    else
+        dlc_error("%s: %s", name, hub->cause->failure);
+}
+
+/* A rank has ended with an exit code, `text` tells. One that failed because of another
+ * is no news, nor is one that failed as the first did. */
+static void say_exit(dlc_hub *hub, const dlc_peer *peer, int first, const char *text) {
+    if (first && peer->failed && peer->failed != DLC_ERR_PEER) {
+        hub->cause = peer;
+        hub->say_cause_at = dlc_now_ns() + ALIKE_NS;
+    } else if (first) {
+        dlc_error("%s", text);
+    } else if (peer->failed && peer->failed != DLC_ERR_PEER && !hub->killed &&
+               (!hub->cause || strcmp(peer->failure, hub->cause->failure) != 0)) {
+        dlc_error("%s", text);
+    }
+}
+
 void dlc_hub_ended(dlc_hub *hub, int rank, int by_signal, int number) {
     dlc_peer *peer = &hub->peer[rank];
     int mine = hub->killed || peer->killed; /* the hub's own doing */
     int first = !hub->told && !hub->killed;
     int signal = by_signal ? number : 0, code = by_signal ? 0 : number;
-    char text[512], doing[DLC_DOING_TEXT];
+    char text[256 + DLC_FAILURE_TEXT], doing[DLC_DOING_TEXT];
     peer->running = 0;
     last_words(peer, doing);
     int length = dlc_hub_name(hub, rank, text, sizeof text);
@@ -171,15 +230,20 @@ void dlc_hub_ended(dlc_hub *hub, int rank, int by_signal, int number) {
                  strsignal(signal), doing); // NOLINT(concurrency-mt-unsafe)
         hub->lost |= !mine;
     } else if (code) {
-        snprintf(what, room, " ended with exit code %d%s", code, doing);
+        if (peer->failed)
+            snprintf(what, room, ": %s", peer->failure);
+        else
+            snprintf(what, room, " ended with exit code %d%s", code, doing);
         if (first && code > hub->failure)
             hub->failure = code;
     }
     if (first && (signal || code))
         dlc_hub_send_news(hub, DLC_ERR_PEER, text);
     dlc_output_drain(&peer->output, 1); /* its last words, then what became of it */
-    if ((first && code) || (signal && !mine))
+    if (signal && !mine)
         dlc_error("%s", text);
+    else if (code)
+        say_exit(hub, peer, first, text);
     if (!signal && !code)
         dlc_hub_call_check(hub);
 }
@@ -216,6 +280,8 @@ static void find_dead(dlc_hub *hub) {
                 !how.si_pid || (killed && how.si_code == CLD_EXITED))
                 continue;
             peer->zombie = 1;
+            if (peer->control >= 0)
+                dlc_hub_read(hub, r); /* why it failed */
             close_control(peer);
             dlc_hub_ended(hub, r, how.si_code != CLD_EXITED, how.si_status);
         }
@@ -296,9 +362,10 @@ static void poll_set(const dlc_hub *hub, struct pollfd *polled) {
 
 static int poll_timeout(const dlc_hub *hub) {
     uint64_t now = dlc_now_ns(), next = UINT64_MAX;
-    uint64_t times[] = {
-        hub->kill_at, hub->leave_at, hub->gate && !hub->told ? hub->join_by : 0,
-        hub->remotes || hub->deadline > 0 ? hub->beat + DLC_BEAT_NS : 0};
+    uint64_t times[] = {hub->kill_at, hub->leave_at, hub->say_cause_at,
+                        hub->gate && !hub->told ? hub->join_by : 0,
+                        hub->remotes || hub->deadline > 0 ? hub->beat + DLC_BEAT_NS
+                                                          : 0};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (times[i] && times[i] < next)
             next = times[i];
@@ -368,6 +435,8 @@ static dlc_status turn(dlc_hub *hub, struct pollfd *polled) {
         dlc_hub_watch(hub);
     }
     kill_late(hub);
+    if (hub->say_cause_at && dlc_now_ns() >= hub->say_cause_at)
+        say_cause(hub);
     for (int r = 0; r < hub->ranks; r++) {
         dlc_hub_flush(hub, r);
         DLC_TRY(dlc_text_status(&hub->peer[r].out));
@@ -400,6 +469,8 @@ dlc_status dlc_hub_run(dlc_hub *hub, int *exit_code) {
     while (status == DLC_OK &&
            (running(hub) || (hub->gate && hub->told && hub->kill_at)))
         status = turn(hub, polled);
+    if (hub->say_cause_at)
+        say_cause(hub);
     dlc_free(polled);
     if (status == DLC_OK)
         *exit_code = dlc_hub_exit_code(hub);

@@ -39,10 +39,14 @@ typedef struct dlc_peer {
     /* The frame that is coming in. */
     dlc_frame frame;
     size_t frame_got, payload_got;
-    char *payload;      /* where its payload goes; NULL: it is not wanted */
-    dlc_pulse coming;   /* the payload of a pulse */
-    int called;         /* its part of the open collective is in */
-    uint64_t stop_time; /* when it was signalled to stop; 0: not yet */
+    char *payload;     /* where its payload goes; NULL: it is not wanted, or a part */
+    dlc_pulse coming;  /* the payload of a pulse */
+    int calls;         /* the frame calls a collective: its payload goes to `part` */
+    dlc_payload part;  /* what the rank brings to the open collective */
+    int called;        /* its part of the open collective is in */
+    dlc_status failed; /* what it says that it ends with; DLC_OK: nothing */
+    char failure[DLC_FAILURE_TEXT]; /* and why */
+    uint64_t stop_time;             /* when it was signalled to stop; 0: not yet */
 
     /* What is going out: `out`, and the hub's result in between at `result_at`. */
     dlc_text out;
@@ -57,8 +61,6 @@ typedef struct dlc_call {
     int first; /* the rank that came first: the others must agree with it */
     int count; /* how many have called */
     dlc_frame frame;
-    char *buffer; /* the result grows here */
-    size_t bytes;
 } dlc_call;
 
 typedef struct dlc_hub {
@@ -87,6 +89,10 @@ typedef struct dlc_hub {
     uint64_t leave_at; /* then remote ranks left are given up; 0: none */
     int lost;          /* a rank was killed or left others waiting */
     int failure;       /* the highest code of a rank that was not told to end */
+    const dlc_peer
+        *cause; /* the first that failed for a reason of its own; NULL: none */
+    uint64_t
+        say_cause_at; /* when others that fail alike have had time; 0: it was said */
     int stop_signal;
     uint64_t stop_time;  /* of the launcher's own */
     uint64_t stopped_at; /* when the job was first asked to stop */
@@ -150,11 +156,9 @@ void dlc_hub_watch_anew(dlc_hub *hub);
 /* ---- collect.c */
 
 /* A header has come from `rank`: checks it and, for the first of a collective,
- * makes room. False: it was refused, and everybody was told. */
+ * opens it. False: it was refused, and everybody was told. */
 int dlc_hub_call_begin(dlc_hub *hub, int rank);
-/* Where that rank's payload goes. */
-char *dlc_hub_call_buffer(dlc_hub *hub, int rank);
-/* The payload is complete. Sends the result when it was the last. */
+/* What the rank brings is complete. Sends the result when it was the last. */
 void dlc_hub_call_end(dlc_hub *hub, int rank);
 /* Tells the ranks if one has ended that others wait for in a collective. */
 void dlc_hub_call_check(dlc_hub *hub);

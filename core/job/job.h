@@ -113,6 +113,11 @@ dlc_status dlc_job_barrier(dlc_job *job);
  * dlc_transport_args.check, hence void. */
 dlc_status dlc_job_check(void *job);
 
+/* Says why this rank ends with `status`, an error, before `main` returns: where the
+ * ranks fail alike, or one because of another, the job says it once. 0: the caller has
+ * to say it, since this is the only rank of the job, or nobody can be told. */
+int dlc_job_fails(dlc_job *job, dlc_status status, const char *why);
+
 /* Notes what this rank does now, for the report should it die in it: "during
  * forward conv1", "during broadcast weights (1048576 bytes)". Copies the words
  * (cut to 23 and 63 letters) into memory that the hub sees: cheap enough for every

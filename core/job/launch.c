@@ -60,10 +60,10 @@ void dlc_hub_close(dlc_hub *hub) {
         if (peer->output.fd >= 0)
             close(peer->output.fd);
         dlc_text_free(&peer->out);
+        dlc_payload_free(&peer->part);
     }
     if (hub->signals >= 0)
         close(hub->signals);
-    dlc_free(hub->call.buffer);
     dlc_free(hub->result);
     dlc_free(hub->peer);
 }

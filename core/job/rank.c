@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -43,6 +44,7 @@ struct dlc_job {
 
     /* Written once, before `lost` is. */
     char news[1024];
+    int told; /* by the hub, which has said it */
     _Atomic int lost;
 
     pthread_mutex_t lock; /* of what follows */
@@ -68,15 +70,20 @@ unsigned dlc_signal_request(int signal) {
 
 /* ---- The control thread ---------------------------------------------------- */
 
-static void tell_lost(dlc_job *job, dlc_status status, const char *news) {
+static void lose(dlc_job *job, dlc_status status, const char *news, int told) {
     if (atomic_load_explicit(&job->lost, memory_order_relaxed))
         return; /* what came first is the cause */
     snprintf(job->news, sizeof job->news, "%s", news);
+    job->told = told;
     atomic_store_explicit(&job->lost, status, memory_order_release);
     pthread_mutex_lock(&job->lock);
     job->ended = 1;
     pthread_cond_broadcast(&job->arrived);
     pthread_mutex_unlock(&job->lock);
+}
+
+static void tell_lost(dlc_job *job, dlc_status status, const char *news) {
+    lose(job, status, news, 0);
 }
 
 static void take_result(dlc_job *job, void *result, size_t bytes) {
@@ -92,21 +99,17 @@ static void take_result(dlc_job *job, void *result, size_t bytes) {
 static dlc_status read_frame(dlc_job *job) {
     dlc_frame frame;
     DLC_TRY(dlc_frame_read(job->control, &frame, sizeof frame));
-    if (frame.bytes > DLC_FRAME_BYTES_MAX)
-        return dlc_fail(DLC_ERR_INTERNAL, "the hub sent a malformed message");
-    char *payload = dlc_alloc(frame.bytes + 1, 1);
-    if (!payload)
-        return DLC_ERR_NOMEM;
-    dlc_status status = dlc_frame_read(job->control, payload, frame.bytes);
+    dlc_payload payload = {0};
+    dlc_status status = dlc_frame_read_payload(job->control, frame.bytes, &payload);
     if (status == DLC_OK && frame.kind == DLC_FRAME_RESULT) {
-        take_result(job, payload, frame.bytes);
+        take_result(job, payload.bytes, frame.bytes);
         return DLC_OK;
     }
     if (status == DLC_OK && frame.kind == DLC_FRAME_NEWS)
-        tell_lost(job, frame.number, payload);
+        lose(job, frame.number, payload.bytes, 1);
     if (status == DLC_OK && frame.kind == DLC_FRAME_REQUEST)
         atomic_fetch_or(&job->requests, (unsigned)frame.number);
-    dlc_free(payload);
+    dlc_payload_free(&payload);
     return status;
 }
 
@@ -115,6 +118,11 @@ static dlc_status send_frame(dlc_job *job, const dlc_frame *frame,
     pthread_mutex_lock(&job->sending);
     dlc_status status = dlc_frame_send(job->control, frame, payload);
     pthread_mutex_unlock(&job->sending);
+    /* A launcher that is gone is found by reading; else nobody would ever say it. */
+    if (status == DLC_ERR_IO) {
+        tell_lost(job, status, dlc_detail());
+        (void)shutdown(job->control, SHUT_RDWR);
+    }
     return status;
 }
 
@@ -258,6 +266,12 @@ static dlc_status meet(dlc_job *job, const dlc_rank_args *args) {
     return status;
 }
 
+/* Of the only rank the caller says it. */
+static void cannot_start(dlc_job *job, dlc_status status) {
+    if (job->control >= 0 && !dlc_job_fails(job, status, dlc_detail()))
+        dlc_error("rank %d cannot start: %s", job->rank, dlc_detail());
+}
+
 dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     dlc_job *made = dlc_alloc(1, sizeof *made);
     if (!made) {
@@ -282,6 +296,7 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
         status = start_thread(made);
     dlc_job_aside(made, 0);
     if (status != DLC_OK) {
+        cannot_start(made, status);
         dlc_rank_close(made);
         return status;
     }
@@ -352,6 +367,19 @@ dlc_status dlc_job_check(void *job) {
     bump(&mine->doing->checks);
     int lost = atomic_load_explicit(&mine->lost, memory_order_acquire);
     return lost ? dlc_fail(lost, "%s", mine->news) : DLC_OK;
+}
+
+int dlc_job_fails(dlc_job *job, dlc_status status, const char *why) {
+    int lost = atomic_load_explicit(&job->lost, memory_order_acquire);
+    dlc_frame frame = {
+        .kind = DLC_FRAME_FAILED, .number = status, .bytes = strlen(why)};
+    if (job->control < 0 || (lost && !job->told))
+        return 0;
+    if (lost && (status == DLC_ERR_PEER || strstr(why, job->news)))
+        return 1;
+    if (frame.bytes >= DLC_FAILURE_TEXT)
+        frame.bytes = DLC_FAILURE_TEXT - 1;
+    return send_frame(job, &frame, why) == DLC_OK;
 }
 
 unsigned dlc_job_requests(dlc_job *job) {

@@ -48,11 +48,21 @@ static void begin_pulse(dlc_hub *hub, int rank) {
         refuse(hub, rank);
 }
 
+static void begin_failure(dlc_hub *hub, int rank) {
+    dlc_peer *peer = &hub->peer[rank];
+    memset(peer->failure, 0, sizeof peer->failure);
+    if (peer->frame.bytes < sizeof peer->failure && peer->frame.number < 0)
+        peer->payload = peer->failure;
+    else
+        refuse(hub, rank);
+}
+
 static void frame_begin(dlc_hub *hub, int rank) {
     dlc_peer *peer = &hub->peer[rank];
     const dlc_frame *frame = &peer->frame;
     peer->payload_got = 0;
     peer->payload = NULL;
+    peer->calls = 0;
     switch (frame->kind) {
     case DLC_FRAME_SIGNAL:
         if (frame->number == SIGINT || frame->number == SIGTERM ||
@@ -63,11 +73,13 @@ static void frame_begin(dlc_hub *hub, int rank) {
         break;
     case DLC_FRAME_ALLGATHER:
     case DLC_FRAME_BROADCAST:
-        if (!hub->told && dlc_hub_call_begin(hub, rank))
-            peer->payload = dlc_hub_call_buffer(hub, rank);
+        peer->calls = !hub->told && dlc_hub_call_begin(hub, rank);
         break;
     case DLC_FRAME_PULSE:
         begin_pulse(hub, rank);
+        break;
+    case DLC_FRAME_FAILED:
+        begin_failure(hub, rank);
         break;
     case DLC_FRAME_ENDED:
         if (peer->remote && peer->running)
@@ -80,19 +92,41 @@ static void frame_begin(dlc_hub *hub, int rank) {
 
 static void frame_end(dlc_hub *hub, int rank) {
     dlc_peer *peer = &hub->peer[rank];
-    if (!peer->payload)
-        return;
-    if (peer->frame.kind == DLC_FRAME_PULSE) {
+    if (peer->calls) {
+        dlc_hub_call_end(hub, rank);
+    } else if (peer->payload && peer->frame.kind == DLC_FRAME_FAILED) {
+        peer->failed = peer->frame.number;
+    } else if (peer->payload) {
         peer->pid = peer->coming.pid;
         dlc_hub_pulse(hub, rank, &peer->coming);
-    } else {
-        dlc_hub_call_end(hub, rank);
     }
+}
+
+/* Receives more of the payload, `left` bytes of which are missing; what nobody wants
+ * goes nowhere. 0: no more now. */
+static size_t receive_payload(dlc_hub *hub, int rank, size_t left) {
+    dlc_peer *peer = &hub->peer[rank];
+    char nowhere[4096];
+    if (peer->calls && dlc_payload_reserve(&peer->part, peer->frame.bytes) != DLC_OK) {
+        peer->calls = 0;
+        dlc_payload_free(&peer->part);
+        dlc_hub_tell(hub, DLC_ERR_NOMEM, dlc_detail());
+    }
+    if (peer->calls) {
+        dlc_payload *part = &peer->part;
+        size_t got = receive_some(hub, rank, part->bytes + part->got,
+                                  part->room - part->got);
+        part->got += got;
+        return got;
+    }
+    if (peer->payload)
+        return receive_some(hub, rank, peer->payload + peer->payload_got, left);
+    return receive_some(hub, rank, nowhere,
+                        left < sizeof nowhere ? left : sizeof nowhere);
 }
 
 void dlc_hub_read(dlc_hub *hub, int rank) {
     dlc_peer *peer = &hub->peer[rank];
-    char nowhere[4096];
     peer->heard = dlc_now_ns();
     while (peer->control >= 0) {
         if (peer->frame_got < sizeof peer->frame) {
@@ -107,12 +141,7 @@ void dlc_hub_read(dlc_hub *hub, int rank) {
         }
         size_t left = peer->frame.bytes - peer->payload_got;
         if (left) {
-            char *to = nowhere;
-            if (peer->payload)
-                to = peer->payload + peer->payload_got;
-            else if (left > sizeof nowhere)
-                left = sizeof nowhere;
-            size_t got = receive_some(hub, rank, to, left);
+            size_t got = receive_payload(hub, rank, left);
             peer->payload_got += got;
             if (!got)
                 return;

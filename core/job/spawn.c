@@ -79,11 +79,11 @@ static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int contr
                                               spawn->doing);
     args.control = control;
     args.deadline = spawn->far && ranks > 1 ? launch->options->deadline : 0;
-    if (status == DLC_OK)
-        status = dlc_rank_open(&args, &made);
+    if (status != DLC_OK)
+        dlc_error("rank %d cannot start: %s", rank, dlc_detail());
+    else
+        status = dlc_rank_open(&args, &made); /* which says why not */
     if (status != DLC_OK) {
-        if (status != DLC_ERR_PEER || rank == 0) /* else it was told already */
-            dlc_error("rank %d cannot start: %s", rank, dlc_detail());
         code = dlc_exit_code(status);
     } else {
         code = dlc_exit_byte(launch->main(made, launch->argument));

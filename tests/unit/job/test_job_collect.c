@@ -2,9 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "job/channel.h"
 #include "session.h"
 
 static const size_t sizes[] = {0, 1, 7, 256, 4096, 100003, 1u << 20};
@@ -138,6 +141,59 @@ START_TEST(places) {
 }
 END_TEST
 
+/* ---- Headers that promise ---- */
+
+static size_t peak_bytes(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (size_t)usage.ru_maxrss * 1024;
+}
+
+/* Room follows what has come; a header of 1 GiB takes no memory. */
+START_TEST(room_follows_what_comes) {
+    dlc_payload payload = {0};
+    size_t before = peak_bytes();
+    ck_assert_int_eq(dlc_payload_reserve(&payload, DLC_FRAME_BYTES_MAX), DLC_OK);
+    while (payload.got < 1 << 20) {
+        ck_assert_int_eq(dlc_payload_reserve(&payload, DLC_FRAME_BYTES_MAX), DLC_OK);
+        ck_assert_uint_gt(payload.room, payload.got);
+        ck_assert_uint_le(payload.room, 2 * payload.got + (64 << 10));
+        memset(payload.bytes + payload.got, 7, payload.room - payload.got);
+        payload.got = payload.room;
+    }
+    for (size_t i = 0; i < payload.got; i++)
+        ck_assert_int_eq(payload.bytes[i], 7);
+    ck_assert_int_eq(dlc_payload_reserve(&payload, payload.got), DLC_OK);
+    ck_assert_int_eq(payload.bytes[payload.got], 0);
+    ck_assert_uint_lt(peak_bytes() - before, 100 << 20);
+    dlc_payload_free(&payload);
+    ck_assert_int_ne(dlc_payload_reserve(&payload, DLC_FRAME_BYTES_MAX + 1), DLC_OK);
+    ck_assert_ptr_null(payload.bytes);
+}
+END_TEST
+
+/* What an agent and a rank read: the header alone, then nothing any more. */
+START_TEST(a_header_takes_no_memory) {
+    int ends[2];
+    dlc_frame frame = {.kind = DLC_FRAME_RESULT, .bytes = DLC_FRAME_BYTES_MAX};
+    size_t before = peak_bytes();
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    dlc_channel channel = {.fd = ends[0]};
+    ck_assert_int_eq(send(ends[1], &frame, sizeof frame, 0), sizeof frame);
+    ck_assert_int_eq(dlc_channel_read(&channel), 0);
+    ck_assert_int_eq(channel.fd, ends[0]);
+    close(ends[1]);
+    dlc_payload payload = {0};
+    ck_assert_int_eq(dlc_frame_read_payload(channel.fd, frame.bytes, &payload),
+                     DLC_ERR_PEER);
+    dlc_payload_free(&payload);
+    ck_assert_int_eq(dlc_channel_read(&channel), 0);
+    ck_assert_int_eq(channel.fd, -1);
+    ck_assert_uint_lt(peak_bytes() - before, 100 << 20);
+    dlc_channel_close(&channel);
+}
+END_TEST
+
 /* ---- Ranks that disagree ---- */
 
 typedef struct disagreement {
@@ -239,6 +295,8 @@ int main(void) {
     int counts = (int)(sizeof rank_counts / sizeof *rank_counts);
     tcase_add_loop_test(tests, right_bytes, 0, counts);
     tcase_add_loop_test(tests, barrier_holds, 0, counts);
+    tcase_add_test(tests, room_follows_what_comes);
+    tcase_add_test(tests, a_header_takes_no_memory);
     tcase_add_loop_test(tests, places, 0, counts);
     tcase_add_loop_test(tests, disagreement_is_told, 0,
                         sizeof disagreements / sizeof *disagreements);

@@ -237,6 +237,62 @@ START_TEST(a_rank_fails) {
 }
 END_TEST
 
+typedef struct failure_case {
+    const char *why[3]; /* of each rank; NULL: it waits for the others */
+    dlc_status status;
+    const char *said; /* by the job; NULL: it is rank 1's own */
+    int code;
+} failure_case;
+
+static int say_main(dlc_job *job, void *argument) {
+    const failure_case *fails = argument;
+    const char *why = fails->why[dlc_job_rank(job)];
+    dlc_status status = DLC_OK;
+    board_enter(job);
+    board_wait(3);
+    while (!why && status == DLC_OK) {
+        usleep(1000);
+        status = dlc_job_check(job);
+    }
+    if (!why)
+        return dlc_job_fails(job, status, dlc_detail()) ? dlc_exit_code(status) : 99;
+    return dlc_job_fails(job, fails->status, why) ? dlc_exit_code(fails->status) : 99;
+}
+
+static failure_case failure_cases[] = {
+    {{"it broke", "it broke", "it broke"}, DLC_ERR_IO, "error: it broke\n", 1},
+    {{NULL, "it broke", NULL}, DLC_ERR_IO, NULL, 1},
+    {{NULL, NULL, "wrong"}, DLC_ERR_CONFIG, "error: wrong\n", 2},
+    {{"wrong", "wrong", NULL}, DLC_ERR_DATA, "error: wrong\n", 4},
+};
+
+/* Once, with the rank where it is that rank's own. */
+START_TEST(a_failure_is_said_once) {
+    const failure_case *fails = &failure_cases[_i];
+    char host[64] = "", expected[256];
+    dlc_text text;
+    int code = session_run(3, say_main, &failure_cases[_i], &text);
+    gethostname(host, sizeof host - 1);
+    snprintf(expected, sizeof expected, "error: rank 1 (host %s, pid %d): it broke\n",
+             host, (int)atomic_load(&board_shared->pid[1]));
+    ck_assert_str_eq(dlc_text_string(&text), fails->said ? fails->said : expected);
+    ck_assert_int_eq(code, fails->code);
+    dlc_text_free(&text);
+}
+END_TEST
+
+/* Two that fail at the same time for unlike reasons are both heard. */
+START_TEST(unlike_failures_are_said) {
+    failure_case fails = {{"first", "second", NULL}, DLC_ERR_IO, NULL, 1};
+    dlc_text text;
+    int code = session_run(3, say_main, &fails, &text);
+    ck_assert_int_eq(code, 1);
+    ck_assert_ptr_nonnull(strstr(dlc_text_string(&text), "): first\n"));
+    ck_assert_ptr_nonnull(strstr(dlc_text_string(&text), "): second\n"));
+    dlc_text_free(&text);
+}
+END_TEST
+
 static int leave_main(dlc_job *job, void *argument) {
     const int *late = argument;
     board_enter(job);
@@ -300,6 +356,9 @@ int main(void) {
     tcase_add_test(tests, two_killed_at_once);
     tcase_add_loop_test(tests, what_it_was_doing, 0, sizeof words / sizeof *words);
     tcase_add_loop_test(tests, a_rank_fails, 0, sizeof fail_codes / sizeof *fail_codes);
+    tcase_add_loop_test(tests, a_failure_is_said_once, 0,
+                        sizeof failure_cases / sizeof *failure_cases);
+    tcase_add_test(tests, unlike_failures_are_said);
     tcase_add_loop_test(tests, a_rank_leaves, 0, 2);
     tcase_add_test(tests, ranks_end_one_by_one);
     tcase_add_loop_test(tests, all_fail_alike, 1, 4);

@@ -1,0 +1,113 @@
+"""A job says once why it failed: ranks that fail alike, or because of another, are silent.
+Which rank it was is said only where the failure is its own. A control channel that cannot be
+sent on, on any side, ends the job at once."""
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DLCORE = os.environ["DLCORE_BIN"]
+PRELOAD = sys.argv.pop(1) if len(sys.argv) > 1 else None
+NET = """[net]
+name = net
+[data]
+source = synthetic
+shape = 1,8,8
+classes = 4
+samples = 64
+batch = 8
+[data.test]
+source = synthetic
+shape = 1,8,8
+classes = 4
+samples = 64
+[solver]
+type = sgd
+rate = 0.01
+[run]
+iterations = 4
+deadline = 60
+checkpoint_last = no
+keep_best = no
+[ip]
+type = inner_product
+num_output = 4
+[loss]
+type = softmax_loss
+"""
+
+
+class Jobs(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        with open(os.path.join(self.folder, "net.ini"), "w", encoding="ascii") as file:
+            file.write(NET)
+
+    def train(self, *words, **environment):
+        """Its exit code, the lines of stderr that tell of errors, and all of it."""
+        done = subprocess.run([DLCORE, "train", "net.ini", *words], cwd=self.folder,
+                              check=False, timeout=120, text=True,
+                              env=dict(os.environ, **environment),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        errors = [line for line in done.stderr.splitlines() if "error: " in line]
+        return done.returncode, errors, done.stderr
+
+    def test_alike(self):
+        for code, says, words in (
+                (1, "the run folder /proc/x cannot be made", ["--run-dir=/proc/x"]),
+                (2, "cannot join these ranks", ["--transport=nccl"]),
+                (4, "not a safetensors file", ["--weights=net.ini"]),
+                (4, "none", ["--weights=none"]),
+                (2, "4 ranks cannot be shared out", ["--set=run.stages=9"]),
+                (2, "none", ["--set=solver.type=none"])):
+            with self.subTest(words=words):
+                found, errors, said = self.train("--ranks=4", *words)
+                self.assertEqual(found, code, said)
+                self.assertEqual(len(errors), 1 + said.count("error: 1 mistake"), said)
+                self.assertTrue(errors[0].startswith("error: "), said)
+                self.assertIn(says, errors[0])
+                self.assertNotIn("(host ", errors[0])
+
+    def test_lines_stay_lines(self):
+        code, errors, said = self.train("--ranks=2")
+        self.assertEqual((code, errors), (0, []), said)
+        self.assertIn("\n    not ", said)
+        self.assertNotIn("\\n", said)
+
+    @unittest.skipUnless(PRELOAD, "a sanitizer comes first")
+    def test_sending_fails(self):
+        for where in ("parent", "child"):
+            for ever in ({}, {"FAIL_SEND_EVER": "1"}):
+                for at in (1, 2, 3, 5, 8, 13, 21):
+                    self.fail_at(at, where, ever)
+
+    def fail_at(self, at, where, ever):
+        start = time.monotonic()
+        code, errors, said = self.train(
+            "--ranks=2", LD_PRELOAD=PRELOAD, FAIL_SEND_AT=str(at), FAIL_SEND_IN=where,
+            FAIL_SEND_ERROR=str(errno.ENOBUFS), **ever)
+        told = (where, ever, at, said)
+        if code == 0:  # it was not sent so often
+            self.assertGreater(at, 13, told)
+            return
+        self.assertLess(time.monotonic() - start, 20, told)
+        self.assertEqual(code, 1, told)
+        self.assertTrue(any(os.strerror(errno.ENOBUFS) in line for line in errors), told)
+
+    @unittest.skipUnless(PRELOAD, "a sanitizer comes first")
+    def test_sending_is_interrupted(self):
+        for error in (errno.EINTR, errno.EAGAIN):
+            code, errors, said = self.train("--ranks=2", LD_PRELOAD=PRELOAD,
+                                            FAIL_SEND_AT="3", FAIL_SEND_IN="parent",
+                                            FAIL_SEND_ERROR=str(error))
+            self.assertEqual((code, errors), (0, []), said)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
