@@ -147,8 +147,10 @@ static size_t find_ends(const panel *to, const dlc_bench_row *row, size_t rows,
         size_t place = 0; /* one an operation: its last */
         while (place < count && end[place].op != its.op)
             place++;
-        if (place == count && count++ == BENCH_OPS)
+        if (place == BENCH_OPS)
             return BENCH_OPS;
+        if (place == count)
+            count++;
         end[place] = its;
     }
     return count;

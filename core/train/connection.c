@@ -53,8 +53,10 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
 static void announce(const dlc_choice *choice) {
     dlc_text text = {0};
     dlc_choice_text(choice, &text);
-    if (dlc_text_status(&text) == DLC_OK && text.length > 0)
-        dlc_info("%.*s", (int)text.length - 1, dlc_text_string(&text));
+    if (dlc_text_status(&text) == DLC_OK && text.length > 0) {
+        text.bytes[text.length - 1] = '\0'; /* its last line end */
+        dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
+    }
     dlc_text_free(&text);
 }
 

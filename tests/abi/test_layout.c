@@ -261,7 +261,7 @@ static const layout_row rows[] = {
     FIELD(dlc_family_args, math, 44, 4),
     FIELD(dlc_family_args, tune, 48, 4),
 
-    STRUCT(dlc_family, 64),
+    STRUCT(dlc_family, 72),
     FIELD(dlc_family, size, 0, 4),
     FIELD(dlc_family, name, 8, 8),
     FIELD(dlc_family, open, 16, 8),
@@ -270,6 +270,7 @@ static const layout_row rows[] = {
     FIELD(dlc_family, reorder_create, 40, 8),
     FIELD(dlc_family, reorder_run, 48, 8),
     FIELD(dlc_family, reorder_destroy, 56, 8),
+    FIELD(dlc_family, shapes_alone, 64, 4),
 
     STRUCT(dlc_layer_args, 88),
     FIELD(dlc_layer_args, size, 0, 4),
@@ -410,7 +411,7 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_needs, servers, 64, 4),
     FIELD(dlc_solver_needs, loose, 72, 8),
 
-    STRUCT(dlc_solver_args, 184),
+    STRUCT(dlc_solver_args, 192),
     FIELD(dlc_solver_args, size, 0, 4),
     FIELD(dlc_solver_args, settings, 8, 8),
     FIELD(dlc_solver_args, device_ops, 16, 8),
@@ -431,8 +432,9 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_args, mail, 160, 8),
     FIELD(dlc_solver_args, iteration, 168, 8),
     FIELD(dlc_solver_args, shares, 176, 8),
+    FIELD(dlc_solver_args, schedule, 184, 8),
 
-    STRUCT(dlc_solver_ops, 104),
+    STRUCT(dlc_solver_ops, 112),
     FIELD(dlc_solver_ops, size, 0, 4),
     FIELD(dlc_solver_ops, needs, 8, 8),
     FIELD(dlc_solver_ops, create, 16, 8),
@@ -446,18 +448,22 @@ static const layout_row rows[] = {
     FIELD(dlc_solver_ops, meet, 80, 8),
     FIELD(dlc_solver_ops, configure, 88, 8),
     FIELD(dlc_solver_ops, stats, 96, 8),
+    FIELD(dlc_solver_ops, check_schedule, 104, 8),
 
-    STRUCT(dlc_data_args, 24),
+    STRUCT(dlc_data_args, 40),
     FIELD(dlc_data_args, size, 0, 4),
     FIELD(dlc_data_args, settings, 8, 8),
     FIELD(dlc_data_args, seed, 16, 8),
+    FIELD(dlc_data_args, class_names, 24, 8),
+    FIELD(dlc_data_args, classes, 32, 4),
 
-    STRUCT(dlc_data_info, 80),
+    STRUCT(dlc_data_info, 88),
     FIELD(dlc_data_info, size, 0, 4),
     FIELD(dlc_data_info, samples, 8, 8),
     FIELD(dlc_data_info, shape, 16, 56),
     FIELD(dlc_data_info, dtype, 72, 4),
     FIELD(dlc_data_info, classes, 76, 4),
+    FIELD(dlc_data_info, class_names, 80, 8),
 
     STRUCT(dlc_data_ops, 40),
     FIELD(dlc_data_ops, size, 0, 4),

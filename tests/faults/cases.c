@@ -151,7 +151,7 @@ const fault_case faults[] = {
      CHECK, 2, "more than 20000 sections and keys once [u] is put in"},
     {"a window larger than the image in a block",
      DATA SOLVER BLOCK "[u]\nblock = b\nwidth = 3\nrepeat = 4\n" LAYERS, CHECK, 2,
-     "layer 'u.4.conv'"},
+     "(as [u.4.conv] of line"},
 
     /* Layers. */
     {"an unknown layer", NULL, SET("conv.type=convolutoin"), 2, "convolution"},
@@ -162,7 +162,8 @@ const fault_case faults[] = {
      "no layer is a loss"},
     {"a window larger than the image", NULL, SET("conv.kernel_size=9"), 2, "conv"},
     {"groups that don't divide", NULL, SET("conv.group=2"), 2, "group"},
-    {"fewer outputs than classes", NULL, SET("ip.num_output=3"), 4, "label"},
+    {"fewer outputs than classes", NULL, SET("ip.num_output=3"), 2,
+     "one output a class is needed"},
     {"nothing to train", DATA SOLVER "[loss]\ntype = softmax_loss\n", TRAIN, 2, "loss"},
     {"a crop larger than the image", NULL, SET("data.crop=9"), 2, "crop"},
 

@@ -97,7 +97,7 @@ dlc_status dlc_running_take(dlc_session *session, const dlc_safetensors *file) {
     float *all = dlc_alloc(count, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
-    if (session->rank == 0)
+    if (found) /* on rank 0 */
         memcpy(all, found->data, count * sizeof *all);
     dlc_status status = dlc_job_broadcast(session->job, 0, all, count * sizeof *all);
     if (status == DLC_OK && session->rank < ranks)
