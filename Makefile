@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DLCORE := $(BUILD)/bin/dlcore
 DEMO_NET := models/lenet-fashion.ini
 
-.PHONY: all demo check test lint bench install deb rpm bundle format clean help deps deps-demo
+.PHONY: all demo check test lint docs bench install deb rpm bundle format clean help deps deps-demo
 
 all: ## Build the command, its library and the plugins
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
@@ -48,6 +48,9 @@ test: ## The tests of the release build only
 
 lint: ## Format, static analysis, layering
 	@tests/run.sh lint
+
+docs: all ## docs/net-ini.md, from the option tables; needs all plugins, CUDA's too
+	@cmake --build $(BUILD) --target docs
 
 bench: all ## Side by side with PyTorch (hours); refreshes docs/results; BENCH="--nets resnet50"
 	@bench/side_by_side.py --write docs/results/cpu-training.md $(BENCH)

@@ -165,6 +165,7 @@ def man(_work):
     headers = [path.stem for path in (PREFIX / "include/dlcore").glob("*.h")]
     pages += [folder / "man3" / f"dlcore_{name}.3" for name in headers
               if name != "dlcore"]
+    pages.append(folder / "man5/dlcore-net.ini.5")
     run("mandoc", "-Tlint", "-Wwarning", *pages)
     # Every call of a table, every option of a command has its place.
     text = run("mandoc", "-Tutf8", "-Owidth=200", folder / "man3/dlcore_transport.3")

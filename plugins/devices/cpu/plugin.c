@@ -115,7 +115,7 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_DEVICE,
      .name = "cpu",
-     .help = "the processor, with as many threads as a rank has cores",
+     .help = "the CPU, with as many threads as a rank has cores",
      .caps = DLC_DEVICE_HOST | DLC_DEVICE_SHARES,
      .ops = &ops},
     DLC_FEATURES_END,

@@ -34,9 +34,10 @@ const dlc_option convolution_options[] = {
     DLC_CHOICE("layout", "auto", "auto|channels-last|lanes|library",
                "how images lie in memory; lanes: side by side in vectors, where the "
                "batch allows; library: as oneDNN proposes"),
-    DLC_CHOICE("algorithm", "auto", "auto|direct",
-               "auto: where it is likely faster, windows of 3x3 and 5x5 by Winograd's "
-               "transform, which rounds a little more"),
+    DLC_CHOICE(
+        "algorithm", "auto", "auto|direct",
+        "auto: where it is likely faster, windows of 3x3, on a CPU also of 5x5, by "
+        "Winograd's transform, which rounds a little more"),
     DLC_OPTIONS_END,
 };
 

@@ -175,7 +175,7 @@ void endpoint_pin(dlc_endpoint *endpoint);
 
 #define SHM_OPTIONS \
     DLC_INT("slots", "0", 0, 4096, \
-            "pieces of messages under way between two ranks; 0: by their number"), \
+            "pieces of messages in flight between two ranks; 0: by their number"), \
         DLC_BYTES("slot_bytes", "0", 0, 1 << 26, \
                   "size of such a piece; 0: by the device"), \
         DLC_BYTES("chunk_bytes", "0", 0, 1 << 26, \

@@ -174,6 +174,9 @@ class Sections(Box):
         tables = [(s["title"], s["options"]) for s in document["sections"]]
         tables += [(f["name"], f["options"]) for p in document["plugins"] for f in p["features"]]
         self.assertGreater(len(tables), 40)
+        for plugin in document["plugins"]:
+            for feature in plugin["features"]:
+                self.assertNotRegex(feature["help"], r"\.$|\n|\bprocessor", feature["name"])
         for where, options in tables:
             for option in options:
                 key = f"{where} {option['name']}: {option['help']!r}"
