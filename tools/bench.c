@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/text.h"
+#include "base/suggest.h"
 #include "bench_comm.h"
 #include "command.h"
 

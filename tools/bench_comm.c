@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/suggest.h"
 #include "bench_measure.h"
 #include "file.h"
 #include "options.h"

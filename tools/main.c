@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/text.h"
+#include "base/suggest.h"
 #include "command.h"
 #include "streams.h"
 #include "topo/cores.h"

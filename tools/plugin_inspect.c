@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/suggest.h"
 #include "config/config.h"
 #include "options.h"
 #include "plugin_json.h"
@@ -262,9 +263,7 @@ static dlc_status add_nearest(const dlc_registry *registry, const char *name,
         names[count++] = plugin->name;
     for (size_t i = 0; (feature = dlc_registry_feature(registry, 0, i)); i++)
         names[count++] = feature->name;
-    const char *nearest = dlc_nearest(name, names, count);
-    if (nearest)
-        dlc_text_add(text, "; did you mean \"%s\"?", nearest);
+    dlc_suggest(text, name, names, count);
     dlc_free(names);
     return dlc_text_status(text);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "templates.h"
 

@@ -1,4 +1,4 @@
-/* Growing text, and the nearest of some names. */
+/* Growing text. */
 #ifndef DLC_BASE_TEXT_H
 #define DLC_BASE_TEXT_H
 
@@ -21,9 +21,5 @@ void dlc_text_append(dlc_text *text, const char *bytes, size_t length);
 dlc_status dlc_text_status(const dlc_text *text);
 const char *dlc_text_string(const dlc_text *text); /* never NULL */
 void dlc_text_free(dlc_text *text);
-
-/* The candidate nearest to `name` in letters changed (Damerau-Levenshtein), NULL
- * if none is near enough to be meant. */
-const char *dlc_nearest(const char *name, const char *const *candidates, size_t count);
 
 #endif

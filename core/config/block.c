@@ -75,14 +75,6 @@ int dlc_repeat_parse(const char *text, char *why, size_t room) {
     return 0;
 }
 
-/* "; did you mean x?", or "" where no name is near. */
-static void add_nearest(dlc_text *text, const char *name, const char *const *names,
-                        size_t count) {
-    const char *nearest = dlc_nearest(name, names, count);
-    if (nearest)
-        dlc_text_add(text, "; did you mean %s?", nearest);
-}
-
 /* ---- Parameters ---- */
 
 const dlc_option dlc_block_options[] = {
@@ -167,7 +159,7 @@ static dlc_status propose_parameter(const dlc_block *block, const char *name,
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < block->parameters; i++)
         names[i] = block->parameter[i].name;
-    add_nearest(text, name, names, block->parameters);
+    dlc_suggest(text, name, names, block->parameters);
     if (!text->length) {
         for (size_t i = 0; i < block->parameters; i++)
             dlc_text_add(text, "%s%s", i ? ", " : "; it takes ", names[i]);
@@ -256,7 +248,7 @@ static dlc_status complain_input(const dlc_blocks *blocks, const dlc_block *bloc
     names[above] = "in";
     names[above + 1] = "data";
     names[above + 2] = "label";
-    add_nearest(&instead, name, names, above + 3);
+    dlc_suggest(&instead, name, names, above + 3);
     if (strcmp(name, dlc_member_name(block, section)) == 0)
         dlc_problems_in(blocks->problems, blocks->config, section, "input",
                         "cannot be its own input");
@@ -313,7 +305,7 @@ static dlc_status complain_block(dlc_blocks *blocks, const dlc_section *section,
     dlc_text instead = {0};
     for (size_t i = 0; i < blocks->count; i++)
         names[i] = blocks->block[i].name;
-    add_nearest(&instead, name, names, blocks->count);
+    dlc_suggest(&instead, name, names, blocks->count);
     dlc_problems_in(blocks->problems, blocks->config, section, "block",
                     "no block is called \"%s\"%s", dlc_show(name, shown),
                     dlc_text_string(&instead));

@@ -2,6 +2,7 @@
 #ifndef DLC_CONFIG_INTERNAL_H
 #define DLC_CONFIG_INTERNAL_H
 
+#include "base/suggest.h"
 #include "config/config.h"
 
 /* Sections and keys of one file: keeps the quadratic look-ups (here and in

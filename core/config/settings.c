@@ -159,17 +159,15 @@ static dlc_status complain_unknown(const maker *make, const dlc_entry *entry) {
     for (size_t i = 0; i < settings->count; i++)
         names[i] = settings->items[i].option->name;
     char shown[DLC_SHOWN];
-    const char *nearest = dlc_nearest(entry->key, names, settings->count);
     dlc_text instead = {0};
-    if (nearest)
-        dlc_text_add(&instead, "did you mean %s?", nearest);
-    else if (settings->count) {
-        dlc_text_add(&instead, "it takes ");
+    dlc_suggest(&instead, entry->key, names, settings->count);
+    if (!instead.length && settings->count) {
+        dlc_text_add(&instead, "; it takes ");
         add_names(settings, &instead);
-    } else
-        dlc_text_add(&instead, "it takes none");
+    } else if (!instead.length)
+        dlc_text_add(&instead, "; it takes none");
     dlc_problems_in(make->problems, make->config, make->section, entry->key,
-                    "has no setting \"%s\"; %s", dlc_show(entry->key, shown),
+                    "has no setting \"%s\"%s", dlc_show(entry->key, shown),
                     dlc_text_string(&instead));
     dlc_status rc = dlc_text_status(&instead);
     dlc_text_free(&instead);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/suggest.h"
 
 const dlc_option dlc_graph_options[] = {
     DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
@@ -30,6 +31,7 @@ typedef struct graph_maker {
     const dlc_config *config;
     const dlc_registry *registry;
     const char *device;
+    const char *const *reserved; /* names of sections that are no layers, and NULL */
     dlc_problems *problems;
     dlc_graph *graph;
     int unknown; /* a layer's type is, which was told */
@@ -241,17 +243,50 @@ static dlc_parallel parallel_of(graph_maker *maker, const dlc_graph_layer *layer
                                                          : DLC_PARALLEL_MODEL;
 }
 
+/* The standing section that the name of one which is no layer means: "optimizer",
+ * "sovler". By its letters only where that section is missing. */
+static const char *meant_section(const graph_maker *maker, const char *name) {
+    size_t count = 0;
+    while (maker->reserved[count])
+        count++;
+    const char *meant = dlc_nearest_meaning(name, maker->reserved, count);
+    if (meant)
+        return meant;
+    meant = dlc_nearest(name, maker->reserved, count);
+    return meant && !dlc_config_find(maker->config, meant) ? meant : NULL;
+}
+
+/* No layer has that type: dlc_detail() says so, unless the section is meant otherwise.
+ */
+static void tell_type(graph_maker *maker, const dlc_section *section, const char *type,
+                      const char *meant) {
+    const char *advice = dlc_advice(type);
+    if (meant)
+        dlc_problems_in(maker->problems, maker->config, section, NULL,
+                        "is no section of settings, and there is no layer \"%s\"; did "
+                        "you mean [%s]?%s%s",
+                        type, meant, advice ? " " : "", advice ? advice : "");
+    else
+        dlc_problems_in(maker->problems, maker->config, section, "type", "%s",
+                        dlc_detail());
+}
+
 /* The plugin's feature for a section; the mistake is told where there is none. */
 static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
     const char *type = dlc_section_value(section, "type");
+    const char *meant = meant_section(maker, dlc_section_name(section));
     const dlc_feature *feature = NULL;
-    if (!type) {
+    if (!type && meant) {
+        dlc_problems_in(maker->problems, maker->config, section, NULL,
+                        "is no section of settings, and a layer has a `type`; did you "
+                        "mean [%s]?",
+                        meant);
+    } else if (!type) {
         dlc_problems_in(maker->problems, maker->config, section, NULL, "has no `type`");
     } else if (!dlc_section_is_broken(section, "type") &&
                dlc_registry_find(maker->registry, DLC_KIND_LAYER, type, maker->device,
                                  &feature) != DLC_OK) {
-        dlc_problems_in(maker->problems, maker->config, section, "type", "%s",
-                        dlc_detail());
+        tell_type(maker, section, type, meant);
         return NULL;
     }
     return feature;
@@ -335,6 +370,7 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
     graph_maker maker = {.config = config,
                          .registry = registry,
                          .device = device,
+                         .reserved = reserved,
                          .problems = problems,
                          .graph = made};
     size_t before = problems->errors;

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "plugin/store.h"
 
@@ -111,6 +112,28 @@ static void add_refused_note(const dlc_registry *registry, dlc_text *text) {
                      refused == 1 ? " was" : "s were");
 }
 
+/* It may be the name of something else: [optimizer] type = sgd is read as a layer. */
+static void add_kind_note(const dlc_registry *registry, dlc_kind kind, const char *name,
+                          dlc_text *text) {
+    static const char *const places[] = {
+        [DLC_KIND_DEVICE] = "`device` in [run]",
+        [DLC_KIND_TRANSPORT] = "`type` in [transport]",
+        [DLC_KIND_LAYER] = "`type` in a section of its own",
+        [DLC_KIND_SOLVER] = "`type` in [solver]",
+        [DLC_KIND_DATA] = "`source` in [data]",
+    };
+    const dlc_feature_entry *feature;
+    for (uint32_t other = DLC_KIND_DEVICE; other <= DLC_KIND_DATA; other++)
+        for (size_t i = 0;
+             (feature = dlc_registry_usable(registry, (dlc_kind)other, i)); i++) {
+            if (other == (uint32_t)kind || strcmp(feature->name, name) != 0)
+                continue;
+            dlc_text_add(text, "; it is a %s: %s", dlc_kind_text((dlc_kind)other),
+                         places[other]);
+            return;
+        }
+}
+
 /* Says what there is instead. `set` has room for all features. */
 static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
                                const char *name, const char *device, names *set,
@@ -131,10 +154,11 @@ static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
         dlc_text_add(text, "there is no %s \"%s\"", kind_text, name);
         if (device)
             dlc_text_add(text, " for device %s", device);
-        const char *nearest = dlc_nearest(name, set->name, set->count);
-        if (nearest)
-            dlc_text_add(text, "; did you mean \"%s\"?", nearest);
-        dlc_text_add(text, "%s there are: ", nearest ? "" : ";");
+        dlc_suggest(text, name, set->name, set->count);
+        add_kind_note(registry, kind, name, text);
+        size_t length = text->length;
+        int asked = length && text->bytes[length - 1] == '?';
+        dlc_text_add(text, "%s there are: ", asked ? "" : ";");
         names_list(set, text);
     }
     add_refused_note(registry, text);

@@ -19,6 +19,7 @@
 
 const char good_net[] = "[net]\nname = small\n" DATA SOLVER RUN LAYERS;
 
+#define LEARN(TEXT) DATA SOLVER TEXT RUN
 #define CIFAR(FILES) \
     "[data]\nsource = cifar\nfolder = .\nfiles = " FILES \
     "\nbatch = 2\n" SOLVER RUN LAYERS
@@ -195,6 +196,53 @@ const fault_case faults[] = {
     {"a wild label", CIFAR("batch-label.bin"), TRAIN, 4, "batch-label.bin"},
     {"a good batch and a bad one", CIFAR("\"batch.bin, batch-label.bin\""), TRAIN, 4,
      "batch-label.bin"},
+
+    /* Words that other frameworks have. */
+    {"PyTorch's learning rate", LEARN("lr = 1\n") LAYERS, CHECK, 2,
+     "[solver] has no setting \"lr\"; did you mean rate?"},
+    {"a learning rate in [run]", NULL, SET("run.lr=1"), 2,
+     "the learning rate is `rate` in [solver]"},
+    {"epochs in [solver]", NULL, SET("solver.num_epochs=1"), 2,
+     "that is `epochs` in [run]"},
+    {"Caffe's iterations", NULL, SET("solver.max_iter=1"), 2,
+     "that is `iterations` in [run]"},
+    {"a batch's size", NULL, SET("data.batch_size=1"), 2, "did you mean batch?"},
+    {"a policy of PyTorch", NULL, SET("solver.policy=CosineAnnealingLR"), 2,
+     "did you mean cosine?"},
+    {"a filler of PyTorch", NULL, SET("ip.weight_filler=kaiming_normal"), 2,
+     "did you mean msra?"},
+    {"PyTorch's convolution", LEARN("") "[c]\ntype = Conv2d\nnum_output = 3\n" LAYERS,
+     CHECK, 2,
+     "there is no layer \"Conv2d\" for device cpu; did you mean convolution?"},
+    {"PyTorch's inner product", LEARN("") "[fc]\ntype = linear\n" LAYERS, CHECK, 2,
+     "did you mean inner_product?"},
+    {"Keras' units", NULL, SET("ip.units=3"), 2, "did you mean num_output?"},
+    {"PyTorch's optimizer", DATA "[optimizer]\ntype = sgd\n" LAYERS, CHECK, 2,
+     "net.ini:10: [optimizer] is no section of settings, and there is no layer "
+     "\"sgd\"; did you mean [solver]?"},
+    {"a section's slip of the pen", DATA "[sover]\ntype = sgd\n" LAYERS, CHECK, 2,
+     "[sover] is no section of settings, and there is no layer \"sgd\"; did you mean "
+     "[solver]?"},
+    {"a section without a type", LEARN("") "[training]\nepochs = 3\n" LAYERS, CHECK, 2,
+     "[training] is no section of settings, and a layer has a `type`; did you mean [run]?"},
+    {"a layer of no known type whose name is like a section's",
+     LEARN("") "[dada]\ntype = cats\n" LAYERS, CHECK, 2,
+     "[dada] there is no layer \"cats\" for device cpu"},
+    {"set in PyTorch's section", NULL, SET("optimizer.rate=1"), 2,
+     "no section [optimizer]; did you mean [solver]?"},
+    {"Adam",
+     NULL,
+     {"train", "@", "--solver=Adam"},
+     2,
+     "Adam is in examples/adam: once that plugin is built, `type = adam` in [solver]; there "
+     "are: sgd, ssp"},
+    {"Adam as PyTorch has it", DATA "[optimizer]\ntype = adam\n" LAYERS, CHECK, 2,
+     "did you mean [solver]? Adam is in examples/adam"},
+    {"RMSprop", NULL, SET("solver.type=RMSprop"), 2,
+     "no such solver is there; dlcore plugin new solver NAME begins one; there are: sgd"},
+    {"a solver as a layer", LEARN("") "[layer]\ntype = sgd\n" LAYERS, CHECK, 2,
+     "it is a solver: `type` in [solver]"},
+    {"inspect Adam", NULL, {"plugin", "inspect", "adam"}, 3, "examples/adam"},
 
     /* Checkpoints. */
     {"an empty checkpoint", NULL, WEIGHTS("empty"), 4, "empty"},

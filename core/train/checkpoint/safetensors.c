@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "train/checkpoint/safetensors_format.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/suggest.h"
 #include "plan/layers.h"
 #include "plan/stages.h"
 

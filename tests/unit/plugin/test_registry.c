@@ -204,7 +204,7 @@ START_TEST(says_what_there_is) {
         dlc_registry_find(registry, DLC_KIND_DATA, "digit", NULL, &feature),
         DLC_ERR_PLUGIN);
     ck_assert_str_eq(dlc_detail(),
-                     "there is no data \"digit\"; did you mean \"digits\"? there are: "
+                     "there is no data \"digit\"; did you mean digits? there are: "
                      "faces, digits; 1 plugin was refused, see dlcore plugin list");
     ck_assert_ptr_eq(feature, box); /* untouched */
     ck_assert_int_eq(
