@@ -70,6 +70,26 @@ START_TEST(chain_shares_two) {
 }
 END_TEST
 
+/* Large ones first, which leaves less unused; and a gap is filled that is just as
+ * large. */
+START_TEST(exact_places) {
+    enum { UNIT = DLC_BUFFER_ALIGNMENT };
+    dlc_buffer rising[] = {{.bytes = 1 * UNIT, .first = 3, .last = 3},
+                           {.bytes = 2 * UNIT, .first = 2, .last = 3},
+                           {.bytes = 3 * UNIT, .first = 1, .last = 2},
+                           {.bytes = 4 * UNIT, .first = 0, .last = 2}};
+    dlc_buffer gap[] = {{.bytes = 1 * UNIT, .first = 0, .last = 1},
+                        {.bytes = 2 * UNIT, .first = 0, .last = 3},
+                        {.bytes = 3 * UNIT, .first = 1, .last = 1},
+                        {.bytes = 4 * UNIT, .first = 2, .last = 2}};
+    size_t total = 0;
+    ck_assert_int_eq(dlc_buffers_place(rising, 4, &total), DLC_OK);
+    ck_assert_uint_eq(total, 9 * UNIT);
+    ck_assert_int_eq(dlc_buffers_place(gap, 4, &total), DLC_OK);
+    ck_assert_uint_eq(total, 6 * UNIT);
+}
+END_TEST
+
 START_TEST(none_at_all) {
     size_t total = 1;
     ck_assert_int_eq(dlc_buffers_place(NULL, 0, &total), DLC_OK);
@@ -82,6 +102,7 @@ int main(void) {
     TCase *cases = tcase_create("place");
     tcase_add_loop_test(cases, random_lifetimes, 0, 50);
     tcase_add_test(cases, chain_shares_two);
+    tcase_add_test(cases, exact_places);
     tcase_add_test(cases, none_at_all);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
