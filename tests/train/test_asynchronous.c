@@ -142,6 +142,9 @@ static int times(const char *text, const char *part) {
     return count;
 }
 
+/* Of what was said, at the end: Check takes no more than 8 KB. */
+#define SHOWN ((size_t)4000)
+
 /* Until it has said it so often. */
 static void wait_for(pid_t pid, const char *part, int often) {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -154,7 +157,10 @@ static void wait_for(pid_t pid, const char *part, int often) {
         nanosleep(&pause, NULL);
     }
     kill(pid, SIGKILL);
-    ck_abort_msg("\"%s\" was not said %d times: %s", part, often, said());
+    char *text = said();
+    size_t length = strlen(text), shown = length < SHOWN ? length : SHOWN;
+    ck_abort_msg("\"%s\" was not said %d times: ...%s", part, often,
+                 text + length - shown);
 }
 
 static const char *const stalenesses[] = {"solver.staleness=0", "solver.staleness=3",

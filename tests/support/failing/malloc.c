@@ -1,9 +1,11 @@
 /* For LD_PRELOAD: allocation number FAIL_AT of the process fails, counted from 1 over
- * those that the command, its library and the C library ask for: other libraries have
- * faults of their own (CUDA's runtime crashes). Of children none does. */
+ * those that the command and its library ask for, themselves or through the C library:
+ * others have faults of their own (CUDA's runtime and UCX crash). Of children none
+ * does. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +24,30 @@ __attribute__((constructor)) static void begin(void) {
     left = at ? strtol(at, NULL, 10) : -1;
 }
 
-static int is_watched(const void *caller) {
-    static const char *const names[] = {"/dlcore", "/libdlcore.so", "/libc.so"};
+static int is_in(const void *caller, const char *name) {
     Dl_info info;
-    if (!dladdr(caller, &info) || !info.dli_fname)
-        return 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *name = strrchr(info.dli_fname, '/');
-        if (name && strncmp(name, names[i], strlen(names[i])) == 0)
-            return 1;
+    const char *file = dladdr(caller, &info) && info.dli_fname
+                           ? strrchr(info.dli_fname, '/')
+                           : NULL;
+    return file && strncmp(file, name, strlen(name)) == 0;
+}
+
+/* What the C library asks for is whose who called it. */
+static int is_watched(const void *caller) {
+    enum { DEPTH = 16 };
+    void *frame[DEPTH];
+    int at = 0, depth = 0;
+    if (is_in(caller, "/libc.so")) {
+        depth = backtrace(frame, DEPTH);
+        while (at < depth && frame[at] != caller)
+            at++;
+        while (at < depth && is_in(frame[at], "/libc.so"))
+            at++;
+        if (at == depth)
+            return 0;
+        caller = frame[at];
     }
-    return 0;
+    return is_in(caller, "/dlcore") || is_in(caller, "/libdlcore.so");
 }
 
 static int fails(const void *caller) {
