@@ -5,19 +5,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "train/averages.h"
 #include "train/pipeline/pipeline.h"
-
-/* Who has seen no sample has nothing to say: its share is 0. */
-dlc_status dlc_average_buffers(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    float share = (float)((double)session->share / (double)session->global_batch);
-    if (session->ranks == 1 || !arenas->buffer_count)
-        return DLC_OK;
-    DLC_TRY(session->device_ops->scale(session->device, NULL, arenas->buffer_count,
-                                       share, arenas->buffers));
-    return dlc_comm_all_reduce(session->connection.comm, arenas->buffers,
-                               arenas->buffer_count);
-}
 
 /* The names are those of the net even where this rank has no samples. */
 static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
@@ -101,10 +90,13 @@ dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation) {
     uint64_t start = dlc_now_ns();
     *evaluation = (dlc_evaluation){.metrics = 0};
     DLC_TRY(list_metrics(session, evaluation));
-    if (session->net)
-        DLC_TRY(dlc_average_buffers(session));
-    DLC_TRY(session->pipeline ? dlc_pipeline_test(session, evaluation)
-                              : sum_batches(session, evaluation));
+    dlc_memory own;
+    dlc_status status = dlc_averages_begin(session, &own);
+    if (status == DLC_OK)
+        status = session->pipeline ? dlc_pipeline_test(session, evaluation)
+                                   : sum_batches(session, evaluation);
+    dlc_status ended = dlc_averages_end(session, &own);
+    DLC_TRY(status == DLC_OK ? ended : status);
     DLC_TRY(sum_ranks(session, evaluation));
     summarize(evaluation);
     evaluation->seconds = dlc_since(start);

@@ -17,8 +17,4 @@ typedef struct dlc_evaluation {
 /* All ranks together; all get the same numbers, to the bit. */
 dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation);
 
-/* Running averages and the like become their mean over the ranks, each counted by its
- * share of the samples. */
-dlc_status dlc_average_buffers(dlc_session *session);
-
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "train/evaluate.h"
+#include "train/averages.h"
 
 /* Where no rank has all parameters, the mean has to do. */
 static size_t count_each(const dlc_session *session) {
@@ -38,15 +38,18 @@ static dlc_status move(dlc_session *session, float *plain, int to_arena) {
     return DLC_OK;
 }
 
-static size_t arena_bytes(const dlc_session *session) {
-    return dlc_net_arenas(session->net)->buffer_count * sizeof(float);
-}
-
+/* A rank that has seen no samples has the mean, in case it has some when it goes on. */
 static dlc_status gather(dlc_session *session, dlc_running *running) {
     float *mine = dlc_alloc(running->each, sizeof *mine);
     running->all = dlc_alloc((size_t)session->ranks * running->each,
                              sizeof *running->all);
-    dlc_status status = mine && running->all ? move(session, mine, 0) : DLC_ERR_NOMEM;
+    dlc_status status = mine && running->all ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = move(session, mine, 0);
+    if (status == DLC_OK)
+        status = dlc_averages_begin(session, &running->own);
+    if (status == DLC_OK && session->share == 0)
+        status = move(session, mine, 0);
     if (status == DLC_OK)
         status = dlc_job_allgather(session->job, mine, running->each * sizeof *mine,
                                    running->all);
@@ -56,25 +59,12 @@ static dlc_status gather(dlc_session *session, dlc_running *running) {
 
 dlc_status dlc_running_begin(dlc_session *session, dlc_running *running) {
     *running = (dlc_running){.each = count_each(session),
-                             .backup = {.size = sizeof running->backup}};
-    if (running->each) {
-        const dlc_device_ops *ops = session->device_ops;
-        DLC_TRY(gather(session, running));
-        DLC_TRY(ops->alloc(session->device, arena_bytes(session), 0, &running->backup));
-        DLC_TRY(ops->copy(session->device, NULL, running->backup.base,
-                          dlc_net_arenas(session->net)->buffers, arena_bytes(session)));
-    }
-    return session->net ? dlc_average_buffers(session) : DLC_OK;
+                             .own = {.size = sizeof running->own}};
+    return running->each ? gather(session, running) : dlc_averages_mean(session);
 }
 
 dlc_status dlc_running_end(dlc_session *session, dlc_running *running) {
-    const dlc_device_ops *ops = session->device_ops;
-    dlc_status status = DLC_OK;
-    if (running->backup.base) {
-        status = ops->copy(session->device, NULL, dlc_net_arenas(session->net)->buffers,
-                           running->backup.base, arena_bytes(session));
-        ops->free(session->device, &running->backup);
-    }
+    dlc_status status = dlc_averages_end(session, &running->own);
     dlc_free(running->all);
     *running = (dlc_running){0};
     return status;

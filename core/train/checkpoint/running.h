@@ -14,9 +14,9 @@
 #define DLC_RUNNING_TENSOR "dlcore.running"
 
 typedef struct dlc_running {
-    float *all;        /* own; of each rank, plain; NULL: there are none to keep */
-    size_t each;       /* elements of a rank */
-    dlc_memory backup; /* this rank's, as the arena has them */
+    float *all;     /* own; of each rank, plain; NULL: there are none to keep */
+    size_t each;    /* elements of a rank */
+    dlc_memory own; /* this rank's, as the arena has them */
 } dlc_running;
 
 /* The ranks that see samples, so have averages: the first ones, without the servers. */

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "topo/quota.h"
-#include "train/evaluate.h"
 #include "train/shares/speed.h"
 
 /* ---- Comparing ------------------------------------------------------------------- */
@@ -156,9 +155,8 @@ static dlc_status take_solver(const dlc_session *session, cargo_list *cargo) {
                : DLC_ERR_NOMEM;
 }
 
-/* As a checkpoint would have it. */
+/* As a checkpoint would have it, where each rank's running averages are its own. */
 static dlc_status take(dlc_session *session, cargo_list *cargo) {
-    DLC_TRY(dlc_average_buffers(session));
     for (int32_t part = 1; part < parts(session); part++)
         if (session->needs.slot_saved >> (part - 1) & 1)
             DLC_TRY(

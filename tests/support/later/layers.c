@@ -40,6 +40,10 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     near.device_ops = near_device;
     near.device = args->device ? args->device->near : NULL;
     near.queue = NULL;
+    /* The cpu's cannot do half precision. What comes with it, the loss scale, is there
+     * all the same. */
+    if (args->precision == DLC_F16)
+        near.precision = DLC_F32;
     dlc_status status = near_family()->open(&near, &net->near);
     if (status != DLC_OK) {
         host->free(net);

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""What each works alone works together: gradients gathered over several passes, ranks
+that differ, running averages, clipping, loss scales, stages, each with checkpoints. Most
+of it is held against another way to the same bits, or to the same numbers."""
+
+import array
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from test_transports import tensors_digest
+
+BIN = os.environ["DLCORE_BIN"]
+LATER = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/later/plugins"
+
+NET = """[net]
+name = small
+[data]
+source = synthetic
+shape = 1,12,12
+classes = 4
+samples = 600
+batch = 24
+scale = 0.00390625
+[solver]
+type = sgd
+rate = 0.05
+momentum = 0.9
+weight_decay = 0.0005
+[run]
+threads = 1
+checkpoint_minutes = 0
+[conv1]
+type = convolution
+num_output = 6
+kernel_size = 3
+stride = 2
+[norm1]
+type = batch_norm
+momentum = 0.75
+[relu1]
+type = relu
+[ip1]
+type = inner_product
+num_output = 16
+[drop1]
+type = dropout
+ratio = 0.25
+[ip2]
+type = inner_product
+num_output = 4
+[accuracy]
+type = accuracy
+[loss]
+type = softmax_loss
+input = ip2
+"""
+
+TEST_DATA = """[data.test]
+source = synthetic
+shape = 1,12,12
+classes = 4
+samples = 130
+first = 1000
+batch = 32
+scale = 0.00390625
+"""
+
+# What ranks sum in another order comes out so much otherwise, of the largest number.
+ROUNDING = 1e-5
+
+
+def read_tensors(path):
+    """The float32 tensors of a checkpoint, by name."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name != "__metadata__" and entry["dtype"] == "F32":
+            first, last = entry["data_offsets"]
+            tensors[name] = array.array("f", data[begin + first:begin + last])
+    return tensors
+
+
+def read_metadata(path):
+    data = path.read_bytes()
+    return json.loads(data[8:8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+
+
+class Combinations(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def write(self, text):
+        path = self.folder / "small.ini"
+        path.write_text(text)
+        return path
+
+    def dlcore(self, command, net, *more, **variables):
+        done = subprocess.run([BIN, command, str(net), "--json", *more],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120, env={**os.environ, **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def train(self, net, iterations, *more, **variables):
+        """The report and the checkpoint."""
+        report = self.dlcore("train", net, f"--iterations={iterations}",
+                             f"--run-dir={tempfile.mkdtemp(dir=self.folder)}", *more,
+                             **variables)
+        return report, pathlib.Path(report["checkpoint"])
+
+    def at(self, path, iteration):
+        """The checkpoint of another iteration of that run."""
+        return path.with_name(f"small-{iteration:08}.safetensors")
+
+    def check_near(self, expected, found, within=ROUNDING):
+        self.assertEqual(list(expected), list(found))
+        for name, a in expected.items():
+            self.assertEqual(len(a), len(found[name]), name)
+            most = max(abs(x) for x in a)
+            off = max(abs(x - y) for x, y in zip(a, found[name]))
+            self.assertLessEqual(off, within * most, name)
+
+    def check_saving(self, net, *more, **variables):
+        """A run that saves often, one that goes on from its third iteration, and one
+        that saves at its end alone get the same bits."""
+        rare = self.train(net, 8, *more, **variables)[1]
+        often = self.train(net, 8, "--set=run.checkpoint_interval=3", "--set=run.keep=0",
+                           *more, **variables)[1]
+        rest = self.train(net, 8, f"--resume={self.at(often, 3)}", *more, **variables)[1]
+        self.assertEqual(tensors_digest(often), tensors_digest(rare))
+        self.assertEqual(tensors_digest(rest), tensors_digest(rare))
+        return rare, self.at(often, 3), rest
+
+    def test_accumulation_and_saving(self):
+        net = self.write(NET)
+        for more in (["--ranks=1"], ["--ranks=2"],
+                     ["--ranks=3", "--scaling=strong", "--set=run.shares=5,0,2"],
+                     ["--ranks=3", "--set=transport.shards=yes"]):
+            with self.subTest(more):
+                self.check_saving(net, "--set=solver.accumulate=3", *more)
+
+    def test_clipping_and_saving(self):
+        """So small a limit that every gradient is shortened."""
+        net = self.write(NET)
+        loose = self.train(net, 8, "--ranks=2")[1]
+        for more in (["--ranks=1"], ["--ranks=2", "--set=solver.accumulate=2"],
+                     ["--ranks=3", "--set=transport.shards=yes"]):
+            with self.subTest(more):
+                clipped = self.check_saving(net, "--set=solver.clip_gradients=0.05",
+                                            *more)[0]
+                self.assertNotEqual(tensors_digest(clipped), tensors_digest(loose))
+
+    def test_accumulation_is_a_larger_batch(self):
+        """Without layers for which it matters which samples come together."""
+        text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
+        net = self.write(text.replace("ratio = 0.25", "ratio = 0"))
+        for every in ([], ["--set=solver.clip_gradients=0.1"]):
+            whole = self.train(net, 6, "--set=data.batch=72", *every)
+            for more in (["--set=solver.accumulate=3"],
+                         ["--set=solver.accumulate=3", "--ranks=2", "--scaling=strong"],
+                         ["--set=data.batch=12", "--set=solver.accumulate=2",
+                          "--ranks=3"]):
+                with self.subTest(every + more):
+                    parts = self.train(net, 6, *every, *more)
+                    self.assertEqual(parts[0]["effective_batch"], 72)
+                    self.assertAlmostEqual(parts[0]["training_loss"],
+                                           whole[0]["training_loss"], delta=1e-5)
+                    self.check_near(read_tensors(whole[1]), read_tensors(parts[1]))
+
+    def own_averages(self, net, batch, stretch):
+        """What batch_norm sees of the `stretch`th so many samples, with weights that
+        stay as they are: the running averages of one rank that has seen no others."""
+        start = read_tensors(self.train(net, 0)[1])
+        before, after = (read_tensors(self.train(net, i, f"--set=data.batch={batch}")[1])
+                         if i else start for i in (stretch - 1, stretch))
+        keep = 0.75
+        return {name: [keep * s + a - keep * b for s, b, a in
+                       zip(start[name], before[name], after[name])]
+                for name in ("norm1.mean", "norm1.variance")}
+
+    def test_running_averages_are_the_mean(self):
+        """Each rank has its own, of its own samples; a checkpoint and a test have their
+        mean, each rank counted by its samples."""
+        frozen = NET.replace("rate = 0.05", "rate = 1e-30").replace(
+            "momentum = 0.9", "momentum = 0")
+        net = self.write(frozen)
+        one, other = self.own_averages(net, 16, 1), self.own_averages(net, 8, 3)
+        for shares, order in (("2,1", (0, 1)), ("2,0,1", (0, None, 1))):
+            ranks = len(order)
+            found = read_tensors(self.train(net, 1, f"--ranks={ranks}",
+                                            "--scaling=strong",
+                                            f"--set=run.shares={shares}")[1])
+            rows, means = found["dlcore.running"], []
+            self.assertEqual(len(rows), 12 * ranks)
+            for name in one:
+                mean = [(2 * a + b) / 3 for a, b in zip(one[name], other[name])]
+                for a, b in zip(mean, found[name]):
+                    self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(a)))
+                self.assertGreater(max(abs(a - b) for a, b in
+                                       zip(one[name], other[name])), 1e-3)
+                means += mean
+            # A rank without samples has seen nothing: it may have samples later.
+            expected = [own["norm1.mean"] + own["norm1.variance"] for own in (one, other)]
+            for rank, which in enumerate(order):
+                wanted = means if which is None else expected[which]
+                for a, b in zip(wanted, rows[12 * rank:12 * rank + 12]):
+                    self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(a)))
+
+    def test_tests_use_the_mean(self):
+        """The test at a run's end and one of its checkpoint alone."""
+        net = self.write(NET + TEST_DATA)
+        report, path = self.train(net, 12, "--ranks=3", "--set=run.shares=5,2,1")
+        for ranks in (1, 2):
+            tested = self.dlcore("test", net, f"--weights={path}", f"--ranks={ranks}")
+            self.assertAlmostEqual(tested["test_loss"], report["test_loss"], delta=1e-6)
+            self.assertEqual(tested["accuracy"], report["accuracy"])
+
+    def test_testing_changes_nothing(self):
+        """When a run tests does not show in what it saves, nor that it ended in
+        between and was given more iterations."""
+        net = self.write(NET + TEST_DATA)
+        ranks = ("--ranks=2", "--scaling=strong")
+        rare = self.train(net, 8, *ranks, "--set=run.test_interval=1000")[1]
+        often = self.train(net, 8, *ranks, "--set=run.test_interval=3")[1]
+        self.assertEqual(tensors_digest(often), tensors_digest(rare))
+        half = self.train(net, 4, *ranks, "--set=run.test_interval=1000")[1]
+        rest = self.train(net, 8, *ranks, "--set=run.test_interval=1000",
+                          f"--resume={half}")[1]
+        self.assertEqual(tensors_digest(rest), tensors_digest(rare))
+
+    def loss_scale(self, path):
+        """The factor, iterations without an overflow since it changed, and with one."""
+        return [float(x) for x in read_metadata(path)["dlcore.loss_scale"].split()]
+
+    def test_loss_scale_goes_on(self):
+        """In half precision the loss is multiplied, by a factor that follows what it
+        sees: it starts so high that the first iterations are skipped."""
+        later = {"DLCORE_PLUGIN_PATH": str(LATER)}
+        # The gradient of the first layer's weight, which stays as it is, is next to the
+        # largest number that there is.
+        net = self.write(NET.replace("scale = 0.00390625", "scale = 1e27").replace(
+            "rate = 0.05", "rate = 5e-8").replace(
+            "type = softmax_loss", "type = softmax_loss\nloss_weight = 1e6").replace(
+            "[conv1]", "[huge]\ntype = scale\nscale_filler = constant(4e-30)\n"
+            "scale_rate = 0\n[conv1]"))
+        for ranks in (1, 2):
+            with self.subTest(ranks):
+                rare, third, rest = self.check_saving(
+                    net, f"--ranks={ranks}", "--set=run.device=later",
+                    "--set=run.precision=fp16", **later)
+                scale, good, skipped = self.loss_scale(third)
+                self.assertLess(scale, 65536)
+                self.assertGreater(skipped, 0)
+                self.assertLess(good + skipped, 4)
+                self.assertGreaterEqual(self.loss_scale(rare)[2], skipped)
+                self.assertEqual(self.loss_scale(rare), self.loss_scale(rest))
+
+    def test_dropout_and_accumulation_in_a_pipeline(self):
+        """A sample loses the same outputs whichever stage, rank, pass and sub-batch it
+        is in."""
+        text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
+        net = self.write(text.replace("ratio = 0.25", "ratio = 0.5"))
+        accumulate = "--set=solver.accumulate=3"
+        whole = read_tensors(self.train(net, 5, accumulate)[1])
+        without = read_tensors(self.train(net, 5, accumulate, "--set=drop1.ratio=0")[1])
+        self.assertNotEqual(whole["ip1.weight"], without["ip1.weight"])
+        for more in (["--ranks=2", "--set=run.stages=ip1"],
+                     ["--ranks=4", "--set=run.stages=ip1", "--scaling=strong",
+                      "--set=run.sub_batches=3"],
+                     ["--ranks=3", "--set=run.stages=ip1,ip2", "--set=run.sub_batches=4"]):
+            with self.subTest(more):
+                stages = read_tensors(self.train(net, 5, accumulate, *more)[1])
+                self.check_near(whole, stages)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
