@@ -174,10 +174,13 @@ class Tree:
                 continue
             there.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(here, there)
-        for there in self.folder.rglob("*"):
-            name = str(there.relative_to(self.folder))
-            if not name.startswith("build/") and there.is_file() and name not in wanted:
-                there.unlink()
+        for folder, folders, files in os.walk(self.folder):
+            if folder == str(self.folder) and "build" in folders:
+                folders.remove("build")
+            for file in files:
+                there = pathlib.Path(folder, file)
+                if str(there.relative_to(self.folder)) not in wanted:
+                    there.unlink()
 
     def select(self, patterns):
         """The tests that the patterns name, the quick ones first."""
@@ -220,8 +223,10 @@ class Tree:
             except OSError:
                 pass
 
-    def measure(self, tests):
-        """How long the tests take on unchanged sources, where all must pass."""
+    def measure(self, tests, path):
+        """How long the tests take on unchanged sources, where all must pass; kept in a file."""
+        if path.exists():
+            self.times.update(json.loads(path.read_text()))
         for name in tests:
             if name in self.times:
                 continue
@@ -231,7 +236,9 @@ class Tree:
             if failed:
                 print(f"mutants: {name} fails on unchanged sources and is left out", file=sys.stderr)
                 self.commands.pop(name)
+                continue
             self.times[name] = seconds
+            path.write_text(json.dumps(self.times, indent=1, sort_keys=True))
 
     def groups(self, tests):
         group, seconds = [], 0.0
@@ -482,7 +489,7 @@ def main():
             tree.prepare()
         needed = {m.area.name: m.area for m in chosen}.values()
         for area in needed:
-            trees[0].measure(trees[0].select(area.first + area.wider))
+            trees[0].measure(trees[0].select(area.first + area.wider), work / "times.json")
         for tree in trees[1:]:
             tree.times = dict(trees[0].times)
             tree.commands = {k: v for k, v in tree.commands.items() if k in trees[0].commands}

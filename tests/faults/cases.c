@@ -72,6 +72,7 @@ const fault_case faults[] = {
      {"train", "@", "--log-file=no/such/log"},
      1,
      "no/such/log"},
+    {"no passes", NULL, {"time", "@", "--passes=0"}, 2, "--passes=0"},
     {"passes is no number", NULL, {"time", "@", "--passes=x"}, 2, "--passes"},
     {"a number of passes with a tail", NULL, {"time", "@", "--passes=5x"}, 2, "5x"},
     {"a number of passes too large for an int",

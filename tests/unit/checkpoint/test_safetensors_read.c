@@ -131,6 +131,11 @@ START_TEST(not_found) {
     ck_assert_int_eq(dlc_safetensors_find(file, "blob", DLC_F32, NULL, &data),
                      DLC_ERR_DATA);
     ck_contains(dlc_detail(), "tensor 'blob' is of type U8, but F32 is needed");
+    ck_assert_int_eq(dlc_safetensors_find(file, "conv1.weight", DLC_I64,
+                                          &(dlc_shape){4, {1, 2, 3, 1}}, &data),
+                     DLC_ERR_DATA);
+    ck_contains(dlc_detail(),
+                "tensor 'conv1.weight' is of type F32, but I64 is needed");
     ck_assert_ptr_eq(data, &wanted); /* set only on success */
     dlc_safetensors_close(file);
 }

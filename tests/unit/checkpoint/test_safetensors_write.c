@@ -279,6 +279,8 @@ START_TEST(another_writer) {
     ck_assert_int_eq(flock(fd, LOCK_EX), 0);
     must_fail(path, "another process is writing it");
     ck_assert_float_eq(value_of(path), 1);
+    ck_assert_int_eq(flock(fd, LOCK_SH), 0); /* who reads it is in the way as well */
+    must_fail(path, "another process is writing it");
     close(fd);
     must_write(path, 2);
     ck_assert_float_eq(value_of(path), 2);

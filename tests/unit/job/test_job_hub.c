@@ -15,6 +15,7 @@
 #include "job/channel.h"
 #include "job/hub.h"
 #include "job/job.h"
+#include "job/spawn.h"
 
 enum { RANKS = 3 };
 
@@ -459,6 +460,16 @@ START_TEST(stopping_has_an_end) {
 }
 END_TEST
 
+/* What a process can end with: 0 stays success, and nothing else becomes it. */
+START_TEST(codes_fit_a_byte) {
+    static const struct {
+        int code, byte;
+    } cases[] = {{0, 0}, {1, 1}, {255, 255}, {256, 1}, {257, 1}, {512, 1}, {-1, 255}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_int_eq(dlc_exit_byte(cases[i].code), cases[i].byte);
+}
+END_TEST
+
 /* ---- Signals ----------------------------------------------------------------- */
 
 START_TEST(asked_again) {
@@ -481,15 +492,25 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {
-        first_failure_counts,       a_signal_is_worse_than_a_code,
-        own_kills_are_no_loss,      news_are_told_once,
-        parts_are_put_by_rank,      large_results_are_refused,
-        who_left_is_not_waited_for, results_go_out_whole,
-        frames_come_in_pieces,      pulses_are_of_remote_ranks,
-        channels_pass_frames_on,    frames_are_read_whole,
-        who_waits_is_not_to_blame,  all_wait_for_each_other,
-        patience_with_work,         silent_agents_are_lost,
-        stopping_has_an_end,        asked_again,
+        first_failure_counts,
+        a_signal_is_worse_than_a_code,
+        own_kills_are_no_loss,
+        news_are_told_once,
+        parts_are_put_by_rank,
+        large_results_are_refused,
+        who_left_is_not_waited_for,
+        results_go_out_whole,
+        frames_come_in_pieces,
+        pulses_are_of_remote_ranks,
+        channels_pass_frames_on,
+        frames_are_read_whole,
+        who_waits_is_not_to_blame,
+        all_wait_for_each_other,
+        patience_with_work,
+        silent_agents_are_lost,
+        stopping_has_an_end,
+        codes_fit_a_byte,
+        asked_again,
     };
     Suite *suite = suite_create("job: the hub");
     TCase *all = tcase_create("all");

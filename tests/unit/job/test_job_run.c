@@ -124,9 +124,19 @@ START_TEST(processes) {
     for (int fd = 3; fd < 1000; fd++) /* what this test was started with */
         if (fcntl(fd, F_GETFD) >= 0)
             fcntl(fd, F_SETFD, FD_CLOEXEC);
+    /* Input that is the launcher's alone. */
+    int input[2], before = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    ck_assert_int_eq(pipe2(input, O_CLOEXEC), 0);
+    ck_assert_int_eq(write(input[1], "input", 5), 5);
+    ck_assert_int_eq(dup2(input[0], STDIN_FILENO), STDIN_FILENO);
     dlc_text text;
     int code = session_run(3, process_main, NULL, &text);
     ck_assert_msg(code == 0, "code %d: %s", code, dlc_text_string(&text));
+    if (before >= 0)
+        dup2(before, STDIN_FILENO);
+    close(before);
+    close(input[0]);
+    close(input[1]);
     dlc_text_free(&text);
 }
 END_TEST
