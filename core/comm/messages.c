@@ -22,7 +22,7 @@ enum { SMALL = 2048 };
 /* Bytes that a broadcast hands on at a time, so that its tree works all at once. */
 enum { HAND_ON = 1 << 20 };
 
-enum { TAG_REDUCE = 1, TAG_GATHER, TAG_BROADCAST, TAG_BARRIER };
+enum { TAG_REDUCE = 1, TAG_GATHER, TAG_BROADCAST, TAG_BARRIER, TAG_SMALL };
 #define TAG(kind) (UINT64_C(0xdc00000000000000) | (kind))
 
 static size_t piece_of(const dlc_team *team) {
@@ -159,10 +159,10 @@ dlc_status dlc_messages_all_reduce_at_once(dlc_team *team, float *buffer,
     DLC_TRY(make_requests(team));
     for (int32_t i = 1; i < team->args.ranks; i++) {
         int32_t r = other(team, i);
-        DLC_TRY(recv(team, 0, r, TAG(TAG_REDUCE), piece_from(team, 0, r), bytes));
+        DLC_TRY(recv(team, 0, r, TAG(TAG_SMALL), piece_from(team, 0, r), bytes));
     }
     for (int32_t i = 1; i < team->args.ranks; i++)
-        DLC_TRY(send(team, 0, other(team, i), TAG(TAG_REDUCE), buffer, bytes));
+        DLC_TRY(send(team, 0, other(team, i), TAG(TAG_SMALL), buffer, bytes));
     DLC_TRY(wait_all(team, 0));
     return sum_set(team, 0, count, buffer);
 }
@@ -178,13 +178,15 @@ static size_t slice_piece(const dlc_team *team, size_t count, int32_t r, size_t 
     return begin;
 }
 
+/* The first piece is sent where it is empty, too: so ranks that don't agree on `count`
+ * don't agree on the size of some message, and are told. */
 static dlc_status start_piece(dlc_team *team, const float *buffer, size_t count,
                               size_t k) {
     int set = (int)(k % 2);
     size_t mine = 0, theirs = 0;
 
     (void)slice_piece(team, count, team->args.rank, k, &mine);
-    for (int32_t i = 1; mine > 0 && i < team->args.ranks; i++) {
+    for (int32_t i = 1; (mine > 0 || k == 0) && i < team->args.ranks; i++) {
         int32_t r = other(team, i);
         DLC_TRY(recv(team, set, r, TAG(TAG_REDUCE), piece_from(team, set, r),
                      mine * sizeof(float)));
@@ -192,7 +194,7 @@ static dlc_status start_piece(dlc_team *team, const float *buffer, size_t count,
     for (int32_t i = 1; i < team->args.ranks; i++) {
         int32_t r = other(team, i);
         size_t at = slice_piece(team, count, r, k, &theirs);
-        if (theirs > 0)
+        if (theirs > 0 || k == 0)
             DLC_TRY(send(team, set, r, TAG(TAG_REDUCE), buffer + at,
                          theirs * sizeof(float)));
     }
@@ -230,10 +232,9 @@ dlc_status dlc_messages_all_gather(dlc_team *team, float *buffer, size_t count) 
         int32_t r = other(team, i);
         size_t at = dlc_slice(count, r, ranks);
         size_t n = dlc_slice(count, r + 1, ranks) - at;
-        if (n > 0)
-            DLC_TRY(recv(team, 0, r, TAG(TAG_GATHER), buffer + at, n * sizeof(float)));
+        DLC_TRY(recv(team, 0, r, TAG(TAG_GATHER), buffer + at, n * sizeof(float)));
     }
-    for (int32_t i = 1; bytes > 0 && i < ranks; i++)
+    for (int32_t i = 1; i < ranks; i++) /* empty ones, too: as in start_piece */
         DLC_TRY(send(team, 0, other(team, i), TAG(TAG_GATHER), buffer + mine, bytes));
     return wait_all(team, 0);
 }
