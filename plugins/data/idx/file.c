@@ -32,7 +32,10 @@ typedef struct disk_file {
     size_t size;
 } disk_file;
 
-static dlc_status open_file(const dlc_host *host, const char *path, disk_file *file) {
+/* Opens the file that file->path names. */
+static dlc_status open_file(disk_file *file) {
+    const dlc_host *host = file->host;
+    const char *path = file->path;
     struct stat info;
     /* Not blocking: a pipe must be refused, not waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -42,7 +45,8 @@ static dlc_status open_file(const dlc_host *host, const char *path, disk_file *f
         close(fd);
         return host->fail(DLC_ERR_DATA, "%s is not a file", path);
     }
-    *file = (disk_file){host, path, fd, (size_t)info.st_size};
+    file->fd = fd;
+    file->size = (size_t)info.st_size;
     return DLC_OK;
 }
 
@@ -300,8 +304,8 @@ static dlc_status load(const disk_file *file, idx_file *made) {
 
 dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file) {
     idx_file made = {.path = path};
-    disk_file on_disk = {0};
-    dlc_status status = open_file(host, path, &on_disk);
+    disk_file on_disk = {.host = host, .path = path, .fd = -1};
+    dlc_status status = open_file(&on_disk);
     if (status != DLC_OK)
         return status;
     status = load(&on_disk, &made);

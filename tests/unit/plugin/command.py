@@ -125,7 +125,7 @@ class Command(Box):
         self.put("good")
         done = dlcore("plugin", "inspect", "goood", path=self.box)
         self.assertEqual(done.returncode, 3)
-        self.assertIn('did you mean "good"?', done.stderr)
+        self.assertIn('did you mean good?', done.stderr)
 
     def test_usage(self):
         for arguments in ([], ["lsit"], ["list", "x"], ["inspect"],

@@ -82,7 +82,7 @@ class Device(Box):
     def test_near_names_of_features(self):
         done = dlcore("plugin", "inspect", "convolutoin", path=BUILT)
         self.assertEqual(done.returncode, 3)
-        self.assertIn('did you mean "convolution"?', done.stderr)
+        self.assertIn('did you mean convolution?', done.stderr)
 
 
 class Capabilities(Box):
@@ -220,7 +220,7 @@ class Sections(Box):
     def test_near_names_and_keys(self):
         done = dlcore("plugin", "inspect", "solvr", path=BUILT)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
-        self.assertIn('did you mean "solver"?', done.stderr)
+        self.assertIn('did you mean solver?', done.stderr)
         done = dlcore("plugin", "inspect", "crop", path=BUILT)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
         self.assertIn('"crop" is no plugin or section, but a key of [data], [data.test]: ', done.stderr)
