@@ -61,7 +61,7 @@ static int32_t as_many_as(double budget, double each, int32_t least, int32_t mos
 }
 
 static dlc_status run(dlc_session *session, double pass, plan_measured *measured) {
-    dlc_train_options options = {0};
+    dlc_train_options options = {.is_trial = 1};
     dlc_train_result result = {0};
     dlc_net *test = session->test_net;
     session->max_iterations = as_many_as(RUN, pass, LEAST_RUN, MOST_RUN);

@@ -32,6 +32,7 @@ typedef struct train_loop {
     int64_t tested;               /* iteration behind which it last was; -1: never */
     double loss;                  /* of the last iteration that is done */
     int stop, checkpoint, change; /* agreed on by all ranks */
+    int is_trial;                 /* as in the options */
 } train_loop;
 
 static int is_due(int64_t interval, int64_t iteration) {
@@ -41,7 +42,7 @@ static int is_due(int64_t interval, int64_t iteration) {
 /* ---- Iterations -------------------------------------------------------------- */
 
 static dlc_status check_loss(const train_loop *loop, double own) {
-    if (!isfinite(loop->loss) || !isfinite(own))
+    if (!loop->is_trial && (!isfinite(loop->loss) || !isfinite(own)))
         return dlc_fail(DLC_ERR_DIVERGED,
                         "the loss became %g at iteration %" PRId64
                         ": try a smaller learning rate ([solver] rate) or a warm-up",
@@ -238,6 +239,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     train_loop loop = {
         .session = session,
         .result = result,
+        .is_trial = options->is_trial,
         .test_interval = dlc_settings_get_int(run_settings, "test_interval"),
         .target = dlc_settings_get_float(run_settings, "target_accuracy"),
         .tested = -1};

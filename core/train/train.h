@@ -9,6 +9,7 @@
 typedef struct dlc_train_options {
     const char *weights; /* to start from where no checkpoint is resumed, or NULL */
     struct dlc_run_folder *folder; /* open; NULL: no checkpoint is read or written */
+    int is_trial; /* only speed is measured: a loss that is not finite is no error */
 } dlc_train_options;
 
 /* What came of it; the same on every rank but `checkpoint`, which rank 0 has. */

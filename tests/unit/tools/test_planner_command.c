@@ -98,6 +98,18 @@ START_TEST(speed_as_said) {
 }
 END_TEST
 
+/* What is learned while speed is measured is of no interest, be it nonsense. */
+START_TEST(diverges) {
+    command_result result = run(0, COMMAND("plan", small(), "--ranks=2", "--passes=2",
+                                           "--set=solver.rate=1e9", "--json"));
+    json_t *root = json_of(&result);
+    ck_assert_double_gt(number(json_object_get(root, "check"), "measured_images_per_s"),
+                        0);
+    json_decref(root);
+    command_free(&result);
+}
+END_TEST
+
 START_TEST(recorded_machine) {
     char path[512];
     (void)snprintf(path, sizeof path, "--from=%s/tests/topo/machines/hgx-h100.xml",
@@ -155,6 +167,7 @@ int main(void) {
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, two_ranks_compared);
     tcase_add_test(cases, speed_as_said);
+    tcase_add_test(cases, diverges);
     tcase_add_test(cases, recorded_machine);
     tcase_add_loop_test(cases, bad_options, 0, sizeof bad / sizeof *bad);
     tcase_add_test(cases, not_by_mpirun);
