@@ -180,7 +180,7 @@ def man(_work):
         expect((folder / line.split()[1]).is_file(), line)
 
 
-def completion(_work):
+def completion(work):
     script = PREFIX / "share/bash-completion/completions/dlcore"
 
     def offered(*words):
@@ -206,6 +206,28 @@ def completion(_work):
     expect("convolution" in offered("plugin", "inspect", "conv"), "inspect conv")
     expect("auto" in offered("train", "net.ini", "--transport", "="), "--transport=")
     expect(offered("train", "--solver", "=", "sg") == ["sgd"], "--solver=sg")
+    expect(offered("train", "--scaling", "=", "w") == ["weak"], "--scaling=w")
+    expect(sorted(offered("topo", "--of", "=")) == ["ascii", "json", "svg"], "topo --of=")
+    expect(offered("time", "--order", "n") == ["net"], "time --order n")
+    expect("auto" in offered("train", "--resume", "=", "au"), "--resume=au")
+    (work / "w.safetensors").touch()
+    expect(offered("test", "--weights", "=", f"{work}/w") == [f"{work}/w.safetensors"],
+           "--weights=FILE")
+    completion_of_settings(work, offered)
+
+
+def completion_of_settings(work, offered):
+    net = work / "small.ini"
+    net.write_text("[solver]\ntype = sgd\n[pool]\ntype = pooling\n", encoding="utf-8")
+    expect({"run.", "solver.", "data.test."} <= set(offered("train", "--set", "")), "--set")
+    expect(offered("train", str(net), "--set", "poo") == ["pool."], "a layer of the net")
+    expect(offered("train", "--set", "=", "run.prec") == ["run.precision="], "a key")
+    expect("solver.momentum=" in offered("train", str(net), "--set", "solver.mo"),
+           "a key of the solver")
+    expect(offered("train", "--set", "run.precision", "=", "b") == ["bf16"], "a value")
+    expect(offered("train", "--set", "=", "run.bind", "=") == ["true", "false"], "a switch")
+    expect("average" in offered("check", str(net), "--set", "pool.method", "=", "a"),
+           "a value of a layer's key")
 
 
 def example(work, name):
