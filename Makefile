@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DLCORE := $(BUILD)/bin/dlcore
 DEMO_NET := models/lenet-fashion.ini
 
-.PHONY: all demo check test lint docs bench install deb rpm bundle format clean help deps deps-demo
+.PHONY: all demo demo-train demo-hints check test lint docs bench install deb rpm bundle format clean help deps deps-demo
 
 all: ## Build the command, its library and the plugins
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
@@ -24,21 +24,28 @@ deps-demo:
 demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
 	@test -f $(BUILD)/build.ninja || cmake --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target cpu
-	@echo "$(DLCORE) train $(DEMO_NET) --epochs 2 --ranks=2 --transport=host-staged"
-	@$(DLCORE) train $(DEMO_NET) --epochs 2 --ranks=2 --transport=host-staged
-	@echo
-	@echo "Go on from here; every command explains itself with --help:"
-	@echo
-	@echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --epochs 6 --weights \\"
-	@echo "                       $$(ls -t runs/*/*.safetensors 2>/dev/null | head -n 1)"
-	@echo "  test a checkpoint  $(DLCORE) test $(DEMO_NET) --weights \\"
-	@echo "                       $$(ls -t runs/*/*.safetensors 2>/dev/null | head -n 1)"
-	@echo "  look at the net    $(DLCORE) check $(DEMO_NET)"
-	@echo "  another net        $(DLCORE) train models/lenet.ini --ranks=2"
-	@echo "  other transports   $(DLCORE) plugin list, then --transport NAME"
-	@echo "  what works here    $(DLCORE) doctor"
-	@echo "  run every test     make check"
-	@echo "  read on            README.md"
+	@$(MAKE) --no-print-directory demo-train
+	@$(MAKE) --no-print-directory demo-hints
+
+demo-train:
+	$(DLCORE) train $(DEMO_NET) --epochs 2 --ranks=2 --transport=host-staged
+
+# tests/docs runs each of these. A run of more epochs has a learning rate that falls to zero
+# at its own end, so it starts from the weights, with a rate that does not undo them.
+demo-hints:
+	@last=$$(ls -t runs/*/*.safetensors | head -n 1); \
+	echo; \
+	echo "Go on from here; every command explains itself with --help:"; \
+	echo; \
+	echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --epochs 6 \\"; \
+	echo "                       --set solver.rate=0.01 --weights $$last"; \
+	echo "  test a checkpoint  $(DLCORE) test $(DEMO_NET) --weights $$last"; \
+	echo "  look at the net    $(DLCORE) check $(DEMO_NET)"; \
+	echo "  another net        $(DLCORE) train models/lenet.ini --ranks=2"; \
+	echo "  other transports   $(DLCORE) plugin list, then --transport NAME"; \
+	echo "  what works here    $(DLCORE) doctor"; \
+	echo "  run every test     make check"; \
+	echo "  read on            README.md"
 
 check: deps ## Every lint and test: release, sanitizers, valgrind
 	@tests/run.sh

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Holds README.md and docs/ together: README.md has at most 80 lines, every link leads to a
+file (and a heading) that is there, README.md leads to every page, and every command stands
+in a block ```sh, which commands.py runs.
+
+pages.py [FOLDER]    another tree than this one
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+ROOT = ROOT if len(sys.argv) > 1 else ROOT.parents[2]
+MOST = 80
+COMMAND = re.compile(r"\s*(\$ )?(sudo )?(dlcore|make|mpirun|srun|torchrun|cmake|ninja|apt|"
+                     r"[A-Z_]+=\S+ dlcore|packaging/|tools/|\./|build/bin/)")
+# Blocks whose commands others run, by page: who does.
+ELSEWHERE = {"docs/writing-plugins.md": "tests/sdk/sdk.py docs"}
+
+findings = []
+
+
+def found(path, line, what):
+    findings.append(f"{path.relative_to(ROOT)}:{line}: error: {what}")
+
+
+def anchors(path):
+    """As GitHub makes them of headings."""
+    heads = re.findall(r"^#+ +(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def check_link(path, line, target):
+    if re.match(r"[a-z]+:", target):
+        return None
+    name, _, anchor = target.partition("#")
+    leads = (path.parent / name).resolve() if name else path
+    if not leads.exists():
+        found(path, line, f"the link {target} leads nowhere")
+    elif anchor and leads.suffix == ".md" and anchor not in anchors(leads):
+        found(path, line, f"{name or path.name} has no heading for #{anchor}")
+    return leads
+
+
+def check_page(path):
+    """Where its links lead."""
+    leads, fence = set(), None
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fence = None if fence is not None else line[3:].strip()
+            continue
+        known = str(path.relative_to(ROOT)) in ELSEWHERE
+        if fence is None:
+            for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+                leads.add(check_link(path, number, target))
+            if line.startswith("    ") and COMMAND.match(line) and not known:
+                found(path, number, "a command outside of a block ```sh is run by no test")
+        elif fence in ("", "shell", "bash", "console") and COMMAND.match(line) and not known:
+            found(path, number, f"commands belong into a block ```sh, not ```{fence}")
+    if fence is not None:
+        found(path, 1, "a block ``` has no end")
+    return leads
+
+
+def main():
+    readme = ROOT / "README.md"
+    lines = len(readme.read_text(encoding="utf-8").splitlines())
+    if lines > MOST:
+        found(readme, lines, f"{lines} lines, more than {MOST}: move a subject to docs/")
+    leads = check_page(readme)
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    if len(pages) < 10:
+        found(readme, 1, f"only {len(pages)} pages in docs/")
+    for page in pages:
+        check_page(page)
+        if page not in leads:
+            found(page, 1, "README.md does not link to this page")
+    for page in ROOT.glob("docs/results/*.md"):
+        check_page_links(page)
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
+        if (ROOT / name).is_file():
+            check_page_links(ROOT / name)
+    print("\n".join(findings))
+    print(f"pages: README.md has {lines} lines of {MOST}; {len(pages)} pages, "
+          f"{len(findings)} findings")
+    return 1 if findings else 0
+
+
+def check_page_links(path):
+    """The links alone: what was measured once, and pages for those who change dlcore."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+            check_link(path, number, target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
