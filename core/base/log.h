@@ -47,8 +47,7 @@ dlc_status dlc_log_results_status(void);
 dlc_json dlc_log_event_begin(const char *event);
 void dlc_log_event_end(dlc_json *fields);
 
-/* Is stderr a terminal that likes a line redrawn? (NO_COLOR only affects colour;
- * TERM=dumb and pipes say no.) */
+/* Is stderr a terminal that likes a line redrawn? (TERM=dumb and pipes say no.) */
 int dlc_log_is_terminal(void);
 
 /* Redraws the status line (cut to the terminal's width); "" removes it. Nothing

@@ -180,6 +180,33 @@ def man(_work):
         expect((folder / line.split()[1]).is_file(), line)
 
 
+    man_of_the_environment(re.sub(".\b", "", run("mandoc", "-Tutf8", folder / "man1/dlcore.1")))
+
+
+def man_of_the_environment(page):
+    """dlcore(1) has every variable that the sources read, every signal that a job takes,
+    and no variable of ours that nothing reads."""
+    sources = [path for part in ("core", "plugins", "tools")
+               for path in sorted((SOURCE / part).rglob("*.c"))
+               if "templates" not in path.parts]
+    read, ours, signals = set(), set(), set()
+    for path in sources:
+        text = path.read_text(encoding="utf-8")
+        read |= set(re.findall(r'(?:getenv|text_of|number_of)\("([A-Z_]+)"', text))
+        for words in re.findall(r"names\[\] = \{([^}]*)\}|slurm\[\] = \{([^}]*)\}", text):
+            read |= set(re.findall(r'"([A-Z]+_[A-Z_]+)"', "".join(words)))
+        ours |= set(re.findall(r'"(DLCORE_[A-Z_]+)"', text))
+        signals |= set(re.findall(r"sigaddset\([^,]+, (SIG[A-Z0-9]+)\)", text))
+    signals -= {"SIGCHLD"}  # of the process that waits, not for people
+    read -= {"LC_ALL"}  # any program's; `plugin check` puts it back as it was
+    expect(len(read) > 25 and len(ours) > 5 and len(signals) > 4, (read, ours, signals))
+    words = set(re.findall(r"[A-Z][A-Z0-9_]+", page))
+    missing = sorted((read | ours | signals) - words)
+    expect(not missing, f"dlcore(1) lacks {missing}")
+    gone = sorted(word for word in words if word.startswith("DLCORE_") and word not in ours)
+    expect(not gone, f"nothing reads {gone}")
+
+
 def completion(work):
     script = PREFIX / "share/bash-completion/completions/dlcore"
 
