@@ -38,7 +38,7 @@ demo-hints:
 	echo "Go on from here; every command explains itself with --help:"; \
 	echo; \
 	echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --epochs 6 \\"; \
-	echo "                       --set solver.rate=0.01 --weights $$last"; \
+	echo "                       --set solver.learning_rate=0.01 --weights $$last"; \
 	echo "  test a checkpoint  $(DLCORE) test $(DEMO_NET) --weights $$last"; \
 	echo "  look at the net    $(DLCORE) check $(DEMO_NET)"; \
 	echo "  another net        $(DLCORE) train models/lenet.ini --ranks=2"; \

@@ -4,7 +4,7 @@ what slows the machine for minutes slows all of them.
 
     bench/in_turns.py NET BATCH TURNS SECONDS NAME=WAY[,dlcore=PATH][,batch=N][,KEY=VALUE]...
 
-    bench/in_turns.py caffenet 32 12 5 now=weak thrifty=weak,transport.shards=no apart=apart
+    bench/in_turns.py caffenet 32 12 5 now=weak thrifty=weak,transport.shard_optimizer=no apart=apart
 
 Ways are those of scaling.py: weak, strong, one, and apart (two jobs of one rank each, which
 exchange nothing; of these also how much longer the slower of two simultaneous steps takes);
@@ -25,7 +25,7 @@ import scaling
 import side_by_side
 from side_by_side import DLCORE, ROOT
 
-QUIET = ["solver.rate=0.000001", "run.checkpoint_last=no", "run.checkpoint_minutes=0", "run.display=1", "run.deadline=100000"]
+QUIET = ["solver.learning_rate=0.000001", "train.checkpoint_last=no", "train.checkpoint_minutes=0", "train.display=1", "parallel.hang_timeout=100000"]
 MACHINES = ["env", "UCX_TLS=tcp,self", str(ROOT / "tests/machines/machines.sh"), "-n2", "-r1", "-b"]
 WARM = 4  # steps
 
@@ -43,7 +43,7 @@ class Job:
         self.machines = way == "linked"
         start = [*MACHINES, said.pop("rate", "1gbit"), "--"] if self.machines else []
         which = "--transport=ucx" if self.machines else f"--ranks={ranks}"
-        settings = [*QUIET, f"data.batch={batch}", f"run.scaling={'strong' if way == 'strong' else 'weak'}",
+        settings = [*QUIET, f"data.batch={batch}", f"parallel.scaling={'strong' if way == 'strong' else 'weak'}",
                     *(f"{key}={value}" for key, value in said.items())]
         self.images = batch * (1 if way in ("strong", "one") else 2)
         self.logs = [folder / f"{self.name}{i}" for i in range(len(where))]

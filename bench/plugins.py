@@ -33,8 +33,8 @@ source = synthetic
 batch = 4
 [solver]
 type = sgd
-rate = 0.01
-[run]
+learning_rate = 0.01
+[train]
 device = cpu
 iterations = 1
 [ip]

@@ -25,8 +25,8 @@ peer() {
 
 for ((round = 1; round <= rounds; round++)); do
 	echo "round $round, load $(cut -d' ' -f1 /proc/loadavg)"
-	"$dlcore" train models/lenet-fashion.ini --set run.target_accuracy="$goal" \
-		--set run.threads="$threads" --set run.checkpoint_last=no --set run.checkpoint_minutes=0 --json 2>/dev/null |
+	"$dlcore" train models/lenet-fashion.ini --set train.target_accuracy="$goal" \
+		--set train.threads="$threads" --set train.checkpoint_last=no --set train.checkpoint_minutes=0 --json 2>/dev/null |
 		python3 -c 'import json, sys; print("dlcore", json.load(sys.stdin)["target_seconds"])'
 	LD_PRELOAD=$jemalloc LD_LIBRARY_PATH=$openblas OMP_PROC_BIND=true OMP_PLACES=cores \
 		MALLOC_CONF=background_thread:true,dirty_decay_ms:-1,muzzy_decay_ms:-1 peer --tuned

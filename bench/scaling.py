@@ -68,8 +68,8 @@ class Dlcore:
         log.unlink(missing_ok=True)
         more = [word for text in (*self.args.set, *more) for word in ("--set", text)]
         return [DLCORE, "train", str(self.folder / f"{net}.ini"), f"--ranks={ranks}", f"--iterations={iterations}",
-                "--set", f"data.batch={batch}", "--set", "run.threads=1", "--set", "solver.rate=0.00001",
-                "--set", "run.checkpoint_last=no", "--set", "run.checkpoint_minutes=0", "--set", f"run.display={display}", "--log-file", str(log),
+                "--set", f"data.batch={batch}", "--set", "train.threads=1", "--set", "solver.learning_rate=0.00001",
+                "--set", "train.checkpoint_last=no", "--set", "train.checkpoint_minutes=0", "--set", f"train.display={display}", "--log-file", str(log),
                 "--json", *more]
 
     def iterations(self, net, batch, cores):
@@ -85,10 +85,10 @@ class Dlcore:
         log = [self.folder / "log0", self.folder / "log1"]
         both = [core for one in cores[:2] for core in one]
         if way == "weak":
-            Many([self.command(net, batch, 2, iterations, log[0], ["run.scaling=weak"])], {}, [both]).outputs()
+            Many([self.command(net, batch, 2, iterations, log[0], ["parallel.scaling=weak"])], {}, [both]).outputs()
             return self.inner.speed(log[0], 2 * batch)
         if way == "strong":
-            command = self.command(net, batch, 2, 2 * iterations, log[0], ["run.scaling=strong"])
+            command = self.command(net, batch, 2, 2 * iterations, log[0], ["parallel.scaling=strong"])
             Many([command], {}, [both]).outputs()
             return self.inner.speed(log[0], batch)
         count = 2 if way == "apart" else 1

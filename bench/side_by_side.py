@@ -97,9 +97,9 @@ class Dlcore:
                 (folder / model.name).write_text(synthetic(model.read_text(), shape, classes))
 
     def arguments(self, job):
-        precision = ["--set", "run.precision=bf16"] if job["bf16"] else []
+        precision = ["--set", "train.precision=bf16"] if job["bf16"] else []
         return [str(self.folder / f"{job['net']}.ini"), "--set", f"data.batch={job['batch']}",
-                "--set", f"run.threads={job['threads']}", "--set", "solver.rate=0.00001", *precision, *self.more]
+                "--set", f"train.threads={job['threads']}", "--set", "solver.learning_rate=0.00001", *precision, *self.more]
 
     def check(self, job):
         """Operations of an image's training step, and the memory that check foretells."""
@@ -119,7 +119,7 @@ class Dlcore:
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         _, bytes_ = run([DLCORE, "train", *self.arguments(job), "--ranks=1", f"--iterations={iterations}",
-                         "--set", "run.checkpoint_last=no", "--set", "run.checkpoint_minutes=0", "--set", f"run.display={display}",
+                         "--set", "train.checkpoint_last=no", "--set", "train.checkpoint_minutes=0", "--set", f"train.display={display}",
                          "--log-file", str(log), "--json"], {})
         return dict(known, images_per_s=self.speed(log, job["batch"]), peak_bytes=bytes_)
 

@@ -42,13 +42,13 @@ FAST, SLOW = 0.6, 0.3  # of a core
 TURN_SECONDS = 0.04
 GOAL = 0.88
 # Momentum and the model's own rate of 0.06 together do not bear stale gradients.
-SETTINGS = ("--set=solver.rate=0.03",)
+SETTINGS = ("--set=solver.learning_rate=0.03",)
 CONTESTANTS = {
     "sgd": [],
-    "sgd, shares = auto": ["--set=run.shares=auto"],
+    "sgd, shares = auto": ["--set=parallel.batch_split=auto"],
     "ssp": ["--solver=ssp", "--set=solver.staleness=3"],
     "ssp, shares = even": ["--solver=ssp", "--set=solver.staleness=3",
-                           "--set=run.shares=even"],
+                           "--set=parallel.batch_split=equal"],
 }
 KINDS = {"even": "no rank is slow", "steady": "the last rank has half of what the others have",
          "turns": "one rank after the other has half, 40 ms each"}
@@ -115,8 +115,8 @@ def start(args, more, groups, folder):
     port = free_port()
     command = [DLCORE, "train", str(NET), f"--epochs={args.epochs}", "--threads=1",
                *args.set, f"--set=data.batch={args.batch}",
-               "--set=run.bind=no", "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0", "--set=run.display=1000000",
-               f"--set=run.test_interval={args.test_interval}", *more]
+               "--set=train.bind=no", "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0", "--set=train.display=1000000",
+               f"--set=train.test_interval={args.test_interval}", *more]
     jobs = []
     for rank in range(RANKS):
         own = ["--json", f"--log-file={folder}/log"] if rank == 0 else []

@@ -49,7 +49,7 @@ static const struct argp_option options[] = {
     {"ranks", KEY_RANKS, "N", 0, "ranks on this machine (2)", 1},
     {"device", KEY_DEVICE, "NAME", 0, "whose memory is exchanged", 1},
     {"transport", KEY_TRANSPORT, "NAME", 0, "how ranks reach each other (auto)", 1},
-    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [transport] or [run]", 1},
+    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [train], [parallel] or [transport]", 1},
     {"op", KEY_OP, "LIST", 0,
      "operations, joined by commas, or all (all_reduce): all_reduce, broadcast, "
      "all_gather, reduce_scatter, send_recv, ping_pong, stream",
@@ -112,16 +112,16 @@ static error_t parse_job(int key, char *argument, comm_command *command) {
     switch (key) {
     case KEY_RANKS:
         command->has_ranks = 1;
-        dlc_tool_sets_add(&command->sets, dlc_format("run.ranks=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("parallel.ranks=%s", argument));
         return 0;
     case KEY_DEVICE:
-        dlc_tool_sets_add(&command->sets, dlc_format("run.device=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("train.device=%s", argument));
         return 0;
     case KEY_TRANSPORT:
         dlc_tool_sets_add(&command->sets, dlc_format("transport.type=%s", argument));
         return 0;
     case KEY_SET:
-        command->has_ranks |= strncmp(argument, "run.ranks=", 10) == 0;
+        command->has_ranks |= strncmp(argument, "parallel.ranks=", 10) == 0;
         dlc_tool_sets_add(&command->sets, dlc_strdup(argument));
         return 0;
     default:
@@ -307,7 +307,7 @@ int dlc_command_bench_comm(int argc, char **argv) {
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
     if (!command.has_ranks && !dlc_job_is_from_outside())
-        dlc_tool_sets_add(&command.sets, dlc_strdup("run.ranks=2"));
+        dlc_tool_sets_add(&command.sets, dlc_strdup("parallel.ranks=2"));
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
     if (status == DLC_OK && command.plot)
         status = dlc_tool_file_check(command.plot);

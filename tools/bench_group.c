@@ -13,7 +13,7 @@
 /* ---- The plan -------------------------------------------------------------------- */
 
 static dlc_status find_device(dlc_bench_plan *plan) {
-    const dlc_section *run = dlc_config_find(plan->config, "run");
+    const dlc_section *run = dlc_config_find(plan->config, "train");
     const char *name = run ? dlc_section_value(run, "device") : NULL;
     if (name)
         return dlc_registry_find(plan->registry, DLC_KIND_DEVICE, name, NULL,
@@ -56,21 +56,25 @@ static dlc_status find_options(const dlc_bench_plan *plan, const dlc_option **op
 
 static dlc_status make_settings(dlc_bench_plan *plan, dlc_problems *problems) {
     DLC_TRY(find_device(plan));
-    const dlc_option *run[] = {dlc_run_section_options, plan->device->options};
-    DLC_TRY(dlc_settings_make(plan->config, "run", run, 2, problems, &plan->run));
+    const dlc_option *train[] = {dlc_train_section_options, plan->device->options};
+    const dlc_option *parallel[] = {dlc_parallel_section_options};
+    DLC_TRY(dlc_settings_make(plan->config, "train", train, 2, problems,
+                              &plan->train_settings));
+    DLC_TRY(dlc_settings_make(plan->config, "parallel", parallel, 1, problems,
+                              &plan->parallel_settings));
     const dlc_option *all[] = {dlc_transport_section_options, NULL, NULL};
     DLC_TRY(find_options(plan, &all[1]));
     DLC_TRY(dlc_settings_make(plan->config, "transport", all, 3, problems,
                               &plan->transport_settings));
     DLC_TRY(dlc_problems_report(problems));
-    plan->ranks = (int32_t)dlc_settings_get_int(plan->run, "ranks");
+    plan->ranks = (int32_t)dlc_settings_get_int(plan->parallel_settings, "ranks");
     plan->transport = dlc_settings_get_string(plan->transport_settings, "type");
     return DLC_OK;
 }
 
 dlc_status dlc_bench_plan_open(const char *const *sets, size_t nsets,
                                dlc_bench_plan *plan) {
-    static const char *const sections[] = {"run", "transport", NULL};
+    static const char *const sections[] = {"train", "parallel", "transport", NULL};
     dlc_problems problems = {0};
     dlc_status status = dlc_registry_open(&plan->registry);
     if (status == DLC_OK)
@@ -85,7 +89,8 @@ dlc_status dlc_bench_plan_open(const char *const *sets, size_t nsets,
 
 void dlc_bench_plan_close(dlc_bench_plan *plan) {
     dlc_settings_free(plan->transport_settings);
-    dlc_settings_free(plan->run);
+    dlc_settings_free(plan->parallel_settings);
+    dlc_settings_free(plan->train_settings);
     dlc_config_free(plan->config);
     dlc_registry_close(plan->registry);
     *plan = (dlc_bench_plan){.registry = NULL};
@@ -93,15 +98,17 @@ void dlc_bench_plan_close(dlc_bench_plan *plan) {
 
 dlc_status dlc_bench_plan_run(const dlc_bench_plan *plan, dlc_job_main main,
                               void *argument, int *exit_code) {
-    const dlc_settings *run = plan->run;
+    const dlc_settings *run = plan->train_settings;
     dlc_job_options job = {.ranks = (int)plan->ranks,
                            .threads = (int)dlc_settings_get_int(run, "threads"),
                            .unbound = !dlc_settings_get_bool(run, "bind"),
                            .device = plan->device->name,
                            .devices = dlc_units_count(plan->device),
                            .outside = 1,
-                           .rendezvous = dlc_settings_get_float(run, "rendezvous"),
-                           .deadline = dlc_settings_get_float(run, "deadline")};
+                           .rendezvous = dlc_settings_get_float(plan->parallel_settings,
+                                                                 "rendezvous_timeout"),
+                           .deadline = dlc_settings_get_float(plan->parallel_settings,
+                                                               "hang_timeout")};
     return dlc_job_run(&job, main, argument, exit_code);
 }
 
@@ -168,7 +175,7 @@ static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *a
     const dlc_bench_plan *plan = group->plan;
     dlc_device_args device = {
         .size = sizeof device,
-        .settings = plan->run,
+        .settings = plan->train_settings,
         .index = dlc_job_place(group->job, group->rank)->device_index,
         .threads = 1};
     DLC_TRY(check_room(group, args));
@@ -183,7 +190,7 @@ static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *a
         .device = group->device,
         .device_args = device,
         .job = group->job,
-        .any_order = dlc_settings_is(plan->transport_settings, "order", "any")};
+        .any_order = dlc_settings_is(plan->transport_settings, "reduction_order", "any")};
     DLC_TRY(dlc_connection_open(&connection, &group->connection));
     dlc_team_args messages = {.rank = group->rank,
                               .ranks = group->ranks,

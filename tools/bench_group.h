@@ -10,14 +10,15 @@
 typedef struct dlc_bench_plan {
     dlc_registry *registry;
     dlc_config *config;
-    dlc_settings *run;                /* [run], with the device's options */
+    dlc_settings *train_settings;     /* with the device's options */
+    dlc_settings *parallel_settings;
     dlc_settings *transport_settings; /* [transport], with those of A and B */
     const dlc_feature *device;
     const char *transport; /* "auto", "A", "A+B" */
     int32_t ranks;
 } dlc_bench_plan;
 
-/* `sets` are "section.key=value", of [run] and [transport]. Mistakes have been
+/* `sets` are "section.key=value", of [train], [parallel] and [transport]. Mistakes have been
  * logged. */
 dlc_status dlc_bench_plan_open(const char *const *sets, size_t nsets,
                                dlc_bench_plan *plan);

@@ -21,9 +21,9 @@ static const struct argp argp = {
     .args_doc = "NET.INI",
     .doc = "Validates net.ini and shows what it describes: layers, shapes, parameters, "
            "multiply-adds of one sample forward, and the memory that a rank will take. "
-           "Of layers that are split (parallel = model) and of stages, what each of "
+           "Of layers that are split (parallel = tensor) and of stages, what each of "
            "--ranks has; what training would choose by measuring (parallel = auto, "
-           "split = auto) is left as it is without.",
+           "tensor_schedule = auto) is left as it is without.",
     .children = dlc_tool_children};
 
 typedef struct check_command {
@@ -36,7 +36,7 @@ typedef struct check_command {
 
 /* Are layers or stages shared out, once there are ranks? */
 static int has_plan(const dlc_setup *setup) {
-    int split = !dlc_settings_is(setup->run, "stages", "1");
+    int split = !dlc_settings_is(setup->parallel_settings, "stages", "1");
     for (int32_t i = 0; i < setup->graph->layers; i++)
         split |= setup->graph->layer[i].parallel != DLC_PARALLEL_DATA;
     return split;
@@ -87,7 +87,7 @@ static int check_as_rank(dlc_job *job, void *argument) {
 
 /* As many as each of the ranks would have; 0: all of the machine's cores. */
 static int threads_of_each(const check_command *command) {
-    int threads = (int)dlc_settings_get_int(command->setup->run, "threads");
+    int threads = (int)dlc_settings_get_int(command->setup->train_settings, "threads");
     dlc_machine machine;
     if (threads > 0 || command->wanted == 1)
         return threads;

@@ -79,9 +79,9 @@ static const struct argp net_argp = {.options = net_options, .parser = parse_net
 /* ---- Options of a job: each another way to write a --set --------------------- */
 
 static const char *const run_sections[] = {
-    "run.ranks",   "run.device",  "transport.type", "solver.type",
-    "run.scaling", "run.epochs",  "run.iterations", "run.run_dir",
-    "run.seed",    "run.threads", "run.gpu",        "run.overcommit",
+    "parallel.ranks",   "train.device",  "transport.type", "solver.type",
+    "parallel.scaling", "train.epochs",  "train.iterations", "train.run_dir",
+    "train.seed",    "train.threads", "train.gpu",        "train.overcommit",
 };
 
 static const struct argp_option run_options[] = {
@@ -175,15 +175,15 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
     int32_t units = setup->units ? setup->unit_count : dlc_units_count(setup->device);
     dlc_job_options job = {
         .ranks = (int)setup->ranks,
-        .threads = (int)dlc_settings_get_int(setup->run, "threads"),
-        .unbound = !dlc_settings_get_bool(setup->run, "bind"),
+        .threads = (int)dlc_settings_get_int(setup->train_settings, "threads"),
+        .unbound = !dlc_settings_get_bool(setup->train_settings, "bind"),
         .device = setup->device->name,
         .device_index = setup->units,
         .devices = units,
         .outside = 1,
         .digest = dlc_setup_digest(setup),
-        .rendezvous = dlc_settings_get_float(setup->run, "rendezvous"),
-        .deadline = dlc_settings_get_float(setup->run, "deadline")};
+        .rendezvous = dlc_settings_get_float(setup->parallel_settings, "rendezvous_timeout"),
+        .deadline = dlc_settings_get_float(setup->parallel_settings, "hang_timeout")};
     return dlc_job_run(&job, main, argument, exit_code);
 }
 

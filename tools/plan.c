@@ -245,7 +245,7 @@ static dlc_status choose_ranks(plan_command *command) {
     dlc_machine machine;
     const dlc_setup *setup = command->setup;
     for (size_t i = 0; i < command->tool.sets.count; i++)
-        if (strncmp(command->tool.sets.list[i], "run.ranks=", 10) == 0)
+        if (strncmp(command->tool.sets.list[i], "parallel.ranks=", 10) == 0)
             return DLC_OK;
     if (setup->ranks > 1 || setup->units)
         return DLC_OK;
@@ -257,8 +257,8 @@ static dlc_status choose_ranks(plan_command *command) {
 
 /* Layers are measured whole and with the whole batch, and nothing is written. */
 static dlc_status open_setup(plan_command *command) {
-    static const char *const sets[] = {"run.scaling=weak", "run.stages=1",
-                                       "run.shares=even", "run.test_first=no"};
+    static const char *const sets[] = {"parallel.scaling=weak", "parallel.stages=1",
+                                       "parallel.batch_split=equal", "train.test_first=no"};
     if (dlc_job_is_from_outside())
         return dlc_fail(DLC_ERR_CONFIG, "plan starts its ranks itself: run it without "
                                         "mpirun, srun or torchrun");

@@ -130,7 +130,7 @@ static void add_choices(const plan_report *r, dlc_text *text) {
         dlc_text_add(text, "%15.2f %10s %10s %16.2f %12.2f  %-5s  %s\n",
                      r->layer[i].parameter_bytes / 1e6, data, model,
                      c->data_bytes / 1e6, c->model_bytes / 1e6,
-                     c->model ? "model" : "data", r->layer[i].name);
+                     c->model ? "tensor" : "data", r->layer[i].name);
     }
 }
 
@@ -298,7 +298,7 @@ static void json_layers(const plan_report *r, dlc_json *json) {
         dlc_json_number(json, "forward", dlc_plan_seconds(layer->forward, r->batch));
         dlc_json_number(json, "backward", dlc_plan_seconds(layer->backward, r->batch));
         dlc_json_bool(json, "can_split", layer->can_split);
-        dlc_json_string(json, "parallel", choice->model ? "model" : "data");
+        dlc_json_string(json, "parallel", choice->model ? "tensor" : "data");
         dlc_json_number(json, "data_seconds", choice->data_seconds);
         dlc_json_number(json, "model_seconds", choice->model_seconds);
         dlc_json_number(json, "data_bytes", choice->data_bytes);

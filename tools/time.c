@@ -117,7 +117,7 @@ static dlc_status report(const time_command *command, const dlc_session *session
         .net = session->setup->name,
         .device = session->setup->device->name,
         .solver = session->setup->solver->name,
-        .precision = dlc_settings_get_string(session->setup->run, "precision"),
+        .precision = dlc_settings_get_string(session->setup->train_settings, "precision"),
         .batch = session->share,
         .threads = dlc_job_threads(session->job)};
     dlc_time_table table;

@@ -45,7 +45,7 @@ static const struct argp_option options[] = {
      1},
     {"device", KEY_DEVICE, "NAME", 0, "where the ranks compute", 1},
     {"transport", KEY_TRANSPORT, "NAME", 0, "how ranks reach each other (auto)", 1},
-    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [transport] or [run]", 1},
+    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [train], [parallel] or [transport]", 1},
     {"from", KEY_FROM, "FILE", 0,
      "a recorded machine instead of this one: hwloc's XML (lstopo FILE.xml) or "
      "NCCL's XML",
@@ -90,7 +90,7 @@ static error_t parse_job(int key, char *argument, struct argp_state *state) {
         command->ranks = dlc_tool_parse_count("ranks", argument, TOPO_ENDS_MOST, state);
         return 0;
     case KEY_DEVICE:
-        dlc_tool_sets_add(&command->sets, dlc_format("run.device=%s", argument));
+        dlc_tool_sets_add(&command->sets, dlc_format("train.device=%s", argument));
         return 0;
     case KEY_TRANSPORT:
         dlc_tool_sets_add(&command->sets, dlc_format("transport.type=%s", argument));

@@ -183,7 +183,7 @@ static dlc_status open_side(side *s, const dlc_bench_plan *plan,
                             opening *with) {
     dlc_device_args device = {
         .size = sizeof device,
-        .settings = plan->run,
+        .settings = plan->train_settings,
         .index = report->place[s->me ? pair->b : pair->a].device_index,
         .threads = 1};
     s->device_ops = plan->device->ops;

@@ -62,7 +62,7 @@ static const struct argp argp = {
         "and each epoch, and the summary. Progress, messages and what is wrong go to "
         "stderr; with --json, results do so, too, and stdout has one JSON "
         "document.\n\nEvery option of a job is another way to "
-        "write --set: --ranks=2 is --set run.ranks=2. SIGINT and SIGTERM: "
+        "write --set: --ranks=2 is --set parallel.ranks=2. SIGINT and SIGTERM: "
         "checkpoint, then stop; SIGHUP: checkpoint, go on; SIGUSR1: read [solver] "
         "again, where the solver allows it, go on.",
     .children = dlc_tool_children};

@@ -78,7 +78,7 @@ int dlc_repeat_parse(const char *text, char *why, size_t room) {
 /* ---- Parameters ---- */
 
 const dlc_option dlc_block_options[] = {
-    DLC_STRING("needs", NULL, "parameters that a use has to give, joined by commas"),
+    DLC_STRING("params", NULL, "parameters that a use must give, joined by commas"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_use_options[] = {
@@ -102,14 +102,14 @@ static int is_core_key(const char *name) {
 static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char *name,
                                 size_t length, const dlc_entry *entry) {
     char shown[DLC_SHOWN];
-    int needed = strcmp(entry->key, "needs") == 0;
+    int needed = strcmp(entry->key, "params") == 0;
     char *copy = dlc_strndup(name, length);
     if (!copy)
         return DLC_ERR_NOMEM;
     const char *wrong = NULL;
     if (!length || dlc_parameter_length(copy) != length)
         wrong = "is no name for a parameter: a-z 0-9 _";
-    else if (is_core_key(copy) || (needed && strcmp(copy, "needs") == 0))
+    else if (is_core_key(copy) || (needed && strcmp(copy, "params") == 0))
         wrong = "is a key that every use has; call the parameter otherwise";
     else if (dlc_block_parameter(block, copy, length) < block->parameters)
         wrong = "is there already";
@@ -132,7 +132,7 @@ static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char
 }
 
 static dlc_status read_parameters(dlc_blocks *blocks, dlc_block *block) {
-    const dlc_entry *needs = dlc_section_entry(block->head, "needs");
+    const dlc_entry *needs = dlc_section_entry(block->head, "params");
     for (const char *at = needs && !needs->broken ? needs->value : NULL; at;) {
         size_t length;
         const char *name = dlc_input_next(&at, &length);

@@ -53,7 +53,7 @@ static void end_late_stop(const dlc_alone *alone, const char *doing) {
         (alone->disk && dlc_since(alone->disk) <= alone->deadline))
         return;
     dlc_warn(
-        "asked to stop %.0f s ago, pid %d does not get on%s ([run] deadline = %g): "
+        "asked to stop %.0f s ago, pid %d does not get on%s ([parallel] hang_timeout = %g): "
         "it is ended",
         late, (int)getpid(), doing, alone->deadline);
     _exit(128 + alone->stop_signal);
@@ -64,7 +64,7 @@ static void warn_of_slow(dlc_alone *alone, double still, const char *doing) {
         return;
     alone->warned = alone->moved;
     dlc_warn(
-        "pid %d has computed for %.0f s%s without getting on ([run] deadline = %g)",
+        "pid %d has computed for %.0f s%s without getting on ([parallel] hang_timeout = %g)",
         (int)getpid(), still, doing, alone->deadline);
 }
 
@@ -89,7 +89,7 @@ int dlc_alone_look(dlc_alone *alone, char *text, size_t room) {
         return 0;
     }
     snprintf(text, room,
-             "pid %d hangs: no progress since %.1f s%s ([run] deadline = %g)",
+             "pid %d hangs: no progress since %.1f s%s ([parallel] hang_timeout = %g)",
              (int)getpid(), still, doing, alone->deadline);
     alone->end_at = now + DLC_GRACE_NS;
     return 1;

@@ -157,7 +157,7 @@ dlc_status dlc_connect(const dlc_connect_args *args, int *fd,
         }
         if (dlc_now_ns() >= until)
             return dlc_fail(DLC_ERR_PEER,
-                            "rank %d has not found rank 0 at %s within %g s ([run] "
+                            "rank %d has not found rank 0 at %s within %g s ([parallel] "
                             "rendezvous): %s",
                             args->rank, text, args->patience, dlc_detail());
         /* Rank 0 may still have to be started. */

@@ -197,7 +197,7 @@ static dlc_status read_from_rank(enlisted *mine, dlc_frame_kind kind, dlc_frame 
     while (rc < 0 && errno == EINTR);
     if (rc <= 0)
         return dlc_fail(DLC_ERR_PEER,
-                        "PMIx has not brought the ranks together within %g s ([run] "
+                        "PMIx has not brought the ranks together within %g s ([parallel] "
                         "rendezvous)",
                         mine->patience);
     if (dlc_frame_read(polled.fd, frame, sizeof *frame) != DLC_OK)

@@ -103,7 +103,7 @@ static void missing_text(const dlc_hub *hub, dlc_text *text) {
 static void give_up_waiting(dlc_hub *hub) {
     dlc_text text = {0};
     dlc_text_add(&text,
-                 "not all of %d ranks have come within %g s ([run] rendezvous): "
+                 "not all of %d ranks have come within %g s ([parallel] rendezvous_timeout): "
                  "missing ",
                  hub->ranks, hub->rendezvous);
     missing_text(hub, &text);

@@ -165,7 +165,7 @@ int dlc_job_is_from_outside(void) {
 static dlc_status check_asked(int asked, const dlc_outside *outside) {
     if (asked != 1 && outside->ranks >= 0 && asked != outside->ranks)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "--ranks=%d (or [run] ranks) starts ranks on this machine, but "
+                        "--ranks=%d (or [parallel] ranks) starts ranks on this machine, but "
                         "this process was started as one of %d: leave one of them out",
                         asked, outside->ranks);
     return DLC_OK;

@@ -137,7 +137,7 @@ static dlc_status check_ranks(uint32_t size, int said, int asked) {
                         size, said);
     if (asked != 1 && (uint32_t)asked != size)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "--ranks=%d (or [run] ranks) starts ranks on this machine, but "
+                        "--ranks=%d (or [parallel] ranks) starts ranks on this machine, but "
                         "this process was started as one of %u: leave one of them out",
                         asked, size);
     return DLC_OK;

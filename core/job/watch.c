@@ -151,7 +151,7 @@ static void summarize(const dlc_hub *hub, int culprit, uint64_t now, char *text,
     char name[128], doing[DLC_DOING_TEXT];
     if (culprit < 0) {
         snprintf(text, room,
-                 "no rank has made progress for more than %g s ([run] deadline): all "
+                 "no rank has made progress for more than %g s ([parallel] hang_timeout): all "
                  "wait for each other",
                  hub->deadline);
         return;
@@ -159,7 +159,7 @@ static void summarize(const dlc_hub *hub, int culprit, uint64_t now, char *text,
     const dlc_peer *peer = &hub->peer[culprit];
     dlc_hub_name(hub, culprit, name, sizeof name);
     dlc_words_text(&peer->pulse.words, doing);
-    snprintf(text, room, "%s hangs%s: no progress since %.1f s%s ([run] deadline = %g)",
+    snprintf(text, room, "%s hangs%s: no progress since %.1f s%s ([parallel] hang_timeout = %g)",
              name, is_stopped(peer) ? ", stopped by a signal" : "",
              since(now, peer->moved), doing, hub->deadline);
 }
@@ -208,7 +208,7 @@ static void warn_of_slow(dlc_hub *hub, uint64_t now) {
     hub->warned = stalled;
     dlc_hub_name(hub, (int)(slow - hub->peer), name, sizeof name);
     dlc_words_text(&slow->pulse.words, doing);
-    dlc_warn("%s has computed for %.0f s%s without getting on; after %g s ([run] "
+    dlc_warn("%s has computed for %.0f s%s without getting on; after %g s ([parallel] "
              "deadline = %g, %d times) the job is ended",
              name, since(now, slow->moved), doing,
              DLC_PATIENCE_WITH_WORK * hub->deadline, hub->deadline,
@@ -236,7 +236,7 @@ static void end_late_stop(dlc_hub *hub, int rank, uint64_t now) {
     dlc_hub_name(hub, rank, name, sizeof name);
     dlc_words_text(&hub->peer[rank].pulse.words, doing);
     dlc_warn(
-        "asked to stop %.0f s ago, %s does not get on%s ([run] deadline = %g): the "
+        "asked to stop %.0f s ago, %s does not get on%s ([parallel] hang_timeout = %g): the "
         "ranks are killed",
         since(now, hub->stopped_at), name, doing, hub->deadline);
     dlc_hub_end_by_signal(hub, hub->stop_signal);
@@ -248,12 +248,12 @@ static void find_silent(dlc_hub *hub, uint64_t now) {
     char summary[64];
     for (int r = 0; r < hub->ranks; r++) {
         dlc_peer *peer = &hub->peer[r];
-        char why[200];
+        char why[256];
         if (!peer->remote || !peer->joined || peer->control < 0 ||
             since(now, peer->heard) <= hub->deadline)
             continue;
         snprintf(why, sizeof why,
-                 "nothing was heard from %s for %.1f s ([run] deadline = %g): the "
+                 "nothing was heard from %s for %.1f s ([parallel] hang_timeout = %g): the "
                  "machine or the network to it is down, or the process is stopped",
                  peer->host, since(now, peer->heard), hub->deadline);
         dlc_hub_lose(hub, r, why);

@@ -20,10 +20,10 @@ const dlc_option dlc_graph_options[] = {
         "accuracy is"),
     DLC_FLOAT("loss_weight", "1", 0, 1e6,
               "factor of a loss in the sum that training minimises"),
-    DLC_CHOICE("parallel", "data", "data|model|auto",
-               "how ranks share the layer; data: each has samples of its own; model: "
-               "each makes some channels of the output, for all samples, and has the "
-               "weights of these alone; auto: whichever is expected to be faster"),
+    DLC_CHOICE("parallel", "data", "data|tensor|auto",
+               "how ranks share the layer; data: each has samples of its own; tensor: "
+               "each computes some channels of the output, for all samples, and holds only "
+               "the weights of these; auto: whichever is expected to be faster"),
     DLC_OPTIONS_END};
 
 /* While the graph is made. */
@@ -233,9 +233,9 @@ static unsigned phases_of(const dlc_graph_layer *layer) {
 static dlc_parallel parallel_of(graph_maker *maker, const dlc_graph_layer *layer) {
     const dlc_settings *settings = layer->settings;
     int can = (layer->feature->caps & DLC_LAYER_SLICES) != 0;
-    if (!can && dlc_settings_is(settings, "parallel", "model"))
+    if (!can && dlc_settings_is(settings, "parallel", "tensor"))
         complain(maker, layer, "parallel",
-                 "parallel = model: layers of type '%s' cannot be split",
+                 "parallel = tensor: layers of type '%s' cannot be split",
                  layer->feature->name);
     if (!can || dlc_settings_is(settings, "parallel", "data"))
         return DLC_PARALLEL_DATA;

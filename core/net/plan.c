@@ -330,7 +330,7 @@ static dlc_status take_activations(dlc_net *net) {
     if (status == DLC_ERR_NOMEM)
         return dlc_fail(status,
                         "%s (%.2f GB for what the layers give, a batch of %lld: take a "
-                        "smaller one, or [run] memory = low)",
+                        "smaller one, or [train] recompute = yes)",
                         dlc_detail(), (double)bytes / 1e9, (long long)net->args.batch);
     return status;
 }

@@ -225,12 +225,12 @@ dlc_status dlc_net_check_portions(const dlc_net *net, const net_op *op) {
         if (op->param[j].flags & DLC_PARAM_BUFFER)
             return dlc_fail(DLC_ERR_CONFIG,
                             "layer '%s' looks at all samples of a batch, which cannot "
-                            "be had in portions; take [run] split = whole",
+                            "be had in portions; take [parallel] tensor_schedule = whole_batch",
                             op->name);
     if (op->block_rows && !is_plain_block(op))
         return dlc_fail(DLC_ERR_CONFIG,
                         "layer '%s': type '%s' cannot be given samples of several "
-                        "ranks; take [run] split = rotating or whole",
+                        "ranks; take [parallel] tensor_schedule = by_rank or whole",
                         op->name, op->feature->name);
     return DLC_OK;
 }

@@ -143,7 +143,7 @@ static dlc_status check_prepared(const dlc_net *net, const net_op *op) {
                            op->in[0].dtype != tensor->tensor.dtype))
         return dlc_fail(DLC_ERR_CONFIG,
                         "layer '%s': type '%s' wants samples in a layout of its own, "
-                        "and cannot be given those of several ranks; take [run] split "
+                        "and cannot be given those of several ranks; take [parallel] tensor_schedule "
                         "= rotating or whole",
                         op->name, op->feature->name);
     return DLC_OK;

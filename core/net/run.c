@@ -248,7 +248,7 @@ static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
     if (tensor->dtype == DLC_F16 && DLC_CAN(ops, add_f16))
         return ops->add_f16(device, queue, count, part, diff);
     return dlc_fail(DLC_ERR_UNSUPPORTED,
-                    "device '%s' cannot add %s; take [run] precision = float32",
+                    "device '%s' cannot add %s; take [train] precision = float32",
                     net->args.device_feature->name,
                     tensor->dtype == DLC_BF16 ? "bfloat16" : "half precision");
 }

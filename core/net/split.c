@@ -135,7 +135,7 @@ static dlc_status check_tensor(const dlc_net *net, int32_t tensor) {
         shape->dims[0] != rows_here(net, from->spread, from->of_portion))
         return dlc_fail(DLC_ERR_CONFIG,
                         "what '%s' gives has no sample in each of its rows, so that no "
-                        "layer that reads it can be split; leave out parallel = model",
+                        "layer that reads it can be split; leave out parallel = tensor",
                         tensor_name(net, tensor));
     return DLC_OK;
 }

@@ -11,7 +11,7 @@ static const double MARGIN = 0.05;
 enum { MOVES_OF_A_SUM = 3 };
 
 const char *dlc_plan_split_way_text(dlc_split_way way) {
-    static const char *const text[DLC_SPLIT_WAYS] = {"whole", "rotating", "sliced"};
+    static const char *const text[DLC_SPLIT_WAYS] = {"whole_batch", "by_rank", "chunked"};
     return way < DLC_SPLIT_WAYS ? text[way] : "?";
 }
 

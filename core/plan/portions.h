@@ -27,7 +27,7 @@ typedef struct dlc_plan_portions {
     double bytes;    /* of memory for the group */
 } dlc_plan_portions;
 
-const char *dlc_plan_split_way_text(dlc_split_way way); /* "whole", "rotating" ... */
+const char *dlc_plan_split_way_text(dlc_split_way way); /* "whole_batch", "by_rank", "chunked" */
 
 /* As many portions as ranks. */
 dlc_status dlc_plan_portions_of(const dlc_plan_group *group,

@@ -116,7 +116,7 @@ static void add_refused_note(const dlc_registry *registry, dlc_text *text) {
 static void add_kind_note(const dlc_registry *registry, dlc_kind kind, const char *name,
                           dlc_text *text) {
     static const char *const places[] = {
-        [DLC_KIND_DEVICE] = "`device` in [run]",
+        [DLC_KIND_DEVICE] = "`device` in [train]",
         [DLC_KIND_TRANSPORT] = "`type` in [transport]",
         [DLC_KIND_LAYER] = "`type` in a section of its own",
         [DLC_KIND_SOLVER] = "`type` in [solver]",

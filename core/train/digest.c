@@ -6,13 +6,14 @@
 
 #include "train/setup.h"
 
-static const char *const own_matter[] = {"threads", "bind",       "device",
-                                         "display", "ranks",      "deadline",
-                                         "run_dir", "rendezvous", "checkpoint_minutes",
-                                         "keep",    "overcommit"};
+/* Keys of [train] and [parallel]. */
+static const char *const own_matter[] = {
+    "threads", "bind",         "device",   "display",            "ranks",
+    "run_dir", "hang_timeout", "keep",     "rendezvous_timeout", "checkpoint_minutes",
+    "overcommit"};
 
 static int may_differ(const char *section, const char *key) {
-    if (strcmp(section, "run") != 0)
+    if (strcmp(section, "train") != 0 && strcmp(section, "parallel") != 0)
         return 0;
     for (size_t i = 0; i < sizeof own_matter / sizeof *own_matter; i++)
         if (strcmp(key, own_matter[i]) == 0)

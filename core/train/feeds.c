@@ -27,7 +27,7 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
     dlc_feed_args args = {.ops = data->feature->ops,
                           .source = data->source,
                           .seed = setup->seed,
-                          .low_memory = dlc_settings_is(setup->run, "memory", "low"),
+                          .low_memory = dlc_settings_get_bool(setup->train_settings, "recompute"),
                           .keep_bytes = feeds_bytes(session, test),
                           .device_ops = session->queue ? session->device_ops : NULL,
                           .device = session->device,

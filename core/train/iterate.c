@@ -66,7 +66,7 @@ static void write_words(dlc_iterate *iterate, float tail[DLC_ARENA_TAIL]) {
 }
 
 /* It has no samples, so neither passes nor losses; or none of its own
- * ([run] shares). */
+ * ([parallel] batch_split). */
 static int is_server(const dlc_session *session) {
     return session->share == 0;
 }
@@ -247,7 +247,7 @@ static const char *obstacle(const dlc_session *session) {
 
 static void decide_recording(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
-    if (!queue_of(iterate) || !dlc_settings_get_bool(session->setup->run, "record"))
+    if (!queue_of(iterate) || !dlc_settings_get_bool(session->setup->train_settings, "capture"))
         return;
     const char *reason = obstacle(session);
     iterate->may_record = reason == NULL;

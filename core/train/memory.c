@@ -89,9 +89,9 @@ uint64_t dlc_memory_total(const dlc_memory_sum *sum) {
 static dlc_status refuse(const dlc_session *session, const char *who, uint64_t bytes,
                          const char *name, double has) {
     const dlc_settings *data = session->setup->train.settings;
-    const char *how = dlc_settings_get_bool(session->setup->run, "overcommit")
-                          ? "it is tried all the same ([run] overcommit)"
-                          : "take a smaller batch, [run] memory = low or fewer ranks; "
+    const char *how = dlc_settings_get_bool(session->setup->train_settings, "overcommit")
+                          ? "it is tried all the same ([train] overcommit)"
+                          : "take a smaller batch, [train] recompute = yes or fewer ranks; "
                             "--overcommit tries it all the same";
     (void)dlc_fail(DLC_ERR_CONFIG,
                    "%s: [data] batch = %lld: %s would need %.1f GB of memory, but %s "
@@ -99,7 +99,7 @@ static dlc_status refuse(const dlc_session *session, const char *who, uint64_t b
                    dlc_settings_where(data, "batch"),
                    (long long)dlc_settings_get_int(data, "batch"), who,
                    (double)bytes / 1e9, name, has / 1e9, how);
-    if (!dlc_settings_get_bool(session->setup->run, "overcommit"))
+    if (!dlc_settings_get_bool(session->setup->train_settings, "overcommit"))
         return DLC_ERR_CONFIG;
     if (session->rank == 0)
         dlc_warn("%s", dlc_detail());

@@ -40,7 +40,7 @@ void dlc_memory_add(const dlc_setup *setup, const dlc_session_memory *memory,
 uint64_t dlc_memory_total(const dlc_memory_sum *sum);
 
 /* Has this machine, or its cgroup, as much, and the device? DLC_ERR_CONFIG with a
- * sentence if not; a warning alone with [run] overcommit. */
+ * sentence if not; a warning alone with [train] overcommit. */
 dlc_status dlc_memory_judge(const dlc_session *session, const dlc_memory_sum *sum);
 
 /* All ranks together, with their nets built and no memory taken: each machine's ranks

@@ -11,8 +11,8 @@ static void watch_layer(void *context, const char *phase, const char *layer) {
 }
 
 dlc_dtype dlc_nets_precision(const dlc_setup *setup) {
-    return dlc_settings_is(setup->run, "precision", "bf16")   ? DLC_BF16
-           : dlc_settings_is(setup->run, "precision", "fp16") ? DLC_F16
+    return dlc_settings_is(setup->train_settings, "precision", "bf16")   ? DLC_BF16
+           : dlc_settings_is(setup->train_settings, "precision", "fp16") ? DLC_F16
                                                               : DLC_F32;
 }
 
@@ -28,11 +28,11 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
         .queue = session->queue,
         .threads = dlc_job_threads(session->job),
         .precision = dlc_nets_precision(session->setup),
-        .math = dlc_settings_is(session->setup->run, "precision", "tf32")
+        .math = dlc_settings_is(session->setup->train_settings, "precision", "tf32")
                     ? DLC_MATH_TF32
                     : 0,
-        .tune = dlc_settings_get_bool(session->setup->run, "tune"),
-        .low_memory = dlc_settings_is(session->setup->run, "memory", "low"),
+        .tune = dlc_settings_get_bool(session->setup->train_settings, "autotune"),
+        .low_memory = dlc_settings_get_bool(session->setup->train_settings, "recompute"),
         .batch = batch,
         .seed = session->setup->seed,
         .shared = session->ranks > 1,

@@ -6,12 +6,12 @@
 
 #include "train/session.h"
 
-/* Of activations, as [run] says. */
+/* Of activations, as [train] says. */
 dlc_dtype dlc_nets_precision(const dlc_setup *setup);
 
 /* Without memory: session->net, and test_net where there is [data.test]. */
 dlc_status dlc_nets_build(dlc_session *session);
-/* [run] shares = auto: a training net is built, timed and thrown away, and the batch
+/* [parallel] batch_split = auto: a training net is built, timed and thrown away, and the batch
  * shared out (dlc_setup.shares). All ranks together. */
 dlc_status dlc_nets_share(dlc_session *session);
 /* With their memory, and parameters laid out as the other ranks have them; all ranks

@@ -31,7 +31,7 @@ void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
         .session = session,
         .first = session->iteration,
         .done = session->iteration,
-        .display = dlc_settings_get_int(session->setup->run, "display"),
+        .display = dlc_settings_get_int(session->setup->train_settings, "display"),
         .warm_up = warm_up_of(left),
         .last_line = dlc_now_ns(),
         .loss = (double)NAN,

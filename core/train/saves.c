@@ -10,7 +10,7 @@
 #include "train/checkpoint/run_folder.h"
 
 void dlc_saves_begin(dlc_saves *saves, dlc_session *session) {
-    const dlc_settings *run = session->setup->run;
+    const dlc_settings *run = session->setup->train_settings;
     *saves = (dlc_saves){
         .session = session,
         .interval = dlc_settings_get_int(run, "checkpoint_interval"),

@@ -45,7 +45,7 @@ static int is_said(const dlc_session *session, const char *name, const char *tex
 }
 
 int dlc_schedule_is_one_pass(const dlc_session *session) {
-    return session->needs.shards && !is_said(session, "shards", "no") &&
+    return session->needs.shards && !is_said(session, "shard_optimizer", "no") &&
            dlc_comm_can_update(session->connection.comm);
 }
 
@@ -54,8 +54,8 @@ static int choose_shards(const dlc_session *session, const dlc_pace *pace) {
     const dlc_comm *comm = session->connection.comm;
     if (!session->needs.shards || !dlc_comm_has_shards(comm))
         return 0;
-    if (!is_said(session, "shards", "auto"))
-        return is_said(session, "shards", "yes");
+    if (!is_said(session, "shard_optimizer", "auto"))
+        return is_said(session, "shard_optimizer", "yes");
     return dlc_schedule_is_one_pass(session) ||
            dlc_pace_shards(pace, dlc_comm_ranks(comm));
 }
@@ -64,9 +64,9 @@ static dlc_status choose_late(const dlc_session *session, const dlc_pace *pace,
                               int *late) {
     if (!session->needs.late || session->pipeline)
         return DLC_OK;
-    if (is_said(session, "ahead", "auto"))
+    if (is_said(session, "overlap_forward", "auto"))
         return find_late(session, pace, late);
-    *late = is_said(session, "ahead", "yes");
+    *late = is_said(session, "overlap_forward", "yes");
     return DLC_OK;
 }
 
@@ -77,9 +77,9 @@ static size_t arena_bytes(const dlc_session *session) {
     return dlc_net_arenas(session->net)->count * sizeof(float);
 }
 
-/* [run] bucket; 0: nothing was said. */
+/* [transport] bucket_bytes; 0: nothing was said. */
 static size_t given_bucket(const dlc_session *session) {
-    return (size_t)dlc_settings_get_int(session->setup->run, "bucket");
+    return (size_t)dlc_settings_get_int(session->setup->transport_settings, "bucket_bytes");
 }
 
 /* Where forward goes ahead, the link is what all wait for, and stands still between two

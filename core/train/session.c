@@ -29,7 +29,7 @@ int64_t dlc_session_samples(const dlc_session *session) {
 static dlc_device_args device_args(const dlc_session *session) {
     return (dlc_device_args){
         .size = sizeof(dlc_device_args),
-        .settings = session->setup->run,
+        .settings = session->setup->train_settings,
         .index = dlc_job_place(session->job, dlc_job_rank(session->job))->device_index,
         .threads = dlc_job_threads(session->job),
         .cpus = dlc_job_cpus(session->job)};
@@ -61,7 +61,7 @@ static dlc_status open_loss_scale(dlc_session *session) {
         return DLC_OK;
     if (!session->queue || !DLC_CAN(session->device_ops, adapt_scale))
         return dlc_fail(DLC_ERR_UNSUPPORTED,
-                        "device '%s' cannot train in half precision; take [run] "
+                        "device '%s' cannot train in half precision; take [train] "
                         "precision = float32",
                         session->setup->device->name);
     return dlc_loss_scale_open(session->device_ops, session->device,
@@ -86,7 +86,7 @@ static dlc_status open_connection(dlc_session *session) {
         .device = session->device,
         .device_args = device_args(session),
         .job = session->job,
-        .any_order = dlc_settings_is(setup->transport_settings, "order", "any")};
+        .any_order = dlc_settings_is(setup->transport_settings, "reduction_order", "any")};
     return dlc_connection_open(&args, &session->connection);
 }
 

@@ -33,15 +33,15 @@ static const dlc_feature *find_named(dlc_setup *setup, dlc_problems *problems,
 }
 
 static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
-    const dlc_section *run = dlc_config_find(setup->config, "run");
+    const dlc_section *run = dlc_config_find(setup->config, "train");
     if (run && dlc_section_value(run, "device")) {
-        setup->device = find_named(setup, problems, "run", "device", DLC_KIND_DEVICE);
+        setup->device = find_named(setup, problems, "train", "device", DLC_KIND_DEVICE);
         return DLC_OK;
     }
     DLC_TRY(dlc_units_accelerator(setup->registry, &setup->device));
     if (!setup->device && run && dlc_section_value(run, "gpu"))
         dlc_problems_add(problems, setup->config, dlc_section_key_line(run, "gpu"),
-                         "[run] gpu = %s, but no accelerator can be used here; `dlcore "
+                         "[train] gpu = %s, but no accelerator can be used here; `dlcore "
                          "doctor` shows what was found and why",
                          dlc_section_value(run, "gpu"));
     if (setup->device)
@@ -152,7 +152,7 @@ static int is_on_command_line(const dlc_settings *settings, const char *name) {
 /* How long to train, in epochs or in iterations; the command line wins over the
  * file. */
 static void find_length(dlc_setup *setup, dlc_problems *problems) {
-    const dlc_settings *run = setup->run;
+    const dlc_settings *run = setup->train_settings;
     int epochs = dlc_settings_is_set(run, "epochs");
     int iterations = dlc_settings_is_set(run, "iterations");
     if (epochs && iterations) {
@@ -161,7 +161,7 @@ static void find_length(dlc_setup *setup, dlc_problems *problems) {
         if (epochs == iterations)
             dlc_problems_add(problems, setup->config,
                              dlc_settings_line(run, "iterations"),
-                             "[run] has both epochs (%s) and iterations; give one",
+                             "[train] has both epochs (%s) and iterations; give one",
                              dlc_settings_where(run, "epochs"));
     }
     setup->iterations = iterations ? dlc_settings_get_int(run, "iterations") : -1;
@@ -170,46 +170,50 @@ static void find_length(dlc_setup *setup, dlc_problems *problems) {
 
 /* Units of the device, and as many ranks unless they were counted. */
 static void find_units(dlc_setup *setup, dlc_problems *problems) {
-    const dlc_settings *run = setup->run;
+    const dlc_settings *run = setup->train_settings;
     const char *text = dlc_settings_get_string(run, "gpu");
     if (!setup->device || !text)
         return;
     if (setup->device->caps & DLC_DEVICE_HOST) {
         if (dlc_settings_is_set(run, "device")) /* else it has been told */
             dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
-                             "[run] has both gpu (%s) and device = %s; leave one out",
+                             "[train] has both gpu (%s) and device = %s; leave one out",
                              dlc_settings_where(run, "gpu"), setup->device->name);
         return;
     }
     if (dlc_units_parse(text, setup->device, &setup->units, &setup->unit_count) !=
         DLC_OK) {
         dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
-                         "[run] %s", dlc_detail());
+                         "[train] %s", dlc_detail());
         return;
     }
-    int counted = dlc_settings_is_set(run, "ranks") &&
-                  (is_on_command_line(run, "ranks") || !is_on_command_line(run, "gpu"));
+    int counted = dlc_settings_is_set(setup->parallel_settings, "ranks") &&
+                  (is_on_command_line(setup->parallel_settings, "ranks") || !is_on_command_line(run, "gpu"));
     if (!counted)
         setup->ranks = setup->unit_count;
 }
 
 static void parse_shares(dlc_setup *setup, dlc_problems *problems) {
-    const char *text = dlc_settings_get_string(setup->run, "shares");
+    const char *text = dlc_settings_get_string(setup->parallel_settings, "batch_split");
     if (dlc_shares_parse(text, &setup->shares) != DLC_OK)
         dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->run, "shares"), "[run] %s",
+                         dlc_settings_line(setup->parallel_settings, "batch_split"), "[parallel] %s",
                          dlc_detail());
 }
 
-static dlc_status check_run(dlc_setup *setup, dlc_problems *problems) {
-    const dlc_option *tables[] = {dlc_run_section_options,
-                                  setup->device ? setup->device->options : NULL};
-    DLC_TRY(dlc_settings_make(setup->config, "run", tables, 2, problems, &setup->run));
+static dlc_status check_train(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_option *train[] = {dlc_train_section_options,
+                                 setup->device ? setup->device->options : NULL};
+    const dlc_option *parallel[] = {dlc_parallel_section_options};
+    DLC_TRY(dlc_settings_make(setup->config, "train", train, 2, problems,
+                              &setup->train_settings));
+    DLC_TRY(dlc_settings_make(setup->config, "parallel", parallel, 1, problems,
+                              &setup->parallel_settings));
     find_length(setup, problems);
-    setup->ranks = (int32_t)dlc_settings_get_int(setup->run, "ranks");
+    setup->ranks = (int32_t)dlc_settings_get_int(setup->parallel_settings, "ranks");
     find_units(setup, problems);
-    setup->seed = (uint64_t)dlc_settings_get_int(setup->run, "seed");
-    setup->strong = dlc_settings_is(setup->run, "scaling", "strong");
+    setup->seed = (uint64_t)dlc_settings_get_int(setup->train_settings, "seed");
+    setup->strong = dlc_settings_is(setup->parallel_settings, "scaling", "strong");
     parse_shares(setup, problems);
     return DLC_OK;
 }
@@ -231,7 +235,7 @@ static void check_stages(dlc_setup *setup, dlc_problems *problems) {
         return;
     if (dlc_stage_cut_parse(setup, &cut) != DLC_OK)
         dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->run, "stages"), "[run] %s",
+                         dlc_settings_line(setup->parallel_settings, "stages"), "[parallel] %s",
                          dlc_detail());
     dlc_stage_cut_free(&cut);
 }
@@ -263,7 +267,7 @@ static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
     setup->name = dlc_settings_get_string(setup->net_settings, "name");
     check_name(setup, problems);
     DLC_TRY(find_device(setup, problems));
-    DLC_TRY(check_run(setup, problems));
+    DLC_TRY(check_train(setup, problems));
     DLC_TRY(
         check_data(setup, problems, "data", dlc_data_section_options, &setup->train));
     if (dlc_config_find(setup->config, "data.test"))
@@ -351,7 +355,7 @@ dlc_status dlc_setup_deal(dlc_setup *setup) {
                                         setup->ranks, setup->servers);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
-    return dlc_fail(status, "%s: [run] %s", dlc_settings_where(setup->run, "shares"),
+    return dlc_fail(status, "%s: [parallel] %s", dlc_settings_where(setup->parallel_settings, "batch_split"),
                     dlc_detail());
 }
 
@@ -406,7 +410,8 @@ void dlc_setup_close(dlc_setup *setup) {
     dlc_shares_free(&setup->shares);
     dlc_graph_free(setup->graph);
     dlc_settings_free(setup->net_settings);
-    dlc_settings_free(setup->run);
+    dlc_settings_free(setup->train_settings);
+    dlc_settings_free(setup->parallel_settings);
     dlc_settings_free(setup->solver_settings);
     for (size_t i = 0; i < setup->more_count; i++)
         dlc_settings_free(setup->more[i]);

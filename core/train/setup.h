@@ -40,7 +40,8 @@ typedef struct dlc_setup {
     const dlc_feature *device;
     const dlc_feature *solver;
     const char *transport; /* a feature's name, or "auto" */
-    dlc_settings *net_settings, *run, *solver_settings, *transport_settings;
+    dlc_settings *net_settings, *solver_settings, *train_settings, *parallel_settings,
+        *transport_settings;
     int solver_broken;   /* [solver] has mistakes */
     dlc_settings **more; /* own; what [solver] was before it was read again */
     size_t more_count;
@@ -54,7 +55,7 @@ typedef struct dlc_setup {
     int64_t epochs;
     int strong;        /* scaling: the batch of [data] is shared out among the ranks */
     int unsplit;       /* every layer is taken as parallel = data */
-    dlc_shares shares; /* of each rank; as [run] says until speeds are measured */
+    dlc_shares shares; /* of each rank; as [parallel] batch_split says until speeds are measured */
     uint64_t seed;
     uint64_t resident_bytes; /* of this process, when the setup was done */
 } dlc_setup;
@@ -65,7 +66,8 @@ extern const dlc_option dlc_data_section_options[];
 extern const dlc_option dlc_test_section_options[];
 extern const dlc_option dlc_solver_section_options[];
 extern const dlc_option dlc_transport_section_options[];
-extern const dlc_option dlc_run_section_options[];
+extern const dlc_option dlc_train_section_options[];
+extern const dlc_option dlc_parallel_section_options[];
 /* Sections that are no layers, NULL-terminated. */
 extern const char *const dlc_standing_sections[];
 
@@ -92,7 +94,7 @@ void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
 dlc_status dlc_setup_keep(dlc_setup *setup, dlc_settings *settings);
 void dlc_setup_take_kept(dlc_setup *setup);
 
-/* How many ranks the job has, where others have started them: [run] ranks doesn't
+/* How many ranks the job has, where others have started them: [parallel] ranks doesn't
  * count then. */
 dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks);
 /* Shares the batch out anew, with `servers` as it is now. */

@@ -60,7 +60,7 @@ static dlc_status outline(looked *at, const dlc_shape *sample, dlc_net **net) {
                                .device_feature = setup->device,
                                .device_ops = setup->device->ops,
                                .threads = 1,
-                               .tune = dlc_settings_get_bool(setup->run, "tune"),
+                               .tune = dlc_settings_get_bool(setup->train_settings, "autotune"),
                                .precision = dlc_nets_precision(setup),
                                .sample = *sample,
                                .batch = at->data->batch > 0 ? at->data->batch : 1,
@@ -71,7 +71,7 @@ static dlc_status outline(looked *at, const dlc_shape *sample, dlc_net **net) {
     /* A family's refusal: of the precision, mostly. */
     at->refused = 1;
     dlc_problems_failed(at->problems, setup->config,
-                        dlc_settings_line(setup->run, "precision"), "run", status);
+                        dlc_settings_line(setup->train_settings, "precision"), "train", status);
     return DLC_OK;
 }
 
@@ -222,7 +222,7 @@ static dlc_status look_at_phase(looked *at) {
 
 dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
                                   dlc_problems *problems) {
-    if (!setup->graph || !setup->run || setup->graph->layers == 0)
+    if (!setup->graph || !setup->train_settings || setup->graph->layers == 0)
         return DLC_OK;
     char *told = dlc_alloc((size_t)setup->graph->layers, 1);
     if (!told)

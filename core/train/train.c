@@ -45,7 +45,7 @@ static dlc_status check_loss(const train_loop *loop, double own) {
     if (!loop->is_trial && (!isfinite(loop->loss) || !isfinite(own)))
         return dlc_fail(DLC_ERR_DIVERGED,
                         "the loss became %g at iteration %" PRId64
-                        ": try a smaller learning rate ([solver] rate) or a warm-up",
+                        ": try a smaller learning rate ([solver] learning_rate) or a warm-up",
                         isfinite(own) ? loop->loss : own, loop->progress.done + 1);
     return DLC_OK;
 }
@@ -155,7 +155,7 @@ static dlc_status reshare(train_loop *loop) {
 
 static dlc_status run(train_loop *loop) {
     dlc_session *session = loop->session;
-    if (dlc_settings_get_bool(session->setup->run, "test_first"))
+    if (dlc_settings_get_bool(session->setup->train_settings, "test_first"))
         DLC_TRY(test(loop));
     while (session->iteration < session->max_iterations && !loop->stop) {
         DLC_TRY(iterate(loop));
@@ -218,7 +218,7 @@ static void note_nothing(const dlc_session *session, dlc_train_result *result) {
 
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
                      dlc_train_result *result) {
-    const dlc_settings *run_settings = session->setup->run;
+    const dlc_settings *run_settings = session->setup->train_settings;
     *result = (dlc_train_result){.training_loss = (double)NAN,
                                  .test_loss = (double)NAN,
                                  .accuracy = (double)NAN,

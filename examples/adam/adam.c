@@ -68,7 +68,7 @@ static dlc_status adam_create(const dlc_solver_args *args, dlc_solver **solver) 
     made->trained = args->count - args->tail;
     made->segment = args->segment;
     made->segments = args->segments;
-    made->rate = host->get_float(args->settings, "rate");
+    made->rate = host->get_float(args->settings, "learning_rate");
     made->beta1 = host->get_float(args->settings, "beta1");
     made->beta2 = host->get_float(args->settings, "beta2");
     made->epsilon = host->get_float(args->settings, "epsilon");
@@ -166,7 +166,7 @@ static dlc_status adam_finish(dlc_solver *solver, int64_t iteration) {
 /* ---- The plugin ------------------------------------------------------------------ */
 
 static const dlc_option options[] = {
-    DLC_FLOAT("rate", "0.001", 0, 1e9, "learning rate"),
+    DLC_FLOAT("learning_rate", "0.001", 0, 1e9, "learning rate"),
     DLC_FLOAT("beta1", "0.9", 0, 0.999999, "how long the mean gradient remembers"),
     DLC_FLOAT("beta2", "0.999", 0, 0.999999, "how long its square does"),
     DLC_FLOAT("epsilon", "1e-8", 1e-30, 1, "keeps small gradients from large steps"),

@@ -139,7 +139,7 @@ typedef struct dlc_solver_needs {
                         at every iteration as the others; comes as 0 */
     int64_t loose;   /* 1: with these settings a rank may be ahead of others. Then the
                         batch is shared out by what is seen of their speeds, unless
-                        [run] shares says otherwise; comes as 0 */
+                        [parallel] batch_split says otherwise; comes as 0 */
 } dlc_solver_needs;
 
 /* How the iterations of a run that was resumed with another batch or length count in

@@ -23,7 +23,7 @@ KINDS = {
     "solver": ("Solvers", "`type` in [solver] names one; its keys stand there, too."),
     "transport": ("Transports", "`type` in [transport] names one; its keys stand there, too. With `auto` keys of "
                   "those that were not chosen are not allowed."),
-    "device": ("Devices", "`device` in [run] names one; its keys would stand there, too."),
+    "device": ("Devices", "`device` in [train] names one; its keys would stand there, too."),
 }
 
 

@@ -80,8 +80,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $begin:$large in
-train:1) words+=(--iterations=1 --set data.batch=2 --set run.checkpoint_last=no
-                 --set run.checkpoint_minutes=0 --set run.checkpoint_interval=0) ;;
+train:1) words+=(--iterations=1 --set data.batch=2 --set train.checkpoint_last=no
+                 --set train.checkpoint_minutes=0 --set train.checkpoint_interval=0) ;;
 train:0) words+=(--iterations=$((length * 20))) ;;
 time:1) words+=(--passes=1 --set data.batch=1) ;;
 time:0) words+=(--passes=2) ;;

@@ -5,7 +5,7 @@
     "[data]\nsource = idx\nimages = images\nlabels = labels\nbatch = 8\n" \
     "[data.test]\nsource = idx\nimages = images.gz\nlabels = labels\n"
 #define SOLVER "[solver]\ntype = sgd\nrate = 0.01\n"
-#define RUN "[run]\ncheckpoint_last = no\ncheckpoint_minutes = 0\n"
+#define RUN "[train]\ncheckpoint_last = no\ncheckpoint_minutes = 0\n"
 #define LAYERS \
     "[conv]\ntype = convolution\nnum_output = 3\nkernel_size = 3\n" \
     "[pool]\ntype = pooling\nkernel_size = 2\nstride = 2\n" \
@@ -14,7 +14,7 @@
     "[loss]\ntype = softmax_loss\n"
 
 #define BLOCK \
-    "[block b]\nneeds = width\n" \
+    "[block b]\nparams = width\n" \
     "[b.conv]\ntype = convolution\nnum_output = $width\nkernel_size = 3\n"
 
 const char good_net[] = "[net]\nname = small\n" DATA SOLVER RUN LAYERS;
@@ -54,9 +54,9 @@ const fault_case faults[] = {
      2,
      "give one"},
     {"a negative seed", NULL, {"train", "@", "--seed=-1"}, 2, "seed"},
-    {"set without a value", NULL, SET("run.seed"), 2, "run.seed"},
+    {"set without a value", NULL, SET("train.seed"), 2, "train.seed"},
     {"set of an unknown section", NULL, SET("rnu.seed=1"), 2, "run"},
-    {"set of an unknown key", NULL, SET("run.sede=1"), 2, "seed"},
+    {"set of an unknown key", NULL, SET("train.sede=1"), 2, "seed"},
     {"unknown transport",
      NULL,
      {"train", "@", "--ranks=2", "--transport=pigeon"},
@@ -117,8 +117,8 @@ const fault_case faults[] = {
     {"a number with a tail", NULL, SET("data.batch=64x"), 2, "64x"},
     {"a number out of range", NULL, SET("data.batch=0"), 2, "batch"},
     {"a number too large", NULL, SET("data.batch=99999999999999999999"), 2, "batch"},
-    {"not a number", NULL, SET("solver.rate=quick"), 2, "quick"},
-    {"infinite", NULL, SET("solver.rate=inf"), 2, "rate"},
+    {"not a number", NULL, SET("solver.learning_rate=quick"), 2, "quick"},
+    {"infinite", NULL, SET("solver.learning_rate=inf"), 2, "rate"},
     {"not a choice", NULL, SET("pool.method=mux"), 2, "max"},
     {"not a filler", NULL, SET("ip.weight_filler=xaver"), 2, "xavier"},
     {"a filler without an argument", NULL, SET("ip.weight_filler=gaussian"), 2,
@@ -201,12 +201,12 @@ const fault_case faults[] = {
     /* Words that other frameworks have. */
     {"PyTorch's learning rate", LEARN("lr = 1\n") LAYERS, CHECK, 2,
      "[solver] has no setting \"lr\"; did you mean rate?"},
-    {"a learning rate in [run]", NULL, SET("run.lr=1"), 2,
+    {"a learning rate in [train]", NULL, SET("train.lr=1"), 2,
      "the learning rate is `rate` in [solver]"},
     {"epochs in [solver]", NULL, SET("solver.num_epochs=1"), 2,
-     "that is `epochs` in [run]"},
+     "that is `epochs` in [train]"},
     {"Caffe's iterations", NULL, SET("solver.max_iter=1"), 2,
-     "that is `iterations` in [run]"},
+     "that is `iterations` in [train]"},
     {"a batch's size", NULL, SET("data.batch_size=1"), 2, "did you mean batch?"},
     {"a policy of PyTorch", NULL, SET("solver.policy=CosineAnnealingLR"), 2,
      "did you mean cosine?"},
@@ -225,7 +225,7 @@ const fault_case faults[] = {
      "[sover] is no section of settings, and there is no layer \"sgd\"; did you mean "
      "[solver]?"},
     {"a section without a type", LEARN("") "[training]\nepochs = 3\n" LAYERS, CHECK, 2,
-     "[training] is no section of settings, and a layer has a `type`; did you mean [run]?"},
+     "[training] is no section of settings, and a layer has a `type`; did you mean [train]?"},
     {"a layer of no known type whose name is like a section's",
      LEARN("") "[dada]\ntype = cats\n" LAYERS, CHECK, 2,
      "[dada] there is no layer \"cats\" for device cpu"},

@@ -6,7 +6,7 @@
 
 Every job trains a small net for ever, with 2 to 4 ranks, started by --ranks or each
 by itself with RANK, WORLD_SIZE and so on. At a random moment, while it starts or while
-it trains, a random rank gets SIGKILL (with --stop SIGSTOP, and [run] deadline = 2).
+it trains, a random rank gets SIGKILL (with --stop SIGSTOP, and [parallel] hang_timeout = 2).
 Then, within 2 s, every process must have ended with exit code 5, after a report that
 names the rank, its host, its process and the signal; and nothing may be left: no
 process, nothing in /dev/shm, no open port.
@@ -37,8 +37,8 @@ classes = 10
 batch = 8
 [solver]
 type = sgd
-rate = 0.001
-[run]
+learning_rate = 0.001
+[train]
 iterations = 1000000000
 checkpoint_last = no
 checkpoint_minutes = 0
@@ -121,9 +121,9 @@ class Job:
         self.processes, self.logs = [], []
         command = [os.environ["DLCORE_BIN"], "train", str(folder / "net.ini"),
                    f"--transport={args.transport}", "--run-dir", str(folder),
-                   f"--set=run.device={args.device}"]
+                   f"--set=train.device={args.device}"]
         if args.stop:
-            command += ["--set", f"run.deadline={DEADLINE}"]
+            command += ["--set", f"parallel.hang_timeout={DEADLINE}"]
         if not outside:
             command.append(f"--ranks={ranks}")
         for rank in range(ranks if outside else 1):

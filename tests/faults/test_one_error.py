@@ -27,12 +27,13 @@ classes = 4
 samples = 64
 [solver]
 type = sgd
-rate = 0.01
-[run]
+learning_rate = 0.01
+[train]
 iterations = 4
-deadline = 60
 checkpoint_last = no
 keep_best = no
+[parallel]
+hang_timeout = 60
 [ip]
 type = inner_product
 num_output = 4
@@ -64,7 +65,7 @@ class Jobs(unittest.TestCase):
                 (2, "cannot join these ranks", ["--transport=nccl"]),
                 (4, "not a safetensors file", ["--weights=net.ini"]),
                 (4, "none", ["--weights=none"]),
-                (2, "4 ranks cannot be shared out", ["--set=run.stages=9"]),
+                (2, "4 ranks cannot be shared out", ["--set=parallel.stages=9"]),
                 (2, "none", ["--set=solver.type=none"])):
             with self.subTest(words=words):
                 found, errors, said = self.train("--ranks=4", *words)

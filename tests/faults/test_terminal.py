@@ -93,7 +93,7 @@ class Terminal(unittest.TestCase):
         for text in (self.net(name=line), self.net(solver=line),
                      self.net() + b"[" + line + b"]\ntype = relu\n",
                      self.net() + b"[a]\ntype = " + line + b"\n",
-                     self.net() + b"[run]\nrun_dir = " + line + b"\nmore = 1\n"):
+                     self.net() + b"[train]\nrun_dir = " + line + b"\nmore = 1\n"):
             self.write(b"net.ini", text)
             self.expect_fit(2, "check", "net.ini")
 
@@ -101,7 +101,7 @@ class Terminal(unittest.TestCase):
         path = self.write(EVIL.replace(b"/", b""), self.net())
         self.expect_fit(0, b"check", path)
         self.expect_fit(0, b"train", path, b"--iterations=2", b"--set",
-                        b"run.checkpoint_last=no", b"--set", b"run.checkpoint_minutes=0",
+                        b"train.checkpoint_last=no", b"--set", b"train.checkpoint_minutes=0",
                         b"--log-file", b"log")
         for text in pathlib.Path(os.fsdecode(self.folder), "log").read_bytes().splitlines():
             self.assertIsNone(UNFIT.search(text.decode("utf-8")), text)

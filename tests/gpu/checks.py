@@ -210,7 +210,7 @@ def repeats(precision):
     def check():
         gpu()
         for i in range(2):
-            train(*LENET, ON_GPU, "--iterations=60", f"--set=run.precision={precision}", folder=WORK / f"again{i}")
+            train(*LENET, ON_GPU, "--iterations=60", f"--set=train.precision={precision}", folder=WORK / f"again{i}")
         if tensors(WORK / "again0") != tensors(WORK / "again1"):
             raise Failed("two runs give different weights")
         return "two runs give the same bytes"
@@ -220,7 +220,7 @@ def repeats(precision):
 def recorded_or_not():
     gpu()
     for record in ("true", "false"):
-        result = train(*LENET, ON_GPU, "--iterations=60", f"--set=run.record={record}", folder=WORK / record)
+        result = train(*LENET, ON_GPU, "--iterations=60", f"--set=train.capture={record}", folder=WORK / record)
         if record == "true" and "iterations are recorded" not in result["text"]:
             raise Failed(last_lines(result["text"], 12))
     if tensors(WORK / "true") != tensors(WORK / "false"):
@@ -249,7 +249,7 @@ def in_queues():
     for how in ("direct", "tree"):
         for record in ("true", "false"):
             result = train(*LENET, ON_GPU, "--ranks=4", "--transport=p2p-tree", "--iterations=60", f"--set=transport.schedule={how}",
-                           "--set=transport.ahead=no", f"--set=run.record={record}", folder=WORK / f"{how}-{record}")
+                           "--set=transport.overlap_forward=no", f"--set=train.capture={record}", folder=WORK / f"{how}-{record}")
             if not STANDIN and "work for queues" not in result["text"]:
                 raise Failed("by the processor: " + last_lines(result["text"], 12))
             if not STANDIN and record == "true" and "iterations are recorded" not in result["text"]:
@@ -315,7 +315,7 @@ def sanitized(tool, *options):
         if not shutil.which("compute-sanitizer"):
             raise NotRun("compute-sanitizer is not here")
         text = run(["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "99", DLCORE,
-                    "train", *LENET, ON_GPU, "--iterations=3", "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0", *options], 60)
+                    "train", *LENET, ON_GPU, "--iterations=3", "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0", *options], 60)
         return next((line for line in text.splitlines() if "ERROR SUMMARY" in line), "nothing found")
     return check
 
@@ -326,7 +326,7 @@ SHAPES = {"lenet": ("1,28,28", 10), "cifar10-full": ("3,32,32", 10)}
 BARS = {("resnet50", "eager"): 1.3, ("resnet50", "compiled"): 1.1, ("lenet", "eager"): 4.0, ("cifar10-full", "eager"): 4.0}
 CONTESTS = {("resnet50", 256): 100, ("resnet50", 64): 300, ("lenet", 64): 20000, ("cifar10-full", 100): 5000, ("alexnet", 64): 400,
             ("vgg16", 64): 120}  # iterations
-TUNED = "--set=run.tune=yes"  # as PyTorch is, by cudnn.benchmark
+TUNED = "--set=train.autotune=yes"  # as PyTorch is, by cudnn.benchmark
 peers, rows = {}, []
 
 
@@ -344,8 +344,8 @@ def synthetic(net, batch):
 
 
 def ours(net, batch, precision, iterations):
-    result = train(synthetic(net, batch), ON_GPU, f"--iterations={iterations}", f"--set=run.precision={precision}",
-                   "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0", "--set=run.test_interval=1000000000", "--set=solver.rate=0.0001", TUNED, seconds=60)
+    result = train(synthetic(net, batch), ON_GPU, f"--iterations={iterations}", f"--set=train.precision={precision}",
+                   "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0", "--set=train.test_interval=1000000000", "--set=solver.learning_rate=0.0001", TUNED, seconds=60)
     return result["images_per_s"], result["first_iteration_seconds"]
 
 
@@ -385,8 +385,8 @@ def residual_net():
     """Batch norms and forks, which neither LeNet nor cifar10-full has: the loss after eight
     updates. Gradients of forks that are not added up move it by 0.037."""
     gpu()
-    options = [synthetic("resnet18", 8), "--iterations=8", "--set=solver.rate=0.002", "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0",
-               "--set=run.test_interval=1000000000"]
+    options = [synthetic("resnet18", 8), "--iterations=8", "--set=solver.learning_rate=0.002", "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0",
+               "--set=train.test_interval=1000000000"]
     on_cpu, on_gpu = train(*options, "--device=cpu", seconds=120)["training_loss"], train(*options, ON_GPU)["training_loss"]
     sentence = f"loss: cpu {on_cpu:.4f}, cuda {on_gpu:.4f}"
     if not abs(on_cpu - on_gpu) <= 0.005:
@@ -398,7 +398,7 @@ def times(net, batch, precision):
     """What the layers take, to see where a contest is lost."""
     def check():
         gpu()
-        text = run([DLCORE, "time", synthetic(net, batch), ON_GPU, f"--set=run.precision={precision}", TUNED], 60)
+        text = run([DLCORE, "time", synthetic(net, batch), ON_GPU, f"--set=train.precision={precision}", TUNED], 60)
         with open(OUT / "times.txt", "a") as file:
             file.write(f"==== {net} b{batch}, {precision}\n{text}\n")
         return last_lines(text, 1)
@@ -426,7 +426,7 @@ def checks():
     yield "recorded iterations", recorded_or_not
     for precision in ("float32", "tf32", "bf16", "fp16"):
         yield f"twice the same, {precision}", repeats(precision)
-    yield "cifar10-full, a tenth of CIFAR-10", same_accuracy(CIFAR, 3.0, "--iterations=500", "--set=run.test_interval=500")
+    yield "cifar10-full, a tenth of CIFAR-10", same_accuracy(CIFAR, 3.0, "--iterations=500", "--set=train.test_interval=500")
     yield "residual net", residual_net
     yield "two processes", same_weights(2)
     yield "four processes", same_weights(4)

@@ -114,7 +114,7 @@ class Machines(unittest.TestCase):
 
     def start_over_ucx(self, *options):
         return self.start("-n", "2", "-r", "1", *options, arguments=(
-            "--transport=ucx", "--set", f"run.deadline={DEADLINE}"))
+            "--transport=ucx", "--set", f"parallel.hang_timeout={DEADLINE}"))
 
     def weights(self):
         checkpoint = next(self.folder.glob("*.safetensors"))
@@ -126,7 +126,7 @@ class Machines(unittest.TestCase):
 
     def test_auto_joins_two_machines(self):
         """One transport inside, one between, and the weights of one machine."""
-        short = ("--iterations=30", "--set=run.checkpoint_last=yes", "--json")
+        short = ("--iterations=30", "--set=train.checkpoint_last=yes", "--json")
         job = self.start("-n", "2", "-r", "2", arguments=short)
         self.assertEqual(job.wait(), 0, job.text())
         job.out.seek(0)

@@ -232,7 +232,7 @@ class Models(unittest.TestCase):
                  ("data.batch=2", "data.test.source=synthetic",
                   "data.test.shape=3,224,224", "data.test.classes=1000",
                   "data.test.batch=2", "data.test.samples=2",
-                  "run.display=1", "run.checkpoint_last=no", "run.checkpoint_minutes=0")]
+                  "train.display=1", "train.checkpoint_last=no", "train.checkpoint_minutes=0")]
         for name in ("googlenet", "resnet18", "mobilenet-v2"):
             with self.subTest(net=name), tempfile.TemporaryDirectory() as folder:
                 done = dlcore("train", MODELS / f"{name}.ini", "--json",

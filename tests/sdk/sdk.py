@@ -248,11 +248,11 @@ def completion_of_settings(work, offered):
     net.write_text("[solver]\ntype = sgd\n[pool]\ntype = pooling\n", encoding="utf-8")
     expect({"run.", "solver.", "data.test."} <= set(offered("train", "--set", "")), "--set")
     expect(offered("train", str(net), "--set", "poo") == ["pool."], "a layer of the net")
-    expect(offered("train", "--set", "=", "run.prec") == ["run.precision="], "a key")
+    expect(offered("train", "--set", "=", "train.prec") == ["train.precision="], "a key")
     expect("solver.momentum=" in offered("train", str(net), "--set", "solver.mo"),
            "a key of the solver")
-    expect(offered("train", "--set", "run.precision", "=", "b") == ["bf16"], "a value")
-    expect(offered("train", "--set", "=", "run.bind", "=") == ["true", "false"], "a switch")
+    expect(offered("train", "--set", "train.precision", "=", "b") == ["bf16"], "a value")
+    expect(offered("train", "--set", "=", "train.bind", "=") == ["true", "false"], "a switch")
     expect("average" in offered("check", str(net), "--set", "pool.method", "=", "a"),
            "a value of a layer's key")
 

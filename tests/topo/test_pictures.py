@@ -24,8 +24,8 @@ shape = 3,8,8
 batch = 2
 [solver]
 type = sgd
-rate = 0.01
-[run]
+learning_rate = 0.01
+[train]
 [ip]
 type = inner_product
 num_output = 10

@@ -29,7 +29,7 @@ static const char *const sections =
 
 const char *net_write(const char *more) {
     static char text[4096];
-    snprintf(text, sizeof text, "%s[run]\n%s", sections, more);
+    snprintf(text, sizeof text, "%s[train]\n%s", sections, more);
     static char path[4096];
     snprintf(path, sizeof path, "%s", scratch_write("net.ini", text, strlen(text)));
     return path;

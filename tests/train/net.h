@@ -2,7 +2,7 @@
 #ifndef TEST_TRAIN_NET_H
 #define TEST_TRAIN_NET_H
 
-/* Writes it to the scratch folder; `more` is added to [run]. Returns the path. */
+/* Writes it to the scratch folder; `more` is added to [train]. Returns the path. */
 const char *net_write(const char *more);
 
 /* The scratch folder itself. */

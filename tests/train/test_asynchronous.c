@@ -74,7 +74,7 @@ START_TEST(nothing_stale_is_sgd) {
     const char *net = net_write(run_section);
     train(COMMAND("train", net, "--ranks=3", "--run-dir=sgd"));
     train(COMMAND("train", net, ranks[_i], "--solver", "ssp", "--set", servers[_i],
-                  "--set", "run.bucket=2K", "--run-dir=ssp"));
+                  "--set", "transport.bucket_bytes=2K", "--run-dir=ssp"));
     ck_assert(net_same_tensors(checkpoint_of("sgd", 60), checkpoint_of("ssp", 60)));
 }
 END_TEST
@@ -91,7 +91,7 @@ START_TEST(staleness_is_told) {
     command_result result = command_run(120, net_folder(),
                                         COMMAND("train", net, "--ranks=3", "--solver",
                                                 "ssp", "--set", "solver.staleness=3",
-                                                "--set", "run.bucket=2K", "--json",
+                                                "--set", "transport.bucket_bytes=2K", "--json",
                                                 "--run-dir=ssp"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "staleness of 180 reads");
@@ -188,7 +188,7 @@ START_TEST(stopped_and_resumed) {
     pid_t pid = command_start(net_folder(),
                               COMMAND("train", net, "--ranks=3", "--solver=ssp",
                                       "--set", staleness, "--set", servers, "--set",
-                                      "run.display=10", "--run-dir=s"));
+                                      "train.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     for (int i = 1; i <= 3; i++) {
         kill(pid, SIGHUP);
@@ -216,7 +216,7 @@ START_TEST(a_death_is_told) {
     pid_t pid = command_start(net_folder(),
                               COMMAND("train", net, "--ranks=3", "--solver=ssp",
                                       "--set", "solver.staleness=3", "--set",
-                                      "solver.servers=1", "--set", "run.display=10"));
+                                      "solver.servers=1", "--set", "train.display=10"));
     char path[128], name[64];
     int child[3] = {0};
     wait_for(pid, "iteration 10,", 1);
@@ -238,7 +238,7 @@ END_TEST
 START_TEST(changed_while_it_runs) {
     const char *net = net_of_ssp(endless, "staleness = 0\n");
     pid_t pid = command_start(
-        net_folder(), COMMAND("train", net, "--ranks=3", "--set", "run.display=10",
+        net_folder(), COMMAND("train", net, "--ranks=3", "--set", "train.display=10",
                               "--set", "solver.momentum=0.8", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     net_of_ssp(endless, "staleness = 3\n");
@@ -267,7 +267,7 @@ END_TEST
 START_TEST(sgd_takes_no_changes) {
     const char *net = net_write(endless), *ranks = _i ? "--ranks=2" : "--ranks=1";
     pid_t pid = command_start(net_folder(), COMMAND("train", net, ranks, "--set",
-                                                    "run.display=10", "--run-dir=s"));
+                                                    "train.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     kill(pid, SIGUSR1);
     wait_for(pid, "solver 'sgd' takes no changes while it runs", 1);

@@ -33,8 +33,8 @@ batch = 24
 scale = 0.01
 [solver]
 type = sgd
-rate = 0.01
-[run]
+learning_rate = 0.01
+[train]
 iterations = 20
 [conv1]
 type = convolution
@@ -106,22 +106,22 @@ BAD = [
     ({"data/samples = 96": "samples = 0"}, ("data", "samples"), "samples"),
     ({"data/source = synthetic": "source = synthetics"}, ("data", "source"), "synthetics"),
     # The schedule.
-    ({"solver/rate = 0.01": "rate = 0"}, ("solver", "rate"), "nothing would be learnt"),
-    ({"solver/rate = 0.01": "rate = 0.01\npolicy = poly\nwarmup = 30"}, ("solver", "warmup"),
+    ({"solver/learning_rate = 0.01": "learning_rate = 0"}, ("solver", "learning_rate"), "nothing would be learnt"),
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = poly\nwarmup = 30"}, ("solver", "warmup"),
      "the learning rate would be 0 throughout"),
-    ({"solver/rate = 0.01": "rate = 0.01\npolicy = cosine\nwarmup_epochs = 10"},
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = cosine\nwarmup_epochs = 10"},
      ("solver", "warmup_epochs"), "the learning rate would be 0 throughout"),
-    ({"solver/rate = 0.01": "rate = 0.01\npolicy = multistep\nstep_values = 0\ngamma = 0"},
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = multistep\nstep_values = 0\ngamma = 0"},
      ("solver", "policy"), "would be 0 at each"),
-    ({"solver/rate = 0.01": "rate = 0.01\npolicy = exp\ngamma = 1e9"}, ("solver", "gamma"),
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = exp\ngamma = 1e9"}, ("solver", "gamma"),
      "grow to"),
-    ({"solver/rate = 0.01": "policy = multistep"}, ("solver", "policy"), "needs step_values"),
-    ({"solver/rate = 0.01": "policy = step"}, ("solver", "policy"), "needs step_size"),
-    ({"solver/rate = 0.01": "warmup = 2\nwarmup_epochs = 1"}, ("solver", "warmup_epochs"),
+    ({"solver/learning_rate = 0.01": "policy = multistep"}, ("solver", "policy"), "needs step_values"),
+    ({"solver/learning_rate = 0.01": "policy = step"}, ("solver", "policy"), "needs step_size"),
+    ({"solver/learning_rate = 0.01": "warmup = 2\nwarmup_epochs = 1"}, ("solver", "warmup_epochs"),
      "not both"),
-    ({"solver/rate = 0.01": "gamma = -1\npolicy = exp"}, ("solver", "gamma"), "negative"),
+    ({"solver/learning_rate = 0.01": "gamma = -1\npolicy = exp"}, ("solver", "gamma"), "negative"),
     # Keys and graph.
-    ({"solver/rate = 0.01": "rtae = 0.01"}, ("solver", "rtae"), "did you mean rate"),
+    ({"solver/learning_rate = 0.01": "learnig_rate = 0.01"}, ("solver", "learnig_rate"), "did you mean learning_rate"),
     ({"conv1/kernel_size = 3": "kernel_sise = 3"}, ("conv1", "kernel_sise"), "kernel_size"),
     ({"loss/input = ip1": "input = ip7"}, ("loss", "input"), "no layer of that name"),
     ({"loss/type = softmax_loss": "type = softmax_los"}, ("loss", "type"), "softmax_loss"),
@@ -134,11 +134,11 @@ BAD = [
 # No mistakes, but worth a word: (change, section, key, in the message)
 ODD = [
     ({"ip1/num_output = 10": "num_output = 16"}, ("ip1", "num_output"), "the others are never"),
-    ({"solver/rate = 0.01": "rate = 0.01\nwarmup = 20"}, ("solver", "warmup"),
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\nwarmup = 20"}, ("solver", "warmup"),
      "it ends before the learning rate"),
-    ({"solver/rate = 0.01": "rate = 0.01\nwarmup = 15\npolicy = poly"}, ("solver", "rate"),
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\nwarmup = 15\npolicy = poly"}, ("solver", "learning_rate"),
      "is never reached"),
-    ({"solver/rate = 0.01": "rate = 0.01\npolicy = poly\nmax_iterations = 10"},
+    ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = poly\nmax_iterations = 10"},
      ("solver", "max_iterations"), "nothing more is learnt"),
 ]
 
@@ -240,7 +240,7 @@ class Check(unittest.TestCase):
     def test_all_at_once(self):
         """Every kind at once; what hangs off a broken layer is not a mistake of its own."""
         text = change({"loss/input = ip1": "input = ip1\n[also]\ntype = softmax_loss\n"
-                       "input = conv2", "solver/rate = 0.01": "rate = 0\nmometum = 3",
+                       "input = conv2", "solver/learning_rate = 0.01": "learning_rate = 0\nmometum = 3",
                        "data/scale = 0.01": "crop = 12",
                        "conv1/kernel_size = 3": "kernel_size = 17",
                        "ip1/num_output = 10": "num_output = 8\ninput = data",
@@ -274,7 +274,7 @@ class Check(unittest.TestCase):
             self.write_idx(f"{name}-l", 0x801, [len(some)], bytes(some))
         return ("[data]\nsource = idx\nimages = train-i\nlabels = train-l\nbatch = 4\n"
                 "[data.test]\nsource = idx\nimages = test-i\nlabels = test-l\n"
-                "[solver]\ntype = sgd\n[run]\niterations = 3\n"
+                "[solver]\ntype = sgd\n[train]\niterations = 3\n"
                 "[ip]\ntype = inner_product\nnum_output = 3\n[loss]\ntype = softmax_loss\n")
 
     def test_labels_of_tests(self):

@@ -27,10 +27,10 @@ batch = 24
 scale = 0.00390625
 [solver]
 type = sgd
-rate = 0.05
+learning_rate = 0.05
 momentum = 0.9
 weight_decay = 0.0005
-[run]
+[train]
 threads = 1
 checkpoint_minutes = 0
 [conv1]
@@ -131,7 +131,7 @@ class Combinations(unittest.TestCase):
         """A run that saves often, one that goes on from its third iteration, and one
         that saves at its end alone get the same bits."""
         rare = self.train(net, 8, *more, **variables)[1]
-        often = self.train(net, 8, "--set=run.checkpoint_interval=3", "--set=run.keep=0",
+        often = self.train(net, 8, "--set=train.checkpoint_interval=3", "--set=train.keep=0",
                            *more, **variables)[1]
         rest = self.train(net, 8, f"--resume={self.at(often, 3)}", *more, **variables)[1]
         self.assertEqual(tensors_digest(often), tensors_digest(rare))
@@ -141,17 +141,17 @@ class Combinations(unittest.TestCase):
     def test_accumulation_and_saving(self):
         net = self.write(NET)
         for more in (["--ranks=1"], ["--ranks=2"],
-                     ["--ranks=3", "--scaling=strong", "--set=run.shares=5,0,2"],
-                     ["--ranks=3", "--set=transport.shards=yes"]):
+                     ["--ranks=3", "--scaling=strong", "--set=parallel.batch_split=5,0,2"],
+                     ["--ranks=3", "--set=transport.shard_optimizer=yes"]):
             with self.subTest(more):
-                self.check_saving(net, "--set=solver.accumulate=3", *more)
+                self.check_saving(net, "--set=solver.accumulation_steps=3", *more)
 
     def test_clipping_and_saving(self):
         """So small a limit that every gradient is shortened."""
         net = self.write(NET)
         loose = self.train(net, 8, "--ranks=2")[1]
-        for more in (["--ranks=1"], ["--ranks=2", "--set=solver.accumulate=2"],
-                     ["--ranks=3", "--set=transport.shards=yes"]):
+        for more in (["--ranks=1"], ["--ranks=2", "--set=solver.accumulation_steps=2"],
+                     ["--ranks=3", "--set=transport.shard_optimizer=yes"]):
             with self.subTest(more):
                 clipped = self.check_saving(net, "--set=solver.clip_gradients=0.05",
                                             *more)[0]
@@ -163,9 +163,9 @@ class Combinations(unittest.TestCase):
         net = self.write(text.replace("ratio = 0.25", "ratio = 0"))
         for every in ([], ["--set=solver.clip_gradients=0.1"]):
             whole = self.train(net, 6, "--set=data.batch=72", *every)
-            for more in (["--set=solver.accumulate=3"],
-                         ["--set=solver.accumulate=3", "--ranks=2", "--scaling=strong"],
-                         ["--set=data.batch=12", "--set=solver.accumulate=2",
+            for more in (["--set=solver.accumulation_steps=3"],
+                         ["--set=solver.accumulation_steps=3", "--ranks=2", "--scaling=strong"],
+                         ["--set=data.batch=12", "--set=solver.accumulation_steps=2",
                           "--ranks=3"]):
                 with self.subTest(every + more):
                     parts = self.train(net, 6, *every, *more)
@@ -188,7 +188,7 @@ class Combinations(unittest.TestCase):
     def test_running_averages_are_the_mean(self):
         """Each rank has its own, of its own samples; a checkpoint and a test have their
         mean, each rank counted by its samples."""
-        frozen = NET.replace("rate = 0.05", "rate = 1e-30").replace(
+        frozen = NET.replace("learning_rate = 0.05", "learning_rate = 1e-30").replace(
             "momentum = 0.9", "momentum = 0")
         net = self.write(frozen)
         one, other = self.own_averages(net, 16, 1), self.own_averages(net, 8, 3)
@@ -196,7 +196,7 @@ class Combinations(unittest.TestCase):
             ranks = len(order)
             found = read_tensors(self.train(net, 1, f"--ranks={ranks}",
                                             "--scaling=strong",
-                                            f"--set=run.shares={shares}")[1])
+                                            f"--set=parallel.batch_split={shares}")[1])
             rows, means = found["dlcore.running"], []
             self.assertEqual(len(rows), 12 * ranks)
             for name in one:
@@ -216,7 +216,7 @@ class Combinations(unittest.TestCase):
     def test_tests_use_the_mean(self):
         """The test at a run's end and one of its checkpoint alone."""
         net = self.write(NET + TEST_DATA)
-        report, path = self.train(net, 12, "--ranks=3", "--set=run.shares=5,2,1")
+        report, path = self.train(net, 12, "--ranks=3", "--set=parallel.batch_split=5,2,1")
         for ranks in (1, 2):
             tested = self.dlcore("test", net, f"--weights={path}", f"--ranks={ranks}")
             self.assertAlmostEqual(tested["test_loss"], report["test_loss"], delta=1e-6)
@@ -227,11 +227,11 @@ class Combinations(unittest.TestCase):
         between and was given more iterations."""
         net = self.write(NET + TEST_DATA)
         ranks = ("--ranks=2", "--scaling=strong")
-        rare = self.train(net, 8, *ranks, "--set=run.test_interval=1000")[1]
-        often = self.train(net, 8, *ranks, "--set=run.test_interval=3")[1]
+        rare = self.train(net, 8, *ranks, "--set=train.test_interval=1000")[1]
+        often = self.train(net, 8, *ranks, "--set=train.test_interval=3")[1]
         self.assertEqual(tensors_digest(often), tensors_digest(rare))
-        half = self.train(net, 4, *ranks, "--set=run.test_interval=1000")[1]
-        rest = self.train(net, 8, *ranks, "--set=run.test_interval=1000",
+        half = self.train(net, 4, *ranks, "--set=train.test_interval=1000")[1]
+        rest = self.train(net, 8, *ranks, "--set=train.test_interval=1000",
                           f"--resume={half}")[1]
         self.assertEqual(tensors_digest(rest), tensors_digest(rare))
 
@@ -246,15 +246,15 @@ class Combinations(unittest.TestCase):
         # The gradient of the first layer's weight, which stays as it is, is next to the
         # largest number that there is.
         net = self.write(NET.replace("scale = 0.00390625", "scale = 1e27").replace(
-            "rate = 0.05", "rate = 5e-8").replace(
+            "learning_rate = 0.05", "learning_rate = 5e-8").replace(
             "type = softmax_loss", "type = softmax_loss\nloss_weight = 1e6").replace(
             "[conv1]", "[huge]\ntype = scale\nscale_filler = constant(4e-30)\n"
-            "scale_rate = 0\n[conv1]"))
+            "scale_lr_mult = 0\n[conv1]"))
         for ranks in (1, 2):
             with self.subTest(ranks):
                 rare, third, rest = self.check_saving(
-                    net, f"--ranks={ranks}", "--set=run.device=later",
-                    "--set=run.precision=fp16", **later)
+                    net, f"--ranks={ranks}", "--set=train.device=later",
+                    "--set=train.precision=fp16", **later)
                 scale, good, skipped = self.loss_scale(third)
                 self.assertLess(scale, 65536)
                 self.assertGreater(skipped, 0)
@@ -267,14 +267,14 @@ class Combinations(unittest.TestCase):
         is in."""
         text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
         net = self.write(text.replace("ratio = 0.25", "ratio = 0.5"))
-        accumulate = "--set=solver.accumulate=3"
+        accumulate = "--set=solver.accumulation_steps=3"
         whole = read_tensors(self.train(net, 5, accumulate)[1])
         without = read_tensors(self.train(net, 5, accumulate, "--set=drop1.ratio=0")[1])
         self.assertNotEqual(whole["ip1.weight"], without["ip1.weight"])
-        for more in (["--ranks=2", "--set=run.stages=ip1"],
-                     ["--ranks=4", "--set=run.stages=ip1", "--scaling=strong",
-                      "--set=run.sub_batches=3"],
-                     ["--ranks=3", "--set=run.stages=ip1,ip2", "--set=run.sub_batches=4"]):
+        for more in (["--ranks=2", "--set=parallel.stages=ip1"],
+                     ["--ranks=4", "--set=parallel.stages=ip1", "--scaling=strong",
+                      "--set=parallel.micro_batches=3"],
+                     ["--ranks=3", "--set=parallel.stages=ip1,ip2", "--set=parallel.micro_batches=4"]):
             with self.subTest(more):
                 stages = read_tensors(self.train(net, 5, accumulate, *more)[1])
                 self.check_near(whole, stages)

@@ -42,7 +42,7 @@ class FirstModel(unittest.TestCase):
     def watch(self, *options):
         """The losses of the beginning of a long run, which keeps its first rate for long."""
         job = subprocess.Popen(
-            [BIN, "train", NET, "--ranks=2", "--iterations=90000", "--set=run.display=20",
+            [BIN, "train", NET, "--ranks=2", "--iterations=90000", "--set=train.display=20",
              *options], cwd=self.folder, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         losses, said = {}, ""

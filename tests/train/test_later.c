@@ -24,7 +24,7 @@ static const char *write_lenet(void) {
         "samples = 100\nfirst = 1000\nbatch = 64\nscale = 0.00390625\n"
         "[solver]\ntype = sgd\nrate = 0.01\nmomentum = 0.9\nweight_decay = 0.0005\n"
         "policy = inv\ngamma = 0.0001\npower = 0.75\n"
-        "[run]\niterations = 30\ntest_interval = 20\n";
+        "[train]\niterations = 30\ntest_interval = 20\n";
     static char text[16384];
     char path[4096];
     size_t length = sizeof head - 1;
@@ -49,24 +49,24 @@ static const char *train(const char *folder, const char *device,
                          const char *const *more) {
     static char paths[2][4096];
     static const char *const seeds[] = {
-        "--set=run.later_seed=5", "--set=run.later_seed=6", "--set=run.later_seed=7"};
+        "--set=train.later_seed=5", "--set=train.later_seed=6", "--set=train.later_seed=7"};
     static int turn;
     char *path = paths[turn++ % 2];
     char set_device[64], set_folder[64];
-    snprintf(set_device, sizeof set_device, "--set=run.device=%s", device);
+    snprintf(set_device, sizeof set_device, "--set=train.device=%s", device);
     snprintf(set_folder, sizeof set_folder, "--run-dir=%s", folder);
     const char *arguments[16] = {"train", net, set_device, set_folder};
     int count = 4;
     int later = strcmp(device, "later") == 0;
     for (int i = 0; more[i] && count < 13; i++) {
-        if (!later && strncmp(more[i], "--set=run.later", 15) == 0)
+        if (!later && strncmp(more[i], "--set=train.later", 15) == 0)
             continue;
         arguments[count++] = !later && strcmp(more[i], "--transport=later") == 0
                                  ? "--transport=p2p-tree"
                                  : more[i];
     }
 #ifdef __SANITIZE_THREAD__ /* libgomp's barriers look like races to it */
-    arguments[count++] = "--set=run.threads=1";
+    arguments[count++] = "--set=train.threads=1";
 #endif
     if (later) /* another order each time, but the same ones */
         arguments[count] = seeds[turn % 3];
@@ -93,7 +93,7 @@ START_TEST(lenet_is_the_cpus) {
 END_TEST
 
 #define RUN "iterations = 30\ntest_interval = 10\n"
-#define AT_ONCE "--transport=p2p-tree", "--set=transport.ahead=no"
+#define AT_ONCE "--transport=p2p-tree", "--set=transport.overlap_forward=no"
 
 static const struct {
     const char *run;
@@ -101,30 +101,30 @@ static const struct {
     int recorded;
 } ways[] = {
     {RUN, {NULL}, 1},
-    {RUN "memory = low\n", {NULL}, 1},
-    {RUN, {"--set=solver.accumulate=3"}, 0},
+    {RUN "recompute = yes\n", {NULL}, 1},
+    {RUN, {"--set=solver.accumulation_steps=3"}, 0},
     {RUN, {"--set=solver.clip_gradients=0.5"}, 0},
     {RUN,
      {"--set=solver.nesterov=yes", "--set=solver.policy=step",
       "--set=solver.step_size=7"},
      1},
-    {RUN "ranks = 3\n", {"--transport=host-staged", "--scaling=strong"}, 0},
+    {RUN "[parallel]\nranks = 3\n", {"--transport=host-staged", "--scaling=strong"}, 0},
     /* Queues that keep step with each other. */
-    {RUN "ranks = 2\n", {AT_ONCE}, 1},
-    {RUN "ranks = 2\n", {AT_ONCE, "--set=solver.accumulate=2"}, 0},
-    {RUN "ranks = 5\n", {AT_ONCE, "--set=transport.shards=yes"}, 1},
-    {RUN "ranks = 4\nbucket = 16K\n",
+    {RUN "[parallel]\nranks = 2\n", {AT_ONCE}, 1},
+    {RUN "[parallel]\nranks = 2\n", {AT_ONCE, "--set=solver.accumulation_steps=2"}, 0},
+    {RUN "[parallel]\nranks = 5\n", {AT_ONCE, "--set=transport.shard_optimizer=yes"}, 1},
+    {RUN "[parallel]\nranks = 4\n[transport]\nbucket_bytes = 16K\n",
      {AT_ONCE, "--set=transport.schedule=tree", "--set=transport.chunk_bytes=4K"},
      1},
-    {RUN "ranks = 3\n", {AT_ONCE, "--set=run.later_words=no"}, 0},
+    {RUN "[parallel]\nranks = 3\n", {AT_ONCE, "--set=train.later_words=no"}, 0},
     /* By work for the queue; the cpu by what that is made of. */
-    {RUN "ranks = 2\n", {"--transport=later"}, 1},
-    {RUN "ranks = 3\n", {"--transport=later", "--set=solver.clip_gradients=0.5"}, 0},
-    {RUN "ranks = 2\n", {"--transport=later", "--set=solver.accumulate=2"}, 0},
+    {RUN "[parallel]\nranks = 2\n", {"--transport=later"}, 1},
+    {RUN "[parallel]\nranks = 3\n", {"--transport=later", "--set=solver.clip_gradients=0.5"}, 0},
+    {RUN "[parallel]\nranks = 2\n", {"--transport=later", "--set=solver.accumulation_steps=2"}, 0},
     /* Stages. */
-    {RUN "ranks = 2\nstages = ip1\n", {AT_ONCE}, 0},
-    {RUN "ranks = 4\nstages = ip1\n",
-     {"--transport=host-staged", "--set=solver.accumulate=2"},
+    {RUN "[parallel]\nranks = 2\nstages = ip1\n", {AT_ONCE}, 0},
+    {RUN "[parallel]\nranks = 4\nstages = ip1\n",
+     {"--transport=host-staged", "--set=solver.accumulation_steps=2"},
      0},
 };
 
@@ -169,14 +169,14 @@ START_TEST(uploads_are_planned) {
     net = net_write(RUN);
     const double pixels = 24.0 * 144, labels = 24.0 * 4;
     ck_assert_double_eq(
-        uploads(COMMAND("check", net, "--json", "--set=run.device=later")),
+        uploads(COMMAND("check", net, "--json", "--set=train.device=later")),
         2 * (pixels + labels));
     ck_assert_double_eq(
-        uploads(COMMAND("check", net, "--json", "--set=run.device=later",
+        uploads(COMMAND("check", net, "--json", "--set=train.device=later",
                         "--set=data.element=float32")),
         2 * (4 * pixels + labels));
     ck_assert_double_eq(
-        uploads(COMMAND("check", net, "--json", "--set=run.device=cpu")), 0);
+        uploads(COMMAND("check", net, "--json", "--set=train.device=cpu")), 0);
 }
 END_TEST
 
@@ -192,7 +192,7 @@ START_TEST(resumes) {
 }
 END_TEST
 
-/* [run] tune, as the layers' family is told it (it says so when it is asked to say
+/* [train] autotune, as the layers' family is told it (it says so when it is asked to say
  * more). */
 static const struct {
     const char *run;
@@ -201,18 +201,18 @@ static const struct {
     int exit_code;
 } tunings[] = {
     {"", {"check"}, "later: tune is 0", 0},
-    {"tune = yes\n", {"check"}, "later: tune is 1", 0},
-    {"tune = yes\n", {"train", "--set=run.tune=no"}, "later: tune is 0", 0},
-    {"", {"train", "--set=run.tune=yes"}, "later: tune is 1", 0},
-    {"ranks = 2\n", {"train", "--set=run.tune=yes"}, "later: tune is 1", 0},
-    {"stages = ip1\nranks = 2\n",
-     {"train", "--set=run.tune=yes"},
+    {"autotune = yes\n", {"check"}, "later: tune is 1", 0},
+    {"autotune = yes\n", {"train", "--set=train.autotune=no"}, "later: tune is 0", 0},
+    {"", {"train", "--set=train.autotune=yes"}, "later: tune is 1", 0},
+    {"[parallel]\nranks = 2\n", {"train", "--set=train.autotune=yes"}, "later: tune is 1", 0},
+    {"[parallel]\nstages = ip1\nranks = 2\n",
+     {"train", "--set=train.autotune=yes"},
      "later: tune is 1",
      0},
-    {"", {"time", "--passes=1", "--set=run.tune=yes"}, "later: tune is 1", 0},
-    {"tune = yes\n", {"plan", "--passes=1", "--no-check"}, "later: tune is 1", 0},
-    {"tune = perhaps\n", {"check"}, "tune: \"perhaps\" is neither", 2},
-    {"", {"train", "--set=run.tune=8"}, "--set: [run] tune: \"8\" is neither", 2},
+    {"", {"time", "--passes=1", "--set=train.autotune=yes"}, "later: tune is 1", 0},
+    {"autotune = yes\n", {"plan", "--passes=1", "--no-check"}, "later: tune is 1", 0},
+    {"autotune = perhaps\n", {"check"}, "autotune: \"perhaps\" is neither", 2},
+    {"", {"train", "--set=train.autotune=8"}, "--set: [train] autotune: \"8\" is neither", 2},
 };
 
 START_TEST(tuning_is_told) {
@@ -221,7 +221,7 @@ START_TEST(tuning_is_told) {
     int count = 1;
     (void)snprintf(run, sizeof run, "iterations = 1\n%s", tunings[_i].run);
     arguments[count++] = net_write(run);
-    arguments[count++] = "--set=run.device=later";
+    arguments[count++] = "--set=train.device=later";
     arguments[count++] = "-v";
     for (int i = 1; tunings[_i].arguments[i]; i++)
         arguments[count++] = tunings[_i].arguments[i];

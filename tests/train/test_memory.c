@@ -19,7 +19,7 @@ static const char *const sections =
     "[data]\nsource = synthetic\nshape = 3,96,96\nclasses = 10\nsamples = 64\n"
     "batch = 16\nscale = 0.00390625\n"
     "[solver]\ntype = sgd\nrate = 0.001\nmomentum = 0.9\n"
-    "[run]\niterations = 2\n"
+    "[train]\niterations = 2\n"
     "[conv1]\ntype = convolution\nnum_output = 64\nkernel_size = 5\nstride = 2\n"
     "[relu1]\ntype = relu\n"
     "[pool1]\ntype = pooling\nkernel_size = 2\nstride = 2\n"

@@ -30,8 +30,8 @@ scale = 0.01
 {test}
 [solver]
 type = sgd
-rate = 0.01
-[run]
+learning_rate = 0.01
+[train]
 keep_best = no
 {run}
 [conv1]

@@ -42,10 +42,10 @@ batch = 32
 scale = 0.00390625
 [solver]
 type = sgd
-rate = 0.03
+learning_rate = 0.03
 momentum = 0.9
 weight_decay = 0.0005
-[run]
+[train]
 threads = 1
 iterations = {iterations}
 display = 4
@@ -233,12 +233,12 @@ class Pipeline(unittest.TestCase):
             net = self.write(name)
             whole = self.train(net, "whole")
             self.assertLess(whole[1][-1], 0.96 * whole[1][0])
-            for options in (["--ranks=2", "--set=run.stages=2"],
-                            ["--ranks=3", "--set=run.stages=auto",
-                             "--set=run.sub_batches=4"],
-                            ["--ranks=4", "--set=run.stages=4",
-                             "--set=run.sub_batches=12"],
-                            ["--ranks=4", "--set=run.stages=2", "--scaling=strong"]):
+            for options in (["--ranks=2", "--set=parallel.stages=2"],
+                            ["--ranks=3", "--set=parallel.stages=auto",
+                             "--set=parallel.micro_batches=4"],
+                            ["--ranks=4", "--set=parallel.stages=4",
+                             "--set=parallel.micro_batches=12"],
+                            ["--ranks=4", "--set=parallel.stages=2", "--scaling=strong"]):
                 with self.subTest(net=name, options=options):
                     report = self.train(net, "stages", *options)
                     self.check_same(whole, report)
@@ -252,7 +252,7 @@ class Pipeline(unittest.TestCase):
 
     def test_repeats_to_the_bit(self):
         net = self.write("residual")
-        options = ["--ranks=3", "--set=run.stages=relu2,conv4"]
+        options = ["--ranks=3", "--set=parallel.stages=relu2,conv4"]
         one = self.train(net, "one", *options)
         other = self.train(net, "other", *options)
         self.assertEqual(one[2], other[2])
@@ -260,8 +260,8 @@ class Pipeline(unittest.TestCase):
 
     def test_checkpoints_go_on_in_every_layout(self):
         net = self.write("residual")
-        layouts = ([], ["--ranks=2", "--set=run.stages=conv4"],
-                   ["--ranks=4", "--set=run.stages=2", "--scaling=strong"],
+        layouts = ([], ["--ranks=2", "--set=parallel.stages=conv4"],
+                   ["--ranks=4", "--set=parallel.stages=2", "--scaling=strong"],
                    ["--ranks=2", "--scaling=strong"])
         whole = self.train(net, "whole")
         for first in layouts:
@@ -276,31 +276,31 @@ class Pipeline(unittest.TestCase):
 
     def test_memory_is_bounded_by_the_stages(self):
         net = self.write("residual")
-        options = ["--ranks=3", "--set=run.stages=relu2,conv4", "--iterations=2"]
+        options = ["--ranks=3", "--set=parallel.stages=relu2,conv4", "--iterations=2"]
         bytes_of = {}
         for batch in (12, 24, 48):
             report, _, _ = self.train(net, "m", *options, f"--set=data.batch={batch}",
-                                      f"--set=run.sub_batches={batch // 4}")
+                                      f"--set=parallel.micro_batches={batch // 4}")
             bytes_of[batch] = report["stage_bytes"]
             self.assertEqual(len(report["stage_bytes"]), 3)
         self.assertEqual(bytes_of[12], bytes_of[24])
         self.assertEqual(bytes_of[12], bytes_of[48])
-        report, _, _ = self.train(net, "m", *options, "--set=run.sub_batches=1")
+        report, _, _ = self.train(net, "m", *options, "--set=parallel.micro_batches=1")
         self.assertGreater(report["stage_bytes"][0], bytes_of[24][0])
 
     def test_several_passes_an_update(self):
         net = self.write("lenet")
-        options = ["--set=solver.accumulate=2"]
+        options = ["--set=solver.accumulation_steps=2"]
         whole = self.train(net, "whole", *options)
         self.check_same(whole, self.train(net, "stages", "--ranks=2",
-                                          "--set=run.stages=ip1", *options))
+                                          "--set=parallel.stages=ip1", *options))
 
     def test_killed_stage_is_named(self):
         net = self.write("residual")
         for stage in range(3):
             job = subprocess.Popen(
-                self.start(net, "--ranks=3", "--set=run.stages=auto",
-                           "--iterations=1000000", "--set=run.display=1"),
+                self.start(net, "--ranks=3", "--set=parallel.stages=auto",
+                           "--iterations=1000000", "--set=train.display=1"),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True, cwd=self.folder)
             said = ""
@@ -327,8 +327,8 @@ class Pipeline(unittest.TestCase):
     def test_stopped_job_goes_on(self):
         net = self.write("lenet")
         job = subprocess.Popen(
-            self.start(net, "--ranks=2", "--set=run.stages=2", "--iterations=1000000",
-                       "--set=run.display=1", f"--run-dir={self.folder / 's'}"),
+            self.start(net, "--ranks=2", "--set=parallel.stages=2", "--iterations=1000000",
+                       "--set=train.display=1", f"--run-dir={self.folder / 's'}"),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)
         while "iteration 4," not in job.stderr.readline():
@@ -345,22 +345,22 @@ class Pipeline(unittest.TestCase):
     def test_what_cannot_be_is_refused(self):
         net = self.write("lenet")
         for options, sentence in (
-                (["--ranks=3", "--set=run.stages=2"],
+                (["--ranks=3", "--set=parallel.stages=2"],
                  "3 ranks cannot be shared out among 2 stages"),
-                (["--ranks=2", "--set=run.stages=con2"], "did you mean 'conv2'?"),
-                (["--ranks=3", "--set=run.stages=ip1,conv2"], "in the order of the net"),
-                (["--ranks=2", "--set=run.stages=accuracy"], "has nothing to train"),
-                (["--ranks=2", "--set=run.stages=pool1x"], "did you mean 'pool1'?"),
-                (["--ranks=8", "--set=run.stages=auto"],
+                (["--ranks=2", "--set=parallel.stages=con2"], "did you mean 'conv2'?"),
+                (["--ranks=3", "--set=parallel.stages=ip1,conv2"], "in the order of the net"),
+                (["--ranks=2", "--set=parallel.stages=accuracy"], "has nothing to train"),
+                (["--ranks=2", "--set=parallel.stages=pool1x"], "did you mean 'pool1'?"),
+                (["--ranks=8", "--set=parallel.stages=auto"],
                  "layers with weights for 4 stages, not for 8"),
-                (["--ranks=2", "--set=run.stages=2", "--set=run.sub_batches=7"],
+                (["--ranks=2", "--set=parallel.stages=2", "--set=parallel.micro_batches=7"],
                  "a share of 24 samples cannot be cut into 7 sub-batches"),
-                (["--ranks=2", "--set=run.stages=2", "--set=run.shares=1,2"],
-                 "[run] shares other than even"),
-                (["--ranks=2", "--set=run.stages=2", "--set=solver.clip_gradients=1"],
+                (["--ranks=2", "--set=parallel.stages=2", "--set=parallel.batch_split=1,2"],
+                 "[parallel] batch_split other than equal"),
+                (["--ranks=2", "--set=parallel.stages=2", "--set=solver.clip_gradients=1"],
                  "clip_gradients"),
-                (["--ranks=2", "--set=run.stages=2", "--set=ip1.parallel=model"],
-                 "parallel = model")):
+                (["--ranks=2", "--set=parallel.stages=2", "--set=ip1.parallel=tensor"],
+                 "parallel = tensor")):
             with self.subTest(options=options):
                 self.assertIn(sentence, self.refuse(net, *options))
 

@@ -98,7 +98,7 @@ END_TEST
 
 /* Each rank has a shard of the solver's state; the checkpoint has all of it. */
 START_TEST(shards_are_resumed) {
-    const char *net = net_write(run_section), *shards = "transport.shards=yes";
+    const char *net = net_write(run_section), *shards = "transport.shard_optimizer=yes";
     train_whole(net, "--ranks=3", "whole");
     for (int end = 120; end <= ITERATIONS; end += 120) {
         char iterations[32];
@@ -106,7 +106,7 @@ START_TEST(shards_are_resumed) {
         command_result result = command_run(
             120, net_folder(),
             COMMAND("train", net, "--ranks=3", "--set", shards, "--set",
-                    "run.bucket=1K", iterations, "--resume=auto", "--run-dir=part"));
+                    "transport.bucket_bytes=1K", iterations, "--resume=auto", "--run-dir=part"));
         ck_assert_msg(result.exit_code == 0, "%s", result.err);
         ck_contains(result.err, "updates a shard");
         command_free(&result);
@@ -120,14 +120,14 @@ END_TEST
  * saving leaves them as they are, and a run that resumes has them again. */
 START_TEST(saving_changes_nothing) {
     static const char *const ranks[] = {"--ranks=2", "--ranks=3"};
-    static const char *const rare[] = {"run.checkpoint_interval=1000",
-                                       "run.checkpoint_interval=7"};
+    static const char *const rare[] = {"train.checkpoint_interval=1000",
+                                       "train.checkpoint_interval=7"};
     static const char *const folders[] = {"rare", "often"};
     const char *net = net_write("iterations = 60\ntest_interval = 1000\n");
     for (int i = 0; i < 2; i++) {
         command_result result = command_run(120, net_folder(),
                                             COMMAND("train", net, ranks[_i], "--set",
-                                                    rare[i], "--set", "run.keep=0",
+                                                    rare[i], "--set", "train.keep=0",
                                                     "--run-dir", folders[i]));
         ck_assert_msg(result.exit_code == 0, "%s", result.err);
         command_free(&result);

@@ -32,8 +32,8 @@ batch = 8
 scale = 0.00390625
 [solver]
 type = sgd
-rate = 0.01
-[run]
+learning_rate = 0.01
+[train]
 iterations = {iterations}
 threads = 1
 {run}
@@ -362,7 +362,7 @@ class Kept(Runs):
     def test_what_lay_there_is_kept_when_another_number_is(self):
         """Whoever kept all of them gets none removed but those that keep says."""
         self.write(run="checkpoint_interval = 2\n")
-        self.train("--run-dir=one", "--set=run.keep=0", "--iterations=10")
+        self.train("--run-dir=one", "--set=train.keep=0", "--iterations=10")
         self.train("--run-dir=one", "--resume=auto")
         self.assertEqual(self.iterations(self.folder / "one"), [2, 4, 16, 18, 20])
 
@@ -379,26 +379,26 @@ class Kept(Runs):
 
     def test_the_best(self):
         # So fast that it gets worse again.
-        report, tests = self.with_tests("--set=solver.rate=3", "--seed=5")
+        report, tests = self.with_tests("--set=solver.learning_rate=3", "--seed=5")
         best = min(at for at in tests if tests[at] == max(tests.values()))
         self.assertLess(best, 18, tests)  # or it says nothing
         folder = self.folder / report["run_dir"]
         self.assertEqual(self.iterations(folder), [best, 18, 19, 20])
         # It stays the best when the run goes on, until there is a better one.
-        report, more = self.with_tests("--set=solver.rate=0.000001", "--seed=5",
+        report, more = self.with_tests("--set=solver.learning_rate=0.000001", "--seed=5",
                                    "--resume=auto", "--iterations=26")
         self.assertLessEqual(max(more.values()), tests[best], more)
         self.assertEqual(self.iterations(folder), [best, 24, 25, 26])
 
     def test_the_best_is_written_when_it_is_tested(self):
-        report, tests = self.with_tests("--set=solver.rate=3", "--seed=5",
-                                    "--set=run.checkpoint_interval=0")
+        report, tests = self.with_tests("--set=solver.learning_rate=3", "--seed=5",
+                                    "--set=train.checkpoint_interval=0")
         best = min(at for at in tests if tests[at] == max(tests.values()))
         self.assertEqual(set(self.iterations(self.folder / report["run_dir"])) & {best, 20},
                          {best, 20})
-        report, _ = self.with_tests("--set=solver.rate=3", "--seed=5",
-                                "--set=run.checkpoint_interval=0",
-                                "--set=run.keep_best=no")
+        report, _ = self.with_tests("--set=solver.learning_rate=3", "--seed=5",
+                                "--set=train.checkpoint_interval=0",
+                                "--set=train.keep_best=no")
         self.assertEqual(self.iterations(self.folder / report["run_dir"]), [20])
 
     def limit(self, job, limit):
@@ -522,11 +522,11 @@ class Fits(Runs):
 
     def test_what_may_change(self):
         _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25",
-                             "--set=solver.momentum=0.5", "--set=ip1.bias_rate=2",
+                             "--set=solver.momentum=0.5", "--set=ip1.bias_lr_mult=2",
                              "--set=ip1.weight_filler=gaussian(0.1)",
                              "--set=relu1.negative_slope=0.1")
         self.assertIn("changed: [solver] momentum: 0.9 -> 0.5", said)
-        self.assertIn("changed: [ip1] bias_rate: 1 -> 2", said)
+        self.assertIn("changed: [ip1] bias_lr_mult: 1 -> 2", said)
         self.assertNotIn("weight_filler", said)
 
     def test_a_default_that_is_written_out_is_no_change(self):
@@ -604,13 +604,13 @@ class GoesOn(Runs):
         self.refused(2, "has 20 iterations done, and this run is to end after 19",
                      "--run-dir=one", "--resume=auto", "--iterations=19")
         self.refused(2, "has 20 iterations done", "--run-dir=one", "--resume=auto",
-                     "--set=run.iterations=0")
+                     "--set=train.iterations=0")
 
     def rates(self, *options):
         """The learning rate of each iteration."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
-        report, said = self.train(f"--log-file={log}", "--set=run.display=1",
+        report, said = self.train(f"--log-file={log}", "--set=train.display=1",
                                   "--run-dir=one", *options)
         events = [json.loads(line) for line in log.read_text().splitlines()]
         return report, said, {event["iteration"]: event["learning_rate"]
@@ -618,7 +618,7 @@ class GoesOn(Runs):
 
     def stop_at(self, iteration, *options):
         """As if it had been killed there: it was to go on."""
-        _, _, rates = self.rates("--set=run.checkpoint_interval=1", "--set=run.keep=0",
+        _, _, rates = self.rates("--set=train.checkpoint_interval=1", "--set=train.keep=0",
                                  *options)
         for path in (self.folder / "one").glob("*.safetensors"):
             if int(path.stem.split("-")[1]) > iteration:
@@ -650,8 +650,8 @@ class GoesOn(Runs):
     def test_another_length_twice(self):
         poly = "--set=solver.policy=poly"
         self.stop_at(10, poly)
-        self.rates(poly, "--resume=auto", "--iterations=30", "--set=run.keep=0",
-                   "--set=run.checkpoint_interval=1")
+        self.rates(poly, "--resume=auto", "--iterations=30", "--set=train.keep=0",
+                   "--set=train.checkpoint_interval=1")
         for path in (self.folder / "one").glob("*.safetensors"):
             if int(path.stem.split("-")[1]) > 20:
                 path.unlink()
@@ -727,7 +727,7 @@ class Metadata(Runs):
     def test_what_it_tells(self):
         self.write(name="told", run="test_interval = 10\n")
         self.net.write_text(self.net.read_text().replace("[loss]", TEST + "[loss]"))
-        report, _ = self.train("--run-dir=a b", "--set=run.keep=4", "--ranks=2")
+        report, _ = self.train("--run-dir=a b", "--set=train.keep=4", "--ranks=2")
         found = metadata(self.folder / report["checkpoint"])
         expected = {"dlcore.net": "told", "dlcore.iteration": "20", "dlcore.ranks": "2",
                     "dlcore.max_iterations": "20", "dlcore.effective_batch": "16",
@@ -757,7 +757,7 @@ class Metadata(Runs):
             self.skipTest("the data set is not here")
         report = json.loads(subprocess.run(
             [BIN, "train", str(MODELS / "lenet-fashion.ini"), "--json", "--iterations=2",
-             "--set=run.test_interval=100"], capture_output=True, text=True, check=True,
+             "--set=train.test_interval=100"], capture_output=True, text=True, check=True,
             cwd=self.folder).stdout)
         found = metadata(self.folder / report["checkpoint"])
         self.assertIn("images = /usr/share/datasets/fashion-mnist/train-images",
@@ -773,7 +773,7 @@ class Metadata(Runs):
                        "classes = 10\nbatch = 2\n[data.test]\nsource = synthetic\n"
                        f"samples = 4\nshape = {shape}\nclasses = 10\nbatch = 2\n")
             self.net.write_text(text.replace(data, made_up))
-            report, _ = self.train("--iterations=1", "--set=run.test_interval=0",
+            report, _ = self.train("--iterations=1", "--set=train.test_interval=0",
                                    "--set=data.batch=2", "--scaling=weak")
             one = self.folder / report["checkpoint"]
             self.net.write_text(metadata(one)["dlcore.net_ini"])

@@ -38,9 +38,9 @@ name = residual
 {data}
 [solver]
 type = sgd
-rate = 0.002
+learning_rate = 0.002
 momentum = 0.9
-[run]
+[train]
 [conv1]
 type = convolution
 num_output = 64
@@ -110,10 +110,10 @@ batch = 90
 scale = 0.00390625
 [solver]
 type = sgd
-rate = 0.05
+learning_rate = 0.05
 momentum = 0.9
 weight_decay = 0.0005
-[run]
+[train]
 [conv1]
 type = convolution
 num_output = 8
@@ -145,7 +145,7 @@ def with_made_up_data(model, shape):
     text = (MODELS / f"{model}.ini").read_text()
     text = re.sub(r"\[data\.test\].*?(?=\n\[)", "", text, flags=re.S)
     text = re.sub(r"\[data\].*?(?=\n\[)", DATA.format(shape=shape), text, flags=re.S)
-    return re.sub(r"\[run\].*?(?=\n\[)", "[run]\n", text, flags=re.S)
+    return re.sub(r"\[run\].*?(?=\n\[)", "[train]\n", text, flags=re.S)
 
 
 def read_tensors(path):
@@ -230,7 +230,7 @@ class Shares(unittest.TestCase):
         for shares in ("32,32,36", "90,9,1", *lists):
             with self.subTest(net=net.stem, shares=shares):
                 self.check_like(start, expected, self.weights(
-                    net, "--ranks=3", "--set", f"run.shares={shares}"))
+                    net, "--ranks=3", "--set", f"parallel.batch_split={shares}"))
 
     def test_lenet(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
@@ -240,7 +240,7 @@ class Shares(unittest.TestCase):
     def test_cifar10_full(self):
         # From weights that let gradients through, so that all of them change.
         text = with_made_up_data("cifar10-full", "3,32,32")
-        text = text.replace("rate = 0.001\n", "rate = 0.01\n", 1)
+        text = text.replace("learning_rate = 0.001\n", "learning_rate = 0.01\n", 1)
         text = re.sub(r"weight_filler = .*", "weight_filler = msra", text)
         self.check_net(self.write("cifar10-full", text))
 
@@ -251,12 +251,12 @@ class Shares(unittest.TestCase):
     def test_precision(self):
         """Layers that round their weights have them plain just as well."""
         net = self.write("residual", RESIDUAL.format(data=DATA.format(shape="3,32,32")))
-        low = ("--set", "run.precision=bf16")
+        low = ("--set", "train.precision=bf16")
         done = self.run_it(net, *low, iterations=1)
         if done.returncode != 0 and "bf16" in done.stderr:
             self.skipTest("no 16-bit floats here")
         expected = self.train(net, *low)[0]["training_loss"]
-        found = self.train(net, *low, "--ranks=3", "--set", "run.shares=32,32,36")
+        found = self.train(net, *low, "--ranks=3", "--set", "parallel.batch_split=32,32,36")
         self.assertAlmostEqual(found[0]["training_loss"], expected, delta=0.02 * expected)
 
     def test_one_order_of_summing(self):
@@ -264,7 +264,7 @@ class Shares(unittest.TestCase):
         listed = subprocess.run([BIN, "plugin", "list"], check=True,
                                 capture_output=True, text=True).stdout
         digests = {transport: self.digest(net, "--ranks=3", "--set",
-                                          "run.shares=5,3,2", "--set",
+                                          "parallel.batch_split=5,3,2", "--set",
                                           f"transport.type={transport}")
                    for transport in IN_ORDER if f" {transport} " in listed}
         self.assertGreater(len(digests), 1)
@@ -272,15 +272,15 @@ class Shares(unittest.TestCase):
 
     def test_auto_is_a_function_of_what_it_found(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
-        report, log, path = self.train(net, "--ranks=3", "--set", "run.shares=auto")
+        report, log, path = self.train(net, "--ranks=3", "--set", "parallel.batch_split=auto")
         first = tensors_digest(path)
         self.assertEqual(sum(report["shares"]), 100)
         self.assertGreaterEqual(min(report["shares"]), 1)
         found = ",".join(str(share) for share in report["shares"])
-        self.assertIn(f"--set run.shares={found}", log)
+        self.assertIn(f"--set parallel.batch_split={found}", log)
         self.assertRegex(log, r"rank 2: \d+ samples/s, share \d+")
         self.assertEqual(
-            self.digest(net, "--ranks=3", "--set", f"run.shares={found}"), first)
+            self.digest(net, "--ranks=3", "--set", f"parallel.batch_split={found}"), first)
 
     def check_shares_anew(self, net, epoch, *more, epochs=3):
         """A rank becomes slow in the middle of the run. What then happens can be
@@ -290,7 +290,7 @@ class Shares(unittest.TestCase):
         whole = tempfile.mkdtemp(dir=self.folder)
         job = subprocess.Popen(
             [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
-             "--set=run.shares=auto", f"--log-file={log}", "--set=run.display=1",
+             "--set=parallel.batch_split=auto", f"--log-file={log}", "--set=train.display=1",
              f"--iterations={epochs * epoch}", f"--run-dir={whole}", *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
@@ -308,7 +308,7 @@ class Shares(unittest.TestCase):
         resume = []
         for begin in sorted(turns):
             end = min((turn for turn in turns if turn > begin), default=epochs * epoch)
-            path = self.train(net, "--ranks=3", "--set", f"run.shares={turns[begin]}",
+            path = self.train(net, "--ranks=3", "--set", f"parallel.batch_split={turns[begin]}",
                               *resume, *more, iterations=end)[2]
             resume = [f"--resume={path}"]
         self.assertEqual(tensors_digest(path), expected)
@@ -321,9 +321,9 @@ class Shares(unittest.TestCase):
     def test_shares_anew_with_other_settings(self):
         """Sums of several passes, shards of the solver's state and running averages are
         carried over, too."""
-        for samples, more in ((90 * 48, ("--set=solver.accumulate=2",)),
-                              (90 * 24, ("--set=transport.shards=yes",
-                                      "--set=run.bucket=1K"))):
+        for samples, more in ((90 * 48, ("--set=solver.accumulation_steps=2",)),
+                              (90 * 24, ("--set=transport.shard_optimizer=yes",
+                                      "--set=transport.bucket_bytes=1K"))):
             with self.subTest(more):
                 net = self.write("normed", NORMED.format(samples=samples))
                 self.check_shares_anew(net, 24, *more)
@@ -332,8 +332,8 @@ class Shares(unittest.TestCase):
         """A job of three ranks, one of which becomes slow."""
         job = subprocess.Popen(
             [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
-             f"--log-file={log}", "--set=run.display=1", "--set=run.checkpoint_last=no",
-             "--set=run.checkpoint_minutes=0",
+             f"--log-file={log}", "--set=train.display=1", "--set=train.checkpoint_last=no",
+             "--set=train.checkpoint_minutes=0",
              "--solver=ssp", "--set=solver.staleness=3", *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(job.kill)
@@ -355,12 +355,12 @@ class Shares(unittest.TestCase):
         self.assertLess(report["shares"][2], 33)
         self.assertEqual(len(events[0]["fixed_s"]), 3)
         _, events = self.start_slow(net, self.folder / "even", "--json",
-                                    "--iterations=30", "--set=run.shares=even")
+                                    "--iterations=30", "--set=parallel.batch_split=equal")
         self.assertEqual(events, [])
 
     def test_resumes(self):
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
-        uneven = ("--ranks=3", "--set", "run.shares=5,0,2")
+        uneven = ("--ranks=3", "--set", "parallel.batch_split=5,0,2")
         straight = self.digest(net, *uneven)
         half = self.train(net, *uneven, iterations=2)[2]
         self.assertEqual(self.digest(net, *uneven, f"--resume={half}"), straight)
@@ -370,7 +370,7 @@ class Shares(unittest.TestCase):
         out."""
         net = self.write("lenet", with_made_up_data("lenet", "1,28,28"))
         report, log, _ = self.train(net, "--ranks=3", "--scaling=weak", "--set",
-                                    "run.shares=1,1,0.5")
+                                    "parallel.batch_split=1,1,0.5")
         self.assertEqual(report["effective_batch"], 300)
         self.assertEqual(report["shares"], [120, 120, 60])
         self.assertIn("the ranks' shares of a batch of 300: 120,120,60", log)
@@ -381,12 +381,12 @@ class Shares(unittest.TestCase):
                             ("1,1,x", "number 3 of \"1,1,x\" is no number"),
                             ("0,0,0", "nobody has any samples")):
             with self.subTest(value):
-                net = self.write("wrong", text.replace("[run]\n",
-                                                       f"[run]\nshares = {value}\n"))
+                net = self.write("wrong", text.replace("[train]\n",
+                                                       f"[train]\nshares = {value}\n"))
                 line = net.read_text().split("\n").index(f"shares = {value}") + 1
                 done = self.run_it(net, "--ranks=3")
                 self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn(f"wrong.ini:{line}: [run] shares", done.stderr)
+                self.assertIn(f"wrong.ini:{line}: [parallel] batch_split", done.stderr)
                 self.assertIn(says, done.stderr)
                 self.assertEqual(done.stderr.count(says), 1, done.stderr)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Layers that are split over the ranks (parallel = model): a net so split trains as the
+"""Layers that are split over the ranks (parallel = tensor): a net so split trains as the
 one that isn't, on any number of ranks and any transport; its checkpoints know nothing of
 the split; and a rank that dies in it is named."""
 
@@ -41,13 +41,14 @@ batch = 16
 scale = 0.00390625
 [solver]
 type = sgd
-rate = 0.02
+learning_rate = 0.02
 momentum = 0.9
 weight_decay = 0.001
-[run]
-scaling = strong
+[train]
 threads = 1
 test_first = yes
+[parallel]
+scaling = strong
 [conv1]
 type = convolution
 num_output = 8
@@ -75,7 +76,7 @@ type = dropout
 [ip2]
 type = inner_product
 num_output = 10
-bias_rate = 2
+bias_lr_mult = 2
 [accuracy]
 type = accuracy
 [loss]
@@ -88,7 +89,7 @@ ALL = ("conv1", "conv2", "ip1", "ip2")
 
 
 def model(layers):
-    return [f"--set={layer}.parallel=model" for layer in layers]
+    return [f"--set={layer}.parallel=tensor" for layer in layers]
 
 
 def tensors(path):
@@ -170,42 +171,42 @@ class Split(unittest.TestCase):
     def test_uneven_shares(self):
         """Samples and channels are shared out in the same proportions."""
         _, checkpoint = self.train(1)
-        _, split = self.train(3, "--set=run.shares=3,1,2", *model(ALL))
+        _, split = self.train(3, "--set=parallel.batch_split=3,1,2", *model(ALL))
         self.assert_same(checkpoint, split, WITHIN)
 
     def test_portions(self):
         """One rank's samples after the other's, or a part of every rank's at a time."""
         whole, checkpoint = self.train(1)
         transports = list(filter(is_there, ("p2p-tree", "host-staged", "ucx")))
-        cases = ((2, LAST, ()), (3, ALL, ("--set=run.shares=3,1,2",)), (4, LAST, ()))
+        cases = ((2, LAST, ()), (3, ALL, ("--set=parallel.batch_split=3,1,2",)), (4, LAST, ()))
         for number, (ranks, layers, more) in enumerate(cases):
-            for way in ("rotating", "sliced"):
+            for way in ("by_rank", "chunked"):
                 transport = transports[number % len(transports)]
                 with self.subTest(ranks=ranks, way=way, transport=transport):
                     report, split = self.train(
-                        ranks, f"--set=run.split={way}", f"--transport={transport}",
+                        ranks, f"--set=parallel.tensor_schedule={way}", f"--transport={transport}",
                         *model(layers), *more)
                     self.assertIn(f"in portions: {way}", self.log)
                     self.assertAlmostEqual(report["test_loss"], whole["test_loss"], delta=1e-4)
                     self.assertEqual(report["accuracy"], whole["accuracy"])
                     self.assert_same(checkpoint, split, WITHIN)
         # Behind other layers' backs, and again: to the bit.
-        once = self.train(2, "--set=run.split=sliced", *model(LAST))[1]
-        again = self.train(2, "--set=run.split=sliced", *model(LAST))[1]
+        once = self.train(2, "--set=parallel.tensor_schedule=chunked", *model(LAST))[1]
+        again = self.train(2, "--set=parallel.tensor_schedule=chunked", *model(LAST))[1]
         self.assert_same(once, again, 0)
 
     def test_portions_by_themselves(self):
         """What is printed is what is done."""
         self.train(2, *model(LAST), iterations=2)
-        said = re.search(r"split = auto: (\w+), for ", self.log)
+        said = re.search(r"tensor_schedule = auto: (\w+), for ", self.log)
         rows = re.findall(r"^ {4}(\w+) +\d+ +[\d.]+ ms +[\d.]+ ms", self.log, re.MULTILINE)
-        self.assertEqual(rows, ["whole", "rotating", "sliced"], self.log)
-        self.assertEqual("in portions" in self.log, said[1] != "whole")
+        self.assertEqual(rows, ["whole_batch", "by_rank", "chunked"], self.log)
+        self.assertEqual("in portions" in self.log, said[1] != "whole_batch")
         # A layer that reads what comes before the split ones: only the whole can be had.
         self.net.write_text(NET + "[side]\ntype = inner_product\nnum_output = 10\n"
                             "input = conv2\n[beside]\ntype = softmax_loss\n")
-        self.refused(2, "layer 'side'.*reads what comes before them; take split = whole",
-                     "--set=run.split=sliced", *model(["ip2"]))
+        self.refused(2, "layer 'side'.*reads what comes before them; take tensor_schedule = whole_batch",
+                     "--set=parallel.tensor_schedule=chunked", *model(["ip2"]))
 
     def check(self, *more):
         done = subprocess.run([BIN, "check", str(self.net), "--json", *more], check=True,
@@ -215,14 +216,14 @@ class Split(unittest.TestCase):
     def test_shown_before(self):
         """What each rank would have adds up to the net."""
         whole = self.check()
-        split = self.check("--ranks=2", "--set=run.split=sliced", *model(LAST))
+        split = self.check("--ranks=2", "--set=parallel.tensor_schedule=chunked", *model(LAST))
         self.assertEqual([r["first"] for r in split["ranks"]], [0, 1])
         for key in ("parameters", "multiply_adds"):
             self.assertEqual(split[key], whole[key])
         ip1 = [{layer["name"]: layer for layer in r["layers"]}["ip1"] for r in split["ranks"]]
         self.assertEqual([layer["output"] for layer in ip1], [[12, 20], [12, 21]])
         self.assertEqual(split["peak_bytes"], max(r["peak_bytes"] for r in split["ranks"]))
-        staged = self.check("--ranks=4", "--set=run.stages=ip1", "--set=run.sub_batches=4")
+        staged = self.check("--ranks=4", "--set=parallel.stages=ip1", "--set=parallel.micro_batches=4")
         self.assertEqual([(r["first"], r["count"], r["stage"]) for r in staged["ranks"]],
                          [(0, 2, 0), (2, 2, 1)])
         self.assertEqual(staged["ranks"][1]["layers"][0]["output"], [3, 41])
@@ -233,10 +234,10 @@ class Split(unittest.TestCase):
         self.assertIn("--ranks=N shows how", text)
 
     def test_several_passes(self):
-        passes = ("--set=solver.accumulate=3", "--set=data.batch=12")
+        passes = ("--set=solver.accumulation_steps=3", "--set=data.batch=12")
         _, checkpoint = self.train(1, *passes)
-        for way in ("whole", "sliced"):
-            _, split = self.train(2, *passes, *model(LAST), f"--set=run.split={way}")
+        for way in ("whole_batch", "chunked"):
+            _, split = self.train(2, *passes, *model(LAST), f"--set=parallel.tensor_schedule={way}")
             self.assert_same(checkpoint, split, WITHIN)
 
     def test_behind_the_processors_back(self):
@@ -249,10 +250,10 @@ class Split(unittest.TestCase):
         environment.start()
         self.addCleanup(environment.stop)
         _, checkpoint = self.train(1)
-        for seed, way in ((5, "whole"), (6, "rotating"), (7, "sliced")):
-            _, split = self.train(3, "--set=run.device=later", *model(ALL),
-                                  f"--set=run.split={way}",
-                                  f"--set=run.later_seed={seed}")
+        for seed, way in ((5, "whole_batch"), (6, "by_rank"), (7, "chunked")):
+            _, split = self.train(3, "--set=train.device=later", *model(ALL),
+                                  f"--set=parallel.tensor_schedule={way}",
+                                  f"--set=train.later_seed={seed}")
             self.assert_same(checkpoint, split, WITHIN)
 
     def test_left_to_the_planner(self):
@@ -303,7 +304,7 @@ class Split(unittest.TestCase):
         with open(self.folder / "log", "w+", encoding="utf-8") as log:
             job = subprocess.Popen(
                 [*self.command(3, *model(ALL)), "--iterations=1000000000",
-                 "--set=run.checkpoint_last=no", "--set=run.checkpoint_minutes=0"],
+                 "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
             self.addCleanup(job.kill)
             until = time.monotonic() + 60

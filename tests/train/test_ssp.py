@@ -17,7 +17,7 @@ from test_transports import BIN, NET, is_there, mpirun
 ITERATIONS = 120
 FEW = ITERATIONS // 3
 # Out of step, with momentum, the rate in step may diverge where a rank gets no core.
-GENTLE = "--set=solver.rate=0.003"
+GENTLE = "--set=solver.learning_rate=0.003"
 # Each transport with another number of ranks; all of them: SSP_ALL=1.
 PAIRS = (("host-staged", 2), ("p2p-tree", 4), ("ucx", 3))
 if os.environ.get("SSP_ALL"):
@@ -51,7 +51,7 @@ class Ssp(unittest.TestCase):
         done = subprocess.run(
             [*launcher, BIN, "train", str(self.net), "--json", "--threads=1", *own,
              f"--solver={solver}", f"--transport={transport}",
-             f"--iterations={iterations}", "--set=solver.rate=0.03",
+             f"--iterations={iterations}", "--set=solver.learning_rate=0.03",
              "--set=solver.warmup_epochs=0", "--set=solver.policy=fixed",
              f"--run-dir={tempfile.mkdtemp(dir=self.folder)}", *more],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
@@ -127,7 +127,7 @@ class Ssp(unittest.TestCase):
         trace = self.folder / "trace"
         _, report, log = self.train("ssp", "auto", 3, "--set=solver.staleness=2",
                                     f"--set=solver.trace={trace}",
-                                    "--set=run.shares=even", GENTLE,
+                                    "--set=parallel.batch_split=equal", GENTLE,
                                     iterations=2 * FEW)
         self.check_trace(trace, 2, 3)
         self.assertIsNotNone(report["training_loss"])

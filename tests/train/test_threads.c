@@ -122,7 +122,7 @@ static pid_t start(int ranks, int threads) {
     char set_ranks[32], set_threads[32];
     const char *net = net_write("iterations = 100000000\ntest_interval = 100000000\n");
     snprintf(set_ranks, sizeof set_ranks, "--ranks=%d", ranks);
-    snprintf(set_threads, sizeof set_threads, "--set=run.threads=%d", threads);
+    snprintf(set_threads, sizeof set_threads, "--set=train.threads=%d", threads);
     return command_start(net_folder(), COMMAND("train", net, set_ranks, set_threads));
 }
 
@@ -218,7 +218,7 @@ static const char *const together =
     "[conv2]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
     "[ip]\ntype = inner_product\nnum_output = 4\n"
     "[loss]\ntype = softmax_loss\n"
-    "[run]\niterations = 2\nthreads = 2\n";
+    "[train]\niterations = 2\nthreads = 2\n";
 
 static const struct {
     const char *name, *value;

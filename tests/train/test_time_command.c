@@ -106,7 +106,7 @@ END_TEST
 /* An iteration of several batches: its one update is shared out among them. */
 START_TEST(accumulated_batches) {
     json_t *root = time_as_json(COMMAND("time", net_write(""), "--json", "--passes=1",
-                                        "--set", "solver.accumulate=3"));
+                                        "--set", "solver.accumulation_steps=3"));
     check_sums(root);
     ck_assert_double_gt(us(layer_of(root, "ip1"), "update"), 0);
     json_decref(root);

@@ -120,8 +120,8 @@ END_TEST
 START_TEST(weak_scaling_grows_the_batch) {
     const char *net = net_write("iterations = 5\n");
     command_result result = train(COMMAND("train", net, "--ranks=3", "--json", "--set",
-                                          "run.checkpoint_last=no", "--set",
-                                          "run.checkpoint_minutes=0"));
+                                          "train.checkpoint_last=no", "--set",
+                                          "train.checkpoint_minutes=0"));
     ck_assert_double_eq(net_number(result.out, "effective_batch"), 72);
     ck_assert_double_eq(net_number(result.out, "batch"), 24);
     ck_assert_double_eq(net_number(result.out, "ranks"), 3);
@@ -134,7 +134,7 @@ END_TEST
 /* Two batches an update are one of twice the size: the same losses on the way, but for
  * the order of sums in float32, where no layer asks which samples come together. */
 START_TEST(accumulates) {
-    static const char *const ways[] = {"data.batch=48", "solver.accumulate=2"};
+    static const char *const ways[] = {"data.batch=48", "solver.accumulation_steps=2"};
     enum { COUNT = 10 };
     double losses[2][COUNT];
     const char *net = net_write("iterations = 10\ndisplay = 1\ntest_interval = 1000\n"
@@ -184,9 +184,9 @@ START_TEST(divergence_is_told) {
         "iterations = 200\ncheckpoint_last = no\ncheckpoint_minutes = 0\n");
     command_result result = command_run(
         60, net_folder(),
-        COMMAND("train", net, ranks[_i], "--set", "solver.rate=1e8", "--set",
-                "norm1.type=scale", "--set", "transport.ahead=yes", "--set",
-                "run.bucket=1K"));
+        COMMAND("train", net, ranks[_i], "--set", "solver.learning_rate=1e8", "--set",
+                "norm1.type=scale", "--set", "transport.overlap_forward=yes", "--set",
+                "transport.bucket_bytes=1K"));
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_ptr_null(strstr(result.err, "the exchange was stopped"));
     ck_contains(result.err, "try a smaller learning rate");
@@ -210,13 +210,13 @@ END_TEST
 /* Shards, buckets, one update a rank or all: how gradients are exchanged does not
  * show in the weights, nor in the solver's state. */
 START_TEST(exchange_does_not_show) {
-    static const char *const ways[][2] = {{"transport.shards=no", "run.bucket=1K"},
-                                          {"transport.shards=yes", "run.bucket=1K"},
-                                          {"transport.shards=yes", "run.bucket=1M"},
-                                          {"transport.shards=yes", "run.bucket=5000"},
-                                          {"transport.ahead=yes", "run.bucket=1K"},
-                                          {"transport.ahead=yes", "run.bucket=1G"},
-                                          {"transport.order=pairwise", "run.bucket=0"}};
+    static const char *const ways[][2] = {{"transport.shard_optimizer=no", "transport.bucket_bytes=1K"},
+                                          {"transport.shard_optimizer=yes", "transport.bucket_bytes=1K"},
+                                          {"transport.shard_optimizer=yes", "transport.bucket_bytes=1M"},
+                                          {"transport.shard_optimizer=yes", "transport.bucket_bytes=5000"},
+                                          {"transport.overlap_forward=yes", "transport.bucket_bytes=1K"},
+                                          {"transport.overlap_forward=yes", "transport.bucket_bytes=1G"},
+                                          {"transport.reduction_order=pairwise", "transport.bucket_bytes=0"}};
     const char *net = net_write("iterations = 25\n");
     char first[4096] = "", path[4096];
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

@@ -85,7 +85,7 @@ class Transports(unittest.TestCase):
         done = subprocess.run(
             [*launcher, BIN, "train", str(cls.net), "--json", "--threads=1", *own,
              f"--transport={transport}", f"--iterations={ITERATIONS}",
-             "--set=solver.rate=0.05", "--set=solver.warmup_epochs=0",
+             "--set=solver.learning_rate=0.05", "--set=solver.warmup_epochs=0",
              f"--run-dir={folder}"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:

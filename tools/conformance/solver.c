@@ -470,7 +470,7 @@ const suite_check suite_solver_checks[] = {
     CHECK("solver.older", "needs fills in no more than the host knows",
           tells_an_older_host),
     CHECK("solver.converges", "it comes nearer to the goal on a bowl", comes_nearer),
-    CHECK("solver.rate", "the rate is a function of the iteration", rate_is_a_function),
+    CHECK("solver.learning_rate", "the rate is a function of the iteration", rate_is_a_function),
     CHECK("solver.own", "tail, padding and frozen parameters stay as they are",
           keeps_to_its_own),
     CHECK("solver.exchange", "every bucket is started once, then waited for",

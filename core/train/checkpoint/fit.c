@@ -89,7 +89,8 @@ static change_kind weigh(const dlc_setup *setup,
                          const dlc_net_ini_difference *difference) {
     const char *section = difference->section, *key = difference->key;
     const dlc_settings *settings = settings_of(setup, section);
-    if (strcmp(section, "run") == 0 || strcmp(section, "transport") == 0)
+    if (strcmp(section, "train") == 0 || strcmp(section, "parallel") == 0 ||
+        strcmp(section, "transport") == 0)
         return CHANGE_NONE;
     if (strcmp(section, "net") == 0)
         return CHANGE_REFUSED;

@@ -66,8 +66,9 @@ void dlc_net_ini_print(const dlc_setup *setup, dlc_text *text) {
     add_settings(text, "data", setup->train.settings);
     add_settings(text, "data.test", setup->test.settings);
     add_settings(text, "solver", setup->solver_settings);
+    add_settings(text, "train", setup->train_settings);
+    add_settings(text, "parallel", setup->parallel_settings);
     add_settings(text, "transport", setup->transport_settings);
-    add_settings(text, "run", setup->run);
     for (int32_t i = 0; setup->graph && i < setup->graph->layers; i++)
         add_layer(text, setup->graph, &setup->graph->layer[i]);
 }

@@ -9,7 +9,7 @@
 /* Where folders of runs are, that nobody has named. */
 #define DLC_RUNS "runs"
 
-/* `named`: [run] run_dir or NULL. Sets `path` (NULL: one is to be named after the
+/* `named`: [train] run_dir or NULL. Sets `path` (NULL: one is to be named after the
  * time), `begin`, `from` and `fresh`. DLC_ERR_DATA where there is no checkpoint as
  * asked for, DLC_ERR_IO where a folder cannot be read. */
 dlc_status dlc_run_choose(const char *named, const char *resume,

@@ -20,7 +20,7 @@
 #include "train/checkpoint/run_lock.h"
 
 int dlc_run_folder_is_planned(const dlc_setup *setup) {
-    const dlc_settings *run = setup->run;
+    const dlc_settings *run = setup->train_settings;
     return dlc_settings_get_int(run, "checkpoint_interval") > 0 ||
            dlc_settings_get_float(run, "checkpoint_minutes") > 0 ||
            dlc_settings_get_bool(run, "checkpoint_last") ||
@@ -187,7 +187,7 @@ typedef struct run_news {
 
 static dlc_status open_as_rank_0(const dlc_setup *setup, const char *resume,
                                  dlc_run_folder *folder) {
-    const char *named = dlc_settings_get_string(setup->run, "run_dir");
+    const char *named = dlc_settings_get_string(setup->train_settings, "run_dir");
     DLC_TRY(dlc_run_choose(named, resume, folder));
     return dlc_run_folder_is_planned(setup) ? dlc_run_folder_need(folder) : DLC_OK;
 }
@@ -218,7 +218,7 @@ dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char 
     dlc_run_folder made = {
         .net = setup->name,
         .state = dlc_run_state_new(),
-        .retention = {.keep = dlc_settings_get_int(setup->run, "keep"),
+        .retention = {.keep = dlc_settings_get_int(setup->train_settings, "keep"),
                       .best = -1,
                       .was_best = -1},
         .lock.descriptor = -1};

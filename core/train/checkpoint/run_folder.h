@@ -2,7 +2,7 @@
  * other run uses it, and which checkpoint a run that resumes begins with. `dlcore
  * train` opens it before anything is computed.
  *
- * Named by [run] run_dir, or else runs/NET-TIME in the current folder. Rank 0 chooses
+ * Named by [train] run_dir, or else runs/NET-TIME in the current folder. Rank 0 chooses
  * and works in it; the others learn its name. It holds NET-ITERATION.safetensors
  * (listing.h) and .lock (run_lock.h).
  */
@@ -45,7 +45,7 @@ dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char 
 /* Rank 0: the folder can be written and is this run's from now on, if it wasn't yet. */
 dlc_status dlc_run_folder_need(dlc_run_folder *folder);
 
-/* Does [run] ask for any checkpoint? Signals may ask for one in any run. */
+/* Does [train] ask for any checkpoint? Signals may ask for one in any run. */
 int dlc_run_folder_is_planned(const dlc_setup *setup);
 
 /* For the solver; NULL where iterations count as what they are. `folder` may be NULL.

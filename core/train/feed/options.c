@@ -18,7 +18,7 @@ const dlc_option dlc_feed_options[] = {
     DLC_INT(
         "prefetch", "0", 0, PREFETCH_MAX,
         "batches kept ready in the background; 0: up to three, as 32 MB hold, or none "
-        "with [run] memory = low"),
+        "with [train] recompute = yes"),
     DLC_INT("threads", "0", 0, THREADS_MAX,
             "threads that cut and convert samples; 0: one beside a CPU that "
             "computes, up to four where a GPU does"),

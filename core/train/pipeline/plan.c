@@ -17,7 +17,7 @@ static dlc_status check_ranks(const dlc_session *session, int32_t stages) {
         DLC_ERR_CONFIG,
         "%s: %d ranks cannot be shared out among %d stages; take a multiple "
         "of %d ranks, or other stages",
-        dlc_settings_where(session->setup->run, "stages"), (int)session->ranks,
+        dlc_settings_where(session->setup->parallel_settings, "stages"), (int)session->ranks,
         (int)stages, (int)stages);
 }
 
@@ -30,7 +30,7 @@ static int has_split_layers(const dlc_graph *graph) {
 
 static dlc_status check_job(const dlc_session *session) {
     const dlc_setup *setup = session->setup;
-    const char *where = dlc_settings_where(setup->run, "stages");
+    const char *where = dlc_settings_where(setup->parallel_settings, "stages");
     if (session->asynchronous)
         return dlc_fail(
             DLC_ERR_CONFIG,
@@ -45,18 +45,18 @@ static dlc_status check_job(const dlc_session *session) {
                         where, setup->solver->name);
     if (setup->shares.measured || setup->shares.proportions)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: [run] shares other than even cannot be had along with "
+                        "%s: [parallel] batch_split other than equal cannot be had along with "
                         "stages; leave one of them out",
                         where);
     if (has_split_layers(setup->graph))
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: layers with parallel = model or auto cannot be had along "
+                        "%s: layers with parallel = tensor or auto cannot be had along "
                         "with stages; take parallel = data, or leave stages out",
                         where);
-    if (dlc_settings_is(setup->run, "precision", "fp16"))
+    if (dlc_settings_is(setup->train_settings, "precision", "fp16"))
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: half precision scales all gradients alike, and no stage "
-                        "has all; take [run] precision = bf16, or leave stages out",
+                        "has all; take [train] precision = bf16, or leave stages out",
                         where);
     return DLC_OK;
 }
@@ -86,12 +86,12 @@ static dlc_status share_batch(dlc_session *session) {
     session->global_batch = batch;
     session->share_offset = batch * r / replicas;
     session->share = batch * (r + 1) / replicas - session->share_offset;
-    int64_t wanted = dlc_settings_get_int(setup->run, "sub_batches");
+    int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
     if (session->share == 0 || (wanted > 0 && common % wanted != 0))
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: a share of %" PRId64 " samples cannot be cut into %" PRId64
                         " sub-batches of one size; take a number that divides it",
-                        dlc_settings_where(setup->run, "sub_batches"), session->share,
+                        dlc_settings_where(setup->parallel_settings, "micro_batches"), session->share,
                         wanted > 0 ? wanted : 1);
     int64_t count = wanted > 0 ? wanted
                                : choose_sub_batches(common, pipeline->stages.stages);
@@ -151,7 +151,7 @@ static dlc_status cut_by_work(const dlc_session *session, const dlc_net *outline
     dlc_free(crossing);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
-    return dlc_fail(status, "%s: %s", dlc_settings_where(setup->run, "stages"),
+    return dlc_fail(status, "%s: %s", dlc_settings_where(setup->parallel_settings, "stages"),
                     dlc_detail());
 }
 
@@ -167,7 +167,7 @@ static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
     return DLC_OK;
 }
 
-/* As [run] says, or by work; rank 0's cut is everybody's. */
+/* As [train] says, or by work; rank 0's cut is everybody's. */
 static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
                           const dlc_net *outline) {
     const dlc_graph *graph = session->setup->graph;
@@ -224,7 +224,7 @@ static dlc_status check_stages(const dlc_session *session, const dlc_net *outlin
             return dlc_fail(DLC_ERR_CONFIG,
                             "%s: the stage that begins with layer '%s' has nothing to "
                             "train; begin it, or the one after it, elsewhere",
-                            dlc_settings_where(session->setup->run, "stages"),
+                            dlc_settings_where(session->setup->parallel_settings, "stages"),
                             graph->layer[first].name);
         if (session->rank == 0)
             dlc_info("stage %d, from rank %d on: layers %s to %s, %" PRId64
@@ -287,7 +287,7 @@ static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
     if (count == 1)
         return DLC_OK;
     if (session->ranks == 1) { /* one who goes on alone, or measures layers */
-        dlc_info("one rank has the whole net: [run] stages does not count");
+        dlc_info("one rank has the whole net: [parallel] stages does not count");
         return DLC_OK;
     }
     DLC_TRY(check_ranks(session, count));

@@ -16,10 +16,10 @@ void dlc_stage_cut_free(dlc_stage_cut *cut) {
 }
 
 int dlc_stage_cut_is_wanted(const dlc_setup *setup) {
-    return !dlc_settings_is(setup->run, "stages", "1");
+    return !dlc_settings_is(setup->parallel_settings, "stages", "1");
 }
 
-/* ---- What [run] says --------------------------------------------------------- */
+/* ---- What [train] says --------------------------------------------------------- */
 
 static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
     for (int32_t i = 0; i < graph->layers; i++)
@@ -87,7 +87,7 @@ static dlc_status parse_names(const dlc_setup *setup, const char *text,
 }
 
 dlc_status dlc_stage_cut_parse(const dlc_setup *setup, dlc_stage_cut *cut) {
-    const char *text = dlc_settings_get_string(setup->run, "stages");
+    const char *text = dlc_settings_get_string(setup->parallel_settings, "stages");
     dlc_stage_cut made = {0};
     char *end = NULL;
     long number = strtol(text, &end, 10);

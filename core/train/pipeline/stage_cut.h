@@ -1,4 +1,4 @@
-/* Where the net is cut into stages: [run] stages.
+/* Where the net is cut into stages: [parallel] stages.
  *
  *     3             three, so that none is slower than need be: by work, and by what
  *                   has to be sent from one to the next
@@ -12,7 +12,7 @@
 #include "plan/cost.h"
 #include "train/setup.h"
 
-/* What [run] says. Start with {0}. */
+/* What [train] says. Start with {0}. */
 typedef struct dlc_stage_cut {
     int32_t stages; /* 0: as many as there are ranks */
     int32_t *first; /* own; where it names layers: of each stage the first one, then

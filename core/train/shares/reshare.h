@@ -1,4 +1,4 @@
-/* [run] shares = auto in a running job: at the end of each epoch the ranks compare how
+/* [parallel] batch_split = auto in a running job: at the end of each epoch the ranks compare how
  * fast they compute, and what an iteration costs them beside, but for what they waited
  * for others. Ranks that may be ahead of each other compare more often: after 20
  * iterations, then each time after twice as many as the last time, up to 320: soon, and

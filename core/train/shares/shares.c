@@ -31,7 +31,7 @@ static dlc_status parse_one(const char *text, const char *at, int32_t place,
     if (!plain || (*stop && *stop != ',') || !(number >= 0 && number <= most))
         return dlc_fail(DLC_ERR_CONFIG,
                         "shares: number %" PRId32 " of \"%s\" is no number from 0 to "
-                        "%g; give even, auto, or one proportion a rank, as in 1,1,0.5",
+                        "%g; give equal, auto, or one proportion a rank, as in 1,1,0.5",
                         place, text, most);
     *value = number;
     *end = stop;
@@ -63,7 +63,7 @@ static dlc_status parse_list(const char *text, dlc_shares *shares) {
 
 dlc_status dlc_shares_parse(const char *text, dlc_shares *shares) {
     dlc_shares made = {.open = !text, .measured = text && strcmp(text, "auto") == 0};
-    if (text && !made.measured && strcmp(text, "even") != 0) {
+    if (text && !made.measured && strcmp(text, "equal") != 0) {
         dlc_status status = parse_list(text, &made);
         if (status != DLC_OK) {
             dlc_shares_free(&made);

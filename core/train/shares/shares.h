@@ -1,4 +1,4 @@
-/* How a batch is shared out among the ranks: [run] shares.
+/* How a batch is shared out among the ranks: [parallel] batch_split.
  *
  *     even        each as much as the others
  *     1,1,0.5     in proportion to these, one a rank
@@ -83,7 +83,7 @@ void dlc_shares_of(const dlc_shares *shares, int32_t rank, int64_t *offset,
                    int64_t *count);
 /* Has every rank that is no server as much as the others, give or take a sample? */
 int dlc_shares_are_even(const dlc_shares *shares);
-/* Appends "80,80,32", which [run] shares takes. */
+/* Appends "80,80,32", which [parallel] batch_split takes. */
 void dlc_shares_print(const dlc_shares *shares, dlc_text *text);
 
 #endif

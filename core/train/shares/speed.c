@@ -115,7 +115,7 @@ static void announce(const dlc_session *session, const dlc_rank_pace *pace,
     dlc_shares_print(shares, &list);
     for (int32_t r = 0; r < shares->ranks - shares->servers; r++)
         say_pace(r, &pace[r], shares->count[r]);
-    dlc_info("%s shares; to repeat this run: --set run.shares=%s",
+    dlc_info("%s shares; to repeat this run: --set parallel.batch_split=%s",
              changed ? "new" : "as before are the", dlc_text_string(&list));
     log_event(session, dlc_text_string(&list), pace);
     dlc_text_free(&list);

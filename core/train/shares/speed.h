@@ -1,9 +1,9 @@
-/* How fast the ranks are, for [run] shares = auto: all of them go through a net of
+/* How fast the ranks are, for [parallel] batch_split = auto: all of them go through a net of
  * their even share at the same time, forward and backward on made-up samples, as they
  * will when they train; then they tell each other and share the batch out accordingly.
  *
  * What is measured differs from run to run, so what comes of it is logged, in a form
- * that [run] shares takes: with that a run can be repeated to the bit.
+ * that [parallel] batch_split takes: with that a run can be repeated to the bit.
  */
 #ifndef DLC_TRAIN_SPEED_H
 #define DLC_TRAIN_SPEED_H

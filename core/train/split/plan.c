@@ -1,4 +1,4 @@
-/* parallel = auto: which layers to split over the ranks; split = auto: how they get the
+/* parallel = auto: which layers to split over the ranks; tensor_schedule = auto: how they get the
  * samples of all. What joins the ranks is
  * measured; what layers compute is guessed from their work and the speed of the memory,
  * for nothing has run yet; the planner does the rest (core/plan). All ranks have the

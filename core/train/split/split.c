@@ -31,17 +31,17 @@ static dlc_status check_job(const dlc_session *session) {
     if (session->loss_scale.base)
         return dlc_fail(DLC_ERR_CONFIG,
                         "layers cannot be split in half precision; take "
-                        "[run] precision = bf16, or parallel = data");
+                        "[train] precision = bf16, or parallel = data");
     if (session->setup->shares.measured)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "[run] shares = auto may change the shares as it goes, which "
+                        "[parallel] batch_split = auto may change the shares as it goes, which "
                         "split layers cannot follow; give them as a list, or take "
                         "parallel = data");
     if (session->pipeline)
         return dlc_fail(
             DLC_ERR_CONFIG,
             "layers cannot be split in a pipeline; take parallel = data, or "
-            "leave out [run] stages");
+            "leave out [parallel] stages");
     return DLC_OK;
 }
 
@@ -103,7 +103,7 @@ static int has_open_layers(const dlc_session *session) {
 }
 
 static const char *way_text(const dlc_session *session) {
-    return dlc_settings_get_string(session->setup->run, "split");
+    return dlc_settings_get_string(session->setup->parallel_settings, "tensor_schedule");
 }
 
 static int has_open_way(const dlc_session *session) {
@@ -148,12 +148,12 @@ static dlc_status choose_way(dlc_session *session, planning *p) {
     while (!is_auto && strcmp(dlc_plan_split_way_text(way), text) != 0)
         way++;
     if (first < 0 && is_auto)
-        dlc_debug("split = auto: whole, for %s", dlc_detail());
+        dlc_debug("tensor_schedule = auto: whole_batch, for %s", dlc_detail());
     else if (first < 0 && way != DLC_SPLIT_WHOLE && has_open_layers(session))
         way = DLC_SPLIT_WHOLE; /* the planner may have split nothing */
     else if (first < 0 && way != DLC_SPLIT_WHOLE)
-        return dlc_fail(DLC_ERR_CONFIG, "%s: %s; take split = whole",
-                        dlc_settings_where(session->setup->run, "split"), dlc_detail());
+        return dlc_fail(DLC_ERR_CONFIG, "%s: %s; take tensor_schedule = whole_batch",
+                        dlc_settings_where(session->setup->parallel_settings, "tensor_schedule"), dlc_detail());
     else if (is_auto && !session->is_plan)
         DLC_TRY(dlc_split_plan_way(p, first, &way));
     split->train.way = split->test.way = way;

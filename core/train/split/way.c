@@ -1,4 +1,4 @@
-/* split = auto: whether the split layers at the end of the net get the samples of all
+/* tensor_schedule = auto: whether the split layers at the end of the net get the samples of all
  * ranks at once, or by portions; by what is predicted (plan/portions.h) and by the
  * memory that is free. */
 #include <math.h>
@@ -102,7 +102,7 @@ static int is_possible(const planning *p, dlc_split_way way) {
 
 static void announce(const dlc_plan_portions portions[DLC_SPLIT_WAYS],
                      dlc_split_way chosen, const char *reason) {
-    dlc_info("split = auto: %s, for %s", dlc_plan_split_way_text(chosen), reason);
+    dlc_info("tensor_schedule = auto: %s, for %s", dlc_plan_split_way_text(chosen), reason);
     dlc_info("    %-9s %8s %14s %12s %11s", "way", "portions", "these layers",
              "not hidden", "memory");
     for (dlc_split_way way = 0; way < DLC_SPLIT_WAYS; way++)

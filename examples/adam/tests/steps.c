@@ -21,7 +21,7 @@ static double get_float(const dlc_settings *settings, const char *name) {
     static const struct {
         const char *name;
         const double *value;
-    } known[] = {{"rate", &rate},
+    } known[] = {{"learning_rate", &rate},
                  {"beta1", &beta1},
                  {"beta2", &beta2},
                  {"epsilon", &epsilon},

@@ -35,8 +35,8 @@ train part --iterations=50
 train part --resume=auto
 same once part
 
-train whole --ranks=2 --set=transport.shards=no --set=transport.ahead=no
-train shards --ranks=2 --set=transport.shards=yes
-train late --ranks=2 --set=transport.shards=no --set=transport.ahead=yes
+train whole --ranks=2 --set=transport.shard_optimizer=no --set=transport.overlap_forward=no
+train shards --ranks=2 --set=transport.shard_optimizer=yes
+train late --ranks=2 --set=transport.shard_optimizer=no --set=transport.overlap_forward=yes
 same whole shards
 same whole late

@@ -23,7 +23,7 @@ value() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.json"; }
 
 train once
 train again
-train low --set=run.memory=low
+train low --set=train.recompute=yes
 for other in again low; do
     for file in once/*.safetensors; do
         same_tensors "$file" "$other/${file##*/}"

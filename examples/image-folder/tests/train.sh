@@ -13,7 +13,7 @@ train() {
     folder=$1
     shift
     "$dlcore" train "$here/net.ini" -q --json --run-dir="$folder" \
-        --set=run.keep_best=false \
+        --set=train.keep_best=false \
         --set=data.path="$pictures" "$@" >"$folder.json"
 }
 # Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
@@ -40,7 +40,7 @@ type = accuracy
 input = scores
 END
 "$dlcore" train tested.ini --json --run-dir=tested --set=data.path="$pictures" \
-    --set=run.keep_best=false \
+    --set=train.keep_best=false \
     >tested.json 2>said
 grep -q "no folder for the class bee (label 1)" said
 value() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.json"; }

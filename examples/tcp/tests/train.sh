@@ -14,7 +14,7 @@ train() {
     shift
     rm -rf "$folder"
     "$dlcore" train "$here/net.ini" -q --json --run-dir="$folder" \
-        --set=transport.order=pairwise "$@" >"$folder.json"
+        --set=transport.reduction_order=pairwise "$@" >"$folder.json"
 }
 
 # Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
@@ -34,11 +34,11 @@ train tcp5 --ranks=5 --transport=tcp
 grep -q '"transport":"tcp"' tcp5.json
 same tcp5 auto5
 for shards in yes no; do
-    train tcp3 --ranks=3 --transport=tcp --set=transport.shards=$shards
-    train auto3 --ranks=3 --set=transport.shards=$shards
+    train tcp3 --ranks=3 --transport=tcp --set=transport.shard_optimizer=$shards
+    train auto3 --ranks=3 --set=transport.shard_optimizer=$shards
     same tcp3 auto3
 done
-train tcp3 --ranks=3 --transport=tcp --set=transport.ahead=yes
+train tcp3 --ranks=3 --transport=tcp --set=transport.overlap_forward=yes
 same tcp3 auto3
 
 # A rank that dies: the others end with exit code 5 and say who.

@@ -54,7 +54,7 @@ static dlc_status no_memory(const dlc_device *device, size_t bytes) {
     (void)cudaMemGetInfo(&left, &total);
     return host->fail(DLC_ERR_NOMEM,
                       "no memory for %zu bytes on GPU %d at %s: %zu of its %zu bytes "
-                      "are free; take a smaller batch, [run] memory = low, or end what "
+                      "are free; take a smaller batch, [train] recompute = yes, or end what "
                       "else uses it (see nvidia-smi)",
                       bytes, device->number, device->address, left, total);
 }

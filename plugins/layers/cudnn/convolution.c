@@ -41,7 +41,7 @@ const dlc_option convolution_options[] = {
     DLC_INT("group", "1", 1, 1 << 20,
             "split channels and filters into this many groups that don't mix"),
     WEIGHTED_OPTIONS,
-    DLC_CHOICE("layout", "auto", "auto|channels-last|lanes|library",
+    DLC_CHOICE("layout", "auto", "auto|channels_last|batch_blocked|library",
                "how images lie in memory; lanes: side by side in vectors, where the "
                "batch allows; library: as oneDNN proposes"),
     DLC_CHOICE(

@@ -54,7 +54,7 @@ typedef struct context {
     dlc_phase phase;
     dlc_dtype precision;        /* of activations, where a layer has a choice */
     uint32_t math;              /* DLC_MATH_ bits */
-    int tune;                   /* engines are to be timed ([run] tune = yes) */
+    int tune;                   /* engines are to be timed ([train] autotune = yes) */
     char gpu[512];              /* which kind it is, for the cache of engines */
     char *description;          /* of a GPU that is not here; NULL: it is */
     dlc_layout *layouts;        /* all that were ever asked for; freed at close */
@@ -116,7 +116,7 @@ const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *las
 /* The tensor has, or is wanted in, this layout and its element type. */
 void layout_give(dlc_tensor *tensor, const dlc_layout *layout);
 void layouts_free(context *net);
-/* "plain" or "channels-last", for people. */
+/* "plain" or "channels_last", for people. */
 const char *layout_name(const dlc_layout *layout);
 
 /* ---- Layers ------------------------------------------------------------------- */

@@ -98,5 +98,5 @@ void layouts_free(context *net) {
 }
 
 const char *layout_name(const dlc_layout *layout) {
-    return !layout || layout->plain ? "plain" : "channels-last";
+    return !layout || layout->plain ? "plain" : "channels_last";
 }

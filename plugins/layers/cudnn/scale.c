@@ -16,13 +16,13 @@ const dlc_option scale_options[] = {
     DLC_BOOL("bias", "no", "add a trained constant to each channel"),
     DLC_FILLER("scale_filler", "constant(1)", "how the factors start"),
     DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
-    DLC_FLOAT("scale_rate", "1", 0, 1e6,
+    DLC_FLOAT("scale_lr_mult", "1", 0, 1e6,
               "the factors' learning rate is the solver's times this"),
-    DLC_FLOAT("scale_decay", "1", 0, 1e6,
+    DLC_FLOAT("scale_decay_mult", "1", 0, 1e6,
               "the factors' weight decay is the solver's times this"),
-    DLC_FLOAT("bias_rate", "1", 0, 1e6,
+    DLC_FLOAT("bias_lr_mult", "1", 0, 1e6,
               "the bias' learning rate is the solver's times this"),
-    DLC_FLOAT("bias_decay", "1", 0, 1e6,
+    DLC_FLOAT("bias_decay_mult", "1", 0, 1e6,
               "the bias' weight decay is the solver's times this"),
     DLC_OPTIONS_END,
 };
@@ -36,10 +36,10 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     s->has_bias = host->get_bool(settings, "bias");
     s->filler[0] = host->get_string(settings, "scale_filler");
     s->filler[1] = host->get_string(settings, "bias_filler");
-    s->rate[0] = host->get_float(settings, "scale_rate");
-    s->rate[1] = host->get_float(settings, "bias_rate");
-    s->decay[0] = host->get_float(settings, "scale_decay");
-    s->decay[1] = host->get_float(settings, "bias_decay");
+    s->rate[0] = host->get_float(settings, "scale_lr_mult");
+    s->rate[1] = host->get_float(settings, "bias_lr_mult");
+    s->decay[0] = host->get_float(settings, "scale_decay_mult");
+    s->decay[1] = host->get_float(settings, "bias_decay_mult");
     return DLC_OK;
 }
 

@@ -3,7 +3,7 @@
  * weights.
  *
  * Own layout of the weights: outputs, points of the window (or image), channels: the
- * order in which channels-last inputs are read. Channels may be padded with zeros, as
+ * order in which channels_last inputs are read. Channels may be padded with zeros, as
  * those of the input are; their gradient is zero as well, since they meet zeros alone.
  *
  * In 16 bits each forward pass rounds the weights once and leaves them in the workspace
@@ -37,13 +37,13 @@ typedef struct weighted {
     DLC_BOOL("bias", "yes", "add a trained constant to each output"), \
         DLC_FILLER("weight_filler", "xavier", "how the weights start"), \
         DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"), \
-        DLC_FLOAT("weight_rate", "1", 0, 1e6, \
+        DLC_FLOAT("weight_lr_mult", "1", 0, 1e6, \
                   "the weights' learning rate is the solver's times this"), \
-        DLC_FLOAT("weight_decay", "1", 0, 1e6, \
+        DLC_FLOAT("weight_decay_mult", "1", 0, 1e6, \
                   "the weights' decay is the solver's times this"), \
-        DLC_FLOAT("bias_rate", "1", 0, 1e6, \
+        DLC_FLOAT("bias_lr_mult", "1", 0, 1e6, \
                   "the bias' learning rate is the solver's times this"), \
-        DLC_FLOAT("bias_decay", "1", 0, 1e6, \
+        DLC_FLOAT("bias_decay_mult", "1", 0, 1e6, \
                   "the bias' decay is the solver's times this")
 
 /* Reads the options above and num_output. */

@@ -37,13 +37,13 @@ const dlc_option batch_norm_options[] = {
         "are"),
     DLC_FILLER("scale_filler", "constant(1)", "how the scale starts"),
     DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
-    DLC_FLOAT("scale_rate", "1", 0, 1e6,
+    DLC_FLOAT("scale_lr_mult", "1", 0, 1e6,
               "the scale's learning rate is the solver's times this"),
-    DLC_FLOAT("scale_decay", "1", 0, 1e6,
+    DLC_FLOAT("scale_decay_mult", "1", 0, 1e6,
               "the scale's weight decay is the solver's times this"),
-    DLC_FLOAT("bias_rate", "1", 0, 1e6,
+    DLC_FLOAT("bias_lr_mult", "1", 0, 1e6,
               "the bias' learning rate is the solver's times this"),
-    DLC_FLOAT("bias_decay", "1", 0, 1e6,
+    DLC_FLOAT("bias_decay_mult", "1", 0, 1e6,
               "the bias' weight decay is the solver's times this"),
     DLC_OPTIONS_END,
 };
@@ -69,10 +69,10 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     norm->fixed = host->get_bool(settings, "use_global_stats");
     norm->filler[0] = host->get_string(settings, "scale_filler");
     norm->filler[1] = host->get_string(settings, "bias_filler");
-    norm->rate[0] = host->get_float(settings, "scale_rate");
-    norm->rate[1] = host->get_float(settings, "bias_rate");
-    norm->decay[0] = host->get_float(settings, "scale_decay");
-    norm->decay[1] = host->get_float(settings, "bias_decay");
+    norm->rate[0] = host->get_float(settings, "scale_lr_mult");
+    norm->rate[1] = host->get_float(settings, "bias_lr_mult");
+    norm->decay[0] = host->get_float(settings, "scale_decay_mult");
+    norm->decay[1] = host->get_float(settings, "bias_decay_mult");
     return DLC_OK;
 }
 

@@ -31,7 +31,7 @@ const dlc_option convolution_options[] = {
     DLC_INT("group", "1", 1, 1 << 20,
             "split channels and filters into this many groups that don't mix"),
     WEIGHTED_OPTIONS,
-    DLC_CHOICE("layout", "auto", "auto|channels-last|lanes|library",
+    DLC_CHOICE("layout", "auto", "auto|channels_last|batch_blocked|library",
                "how images lie in memory; lanes: side by side in vectors, where the "
                "batch allows; library: as oneDNN proposes"),
     DLC_CHOICE(
@@ -92,9 +92,9 @@ static int layout_setting(const dlc_settings *settings) {
     const char *text = host->get_string(settings, "layout");
     if (strcmp(text, "library") == 0)
         return LAYOUT_LIBRARY;
-    if (strcmp(text, "lanes") == 0)
+    if (strcmp(text, "batch_blocked") == 0)
         return LAYOUT_LANES;
-    return strcmp(text, "channels-last") == 0 ? LAYOUT_LAST : LAYOUT_AUTO;
+    return strcmp(text, "channels_last") == 0 ? LAYOUT_LAST : LAYOUT_AUTO;
 }
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {

@@ -40,7 +40,7 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     if (args->precision == DLC_F16)
         return host->fail(DLC_ERR_UNSUPPORTED,
                           "the processor's layers compute in float32 and bfloat16; "
-                          "take [run] precision = bf16 or float32");
+                          "take [train] precision = bf16 or float32");
     context *net = host->alloc(sizeof *net);
     if (!net)
         return DLC_ERR_NOMEM;
@@ -50,7 +50,7 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
         family_close(net);
         return host->fail(DLC_ERR_UNSUPPORTED,
                           "this processor has no bfloat16 arithmetic (AVX-512 BF16 or "
-                          "AMX); take [run] precision = float32");
+                          "AMX); take [train] precision = float32");
     }
     /* oneDNN and our own loops run on OpenMP's one pool; both take the number of
      * threads from here, when a primitive is made and when it runs. */

@@ -198,6 +198,6 @@ const char *layout_name(const dlc_layout *layout) {
     if (!layout || layout->plain)
         return "plain";
     if (layout->lanes)
-        return "lanes";
-    return layout->last ? "channels-last" : "blocked";
+        return "batch_blocked";
+    return layout->last ? "channels_last" : "blocked";
 }

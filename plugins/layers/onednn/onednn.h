@@ -58,7 +58,7 @@ const dlc_layout *layout_blocked(context *net, const dlc_shape *shape, dlc_dtype
 /* Images in the lanes of vectors (lanes.h), float32. */
 const dlc_layout *layout_lanes(context *net, const dlc_shape *shape, size_t lanes);
 /* For what treats every channel of every image by itself: a lanes layout as the
- * channels-last one of more images with `lanes` channels each, which is the same
+ * channels_last one of more images with `lanes` channels each, which is the same
  * memory; *as is its shape. Others as they are. */
 const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
                                     const dlc_shape *shape, dlc_shape *as);

@@ -25,10 +25,10 @@ void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args 
     w->has_bias = host->get_bool(settings, "bias");
     w->filler[0] = host->get_string(settings, "weight_filler");
     w->filler[1] = host->get_string(settings, "bias_filler");
-    w->rate[0] = host->get_float(settings, "weight_rate");
-    w->rate[1] = host->get_float(settings, "bias_rate");
-    w->decay[0] = host->get_float(settings, "weight_decay");
-    w->decay[1] = host->get_float(settings, "bias_decay");
+    w->rate[0] = host->get_float(settings, "weight_lr_mult");
+    w->rate[1] = host->get_float(settings, "bias_lr_mult");
+    w->decay[0] = host->get_float(settings, "weight_decay_mult");
+    w->decay[1] = host->get_float(settings, "bias_decay_mult");
 }
 
 dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,

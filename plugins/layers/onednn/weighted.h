@@ -50,13 +50,13 @@ struct weighted {
     DLC_BOOL("bias", "yes", "add a trained constant to each output"), \
         DLC_FILLER("weight_filler", "xavier", "how the weights start"), \
         DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"), \
-        DLC_FLOAT("weight_rate", "1", 0, 1e6, \
+        DLC_FLOAT("weight_lr_mult", "1", 0, 1e6, \
                   "the weights' learning rate is the solver's times this"), \
-        DLC_FLOAT("weight_decay", "1", 0, 1e6, \
+        DLC_FLOAT("weight_decay_mult", "1", 0, 1e6, \
                   "the weights' decay is the solver's times this"), \
-        DLC_FLOAT("bias_rate", "1", 0, 1e6, \
+        DLC_FLOAT("bias_lr_mult", "1", 0, 1e6, \
                   "the bias' learning rate is the solver's times this"), \
-        DLC_FLOAT("bias_decay", "1", 0, 1e6, \
+        DLC_FLOAT("bias_decay_mult", "1", 0, 1e6, \
                   "the bias' decay is the solver's times this")
 
 /* Reads the options above, num_output and which slice of it is to be made. */

@@ -58,7 +58,7 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     dlc_status rc = policy_check(host, settings);
     if (rc != DLC_OK)
         return rc;
-    needs->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    needs->micro_batches = (int32_t)host->get_int(settings, "accumulation_steps");
     needs->slots = needs->micro_batches > 1 ? SLOTS : 1;
     needs->slot_name[SLOT_MOMENTUM] = "momentum";
     needs->slot_saved = 1u << SLOT_MOMENTUM;
@@ -119,9 +119,9 @@ static dlc_status fill_in(dlc_solver *solver, const dlc_solver_args *args) {
     if (solver->loss_scale && solver->clip > 0)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: clip_gradients needs gradients of their true length, "
-                          "which half precision's are not; take [run] precision = bf16",
+                          "which half precision's are not; take [train] precision = bf16",
                           host->where(settings, "clip_gradients"));
-    solver->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    solver->micro_batches = (int32_t)host->get_int(settings, "accumulation_steps");
     return policy_make_for(host, args, &solver->policy);
 }
 

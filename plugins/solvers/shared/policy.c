@@ -71,16 +71,16 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
     int64_t warmup = host->get_int(settings, "warmup");
     *made = (rate_policy){
         .kind = kind_of(host, settings),
-        .rate = host->get_float(settings, "rate"),
+        .rate = host->get_float(settings, "learning_rate"),
         .gamma = host->get_float(settings, "gamma"),
         .power = host->get_float(settings, "power"),
-        .min_rate = host->get_float(settings, "min_rate"),
+        .min_rate = host->get_float(settings, "min_learning_rate"),
         .step = (double)host->get_int(settings, "step_size"),
         .end = (double)(end > 0 ? end : max_iterations),
         .warmup = warmup ? (double)warmup
                          : round(host->get_float(settings, "warmup_epochs") *
                                  (double)epoch_iterations),
-        .warmup_rate = host->get_float(settings, "warmup_rate"),
+        .warmup_rate = host->get_float(settings, "warmup_learning_rate"),
     };
     made->ends = end <= 0 && (made->kind == POLICY_POLY || made->kind == POLICY_COSINE);
     made->nvalues = host->get_ints(settings, "step_values", &made->values);
@@ -180,7 +180,7 @@ static dlc_status refuse(const dlc_host *host, const dlc_settings *settings,
         return host->fail(DLC_ERR_CONFIG,
                           "%s: rate = 0 is the learning rate throughout, so nothing "
                           "would be learnt",
-                          host->where(settings, "rate"));
+                          host->where(settings, "learning_rate"));
     if (policy->warmup > 0)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: %s: the warm-up takes %.0f iterations, and the job has "
@@ -222,7 +222,7 @@ dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
         (void)snprintf(warning, bytes,
                        "%s: rate = %g is never reached: the highest learning rate of "
                        "the job's %lld iterations is %g",
-                       host->where(settings, "rate"), policy.rate,
+                       host->where(settings, "learning_rate"), policy.rate,
                        (long long)iterations, highest);
     else if (policy.end < 0.99 * (double)iterations &&
              (float)policy_rate(&policy, iterations - 1) <= 0)

@@ -31,10 +31,10 @@ typedef struct rate_policy {
 
 /* The rows that the policy reads from the solver's option table. */
 #define POLICY_OPTIONS \
-    DLC_FLOAT("rate", "0.01", 0, 1e9, "base learning rate"), \
+    DLC_FLOAT("learning_rate", "0.01", 0, 1e9, "base learning rate"), \
         DLC_CHOICE("policy", "fixed", \
                    "fixed|step|multistep|exp|inv|poly|sigmoid|cosine", \
-                   "how the rate falls with the iteration i"), \
+                   "schedule of the learning rate over iterations i"), \
         DLC_FLOAT("gamma", "0.1", -1e9, 1e9, \
                   "step, multistep: factor of each step; exp: gamma^i; inv: " \
                   "(1 + gamma * i)^-power; sigmoid: steepness, negative to fall"), \
@@ -45,12 +45,13 @@ typedef struct rate_policy {
                  "multistep: the iterations where a step is, increasing"), \
         DLC_INT("max_iterations", NULL, 1, 0x1p53, \
                 "poly, cosine: iteration where they end; default: the job's last"), \
-        DLC_FLOAT("min_rate", "0", 0, 1e9, "cosine: where it ends"), \
+        DLC_FLOAT("min_learning_rate", "0", 0, 1e9, \
+                  "cosine: learning rate at the end"), \
         DLC_INT("warmup", "0", 0, 0x1p53, \
-                "iterations in which the rate rises linearly to the policy's"), \
-        DLC_FLOAT("warmup_epochs", "0", 0, 1e9, "the same in epochs"), \
-        DLC_FLOAT("warmup_rate", "0", 0, 1e9, \
-                  "rate of the first iteration where there is a warm-up")
+                "iterations in which the learning rate rises linearly to the policy's"), \
+        DLC_FLOAT("warmup_epochs", "0", 0, 1e9, "length of the warm-up in epochs"), \
+        DLC_FLOAT("warmup_learning_rate", "0", 0, 1e9, \
+                  "learning rate of the first iteration of a warm-up")
 
 /* The rows of every solver that has a momentum. */
 #define MOMENTUM_OPTIONS \
@@ -59,7 +60,7 @@ typedef struct rate_policy {
         DLC_BOOL("nesterov", "no", "look ahead along the momentum (Nesterov)"), \
         DLC_FLOAT("weight_decay", "0", 0, 1e9, \
                   "pulls weights to zero; times the parameter's own multiplier"), \
-        DLC_INT("accumulate", "1", 1, 65536, \
+        DLC_INT("accumulation_steps", "1", 1, 65536, \
                 "batches whose mean gradient makes one iteration")
 
 /* Everything that can be checked without knowing how long the job is. */

@@ -68,7 +68,7 @@ static dlc_status take_settings(ssp *s, const dlc_solver_args *args) {
     s->momentum = host->get_float(settings, "momentum");
     s->nesterov = host->get_bool(settings, "nesterov");
     s->weight_decay = host->get_float(settings, "weight_decay");
-    s->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    s->micro_batches = (int32_t)host->get_int(settings, "accumulation_steps");
     dlc_status status = staleness_of(settings, &s->staleness);
     if (status == DLC_OK)
         status = policy_make_for(host, args, &s->policy);

@@ -33,7 +33,7 @@ static dlc_status ssp_needs(const dlc_settings *settings, dlc_solver_needs *need
         return host->fail(DLC_ERR_UNSUPPORTED,
                           "solver ssp needs messages between ranks, which this dlcore "
                           "has none of for solvers; take a newer one");
-    needs->micro_batches = (int32_t)host->get_int(settings, "accumulate");
+    needs->micro_batches = (int32_t)host->get_int(settings, "accumulation_steps");
     needs->slots = needs->micro_batches > 1 ? SLOTS : 1;
     needs->slot_name[SLOT_MOMENTUM] = "momentum";
     needs->slot_saved = 1u << SLOT_MOMENTUM;

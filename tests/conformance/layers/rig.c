@@ -178,8 +178,8 @@ static dlc_status lend_layout(rig *r) {
     if (convolution)
         (void)snprintf(text, sizeof text, "num_output=%d kernel_size=1 layout=%s",
                        (int)r->in[0].shape.dims[1],
-                       strcmp(r->spec.layout, "last") == 0    ? "channels-last"
-                       : strcmp(r->spec.layout, "lanes") == 0 ? "lanes"
+                       strcmp(r->spec.layout, "last") == 0    ? "channels_last"
+                       : strcmp(r->spec.layout, "batch_blocked") == 0 ? "batch_blocked"
                                                               : "library");
     dlc_settings *settings = machine_settings(feature, text);
     dlc_tensor in = {.shape = r->in[0].shape, .dtype = r->in[0].dtype};

@@ -22,7 +22,7 @@ typedef struct rig_spec {
     dlc_shape in[DLC_MAX_INPUTS];
     uint32_t labels;    /* bit i: input i is whole numbers */
     dlc_dtype floats;   /* of inputs that are not labels; 0: float32 */
-    const char *layout; /* how in[0] comes: NULL plain, "last", "blocked", "lanes" */
+    const char *layout; /* how in[0] comes: NULL plain, "last", "blocked", "batch_blocked" */
     int32_t threads;    /* 0: 2 */
     int in_place;       /* out[0] over in[in_place - 1] where the layer allows it */
     uint64_t seed;

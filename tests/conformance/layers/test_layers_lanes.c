@@ -36,7 +36,7 @@ static rig_spec spec_of(int i, char *text, size_t bytes) {
 static int is_in_lanes(const rig *r) {
     char text[128] = "";
     r->ops->describe(r->layer, text, sizeof text);
-    return strstr(text, "lanes") != NULL;
+    return strstr(text, "batch_blocked") != NULL;
 }
 
 static int chooses_lanes(const char *settings, dlc_shape in) {
@@ -54,7 +54,7 @@ START_TEST(convolution) {
     ck_assert(chooses_lanes(text, spec.in[0]));
     check_layer(&spec, 2e-5);
     spec.absorb = _i % 2 ? "negative_slope=0.25" : "";
-    spec.layout = "lanes";
+    spec.layout = "batch_blocked";
     check_layer(&spec, 2e-5);
     spec.phase = DLC_PHASE_TEST;
     spec.layout = "last";
@@ -171,7 +171,7 @@ START_TEST(reading) {
     rig_spec spec = {.type = readers[_i].type,
                      .settings = readers[_i].settings,
                      .in = {readers[_i].in},
-                     .layout = "lanes"};
+                     .layout = "batch_blocked"};
     check_layer(&spec, 1e-4);
     spec.phase = DLC_PHASE_TEST;
     check_layer(&spec, 1e-4);
@@ -186,7 +186,7 @@ START_TEST(staying) {
         rig_spec spec = {.type = types[k],
                          .settings = k ? "" : "kernel_size=2",
                          .in = {SHAPE(16, 3, 4, 4)},
-                         .layout = "lanes"};
+                         .layout = "batch_blocked"};
         ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
         const dlc_layout *given = r.in[0].layout;
         ck_assert_ptr_nonnull(given);

@@ -11,7 +11,7 @@ static const dlc_shape shapes[] = {
     {4, {16, 3, 2, 2}},  {4, {16, 5, 3, 3}},  {4, {16, 8, 4, 5}},  {4, {16, 16, 5, 5}},
     {4, {16, 20, 1, 7}}, {4, {16, 24, 2, 4}}, {4, {16, 70, 2, 1}}, {4, {16, 300, 1, 1}},
 };
-static const char *const layouts[] = {NULL, "last", "blocked", "lanes"};
+static const char *const layouts[] = {NULL, "last", "blocked", "batch_blocked"};
 
 static const struct {
     const char *type, *settings;
@@ -28,7 +28,7 @@ static rig_spec spec_of(int shape, int layout, int activation) {
                      .layout = layouts[layout],
                      .absorb = activations[activation].settings,
                      .absorb_type = activations[activation].type};
-    if (!spec.layout || strcmp(spec.layout, "lanes") != 0)
+    if (!spec.layout || strcmp(spec.layout, "batch_blocked") != 0)
         spec.in[0].dims[0] = 5;
     return spec;
 }

@@ -163,7 +163,7 @@ START_TEST(costs) {
     ck_assert_int_eq(strlen(text), 4);
     rig_close(&r);
     spec = (rig_spec){.type = "inner_product",
-                      .settings = "num_output=7 weight_rate=3 bias_rate=2 bias_decay=0",
+                      .settings = "num_output=7 weight_lr_mult=3 bias_lr_mult=2 bias_decay=0",
                       .in = {SHAPE(2, 4, 5)}};
     ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
     ck_assert_int_eq(r.plan.multiply_adds, 2 * 20 * 7);

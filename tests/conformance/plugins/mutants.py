@@ -88,7 +88,7 @@ mutant("solver.needs", "solver", (NEEDS, "    needs->micro_batches = 0;\n"))
 mutant("solver.needs", "solver", (NEEDS, "    needs->slots = 1;\n"))
 mutant("solver.older", "solver", (NEEDS, "    needs->queued = 1;\n"))
 mutant("solver.converges", "solver", ("(float)-own", "(float)own"))
-mutant("solver.rate", "solver", ("    (void)iteration;\n    return solver->rate;", "    static int asked;\n"
+mutant("solver.learning_rate", "solver", ("    (void)iteration;\n    return solver->rate;", "    static int asked;\n"
                                  "    (void)iteration;\n    return solver->rate / ++asked;"))
 WAITS = "        rc = exchange->wait(exchange->context, b);\n"
 mutant("solver.own", "solver", ("    for (int32_t s = 0; rc == DLC_OK",

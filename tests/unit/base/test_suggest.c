@@ -35,7 +35,7 @@ static const struct {
     {"Momentum", {"eps", "momentum"}, "momentum", "; did you mean momentum?"},
     {"linear", {"poly", "lineal"}, "poly", "; did you mean poly?"},
     /* Nothing of that meaning is there, and what looks alike isn't meant. */
-    {"max_iter", {"max_iterations"}, NULL, "; that is `iterations` in [run]"},
+    {"max_iter", {"max_iterations"}, NULL, "; that is `iterations` in [train]"},
     {"lr", {"lrn"}, "lrn", "; the learning rate is `rate` in [solver]"},
     {"adam",
      {"sgd", "ssp"},

@@ -15,7 +15,7 @@ void folder_teardown(void);
 void write_bytes(const char *name, const void *bytes, size_t length);
 void write_text(const char *name, const char *text);
 
-/* [net] [data] [data.test] [solver] [run] */
+/* [net] [data] [data.test] [solver] [train] */
 extern const char *const standing[];
 /* `type` and `input`, for layers. */
 extern const dlc_option core_table[];

@@ -67,7 +67,7 @@ static const bad_case texts[] = {
      "[block p] no layer of the block uses \"v\""},
     {"[block p]\nneeds = w\n[p.x]\nnote = $w $vv\n" UP, "net.ini:4",
      "[p.x] note: block p has no parameter \"vv\"; it takes w"},
-    {"[block p]\nneeds = width\n[p.x]\nnote = $widht\n[u]\nblock = p\nwidth = 1\n",
+    {"[block p]\nparams = width\n[p.x]\nnote = $widht\n[u]\nblock = p\nwidth = 1\n",
      "net.ini:4", "no parameter \"widht\"; did you mean width?"},
     {"[block b]\n[b.x]\nnote = $w\n" U, "net.ini:3",
      "block b has no parameter \"w\"; it takes none"},
@@ -78,7 +78,7 @@ static const bad_case texts[] = {
     /* Uses */
     {P "[u]\nblock = p\n", "net.ini:5",
      "[u] needs w, a parameter of block p in line 1"},
-    {"[block p]\nneeds = width\n[p.x]\nnote = $width\n[u]\nblock = p\nwidth = 1\nwidht = 1\n",
+    {"[block p]\nparams = width\n[p.x]\nnote = $width\n[u]\nblock = p\nwidth = 1\nwidht = 1\n",
      "net.ini:8", "block p has no parameter \"widht\"; did you mean width?"},
     {P UP "zzzzzz = 2\n", "net.ini:8", "no parameter \"zzzzzz\"; it takes w"},
     {B U "type = x\n", "net.ini:6", "no parameter \"type\"; it takes none"},

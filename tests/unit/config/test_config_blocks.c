@@ -55,7 +55,7 @@ static void check_group(const dlc_config *config, const char *name, const char *
 
 #define CONV_RELU \
     "[block conv_relu]\n" \
-    "needs = width, std\n" \
+    "params = width, std\n" \
     "pad = 0\n" \
     "[conv_relu.conv]\n" \
     "type = convolution\n" \
@@ -73,7 +73,7 @@ START_TEST(a_use_becomes_its_layers) {
                               "pad = 1\n"
                               "[pool]\ntype = pooling\n"
                               "[body]\nblock = conv_relu\nwidth = 32\nstd = 1\n"
-                              "[run]\nseed = 1\n");
+                              "[train]\nseed = 1\n");
     check_names(config, "net stem.conv stem.relu pool body.conv body.relu run ");
     check_value(config, "stem.conv", "type", "convolution");
     check_value(config, "stem.conv", "num_output", "64");
@@ -178,7 +178,7 @@ END_TEST
 
 START_TEST(blocks_use_blocks_above) {
     dlc_config *config = load(CONV_RELU "[block stage]\n"
-                                        "needs = width, depth\n"
+                                        "params = width, depth\n"
                                         "[stage.conv]\n"
                                         "block = conv_relu\n"
                                         "width = $width\n"
@@ -228,7 +228,7 @@ START_TEST(set_reaches_uses_blocks_and_layers) {
         "v.conv.num_output=5",     /* one that is there once the block is put in */
         "v.conv.bias=no",
         "v.relu.note=one",
-        "run.seed=3",
+        "train.seed=3",
     };
     dlc_config *config = load_with(CONV_RELU
                                    "[u]\nblock = conv_relu\nwidth = 1\nstd = 1\n"

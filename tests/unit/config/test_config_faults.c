@@ -28,10 +28,10 @@ static const char good[] = "\xef\xbb\xbf# A net \xe2\x80\x94 for tests\r\n"
                            "file = data/mean.bin\n"
                            "bucket = 16M\n"
                            "note = \"\"";
-static const char good_blocks[] = "[run]\n"
+static const char good_blocks[] = "[train]\n"
                                   "note = x\n"
                                   "[block conv]\n"
-                                  "needs = width, std\n"
+                                  "params = width, std\n"
                                   "pad = max\n"
                                   "[conv.conv]\n"
                                   "input = in\n"
@@ -41,7 +41,7 @@ static const char good_blocks[] = "[run]\n"
                                   "[conv.relu]\n"
                                   "type = relu\n"
                                   "[block pair]\n"
-                                  "needs = width, times\n"
+                                  "params = width, times\n"
                                   "[pair.a]\n"
                                   "block = conv\n"
                                   "width = $width\n"
@@ -179,7 +179,7 @@ END_TEST
 START_TEST(whatever_blocks_hold_is_answered) {
     static const char *const sections[] = {"[block a]", "[a.x]", "[a.y]", "[block b]",
                                            "[b.x]",     "[b.y]", "[u]",   "[u.x]",
-                                           "[v]",       "[v.1]", "[run]", "[a]"};
+                                           "[v]",       "[v.1]", "[train]", "[a]"};
     static const char *const lines[] = {
         "needs = p",     "needs = p, q", "p = 1",       "q = 2",        "block = a",
         "block = b",     "input = in",   "input = x",   "input = u, x", "input = y.x",
@@ -276,7 +276,7 @@ END_TEST
 
 START_TEST(every_allocation_may_fail_with_mistakes_in_blocks) {
     starve("[block a]\n"
-           "needs = width, 1 2, width\n"
+           "params = width, 1 2, width\n"
            "[a.x]\n"
            "note = $widht $\n"
            "bais = 1\n"

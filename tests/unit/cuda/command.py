@@ -23,8 +23,8 @@ shape = 1, 8, 8
 classes = 3
 [solver]
 type = sgd
-rate = 0.1
-[run]
+learning_rate = 0.1
+[train]
 iterations = 2
 [ip]
 type = inner_product
@@ -140,7 +140,7 @@ class Command(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["device"], "cpu")
 
     def test_what_cannot_be_opened_is_told(self):
-        done = self.train("--set=run.device=cuda", **fake())
+        done = self.train("--set=train.device=cuda", **fake())
         self.assertNotEqual(done.returncode, 0)
         self.assertNotIn("signal", done.stderr)
         self.assertRegex(done.stderr, r"error: .*(cuda|CUDA|GPU)")

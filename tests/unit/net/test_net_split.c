@@ -363,11 +363,11 @@ START_TEST(portions_need_less_memory) {
         "[e_drop]\ntype = dropout\n[s]\ntype = softmax_loss\n";
     static const char *const deep =
         "[a]\ntype = convolution\nnum_output = 8\nkernel_size = 3\npad = 1\n"
-        "parallel = model\n[a_act]\ntype = tanh\n"
+        "parallel = tensor\n[a_act]\ntype = tanh\n"
         "[b]\ntype = convolution\nnum_output = 8\nkernel_size = 3\npad = 1\n"
-        "parallel = model\n[b_act]\ntype = tanh\n"
+        "parallel = tensor\n[b_act]\ntype = tanh\n"
         "[c]\ntype = convolution\nnum_output = 8\nkernel_size = 3\npad = 1\n"
-        "parallel = model\n[c_act]\ntype = tanh\n"
+        "parallel = tensor\n[c_act]\ntype = tanh\n"
         "[e]\ntype = inner_product\nnum_output = 4\nparallel = model\n"
         "[s]\ntype = softmax_loss\n";
     size_t whole = activations_of(deep, DLC_SPLIT_WHOLE);

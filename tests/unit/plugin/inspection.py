@@ -119,14 +119,14 @@ batch = 4
 source = synthetic
 [solver]
 type = sgd
-[run]
+[train]
 iterations = 2
 [transport]
 type = auto
 [net]
 name = small
 [block pair]
-needs = width
+params = width
 [pair.ip]
 type = inner_product
 num_output = $width

@@ -33,7 +33,7 @@ static const int64_t points[] = {0, 1, 7, 9, 10, 11, 19, 20, 99, 100, 101, 10000
     }
 
 START_TEST(fixed) {
-    RIG_OPEN(&r, "solver.rate=0.25");
+    RIG_OPEN(&r, "solver.learning_rate=0.25");
     begin();
     AT_ALL_POINTS(i, (0.0 * (double)i) + 0.25)
     rig_close(&r);
@@ -41,7 +41,7 @@ START_TEST(fixed) {
 END_TEST
 
 START_TEST(step) {
-    RIG_OPEN(&r, "solver.policy=step", "solver.rate=0.1", "solver.gamma=0.5",
+    RIG_OPEN(&r, "solver.policy=step", "solver.learning_rate=0.1", "solver.gamma=0.5",
              "solver.step_size=10");
     begin();
     AT_ALL_POINTS(i, 0.1 * pow(0.5, (double)(i / 10)))
@@ -53,7 +53,7 @@ START_TEST(step) {
 END_TEST
 
 START_TEST(multistep) {
-    RIG_OPEN(&r, "solver.policy=multistep", "solver.rate=0.1", "solver.gamma=0.1",
+    RIG_OPEN(&r, "solver.policy=multistep", "solver.learning_rate=0.1", "solver.gamma=0.1",
              "solver.step_values=10, 20, 100");
     begin();
     expect(0, 0.1);
@@ -69,7 +69,7 @@ START_TEST(multistep) {
 END_TEST
 
 START_TEST(exponential) {
-    RIG_OPEN(&r, "solver.policy=exp", "solver.rate=0.1", "solver.gamma=0.99");
+    RIG_OPEN(&r, "solver.policy=exp", "solver.learning_rate=0.1", "solver.gamma=0.99");
     begin();
     AT_ALL_POINTS(i, 0.1 * pow(0.99, (double)i))
     rig_close(&r);
@@ -78,7 +78,7 @@ END_TEST
 
 /* With the numbers of Caffe's LeNet. */
 START_TEST(inverse) {
-    RIG_OPEN(&r, "solver.policy=inv", "solver.rate=0.01", "solver.gamma=0.0001",
+    RIG_OPEN(&r, "solver.policy=inv", "solver.learning_rate=0.01", "solver.gamma=0.0001",
              "solver.power=0.75");
     begin();
     AT_ALL_POINTS(i, 0.01 * pow(1 + 0.0001 * (double)i, -0.75))
@@ -89,7 +89,7 @@ START_TEST(inverse) {
 END_TEST
 
 START_TEST(polynomial) {
-    RIG_OPEN(&r, "solver.policy=poly", "solver.rate=0.1", "solver.power=2",
+    RIG_OPEN(&r, "solver.policy=poly", "solver.learning_rate=0.1", "solver.power=2",
              "solver.max_iterations=100");
     begin();
     AT_ALL_POINTS(i, i < 100 ? 0.1 * (1 - (double)i / 100) * (1 - (double)i / 100) : 0)
@@ -98,7 +98,7 @@ START_TEST(polynomial) {
 END_TEST
 
 START_TEST(polynomial_ends_with_the_job) {
-    RIG_OPEN(&r, "solver.policy=poly", "solver.rate=1");
+    RIG_OPEN(&r, "solver.policy=poly", "solver.learning_rate=1");
     r.max_iterations = 50;
     begin();
     expect(0, 1);
@@ -110,7 +110,7 @@ START_TEST(polynomial_ends_with_the_job) {
 END_TEST
 
 START_TEST(sigmoid) {
-    RIG_OPEN(&r, "solver.policy=sigmoid", "solver.rate=0.1", "solver.gamma=-0.05",
+    RIG_OPEN(&r, "solver.policy=sigmoid", "solver.learning_rate=0.1", "solver.gamma=-0.05",
              "solver.step_size=100");
     begin();
     AT_ALL_POINTS(i, 0.1 / (1 + exp(0.05 * ((double)i - 100))))
@@ -120,7 +120,7 @@ START_TEST(sigmoid) {
 END_TEST
 
 START_TEST(cosine) {
-    RIG_OPEN(&r, "solver.policy=cosine", "solver.rate=0.9", "solver.min_rate=0.1",
+    RIG_OPEN(&r, "solver.policy=cosine", "solver.learning_rate=0.9", "solver.min_learning_rate=0.1",
              "solver.max_iterations=100");
     begin();
     AT_ALL_POINTS(i, i < 100 ? 0.1 + 0.4 * (1 + cos(M_PI * (double)i / 100)) : 0.1)
@@ -131,7 +131,7 @@ START_TEST(cosine) {
 END_TEST
 
 START_TEST(warmup) {
-    RIG_OPEN(&r, "solver.rate=0.8", "solver.warmup=10", "solver.warmup_rate=0.2");
+    RIG_OPEN(&r, "solver.learning_rate=0.8", "solver.warmup=10", "solver.warmup_learning_rate=0.2");
     begin();
     for (int64_t i = 0; i < 10; i++)
         expect(i, 0.2 + 0.06 * (double)i);
@@ -143,7 +143,7 @@ END_TEST
 
 /* It meets the policy, which counts from the job's first iteration. */
 START_TEST(warmup_meets_policy) {
-    RIG_OPEN(&r, "solver.rate=1", "solver.policy=poly", "solver.max_iterations=1000",
+    RIG_OPEN(&r, "solver.learning_rate=1", "solver.policy=poly", "solver.max_iterations=1000",
              "solver.warmup_epochs=2.5");
     r.epoch_iterations = 40;
     begin();
@@ -165,7 +165,7 @@ START_TEST(resumed) {
                                     .step = 2,
                                     .from_to_end = 40,
                                     .step_to_end = 0.75};
-    RIG_OPEN(&r, "solver.rate=1", "solver.policy=step", "solver.gamma=0.5",
+    RIG_OPEN(&r, "solver.learning_rate=1", "solver.policy=step", "solver.gamma=0.5",
              "solver.step_size=10");
     r.schedule = &half;
     begin();
@@ -175,7 +175,7 @@ START_TEST(resumed) {
     expect(30, 1.0 / 64);
     rig_close(&r);
 
-    RIG_OPEN(&r, "solver.rate=1", "solver.policy=poly", "solver.power=1");
+    RIG_OPEN(&r, "solver.learning_rate=1", "solver.policy=poly", "solver.power=1");
     r.schedule = &half;
     begin();
     expect(20, 0.6);
@@ -183,7 +183,7 @@ START_TEST(resumed) {
     expect(100, 0);
     rig_close(&r);
 
-    RIG_OPEN(&r, "solver.rate=0.8", "solver.warmup=60", "solver.warmup_rate=0.2");
+    RIG_OPEN(&r, "solver.learning_rate=0.8", "solver.warmup=60", "solver.warmup_learning_rate=0.2");
     r.schedule = &half;
     begin();
     expect(20, 0.6);

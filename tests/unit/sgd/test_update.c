@@ -100,7 +100,7 @@ static const size_t some_borders[] = {10, 30, 31, 70, 96};
 
 START_TEST(plain) {
     ref = (reference){.rate = 0.1, .micro_batches = 1};
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0");
     ck_assert_int_eq(r.needs.slots, 1);
     ck_assert_uint_eq(r.needs.slot_saved, 1);
     ck_assert_str_eq(r.needs.slot_name[0], "momentum");
@@ -113,7 +113,7 @@ END_TEST
 
 START_TEST(momentum_and_decay) {
     ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 1};
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01");
     lay_out(SOME_BORDERS);
     compare(10);
     rig_close(&r);
@@ -123,7 +123,7 @@ END_TEST
 START_TEST(nesterov) {
     ref = (reference){
         .rate = 0.1, .momentum = 0.9, .decay = 0.01, .nesterov = 1, .micro_batches = 1};
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01",
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01",
              "solver.nesterov=yes");
     lay_out(SOME_BORDERS);
     compare(10);
@@ -133,8 +133,8 @@ END_TEST
 
 START_TEST(accumulates) {
     ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 3};
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01",
-             "solver.accumulate=3");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01",
+             "solver.accumulation_steps=3");
     ck_assert_int_eq(r.needs.micro_batches, 3);
     ck_assert_int_eq(r.needs.slots, 2);
     ck_assert_uint_eq(r.needs.slot_saved, 1); /* momentum alone */
@@ -148,8 +148,8 @@ END_TEST
 START_TEST(clips) {
     ref = (reference){
         .rate = 0.1, .momentum = 0.9, .decay = 0.01, .clip = 0.3, .micro_batches = 2};
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01",
-             "solver.clip_gradients=0.3", "solver.accumulate=2");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9", "solver.weight_decay=0.01",
+             "solver.clip_gradients=0.3", "solver.accumulation_steps=2");
     lay_out(SOME_BORDERS);
     ck_assert_double_lt(clip_factor(), 0.9);
     compare(4);
@@ -159,12 +159,12 @@ END_TEST
 
 /* Only who needs no more than a part of the gradients at a time may be given one. */
 START_TEST(parts_and_the_whole) {
-    RIG_OPEN(&r, "solver.rate=0.1");
+    RIG_OPEN(&r, "solver.learning_rate=0.1");
     ck_assert_int_eq(r.needs.shards, 1);
     ck_assert_int_eq(r.needs.late, 1);
     ck_assert_int_eq(r.needs.queued, 1);
     rig_close(&r);
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.clip_gradients=1");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
     ck_assert_int_eq(r.needs.shards, 0);
     ck_assert_int_eq(r.needs.late, 0);
     ck_assert_int_eq(r.needs.queued, 0);
@@ -174,7 +174,7 @@ END_TEST
 
 START_TEST(leaves_short_gradients) {
     ref = (reference){.rate = 0.1, .clip = 100, .micro_batches = 1};
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.momentum=0", "solver.clip_gradients=100");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0", "solver.clip_gradients=100");
     lay_out(SOME_BORDERS);
     ck_assert_double_eq(clip_factor(), 1);
     compare(2);
@@ -192,8 +192,8 @@ START_TEST(buckets_change_nothing) {
     float first[RIG_ELEMENTS_MAX];
     const char *clip = _i ? "solver.clip_gradients=0.2" : "solver.clip_gradients=0";
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
-        RIG_OPEN(&r, "solver.rate=0.1", "solver.weight_decay=0.01",
-                 "solver.accumulate=2", clip);
+        RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.weight_decay=0.01",
+                 "solver.accumulation_steps=2", clip);
         lay_out(cuts[c].borders, cuts[c].border);
         ck_assert_int_eq(rig_create(&r), DLC_OK);
         for (int k = 0; k < 5; k++)
@@ -208,7 +208,7 @@ END_TEST
 
 /* Starts as soon as ready, updates as soon as back, neighbours in one call. */
 START_TEST(order) {
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.accumulate=2");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.accumulation_steps=2");
     lay_out(SOME_BORDERS);
     ck_assert_int_eq(rig_create(&r), DLC_OK);
     for (int32_t b = 0; b < 6; b++)
@@ -228,7 +228,7 @@ START_TEST(order) {
 END_TEST
 
 START_TEST(clipping_waits_for_all) {
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.clip_gradients=1");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
     lay_out(1, &some_borders[1]);
     ck_assert_int_eq(rig_create(&r), DLC_OK);
     ck_assert_int_eq(rig_iterate(&r, 0, gradient), DLC_OK);
@@ -240,7 +240,7 @@ END_TEST
 
 /* A multiplier of 0 freezes, weight decay included. */
 START_TEST(frozen) {
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.weight_decay=0.5");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.weight_decay=0.5");
     rig_segment(&r, 0, 8, 0, 1);
     rig_segment(&r, 0, 8, 1, 0);
     rig_buckets(&r, 0, 0, NULL);
@@ -263,7 +263,7 @@ static float not_a_number(size_t i, int32_t micro) {
 }
 
 START_TEST(clipping_tells_divergence) {
-    RIG_OPEN(&r, "solver.rate=0.1", "solver.clip_gradients=1");
+    RIG_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
     lay_out(SOME_BORDERS);
     ck_assert_int_eq(rig_create(&r), DLC_OK);
     ck_assert_int_eq(rig_iterate(&r, 12, not_a_number), DLC_ERR_DIVERGED);
@@ -284,7 +284,7 @@ static dlc_status broken_exchange(void *context, int32_t bucket) {
 /* Whatever call of the exchange fails, its status comes back. */
 START_TEST(passes_errors_on) {
     for (broken_bucket = 0; broken_bucket < 6; broken_bucket++) {
-        RIG_OPEN(&r, "solver.rate=0.1");
+        RIG_OPEN(&r, "solver.learning_rate=0.1");
         lay_out(SOME_BORDERS);
         if (_i)
             r.exchange.start = broken_exchange;
@@ -298,7 +298,7 @@ START_TEST(passes_errors_on) {
 END_TEST
 
 START_TEST(create_survives_lack_of_memory) {
-    RIG_OPEN(&r, "solver.rate=0.1");
+    RIG_OPEN(&r, "solver.learning_rate=0.1");
     lay_out(SOME_BORDERS);
     size_t n = 1;
     for (;; n++) {
@@ -317,7 +317,7 @@ END_TEST
 
 /* What the core must never do is noticed before anything is written. */
 START_TEST(checks_the_core) {
-    RIG_OPEN(&r, "solver.rate=0.1");
+    RIG_OPEN(&r, "solver.learning_rate=0.1");
     lay_out(SOME_BORDERS);
     r.segment[1].offset = 5; /* inside the first */
     ck_assert_int_eq(rig_create(&r), DLC_ERR_INTERNAL);

@@ -93,7 +93,7 @@ class Manual(unittest.TestCase):
             for i, text in enumerate(examples):
                 net = pathlib.Path(folder) / f"{i}.ini"
                 net.write_text(text)
-                done = run(BIN, "check", net, "--set=run.device=cpu")
+                done = run(BIN, "check", net, "--set=train.device=cpu")
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertNotIn("warning", done.stderr)
 

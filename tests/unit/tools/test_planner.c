@@ -373,7 +373,7 @@ START_TEST(report_for_programs) {
         json_integer_value(json_object_get(json_array_get(rows, 3), "ranks")), 8);
     ck_assert_uint_eq(json_array_size(json_object_get(root, "layers")), LAYERS);
     const json_t *ip = json_array_get(json_object_get(root, "layers"), 2);
-    ck_assert_str_eq(json_string_value(json_object_get(ip, "parallel")), "model");
+    ck_assert_str_eq(json_string_value(json_object_get(ip, "parallel")), "tensor");
     ck_assert(_i ? json_is_object(json_object_get(root, "check"))
                  : json_is_null(json_object_get(root, "check")));
     const json_t *weak = json_object_get(json_array_get(rows, 3), "weak");

@@ -13,7 +13,7 @@ static const char net[] =
     "[net]\nname = small\n[data]\nsource = synthetic\n"
     "shape = 1, 12, 12\nclasses = 4\nsamples = 256\nbatch = 16\n"
     "[solver]\ntype = sgd\nrate = 0.01\nmomentum = 0.9\n"
-    "[run]\nepochs = 1\n"
+    "[train]\nepochs = 1\n"
     "[conv]\ntype = convolution\nnum_output = 8\nkernel_size = 3\n"
     "[relu]\ntype = relu\n"
     "[ip]\ntype = inner_product\nnum_output = 4\n"
@@ -101,7 +101,7 @@ END_TEST
 /* What is learned while speed is measured is of no interest, be it nonsense. */
 START_TEST(diverges) {
     command_result result = run(0, COMMAND("plan", small(), "--ranks=2", "--passes=2",
-                                           "--set=solver.rate=1e9", "--json"));
+                                           "--set=solver.learning_rate=1e9", "--json"));
     json_t *root = json_of(&result);
     ck_assert_double_gt(number(json_object_get(root, "check"), "measured_images_per_s"),
                         0);

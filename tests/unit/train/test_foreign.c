@@ -48,7 +48,7 @@ static int in_core(const char *word, size_t length) {
                                   dlc_test_section_options,
                                   dlc_solver_section_options,
                                   dlc_transport_section_options,
-                                  dlc_run_section_options,
+                                  dlc_train_section_options,
                                   dlc_feed_options,
                                   dlc_graph_options};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

@@ -1,4 +1,4 @@
-/* How a batch is shared out: what [run] shares may say, and what comes of it. */
+/* How a batch is shared out: what [parallel] batch_split may say, and what comes of it. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@ typedef struct deal_case {
 } deal_case;
 
 static const deal_case deals[] = {
-    {"even", 100, 1, 0, {100}},
-    {"even", 100, 3, 0, {34, 33, 33}},
-    {"even", 8, 5, 0, {2, 2, 2, 1, 1}},
-    {"even", 96, 4, 1, {32, 32, 32, 0}},
+    {"equal", 100, 1, 0, {100}},
+    {"equal", 100, 3, 0, {34, 33, 33}},
+    {"equal", 8, 5, 0, {2, 2, 2, 1, 1}},
+    {"equal", 96, 4, 1, {32, 32, 32, 0}},
     {"auto", 7, 2, 0, {4, 3}},
     {"1,1,1", 100, 3, 0, {34, 33, 33}},
     {"1,1,0.5", 100, 3, 0, {40, 40, 20}},
@@ -108,7 +108,7 @@ static const bad_deal bad_deals[] = {
     {"1,1", 10, 3, 0, "has 2 proportions, and there are 3 ranks; give one a rank"},
     {"1", 10, 2, 0, "has 1 proportion, and there are 2 ranks"},
     {"1,1", 10, 1, 0, "has 2 proportions, and there is 1 rank;"},
-    {"even", 2, 3, 0, "a batch of 2 cannot be shared out among 3 ranks"},
+    {"equal", 2, 3, 0, "a batch of 2 cannot be shared out among 3 ranks"},
     {"1,1,0,1", 2, 4, 0, "a batch of 2 cannot be shared out among 3 ranks"},
     {"0,1", 10, 2, 1, "of 2 ranks 1 are servers"},
 };

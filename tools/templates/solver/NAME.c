@@ -36,7 +36,7 @@ static dlc_status solver_create(const dlc_solver_args *args, dlc_solver **solver
         return host->fail(
             DLC_ERR_UNSUPPORTED,
             "@NAME@ knows no loss scale, which half precision needs; take "
-            "[run] precision = bf16 or float32");
+            "[train] precision = bf16 or float32");
     dlc_solver *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
@@ -48,7 +48,7 @@ static dlc_status solver_create(const dlc_solver_args *args, dlc_solver **solver
     made->gradients = args->gradients;
     made->segment = args->segment;
     made->segments = args->segments;
-    made->rate = host->get_float(args->settings, "rate");
+    made->rate = host->get_float(args->settings, "learning_rate");
     made->decay = host->get_float(args->settings, "weight_decay");
     *solver = made;
     return DLC_OK;
@@ -104,7 +104,7 @@ static dlc_status solver_finish(dlc_solver *solver, int64_t iteration) {
 }
 
 static const dlc_option options[] = {
-    DLC_FLOAT("rate", "0.01", 0, 1e9, "learning rate"),
+    DLC_FLOAT("learning_rate", "0.01", 0, 1e9, "learning rate"),
     DLC_FLOAT("weight_decay", "0", 0, 1e9,
               "pulls weights to zero; times the parameter's own multiplier"),
     DLC_OPTIONS_END,

@@ -7,5 +7,5 @@ train again
 same once again
 train two --ranks=2 --scaling=strong
 near once two
-train low --set=run.memory=low
+train low --set=train.recompute=yes
 same once low

@@ -6,7 +6,7 @@ at_least once 0.95
 train again --ranks=2
 same once again
 train three --ranks=3
-train other --ranks=3 --transport=auto --set=transport.order=pairwise
+train other --ranks=3 --transport=auto --set=transport.reduction_order=pairwise
 for file in three/*; do
     same_tensors "$file" "other/${file##*/}" && continue
     echo "another transport sums otherwise"
