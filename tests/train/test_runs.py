@@ -582,6 +582,47 @@ class Fits(Runs):
         self.refused(4, "small-00000010.safetensors", "--run-dir=one", "--resume=auto")
 
 
+class Huge(Runs):
+    """A file that claims, or is, more than there is memory for; all of it is one hole."""
+
+    def sparse(self, path, header, mib):
+        """A tensor 'ip1.bias' of so many MiB, and what `header` has besides."""
+        header["ip1.bias"] = {"dtype": "U8", "shape": [mib << 20],
+                                "data_offsets": [0, mib << 20]}
+        text = json.dumps(header, separators=(",", ":")).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text)
+        os.truncate(path, 8 + len(text) + (mib << 20))
+
+    def refused_in_little_memory(self, sentence, *options):
+        with open(self.folder / "said", "w+", encoding="utf-8") as said:
+            job = subprocess.Popen(self.command(*options), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=said,
+                                   cwd=self.folder)
+            _, status, usage = os.wait4(job.pid, 0)  # of its ranks, too
+            job.returncode = os.waitstatus_to_exitcode(status)
+            said.seek(0)
+            text = said.read()
+        self.assertEqual(job.returncode, 4, text)
+        self.assertIn(sentence, text)
+        self.assertLess(usage.ru_maxrss, 600 << 10, "KiB")
+
+    def test_weights(self):
+        path = self.folder / "weights.safetensors"
+        self.sparse(path, {}, 64 << 10)
+        self.refused_in_little_memory("tensor 'ip1.bias' is of type U8",
+                                      f"--weights={path}")
+        self.sparse(path, {"__metadata__": {"dlcore.checksum": "0" * 16}}, 1 << 10)
+        self.refused_in_little_memory("the file was damaged or edited",
+                                      f"--weights={path}")
+
+    def test_resume(self):
+        folder = self.folder / self.train()[0]["run_dir"]
+        path = folder / self.names(folder)[0]
+        self.sparse(path, {"__metadata__": metadata(path)}, 1 << 10)
+        self.refused_in_little_memory("the file was damaged or edited", "--resume=auto",
+                                      "--iterations=30")
+
+
 class GoesOn(Runs):
     def test_a_run_that_is_done(self):
         done = self.train("--run-dir=one")[0]

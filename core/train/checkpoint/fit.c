@@ -149,11 +149,10 @@ static void compare_settings(fit_state *fit) {
 static dlc_status find_param(const dlc_session *session, const dlc_net *net, int32_t i,
                              const dlc_safetensors *file, const char *prefix) {
     dlc_whole_param param = dlc_whole_at(session, net, i);
-    const void *data;
     char *name = dlc_format("%s%s", prefix, param.name);
     if (!name)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_safetensors_find(file, name, DLC_F32, param.shape, &data);
+    dlc_status status = dlc_safetensors_find(file, name, DLC_F32, param.shape);
     dlc_free(name);
     return status;
 }
@@ -175,10 +174,12 @@ static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *
             if (!dlc_whole_at(session, session->net, i).is_buffer)
                 DLC_TRY(find_param(session, session->net, i, file, prefix));
     }
-    if (DLC_CAN(session->solver_ops, load) && !dlc_safetensors_get(file, "solver"))
+    if (!DLC_CAN(session->solver_ops, load))
+        return DLC_OK;
+    if (!dlc_safetensors_get(file, "solver"))
         return dlc_fail(DLC_ERR_DATA, "%s: it has no solver state",
                         dlc_safetensors_path(file));
-    return DLC_OK;
+    return dlc_safetensors_find(file, "solver", DLC_U8, NULL);
 }
 
 /* Can this run do with the tensor what that of the file did? */

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -20,13 +19,16 @@ static dlc_status import_param(dlc_session *session, dlc_net *net, int32_t i,
                                const dlc_safetensors *file, const char *prefix,
                                int32_t slot) {
     dlc_whole_param param = dlc_whole_at(session, net, i);
-    const void *data = NULL;
+    void *data = NULL;
     char *name = dlc_format("%s%s", prefix, param.name);
     if (!name)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_safetensors_find(file, name, DLC_F32, param.shape, &data);
+    dlc_status status = dlc_safetensors_read(file, name, DLC_F32, param.shape, &data);
+    if (status == DLC_OK)
+        status = dlc_whole_import(session, net, i, slot, data);
+    dlc_free(data);
     dlc_free(name);
-    return status == DLC_OK ? dlc_whole_import(session, net, i, slot, data) : status;
+    return status;
 }
 
 static dlc_status import_weights(dlc_session *session, dlc_net *net,
@@ -50,30 +52,21 @@ static dlc_status import_solver(dlc_session *session, const dlc_safetensors *fil
 }
 
 /* Until the solver is started; the last file that is tried counts. */
-static dlc_status keep_solver_bytes(dlc_session *session, const void *bytes,
-                                    size_t count) {
+static void keep_solver_bytes(dlc_session *session, void *bytes, size_t count) {
     dlc_free(session->saved);
-    session->saved_bytes = 0;
-    session->saved = dlc_alloc(count, 1);
-    if (!session->saved)
-        return DLC_ERR_NOMEM;
-    if (bytes)
-        memcpy(session->saved, bytes, count);
+    session->saved = bytes;
     session->saved_bytes = count;
-    return DLC_OK;
 }
 
 static dlc_status import_solver_bytes(dlc_session *session,
                                       const dlc_safetensors *file) {
-    const dlc_solver_ops *ops = session->solver_ops;
-    if (!DLC_CAN(ops, load))
+    void *bytes = NULL;
+    if (!DLC_CAN(session->solver_ops, load))
         return DLC_OK;
+    DLC_TRY(dlc_safetensors_read(file, "solver", DLC_U8, NULL, &bytes));
     const dlc_safetensor *solver = dlc_safetensors_get(file, "solver");
-    if (!solver)
-        return dlc_fail(DLC_ERR_DATA, "%s: it has no solver state",
-                        dlc_safetensors_path(file));
-    return keep_solver_bytes(session, solver->data,
-                             (size_t)dlc_shape_count(&solver->shape));
+    keep_solver_bytes(session, bytes, (size_t)dlc_shape_count(&solver->shape));
+    return DLC_OK;
 }
 
 /* A run in another precision before had none. */
@@ -145,8 +138,12 @@ static dlc_status share_solver_bytes(dlc_session *session) {
     DLC_TRY(dlc_job_broadcast(session->job, 0, &count, sizeof count));
     if (count == UINT64_MAX)
         return DLC_OK;
-    if (session->rank != 0)
-        DLC_TRY(keep_solver_bytes(session, NULL, (size_t)count));
+    if (session->rank != 0) {
+        void *bytes = dlc_alloc((size_t)count, 1);
+        if (!bytes)
+            return DLC_ERR_NOMEM;
+        keep_solver_bytes(session, bytes, (size_t)count);
+    }
     return dlc_job_broadcast(session->job, 0, session->saved, (size_t)count);
 }
 

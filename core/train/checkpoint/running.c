@@ -1,8 +1,6 @@
 /* See running.h. */
 #include "train/checkpoint/running.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "train/averages.h"
 
@@ -70,28 +68,33 @@ dlc_status dlc_running_end(dlc_session *session, dlc_running *running) {
     return status;
 }
 
+/* Only rank 0 has a file. */
+static int is_there(const dlc_safetensors *file, const dlc_shape *shape) {
+    const dlc_safetensor *found = file ? dlc_safetensors_get(file, DLC_RUNNING_TENSOR)
+                                       : NULL;
+    return found && found->dtype == DLC_F32 && dlc_shape_equal(&found->shape, shape);
+}
+
 dlc_status dlc_running_take(dlc_session *session, const dlc_safetensors *file) {
     int32_t ranks = dlc_running_ranks(session);
     size_t each = count_each(session), count = (size_t)ranks * each;
     const dlc_shape shape = {.rank = 2, .dims = {ranks, (int64_t)each}};
-    const dlc_safetensor *found = NULL;
+    void *all = NULL;
     if (!each)
         return DLC_OK;
-    if (file)
-        found = dlc_safetensors_get(file, DLC_RUNNING_TENSOR);
-    int there = found && found->dtype == DLC_F32 &&
-                dlc_shape_equal(&found->shape, &shape);
+    int there = is_there(file, &shape);
     DLC_TRY(dlc_job_broadcast(session->job, 0, &there, sizeof there));
     if (!there)
         return DLC_OK;
-    float *all = dlc_alloc(count, sizeof *all);
+    if (file) /* on rank 0 */
+        DLC_TRY(dlc_safetensors_read(file, DLC_RUNNING_TENSOR, DLC_F32, &shape, &all));
+    else
+        all = dlc_alloc(count, sizeof(float));
     if (!all)
         return DLC_ERR_NOMEM;
-    if (found) /* on rank 0 */
-        memcpy(all, found->data, count * sizeof *all);
-    dlc_status status = dlc_job_broadcast(session->job, 0, all, count * sizeof *all);
+    dlc_status status = dlc_job_broadcast(session->job, 0, all, count * sizeof(float));
     if (status == DLC_OK && session->rank < ranks)
-        status = move(session, all + (size_t)session->rank * each, 1);
+        status = move(session, (float *)all + (size_t)session->rank * each, 1);
     dlc_free(all);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Reading safetensors files: see safetensors.h. Nothing in a file is believed before
  * it was checked: every size against the file's, every offset against its
- * neighbours', every tensor's bytes against its type and shape, and the checksum. */
+ * neighbours', every tensor's bytes against its type and shape, and the checksum.
+ * Until then no more memory is taken than the header needs. */
 #include "train/checkpoint/safetensors.h"
 
 #include <errno.h>
@@ -19,6 +20,8 @@
 #include "base/text.h"
 #include "train/checkpoint/safetensors_format.h"
 
+enum { PIECE_BYTES = 1 << 20 };
+
 typedef struct entry {
     dlc_safetensor tensor;
     const format_type *type;
@@ -34,8 +37,8 @@ struct dlc_safetensors {
     const char **names; /* of the entries, for the nearest one */
     char *header;       /* as in the file */
     uint64_t header_length;
-    unsigned char *data;
     uint64_t data_bytes;
+    int fd; /* tensors are read from it when they are asked for */
     int has_checksum;
 };
 
@@ -75,13 +78,13 @@ static dlc_status read_at(const char *path, int fd, uint64_t begin, void *into,
     return DLC_OK;
 }
 
-static dlc_status read_header(dlc_safetensors *file, int fd, uint64_t bytes) {
+static dlc_status read_header(dlc_safetensors *file, uint64_t bytes) {
     unsigned char length[LENGTH_BYTES];
     if (bytes < LENGTH_BYTES + 2)
         return dlc_fail(DLC_ERR_DATA,
                         "%s has %" PRIu64 " bytes: too short for a safetensors file",
                         file->path, bytes);
-    DLC_TRY(read_at(file->path, fd, 0, length, sizeof length));
+    DLC_TRY(read_at(file->path, file->fd, 0, length, sizeof length));
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         file->header_length = file->header_length << 8 | length[i];
     if (file->header_length < 2 || file->header_length > HEADER_MAX)
@@ -98,7 +101,8 @@ static dlc_status read_header(dlc_safetensors *file, int fd, uint64_t bytes) {
     file->header = dlc_alloc((size_t)file->header_length + 1, 1);
     if (!file->header)
         return DLC_ERR_NOMEM;
-    DLC_TRY(read_at(file->path, fd, LENGTH_BYTES, file->header, file->header_length));
+    DLC_TRY(
+        read_at(file->path, file->fd, LENGTH_BYTES, file->header, file->header_length));
     file->data_bytes = bytes - LENGTH_BYTES - file->header_length;
     return DLC_OK;
 }
@@ -284,7 +288,24 @@ static char *find_digits(const dlc_safetensors *file) {
     return place + prefix;
 }
 
-static uint64_t hash_file(dlc_safetensors *file, char *digits) {
+/* In pieces: a file may claim, or be, more than this machine has memory for. */
+static dlc_status hash_data(const dlc_safetensors *file, XXH64_state_t *hash) {
+    uint64_t begin = LENGTH_BYTES + file->header_length;
+    void *piece = dlc_alloc(PIECE_BYTES, 1);
+    dlc_status status = piece ? DLC_OK : DLC_ERR_NOMEM;
+    for (uint64_t done = 0; status == DLC_OK && done < file->data_bytes;) {
+        uint64_t left = file->data_bytes - done;
+        uint64_t bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+        status = read_at(file->path, file->fd, begin + done, piece, bytes);
+        if (status == DLC_OK)
+            XXH64_update(hash, piece, (size_t)bytes);
+        done += bytes;
+    }
+    dlc_free(piece);
+    return status;
+}
+
+static dlc_status hash_file(dlc_safetensors *file, char *digits, uint64_t *sum) {
     unsigned char length[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++)
         length[i] = (unsigned char)(file->header_length >> 8 * i);
@@ -293,8 +314,9 @@ static uint64_t hash_file(dlc_safetensors *file, char *digits) {
     XXH64_reset(&hash, 0);
     XXH64_update(&hash, length, sizeof length);
     XXH64_update(&hash, file->header, (size_t)file->header_length);
-    XXH64_update(&hash, file->data, (size_t)file->data_bytes);
-    return XXH64_digest(&hash);
+    DLC_TRY(hash_data(file, &hash));
+    *sum = XXH64_digest(&hash);
+    return DLC_OK;
 }
 
 static dlc_status check_sum(dlc_safetensors *file) {
@@ -302,11 +324,12 @@ static dlc_status check_sum(dlc_safetensors *file) {
         return DLC_OK;
     char *digits = find_digits(file);
     if (digits) {
+        uint64_t sum;
         char found[DIGITS + 1];
         char stored[DIGITS + 1] = {0};
         memcpy(stored, digits, DIGITS);
-        snprintf(found, sizeof found, "%016llx",
-                 (unsigned long long)hash_file(file, digits));
+        DLC_TRY(hash_file(file, digits, &sum));
+        snprintf(found, sizeof found, "%016" PRIx64, sum);
         file->has_checksum = strcmp(found, stored) == 0;
     }
     if (!file->has_checksum)
@@ -319,18 +342,11 @@ static dlc_status check_sum(dlc_safetensors *file) {
 
 /* ---- Opening ------------------------------------------------------------------ */
 
-static dlc_status load(dlc_safetensors *file, int fd, uint64_t bytes) {
-    DLC_TRY(read_header(file, fd, bytes));
+static dlc_status check_all(dlc_safetensors *file, uint64_t bytes) {
+    DLC_TRY(read_header(file, bytes));
     DLC_TRY(parse_header(file));
     DLC_TRY(check_metadata(file));
     DLC_TRY(parse_entries(file));
-    file->data = dlc_alloc((size_t)file->data_bytes, 1);
-    if (!file->data)
-        return DLC_ERR_NOMEM;
-    DLC_TRY(read_at(file->path, fd, LENGTH_BYTES + file->header_length, file->data,
-                    file->data_bytes));
-    for (size_t i = 0; i < file->count; i++)
-        file->entries[i].tensor.data = file->data + file->entries[i].begin;
     return check_sum(file);
 }
 
@@ -340,11 +356,14 @@ dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
     DLC_TRY(open_file(path, &fd, &bytes));
     dlc_status status = DLC_ERR_NOMEM;
     dlc_safetensors *made = dlc_alloc(1, sizeof *made);
-    if (made)
+    if (made) {
+        made->fd = fd;
         made->path = dlc_strdup(path);
-    if (made && made->path)
-        status = load(made, fd, bytes);
-    close(fd);
+        if (made->path)
+            status = check_all(made, bytes);
+    } else {
+        close(fd);
+    }
     if (status != DLC_OK) {
         dlc_safetensors_close(made);
         return status;
@@ -356,7 +375,7 @@ dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
 void dlc_safetensors_close(dlc_safetensors *file) {
     if (!file)
         return;
-    dlc_free(file->data);
+    close(file->fd);
     dlc_free(file->names);
     dlc_free(file->entries);
     json_decref(file->root);
@@ -431,9 +450,10 @@ static const char *type_text(dlc_dtype dtype) {
     return "?";
 }
 
-dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
-                                dlc_dtype dtype, const dlc_shape *shape,
-                                const void **data) {
+/* The entry of this name, if it is of this type and shape. */
+static dlc_status find_entry(const dlc_safetensors *file, const char *name,
+                             dlc_dtype dtype, const dlc_shape *shape,
+                             const entry **wanted) {
     const entry *found = get_entry(file, name);
     if (!found) {
         const char *nearest = dlc_nearest(name, file->names, file->count);
@@ -446,11 +466,31 @@ dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
                         file->path, name, found->type->text, type_text(dtype));
     if (shape && !dlc_shape_equal(&found->tensor.shape, shape))
         return wrong_shape(file, name, &found->tensor.shape, shape);
-    if (found->begin % found->type->bytes)
-        return dlc_fail(DLC_ERR_UNSUPPORTED,
-                        "%s: tensor '%s' isn't aligned in the file; save it again with "
-                        "the program it is from",
-                        file->path, name);
-    *data = found->tensor.data;
+    *wanted = found;
+    return DLC_OK;
+}
+
+dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
+                                dlc_dtype dtype, const dlc_shape *shape) {
+    const entry *found;
+    return find_entry(file, name, dtype, shape, &found);
+}
+
+dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
+                                dlc_dtype dtype, const dlc_shape *shape, void **data) {
+    const entry *found;
+    DLC_TRY(find_entry(file, name, dtype, shape, &found));
+    uint64_t bytes = found->end - found->begin;
+    void *read = dlc_alloc((size_t)bytes, 1);
+    if (!read)
+        return DLC_ERR_NOMEM;
+    dlc_status status = read_at(file->path, file->fd,
+                                LENGTH_BYTES + file->header_length + found->begin, read,
+                                bytes);
+    if (status != DLC_OK) {
+        dlc_free(read);
+        return status;
+    }
+    *data = read;
     return DLC_OK;
 }

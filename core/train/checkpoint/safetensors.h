@@ -22,7 +22,8 @@ typedef struct dlc_safetensor {
     const char *name;
     dlc_dtype dtype;
     dlc_shape shape;
-    const void *data; /* NULL only where there are no elements, or `get` is set */
+    /* For writing; NULL only where there are no elements, or `get` is set. */
+    const void *data;
     /* Optional, for writing: called when it is the tensor's turn; what it gives need
      * not outlive the next call. So not all tensors have to be in memory at once. */
     dlc_status (*get)(void *context, const void **data);
@@ -44,10 +45,11 @@ dlc_status dlc_safetensors_write(const char *path, const dlc_safetensor *tensors
                                  size_t count, const dlc_safetensors_pair *metadata,
                                  size_t metadata_count);
 
-/* An open file: all of it is in memory. */
+/* An open file; its header is in memory. */
 typedef struct dlc_safetensors dlc_safetensors;
 
-/* Reads and checks the whole file. DLC_ERR_DATA if it isn't there or isn't what it
+/* Checks the whole file, its checksum in pieces: the memory that this takes doesn't
+ * depend on the size of the tensors. DLC_ERR_DATA if it isn't there or isn't what it
  * should be, DLC_ERR_IO if the system fails to read it. */
 dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file);
 void dlc_safetensors_close(dlc_safetensors *file); /* NULL allowed */
@@ -56,18 +58,20 @@ void dlc_safetensors_close(dlc_safetensors *file); /* NULL allowed */
 const char *dlc_safetensors_path(const dlc_safetensors *file);
 int dlc_safetensors_has_checksum(const dlc_safetensors *file); /* ours, and intact */
 size_t dlc_safetensors_count(const dlc_safetensors *file);
-/* In the order of their bytes; `index` is below the count. */
+/* In the order of their bytes, without data; `index` is below the count. */
 const dlc_safetensor *dlc_safetensors_at(const dlc_safetensors *file, size_t index);
 /* NULL where the file has no such tensor; no error is set. */
 const dlc_safetensor *dlc_safetensors_get(const dlc_safetensors *file,
                                           const char *name);
 
-/* The bytes of a tensor, aligned for its type. DLC_ERR_DATA, with the file, the
- * name and what was found, where it isn't there or is of another type or shape.
- * `shape` NULL: any (look at dlc_safetensors_get for which). */
+/* DLC_ERR_DATA, with the file, the name and what was found, where the tensor isn't
+ * there or is of another type or shape. `shape` NULL: any (look at
+ * dlc_safetensors_get for which). */
 dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
-                                dlc_dtype dtype, const dlc_shape *shape,
-                                const void **data);
+                                dlc_dtype dtype, const dlc_shape *shape);
+/* The same, and its bytes, in memory that the caller gives back with dlc_free. */
+dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
+                                dlc_dtype dtype, const dlc_shape *shape, void **data);
 
 /* A value of the metadata, NULL where there is no such key. */
 const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *key);

@@ -39,12 +39,12 @@ static void must_write(const char *path, float value) {
 /* The value that the (whole, sound) file is of. */
 static float value_of(const char *path) {
     dlc_safetensors *file = NULL;
-    const void *data = NULL;
+    void *data = NULL;
     dlc_status status = dlc_safetensors_open(path, &file);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     ck_assert_int_eq(dlc_safetensors_has_checksum(file), 1);
     ck_assert_int_eq(
-        dlc_safetensors_find(file, "values", DLC_F32, &(dlc_shape){1, {VALUES}}, &data),
+        dlc_safetensors_read(file, "values", DLC_F32, &(dlc_shape){1, {VALUES}}, &data),
         DLC_OK);
     const float *found = data;
     float value = found[0];
@@ -52,6 +52,7 @@ static float value_of(const char *path) {
     for (int i = 0; i < VALUES; i++)
         same = same && found[i] == value;
     ck_assert(same);
+    dlc_free(data);
     dlc_safetensors_close(file);
     return value;
 }
@@ -86,12 +87,13 @@ START_TEST(made_when_written) {
     dlc_safetensors *file = NULL;
     ck_assert_int_eq(dlc_safetensors_open(path, &file), DLC_OK);
     for (int i = 0; i < 2; i++) {
-        const void *data = NULL;
-        ck_assert_int_eq(dlc_safetensors_find(file, i ? "b" : "a", DLC_F32,
+        void *data = NULL;
+        ck_assert_int_eq(dlc_safetensors_read(file, i ? "b" : "a", DLC_F32,
                                               &tensors[0].shape, &data),
                          DLC_OK);
         for (int k = 0; k < VALUES; k++)
             ck_assert(((const float *)data)[k] == (float)(i + 1));
+        dlc_free(data);
     }
     dlc_safetensors_close(file);
 
