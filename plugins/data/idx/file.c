@@ -1,7 +1,7 @@
 /* See idx.h. A file's sizes are believed only as far as its data goes: the header alone
  * is read first, what it asks for is held against the file, and memory is taken as data
- * comes. A packed file is unpacked in one go, with libdeflate: twice as fast as zlib,
- * which is most of the time between start and first iteration. */
+ * comes. A packed file is mapped and unpacked in one go, with libdeflate: twice as fast
+ * as zlib, which is most of the time between start and first iteration. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
@@ -196,14 +196,17 @@ static dlc_status inflate_all(const disk_file *file, const unsigned char *packed
     return DLC_OK;
 }
 
+/* Mapped, not read: memory goes to what comes out, and no more of the file is looked at
+ * than up to the first byte that is wrong, however long it is. */
 static dlc_status unpack(const disk_file *file, unsigned char *into, size_t size) {
-    unsigned char *packed = file->host->alloc(file->size);
-    if (!packed)
-        return DLC_ERR_NOMEM;
-    dlc_status status = read_at(file, 0, packed, file->size);
-    if (status == DLC_OK)
-        status = inflate_all(file, packed, into, size);
-    file->host->free(packed);
+    void *packed = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
+    if (packed == MAP_FAILED)
+        return file->host->fail(errno == ENOMEM ? DLC_ERR_NOMEM : DLC_ERR_IO,
+                                "cannot map the %zu bytes of %s: %s", file->size,
+                                file->path, strerror(errno));
+    madvise(packed, file->size, MADV_SEQUENTIAL); /* a wish */
+    dlc_status status = inflate_all(file, packed, into, size);
+    munmap(packed, file->size);
     return status;
 }
 
