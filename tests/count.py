@@ -15,12 +15,15 @@ count.py --write STEP=JSON...
 --list FILE, --features FILE: other files than tests/list.txt and build/tests/features.txt
 
 A line of the list:  NAME: STEP...[; needs FEATURE][; may skip: WORDS [| WORDS]...]
-of which its output holds some.
+[; may skip parts: WORDS [| WORDS]...], of which its output, or the reason that it gives
+for a part, holds some. A part is a case of a Python program: it ends with "OK (skipped=N)",
+and says why where it runs with verbosity=2.
 """
 
 import argparse
 import json
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as xml
 
@@ -28,8 +31,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 HEAD = """\
 # The tests that `make check` must run, step by step (tests/count.py); one that is absent
 # fails the check. tests/run.sh list rewrites it after a test was added or removed; the
-# conditions, "needs cuda" and "may skip: WORDS [| WORDS]...", are written by hand.
+# conditions, "needs cuda", "may skip: WORDS [| WORDS]..." (all of it) and "may skip parts:
+# WORDS [| WORDS]..." (cases in it), are written by hand.
 """
+CONDITIONS = ("needs ", "may skip: ", "may skip parts: ")
+PARTS_SKIPPED = re.compile(r"^OK \(.*?\bskipped=(\d+)", re.MULTILINE)
+PART_SKIPPED = re.compile(r"\bskipped (['\"])(.*)\1$", re.MULTILINE)
 
 
 def read_list(path):
@@ -42,7 +49,7 @@ def read_list(path):
         steps, *conditions = rest.split("; ")
         tests[name] = (steps.split(), {})
         for condition in conditions:
-            for key in ("needs ", "may skip: "):
+            for key in CONDITIONS:
                 if condition.startswith(key):
                     tests[name][1][key.strip(" :")] = condition[len(key):]
     return tests
@@ -60,7 +67,7 @@ def write_list(path, steps):
         for name in sorted(tests):
             line = f"{name}: {' '.join(tests[name])}"
             for key, value in old.get(name, ([], {}))[1].items():
-                line += f"; {key}{':' if key == 'may skip' else ''} {value}"
+                line += f"; {key}{'' if key == 'needs' else ':'} {value}"
             out.write(line + "\n")
 
 
@@ -79,7 +86,7 @@ class Count:
         name = f"{step}: {case.get('name')}"
         skip = case.find("skipped")
         if case.get("status") == "run" and case.find("failure") is None:
-            self.passed += 1
+            self.parts(name, case)
         elif case.get("status") == "disabled":
             self.fail(name, "it is disabled")
         elif skip is not None and "SKIP" in skip.get("message", ""):
@@ -87,11 +94,31 @@ class Count:
         else:
             self.fail(name)
 
+    def allows(self, case, condition, output):
+        _, conditions = self.tests.get(case.get("name"), ([], {}))
+        return any(words in output
+                   for words in conditions.get(condition, "\0").split(" | "))
+
+    def parts(self, name, case):
+        """It passed; but did all of it run?"""
+        output = case.findtext("system-out") or ""
+        number = sum(int(count) for count in PARTS_SKIPPED.findall(output))
+        reasons = [reason for _, reason in PART_SKIPPED.findall(output)]
+        reasons += ["it doesn't say why"] * (number - len(reasons))
+        refused = [reason for reason in reasons
+                   if not self.allows(case, "may skip parts", reason)]
+        if number and refused:
+            self.fail(name, "parts of it were skipped, which tests/list.txt doesn't "
+                      f"allow: {'; '.join(refused)}")
+            return
+        self.passed += 1
+        for reason in reasons if number else []:
+            print(f"skipped  {name}, a part: {reason}")
+
     def skip(self, name, case):
         output = (case.findtext("system-out") or "").strip()
         reason = output.splitlines()[-1] if output else "it doesn't say why"
-        _, conditions = self.tests.get(case.get("name"), ([], {}))
-        if any(words in output for words in conditions.get("may skip", "\0").split(" | ")):
+        if self.allows(case, "may skip", output):
             print(f"skipped  {name}: {reason}")
         else:
             self.fail(name, f"skipped, which tests/list.txt doesn't allow: {reason}")

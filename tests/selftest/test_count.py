@@ -1,4 +1,5 @@
-"""tests/count.py: a test that is absent, unknown or skipped without leave is a failure."""
+"""tests/count.py: a test that is absent, unknown or skipped without leave, also in part, is
+a failure."""
 
 import json
 import os
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.sax.saxutils import escape
 
 COUNT = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "tests/count.py"
 LIST = """\
@@ -16,6 +18,8 @@ beta: release; needs cuda
 gamma: release; may skip: no GPU | no root
 """
 PASSED = '<testcase name="{}" status="run"/>'
+PASSED_SAYING = ('<testcase name="{}" status="run"><system-out>{}</system-out>'
+                 "</testcase>")
 FAILED = '<testcase name="{}" status="fail"><failure message="x"/></testcase>'
 SKIPPED = ('<testcase name="{}" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
            "<system-out>skipped: {}</system-out></testcase>")
@@ -95,6 +99,33 @@ class Counting(unittest.TestCase):
         self.expect({"release": [SKIPPED.format("alpha", "no GPU"),
                                  PASSED.format("gamma")]}, 1, "doesn't allow: skipped: no GPU")
 
+    def test_parts_that_are_skipped(self):
+        """Cases of a program that passes as a whole."""
+        self.list.write_text("alpha: release\n"
+                             "beta: release; may skip parts: no root | it's late\n"
+                             "gamma: release; may skip: no root\n")
+        one = "test_x (__main__.A.test_x) ... skipped 'no root here'\n\nOK (skipped=1)\n"
+        late = 'test_y (__main__.A) ... noise\nskipped "it\'s late"\n'
+        two = late + one.replace("=1", "=2")
+        for name, output, said in (
+                ("beta", one, "skipped  release: beta, a part: no root here"),
+                ("beta", two, "a part: it's late"),
+                ("beta", one.replace("(skipped=1)", "(expected failures=1, skipped=1)"),
+                 "a part: no root here"),
+                ("alpha", "skipped 'of another program'\nOK\n", "")):
+            others = [PASSED.format(other) for other in ("alpha", "beta", "gamma")
+                      if other != name]
+            self.expect({"release": [*others, PASSED_SAYING.format(name, escape(output))]},
+                        0, said, "3 passed, 0 failed")
+        for name, output, said in (
+                ("alpha", one, "no root here"), ("gamma", one, "no root here"),
+                ("beta", two.replace("=2", "=3"), "it doesn't say why"),
+                ("beta", one.replace("no root", "no mount"), "no mount here"),
+                ("beta", "OK (skipped=1)\n", "it doesn't say why")):
+            self.expect({"release": [PASSED_SAYING.format(name, escape(output))]},
+                        1, f"FAILED   release: {name}: parts of it were skipped", said,
+                        whole=())
+
     def test_failures(self):
         for case in (FAILED, NOT_FOUND, DISABLED):
             self.expect({"release": [case.format("alpha"), PASSED.format("gamma")]}, 1,
@@ -103,11 +134,15 @@ class Counting(unittest.TestCase):
     def test_writing_keeps_conditions(self):
         shown = self.folder / "release.json"
         shown.write_text(json.dumps(
-            {"tests": [{"name": name} for name in ("gamma", "new", "alpha", "beta")]}))
+            {"tests": [{"name": name} for name in ("gamma", "new", "alpha", "beta",
+                                                   "delta")]}))
+        with open(self.list, "a", encoding="utf-8") as tests:
+            tests.write("delta: release; may skip parts: no network\n")
         subprocess.run([sys.executable, COUNT, "--list", self.list, "--write",
                         f"release={shown}"], check=True)
         lines = [line for line in self.list.read_text().splitlines() if line[0] != "#"]
         self.assertEqual(lines, ["alpha: release", "beta: release; needs cuda",
+                                 "delta: release; may skip parts: no network",
                                  "gamma: release; may skip: no GPU | no root",
                                  "new: release"])
 

@@ -73,4 +73,4 @@ if __name__ == "__main__":
     if not pathlib.Path(DATA).exists():
         print(f"skipped: there is no {DATA}")
         sys.exit(77)
-    unittest.main()
+    unittest.main(verbosity=2)

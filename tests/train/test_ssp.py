@@ -76,8 +76,7 @@ class Ssp(unittest.TestCase):
                 self.expect_sgd(got, ranks)
 
     def test_in_step_by_mpi(self):
-        if not is_there("mpi") or not mpirun(2):
-            self.skipTest("needs the mpi transport and Open MPI's mpirun, no sanitizer")
+        self.assertTrue(is_there("mpi") and mpirun(2))
         got, report, _ = self.train("ssp", "mpi", 2, launcher=mpirun(2))
         self.assertEqual(report["transport"], "mpi")
         self.expect_sgd(got, 2)

@@ -113,16 +113,14 @@ class Transports(unittest.TestCase):
                 self.assertEqual(len(set(digests.values())), 1, digests)
 
     def test_mpi(self):
-        if not is_there("mpi") or not mpirun(2):
-            self.skipTest("needs the mpi transport and Open MPI's mpirun")
+        self.assertTrue(is_there("mpi") and mpirun(2))
         for ranks in RANKS:
             with self.subTest(ranks=ranks):
                 report, _ = self.train("mpi", ranks, mpirun(ranks))
                 self.check_report(report, "mpi", ranks)
 
     def test_started_by_mpirun(self):
-        if not mpirun(4):
-            self.skipTest("needs Open MPI's mpirun")
+        self.assertTrue(mpirun(4))
         _, expected = self.train("host-staged", 4)
         for transport in filter(is_there, IN_ORDER):
             # To `auto`, mpirun is a reason to take the mpi transport.

@@ -134,8 +134,6 @@ class Command(unittest.TestCase):
 
     def test_training_goes_on_without(self):
         done = self.train("--json")
-        if "there is no layer" in done.stderr:
-            self.skipTest("built without layers")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["device"], "cpu")
 
@@ -147,4 +145,4 @@ class Command(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

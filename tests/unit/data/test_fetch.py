@@ -151,4 +151,4 @@ class Scripts(Case):
 
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    sys.exit(unittest.main(verbosity=2))
