@@ -315,6 +315,32 @@ class Resumed(Runs):
         _, said = self.train("--resume=auto")
         self.assertIn(f"resumed from {first}/", said)
 
+    def test_auto_passes_over_what_is_no_folder(self):
+        first = self.train("--iterations=10")[0]["run_dir"]
+        runs = self.folder / "runs"
+        (runs / "small-20300101-000000").write_text("notes")
+        (runs / "small-20300101-000001").symlink_to("gone")
+        _, said = self.train("--resume=auto")
+        self.assertIn(f"resumed from {first}/", said)
+
+    def test_auto_does_not_pass_over_what_cannot_be_read(self):
+        """There may be a checkpoint in it: a new run would be the wrong one."""
+        self.train("--iterations=10")
+        last = self.folder / "runs" / "small-20300101-000000"
+        last.symlink_to(last.name)
+        self.refused(1, f"runs/{last.name} cannot be read: Too many levels of symbolic",
+                     "--resume=auto")
+        last.unlink()
+        last.mkdir(mode=0)
+        done = self.run_it("--resume=auto", like_anyone=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"runs/{last.name} cannot be read: Permission denied", done.stderr)
+
+    def test_auto_where_runs_cannot_be_read(self):
+        (self.folder / "runs").symlink_to("runs")
+        self.refused(1, "folder runs cannot be read: Too many levels of symbolic links",
+                     "--resume=auto")
+
     def test_auto_numbers_are_counted_not_spelt(self):
         first = self.train("--iterations=10")[0]["run_dir"]
         for name in ("small-20300101-000000", "small-20300101-000000-2",

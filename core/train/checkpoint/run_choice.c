@@ -90,17 +90,31 @@ static int is_later(const char *name, const char *than, const char *net) {
     return order > 0 || (order == 0 && number > other_number);
 }
 
+/* What is none, or goes away meanwhile, is no run. */
+static dlc_status is_folder(const char *path, int *is) {
+    struct stat info;
+    *is = 0;
+    if (stat(path, &info) == 0)
+        *is = S_ISDIR(info.st_mode);
+    else if (errno != ENOENT && errno != ENOTDIR)
+        return dlc_fail(DLC_ERR_IO, "%s cannot be read: %s", path, strerror(errno));
+    return DLC_OK;
+}
+
 /* Takes the entry where it is a run of this net, later than *last, with a checkpoint.
  */
 static dlc_status consider(const char *name, const char *net, char **last) {
     long number;
-    int64_t iteration;
+    int is;
+    int64_t iteration = -1;
     if (!time_in_name(name, net, &number) || (*last && !is_later(name, *last, net)))
         return DLC_OK;
     char *path = dlc_format(DLC_RUNS "/%s", name);
     if (!path)
         return DLC_ERR_NOMEM;
-    dlc_status status = newest_in(path, net, &iteration);
+    dlc_status status = is_folder(path, &is);
+    if (status == DLC_OK && is)
+        status = newest_in(path, net, &iteration);
     dlc_free(path);
     return status == DLC_OK && iteration >= 0 ? set(last, name) : status;
 }
