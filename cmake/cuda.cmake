@@ -20,6 +20,10 @@ endif()
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
+# That there was no compiler is looked at anew: it may have been installed since.
+if(NOT CMAKE_CUDA_COMPILER)
+  unset(CMAKE_CUDA_COMPILER CACHE)
+endif()
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
@@ -28,6 +32,8 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 12 QUIET)
 if(NOT TARGET CUDA::cudart_static)
+  message(STATUS "CUDA: left out, since 12 or later is needed, with its static runtime: "
+    "${CMAKE_CUDA_COMPILER} is of ${CMAKE_CUDA_COMPILER_VERSION}")
   return()
 endif()
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG") # -lineinfo would double the plugins

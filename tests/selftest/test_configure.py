@@ -1,5 +1,5 @@
 """A configuration with tests fails where one of their programs is missing and says which;
-without tests it needs none of them, and builds no test."""
+without tests it needs none of them, and builds no test. CUDA may be installed later."""
 
 import os
 import pathlib
@@ -12,13 +12,14 @@ NOWHERE = "/nowhere/valgrind"
 
 
 class Configuring(unittest.TestCase):
-    def configure(self, *words):
+    def configure(self, *words, **environment):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         done = subprocess.run(
             ["cmake", "-G", "Ninja", "-S", SOURCE, "-B", holder.name, "-DDLC_CUDA=OFF",
              f"-DDLC_PROGRAM_valgrind={NOWHERE}", *words],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            env={**os.environ, **environment})
         return done.returncode, done.stdout, holder.name
 
     def test_with_tests_all_must_be_there(self):
@@ -34,6 +35,13 @@ class Configuring(unittest.TestCase):
                                  stdout=subprocess.PIPE, text=True, check=True).stdout
         built = [line for line in targets.splitlines() if line.startswith("tests/")]
         self.assertEqual(built, [])
+
+    def test_cuda_is_looked_for_again(self):
+        """Where an earlier configuration has found none."""
+        code, output, _ = self.configure("-DDLC_CUDA=ON", "-DCMAKE_CUDA_COMPILER=NOTFOUND",
+                                         CUDACXX="/nowhere/nvcc")
+        self.assertEqual(code, 0, output)
+        self.assertIn("Looking for a CUDA compiler", output)
 
 
 if __name__ == "__main__":
