@@ -180,7 +180,8 @@ def man(_work):
         expect((folder / line.split()[1]).is_file(), line)
 
 
-    man_of_the_environment(re.sub(".\b", "", run("mandoc", "-Tutf8", folder / "man1/dlcore.1")))
+    man_of_the_environment(re.sub(".\b", "", run("mandoc", "-Tutf8", "-Owidth=200",
+                                                 folder / "man1/dlcore.1")))
 
 
 def man_of_the_environment(page):
@@ -205,6 +206,13 @@ def man_of_the_environment(page):
     expect(not missing, f"dlcore(1) lacks {missing}")
     gone = sorted(word for word in words if word.startswith("DLCORE_") and word not in ours)
     expect(not gone, f"nothing reads {gone}")
+    # Not within the text of another one.
+    section = re.search(r"(?ms)^ENVIRONMENT$(.*?)^FILES$", page)[1]
+    indent = re.search(r"(?m)^ +(?=DLCORE_PLUGIN_PATH)", section)[0]
+    terms = "\n".join(re.findall(rf"(?m)^{indent}\S.*$", section))
+    within = sorted(word for word in read | ours if not re.search(rf"\b{word}\b", terms)
+                    and not word.startswith("UCX_") and word != "GOMP_SPINCOUNT")
+    expect(not within, f"dlcore(1) has no term for {within}")
 
 
 def completion(work):
