@@ -90,11 +90,19 @@ static int is_plugin_name(const char *name) {
     return name[0] != '.' && length > 3 && !strcmp(name + length - 3, ".so");
 }
 
-static dlc_status read_names(DIR *stream, dlc_listing *listing) {
+/* The next plugin's name; NULL at the end, and where errno is set. */
+static const char *next_name(DIR *stream) {
+    const struct dirent *entry;
+    do {
+        errno = 0;
+        entry = readdir(stream);
+    } while (entry && !is_plugin_name(entry->d_name));
+    return entry ? entry->d_name : NULL;
+}
+
+static dlc_status read_names(DIR *stream, const char *folder, dlc_listing *listing) {
     size_t room = 0;
-    for (const struct dirent *entry; (entry = readdir(stream));) {
-        if (!is_plugin_name(entry->d_name))
-            continue;
+    for (const char *name; (name = next_name(stream));) {
         if (listing->names == room) {
             char **grown = dlc_grow(listing->name, room, room ? 2 * room : 16,
                                     sizeof *listing->name);
@@ -103,10 +111,13 @@ static dlc_status read_names(DIR *stream, dlc_listing *listing) {
             listing->name = grown;
             room = room ? 2 * room : 16;
         }
-        if (!(listing->name[listing->names] = dlc_strdup(entry->d_name)))
+        if (!(listing->name[listing->names] = dlc_strdup(name)))
             return DLC_ERR_NOMEM;
         listing->names++;
     }
+    if (errno)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
+                        strerror(errno));
     if (listing->names)
         qsort(listing->name, listing->names, sizeof *listing->name, by_name);
     return DLC_OK;
@@ -134,7 +145,7 @@ dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
         goto out;
     }
     fd = -1; /* the stream's now */
-    rc = read_names(stream, &found);
+    rc = read_names(stream, folder, &found);
 out:
     if (stream)
         closedir(stream);

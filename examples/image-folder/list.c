@@ -86,9 +86,17 @@ static dlc_status read_folder(const char *folder,
     if (!stream)
         return host->fail(DLC_ERR_DATA, "%s: cannot be read: %s", folder,
                           strerror(errno));
-    for (const struct dirent *one; rc == DLC_OK && (one = readdir(stream));)
+    while (rc == DLC_OK) {
+        errno = 0; /* which alone tells a failure from the end */
+        const struct dirent *one = readdir(stream);
+        if (!one && errno)
+            rc = host->fail(DLC_ERR_DATA, "%s: cannot be read: %s", folder,
+                            strerror(errno));
+        if (!one)
+            break;
         if (one->d_name[0] != '.' && wanted(folder, one->d_name))
             rc = add_name(list, folder, one->d_name);
+    }
     closedir(stream);
     if (rc == DLC_OK && list->count > 0)
         qsort(list->name, list->count, sizeof *list->name, by_name);
