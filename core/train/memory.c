@@ -39,8 +39,10 @@ static uint64_t process_bytes(const dlc_setup *setup) {
 dlc_status dlc_session_memory_plan(const dlc_session *session,
                                    dlc_session_memory *memory) {
     const dlc_setup *setup = session->setup;
-    dlc_net_memory train = dlc_net_memory_plan(session->net), test = {0};
+    dlc_net_memory train = {0}, test = {0};
     uint64_t feed = 0, test_feed = 0, batch = 0, test_batch = 0;
+    if (session->net) /* not where saved weights are tested */
+        train = dlc_net_memory_plan(session->net);
     if (session->share > 0) /* a server has no samples */
         DLC_TRY(dlc_feeds_bytes(session, DLC_PHASE_TRAIN, &feed, &batch));
     if (session->test_net) {
@@ -49,12 +51,14 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
     }
     dlc_session_memory made = {
         .process = process_bytes(setup),
-        .weights = train.weights + train.buffers,
+        .weights = train.weights + train.buffers + test.weights + test.buffers,
         .gradients = train.gradients,
         .solver = (uint64_t)session->needs.slots * train.weights,
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,
         .uploads = dlc_session_queue_ahead(session) ? DLC_INTAKE_SLOTS * batch : 0};
+    made.by_train = train.activations + feed + made.uploads;
+    made.by_test = test.activations + test_feed;
     dlc_pipeline_add_memory(session, &made);
     made.peak = made.weights + made.gradients + made.solver + made.activations +
                 made.uploads;
@@ -74,6 +78,8 @@ void dlc_memory_add(const dlc_setup *setup, const dlc_session_memory *memory,
     if (__builtin_mul_overflow(own, (uint64_t)ranks, &own) ||
         __builtin_add_overflow(sum->own, own, &sum->own))
         sum->own = UINT64_MAX / 2;
+    sum->by_train += (double)memory->by_train * ranks;
+    sum->by_test += (double)memory->by_test * ranks;
     if (memory->process > sum->process)
         sum->process = memory->process;
     if (!on_host && memory->peak > sum->device)
@@ -85,21 +91,28 @@ uint64_t dlc_memory_total(const dlc_memory_sum *sum) {
     return sum->own + sum->process + (uint64_t)others * FIRST_USE_BYTES;
 }
 
-/* What is missing, as one sentence; `name` is of what has too little. */
-static dlc_status refuse(const dlc_session *session, const char *who, uint64_t bytes,
-                         const char *name, double has) {
-    const dlc_settings *data = session->setup->train.settings;
-    const char *how = dlc_settings_get_bool(session->setup->train_settings, "overcommit")
-                          ? "it is tried all the same ([train] overcommit)"
-                          : "take a smaller batch, [train] recompute = yes or fewer ranks; "
-                            "--overcommit tries it all the same";
+/* What is missing, as one sentence, with the batch that takes the most of it; `name` is
+ * of what has too little. */
+static dlc_status refuse(const dlc_session *session, const dlc_memory_sum *sum,
+                         const char *who, uint64_t bytes, const char *name,
+                         double has) {
+    const dlc_setup *setup = session->setup;
+    int by_test = sum->by_test > sum->by_train;
+    int overcommit = dlc_settings_get_bool(setup->train_settings, "overcommit");
+    const dlc_settings *data = by_test ? setup->test.settings : setup->train.settings;
+    char how[128] = "it is tried all the same ([train] overcommit)";
+    if (!overcommit)
+        (void)snprintf(how, sizeof how,
+                       "take a smaller batch%s or fewer ranks; --overcommit tries it "
+                       "all the same",
+                       by_test ? "" : ", [train] recompute = yes");
     (void)dlc_fail(DLC_ERR_CONFIG,
-                   "%s: [data] batch = %lld: %s would need %.1f GB of memory, but %s "
+                   "%s: [%s] batch = %lld: %s would need %.1f GB of memory, but %s "
                    "has %.1f GB; %s",
-                   dlc_settings_where(data, "batch"),
+                   dlc_settings_where(data, "batch"), by_test ? "data.test" : "data",
                    (long long)dlc_settings_get_int(data, "batch"), who,
                    (double)bytes / 1e9, name, has / 1e9, how);
-    if (!dlc_settings_get_bool(session->setup->train_settings, "overcommit"))
+    if (!overcommit)
         return DLC_ERR_CONFIG;
     if (session->rank == 0)
         dlc_warn("%s", dlc_detail());
@@ -108,28 +121,32 @@ static dlc_status refuse(const dlc_session *session, const char *who, uint64_t b
 
 static dlc_status judge(const dlc_session *session, const dlc_memory_sum *sum,
                         const char *machine, double has) {
-    char who[64] = "training";
+    char who[64];
+    (void)snprintf(who, sizeof who, "%s", session->net ? "training" : "testing");
     if (sum->ranks > 1)
         (void)snprintf(who, sizeof who, "the %d ranks of a machine", (int)sum->ranks);
     uint64_t total = dlc_memory_total(sum);
-    return has > 0 && (double)total > has ? refuse(session, who, total, machine, has)
-                                          : DLC_OK;
+    return has > 0 && (double)total > has
+               ? refuse(session, sum, who, total, machine, has)
+               : DLC_OK;
 }
 
 /* A device with memory of its own says how much that is. */
-static dlc_status judge_device(const dlc_session *session, uint64_t bytes) {
+static dlc_status judge_device(const dlc_session *session, const dlc_memory_sum *sum) {
+    uint64_t bytes = sum->device;
     const dlc_place *mine = dlc_job_place(session->job, dlc_job_rank(session->job));
     dlc_device_info info = {.size = sizeof info};
     if (bytes == 0 || !DLC_CAN(session->device_ops, describe))
         return DLC_OK;
     DLC_TRY(session->device_ops->describe(mine->device_index, &info));
     return info.memory_bytes && bytes > info.memory_bytes
-               ? refuse(session, "a rank", bytes, info.name, (double)info.memory_bytes)
+               ? refuse(session, sum, "a rank", bytes, info.name,
+                        (double)info.memory_bytes)
                : DLC_OK;
 }
 
 dlc_status dlc_memory_judge(const dlc_session *session, const dlc_memory_sum *sum) {
-    DLC_TRY(judge_device(session, sum->device));
+    DLC_TRY(judge_device(session, sum));
     return judge(session, sum, "this machine", dlc_quota_memory(""));
 }
 
@@ -143,6 +160,8 @@ typedef struct card {
 static void add_sum(const dlc_memory_sum *one, dlc_memory_sum *sum) {
     sum->ranks += one->ranks;
     sum->own += one->own;
+    sum->by_train += one->by_train;
+    sum->by_test += one->by_test;
     if (one->process > sum->process)
         sum->process = one->process;
 }
@@ -184,5 +203,5 @@ dlc_status dlc_memory_check(dlc_session *session) {
     if (status == DLC_OK)
         status = judge_machines(session, all);
     dlc_free(all);
-    return status == DLC_OK ? judge_device(session, mine.sum.device) : status;
+    return status == DLC_OK ? judge_device(session, &mine.sum) : status;
 }

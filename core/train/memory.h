@@ -15,6 +15,8 @@ typedef struct dlc_session_memory {
     uint64_t feeds;   /* batches read ahead, in host memory */
     uint64_t uploads; /* batches on their way to a device with a queue, there */
     uint64_t peak;    /* of all, at any time */
+    /* Of that what the batches of [data] and [data.test] make. */
+    uint64_t by_train, by_test;
 } dlc_session_memory;
 
 /* What of this process is in memory now: dlc_setup.resident_bytes, once that is done.
@@ -28,9 +30,10 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
 /* What the ranks of one machine take together. Start with {0}. */
 typedef struct dlc_memory_sum {
     int32_t ranks;
-    uint64_t own;     /* bytes that each has for itself, of all of them */
-    uint64_t process; /* the largest; most of it is shared */
-    uint64_t device;  /* the most that one has on a device of its own */
+    uint64_t own;             /* bytes that each has for itself, of all of them */
+    uint64_t process;         /* the largest; most of it is shared */
+    uint64_t device;          /* the most that one has on a device of its own */
+    double by_train, by_test; /* bytes that the batches of both sections make */
 } dlc_memory_sum;
 
 /* Adds `ranks` ranks that take so much each. */
@@ -43,9 +46,9 @@ uint64_t dlc_memory_total(const dlc_memory_sum *sum);
  * sentence if not; a warning alone with [train] overcommit. */
 dlc_status dlc_memory_judge(const dlc_session *session, const dlc_memory_sum *sum);
 
-/* All ranks together, with their nets built and no memory taken: each machine's ranks
- * against what it has. All fail if one machine has too little. Sets
- * session->planned_bytes. */
+/* All ranks together, that train or only test, with their nets built and no memory
+ * taken: each machine's ranks against what it has. All fail if one machine has too
+ * little. Sets session->planned_bytes. */
 dlc_status dlc_memory_check(dlc_session *session);
 
 #endif

@@ -114,5 +114,6 @@ dlc_status dlc_nets_open_test(dlc_session *session) {
     const dlc_data_setup *test = &session->setup->test;
     DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
                       &session->test_net));
+    DLC_TRY(dlc_memory_check(session));
     return dlc_net_allocate(session->test_net);
 }

@@ -311,8 +311,8 @@ dlc_status dlc_session_start(dlc_session *session) {
 
 static dlc_status open_test(dlc_session *session) {
     DLC_TRY(open_device(session));
-    DLC_TRY(aside(session, dlc_feeds_open_test));
     DLC_TRY(dlc_nets_open_test(session));
+    DLC_TRY(aside(session, dlc_feeds_open_test)); /* they read ahead from here on */
     return aside(session, open_connection);
 }
 

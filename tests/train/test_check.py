@@ -329,6 +329,33 @@ class Check(unittest.TestCase):
         self.assertEqual(forced.returncode, 0, forced.stderr)
         self.assertIn("warning: net.ini:8: [data] batch = 1000000", forced.stderr)
 
+    def test_memory_of_tests(self):
+        """The batch that takes it is named, where training fits and tests don't."""
+        huge = change({"data.test/batch = 24": "batch = 1000000",
+                       "conv1/num_output = 8": "num_output = 5000"})
+        words = (r"^error: net.ini:\d+: \[data.test\] batch = 1000000: {} would need "
+                 r"\d+\.\d GB of memory, but this machine has \d+\.\d GB; take a smaller "
+                 r"batch or fewer ranks; --overcommit")
+        (self.path / "some.safetensors").write_bytes(b"\2\0\0\0\0\0\0\0{}")
+        weights = "--weights=some.safetensors"
+        for command, who, options in (("check", "training", ()), ("train", "training", ()),
+                                      ("test", "testing", (weights,))):
+            done = self.run_dlcore(command, huge, *options)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, re.compile(words.format(who), re.M))
+        listed = json.loads(self.run_dlcore("check", huge, "--json").stdout)["mistakes"]
+        self.assertEqual([(m["section"], m["key"]) for m in listed],
+                         [("data.test", "batch")])
+        both = self.run_dlcore("test", huge, weights, "--ranks=2")
+        self.assertEqual(both.returncode, 2, both.stderr)
+        self.assertIn("the 2 ranks of a machine would need", both.stderr)
+        # Tests of few samples: what training takes is nobody's business.
+        few = change({"data/batch = 24": "batch = 1000000",
+                      "conv1/num_output = 8": "num_output = 5000"})
+        done = self.run_dlcore("test", few, weights)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("some.safetensors has no tensor", done.stderr)
+
     def machine_bytes(self):
         """What the ranks may have, as the refusal of a net tells it: a container may have
         less than its machine."""
