@@ -15,8 +15,10 @@ typedef struct looked {
     const char *section;        /* of it */
     dlc_phase phase;
     int refused; /* the family cannot do it at all, which was told */
-    char *told;  /* one a layer of the graph: it has been complained of */
+    char *told;  /* one a layer of the graph: what has been complained of */
 } looked;
+
+enum { TOLD_SHAPE = 1, TOLD_CLASSES = 2 };
 
 static const dlc_section *section_of(const looked *at, int32_t layer) {
     return dlc_config_find(at->setup->config, at->setup->graph->layer[layer].name);
@@ -42,7 +44,7 @@ static void tell_misfit(void *context, int32_t layer, dlc_status status) {
     (void)status;
     if (at->told[layer])
         return;
-    at->told[layer] = 1;
+    at->told[layer] = TOLD_SHAPE;
     char *copy = dlc_strdup(
         without_name(dlc_detail(), at->setup->graph->layer[layer].name));
     dlc_problems_in(at->problems, at->setup->config, section_of(at, layer), NULL, "%s",
@@ -100,6 +102,25 @@ static int32_t maker_of(const looked *at, const dlc_net *net, int32_t layer) {
     }
 }
 
+/* The same where shapes are not known, since one below does not fit: the number that is
+ * written is enough, if only pointwise layers come behind it. -1: none. */
+static int32_t maker_written(const looked *at, int32_t layer, int64_t *channels) {
+    const dlc_graph *graph = at->setup->graph;
+    for (;;) {
+        const dlc_graph_layer *from = &graph->layer[layer];
+        if (from->broken)
+            return -1;
+        if (dlc_settings_is_set(from->settings, "num_output")) {
+            *channels = dlc_settings_get_int(from->settings, "num_output");
+            return layer;
+        }
+        if (!(from->feature->caps & DLC_LAYER_POINTWISE) || from->inputs != 1 ||
+            from->input[0].layer == DLC_FROM_DATA)
+            return -1;
+        layer = from->input[0].layer;
+    }
+}
+
 /* Where that number is written, if it is written anywhere. */
 static const char *channels_key(const dlc_graph_layer *layer) {
     return dlc_settings_is_set(layer->settings, "num_output") ? "num_output" : NULL;
@@ -120,7 +141,7 @@ static void tell_too_few(looked *at, int32_t maker, int32_t reader, int64_t chan
                     what, key ? "" : " channels", at->setup->graph->layer[reader].name,
                     at->section, dlc_settings_where(at->data->settings, "source"),
                     (long long)classes, (long long)channels);
-    at->told[maker] = 1;
+    at->told[maker] |= TOLD_CLASSES;
 }
 
 static void tell_too_many(looked *at, int32_t maker, int64_t channels,
@@ -132,7 +153,7 @@ static void tell_too_many(looked *at, int32_t maker, int64_t channels,
                          (long long)channels, at->section,
                          dlc_settings_where(at->data->settings, "source"),
                          (long long)classes);
-    at->told[maker] = 1;
+    at->told[maker] |= TOLD_CLASSES;
 }
 
 /* More outputs than classes are a warning: it trains well, and is meant where a net
@@ -146,15 +167,17 @@ static void compare(looked *at, const dlc_net *net, int32_t reader) {
         layer->input[0].layer == DLC_FROM_DATA)
         return;
     int64_t channels = channels_of(net, layer->input[0]);
-    int32_t maker = channels > 0 ? maker_of(at, net, layer->input[0].layer) : -1;
-    if (maker < 0 || at->told[maker])
+    int has_shape = channels > 0;
+    int32_t maker = has_shape ? maker_of(at, net, layer->input[0].layer)
+                              : maker_written(at, layer->input[0].layer, &channels);
+    if (maker < 0 || (at->told[maker] & TOLD_CLASSES))
         return;
     /* The label that doesn't count may be far above the others. */
     if (channels < least && dlc_settings_is_set(layer->settings, "ignore_label"))
         return;
     if (channels < least)
         tell_too_few(at, maker, reader, channels, least);
-    else if (known && channels > known && at->phase == DLC_PHASE_TRAIN)
+    else if (has_shape && known && channels > known && at->phase == DLC_PHASE_TRAIN)
         tell_too_many(at, maker, channels, known);
 }
 
@@ -179,7 +202,7 @@ static dlc_status check_parameters(looked *at, const dlc_net *net) {
             if (strcmp(graph->layer[k].name, row.name) != 0 || at->told[k] ||
                 graph->layer[k].phases != DLC_PHASE_TEST)
                 continue;
-            at->told[k] = 1;
+            at->told[k] |= TOLD_SHAPE;
             dlc_problems_in(at->problems, at->setup->config, section_of(at, k), "phase",
                             "takes part in tests only, but has parameters, which "
                             "nothing trains: leave out `phase`");

@@ -302,6 +302,30 @@ class Check(unittest.TestCase):
                           ("data.test", 7, "error")])
         self.assertIn("shapes were not checked", found[0]["message"])
 
+    def test_classes_above_a_broken_shape(self):
+        """Numbers that are written are compared, though the shapes are not known there; but
+        once, and not what only a shape could tell."""
+        broken = {"conv1/kernel_size = 3": "kernel_size = 17"}
+        few = {"ip1/num_output = 10": "num_output = 8"}
+        behind = {"ip1/num_output = 10": "num_output = 8\n[r]\ntype = relu",
+                  "loss/input = ip1": "input = r"}
+        last = {"ip1/type = inner_product": "type = convolution\nkernel_size = 99"}
+        pooled = {**behind, "ip1/num_output = 10":
+                  "num_output = 8\n[r]\ntype = pooling\nglobal = yes"}
+        for changes, sections in (({**broken, **few}, ["conv1", "ip1"]),
+                                  ({**broken, **behind}, ["conv1", "ip1"]),
+                                  ({**few, **last}, ["ip1", "ip1"]),
+                                  ({**broken, **pooled}, ["conv1"]), (broken, ["conv1"])):
+            with self.subTest(changes):
+                text = change(changes)
+                done = self.run_dlcore("check", text, "--json")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                found = json.loads(done.stdout)["mistakes"]
+                self.assertEqual([m["section"] for m in found], sections, found)
+                if len(sections) == 2:
+                    self.assertEqual(found[1]["line"], line_of(text, "ip1", "num_output"))
+                    self.assertIn("one output a class is needed", found[1]["message"])
+
     def peak(self, text, *options):
         done = self.run_dlcore("check", text, "--json", "--overcommit", *options)
         self.assertEqual(done.returncode, 0, done.stderr)
