@@ -13,9 +13,11 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+import zlib
 
 from test_transports import tensors_digest
 
@@ -546,6 +548,21 @@ class Fits(Runs):
                    options=["--set=data.samples=95"])
         self.unfit("training samples (their digest): ", options=["--set=data.first=1"])
 
+    def test_another_solver(self):
+        """One that has no use for what the checkpoint holds, nor finds in it what it needs."""
+        adam = "--set=solver.type=adam"
+        self.unfit("[solver] type (the new one has no use for momentum/ip1.bias): "
+                   "sgd -> adam", options=[adam])
+        self.train("--run-dir=two", adam, "--iterations=5")
+        said = self.refused(4, "does not fit this run", "--run-dir=two", "--resume=auto")
+        self.assertRegex(said, r"\[solver\] type \(the new one has no use for \w+/[\w.]+\): "
+                               "adam -> sgd")
+        self.assertEqual(self.names(self.folder / "two"), ["small-00000005.safetensors"])
+        # The same state by another solver is gone on with.
+        _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25",
+                             "--set=solver.type=ssp", "--ranks=2", "--scaling=strong")
+        self.assertIn("was written by solver 'sgd'; 'ssp' goes on from its state", said)
+
     def test_all_differences_in_one_run(self):
         self.write(width=16)
         self.unfit("[ip1] num_output: 8 -> 16", "number of training samples: 96 -> 95",
@@ -801,6 +818,17 @@ class GoesOn(Runs):
         self.assertNotIn("resumed from", said)
 
 
+def png(size, colour):
+    """A picture of one colour."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+    head = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
+    rows = zlib.compress((b"\0" + colour * size) * size)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) +
+            chunk(b"IEND", b""))
+
+
 class Metadata(Runs):
     def test_what_it_tells(self):
         self.write(name="told", run="test_interval = 10\n")
@@ -843,6 +871,45 @@ class Metadata(Runs):
         for line in ("images = {}/pictures", "labels = {}/names"):
             self.assertIn(line.format(self.folder.resolve()), found["dlcore.data.paths"])
 
+    def test_names_of_classes(self):
+        for i, name in enumerate(("ant", "bee", "Zebra fish", "\u00e9cureuil")):
+            (self.folder / "pictures" / name).mkdir(parents=True)
+            for k in range(4):
+                (self.folder / "pictures" / name / f"{k}.png").write_bytes(
+                    png(6, bytes([60 * i + k] * 3)))
+        data = ("[data]\nsource = image-folder\npath = pictures\nshape = 3,6,6\nbatch = 8\n")
+        text = self.net.read_text()
+        self.net.write_text(re.sub(r"(?ms)^\[data\]\n.*?(?=^\[solver\])", data, text))
+        report, _ = self.train()
+        found = metadata(self.folder / report["checkpoint"])
+        self.assertEqual(found["dlcore.data.classes"], "4")
+        self.assertEqual(found["dlcore.data.class_names"].split("\n"),
+                         ["Zebra fish", "ant", "bee", "\u00e9cureuil"])
+
+    def test_digest(self):
+        """Of the samples: the same data give the same, others another."""
+        found = {options: metadata(self.folder / self.train(*options, "--iterations=1")[0]
+                                   ["checkpoint"])["dlcore.data.digest"]
+                 for options in ((), ("--set=data.batch=4",), ("--set=data.first=1",),
+                                 ("--set=data.samples=95",))}
+        self.assertRegex(found[()], r"^[0-9a-f]{16}$")
+        self.assertNotEqual(found[()], "0" * 16)
+        self.assertEqual(found[()], found["--set=data.batch=4",])
+        self.assertEqual(len(set(found.values())), 3, found)
+
+    def test_schedule(self):
+        """Only of a run that goes on otherwise than it began: from where, and how fast."""
+        poly = "--set=solver.policy=poly"
+        report, _ = self.train(poly, "--run-dir=one", "--set=train.keep=0",
+                               "--set=train.checkpoint_interval=10")
+        self.assertNotIn("dlcore.schedule", metadata(self.folder / report["checkpoint"]))
+        (self.folder / report["checkpoint"]).unlink()
+        report, _ = self.train(poly, "--run-dir=one", "--resume=auto", "--iterations=30")
+        schedule = metadata(self.folder / report["checkpoint"])["dlcore.schedule"].split()
+        # Of 20 iterations, 12 an epoch; begun at 10, from 10 on in steps of one; 10 to the
+        # end of the schedule of before take 20 now.
+        self.assertEqual([float(word) for word in schedule], [20, 12, 10, 10, 1, 10, 0.5])
+
     def test_net_ini_makes_the_same_net(self):
         """Also of models with blocks, which it has no more."""
         for model in ("lenet", "resnet18", "mobilenet-v2"):
@@ -864,4 +931,6 @@ class Metadata(Runs):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]):
+        os.environ["DLCORE_PLUGIN_PATH"] += ":" + sys.argv.pop(1)
     unittest.main(verbosity=2)
