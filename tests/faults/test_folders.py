@@ -1,0 +1,76 @@
+"""A folder that cannot be read to its end is told as such: what was read of it is not taken
+for all that there is."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DLCORE = os.environ["DLCORE_BIN"]
+PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/train/plugins"
+PRELOAD = sys.argv.pop(1)
+NET = """[net]
+name = net
+[data]
+{data}
+shape = 3,8,8
+batch = 4
+[solver]
+type = sgd
+[train]
+iterations = 2
+[ip]
+type = inner_product
+num_output = 2
+[loss]
+type = softmax_loss
+"""
+MADE_UP = "source = synthetic\nsamples = 8\nclasses = 2"
+
+
+class Folders(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name).resolve()
+        self.write(MADE_UP)
+
+    def write(self, data):
+        (self.folder / "net.ini").write_text(NET.format(data=data))
+
+    def told(self, folder, code, *words, **environment):
+        environment = {**os.environ, **environment}
+        done = subprocess.run([DLCORE, *words], cwd=self.folder, capture_output=True,
+                              text=True, timeout=120, check=False,
+                              env={**environment, "LD_PRELOAD": PRELOAD,
+                                   "FAIL_READDIR_IN": str(folder)})
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn("cannot be read: Input/output error", done.stdout + done.stderr)
+        self.assertIn(str(folder), done.stdout + done.stderr)
+
+    def test_plugins(self):
+        box = self.folder / "box"
+        box.mkdir()
+        for name in ("a.so", "b.so"):
+            (box / name).symlink_to(PLUGINS / "solver-adam.so")
+        self.told(box, 0, "plugin", "list", DLCORE_PLUGIN_PATH=str(box))
+
+    def test_pictures(self):
+        for name in ("pictures", "pictures/ant", "pictures/bee"):
+            (self.folder / name).mkdir()
+        self.write("source = image-folder\npath = pictures")
+        for name in ("pictures", "pictures/ant"):
+            self.told(name, 4, "check", "net.ini", DLCORE_PLUGIN_PATH=str(PLUGINS))
+
+    def test_runs(self):
+        subprocess.run([DLCORE, "train", "net.ini"], cwd=self.folder, check=True,
+                       capture_output=True, timeout=120)
+        run = next((self.folder / "runs").iterdir()).name
+        for name in ("runs", f"runs/{run}"):
+            self.told(name, 1, "train", "net.ini", "--resume=auto")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
