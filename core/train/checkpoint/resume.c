@@ -212,9 +212,11 @@ dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
     dlc_status status = DLC_OK;
     if (session->rank == 0) {
         dlc_safetensors *file = NULL;
-        status = dlc_safetensors_open(path, &file);
+        status = dlc_safetensors_peek(path, &file);
         if (status == DLC_OK)
             status = dlc_fit_weights(session, net, file);
+        if (status == DLC_OK)
+            status = dlc_safetensors_verify(file);
         if (status == DLC_OK)
             status = import_weights(session, net, file);
         dlc_safetensors_close(file);

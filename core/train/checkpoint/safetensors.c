@@ -319,7 +319,7 @@ static dlc_status hash_file(dlc_safetensors *file, char *digits, uint64_t *sum) 
     return DLC_OK;
 }
 
-static dlc_status check_sum(dlc_safetensors *file) {
+dlc_status dlc_safetensors_verify(dlc_safetensors *file) {
     if (!is_our_own(file))
         return DLC_OK;
     char *digits = find_digits(file);
@@ -342,15 +342,14 @@ static dlc_status check_sum(dlc_safetensors *file) {
 
 /* ---- Opening ------------------------------------------------------------------ */
 
-static dlc_status check_all(dlc_safetensors *file, uint64_t bytes) {
+static dlc_status check_header(dlc_safetensors *file, uint64_t bytes) {
     DLC_TRY(read_header(file, bytes));
     DLC_TRY(parse_header(file));
     DLC_TRY(check_metadata(file));
-    DLC_TRY(parse_entries(file));
-    return check_sum(file);
+    return parse_entries(file);
 }
 
-dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
+dlc_status dlc_safetensors_peek(const char *path, dlc_safetensors **file) {
     int fd = -1;
     uint64_t bytes = 0;
     DLC_TRY(open_file(path, &fd, &bytes));
@@ -360,7 +359,7 @@ dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
         made->fd = fd;
         made->path = dlc_strdup(path);
         if (made->path)
-            status = check_all(made, bytes);
+            status = check_header(made, bytes);
     } else {
         close(fd);
     }
@@ -370,6 +369,17 @@ dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
     }
     *file = made;
     return DLC_OK;
+}
+
+dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
+    dlc_safetensors *made = NULL;
+    DLC_TRY(dlc_safetensors_peek(path, &made));
+    dlc_status status = dlc_safetensors_verify(made);
+    if (status == DLC_OK)
+        *file = made;
+    else
+        dlc_safetensors_close(made);
+    return status;
 }
 
 void dlc_safetensors_close(dlc_safetensors *file) {

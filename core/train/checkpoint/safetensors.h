@@ -52,6 +52,10 @@ typedef struct dlc_safetensors dlc_safetensors;
  * depend on the size of the tensors. DLC_ERR_DATA if it isn't there or isn't what it
  * should be, DLC_ERR_IO if the system fails to read it. */
 dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file);
+/* The same in two steps: the header alone, which may say already that the file is of no
+ * use, and then the checksum, for which all of the file is read. */
+dlc_status dlc_safetensors_peek(const char *path, dlc_safetensors **file);
+dlc_status dlc_safetensors_verify(dlc_safetensors *file);
 void dlc_safetensors_close(dlc_safetensors *file); /* NULL allowed */
 
 /* What comes from an open file is valid until it is closed. */
