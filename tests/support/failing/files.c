@@ -1,0 +1,148 @@
+/* For LD_PRELOAD: the file operations of a process and its children.
+ *
+ * FILES_LOG=PATH adds a line for each to that file, with tabs between its words:
+ *     CALL file|folder PATH [NEW-PATH]
+ * CALL is create (an open that makes a file), write (pwrite as well), fsync (fdatasync
+ * as well), rename, unlink, mkdir or readdir (for each entry). One that was made to
+ * fail has "failed" in place of file or folder.
+ *
+ * FILES_FAIL=CALL[,CALL]... fails with the error FILES_ERROR (a number) where the path
+ * contains FILES_IN and what it is of, file or folder, is FILES_OF (both may be
+ * absent): call number FILES_AT of each process (1 if absent), and with FILES_EVER all
+ * after it, too.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REAL(name) __extension__((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+
+static const char *of_path(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? "folder" : "file";
+}
+
+static void path_of(int fd, char path[PATH_MAX]) {
+    char link[64];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    path[length < 0 ? 0 : length] = '\0';
+}
+
+static void note(const char *call, const char *what, const char *path,
+                 const char *new_path) {
+    const char *log = getenv("FILES_LOG");
+    char line[2 * PATH_MAX + 64];
+    if (!log || !path[0])
+        return;
+    int length = snprintf(line, sizeof line, "%s\t%s\t%s%s%s\n", call, what, path,
+                          new_path ? "\t" : "", new_path ? new_path : "");
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, log,
+                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    (void)!syscall(SYS_write, fd, line, (size_t)length);
+    (void)syscall(SYS_close, fd);
+}
+
+/* Is the call one of the list? */
+static int is_of(const char *list, const char *call) {
+    size_t length = strlen(call);
+    while (list && (strncmp(list, call, length) != 0 ||
+                    (list[length] && list[length] != ','))) {
+        list = strchr(list, ',');
+        list = list ? list + 1 : NULL;
+    }
+    return list != NULL;
+}
+
+static int is_wanted(const char *name, const char *text, int whole) {
+    const char *wanted = getenv(name);
+    return !wanted ||
+           (whole ? strcmp(text, wanted) == 0 : strstr(text, wanted) != NULL);
+}
+
+/* Notes the call; 1, with errno, where it must fail. */
+static int fails(const char *call, const char *what, const char *path,
+                 const char *new_path) {
+    static pid_t counted;
+    static long count;
+    const char *wanted = getenv("FILES_FAIL"), *at = getenv("FILES_AT");
+    const char *error = getenv("FILES_ERROR");
+    int before = errno, is_it = is_of(wanted, call) && is_wanted("FILES_OF", what, 1) &&
+                                is_wanted("FILES_IN", path, 0);
+    if (counted != getpid()) {
+        counted = getpid();
+        count = 0;
+    }
+    if (is_it) {
+        long n = at ? strtol(at, NULL, 10) : 1;
+        count++;
+        is_it = getenv("FILES_EVER") ? count >= n : count == n;
+    }
+    note(call, is_it ? "failed" : what, path, new_path);
+    errno = is_it ? error ? (int)strtol(error, NULL, 10) : EIO : before;
+    return is_it;
+}
+
+static int fails_at(const char *call, int fd) {
+    char path[PATH_MAX];
+    int before = errno;
+    path_of(fd, path);
+    const char *what = of_path(path);
+    errno = before;
+    return fails(call, what, path, NULL);
+}
+
+int open(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_list more;
+        va_start(more, flags);
+        mode = va_arg(more, mode_t);
+        va_end(more);
+        if (fails("create", "file", path, NULL))
+            return -1;
+    }
+    return REAL(open)(path, flags, mode);
+}
+
+ssize_t write(int fd, const void *bytes, size_t length) {
+    return fails_at("write", fd) ? -1 : REAL(write)(fd, bytes, length);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) {
+    return fails_at("write", fd) ? -1 : REAL(pwrite)(fd, bytes, length, at);
+}
+
+int fsync(int fd) {
+    return fails_at("fsync", fd) ? -1 : REAL(fsync)(fd);
+}
+
+int fdatasync(int fd) {
+    return fails_at("fsync", fd) ? -1 : REAL(fdatasync)(fd);
+}
+
+int rename(const char *from, const char *to) {
+    return fails("rename", of_path(from), from, to) ? -1 : REAL(rename)(from, to);
+}
+
+int unlink(const char *path) {
+    return fails("unlink", of_path(path), path, NULL) ? -1 : REAL(unlink)(path);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    return fails("mkdir", "folder", path, NULL) ? -1 : REAL(mkdir)(path, mode);
+}
+
+struct dirent *readdir(DIR *dir) {
+    return fails_at("readdir", dirfd(dir)) ? NULL : REAL(readdir)(dir);
+}
