@@ -175,6 +175,56 @@ START_TEST(two_killed_at_once) {
 }
 END_TEST
 
+/* Rank 0 exits when it is told to, as one whose transport noticed the death first. */
+static int exit_main(dlc_job *job, void *argument) {
+    (void)argument;
+    board_enter(job);
+    while (dlc_job_rank(job) == 0 && !atomic_load(&board_shared->go))
+        usleep(1000);
+    if (dlc_job_rank(job) == 0)
+        return 3;
+    dlc_status status = wait_main(job, NULL);
+    if (strstr(dlc_detail(), "rank 2 (") && strstr(dlc_detail(), "signal 9"))
+        atomic_fetch_add(&board_shared->count, 1);
+    return dlc_exit_code(status);
+}
+
+/* Until it has ended, whether or not its parent has noticed. */
+static void wait_for_zombie(pid_t pid) {
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    for (int tries = 0; !strstr(line, ") Z "); tries++) {
+        ck_assert_int_lt(tries, 10000);
+        usleep(1000);
+        FILE *file = fopen(path, "re");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
+        fclose(file);
+    }
+}
+
+/* The launcher finds both at the same time, the one of the smaller number first: what
+ * followed from the kill is not the cause. */
+START_TEST(a_kill_is_the_cause_of_an_exit) {
+    job_session session = session_start(3, exit_main, NULL);
+    board_wait(3);
+    ck_assert_int_eq(kill(session.pid, SIGSTOP), 0);
+    ck_assert_int_eq(kill(atomic_load(&board_shared->pid[2]), SIGKILL), 0);
+    wait_for_zombie(atomic_load(&board_shared->pid[2]));
+    atomic_store(&board_shared->go, 1);
+    wait_for_zombie(atomic_load(&board_shared->pid[0]));
+    ck_assert_int_eq(kill(session.pid, SIGCONT), 0);
+    ck_assert_int_eq(session_end(&session), 5);
+    ck_assert_int_eq(atomic_load(&board_shared->count), 1); /* so rank 1 was told */
+    const char *said = dlc_text_string(&session.text);
+    ck_assert_msg(strstr(said, "error: rank 2 (") == said &&
+                      strstr(said, "was killed by signal 9 (Killed)") &&
+                      !strstr(said, "rank 0 ("),
+                  "%s", said);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
 /* What a rank was doing when another signal, its own, ended it. */
 static int words_main(dlc_job *job, void *argument) {
     board_enter(job);
@@ -354,6 +404,7 @@ int main(void) {
     tcase_add_test(tests, hung_ranks_are_killed);
     tcase_add_test(tests, stopped_ranks_are_killed);
     tcase_add_test(tests, two_killed_at_once);
+    tcase_add_test(tests, a_kill_is_the_cause_of_an_exit);
     tcase_add_loop_test(tests, what_it_was_doing, 0, sizeof words / sizeof *words);
     tcase_add_loop_test(tests, a_rank_fails, 0, sizeof fail_codes / sizeof *fail_codes);
     tcase_add_loop_test(tests, a_failure_is_said_once, 0,
