@@ -7,9 +7,11 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BIN = pathlib.Path(os.environ["DLCORE_BIN"])
@@ -202,6 +204,71 @@ num_output = 10
 [loss]
 type = softmax_loss
 """
+
+
+class Hanging(Box):
+    """A plugin that never comes back, in the process that inspects it or in the job's own:
+    a signal ends the job at once, and nothing of it stays."""
+
+    def setUp(self):
+        super().setUp()
+        self.net = self.box.parent / "net.ini"
+        self.net.write_text(NET.replace("synthetic", "tiny"))
+        self.environment = dict(os.environ, DLCORE_PLUGIN_PATH=str(self.box),
+                                XDG_CACHE_HOME=str(self.box.parent))
+
+    def processes(self, job):
+        """The job's own, then those that it has started."""
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        return [job.pid, *map(int, children)]
+
+    def state(self, pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+        except OSError:
+            return "Z"
+
+    def hangs(self, pid, file):
+        """It sleeps, and has opened the file."""
+        try:
+            return str(file) in pathlib.Path(f"/proc/{pid}/maps").read_text() and self.state(pid) == "S"
+        except OSError:
+            return False
+
+    def end(self, file, where, *options, **more):
+        job = subprocess.Popen([BIN, "train", self.net, *options], env=dict(self.environment, **more),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (job.kill(), job.wait(), job.stderr.close()))
+        deadline, pids = time.monotonic() + 60, []
+        while len(pids) <= where or not self.hangs(pids[where], file):
+            self.assertIsNone(job.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.2)
+            pids = self.processes(job)
+        job.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        self.assertEqual(job.wait(5), -signal.SIGTERM)
+        while any(self.state(pid) != "Z" for pid in pids):
+            self.assertLess(time.monotonic() - start, 10, pids)
+            time.sleep(0.05)
+
+    def test_while_it_is_inspected(self):
+        for name in ("opened-hang", "loaded-hang"):
+            for options in ((), ("--ranks=2",)):
+                with self.subTest(name=name, options=options):
+                    file = self.put(name)
+                    self.end(file, 1, *options)
+                    file.unlink()
+
+    def test_while_the_job_loads_it(self):
+        """It was sound when it was inspected."""
+        file = self.put("hang-told")
+        done = subprocess.run([BIN, "plugin", "list"], env=self.environment, capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertRegex(done.stdout, r"data +tiny +any +sleepy +1\.0 +usable")
+        for options in ((), ("--ranks=2",)):
+            self.end(file, 0, *options, FIXTURE_HANG="1")
 
 
 class Job(unittest.TestCase):
