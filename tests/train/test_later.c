@@ -104,6 +104,8 @@ static const struct {
     {RUN "recompute = yes\n", {NULL}, 1},
     {RUN, {"--set=solver.accumulation_steps=3"}, 0},
     {RUN, {"--set=solver.clip_gradients=0.5"}, 0},
+    {RUN, {"--set=loss.loss_weight=0.3"}, 1},
+    {RUN, {"--set=loss.loss_weight=3", "--set=solver.accumulation_steps=2"}, 0},
     {RUN,
      {"--set=solver.nesterov=yes", "--set=solver.policy=step",
       "--set=solver.step_size=7"},

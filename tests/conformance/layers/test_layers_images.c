@@ -14,7 +14,8 @@ static const struct {
     {"kernel_size=3 stride=2", {4, {2, 32, 8, 8}}},
     {"kernel_size=3 stride=2", {4, {1, 3, 7, 10}}},
     {"kernel_size=3 stride=2 round=floor", {4, {1, 17, 8, 9}}},
-    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 6, 7}}},
+    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 6, 7}}}, /* over the edge below */
+    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 7, 6}}}, /* and on the right */
     {"kernel_size=3 stride=1 pad=1 round=floor", {4, {1, 20, 5, 4}}},
     {"kernel_size=1 stride=3", {4, {1, 3, 5, 8}}}, /* stride over the edge */
     {"kernel_size=2 stride=3", {4, {2, 3, 6, 8}}},

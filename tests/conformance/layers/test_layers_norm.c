@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "config/config.h"
+#include "machine.h"
 
 static const dlc_shape shapes[] = {
     {4, {16, 3, 2, 2}},  {4, {16, 5, 3, 3}},  {4, {16, 8, 4, 5}},  {4, {16, 16, 5, 5}},
@@ -230,6 +232,11 @@ static dlc_status absorbing(const char *type, const char *settings, int join) {
     if (status == DLC_OK) {
         ck_assert_int_eq(r.ops->absorb(r.layer, rig_feature("relu"), NULL),
                          DLC_ERR_UNSUPPORTED);
+        /* A sum that follows comes after the relu, not before it. */
+        dlc_settings *sum = machine_settings(rig_feature("eltwise"), "");
+        ck_assert_int_eq(r.ops->absorb(r.layer, rig_feature("eltwise"), sum),
+                         DLC_ERR_UNSUPPORTED);
+        dlc_settings_free(sum);
         char text[64] = "";
         r.ops->describe(r.layer, text, sizeof text);
         ck_assert_ptr_nonnull(strstr(text, type ? " +clip" : " +relu"));
