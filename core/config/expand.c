@@ -41,8 +41,9 @@ static void check_name(expander *x, const char *name) {
                         "two layers get the name [%s]; call one otherwise", name);
 }
 
-static dlc_status check_size(const expander *x) {
-    if (x->config->entries <= DLC_CONFIG_ENTRIES)
+/* Is there room for so many entries more? */
+static dlc_status check_size(const expander *x, size_t more) {
+    if (x->config->entries + more <= DLC_CONFIG_ENTRIES)
         return DLC_OK;
     return dlc_fail(DLC_ERR_CONFIG,
                     "%s:%d: more than %d sections and keys once [%s] is put in",
@@ -68,7 +69,7 @@ static dlc_status add_group(expander *x, const char *name, size_t first, int ope
         return DLC_ERR_NOMEM;
     config->groups[config->ngroups++] = group;
     config->entries++;
-    return DLC_OK;
+    return check_size(x, 0);
 }
 
 /* A section as it stands in the file or the block, still without keys. */
@@ -81,7 +82,7 @@ static dlc_status add_section(expander *x, const copy *outer, const dlc_section 
                         DLC_CONFIG_NAME);
     DLC_TRY(dlc_config_add_section(x->config, name, from->line, section));
     (*section)->broken = from->broken;
-    DLC_TRY(check_size(x));
+    DLC_TRY(check_size(x, 0));
     if (!outer)
         return DLC_OK;
     (*section)->use_line = x->use->line;
@@ -240,7 +241,7 @@ static dlc_status add_layer(expander *x, const copy *outer, const dlc_section *f
     for (size_t i = 0; i < from->count; i++)
         if (strcmp(from->entries[i].key, "input") != 0)
             DLC_TRY(add_key(x, outer, from, &from->entries[i], section));
-    return check_size(x);
+    return check_size(x, 0);
 }
 
 static dlc_status add_member(expander *x, const copy *outer,
@@ -364,6 +365,7 @@ static dlc_status expand_use(expander *x, const copy *outer, const dlc_section *
 static dlc_status keep(expander *x, dlc_section *section) {
     dlc_config *config = x->config;
     dlc_section *kept = NULL;
+    DLC_TRY(check_size(x, 1 + section->count));
     dlc_block_check_place(&x->blocks, section);
     check_name(x, section->name);
     DLC_TRY(dlc_config_add_section(config, section->name, section->line, &kept));

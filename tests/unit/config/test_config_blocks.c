@@ -286,6 +286,53 @@ START_TEST(the_size_after_expansion_is_limited) {
 }
 END_TEST
 
+/* A block of 90 layers put in 100 times, and before or behind it a section with so many
+ * keys. */
+static const char *with_keys(size_t keys, int before) {
+    static char text[1 << 16];
+    size_t length = 0;
+    for (int part = 0; part < 2; part++) {
+        if ((part == 0) == (before != 0)) {
+            length += (size_t)snprintf(text + length, sizeof text - length, "[more]\n");
+            for (size_t i = 0; i < keys; i++)
+                length += (size_t)snprintf(text + length, sizeof text - length,
+                                           "k%zu=1\n", i);
+            continue;
+        }
+        length += (size_t)snprintf(text + length, sizeof text - length, "[block a]\n");
+        for (int i = 0; i < 90; i++)
+            length += (size_t)snprintf(text + length, sizeof text - length,
+                                       "[a.x%d]\ntype=x\n", i);
+        length += (size_t)snprintf(text + length, sizeof text - length,
+                                   "[u]\nblock=a\nrepeat=100\n");
+    }
+    return text;
+}
+
+/* What blocks put in counts as what the file says itself: exactly as many fit. */
+START_TEST(the_last_entry_that_fits) {
+    for (int before = 0; before < 2; before++) {
+        dlc_problems problems = {0};
+        dlc_config *config = load(with_keys(1, before));
+        size_t room = DLC_CONFIG_ENTRIES - config->entries;
+        ck_assert_uint_eq(config->count, 1 + 9000);
+        ck_assert_uint_lt(room, 2000);
+        dlc_config_free(config);
+        config = load(with_keys(1 + room, before));
+        ck_assert_uint_eq(config->entries, DLC_CONFIG_ENTRIES);
+        dlc_config_free(config);
+        write_text("net.ini", with_keys(2 + room, before));
+        ck_assert_int_eq(
+            dlc_config_load("net.ini", standing, NULL, 0, &problems, &config),
+            DLC_ERR_CONFIG);
+        ck_assert_ptr_nonnull(
+            strstr(dlc_detail(), "more than 20000 sections and keys"));
+        ck_assert_ptr_nonnull(strstr(dlc_detail(), before ? "[u]" : "[more]"));
+        dlc_problems_free(&problems);
+    }
+}
+END_TEST
+
 int main(void) {
     TCase *tcase = tcase_create("blocks");
     tcase_set_timeout(tcase, 60);
@@ -300,5 +347,6 @@ int main(void) {
     tcase_add_test(tcase, set_reaches_uses_blocks_and_layers);
     tcase_add_test(tcase, a_block_that_is_not_used_is_told);
     tcase_add_test(tcase, the_size_after_expansion_is_limited);
+    tcase_add_test(tcase, the_last_entry_that_fits);
     return run_case("config.blocks", tcase);
 }
