@@ -204,6 +204,44 @@ class Pictures(unittest.TestCase):
         root, _ = self.draw("--ranks=3")
         self.assertEqual(len(self.titles(root, "rank")), 3)
 
+    def check_names(self, root, operations):
+        """Each line of a panel has its operation's name at its end: beside it, or at the end of
+        a thin line where others would lie on it; from top to bottom as the ends do."""
+        leads = [[float(line.get(key)) for key in ("x1", "y1", "x2", "y2")]
+                 for line in root.iter(f"{SVG}line") if line.get("class") == "lead"]
+        middle = float(root.get("width")) / 2
+        for is_right in (False, True):
+            ends, names = {}, {}
+            for rect in root.iter(f"{SVG}rect"):
+                if not re.fullmatch(r"op\d", rect.get("class") or ""):
+                    continue
+                x, y, wide, high = box_of(rect)
+                if (x > middle) == is_right:
+                    style = rect.get("class")
+                    point = (x + wide / 2, y + high / 2, rect.find(f"{SVG}title").text)
+                    ends[style] = max(ends.get(style, point), point)
+            for text in root.iter(f"{SVG}text"):
+                style = text.get("class")
+                if style in ends and (float(text.get("x")) > middle) == is_right:
+                    self.assertNotIn(style, names)
+                    names[style] = (float(text.get("x")), float(text.get("y")) - 4, text.text)
+                    self.assertEqual(text.get("text-anchor"), "start")
+            self.assertEqual(len(ends), operations)
+            self.assertEqual(set(names), set(ends))
+            for style, (x, y, name) in names.items():
+                end_x, end_y, tip = ends[style]
+                self.assertTrue(tip.startswith(f"{name}, "), (name, tip))
+                if abs(y - end_y) > 2.1:
+                    wanted = (end_x + 5, end_y, x - 3, y)
+                    self.assertTrue(any(max(abs(a - b) for a, b in zip(lead, wanted)) < 0.1
+                                        for lead in leads), (name, wanted))
+                else:
+                    self.assertLess(abs(x - end_x - 15), 1, name)
+            order = sorted(names, key=lambda style: names[style][1])
+            for above, below in zip(order, order[1:]):
+                self.assertLessEqual(ends[above][1], ends[below][1])
+                self.assertGreater(names[below][1] - names[above][1], 14, (above, below))
+
     def test_bench(self):
         with tempfile.TemporaryDirectory() as folder:
             dlcore("bench", "comm", "-q", "--ranks=2", "--op=all", "--max=16K",
@@ -211,6 +249,7 @@ class Pictures(unittest.TestCase):
             root = xml.parse(pathlib.Path(folder) / "bench.svg").getroot()
         self.check_inside(root)
         self.check_readable(root)
+        self.check_names(root, 7)
 
     def test_time(self):
         with tempfile.TemporaryDirectory() as folder:
