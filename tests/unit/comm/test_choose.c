@@ -166,6 +166,28 @@ START_TEST(two_levels) {
 }
 END_TEST
 
+/* Inside of nodes the one counts where it can do least, whichever that is; one of a
+ * single rank isn't asked. */
+START_TEST(lowest_of_the_nodes) {
+    static const char *const expected[] = {"better", "better", "better", "better",
+                                           "near+better"};
+    for (int unknown = 0; unknown < 5; unknown++) {
+        dlc_text text = {0};
+        nodes(5, (int[]){0, 0, 1, 1, 2});
+        places[unknown].package = -1;
+        ck_assert_int_eq(choose("auto"), DLC_OK);
+        check_name(expected[unknown]);
+        dlc_choice_text(&choice, &text);
+        ck_assert_int_eq(strstr(dlc_text_string(&text),
+                                "    not near inside the nodes: package of rank ") !=
+                             NULL,
+                         unknown < 4);
+        dlc_text_free(&text);
+        dlc_choice_free(&choice);
+    }
+}
+END_TEST
+
 /* With one rank a node there is nothing inside; on one node nothing between. */
 START_TEST(one_level) {
     nodes(3, (int[]){0, 1, 2});
@@ -228,6 +250,7 @@ int main(void) {
     tcase_add_test(tests, settings_count);
     tcase_add_test(tests, first_of_equals);
     tcase_add_test(tests, two_levels);
+    tcase_add_test(tests, lowest_of_the_nodes);
     tcase_add_test(tests, one_level);
     tcase_add_test(tests, two_names);
     tcase_add_test(tests, no_memory);
