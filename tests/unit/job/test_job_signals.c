@@ -99,6 +99,36 @@ START_TEST(stop_fails) {
 }
 END_TEST
 
+/* Two barriers after the signals were sent, what they ask for has come as well. */
+static int late_main(dlc_job *job, void *argument) {
+    (void)argument;
+    board_enter(job);
+    while (!atomic_load(&board_shared->go))
+        usleep(1000);
+    dlc_status status = dlc_job_barrier(job);
+    if (status == DLC_OK)
+        status = dlc_job_barrier(job);
+    atomic_store(&board_shared->seen[dlc_job_rank(job)], dlc_job_requests(job));
+    return status == DLC_OK && !dlc_job_requests(job) ? 0 : 1;
+}
+
+/* Nothing that was asked for before is forgotten because of what follows. */
+START_TEST(requests_add_up) {
+    const unsigned all = DLC_JOB_CHECKPOINT | DLC_JOB_CHANGE | DLC_JOB_STOP;
+    const int sent[] = {SIGHUP, SIGUSR1, SIGTERM};
+    job_session session = session_start(3, late_main, NULL);
+    board_wait(3);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(kill(session.pid, sent[i]), 0);
+    atomic_store(&board_shared->go, 1);
+    int code = session_end(&session);
+    for (int r = 0; r < 3; r++)
+        ck_assert_uint_eq(atomic_load(&board_shared->seen[r]), all);
+    ck_assert_int_eq(code, 128 + SIGTERM);
+    dlc_text_free(&session.text);
+}
+END_TEST
+
 static int deaf_main(dlc_job *job, void *argument) {
     (void)argument;
     board_enter(job);
@@ -327,6 +357,7 @@ int main(void) {
     tcase_add_loop_test(tests, asked_to_stop, 0, TARGETS * COUNTS * 2);
     tcase_add_loop_test(tests, asked_and_goes_on, 0, TARGETS * COUNTS);
     tcase_add_loop_test(tests, stop_fails, 0, COUNTS);
+    tcase_add_test(tests, requests_add_up);
     tcase_add_loop_test(tests, asked_twice, 0, 2 * COUNTS);
     tcase_add_loop_test(tests, asked_once_and_stuck, 0, COUNTS * WAYS);
     tcase_add_loop_test(tests, asked_twice_and_stuck, 0, COUNTS * WAYS);
