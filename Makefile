@@ -1,5 +1,5 @@
-# The front door. `make demo` and `make check` work in a fresh clone: they install
-# what is missing (packaging/deps.sh), build and run. CMake does the building.
+# Shortcuts for common tasks. `make demo` and `make check` work in a fresh clone: they
+# install missing packages (packaging/deps.sh), build and run. CMake does the building.
 
 BUILD := build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -14,13 +14,13 @@ all: ## Build the command, its library and the plugins
 	@test -f $(BUILD)/build.ninja || cmake --preset release
 	@cmake --build $(BUILD) -j $(JOBS)
 
-deps: ## Install what building and checking need
+deps: ## Install the packages that building and testing need
 	@packaging/deps.sh
 
 deps-demo:
 	@packaging/deps.sh --nocheck
 
-# What trains on CPUs is enough for it; `make` builds the rest.
+# Builds only what training on CPUs needs; `make` builds the rest.
 demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
 	@test -f $(BUILD)/build.ninja || cmake --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target cpu
@@ -30,55 +30,55 @@ demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
 demo-train:
 	$(DLCORE) train $(DEMO_NET) --epochs 2 --ranks=2 --transport=host-staged
 
-# tests/docs runs each of these. A run of more epochs has a learning rate that falls to zero
-# at its own end, so it starts from the weights, with a rate that does not undo them.
+# tests/docs runs each of these commands. A longer run has another learning rate schedule,
+# so the first hint starts from the weights, with a rate low enough not to undo them.
 demo-hints:
 	@last=$$(ls -t runs/*/*.safetensors | head -n 1); \
 	echo; \
-	echo "Go on from here; every command explains itself with --help:"; \
+	echo "What to do next (every command has --help):"; \
 	echo; \
 	echo "  train it further   $(DLCORE) train $(DEMO_NET) --ranks=2 --epochs 6 \\"; \
 	echo "                       --set solver.learning_rate=0.01 --weights $$last"; \
 	echo "  test a checkpoint  $(DLCORE) test $(DEMO_NET) --weights $$last"; \
-	echo "  look at the net    $(DLCORE) check $(DEMO_NET)"; \
+	echo "  inspect the net    $(DLCORE) check $(DEMO_NET)"; \
 	echo "  another net        $(DLCORE) train models/lenet.ini --ranks=2"; \
 	echo "  other transports   $(DLCORE) plugin list, then --transport NAME"; \
-	echo "  what works here    $(DLCORE) doctor"; \
+	echo "  check this machine $(DLCORE) doctor"; \
 	echo "  run every test     make check"; \
-	echo "  read on            README.md"
+	echo "  read more          README.md"
 
-check: deps ## Every lint and test: release, sanitizers, valgrind
+check: deps ## Run every lint and test: release, sanitizers, valgrind
 	@tests/run.sh
 
-test: ## The tests of the release build only
+test: ## Run the tests of the release build only
 	@tests/run.sh release
 
-lint: ## Format, static analysis, layering
+lint: ## Run the lints: format, static analysis, layering, words
 	@tests/run.sh lint
 
-docs: all ## docs/net-ini.md, from the option tables; needs all plugins, CUDA's too
+docs: all ## Write docs/net-ini.md from the option tables; needs all plugins, with CUDA
 	@cmake --build $(BUILD) --target docs
 
-bench: all ## Side by side with PyTorch (hours); refreshes docs/results; BENCH="--nets resnet50"
+bench: all ## Compare with PyTorch (hours); updates docs/results; BENCH="--nets resnet50"
 	@bench/side_by_side.py --write docs/results/cpu-training.md $(BENCH)
 
-install: all ## Install; DESTDIR is honoured, the prefix is cmake's
+install: all ## Install to CMake's prefix; DESTDIR is honoured
 	@cmake --install $(BUILD)
 
-deb: ## Debian packages in build/deb
+deb: ## Build Debian packages in build/deb
 	@packaging/build-deb.sh
 
-rpm: ## RPMs in build/rpm; their tests run, too
+rpm: ## Build RPMs in build/rpm and run their tests
 	@packaging/build-rpm.sh
 
-bundle: ## One tar file in build/ that runs wherever it is unpacked
+bundle: ## Build one tar file in build/ that runs wherever it is unpacked
 	@packaging/bundle/make.sh
 
 format: ## Format every C file in place
 	@tests/lint/files.sh c h cu cuh | tr '\n' '\0' | xargs -0r clang-format -i
 
-clean: ## Remove everything that was built
+clean: ## Remove the build folder
 	@rm -rf $(BUILD)
 
-help: ## This list
+help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

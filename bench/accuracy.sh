@@ -1,8 +1,8 @@
 #!/bin/bash
 # Trains a net to its end and writes its accuracy curve:
 #   bench/accuracy.sh models/cifar10-quick.ini docs/results/cifar10-quick [ARGUMENT...]
-# makes docs/results/cifar10-quick.md, and .svg where gnuplot is installed. What
-# follows is handed to dlcore train.
+# writes docs/results/cifar10-quick.md, and .svg if gnuplot is installed. Further
+# arguments are passed to dlcore train.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

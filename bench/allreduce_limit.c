@@ -1,12 +1,12 @@
 /* The limit of an all-reduce on this machine: processes that sum each other's memory in
- * place, each its own part of every buffer, with a barrier before and after and nothing
- * else. What a transport reaches in attached memory is compared with this.
+ * place, each its own part of every buffer, with a barrier before and after, and
+ * nothing else. Transports with registered memory are compared with this.
  *
  *     cc -O3 -o build/allreduce_limit bench/allreduce_limit.c
  *     build/allreduce_limit [processes [bytes...]]
  *
- * Prints a row a size: bytes; the mean microseconds of a call, as other benchmarks
- * measure; the median and the least of short samples; and the bus bandwidth that
+ * Prints a row per size: bytes; the mean microseconds of a call, as in other
+ * benchmarks; the median and the minimum of short samples; and the bus bandwidth that
  * nccl-tests would show for the mean.
  */
 #define _GNU_SOURCE 1
@@ -52,7 +52,7 @@ static double now_us(void) {
 
 static void pause_core(int looks) {
     if (looks > 100000)
-        (void)sched_yield(); /* the other may want this core */
+        (void)sched_yield(); /* the other process may need this core */
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -99,7 +99,7 @@ copy(size_t n, float *restrict to, const float *restrict from) {
         to[i] = from[i];
 }
 
-/* More than two: piece by piece in the first cache. */
+/* More than two processes: chunk by chunk in the L1 cache. */
 static void sum_many(const job *j, size_t begin, size_t end) {
     enum { PIECE = 512 };
     for (size_t at = begin; at < end; at += PIECE) {
@@ -129,7 +129,7 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Short samples, so that some of them are whole where others use the machine too. */
+/* Short samples, so that some are undisturbed if the machine has other load. */
 static void run_rank(job *j, size_t bytes) {
     shared *s = j->shared;
     size_t count = bytes / sizeof(float), calls = 1 + (2 << 20) / (bytes + (16 << 10));
@@ -145,11 +145,11 @@ static void run_rank(job *j, size_t bytes) {
             s->us[s->samples++] = (end - begin) / (double)calls;
             s->stop = end - since > SECONDS * 1e6;
         }
-        barrier(j); /* all see the same `stop` */
+        barrier(j); /* so that all read the same `stop` */
     }
 }
 
-/* To one of the cores that this program may use, in turn. */
+/* Binds to one of the allowed cores, round robin. */
 static void bind_to(const cpu_set_t *all, int number) {
     cpu_set_t one;
 
@@ -176,7 +176,7 @@ static void *share(size_t bytes) {
     return at;
 }
 
-/* The page tables of this process; huge pages, where the machine gives any. */
+/* Fills this process's page tables, with huge pages if possible. */
 static void touch(float *buffer, size_t bytes) {
     (void)madvise(buffer, bytes, MADV_COLLAPSE);
     for (size_t i = 0; i < bytes / sizeof(float); i += 1024)
@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     printf("%12s %12s %12s %12s %10s\n", "bytes", "us (mean)", "us (median)",
-           "us (least)", "bus GB/s");
+           "us (min)", "bus GB/s");
     for (int i = 2; i < argc; i++)
         measure(&cores, ranks, (size_t)strtoull(argv[i], NULL, 10) / 4 * 4);
     for (size_t i = 0; argc <= 2 && i < sizeof usual / sizeof *usual; i++)

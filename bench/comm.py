@@ -5,7 +5,7 @@ machine (allreduce_limit.c). In place, float32, ranks of one machine.
     bench/comm.py                                    2 and 4 ranks, 4 KiB .. 256 MiB
     bench/comm.py --ranks 2 --max 1M --rounds 1 --seconds 0.05
     bench/comm.py --write docs/results/comm.md
-    bench/comm.py --keep --rounds 0 --write ...      no run: reports those of earlier --keep
+    bench/comm.py --keep --rounds 0 --write ...      no run: reports earlier runs
 
 The contestants take turns within a round, each with all sizes, so that a machine that
 changes within minutes changes for all of them; medians over the rounds are compared.
@@ -57,7 +57,7 @@ def mpirun(ranks):
     return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", bind]
 
 
-# ---- The contestants: microseconds by size ----------------------------------------
+# ---- Contestants: microseconds by size ----------------------------------------
 
 
 def lines_of_json(text):
@@ -73,7 +73,7 @@ class Dlcore:
         command = [DLCORE, "bench", "comm", "--transport", self.transport, "--json", "--no-check",
                    "--min", str(args.min), "--max", str(args.max), "--factor", str(args.factor), *self.more]
         command = [*mpirun(ranks), *command] if by_mpirun else [*command, "--ranks", str(ranks)]
-        return {row["bytes"]: row["us"] for row in json.loads(run(command, args.patience))}
+        return {row["bytes"]: row["us"] for row in json.loads(run(command, args.timeout))}
 
 
 class OpenMpi:
@@ -84,17 +84,17 @@ class OpenMpi:
         program = self.folder / "mpi_allreduce"
         if not program.exists():
             run([MPICC, "-O3", "-march=native", "-o", str(program), "bench/comm_peers/mpi_allreduce.c"], 60)
-        return lines_of_json(run([*mpirun(ranks), *self.more, str(program), str(args.seconds), *sizes], args.patience))
+        return lines_of_json(run([*mpirun(ranks), *self.more, str(program), str(args.seconds), *sizes], args.timeout))
 
 
 class Gloo:
     def measure(self, args, ranks, sizes):
         return lines_of_json(run([PYTHON, "bench/comm_peers/gloo_allreduce.py", str(ranks), str(args.seconds), *sizes],
-                                 args.patience))
+                                 args.timeout))
 
 
 class Limit:
-    """What two (or more) processes need to sum each other's memory, and nothing else."""
+    """The time processes need to sum each other's memory, without anything else."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -105,11 +105,11 @@ class Limit:
             raise RuntimeError("its ranks spin, so each needs a core")
         if not program.exists():
             run(["cc", "-O3", "-o", str(program), "bench/allreduce_limit.c"], 60)
-        rows = [line.split() for line in run([str(program), str(ranks), *sizes], args.patience).splitlines()[1:]]
+        rows = [line.split() for line in run([str(program), str(ranks), *sizes], args.timeout).splitlines()[1:]]
         return {int(row[0]): float(row[1]) for row in rows}
 
 
-# ---- The whole --------------------------------------------------------------------
+# ---- Running --------------------------------------------------------------------
 
 
 def size_of(text):
@@ -150,12 +150,12 @@ def read_options():
     parser.add_argument("--max", type=size_of, default=256 << 20)
     parser.add_argument("--factor", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="for a size of a peer (dlcore: 0.2)")
-    parser.add_argument("--patience", type=float, default=600, help="seconds until a run is given up")
+    parser.add_argument("--seconds", type=float, default=0.2, help="duration per size, for peers (dlcore: 0.2)")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds until a run is killed")
     parser.add_argument("--who", type=words, default=list(TITLES), help=", ".join(TITLES))
-    parser.add_argument("--set", action="append", default=[], help="for dlcore, as `dlcore bench comm --set`")
-    parser.add_argument("--keep", action="store_true", help="add to the runs that there are already")
-    parser.add_argument("--write", type=pathlib.Path, help="page to put the report into")
+    parser.add_argument("--set", action="append", default=[], help="a setting for dlcore, as in `dlcore bench comm --set`")
+    parser.add_argument("--keep", action="store_true", help="add to the runs of earlier calls")
+    parser.add_argument("--write", type=pathlib.Path, help="page into which the report is put")
     args = parser.parse_args()
     for who in args.who:
         if who not in TITLES:
@@ -183,7 +183,7 @@ def main():
         report.put(args.write, text, "bench/comm.py")
 
 
-# ---- The report -------------------------------------------------------------------
+# ---- Report -------------------------------------------------------------------
 
 
 def title_of(size):
@@ -197,7 +197,7 @@ def us_of(values):
 
 
 def times_table(who, job):
-    """Microseconds, and what dlcore's fastest is to the limit and to the best peer."""
+    """Microseconds, and the ratios of dlcore's fastest to the limit and to the best peer."""
     rows = []
     for size in sorted(job):
         found = {name: statistics.median(values) for name, values in job[size].items()}
@@ -235,11 +235,11 @@ def make(command):
         jobs[line["ranks"]][line["bytes"]][line["who"]].append(line["us"])
     loads = [line["load"] for line in runs]
     rounds = max((line["round"] for line in runs), default=0)
-    versions = [report.said_by(DLCORE, "--version"), report.said_by("mpirun", "--version"),
-                "UCX " + report.said_by("dpkg-query", "-W", "-f", "${Version}", "libucx0"),
-                "PyTorch " + report.said_by("dpkg-query", "-W", "-f", "${Version}", "python3-torch")]
-    parts = [f"    {command.strip()}\n\n{report.today()}, {report.processor()}, {len(os.sched_getaffinity(0))} "
-             f"processors, {rounds} round{'s' * (rounds != 1)}, medians; {', '.join(versions)}. The machine's load was "
+    versions = [report.output_of(DLCORE, "--version"), report.output_of("mpirun", "--version"),
+                "UCX " + report.output_of("dpkg-query", "-W", "-f", "${Version}", "libucx0"),
+                "PyTorch " + report.output_of("dpkg-query", "-W", "-f", "${Version}", "python3-torch")]
+    parts = [f"    {command.strip()}\n\n{report.today()}, {report.cpu_name()}, {len(os.sched_getaffinity(0))} "
+             f"CPUs, {rounds} round{'s' * (rounds != 1)}, medians; {', '.join(versions)}. The machine's load was "
              f"{min(loads, default=0):.1f} to {max(loads, default=0):.1f}."]
     for ranks, job in sorted(jobs.items()):
         who = [name for name in TITLES if any(name in found for found in job.values())]

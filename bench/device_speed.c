@@ -1,10 +1,10 @@
-/* How fast a device's element-wise kernels are beside its plain copy, which is the
- * limit: each moves as many bytes as it must through memory.
+/* Compares the bandwidth of a device's element-wise kernels with that of its plain
+ * copy, which is the limit: each kernel moves only the bytes that it must.
  *
  *     device_speed DEVICE [INDEX]
  *
- * A line each: bytes over time, the share of the copy's rate, and BELOW where that is
- * less than 85 %. Ends with 77 where there is no such device.
+ * Prints a line each: bandwidth, percentage of the copy's, and BELOW if that is less
+ * than 85 %. Exits with 77 if there is no such device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct bench {
     dlc_queue *queue;
     dlc_memory memory[ARRAYS];
     float *x[ARRAYS];
-    double copied; /* bytes a second */
+    double copied; /* bytes per second */
 } bench;
 
 typedef dlc_status kernel(bench *b);
@@ -56,9 +56,9 @@ static dlc_status sum_to(bench *b) {
 
 static dlc_status momentum(bench *b) {
     const dlc_momentum how = {.size = sizeof how,
-                              .rate = 0.01f,
+                              .learning_rate = 0.01f,
                               .momentum = 0.9f,
-                              .decay = 0.0005f,
+                              .weight_decay = 0.0005f,
                               .grad_scale = 1};
     return b->ops->momentum(b->device, b->queue, COUNT, &how, b->x[0], b->x[1],
                             b->x[2]);
@@ -80,7 +80,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The median of some rounds, of some runs each. */
+/* Gives the median of some rounds with some runs each. */
 static dlc_status time_of(bench *b, kernel *run, double *seconds) {
     double times[ROUNDS];
     for (int i = -1; i < ROUNDS; i++) {

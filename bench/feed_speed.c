@@ -1,5 +1,5 @@
-/* How many samples of 3 x 227 x 227 a second the feed hands out, of made-up noise: as
- * bytes for a device that makes float32 of them, and as float32.
+/* Measures the samples of 3 x 227 x 227 per second that the data feed delivers, from
+ * synthetic noise: as bytes, for devices that convert them to float32, and as float32.
  *
  *     feed_speed [THREADS]        (1)
  */
@@ -14,27 +14,27 @@
 #include "train/feed/feed.h"
 
 enum { BATCH = 64, SIDE = 227 };
-static const double patience = 1.5; /* seconds */
+static const double duration = 1.5; /* seconds */
 
 static const struct {
     const char *name;
     const char *shape;
     int keep_bytes, mirror, crop;
 } rows[] = {
-    {"bytes, as they are", "feature.shape=3,227,227", 1, 0, 0},
+    {"bytes, unchanged", "feature.shape=3,227,227", 1, 0, 0},
     {"bytes, swapped", "feature.shape=3,227,227", 1, 1, 0},
     {"bytes, cut and swapped", "feature.shape=3,256,256", 1, 1, SIDE},
-    {"float32, as they are", "feature.shape=3,227,227", 0, 0, 0},
+    {"float32, unchanged", "feature.shape=3,227,227", 0, 0, 0},
     {"float32, cut and swapped", "feature.shape=3,256,256", 0, 1, SIDE},
 };
 
 static dlc_status make_settings(const dlc_feature *feature, const char *shape,
                                 dlc_settings **settings) {
-    const char *const standing[] = {"feature", NULL};
+    const char *const reserved[] = {"feature", NULL};
     const char *const sets[] = {"feature.kind=noise", shape};
     dlc_problems problems = {0};
     dlc_config *config = NULL;
-    dlc_status status = dlc_config_load(NULL, standing, sets, 2, &problems, &config);
+    dlc_status status = dlc_config_load(NULL, reserved, sets, 2, &problems, &config);
     if (status == DLC_OK)
         status = dlc_settings_make(config, "feature", &feature->options, 1, &problems,
                                    settings);
@@ -43,7 +43,7 @@ static dlc_status make_settings(const dlc_feature *feature, const char *shape,
     return status;
 }
 
-/* The first batches are there before anybody asks. */
+/* The first batches are prefetched, so they aren't measured. */
 static dlc_status time_feed(const dlc_feed_args *args, double *rate) {
     dlc_feed *feed = NULL;
     dlc_batch batch;
@@ -53,7 +53,7 @@ static dlc_status time_feed(const dlc_feed_args *args, double *rate) {
         status = dlc_feed_next(feed, &batch);
     uint64_t start = dlc_now_ns();
     int64_t batches = 0;
-    for (; status == DLC_OK && dlc_since(start) < patience; batches++)
+    for (; status == DLC_OK && dlc_since(start) < duration; batches++)
         status = dlc_feed_next(feed, &batch);
     *rate = (double)(batches * BATCH) / dlc_since(start);
     dlc_feed_close(feed);

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Training jobs that are alive at the same time, each awake (SIGCONT) in its turns alone:
-what slows the machine for minutes slows all of them.
+"""Compares training jobs that exist at the same time but run alternately (SIGSTOP and
+SIGCONT), so that what slows the machine for minutes slows all of them equally.
 
-    bench/in_turns.py NET BATCH TURNS SECONDS NAME=WAY[,dlcore=PATH][,batch=N][,KEY=VALUE]...
+    bench/in_turns.py NET BATCH TURNS SECONDS NAME=MODE[,dlcore=PATH][,batch=N][,KEY=VALUE]...
 
     bench/in_turns.py caffenet 32 12 5 now=weak thrifty=weak,transport.shard_optimizer=no apart=apart
 
-Ways are those of scaling.py: weak, strong, one, and apart (two jobs of one rank each, which
-exchange nothing; of these also how much longer the slower of two simultaneous steps takes);
-and linked, which is weak on two machines (tests/machines, as root) on a link of rate=1gbit.
-Samples are made up, a rank has one thread. Only steps that lie within a turn count.
+Modes are those of scaling.py: weak, strong, one, and apart (two jobs of one rank each,
+without an exchange; also reports how much longer the slower of two simultaneous steps takes);
+and linked, which is weak on two emulated machines (tests/machines, as root) with a link of
+rate=1gbit. Samples are synthetic, a rank has one thread. Only steps within a turn count.
 """
 import json
 import os
@@ -33,19 +33,19 @@ WARM = 4  # steps
 class Job:
     def __init__(self, folder, ini, batch, cores, spec):
         self.name, words = spec.split("=", 1)
-        way, *more = words.split(",")
+        mode, *more = words.split(",")
         said = dict(word.split("=", 1) for word in more)
         dlcore, batch = said.pop("dlcore", DLCORE), int(said.pop("batch", batch))
         one, other = (",".join(map(str, core)) for core in cores[:2])
         both = f"{one},{other}"
         ranks, where = {"weak": (2, [both]), "strong": (2, [both]), "linked": (2, [both]), "one": (1, [one]),
-                        "apart": (1, [one, other])}[way]
-        self.machines = way == "linked"
+                        "apart": (1, [one, other])}[mode]
+        self.machines = mode == "linked"
         start = [*MACHINES, said.pop("rate", "1gbit"), "--"] if self.machines else []
         which = "--transport=ucx" if self.machines else f"--ranks={ranks}"
-        settings = [*QUIET, f"data.batch={batch}", f"parallel.scaling={'strong' if way == 'strong' else 'weak'}",
+        settings = [*QUIET, f"data.batch={batch}", f"parallel.scaling={'strong' if mode == 'strong' else 'weak'}",
                     *(f"{key}={value}" for key, value in said.items())]
-        self.images = batch * (1 if way in ("strong", "one") else 2)
+        self.images = batch * (1 if mode in ("strong", "one") else 2)
         self.logs = [folder / f"{self.name}{i}" for i in range(len(where))]
         self.turns = []
         self.children = [subprocess.Popen(
@@ -89,7 +89,7 @@ class Job:
         self.turns.append((began, time.time()))
 
     def steps(self, log):
-        """Of each turn."""
+        """The throughput in each turn."""
         times = self.times(log)
         pairs = list(zip(times, times[1:]))
         return [[b - a for a, b in pairs if begin <= a and b <= end] for begin, end in self.turns]

@@ -1,13 +1,13 @@
-/* Loops of messages through a transport: see messages.h. */
+/* Loops of messages through a transport's send and recv. */
 #include "messages.h"
 
 #include <sched.h>
 #include <string.h>
 
-void bind_to(int processor) {
+void bind_to(int cpu) {
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(processor, &one);
+    CPU_SET(cpu, &one);
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
@@ -24,7 +24,7 @@ void buffers_close(group *g, buffers *b) {
     g->device_ops->free(g->device, &b->out);
 }
 
-/* Not group_send and its like: those also know devices that no processor reads. */
+/* Doesn't use group_send, which also handles memory that the CPU cannot read. */
 
 static inline dlc_request *begin_send(group *g, const buffers *b, size_t bytes,
                                       int peer) {

@@ -1,6 +1,6 @@
 /* The arithmetic limit of this machine: multiply-adds in registers, all cores at once,
- * GFLOP/s (two operations each); in float32, or of bf16 pairs summed in float32 (0
- * where the processor has none). bench/side_by_side.py compiles and runs it:
+ * GFLOP/s (two operations each); in float32, or of bf16 pairs added in float32 (0
+ * if the CPU has none). bench/side_by_side.py compiles and runs it:
  *     cc -O3 -march=native -fopenmp bench/peak.c -o peak && ./peak THREADS [bf16]
  */
 #include <omp.h>
@@ -76,5 +76,5 @@ int main(int argc, char **argv) {
         best = rate > best ? rate : best;
     }
     printf("%.1f\n", best);
-    return sink == 12345; /* used, so that nothing is optimised away */
+    return sink == 12345; /* used, so that nothing is optimized away */
 }

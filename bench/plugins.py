@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """How long dlcore takes to list plugins, and what a job with many of them loads.
 
-    bench/plugins.py                    50 made-up plugins beside those of the build
+    bench/plugins.py                    50 copies of a plugin, besides those of the build
     bench/plugins.py --count 200
     bench/plugins.py --write docs/results/plugins.md
 
-The plugins are copies of one that is built here (a data source of one sample), each with
-a name of its own. Cold: nothing is remembered, so every file is inspected. Warm: all is.
-Anew: `--rescan`. A job, one iteration of a small net, is then run with and without them,
-and the loader tells which files of those folders it loaded (LD_DEBUG). Environment:
-DLCORE, CC.
+The plugins are copies of one that is built here (a data source of one sample), with
+different names. Cold: the cache is empty, so every file is scanned. Warm: all are cached.
+Rescan: with `--rescan`. Then a job, one iteration of a small net, is run with and without
+them; LD_DEBUG shows which files were loaded. Environment variables: DLCORE, CC.
 """
 import argparse
 import os
@@ -25,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DLCORE = pathlib.Path(os.environ.get("DLCORE", ROOT / "build/bin/dlcore")).resolve()
-FIXTURE = ROOT / "tests/unit/plugin/fixtures/fixture.c"
+FIXTURE = ROOT / "tests/unit/core/plugin/fixtures/fixture.c"
 NET = """[net]
 name = small
 [data]
@@ -46,7 +45,7 @@ type = softmax_loss
 
 
 def make_plugins(folder, count):
-    """One compiled plugin, copied; a name has room for its number."""
+    """Makes copies of one compiled plugin; its name has room for a number."""
     first = folder.parent / "numbered.so"
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-shared", "-fPIC",
                     "-fvisibility=hidden", f"-I{ROOT}/include", '-DFIXTURE_NAME="plugin-XXXX"',
@@ -59,7 +58,7 @@ def make_plugins(folder, count):
 
 
 class Place:
-    """A folder of plugins and one for what is remembered."""
+    """A folder of plugins, and a cache folder."""
 
     def __init__(self, folder, count):
         self.plugins = folder / "plugins"
@@ -77,7 +76,7 @@ class Place:
         self.cache.mkdir()
 
     def run(self, *arguments):
-        """Milliseconds on the clock and of processors, and what it printed."""
+        """Milliseconds of wall-clock and CPU time, and the output."""
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([DLCORE, *arguments], env=self.environment(), check=True, capture_output=True, text=True,
                               cwd=self.plugins.parent)
@@ -89,7 +88,7 @@ class Place:
         return self.run("plugin", "list", *options)
 
     def loaded(self):
-        """Plugins that the processes of a job have loaded, but for the one that inspects."""
+        """Plugins that a job's processes have loaded, without the scanner's."""
         processes = {}
         with tempfile.TemporaryDirectory() as name:
             subprocess.run([DLCORE, "train", str(self.net), "--ranks=2", "--transport=host-staged"], check=True,
@@ -101,7 +100,7 @@ class Place:
 
     @property
     def files(self):
-        folders = (self.plugins, DLCORE.parent.parent / "lib/dlcore/1")
+        folders = (self.plugins, DLCORE.parent.parent / "lib/dlcore/0")
         return {path.name for folder in folders for path in folder.glob("*.so")}
 
     def job(self):
@@ -126,7 +125,7 @@ def measure(folder, count, rounds):
         sys.exit(f"{found} of {count} plugins are listed:\n{text}")
     rows = [("list, cold: all inspected", repeat(rounds, place.list, place.forget)),
             ("list, warm: all remembered", repeat(rounds, place.list)),
-            ("list anew: --rescan", repeat(rounds, lambda: place.list("--rescan"))),
+            ("rescan: --rescan", repeat(rounds, lambda: place.list("--rescan"))),
             ("a job of one iteration, warm", repeat(rounds, place.job))]
     loaded = sorted(place.loaded())
     unavailable = len(set(re.findall(r"(\S+) +\S+ +unavailable", place.list()[2])))
@@ -135,10 +134,10 @@ def measure(folder, count, rounds):
 
 def report(count, rounds, measured):
     rows, loaded, files, unavailable = measured
-    lines = [f"`dlcore plugin list` with {count} made-up plugins beside the build's own, {files} files in all, "
+    lines = [f"`dlcore plugin list` with {count} copied plugins besides the build's own, {files} files in total, "
              f"{rounds} rounds. {unavailable} plugins say that they cannot work here; they are asked anew each time, "
              "in a process of their own.", "",
-             "| ms | median | least | most | of processors |", "| --- | ---: | ---: | ---: | ---: |"]
+             "| ms | median | min | max | CPU time |", "| --- | ---: | ---: | ---: | ---: |"]
     lines += [f"| {name} | {' | '.join(f'{number:.1f}' for number in numbers)} |" for name, numbers in rows]
     lines += ["", f"The machine's load was {os.getloadavg()[0]:.1f}.", "",
               f"A job of two ranks over one named transport loads {len(loaded)} of the {files}: {', '.join(loaded)}."]
@@ -149,7 +148,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--write", type=pathlib.Path, help="a report; what stands above its mark stays")
+    parser.add_argument("--write", type=pathlib.Path, help="page into which the report is put, below its marker")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name).resolve()

@@ -1,5 +1,5 @@
-"""The report of side_by_side.py: its runs (a line of JSON each) as Markdown tables,
-and a page's old report replaced by a new one."""
+"""Writes the report of side_by_side.py: its runs (one line of JSON each) as Markdown tables;
+and replaces the old report in a page."""
 import collections
 import datetime
 import json
@@ -14,7 +14,7 @@ TITLES = {"dlcore": "dlcore", "tuned": "PyTorch tuned", "default": "PyTorch defa
 
 
 def number(value):
-    """Three figures, or whole."""
+    """Formats a number with three significant digits, or as an integer."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -28,7 +28,7 @@ def table(head, rows):
 
 
 class Runs:
-    """All runs by (net, batch, threads, bf16), in the order in which they came."""
+    """All runs by (net, batch, threads, bf16), in order."""
 
     def __init__(self, path):
         self.all = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
@@ -41,7 +41,7 @@ class Runs:
         return {key: job for key, job in self.jobs.items() if key[2:] == (threads, bf16)}
 
     def peak(self, threads, bf16):
-        """The best that was measured: what else the machine did can only take away."""
+        """The best measurement: other load on the machine can only slow it down."""
         return max((run["peak"] for run in self.all
                     if (run["threads"], run["bf16"]) == (threads, bf16) and run["peak"]), default=None)
 
@@ -107,14 +107,14 @@ def memory_table(runs, threads):
     return table(head, rows) if rows else ""
 
 
-def said_by(*command):
+def output_of(*command):
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[0].strip()
     except (OSError, subprocess.CalledProcessError):
         return "?"
 
 
-def processor():
+def cpu_name():
     with open("/proc/cpuinfo") as info:
         return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "?")
 
@@ -125,8 +125,8 @@ def today():
 
 def circumstances(runs, command, dlcore):
     torches = sorted({run["torch"] for run in runs.all if run.get("torch")})
-    versions = [said_by(dlcore, "--version")] if any(run["who"] == "dlcore" for run in runs.all) else []
-    versions += [f"{name} {said_by('dpkg-query', '-W', '-f', '${Version}', package)}"
+    versions = [output_of(dlcore, "--version")] if any(run["who"] == "dlcore" for run in runs.all) else []
+    versions += [f"{name} {output_of('dpkg-query', '-W', '-f', '${Version}', package)}"
                  for name, package in (("oneDNN", "libdnnl2"), ("jemalloc", "libjemalloc2"),
                                        ("OpenBLAS", "libopenblas0-openmp"))]
     peaks = [f"{number(median(found))} GFLOP/s ({spread(found)}) with {threads} thread{'s' * (threads > 1)}"
@@ -135,7 +135,7 @@ def circumstances(runs, command, dlcore):
                            if run["threads"] == threads and not run["bf16"] and run["peak"]])]
     loads = [run["load"] for run in runs.all]
     rounds = max(run["round"] for run in runs.all)
-    return (f"    {command}\n\n{today()}, {processor()}, {rounds} round{'s' * (rounds > 1)}; "
+    return (f"    {command}\n\n{today()}, {cpu_name()}, {rounds} round{'s' * (rounds > 1)}; "
             f"{', '.join(versions)}, PyTorch {', '.join(torches) or '?'}. The machine's load was "
             f"{min(loads):.1f} to {max(loads):.1f}. Its limit (bench/peak.c): {'; '.join(peaks) or '?'}.")
 
@@ -158,7 +158,7 @@ def make(path, command, dlcore):
 
 
 def put(page, text, maker="bench/side_by_side.py"):
-    """Puts the report in place of the maker's last one; what stands around it is kept."""
+    """Replaces the script's last report in the page, and keeps the rest."""
     old, begin = page.read_text(), BEGIN.format(maker)
     if begin not in old or END not in old.split(begin, 1)[1]:
         raise SystemExit(f"{page} has no lines '{begin}' and '{END}' to put the report between")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What the exchange costs: two ranks of one thread each, against the same two without
-any exchange, and against PyTorch's DistributedDataParallel over gloo.
+"""The cost of the exchange: two ranks of one thread each, compared with the same two without
+any exchange, and with PyTorch's DistributedDataParallel over gloo.
 
     bench/scaling.py
     bench/scaling.py --nets lenet --rounds 1 --seconds 2
     bench/scaling.py --write docs/results/comm.md
 
 Weak scaling: every rank has the net's batch. "No exchange" are two jobs of one rank,
-each on a core of its own, at the same time. Strong scaling: both ranks share out the
-batch; ideal is twice the speed of one rank that has the machine to itself. Contestants
-take turns within a round; medians over the rounds are compared. Each run is a line of
-build/bench/scaling.jsonl. Environment as of side_by_side.py.
+each on its own core, at the same time. Strong scaling: the batch is split over both
+ranks; ideal is twice the throughput of one rank alone on the machine. Contestants
+alternate within a round; medians over the rounds are compared. Each run is a line of
+build/bench/scaling.jsonl. Environment variables are those of side_by_side.py.
 """
 import argparse
 import collections
@@ -28,11 +28,11 @@ from side_by_side import DLCORE, PYTHON, ROOT, UNWANTED, say
 
 RUNS = ROOT / "build/bench/scaling.jsonl"
 BATCH = {"resnet50": 16, "caffenet": 32, "lenet": 64}
-WAYS = {"weak": "two ranks", "apart": "no exchange", "strong": "two ranks, batch shared out", "one": "one rank"}
+MODES = {"weak": "two ranks", "apart": "no exchange", "strong": "two ranks, batch split", "one": "one rank"}
 
 
 class Many:
-    """Commands at the same time, each on processors of its own; their standard output."""
+    """Runs commands at the same time, each on its own CPUs, and collects their standard output."""
 
     def __init__(self, commands, environment, cores):
         clean = {key: value for key, value in os.environ.items() if key not in UNWANTED}
@@ -49,7 +49,7 @@ class Many:
         for child, _, errors in self.children:
             if child.wait():
                 errors.seek(0)
-                failed = failed or errors.read()[-600:].strip() or f"ended with {child.returncode}"
+                failed = failed or errors.read()[-600:].strip() or f"exited with {child.returncode}"
         if failed:
             raise RuntimeError(failed)
         for _, out, _ in self.children:
@@ -79,19 +79,19 @@ class Dlcore:
             self.guess[net] = self.inner.speed(log, batch)
         return max(12, round(1.25 * self.args.seconds * self.guess[net] / batch))
 
-    def measure(self, net, batch, way, cores):
+    def measure(self, net, batch, mode, cores):
         """Images/s of all ranks."""
         iterations = self.iterations(net, batch, cores)
         log = [self.folder / "log0", self.folder / "log1"]
         both = [core for one in cores[:2] for core in one]
-        if way == "weak":
+        if mode == "weak":
             Many([self.command(net, batch, 2, iterations, log[0], ["parallel.scaling=weak"])], {}, [both]).outputs()
             return self.inner.speed(log[0], 2 * batch)
-        if way == "strong":
+        if mode == "strong":
             command = self.command(net, batch, 2, 2 * iterations, log[0], ["parallel.scaling=strong"])
             Many([command], {}, [both]).outputs()
             return self.inner.speed(log[0], batch)
-        count = 2 if way == "apart" else 1
+        count = 2 if mode == "apart" else 1
         Many([self.command(net, batch, 1, iterations, log[i]) for i in range(count)], {}, cores).outputs()
         return sum(self.inner.speed(log[i], batch) for i in range(count))
 
@@ -103,69 +103,69 @@ class Torch:
         self.folder, self.args = folder, args
         self.inner = side_by_side.Torch(True)
 
-    def measure(self, net, batch, way, cores):
+    def measure(self, net, batch, mode, cores):
         environment = {"OMP_NUM_THREADS": "1", "LD_PRELOAD": self.inner.jemalloc, "GLOO_SOCKET_IFNAME": "lo",
                        "MALLOC_CONF": "background_thread:true,dirty_decay_ms:-1,muzzy_decay_ms:-1"}
         if self.inner.openblas:
             environment["LD_LIBRARY_PATH"] = self.inner.openblas
-        ranks = 1 if way == "one" else 2
-        share = batch // 2 if way == "strong" else batch
+        ranks = 1 if mode == "one" else 2
+        rank_batch = batch // 2 if mode == "strong" else batch
         commands = []
         with tempfile.TemporaryDirectory() as name:
             for rank in range(ranks):
-                command = [PYTHON, "bench/torch_train.py", "--net", net, "--batch", str(share), "--threads", "1",
+                command = [PYTHON, "bench/torch_train.py", "--net", net, "--batch", str(rank_batch), "--threads", "1",
                            "--seconds", str(self.args.seconds), "--tuned"]
-                if way in ("weak", "strong"):
-                    command += ["--ddp", f"{name}/meeting", "--rank", str(rank), "--ranks", "2"]
+                if mode in ("weak", "strong"):
+                    command += ["--ddp", f"{name}/rendezvous", "--rank", str(rank), "--ranks", "2"]
                 commands.append(command)
             outputs = Many(commands, environment, cores).outputs()
         return sum(json.loads(out.splitlines()[-1])["images_per_s"] for out in outputs)
 
 
 def cores_apart():
-    """The processors of this process, one set a core, so that two ranks never share one."""
+    """The CPUs of this process, one per core, so that two ranks never rank_batch a core."""
     cores = {}
-    for processor in sorted(os.sched_getaffinity(0)):
-        path = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-        siblings = path.read_text().strip() if path.exists() else str(processor)
-        cores.setdefault(siblings, [processor])
+    for cpu in sorted(os.sched_getaffinity(0)):
+        path = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        siblings = path.read_text().strip() if path.exists() else str(cpu)
+        cores.setdefault(siblings, [cpu])
     if len(cores) < 2:
         raise SystemExit("two ranks of one thread each need two cores")
     return list(cores.values())
 
 
-def play(args, contestants, note):
+def run_all(args, contestants, note):
     cores, lost = cores_apart(), set()
     for number in range(1, args.rounds + 1):
         for net in args.nets:
-            for way in args.ways:
+            for mode in args.modes:
                 for who, contestant in contestants.items():
-                    if (who, net, way) in lost:
+                    if (who, net, mode) in lost:
                         continue
                     batch, load = args.batch or BATCH[net], os.getloadavg()[0]
                     try:
-                        speed = contestant.measure(net, batch, way, cores)
+                        speed = contestant.measure(net, batch, mode, cores)
                     except (RuntimeError, OSError, ValueError) as error:
-                        say(f"{who} is left out of {net}, {WAYS[way]}: {error}")
-                        lost.add((who, net, way))
+                        say(f"{who} is left out of {net}, {MODES[mode]}: {error}")
+                        lost.add((who, net, mode))
                         continue
-                    note(dict(net=net, batch=batch, way=way, who=who, round=number, images_per_s=speed, load=load))
-                    say(f"round {number}/{args.rounds} {net} b{batch} {WAYS[way]}, {who}: {speed:.2f} images/s")
+                    note(dict(net=net, batch=batch, mode=mode, who=who, round=number, images_per_s=speed, load=load))
+                    say(f"round {number}/{args.rounds} {net} b{batch} {MODES[mode]}, {who}: {speed:.2f} images/s")
 
 
-# ---- The report -------------------------------------------------------------------
+# ---- Report -------------------------------------------------------------------
 
 
 def table(jobs):
     rows = []
-    for (net, batch, who), ways in jobs.items():
-        found = {way: statistics.median(values) for way, values in ways.items()}
+    for (net, batch, who), modes in jobs.items():
+        found = {mode: statistics.median(values) for mode, values in modes.items()}
         row = [f"{net}, b{batch}", who]
-        row += [f"{report.number(found[way])} ({report.spread(ways[way])})" if way in found else "" for way in WAYS]
+        row += [f"{report.number(found[mode])} ({report.spread(modes[mode])})" if mode in found else "" for mode in MODES]
         row.append(f"{1 - found['weak'] / found['apart']:.1%}" if {"weak", "apart"} <= set(found) else "")
         row.append(f"{found['strong'] / found['one'] / 2:.1%}" if {"strong", "one"} <= set(found) else "")
         rows.append(row)
-    head = ["images/s", "", *WAYS.values(), "exchange costs", "strong scaling, of ideal"]
+    head = ["images/s", "", *MODES.values(), "cost of exchange", "strong scaling efficiency"]
     return report.table(head, rows)
 
 
@@ -173,11 +173,11 @@ def make(command):
     runs = [json.loads(line) for line in RUNS.read_text().splitlines()]
     jobs = collections.defaultdict(lambda: collections.defaultdict(list))
     for line in runs:
-        jobs[line["net"], line["batch"], line["who"]][line["way"]].append(line["images_per_s"])
+        jobs[line["net"], line["batch"], line["who"]][line["mode"]].append(line["images_per_s"])
     loads, rounds = [line["load"] for line in runs], max((line["round"] for line in runs), default=0)
-    return (f"    {command.strip()}\n\n{report.today()}, {report.processor()}, {rounds} round{'s' * (rounds != 1)}, "
-            f"medians (range); {report.said_by(DLCORE, '--version')}, PyTorch "
-            f"{report.said_by('dpkg-query', '-W', '-f', '${Version}', 'python3-torch')}, tuned, with "
+    return (f"    {command.strip()}\n\n{report.today()}, {report.cpu_name()}, {rounds} round{'s' * (rounds != 1)}, "
+            f"medians (range); {report.output_of(DLCORE, '--version')}, PyTorch "
+            f"{report.output_of('dpkg-query', '-W', '-f', '${Version}', 'python3-torch')}, tuned, with "
             f"DistributedDataParallel over gloo. The machine's load was {min(loads, default=0):.1f} to "
             f"{max(loads, default=0):.1f}.\n\n{table(jobs)}\n")
 
@@ -188,17 +188,17 @@ def read_options():
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", type=words, default=list(BATCH), help=", ".join(BATCH))
-    parser.add_argument("--batch", type=int, help="instead of each net's own")
-    parser.add_argument("--ways", type=words, default=list(WAYS), help=", ".join(WAYS))
+    parser.add_argument("--batch", type=int, help="batch size, instead of each net's own")
+    parser.add_argument("--modes", type=words, default=list(MODES), help=", ".join(MODES))
     parser.add_argument("--who", type=words, default=["dlcore", "PyTorch"], help="dlcore, PyTorch")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=8, help="to measure for, each run")
+    parser.add_argument("--seconds", type=float, default=8, help="duration of each run")
     parser.add_argument("--models", type=pathlib.Path, default=ROOT / "models", help="folder of the net.ini files")
-    parser.add_argument("--set", action="append", default=[], help="for dlcore, as `dlcore train --set`")
-    parser.add_argument("--keep", action="store_true", help="add to the runs that there are already")
-    parser.add_argument("--write", type=pathlib.Path, help="page to put the report into")
+    parser.add_argument("--set", action="append", default=[], help="a setting for dlcore, as in `dlcore train --set`")
+    parser.add_argument("--keep", action="store_true", help="add to the runs of earlier calls")
+    parser.add_argument("--write", type=pathlib.Path, help="page into which the report is put")
     args = parser.parse_args()
-    for given, known in ((args.nets, BATCH), (args.ways, WAYS), (args.who, ("dlcore", "PyTorch"))):
+    for given, known in ((args.nets, BATCH), (args.modes, MODES), (args.who, ("dlcore", "PyTorch"))):
         for word in given:
             if word not in known:
                 parser.error(f"{word} is not one of {', '.join(known)}")
@@ -215,7 +215,7 @@ def main():
         if not args.keep:
             RUNS.unlink(missing_ok=True)
         with RUNS.open("a") as file:
-            play(args, made, lambda result: print(json.dumps(result), file=file, flush=True))
+            run_all(args, made, lambda result: print(json.dumps(result), file=file, flush=True))
     text = make("bench/scaling.py " + " ".join(sys.argv[1:]))
     print(text)
     if args.write:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training side by side with PyTorch: forward + backward + update on made-up samples,
+"""Training side by side with PyTorch: forward + backward + update on synthetic samples,
 one process, images/s and peak memory.
 
     bench/side_by_side.py                                       all of it: hours
@@ -45,7 +45,7 @@ NETS = {
 }
 BF16_NETS = ("caffenet", "resnet50")
 
-# Left in the environment they halve OpenBLAS's speed, or say more than is meant here.
+# Variables to remove: they halve OpenBLAS's speed, or change what is measured.
 UNWANTED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS", "OMP_PROC_BIND", "LD_PRELOAD")
 
 
@@ -54,7 +54,7 @@ def say(text):
 
 
 def run(command, environment):
-    """stdout and the peak memory in bytes of a command and its children."""
+    """Runs a command; returns its stdout and the peak memory in bytes of it and its children."""
     clean = {key: value for key, value in os.environ.items() if key not in UNWANTED}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(command, stdout=out, stderr=errors, cwd=ROOT, env={**clean, **environment})
@@ -70,8 +70,7 @@ def run(command, environment):
 
 
 def synthetic(text, shape, classes):
-    """A net.ini that trains on made-up samples and tests nothing. Batch, scale and
-    mean stay as they are."""
+    """Changes a net.ini to synthetic samples without tests. Batch, scale and mean stay."""
     made, section = [], ""
     for line in text.splitlines():
         if line.startswith("["):
@@ -86,8 +85,8 @@ def synthetic(text, shape, classes):
 
 
 class Dlcore:
-    """The command, on nets that were made synthetic, in a folder of their own. There is
-    nothing to learn in noise, and at a model's own rate some lose themselves in it."""
+    """dlcore on synthetic variants of the nets, in a temporary folder. With a low learning rate,
+    because some nets would diverge on noise."""
 
     def __init__(self, folder, models, more):
         self.folder, self.more, self.checked = folder, more, {}
@@ -102,11 +101,11 @@ class Dlcore:
                 "--set", f"train.threads={job['threads']}", "--set", "solver.learning_rate=0.00001", *precision, *self.more]
 
     def check(self, job):
-        """Operations of an image's training step, and the memory that check foretells."""
+        """The operations of a training step per image, and the memory that `check` predicts."""
         key = tuple(job.values())
         if key not in self.checked:
             checked = json.loads(run([DLCORE, "check", *self.arguments(job), "--json"], {})[0])
-            # Backward costs twice forward, but the first layer's input needs no gradient.
+            # Backward costs twice forward, except that the first layer's input needs no gradient.
             steps = 3 * checked["multiply_adds"] - checked["layers"][0]["multiply_adds"]
             self.checked[key] = dict(flop=2 * steps, planned_bytes=checked["peak_bytes"])
         return self.checked[key]
@@ -125,7 +124,7 @@ class Dlcore:
 
     @staticmethod
     def speed(log, batch):
-        """Median over slices of a few iterations, the first quarter left out as
+        """Median over slices of a few iterations, without the first quarter as
         warm-up. Each line of the log has the speed since the command's own warm-up
         ended, so what lies between two lines is the difference of two such times."""
         events = [json.loads(line) for line in log.read_text().splitlines()]
@@ -142,13 +141,13 @@ class Dlcore:
 
 
 def library(root, name):
-    """Where a library or a folder of them is, as seen from within `root`; None: nowhere."""
+    """The path of a library or a folder, as seen from within `root`; None: not found."""
     found = sorted(pathlib.Path(root).glob(f"usr/lib/*/{name}"))
     return f"/{found[0].relative_to(root)}" if found else None
 
 
 class Torch:
-    """torch_train.py, under this system's PyTorch or that of a system in a folder."""
+    """torch_train.py with this system's PyTorch, or that of a system in a folder."""
 
     def __init__(self, tuned, root=None):
         self.tuned, self.enter, self.scripts = tuned, [], str(ROOT / "bench")
@@ -167,7 +166,7 @@ class Torch:
             raise SystemExit("tuned PyTorch needs jemalloc: install libjemalloc2, or set JEMALLOC")
 
     def measure(self, job, seconds, _):
-        """The default form is told the number of threads, no more. In the tuned one
+        """By default only the number of threads is set. In the tuned one
         freed memory stays with the process (the kernel would hand it back zeroed, page
         by page), threads stay on their cores, and OpenBLAS uses the same ones as the
         convolutions do, where that build of it is installed."""
@@ -186,11 +185,11 @@ class Torch:
         return dict(json.loads(out.splitlines()[-1]), peak_bytes=bytes_)
 
 
-# ---- The whole --------------------------------------------------------------------
+# ---- Running --------------------------------------------------------------------
 
 
 def measured_peak(folder, threads, bf16):
-    """GFLOP/s of bench/peak.c; None where the processor has no bf16."""
+    """GFLOP/s of bench/peak.c; None if the CPU has no bf16."""
     program = folder / "peak"
     if not program.exists():
         run(["cc", "-O3", "-march=native", "-fopenmp", str(ROOT / "bench/peak.c"), "-o", str(program)], {})
@@ -243,18 +242,18 @@ def read_options():
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", type=words, default=list(NETS), help=", ".join(NETS))
-    parser.add_argument("--batch", type=int, help="instead of each net's own")
+    parser.add_argument("--batch", type=int, help="batch size, instead of each net's own")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--default-rounds", type=int, default=1,
-                        help="rounds with default PyTorch, which is slow and nobody's bar")
+                        help="rounds with default PyTorch, which is slow")
     parser.add_argument("--threads", type=lambda text: [int(word) for word in words(text)], default=[2, 1])
     parser.add_argument("--precision", type=words, default=["float32", "bf16"])
-    parser.add_argument("--seconds", type=float, default=8, help="to measure for, each run")
+    parser.add_argument("--seconds", type=float, default=8, help="duration of each run")
     parser.add_argument("--who", type=words, help="dlcore, tuned, default; with TRIXIE: tuned-13, default-13")
     parser.add_argument("--models", type=pathlib.Path, default=ROOT / "models", help="folder of the net.ini files")
-    parser.add_argument("--set", action="append", default=[], help="for dlcore, as `dlcore train --set`")
-    parser.add_argument("--keep", action="store_true", help="add to the runs that there are already")
-    parser.add_argument("--write", type=pathlib.Path, help="page to put the report into")
+    parser.add_argument("--set", action="append", default=[], help="a setting for dlcore, as in `dlcore train --set`")
+    parser.add_argument("--keep", action="store_true", help="add to the runs of earlier calls")
+    parser.add_argument("--write", type=pathlib.Path, help="page into which the report is put")
     args = parser.parse_args()
     for given, known in ((args.nets, NETS), (args.precision, ("float32", "bf16"))):
         for word in given:

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""One rank of three is slower than the others: how long LeNet takes to 88 % on
-Fashion-MNIST in step (sgd), with a batch that is shared out by measured speed (shares =
-auto), with bounded staleness (ssp), whose ranks look at their speeds now and then, and
-with that alone (ssp, shares = even).
+"""Training with one slow rank of three: the time LeNet takes to 88 % on Fashion-MNIST with
+synchronous sgd, with a batch that is split by measured throughput (batch_split = auto), with
+bounded staleness (ssp), which also rebalances now and then, and with bounded staleness alone
+(ssp, batch_split = equal).
 
     bench/stragglers.py                       all contestants, both kinds of slowness
     bench/stragglers.py --only ssp --kind steady --epochs 1
     bench/stragglers.py --write docs/results/stragglers.md
-    bench/stragglers.py --rounds 0 --write ...   no run: reports what was kept
+    bench/stragglers.py --rounds 0 --write ...   no run: reports the kept runs
 
-Each rank is a process in a control group of its own, which gives it 60 % of a core, and
-the slow one 30 % (needs root, and the cpu controller; version 1 or 2), so that three
-ranks fit into two cores and the slow one is twice as slow as the others; what else runs
-on the machine comes behind them:
+Each rank is a process in its own cgroup, which gives it 60 % of a core, and the slow one
+30 % (needs root, and the cpu controller; version 1 or 2), so that three ranks fit on two
+cores and the slow one has half the speed of the others. Other processes have lower
+priority. Kinds of slowness:
 
     steady   always the last rank
     turns    one rank after the other, 40 ms each
 
-Times are of training alone: set-up and tests are left out (and told). Every run is a
-line of build/bench/stragglers.jsonl. Environment: DLCORE.
+Times are those of training; set-up and tests are excluded, but reported. Every run is a
+line of build/bench/stragglers.jsonl. Environment variable: DLCORE.
 """
 import argparse
 import json
@@ -41,13 +41,13 @@ PERIOD_US = 5000
 FAST, SLOW = 0.6, 0.3  # of a core
 TURN_SECONDS = 0.04
 GOAL = 0.88
-# Momentum and the model's own rate of 0.06 together do not bear stale gradients.
+# With momentum, stale gradients need a lower learning rate than the model's 0.06.
 SETTINGS = ("--set=solver.learning_rate=0.03",)
 CONTESTANTS = {
     "sgd": [],
-    "sgd, shares = auto": ["--set=parallel.batch_split=auto"],
+    "sgd, batch_split = auto": ["--set=parallel.batch_split=auto"],
     "ssp": ["--solver=ssp", "--set=solver.staleness=3"],
-    "ssp, shares = even": ["--solver=ssp", "--set=solver.staleness=3",
+    "ssp, batch_split = equal": ["--solver=ssp", "--set=solver.staleness=3",
                            "--set=parallel.batch_split=equal"],
 }
 KINDS = {"even": "no rank is slow", "steady": "the last rank has half of what the others have",
@@ -62,7 +62,7 @@ def say(text):
 
 
 class Group:
-    """So much of a core for the processes in it, before those of others."""
+    """A cgroup whose processes get a fraction of a core, with priority over others."""
 
     def __init__(self, name):
         first = pathlib.Path("/sys/fs/cgroup/cpu")
@@ -130,7 +130,7 @@ def start(args, more, groups, folder):
 
 
 def read(report, log, began):
-    """Seconds of training at each test, and what it found."""
+    """The seconds of training before each test, and its result."""
     events = [json.loads(line) for line in log.splitlines()]
     start = next(event["time"] for event in events if event["event"] == "start")
     tested, curve = 0, []
@@ -138,11 +138,11 @@ def read(report, log, began):
         if event["event"] == "test":
             tested += event["seconds"]
             curve.append((event["time"] - start - tested, event["iteration"], event["accuracy"]))
-    shares = [event["shares"] for event in events if event["event"] == "shares"]
+    splits = [event["batch_split"] for event in events if event["event"] == "batch_split"]
     goal = next((point for point in curve if point[2] >= GOAL), (None, None, None))
     return {"goal_seconds": goal[0], "goal_iteration": goal[1], "accuracy": report["accuracy"],
             "seconds": curve[-1][0], "set_up": start - began, "tests": tested,
-            "iterations": report["iterations"], "shares": report["shares"], "found": shares,
+            "iterations": report["iterations"], "batch_split": report["batch_split"], "found": splits,
             "staleness": report.get("staleness"), "waited": report.get("waited")}
 
 
@@ -191,7 +191,7 @@ def text_of(value, form):
 
 def table(runs):
     yield (f"| | to {GOAL:.0%}, s | faster than sgd | at iteration | ms an iteration | "
-           "final accuracy | shares | runs |")
+           "final accuracy | batch split | runs |")
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     base = None
     for name in CONTESTANTS:
@@ -201,11 +201,11 @@ def table(runs):
         goal = median(rows, "goal_seconds")
         base = goal if name == "sgd" else base
         faster = f"{base / goal:.2f} x" if base and goal else "-"
-        pace = statistics.median(1e3 * row["seconds"] / row["iterations"] for row in rows)
-        shares = ", ".join(str(share) for share in rows[-1]["shares"])
+        milliseconds = statistics.median(1e3 * row["seconds"] / row["iterations"] for row in rows)
+        split = ", ".join(str(part) for part in rows[-1]["batch_split"])
         yield (f"| {name} | {text_of(goal, '.1f')} | {faster} | "
-               f"{text_of(median(rows, 'goal_iteration'), '.0f')} | {pace:.1f} | "
-               f"{median(rows, 'accuracy'):.4f} | {shares} | {len(rows)} |")
+               f"{text_of(median(rows, 'goal_iteration'), '.0f')} | {milliseconds:.1f} | "
+               f"{median(rows, 'accuracy'):.4f} | {split} | {len(rows)} |")
 
 
 def write(path, runs):

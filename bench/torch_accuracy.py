@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The peer of bench/reach.sh: PyTorch training LeNet on Fashion-MNIST until a test
+"""The peer of bench/time_to_accuracy.sh: PyTorch training LeNet on Fashion-MNIST until a test
 accuracy is reached. The last line of stdout is one JSON object; its `seconds` count
 from the start of the process.
 
@@ -10,8 +10,8 @@ import time
 
 
 def process_start():
-    """Wall-clock time at which the kernel started this process: what a user waits for
-    includes the interpreter and the import of torch."""
+    """The wall-clock time at which the kernel started this process, because a user also waits
+    for the interpreter and the import of torch."""
     with open("/proc/self/stat") as stat, open("/proc/uptime") as uptime:
         ticks = int(stat.read().rsplit(")", 1)[1].split()[19])
         return time.time() - float(uptime.read().split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
@@ -49,7 +49,7 @@ def accuracy(trainer, images, labels):
 
 
 def reach(trainer, args):
-    """Tests once an epoch. --linear: the rate falls to 0 at the end."""
+    """Tests once per epoch. --linear: the learning rate decays linearly to 0."""
     images, labels = fashion_mnist(args.data, "train")
     test = fashion_mnist(args.data, "t10k")
     group, iteration, found = trainer.optimizer.param_groups[0], 0, 0.0
@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--linear", action="store_true", help="let the rate fall to 0 over --epochs")
+    parser.add_argument("--linear", action="store_true", help="decay the learning rate linearly to 0 over --epochs")
     torch_train.add_options(parser)
     args = parser.parse_args()
     torch_train.settle(args, "lenet")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The peer of the benchmarks: PyTorch training one of the nets of torch_nets.py on
-made-up samples, forward + backward + momentum update.
+synthetic samples, forward + backward + momentum update.
 
     torch_train.py --net resnet50 [--batch N] [--threads N] [--tuned] [--bf16]
     torch_train.py ... --ddp FILE --rank 0 --ranks 2      one of several, over gloo
@@ -64,11 +64,11 @@ def add_options(parser):
     parser.add_argument("--bf16", action="store_true", help="torch.autocast")
     parser.add_argument("--seed", type=int, default=1)
     for what in ("channels-last", "foreach", "fast-lrn"):
-        parser.add_argument(f"--{what}", type=int, help="force it (0 or 1)")
+        parser.add_argument(f"--{what}", type=int, help="force it on or off (1 or 0)")
 
 
 def settle(args, net):
-    """What --tuned means where nothing is forced; the default form leaves torch alone."""
+    """The settings of --tuned, unless forced; by default torch is unchanged."""
     plain = net in PLAIN_IS_FASTER["bf16" if args.bf16 else "float32"]
     for option, tuned in (("channels_last", not plain), ("foreach", True), ("fast_lrn", True)):
         if getattr(args, option) is None:
@@ -80,8 +80,8 @@ def settle(args, net):
 
 
 def step_times(trainer, spec, batch, seconds, least):
-    """Seconds of each step, after a warm-up of a quarter of the time. A few batches
-    take turns, so that no input stays in a near cache."""
+    """Seconds of each step, after a warm-up of a quarter of the time. A few batches alternate,
+    so that no input stays in the cache."""
     batches = [(torch.rand(batch, *spec.shape), torch.randint(0, spec.classes, (batch,)))
                for _ in range(8 if spec.classes == 10 else 2)]
 
@@ -110,9 +110,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--net", choices=torch_nets.NETS, required=True)
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--seconds", type=float, default=8, help="to measure for, at least")
-    parser.add_argument("--steps", type=int, default=5, help="to measure, at least")
-    parser.add_argument("--ddp", metavar="FILE", help="train with others, who meet in this file")
+    parser.add_argument("--seconds", type=float, default=8, help="minimum duration")
+    parser.add_argument("--steps", type=int, default=5, help="minimum number of steps")
+    parser.add_argument("--ddp", metavar="FILE", help="train with other ranks, with this file as rendezvous")
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
     add_options(parser)

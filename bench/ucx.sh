@@ -1,24 +1,23 @@
 #!/bin/bash
-# Messages of the ucx transport beside UCX's own benchmark, taking turns:
+# Compares messages of the ucx transport with UCX's own benchmark, alternating:
 #
 #     bench/ucx.sh [ROUNDS [SIZES...]]       (5 rounds; 8 B .. 16 MiB)
 #
-# Mean latency one way (the least of the rounds) against ucx_perftest's tag_lat and
-# ucp_am_lat; bandwidth (the most of the rounds) against tag_bw and ucp_am_bw. The last
-# column is the transport by tag_lat or tag_bw: these bring each message to its place, as
-# the transport does; UCX's am tests leave those it sends eagerly where they are.
+# Mean one-way latency (minimum of the rounds) compared with ucx_perftest's tag_lat and
+# ucp_am_lat; bandwidth (maximum of the rounds) with tag_bw and ucp_am_bw. The last column
+# is the ratio to tag_lat or tag_bw, which copy each message to its destination like the
+# transport; UCX's am tests leave eager messages where they arrived.
 #
-# All are bound to processors 0 and 1, send from one buffer and receive in another, both
-# in shared memory of small pages (that is what ucx_perftest takes), keep 32 messages
-# under way for the bandwidth, and warm up with a tenth as many. UCX_* variables are for
-# both sides. Needs Debian's ucx-utils and, in BUILD (build/release), the target
-# ucx_messages. Where the host moves the processors about, the target ucx_in_turns tells
-# more: BUILD/bench/ucx_in_turns, with BUILD/lib/dlcore/1 as DLCORE_PLUGIN_PATH.
+# All are bound to CPUs 0 and 1, send from one buffer and receive in another, both in
+# shared memory of small pages (as in ucx_perftest), keep 32 messages in flight for the
+# bandwidth, and warm up with a tenth as many. UCX_* variables apply to both sides. Needs
+# Debian's ucx-utils and, in BUILD (build/release), the target ucx_messages. On virtual
+# machines whose CPUs move, the target ucx_in_turns is more reliable: BUILD/bench/ucx_in_turns, with BUILD/lib/dlcore/0 as DLCORE_PLUGIN_PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
 ours=$build/bench/ucx_messages
-DLCORE_PLUGIN_PATH=$(realpath "$build")/lib/dlcore/1
+DLCORE_PLUGIN_PATH=$(realpath "$build")/lib/dlcore/0
 export DLCORE_PLUGIN_PATH
 rounds=${1:-5}
 shift || true

@@ -1,12 +1,12 @@
-/* Messages of the ucx transport beside UCX's own tag calls, in turns of milliseconds
- * within one pair of processes:
+/* Compares messages of the ucx transport with UCX's own tag calls, alternating every
+ * few milliseconds within one pair of processes:
  *
  *     ucx_in_turns [TURNS [SIZES...]]         (21 turns; 8 B .. 16 MiB)
  *
- * Where a host moves its guests' processors about, what two runs took tells where they
- * had been put. Here both loops have the same processors in the same milliseconds, and
- * the same buffers: the median of the turns' ratios is the figure, dlcore / UCX. The
- * processes are bound to processors 0 and 1. UCX_* variables are for both sides.
+ * If a host moves the CPUs of its virtual machines, two runs measure different
+ * placements. Here both loops use the same CPUs at nearly the same time, and the same
+ * buffers; the result is the median of the ratios dlcore / UCX. The processes are bound
+ * to CPUs 0 and 1. UCX_* variables apply to both sides.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct pair {
     group g;
     tags *t;
     buffers b;
-    int streams, theirs; /* which loop, and whose */
+    int streams, theirs; /* which loop, and whether UCX's */
 } pair;
 
 static void loop(pair *p, size_t bytes, int count) {
@@ -38,7 +38,7 @@ static void loop(pair *p, size_t bytes, int count) {
                   : transport_ping_pong(&p->g, &p->b, bytes, count);
 }
 
-/* Seconds a message of this turn; the first tenth brings the two together. */
+/* Seconds per message in this turn; the first tenth synchronizes the two ranks. */
 static double turn(pair *p, size_t bytes, int count) {
     loop(p, bytes, count / 10 + 1);
     uint64_t since = dlc_now_ns();
@@ -46,10 +46,10 @@ static double turn(pair *p, size_t bytes, int count) {
     return dlc_since(since) / count / (p->streams ? 1 : 2);
 }
 
-/* How many messages make a turn; both ranks must agree. */
+/* The number of messages per turn; both ranks must agree. */
 static int count_for(pair *p, size_t bytes) {
     double mine = turn(p, bytes, 2 * WINDOW), all[2];
-    RANK_OK(p->g.rank, ranks_allgather(p->g.rank, &mine, sizeof mine, all));
+    RANK_OK(p->g.rank, ranks_all_gather(p->g.rank, &mine, sizeof mine, all));
     double count = TURN_NS * 1e-9 / all[0];
     return count < 2 * WINDOW ? 2 * WINDOW : (int)count;
 }
@@ -64,7 +64,7 @@ static double median(double *of, int count) {
     return (of[(count - 1) / 2] + of[count / 2]) / 2;
 }
 
-/* The medians of what a message takes us and them, and of the ratio, by the turn. */
+/* The medians over the turns of both times per message, and of their ratio. */
 static void take_turns(pair *p, int streams, size_t bytes, int turns,
                        double median_of[3]) {
     double seconds[2][MOST], ratio[MOST];

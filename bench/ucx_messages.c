@@ -1,10 +1,10 @@
-/* Messages of a transport as ucx_perftest measures UCX's: two processes, each bound to
- * a processor. bench/ucx.sh runs it:
+/* Measures a transport's messages as ucx_perftest does: two processes, each bound to a
+ * CPU. bench/ucx.sh runs it:
  *
  *     ucx_messages TRANSPORT lat|bw BYTES ITERATIONS [OPTION=VALUE...]
  *
- * prints the mean latency one way (microseconds), or the rate (GB/s), after a tenth as
- * many iterations to warm up.
+ * prints the mean one-way latency (microseconds), or the bandwidth (GB/s), after a
+ * tenth as many iterations for warm-up.
  */
 #include <stdio.h>
 #include <stdlib.h>

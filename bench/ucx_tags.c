@@ -1,4 +1,4 @@
-/* Messages by UCX's tag calls: see ucx_tags.h. */
+/* Loops of messages with UCX's tag calls. */
 #include "ucx_tags.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ struct tags {
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_ep_h ep;
-    int sends, receives; /* under way */
+    int sends, receives; /* in flight */
 };
 
 static void check(test_rank *rank, ucs_status_t status) {
@@ -30,7 +30,7 @@ static void connect_to_other(tags *t, test_rank *rank) {
     RANK_CHECK(rank, bytes <= sizeof mine);
     memcpy(mine, address, bytes);
     ucp_worker_release_address(t->worker, address);
-    RANK_OK(rank, ranks_allgather(rank, mine, sizeof mine, all));
+    RANK_OK(rank, ranks_all_gather(rank, mine, sizeof mine, all));
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
                               .address = (const void *)all[1 - rank->rank]};
     check(rank, ucp_ep_create(t->worker, &params, &t->ep));
@@ -83,7 +83,7 @@ static void received(void *request, ucs_status_t status,
     ucp_request_free(request);
 }
 
-/* Until fewer than this many are under way. */
+/* Progresses until fewer than this many are in flight. */
 static inline void wait_for(tags *t, const int *under_way, int fewer_than) {
     while (*(const volatile int *)under_way >= fewer_than)
         ucp_worker_progress(t->worker);

@@ -1,5 +1,6 @@
-/* The same loops of messages (messages.h) by UCX's own tag calls, as ucx_perftest's
- * tag_lat and tag_bw make them. */
+/* The loops of messages.h with UCX's own tag calls, as in ucx_perftest's tag_lat and
+ * tag_bw.
+ */
 #ifndef BENCH_UCX_TAGS_H
 #define BENCH_UCX_TAGS_H
 
@@ -7,7 +8,7 @@
 
 typedef struct tags tags;
 
-/* A context and a worker of their own, with UCX's defaults and UCX_* variables. */
+/* Opens a separate context and worker, with UCX's defaults and UCX_* variables. */
 tags *tags_open(test_rank *rank);
 void tags_close(tags *t);
 

@@ -1,10 +1,10 @@
-# The compiler's part: language, warnings, hardening, sanitizers. They lie on the
-# interface target dlc_flags, which everything built here links.
+# Compiler settings: language, warnings, hardening, sanitizers. The flags are properties of
+# the interface target dlc_flags, which every target here links.
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
 endif()
-# Debug information always: a user's crash report is worth the disk space.
+# Always with debug information, for useful crash reports.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
 
@@ -16,15 +16,14 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-set(DLC_PLUGIN_OUTPUT_DIR ${PROJECT_BINARY_DIR}/lib/dlcore/1)
-set(DLC_PLUGIN_INSTALL_DIR ${CMAKE_INSTALL_LIBDIR}/dlcore/1)
+set(DLC_PLUGIN_OUTPUT_DIR ${PROJECT_BINARY_DIR}/lib/dlcore/0)
+set(DLC_PLUGIN_INSTALL_DIR ${CMAKE_INSTALL_LIBDIR}/dlcore/0)
 
 add_library(dlc_flags INTERFACE)
 target_compile_definitions(dlc_flags INTERFACE _GNU_SOURCE)
-# Options of the C compiler, and of the one that nvcc hands the processor's part of a
-# CUDA file to.
+# Adds options for the C compiler, and for the host compiler that nvcc calls.
 function(dlc_add_flags)
-  # To nvcc a comma is the end of an option: of several sanitizers each is one.
+  # nvcc splits options at commas, so each sanitizer gets an option of its own.
   string(REGEX REPLACE "(-fsanitize=[a-z]+),([a-z]+)" "\\1,-fsanitize=\\2" joined "${ARGN}")
   list(JOIN joined "," joined)
   target_compile_options(dlc_flags INTERFACE
@@ -44,10 +43,10 @@ target_link_options(dlc_flags INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
 
 if(DLC_SANITIZE)
   dlc_add_flags(-fsanitize=${DLC_SANITIZE} -fno-sanitize-recover=all
-    -fno-omit-frame-pointer -g1) # functions and lines are all that they tell
-  # Undefined behaviour traps, and the address sanitizer says where (handle_sigill). To say
-  # what it was takes twice the compiler's time, and a hundred times the writable data,
-  # which the leak checker looks through in every process.
+    -fno-omit-frame-pointer -g1) # enough for functions and lines
+  # Undefined behaviour traps, and the address sanitizer says where (handle_sigill). A full
+  # report would double compile time and need a hundred times the writable data, which the
+  # leak checker scans in every process.
   if(DLC_SANITIZE MATCHES "address.*undefined")
     dlc_add_flags(-fsanitize-undefined-trap-on-error)
   endif()

@@ -1,15 +1,16 @@
 # CUDA, optional: dlc::cuda (compiler, headers, the runtime as a static library), and the
-# headers of what its plugins open when they are used: dlc::cudnn (with cuBLASLt), dlc::nccl.
-# Nothing links the driver, so all of it builds, loads and is tested without a GPU.
+# headers of the libraries that plugins open at run time: dlc::cudnn (with cuBLASLt) and
+# dlc::nccl. Nothing links the driver, so everything builds, loads and is tested without a
+# GPU.
 
 option(DLC_CUDA "Build the CUDA plugins where the toolkit is found" ON)
 if(NOT DLC_CUDA)
   return()
 endif()
 
-# Code for every generation that this nvcc knows, and its newest intermediate code for
-# later ones. Builds for tests do with one: they never run it. CUDAARCHS is cmake's own
-# variable of the environment.
+# Code for every major architecture that this nvcc knows, plus PTX for later ones. Test
+# builds never run it, so one architecture is enough. CUDAARCHS is CMake's environment
+# variable.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   if(DLC_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     set(CMAKE_CUDA_ARCHITECTURES 90-virtual)
@@ -20,7 +21,8 @@ endif()
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
-# That there was no compiler is looked at anew: it may have been installed since.
+# An earlier configuration may have found no compiler; look again, as one may have been
+# installed since.
 if(NOT CMAKE_CUDA_COMPILER)
   unset(CMAKE_CUDA_COMPILER CACHE)
 endif()
@@ -32,11 +34,11 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 12 QUIET)
 if(NOT TARGET CUDA::cudart_static)
-  message(STATUS "CUDA: left out, since 12 or later is needed, with its static runtime: "
-    "${CMAKE_CUDA_COMPILER} is of ${CMAKE_CUDA_COMPILER_VERSION}")
+  message(STATUS "CUDA: left out, because version 12 or later with its static runtime is "
+    "needed: ${CMAKE_CUDA_COMPILER} is version ${CMAKE_CUDA_COMPILER_VERSION}")
   return()
 endif()
-set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG") # -lineinfo would double the plugins
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG") # -lineinfo would double the size of the plugins
 
 add_library(dlc::cuda INTERFACE IMPORTED GLOBAL)
 target_link_libraries(dlc::cuda INTERFACE CUDA::cudart_static)

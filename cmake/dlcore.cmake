@@ -1,16 +1,16 @@
-# What each folder's CMakeLists.txt calls:
+# The functions that the CMakeLists.txt of each folder calls:
 #
 #   dlc_add_core(config SOURCES scan.c check.c LIBS base iniparser)
 #   dlc_add_plugin(data/idx idx SOURCES idx.c LIBS zlib)
 #   dlc_add_check(test_scan SOURCES test_scan.c LIBS config)
 #
-# LIBS takes core folders (base, config, ...; with what those need in turn), the
-# libraries of cmake/libraries.cmake (zlib, dnnl, ...) and plain linker names (m).
+# LIBS takes core folders (base, config, ...; with their own dependencies), the libraries
+# of cmake/libraries.cmake (zlib, dnnl, ...) and plain linker names (m).
 
-set(DLC_CORE_FOLDERS base config plugin topo net plan comm job train)
+set(DLC_CORE_FOLDERS base config plugin topology net plan comm job train)
 
 # dlc_sort_libs(<folders> <libraries> <missing> <lib>...): sorts a LIBS list into
-# core folders (closed over their own needs), linkable libraries and what is absent.
+# core folders (with their dependencies), libraries to link, and what was not found.
 function(dlc_sort_libs folders_out libraries_out missing_out)
   set(folders "")
   set(libraries "")
@@ -45,11 +45,11 @@ function(dlc_sort_libs folders_out libraries_out missing_out)
   set(${missing_out} "${missing}" PARENT_SCOPE)
 endfunction()
 
-# dlc_set_rpath(<target> <folder>): where it looks first for the libraries that it needs,
-# so that those which an installation brings along (packaging/bundle) are found wherever
-# it lies; then those that it was linked with, where the system doesn't look. The same in
-# the build: else cmake would leave room there for the other path, as colons, and those
-# mean the current folder.
+# dlc_set_rpath(<target> <folder>): searches for libraries in this folder first, so that
+# those of a bundle (packaging/bundle) are found wherever it is unpacked, then where they
+# were at link time if that is no system folder. The build uses the same path: otherwise
+# CMake would pad it with colons to the length of the other, and an empty entry means the
+# current folder.
 function(dlc_set_rpath target folder)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH ${folder}
     INSTALL_RPATH_USE_LINK_PATH ON)
@@ -58,8 +58,9 @@ function(dlc_set_rpath target folder)
   endif()
 endfunction()
 
-# One folder of the core, as objects: libdlcore takes them all, a unit test takes
-# those that it names. SMALL: nothing in it is worth being fast, but for FAST files.
+# dlc_add_core(<name> [SMALL] SOURCES ... [FAST ...] [LIBS ...]): one folder of the core as
+# an object library: libdlcore links all of them, a unit test those that it names. SMALL:
+# optimize for size, except the FAST files.
 function(dlc_add_core name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SMALL" "" "SOURCES;LIBS;DEFINITIONS;FAST")
   set(target dlc_${name})
@@ -69,10 +70,10 @@ function(dlc_add_core name)
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/core)
   target_compile_definitions(${target} PRIVATE
     DLC_VERSION="${PROJECT_VERSION}"
-    DLC_PLUGIN_DIR="${CMAKE_INSTALL_FULL_LIBDIR}/dlcore/1"
+    DLC_PLUGIN_DIR="${CMAKE_INSTALL_FULL_LIBDIR}/dlcore/0"
     ${arg_DEFINITIONS})
   target_link_libraries(${target} PRIVATE dlc_flags)
-  # Debuggers have .debug_frame, and nothing is thrown through the core.
+  # Debuggers use .debug_frame, and no exception passes through the core.
   target_compile_options(${target} PRIVATE
     $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>)
   if(arg_SMALL)
@@ -82,7 +83,7 @@ function(dlc_add_core name)
   endif()
   foreach(lib IN LISTS arg_LIBS)
     if(lib IN_LIST DLC_CORE_FOLDERS)
-      continue() # found through the include path; linked by whoever links us
+      continue() # found through the include path; linked by the final target
     elseif(TARGET dlc::${lib})
       target_link_libraries(${target} PUBLIC dlc::${lib})
     elseif(lib IN_LIST DLC_LIBRARIES)
@@ -94,8 +95,8 @@ function(dlc_add_core name)
   set_property(GLOBAL APPEND PROPERTY DLC_CORE_TARGETS ${target})
 endfunction()
 
-# A plugin: plugins/<folder>/<name> -> lib/dlcore/1/<kind>-<name>.so, which
-# exports dlc_plugin_v1 only. Left out when one of its libraries is absent.
+# dlc_add_plugin(<folder> <name> SOURCES ... [LIBS ...]): a plugin, lib/dlcore/0/<kind>-
+# <name>.so, which exports only dlc_plugin_v0. Left out if one of its libraries is missing.
 function(dlc_add_plugin folder name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS;DEFINITIONS")
   string(REGEX REPLACE "/.*" "" kind ${folder})
@@ -107,7 +108,7 @@ function(dlc_add_plugin folder name)
   endif()
   if(missing)
     list(JOIN missing ", " missing)
-    message(STATUS "plugin ${target}: left out, not found: ${missing}")
+    message(STATUS "plugin ${target} is left out: ${missing} was not found")
     return()
   endif()
   add_library(${target} MODULE ${arg_SOURCES})
@@ -123,7 +124,7 @@ function(dlc_add_plugin folder name)
   target_link_options(${target} PRIVATE -Wl,-z,defs
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map)
   dlc_set_rpath(${target} $ORIGIN/../..)
-  # The loader refuses what a group may write to, as umask 002 would make it.
+  # dlcore refuses files that a group can write to, which umask 002 would create.
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM
     COMMAND chmod go-w $<TARGET_FILE:${target}> ${DLC_PLUGIN_OUTPUT_DIR})
   install(TARGETS ${target} LIBRARY DESTINATION ${DLC_PLUGIN_INSTALL_DIR})
@@ -133,9 +134,9 @@ function(dlc_add_plugin folder name)
   endif()
 endfunction()
 
-# The environment of every test: where the build is, and sanitizers that stop. Pages cost
-# more than instructions: what was freed is kept for less (16 MiB, not 256), and so are the
-# frames that a use after return would read (64 KiB of each size, not 1 MiB).
+# The environment of every test: where the build is, and options of the sanitizers. Page
+# faults dominate their cost, so the quarantine of freed memory is small (16 MiB, not 256),
+# and so are the fake stacks that detect a use after return (64 KiB, not 1 MiB).
 set(DLC_ASAN_OPTIONS "detect_leaks=1:detect_stack_use_after_return=1:\
 strict_string_checks=1:max_uar_stack_size_log=16:quarantine_size_mb=16:\
 thread_local_quarantine_size_kb=64:handle_sigill=1")
@@ -152,7 +153,7 @@ set(DLC_TEST_ENVIRONMENT
   UBSAN_OPTIONS=print_stacktrace=1)
 
 # dlc_set_test(<test> [LABELS ...] [TIMEOUT s] [ENVIRONMENT ...]): the settings that
-# every test here has, also one made by a bare add_test().
+# every test has, including one made by a bare add_test().
 function(dlc_set_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
@@ -166,7 +167,8 @@ function(dlc_set_test name)
     ENVIRONMENT "${DLC_TEST_ENVIRONMENT};CK_TIMEOUT_MULTIPLIER=5;${arg_ENVIRONMENT}")
 endfunction()
 
-# Sources that several test programs have, compiled once: $<TARGET_OBJECTS:name>.
+# dlc_add_shared(<name> <source>...): sources of several test programs, compiled once; link
+# them with $<TARGET_OBJECTS:name>.
 function(dlc_add_shared name)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
@@ -174,8 +176,8 @@ function(dlc_add_shared name)
   target_link_libraries(${name} PRIVATE dlc_flags dlc::check)
 endfunction()
 
-# dlc_share_support(<sources> <source>...): of the sources those of tests/support are
-# shared by all programs.
+# dlc_share_support(<sources> <source>...): replaces sources of tests/support by objects
+# that all programs share.
 function(dlc_share_support sources_out)
   set(sources "")
   foreach(source IN LISTS ARGN)
@@ -192,17 +194,17 @@ function(dlc_share_support sources_out)
   set(${sources_out} "${sources}" PARENT_SCOPE)
 endfunction()
 
-# A test program on Check, known to ctest by its name. Label: unit, unless LABELS
-# says otherwise. A unit test runs under valgrind too (ctest -C valgrind), unless
-# NO_VALGRIND is given. There all its tests are run by one process, which translates the
-# code once and not once a test, unless they need processes of their OWN.
+# dlc_add_check(<name> SOURCES ... [LIBS ...] ...): a test program that uses Check. Its label
+# is unit unless LABELS says otherwise. Unit tests run under valgrind too (ctest -C valgrind)
+# unless NO_VALGRIND is given. There one process runs all tests of the program, so that the
+# code is translated once; OWN gives each test a process of its own.
 function(dlc_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_VALGRIND;OWN" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
   dlc_sort_libs(folders libraries missing check ${arg_LIBS})
   if(missing)
     list(JOIN missing ", " missing)
-    message(STATUS "test ${name}: left out, not found: ${missing}") # CUDA: testing.cmake
+    message(STATUS "test ${name} is left out: ${missing} was not found") # only CUDA: see testing.cmake
     return()
   endif()
   list(TRANSFORM folders PREPEND dlc_)

@@ -1,13 +1,13 @@
 # dlcore_add_plugin(<kind> <name> SOURCES <file>... [LIBS <library>...])
 #
-# Builds <kind>-<name>.so, target <kind>-<name>, as dlcore wants a plugin: it shows the
-# one symbol dlc_plugin_v1 and leaves none undefined. Kinds: device, transport, layer,
-# solver, data. LIBS goes to target_link_libraries(). With project(... VERSION ...) the
-# sources see PLUGIN_VERSION as a string.
+# Builds the plugin <kind>-<name>.so, target <kind>-<name>: it exports the one symbol
+# dlc_plugin_v0 and has no undefined symbols. Kinds: device, transport, layer, solver, data.
+# LIBS goes to target_link_libraries(). If project() has a VERSION, the sources get it as
+# the string PLUGIN_VERSION.
 #
-# Built into <build>/plugins, which DLCORE_PLUGIN_PATH can name as it is. Installed where
-# dlcore looks for plugins, whatever CMAKE_INSTALL_PREFIX is (DESTDIR is honoured); set
-# DLCORE_PLUGIN_INSTALL_DIR for another folder.
+# The plugin is built in <build>/plugins, which DLCORE_PLUGIN_PATH can name. It is installed
+# where dlcore looks for plugins, whatever CMAKE_INSTALL_PREFIX is (DESTDIR is honoured);
+# set DLCORE_PLUGIN_INSTALL_DIR for another folder.
 
 set(DLCORE_PLUGIN_INSTALL_DIR "${dlcore_PLUGINS_DIR}" CACHE PATH
   "Where plugins of dlcore are installed")
@@ -16,18 +16,18 @@ function(dlcore_add_plugin kind name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS")
   set(call "dlcore_add_plugin(${kind} ${name})")
   if(NOT kind MATCHES "^(device|transport|layer|solver|data)$")
-    message(FATAL_ERROR "${call}: '${kind}' is no kind of plugin; device, transport, "
-      "layer, solver and data are")
+    message(FATAL_ERROR "${call}: '${kind}' is not a kind of plugin: device, transport, "
+      "layer, solver or data")
   endif()
   if(NOT name MATCHES "^[a-z0-9_-]+$")
-    message(FATAL_ERROR "${call}: a name is made of a-z, 0-9, '-' and '_'")
+    message(FATAL_ERROR "${call}: a name may contain only a-z, 0-9, '-' and '_'")
   endif()
   if(NOT arg_SOURCES)
-    message(FATAL_ERROR "${call}: no SOURCES")
+    message(FATAL_ERROR "${call}: SOURCES is missing")
   endif()
   if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
-    message(FATAL_ERROR "${call}: what is meant by "
-      "'${arg_UNPARSED_ARGUMENTS}${arg_KEYWORDS_MISSING_VALUES}'?")
+    message(FATAL_ERROR "${call}: unknown argument, or keyword without a value: "
+      "'${arg_UNPARSED_ARGUMENTS}${arg_KEYWORDS_MISSING_VALUES}'")
   endif()
 
   set(target ${kind}-${name})
@@ -45,7 +45,7 @@ function(dlcore_add_plugin kind name)
   target_link_libraries(${target} PRIVATE dlcore::headers ${arg_LIBS})
   target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--as-needed
     "-Wl,--version-script=${dlcore_PLUGIN_MAP}")
-  # dlcore refuses what a group may write to, as umask 002 would make it.
+  # dlcore refuses files that a group can write to, which umask 002 would create.
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM
     COMMAND chmod go-w "$<TARGET_FILE:${target}>" "${CMAKE_BINARY_DIR}/plugins")
   install(TARGETS ${target} LIBRARY DESTINATION "${DLCORE_PLUGIN_INSTALL_DIR}"

@@ -1,5 +1,5 @@
-# cmake -D FOLDER=... -D OUT=... -P embed.cmake: makes a C file of all files under the
-# folder, as the table dlc_template_files of tools/templates.h.
+# cmake -D FOLDER=... -D OUT=... -P embed.cmake: writes a C file with the contents of all
+# files under the folder, as the table dlc_template_files of tools/templates.h.
 file(GLOB_RECURSE files LIST_DIRECTORIES false RELATIVE ${FOLDER} ${FOLDER}/*)
 list(SORT files)
 set(code "/* Made from ${FOLDER} by cmake/embed.cmake. */\n#include \"templates.h\"\n")

@@ -1,13 +1,13 @@
-# Finds every library once and gives each the target dlc::<name>. What the core
-# needs is required; what a plugin needs is optional: without it the plugin is
-# skipped. LIBS of the functions in dlcore.cmake take these names.
+# Finds every library once and defines a target dlc::<name> for it. Libraries of the core
+# are required; a plugin whose library is missing is left out. LIBS of the functions in
+# dlcore.cmake takes these names.
 
 set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate dnnl openmp threads check ucx mpi crypto pmix
   cuda cudnn nccl)
 find_package(PkgConfig REQUIRED)
 
 # dlc_find_library_pair(<name> <header> <library or empty>): for libraries
-# without a .pc file, and for those that are one header.
+# without a .pc file, and for those that are a single header.
 function(dlc_find_library_pair name header library)
   find_path(DLC_${name}_INCLUDE_DIR ${header} PATH_SUFFIXES ${name})
   mark_as_advanced(DLC_${name}_INCLUDE_DIR)
@@ -38,7 +38,7 @@ function(dlc_find_pc name)
   endif()
 endfunction()
 
-# dlc_alias_found(<name> <imported target>): for what find_package() found.
+# dlc_alias_found(<name> <imported target>): for a library that find_package() found.
 function(dlc_alias_found name target)
   if(TARGET ${target})
     add_library(dlc::${name} INTERFACE IMPORTED GLOBAL)
@@ -46,7 +46,7 @@ function(dlc_alias_found name target)
   endif()
 endfunction()
 
-# The core's.
+# Libraries of the core.
 dlc_find_library_pair(iniparser iniparser.h iniparser) # 4.1 has no .pc file
 dlc_find_library_pair(xxhash xxhash.h "") # used inline: XXH_INLINE_ALL
 if(TARGET dlc::xxhash)
@@ -57,8 +57,8 @@ dlc_find_pc(expat expat>=2.4)
 dlc_find_pc(jansson jansson>=2.13)
 dlc_find_pc(zlib zlib)
 dlc_find_pc(crypto libcrypto>=3.0)
-# Optional, for ranks that mpirun or srun starts. Headers only: the library is opened
-# when such a rank needs it.
+# Optional, for ranks started by mpirun or srun. Headers only: the library is opened when
+# such a rank needs it.
 pkg_check_modules(DLC_PC_PMIX QUIET pmix>=3)
 if(DLC_PC_PMIX_FOUND)
   add_library(dlc::pmix INTERFACE IMPORTED GLOBAL)
@@ -67,9 +67,9 @@ endif()
 find_package(Threads REQUIRED)
 dlc_alias_found(threads Threads::Threads)
 
-# The plugins'.
+# Libraries of the plugins.
 dlc_find_pc(deflate libdeflate)
-# Not oneDNN's own CMake package: Debian 12's demands OpenCL.
+# Not oneDNN's own CMake package, which requires OpenCL in Debian 12.
 dlc_find_library_pair(dnnl oneapi/dnnl/dnnl.h dnnl)
 find_package(OpenMP QUIET COMPONENTS C)
 dlc_alias_found(openmp OpenMP::OpenMP_C)
@@ -80,7 +80,7 @@ if(DLC_PC_UCX_FOUND)
   target_include_directories(dlc::ucx INTERFACE ${DLC_PC_UCX_INCLUDE_DIRS})
 endif()
 
-# Debian's choice among those that are installed; Open MPI; MPICH.
+# The MPI that Debian's alternatives select; else Open MPI; else MPICH.
 foreach(module mpi-c ompi-c mpich)
   if(NOT TARGET dlc::mpi)
     dlc_find_pc(mpi ${module})
@@ -89,7 +89,7 @@ endforeach()
 
 include(cuda)
 
-# The tests'.
+# Libraries of the tests.
 dlc_find_pc(check check>=0.15)
 
 set(missing "")
@@ -100,7 +100,7 @@ foreach(name iniparser hwloc expat jansson xxhash)
 endforeach()
 if(missing)
   list(JOIN missing ", " missing)
-  message(FATAL_ERROR "Not found, but the core needs: ${missing}.\n"
+  message(FATAL_ERROR "The core needs libraries that were not found: ${missing}.\n"
     "On Debian or Ubuntu run packaging/deps.sh; elsewhere install the development "
     "packages of the libraries that packaging/debian/control lists.")
 endif()

@@ -1,16 +1,16 @@
-# What DLC_BUILD_TESTS asks for. Tests are left out for one reason alone, that there is no
-# CUDA toolkit (or DLC_CUDA=OFF): whatever else they need and isn't there ends the
-# configuration, so that a set of tests never shrinks unnoticed. tests/list.txt names them.
+# The requirements of DLC_BUILD_TESTS. Tests are left out only if there is no CUDA toolkit
+# (or DLC_CUDA=OFF): anything else that is missing is a configuration error, so that tests
+# never disappear unnoticed. tests/list.txt names them all.
 
-# program:Debian's package. A cached DLC_PROGRAM_<program> says where it is.
+# program:Debian package. The cached DLC_PROGRAM_<program> is its path.
 set(DLC_TEST_PROGRAMS valgrind:valgrind mpirun:openmpi-bin ip:iproute2 mandoc:mandoc
   patchelf:patchelf abidw:abigail-tools bash:bash)
 
-# dlc_find_missing_for_tests(<missing>): what tests need and was not found.
+# dlc_find_missing_for_tests(<missing>): lists what the tests need and was not found.
 function(dlc_find_missing_for_tests missing_out)
   set(missing "")
   set(libraries ${DLC_LIBRARIES})
-  if(NOT TARGET dlc::cuda) # with a toolkit its tests need both libraries, too
+  if(NOT TARGET dlc::cuda) # with CUDA, tests need both libraries too
     list(REMOVE_ITEM libraries cuda cudnn nccl)
   endif()
   foreach(name IN LISTS libraries)
@@ -37,13 +37,13 @@ function(dlc_find_missing_for_tests missing_out)
   set(${missing_out} "${missing}" PARENT_SCOPE)
 endfunction()
 
-# Fails unless everything is there; writes tests/features.txt, the conditions that
-# tests/list.txt may name, into the build folder.
+# Fails unless everything was found; writes tests/features.txt, the conditions that
+# tests/list.txt may name, to the build folder.
 function(dlc_require_for_tests)
   dlc_find_missing_for_tests(missing)
   if(missing)
     list(JOIN missing ", " missing)
-    message(FATAL_ERROR "DLC_BUILD_TESTS is on, but the tests need what was not found: "
+    message(FATAL_ERROR "DLC_BUILD_TESTS is on, but the tests need packages that were not found: "
       "${missing}.\nOn Debian or Ubuntu run packaging/deps.sh; elsewhere install them. "
       "Without tests: -DDLC_BUILD_TESTS=OFF")
   endif()

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds the Debian packages into build/deb, from a copy of the sources: debian/
-# must lie at the root of what dpkg-buildpackage reads. Arguments go to it (instead of
-# -b: the binary packages alone).
+# Builds the Debian packages in build/deb, from a copy of the sources, since
+# dpkg-buildpackage expects debian/ at the root. Arguments are passed to it and replace the
+# default, -b (binary packages only).
 #
-#   packaging/build-deb.sh --build-profiles=pkg.dlcore.cuda -b      those for GPUs, too
+#   packaging/build-deb.sh --build-profiles=pkg.dlcore.cuda -b      with the GPU packages
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- -b

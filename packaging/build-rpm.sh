@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds the RPMs into build/rpm, from a copy of the sources. Arguments go to rpmbuild
-# (instead of -ba: source and binary packages, tests run between).
+# Builds the RPMs in build/rpm, from a copy of the sources. Arguments are passed to rpmbuild
+# and replace the default, -ba (source and binary packages, tests run).
 #
-#   packaging/build-rpm.sh -bb --without tests     the binary packages, tests not run
-#   packaging/build-rpm.sh -ba --with cuda         those for GPUs, too
+#   packaging/build-rpm.sh -bb --without tests     binary packages only, without tests
+#   packaging/build-rpm.sh -ba --with cuda         with the GPU packages
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- -ba
@@ -18,13 +18,13 @@ name=dlcore-$version
 
 rm -rf "$top"
 mkdir -p "$top/SOURCES" "$top/SPECS"
-# Sorted, of one owner: the same sources make the same archive.
+# Sorted and with a fixed owner, so that the archive is reproducible.
 tests/lint/files.sh | tar --owner=0 --group=0 --numeric-owner --transform "s|^|$name/|" \
     -cf - -T - | gzip -n >"$top/SOURCES/$name.tar.gz"
 cp $spec "$top/SPECS/"
 
-# Not where rpm isn't what installs packages: there its database knows of none, and
-# packaging/deps.sh has installed what is needed.
+# On systems that do not install packages with rpm, its database is empty; there
+# packaging/deps.sh has installed the dependencies.
 if ! rpm -q --whatprovides rpm >/dev/null 2>&1; then
     set -- --nodeps "$@"
 fi

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what dlcore needs to be built and checked, as packaging/debian/control
-# lists it. Instant, and without any rights, when everything is there.
+# Installs the packages that building and testing dlcore need, from the list in
+# packaging/debian/control. If all are installed it returns at once and needs no privileges.
 #
 #   packaging/deps.sh             everything: build, demo and `make check`
-#   packaging/deps.sh --nocheck   without what only the tests need
+#   packaging/deps.sh --nocheck   without packages that only tests need
 #   packaging/deps.sh --list      prints what is missing, installs nothing
 set -eu
 
@@ -24,7 +24,7 @@ done
 
 say() { printf 'deps: %s\n' "$*" >&2; }
 
-# Build-Depends, one dependency a line: "name (>= version) | name <profile>".
+# Prints Build-Depends, one dependency per line: "name (>= version) | name <profile>".
 wanted() {
     awk '/^#/ {next}
          /^[^ ]/ {on = /^Build-Depends:/; sub(/^[^:]*:/, "")}
@@ -32,16 +32,16 @@ wanted() {
         sed -e 's/^ *//' -e 's/ *$//' -e '/^$/d'
 }
 
-# Those of them whose package, by name or as provided by another, isn't
-# installed. Versions are left to apt, which is asked when something is missing.
+# Prints those dependencies whose package is not installed, by name or provided by another.
+# Versions are checked by apt, which is only called if something is missing.
 missing() {
     installed=$(dpkg-query -W -f='${db:Status-Abbrev}|${Package}, ${Provides}\n' |
         sed -n 's/^.i |//p' | tr ',' '\n' | sed -e 's/([^)]*)//g' -e 's/ //g')
-    # A compiler is taken for granted in Build-Depends, not by a fresh machine.
+    # Build-Depends implies a compiler, which a fresh machine may lack.
     { wanted; echo build-essential; } | while IFS= read -r clause; do
         case $profiles:$clause in
         nocheck:*'<!nocheck>'*) continue ;;
-        *:debhelper-compat*) continue ;; # for `make deb` only; comes along
+        *:debhelper-compat*) continue ;; # only for `make deb`
         esac
         clause=$(printf '%s' "$clause" | sed -e 's/<[^>]*>//g' -e 's/([^)]*)//g')
         found=no
@@ -54,7 +54,7 @@ missing() {
     done
 }
 
-# Where apt can't be asked: look for the things themselves; prints what isn't there.
+# Without apt: looks for the programs, libraries and headers; prints those that are missing.
 absent() {
     lacking=
     for tool in cc cmake ninja pkg-config python3; do
@@ -88,19 +88,19 @@ elsewhere() {
     if [ -z "$lacking" ]; then
         return 0
     fi
-    say "this is not Debian or Ubuntu, so nothing is installed for you. Missing:"
+    say "this is not Debian or Ubuntu, so nothing is installed automatically. Missing:"
     say " $lacking"
-    say "Install these with their headers (-devel packages) and run this again."
+    say "Install these with their headers (-devel packages), then run this again."
     say "On Fedora: dnf builddep packaging/rpm/dlcore.spec"
     say "The demo's data (Fashion-MNIST) is Debian's dataset-fashion-mnist package;"
-    say "elsewhere put its four .gz files into /usr/share/datasets/fashion-mnist."
+    say "elsewhere put its four .gz files in /usr/share/datasets/fashion-mnist."
     return 1
 }
 
-# The packages aren't all there and can't be had; the things may be, all the same.
-go_on_or_fail() {
+# Packages are missing and cannot be installed, but their contents may be here anyway.
+continue_or_fail() {
     if [ -z "$(absent)" ]; then
-        say "going on: what they are for is here in another way"
+        say "continuing: what these packages provide is installed in another way"
         exit 0
     fi
     exit 1
@@ -127,7 +127,7 @@ if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
         say "to install them, run as root:"
         say "  apt-get update && apt-get build-dep '$here'"
-        go_on_or_fail
+        continue_or_fail
     fi
     root=sudo
 fi
@@ -141,14 +141,14 @@ build_dep() {
     apt "$@" ${profiles:+--build-profiles $profiles} build-dep "$here"
 }
 
-# Package lists that are absent or too old to resolve everything are fetched.
+# Fetches package lists that are missing or too old to resolve all dependencies.
 if ! build_dep --simulate >/dev/null 2>&1; then
     say "fetching the package lists"
-    apt update || say "not every list could be fetched"
+    apt update || say "some package lists could not be fetched"
 fi
 say "installing"
 if ! build_dep; then
-    say "could not install everything. Missing still:" "$(missing | tr '\n' ' ')"
-    say "Install these by hand and run this again."
-    go_on_or_fail
+    say "could not install everything. Still missing:" "$(missing | tr '\n' ' ')"
+    say "Install these by hand, then run this again."
+    continue_or_fail
 fi

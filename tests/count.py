@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Sums ctest's JUnit files into one line, "N passed, N failed", and holds each step to
-the tests that it must have run: those which tests/list.txt names for it.
+"""Counts the results in ctest's JUnit files, prints "N passed, N failed", and checks that
+each step ran the tests that tests/list.txt names for it.
 
 count.py [--whole STEP]... FILE.xml...
-    prints skips, failures and what is missing by name, then the line; fails if anything
-    failed or nothing passed. A file's stem is its step. A step that is --whole ran all of
-    its tests: one that the list names and that is absent, or that ran and isn't named, is
-    a failure. A skip is one too, unless the list says that the test may skip, and why.
+    prints skipped, failed and missing tests by name, then the line; fails if anything
+    failed or nothing passed. The step is the stem of the file name. --whole: the step was
+    to run all of its tests, so a test that the list names and that did not run, or that
+    ran and is not in the list, is a failure. So is a skipped test, unless the list says
+    that it may skip, and with which words in its output.
 count.py --fail WHAT FILE
-    writes a file that holds one failure named WHAT
+    writes a file with one failure named WHAT
 count.py --write STEP=JSON...
-    rewrites tests/list.txt from what `ctest --show-only=json-v1` printed for these
-    steps; conditions that it had stay
+    rewrites tests/list.txt from the output of `ctest --show-only=json-v1` for these
+    steps; keeps the conditions
 --list FILE, --features FILE: other files than tests/list.txt and build/tests/features.txt
 
 A line of the list:  NAME: STEP...[; needs FEATURE][; may skip: WORDS [| WORDS]...]
-[; may skip parts: WORDS [| WORDS]...], of which its output, or the reason that it gives
-for a part, holds some. A part is a case of a Python program: it ends with "OK (skipped=N)",
-and says why where it runs with verbosity=2.
+A test may skip if its output contains one of the WORDS. The same goes for parts of a test,
+[; may skip parts: WORDS [| WORDS]...], and the reason given for a part. A part is a test
+case of a Python program, which prints "OK (skipped=N)" at its end, and the reasons if it
+runs with verbosity=2.
 """
 
 import argparse
@@ -29,10 +31,10 @@ import xml.etree.ElementTree as xml
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEAD = """\
-# The tests that `make check` must run, step by step (tests/count.py); one that is absent
-# fails the check. tests/run.sh list rewrites it after a test was added or removed; the
-# conditions, "needs cuda", "may skip: WORDS [| WORDS]..." (all of it) and "may skip parts:
-# WORDS [| WORDS]..." (cases in it), are written by hand.
+# The tests that each step of `make check` must run (tests/count.py); a missing test is a
+# failure. After a test was added or removed, `tests/run.sh list` rewrites this file. The
+# conditions, "needs cuda", "may skip: WORDS [| WORDS]..." (the whole test) and "may skip
+# parts: WORDS [| WORDS]..." (cases in it), are written by hand.
 """
 CONDITIONS = ("needs ", "may skip: ", "may skip parts: ")
 PARTS_SKIPPED = re.compile(r"^OK \(.*?\bskipped=(\d+)", re.MULTILINE)
@@ -56,7 +58,7 @@ def read_list(path):
 
 
 def write_list(path, steps):
-    """Rewrites the list; a test that needs a feature which this build lacks stays."""
+    """Rewrites the list, keeping the conditions of each test."""
     old = read_list(path) if path.exists() else {}
     tests = {}
     for step, file in steps:
@@ -72,7 +74,7 @@ def write_list(path, steps):
 
 
 class Count:
-    """What came of all steps; says what is worth a line as it goes."""
+    """The results of all steps; prints problems as it goes."""
 
     def __init__(self, tests, features, whole):
         self.tests, self.features, self.whole = tests, features, whole
@@ -88,7 +90,7 @@ class Count:
         if case.get("status") == "run" and case.find("failure") is None:
             self.parts(name, case)
         elif case.get("status") == "disabled":
-            self.fail(name, "it is disabled")
+            self.fail(name, "the test is disabled")
         elif skip is not None and "SKIP" in skip.get("message", ""):
             self.skip(name, case)
         else:
@@ -100,7 +102,7 @@ class Count:
                    for words in conditions.get(condition, "\0").split(" | "))
 
     def parts(self, name, case):
-        """It passed; but did all of it run?"""
+        """Counts a test that passed, unless cases of it were skipped that may not be."""
         output = case.findtext("system-out") or ""
         number = sum(int(count) for count in PARTS_SKIPPED.findall(output))
         reasons = [reason for _, reason in PART_SKIPPED.findall(output)]
@@ -121,7 +123,7 @@ class Count:
         if self.allows(case, "may skip", output):
             print(f"skipped  {name}: {reason}")
         else:
-            self.fail(name, f"skipped, which tests/list.txt doesn't allow: {reason}")
+            self.fail(name, f"skipped, but tests/list.txt does not allow that: {reason}")
 
     def step(self, step, cases):
         for case in cases:
@@ -139,12 +141,12 @@ class Count:
             else:
                 left_out += 1
         if left_out:
-            print(f"left out {step}: {left_out} tests of what this build has not: "
-                  "tests/list.txt, needs")
+            print(f"left out {step}: {left_out} tests that need features which this build "
+                  "does not have ('needs' in tests/list.txt)")
         for name in sorted(ran):
             if step not in self.tests.get(name, ([],))[0]:
-                self.fail(f"{step}: {name}", "tests/list.txt doesn't name it: "
-                          "tests/run.sh list")
+                self.fail(f"{step}: {name}", "not in tests/list.txt; update it with "
+                          "`tests/run.sh list`")
 
 
 def main():

@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
-"""Would the tests notice a mistake? Makes small ones, one at a time, and runs the tests.
+"""Mutation testing: makes small mistakes, one at a time, and checks that a test fails.
 
-tests/mutants.txt lists the mistakes (mutants) by area; its head explains the format. Each
-is made in a copy of the sources with a build folder of its own, under build/mutants. What
-has to be built is built, and the tests of the area run, the quick ones first, until one
-fails: `first` of the area, then `wider`. A test that fails must fail twice, and one that
-hangs has noticed the mutant as well. Results are kept in build/mutants/results.json, and a
-second run goes on from there.
+tests/mutants.txt lists the mistakes (mutants) by area; its header explains the format. Each
+is applied in a copy of the sources with its own build folder, under build/mutants. What
+changed is built, and the tests of the area run, the fastest first, until one fails: those
+of `first`, then those of `wider`. A test must fail twice to count; a hang counts too.
+Results are kept in build/mutants/results.json, and another run continues from there.
 
     mutants.py                        runs every mutant without a result
     mutants.py --area job,topology    those of some areas
     mutants.py NAME...                these mutants, whether they have a result or not
-    mutants.py --survivors            again those that no test noticed
-    mutants.py --every-test NAME...   goes on after the first test that fails
-    mutants.py --report [--write F]   shows the table of what is known, or writes it to F
-    mutants.py --check [--tests B]    only: does every original text occur exactly once, and
-                                      does the build folder B have the tests that are named?
+    mutants.py --survivors            runs those again that no test noticed
+    mutants.py --every-test NAME...   continues after the first test that fails
+    mutants.py --report [--write F]   prints the table of results, or writes it to F
+    mutants.py --check [--tests B]    only checks that every original text occurs exactly
+                                      once, and that the build folder B has the tests
 
-Ends with 1 where less than 90 % were noticed, where one test alone notices everything that
-is noticed in an area, or where a mutant could not be tried; with 2 where the list is wrong.
+Exits with 1 if less than 90 % were noticed, if a single test accounts for everything that
+is noticed in an area, or if a mutant could not be tried; with 2 if the list is wrong.
 """
 import argparse
 import concurrent.futures
@@ -40,7 +39,7 @@ import xml.etree.ElementTree
 
 SHARE = 0.9
 OPINIONS = 3
-GROUP_SECONDS = 3.0  # tests that took less than that together are one call of ctest
+GROUP_SECONDS = 3.0  # tests that take less than this together share one call of ctest
 
 
 class Area:
@@ -65,7 +64,7 @@ class Mutant:
 
 
 def read_list(path):
-    """-> areas, mistakes of the list itself."""
+    """-> areas, mistakes in the list."""
     areas, wrong, mutant = [], [], None
     for number, line in enumerate(path.read_text().splitlines(), 1):
         where = f"{path}:{number}"
@@ -83,27 +82,27 @@ def read_list(path):
         elif line.startswith("+") and mutant:
             mutant.new.append(line[1:])
         elif line.strip() and not line.startswith("#"):
-            wrong.append(f"{where}: neither an area, a mutant, nor a part of one: {line}")
+            wrong.append(f"{where}: neither an area nor a mutant nor a part of one: {line}")
     return areas, wrong
 
 
 def check_list(source, path, areas, tests):
-    """Mistakes of the list: it must fit the sources, and the tests where they are known."""
+    """Mistakes in the list: it must fit the sources, and the tests if they are known."""
     wrong, names = [], set()
     for area in areas:
         if not area.first or not area.mutants:
             wrong.append(f"{path}: area {area.name} has no tests, or no mutants")
         for pattern in area.first + area.wider:
             if tests is not None and not fnmatch.filter(tests, pattern):
-                wrong.append(f"{path}: area {area.name} names the test {pattern}, and there is none")
+                wrong.append(f"{path}: area {area.name} names the test {pattern}, which does not exist")
         for mutant in area.mutants:
             where = f"{path}:{mutant.line}: {mutant.name}"
             old, new = mutant.texts()
             if mutant.name in names:
-                wrong.append(f"{where}: the name has been given before")
+                wrong.append(f"{where}: the name is not unique")
             names.add(mutant.name)
             if not old or old == new:
-                wrong.append(f"{where}: says no change")
+                wrong.append(f"{where}: changes nothing")
                 continue
             try:
                 times = (source / mutant.file).read_text().count(old)
@@ -116,7 +115,7 @@ def check_list(source, path, areas, tests):
 
 
 def list_tests(build):
-    """Names of the tests that a build folder has, with what each runs."""
+    """The tests of a build folder, each with its command."""
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"],
                            stdout=subprocess.PIPE, text=True, check=True).stdout
     return {test["name"]: test.get("command", []) for test in json.loads(shown)["tests"]}
@@ -126,7 +125,7 @@ def list_tests(build):
 
 
 def list_files(source):
-    """The project's files, tracked or not yet; without git all but those of builds."""
+    """The project's files, tracked or not; without git, all except build folders."""
     def git(*words):
         return subprocess.run(("git",) + words, cwd=source, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL).stdout.decode()
@@ -163,10 +162,10 @@ class Tree:
         done = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
         if done.returncode:
-            sys.exit(f"mutants: the unchanged sources do not {what}:\n{done.stdout[-3000:]}")
+            sys.exit(f"mutants: cannot {what} the unchanged sources:\n{done.stdout[-3000:]}")
 
     def copy(self):
-        """Writes what differs only, so that little is built again."""
+        """Writes only files that differ, so that little is rebuilt."""
         wanted = list_files(self.source)
         for name in sorted(wanted):
             here, there = self.source / name, self.folder / name
@@ -183,12 +182,12 @@ class Tree:
                     there.unlink()
 
     def select(self, patterns):
-        """The tests that the patterns name, the quick ones first."""
+        """The tests that match the patterns, the fastest first."""
         names = {name for pattern in patterns for name in fnmatch.filter(self.commands, pattern)}
         return sorted(names, key=lambda name: (self.times.get(name, 0.0), name))
 
     def make(self, tests):
-        """Builds what the tests run; -> what the compiler said, where that fails."""
+        """Builds what the tests run; -> the compiler's output if that fails."""
         programs = {word for name in tests for word in self.commands[name]
                     if word.startswith(f"{self.build}/tests/bin/")}
         targets = self.libraries + sorted(os.path.relpath(program, self.build) for program in programs)
@@ -214,7 +213,7 @@ class Tree:
         return ran
 
     def end_strays(self):
-        """Ends what a hung test left behind: processes that run a program of this tree."""
+        """Kills what a hung test left behind: processes that run a program of this tree."""
         for process in pathlib.Path("/proc").iterdir():
             try:
                 program = os.readlink(process / "exe") if process.name.isdigit() else ""
@@ -224,7 +223,7 @@ class Tree:
                 pass
 
     def measure(self, tests, path):
-        """How long the tests take on unchanged sources, where all must pass; kept in a file."""
+        """Times the tests on unchanged sources, where all must pass; cached in a file."""
         if path.exists():
             self.times.update(json.loads(path.read_text()))
         for name in tests:
@@ -252,7 +251,7 @@ class Tree:
             yield group
 
     def noticed_by(self, tests, stop):
-        """The tests that fail, and do so again."""
+        """The tests that fail twice."""
         noticed = []
         for group in self.groups(tests):
             while group:
@@ -262,12 +261,12 @@ class Tree:
                 noticed += sure
                 if sure and stop:
                     return noticed
-                # One that failed only once has stopped the others of its group.
+                # A test that failed only once stopped the others of its group.
                 group = [name for name in group if failed and stop and name not in ran]
         return noticed
 
     def attempt(self, mutant, without=()):
-        """Makes the mutant, builds, runs the tests; -> its result."""
+        """Applies the mutant, builds, runs the tests; -> its result."""
         path, start = self.folder / mutant.file, time.time()
         whole = path.read_text()
         old, new = mutant.texts()
@@ -313,7 +312,7 @@ class Results:
 
 
 def only_witness(area, results):
-    """The one test that notices all that is noticed in an area, where it is so."""
+    """The only test that notices any mutant of the area, or None."""
     sets = [set(found["by"]) for found in map(results.get, area.mutants)
             if found and found["state"] == "noticed"]
     every = set().union(*sets) if sets else set()
@@ -346,7 +345,7 @@ def run_all(trees, jobs, results, options):
 
 
 def second_opinions(trees, areas, results, options):
-    """Where one test has stopped every mutant of an area, asks the others about a few."""
+    """If a single test noticed all mutants of an area, runs the others for a few."""
     for area in areas:
         noticed = [m for m in area.mutants if (results.get(m) or {}).get("state") == "noticed"]
         for mutant in noticed[:OPINIONS]:
@@ -356,7 +355,7 @@ def second_opinions(trees, areas, results, options):
 
 
 def summarize(areas, results):
-    """-> the table as lines of Markdown, what is wrong with it."""
+    """-> the table as lines of Markdown, problems."""
     lines = ["| area | mutants | noticed | by |", "| --- | ---: | ---: | --- |"]
     wrong, survivors, total, noticed = [], [], 0, 0
     for area in areas:
@@ -376,7 +375,7 @@ def summarize(areas, results):
         total, noticed = total + len(area.mutants), noticed + hits
         witness = only_witness(area, results)
         if witness:
-            wrong.append(f"all of area {area.name} hangs on {witness}")
+            wrong.append(f"only {witness} notices mutants of area {area.name}")
     share = noticed / total if total else 0
     lines += [f"| all | {total} | {noticed} ({share:.0%}) | |", ""]
     if share < SHARE:
@@ -398,7 +397,7 @@ def report(areas, results, options):
     lines, wrong = summarize(areas, results)
     untried = [m for area in areas for m in area.mutants if not results.get(m)]
     if untried:
-        wrong.append(f"{len(untried)} were not tried yet")
+        wrong.append(f"{len(untried)} mutants have not been tried")
     if options.write:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=options.source,
                                 stdout=subprocess.PIPE, text=True).stdout.strip()

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Builds and runs everything `make check` promises, and ends with one line that
-# sums it up: "N passed, N failed". Without a word it runs all of these, in order:
+# Builds and runs the steps of `make check`, and ends with a summary line, "N passed, N
+# failed". Without arguments it runs all of these steps, in order:
 #
-#   lint      format, static analysis, layering (label lint)
+#   lint      format, static analysis, layering, words (label lint)
 #   release   every test of the release build
-#   asan      the same under the address, leak and undefined-behaviour sanitizers
+#   asan      these tests under the address, leak and undefined-behaviour sanitizers
 #   valgrind  the unit tests of the release build under valgrind
 #
-# Each must run the tests that tests/list.txt names for it; one that is absent fails.
+# Each step must run the tests that tests/list.txt names for it; a missing test is a failure.
 #
-# tests/run.sh tsan      the unit tests under the thread sanitizer; not part of the
-#                        whole. The layers aren't among them: to it, libgomp's
-#                        barriers look like races.
-# tests/run.sh release -R job    hands what follows the first word to ctest.
+# tests/run.sh tsan      the unit tests under the thread sanitizer, which no other call
+#                        runs. Layers are left out: it takes libgomp's barriers for
+#                        races.
+# tests/run.sh release -R job    passes further arguments to ctest.
 # tests/run.sh list      rewrites tests/list.txt after a test was added or removed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -33,7 +33,7 @@ fi
 
 title() { printf '\n== %s\n' "$*"; }
 
-# choose <step>: its preset, its folder, and the tests that it runs, as ctest's arguments.
+# choose <step>: sets its preset, its build folder, and the arguments of ctest.
 choose() {
     preset=check folder=build
     case $1 in
@@ -43,15 +43,15 @@ choose() {
     tsan) preset=tsan folder=build/tsan tests='-L ^unit$' ;;
     valgrind) tests='-C valgrind -L ^valgrind$' ;;
     *)
-        echo "tests/run.sh: no step '$1': lint, release, asan, valgrind, tsan, list" >&2
+        echo "tests/run.sh: unknown step '$1'; the steps are lint, release, asan, valgrind, tsan, list" >&2
         exit 2
         ;;
     esac
 }
 
-# build <step>: configures again, for what is installed may have changed; goes on past
-# errors (-k 0), so that one file that does not compile fails its own tests and not
-# everybody's. The lints need no build.
+# build <step>: configures again, since installed packages may have changed, and builds
+# past errors (-k 0), so that a file that does not compile fails its own tests only. Lints
+# need no build.
 build() {
     cmake --preset "$preset" || return 1
     [ "$1" = lint ] || cmake --build "$folder" -j "$jobs" -- -k 0
@@ -67,7 +67,7 @@ step() {
     if ! build "$name"; then
         tests/count.py --fail "the build" "$results/$name-build.xml"
     fi
-    # All that a test says, for its last words tell how many of its cases were skipped.
+    # Keep all output of a test: its last line says how many of its cases were skipped.
     # shellcheck disable=SC2086
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" \
         --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.xml" $tests "$@" || true
@@ -77,7 +77,7 @@ step() {
     echo "$name took $(($(date +%s) - start)) s"
 }
 
-# list: what the configured builds have, as the list of what they must have.
+# list: writes the tests of the configured builds as the list of required tests.
 list() {
     for name in $whole; do
         choose "$name"

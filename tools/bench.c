@@ -1,4 +1,4 @@
-/* dlcore bench: finds what is to be measured and hands over. */
+/* dlcore bench: dispatches to the benchmark that is named. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@ static const char *const subjects[] = {"comm"};
 
 static void print_help(FILE *out) {
     fprintf(out, "Usage: dlcore bench comm [OPTION...]\n"
-                 "Measures what ranks can exchange.\n\n"
+                 "Benchmarks the communication of ranks.\n\n"
                  "  comm  time and bandwidth of collectives and messages\n\n"
-                 "`dlcore bench comm --help` tells more.\n");
+                 "See `dlcore bench comm --help`.\n");
 }
 
 int dlc_command_bench(int argc, char **argv) {
-    static char name[] = "dlcore bench comm"; /* argv goes on pointing at it */
+    static char name[] = "dlcore bench comm"; /* argv keeps pointing to it */
     if (argc < 2) {
         print_help(stderr);
         return 2;
@@ -28,9 +28,10 @@ int dlc_command_bench(int argc, char **argv) {
     }
     if (strcmp(argv[1], "comm") != 0) {
         const char *nearest = dlc_nearest(argv[1], subjects, 1);
-        dlc_error("dlcore bench has nothing called '%s'%s%s%s; see dlcore bench --help",
-                  argv[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                  nearest ? "'?" : "");
+        dlc_error(
+            "dlcore bench: there is no benchmark '%s'%s%s%s; see dlcore bench --help",
+            argv[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
+            nearest ? "'?" : "");
         return 2;
     }
     argv[1] = name;

@@ -1,4 +1,5 @@
-/* dlcore bench comm: time and bandwidth of collectives and messages, size by size. */
+/* dlcore bench comm: measures time and bandwidth of collectives and messages by size.
+ */
 #include "bench_comm.h"
 
 #include <argp.h>
@@ -19,7 +20,7 @@ typedef struct comm_command {
     int has_ranks;
     unsigned ops;
     uint64_t least, most, factor;
-    dlc_bench_how how;
+    dlc_bench_options options;
     int plain, json;
     const char *plot;
     dlc_bench_plan plan;
@@ -47,28 +48,29 @@ enum {
 
 static const struct argp_option options[] = {
     {"ranks", KEY_RANKS, "N", 0, "ranks on this machine (2)", 1},
-    {"device", KEY_DEVICE, "NAME", 0, "whose memory is exchanged", 1},
-    {"transport", KEY_TRANSPORT, "NAME", 0, "how ranks reach each other (auto)", 1},
-    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [train], [parallel] or [transport]", 1},
+    {"device", KEY_DEVICE, "NAME", 0, "the device whose memory is exchanged", 1},
+    {"transport", KEY_TRANSPORT, "NAME", 0, "the transport between ranks (auto)", 1},
+    {"set", KEY_SET, "SECTION.KEY=VALUE", 0,
+     "a setting of [train], [parallel] or [transport]", 1},
     {"op", KEY_OP, "LIST", 0,
-     "operations, joined by commas, or all (all_reduce): all_reduce, broadcast, "
+     "operations, separated by commas, or all (all_reduce): all_reduce, broadcast, "
      "all_gather, reduce_scatter, send_recv, ping_pong, stream",
      2},
     {"min", KEY_MIN, "SIZE", 0, "smallest size (4K)", 2},
     {"max", KEY_MAX, "SIZE", 0, "largest size (256M)", 2},
-    {"factor", KEY_FACTOR, "N", 0, "from a size to the next (4)", 2},
+    {"factor", KEY_FACTOR, "N", 0, "factor between sizes (4)", 2},
     {"iterations", KEY_ITERATIONS, "N|auto", 0,
-     "operations to measure of each size (auto: as many as take 0.2 s)", 2},
+     "measured operations per size (auto: as many as take 0.2 s)", 2},
     {"warm-up", KEY_WARM_UP, "N|auto", 0,
-     "operations before that (auto: as many as take 0.05 s)", 2},
-    {"no-check", KEY_NO_CHECK, NULL, 0, "don't look at the results", 2},
+     "operations before measuring (auto: as many as take 0.05 s)", 2},
+    {"no-check", KEY_NO_CHECK, NULL, 0, "don't check the results", 2},
     {"arena", KEY_ARENA, NULL, 0,
-     "in memory that the transport was told of, as gradients are (the default)", 2},
-    {"plain", KEY_PLAIN, NULL, 0, "in any memory", 2},
+     "use memory registered with the transport, like gradients (the default)", 2},
+    {"plain", KEY_PLAIN, NULL, 0, "use memory that isn't registered", 2},
     {"json", KEY_JSON, NULL, 0, "print one JSON document on stdout", 3},
-    {"plot", KEY_PLOT, "FILE.svg", 0, "draw it, too", 3},
-    {"verbose", 'v', NULL, 0, "say more", 3},
-    {"quiet", 'q', NULL, 0, "only say what is wrong", 3},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "also draw a plot", 3},
+    {"verbose", 'v', NULL, 0, "log more", 3},
+    {"quiet", 'q', NULL, 0, "log only warnings and errors", 3},
     {0}};
 
 /* ---- Options --------------------------------------------------------------------- */
@@ -77,7 +79,8 @@ static uint64_t parse_size(const char *name, const char *argument,
                            struct argp_state *state) {
     uint64_t bytes = dlc_bench_parse_size(argument);
     if (bytes < sizeof(float))
-        argp_error(state, "--%s=%s: a size, 4 to 1024G, such as 64K", name, argument);
+        argp_error(state, "--%s=%s: not a size from 4 to 1024G, such as 64K", name,
+                   argument);
     return bytes / sizeof(float) * sizeof(float);
 }
 
@@ -89,8 +92,8 @@ static uint64_t parse_count(const char *name, const char *argument, uint64_t lea
         return 0;
     if (argument[0] == '-' || sscanf(argument, "%" SCNu64 "%c", &value, &rest) != 1 ||
         value < least || value > 1000000000)
-        argp_error(state, "--%s=%s: a whole number, %" PRIu64 " to 1000000000%s", name,
-                   argument, least, may_be_auto ? ", or auto" : "");
+        argp_error(state, "--%s=%s: not an integer from %" PRIu64 " to 1000000000%s",
+                   name, argument, least, may_be_auto ? ", or auto" : "");
     return value;
 }
 
@@ -165,13 +168,13 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         command->factor = parse_count("factor", argument, 2, 0, state);
         return 0;
     case KEY_ITERATIONS:
-        command->how.iterations = parse_count("iterations", argument, 1, 1, state);
+        command->options.iterations = parse_count("iterations", argument, 1, 1, state);
         return 0;
     case KEY_WARM_UP:
-        command->how.warm_up = parse_count("warm-up", argument, 1, 1, state);
+        command->options.warm_up = parse_count("warm-up", argument, 1, 1, state);
         return 0;
     case KEY_NO_CHECK:
-        command->how.check = 0;
+        command->options.check = 0;
         return 0;
     case KEY_ARENA:
     case KEY_PLAIN:
@@ -195,13 +198,13 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .doc =
-        "Measures the exchange between ranks: a line a size, with the usual columns.\v"
-        "A time is that of the slowest rank, the mean over many operations without a "
-        "pause; of ping_pong it is one way. algbw is size / time; busbw is what the "
-        "busiest link carries of it: all_reduce 2(n-1)/n, all_gather and "
-        "reduce_scatter (n-1)/n of algbw, all of it for the others. #wrong counts "
-        "elements that are not what they should be, in one operation after the "
-        "measurement. Ends with 1 if there are any."};
+        "Benchmarks communication between ranks: one line per size, with the columns of "
+        "nccl-tests.\v"
+        "Times are those of the slowest rank, the mean over many consecutive operations; "
+        "for ping_pong one-way. algbw is size / time; busbw is the load of the busiest "
+        "link: 2(n-1)/n of algbw for all_reduce, (n-1)/n for all_gather and "
+        "reduce_scatter, all of it for the others. #wrong counts wrong elements in one "
+        "operation after the measurement. Exits with 1 if there are any."};
 
 /* ---- As a rank ------------------------------------------------------------------- */
 
@@ -247,7 +250,7 @@ static dlc_status measure_all(comm_command *command, dlc_bench_group *group,
         for (uint64_t bytes = command->least; bytes <= command->most;
              bytes *= command->factor) {
             dlc_bench_row row;
-            DLC_TRY(dlc_bench_measure(group, &command->how, (dlc_bench_op)op,
+            DLC_TRY(dlc_bench_measure(group, &command->options, (dlc_bench_op)op,
                                       (size_t)bytes, &row));
             if (group->stopped)
                 return DLC_OK;
@@ -303,10 +306,10 @@ int dlc_command_bench_comm(int argc, char **argv) {
                             .least = 4 << 10,
                             .most = 256 << 20,
                             .factor = 4,
-                            .how = {.check = 1}};
+                            .options = {.check = 1}};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    if (!command.has_ranks && !dlc_job_is_from_outside())
+    if (!command.has_ranks && !dlc_job_is_external())
         dlc_tool_sets_add(&command.sets, dlc_strdup("parallel.ranks=2"));
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
     if (status == DLC_OK && command.plot)

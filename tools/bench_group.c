@@ -1,4 +1,4 @@
-/* See bench_group.h. */
+/* Makes the plan from the settings, runs the ranks, and opens each rank's group. */
 #include "bench_group.h"
 
 #include <inttypes.h>
@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "machine.h"
+#include "train/device_indices.h"
 #include "train/setup.h"
-#include "train/units.h"
 
 /* ---- The plan -------------------------------------------------------------------- */
 
@@ -18,13 +18,13 @@ static dlc_status find_device(dlc_bench_plan *plan) {
     if (name)
         return dlc_registry_find(plan->registry, DLC_KIND_DEVICE, name, NULL,
                                  &plan->device);
-    DLC_TRY(dlc_units_accelerator(plan->registry, &plan->device));
+    DLC_TRY(dlc_find_accelerator(plan->registry, &plan->device));
     if (plan->device)
         return DLC_OK;
     return dlc_registry_use_first(plan->registry, DLC_KIND_DEVICE, &plan->device);
 }
 
-/* The transport whose name are the first `length` letters. */
+/* Finds the transport named by the first `length` characters. */
 static dlc_status find_transport(const dlc_bench_plan *plan, const char *name,
                                  size_t length, const dlc_feature **feature) {
     char *copy = dlc_strndup(name, length);
@@ -36,7 +36,7 @@ static dlc_status find_transport(const dlc_bench_plan *plan, const char *name,
     return status;
 }
 
-/* The options of those that are asked for by name, "A" or "A+B". */
+/* Collects the option tables of the transports named by "A" or "A+B". */
 static dlc_status find_options(const dlc_bench_plan *plan, const dlc_option **options) {
     const dlc_section *section = dlc_config_find(plan->config, "transport");
     const char *name = section ? dlc_section_value(section, "type") : NULL;
@@ -103,19 +103,19 @@ dlc_status dlc_bench_plan_run(const dlc_bench_plan *plan, dlc_job_main main,
                            .threads = (int)dlc_settings_get_int(run, "threads"),
                            .unbound = !dlc_settings_get_bool(run, "bind"),
                            .device = plan->device->name,
-                           .devices = dlc_units_count(plan->device),
-                           .outside = 1,
-                           .rendezvous = dlc_settings_get_float(plan->parallel_settings,
-                                                                 "rendezvous_timeout"),
-                           .deadline = dlc_settings_get_float(plan->parallel_settings,
-                                                               "hang_timeout")};
+                           .devices = dlc_device_count(plan->device),
+                           .external = 1,
+                           .rendezvous_timeout = dlc_settings_get_float(
+                               plan->parallel_settings, "rendezvous_timeout"),
+                           .hang_timeout = dlc_settings_get_float(
+                               plan->parallel_settings, "hang_timeout")};
     return dlc_job_run(&job, main, argument, exit_code);
 }
 
 /* ---- Messages -------------------------------------------------------------------- */
 
-/* A communicator has collectives only, so messages go over an endpoint beside it, of
- * the transport that joins all ranks: with two levels the one between the nodes. */
+/* A communicator has collectives only, so messages use a second endpoint, of the
+ * transport for all ranks: with two levels the one between the nodes. */
 static dlc_status open_messages(dlc_bench_group *group, const dlc_team_args *like) {
     const dlc_bench_plan *plan = group->plan;
     const char *plus = strchr(group->connection.transport, '+');
@@ -123,7 +123,7 @@ static dlc_status open_messages(dlc_bench_group *group, const dlc_team_args *lik
     dlc_team_args args = *like;
     args.settings = plan->transport_settings;
     DLC_TRY(find_transport(plan, name, strlen(name), &args.feature));
-    if (!strstr(plan->transport, name)) { /* "auto": its defaults */
+    if (!strstr(plan->transport, name)) { /* "auto": default settings */
         dlc_problems problems = {0};
         dlc_status status = dlc_settings_make(NULL, "transport", &args.feature->options,
                                               1, &problems, &group->messages_settings);
@@ -136,25 +136,26 @@ static dlc_status open_messages(dlc_bench_group *group, const dlc_team_args *lik
 
 /* ---- The group ------------------------------------------------------------------- */
 
-/* Pages are taken when they are first written, when it is too late to say no. */
+/* Checks that the memory will be available: pages are allocated only when they are
+ * first written, and then there is no way to fail. */
 static dlc_status check_room(const dlc_bench_group *group,
                              const dlc_bench_group_args *args) {
-    const dlc_place *mine = dlc_job_place(group->job, group->rank);
+    const dlc_rank_info *mine = dlc_job_rank_info(group->job, group->rank);
     dlc_machine machine;
     uint64_t ranks = 0;
     if (!(group->plan->device->caps & DLC_DEVICE_HOST))
         return DLC_OK;
     for (int32_t r = 0; r < group->ranks; r++)
-        ranks += dlc_job_place(group->job, r)->node == mine->node;
+        ranks += dlc_job_rank_info(group->job, r)->node == mine->node;
     dlc_machine_read(&machine);
-    uint64_t pieces = ranks * (args->messages ? 2 : 1);
-    if (machine.memory_free == 0 || pieces * args->bytes < machine.memory_free)
+    uint64_t buffers = ranks * (args->messages ? 2 : 1);
+    if (machine.memory_free == 0 || buffers * args->bytes < machine.memory_free)
         return DLC_OK;
     return dlc_fail(DLC_ERR_CONFIG,
                     "%" PRIu64
-                    " pieces of memory of %zu bytes are more than the %" PRIu64
-                    " bytes that %s has free; give a smaller --max",
-                    pieces, args->bytes, machine.memory_free, mine->host);
+                    " buffers of %zu bytes are needed, but %s has only %" PRIu64
+                    " bytes free; use a smaller --max",
+                    buffers, args->bytes, mine->host, machine.memory_free);
 }
 
 static dlc_status open_memory(dlc_bench_group *group,
@@ -167,8 +168,9 @@ static dlc_status open_memory(dlc_bench_group *group,
         DLC_TRY(group->device_ops->fill(group->device, NULL, group->memory[i].base, 0,
                                         args->bytes));
     }
-    return args->arena ? dlc_comm_attach(group->connection.comm, &group->memory[0])
-                       : DLC_OK;
+    return args->arena
+               ? dlc_comm_register_buffer(group->connection.comm, &group->memory[0])
+               : DLC_OK;
 }
 
 static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *args) {
@@ -176,10 +178,10 @@ static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *a
     dlc_device_args device = {
         .size = sizeof device,
         .settings = plan->train_settings,
-        .index = dlc_job_place(group->job, group->rank)->device_index,
+        .index = dlc_job_rank_info(group->job, group->rank)->device_index,
         .threads = 1};
     DLC_TRY(check_room(group, args));
-    DLC_TRY(dlc_job_barrier(group->job)); /* all have looked before any takes */
+    DLC_TRY(dlc_job_barrier(group->job)); /* all have checked before any allocates */
     group->device_ops = plan->device->ops;
     DLC_TRY(group->device_ops->open(&device, &group->device));
     dlc_connection_args connection = {
@@ -190,16 +192,17 @@ static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *a
         .device = group->device,
         .device_args = device,
         .job = group->job,
-        .any_order = dlc_settings_is(plan->transport_settings, "reduction_order", "any")};
+        .any_order = dlc_settings_is(plan->transport_settings, "reduction_order",
+                                     "any")};
     DLC_TRY(dlc_connection_open(&connection, &group->connection));
     dlc_team_args messages = {.rank = group->rank,
                               .ranks = group->ranks,
-                              .places = dlc_job_place(group->job, 0),
+                              .rank_info = dlc_job_rank_info(group->job, 0),
                               .device_ops = group->device_ops,
                               .device = group->device,
                               .any_order = 1,
                               .job = group->job,
-                              .allgather = dlc_job_allgather,
+                              .oob_all_gather = dlc_job_all_gather,
                               .check = dlc_job_check};
     if (args->messages)
         DLC_TRY(open_messages(group, &messages));
@@ -216,7 +219,7 @@ dlc_status dlc_bench_group_open(const dlc_bench_plan *plan, dlc_job *job,
     dlc_log_rank_set((int)group->rank);
     if (group->ranks < 2)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "an exchange takes two ranks or more; give --ranks=2");
+                        "communication needs at least two ranks; use --ranks=2");
     dlc_status status = open_all(group, args);
     if (status != DLC_OK)
         dlc_bench_group_close(group);

@@ -1,9 +1,6 @@
-/* See bench_measure.h.
- *
- * The ranks start a block of operations together and run it without looking at the
- * clock; a rank's time is the block's divided by its operations, and the operation's
- * is that of the slowest rank. So a time of a microsecond is measured as well as one
- * of a second. */
+/* The ranks start a block of operations together and run it without reading the clock.
+ * A rank's time is that of the block divided by its operations; the result is the time
+ * of the slowest rank. That measures a microsecond as accurately as a second. */
 #include "bench_measure.h"
 
 #include "base/clock.h"
@@ -13,7 +10,7 @@
 #define WARM_UP_SECONDS 0.05
 #define ITERATIONS_MOST UINT64_C(1000000)
 
-enum { WINDOW = 16 }; /* messages of a stream that are under way */
+enum { WINDOW = 16 }; /* messages of a stream in flight */
 
 #define TAG_DATA UINT64_C(0xbe0c000000000001)
 #define TAG_BACK UINT64_C(0xbe0c000000000002)
@@ -24,7 +21,7 @@ typedef struct run {
     dlc_bench_group *group;
     dlc_bench_op op;
     size_t bytes, count;
-    char *out, *in; /* the two pieces of memory */
+    char *out, *in; /* the two buffers */
 } run;
 
 static dlc_status send(const run *r, int32_t to, dlc_tag tag, const void *from,
@@ -58,7 +55,7 @@ static dlc_status recv_now(const run *r, int32_t from, dlc_tag tag, void *to,
     return wait(r, request);
 }
 
-/* To the next rank, from the one before. */
+/* Sends to the next rank and receives from the previous one. */
 static dlc_status shift(const run *r) {
     const dlc_bench_group *g = r->group;
     int32_t next = (g->rank + 1) % g->ranks;
@@ -70,7 +67,7 @@ static dlc_status shift(const run *r) {
     return wait(r, out);
 }
 
-/* There and back between the first rank and the last. */
+/* One round trip between the first rank and the last. */
 static dlc_status ping_pong(const run *r) {
     const dlc_bench_group *g = r->group;
     int32_t last = g->ranks - 1;
@@ -99,9 +96,10 @@ static dlc_status collective(const run *r) {
     }
 }
 
-/* ---- Many of them ---------------------------------------------------------------- */
+/* ---- Blocks of operations
+ * ---------------------------------------------------------------- */
 
-/* One message of a stream: its request takes the place of the oldest. */
+/* Starts one message of a stream, after waiting for the oldest in flight. */
 static dlc_status stream_one(const run *r, uint64_t i, size_t window,
                              dlc_request **request) {
     const dlc_bench_group *g = r->group;
@@ -114,8 +112,8 @@ static dlc_status stream_one(const run *r, uint64_t i, size_t window,
                : recv(r, 0, TAG_DATA, r->in + at, r->bytes, &request[slot]);
 }
 
-/* From the first rank to the last, which says at the end that all are there. Each
- * message that is under way has a place of its own in memory. */
+/* Streams messages from the first rank to the last, which acknowledges the end. Each
+ * message in flight has a buffer of its own. */
 static dlc_status stream(const run *r, uint64_t iterations) {
     const dlc_bench_group *g = r->group;
     dlc_request *request[WINDOW] = {NULL};
@@ -152,10 +150,10 @@ static dlc_status many(const run *r, uint64_t iterations) {
 
 typedef struct report {
     double seconds;
-    int64_t stop; /* a signal came */
+    int64_t stop; /* a signal was received */
 } report;
 
-/* The largest of every rank's seconds; and whether one of them is to stop. */
+/* Gives the largest of all ranks' seconds, and whether any rank was told to stop. */
 static dlc_status agree(const run *r, double mine, double *most) {
     dlc_bench_group *group = r->group;
     size_t ranks = (size_t)group->ranks;
@@ -163,7 +161,7 @@ static dlc_status agree(const run *r, double mine, double *most) {
     report *all = dlc_alloc(ranks, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(group->job, &own, sizeof own, all);
+    dlc_status status = dlc_job_all_gather(group->job, &own, sizeof own, all);
     if (status == DLC_OK) {
         *most = all[0].seconds;
         for (size_t i = 0; i < ranks; i++) {
@@ -175,9 +173,9 @@ static dlc_status agree(const run *r, double mine, double *most) {
     return status;
 }
 
-/* Seconds of one operation. */
+/* Gives the seconds of one operation. */
 static dlc_status block(const run *r, uint64_t iterations, double *seconds) {
-    dlc_job_doing(r->group->job, "bench", dlc_bench_op_name((int)r->op), r->bytes);
+    dlc_job_activity(r->group->job, "bench", dlc_bench_op_name((int)r->op), r->bytes);
     DLC_TRY(dlc_comm_barrier(r->group->connection.comm));
     uint64_t start = dlc_now_ns();
     DLC_TRY(many(r, iterations));
@@ -188,11 +186,12 @@ static dlc_status block(const run *r, uint64_t iterations, double *seconds) {
 }
 
 /* Runs blocks, each longer than the last, until one takes long enough. */
-static dlc_status warm_up(const run *r, const dlc_bench_how *how, double *seconds) {
-    uint64_t iterations = how->warm_up ? how->warm_up : 1;
+static dlc_status warm_up(const run *r, const dlc_bench_options *options,
+                          double *seconds) {
+    uint64_t iterations = options->warm_up ? options->warm_up : 1;
     for (;;) {
         DLC_TRY(block(r, iterations, seconds));
-        if (r->group->stopped || how->warm_up ||
+        if (r->group->stopped || options->warm_up ||
             *seconds * (double)iterations >= WARM_UP_SECONDS ||
             iterations >= ITERATIONS_MOST)
             return DLC_OK;
@@ -200,30 +199,31 @@ static dlc_status warm_up(const run *r, const dlc_bench_how *how, double *second
     }
 }
 
-static uint64_t iterations_for(const dlc_bench_how *how, double seconds) {
-    if (how->iterations)
-        return how->iterations;
+static uint64_t iterations_for(const dlc_bench_options *options, double seconds) {
+    if (options->iterations)
+        return options->iterations;
     double wanted = seconds > 0 ? BLOCK_SECONDS / seconds : (double)ITERATIONS_MOST;
     return wanted < 3                         ? 3
            : wanted > (double)ITERATIONS_MOST ? ITERATIONS_MOST
                                               : (uint64_t)wanted;
 }
 
-/* ---- Right or wrong -------------------------------------------------------------- */
+/* ---- Checking results --------------------------------------------------------------
+ */
 
-enum { PIECE = 1 << 16 }; /* elements that are made or compared at a time */
+enum { CHUNK = 1 << 16 }; /* elements that are made or compared at a time */
 
-/* What lies in an element: small and whole, so that sums of it are exact. */
+/* The pattern: small integers, so that sums are exact. */
 static float pattern(size_t i) {
     return (float)(i * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
-/* Elements [begin, end) of `target` become the pattern plus `more`. */
+/* Fills elements [begin, end) of `target` with the pattern plus `more`. */
 static dlc_status put_pattern(const run *r, char *target, size_t begin, size_t end,
                               float more, float *room) {
     const dlc_bench_group *g = r->group;
-    for (size_t at = begin; at < end; at += PIECE) {
-        size_t n = end - at < PIECE ? end - at : PIECE;
+    for (size_t at = begin; at < end; at += CHUNK) {
+        size_t n = end - at < CHUNK ? end - at : CHUNK;
         for (size_t i = 0; i < n; i++)
             room[i] = pattern(at + i) + more;
         DLC_TRY(g->device_ops->copy(g->device, NULL, target + at * sizeof(float), room,
@@ -232,13 +232,14 @@ static dlc_status put_pattern(const run *r, char *target, size_t begin, size_t e
     return DLC_OK;
 }
 
-/* How many of [begin, end) are not the pattern times `times` plus `more`. */
+/* Counts the elements of [begin, end) that differ from the pattern times `times` plus
+ * `more`. */
 static dlc_status count_wrong(const run *r, const char *source, size_t begin,
                               size_t end, float times, float more, float *room,
                               double *wrong) {
     const dlc_bench_group *g = r->group;
-    for (size_t at = begin; at < end; at += PIECE) {
-        size_t n = end - at < PIECE ? end - at : PIECE;
+    for (size_t at = begin; at < end; at += CHUNK) {
+        size_t n = end - at < CHUNK ? end - at : CHUNK;
         DLC_TRY(g->device_ops->copy(g->device, NULL, room, source + at * sizeof(float),
                                     n * sizeof(float)));
         for (size_t i = 0; i < n; i++) {
@@ -249,8 +250,9 @@ static dlc_status count_wrong(const run *r, const char *source, size_t begin,
     return DLC_OK;
 }
 
-/* Rank k gives pattern + k to a sum; a broadcast's root and a gathered shard hold the
- * pattern, what is to be overwritten -1 more. */
+/* Fills in the input: pattern + k on rank k for reductions; the pattern for a
+ * broadcast's root and for shards to be gathered, and pattern - 1 for what is to be
+ * overwritten. */
 static dlc_status prepare(const run *r, size_t begin, size_t end, float *room) {
     const dlc_bench_group *g = r->group;
     float rank = (float)g->rank;
@@ -297,7 +299,7 @@ static dlc_status sum_wrong(const run *r, double mine, int64_t *wrong) {
     double *all = dlc_alloc(ranks, sizeof *all), sum = 0;
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(r->group->job, &mine, sizeof mine, all);
+    dlc_status status = dlc_job_all_gather(r->group->job, &mine, sizeof mine, all);
     for (size_t i = 0; status == DLC_OK && i < ranks; i++)
         sum += all[i];
     if (status == DLC_OK)
@@ -309,7 +311,7 @@ static dlc_status sum_wrong(const run *r, double mine, int64_t *wrong) {
 static dlc_status check(const run *r, int64_t *wrong) {
     size_t begin = 0, end = r->count;
     double mine = 0;
-    float *room = dlc_alloc(PIECE, sizeof *room);
+    float *room = dlc_alloc(CHUNK, sizeof *room);
     if (!room)
         return DLC_ERR_NOMEM;
     dlc_comm_shard(r->group->connection.comm, r->count, &begin, &end);
@@ -324,7 +326,7 @@ static dlc_status check(const run *r, int64_t *wrong) {
     return status == DLC_OK ? sum_wrong(r, mine, wrong) : status;
 }
 
-/* ---- The whole ------------------------------------------------------------------- */
+/* ---- Measuring ------------------------------------------------------------------- */
 
 static dlc_status zero(const run *r) {
     const dlc_bench_group *g = r->group;
@@ -335,7 +337,7 @@ static dlc_status zero(const run *r) {
     return DLC_OK;
 }
 
-dlc_status dlc_bench_measure(dlc_bench_group *group, const dlc_bench_how *how,
+dlc_status dlc_bench_measure(dlc_bench_group *group, const dlc_bench_options *options,
                              dlc_bench_op op, size_t bytes, dlc_bench_row *row) {
     run r = {.group = group,
              .op = op,
@@ -345,15 +347,15 @@ dlc_status dlc_bench_measure(dlc_bench_group *group, const dlc_bench_how *how,
              .in = group->memory[1].base};
     double seconds = 0;
     dlc_bench_row made = {.op = op, .bytes = bytes, .wrong = -1};
-    /* Zeros stay zeros, however often they are summed. */
+    /* Zeros stay zeros, however often they are reduced. */
     DLC_TRY(zero(&r));
-    DLC_TRY(warm_up(&r, how, &seconds));
-    made.iterations = iterations_for(how, seconds);
+    DLC_TRY(warm_up(&r, options, &seconds));
+    made.iterations = iterations_for(options, seconds);
     if (!group->stopped)
         DLC_TRY(block(&r, made.iterations, &made.seconds));
-    if (how->check && !group->stopped)
+    if (options->check && !group->stopped)
         DLC_TRY(check(&r, &made.wrong));
-    dlc_job_doing(group->job, NULL, NULL, 0);
+    dlc_job_activity(group->job, NULL, NULL, 0);
     *row = made;
     return DLC_OK;
 }

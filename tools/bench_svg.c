@@ -1,5 +1,5 @@
-/* A picture of a benchmark: time and bus bandwidth over size, both axes logarithmic,
- * a line an operation, with its name at the line's end. */
+/* Draws a benchmark: time and bus bandwidth over size, with logarithmic axes, and one
+ * line per operation with its name at the end. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +46,8 @@ static const char dark[] = "text { fill: #e4e7ec; }\n"
                            ".op5 { fill: #a9b4c2; stroke: #a9b4c2; }\n"
                            ".op6 { fill: #c4a76b; stroke: #c4a76b; }\n";
 
-/* One of the two: what is shown, and where it lies. Logarithms of base 2 across, of
- * base 10 up. */
+/* One of the two panels: its content and position. Logarithms have base 2 on the x
+ * axis, and base 10 on the y axis. */
 typedef struct panel {
     dlc_text *svg;
     const dlc_bench_head *head;
@@ -130,7 +130,7 @@ static void draw_row(const panel *to, const dlc_bench_row *row,
 typedef struct line_end {
     int op;
     double x, y; /* of the last point */
-    double at;   /* where the name goes */
+    double at;   /* position of the name */
 } line_end;
 
 static size_t find_ends(const panel *to, const dlc_bench_row *row, size_t rows,
@@ -144,7 +144,7 @@ static size_t find_ends(const panel *to, const dlc_bench_row *row, size_t rows,
         line_end its = {.op = (int)row[i].op,
                         .x = x_of(to, (double)row[i].bytes),
                         .y = y_of(to, value)};
-        size_t place = 0; /* one an operation: its last */
+        size_t place = 0; /* one per operation: its last point */
         while (place < count && end[place].op != its.op)
             place++;
         if (place == BENCH_OPS)
@@ -165,7 +165,7 @@ static void sort_ends(line_end *end, size_t count) {
         }
 }
 
-/* As near to the points as they can be without lying on each other. */
+/* Places the names as near to the points as possible without overlapping. */
 static void spread_names(line_end *end, size_t count) {
     double next = panel_top, last = panel_top + panel_height;
     for (size_t i = 0; i < count; i++) {
@@ -206,12 +206,12 @@ static void draw_panel(panel *to, const dlc_bench_row *row, size_t rows) {
 dlc_status dlc_bench_svg(const dlc_bench_head *head, const dlc_bench_row *row,
                          size_t rows, dlc_text *svg) {
     char text[160];
-    (void)snprintf(text, sizeof text, "Exchange of %" PRId32 " ranks by %.60s",
+    (void)snprintf(text, sizeof text, "Communication of %" PRId32 " ranks by %.60s",
                    head->ranks, head->transport);
     dlc_svg_begin(svg, width, height, text, light, dark);
     dlc_svg_text(svg, "title", "start", margin, 42, text);
     (void)snprintf(text, sizeof text, "%.40s, %s memory, float32, in place",
-                   head->device, head->arena ? "attached" : "plain");
+                   head->device, head->arena ? "registered" : "plain");
     dlc_svg_text(svg, "muted", "start", margin, 64, text);
     for (int i = 0; i < 2 && rows; i++) {
         panel to = {.svg = svg,

@@ -1,4 +1,4 @@
-/* See bench_table.h. */
+/* Computes rates, writes the table and the JSON, and parses sizes and names. */
 #include "bench_table.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@ typedef struct op_info {
     const char *name;
     const char *redop;
     int root;
-    int twice;  /* all_reduce moves everything twice */
-    int shared; /* a rank has its share already */
+    int twice;  /* all_reduce transfers everything twice */
+    int shared; /* a rank already has its share */
 } op_info;
 
 static const op_info infos[BENCH_OPS] = {
@@ -45,7 +45,7 @@ double dlc_bench_busbw(const dlc_bench_row *row, int32_t ranks) {
 void dlc_bench_text_head(const dlc_bench_head *head, dlc_bench_op op, dlc_text *text) {
     dlc_text_add(text, "# %s, %" PRId32 " ranks, %s, %s memory (%s), in place\n",
                  infos[op].name, head->ranks, head->transport,
-                 head->arena ? "attached" : "plain", head->device);
+                 head->arena ? "registered" : "plain", head->device);
     dlc_text_add(text, "#%12s %13s %7s %7s %5s %10s %8s %8s %7s\n", "size", "count",
                  "type", "redop", "root", "time", "algbw", "busbw", "#wrong");
     dlc_text_add(text, "#%12s %13s %7s %7s %5s %10s %8s %8s\n", "(B)", "(elements)", "",
@@ -100,7 +100,8 @@ void dlc_bench_json(const dlc_bench_head *head, const dlc_bench_row *row, size_t
     dlc_json_end_array(json);
 }
 
-/* ---- Words ----------------------------------------------------------------------- */
+/* ---- Parsing -----------------------------------------------------------------------
+ */
 
 uint64_t dlc_bench_parse_size(const char *text) {
     static const char units[] = "KMG";

@@ -1,4 +1,4 @@
-/* dlcore check: a net validated and laid out, without training it. */
+/* dlcore check: validates a net and shows its shapes and memory, without training. */
 #include <stdio.h>
 
 #include "base/memory.h"
@@ -19,31 +19,32 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
 static const struct argp argp = {
     .parser = parse,
     .args_doc = "NET.INI",
-    .doc = "Validates net.ini and shows what it describes: layers, shapes, parameters, "
-           "multiply-adds of one sample forward, and the memory that a rank will take. "
-           "Of layers that are split (parallel = tensor) and of stages, what each of "
-           "--ranks has; what training would choose by measuring (parallel = auto, "
-           "tensor_schedule = auto) is left as it is without.",
+    .doc =
+        "Validates net.ini and shows what it describes: layers, shapes, parameters, "
+        "multiply-adds of one sample's forward pass, and the memory that a rank needs. With "
+        "tensor-parallel layers (parallel = tensor) or pipeline stages, shows the part "
+        "of each of --ranks. Choices that training makes by measuring (parallel = auto, "
+        "tensor_schedule = auto) are not made.",
     .children = dlc_tool_children};
 
 typedef struct check_command {
-    dlc_tool_options tool; /* first: what the child parsers get */
+    dlc_tool_options tool; /* first: the child parsers get a pointer to it */
     check_mistakes mistakes;
     dlc_setup *setup;
     int32_t wanted; /* ranks of a job on this machine */
-    int32_t ranks;  /* that are shown */
+    int32_t ranks;  /* that are shown, each with its own part of the net */
 } check_command;
 
-/* Are layers or stages shared out, once there are ranks? */
-static int has_plan(const dlc_setup *setup) {
+/* Do ranks hold different parts of the net (layers or stages)? */
+static int is_divided(const dlc_setup *setup) {
     int split = !dlc_settings_is(setup->parallel_settings, "stages", "1");
     for (int32_t i = 0; i < setup->graph->layers; i++)
         split |= setup->graph->layer[i].parallel != DLC_PARALLEL_DATA;
     return split;
 }
 
-/* Ranks that have the same are shown once: the replicas of a stage. */
-static int32_t alike(const dlc_session *session) {
+/* How many ranks share one part, and are shown together: the replicas of a stage. */
+static int32_t replicas(const dlc_session *session) {
     return session->pipeline ? session->pipeline->stages.replicas : 1;
 }
 
@@ -53,39 +54,41 @@ static dlc_status show_ranks(const check_command *command, dlc_job *job,
         dlc_session session;
         DLC_TRY(
             dlc_session_open_plan(command->setup, job, rank, command->ranks, &session));
-        int shared = session.pipeline || session.split.count > 0;
-        count = shared ? alike(&session) : command->ranks;
-        dlc_status status = shared ? check_report_ranks(report, &session, count)
-                                   : check_report_net(report, &session);
+        int divided = session.pipeline || session.tensor_parallel.count > 0;
+        count = divided ? replicas(&session) : command->ranks;
+        dlc_status status = divided ? check_report_ranks(report, &session, count)
+                                    : check_report_net(report, &session);
         if (status == DLC_OK && rank + count >= command->ranks)
-            status = dlc_memory_judge(&session, &report->memory);
+            status = dlc_memory_check_fits(&session, &report->memory);
         dlc_session_close(&session);
         DLC_TRY(status);
     }
     return DLC_OK;
 }
 
-/* What only a net that is built shows is a mistake like the others. */
-static dlc_status tell_failure(check_command *command, dlc_status status) {
-    dlc_problems problems = {.tell = command->tool.tell,
-                             .tell_context = command->tool.tell_context};
-    dlc_problems_failed(&problems, command->setup->config, DLC_LINE_FILE, NULL, status);
+/* A failure to build the net is reported like any other mistake. */
+static dlc_status report_failure(check_command *command, dlc_status status) {
+    dlc_problems problems = {.on_report = command->tool.tell,
+                             .report_context = command->tool.tell_context};
+    dlc_problems_add_failure(&problems, command->setup->config, DLC_LINE_FILE, NULL,
+                             status);
     return dlc_problems_report(&problems);
 }
 
 static int check_as_rank(dlc_job *job, void *argument) {
     check_command *command = argument;
     check_report report = {.json_wanted = command->tool.json,
-                           .has_plan = command->ranks == 1 && has_plan(command->setup),
+                           .is_divided = command->ranks == 1 &&
+                                         is_divided(command->setup),
                            .mistakes = &command->mistakes,
                            .ranks = command->wanted};
     dlc_status status = show_ranks(command, job, &report);
     if (status != DLC_OK)
-        status = tell_failure(command, status);
+        status = report_failure(command, status);
     return dlc_tool_end(check_report_end(&report, status));
 }
 
-/* As many as each of the ranks would have; 0: all of the machine's cores. */
+/* Compute threads of each rank; 0: one per core of the machine. */
 static int threads_of_each(const check_command *command) {
     int threads = (int)dlc_settings_get_int(command->setup->train_settings, "threads");
     dlc_machine machine;
@@ -95,7 +98,7 @@ static int threads_of_each(const check_command *command) {
     return machine.cores > command->wanted ? machine.cores / command->wanted : 1;
 }
 
-/* What was found before there was a rank; the exit code is that of the failure. */
+/* As JSON: the mistakes found before there was a rank. Keeps the failure's status. */
 static void print_failure(check_command *command, dlc_status status) {
     dlc_json json = {0};
     char *detail = dlc_strdup(dlc_detail());
@@ -119,9 +122,10 @@ int dlc_command_check(int argc, char **argv) {
                                        &command.setup);
     if (status == DLC_OK) {
         command.wanted = command.setup->ranks;
-        dlc_job_options job = {.ranks = 1, /* one shows what all have */
-                               .threads = threads_of_each(&command)};
-        command.ranks = has_plan(command.setup) ? command.setup->ranks : 1;
+        dlc_job_options job = {
+            .ranks = 1, /* one process builds the nets of all ranks in turn */
+            .threads = threads_of_each(&command)};
+        command.ranks = is_divided(command.setup) ? command.setup->ranks : 1;
         status = dlc_job_run(&job, check_as_rank, &command, &exit_code);
     } else if (command.tool.json) {
         print_failure(&command, status);

@@ -1,4 +1,4 @@
-/* See check_mistakes.h. */
+/* Keeps copies of mistakes and writes them as JSON: `dlcore check --json`. */
 #include "check_mistakes.h"
 
 #include "base/memory.h"
@@ -38,7 +38,7 @@ void check_mistakes_keep(void *context, const dlc_mistake *mistake) {
 void check_mistakes_end(check_mistakes *mistakes, dlc_status status) {
     for (size_t i = 0; i < mistakes->count; i++)
         if (!mistakes->list[i].is_warning)
-            return; /* the sentence only counts them */
+            return; /* the detail sentence only counts them */
     const dlc_mistake made = {.message = dlc_detail()[0] ? dlc_detail()
                                                          : dlc_status_text(status)};
     if (status != DLC_OK)

@@ -1,4 +1,4 @@
-/* See check_report.h. */
+/* Formats the report of `dlcore check`: tables for people, or one JSON document. */
 #include "check_report.h"
 
 #include <inttypes.h>
@@ -8,20 +8,21 @@
 #include "options.h"
 #include "train/memory.h"
 
-/* ---- What there is to say -------------------------------------------------------- */
+/* ---- Totals -------------------------------------------------------- */
 
 typedef struct check_totals {
     int64_t parameters, multiply_adds;
     dlc_session_memory memory;
 } check_totals;
 
-/* Of one sample. Split layers see the samples of all ranks: it is one of all of them
- * then, and the ranks' numbers add up to the net's. */
-static int64_t of_a_sample(const dlc_session *session, int64_t multiply_adds) {
+/* Multiply-adds of one sample. A tensor-parallel layer processes the samples of all
+ * ranks, so dividing by the global batch makes the ranks' numbers add up to the net's.
+ */
+static int64_t per_sample(const dlc_session *session, int64_t multiply_adds) {
     if (session->pipeline)
-        return multiply_adds / session->pipeline->sub_batch;
-    return multiply_adds /
-           (session->split.count ? session->global_batch : session->share);
+        return multiply_adds / session->pipeline->micro_batch_size;
+    return multiply_adds / (session->tensor_parallel.count ? session->global_batch
+                                                           : session->local_batch);
 }
 
 static dlc_status add_up(const dlc_session *session, check_totals *totals) {
@@ -29,16 +30,16 @@ static dlc_status add_up(const dlc_session *session, check_totals *totals) {
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(session->net, i, &row));
         totals->parameters += row.parameters;
-        totals->multiply_adds += of_a_sample(session, row.multiply_adds);
+        totals->multiply_adds += per_sample(session, row.multiply_adds);
     }
     return dlc_session_memory_plan(session, &totals->memory);
 }
 
-/* Those that nobody before has: a stage has its own, and of split ones all have some.
- */
+/* Parameters that no rank reported before has: each stage has its own; tensor-parallel
+ * ones are counted whole on rank 0. */
 static int64_t new_parameters(const dlc_session *session) {
     int64_t count = 0;
-    int counted = session->split.count > 0 && session->rank > 0;
+    int counted = session->tensor_parallel.count > 0 && session->rank > 0;
     for (int32_t i = 0; !counted && i < dlc_net_params(session->net); i++) {
         const dlc_net_param *param = dlc_net_param_at(session->net, i);
         count += param->is_buffer ? 0 : dlc_shape_count(&param->whole);
@@ -71,7 +72,7 @@ static int is_test_only(const dlc_session *session, const char *layer) {
     return 0;
 }
 
-/* ---- For people ------------------------------------------------------------------ */
+/* ---- Text ------------------------------------------------------------------ */
 
 static void format_shape(const dlc_shape *shape, char *text, size_t bytes) {
     size_t used = 0;
@@ -81,7 +82,7 @@ static void format_shape(const dlc_shape *shape, char *text, size_t bytes) {
                                  shape->dims[i]);
 }
 
-/* The widest text of a column, at least its heading's. */
+/* Raises the width of a column to that of `text`. */
 static void widen(int *width, const char *text) {
     int length = (int)strlen(text);
     if (*width < length)
@@ -93,7 +94,7 @@ typedef struct columns {
     int name, type, output;
 } columns;
 
-/* One line of the table, printed or (print 0) measured. */
+/* Prints one line of the table, or with `print` 0 only measures it. */
 static void add_line(const dlc_net_row *row, int64_t multiply_adds, const char *by,
                      int print, columns *width) {
     char shape[96];
@@ -107,7 +108,7 @@ static void add_line(const dlc_net_row *row, int64_t multiply_adds, const char *
                multiply_adds, by);
 }
 
-/* Layers of tests alone. They count neither as parameters nor as work. */
+/* Layers that run in tests only. They are not part of the totals. */
 static dlc_status print_test_rows(const dlc_session *session, int print,
                                   columns *width) {
     const dlc_net *net = session->test_net;
@@ -118,7 +119,7 @@ static dlc_status print_test_rows(const dlc_session *session, int print,
         if (!is_test_only(session, row.name))
             continue;
         (void)snprintf(by, sizeof by, "%s (in tests)",
-                       row.absorbed_by ? row.absorbed_by : row.choice);
+                       row.fused_into ? row.fused_into : row.choice);
         add_line(&row, row.multiply_adds / session->setup->test.batch, by, print,
                  width);
     }
@@ -131,13 +132,13 @@ static dlc_status print_train_rows(const dlc_session *session, int print,
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(session->net, i, &row));
         if (!row.is_reorder)
-            add_line(&row, of_a_sample(session, row.multiply_adds),
-                     row.absorbed_by ? row.absorbed_by : row.choice, print, width);
+            add_line(&row, per_sample(session, row.multiply_adds),
+                     row.fused_into ? row.fused_into : row.choice, print, width);
     }
     return DLC_OK;
 }
 
-/* Twice over the rows: for the columns' widths, then to print them. */
+/* Goes over the rows twice: to measure the columns, then to print them. */
 static dlc_status print_rows(const dlc_session *session) {
     columns width = {5, 4, 6};
     for (int print = 0; print < 2; print++) {
@@ -151,12 +152,12 @@ static dlc_status print_rows(const dlc_session *session) {
     return DLC_OK;
 }
 
-/* Layers that never run, which the table has no row for. */
+/* Names layers that never run and so have no row in the table. */
 static void print_unused(const dlc_session *session) {
     const dlc_graph *graph = session->setup->graph;
     for (int32_t i = 0; !session->setup->test.present && i < graph->layers; i++)
         if (graph->layer[i].phases == DLC_PHASE_TEST)
-            printf("[%s] never runs: it takes part in tests only, and there is no "
+            printf("[%s] never runs: it is used in tests only, and there is no "
                    "[data.test]\n",
                    graph->layer[i].name);
 }
@@ -164,7 +165,7 @@ static void print_unused(const dlc_session *session) {
 static void print_memory(const dlc_session_memory *memory) {
     memory_part parts[MEMORY_PARTS];
     list_memory(memory, parts);
-    printf("peak memory    %.1f MB a rank:", (double)memory->peak / 1e6);
+    printf("peak memory    %.1f MB per rank:", (double)memory->peak / 1e6);
     for (int i = 0; i < MEMORY_PARTS; i++)
         if (parts[i].bytes)
             printf("%s %s %.1f", i ? "," : "", parts[i].name,
@@ -179,27 +180,27 @@ static void print_who(const dlc_session *session, int32_t count) {
     if (count > 1)
         printf(" to %d", (int)(session->rank + count - 1));
     if (pipeline)
-        printf(": stage %d of %d, %" PRId64 " samples at a time",
+        printf(": stage %d of %d, micro-batches of %" PRId64 " samples",
                (int)pipeline->stages.stage + 1, (int)pipeline->stages.stages,
-               pipeline->sub_batch);
+               pipeline->micro_batch_size);
     else
-        printf(": a part of each split layer's channels");
+        printf(": a slice of each tensor-parallel layer's channels");
     printf("\n\n");
 }
 
 static dlc_status print_text(const dlc_session *session, const check_totals *totals) {
     DLC_TRY(print_rows(session));
     printf("\nparameters     %" PRId64 "\n", totals->parameters);
-    printf("multiply-adds  %" PRId64 " a sample, forward\n", totals->multiply_adds);
-    printf("batch          %" PRId64 " a rank, %" PRId64 " effective\n", session->share,
-           dlc_session_samples(session));
+    printf("multiply-adds  %" PRId64 " per sample, forward\n", totals->multiply_adds);
+    printf("batch          %" PRId64 " per rank, %" PRId64 " effective\n",
+           session->local_batch, dlc_session_samples(session));
     printf("reorders       %d between layers of different layouts\n",
            (int)dlc_net_memory_plan(session->net).reorders);
     print_memory(&totals->memory);
     return DLC_OK;
 }
 
-/* ---- As JSON --------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------------- */
 
 static void add_layer(const dlc_net_row *row, const char *phase, int64_t multiply_adds,
                       dlc_json *json) {
@@ -231,7 +232,7 @@ static dlc_status add_layers(const dlc_session *session, dlc_json *json) {
         DLC_TRY(dlc_net_row_at(session->net, i, &row));
         if (!row.is_reorder)
             add_layer(&row, phase_text(session, row.name),
-                      of_a_sample(session, row.multiply_adds), json);
+                      per_sample(session, row.multiply_adds), json);
     }
     for (int32_t i = 0; test && i < dlc_net_rows(test); i++) {
         DLC_TRY(dlc_net_row_at(test, i, &row));
@@ -242,7 +243,7 @@ static dlc_status add_layers(const dlc_session *session, dlc_json *json) {
     return DLC_OK;
 }
 
-/* Into an object that is open. */
+/* Writes into the object that is open. */
 static dlc_status add_net(const dlc_session *session, const check_totals *totals,
                           dlc_json *json) {
     memory_part parts[MEMORY_PARTS];
@@ -254,7 +255,7 @@ static dlc_status add_net(const dlc_session *session, const check_totals *totals
     for (int i = 0; i < MEMORY_PARTS; i++)
         dlc_json_int(json, parts[i].name, (int64_t)parts[i].bytes);
     dlc_json_end_object(json);
-    dlc_json_int(json, "batch", session->share);
+    dlc_json_int(json, "batch", session->local_batch);
     dlc_json_int(json, "effective_batch", dlc_session_samples(session));
     dlc_json_array(json, "layers");
     DLC_TRY(add_layers(session, json));
@@ -279,9 +280,10 @@ dlc_status check_report_net(check_report *report, const dlc_session *session) {
     }
     DLC_TRY(print_text(session, &totals));
     print_unused(session);
-    if (report->has_plan)
-        printf("plan           layers or stages are shared out among ranks: "
-               "--ranks=N shows how\n");
+    if (report->is_divided)
+        printf(
+            "parallel       ranks hold different layers or channels: --ranks=N shows each "
+            "rank's part\n");
     return DLC_OK;
 }
 
@@ -297,7 +299,7 @@ static dlc_status add_ranks(check_report *report, const dlc_session *session,
     dlc_json_int(json, "count", count);
     if (session->pipeline) {
         dlc_json_int(json, "stage", session->pipeline->stages.stage);
-        dlc_json_int(json, "sub_batch", session->pipeline->sub_batch);
+        dlc_json_int(json, "micro_batch", session->pipeline->micro_batch_size);
     }
     DLC_TRY(add_net(session, totals, json));
     dlc_json_end_object(json);
@@ -333,14 +335,14 @@ static dlc_status end_json(check_report *report) {
     return dlc_tool_print_json(json);
 }
 
-/* What a rank failed with, alone. */
+/* A document with nothing but the mistakes. */
 static dlc_status end_failed(check_report *report, dlc_status status) {
     dlc_json json = {0};
     check_mistakes_end(report->mistakes, status);
     dlc_json_object(&json, NULL);
     check_mistakes_write(report->mistakes, &json);
     dlc_json_end_object(&json);
-    (void)dlc_tool_print_json(&json); /* what has failed first counts */
+    (void)dlc_tool_print_json(&json); /* the first failure counts */
     return status;
 }
 
@@ -352,7 +354,7 @@ dlc_status check_report_end(check_report *report, dlc_status status) {
         return end_failed(report, status);
     if (status == DLC_OK && report->shown > 0)
         printf("\nall ranks: %" PRId64 " parameters, %" PRId64
-               " multiply-adds a sample, forward; %.1f MB at most\n",
+               " multiply-adds per sample, forward; at most %.1f MB\n",
                report->parameters, report->multiply_adds, (double)report->peak / 1e6);
     return status;
 }

@@ -1,4 +1,5 @@
-/* What `dlcore check` says of nets that were built, for people or as JSON. */
+/* The report of `dlcore check` about nets that were built, as text or JSON. check.c
+ * fills it in, rank by rank. */
 #ifndef DLCORE_CHECK_REPORT_H
 #define DLCORE_CHECK_REPORT_H
 
@@ -7,26 +8,26 @@
 #include "train/memory.h"
 #include "train/pipeline/pipeline.h"
 
-/* Start with the first four set, all else 0. */
+/* Initialize the first four fields, everything else with 0. */
 typedef struct check_report {
     check_mistakes *mistakes;
     int32_t ranks; /* of a job on this machine */
     int json_wanted;
-    int has_plan; /* layers or stages are shared out as soon as there are ranks */
+    int is_divided; /* with several ranks, each holds a part of the net */
     dlc_json json;
-    /* Of the whole net, where ranks have parts of it. */
+    /* Totals of the whole net, if ranks hold parts of it. */
     dlc_memory_sum memory;
     int32_t shown;
     int64_t parameters, multiply_adds;
     uint64_t peak;
 } check_report;
 
-/* A net that every rank has. */
+/* Reports a net that is the same on every rank. */
 dlc_status check_report_net(check_report *report, const dlc_session *session);
-/* The part that `count` ranks from this one on have. */
+/* Reports the part of the net that `count` ranks, from this one on, hold. */
 dlc_status check_report_ranks(check_report *report, const dlc_session *session,
                               int32_t count);
-/* Prints what is left to print, unless `status` is an error, which is passed on. */
+/* Prints the end of the report. If `status` is an error, returns it. */
 dlc_status check_report_end(check_report *report, dlc_status status);
 
 #endif

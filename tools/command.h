@@ -1,6 +1,7 @@
-/* The dlcore command: one file a subcommand, each with this one entry. argv[0] is
- * "dlcore train" and the like; what comes back is the exit code (0 done, 1 failure,
- * 2 usage or configuration, 3 plugin, 4 data or checkpoint, 5 a peer was lost). */
+/* The entries of the dlcore command, one per subcommand, each in a file of its own.
+ * main.c calls them with argv[0] = "dlcore train" etc.; they return the exit code (0
+ * done, 1 failure, 2 usage or configuration, 3 plugin, 4 data or checkpoint, 5 a peer
+ * was lost). */
 #ifndef DLC_TOOLS_COMMAND_H
 #define DLC_TOOLS_COMMAND_H
 

@@ -1,4 +1,4 @@
-/* dlcore doctor: what works here, what doesn't, and why. */
+/* dlcore doctor: shows what works on this machine, what does not, and why. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum { KEY_JSON = 0x100 };
 static error_t parse(int key, char *argument, struct argp_state *state) {
     (void)argument;
     if (key == ARGP_KEY_ARG)
-        argp_error(state, "doctor takes no argument: '%s'", argument);
+        argp_error(state, "doctor takes no arguments: '%s'", argument);
     if (key != KEY_JSON)
         return ARGP_ERR_UNKNOWN;
     *(int *)state->input = 1;
@@ -30,13 +30,13 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .doc =
-        "Tells what works on this machine, what doesn't, and why."
-        "\vEnds with 0 if a net can be trained here: a device, a transport, layers, a "
+        "Shows what works on this machine, what does not, and why."
+        "\vThe exit code is 0 if a net can be trained here: a device, a transport, layers, a "
         "solver and a data source are usable."};
 
 /* ---- Devices ----------------------------------------------------------------- */
 
-/* The usable device at *at or behind it, loaded; *at goes on behind that. */
+/* The next usable device from *at on, loaded; moves *at past it. */
 static const dlc_feature *next_device(const dlc_registry *registry, size_t *at) {
     const dlc_feature_entry *entry;
     const dlc_feature *feature = NULL;
@@ -47,7 +47,7 @@ static const dlc_feature *next_device(const dlc_registry *registry, size_t *at) 
     return feature;
 }
 
-/* How many devices there are of a feature; what is wrong is the detail sentence. */
+/* Counts the devices of a feature. Otherwise the detail sentence says what is wrong. */
 static dlc_status count_devices(const dlc_feature *feature, int32_t *count) {
     const dlc_device_ops *ops = feature->ops;
     int32_t found = 0;
@@ -65,7 +65,7 @@ static dlc_status describe(const dlc_feature *feature, int32_t index,
     return ops->describe(index, info);
 }
 
-/* What was found out before anything is told. */
+/* What was found, collected before anything is printed. */
 typedef struct findings {
     const dlc_registry *registry;
     int32_t devices;
@@ -86,8 +86,8 @@ static dlc_status find_out(const dlc_registry *registry, findings *found) {
 }
 
 static void print_device(const char *name, int32_t index, const dlc_device_info *info) {
-    printf("  ok  %s %d: %s, %.1f GB, %d units", name, index, info->name,
-           (double)info->memory_bytes / 1e9, info->units);
+    printf("  ok  %s %d: %s, %.1f GB, %d compute units", name, index, info->name,
+           (double)info->memory_bytes / 1e9, info->compute_units);
     if (info->address[0])
         printf(", at %s", info->address);
     if (info->numa >= 0)
@@ -123,7 +123,7 @@ static void json_device(dlc_json *json, const dlc_feature *feature, int32_t inde
     if (rc == DLC_OK) {
         dlc_json_string(json, "name", info.name);
         dlc_json_int(json, "memory", (int64_t)info.memory_bytes);
-        dlc_json_int(json, "units", info.units);
+        dlc_json_int(json, "compute_units", info.compute_units);
         dlc_json_string(json, "address", info.address);
         dlc_json_string(json, "software", info.software);
         dlc_json_int(json, "numa", info.numa);
@@ -160,14 +160,14 @@ static void print_folders(const dlc_registry *registry) {
             printf("  ok  %s\n", folder->path);
 }
 
-/* Why a usable feature does nothing here; NULL: it works. */
+/* Why a usable feature is of no use here; NULL: it works. */
 static const char *idle_feature(const findings *found, const dlc_feature_entry *entry) {
     return entry->kind == DLC_KIND_TRANSPORT && entry->state == DLC_ENTRY_USABLE
                ? doctor_transports_problem(&found->transports, entry->name)
                : NULL;
 }
 
-/* Why a usable plugin does nothing here; NULL: some of it works. */
+/* Why a usable plugin is of no use here; NULL: some of its features work. */
 static const char *idle_plugin(const findings *found, const dlc_plugin_entry *plugin) {
     const char *reason = NULL;
     for (size_t f = 0; plugin->state == DLC_ENTRY_USABLE && f < plugin->features; f++)
@@ -183,7 +183,8 @@ static void print_feature(const findings *found, const dlc_feature_entry *entry)
                dlc_kind_text((dlc_kind)entry->kind), entry->name,
                dlc_entry_state_text(entry->state), entry->reason);
     else if (reason)
-        printf("      --  transport %s joins no ranks here: %s\n", entry->name, reason);
+        printf("      --  transport %s cannot connect ranks here: %s\n", entry->name,
+               reason);
 }
 
 static void print_plugins(const findings *found) {
@@ -196,7 +197,7 @@ static void print_plugins(const findings *found) {
         if (plugin->reason)
             printf(" is %s: %s", dlc_entry_state_text(plugin->state), plugin->reason);
         if (idle)
-            printf(" joins no ranks here: %s", idle);
+            printf(" cannot connect ranks here: %s", idle);
         putchar('\n');
         for (size_t f = 0; !idle && f < plugin->features; f++)
             if (plugin->state == DLC_ENTRY_USABLE)
@@ -206,7 +207,7 @@ static void print_plugins(const findings *found) {
 
 /* ---- The verdict ------------------------------------------------------------- */
 
-/* The next feature of a kind that works here, at *at or behind it. */
+/* The next feature of a kind that works here, from *at on. */
 static const dlc_feature_entry *next_working(const findings *found, dlc_kind kind,
                                              size_t *at) {
     const dlc_feature_entry *entry;
@@ -224,7 +225,7 @@ static size_t count_working(const findings *found, dlc_kind kind) {
     return count;
 }
 
-/* Names of a kind, as many as fit on a line. */
+/* Prints the names of a kind, as many as fit on a line. */
 static void print_names(const findings *found, dlc_kind kind) {
     const dlc_feature_entry *entry;
     size_t i = 0, at = 0, count = count_working(found, kind);
@@ -251,7 +252,8 @@ static void print_needs(const findings *found) {
     }
 }
 
-/* DLC_OK if a net can be trained here, else a sentence that says what is missing. */
+/* DLC_OK if a net can be trained here; otherwise the detail sentence says what is
+ * missing. */
 static dlc_status judge(const findings *found) {
     dlc_text missing = {0};
     for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_DATA; kind++)
@@ -260,10 +262,11 @@ static dlc_status judge(const findings *found) {
                          dlc_kind_text(kind));
     dlc_status rc = dlc_text_status(&missing);
     if (rc == DLC_OK && missing.length)
-        rc = dlc_fail(DLC_ERR_PLUGIN,
-                      "no net can be trained here; what is missing: %s. Install the "
-                      "plugins, or say with DLCORE_PLUGIN_PATH where they are",
-                      dlc_text_string(&missing));
+        rc = dlc_fail(
+            DLC_ERR_PLUGIN,
+            "no net can be trained here; missing: %s. Install the plugins, or "
+            "set DLCORE_PLUGIN_PATH to their folder",
+            dlc_text_string(&missing));
     dlc_text_free(&missing);
     return rc;
 }

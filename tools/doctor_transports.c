@@ -1,4 +1,4 @@
-/* See doctor_transports.h. */
+/* Asks every transport about two ranks of this machine, for `dlcore doctor`. */
 #include "doctor_transports.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "config/config.h"
 
-/* The defaults: `doctor` takes no settings. */
+/* Default settings: `doctor` reads no net.ini. */
 static dlc_status settings_of(void *context, const dlc_feature *feature,
                               const dlc_settings **settings) {
     dlc_settings **made = context;
@@ -30,7 +30,7 @@ dlc_status doctor_transports_ask(doctor_transports *transports,
                                  const dlc_feature *device, int32_t count) {
     int host = (device->caps & DLC_DEVICE_HOST) != 0;
     dlc_settings *made = NULL;
-    dlc_place places[2];
+    dlc_rank_info places[2];
     doctor_choice *grown = dlc_grow(transports->choice, transports->choices,
                                     transports->choices + 1, sizeof *grown);
     if (!grown)
@@ -39,32 +39,32 @@ dlc_status doctor_transports_ask(doctor_transports *transports,
     doctor_choice *asked = &grown[transports->choices++];
     *asked = (doctor_choice){.device = device->name};
     for (int32_t r = 0; r < 2; r++) {
-        places[r] = (dlc_place){.size = sizeof places[r],
-                                .pid = (uint32_t)getpid(),
-                                .uid = (uint32_t)getuid(),
-                                .device_index = host ? 0 : r,
-                                .package = -1,
-                                .numa = -1};
+        places[r] = (dlc_rank_info){.size = sizeof places[r],
+                                    .pid = (uint32_t)getpid(),
+                                    .uid = (uint32_t)getuid(),
+                                    .device_index = host ? 0 : r,
+                                    .package = -1,
+                                    .numa = -1};
         snprintf(places[r].host, sizeof places[r].host, "localhost");
         snprintf(places[r].device, sizeof places[r].device, "%s", device->name);
     }
     dlc_transport_args args = {.size = sizeof args,
                                .ranks = host || count > 1 ? 2 : 1,
-                               .places = places,
+                               .rank_info = places,
                                .device_ops = device->ops};
-    dlc_status status = dlc_comm_choose(registry, "auto", device->name, &args,
-                                        settings_of, &made, &asked->choice);
+    dlc_status status = dlc_transport_choose(registry, "auto", device->name, &args,
+                                             settings_of, &made, &asked->choice);
     dlc_settings_free(made);
-    /* That none fits, or that there is none, is a finding. */
+    /* That no transport fits is a result, not a failure. */
     return DLC_STATUS_CLASS(status) == 4 ? DLC_OK : status;
 }
 
 const char *doctor_transports_problem(const doctor_transports *transports,
                                       const char *name) {
-    const char *reason = "there is no device whose ranks it could join";
+    const char *reason = "there is no device whose ranks it could connect";
     int found = 0;
     for (size_t i = 0; i < transports->choices; i++) {
-        const dlc_choice *choice = &transports->choice[i].choice;
+        const dlc_transport_choice *choice = &transports->choice[i].choice;
         for (size_t v = 0; v < choice->verdicts; v++) {
             if (strcmp(choice->verdict[v].name, name) != 0)
                 continue;
@@ -82,7 +82,7 @@ void doctor_transports_json(const doctor_transports *transports, dlc_json *json)
     for (size_t i = 0; i < transports->choices; i++) {
         const doctor_choice *asked = &transports->choice[i];
         for (size_t v = 0; v < asked->choice.verdicts; v++) {
-            const dlc_verdict *verdict = &asked->choice.verdict[v];
+            const dlc_transport_verdict *verdict = &asked->choice.verdict[v];
             dlc_json_object(json, NULL);
             dlc_json_string(json, "transport", verdict->name);
             dlc_json_string(json, "device", asked->device);
@@ -96,7 +96,7 @@ void doctor_transports_json(const doctor_transports *transports, dlc_json *json)
 
 void doctor_transports_free(doctor_transports *transports) {
     for (size_t i = 0; i < transports->choices; i++)
-        dlc_choice_free(&transports->choice[i].choice);
+        dlc_transport_choice_free(&transports->choice[i].choice);
     dlc_free(transports->choice);
     *transports = (doctor_transports){0};
 }

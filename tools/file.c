@@ -1,4 +1,4 @@
-/* See file.h. */
+/* Writes a file through a temporary one beside it. */
 #include "file.h"
 
 #include <errno.h>
@@ -13,16 +13,16 @@ static dlc_status cannot_write(const char *path) {
     return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* A pipe or a folder is nothing that a file could take the place of. */
+/* A pipe or a folder must not be replaced by a file. */
 static dlc_status check_place(const char *path) {
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
-        return dlc_fail(DLC_ERR_IO, "cannot write %s: it is there, and no plain file",
-                        path);
+        return dlc_fail(DLC_ERR_IO,
+                        "cannot write %s: it exists and is not a regular file", path);
     return DLC_OK;
 }
 
-/* Opens a file of another name beside it, as readable as umask would have it. */
+/* Opens a temporary file beside it, with the mode that umask gives. */
 static dlc_status open_part(const char *path, char part[PATH_MAX], int *fd) {
     DLC_TRY(check_place(path));
     if (snprintf(part, PATH_MAX, "%s.XXXXXX", path) >= PATH_MAX)
@@ -32,7 +32,7 @@ static dlc_status open_part(const char *path, char part[PATH_MAX], int *fd) {
         return cannot_write(path);
     mode_t mask = umask(0);
     umask(mask);
-    (void)fchmod(opened, 0666 & ~mask); /* private is good enough, too */
+    (void)fchmod(opened, 0666 & ~mask); /* if this fails, it stays private */
     *fd = opened;
     return DLC_OK;
 }

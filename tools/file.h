@@ -1,4 +1,5 @@
-/* A file that is there whole or not at all. */
+/* Writes a file completely or not at all; for pictures and other results of commands.
+ */
 #ifndef DLC_TOOLS_FILE_H
 #define DLC_TOOLS_FILE_H
 
@@ -6,11 +7,11 @@
 
 #include "base/status.h"
 
-/* Could it be written? Asked before the work whose result it is to hold; leaves nothing
+/* Can the file be written? Commands ask before a long measurement. Leaves nothing
  * behind. */
 dlc_status dlc_tool_file_check(const char *path);
 
-/* Writes it to the side and renames it; what was there is replaced. */
+/* Writes a temporary file and renames it; replaces an existing file. */
 dlc_status dlc_tool_file_write(const char *path, const char *bytes, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* See machine.h. */
+/* Reads /proc, /dev/shm and the limits of this process, and prints them. */
 #include "machine.h"
 
 #include <inttypes.h>
@@ -10,12 +10,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "topo/cores.h"
-#include "topo/quota.h"
+#include "topology/cores.h"
+#include "topology/quota.h"
 
 /* ---- Reading ------------------------------------------------------------------ */
 
-/* The value of "key : value", copied; NULL if the line has another key. */
+/* The value in a line "key : value"; NULL if the line has another key. */
 static const char *value_of(const char *line, const char *key) {
     size_t length = strlen(key);
     if (strncmp(line, key, length) != 0)
@@ -24,7 +24,7 @@ static const char *value_of(const char *line, const char *key) {
     return *colon == ':' ? colon + 1 + strspn(colon + 1, " \t") : NULL;
 }
 
-/* Keeps those of the words in `line` that say how fast arithmetic can be. */
+/* Copies the instruction sets in `line` that matter for speed. */
 static void pick_features(const char *line, char *text, size_t bytes) {
     static const char *const wanted[] = {
         "sse4_2",      "avx",      "avx2",     "fma",   "avx512f", "avx512_vnni",
@@ -44,16 +44,16 @@ static void pick_features(const char *line, char *text, size_t bytes) {
     }
 }
 
-static void read_processor(dlc_machine *machine) {
+static void read_cpu(dlc_machine *machine) {
     char *line = NULL;
     size_t room = 0;
     FILE *file = fopen("/proc/cpuinfo", "re");
     if (!file)
         return;
-    while (getline(&line, &room, file) > 0 && line[0] != '\n') { /* the first one */
+    while (getline(&line, &room, file) > 0 && line[0] != '\n') { /* the first CPU */
         const char *value = value_of(line, "model name");
         if (value)
-            snprintf(machine->processor, sizeof machine->processor, "%.*s",
+            snprintf(machine->cpu, sizeof machine->cpu, "%.*s",
                      (int)strcspn(value, "\n"), value);
         if ((value = value_of(line, "flags")) || (value = value_of(line, "Features")))
             pick_features(value, machine->features, sizeof machine->features);
@@ -96,29 +96,28 @@ static void read_shared_memory(dlc_machine *machine) {
 void dlc_machine_read(dlc_machine *machine) {
     dlc_cores *cores = NULL;
     *machine = (dlc_machine){0};
-    read_processor(machine);
+    read_cpu(machine);
     if (dlc_cores_open(NULL, &cores) == DLC_OK)
         machine->cores = dlc_cores_count(cores);
     dlc_cores_close(cores);
-    machine->quota = dlc_quota_read("");
+    machine->quota = dlc_quota_cores("");
     read_memory(machine);
     read_shared_memory(machine);
 }
 
-/* ---- Telling ------------------------------------------------------------------- */
+/* ---- Printing ------------------------------------------------------------------- */
 
 static double gigabytes(uint64_t bytes) {
     return (double)bytes / 1e9;
 }
 
 void dlc_machine_print(const dlc_machine *machine) {
-    printf("  processor      %s\n",
-           machine->processor[0] ? machine->processor : "not known");
+    printf("  CPU            %s\n", machine->cpu[0] ? machine->cpu : "unknown");
     if (machine->features[0])
         printf("  instructions   %s\n", machine->features);
     printf("  cores          %d may be used", machine->cores);
     if (machine->quota > 0)
-        printf(", for %.2f cores' worth of time (cgroup)", machine->quota);
+        printf(", with the CPU time of %.2f cores (cgroup)", machine->quota);
     printf("\n  memory         %.1f GB, %.1f GB free\n", gigabytes(machine->memory),
            gigabytes(machine->memory_free));
     if (machine->shm)
@@ -135,7 +134,7 @@ void dlc_machine_print(const dlc_machine *machine) {
 
 void dlc_machine_json(const dlc_machine *machine, dlc_json *json) {
     dlc_json_object(json, "machine");
-    dlc_json_string(json, "processor", machine->processor);
+    dlc_json_string(json, "cpu", machine->cpu); // "cpu" is a key of the JSON
     dlc_json_string(json, "instructions", machine->features);
     dlc_json_int(json, "cores", machine->cores);
     dlc_json_number(json, "quota", machine->quota);

@@ -1,4 +1,5 @@
-/* What this machine gives a job: processor, memory, shared memory. */
+/* The machine as `dlcore doctor` and `dlcore plan` see it: CPU, memory, shared memory.
+ */
 #ifndef DLC_TOOLS_MACHINE_H
 #define DLC_TOOLS_MACHINE_H
 
@@ -9,19 +10,20 @@
 #define MACHINE_UNLIMITED UINT64_MAX
 
 typedef struct dlc_machine {
-    char processor[128];
-    char features[256]; /* of the processor, those that matter here: "avx2 fma" */
-    int cores;          /* that this process may use; 0: not known */
-    double quota;       /* cores' worth of time that the cgroup allows; 0: all */
+    char cpu[128];      /* model name */
+    char features[256]; /* instruction sets that matter for speed: "avx2 fma" */
+    int cores;          /* that this process may use; 0: unknown */
+    double quota;       /* CPU time that the cgroup allows, in cores; 0: no limit */
     uint64_t memory, memory_free;
-    uint64_t shm, shm_free; /* /dev/shm; 0: there is none */
-    int memfd;              /* anonymous shared memory can be made */
+    uint64_t shm, shm_free; /* of /dev/shm; 0: there is none */
+    int memfd;              /* memfd_create works */
     uint64_t locked;        /* bytes that may be locked, or MACHINE_UNLIMITED */
 } dlc_machine;
 
-/* What cannot be found out stays 0 or empty. */
+/* Unknown fields are 0 or empty. */
 void dlc_machine_read(dlc_machine *machine);
+/* Prints the machine to stdout, as lines of `dlcore doctor`. */
 void dlc_machine_print(const dlc_machine *machine);
-void dlc_machine_json(const dlc_machine *machine, dlc_json *json); /* "machine" */
+void dlc_machine_json(const dlc_machine *machine, dlc_json *json); /* key "machine" */
 
 #endif

@@ -1,4 +1,4 @@
-/* dlcore: finds the subcommand and hands over. */
+/* The dlcore command: finds the subcommand, prepares the process, and calls it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/suggest.h"
 #include "command.h"
 #include "streams.h"
-#include "topo/cores.h"
+#include "topology/cores.h"
 
 typedef struct subcommand {
     const char *name;
@@ -19,13 +19,14 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"train", dlc_command_train, "train a net"},
     {"test", dlc_command_test, "accuracy and loss of saved weights on [data.test]"},
-    {"time", dlc_command_time, "where the time of a training pass goes"},
-    {"check", dlc_command_check, "validate a net; shapes, parameters, memory"},
-    {"bench", dlc_command_bench, "what ranks can exchange, measured"},
-    {"topo", dlc_command_topo, "what joins the ranks, and the way their bytes take"},
-    {"plan", dlc_command_plan, "how fast a net would train on other machines"},
-    {"plugin", dlc_command_plugin, "list and inspect plugins, begin a new one"},
-    {"doctor", dlc_command_doctor, "what works here, what doesn't, and why"},
+    {"time", dlc_command_time, "profile a net, layer by layer"},
+    {"check", dlc_command_check, "check a net: mistakes, shapes, parameters, memory"},
+    {"bench", dlc_command_bench, "measure communication between ranks"},
+    {"topo", dlc_command_topo,
+     "show the interconnect and the route between each pair of ranks"},
+    {"plan", dlc_command_plan, "predict how fast a net trains on other machines"},
+    {"plugin", dlc_command_plugin, "list, inspect, check and create plugins"},
+    {"doctor", dlc_command_doctor, "show what works here, what does not, and why"},
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
@@ -35,10 +36,11 @@ static void print_help(FILE *out) {
                  "Trains neural networks over any interconnect.\n\n");
     for (int i = 0; i < SUBCOMMANDS; i++)
         fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].help);
-    fprintf(out,
-            "\n`dlcore COMMAND --help` tells more. Exit codes: 0 done, 1 failure, "
-            "2 usage or\nconfiguration, 3 plugin missing or refused, 4 bad data or "
-            "checkpoint, 5 a peer was\nlost, 128+n stopped by signal n.\n");
+    fprintf(
+        out,
+        "\n`dlcore COMMAND --help` shows its options. Exit codes: 0 done, 1 failure, "
+        "2 usage or\nconfiguration, 3 plugin missing or refused, 4 bad data or "
+        "checkpoint, 5 a peer was\nlost, 128+n stopped by signal n.\n");
 }
 
 static int unknown(const char *name) {
@@ -52,21 +54,21 @@ static int unknown(const char *name) {
     return 2;
 }
 
-/* OpenMP's threads wait for each other spinning, by default for milliseconds, which
- * is fatal where others want the cores: measured, seven times slower beside two busy
- * processes, and nothing lost on an idle machine. libgomp reads this when the first
- * plugin brings it in. */
-static void share_cores_kindly(void) {
+/* OpenMP's threads spin while they wait for each other, by default for milliseconds,
+ * which wastes the core if another process wants it (measured: seven times slower beside
+ * two busy processes, and no gain on an idle machine). libgomp reads this variable when
+ * the first plugin loads it. */
+static void limit_spinning(void) {
     if (!getenv("OMP_WAIT_POLICY"))
         setenv("GOMP_SPINCOUNT", "5000", 0);
 }
 
 int main(int argc, char **argv) {
-    /* A limit on file sizes is an error to tell, not a reason to die. */
+    /* Exceeding the limit on file sizes is an error to report, not a reason to die. */
     signal(SIGXFSZ, SIG_IGN);
-    share_cores_kindly();
+    limit_spinning();
     dlc_tool_guard_streams();
-    dlc_cores_note();
+    dlc_cores_save_affinity();
     if (argc < 2) {
         print_help(stderr);
         return 2;
@@ -82,7 +84,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SUBCOMMANDS; i++) {
         if (strcmp(argv[1], subcommands[i].name) != 0)
             continue;
-        static char name[64]; /* argv goes on pointing at it */
+        static char name[64]; /* argv keeps pointing to it */
         snprintf(name, sizeof name, "dlcore %s", subcommands[i].name);
         argv[1] = name;
         return subcommands[i].run(argc - 1, argv + 1);

@@ -1,4 +1,4 @@
-/* See options.h. */
+/* Option parsers and set-up shared by the subcommands that take a net.ini. */
 #include "options.h"
 
 #include <errno.h>
@@ -9,9 +9,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/units.h"
+#include "train/device_indices.h"
 
-enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_RUN };
+enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_JOB };
 
 void dlc_tool_sets_add(dlc_tool_sets *sets, char *text) {
     char **grown = dlc_grow(sets->list, sets->count, sets->count + 1, sizeof *grown);
@@ -38,8 +38,8 @@ static const struct argp_option net_options[] = {
     {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "replace or add a setting of net.ini", 1},
     {"json", KEY_JSON, NULL, 0, "print one JSON document on stdout", 1},
     {"log-file", KEY_LOG_FILE, "FILE", 0, "also log JSON lines to FILE", 1},
-    {"verbose", 'v', NULL, 0, "say more", 1},
-    {"quiet", 'q', NULL, 0, "only say what is wrong", 1},
+    {"verbose", 'v', NULL, 0, "log more", 1},
+    {"quiet", 'q', NULL, 0, "log only warnings and errors", 1},
     {0}};
 
 static error_t parse_net(int key, char *argument, struct argp_state *state) {
@@ -62,12 +62,13 @@ static error_t parse_net(int key, char *argument, struct argp_state *state) {
         return 0;
     case ARGP_KEY_ARG:
         if (options->path)
-            argp_error(state, "one net.ini at a time: '%s' is one too many", argument);
+            argp_error(state, "only one net.ini is allowed: '%s' is a second one",
+                       argument);
         options->path = argument;
         return 0;
     case ARGP_KEY_END:
         if (!options->path)
-            argp_error(state, "which net? Give the path of a net.ini");
+            argp_error(state, "no net: give the path of a net.ini");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -76,45 +77,45 @@ static error_t parse_net(int key, char *argument, struct argp_state *state) {
 
 static const struct argp net_argp = {.options = net_options, .parser = parse_net};
 
-/* ---- Options of a job: each another way to write a --set --------------------- */
+/* ---- Options of a job: shorthands for --set ---------------------------------- */
 
-static const char *const run_sections[] = {
-    "parallel.ranks",   "train.device",  "transport.type", "solver.type",
+static const char *const job_settings[] = {
+    "parallel.ranks",   "train.device",  "transport.type",   "solver.type",
     "parallel.scaling", "train.epochs",  "train.iterations", "train.run_dir",
-    "train.seed",    "train.threads", "train.gpu",        "train.overcommit",
+    "train.seed",       "train.threads", "train.gpu",        "train.overcommit",
 };
 
-static const struct argp_option run_options[] = {
-    {"ranks", KEY_RUN + 0, "N", 0, "train with N ranks on this machine", 2},
-    {"device", KEY_RUN + 1, "NAME", 0, "where layers run", 2},
-    {"transport", KEY_RUN + 2, "NAME", 0, "how ranks reach each other, or auto", 2},
-    {"solver", KEY_RUN + 3, "NAME", 0, "how gradients become weights", 2},
-    {"scaling", KEY_RUN + 4, "weak|strong", 0,
-     "weak: each rank has the whole batch; strong: ranks share it out", 2},
-    {"epochs", KEY_RUN + 5, "N", 0, "passes over the training data", 2},
-    {"iterations", KEY_RUN + 6, "N", 0, "updates of the weights", 2},
-    {"run-dir", KEY_RUN + 7, "DIR", 0, "folder of the run's checkpoints", 2},
-    {"seed", KEY_RUN + 8, "N", 0, "start of all random numbers", 2},
-    {"threads", KEY_RUN + 9, "N", 0, "compute threads of a rank", 2},
-    {"gpu", KEY_RUN + 10, "LIST|all", 0, "train on these GPUs, a rank each", 2},
-    {"overcommit", KEY_RUN + 11, NULL, 0,
-     "go on though more memory is planned than the machine has", 2},
+static const struct argp_option job_options[] = {
+    {"ranks", KEY_JOB + 0, "N", 0, "train with N ranks on this machine", 2},
+    {"device", KEY_JOB + 1, "NAME", 0, "where layers run", 2},
+    {"transport", KEY_JOB + 2, "NAME", 0, "how ranks communicate, or auto", 2},
+    {"solver", KEY_JOB + 3, "NAME", 0, "update rule for the weights", 2},
+    {"scaling", KEY_JOB + 4, "weak|strong", 0,
+     "weak: each rank has the whole batch; strong: it is split among the ranks", 2},
+    {"epochs", KEY_JOB + 5, "N", 0, "passes over the training data", 2},
+    {"iterations", KEY_JOB + 6, "N", 0, "updates of the weights", 2},
+    {"run-dir", KEY_JOB + 7, "DIR", 0, "folder of the run's checkpoints", 2},
+    {"seed", KEY_JOB + 8, "N", 0, "seed of all random numbers", 2},
+    {"threads", KEY_JOB + 9, "N", 0, "compute threads of a rank", 2},
+    {"gpu", KEY_JOB + 10, "LIST|all", 0, "train on these GPUs, one rank on each", 2},
+    {"overcommit", KEY_JOB + 11, NULL, 0,
+     "train even if more memory is planned than the machine has", 2},
     {0}};
 
-static error_t parse_run(int key, char *argument, struct argp_state *state) {
-    int i = key - KEY_RUN;
-    if (i < 0 || i >= (int)(sizeof run_sections / sizeof *run_sections))
+static error_t parse_job(int key, char *argument, struct argp_state *state) {
+    int i = key - KEY_JOB;
+    if (i < 0 || i >= (int)(sizeof job_settings / sizeof *job_settings))
         return ARGP_ERR_UNKNOWN;
     dlc_tool_options *options = state->input;
-    dlc_tool_sets_add(&options->sets, dlc_format("%s=%s", run_sections[i],
+    dlc_tool_sets_add(&options->sets, dlc_format("%s=%s", job_settings[i],
                                                  argument ? argument : "true"));
     return 0;
 }
 
-static const struct argp run_argp = {.options = run_options, .parser = parse_run};
+static const struct argp job_argp = {.options = job_options, .parser = parse_job};
 
 const struct argp_child dlc_tool_children[] = {
-    {&net_argp, 0, "Reporting:", 1}, {&run_argp, 0, "The job:", 2}, {0}};
+    {&net_argp, 0, "Reporting:", 1}, {&job_argp, 0, "The job:", 2}, {0}};
 
 void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options) {
     for (int i = 0; dlc_tool_children[i].argp; i++)
@@ -128,7 +129,7 @@ void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input)
     error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
     if (!error)
         return;
-    dlc_error("the command line cannot be taken in: %s",
+    dlc_error("cannot parse the command line: %s",
               strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
     exit(error == ENOMEM ? 1 : argp_err_exit_status);
 }
@@ -136,20 +137,23 @@ void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input)
 int dlc_tool_parse_count(const char *name, const char *argument, int most,
                          struct argp_state *state) {
     char *end = NULL;
-    long value = strtol(argument, &end, 10); /* out of range: the nearest, so no */
+    long value = strtol(
+        argument, &end,
+        10); /* out of range: the nearest long, which the check refuses */
     if (end == argument || *end || value < 1 || value > most)
-        argp_error(state, "--%s=%s: a whole number, 1 to %d", name, argument, most);
+        argp_error(state, "--%s=%s: must be a whole number from 1 to %d", name,
+                   argument, most);
     return (int)value;
 }
 
 const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state) {
     const char *ending = strrchr(argument, '.');
     if (!ending || strcasecmp(ending, ".svg") != 0)
-        argp_error(state,
-                   "--plot=%s: the picture is SVG, so its name must end in .svg; "
-                   "browsers show it, and rsvg-convert or Inkscape make a PNG or PDF "
-                   "of it",
-                   argument);
+        argp_error(
+            state,
+            "--plot=%s: the picture is an SVG, so its name must end in .svg; browsers "
+            "show it, and rsvg-convert or Inkscape convert it to PNG or PDF",
+            argument);
     return argument;
 }
 
@@ -172,18 +176,21 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
 
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
                         int *exit_code) {
-    int32_t units = setup->units ? setup->unit_count : dlc_units_count(setup->device);
+    int32_t units = setup->device_index ? setup->device_indices
+                                        : dlc_device_count(setup->device);
     dlc_job_options job = {
         .ranks = (int)setup->ranks,
         .threads = (int)dlc_settings_get_int(setup->train_settings, "threads"),
         .unbound = !dlc_settings_get_bool(setup->train_settings, "bind"),
         .device = setup->device->name,
-        .device_index = setup->units,
+        .device_index = setup->device_index,
         .devices = units,
-        .outside = 1,
+        .external = 1,
         .digest = dlc_setup_digest(setup),
-        .rendezvous = dlc_settings_get_float(setup->parallel_settings, "rendezvous_timeout"),
-        .deadline = dlc_settings_get_float(setup->parallel_settings, "hang_timeout")};
+        .rendezvous_timeout = dlc_settings_get_float(setup->parallel_settings,
+                                                     "rendezvous_timeout"),
+        .hang_timeout = dlc_settings_get_float(setup->parallel_settings,
+                                               "hang_timeout")};
     return dlc_job_run(&job, main, argument, exit_code);
 }
 
@@ -197,7 +204,7 @@ static void say_error(dlc_status status) {
 }
 
 int dlc_tool_end_rank(dlc_job *job, dlc_status status) {
-    if (status != DLC_OK && !dlc_job_fails(job, status, detail_of(status)))
+    if (status != DLC_OK && !dlc_job_report_failure(job, status, detail_of(status)))
         say_error(status);
     return dlc_exit_code(status);
 }

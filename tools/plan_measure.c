@@ -1,4 +1,5 @@
-/* See plan_measure.h. */
+/* Runs a job that benchmarks the all-reduce, trains for a short time, and times the
+ * layers; rank 0 leaves the results in memory shared with the command. */
 #include "plan_measure.h"
 
 #include <errno.h>
@@ -8,51 +9,51 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "comm/pace.h"
+#include "comm/comm_benchmark.h"
 #include "options.h"
 #include "plan/layers.h"
 #include "time_measure.h"
+#include "train/exchange_schedule.h"
 #include "train/iterate.h"
-#include "train/schedule.h"
 #include "train/train.h"
 
-enum { LEAST_RUN = 6, MOST_RUN = 400, FEW_PASSES = 5, MANY_PASSES = 25 };
-static const double RUN = 4, MEASURE = 3; /* seconds */
+enum { MIN_RUN = 6, MAX_RUN = 400, MIN_PASSES = 5, MAX_PASSES = 25 };
+static const double RUN_SECONDS = 4, MEASURE_SECONDS = 3;
 
 typedef struct measuring {
     dlc_setup *setup;
-    plan_how how;
+    plan_measure_options options;
     plan_measured *measured; /* memory that rank 0 shares with the command */
 } measuring;
 
 /* ---- Steps of a rank ------------------------------------------------------------- */
 
-static dlc_status measure_sums(dlc_session *session, dlc_pace *pace) {
+static dlc_status measure_all_reduce(dlc_session *session, dlc_comm_cost *cost) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    *pace = (dlc_pace){.latency = 0};
+    *cost = (dlc_comm_cost){.latency = 0};
     if (session->ranks == 1)
         return DLC_OK;
-    return dlc_pace_measure(session->connection.comm, session->device_ops,
-                            session->device, arenas->gradients, arenas->count, pace);
+    return dlc_comm_benchmark(session->connection.comm, session->device_ops,
+                              session->device, arenas->gradients, arenas->count, cost);
 }
 
-static dlc_status one_pass(dlc_session *session, dlc_intake *intake, double *seconds) {
+static dlc_status one_pass(dlc_session *session, dlc_upload *upload, double *seconds) {
     uint64_t start;
-    DLC_TRY(dlc_time_pass(session, intake, 0, &start));
+    DLC_TRY(dlc_time_pass(session, upload, 0, &start));
     DLC_TRY(dlc_net_sync(session->net));
     *seconds = dlc_since(start);
     return DLC_OK;
 }
 
-/* How long a pass takes, of the slowest: the second of two. */
+/* Gives the time of a pass on the slowest rank: that of the second one. */
 static dlc_status time_pass(dlc_session *session, double *seconds) {
-    dlc_intake intake = dlc_iterate_intake(session);
-    dlc_status status = dlc_intake_open(&intake);
+    dlc_upload upload = dlc_iterate_upload(session);
+    dlc_status status = dlc_upload_open(&upload);
     for (int i = 0; status == DLC_OK && i < 2; i++)
-        status = one_pass(session, &intake, seconds);
-    dlc_intake_close(&intake);
+        status = one_pass(session, &upload, seconds);
+    dlc_upload_close(&upload);
     DLC_TRY(status);
-    return dlc_pace_slowest(session->connection.comm, seconds);
+    return dlc_comm_max_seconds(session->connection.comm, seconds);
 }
 
 static int32_t as_many_as(double budget, double each, int32_t least, int32_t most) {
@@ -64,8 +65,8 @@ static dlc_status run(dlc_session *session, double pass, plan_measured *measured
     dlc_train_options options = {.is_trial = 1};
     dlc_train_result result = {0};
     dlc_net *test = session->test_net;
-    session->max_iterations = as_many_as(RUN, pass, LEAST_RUN, MOST_RUN);
-    session->test_net = NULL; /* it counts as memory, but is not timed */
+    session->max_iterations = as_many_as(RUN_SECONDS, pass, MIN_RUN, MAX_RUN);
+    session->test_net = NULL; /* it uses memory, but isn't timed */
     dlc_status status = dlc_train(session, &options, &result);
     session->test_net = test;
     if (status == DLC_OK && session->rank == 0) {
@@ -78,25 +79,27 @@ static dlc_status run(dlc_session *session, double pass, plan_measured *measured
 
 /* ---- Layers ---------------------------------------------------------------------- */
 
-/* A row's time is its median, and that of the slowest rank: all go at its pace. */
+/* The times of rows are medians, scaled to the slowest rank, which all others wait for.
+ */
 static dlc_status read_layers(const dlc_session *session, const dlc_time_table *table,
                               double memory, double slower, plan_measured *measured) {
     const dlc_graph *graph = session->setup->graph;
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&session->setup->train, &sample));
-    DLC_TRY(dlc_plan_layers_read(graph, session->net, session->share, &sample, NULL,
-                                 measured->layer));
+    DLC_TRY(dlc_plan_layers_read(graph, session->net, session->local_batch, &sample,
+                                 NULL, measured->layer));
     for (size_t i = 0; i < table->rows; i++) {
         double seconds[DLC_NET_PARTS];
         for (int part = 0; part < DLC_NET_PARTS; part++)
             seconds[part] = table->row[i].seconds[part] * slower;
-        DLC_TRY(dlc_plan_layers_time(graph, session->net, (int32_t)i, session->share,
-                                     memory, seconds, measured->layer));
+        DLC_TRY(dlc_plan_layers_time(graph, session->net, (int32_t)i,
+                                     session->local_batch, memory, seconds,
+                                     measured->layer));
     }
     measured->rest = fmax(table->pass_median - table->sum.total, 0);
     double weights = dlc_plan_parameter_bytes(measured->layer, measured->layers);
     if (table->sum.seconds[TIME_UPDATE] > 0)
-        measured->update = weights / table->sum.seconds[TIME_UPDATE];
+        measured->update_bandwidth = weights / table->sum.seconds[TIME_UPDATE];
     return DLC_OK;
 }
 
@@ -105,10 +108,10 @@ static dlc_status read_times(const dlc_session *session, const dlc_time_measured
     dlc_time_table table;
     DLC_TRY(dlc_time_table_make(times->row, times->update, &times->samples,
                                 TIME_AS_IN_NET, &table));
-    double own = table.sum.total, slowest = own;
-    dlc_status status = dlc_pace_slowest(session->connection.comm, &slowest);
+    double mine = table.sum.total, slowest = mine;
+    dlc_status status = dlc_comm_max_seconds(session->connection.comm, &slowest);
     if (status == DLC_OK && session->rank == 0)
-        status = read_layers(session, &table, memory, own > 0 ? slowest / own : 1,
+        status = read_layers(session, &table, memory, mine > 0 ? slowest / mine : 1,
                              measured);
     dlc_time_table_free(&table);
     return status;
@@ -118,10 +121,10 @@ static dlc_status measure_layers(dlc_session *session, double pass, int passes,
                                  plan_measured *measured) {
     dlc_time_measured times = {0};
     double memory = 0;
-    DLC_TRY(dlc_pace_memory(session->connection.comm, session->device_ops,
-                            session->device, &memory));
+    DLC_TRY(dlc_comm_benchmark_memory(session->connection.comm, session->device_ops,
+                                      session->device, &memory));
     if (passes == 0)
-        passes = as_many_as(MEASURE, pass, FEW_PASSES, MANY_PASSES);
+        passes = as_many_as(MEASURE_SECONDS, pass, MIN_PASSES, MAX_PASSES);
     dlc_status status = dlc_time_measure(session, passes, &times);
     if (status == DLC_OK)
         status = read_times(session, &times, memory, measured);
@@ -131,41 +134,41 @@ static dlc_status measure_layers(dlc_session *session, double pass, int passes,
 
 /* ---- A rank ---------------------------------------------------------------------- */
 
-static void note(const dlc_session *session, const dlc_pace *pace,
-                 plan_measured *measured) {
+static void save_results(const dlc_session *session, const dlc_comm_cost *cost,
+                         plan_measured *measured) {
     measured->ranks = session->ranks;
     measured->threads = dlc_job_threads(session->job);
-    measured->batch = session->share;
+    measured->batch = session->local_batch;
     measured->copies = 1 + session->needs.slots;
     measured->memory = (double)session->planned_bytes;
     measured->host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
-    measured->one_pass = dlc_schedule_is_one_pass(session);
-    measured->sum_latency = pace->latency;
-    measured->sum_rate = pace->bandwidth;
+    measured->fused_update = dlc_exchange_schedule_is_fused(session);
+    measured->all_reduce_latency = cost->latency;
+    measured->all_reduce_bandwidth = cost->bandwidth;
     (void)snprintf(measured->transport, sizeof measured->transport, "%s",
                    session->connection.transport);
     measured->done = 1;
 }
 
-/* The sums come first, while gradients are zeros; then the run, for measuring layers
- * leaves each rank with weights of its own. */
+/* The all-reduce benchmark comes first, because it needs gradients that are zeros; then
+ * the run, because timing layers leaves the ranks with different weights. */
 static dlc_status measure_all(const measuring *m, dlc_session *session) {
     double pass = 0;
-    dlc_pace pace;
-    DLC_TRY(measure_sums(session, &pace));
+    dlc_comm_cost cost;
+    DLC_TRY(measure_all_reduce(session, &cost));
     DLC_TRY(time_pass(session, &pass));
-    if (m->how.check && session->ranks > 1)
+    if (m->options.check && session->ranks > 1)
         DLC_TRY(run(session, pass, m->measured));
-    DLC_TRY(measure_layers(session, pass, m->how.passes, m->measured));
+    DLC_TRY(measure_layers(session, pass, m->options.passes, m->measured));
     if (session->rank == 0)
-        note(session, &pace, m->measured);
+        save_results(session, &cost, m->measured);
     return session->ranks > 1 ? dlc_job_barrier(session->job) : DLC_OK;
 }
 
 static int measure_as_rank(dlc_job *job, void *argument) {
     const measuring *m = argument;
     dlc_session session;
-    m->setup->unsplit = 1; /* what could be gained by it is for the planner to say */
+    m->setup->data_parallel_only = 1; /* the planner decides about the rest */
     dlc_status status = dlc_session_open(m->setup, job, &session);
     if (status == DLC_OK) {
         status = measure_all(m, &session);
@@ -185,19 +188,20 @@ void plan_measured_free(plan_measured *measured) {
         (void)munmap(measured, bytes_for(measured->layers));
 }
 
-dlc_status plan_measure(dlc_setup *setup, const plan_how *how, plan_measured **measured,
-                        int *exit_code) {
+dlc_status plan_measure(dlc_setup *setup, const plan_measure_options *options,
+                        plan_measured **measured, int *exit_code) {
     size_t layers = (size_t)setup->graph->layers;
     void *memory = mmap(NULL, bytes_for(layers), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return dlc_fail(DLC_ERR_NOMEM, "memory to share with the ranks: %s",
+        return dlc_fail(DLC_ERR_NOMEM,
+                        "cannot allocate memory to share with the ranks: %s",
                         strerror(errno));
-    measuring m = {setup, *how, memory};
+    measuring m = {setup, *options, memory};
     m.measured->layers = layers;
     dlc_status status = dlc_tool_run(setup, measure_as_rank, &m, exit_code);
     if (status == DLC_OK && *exit_code == 0 && !m.measured->done)
-        status = dlc_fail(DLC_ERR_INTERNAL, "rank 0 has told of no measurement");
+        status = dlc_fail(DLC_ERR_INTERNAL, "rank 0 has reported no measurement");
     if (status != DLC_OK || *exit_code != 0)
         plan_measured_free(m.measured);
     else

@@ -1,5 +1,5 @@
-/* What `dlcore plan` measures on this machine: a rank's layers, what its ranks
- * exchange, and a short real run to compare predictions with. */
+/* Measures for `dlcore plan` on this machine: a rank's layers, the all-reduce of its
+ * ranks, and a short real run to compare the prediction with. */
 #ifndef DLC_TOOLS_PLAN_MEASURE_H
 #define DLC_TOOLS_PLAN_MEASURE_H
 
@@ -7,34 +7,34 @@
 #include "train/setup.h"
 
 typedef struct plan_measured {
-    int done;            /* rank 0 has come to the end */
-    int32_t ranks;       /* that measured at the same time */
-    int32_t threads;     /* of each */
-    int64_t batch;       /* of each */
-    double update;       /* bytes of weights updated in a second; 0: not known */
-    double rest;         /* seconds of a step that no layer takes */
-    double copies;       /* of the weights, beside them */
-    double memory;       /* bytes of a rank as it was measured, as check says */
-    int host;            /* the device is the processor */
-    int one_pass;        /* ranks sum and update in one pass over their memory */
-    char transport[64];  /* "none" with one rank */
-    double sum_latency;  /* seconds; of sums over all ranks; 0 with one rank */
-    double sum_rate;     /* bytes a second */
-    double images_per_s; /* of the real run, all ranks; 0: there was none */
-    int32_t iterations;  /* of it */
+    int done;                    /* rank 0 has finished */
+    int32_t ranks;               /* that were measured at the same time */
+    int32_t threads;             /* per rank */
+    int64_t batch;               /* per rank */
+    double update_bandwidth;     /* bytes of weights updated per second; 0: unknown */
+    double rest;                 /* seconds of a step outside the layers */
+    double copies;               /* of the weights, besides the weights */
+    double memory;               /* bytes of a rank, as in the memory plan */
+    int host;                    /* the device is the CPU */
+    int fused_update;            /* the ranks use fused updates */
+    char transport[64];          /* "none" with one rank */
+    double all_reduce_latency;   /* seconds; 0 with one rank */
+    double all_reduce_bandwidth; /* bytes per second */
+    double images_per_s;         /* of the real run, all ranks; 0: there was none */
+    int32_t iterations;          /* of the real run */
     size_t layers;
-    dlc_plan_layer layer[]; /* of the graph; names are the setup's */
+    dlc_plan_layer layer[]; /* of the graph; names point into the setup */
 } plan_measured;
 
-typedef struct plan_how {
-    int passes; /* of layers; 0: as many as take some seconds */
+typedef struct plan_measure_options {
+    int passes; /* over the layers; 0: as many as take some seconds */
     int check;  /* also train for some seconds */
-} plan_how;
+} plan_measure_options;
 
-/* Runs as many ranks as the setup says. *exit_code as of dlc_job_run; where it isn't 0
- * there is nothing in *measured. Free with plan_measured_free. */
-dlc_status plan_measure(dlc_setup *setup, const plan_how *how, plan_measured **measured,
-                        int *exit_code);
-void plan_measured_free(plan_measured *measured); /* NULL allowed */
+/* Runs the setup's number of ranks. *exit_code is that of dlc_job_run; unless it is 0,
+ * *measured isn't set. Release with plan_measured_free. */
+dlc_status plan_measure(dlc_setup *setup, const plan_measure_options *options,
+                        plan_measured **measured, int *exit_code);
+void plan_measured_free(plan_measured *measured); /* NULL is allowed */
 
 #endif

@@ -1,25 +1,25 @@
-/* What `dlcore plan` predicts: scaling over 1, 2, 4 ... ranks, and the best mix for
- * each. Arithmetic alone. */
+/* Predicts for `dlcore plan`: scaling over 1, 2, 4 ... ranks, and the best parallelism
+ * for each. Pure arithmetic. */
 #ifndef DLC_TOOLS_PLAN_PREDICT_H
 #define DLC_TOOLS_PLAN_PREDICT_H
 
-#include "plan/split.h"
 #include "plan/stages.h"
+#include "plan/tensor_parallel.h"
 
 typedef enum plan_kind {
-    PLAN_DATA,   /* every rank has all of the net */
-    PLAN_SPLIT,  /* some layers are split over the ranks */
-    PLAN_STAGES, /* stages, each of several ranks that share its samples */
+    PLAN_DATA,   /* every rank has the whole net */
+    PLAN_TENSOR, /* some layers are tensor-parallel */
+    PLAN_STAGES, /* pipeline stages, each with several data-parallel ranks */
 } plan_kind;
 
-/* One way of sharing out the work. */
+/* One combination of parallelisms. */
 typedef struct plan_mix {
     plan_kind kind;
     double seconds;      /* of a step */
-    double images_per_s; /* all ranks */
+    double images_per_s; /* of all ranks */
     double memory;       /* bytes of the rank that needs most */
-    int32_t split;       /* layers */
-    int32_t stages, sub_batches;
+    int32_t split;       /* number of tensor-parallel layers */
+    int32_t stages, micro_batches;
     double bubble;
 } plan_mix;
 
@@ -32,26 +32,26 @@ typedef struct plan_scaling {
 } plan_scaling;
 
 typedef struct plan_row {
-    int32_t ranks, nodes, each;
-    plan_scaling weak, strong; /* strong.samples 0: fewer samples than ranks */
+    int32_t ranks, nodes, ranks_per_node;
+    plan_scaling weak, strong; /* strong.samples is 0 if there are fewer than ranks */
 } plan_row;
 
-enum { PLAN_ROWS_MOST = 32, PLAN_STAGES_MOST = 16 };
+enum { PLAN_MAX_ROWS = 32, PLAN_MAX_STAGES = 16 };
 
 typedef struct plan_prediction {
-    plan_row row[PLAN_ROWS_MOST];
+    plan_row row[PLAN_MAX_ROWS];
     size_t rows;
-    /* Of the last row, weak. Own, one element a layer. */
-    dlc_plan_choice *choice;
-    dlc_plan_split split;
-    dlc_plan_stage stage[PLAN_STAGES_MOST];
+    /* Of the last row, with weak scaling. */
+    dlc_plan_layer_choice *choice; /* owned; one per layer */
+    dlc_plan_tensor_parallel split;
+    dlc_plan_stage stage[PLAN_MAX_STAGES];
     dlc_plan_pipeline pipeline;
-    plan_mix pipelined; /* the best of them; stages 0: none is possible */
+    plan_mix pipelined; /* the best pipeline; stages 0: none is possible */
     size_t layers;
 } plan_prediction;
 
-/* `batch`: of a rank (weak), or of all together (strong). Free with
- * plan_prediction_free. */
+/* `batch` is per rank with weak scaling, and of all ranks with strong scaling. Release
+ * with plan_prediction_free. */
 dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
                         const dlc_plan_cluster *cluster, double batch,
                         plan_prediction *prediction);
@@ -60,7 +60,7 @@ void plan_prediction_free(plan_prediction *prediction);
 /* Makes layers `speed` times as fast. */
 void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed);
 
-/* So many ranks of the cluster, machine by machine. */
+/* A part of the cluster with so many ranks, filling machine by machine. */
 dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks);
 
 #endif

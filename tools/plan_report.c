@@ -1,31 +1,32 @@
-/* See plan_report.h. */
+/* Writes the report of `dlcore plan` as text and as JSON. */
 #include "plan_report.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* ---- Words ----------------------------------------------------------------------- */
+/* ---- Phrases -----------------------------------------------------------------------
+ */
 
-static const char *const kinds[] = {"data", "split", "stages"};
+static const char *const kinds[] = {"data", "tensor", "stages"};
 
 static void mix_text(const plan_mix *mix, char *text, size_t room) {
-    if (mix->kind == PLAN_SPLIT)
-        (void)snprintf(text, room, "data, %d layer%s split", (int)mix->split,
+    if (mix->kind == PLAN_TENSOR)
+        (void)snprintf(text, room, "data, %d tensor layer%s", (int)mix->split,
                        mix->split == 1 ? "" : "s");
     else if (mix->kind == PLAN_STAGES)
-        (void)snprintf(text, room, "%d stages, %d sub-batches", (int)mix->stages,
-                       (int)mix->sub_batches);
+        (void)snprintf(text, room, "%d stages, %d micro-batches", (int)mix->stages,
+                       (int)mix->micro_batches);
     else
         (void)snprintf(text, room, "data");
 }
 
 static const char *overlap_words(dlc_plan_overlap overlap) {
-    return overlap == DLC_PLAN_OVERLAP_AHEAD
-               ? "the next forward goes ahead of sums it does not need yet"
-           : overlap == DLC_PLAN_OVERLAP_SHARDS
-               ? "each rank updates a shard of the weights"
-           : overlap == DLC_PLAN_OVERLAP_PASS
-               ? "each rank sums, updates and gives out a shard in one pass"
+    return overlap == DLC_PLAN_OVERLAP_FORWARD
+               ? "the next forward overlaps reductions that it does not need yet"
+           : overlap == DLC_PLAN_OVERLAP_SHARDED
+               ? "each rank updates its shard of the weights"
+           : overlap == DLC_PLAN_OVERLAP_FUSED
+               ? "reduction, update and all-gather are one pass"
                : "each rank updates all weights";
 }
 
@@ -37,47 +38,51 @@ static void milliseconds(double seconds, char text[16]) {
     (void)snprintf(text, 16, seconds < 0.01 ? "%.3f" : "%.1f", seconds * 1e3);
 }
 
-/* ---- What was measured, and where to --------------------------------------------- */
+/* ---- Measurements and target --------------------------------------------- */
 
 static void add_head(const plan_report *r, dlc_text *text) {
     const plan_measured *m = r->measured;
     double weights = dlc_plan_parameter_bytes(r->layer, m->layers), times = 0;
     for (size_t i = 0; i < m->layers; i++)
         times += dlc_plan_compute(&m->layer[i], 1, (double)m->batch);
-    dlc_text_add(text, "%s: %.2f million parameters (%.1f MB), batch %g a rank\n",
+    dlc_text_add(text, "%s: %.2f million parameters (%.1f MB), batch %g per rank\n",
                  r->net, weights / 4e6, weights / 1e6, r->batch);
     dlc_text_add(text,
-                 "measured: device %s, %d rank%s at a time, %d thread%s each: a batch "
-                 "of %lld takes %.1f ms forward and backward",
+                 "measured: device %s, %d rank%s at the same time, %d thread%s each: "
+                 "forward and backward of a batch of %lld take %.1f ms",
                  r->device, (int)m->ranks, m->ranks == 1 ? "" : "s", (int)m->threads,
                  m->threads == 1 ? "" : "s", (long long)m->batch, times * 1e3);
-    if (m->update > 0)
-        dlc_text_add(text, ", its update %.1f ms", weights / m->update * 1e3);
+    if (m->update_bandwidth > 0)
+        dlc_text_add(text, ", the update %.1f ms", weights / m->update_bandwidth * 1e3);
     dlc_text_add(text, "\n");
     if (m->ranks > 1)
-        dlc_text_add(text, "sums over %d ranks (%s): %.1f us, then %.2f GB/s\n",
-                     (int)m->ranks, m->transport, m->sum_latency * 1e6,
-                     m->sum_rate / 1e9);
-    if (r->said->images_per_s > 0)
-        dlc_text_add(text, "taken for: a rank that trains %g images/s alone\n",
-                     r->said->images_per_s);
-    else if (r->said->speed != 1)
-        dlc_text_add(text, "taken for: a rank %g times as fast\n", r->said->speed);
+        dlc_text_add(
+            text,
+            "all-reduce over %d ranks (%s): latency %.1f us, bandwidth %.2f GB/s\n",
+            (int)m->ranks, m->transport, m->all_reduce_latency * 1e6,
+            m->all_reduce_bandwidth / 1e9);
+    if (r->given->images_per_s > 0)
+        dlc_text_add(text, "scaled to: a rank that trains %g images/s alone\n",
+                     r->given->images_per_s);
+    else if (r->given->speed != 1)
+        dlc_text_add(text, "scaled to: a rank %g times as fast\n", r->given->speed);
 }
 
 static void add_target(const plan_report *r, dlc_text *text) {
     const dlc_plan_cluster *c = &r->target->cluster;
-    dlc_text_add(text, "predicted for: %d machine%s of %d rank%s", (int)c->nodes,
-                 c->nodes == 1 ? "" : "s", (int)c->each, c->each == 1 ? "" : "s");
-    if (r->said->from)
-        dlc_text_add(text, " (%s)", r->said->from);
+    dlc_text_add(text, "predicted for: %d machine%s with %d rank%s each", (int)c->nodes,
+                 c->nodes == 1 ? "" : "s", (int)c->ranks_per_node,
+                 c->ranks_per_node == 1 ? "" : "s");
+    if (r->given->from)
+        dlc_text_add(text, " (%s)", r->given->from);
     dlc_text_add(text, "\n");
-    if (c->each > 1)
-        dlc_text_add(text, "    inside: %s%s%s\n", r->target->inside,
-                     r->target->way_inside[0] ? ", by " : "", r->target->way_inside);
+    if (c->ranks_per_node > 1)
+        dlc_text_add(text, "    inside a machine: %s%s%s\n", r->target->inside,
+                     r->target->route_inside[0] ? ", by " : "",
+                     r->target->route_inside);
     if (c->nodes > 1)
-        dlc_text_add(text, "    between, a machine: %s, by %s\n", r->target->between,
-                     r->target->way_between);
+        dlc_text_add(text, "    between machines: %s, by %s\n", r->target->between,
+                     r->target->route_between);
 }
 
 /* ---- Tables ---------------------------------------------------------------------- */
@@ -94,7 +99,7 @@ static void add_strong(const plan_scaling *s, dlc_text *text) {
 static void add_rows(const plan_prediction *p, dlc_text *text) {
     dlc_text_add(
         text, "\ndata parallel    weak (batch grows)                     strong (batch "
-              "shared out)\n");
+              "split)\n");
     dlc_text_add(text, "   ranks machines  images/s efficient  exposed ms  memory MB"
                        "  images/s efficient   best mix (weak)        images/s\n");
     for (size_t i = 0; i < p->rows; i++) {
@@ -115,22 +120,23 @@ static void add_rows(const plan_prediction *p, dlc_text *text) {
 static void add_choices(const plan_report *r, dlc_text *text) {
     const plan_prediction *p = r->prediction;
     const plan_row *last = &p->row[p->rows - 1];
-    dlc_text_add(text,
-                 "\nwith %d ranks, a layer by itself, nothing hidden:\n"
-                 "  parameters MB    data ms   model ms  sent as data MB  as model MB"
-                 "  best   layer\n",
-                 (int)last->ranks);
+    dlc_text_add(
+        text,
+        "\nwith %d ranks, each layer alone, without overlap:\n"
+        "  parameters MB    data ms  tensor ms     data sent MB  tensor sent MB"
+        "  best   layer\n",
+        (int)last->ranks);
     for (size_t i = 0; i < p->layers; i++) {
-        const dlc_plan_choice *c = &p->choice[i];
-        char data[16], model[16];
+        const dlc_plan_layer_choice *c = &p->choice[i];
+        char data[16], tensor[16];
         if (!r->layer[i].can_split || r->layer[i].parameter_bytes <= 0)
             continue;
         milliseconds(c->data_seconds, data);
-        milliseconds(c->model_seconds, model);
-        dlc_text_add(text, "%15.2f %10s %10s %16.2f %12.2f  %-5s  %s\n",
-                     r->layer[i].parameter_bytes / 1e6, data, model,
-                     c->data_bytes / 1e6, c->model_bytes / 1e6,
-                     c->model ? "tensor" : "data", r->layer[i].name);
+        milliseconds(c->tensor_seconds, tensor);
+        dlc_text_add(text, "%15.2f %10s %10s %16.2f %15.2f  %-6s %s\n",
+                     r->layer[i].parameter_bytes / 1e6, data, tensor,
+                     c->data_bytes / 1e6, c->tensor_bytes / 1e6,
+                     c->tensor ? "tensor" : "data", r->layer[i].name);
     }
 }
 
@@ -140,9 +146,9 @@ static void add_pipeline(const plan_report *r, dlc_text *text) {
         return;
     dlc_text_add(
         text,
-        "\nthe best pipeline: %d stages, %d sub-batches, %.0f images/s, %.0f %% of "
-        "the time nothing to do\n",
-        (int)p->pipelined.stages, (int)p->pipelined.sub_batches,
+        "\nbest pipeline: %d stages, %d micro-batches, %.0f images/s, stages idle %.0f %% "
+        "of the time\n",
+        (int)p->pipelined.stages, (int)p->pipelined.micro_batches,
         p->pipelined.images_per_s, 100 * p->pipelined.bubble);
     for (int32_t s = 0; s < p->pipelined.stages; s++) {
         const dlc_plan_stage *stage = &p->stage[s];
@@ -168,8 +174,8 @@ static void add_advice(const plan_report *r, dlc_text *text) {
     if (last->weak.best.kind != PLAN_STAGES)
         dlc_text_add(
             text,
-            ", of it %.2f ms of exchange that nothing hides; %d bucket%s of "
-            "%.2f MB; %s",
+            ", including %.2f ms of exposed exchange; %d bucket%s of %.2f MB; "
+            "%s",
             step->exposed * 1e3, (int)step->buckets, step->buckets == 1 ? "" : "s",
             fmin(step->bucket, step->bytes) / 1e6, overlap_words(step->overlap));
     dlc_text_add(text, "\n");
@@ -177,17 +183,17 @@ static void add_advice(const plan_report *r, dlc_text *text) {
 
 static void add_check(const plan_check *check, dlc_text *text) {
     if (!check->done) {
-        dlc_text_add(text,
-                     "not compared with a real run: that takes 2 ranks here and no "
-                     "--no-check\n");
+        dlc_text_add(
+            text, "not compared with a real run, which needs 2 ranks on this machine "
+                  "and no --no-check\n");
         return;
     }
     dlc_text_add(
         text,
-        "compared: %d ranks here, %d iterations: %.1f images/s predicted, %.1f "
-        "measured: %.1f %% too %s\n",
+        "compared with a real run of %d ranks, %d iterations: %.1f images/s predicted, "
+        "%.1f measured: %.1f %% too %s\n",
         (int)check->ranks, (int)check->iterations, check->predicted, check->measured,
-        100 * fabs(check->error), check->error < 0 ? "few" : "many");
+        100 * fabs(check->error), check->error < 0 ? "low" : "high");
 }
 
 void plan_report_text(const plan_report *report, dlc_text *text) {
@@ -211,19 +217,19 @@ static void json_measured(const plan_report *r, dlc_json *json) {
     dlc_json_int(json, "batch", m->batch);
     dlc_json_number(json, "pass_seconds",
                     dlc_plan_compute(m->layer, m->layers, (double)m->batch));
-    dlc_json_number(json, "update_bytes_per_s", m->update);
+    dlc_json_number(json, "update_bytes_per_s", m->update_bandwidth);
     dlc_json_string(json, "transport", m->transport);
-    dlc_json_number(json, "sum_latency", m->sum_latency);
-    dlc_json_number(json, "sum_bytes_per_s", m->sum_rate);
+    dlc_json_number(json, "all_reduce_latency", m->all_reduce_latency);
+    dlc_json_number(json, "all_reduce_bytes_per_s", m->all_reduce_bandwidth);
     dlc_json_end_object(json);
 }
 
 static void json_link(const char *key, const dlc_plan_link *link, const char *words,
-                      const char *way, dlc_json *json) {
+                      const char *route, dlc_json *json) {
     dlc_json_object(json, key);
     dlc_json_number(json, "latency", link->latency);
     dlc_json_number(json, "bytes_per_s", link->bandwidth);
-    dlc_json_string(json, "way", way[0] ? way : NULL);
+    dlc_json_string(json, "route", route[0] ? route : NULL);
     dlc_json_string(json, "why", words);
     dlc_json_end_object(json);
 }
@@ -232,10 +238,10 @@ static void json_target(const plan_report *r, dlc_json *json) {
     const plan_target *t = r->target;
     dlc_json_object(json, "target");
     dlc_json_int(json, "machines", t->cluster.nodes);
-    dlc_json_int(json, "ranks_each", t->cluster.each);
-    dlc_json_string(json, "from", r->said->from);
-    json_link("inside", &t->cluster.inside, t->inside, t->way_inside, json);
-    json_link("between", &t->cluster.between, t->between, t->way_between, json);
+    dlc_json_int(json, "ranks_each", t->cluster.ranks_per_node);
+    dlc_json_string(json, "from", r->given->from);
+    json_link("inside", &t->cluster.inside, t->inside, t->route_inside, json);
+    json_link("between", &t->cluster.between, t->between, t->route_between, json);
     dlc_json_end_object(json);
 }
 
@@ -247,7 +253,7 @@ static void json_mix(const char *key, const plan_mix *mix, dlc_json *json) {
     dlc_json_number(json, "memory_bytes", mix->memory);
     dlc_json_int(json, "split_layers", mix->split);
     dlc_json_int(json, "stages", mix->stages);
-    dlc_json_int(json, "sub_batches", mix->sub_batches);
+    dlc_json_int(json, "micro_batches", mix->micro_batches);
     dlc_json_number(json, "bubble", mix->bubble);
     dlc_json_end_object(json);
 }
@@ -290,7 +296,7 @@ static void json_layers(const plan_report *r, dlc_json *json) {
     dlc_json_array(json, "layers");
     for (size_t i = 0; i < r->prediction->layers; i++) {
         const dlc_plan_layer *layer = &r->layer[i];
-        const dlc_plan_choice *choice = &r->prediction->choice[i];
+        const dlc_plan_layer_choice *choice = &r->prediction->choice[i];
         dlc_json_object(json, NULL);
         dlc_json_string(json, "name", layer->name);
         dlc_json_number(json, "parameter_bytes", layer->parameter_bytes);
@@ -298,11 +304,11 @@ static void json_layers(const plan_report *r, dlc_json *json) {
         dlc_json_number(json, "forward", dlc_plan_seconds(layer->forward, r->batch));
         dlc_json_number(json, "backward", dlc_plan_seconds(layer->backward, r->batch));
         dlc_json_bool(json, "can_split", layer->can_split);
-        dlc_json_string(json, "parallel", choice->model ? "tensor" : "data");
+        dlc_json_string(json, "parallel", choice->tensor ? "tensor" : "data");
         dlc_json_number(json, "data_seconds", choice->data_seconds);
-        dlc_json_number(json, "model_seconds", choice->model_seconds);
+        dlc_json_number(json, "tensor_seconds", choice->tensor_seconds);
         dlc_json_number(json, "data_bytes", choice->data_bytes);
-        dlc_json_number(json, "model_bytes", choice->model_bytes);
+        dlc_json_number(json, "tensor_bytes", choice->tensor_bytes);
         dlc_json_end_object(json);
     }
     dlc_json_end_array(json);

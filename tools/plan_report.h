@@ -1,4 +1,4 @@
-/* The report of `dlcore plan`: for people, and for programs. */
+/* The report of `dlcore plan`, as text and as JSON. */
 #ifndef DLC_TOOLS_PLAN_REPORT_H
 #define DLC_TOOLS_PLAN_REPORT_H
 
@@ -11,16 +11,16 @@
 typedef struct plan_check {
     int done;
     int32_t ranks, iterations;
-    double predicted, measured; /* images a second */
+    double predicted, measured; /* images per second */
     double error;               /* predicted / measured - 1 */
 } plan_check;
 
 typedef struct plan_report {
     const char *net, *device;
-    double batch; /* of a rank */
+    double batch; /* per rank */
     const plan_measured *measured;
-    const dlc_plan_layer *layer; /* as predicted with: at the target's speed */
-    const plan_said *said;
+    const dlc_plan_layer *layer; /* scaled to the target's speed */
+    const plan_given *given;
     const plan_target *target;
     const plan_prediction *prediction;
     plan_check check;

@@ -1,4 +1,4 @@
-/* See plan_target.h. */
+/* Parses rates and times, reads recorded machines, and makes the target's links. */
 #include "plan_target.h"
 
 #include <math.h>
@@ -6,19 +6,21 @@
 #include <string.h>
 
 #include "plan/exchange.h"
-#include "topo/read.h"
-#include "topo/route.h"
+#include "topology/read.h"
+#include "topology/route.h"
 
-enum { RANKS_MOST = 1 << 20 };
+enum { RANKS_MAX = 1 << 20 };
 
-/* Where nobody says: what such links have, GB/s one way, and seconds. */
+/* Assumed if unknown: typical bandwidths in GB/s per direction, and latencies in
+ * seconds. */
 static const double link_gbs[DLC_TOPO_CLASSES] = {
     [DLC_TOPO_X] = 100,  [DLC_TOPO_NV] = 20,  [DLC_TOPO_SHM] = 10,
     [DLC_TOPO_PIX] = 11, [DLC_TOPO_PXB] = 11, [DLC_TOPO_PHB] = 10,
     [DLC_TOPO_NODE] = 9, [DLC_TOPO_SYS] = 8,  [DLC_TOPO_NET] = 1.25};
 static const double near_latency = 10e-6, net_latency = 20e-6, rdma_latency = 5e-6;
 static const double net_rate = 1.25e9; /* 10 Gbit/s */
-static const double handover = 200e-6; /* of threads, see core/comm/pace.c */
+static const double handover =
+    200e-6; /* between threads, see core/comm/comm_benchmark.c */
 
 /* ---- Texts ----------------------------------------------------------------------- */
 
@@ -56,7 +58,7 @@ int plan_parse_time(const char *text, double *seconds) {
     return parse_with_unit(text, units, sizeof units / sizeof *units, seconds);
 }
 
-int plan_parse_nodes(const char *text, int32_t *nodes, int32_t *each) {
+int plan_parse_nodes(const char *text, int32_t *nodes, int32_t *ranks_per_node) {
     int n = 0, m = 0;
     char rest;
     int found = sscanf(text, "%dx%d%c", &n, &m, &rest);
@@ -64,10 +66,10 @@ int plan_parse_nodes(const char *text, int32_t *nodes, int32_t *each) {
         m = 0;
     else if (found != 2 || m < 1)
         return 0;
-    if (n < 1 || n > RANKS_MOST || m > RANKS_MOST / n)
+    if (n < 1 || n > RANKS_MAX || m > RANKS_MAX / n)
         return 0;
     *nodes = n;
-    *each = m;
+    *ranks_per_node = m;
     return 1;
 }
 
@@ -77,12 +79,12 @@ typedef struct recorded {
     int32_t ends[256];
     int32_t count;
     dlc_topo_kind kind;
-    double gbs;           /* of the narrowest pair */
-    dlc_topo_class class; /* of the farthest pair */
-    dlc_way way;          /* of that */
-    int known;            /* the file tells gbs */
-    double adapters;      /* GB/s of all of them; 0: none, or unknown */
-    int direct;           /* an adapter reads the devices' memory */
+    double gbs;           /* of the slowest pair */
+    dlc_topo_class class; /* of that pair */
+    dlc_route route;      /* of that pair */
+    int known;            /* gbs is in the file */
+    double adapters;      /* GB/s of all adapters together; 0: none, or unknown */
+    int direct;           /* an adapter can access device memory (GPUDirect) */
 } recorded;
 
 static void find_ends(const dlc_topo *topo, recorded *r) {
@@ -101,17 +103,17 @@ static void find_ends(const dlc_topo *topo, recorded *r) {
 
 static void judge_pair(const dlc_topo *topo, recorded *r, int32_t a, int32_t b) {
     dlc_topo_path path = dlc_topo_path_between(topo, r->ends[a], r->ends[b]);
-    dlc_topo_route route;
+    dlc_topo_route result;
     double gbs = path.gbs > 0 ? (double)path.gbs : link_gbs[path.class];
     if (path.class == DLC_TOPO_NV && !(path.gbs > 0))
-        gbs *= path.lanes;
+        gbs *= path.links;
     if (r->gbs > 0 && gbs >= r->gbs)
         return;
-    dlc_topo_route_between(topo, r->ends[a], r->ends[b], &route);
+    dlc_topo_route_between(topo, r->ends[a], r->ends[b], &result);
     r->gbs = gbs;
     r->known = path.gbs > 0;
     r->class = path.class;
-    r->way = route.way;
+    r->route = result.chosen;
 }
 
 static void judge_adapters(const dlc_topo *topo, recorded *r) {
@@ -126,13 +128,13 @@ static void judge_adapters(const dlc_topo *topo, recorded *r) {
 
 static dlc_status read_machine(const char *path, recorded *r) {
     dlc_topo topo = {0};
-    *r = (recorded){.way = DLC_WAYS};
+    *r = (recorded){.route = DLC_ROUTES};
     DLC_TRY(dlc_topo_read(path, &topo));
     dlc_status status = DLC_OK;
     if (dlc_topo_count(&topo, -1, DLC_TOPO_MACHINE) != 1)
         status = dlc_fail(DLC_ERR_CONFIG,
-                          "%s holds %zu machines; plan takes one, and "
-                          "--nodes says how many of it",
+                          "%s contains %zu machines; plan needs a file with one, "
+                          "and --nodes gives their number",
                           path, dlc_topo_count(&topo, -1, DLC_TOPO_MACHINE));
     find_ends(&topo, r);
     for (int32_t a = 0; status == DLC_OK && a < r->count; a++)
@@ -145,12 +147,13 @@ static dlc_status read_machine(const char *path, recorded *r) {
 
 /* ---- Links ----------------------------------------------------------------------- */
 
-static void say(char *words, size_t room, const dlc_plan_link *link, const char *why) {
+static void describe(char *words, size_t room, const dlc_plan_link *link,
+                     const char *why) {
     (void)snprintf(words, room, "%.2f GB/s, %.1f us (%s)", link->bandwidth / 1e9,
                    link->latency * 1e6, why);
 }
 
-static void make_inside(const plan_said *said, const plan_measured *measured,
+static void make_inside(const plan_given *given, const plan_measured *measured,
                         const recorded *r, plan_target *target) {
     dlc_plan_cluster *cluster = &target->cluster;
     char why[96] = "assumed";
@@ -158,67 +161,69 @@ static void make_inside(const plan_said *said, const plan_measured *measured,
                                       .bandwidth = link_gbs[DLC_TOPO_SHM] * 1e9};
     if (r && r->gbs > 0) {
         cluster->inside.bandwidth = r->gbs * 1e9;
-        (void)snprintf(why, sizeof why, "%s, the farthest pair is %s",
-                       r->known ? "recorded" : "assumed for its links",
+        (void)snprintf(why, sizeof why, "%s, the slowest pair is %s",
+                       r->known ? "recorded" : "assumed for such links",
                        dlc_topo_class_text(r->class));
-        (void)snprintf(target->way_inside, sizeof target->way_inside, "%s",
-                       dlc_way_text(r->way));
+        (void)snprintf(target->route_inside, sizeof target->route_inside, "%s",
+                       dlc_route_text(r->route));
     } else if (measured->ranks > 1) {
-        dlc_plan_cluster here = {.nodes = 1, .each = measured->ranks};
-        dlc_plan_links_of_sums(measured->sum_latency, measured->sum_rate, &here);
+        dlc_plan_cluster here = {.nodes = 1, .ranks_per_node = measured->ranks};
+        dlc_plan_links_from_all_reduce(measured->all_reduce_latency,
+                                       measured->all_reduce_bandwidth, &here);
         cluster->inside = here.inside;
-        (void)snprintf(why, sizeof why, "measured here, by %s", measured->transport);
-        (void)snprintf(target->way_inside, sizeof target->way_inside, "%s",
-                       dlc_way_text(DLC_WAY_SHM));
+        (void)snprintf(why, sizeof why, "measured here, with transport %s",
+                       measured->transport);
+        (void)snprintf(target->route_inside, sizeof target->route_inside, "%s",
+                       dlc_route_text(DLC_ROUTE_SHM));
         if (measured->host)
-            cluster->stolen = 1; /* sums are made by the cores that compute */
-        cluster->one_pass = measured->one_pass && !(said->inside > 0);
+            cluster->interference = 1; /* reductions run on the cores that compute */
+        cluster->fused_update = measured->fused_update && !(given->inside > 0);
     }
-    if (said->inside > 0) {
-        cluster->inside.bandwidth = said->inside;
-        (void)snprintf(why, sizeof why, "as said");
+    if (given->inside > 0) {
+        cluster->inside.bandwidth = given->inside;
+        (void)snprintf(why, sizeof why, "as given");
     }
-    say(target->inside, sizeof target->inside, &cluster->inside, why);
+    describe(target->inside, sizeof target->inside, &cluster->inside, why);
 }
 
-static void make_between(const plan_said *said, const recorded *r,
+static void make_between(const plan_given *given, const recorded *r,
                          plan_target *target) {
     dlc_plan_link *between = &target->cluster.between;
     const char *why = "assumed";
-    dlc_way way = DLC_WAY_NET;
+    dlc_route route = DLC_ROUTE_NET;
     *between = (dlc_plan_link){.latency = net_latency, .bandwidth = net_rate};
     if (r && r->adapters > 0) {
         between->bandwidth = r->adapters * 1e9;
-        why = "the recorded adapters together";
+        why = "all recorded adapters together";
         if (r->direct) {
             between->latency = rdma_latency;
-            way = DLC_WAY_RDMA;
+            route = DLC_ROUTE_RDMA;
         }
     }
-    if (said->link > 0) {
-        between->bandwidth = said->link;
-        why = "as said";
+    if (given->link > 0) {
+        between->bandwidth = given->link;
+        why = "as given";
     }
-    if (said->latency >= 0)
-        between->latency = said->latency;
-    say(target->between, sizeof target->between, between, why);
-    (void)snprintf(target->way_between, sizeof target->way_between, "%s",
-                   dlc_way_text(way));
+    if (given->latency >= 0)
+        between->latency = given->latency;
+    describe(target->between, sizeof target->between, between, why);
+    (void)snprintf(target->route_between, sizeof target->route_between, "%s",
+                   dlc_route_text(route));
 }
 
-/* ---- The whole ------------------------------------------------------------------- */
+/* ---- The target -------------------------------------------------------------------
+ */
 
-static int32_t ranks_of_each(const plan_said *said, const plan_measured *measured,
+static int32_t ranks_of_each(const plan_given *given, const plan_measured *measured,
                              const recorded *r) {
-    if (said->each > 0)
-        return said->each;
+    if (given->ranks_per_node > 0)
+        return given->ranks_per_node;
     if (r && r->kind == DLC_TOPO_GPU)
         return r->count;
     return r ? (r->count > 1 ? r->count : 2) : measured->ranks;
 }
 
-/* What the memory of a rank that was measured has beside what grows with its weights
- * and samples. */
+/* The measured memory of a rank, without weights, copies and activations. */
 static double other_bytes(const plan_measured *measured) {
     const dlc_plan_cluster none = {.copies = measured->copies};
     return fmax(measured->memory - dlc_plan_memory(measured->layer, measured->layers,
@@ -227,29 +232,29 @@ static double other_bytes(const plan_measured *measured) {
                 0);
 }
 
-dlc_status plan_target_make(const plan_said *said, const plan_measured *measured,
+dlc_status plan_target_make(const plan_given *given, const plan_measured *measured,
                             plan_target *target) {
     recorded recorded_machine, *r = NULL;
-    plan_target made = {.cluster = {.nodes = said->nodes > 0 ? said->nodes : 1,
-                                    .update = measured->update,
+    plan_target made = {.cluster = {.nodes = given->nodes > 0 ? given->nodes : 1,
+                                    .update_bandwidth = measured->update_bandwidth,
                                     .rest = measured->rest,
                                     .copies = measured->copies,
                                     .other_bytes = other_bytes(measured),
                                     .handover = measured->host ? handover : 0}};
-    if (said->from) {
-        DLC_TRY(read_machine(said->from, &recorded_machine));
+    if (given->from) {
+        DLC_TRY(read_machine(given->from, &recorded_machine));
         r = &recorded_machine;
     }
-    made.cluster.each = ranks_of_each(said, measured, r);
-    if (r && r->kind == DLC_TOPO_GPU && made.cluster.each > r->count)
+    made.cluster.ranks_per_node = ranks_of_each(given, measured, r);
+    if (r && r->kind == DLC_TOPO_GPU && made.cluster.ranks_per_node > r->count)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "--nodes asks for %d ranks of a machine, but %s "
-                        "has %d GPUs",
-                        (int)made.cluster.each, said->from, (int)r->count);
-    make_inside(said, measured, r, &made);
-    make_between(said, r, &made);
+                        "--nodes needs %d GPUs per machine, but %s has only "
+                        "%d",
+                        (int)made.cluster.ranks_per_node, given->from, (int)r->count);
+    make_inside(given, measured, r, &made);
+    make_between(given, r, &made);
     if (r && r->kind == DLC_TOPO_GPU)
-        made.cluster.handover = 0; /* sums are work for a queue */
+        made.cluster.handover = 0; /* reductions are stream-ordered */
     DLC_TRY(dlc_plan_check(&made.cluster));
     *target = made;
     return DLC_OK;

@@ -1,5 +1,5 @@
-/* dlcore plugin: what plugins there are, everything about one, whether it keeps the
- * SDK's promises, and how to begin one. */
+/* dlcore plugin: lists plugins, inspects one, checks one against the SDK, or creates a
+ * new one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,16 +33,17 @@ static int is_action(const plugin_command *command, const char *action) {
 
 static void check_new(const plugin_command *command, struct argp_state *state) {
     if (!command->second)
-        argp_error(state, "new what? Give a kind (device, transport, layer, solver, "
-                          "data) and a name");
+        argp_error(state,
+                   "new needs a kind (device, transport, layer, solver, data) and a "
+                   "name");
     else if (command->json)
         argp_error(state, "--json goes with list and inspect");
 }
 
 static void check_arguments(const plugin_command *command, struct argp_state *state) {
     if (!command->action)
-        argp_error(state, "what to do? Say list; inspect and a name; check and a file; "
-                          "or new, a kind and a name");
+        argp_error(state, "missing action: list, inspect NAME, check FILE or new KIND "
+                          "NAME");
     else if (is_action(command, "new"))
         check_new(command, state);
     else if (command->folder)
@@ -56,15 +57,17 @@ static void check_arguments(const plugin_command *command, struct argp_state *st
     else if (command->device && command->all)
         argp_error(state, "--all means every device; leave out --device or --all");
     else if (is_action(command, "check") && !command->name)
-        argp_error(state, "check which? Give a file");
+        argp_error(state, "check needs a file");
     else if (is_action(command, "list") && command->name)
         argp_error(state, "list takes no name; did you mean inspect?");
     else if (is_action(command, "inspect") && !command->name && !command->all)
-        argp_error(state, "inspect which? Give the name of a plugin or of what it "
-                          "offers, a file, or a section of net.ini; or --all");
+        argp_error(state,
+                   "inspect needs the name of a plugin, a feature or a section of "
+                   "net.ini, or a file; or --all");
     else if (!is_action(command, "list") && !is_action(command, "inspect") &&
              !is_action(command, "check"))
-        argp_error(state, "there is no '%s', only list, inspect, check and new",
+        argp_error(state,
+                   "unknown action '%s'; the actions are list, inspect, check and new",
                    command->action);
     else if (command->second)
         argp_error(state, "'%s' is one argument too many", command->second);
@@ -93,7 +96,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_SET:
         if (command->sets == SETS_MOST)
-            argp_error(state, "more than %d times --set", SETS_MOST);
+            argp_error(state, "--set is given more than %d times", SETS_MOST);
         else
             command->set[command->sets++] = argument;
         return 0;
@@ -119,14 +122,13 @@ static const struct argp_option options[] = {
     {"json", KEY_JSON, NULL, 0,
      "list, inspect, check: print one JSON document on stdout", 0},
     {"rescan", KEY_RESCAN, NULL, 0,
-     "list: inspect every file anew, also those that are remembered", 0},
+     "list: inspect every file again, and ignore the cache", 0},
     {"device", KEY_DEVICE, "NAME", 0,
-     "inspect: what works on this device (default: the one that dlcore train takes)",
+     "inspect: only what works on this device (default: the one dlcore train uses)", 0},
+    {"all", KEY_ALL, NULL, 0, "inspect: for all devices; without a name, everything",
      0},
-    {"all", KEY_ALL, NULL, 0,
-     "inspect: whatever device it works on; without a name, all there is", 0},
-    {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of what the file offers", 0},
-    {"only", KEY_ONLY, "NAME", 0, "check: checks whose name begins so", 0},
+    {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of the file's feature", 0},
+    {"only", KEY_ONLY, "NAME", 0, "check: only checks whose name starts with NAME", 0},
     {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
     {0}};
 
@@ -135,19 +137,17 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "list\ninspect NAME|FILE.so|SECTION\ncheck FILE.so\nnew KIND NAME",
     .doc =
-        "Lists all plugins that were found, with the reason for each that cannot be "
-        "used; shows everything about one: its file, its features, their options; or the "
-        "keys that dlcore itself reads from a section of net.ini (net, data, data.test, "
-        "solver, run, transport, layer, block; train: all of them); "
-        "checks whether a file keeps the promises of the SDK's headers, each check in a "
-        "process of its own; or "
-        "makes a folder that builds, tests and packages a new one. Kinds: device, "
-        "transport, layer, solver, data."
-        "\vPlugins are looked for beside libdlcore, in dlcore/1, then in each folder "
+        "list shows all plugins that were found, with the reason if one cannot be used. "
+        "inspect shows a plugin's file, its features and their options, or the keys "
+        "that dlcore itself reads from a section of net.ini (net, data, data.test, "
+        "solver, train, parallel, transport, layer, block; sections: all of them). check "
+        "tests a file against the SDK's headers, each check in a process of its own. "
+        "new makes a folder that builds, tests and packages a new plugin. Kinds: "
+        "device, transport, layer, solver, data."
+        "\vdlcore looks for plugins beside libdlcore, in dlcore/0, then in each folder "
         "of DLCORE_PLUGIN_PATH. They are inspected in a process of their own: one that "
-        "crashes there, or does not come back, is left out. What is found is remembered "
-        "in ~/.cache/dlcore until the file changes. Inspecting a FILE calls none of its "
-        "functions."};
+        "crashes or hangs there is left out. The result is cached in ~/.cache/dlcore "
+        "until the file changes. Inspecting a FILE calls none of its functions."};
 
 /* ---- list ---------------------------------------------------------------------- */
 

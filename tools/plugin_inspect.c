@@ -1,4 +1,4 @@
-/* See plugin_inspect.h. */
+/* Prints plugins, features, sections and their options: `dlcore plugin inspect`. */
 #include "plugin_inspect.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "options.h"
 #include "plugin_json.h"
 #include "plugin_sections.h"
-#include "train/units.h"
+#include "train/device_indices.h"
 
 const char *dlc_plugin_printable(const char *name, char *text, size_t bytes) {
     size_t i = 0;
@@ -34,8 +34,7 @@ static dlc_status print_options(const dlc_option *table) {
     return rc;
 }
 
-/* The file has been inspected where it does no harm: for its options it is opened here.
- */
+/* The file was inspected safely in another process; its options are read here. */
 static dlc_status print_options_of(const dlc_registry *registry,
                                    const dlc_feature_entry *entry) {
     const dlc_feature *feature = NULL;
@@ -68,7 +67,7 @@ static dlc_status print_feature(const dlc_registry *registry,
            entry->reason ? ": " : "", entry->reason ? entry->reason : "");
     dlc_text_free(&words);
     if (entry->state == DLC_ENTRY_REFUSED || entry->state == DLC_ENTRY_IGNORED)
-        return DLC_OK; /* its options may be what is wrong with it */
+        return DLC_OK; /* its options may be the reason */
     return print_options_of(registry, entry);
 }
 
@@ -93,12 +92,12 @@ static dlc_status print_plugin(const dlc_registry *registry,
 /* ---- Which ones are meant ---------------------------------------------------------
  */
 
-/* What is to be shown of a registry. */
+/* Which parts of the registry to show. */
 typedef struct feature_view {
     const dlc_registry *registry;
     const char *section; /* of net.ini, or all of them; NULL: none */
     int no_plugins;
-    const char *plugin; /* the plugins of this name alone; NULL: of any */
+    const char *plugin; /* only plugins of this name; NULL: any */
     dlc_feature_choice choice;
 } feature_view;
 
@@ -106,7 +105,7 @@ static int is_plugin_shown(const feature_view *view, const dlc_plugin_entry *plu
     if (view->no_plugins || (view->plugin && strcmp(plugin->name, view->plugin) != 0))
         return 0;
     if (!view->choice.name && !view->choice.device)
-        return 1; /* also one without features: it was refused */
+        return 1; /* even without features: it was refused */
     for (size_t i = 0; i < plugin->features; i++)
         if (dlc_feature_is_chosen(&view->choice, &plugin->feature[i]))
             return 1;
@@ -121,7 +120,7 @@ static int shows_anything(const feature_view *view) {
     return 0;
 }
 
-/* Shows all that is meant; the first plugin that is refused gives the status. */
+/* Shows everything that was asked for; the first refused plugin gives the status. */
 static dlc_status show(const feature_view *view, int as_json) {
     const dlc_plugin_entry *plugin;
     dlc_json json = {0};
@@ -160,10 +159,10 @@ static dlc_status show(const feature_view *view, int as_json) {
 /* ---- Devices ----------------------------------------------------------------------
  */
 
-/* The device that a job here would take by default; NULL where there is none. */
+/* The default device of a job on this machine; NULL if there is none. */
 static dlc_status find_device(const dlc_registry *registry, const char **name) {
     const dlc_feature *device = NULL;
-    DLC_TRY(dlc_units_accelerator(registry, &device));
+    DLC_TRY(dlc_find_accelerator(registry, &device));
     if (!device &&
         dlc_registry_use_first(registry, DLC_KIND_DEVICE, &device) == DLC_ERR_NOMEM)
         return DLC_ERR_NOMEM;
@@ -178,7 +177,7 @@ static int is_in(const char *const *names, size_t count, const char *name) {
     return 0;
 }
 
-/* Fails where no feature has to do with the device: it may be a slip of the pen. */
+/* Fails if no feature works on the device, whose name may be misspelt. */
 static dlc_status check_device(const feature_view *view, const char *device) {
     const dlc_feature_entry *entry;
     size_t count = 0, room = 0;
@@ -197,15 +196,15 @@ static dlc_status check_device(const feature_view *view, const char *device) {
         dlc_text_add(&all, "%s%s", i ? ", " : "", names[i]);
     dlc_status rc = dlc_text_status(&all);
     if (rc == DLC_OK && !is_in(names, count, device))
-        rc = dlc_fail(
-            DLC_ERR_PLUGIN, "--device=%s: there is no such device; there %s %s", device,
-            count == 1 ? "is" : "are", count ? dlc_text_string(&all) : "none");
+        rc = dlc_fail(DLC_ERR_PLUGIN, "--device=%s: unknown device; there %s %s",
+                      device, count == 1 ? "is" : "are",
+                      count ? dlc_text_string(&all) : "none");
     dlc_text_free(&all);
     dlc_free(names);
     return rc;
 }
 
-/* Told below what is shown by default, so that nobody takes it for all there is. */
+/* Names what is left out by default, below what is shown. */
 static void print_left_out(const feature_view *view) {
     const dlc_feature_entry *entry;
     dlc_feature_choice any = {.name = view->choice.name};
@@ -220,8 +219,8 @@ static void print_left_out(const feature_view *view) {
     }
 }
 
-/* A name that plugins give to something: of the device that is asked for, or of the one
- * that a job here would take; where that has none, of all. */
+/* Shows the features of one name: for the device that was asked for, or for the default
+ * device, or, if that has none, for all devices. */
 static dlc_status show_feature(const plugin_inspection *what, feature_view *view) {
     view->choice.name = what->name;
     view->choice.device = what->device;
@@ -231,8 +230,8 @@ static dlc_status show_feature(const plugin_inspection *what, feature_view *view
         view->choice.device = NULL;
     if (!shows_anything(view))
         return dlc_fail(DLC_ERR_PLUGIN,
-                        "\"%s\" is nothing that works on %s; --all shows for which "
-                        "devices there is one",
+                        "there is no \"%s\" for %s; --all shows the devices that have "
+                        "one",
                         what->name, what->device);
     dlc_status rc = show(view, what->json);
     if (rc == DLC_OK && !what->json && !what->device && view->choice.device)
@@ -242,7 +241,7 @@ static dlc_status show_feature(const plugin_inspection *what, feature_view *view
 
 /* ---- Names ---------------------------------------------------------------------- */
 
-/* "; did you mean ...?" of all names that could have been meant. */
+/* "; did you mean ...?", of all names that exist. */
 static dlc_status add_nearest(const dlc_registry *registry, const char *name,
                               dlc_text *text) {
     const dlc_feature_entry *feature;
@@ -274,14 +273,15 @@ static dlc_status fail_unknown(const dlc_registry *registry, const char *name) {
     if (rc == DLC_OK && !keys.length)
         rc = add_nearest(registry, name, &nearest);
     if (rc == DLC_OK && keys.length)
-        rc = dlc_fail(DLC_ERR_PLUGIN,
-                      "\"%s\" is no plugin or section, but a key of %s: inspect these",
-                      name, dlc_text_string(&keys));
+        rc = dlc_fail(
+            DLC_ERR_PLUGIN,
+            "\"%s\" is not a plugin or section but a key of %s: inspect these", name,
+            dlc_text_string(&keys));
     else if (rc == DLC_OK)
         rc = dlc_fail(
             DLC_ERR_PLUGIN,
-            "there is no plugin \"%s\", none that offers it, and no section of "
-            "net.ini that is called so%s; see dlcore plugin list",
+            "there is no plugin, feature or section of net.ini named \"%s\"%s; see "
+            "dlcore plugin list",
             name, dlc_text_string(&nearest));
     dlc_text_free(&nearest);
     dlc_text_free(&keys);

@@ -1,5 +1,5 @@
-/* `dlcore plugin inspect`: everything about a plugin, about what plugins offer under
- * one name, about a file, or about a section of net.ini. */
+/* `dlcore plugin inspect`: shows everything about a plugin, a feature, a file, or a
+ * section of net.ini. Called by plugin.c. */
 #ifndef DLC_TOOLS_PLUGIN_INSPECT_H
 #define DLC_TOOLS_PLUGIN_INSPECT_H
 
@@ -9,15 +9,16 @@
 
 typedef struct plugin_inspection {
     const char *name;   /* of a plugin, a feature or a section, or a file; NULL: all */
-    const char *device; /* what works on this one alone; NULL: by default */
-    int all;            /* whatever device it works on */
+    const char *device; /* only features that work on it; NULL: the default device */
+    int all;            /* features of all devices */
     int json;
 } plugin_inspection;
 
 /* Prints it on stdout. */
 dlc_status dlc_plugin_inspect(const plugin_inspection *what);
 
-/* A refused name may be anything: without what controls a terminal, and cut to fit. */
+/* The name of a refused plugin may be anything: escaped for a terminal and shortened.
+ */
 const char *dlc_plugin_printable(const char *name, char *text, size_t bytes);
 
 #endif

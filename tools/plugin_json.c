@@ -1,4 +1,4 @@
-/* See plugin_json.h. */
+/* Plugins, features and options as JSON; names of capability bits. */
 #include "plugin_json.h"
 
 #include <string.h>
@@ -7,28 +7,28 @@
 
 #include "config/config.h"
 
-/* Every capability bit that the headers have. */
+/* All capability bits of the SDK. */
 static const struct {
     dlc_kind kind;
     uint64_t bit;
     const char *text;
 } caps[] = {
     {DLC_KIND_DEVICE, DLC_DEVICE_HOST, "host memory"},
-    {DLC_KIND_DEVICE, DLC_DEVICE_SHARES, "shared memory"},
+    {DLC_KIND_DEVICE, DLC_DEVICE_IPC, "shared memory"},
     {DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, "asynchronous"},
-    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_PAIRWISE, "pairwise sums"},
+    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_PAIRWISE, "pairwise order"},
     {DLC_KIND_TRANSPORT, DLC_TRANSPORT_DEVICE_MEMORY, "device memory"},
-    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_RECORDS, "capturable"},
+    {DLC_KIND_TRANSPORT, DLC_TRANSPORT_CAPTURABLE, "capturable"},
     {DLC_KIND_LAYER, DLC_LAYER_METRIC, "metric"},
     {DLC_KIND_LAYER, DLC_LAYER_LOSS, "loss"},
     {DLC_KIND_LAYER, DLC_LAYER_TEST_ONLY, "test only"},
     {DLC_KIND_LAYER, DLC_LAYER_CLASSIFIES, "classification"},
     {DLC_KIND_LAYER, DLC_LAYER_POINTWISE, "pointwise"},
-    {DLC_KIND_LAYER, DLC_LAYER_JOIN, "binary"},
+    {DLC_KIND_LAYER, DLC_LAYER_BINARY, "binary"},
     {DLC_KIND_LAYER, DLC_LAYER_SAMPLEWISE, "samplewise"},
-    {DLC_KIND_LAYER, DLC_LAYER_SLICES, "channel-parallel"},
-    {DLC_KIND_LAYER, DLC_LAYER_PARTS, "backward in two parts"},
-    {DLC_KIND_LAYER, DLC_LAYER_REPEATABLE, "recomputable"},
+    {DLC_KIND_LAYER, DLC_LAYER_CHANNEL_PARALLEL, "channel-parallel"},
+    {DLC_KIND_LAYER, DLC_LAYER_SPLIT_BACKWARD, "split backward"},
+    {DLC_KIND_LAYER, DLC_LAYER_RECOMPUTABLE, "recomputable"},
     {DLC_KIND_LAYER, DLC_LAYER_BF16, "bf16"},
     {DLC_KIND_LAYER, DLC_LAYER_F16, "fp16"},
     {DLC_KIND_SOLVER, DLC_SOLVER_SYNCHRONOUS, "synchronous"},
@@ -52,7 +52,7 @@ void dlc_caps_text(const dlc_feature_entry *feature, dlc_text *text) {
         dlc_text_add(text, "-");
 }
 
-/* A device works on itself; what names none works on all: NULL. */
+/* The device of a device feature is itself; NULL: works on all devices. */
 const char *dlc_feature_device(const dlc_feature_entry *feature) {
     return feature->kind == DLC_KIND_DEVICE && !feature->device ? feature->name
                                                                 : feature->device;
@@ -144,7 +144,7 @@ static void json_plugin(dlc_json *json, const dlc_plugin_entry *plugin,
         const dlc_feature *feature = NULL;
         if (choice && !dlc_feature_is_chosen(choice, entry))
             continue;
-        /* Of one that is refused they may be what is wrong with it. */
+        /* The options of a refused feature may be the reason. */
         int open = registry && dlc_registry_peek(registry, entry, &feature) == DLC_OK;
         json_feature(json, entry, open ? feature->options : NULL, open);
     }

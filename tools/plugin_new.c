@@ -1,9 +1,9 @@
-/* See plugin_new.h.
+/* Creates the folder of a new plugin: `dlcore plugin new`.
  *
  * The files under tools/templates/common and tools/templates/<kind> are copied, with
  * NAME in their paths and the words between two @ in their texts replaced. They are
- * written into a folder of another name, which is then renamed: so there is nothing
- * half-written. */
+ * written into a temporary folder, which is then renamed, so that nothing is left half
+ * written. */
 #include "plugin_new.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@
 #include "base/text.h"
 #include "templates.h"
 
-enum { NAME_MOST = 40 }; /* with the kind it names packages and files */
+enum { NAME_MOST = 40 }; /* kind and name together name packages and files */
 
-/* What a word between two @ stands for. */
+/* A word between two @, and its replacement. */
 typedef struct word {
     const char *word, *value;
 } word;
@@ -37,7 +37,7 @@ static dlc_status check_kind(const char *kind) {
             return DLC_OK;
     const char *nearest = dlc_nearest(kind, kinds, KINDS);
     return dlc_fail(DLC_ERR_CONFIG,
-                    "there is no kind of plugin '%s'%s%s%s; the kinds are device, "
+                    "unknown kind of plugin '%s'%s%s%s; the kinds are device, "
                     "transport, layer, solver and data",
                     kind, nearest ? "; did you mean '" : "", nearest ? nearest : "",
                     nearest ? "'?" : "");
@@ -48,16 +48,16 @@ static dlc_status check_name(const char *name) {
     if (length < 1 || length > NAME_MOST || name[0] < 'a' || name[0] > 'z' ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != length)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "'%s' is no name for a plugin: take 1 to %d of a-z, 0-9 and "
-                        "'-', a letter first",
+                        "'%s' is not a valid plugin name: use 1 to %d of a-z, 0-9 and "
+                        "'-', starting with a-z",
                         name, NAME_MOST);
     return DLC_OK;
 }
 
 /* ---- Texts ----------------------------------------------------------------------- */
 
-/* The value of the word that begins behind an @ and ends before the next; NULL where
- * there is none of ours. */
+/* The replacement of the word between an @ and the next; NULL if it is not one of ours.
+ */
 static const word *find_word(const word *words, const char *at) {
     for (; words->word; words++) {
         size_t length = strlen(words->word);
@@ -84,7 +84,7 @@ static void fill_in(const char *text, const word *words, dlc_text *out) {
     }
 }
 
-/* "layer/tests/NAME.ini" -> "tests/softsign.ini", behind the folder. NULL: no memory */
+/* "layer/tests/NAME.ini" -> "FOLDER/tests/softsign.ini". NULL: out of memory. */
 static char *place_of(const char *folder, const char *path, const char *name) {
     dlc_text place = {0};
     path = strchr(path, '/') + 1;
@@ -103,7 +103,7 @@ static dlc_status cannot_write(const char *path) {
     return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* The folders between `root` and the file. */
+/* Makes the folders between `root` and the file. */
 static dlc_status make_folders(char *path, size_t root) {
     for (char *slash = path + root; (slash = strchr(slash, '/')); slash++) {
         *slash = '\0';
@@ -161,7 +161,7 @@ static dlc_status write_all(const char *root, const char *kind, const char *name
     struct tm utc;
     if (!gmtime_r(&now, &utc) ||
         strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S +0000", &utc) == 0)
-        return dlc_fail(DLC_ERR_INTERNAL, "the clock tells no date");
+        return dlc_fail(DLC_ERR_INTERNAL, "the system clock has no valid date");
     (void)snprintf(year, sizeof year, "%d", utc.tm_year + 1900);
     const word words[] = {{"KIND", kind}, {"NAME", name},           {"DATE", date},
                           {"YEAR", year}, {"VERSION", DLC_VERSION}, {0}};
@@ -183,18 +183,18 @@ static int remove_one(const char *path, const struct stat *info, int type,
 
 static dlc_status fail_exists(const char *folder) {
     return dlc_fail(DLC_ERR_CONFIG,
-                    "%s is there already; take another name, or another folder with "
+                    "%s already exists; use another name, or another folder with "
                     "--dir",
                     folder);
 }
 
-/* What is there stays: also an empty folder, which rename() would replace. */
+/* Never replaces anything, not even an empty folder, which rename() would replace. */
 static dlc_status rename_new(const char *from, const char *to) {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
         return DLC_OK;
     if (errno == EEXIST)
         return fail_exists(to);
-    /* A file system that doesn't know it; we have looked before. */
+    /* This file system has no RENAME_NOREPLACE; existence was checked before. */
     if (errno == EINVAL && rename(from, to) == 0)
         return DLC_OK;
     return cannot_write(to);
@@ -235,13 +235,13 @@ dlc_status dlc_plugin_new(const char *kind, const char *name, const char *folder
     for (size_t n = strlen(made); n > 1 && made[n - 1] == '/'; n--)
         made[n - 1] = '\0';
     dlc_status rc = made[0] ? make_folder(made, kind, name)
-                            : dlc_fail(DLC_ERR_CONFIG, "--dir names no folder");
+                            : dlc_fail(DLC_ERR_CONFIG, "--dir is empty");
     if (rc == DLC_OK)
         printf("%s: a plugin of kind %s. Build and test it:\n\n"
                "    cmake -S %s -B %s/build\n"
                "    cmake --build %s/build\n"
                "    ctest --test-dir %s/build --output-on-failure\n\n"
-               "%s/README.md says how to go on.\n",
+               "%s/README.md describes the next steps.\n",
                made, kind, made, made, made, made, made);
     dlc_free(made);
     return rc;

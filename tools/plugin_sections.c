@@ -1,4 +1,4 @@
-/* See plugin_sections.h. */
+/* Prints the sections of net.ini and their keys, from the core's option tables. */
 #include "plugin_sections.h"
 
 #include <stdio.h>
@@ -28,7 +28,8 @@ const char *dlc_section_nth(size_t i) {
     return i < count ? dlc_section_table[i].name : NULL;
 }
 
-/* Is it the first of its kind and name? Two devices may have layers of one name. */
+/* Is it the first of its kind and name? Two devices may have layers of the same name.
+ */
 static int is_first(const dlc_registry *registry, const dlc_feature_entry *feature) {
     const dlc_feature_entry *other;
     for (size_t i = 0;
@@ -38,7 +39,7 @@ static int is_first(const dlc_registry *registry, const dlc_feature_entry *featu
     return 1;
 }
 
-/* The plugins whose keys may stand there, too. */
+/* The plugins whose keys may be in this section, too. */
 static void print_plugins(const dlc_registry *registry,
                           const dlc_section_keys *section) {
     const dlc_feature_entry *feature;

@@ -1,5 +1,5 @@
-/* The command's two streams (streams.h): a FILE of our own in the place of each, which
- * escapes what is written and hands it to the descriptor. */
+/* Replaces stdout and stderr by FILEs of our own, which escape what is written and pass
+ * it to the descriptor. */
 #include "streams.h"
 
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/human.h"
+#include "base/escape.h"
 
-/* A descriptor, and the beginning of a character whose rest has not come yet. */
+/* A descriptor, and the first bytes of a character that is still incomplete. */
 typedef struct stream {
     int fd;
     size_t held;
@@ -37,8 +37,8 @@ static int write_all(const stream *s, const char *bytes, size_t length) {
     return 0;
 }
 
-/* Escapes `length` bytes into `shown`, which has DLC_ESCAPE_BYTES for each of them;
- * returns how many were taken: what may become a character stays, unless this is the
+/* Escapes `length` bytes into `shown`, which has room for DLC_ESCAPE_BYTES of each.
+ * Returns how many were consumed: an incomplete character is left, unless this is the
  * `end`. */
 static size_t escape(const char *text, size_t length, int end, char *shown,
                      size_t *used) {
@@ -53,7 +53,7 @@ static size_t escape(const char *text, size_t length, int end, char *shown,
         if (text[taken] == '\n' || text[taken] == '\t')
             shown[(*used)++] = text[taken];
         else
-            *used += dlc_human_char(shown + *used, text + taken, bytes, code);
+            *used += dlc_escape_char(shown + *used, text + taken, bytes, code);
         taken += bytes;
     }
     return taken;
@@ -69,7 +69,7 @@ static ssize_t write_stream(void *context, const char *bytes, size_t length) {
         memcpy(text, s->part, s->held);
         memcpy(text + s->held, bytes + given, more);
         size_t there = s->held + more, taken = escape(text, there, 0, shown, &used);
-        s->held = there - taken; /* fewer than the 4 bytes of the longest character */
+        s->held = there - taken; /* fewer than 4, the longest character */
         memcpy(s->part, text + taken, s->held);
         if (write_all(s, shown, used) != 0)
             return 0;
@@ -77,7 +77,7 @@ static ssize_t write_stream(void *context, const char *bytes, size_t length) {
     return (ssize_t)length;
 }
 
-/* At the end of a process; in forked ones, too, which have their launcher to tell. */
+/* Runs at exit, also of forked ranks, whose exit code tells their launcher. */
 static void finish(int code, void *context) {
     (void)context;
     int failed = fflush(stdout) != 0;

@@ -1,11 +1,12 @@
-/* stdout and stderr of the command: escaped for people, and never lost in silence. */
+/* stdout and stderr of the command: control characters are escaped, and a failed write
+ * is reported. main() calls this first. */
 #ifndef TOOLS_STREAMS_H
 #define TOOLS_STREAMS_H
 
-/* From now on what is printed to both goes through base/human.h, and a process that
- * would end with 0 although not all of stdout could be written (a full disk) says so
- * and ends with 1. Call it once, at the start; ranks forked later write through the
- * same streams. Where there is no memory for that, both stay as they are. */
+/* From now on both streams escape control characters (base/escape.h), and a process
+ * that would exit with 0 although stdout could not be written (a full disk) says so and
+ * exits with 1. Call it once, at the start; ranks forked later inherit the streams. If
+ * memory runs out, both streams stay as they are. */
 void dlc_tool_guard_streams(void);
 
 #endif

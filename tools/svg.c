@@ -1,7 +1,7 @@
-/* See svg.h. */
+/* Writes SVG elements into a text, with escaped names. */
 #include "svg.h"
 
-/* Bytes of the letter that begins at `at` in well-formed UTF-8; 0: it is none. */
+/* Bytes of the UTF-8 character at `at`; 0 if it is malformed. */
 static size_t letter_bytes(const unsigned char *at) {
     size_t bytes = at[0] < 0x80                    ? 1
                    : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
@@ -14,11 +14,11 @@ static size_t letter_bytes(const unsigned char *at) {
     if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) ||
         (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] >= 0x90) ||
         (at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe))
-        return 0; /* too long a form, half a pair, or no letter of XML */
+        return 0; /* overlong form, surrogate, or not a character of XML */
     return bytes;
 }
 
-/* Text as XML has it; what XML cannot have becomes a question mark. */
+/* Appends text escaped for XML; characters that XML forbids become question marks. */
 static void add_escaped(dlc_text *svg, const char *text) {
     const unsigned char *at = (const unsigned char *)text;
     while (*at) {

@@ -1,6 +1,6 @@
-/* The files that `dlcore plugin new` writes, as they lie under tools/templates: put
- * into the command when it is built (cmake/embed.cmake), so that they are always
- * there and always of its version. */
+/* The files that `dlcore plugin new` writes, from tools/templates. They are
+ * built into the command (cmake/embed.cmake), so they always exist and match its
+ * version. */
 #ifndef DLC_TOOLS_TEMPLATES_H
 #define DLC_TOOLS_TEMPLATES_H
 

@@ -1,4 +1,4 @@
-/* dlcore test: accuracy and loss of saved weights on [data.test]. */
+/* dlcore test: computes loss and accuracy of saved weights on [data.test]. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 #include "train/evaluate.h"
 
 typedef struct test_command {
-    dlc_tool_options tool; /* first: what the child parsers get */
+    dlc_tool_options tool; /* first: the child parsers get a pointer to it */
     const char *weights;
     dlc_setup *setup;
 } test_command;

@@ -1,4 +1,4 @@
-/* dlcore time: where the time of a training pass goes, layer by layer. */
+/* dlcore time: measures the time of a training pass, layer by layer. */
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -23,10 +23,11 @@ enum { KEY_PASSES = 0x300, KEY_ORDER, KEY_WIDE, KEY_ALL, KEY_PLOT };
 static const struct argp_option options[] = {
     {"passes", KEY_PASSES, "N", 0,
      "passes to measure (50, or as many as take 10 s, but 5 at least)", 0},
-    {"order", KEY_ORDER, "time|net", 0, "slowest first (time), or as in the net", 0},
+    {"order", KEY_ORDER, "time|net", 0,
+     "order of rows: slowest first (time), or as in the net", 0},
     {"wide", KEY_WIDE, NULL, 0, "show the rates of each part, and types", 0},
-    {"all", KEY_ALL, NULL, 0, "also show layers that others do the work of", 0},
-    {"plot", KEY_PLOT, "FILE.svg", 0, "draw it, too", 0},
+    {"all", KEY_ALL, NULL, 0, "also show layers that are fused into others", 0},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "also draw a plot", 0},
     {0}};
 
 static error_t parse_order(time_command *command, const char *argument,
@@ -36,7 +37,8 @@ static error_t parse_order(time_command *command, const char *argument,
     else if (strcmp(argument, "time") == 0)
         command->order = TIME_SLOWEST_FIRST;
     else
-        argp_error(state, "--order=%s: `time` (slowest first) or `net`", argument);
+        argp_error(state, "--order=%s: must be `time` (slowest first) or `net`",
+                   argument);
     return 0;
 }
 
@@ -47,7 +49,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         dlc_tool_share_input(state, &command->tool);
         return 0;
     case KEY_PASSES:
-        command->passes = dlc_tool_parse_count("passes", argument, TIME_PASSES_MOST,
+        command->passes = dlc_tool_parse_count("passes", argument, TIME_MAX_PASSES,
                                                state);
         return 0;
     case KEY_ORDER:
@@ -71,18 +73,18 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "NET.INI",
     .doc =
-        "Measures each layer, and each reorder put in between two, in training on one "
-        "rank's batch: forward, backward to its inputs (bw data), backward to its "
-        "weights (bw param), and the solver's update of its weights.\v"
-        "Each figure is the median over the passes; totals are sums of them. A layer "
-        "that cannot do the halves of backward apart has all of it under `bw data`. "
-        "The update is the solver's own, run on each layer's slice of the weights. "
-        "GFLOP/s count two operations a multiply-add; GB/s count every tensor that must "
-        "be read or written once, whatever the caches save. `done by` is what the layer "
-        "says it runs and the layout it chose.",
+        "Measures each layer, and each reorder between layers, in training on one rank's "
+        "batch: forward, backward data (bw data), backward weights (bw param), and the "
+        "solver's update of its weights.\v"
+        "Each number is the median over the passes; totals are sums of medians. If a "
+        "layer cannot do backward data and backward weights separately, all of its "
+        "backward is under `bw data`. The update is the solver's own, run on each "
+        "layer's slice of the weights. GFLOP/s count two operations per multiply-add; "
+        "GB/s count every tensor that must be read or written once, regardless of "
+        "caches. `done by` is the implementation and layout that the layer reports.",
     .children = dlc_tool_children};
 
-/* ---- What comes of it ------------------------------------------------------------ */
+/* ---- Output ------------------------------------------------------------ */
 
 static dlc_status print_text(const time_command *command, const dlc_time_head *head,
                              const dlc_time_table *table) {
@@ -113,13 +115,13 @@ static dlc_status draw(const char *path, const dlc_time_head *head,
 
 static dlc_status report(const time_command *command, const dlc_session *session,
                          const dlc_time_measured *measured) {
-    dlc_time_head head = {
-        .net = session->setup->name,
-        .device = session->setup->device->name,
-        .solver = session->setup->solver->name,
-        .precision = dlc_settings_get_string(session->setup->train_settings, "precision"),
-        .batch = session->share,
-        .threads = dlc_job_threads(session->job)};
+    dlc_time_head head = {.net = session->setup->name,
+                          .device = session->setup->device->name,
+                          .solver = session->setup->solver->name,
+                          .precision = dlc_settings_get_string(
+                              session->setup->train_settings, "precision"),
+                          .batch = session->local_batch,
+                          .threads = dlc_job_threads(session->job)};
     dlc_time_table table;
     DLC_TRY(dlc_time_table_make(measured->row, measured->update, &measured->samples,
                                 command->order, &table));
@@ -136,7 +138,7 @@ static dlc_status report(const time_command *command, const dlc_session *session
 static dlc_status check_alone(int ranks) {
     return ranks == 1
                ? DLC_OK
-               : dlc_fail(DLC_ERR_CONFIG, "time measures one rank; give --ranks=1");
+               : dlc_fail(DLC_ERR_CONFIG, "time measures one rank only; use --ranks=1");
 }
 
 static int time_as_rank(dlc_job *job, void *argument) {

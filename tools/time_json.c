@@ -1,4 +1,4 @@
-/* The same for programs. */
+/* Writes the table as JSON. */
 #include "time_report.h"
 
 static const char *const part_keys[TIME_PARTS] = {"forward", "backward_data",
@@ -31,8 +31,8 @@ static void add_layer(dlc_json *json, const dlc_time_row *row) {
     dlc_json_object(json, NULL);
     dlc_json_string(json, "name", row->name);
     dlc_json_string(json, "type", row->type);
-    dlc_json_string(json, "choice", row->absorbed_by ? NULL : row->choice);
-    dlc_json_string(json, "absorbed_by", row->absorbed_by);
+    dlc_json_string(json, "choice", row->fused_into ? NULL : row->choice);
+    dlc_json_string(json, "fused_into", row->fused_into);
     dlc_json_int(json, "parameters", row->parameters);
     add_parts(json, row);
     dlc_json_end_object(json);
@@ -60,8 +60,8 @@ void dlc_time_json(const dlc_time_head *head, const dlc_time_table *table,
     dlc_json_number(json, "images_per_s", dlc_time_images(head, table));
     dlc_json_object(json, "pass_us");
     dlc_json_number(json, "median", table->pass_median * 1e6);
-    dlc_json_number(json, "least", table->pass_least * 1e6);
-    dlc_json_number(json, "most", table->pass_most * 1e6);
+    dlc_json_number(json, "least", table->pass_min * 1e6);
+    dlc_json_number(json, "most", table->pass_max * 1e6);
     dlc_json_end_object(json);
     dlc_json_object(json, "total");
     add_parts(json, &table->sum);

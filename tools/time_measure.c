@@ -1,4 +1,4 @@
-/* See time_measure.h. */
+/* Runs passes in a session and reads the times of their operations. */
 #include "time_measure.h"
 
 #include "base/clock.h"
@@ -6,32 +6,33 @@
 #include "time_update.h"
 #include "train/iterate.h"
 
-/* Measuring ends after the most passes, or after the time and the fewest. */
+/* Measuring ends after the largest number of passes, or after the time and the
+ * smallest. */
 enum { PASSES_FEWEST = 5, PASSES_MOST = 50, WARM_UP_FEWEST = 2, WARM_UP_MOST = 5 };
-static const double patience = 10, warm_up_patience = 2; /* seconds */
+static const double max_seconds = 10, max_warm_up_seconds = 2;
 
 typedef struct measuring {
     dlc_session *session;
     dlc_time_update *update;
-    dlc_intake intake;
+    dlc_upload upload;
     int64_t iteration;
 } measuring;
 
-dlc_status dlc_time_pass(const dlc_session *session, dlc_intake *intake,
+dlc_status dlc_time_pass(const dlc_session *session, dlc_upload *upload,
                          int64_t iteration, uint64_t *start) {
     int64_t batch;
-    DLC_TRY(dlc_intake_next(intake, &batch));
+    DLC_TRY(dlc_upload_next(upload, &batch));
     DLC_TRY(dlc_net_sync(session->net));
     *start = dlc_now_ns();
     DLC_TRY(dlc_net_forward(session->net, iteration, 0));
     return dlc_net_backward(session->net, 1, NULL, NULL);
 }
 
-/* With the update; `seconds` (rows * TIME_PARTS) is written. */
+/* Measures one pass with its update, in `seconds` (rows * TIME_PARTS). */
 static dlc_status one_pass(measuring *m, double *seconds, double *whole) {
     uint64_t start;
     DLC_TRY(dlc_job_check(m->session->job));
-    DLC_TRY(dlc_time_pass(m->session, &m->intake, m->iteration, &start));
+    DLC_TRY(dlc_time_pass(m->session, &m->upload, m->iteration, &start));
     DLC_TRY(dlc_time_update_run(m->update, m->iteration, seconds));
     *whole = dlc_since(start);
     m->iteration++;
@@ -43,7 +44,7 @@ static dlc_status warm_up(measuring *m, size_t rows) {
     dlc_status status = nowhere ? DLC_OK : DLC_ERR_NOMEM;
     uint64_t start = dlc_now_ns();
     for (int done = 0; status == DLC_OK && done < WARM_UP_MOST; done++) {
-        if (done >= WARM_UP_FEWEST && dlc_since(start) > warm_up_patience)
+        if (done >= WARM_UP_FEWEST && dlc_since(start) > max_warm_up_seconds)
             break;
         status = one_pass(m, nowhere, &whole);
     }
@@ -54,7 +55,7 @@ static dlc_status warm_up(measuring *m, size_t rows) {
 static int is_enough(size_t done, int passes, double seconds) {
     if (passes)
         return done >= (size_t)passes;
-    return done >= PASSES_MOST || (done >= PASSES_FEWEST && seconds >= patience);
+    return done >= PASSES_MOST || (done >= PASSES_FEWEST && seconds >= max_seconds);
 }
 
 static dlc_status measure_pass(measuring *m, dlc_time_samples *samples) {
@@ -69,7 +70,7 @@ static dlc_status measure_pass(measuring *m, dlc_time_samples *samples) {
 
 static dlc_status measure(measuring *m, int passes, dlc_time_samples *samples) {
     dlc_session *session = m->session;
-    DLC_TRY(dlc_intake_open(&m->intake));
+    DLC_TRY(dlc_upload_open(&m->upload));
     DLC_TRY(warm_up(m, samples->rows));
     dlc_net_time(session->net, 1);
     uint64_t start = dlc_now_ns();
@@ -95,7 +96,7 @@ static dlc_status read_rows(const dlc_session *session, dlc_time_measured *measu
 
 dlc_status dlc_time_measure(dlc_session *session, int passes,
                             dlc_time_measured *measured) {
-    measuring m = {.session = session, .intake = dlc_iterate_intake(session)};
+    measuring m = {.session = session, .upload = dlc_iterate_upload(session)};
     size_t rows;
     DLC_TRY(read_rows(session, measured));
     rows = measured->samples.rows;
@@ -103,7 +104,7 @@ dlc_status dlc_time_measure(dlc_session *session, int passes,
     for (size_t i = 0; i < rows; i++)
         measured->update[i] = dlc_time_update_work(m.update, i);
     dlc_status status = measure(&m, passes, &measured->samples);
-    dlc_intake_close(&m.intake);
+    dlc_upload_close(&m.upload);
     dlc_time_update_close(m.update);
     return status;
 }

@@ -1,29 +1,30 @@
-/* Passes of a net's training, measured part by part. */
+/* Measures training passes of a net, part by part. Called by `dlcore time` and `dlcore
+ * plan`. */
 #ifndef DLC_TOOLS_TIME_MEASURE_H
 #define DLC_TOOLS_TIME_MEASURE_H
 
 #include "time_table.h"
-#include "train/intake.h"
 #include "train/session.h"
+#include "train/upload.h"
 
-enum { TIME_PASSES_MOST = 100000 };
+enum { TIME_MAX_PASSES = 100000 };
 
-/* The next batch forward and backward, as in training; on a device with a queue it may
- * still be under way. `start`: when it began, as dlc_now_ns. The batch is there by
- * then: in training it comes beside the pass before. */
-dlc_status dlc_time_pass(const dlc_session *session, dlc_intake *intake,
+/* Runs forward and backward of the next batch, as in training; on a device with a queue
+ * they may still be in flight afterwards. *start is when it began (dlc_now_ns), after
+ * the batch was read: in training that overlaps with the previous pass. */
+dlc_status dlc_time_pass(const dlc_session *session, dlc_upload *upload,
                          int64_t iteration, uint64_t *start);
 
-/* What was measured: `row` and `update` as dlc_time_table_make takes them. Begin with
- * {0}; free with dlc_time_measured_free, before the session is closed. */
+/* Measurements; `row` and `update` are those of dlc_time_table_make. Start with {0};
+ * release with dlc_time_measured_free before the session is closed. */
 typedef struct dlc_time_measured {
     dlc_net_row *row;
     dlc_net_work *update;
     dlc_time_samples samples;
 } dlc_time_measured;
 
-/* Warms up, then measures `passes` passes; with 0 as many as there is patience for: 50,
- * or as many as 10 s take, but 5 at least. SIGINT ends it early, with what there is. */
+/* Warms up, then measures `passes` passes; 0: 50, or as many as take 10 s, at least 5.
+ * SIGINT ends it early, with the passes measured so far. */
 dlc_status dlc_time_measure(dlc_session *session, int passes,
                             dlc_time_measured *measured);
 void dlc_time_measured_free(dlc_time_measured *measured);

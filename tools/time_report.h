@@ -1,11 +1,11 @@
-/* What was measured, shown: for people, for programs, as a picture. */
+/* The output of `dlcore time`: as text, JSON and a plot. */
 #ifndef DLC_TOOLS_TIME_REPORT_H
 #define DLC_TOOLS_TIME_REPORT_H
 
 #include "base/json.h"
 #include "time_table.h"
 
-/* What it was measured of. */
+/* What was measured. */
 typedef struct dlc_time_head {
     const char *net, *device, *solver, *precision;
     int64_t batch;
@@ -13,24 +13,25 @@ typedef struct dlc_time_head {
 } dlc_time_head;
 
 typedef struct dlc_time_style {
-    int wide;  /* the rates of every part, not of the row alone */
-    int all;   /* layers that others do the work of, too */
-    int width; /* lines are cut there; 0: nowhere */
+    int wide;  /* rates of every part, not only of the row */
+    int all;   /* also layers that are fused into others */
+    int width; /* lines are cut at this width; 0: not cut */
 } dlc_time_style;
 
 void dlc_time_text(const dlc_time_head *head, const dlc_time_table *table,
                    const dlc_time_style *style, dlc_text *text);
 void dlc_time_json(const dlc_time_head *head, const dlc_time_table *table,
                    dlc_json *json);
-/* A bar for each of the slowest rows, in the table's order, and one for the others. */
+/* Draws a bar for each of the slowest rows, in the table's order, and one for the
+ * others. */
 dlc_status dlc_time_svg(const dlc_time_head *head, const dlc_time_table *table,
                         dlc_text *svg);
 
 enum { TIME_NAME_ROOM = 160 };
-/* A name of at most `most` (4 .. 120) bytes, its middle cut out where it is longer. */
+/* Shortens a name to at most `most` (4 .. 120) bytes by cutting out its middle. */
 void dlc_time_cut_name(const char *name, int most, char cut[TIME_NAME_ROOM]);
 
-/* Samples that a second of such passes takes. */
+/* Samples per second of such passes. */
 double dlc_time_images(const dlc_time_head *head, const dlc_time_table *table);
 
 #endif

@@ -1,4 +1,4 @@
-/* A picture of it: a stacked bar for each of the slowest rows, then one for each type
+/* Draws the table: a stacked bar for each of the slowest rows, then one for each type
  * of layer. */
 #include <inttypes.h>
 #include <math.h>
@@ -41,14 +41,14 @@ static const char dark[] = "text { fill: #e4e7ec; }\n"
                            ".param { fill: #56bfa8; }\n"
                            ".update { fill: #b891e6; }\n";
 
-/* The picture under way. */
+/* The state of drawing. */
 typedef struct picture {
     dlc_text *svg;
-    double scale; /* of a second, for the numbers */
+    double scale; /* units per second, for the numbers */
     const char *unit;
     int digits;
-    double x;     /* where bars begin */
-    double y;     /* where the next thing goes */
+    double x;     /* left end of the bars */
+    double y;     /* position of the next item */
     double reach; /* seconds that a bar of full length stands for */
 } picture;
 
@@ -80,7 +80,7 @@ static void draw_values(const picture *to, const dlc_time_row *row, double y) {
     dlc_svg_text(to->svg, "muted", "end", x, y, text);
 }
 
-/* What is shown when a piece of a bar is pointed to. */
+/* The tooltip of a part of a bar. */
 static void format_tip(const picture *to, const char *name, const dlc_time_row *row,
                        int part, char *tip, size_t bytes) {
     double gflops = dlc_time_gflops(row, part), gbytes = dlc_time_gbytes(row, part);
@@ -94,7 +94,7 @@ static void format_tip(const picture *to, const char *name, const dlc_time_row *
         snprintf(tip + used, bytes - (size_t)used, " (%s)", row->choice);
 }
 
-/* A bar that is longer than there is room for is drawn paler, and cut. */
+/* A bar that doesn't fit is cut, and drawn paler. */
 static void draw_bar(picture *to, const char *name, const dlc_time_row *row) {
     double x = to->x, full = bars_width(to);
     double pixels = full / (row->total > to->reach ? row->total : to->reach);
@@ -119,7 +119,7 @@ static void draw_bar(picture *to, const char *name, const dlc_time_row *row) {
     to->y += row_height;
 }
 
-/* 1, 2 or 5 times a power of ten, so that a handful of them fills the axis. */
+/* The distance of grid lines: 1, 2 or 5 times a power of ten, for about five lines. */
 static double nice_step(double reach) {
     double step = pow(10, floor(log10(reach)));
     if (reach / step < 2)
@@ -145,9 +145,9 @@ static void draw_axis(picture *to, size_t bars) {
 
 /* ---- Layers and types ------------------------------------------------------------ */
 
-/* The least total of a row that gets a bar of its own. */
+/* The smallest total of a row with a bar of its own. */
 static dlc_status find_least(const dlc_time_table *table, double *least) {
-    double *slowest = dlc_alloc(BARS_MOST, sizeof *slowest); /* falling */
+    double *slowest = dlc_alloc(BARS_MOST, sizeof *slowest); /* descending */
     if (!slowest)
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < table->rows; i++) {
@@ -165,7 +165,7 @@ static dlc_status find_least(const dlc_time_table *table, double *least) {
     return DLC_OK;
 }
 
-/* Which rows are drawn; the rest is added up in `others`. */
+/* Chooses the rows to draw; `others` is the sum of the rest. */
 static dlc_status choose_bars(const dlc_time_table *table,
                               const dlc_time_row *bars[BARS_MOST], size_t *count,
                               dlc_time_row *others) {
@@ -177,7 +177,7 @@ static dlc_status choose_bars(const dlc_time_table *table,
             bars[(*count)++] = row;
             continue;
         }
-        if (row->absorbed_by)
+        if (row->fused_into)
             continue;
         others->layers++;
         others->total += row->total;
@@ -207,7 +207,7 @@ static void draw_layers(picture *to, const dlc_time_row *const *bars, size_t cou
 
 static void draw_types(picture *to, const dlc_time_table *table) {
     to->y += 24;
-    dlc_svg_text(to->svg, "head", "start", margin, to->y, "By type of layer");
+    dlc_svg_text(to->svg, "head", "start", margin, to->y, "By layer type");
     to->y += 40;
     to->reach = table->types ? table->type[0].total : 0;
     draw_axis(to, table->types);
@@ -239,10 +239,10 @@ static void draw_head(picture *to, const dlc_time_head *head,
                       const dlc_time_table *table) {
     char text[256];
     double images = dlc_time_images(head, table);
-    snprintf(text, sizeof text, "%.120s: where the time of a pass goes", head->net);
+    snprintf(text, sizeof text, "%.120s: time of a training pass", head->net);
     dlc_svg_text(to->svg, "title", "start", margin, 42, text);
     snprintf(text, sizeof text,
-             "%.*f %s a pass of %" PRId64
+             "%.*f %s per pass of %" PRId64
              " images: %.*f images/s, %.0f GFLOP/s in %s on %d "
              "thread%s (%.40s); medians of %zu pass%s",
              to->digits, table->sum.total * to->scale, to->unit, head->batch,

@@ -1,4 +1,4 @@
-/* See time_table.h. */
+/* Computes medians, sums, rates and types, and sorts the rows. */
 #include "time_table.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 
-/* Work that was done in less did not take place: an element-wise sum whose gradient is
- * handed on as it is moves no bytes. */
+/* Work that took less time wasn't done: an element-wise sum whose gradient is passed on
+ * without copying moves no bytes. */
 static const double shortest = 1e-6;
 
 /* ---- Samples --------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of sorted values. */
+/* The median of sorted values. */
 static double middle(const double *values, size_t count) {
     size_t half = count / 2;
     if (count == 0)
@@ -49,7 +49,7 @@ static double middle(const double *values, size_t count) {
     return count % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/* Of one part of one row; `values` has room for all passes. */
+/* The median of one part of one row; `values` has room for all passes. */
 static double median_of(const dlc_time_samples *samples, size_t row, size_t part,
                         double *values) {
     size_t width = samples->rows * TIME_PARTS;
@@ -113,7 +113,7 @@ static dlc_status make_row(const dlc_net_row *from, dlc_time_row *row) {
                                               from->reader ? from->reader : "?")
                                  : dlc_strdup(from->name);
     row->type = from->type;
-    row->absorbed_by = from->absorbed_by;
+    row->fused_into = from->fused_into;
     memcpy(row->choice, from->choice, sizeof row->choice);
     row->layers = 1;
     row->parameters = from->parameters;
@@ -140,13 +140,12 @@ static dlc_status make_rows(const dlc_net_row *net, const dlc_net_work *update,
     return status;
 }
 
-/* One row a type, in the order in which they are first met. Layers that others do
- * the work of are not counted. */
+/* Makes one row per type, in order of first occurrence. Fused layers aren't counted. */
 static dlc_status group_types(dlc_time_table *table) {
     for (size_t i = 0; i < table->rows; i++) {
         const dlc_time_row *row = &table->row[i];
         size_t t = 0;
-        if (row->absorbed_by)
+        if (row->fused_into)
             continue;
         while (t < table->types && strcmp(table->type[t].type, row->type) != 0)
             t++;
@@ -162,7 +161,8 @@ static dlc_status group_types(dlc_time_table *table) {
     return DLC_OK;
 }
 
-/* Slowest first; the same time: as in the net, which the address tells. */
+/* Slowest first; rows with equal times in the order of the net, which is that of
+ * addresses. */
 static int by_time(const void *a, const void *b) {
     const dlc_time_row *x = *(const dlc_time_row *const *)a;
     const dlc_time_row *y = *(const dlc_time_row *const *)b;
@@ -204,9 +204,9 @@ static dlc_status sum_passes(const dlc_time_samples *samples, dlc_time_table *ta
     if (count) {
         memcpy(sorted, samples->whole, count * sizeof *sorted);
         qsort(sorted, count, sizeof *sorted, by_value);
-        table->pass_least = sorted[0];
+        table->pass_min = sorted[0];
         table->pass_median = middle(sorted, count);
-        table->pass_most = sorted[count - 1];
+        table->pass_max = sorted[count - 1];
     }
     dlc_free(sorted);
     return DLC_OK;

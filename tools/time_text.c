@@ -1,4 +1,4 @@
-/* The table for people. */
+/* Writes the table as text for a terminal. */
 #include "time_report.h"
 
 #include <inttypes.h>
@@ -7,13 +7,13 @@
 
 enum { NAME_LEAST = 12, NAME_MOST = 34, COUNT_LETTERS = 4 };
 
-/* All times of one table in the unit that suits its total. */
+/* A table whose times all have the unit that suits the total. */
 typedef struct text_table {
     const dlc_time_style *style;
     dlc_text *text;
-    double scale; /* of a second */
+    double scale; /* units per second */
     const char *unit;
-    int digits; /* behind the point */
+    int digits; /* after the decimal point */
     int name;   /* width of the first column */
 } text_table;
 
@@ -24,7 +24,7 @@ double dlc_time_images(const dlc_time_head *head, const dlc_time_table *table) {
     return table->sum.total > 0 ? (double)head->batch / table->sum.total : 0;
 }
 
-static int continues(char byte) { /* a letter of several bytes */
+static int continues(char byte) { /* a continuation byte of UTF-8 */
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
@@ -44,7 +44,7 @@ void dlc_time_cut_name(const char *name, int most, char cut[TIME_NAME_ROOM]) {
 
 /* ---- Lines ----------------------------------------------------------------------- */
 
-/* Ends a line: nothing stands behind the terminal's last column. */
+/* Ends a line, cut at the terminal's last column. */
 static void end_line(text_table *to, size_t begin) {
     dlc_text *text = to->text;
     size_t width = (size_t)to->style->width;
@@ -134,19 +134,19 @@ static void add_layers(text_table *to, const dlc_time_table *table) {
     for (size_t i = 0; i < table->rows; i++) {
         const dlc_time_row *row = &table->row[i];
         char done_by[160];
-        if (row->absorbed_by && !to->style->all) {
+        if (row->fused_into && !to->style->all) {
             hidden++;
             continue;
         }
-        if (row->absorbed_by)
-            snprintf(done_by, sizeof done_by, "in %s", row->absorbed_by);
+        if (row->fused_into)
+            snprintf(done_by, sizeof done_by, "in %s", row->fused_into);
         else
             snprintf(done_by, sizeof done_by, "%s", row->choice);
         add_row(to, row->name, row->type, row, done_by);
     }
     add_row(to, "total", "", &table->sum, "");
     if (hidden)
-        dlc_text_add(to->text, "(and %d that others do the work of: --all)\n", hidden);
+        dlc_text_add(to->text, "(and %d fused into others: --all)\n", hidden);
 }
 
 static void add_types(text_table *to, const dlc_time_table *table) {
@@ -178,11 +178,11 @@ void dlc_time_text(const dlc_time_head *head, const dlc_time_table *table,
     add_layers(&to, table);
     dlc_text_add(text, "\n");
     add_types(&to, table);
-    dlc_text_add(text, "\n%.*f %s a pass, %.*f images/s", to.digits,
+    dlc_text_add(text, "\n%.*f %s per pass, %.*f images/s", to.digits,
                  table->sum.total * to.scale, to.unit,
                  dlc_time_images(head, table) < 100 ? 2 : 0,
                  dlc_time_images(head, table));
-    dlc_text_add(text, "; from end to end %.*f %s (%.*f to %.*f)\n", to.digits,
+    dlc_text_add(text, "; end to end %.*f %s (%.*f to %.*f)\n", to.digits,
                  table->pass_median * to.scale, to.unit, to.digits,
-                 table->pass_least * to.scale, to.digits, table->pass_most * to.scale);
+                 table->pass_min * to.scale, to.digits, table->pass_max * to.scale);
 }

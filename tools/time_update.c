@@ -1,4 +1,4 @@
-/* See time_update.h. */
+/* Runs a solver per layer on the layer's slice of the session's arenas. */
 #include "time_update.h"
 
 #include "base/clock.h"
@@ -7,15 +7,15 @@
 /* One layer with parameters. */
 typedef struct layer_update {
     dlc_solver *solver;
-    dlc_segment *segment; /* the layer's own, counted from the slice's begin */
-    size_t border[2];     /* of the one bucket */
+    dlc_segment *segment; /* the layer's, relative to the slice's begin */
+    size_t border[2];     /* begin and end of the only bucket */
     dlc_exchange exchange;
 } layer_update;
 
 struct dlc_time_update {
     const dlc_session *session;
     size_t rows;
-    layer_update *slice; /* one a row; no solver where there is nothing to train */
+    layer_update *slice; /* one per row; without a solver if it has no parameters */
 };
 
 static dlc_status nothing_to_exchange(void *context, int32_t bucket) {
@@ -24,7 +24,7 @@ static dlc_status nothing_to_exchange(void *context, int32_t bucket) {
     return DLC_OK;
 }
 
-static int lies_in(const dlc_segment *segment, const dlc_net_row *row) {
+static int is_in(const dlc_segment *segment, const dlc_net_row *row) {
     return segment->offset >= row->trained_begin &&
            segment->offset < row->trained_begin + row->trained_count;
 }
@@ -36,7 +36,7 @@ static dlc_status copy_segments(const dlc_arenas *arenas, const dlc_net_row *row
     if (!slice->segment)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < arenas->segments; i++) {
-        if (!lies_in(&arenas->segment[i], row))
+        if (!is_in(&arenas->segment[i], row))
             continue;
         slice->segment[found] = arenas->segment[i];
         slice->segment[found++].offset -= row->trained_begin;
@@ -107,7 +107,7 @@ void dlc_time_update_close(dlc_time_update *update) {
 dlc_net_work dlc_time_update_work(const dlc_time_update *update, size_t i) {
     const dlc_session *session = update->session;
     uint64_t arenas = 3; /* gradients read, weights read and written */
-    if (!update->slice[i].solver || session->micro_batches > 1)
+    if (!update->slice[i].solver || session->accumulation_steps > 1)
         return (dlc_net_work){0};
     for (int32_t slot = 0; slot < session->needs.slots; slot++)
         if (session->needs.slot_saved >> slot & 1)
@@ -115,10 +115,10 @@ dlc_net_work dlc_time_update_work(const dlc_time_update *update, size_t i) {
     return (dlc_net_work){.bytes = arenas * sizeof(float) * update->slice[i].border[1]};
 }
 
-/* All micro-batches of one iteration. */
+/* Runs all micro-batches of one iteration. */
 static dlc_status update_slice(const dlc_session *session, dlc_solver *solver,
                                int64_t iteration) {
-    for (int32_t micro = 0; micro < session->micro_batches; micro++)
+    for (int32_t micro = 0; micro < session->accumulation_steps; micro++)
         DLC_TRY(session->solver_ops->ready(solver, iteration, micro, 0));
     return session->solver_ops->finish(solver, iteration);
 }
@@ -132,7 +132,7 @@ dlc_status dlc_time_update_run(dlc_time_update *update, int64_t iteration,
         uint64_t start = dlc_now_ns();
         DLC_TRY(update_slice(session, update->slice[i].solver, iteration));
         seconds[i * TIME_PARTS + TIME_UPDATE] = dlc_since(start) /
-                                                (double)session->micro_batches;
+                                                (double)session->accumulation_steps;
     }
     return DLC_OK;
 }

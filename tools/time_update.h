@@ -1,11 +1,11 @@
-/* The solver's update, measured layer by layer.
+/* Measures the solver's update layer by layer. Called by time_measure.c.
  *
- * In training one solver updates the weights bucket by bucket, whatever layer they are
- * of. Here each layer with parameters gets a solver of its own, of the same settings,
- * that sees the layer's slice of the session's weights, gradients and slots as the
- * whole and its one bucket as exchanged at once. It does the work of training on the
- * memory of training; only what joins layers is lost: a call of the device may span
- * several in training, and clipping sees the gradients of one layer alone.
+ * In training one solver updates the weights bucket by bucket, across layers. Here each
+ * layer with parameters has a solver of its own with the same settings, which sees the
+ * layer's slice of the session's weights, gradients and slots as the whole arena, with
+ * one bucket that needs no exchange. So it does the work of training on the memory of
+ * training. Only what spans layers differs: a device call may cover several layers in
+ * training, and here clipping sees the gradients of one layer.
  */
 #ifndef DLC_TOOLS_TIME_UPDATE_H
 #define DLC_TOOLS_TIME_UPDATE_H
@@ -15,17 +15,17 @@
 
 typedef struct dlc_time_update dlc_time_update;
 
-/* For `count` rows of the session's net. */
+/* Opens solvers for `count` rows of the session's net. */
 dlc_status dlc_time_update_open(const dlc_session *session, const dlc_net_row *rows,
                                 size_t count, dlc_time_update **update);
-void dlc_time_update_close(dlc_time_update *update); /* NULL allowed */
+void dlc_time_update_close(dlc_time_update *update); /* NULL is allowed */
 
-/* Bytes that row i's update moves at the least: gradients and saved slots read, weights
- * read, weights and slots written. 0 where batches are gathered (accumulate). */
+/* The minimum of bytes that row i's update moves: gradients, weights and saved slots
+ * are read, weights and slots written. 0 if gradients are accumulated over batches. */
 dlc_net_work dlc_time_update_work(const dlc_time_update *update, size_t i);
 
-/* Updates all weights once, in the order in which backward finishes them; part
- * TIME_UPDATE of each row in `seconds` (rows * TIME_PARTS) is what a pass costs. */
+/* Updates all weights once, in the order in which backward finishes them, and sets part
+ * TIME_UPDATE of each row in `seconds` (rows * TIME_PARTS). */
 dlc_status dlc_time_update_run(dlc_time_update *update, int64_t iteration,
                                double *seconds);
 

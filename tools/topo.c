@@ -1,4 +1,5 @@
-/* dlcore topo: what joins the ranks of a job, and which way their bytes take. */
+/* dlcore topo: shows the interconnect of a job's ranks, and the route and transport
+ * between any two of them. */
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,17 +9,17 @@
 #include "base/memory.h"
 #include "command.h"
 #include "options.h"
-#include "topo/discover.h"
 #include "topo_make.h"
 #include "topo_measure.h"
+#include "topology/discover.h"
 
-typedef enum form { ASCII, SVG, JSON } form;
+typedef enum format { ASCII, SVG, JSON } format;
 
 typedef struct topo_command {
     dlc_tool_sets sets;
     int ranks;          /* 0: not given */
     topo_recorded from; /* path NULL: this machine */
-    form form;
+    format format;
     int measure;
     double seconds;
     dlc_bench_plan plan;
@@ -40,35 +41,37 @@ enum {
 
 static const struct argp_option options[] = {
     {"ranks", KEY_RANKS, "N", 0,
-     "ranks on this machine (one a device, else one a NUMA node, 2 at least); of a "
-     "recorded one: GPUs to show, or ranks to spread over its NUMA nodes",
+     "ranks on this machine (one per device, or per NUMA node, at least 2); for a "
+     "recorded machine: GPUs to show, or ranks to distribute over its NUMA nodes",
      1},
-    {"device", KEY_DEVICE, "NAME", 0, "where the ranks compute", 1},
-    {"transport", KEY_TRANSPORT, "NAME", 0, "how ranks reach each other (auto)", 1},
-    {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "a setting of [train], [parallel] or [transport]", 1},
+    {"device", KEY_DEVICE, "NAME", 0, "the device that the ranks compute on", 1},
+    {"transport", KEY_TRANSPORT, "NAME", 0, "the transport between ranks (auto)", 1},
+    {"set", KEY_SET, "SECTION.KEY=VALUE", 0,
+     "a setting of [train], [parallel] or [transport]", 1},
     {"from", KEY_FROM, "FILE", 0,
      "a recorded machine instead of this one: hwloc's XML (lstopo FILE.xml) or "
      "NCCL's XML",
      2},
-    {"nodes", KEY_NODES, "N", 0, "so many of the recorded machine, joined by a network",
+    {"nodes", KEY_NODES, "N", 0, "N of the recorded machine, connected by a network",
      2},
     {"measure", KEY_MEASURE, NULL, 0,
      "measure each pair, and check that every byte arrives", 3},
-    {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give a pair up after that (10)", 3},
+    {"timeout", KEY_TIMEOUT, "SECONDS", 0, "stop measuring a pair after this time (10)",
+     3},
     {"of", KEY_OF, "ascii|svg|json", 0, "what to print (ascii)", 4},
     {"json", KEY_JSON, NULL, 0, "the same as --of=json", 4},
-    {"verbose", 'v', NULL, 0, "say more", 4},
-    {"quiet", 'q', NULL, 0, "only say what is wrong", 4},
+    {"verbose", 'v', NULL, 0, "log more", 4},
+    {"quiet", 'q', NULL, 0, "log only warnings and errors", 4},
     {0}};
 
 /* ---- Options ----------------------------------------------------------------- */
 
-static void parse_form(topo_command *command, const char *argument,
-                       struct argp_state *state) {
-    static const char *const forms[] = {"ascii", "svg", "json"};
+static void parse_format(topo_command *command, const char *argument,
+                         struct argp_state *state) {
+    static const char *const formats[] = {"ascii", "svg", "json"};
     for (int i = 0; i < 3; i++)
-        if (strcmp(argument, forms[i]) == 0) {
-            command->form = (form)i;
+        if (strcmp(argument, formats[i]) == 0) {
+            command->format = (format)i;
             return;
         }
     argp_error(state, "--of=%s: ascii, svg or json", argument);
@@ -87,7 +90,7 @@ static error_t parse_job(int key, char *argument, struct argp_state *state) {
     topo_command *command = state->input;
     switch (key) {
     case KEY_RANKS:
-        command->ranks = dlc_tool_parse_count("ranks", argument, TOPO_ENDS_MOST, state);
+        command->ranks = dlc_tool_parse_count("ranks", argument, TOPO_MAX_ENDS, state);
         return 0;
     case KEY_DEVICE:
         dlc_tool_sets_add(&command->sets, dlc_format("train.device=%s", argument));
@@ -105,9 +108,10 @@ static error_t parse_job(int key, char *argument, struct argp_state *state) {
 
 static error_t parse_end(const topo_command *command, struct argp_state *state) {
     if (command->from.path && command->measure)
-        argp_error(state, "a recorded machine can't be measured");
+        argp_error(state,
+                   "a recorded machine cannot be measured (--from with --measure)");
     if (command->from.nodes && !command->from.path)
-        argp_error(state, "--nodes is for a recorded machine (--from)");
+        argp_error(state, "--nodes needs a recorded machine (--from)");
     return 0;
 }
 
@@ -118,14 +122,14 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         command->from.path = argument;
         return 0;
     case KEY_NODES:
-        command->from.nodes = dlc_tool_parse_count("nodes", argument, TOPO_ENDS_MOST,
+        command->from.nodes = dlc_tool_parse_count("nodes", argument, TOPO_MAX_ENDS,
                                                    state);
         return 0;
     case KEY_OF:
-        parse_form(command, argument, state);
+        parse_format(command, argument, state);
         return 0;
     case KEY_JSON:
-        command->form = JSON;
+        command->format = JSON;
         return 0;
     case KEY_MEASURE:
         command->measure = 1;
@@ -152,25 +156,25 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .doc =
-        "Tells what joins the ranks of a job: a matrix of links, and for every pair the "
-        "way that fits the link, the transport that is chosen, and why each of the "
-        "others is not.\v"
-        "Links are named as nvidia-smi does; the legend explains them. A way is what "
-        "the machine allows, a transport what is installed here. Measured: GB/s one "
-        "way of 8 MiB, and microseconds one way of 8 bytes, the best of 5 batches; one "
-        "pair after the other. Ends with 1 if bytes were changed or a pair did not "
-        "answer."};
+        "Shows the interconnect of a job's ranks: a matrix of links, and for every pair"
+        " the route that fits the link, the transport that is chosen, and why each of "
+        "the others is not.\v"
+        "Links are named as nvidia-smi does; the legend explains them. A route is what "
+        "the machine allows; a transport is an installed plugin that uses it. Measured "
+        "are the one-way bandwidth of 8 MiB in GB/s and the one-way latency of 8 bytes "
+        "in microseconds, the best of 5 batches, one pair after the other. Exits with 1"
+        " if bytes were changed or a pair did not answer."};
 
 /* ---- Printing ------------------------------------------------------------------ */
 
 static dlc_status print(const topo_command *command, const topo_report *report) {
     dlc_json json = {0};
     dlc_text text = {0};
-    if (command->form == JSON) {
+    if (command->format == JSON) {
         topo_json(report, &json);
         return dlc_tool_print_json(&json);
     }
-    if (command->form == SVG) {
+    if (command->format == SVG) {
         dlc_status status = topo_svg(report, &text);
         if (status != DLC_OK) {
             dlc_text_free(&text);
@@ -192,7 +196,7 @@ static dlc_status show_recorded(topo_command *command) {
     return status;
 }
 
-/* Was every pair good? */
+/* Whether all pairs were measured without errors. */
 static dlc_status judge_measured(const topo_report *report) {
     for (size_t i = 0; i < report->pairs; i++) {
         const topo_pair *pair = &report->pair[i];
@@ -201,8 +205,8 @@ static dlc_status judge_measured(const topo_report *report) {
                             pair->measured.problem);
         if (pair->measured.done && !pair->measured.intact)
             return dlc_fail(DLC_ERR_INTERNAL,
-                            "bytes between rank %d and rank %d arrived changed",
-                            pair->a, pair->b);
+                            "bytes were changed between rank %d and rank %d", pair->a,
+                            pair->b);
     }
     return DLC_OK;
 }
@@ -210,7 +214,8 @@ static dlc_status judge_measured(const topo_report *report) {
 static int topo_as_rank(dlc_job *job, void *argument) {
     topo_command *command = argument;
     topo_report report = {.source = NULL};
-    dlc_status status = topo_see(job, &command->plan, &command->machine, &report);
+    dlc_status status = topo_discover_job(job, &command->plan, &command->machine,
+                                          &report);
     if (status == DLC_OK && command->measure)
         status = topo_measure(job, &command->plan, command->seconds, &report);
     if (status == DLC_OK && dlc_job_rank(job) == 0) {
@@ -219,19 +224,19 @@ static int topo_as_rank(dlc_job *job, void *argument) {
             status = judge_measured(&report);
     }
     topo_report_free(&report);
-    if (dlc_job_rank(job) != 0) /* inherited */
+    if (dlc_job_rank(job) != 0) /* inherited by fork */
         dlc_topo_free(&command->machine);
     return dlc_tool_end_rank(job, status);
 }
 
-/* One a device, or one a NUMA node. */
+/* The default: one rank per device, or per NUMA node. */
 static dlc_status count_ranks(topo_command *command) {
     const dlc_feature *device = command->plan.device;
     const dlc_device_ops *ops = device->ops;
     int32_t count = 0;
     if (command->ranks)
         return DLC_OK;
-    if (dlc_job_is_from_outside()) {
+    if (dlc_job_is_external()) {
         command->ranks = 1; /* others say how many there are */
         return DLC_OK;
     }
@@ -248,10 +253,10 @@ static dlc_status show_job(topo_command *command, int *exit_code) {
     DLC_TRY(count_ranks(command));
     int host = (command->plan.device->caps & DLC_DEVICE_HOST) != 0;
     dlc_job_options job = {.ranks = command->ranks,
-                           .outside = 1,
-                           .deadline = command->measure ? command->seconds + 5 : 0,
+                           .external = 1,
+                           .hang_timeout = command->measure ? command->seconds + 5 : 0,
                            .device = command->plan.device->name,
-                           .devices = host ? 0 : TOPO_ENDS_MOST};
+                           .devices = host ? 0 : TOPO_MAX_ENDS};
     return dlc_job_run(&job, topo_as_rank, command, exit_code);
 }
 

@@ -1,12 +1,12 @@
-/* The report as text: machines, matrix, ways. Pairs with the same story are told
- * together. */
+/* Writes the report as text: machines, matrix, routes and transports. Pairs with equal
+ * results are listed together. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "topo_report.h"
 
-enum { LABEL = 32, NAMES_MOST = 12, COLUMNS = 88 };
+enum { LABEL = 32, MAX_NAMES = 12, COLUMNS = 88 };
 
 static void label_of(const topo_report *report, int32_t node, char text[LABEL]) {
     dlc_topo_label(&report->topo, node, text, LABEL);
@@ -95,25 +95,26 @@ static void add_matrix(const topo_report *report, dlc_text *text, const int32_t 
                      dlc_topo_class_help(c));
 }
 
-/* ---- Ways ---------------------------------------------------------------------- */
+/* ---- Routes and transports
+ * ---------------------------------------------------------------------- */
 
-static void add_ways(const dlc_topo_route *route, dlc_text *text) {
-    dlc_text_add(text, "    way: %s: %s\n", dlc_way_text(route->way),
-                 route->way < DLC_WAYS ? route->verdict[route->way].reason
-                                       : "nothing joins them");
-    for (dlc_way way = 0; way < DLC_WAYS; way++)
-        if (way != route->way)
-            dlc_text_add(text, "        not %s: %s%s\n", dlc_way_text(way),
-                         route->verdict[way].possible ? "slower: " : "",
-                         route->verdict[way].reason);
+static void add_routes(const dlc_topo_route *route, dlc_text *text) {
+    dlc_text_add(text, "    route: %s: %s\n", dlc_route_text(route->chosen),
+                 route->chosen < DLC_ROUTES ? route->verdict[route->chosen].reason
+                                            : "nothing connects them");
+    for (dlc_route other = 0; other < DLC_ROUTES; other++)
+        if (other != route->chosen)
+            dlc_text_add(text, "        not %s: %s%s\n", dlc_route_text(other),
+                         route->verdict[other].possible ? "slower: " : "",
+                         route->verdict[other].reason);
 }
 
-/* The same lines as the log has, indented. */
+/* Adds the lines of dlc_transport_choice_text, indented. */
 static void add_transports(const topo_pair *pair, dlc_text *text) {
     dlc_text lines = {0};
-    dlc_choice_text(&pair->choice, &lines);
+    dlc_transport_choice_text(&pair->choice, &lines);
     if (pair->problem)
-        dlc_text_add(text, "    transport: none fits\n");
+        dlc_text_add(text, "    transport: none can connect them\n");
     const char *at = dlc_text_string(&lines);
     while (*at) {
         size_t length = strcspn(at, "\n");
@@ -123,17 +124,17 @@ static void add_transports(const topo_pair *pair, dlc_text *text) {
     dlc_text_free(&lines);
 }
 
-/* Pairs that have the same said of them. */
+/* Pairs with equal results. */
 typedef struct group {
-    dlc_text story; /* own */
-    dlc_text names; /* own */
+    dlc_text result; /* owned */
+    dlc_text names;  /* owned */
     char class[8];
     size_t count, line;
 } group;
 
 static void add_name(const topo_report *report, const topo_pair *pair, group *to) {
     char a[LABEL], b[LABEL];
-    if (to->count++ >= NAMES_MOST)
+    if (to->count++ >= MAX_NAMES)
         return;
     label_of(report, report->end[pair->a], a);
     label_of(report, report->end[pair->b], b);
@@ -148,15 +149,15 @@ static void add_name(const topo_report *report, const topo_pair *pair, group *to
     to->line += length;
 }
 
-/* The group that this pair is of; a new one takes the story over. */
+/* Finds the group of a pair, or adds one, which takes over `result`. */
 static group *find_group(group **groups, size_t *count, const topo_pair *pair,
-                         dlc_text *story) {
+                         dlc_text *result) {
     char class[8];
     dlc_topo_path_text(&pair->route.path, class);
     for (size_t g = 0; g < *count; g++) {
         group *one = &(*groups)[g];
-        if (strcmp(one->class, class) == 0 && one->story.length == story->length &&
-            strcmp(dlc_text_string(&one->story), dlc_text_string(story)) == 0)
+        if (strcmp(one->class, class) == 0 && one->result.length == result->length &&
+            strcmp(dlc_text_string(&one->result), dlc_text_string(result)) == 0)
             return one;
     }
     group *grown = dlc_grow(*groups, *count, *count + 1, sizeof **groups);
@@ -164,19 +165,20 @@ static group *find_group(group **groups, size_t *count, const topo_pair *pair,
         return NULL;
     *groups = grown;
     group *made = &grown[(*count)++];
-    made->story = *story;
+    made->result = *result;
     memcpy(made->class, class, sizeof class);
-    *story = (dlc_text){0};
+    *result = (dlc_text){0};
     return made;
 }
 
-static dlc_status tell_pairs(const topo_report *report, group **groups, size_t *count) {
+static dlc_status group_pairs(const topo_report *report, group **groups,
+                              size_t *count) {
     for (size_t p = 0; p < report->pairs; p++) {
-        dlc_text story = {0};
-        add_ways(&report->pair[p].route, &story);
-        add_transports(&report->pair[p], &story);
-        group *its = find_group(groups, count, &report->pair[p], &story);
-        dlc_text_free(&story);
+        dlc_text result = {0};
+        add_routes(&report->pair[p].route, &result);
+        add_transports(&report->pair[p], &result);
+        group *its = find_group(groups, count, &report->pair[p], &result);
+        dlc_text_free(&result);
         if (!its)
             return DLC_ERR_NOMEM;
         add_name(report, &report->pair[p], its);
@@ -187,25 +189,25 @@ static dlc_status tell_pairs(const topo_report *report, group **groups, size_t *
 static void add_pairs(const topo_report *report, dlc_text *text) {
     group *groups = NULL;
     size_t count = 0;
-    if (tell_pairs(report, &groups, &count) != DLC_OK)
+    if (group_pairs(report, &groups, &count) != DLC_OK)
         text->failed = 1;
     for (size_t g = 0; g < count; g++) {
         dlc_text_add(text, "%s", dlc_text_string(&groups[g].names));
-        if (groups[g].count > NAMES_MOST)
-            dlc_text_add(text, " and %zu more pairs", groups[g].count - NAMES_MOST);
-        dlc_text_add(text, "\n%s", dlc_text_string(&groups[g].story));
+        if (groups[g].count > MAX_NAMES)
+            dlc_text_add(text, " and %zu more pairs", groups[g].count - MAX_NAMES);
+        dlc_text_add(text, "\n%s", dlc_text_string(&groups[g].result));
         dlc_text_free(&groups[g].names);
-        dlc_text_free(&groups[g].story);
+        dlc_text_free(&groups[g].result);
     }
     dlc_free(groups);
 }
 
-/* ---- What was measured --------------------------------------------------------- */
+/* ---- Measurements --------------------------------------------------------- */
 
 static void add_measured(const topo_report *report, dlc_text *text) {
     if (report->measured && report->pairs)
         dlc_text_add(text,
-                     "\nMeasured: GB/s one way of 8 MiB, us one way of 8 bytes\n");
+                     "\nMeasured one way: bandwidth of 8 MiB, latency of 8 bytes\n");
     for (size_t i = 0; i < report->pairs; i++) {
         const topo_pair *pair = &report->pair[i];
         const topo_measured *m = &pair->measured;
@@ -245,9 +247,9 @@ static void add_adapters(const topo_report *report, dlc_text *text) {
 }
 
 void topo_ascii(const topo_report *report, dlc_text *text) {
-    int32_t *row = dlc_alloc(TOPO_ENDS_MOST, sizeof *row);
-    int32_t *column = dlc_alloc(2 * (size_t)TOPO_ENDS_MOST, sizeof *column);
-    size_t *width = dlc_alloc(2 * (size_t)TOPO_ENDS_MOST, sizeof *width);
+    int32_t *row = dlc_alloc(TOPO_MAX_ENDS, sizeof *row);
+    int32_t *column = dlc_alloc(2 * (size_t)TOPO_MAX_ENDS, sizeof *column);
+    size_t *width = dlc_alloc(2 * (size_t)TOPO_MAX_ENDS, sizeof *width);
     if (row && column && width) {
         size_t rows = topo_report_rows(report, row);
         memcpy(column, row, rows * sizeof *row);

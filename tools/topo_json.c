@@ -1,4 +1,4 @@
-/* The report as JSON. */
+/* Writes the report as JSON. */
 #include <string.h>
 
 #include <dlcore/device.h>
@@ -14,7 +14,7 @@ static void speed(dlc_json *json, const char *key, double gbs) {
         dlc_json_string(json, key, NULL);
 }
 
-/* What has no number has null. */
+/* Adds a number, or null if it is negative. */
 static void number(dlc_json *json, const char *key, int32_t value) {
     if (value >= 0)
         dlc_json_int(json, key, value);
@@ -43,24 +43,25 @@ static void add_node(const dlc_topo *topo, int32_t i, dlc_json *json) {
     dlc_json_end_object(json);
 }
 
-static void add_own_link(const dlc_topo_link *link, dlc_json *json) {
+static void add_device_link(const dlc_topo_link *link, dlc_json *json) {
     static const char *const kinds[] = {"?", "nvlink", "xgmi", "other"};
     dlc_json_object(json, NULL);
     dlc_json_int(json, "from", link->from);
     dlc_json_int(json, "to", link->to);
     dlc_json_string(json, "kind", kinds[link->kind <= DLC_LINK_OTHER ? link->kind : 0]);
-    dlc_json_int(json, "lanes", link->lanes);
+    dlc_json_int(json, "lanes", link->count);
     speed(json, "gbs", link->gbs);
     dlc_json_end_object(json);
 }
 
-static void add_ways(const topo_report *report, const dlc_topo_route *route,
-                     dlc_json *json) {
+static void add_route(const topo_report *report, const dlc_topo_route *route,
+                      dlc_json *json) {
     char label[LABEL];
-    dlc_json_object(json, "way");
-    dlc_json_string(json, "name", dlc_way_text(route->way));
+    dlc_json_object(json, "route");
+    dlc_json_string(json, "name", dlc_route_text(route->chosen));
     dlc_json_string(json, "reason",
-                    route->way < DLC_WAYS ? route->verdict[route->way].reason : NULL);
+                    route->chosen < DLC_ROUTES ? route->verdict[route->chosen].reason
+                                               : NULL);
     dlc_json_array(json, "adapters");
     for (int i = 0; i < 2 && route->nic[0] >= 0 && route->nic[1] >= 0; i++) {
         dlc_topo_label(&report->topo, route->nic[i], label, sizeof label);
@@ -68,13 +69,13 @@ static void add_ways(const topo_report *report, const dlc_topo_route *route,
     }
     dlc_json_end_array(json);
     dlc_json_array(json, "rejected");
-    for (dlc_way way = 0; way < DLC_WAYS; way++) {
-        if (way == route->way)
+    for (dlc_route other = 0; other < DLC_ROUTES; other++) {
+        if (other == route->chosen)
             continue;
         dlc_json_object(json, NULL);
-        dlc_json_string(json, "name", dlc_way_text(way));
-        dlc_json_bool(json, "possible", route->verdict[way].possible);
-        dlc_json_string(json, "reason", route->verdict[way].reason);
+        dlc_json_string(json, "name", dlc_route_text(other));
+        dlc_json_bool(json, "possible", route->verdict[other].possible);
+        dlc_json_string(json, "reason", route->verdict[other].reason);
         dlc_json_end_object(json);
     }
     dlc_json_end_array(json);
@@ -82,11 +83,11 @@ static void add_ways(const topo_report *report, const dlc_topo_route *route,
 }
 
 static void add_transports(const topo_pair *pair, dlc_json *json) {
-    const dlc_choice *choice = &pair->choice;
+    const dlc_transport_choice *choice = &pair->choice;
     const char *reason = pair->problem;
     dlc_text name = {0};
     if (!pair->problem)
-        dlc_choice_name(choice, &name);
+        dlc_transport_choice_name(choice, &name);
     for (size_t i = 0; i < choice->verdicts; i++)
         if (choice->verdict[i].chosen)
             reason = choice->verdict[i].reason;
@@ -94,7 +95,7 @@ static void add_transports(const topo_pair *pair, dlc_json *json) {
     dlc_json_string(json, "reason", reason);
     dlc_json_array(json, "rejected");
     for (size_t i = 0; i < choice->verdicts; i++) {
-        const dlc_verdict *v = &choice->verdict[i];
+        const dlc_transport_verdict *v = &choice->verdict[i];
         if (v->chosen)
             continue;
         dlc_json_object(json, NULL);
@@ -130,14 +131,14 @@ static void add_pair(const topo_report *report, const topo_pair *pair, dlc_json 
     dlc_topo_path_text(&pair->route.path, class);
     dlc_json_string(json, "class", class);
     speed(json, "nominal_gbs", pair->route.path.gbs);
-    add_ways(report, &pair->route, json);
+    add_route(report, &pair->route, json);
     add_transports(pair, json);
     if (report->measured)
         add_measured(&pair->measured, json);
     dlc_json_end_object(json);
 }
 
-/* The nearest adapter of each end. */
+/* Adds an end with its nearest adapter. */
 static void add_end(const topo_report *report, int32_t end, dlc_json *json) {
     const dlc_topo *topo = &report->topo;
     dlc_topo_path path = {0};
@@ -176,7 +177,7 @@ void topo_json(const topo_report *report, dlc_json *json) {
     dlc_json_end_array(json);
     dlc_json_array(json, "joins");
     for (size_t i = 0; i < topo->links; i++)
-        add_own_link(&topo->link[i], json);
+        add_device_link(&topo->link[i], json);
     dlc_json_end_array(json);
     dlc_json_array(json, "links");
     for (size_t i = 0; i < report->pairs; i++)

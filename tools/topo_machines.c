@@ -1,4 +1,4 @@
-/* See topo_machines.h. */
+/* Draws machines as nested boxes, their devices, direct links, and the network. */
 #include "topo_machines.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static double leaves_top(const topo_canvas *to, double top) {
 
 /* ---- Boxes ---------------------------------------------------------------------- */
 
-/* How near two ends are that meet there; X: none do. */
+/* The class of the paths with this common ancestor; X: there are none. */
 static dlc_topo_class class_at(const topo_canvas *to, int32_t i) {
     const topo_box *its = &to->tree->box[i];
     if (its->mark.pairs)
@@ -62,8 +62,9 @@ static void name_box(const topo_canvas *to, int32_t i, char text[TEXT]) {
     }
 }
 
-/* Left in a box its name, or the last word of it, right how near ends are that meet
- * there, and by what they go; what does not fit is in the tip. */
+/* Writes a box's name (or its last word) on the left, and the class and transports of
+ * the pairs with this common ancestor on the right; what doesn't fit is only in the
+ * tooltip. */
 static void draw_words(const topo_canvas *to, const char *name, const char *words,
                        double x, double width, double y) {
     double room = width - 12;
@@ -111,7 +112,7 @@ static void cut(const char *text, char out[12]) {
     (void)snprintf(out, 12, fits ? "%.10s" : "%.8s..", text);
 }
 
-/* What is said below its name: who computes on it, or what it is. */
+/* The text below a leaf's name: what computes on it, or what it is. */
 static void describe_leaf(const topo_canvas *to, int32_t i, char text[TEXT]) {
     const dlc_topo *topo = &to->report->topo;
     const dlc_topo_node *node = &topo->node[i];
@@ -156,9 +157,10 @@ static void draw_leaf(const topo_canvas *to, int32_t i, double top) {
     dlc_topo_label(&to->report->topo, i, name, sizeof name);
     describe_leaf(to, i, words);
     (void)snprintf(tip, sizeof tip, "%s %s %s", name, node->name, node->address);
-    if (its->home >= 0)
+    if (its->parent >= 0)
         dlc_svg_line(to->svg, "edge", middle,
-                     top + (double)to->tree->box[its->home].row * row + box, middle, y);
+                     top + (double)to->tree->box[its->parent].row * row + box, middle,
+                     y);
     draw_leaf_box(to, style_of(node->kind), x, y, name, words, tip);
     if (node->gbs > 0) {
         (void)snprintf(speed, sizeof speed, "%.3g", (double)node->gbs);
@@ -176,8 +178,7 @@ static void draw_cores(const topo_canvas *to, int32_t i, double top) {
     draw_leaf_box(to, "core", x, y, text, its->cores == 1 ? "core" : "cores", NULL);
 }
 
-/* ---- Links that devices have of their own -----------------------------------------
- */
+/* ---- Direct links --------------------------------------------------------------- */
 
 static int is_fabric(const topo_canvas *to, int32_t i) {
     return to->report->topo.node[i].kind == DLC_TOPO_FABRIC;
@@ -188,7 +189,7 @@ static double middle_of(const topo_canvas *to, int32_t i) {
     return x_of(to, its->begin) + (double)its->leaves * column / 2;
 }
 
-/* A bar below the devices for all switches of the machine. */
+/* Draws a bar below the devices that stands for all fabric switches of the machine. */
 static double draw_fabric(const topo_canvas *to, int32_t machine, double y) {
     const dlc_topo *topo = &to->report->topo;
     size_t switches = dlc_topo_count(topo, machine, DLC_TOPO_FABRIC);
@@ -196,20 +197,20 @@ static double draw_fabric(const topo_canvas *to, int32_t machine, double y) {
     double least = 1e9, most = 0;
     char name[TEXT], mark[TEXT], words[TEXT + 16];
     for (int32_t i = 0; i < (int32_t)topo->nodes; i++) {
-        int32_t lanes = 0;
+        int32_t links = 0;
         if (topo->node[i].machine != machine || !to->tree->box[i].is_leaf)
             continue;
         for (size_t k = 0; k < topo->links; k++)
             if (topo->link[k].from == i && is_fabric(to, topo->link[k].to)) {
-                lanes += topo->link[k].lanes;
+                links += topo->link[k].count;
                 kind = topo->link[k].kind;
             }
-        if (!lanes)
+        if (!links)
             continue;
         double x = middle_of(to, i);
         least = x < least ? x : least;
         most = x > most ? x : most;
-        (void)snprintf(name, sizeof name, "NV%d", (int)lanes);
+        (void)snprintf(name, sizeof name, "NV%d", (int)links);
         dlc_svg_line(to->svg, "link", x, y, x, y + 26);
         dlc_svg_text(to->svg, "lane", "start", x + 5, y + 17, name);
     }
@@ -226,8 +227,8 @@ static double draw_fabric(const topo_canvas *to, int32_t machine, double y) {
     return 26 + box;
 }
 
-/* Told by both ends, or by one. */
-static int is_first_told(const dlc_topo *topo, size_t k) {
+/* Whether this is the first entry of a link; both ends may list it. */
+static int is_first_entry(const dlc_topo *topo, size_t k) {
     const dlc_topo_link *link = &topo->link[k];
     if (link->from < link->to)
         return 1;
@@ -242,7 +243,7 @@ static int is_arc(const topo_canvas *to, int32_t machine, size_t k) {
     const dlc_topo_link *link = &topo->link[k];
     return topo->node[link->from].machine == machine && link->from != link->to &&
            to->tree->box[link->from].is_leaf && to->tree->box[link->to].is_leaf &&
-           is_first_told(topo, k);
+           is_first_entry(topo, k);
 }
 
 static double draw_arc(const topo_canvas *to, const dlc_topo_link *link, double y,
@@ -254,9 +255,9 @@ static double draw_arc(const topo_canvas *to, const dlc_topo_link *link, double 
     dlc_topo_label(&to->report->topo, link->from, name[0], LABEL);
     dlc_topo_label(&to->report->topo, link->to, name[1], LABEL);
     (void)snprintf(tip, sizeof tip, "%s - %s: NV%d, %.3g GB/s", name[0], name[1],
-                   (int)link->lanes, (double)link->gbs);
+                   (int)link->count, (double)link->gbs);
     dlc_svg_arc(to->svg, "link", a, b, y, deep, tip);
-    (void)snprintf(tip, sizeof tip, "NV%d", (int)link->lanes);
+    (void)snprintf(tip, sizeof tip, "NV%d", (int)link->count);
     if (labelled)
         dlc_svg_text(to->svg, "lane", "middle", (a + b) / 2, y + 0.75 * deep + 3, tip);
     return 0.75 * deep + 4;
@@ -306,7 +307,7 @@ static void draw_machine(topo_canvas *to, int32_t machine) {
     to->right = right > to->right ? right : to->right;
 }
 
-/* What joins the machines, on their left and below them. */
+/* Draws the network, on the left of the machines and below them. */
 static void draw_network(topo_canvas *to, const double *top, size_t drawn, size_t all) {
     char mark[TEXT], words[TEXT + 16], name[64] = "network";
     topo_mark_text(&to->tree->network, mark, sizeof mark);

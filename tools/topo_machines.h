@@ -1,6 +1,6 @@
-/* The machines of `dlcore topo` as a picture: packages, NUMA nodes, PCI switches,
- * devices, adapters and ranks, each inside what it hangs on; where two ends meet, how
- * near that is and which transport they take. Called by topo_svg.c. */
+/* Draws the machines of `dlcore topo`: packages, NUMA nodes, PCI switches, devices,
+ * adapters and ranks, each inside its parent; and at the common ancestor of two ends
+ * the class of their path and the transport that they use. Called by topo_svg.c. */
 #ifndef DLC_TOOLS_TOPO_MACHINES_H
 #define DLC_TOOLS_TOPO_MACHINES_H
 
@@ -11,11 +11,11 @@ typedef struct topo_canvas {
     const topo_tree *tree;
     dlc_text *svg;
     double left;
-    double y;     /* where the next thing goes */
-    double right; /* of all that was drawn */
+    double y;     /* of the next item */
+    double right; /* right edge of everything drawn */
 } topo_canvas;
 
-/* Begins at y, and leaves it below what was drawn. */
+/* Begins at to->y, and sets it below what was drawn. */
 void topo_machines_draw(topo_canvas *to);
 
 #endif

@@ -1,4 +1,5 @@
-/* Making the report of `dlcore topo`: what there is, and what the transports say. */
+/* Makes the report of `dlcore topo`, from a recorded machine or from the machines of
+ * this job. */
 #ifndef DLC_TOOLS_TOPO_MAKE_H
 #define DLC_TOOLS_TOPO_MAKE_H
 
@@ -7,17 +8,18 @@
 
 typedef struct topo_recorded {
     const char *path;
-    int nodes; /* so many of it; 0: as it is */
-    int ranks; /* GPUs to show, or ranks where there are none; 0: all, or one a NUMA
-                  node, but 2 at least */
+    int nodes; /* number of such machines; 0: as recorded */
+    int ranks; /* GPUs to show, or ranks if there are none; 0: all GPUs, or one rank per
+                  NUMA node, at least 2 */
 } topo_recorded;
 
+/* Makes the report of a recorded machine. */
 dlc_status topo_replay(const topo_recorded *from, const dlc_bench_plan *plan,
                        topo_report *report);
 
-/* Of this job; all ranks together. `machine` is this rank's as hwloc sees it; devices
- * are added to it. */
-dlc_status topo_see(dlc_job *job, const dlc_bench_plan *plan, dlc_topo *machine,
-                    topo_report *report);
+/* Collective: makes the report of this job. `machine` is this rank's machine as hwloc
+ * sees it; devices are added to it. */
+dlc_status topo_discover_job(dlc_job *job, const dlc_bench_plan *plan,
+                             dlc_topo *machine, topo_report *report);
 
 #endif

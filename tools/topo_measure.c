@@ -1,6 +1,6 @@
-/* See topo_measure.h. Messages go to and fro between two ranks: small ones for the
- * time, large ones for the bandwidth, and some of every size to see whether each byte
- * arrives as it was sent. The others meanwhile wait, so that nothing disturbs. */
+/* Measures pairs by ping-pong: small messages for the latency, large ones for the
+ * bandwidth, and some of every size to check that each byte arrives unchanged. All
+ * other ranks wait meanwhile, so that they don't disturb. */
 #include "topo_measure.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/meeting.h"
+#include "comm/oob.h"
 
 enum { SMALL = 8, LARGE = 8 << 20, BATCHES = 5, TAG = 1 };
 
@@ -23,7 +23,7 @@ typedef struct side {
     dlc_device *device;
     dlc_memory out, in;
     unsigned char *host; /* LARGE bytes */
-    void *seat;          /* at the meeting of all ranks */
+    void *oob_group;     /* of the out-of-band all-gathers of the pair */
     uint64_t begun;
     double seconds;
 } side;
@@ -32,17 +32,17 @@ typedef struct side {
 
 static dlc_status gather(void *context, const void *mine, size_t bytes, void *all) {
     const side *s = context;
-    return dlc_meeting_allgather(s->seat, mine, bytes, all);
+    return dlc_oob_all_gather(s->oob_group, mine, bytes, all);
 }
 
 static dlc_status check(void *context) {
     const side *s = context;
     if (dlc_since(s->begun) > s->seconds)
         return dlc_fail(DLC_ERR_TIMEOUT, "no answer within %g s", s->seconds);
-    return dlc_meeting_check(s->seat);
+    return dlc_oob_check(s->oob_group);
 }
 
-/* ---- To and fro -------------------------------------------------------------- */
+/* ---- Ping-pong -------------------------------------------------------------- */
 
 static dlc_status send(side *s, size_t bytes) {
     dlc_request *request = NULL;
@@ -56,7 +56,7 @@ static dlc_status receive(side *s, size_t bytes) {
     return s->ops->wait(s->endpoint, request);
 }
 
-static dlc_status bounce(side *s, size_t bytes, int rounds) {
+static dlc_status ping_pong(side *s, size_t bytes, int rounds) {
     for (int i = 0; i < rounds; i++) {
         DLC_TRY(check(s));
         if (s->me == 0)
@@ -68,7 +68,7 @@ static dlc_status bounce(side *s, size_t bytes, int rounds) {
     return DLC_OK;
 }
 
-/* Both learn what side 0 has. */
+/* Gives both sides the value of side 0. */
 static dlc_status agree(side *s, double *value) {
     double all[2] = {0};
     DLC_TRY(gather(s, value, sizeof *value, all));
@@ -76,24 +76,25 @@ static dlc_status agree(side *s, double *value) {
     return DLC_OK;
 }
 
-/* Seconds one way: the best of some batches, each long enough for the clock. */
+/* One-way seconds: the best of some batches, each long enough for the clock. */
 static dlc_status time_bytes(side *s, size_t bytes, double batch, double *seconds) {
-    DLC_TRY(bounce(s, bytes, 2)); /* first use: connections, pages */
+    DLC_TRY(ping_pong(s, bytes, 2)); /* warm-up: connections, pages */
     uint64_t start = dlc_now_ns();
-    DLC_TRY(bounce(s, bytes, 4));
+    DLC_TRY(ping_pong(s, bytes, 4));
     double rounds = fmin(fmax(batch / (dlc_since(start) / 4), 1), 10000);
     DLC_TRY(agree(s, &rounds));
     double best = INFINITY;
     for (int i = 0; i < BATCHES; i++) {
         start = dlc_now_ns();
-        DLC_TRY(bounce(s, bytes, (int)rounds));
+        DLC_TRY(ping_pong(s, bytes, (int)rounds));
         best = fmin(best, dlc_since(start) / (int)rounds / 2);
     }
     *seconds = best;
     return DLC_OK;
 }
 
-/* ---- Every byte -------------------------------------------------------------- */
+/* ---- Checking every byte
+ * -------------------------------------------------------------- */
 
 static void fill(unsigned char *bytes, size_t count, uint64_t seed) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -122,7 +123,7 @@ static dlc_status compare(side *s, size_t bytes, double *wrong) {
     fill(s->host, bytes, salt + (uint64_t)s->me);
     DLC_TRY(s->device_ops->copy(s->device, NULL, s->out.base, s->host, bytes));
     DLC_TRY(s->device_ops->fill(s->device, NULL, s->in.base, 0x5a, bytes));
-    DLC_TRY(bounce(s, bytes, 1));
+    DLC_TRY(ping_pong(s, bytes, 1));
     DLC_TRY(s->device_ops->copy(s->device, NULL, s->host, s->in.base, bytes));
     *wrong += (double)count_changed(s->host, bytes, salt + (uint64_t)(1 - s->me));
     return DLC_OK;
@@ -171,37 +172,37 @@ static dlc_status measure_open(side *s, topo_measured *measured) {
     return DLC_OK;
 }
 
-/* What a pair's transport is opened with. */
-typedef struct opening {
+/* The arguments of a pair's transport. */
+typedef struct pair_args {
     dlc_transport_args args;
-    dlc_place places[2];
-    dlc_settings *made; /* own */
-} opening;
+    dlc_rank_info rank_info[2];
+    dlc_settings *made; /* owned */
+} pair_args;
 
 static dlc_status open_side(side *s, const dlc_bench_plan *plan,
                             const topo_report *report, const topo_pair *pair,
-                            opening *with) {
+                            pair_args *with) {
     dlc_device_args device = {
         .size = sizeof device,
         .settings = plan->train_settings,
-        .index = report->place[s->me ? pair->b : pair->a].device_index,
+        .index = report->rank_info[s->me ? pair->b : pair->a].device_index,
         .threads = 1};
     s->device_ops = plan->device->ops;
     s->ops = pair->choice.feature->ops;
     s->out.size = s->in.size = sizeof s->out;
     DLC_TRY(s->device_ops->open(&device, &s->device));
-    with->places[0] = report->place[pair->a];
-    with->places[1] = report->place[pair->b];
-    with->places[1].node = with->places[1].node != with->places[0].node;
-    with->places[0].node = 0;
+    with->rank_info[0] = report->rank_info[pair->a];
+    with->rank_info[1] = report->rank_info[pair->b];
+    with->rank_info[1].node = with->rank_info[1].node != with->rank_info[0].node;
+    with->rank_info[0].node = 0;
     with->args = (dlc_transport_args){.size = sizeof with->args,
                                       .rank = s->me,
                                       .ranks = 2,
-                                      .places = with->places,
+                                      .rank_info = with->rank_info,
                                       .device_ops = s->device_ops,
                                       .device = s->device,
                                       .job = s,
-                                      .allgather = gather,
+                                      .oob_all_gather = gather,
                                       .check = check};
     dlc_status status = open_memory(s);
     if (status == DLC_OK)
@@ -216,7 +217,7 @@ static dlc_status open_side(side *s, const dlc_bench_plan *plan,
 
 static void measure_side(side *s, const dlc_bench_plan *plan, const topo_report *report,
                          const topo_pair *pair, topo_measured *measured) {
-    opening with = {.made = NULL};
+    pair_args with = {.made = NULL};
     dlc_status status = open_side(s, plan, report, pair, &with);
     if (status == DLC_OK) {
         status = measure_open(s, measured);
@@ -234,27 +235,28 @@ static dlc_status take_part(dlc_job *job, const dlc_bench_plan *plan, double sec
                             topo_measured *measured) {
     int32_t mine = (int32_t)dlc_job_rank(job), ranks[] = {pair->a, pair->b};
     side s = {.me = mine == pair->b, .seconds = seconds, .begun = dlc_now_ns()};
-    dlc_meeting *meeting = NULL;
-    DLC_TRY(dlc_meeting_open(mine, (int32_t)dlc_job_ranks(job), job, dlc_job_allgather,
-                             dlc_job_check, &meeting));
+    dlc_oob *oob = NULL;
+    DLC_TRY(dlc_oob_open(mine, (int32_t)dlc_job_ranks(job), job, dlc_job_all_gather,
+                         dlc_job_check, &oob));
     dlc_status status = DLC_OK;
     if (go && (mine == pair->a || mine == pair->b)) {
-        status = dlc_meeting_seat(meeting, 0, ranks, 2, &s.seat);
+        status = dlc_oob_add_group(oob, 0, ranks, 2, &s.oob_group);
         if (status == DLC_OK)
             measure_side(&s, plan, report, pair, measured);
     }
     if (status == DLC_OK)
-        status = dlc_meeting_end(meeting);
-    dlc_meeting_close(meeting);
+        status = dlc_oob_finish(oob);
+    dlc_oob_close(oob);
     return status;
 }
 
-/* Everybody's own result of a pair: what went wrong on either side counts. */
-static dlc_status share(dlc_job *job, topo_pair *pair, const topo_measured *mine) {
+/* Distributes the result of a pair to all ranks; a problem of either side counts. */
+static dlc_status share_result(dlc_job *job, topo_pair *pair,
+                               const topo_measured *mine) {
     topo_measured *all = dlc_alloc((size_t)dlc_job_ranks(job), sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(job, mine, sizeof *mine, all);
+    dlc_status status = dlc_job_all_gather(job, mine, sizeof *mine, all);
     if (status == DLC_OK)
         pair->measured = all[pair->b].problem[0] && !all[pair->a].problem[0]
                              ? all[pair->b]
@@ -263,8 +265,8 @@ static dlc_status share(dlc_job *job, topo_pair *pair, const topo_measured *mine
     return status;
 }
 
-/* Scores should be the same on all ranks, but a rank may see no network where another
- * does. *go: is there a transport, the same for both? Said in `measured` if not. */
+/* Scores should be equal on all ranks, but one rank may see a network and another none.
+ * *go: both have chosen the same transport; if they differ `measured` says so. */
 static dlc_status agree_on_transport(dlc_job *job, const topo_pair *pair, int *go,
                                      topo_measured *measured) {
     typedef char name[48];
@@ -274,12 +276,13 @@ static dlc_status agree_on_transport(dlc_job *job, const topo_pair *pair, int *g
     name *all = dlc_alloc((size_t)dlc_job_ranks(job), sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(job, mine, sizeof mine, all);
+    dlc_status status = dlc_job_all_gather(job, mine, sizeof mine, all);
     const char *a = all[pair->a], *b = all[pair->b];
     *go = strcmp(a, b) == 0 && strcmp(a, mine) == 0 && strcmp(a, "none") != 0;
     if (status == DLC_OK && strcmp(a, b) != 0) {
         snprintf(measured->problem, sizeof measured->problem,
-                 "rank %d would use %s, rank %d %s", pair->a, a, pair->b, b);
+                 "rank %d chose transport %s, but rank %d chose %s", pair->a, a,
+                 pair->b, b);
         measured->done = 1;
     }
     dlc_free(all);
@@ -292,13 +295,13 @@ static dlc_status measure_pair(dlc_job *job, const dlc_bench_plan *plan, double 
     char name[32];
     int go = 0;
     snprintf(name, sizeof name, "rank %d - rank %d", pair->a, pair->b);
-    dlc_job_doing(job, "measuring", name, 0); /* the job's deadline begins again */
+    dlc_job_activity(job, "measuring", name, 0); /* restarts the hang timeout */
     dlc_status status = agree_on_transport(job, pair, &go, &mine);
     if (status == DLC_OK)
         status = take_part(job, plan, seconds, report, pair, go, &mine);
     if (status == DLC_OK)
-        status = share(job, pair, &mine);
-    dlc_job_doing(job, NULL, NULL, 0);
+        status = share_result(job, pair, &mine);
+    dlc_job_activity(job, NULL, NULL, 0);
     return status;
 }
 

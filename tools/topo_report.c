@@ -1,4 +1,4 @@
-/* See topo_report.h. */
+/* Collects the ends and pairs of the report, and asks the transports. */
 #include "topo_report.h"
 
 #include <stdio.h>
@@ -17,24 +17,24 @@ static int32_t machine_number(const dlc_topo *topo, int32_t node) {
     return number;
 }
 
-/* Where a rank would be that works on this end. */
-static dlc_place make_place(const dlc_topo *topo, int32_t end,
-                            const char *accelerator) {
+/* The rank info of a rank on this end. */
+static dlc_rank_info make_rank_info(const dlc_topo *topo, int32_t end,
+                                    const char *accelerator) {
     const dlc_topo_node *device = &topo->node[dlc_topo_device_of(topo, end)];
-    dlc_place place = {.size = sizeof place,
-                       .node = machine_number(topo, end),
-                       .pid = (uint32_t)getpid(),
-                       .uid = (uint32_t)geteuid(),
-                       .package = device->package,
-                       .numa = device->numa};
+    dlc_rank_info rank_info = {.size = sizeof rank_info,
+                               .node = machine_number(topo, end),
+                               .pid = (uint32_t)getpid(),
+                               .uid = (uint32_t)geteuid(),
+                               .package = device->package,
+                               .numa = device->numa};
     const char *name = device->kind == DLC_TOPO_GPU ? accelerator
                                                     : topo->node[end].device;
-    snprintf(place.host, sizeof place.host, "%.50s-%d",
-             topo->node[device->machine].name, place.node);
-    snprintf(place.device, sizeof place.device, "%s", name);
+    snprintf(rank_info.host, sizeof rank_info.host, "%.50s-%d",
+             topo->node[device->machine].name, rank_info.node);
+    snprintf(rank_info.device, sizeof rank_info.device, "%s", name);
     if (device->kind == DLC_TOPO_GPU)
-        place.device_index = device->index;
-    return place;
+        rank_info.device_index = device->index;
+    return rank_info;
 }
 
 dlc_status topo_report_ends(topo_report *report, size_t most, const char *accelerator) {
@@ -44,20 +44,20 @@ dlc_status topo_report_ends(topo_report *report, size_t most, const char *accele
     size_t count = dlc_topo_count(topo, -1, kind);
     if (most && most < count)
         count = most;
-    if (count > TOPO_ENDS_MOST)
+    if (count > TOPO_MAX_ENDS)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%zu ranks are too many to show every pair of: --ranks=%d at "
-                        "most",
-                        count, TOPO_ENDS_MOST);
+                        "%zu ranks have too many pairs to show; use at most "
+                        "--ranks=%d",
+                        count, TOPO_MAX_ENDS);
     report->end = dlc_alloc(count, sizeof *report->end);
-    report->place = dlc_alloc(count, sizeof *report->place);
-    if (!report->end || !report->place)
+    report->rank_info = dlc_alloc(count, sizeof *report->rank_info);
+    if (!report->end || !report->rank_info)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < (int32_t)topo->nodes && report->ends < count; i++) {
         if (topo->node[i].kind != kind)
             continue;
         report->end[report->ends] = i;
-        report->place[report->ends++] = make_place(topo, i, accelerator);
+        report->rank_info[report->ends++] = make_rank_info(topo, i, accelerator);
     }
     return DLC_OK;
 }
@@ -81,32 +81,34 @@ dlc_status topo_settings_of(const dlc_bench_plan *plan, const dlc_feature *featu
     return status;
 }
 
-typedef struct asking {
+/* The context of settings_of. */
+typedef struct settings_context {
     const dlc_bench_plan *plan;
-    dlc_settings *made; /* a score is a number and a sentence, and keeps none of it */
-} asking;
+    dlc_settings *made; /* a score keeps no pointers into it */
+} settings_context;
 
 static dlc_status settings_of(void *context, const dlc_feature *feature,
                               const dlc_settings **settings) {
-    asking *a = context;
+    settings_context *a = context;
     return topo_settings_of(a->plan, feature, &a->made, settings);
 }
 
 static dlc_status judge_pair(const topo_report *report, topo_pair *pair,
                              const dlc_bench_plan *plan, const dlc_device_ops *ops) {
-    asking a = {.plan = plan};
-    dlc_place places[] = {report->place[pair->a], report->place[pair->b]};
+    settings_context a = {.plan = plan};
+    dlc_rank_info pair_info[] = {report->rank_info[pair->a],
+                                 report->rank_info[pair->b]};
     dlc_transport_args args = {
-        .size = sizeof args, .ranks = 2, .places = places, .device_ops = ops};
-    places[1].node = places[1].node != places[0].node; /* numbered from 0 */
-    places[0].node = 0;
+        .size = sizeof args, .ranks = 2, .rank_info = pair_info, .device_ops = ops};
+    pair_info[1].node = pair_info[1].node != pair_info[0].node; /* numbered from 0 */
+    pair_info[0].node = 0;
     dlc_topo_route_between(&report->topo, report->end[pair->a], report->end[pair->b],
                            &pair->route);
-    dlc_status status = dlc_comm_choose(plan->registry, plan->transport,
-                                        places[0].device, &args, settings_of, &a,
-                                        &pair->choice);
+    dlc_status status = dlc_transport_choose(plan->registry, plan->transport,
+                                             pair_info[0].device, &args, settings_of,
+                                             &a, &pair->choice);
     dlc_settings_free(a.made);
-    if (status == DLC_ERR_CONFIG) { /* none fits: that is a finding */
+    if (status == DLC_ERR_CONFIG) { /* none can connect them: a result, not an error */
         pair->problem = dlc_strdup(dlc_detail());
         return pair->problem ? DLC_OK : DLC_ERR_NOMEM;
     }
@@ -131,11 +133,11 @@ dlc_status topo_report_judge(topo_report *report, const dlc_bench_plan *plan,
 
 void topo_report_free(topo_report *report) {
     for (size_t i = 0; i < report->pairs; i++) {
-        dlc_choice_free(&report->pair[i].choice);
+        dlc_transport_choice_free(&report->pair[i].choice);
         dlc_free(report->pair[i].problem);
     }
     dlc_free(report->pair);
-    dlc_free(report->place);
+    dlc_free(report->rank_info);
     dlc_free(report->end);
     dlc_topo_free(&report->topo);
     *report = (topo_report){0};
@@ -154,7 +156,7 @@ size_t topo_report_rows(const topo_report *report, int32_t *nodes) {
     size_t count = 0;
     for (; count < report->ends; count++)
         nodes[count] = report->end[count];
-    for (int32_t i = 0; i < (int32_t)report->topo.nodes && count < TOPO_ENDS_MOST; i++)
+    for (int32_t i = 0; i < (int32_t)report->topo.nodes && count < TOPO_MAX_ENDS; i++)
         if ((report->topo.node[i].kind == DLC_TOPO_GPU && !is_end(report, i)) ||
             report->topo.node[i].kind == DLC_TOPO_OTHER)
             nodes[count++] = i;
@@ -163,7 +165,7 @@ size_t topo_report_rows(const topo_report *report, int32_t *nodes) {
 
 size_t topo_report_adapters(const topo_report *report, int32_t *nodes) {
     size_t count = 0;
-    for (int32_t i = 0; i < (int32_t)report->topo.nodes && count < TOPO_ENDS_MOST; i++)
+    for (int32_t i = 0; i < (int32_t)report->topo.nodes && count < TOPO_MAX_ENDS; i++)
         if (report->topo.node[i].kind == DLC_TOPO_NIC)
             nodes[count++] = i;
     return count;

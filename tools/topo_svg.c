@@ -1,5 +1,5 @@
-/* The report as a picture: the machines, and the matrix of all pairs; near in strong
- * colours, far in weak ones. */
+/* Draws the report as SVG: the machines, and the matrix of all pairs, with strong
+ * colors for near pairs and weak ones for distant pairs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,7 +51,8 @@ typedef struct picture {
     double left; /* where cells begin */
 } picture;
 
-/* Rows and columns begin with the ends, whose pairs lie in order. */
+/* The pair of a cell, or NULL. Rows and columns begin with the ends; pairs are in
+ * order. */
 static const topo_pair *pair_of(const topo_report *report, size_t row, size_t column) {
     size_t a = row < column ? row : column, b = row < column ? column : row;
     if (a == b || b >= report->ends)
@@ -64,11 +65,11 @@ static void add_tip(const topo_report *report, const topo_pair *pair, dlc_text *
     dlc_text name = {0};
     dlc_topo_label(&report->topo, report->end[pair->a], a, sizeof a);
     dlc_topo_label(&report->topo, report->end[pair->b], b, sizeof b);
-    dlc_text_add(tip, "%s - %s: %s", a, b, dlc_way_text(pair->route.way));
-    if (pair->route.way < DLC_WAYS)
-        dlc_text_add(tip, " (%s)", pair->route.verdict[pair->route.way].reason);
+    dlc_text_add(tip, "%s - %s: %s", a, b, dlc_route_text(pair->route.chosen));
+    if (pair->route.chosen < DLC_ROUTES)
+        dlc_text_add(tip, " (%s)", pair->route.verdict[pair->route.chosen].reason);
     if (!pair->problem)
-        dlc_choice_name(&pair->choice, &name);
+        dlc_transport_choice_name(&pair->choice, &name);
     dlc_text_add(tip, "; transport %s",
                  pair->problem ? "none" : dlc_text_string(&name));
     if (pair->measured.done && pair->measured.problem[0])
@@ -79,7 +80,7 @@ static void add_tip(const topo_report *report, const topo_pair *pair, dlc_text *
     dlc_text_free(&name);
 }
 
-/* In a cell how near the two are, and what they take, or how fast that is. */
+/* Draws a cell: the class of the path, and the transport or its measured bandwidth. */
 static void draw_cell(const picture *to, size_t r, size_t c, double y) {
     const topo_pair *pair = pair_of(to->report, r, c);
     dlc_topo_path path = dlc_topo_path_between(&to->report->topo, to->row[r],
@@ -92,7 +93,7 @@ static void draw_cell(const picture *to, size_t r, size_t c, double y) {
     if (pair)
         add_tip(to->report, pair, &tip);
     if (pair && !pair->problem)
-        dlc_choice_name(&pair->choice, &name);
+        dlc_transport_choice_name(&pair->choice, &name);
     dlc_svg_box(to->svg, bad ? "bad" : dlc_topo_class_text(path.class), x + 1, y + 1,
                 cell - 2, row_height - 2, pair ? dlc_text_string(&tip) : NULL);
     dlc_topo_path_text(&path, near);
@@ -140,13 +141,13 @@ static void draw_legend(const picture *to, double y) {
     }
     dlc_svg_text(to->svg, "muted", "start", margin, y + 11,
                  to->report->measured
-                     ? "Figures of pairs: GB/s one way, measured; beside lines: GB/s "
-                       "that the link is made for."
-                     : "Below how near a pair is: the transport that it takes. Figures "
-                       "beside lines: GB/s that the link is made for.");
+                     ? "Numbers in cells: measured GB/s per direction; beside "
+                       "lines: nominal GB/s of the link."
+                     : "Below the class of a pair: its transport. Numbers beside "
+                       "lines: nominal GB/s of the link.");
 }
 
-/* Everything but the frame, whose size follows from it. */
+/* Draws everything but the frame, and returns the size that the frame needs. */
 static void draw(picture *to, const topo_tree *tree, double *width, double *height) {
     size_t longest = 6;
     char text[LABEL];
@@ -194,8 +195,8 @@ static dlc_status draw_all(const picture *what, dlc_text *svg) {
 }
 
 dlc_status topo_svg(const topo_report *report, dlc_text *svg) {
-    int32_t *row = dlc_alloc(TOPO_ENDS_MOST, sizeof *row);
-    int32_t *column = dlc_alloc(2 * (size_t)TOPO_ENDS_MOST, sizeof *column);
+    int32_t *row = dlc_alloc(TOPO_MAX_ENDS, sizeof *row);
+    int32_t *column = dlc_alloc(2 * (size_t)TOPO_MAX_ENDS, sizeof *column);
     dlc_status status = row && column ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK) {
         picture to = {.report = report, .row = row, .column = column};

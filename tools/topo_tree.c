@@ -1,4 +1,4 @@
-/* See topo_tree.h. */
+/* Computes the boxes of the picture, and marks common ancestors with transports. */
 #include "topo_tree.h"
 
 #include <stdio.h>
@@ -54,14 +54,15 @@ static int is_leaf(dlc_topo_kind kind) {
 }
 
 static int has_box(const dlc_topo *topo, const dlc_topo_node *node) {
-    if (node->kind == DLC_TOPO_RANK) /* on a device it is told there */
+    if (node->kind == DLC_TOPO_RANK) /* a rank on a device is written into its box */
         return node->parent >= 0 && !is_leaf(topo->node[node->parent].kind);
     return is_leaf(node->kind) || node->kind == DLC_TOPO_MACHINE ||
            node->kind == DLC_TOPO_PACKAGE || node->kind == DLC_TOPO_NUMA ||
            node->kind == DLC_TOPO_HOST_BRIDGE || node->kind == DLC_TOPO_SWITCH;
 }
 
-/* Some descriptions hang PCI below the machine, and say beside it where it belongs. */
+/* The parent in the picture: some descriptions put PCI below the machine and give its
+ * NUMA node or package separately. */
 static int32_t parent_of(const dlc_topo *topo, int32_t i) {
     const dlc_topo_node *node = &topo->node[i];
     int is_pci = node->kind >= DLC_TOPO_HOST_BRIDGE && node->kind <= DLC_TOPO_OTHER;
@@ -74,19 +75,19 @@ static int32_t parent_of(const dlc_topo *topo, int32_t i) {
     return node->parent;
 }
 
-/* Parents come before their children. */
-static void find_homes(const dlc_topo *topo, topo_tree *tree) {
+/* Finds the box around each node; parents come before their children. */
+static void find_parents(const dlc_topo *topo, topo_tree *tree) {
     for (int32_t i = 0; i < (int32_t)topo->nodes; i++) {
         const dlc_topo_node *node = &topo->node[i];
         topo_box *box = &tree->box[i];
         int32_t parent = parent_of(topo, i);
-        box->home = parent >= 0 ? tree->box[parent].shown : -1;
-        box->shown = has_box(topo, node) ? i : box->home;
+        box->parent = parent >= 0 ? tree->box[parent].shown : -1;
+        box->shown = has_box(topo, node) ? i : box->parent;
         box->is_leaf = box->shown == i && is_leaf(node->kind);
-        if (node->kind == DLC_TOPO_CORE && box->home >= 0)
-            tree->box[box->home].cores++;
-        if (box->shown == i && box->home >= 0) {
-            box->row = tree->box[box->home].row + 1;
+        if (node->kind == DLC_TOPO_CORE && box->parent >= 0)
+            tree->box[box->parent].cores++;
+        if (box->shown == i && box->parent >= 0) {
+            box->row = tree->box[box->parent].row + 1;
             box->row = box->row < ROWS_MOST ? box->row : ROWS_MOST - 1;
         }
     }
@@ -98,12 +99,12 @@ static void find_columns(const dlc_topo *topo, topo_tree *tree) {
         if (box->shown != i)
             continue;
         box->leaves += box->is_leaf || box->cores;
-        if (box->home < 0 && !box->leaves)
+        if (box->parent < 0 && !box->leaves)
             box->leaves = 1; /* an empty machine */
-        if (box->home >= 0) {
-            tree->box[box->home].leaves += box->leaves;
-            tree->box[box->home].inner += !box->is_leaf && box->leaves;
-            tree->box[box->home].children += box->leaves > 0;
+        if (box->parent >= 0) {
+            tree->box[box->parent].leaves += box->leaves;
+            tree->box[box->parent].inner += !box->is_leaf && box->leaves;
+            tree->box[box->parent].children += box->leaves > 0;
         }
         if (box->leaves && !box->is_leaf && box->row >= tree->rows)
             tree->rows = box->row + 1;
@@ -112,9 +113,9 @@ static void find_columns(const dlc_topo *topo, topo_tree *tree) {
         topo_box *box = &tree->box[i];
         if (box->shown != i)
             continue;
-        if (box->home >= 0) {
-            box->begin = tree->box[box->home].next;
-            tree->box[box->home].next += box->leaves;
+        if (box->parent >= 0) {
+            box->begin = tree->box[box->parent].next;
+            tree->box[box->parent].next += box->leaves;
         }
         box->next = box->begin + (box->cores > 0);
     }
@@ -127,13 +128,13 @@ static dlc_status mark_pair(const topo_report *report, const topo_pair *pair,
     topo_mark *mark = NULL;
     dlc_text name = {0};
     if (!pair->problem)
-        dlc_choice_name(&pair->choice, &name);
+        dlc_transport_choice_name(&pair->choice, &name);
     if (path->class == DLC_TOPO_NET)
         mark = &tree->network;
     else if (path->class == DLC_TOPO_NV)
         mark = &tree->link[machine];
-    else if (path->through >= 0 && tree->box[path->through].shown >= 0)
-        mark = &tree->box[tree->box[path->through].shown].mark;
+    else if (path->common_ancestor >= 0 && tree->box[path->common_ancestor].shown >= 0)
+        mark = &tree->box[tree->box[path->common_ancestor].shown].mark;
     else
         mark = &tree->box[machine].mark;
     add_pair(mark, pair, pair->problem ? "none" : dlc_text_string(&name));
@@ -148,7 +149,7 @@ dlc_status topo_tree_make(const topo_report *report, topo_tree *tree) {
     tree->link = dlc_alloc(nodes, sizeof *tree->link);
     if (!tree->box || !tree->link)
         return DLC_ERR_NOMEM;
-    find_homes(&report->topo, tree);
+    find_parents(&report->topo, tree);
     find_columns(&report->topo, tree);
     for (size_t i = 0; i < report->pairs; i++)
         DLC_TRY(mark_pair(report, &report->pair[i], tree));

@@ -1,4 +1,4 @@
-/* dlcore train: the ranks started, each trains, rank 0 reports. */
+/* dlcore train: starts the ranks, each of which trains; rank 0 reports the result. */
 #include "train/train.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "train/data_source.h"
 
 typedef struct train_command {
-    dlc_tool_options tool; /* first: what the child parsers get */
+    dlc_tool_options tool; /* first: the child parsers get a pointer to it */
     dlc_train_options train;
     const char *resume;
     dlc_setup *setup;
@@ -23,8 +23,8 @@ enum { KEY_RESUME = 0x300, KEY_WEIGHTS };
 
 static const struct argp_option options[] = {
     {"resume", KEY_RESUME, "PATH|auto", 0,
-     "go on from a checkpoint, or the newest in a folder; auto: in this net's last run, "
-     "or in --run-dir",
+     "resume from a checkpoint, or from the newest in a folder; auto: from this net's last "
+     "run, or from --run-dir",
      0},
     {"weights", KEY_WEIGHTS, "FILE", 0, "start from these weights", 0},
     {0}};
@@ -45,8 +45,8 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         if (command->train.weights && command->resume &&
             strcmp(command->resume, "auto") != 0)
             argp_error(state,
-                       "--resume goes on with a run, --weights begins a new one: "
-                       "give one of them");
+                       "--resume continues a run, --weights starts a new one: give "
+                       "one of them");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -58,35 +58,36 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "NET.INI",
     .doc =
-        "Trains a net as net.ini says.\vResults go to stdout: a line for each test "
-        "and each epoch, and the summary. Progress, messages and what is wrong go to "
-        "stderr; with --json, results do so, too, and stdout has one JSON "
-        "document.\n\nEvery option of a job is another way to "
-        "write --set: --ranks=2 is --set parallel.ranks=2. SIGINT and SIGTERM: "
-        "checkpoint, then stop; SIGHUP: checkpoint, go on; SIGUSR1: read [solver] "
-        "again, where the solver allows it, go on.",
+        "Trains the net that net.ini describes.\vResults go to stdout: a line for each "
+        "test and each epoch, and the summary. Progress, messages and errors go to "
+        "stderr; with --json results go there too, and stdout has one JSON "
+        "document.\n\nEvery option of a job is a shorthand for --set: --ranks=2 is "
+        "--set parallel.ranks=2. SIGINT and SIGTERM write a checkpoint and stop; SIGHUP "
+        "writes one and continues; SIGUSR1 reads [solver] again, if the solver allows "
+        "it.",
     .children = dlc_tool_children};
 
 static void say_exchange(const dlc_train_result *result) {
     double megabytes = result->exchange_bytes / 1e6;
     if (isnan(result->hidden))
-        dlc_info("exchange: %.1f MB a rank, by the devices' queues", megabytes);
+        dlc_info("exchange: %.1f MB per rank, on the devices' queues", megabytes);
     else
-        dlc_info("exchange: %.1f MB a rank, %.2f s, %.0f %% of it hidden behind the "
+        dlc_info("exchange: %.1f MB per rank, %.2f s, %.0f %% of it hidden behind the "
                  "computation",
                  megabytes, result->exchange_seconds, 100 * result->hidden);
 }
 
-/* What there was none of is left out. */
+/* Leaves out a value that was never measured. */
 static void add_number(dlc_text *line, const char *name, double value) {
     if (!isnan(value))
         dlc_text_add(line, "%s %.4f,", name, value);
 }
 
-/* A run that was done before it was resumed. */
-static void say_nothing(const dlc_session *session, const dlc_train_result *result) {
+/* Reports a resumed run that was already complete. */
+static void say_complete(const dlc_session *session, const dlc_train_result *result) {
     dlc_text line = {0};
-    dlc_text_add(&line, "nothing to do: the run in %s is done after %lld iterations:",
+    dlc_text_add(&line,
+                 "nothing to do: the run in %s is complete after %lld iterations:",
                  session->run_folder->path, (long long)session->iteration);
     add_number(&line, " training loss", result->training_loss);
     add_number(&line, " test loss", result->test_loss);
@@ -98,7 +99,7 @@ static void say_nothing(const dlc_session *session, const dlc_train_result *resu
 static void say_result(const dlc_session *session, const dlc_train_result *result) {
     dlc_text line = {0};
     if (result->is_nothing) {
-        say_nothing(session, result);
+        say_complete(session, result);
         return;
     }
     dlc_text_add(&line, "%s after %lld iterations, %.1f s:",
@@ -109,7 +110,7 @@ static void say_result(const dlc_session *session, const dlc_train_result *resul
     add_number(&line, " test accuracy", result->accuracy);
     dlc_log_result("%s %.0f images/s", dlc_text_string(&line), result->images_per_s);
     dlc_text_free(&line);
-    dlc_staleness_say(&result->staleness);
+    dlc_staleness_log(&result->staleness);
     if (session->ranks > 1 && !session->asynchronous)
         say_exchange(result);
     if (result->checkpoint)
@@ -154,7 +155,8 @@ int dlc_command_train(int argc, char **argv) {
     train_command command = {0};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    /* Ctrl-C ends `tee` behind a pipe, too: the checkpoint that follows comes first. */
+    /* Ctrl-C also ends `tee` behind a pipe; the final checkpoint must still be written.
+     */
     signal(SIGPIPE, SIG_IGN);
     dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                                        &command.setup);

@@ -32,11 +32,11 @@ def measure(size, seconds):
     return block(tensor, max(3, int(seconds / each)))
 
 
-def run_rank(rank, ranks, seconds, sizes, meeting):
+def run_rank(rank, ranks, seconds, sizes, rendezvous):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]} if ranks <= len(cores) else cores)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks)
     for size in sizes:
         each = measure(size, seconds)
         if rank == 0:
@@ -51,7 +51,7 @@ def main():
         for rank in range(ranks):
             child = os.fork()
             if child == 0:
-                run_rank(rank, ranks, seconds, sizes, f"{folder}/meeting")
+                run_rank(rank, ranks, seconds, sizes, f"{folder}/rendezvous")
                 sys.stdout.flush()
                 os._exit(0)
             children.append(child)

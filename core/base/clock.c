@@ -1,4 +1,4 @@
-/* See clock.h. */
+/* Reads the clocks of the system and of this process. */
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -23,8 +23,8 @@ double dlc_cpu_seconds(void) {
 }
 
 double dlc_process_seconds(void) {
-    /* Field 22 of /proc/self/stat: start time in ticks since boot (proc(5)). The
-     * command's name, field 2, may contain anything, so count from its ')'. */
+    /* Field 22 of /proc/self/stat: start time in ticks since boot (proc(5)). The name
+     * of the command, field 2, may contain anything, so count from its ')'. */
     char line[1024];
     FILE *stat = fopen("/proc/self/stat", "re");
     if (!stat)

@@ -1,4 +1,4 @@
-/* See json.h. */
+/* Writes JSON values into a growing text, with commas and quoting. */
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/human.h"
+#include "base/escape.h"
 
 static void add_quoted(dlc_text *text, const char *value) {
     size_t left = strlen(value), bytes;

@@ -1,4 +1,5 @@
-/* See log.h. */
+/* Writes messages, results and the status line to stderr and stdout, and events to the
+ * log file. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/human.h"
+#include "base/escape.h"
 #include "base/memory.h"
 
 #define LINE_BYTES 4096
@@ -24,9 +25,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int threshold = DLC_LOG_INFO;
 static _Atomic int file = -1;
 static _Atomic int results_fd = STDOUT_FILENO;
-static _Atomic int results_failed; /* errno of the first line that was lost */
+static _Atomic int
+    results_failed; /* errno of the first result that could not be written */
 static _Atomic int job_rank;
-static int status_shown; /* a status line stands at the cursor */
+static int status_shown; /* a status line is on the terminal */
 
 void dlc_log_level_set(dlc_log_level level) {
     atomic_store(&threshold, (int)level);
@@ -36,8 +38,8 @@ void dlc_log_rank_set(int rank) {
     atomic_store(&job_rank, rank);
 }
 
-/* One write a line: lines of several processes stay whole. Returns 0 or an errno;
- * `left` is what was not written. */
+/* Writes all bytes, one write() per line if possible, so that lines of several
+ * processes are not mixed. Returns 0 or an errno; *left is what was not written. */
 static int write_all(int fd, const char *bytes, size_t *left) {
     while (*left) {
         ssize_t done = write(fd, bytes, *left);
@@ -51,30 +53,30 @@ static int write_all(int fd, const char *bytes, size_t *left) {
     return 0;
 }
 
-/* ---- The file of JSON lines -------------------------------------------------- */
+/* ---- The log file ------------------------------------------------------------ */
 
-/* What went wrong with the file, in memory that forked ranks share: one of them warns
- * for all, and the process that started them knows of it at the end. */
+/* Errors of the log file, in memory shared by forked ranks: one of them warns for all,
+ * and the launching process knows at the end. */
 typedef struct file_state {
-    _Atomic int failed; /* errno of the first failure */
-    _Atomic int torn;   /* the last line written is not whole */
+    _Atomic int failed;     /* errno of the first failure */
+    _Atomic int incomplete; /* the last line is incomplete */
 } file_state;
 
 static file_state *file_shared;
 static char *file_path;
 
-/* Does it end in the middle of a line, as a disk that filled up left it? */
-static int is_torn(const char *path, int opened) {
+/* Whether the file ends in the middle of a line, as after a full disk. */
+static int is_incomplete(const char *path, int opened) {
     struct stat about;
     char last = '\n';
     if (fstat(opened, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
         return 0;
     int reader = open(path, O_RDONLY | O_CLOEXEC);
     if (reader < 0)
-        return 0; /* may be written, not read */
-    int torn = pread(reader, &last, 1, about.st_size - 1) == 1 && last != '\n';
+        return 0; /* writable, but not readable */
+    int incomplete = pread(reader, &last, 1, about.st_size - 1) == 1 && last != '\n';
     close(reader);
-    return torn;
+    return incomplete;
 }
 
 dlc_status dlc_log_file_open(const char *path) {
@@ -99,7 +101,7 @@ dlc_status dlc_log_file_open(const char *path) {
     dlc_free(file_path);
     file_path = copy;
     atomic_store(&file_shared->failed, 0);
-    atomic_store(&file_shared->torn, is_torn(path, opened));
+    atomic_store(&file_shared->incomplete, is_incomplete(path, opened));
     return DLC_OK;
 }
 
@@ -109,7 +111,7 @@ dlc_status dlc_log_file_close(void) {
     if (old < 0)
         return DLC_OK;
     int none = 0;
-    if (close(old) != 0) /* network file systems tell of a full disk here */
+    if (close(old) != 0) /* network file systems report a full disk here */
         atomic_compare_exchange_strong(&file_shared->failed, &none, errno);
     int failed = atomic_load(&file_shared->failed);
     if (failed)
@@ -123,20 +125,20 @@ dlc_status dlc_log_file_close(void) {
 static void write_to_file(int fd, const dlc_text *line) {
     int none = 0, error = 0;
     size_t left = 1;
-    if (atomic_exchange(&file_shared->torn, 0) && write_all(fd, "\n", &left) != 0)
-        atomic_store(&file_shared->torn, 1);
+    if (atomic_exchange(&file_shared->incomplete, 0) && write_all(fd, "\n", &left) != 0)
+        atomic_store(&file_shared->incomplete, 1);
     left = line->length;
     error = line->failed ? ENOMEM : write_all(fd, line->bytes, &left);
     if (!error)
         return;
     if (left < line->length)
-        atomic_store(&file_shared->torn, 1);
+        atomic_store(&file_shared->incomplete, 1);
     if (atomic_compare_exchange_strong(&file_shared->failed, &none, error))
-        dlc_warn("log file %s: %s; what happens meanwhile is missing from it",
+        dlc_warn("log file %s: %s; events are lost until it can be written again",
                  file_path, strerror(error));
 }
 
-/* ---- Lines for people -------------------------------------------------------- */
+/* ---- Messages ---------------------------------------------------------------- */
 
 static const char *level_name(dlc_log_level level) {
     switch (level) {
@@ -163,11 +165,11 @@ int dlc_log_is_terminal(void) {
     return is && atomic_load(&job_rank) == 0;
 }
 
-static void write_human(dlc_log_level level, const char *message, int lines) {
+static void write_stderr(dlc_log_level level, const char *message, int lines) {
     char shown[LINE_BYTES], line[LINE_BYTES + 128];
-    /* Information speaks for itself; what is wrong says that it is. */
+    /* Information has no prefix; warnings and errors are marked. */
     int plain = level == DLC_LOG_INFO;
-    dlc_human_text(shown, sizeof shown, message, lines);
+    dlc_escape_text(shown, sizeof shown, message, lines);
     pthread_mutex_lock(&lock);
     int length = snprintf(line, sizeof line, "%s%s%s%s\n",
                           status_shown ? "\r\033[K" : "",
@@ -176,7 +178,8 @@ static void write_human(dlc_log_level level, const char *message, int lines) {
         length = (int)sizeof line - 1;
     status_shown = 0;
     size_t left = (size_t)length;
-    write_all(STDERR_FILENO, line, &left); /* a failure: nowhere to complain */
+    write_all(STDERR_FILENO, line,
+              &left); /* errors are ignored: there is nowhere to report them */
     pthread_mutex_unlock(&lock);
 }
 
@@ -189,23 +192,23 @@ static void log_to_file(dlc_log_level level, const char *message) {
 
 void dlc_log(dlc_log_level level, const char *format, ...) {
     int to_file = atomic_load(&file) >= 0;
-    int to_human = (int)level <= atomic_load(&threshold);
-    if (!to_file && !to_human)
+    int to_stderr = (int)level <= atomic_load(&threshold);
+    if (!to_file && !to_stderr)
         return;
     char message[LINE_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (to_human)
-        write_human(level, message, 0);
+    if (to_stderr)
+        write_stderr(level, message, 0);
     if (to_file)
         log_to_file(level, message);
 }
 
 void dlc_log_lines(dlc_log_level level, const char *text) {
     if ((int)level <= atomic_load(&threshold))
-        write_human(level, text, 1);
+        write_stderr(level, text, 1);
     if (atomic_load(&file) >= 0)
         log_to_file(level, text);
 }
@@ -221,10 +224,10 @@ static void write_result(const char *message) {
     int none = 0, fd = atomic_load(&results_fd);
     size_t left = 0;
     if (fd == STDERR_FILENO) {
-        write_human(DLC_LOG_INFO, message, 0);
+        write_stderr(DLC_LOG_INFO, message, 0);
         return;
     }
-    size_t length = dlc_human_text(line, LINE_BYTES, message, 0);
+    size_t length = dlc_escape_text(line, LINE_BYTES, message, 0);
     line[length++] = '\n';
     pthread_mutex_lock(&lock);
     if (status_shown) {
@@ -236,7 +239,7 @@ static void write_result(const char *message) {
     int error = write_all(fd, line, &left);
     pthread_mutex_unlock(&lock);
     if (error && atomic_compare_exchange_strong(&results_failed, &none, error))
-        dlc_warn("results cannot be written to stdout: %s; the work goes on",
+        dlc_warn("results cannot be written to stdout: %s; continuing",
                  strerror(error));
 }
 
@@ -254,7 +257,8 @@ void dlc_log_result(const char *format, ...) {
 
 dlc_status dlc_log_results_status(void) {
     int error = atomic_load(&results_failed);
-    return error ? dlc_fail(DLC_ERR_IO, "stdout lacks results: %s", strerror(error))
+    return error ? dlc_fail(DLC_ERR_IO, "results are missing on stdout: %s",
+                            strerror(error))
                  : DLC_OK;
 }
 
@@ -291,7 +295,7 @@ void dlc_log_status(const char *format, ...) {
     va_start(args, format);
     vsnprintf(given, sizeof given, format, args);
     va_end(args);
-    dlc_human_text(message, sizeof message, given, 0);
+    dlc_escape_text(message, sizeof message, given, 0);
     struct winsize size;
     size_t width = 79;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)

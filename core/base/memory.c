@@ -1,4 +1,5 @@
-/* See memory.h. */
+/* Allocates aligned, zeroed memory; large blocks in huge pages; can fail on request for
+ * tests. */
 #include "base/memory.h"
 
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include "base/status.h"
 
 #define ALIGNMENT 64
-/* From here on memory is asked for in huge pages: first touch is dear otherwise. */
+/* From this size on, huge pages: first touch is expensive otherwise. */
 #define HUGE_FROM ((size_t)4 << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -44,7 +45,7 @@ void *dlc_alloc(size_t count, size_t size) {
         return NULL;
     }
     if (bytes >= HUGE_FROM)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: failing does no harm */
+        madvise(memory, bytes, MADV_HUGEPAGE); /* a hint, which may fail */
     memset(memory, 0, bytes);
     return memory;
 }

@@ -1,16 +1,16 @@
-/* Host memory for the core's own bookkeeping. Tensors live in device memory. */
+/* Host memory for the core's own data structures. Tensors are in device memory. */
 #ifndef DLC_BASE_MEMORY_H
 #define DLC_BASE_MEMORY_H
 
 #include <stddef.h>
 
-/* `count` zeroed elements of `size` bytes, aligned to 64 bytes; NULL with the
- * detail sentence set when memory ran out (overflow included). A count of 0 gives
- * a valid pointer. Release with dlc_free. */
+/* Allocates `count` zeroed elements of `size` bytes, aligned to 64 bytes. NULL, with
+ * the detail sentence set, if memory runs out (or the size overflows). A count of 0
+ * gives a valid pointer. Release with dlc_free. */
 void *dlc_alloc(size_t count, size_t size);
 
-/* Resizes what dlc_alloc gave (or NULL) from `old_count` to `count` elements; what
- * is new is zeroed. On failure NULL, and `memory` is still there. */
+/* Resizes memory of dlc_alloc (or NULL) from `old_count` to `count` elements; new ones
+ * are zeroed. Returns NULL on failure, and `memory` stays valid. */
 void *dlc_grow(void *memory, size_t old_count, size_t count, size_t size);
 
 char *dlc_strdup(const char *text);
@@ -19,8 +19,8 @@ char *dlc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void dlc_free(void *memory); /* NULL allowed */
 
-/* For tests: the n-th allocation from now on (1: the next one) and all after it
- * fail; 0 ends that. Returns how many were made since the last call. */
+/* For tests: makes the n-th allocation from now on (1: the next one) and all after it
+ * fail; 0 stops that. Returns the number of allocations since the last call. */
 size_t dlc_memory_fail_at(size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* See random.h. */
+/* Philox4x32-10, and numbers of several distributions from it. */
 #include "base/random.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static uint64_t random_u64(dlc_random *random) {
 __extension__ typedef unsigned __int128 wide;
 
 uint64_t dlc_random_below(dlc_random *random, uint64_t bound) {
-    /* Throw away the few values that would make some results likelier. */
+    /* Reject the few values that would bias the result. */
     uint64_t threshold = -bound % bound;
     for (;;) {
         wide product = (wide)random_u64(random) * bound;

@@ -1,4 +1,4 @@
-/* See status.h. */
+/* Detail sentences per thread, and the texts and exit codes of statuses. */
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 static _Thread_local char detail[DETAIL_BYTES];
 
 dlc_status dlc_fail(dlc_status status, const char *format, ...) {
-    /* The arguments may contain the present detail: print beside it first. */
+    /* The arguments may include the current detail, so print into a buffer first. */
     char next[DETAIL_BYTES];
     va_list args;
     va_start(args, format);

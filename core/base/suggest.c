@@ -1,4 +1,4 @@
-/* See suggest.h. */
+/* Finds the name that was meant, by a table of synonyms and by edit distance. */
 #include "base/suggest.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ static size_t min3(size_t a, size_t b, size_t c) {
     return least < c ? least : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours. */
+/* Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of
+ * neighbours. */
 static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) {
     size_t rows[3][NAME_MAX_COMPARED + 2];
     size_t *before = rows[0], *last = rows[1], *row = rows[2];
@@ -33,12 +34,12 @@ static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) 
     return last[nb];
 }
 
-static const char *nearest_letters(const char *name, const char *const *candidates,
-                                   size_t count) {
+static const char *nearest_spelling(const char *name, const char *const *candidates,
+                                    size_t count) {
     size_t length = strlen(name);
     if (length > NAME_MAX_COMPARED)
         return NULL;
-    /* One slip in three letters is a slip; more is another word. */
+    /* Up to one typo in three characters; more is a different word. */
     size_t best = length / 3 + 2;
     const char *nearest = NULL;
     for (size_t i = 0; i < count; i++) {
@@ -54,20 +55,21 @@ static const char *nearest_letters(const char *name, const char *const *candidat
     return nearest;
 }
 
-/* ---- By meaning ---- */
+/* ---- Synonyms ---- */
 
-/* In small letters, without '_' and '-', and without what is called: "Conv2d(3)". */
-static void make_plain(const char *name, char plain[NAME_MAX_COMPARED + 1]) {
+/* Normalizes a name: lower case, without '_' and '-', and without the arguments of
+ * "Conv2d(3)". */
+static void normalize(const char *name, char normal[NAME_MAX_COMPARED + 1]) {
     size_t length = 0;
     for (; *name && *name != '(' && length < NAME_MAX_COMPARED; name++)
         if (*name >= 'A' && *name <= 'Z')
-            plain[length++] = (char)(*name - 'A' + 'a');
+            normal[length++] = (char)(*name - 'A' + 'a');
         else if (*name != '_' && *name != '-')
-            plain[length++] = *name;
-    plain[length] = '\0';
+            normal[length++] = *name;
+    normal[length] = '\0';
 }
 
-/* Is `word` one of the words of `list`? */
+/* Whether `word` is one of the words of `list`. */
 static int holds(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; *at; at += strspn(at, " ")) {
@@ -79,10 +81,10 @@ static int holds(const char *list, const char *word) {
     return 0;
 }
 
-/* The first word of `here` that is a candidate. */
-static const char *find_here(const char *here, const char *const *candidates,
-                             size_t count) {
-    for (const char *at = here; at && *at; at += strspn(at, " ")) {
+/* The first word of `names` that is a candidate. */
+static const char *find_candidate(const char *names, const char *const *candidates,
+                                  size_t count) {
+    for (const char *at = names; at && *at; at += strspn(at, " ")) {
         size_t n = strcspn(at, " ");
         for (size_t i = 0; i < count; i++)
             if (strlen(candidates[i]) == n && memcmp(candidates[i], at, n) == 0)
@@ -92,17 +94,17 @@ static const char *find_here(const char *here, const char *const *candidates,
     return NULL;
 }
 
-static const char *find_meaning(const char *plain, const char *const *candidates,
+static const char *find_synonym(const char *normal, const char *const *candidates,
                                 size_t count) {
     char candidate[NAME_MAX_COMPARED + 1];
-    for (size_t i = 0; i < count && *plain; i++) {
-        make_plain(candidates[i], candidate);
-        if (strcmp(plain, candidate) == 0)
+    for (size_t i = 0; i < count && *normal; i++) {
+        normalize(candidates[i], candidate);
+        if (strcmp(normal, candidate) == 0)
             return candidates[i];
     }
-    for (const dlc_foreign *row = dlc_foreign_words; row->words; row++) {
-        const char *found = holds(row->words, plain)
-                                ? find_here(row->here, candidates, count)
+    for (const dlc_synonym *row = dlc_synonyms; row->words; row++) {
+        const char *found = holds(row->words, normal)
+                                ? find_candidate(row->names, candidates, count)
                                 : NULL;
         if (found)
             return found;
@@ -110,34 +112,34 @@ static const char *find_meaning(const char *plain, const char *const *candidates
     return NULL;
 }
 
-/* "torch.nn.Conv2d" means what "Conv2d" does. */
-static const char *behind_modules(const char *plain) {
-    const char *dot = strrchr(plain, '.');
+/* "Conv2d" of "torch.nn.Conv2d"; NULL without a dot. */
+static const char *last_component(const char *normal) {
+    const char *dot = strrchr(normal, '.');
     return dot && dot[1] ? dot + 1 : NULL;
 }
 
-const char *dlc_nearest_meaning(const char *name, const char *const *candidates,
+const char *dlc_nearest_synonym(const char *name, const char *const *candidates,
                                 size_t count) {
-    char plain[NAME_MAX_COMPARED + 1];
+    char normal[NAME_MAX_COMPARED + 1];
     if (strlen(name) > NAME_MAX_COMPARED)
         return NULL;
-    make_plain(name, plain);
-    const char *found = find_meaning(plain, candidates, count);
-    const char *last = behind_modules(plain);
-    return found || !last ? found : find_meaning(last, candidates, count);
+    normalize(name, normal);
+    const char *found = find_synonym(normal, candidates, count);
+    const char *last = last_component(normal);
+    return found || !last ? found : find_synonym(last, candidates, count);
 }
 
 const char *dlc_nearest(const char *name, const char *const *candidates, size_t count) {
-    const char *found = dlc_nearest_meaning(name, candidates, count);
-    return found ? found : nearest_letters(name, candidates, count);
+    const char *found = dlc_nearest_synonym(name, candidates, count);
+    return found ? found : nearest_spelling(name, candidates, count);
 }
 
 void dlc_suggest(dlc_text *text, const char *name, const char *const *candidates,
                  size_t count) {
     const char *advice = dlc_advice(name);
-    const char *found = dlc_nearest_meaning(name, candidates, count);
+    const char *found = dlc_nearest_synonym(name, candidates, count);
     if (!found && !advice)
-        found = nearest_letters(name, candidates, count);
+        found = nearest_spelling(name, candidates, count);
     if (found)
         dlc_text_add(text, "; did you mean %s?", found);
     else if (advice)
@@ -145,12 +147,12 @@ void dlc_suggest(dlc_text *text, const char *name, const char *const *candidates
 }
 
 const char *dlc_advice(const char *name) {
-    char plain[NAME_MAX_COMPARED + 1];
+    char normal[NAME_MAX_COMPARED + 1];
     if (strlen(name) > NAME_MAX_COMPARED)
         return NULL;
-    make_plain(name, plain);
-    for (const char *word = plain; word; word = behind_modules(word))
-        for (const dlc_foreign *row = dlc_foreign_words; row->words; row++)
+    normalize(name, normal);
+    for (const char *word = normal; word; word = last_component(word))
+        for (const dlc_synonym *row = dlc_synonyms; row->words; row++)
             if (row->advice && holds(row->words, word))
                 return row->advice;
     return NULL;

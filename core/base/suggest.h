@@ -1,5 +1,4 @@
-/* What was meant by a name that isn't known: by its meaning elsewhere, or by its
- * letters. */
+/* Suggests what an unknown name may mean: a synonym of other frameworks, or a typo. */
 #ifndef DLC_BASE_SUGGEST_H
 #define DLC_BASE_SUGGEST_H
 
@@ -7,37 +6,37 @@
 
 #include "base/text.h"
 
-/* Words that other frameworks have for what is called otherwise here, or isn't there.
- */
-typedef struct dlc_foreign {
-    /* As said elsewhere, separated by blanks; in small letters, without '_' and '-'. */
+/* Names that other frameworks use for something that has another name here, or does not
+ * exist. */
+typedef struct dlc_synonym {
+    /* Their names, separated by blanks; in lower case, without '_' and '-'. */
     const char *words;
-    /* What it is called here, separated by blanks: the first one that can stand where
-     * the word was read is meant. NULL: nothing is. */
-    const char *here;
-    /* Where it is, or what there is instead, for places where none of `here` can stand;
-     * part of a sentence. NULL: nothing is known. */
+    /* The names here, separated by blanks: the first one that is valid at the place in
+     * question is meant. NULL: there is none. */
+    const char *names;
+    /* A part of a sentence that says where to find it, or what to use instead, for
+     * places where none of `names` is valid. NULL: none. */
     const char *advice;
-} dlc_foreign;
+} dlc_synonym;
 
-/* Ends with a row without words. */
-extern const dlc_foreign dlc_foreign_words[];
+/* The table (synonyms.c); the last row has no words. */
+extern const dlc_synonym dlc_synonyms[];
 
-/* The candidate that is the same name but for capitals, '_' and '-', or has the meaning
- * of this word elsewhere ("Conv2d", "torch.nn.Linear"); NULL if none has. */
-const char *dlc_nearest_meaning(const char *name, const char *const *candidates,
+/* The candidate that is the same name except for case, '_' and '-', or that is a
+ * synonym of it ("Conv2d", "torch.nn.Linear"); NULL if there is none. */
+const char *dlc_nearest_synonym(const char *name, const char *const *candidates,
                                 size_t count);
 
-/* The same; else, since it may be a slip of the pen, the candidate nearest in letters
- * changed (Damerau-Levenshtein). NULL if none is near enough to be meant. */
+/* As dlc_nearest_synonym, or else the candidate with the smallest edit distance
+ * (Damerau-Levenshtein). NULL if none is near enough. */
 const char *dlc_nearest(const char *name, const char *const *candidates, size_t count);
 
-/* Where this word of others has its place, or what there is instead: "the learning rate
- * is `rate` in [solver]". NULL: nothing is known. */
+/* The advice of the table for a name: "that is `learning_rate` in [solver]". NULL:
+ * none. */
 const char *dlc_advice(const char *name);
 
-/* "; did you mean x?" by its meaning; or "; " and the advice; or "; did you mean x?" by
- * its letters. Adds nothing where none of them helps. */
+/* Appends "; did you mean x?" for a synonym, or "; " and the advice, or "; did you mean
+ * x?" for a typo. Appends nothing if none applies. */
 void dlc_suggest(dlc_text *text, const char *name, const char *const *candidates,
                  size_t count);
 

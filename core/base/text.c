@@ -1,4 +1,4 @@
-/* See text.h. */
+/* A string that grows as it is written to. */
 #include "base/text.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Growing text. */
+/* A string that grows as it is written to. */
 #ifndef DLC_BASE_TEXT_H
 #define DLC_BASE_TEXT_H
 
@@ -6,9 +6,9 @@
 
 #include "base/status.h"
 
-/* Start with {0}. `bytes` always ends with a NUL once something was added. A
- * failed allocation is remembered and told by dlc_text_status, so that building
- * needs no check at every step. */
+/* Start with {0}; release with dlc_text_free. `bytes` is NUL-terminated once something
+ * was added. A failed allocation is remembered and reported by dlc_text_status, so that
+ * the steps in between need no checks. */
 typedef struct dlc_text {
     char *bytes;
     size_t length, room;

@@ -1,4 +1,4 @@
-/* See thread.h. */
+/* Starts threads with signals blocked, and sets their scheduling slice. */
 #include "base/thread.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 
-/* The least that Linux gives. */
-enum { TURN_NS = 100000 };
+/* The shortest slice that Linux allows. */
+enum { SLICE_NS = 100000 };
 
 typedef struct start {
     char name[16];
@@ -20,8 +20,8 @@ typedef struct start {
     void *context;
 } start;
 
-/* The first version of what sched_setattr(2) takes, for which glibc has no name before
- * 2.41. */
+/* The first version of the argument of sched_setattr(2), which glibc does not declare
+ * before 2.41. */
 typedef struct attributes {
     uint32_t size, policy;
     uint64_t flags;
@@ -30,11 +30,11 @@ typedef struct attributes {
     uint64_t runtime, deadline, period;
 } attributes;
 
-void dlc_thread_take_short_turns(void) {
+void dlc_thread_request_short_slices(void) {
     attributes a = {.size = sizeof a};
     if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) != 0 || a.policy != SCHED_OTHER)
         return;
-    a.runtime = TURN_NS;
+    a.runtime = SLICE_NS;
     (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
@@ -51,7 +51,7 @@ void dlc_signals_unblock(const sigset_t *before) {
     (void)pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-static void *stand_by(void *context) {
+static void *wait_for_signals(void *context) {
     dlc_signal_guard *guard = context;
     (void)pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
     while (sem_wait(&guard->end) != 0 && errno == EINTR)
@@ -65,7 +65,8 @@ void dlc_signals_guard_begin(dlc_signal_guard *guard) {
     if (sigismember(&guard->before, SIGTERM) && sigismember(&guard->before, SIGINT))
         return;
     (void)sem_init(&guard->end, 0, 0);
-    guard->has_thread = pthread_create(&guard->thread, NULL, stand_by, guard) == 0;
+    guard->has_thread = pthread_create(&guard->thread, NULL, wait_for_signals, guard) ==
+                        0;
 }
 
 void dlc_signals_guard_end(dlc_signal_guard *guard) {

@@ -1,4 +1,5 @@
-/* Threads of the core beside the train thread. */
+/* Starts the core's own threads; they must not receive the signals that the job
+ * handles. */
 #ifndef DLC_BASE_THREAD_H
 #define DLC_BASE_THREAD_H
 
@@ -8,35 +9,35 @@
 
 #include "base/status.h"
 
-/* Threads that are started between these two take no signals: one that did would be
- * given those that this process waits for with signals blocked in its own threads, and
- * they would be lost. They take their own faults, which libraries try out on
- * themselves. */
+/* Threads started between these two calls receive no signals: otherwise one could
+ * receive a signal that this process waits for with all of its own threads blocked, and
+ * it would be lost. Faults stay unblocked, since libraries probe the CPU with them. */
 void dlc_signals_block(sigset_t *before);
 void dlc_signals_unblock(const sigset_t *before);
 
-/* The same around a call that may never come back (a plugin's code while it is loaded):
- * SIGINT and SIGTERM, where they were not blocked before, go to a thread that stands
- * by, and do to the process what they did before. Between begin and end the caller may
- * not fork. Without memory for a thread they wait until the end. */
+/* Blocks signals in the same way around a call that may never return (the code of a
+ * plugin while it is loaded): SIGINT and SIGTERM, unless they were blocked before, are
+ * delivered to a helper thread and act on the process as before. Between begin and end
+ * the caller may not fork. Without memory for the thread they stay pending until the
+ * end. */
 typedef struct dlc_signal_guard {
     sigset_t before;
     pthread_t thread;
     int has_thread;
-    sem_t end; /* of the thread; no descriptor: the call may close them all */
+    sem_t end; /* of the thread; not a descriptor, as the call may close all of them */
 } dlc_signal_guard;
 void dlc_signals_guard_begin(dlc_signal_guard *guard);
 void dlc_signals_guard_end(dlc_signal_guard *guard);
 
-/* Starts one, named `name` (15 characters at most), which the caller joins. It takes no
- * signals: they are the train thread's. DLC_ERR_NOMEM. */
+/* Starts a thread named `name` (at most 15 characters), which the caller joins. It
+ * receives no signals. DLC_ERR_NOMEM. */
 dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(void *),
                             void *context);
 
-/* For threads that bring what computing threads wait for, called in them: asks for
- * short turns, so that the thread gets one sooner when it is woken where others compute
- * (Linux 6.12 and later: sched_runtime of sched_setattr(2) is what a thread asks for of
- * EEVDF). Who may not, or runs by another policy, goes on as it is. */
-void dlc_thread_take_short_turns(void);
+/* For threads that compute threads wait for, to be called in them: requests a short
+ * scheduling slice, so that the thread runs sooner when it is woken on a busy core
+ * (Linux 6.12 and later: sched_runtime of sched_setattr(2) sets the slice of EEVDF).
+ * Does nothing if it is not permitted or the policy is another one. */
+void dlc_thread_request_short_slices(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The choice of transports: scores, reasons, and the sentence when none fits. */
+/* Chooses transports by their scores, and writes the verdicts as text. */
 #include "comm/choose.h"
 
 #include <stdio.h>
@@ -10,26 +10,27 @@
 
 enum { REASON = 256 };
 
-/* What is asked, and whom it is about. */
-typedef struct question {
+/* A group of ranks, and what its transports' scores depend on. */
+typedef struct request {
     const dlc_registry *registry;
     const char *device;
     const dlc_transport_args *args;
     dlc_settings_of *settings_of;
     void *context;
     dlc_nodes nodes;
-    dlc_place *places; /* own; of the ranks of a route */
-} question;
+    dlc_rank_info *rank_info; /* owned; of the ranks in a scope */
+} request;
 
-static dlc_status add_verdict(dlc_choice *choice, const char *name, dlc_route route,
-                              int32_t score, const char *reason) {
-    dlc_verdict *grown = dlc_grow(choice->verdict, choice->verdicts,
-                                  choice->verdicts + 1, sizeof *choice->verdict);
+static dlc_status add_verdict(dlc_transport_choice *choice, const char *name,
+                              dlc_comm_scope scope, int32_t score, const char *reason) {
+    dlc_transport_verdict *grown = dlc_grow(choice->verdict, choice->verdicts,
+                                            choice->verdicts + 1,
+                                            sizeof *choice->verdict);
     if (!grown)
         return DLC_ERR_NOMEM;
     choice->verdict = grown;
-    dlc_verdict *v = &grown[choice->verdicts++];
-    v->route = route;
+    dlc_transport_verdict *v = &grown[choice->verdicts++];
+    v->scope = scope;
     v->score = score;
     v->name = dlc_strdup(name);
     v->reason = dlc_strdup(reason);
@@ -38,48 +39,48 @@ static dlc_status add_verdict(dlc_choice *choice, const char *name, dlc_route ro
 
 /* ---- Asking a transport ------------------------------------------------------ */
 
-/* Puts the ranks of a route together, inside of one node where that is the route;
- * returns how many there are. */
-static int32_t gather_places(question *q, dlc_route route, int32_t node) {
+/* Collects the ranks of a scope, for DLC_SCOPE_INTRA_NODE those of one node; returns
+ * how many there are. */
+static int32_t collect_ranks(request *q, dlc_comm_scope scope, int32_t node) {
     const dlc_nodes *nodes = &q->nodes;
     int32_t count = 0;
     for (int32_t r = 0; r < nodes->ranks; r++)
-        if (route == DLC_ROUTE_ALL ||
-            (route == DLC_ROUTE_INSIDE && nodes->node[r] == node) ||
-            (route == DLC_ROUTE_BETWEEN && nodes->local[r] == 0))
-            q->places[count++] = nodes->place[r];
+        if (scope == DLC_SCOPE_ALL ||
+            (scope == DLC_SCOPE_INTRA_NODE && nodes->node[r] == node) ||
+            (scope == DLC_SCOPE_INTER_NODE && nodes->local[r] == 0))
+            q->rank_info[count++] = nodes->rank_info[r];
     return count;
 }
 
-/* A transport that fails to answer cannot be used. */
-static void ask(const dlc_feature *feature, dlc_transport_args *probe, int32_t *score,
-                char *reason) {
+/* Asks a transport for its score for one set of ranks; 0 if the call fails. */
+static void ask_score(const dlc_feature *feature, dlc_transport_args *query,
+                      int32_t *score, char *reason) {
     const dlc_transport_ops *ops = feature->ops;
     int32_t its = 0;
 
     reason[0] = '\0';
-    dlc_status status = ops->score(probe, &its, reason, REASON);
+    dlc_status status = ops->score(query, &its, reason, REASON);
     if (status != DLC_OK)
         (void)snprintf(reason, REASON, "%s", dlc_detail());
     *score = status == DLC_OK && its > 0 ? its : 0;
 }
 
-/* Its score on a route; on that inside nodes the lowest of all that have several
- * ranks. */
-static void ask_route(question *q, const dlc_feature *feature, dlc_route route,
-                      dlc_transport_args *probe, int32_t *score, char *reason) {
-    int32_t nodes = route == DLC_ROUTE_INSIDE ? q->nodes.nodes : 1;
+/* Asks for the score in a scope; for DLC_SCOPE_INTRA_NODE it is the lowest over the
+ * nodes that have several ranks. */
+static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope scope,
+                      dlc_transport_args *query, int32_t *score, char *reason) {
+    int32_t nodes = scope == DLC_SCOPE_INTRA_NODE ? q->nodes.nodes : 1;
     char its_reason[REASON];
     int asked = 0;
 
     for (int32_t node = 0; node < nodes; node++) {
         int32_t its = 0;
-        probe->ranks = gather_places(q, route, node);
-        probe->rank = 0;
-        probe->places = q->places;
-        if (route == DLC_ROUTE_INSIDE && probe->ranks < 2)
+        query->ranks = collect_ranks(q, scope, node);
+        query->rank = 0;
+        query->rank_info = q->rank_info;
+        if (scope == DLC_SCOPE_INTRA_NODE && query->ranks < 2)
             continue;
-        ask(feature, probe, &its, its_reason);
+        ask_score(feature, query, &its, its_reason);
         if (asked && its >= *score)
             continue;
         asked = 1;
@@ -88,24 +89,25 @@ static void ask_route(question *q, const dlc_feature *feature, dlc_route route,
     }
 }
 
-/* Asks one that is loaded. */
-static dlc_status judge(question *q, const dlc_feature *feature, dlc_route route,
-                        dlc_choice *choice) {
-    dlc_transport_args probe = *q->args;
+/* Adds the verdict on a transport that is loaded. */
+static dlc_status judge(request *q, const dlc_feature *feature, dlc_comm_scope scope,
+                        dlc_transport_choice *choice) {
+    dlc_transport_args query = *q->args;
     int32_t score = 0;
     char reason[REASON] = "";
 
-    probe.settings = NULL;
-    probe.allgather = NULL;
+    query.settings = NULL;
+    query.oob_all_gather = NULL;
     if (q->settings_of)
-        DLC_TRY(q->settings_of(q->context, feature, &probe.settings));
-    ask_route(q, feature, route, &probe, &score, reason);
-    return add_verdict(choice, feature->name, route, score, reason);
+        DLC_TRY(q->settings_of(q->context, feature, &query.settings));
+    ask_scope(q, feature, scope, &query, &score, reason);
+    return add_verdict(choice, feature->name, scope, score, reason);
 }
 
-/* Loads one, to ask it, unless that would be in vain. *feature: NULL where it was. */
-static dlc_status judge_entry(question *q, const dlc_feature_entry *entry,
-                              dlc_route route, dlc_choice *choice,
+/* Adds the verdict on an installed transport, loading it if it can work with the
+ * device. *feature is NULL if it can't be used. */
+static dlc_status judge_entry(request *q, const dlc_feature_entry *entry,
+                              dlc_comm_scope scope, dlc_transport_choice *choice,
                               const dlc_feature **feature) {
     char reason[REASON] = "";
 
@@ -114,18 +116,18 @@ static dlc_status judge_entry(question *q, const dlc_feature_entry *entry,
         strcmp(entry->device, q->device) != 0) {
         (void)snprintf(reason, sizeof reason, "works with %s, not with %s",
                        entry->device, q->device);
-        return add_verdict(choice, entry->name, route, 0, reason);
+        return add_verdict(choice, entry->name, scope, 0, reason);
     }
     if (entry->state == DLC_ENTRY_USABLE) {
         dlc_status status = dlc_registry_use(q->registry, entry, feature);
         if (status == DLC_OK)
-            return judge(q, *feature, route, choice);
+            return judge(q, *feature, scope, choice);
         if (status != DLC_ERR_PLUGIN)
             return status;
     }
-    if (route != DLC_ROUTE_ALL) /* once is enough */
+    if (scope != DLC_SCOPE_ALL) /* its verdict was added for DLC_SCOPE_ALL */
         return DLC_OK;
-    return add_verdict(choice, entry->name, route, 0, entry->reason);
+    return add_verdict(choice, entry->name, scope, 0, entry->reason);
 }
 
 /* ---- Choosing ---------------------------------------------------------------- */
@@ -136,9 +138,9 @@ typedef struct best {
     int32_t score;
 } best;
 
-/* Every transport found, in the order of the registry. */
-static dlc_status judge_all(question *q, dlc_route route, dlc_choice *choice,
-                            best *found) {
+/* Judges every installed transport, in the order of the registry. */
+static dlc_status judge_all(request *q, dlc_comm_scope scope,
+                            dlc_transport_choice *choice, best *found) {
     const dlc_feature_entry *entry = NULL;
     const dlc_feature *feature = NULL;
 
@@ -146,7 +148,7 @@ static dlc_status judge_all(question *q, dlc_route route, dlc_choice *choice,
     for (size_t i = 0;
          (entry = dlc_registry_feature(q->registry, DLC_KIND_TRANSPORT, i)) != NULL;
          i++) {
-        DLC_TRY(judge_entry(q, entry, route, choice, &feature));
+        DLC_TRY(judge_entry(q, entry, scope, choice, &feature));
         if (!feature)
             continue;
         size_t last = choice->verdicts - 1;
@@ -157,37 +159,37 @@ static dlc_status judge_all(question *q, dlc_route route, dlc_choice *choice,
     return DLC_OK;
 }
 
-static dlc_status none_fits(const dlc_choice *choice) {
+static dlc_status none_fits(const dlc_transport_choice *choice) {
     dlc_text why = {0};
     for (size_t i = 0; i < choice->verdicts; i++)
-        if (choice->verdict[i].route == DLC_ROUTE_ALL)
+        if (choice->verdict[i].scope == DLC_SCOPE_ALL)
             dlc_text_add(&why, "%s%s: %s", i > 0 ? "; " : "", choice->verdict[i].name,
                          choice->verdict[i].reason);
-    dlc_status status = dlc_fail(DLC_ERR_CONFIG, "no transport joins these ranks: %s",
-                                 choice->verdicts > 0 ? dlc_text_string(&why)
-                                                      : "none is installed");
+    dlc_status status = dlc_fail(
+        DLC_ERR_CONFIG, "no transport can connect these ranks: %s",
+        choice->verdicts > 0 ? dlc_text_string(&why) : "none is installed");
     dlc_text_free(&why);
     return status;
 }
 
-/* Are there two levels at all? */
-static int has_levels(const question *q) {
+/* Whether the group has two levels: several nodes, and nodes of several ranks. */
+static int has_levels(const request *q) {
     return q->nodes.nodes > 1 && q->nodes.nodes < q->nodes.ranks;
 }
 
-static dlc_status choose_best(question *q, dlc_choice *choice) {
-    best all = {0}, inside = {0}, between = {0};
+static dlc_status choose_best(request *q, dlc_transport_choice *choice) {
+    best all = {0}, intra = {0}, inter = {0};
 
-    DLC_TRY(judge_all(q, DLC_ROUTE_ALL, choice, &all));
+    DLC_TRY(judge_all(q, DLC_SCOPE_ALL, choice, &all));
     if (has_levels(q)) {
-        DLC_TRY(judge_all(q, DLC_ROUTE_INSIDE, choice, &inside));
-        DLC_TRY(judge_all(q, DLC_ROUTE_BETWEEN, choice, &between));
+        DLC_TRY(judge_all(q, DLC_SCOPE_INTRA_NODE, choice, &intra));
+        DLC_TRY(judge_all(q, DLC_SCOPE_INTER_NODE, choice, &inter));
     }
-    if (inside.feature && between.feature && inside.score > all.score) {
-        choice->verdict[inside.verdict].chosen = 1;
-        choice->verdict[between.verdict].chosen = 1;
-        choice->feature = inside.feature;
-        choice->between = between.feature;
+    if (intra.feature && inter.feature && intra.score > all.score) {
+        choice->verdict[intra.verdict].chosen = 1;
+        choice->verdict[inter.verdict].chosen = 1;
+        choice->feature = intra.feature;
+        choice->inter_node = inter.feature;
         return DLC_OK;
     }
     if (!all.feature)
@@ -197,97 +199,99 @@ static dlc_status choose_best(question *q, dlc_choice *choice) {
     return DLC_OK;
 }
 
-static const char *route_text(dlc_route route) {
+static const char *scope_text(dlc_comm_scope scope) {
     static const char *const text[] = {"", " inside the nodes", " between the nodes"};
-    return text[route];
+    return text[scope];
 }
 
-static dlc_status choose_one(question *q, const char *name, dlc_route route,
-                             dlc_choice *choice, const dlc_feature **chosen) {
+static dlc_status choose_one(request *q, const char *name, dlc_comm_scope scope,
+                             dlc_transport_choice *choice, const dlc_feature **chosen) {
     const dlc_feature *feature = NULL;
     DLC_TRY(
         dlc_registry_find(q->registry, DLC_KIND_TRANSPORT, name, q->device, &feature));
-    DLC_TRY(judge(q, feature, route, choice));
-    dlc_verdict *verdict = &choice->verdict[choice->verdicts - 1];
+    DLC_TRY(judge(q, feature, scope, choice));
+    dlc_transport_verdict *verdict = &choice->verdict[choice->verdicts - 1];
     if (verdict->score == 0)
-        return dlc_fail(DLC_ERR_CONFIG, "transport %s cannot join these ranks%s: %s",
-                        name, route_text(route), verdict->reason);
+        return dlc_fail(DLC_ERR_CONFIG, "transport %s cannot connect these ranks%s: %s",
+                        name, scope_text(scope), verdict->reason);
     verdict->chosen = 1;
     *chosen = feature;
     return DLC_OK;
 }
 
-static dlc_status choose_two(question *q, const char *inside, const char *between,
-                             dlc_choice *choice) {
+static dlc_status choose_two(request *q, const char *intra_node, const char *inter_node,
+                             dlc_transport_choice *choice) {
     if (!has_levels(q))
-        return choose_one(q, q->nodes.nodes == 1 ? inside : between, DLC_ROUTE_ALL,
-                          choice, &choice->feature);
-    DLC_TRY(choose_one(q, inside, DLC_ROUTE_INSIDE, choice, &choice->feature));
-    return choose_one(q, between, DLC_ROUTE_BETWEEN, choice, &choice->between);
+        return choose_one(q, q->nodes.nodes == 1 ? intra_node : inter_node,
+                          DLC_SCOPE_ALL, choice, &choice->feature);
+    DLC_TRY(choose_one(q, intra_node, DLC_SCOPE_INTRA_NODE, choice, &choice->feature));
+    return choose_one(q, inter_node, DLC_SCOPE_INTER_NODE, choice, &choice->inter_node);
 }
 
-static dlc_status choose_by_name(question *q, const char *wanted, dlc_choice *choice) {
+static dlc_status choose_by_name(request *q, const char *wanted,
+                                 dlc_transport_choice *choice) {
     const char *plus = strchr(wanted, '+');
     if (!plus)
-        return choose_one(q, wanted, DLC_ROUTE_ALL, choice, &choice->feature);
-    char *inside = dlc_format("%.*s", (int)(plus - wanted), wanted);
-    if (!inside)
+        return choose_one(q, wanted, DLC_SCOPE_ALL, choice, &choice->feature);
+    char *intra_node = dlc_format("%.*s", (int)(plus - wanted), wanted);
+    if (!intra_node)
         return DLC_ERR_NOMEM;
-    dlc_status status = choose_two(q, inside, plus + 1, choice);
-    dlc_free(inside);
+    dlc_status status = choose_two(q, intra_node, plus + 1, choice);
+    dlc_free(intra_node);
     return status;
 }
 
-dlc_status dlc_comm_choose(const dlc_registry *registry, const char *wanted,
-                           const char *device, const dlc_transport_args *args,
-                           dlc_settings_of *settings_of, void *context,
-                           dlc_choice *choice) {
-    question q = {.registry = registry,
-                  .device = device,
-                  .args = args,
-                  .settings_of = settings_of,
-                  .context = context};
-    q.places = dlc_alloc((size_t)args->ranks, sizeof *q.places);
-    dlc_status status = q.places ? dlc_nodes_make(args->places, args->ranks, &q.nodes)
-                                 : DLC_ERR_NOMEM;
+dlc_status dlc_transport_choose(const dlc_registry *registry, const char *wanted,
+                                const char *device, const dlc_transport_args *args,
+                                dlc_settings_of *settings_of, void *context,
+                                dlc_transport_choice *choice) {
+    request q = {.registry = registry,
+                 .device = device,
+                 .args = args,
+                 .settings_of = settings_of,
+                 .context = context};
+    q.rank_info = dlc_alloc((size_t)args->ranks, sizeof *q.rank_info);
+    dlc_status status = q.rank_info
+                            ? dlc_nodes_make(args->rank_info, args->ranks, &q.nodes)
+                            : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = strcmp(wanted, "auto") == 0 ? choose_best(&q, choice)
                                              : choose_by_name(&q, wanted, choice);
     if (status != DLC_OK)
-        choice->feature = choice->between = NULL;
+        choice->feature = choice->inter_node = NULL;
     dlc_nodes_free(&q.nodes);
-    dlc_free(q.places);
+    dlc_free(q.rank_info);
     return status;
 }
 
-/* ---- For people -------------------------------------------------------------- */
+/* ---- Text -------------------------------------------------------------- */
 
-void dlc_choice_name(const dlc_choice *choice, dlc_text *text) {
-    dlc_text_add(text, "%s%s%s", choice->feature->name, choice->between ? "+" : "",
-                 choice->between ? choice->between->name : "");
+void dlc_transport_choice_name(const dlc_transport_choice *choice, dlc_text *text) {
+    dlc_text_add(text, "%s%s%s", choice->feature->name, choice->inter_node ? "+" : "",
+                 choice->inter_node ? choice->inter_node->name : "");
 }
 
-/* The score of what was chosen for a route, 0 where nothing was. */
-static int32_t chosen_score(const dlc_choice *choice, dlc_route route) {
+/* The score of the transport chosen for a scope, 0 if none was. */
+static int32_t chosen_score(const dlc_transport_choice *choice, dlc_comm_scope scope) {
     for (size_t i = 0; i < choice->verdicts; i++)
-        if (choice->verdict[i].chosen && choice->verdict[i].route == route)
+        if (choice->verdict[i].chosen && choice->verdict[i].scope == scope)
             return choice->verdict[i].score;
     return 0;
 }
 
-void dlc_choice_text(const dlc_choice *choice, dlc_text *text) {
+void dlc_transport_choice_text(const dlc_transport_choice *choice, dlc_text *text) {
     for (size_t i = 0; i < choice->verdicts; i++) {
-        const dlc_verdict *v = &choice->verdict[i];
+        const dlc_transport_verdict *v = &choice->verdict[i];
         if (v->chosen)
-            dlc_text_add(text, "transport: %s%s: %s\n", v->name, route_text(v->route),
+            dlc_text_add(text, "transport: %s%s: %s\n", v->name, scope_text(v->scope),
                          v->reason);
     }
     for (size_t i = 0; i < choice->verdicts; i++) {
-        const dlc_verdict *v = &choice->verdict[i];
-        int32_t against = chosen_score(choice, v->route);
+        const dlc_transport_verdict *v = &choice->verdict[i];
+        int32_t against = chosen_score(choice, v->scope);
         if (v->chosen)
             continue;
-        dlc_text_add(text, "    not %s%s: ", v->name, route_text(v->route));
+        dlc_text_add(text, "    not %s%s: ", v->name, scope_text(v->scope));
         if (v->score > 0 && against > 0)
             dlc_text_add(text, "slower here (%d against %d): ", v->score, against);
         else if (v->score > 0)
@@ -296,11 +300,11 @@ void dlc_choice_text(const dlc_choice *choice, dlc_text *text) {
     }
 }
 
-void dlc_choice_free(dlc_choice *choice) {
+void dlc_transport_choice_free(dlc_transport_choice *choice) {
     for (size_t i = 0; i < choice->verdicts; i++) {
         dlc_free(choice->verdict[i].name);
         dlc_free(choice->verdict[i].reason);
     }
     dlc_free(choice->verdict);
-    *choice = (dlc_choice){0};
+    *choice = (dlc_transport_choice){0};
 }

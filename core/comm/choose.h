@@ -1,5 +1,6 @@
-/* Which transports join a group of ranks, and why: one for all of them, or one inside
- * each node and another between the nodes. */
+/* The choice of transports for a group of ranks, with reasons: one for all of them, or
+ * one inside each node and another between the nodes. Called when training connects,
+ * and by `dlcore topo` and `dlcore doctor`. */
 #ifndef DLC_COMM_CHOOSE_H
 #define DLC_COMM_CHOOSE_H
 
@@ -8,62 +9,65 @@
 #include "base/text.h"
 #include "plugin/registry.h"
 
-/* Which ranks a transport would join. */
-typedef enum dlc_route {
-    DLC_ROUTE_ALL,     /* all, alone */
-    DLC_ROUTE_INSIDE,  /* those of each node */
-    DLC_ROUTE_BETWEEN, /* the nodes: a rank of each */
-    DLC_ROUTES
-} dlc_route;
+/* Which ranks a transport would connect. */
+typedef enum dlc_comm_scope {
+    DLC_SCOPE_ALL,        /* all ranks, alone */
+    DLC_SCOPE_INTRA_NODE, /* the ranks of each node */
+    DLC_SCOPE_INTER_NODE, /* the nodes: one rank of each */
+    DLC_SCOPES
+} dlc_comm_scope;
 
-/* What a person is told of one transport on one route. */
-typedef struct dlc_verdict {
-    char *name;   /* own */
-    char *reason; /* own; "shared memory, 2 ranks on one node" */
-    dlc_route route;
-    int32_t score;
+/* What was found out about one transport in one scope. */
+typedef struct dlc_transport_verdict {
+    char *name;   /* owned */
+    char *reason; /* owned; e.g. "shared memory, 2 ranks on one node" */
+    dlc_comm_scope scope;
+    int32_t score; /* 0: cannot be used */
     int chosen;
-} dlc_verdict;
+} dlc_transport_verdict;
 
-/* Start with {0}; release with dlc_choice_free. */
-typedef struct dlc_choice {
-    const dlc_feature *feature; /* joins all ranks; or those of each node where ... */
-    const dlc_feature *between; /* ... this one joins the nodes; else NULL */
-    dlc_verdict *verdict;       /* own; one a route and transport that was found, usable
-                                   or not */
+/* Start with {0}; release with dlc_transport_choice_free. */
+typedef struct dlc_transport_choice {
+    const dlc_feature *feature;     /* of all ranks, or inside the nodes if ... */
+    const dlc_feature *inter_node;  /* ... this one isn't NULL: between the nodes */
+    dlc_transport_verdict *verdict; /* owned; one per scope and transport found, whether
+                                       or not it can be used */
     size_t verdicts;
-} dlc_choice;
+} dlc_transport_choice;
 
-/* The settings of one transport, for its score. Owner: the callee. */
+/* Gives the settings of one transport, for its score. The callee owns them. */
 typedef dlc_status dlc_settings_of(void *context, const dlc_feature *feature,
                                    const dlc_settings **settings);
 
-/* Asks each transport for its score for the group and takes the best (of equals the
- * first). Where ranks share nodes and there are several nodes, it takes the best inside
- * them and the best between them, if the one inside is better than any for all. Or,
- * where `wanted` is not "auto", the transport of that name, or two of them: "A+B" is A
- * inside nodes and B between them; where there is one node, or one rank a node, it is
- * A or B alone. `args` is as for the transports' `score`, but for the settings: they
- * come from `settings_of` (NULL: there are none). `device` is the name of the ranks'
- * device.
+/* Chooses the transports of a group.
+ *
+ * With `wanted` "auto", every transport gives a score for the group and the highest
+ * wins; the first of several with equal scores. If nodes have several ranks each and
+ * there are several nodes, the best transport inside the nodes together with the best
+ * between them is taken instead if the former scores higher than any transport for all
+ * ranks. Otherwise `wanted` names one transport, or two: "A+B" is A inside the nodes
+ * and B between them; A alone for one node, B alone if every node has one rank.
+ *
+ * `args` is as for the transports' `score`, except that settings come from
+ * `settings_of` (NULL: no settings). `device` is the name of the ranks' device.
  *
  * DLC_ERR_PLUGIN: there is no such transport, or it cannot be used.
- * DLC_ERR_CONFIG: it (or none of them) cannot join these ranks; the sentence says
- * why. `choice` holds the verdicts then, too. */
-dlc_status dlc_comm_choose(const dlc_registry *registry, const char *wanted,
-                           const char *device, const dlc_transport_args *args,
-                           dlc_settings_of *settings_of, void *context,
-                           dlc_choice *choice);
+ * DLC_ERR_CONFIG: it (or, with "auto", every transport) cannot connect these ranks; the
+ * detail says why. `choice` holds the verdicts in that case, too. */
+dlc_status dlc_transport_choose(const dlc_registry *registry, const char *wanted,
+                                const char *device, const dlc_transport_args *args,
+                                dlc_settings_of *settings_of, void *context,
+                                dlc_transport_choice *choice);
 
-/* The verdicts as lines for a person, the choice first:
+/* Appends the verdicts as lines to read, the choice first:
  *     transport: shm: shared memory, 2 ranks on one node
  *         not tcp: slower here (20 against 50): TCP over loopback
  *         not rdma: rank 1 has no adapter                                       */
-void dlc_choice_text(const dlc_choice *choice, dlc_text *text);
+void dlc_transport_choice_text(const dlc_transport_choice *choice, dlc_text *text);
 
-/* "shm", "shm+tcp". */
-void dlc_choice_name(const dlc_choice *choice, dlc_text *text);
+/* Appends "shm" or "shm+tcp". */
+void dlc_transport_choice_name(const dlc_transport_choice *choice, dlc_text *text);
 
-void dlc_choice_free(dlc_choice *choice);
+void dlc_transport_choice_free(dlc_transport_choice *choice);
 
 #endif

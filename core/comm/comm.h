@@ -1,13 +1,13 @@
-/* Communicators: the collectives of a job's ranks, over any transport, or over two:
- * one inside the nodes and another between them.
+/* Communicators: the collectives of a group of ranks, over one transport for all of
+ * them, or over two levels: one transport inside each node and one between the nodes.
  *
- * A sum has the same bits on every rank, whatever the size and the chunks: pairwise
- * over the ranks of each node, then pairwise over the nodes (dlc_device_ops.sum), on
- * every transport but those that sum in an order of their own, where that is allowed
- * (any_order).
+ * A reduction gives the same bits on every rank, whatever the size and the chunking:
+ * pairwise over the ranks of each node, then pairwise over the nodes
+ * (dlc_device_ops.sum). Transports that reduce in another order are used for reductions
+ * only if args.any_order allows it.
  *
- * Threads: one thread at a time; dlc_comm_cancel from any. After an error a
- * communicator is good for closing only: every call then returns that error.
+ * Threads: one thread at a time; dlc_comm_cancel may be called from any thread. After
+ * an error a communicator can only be closed: every other call returns that error.
  */
 #ifndef DLC_COMM_COMM_H
 #define DLC_COMM_COMM_H
@@ -22,83 +22,89 @@ typedef struct dlc_comm_level {
     const dlc_settings *settings;
 } dlc_comm_level;
 
-/* All of it is copied but settings, `job` and the strings and tables of the plugins,
- * which stay valid until close. */
+/* Copied by dlc_comm_open, except for settings, `job` and the plugins' strings and
+ * tables, which must stay valid until close. */
 typedef struct dlc_comm_args {
-    /* Joins all ranks; or, where `between` has a feature, those of each node. No
-     * feature is needed for one rank, or for nodes of one rank. */
+    /* The transport of all ranks, or, if `inter_node` has a feature, of the ranks of
+     * each node. Needs no feature for one rank, or if every node has one rank. */
     dlc_comm_level level;
-    dlc_comm_level between;
+    dlc_comm_level inter_node;
     int32_t rank, ranks;
-    const dlc_place *places; /* one a rank */
+    const dlc_rank_info *rank_info; /* one per rank */
     const dlc_device_ops *device_ops;
-    /* The device whose memory is exchanged. It is opened once more, with one
-     * thread, so that sums don't wake the threads that run the layers. */
+    /* The device whose memory is exchanged. The communicator opens it once more, with
+     * one thread, so that reductions don't wake the threads that run the layers. */
     dlc_device_args device;
-    int any_order; /* a transport may sum in an order of its own */
-    /* Of dlc_transport_args. */
+    int any_order; /* transports may reduce in an order of their own */
+    /* As in dlc_transport_args. */
     void *job;
-    dlc_status (*allgather)(void *job, const void *mine, size_t bytes, void *all);
+    dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
     dlc_status (*check)(void *job);
 } dlc_comm_args;
 
-/* All ranks of the job together. */
+/* Collective over all ranks; blocks until all have called it. */
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm);
-void dlc_comm_close(dlc_comm *comm); /* NULL allowed; never waits for a peer */
+/* Never waits for a peer. NULL is allowed. */
+void dlc_comm_close(dlc_comm *comm);
 
-/* All ranks together: collectives will work in this memory, at the same offset on all
- * ranks; it was allocated with DLC_MEM_SHARED and stays until close. Only makes them
- * faster, where the transport can. */
-dlc_status dlc_comm_attach(dlc_comm *comm, const dlc_memory *memory);
+/* Collective. Registers memory that collectives will work in, at the same offset on all
+ * ranks. It must have been allocated with DLC_MEM_SHARED and stay allocated until
+ * close. Optional: collectives on other memory work too, possibly slower. */
+dlc_status dlc_comm_register_buffer(dlc_comm *comm, const dlc_memory *memory);
 
-/* What the transports say that they use: "A: tcp/eth0"; "" where they say nothing. */
+/* Writes what the transports say that they use ("A: tcp/eth0"), or "". */
 void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes);
 
-/* Makes a call that waits, and every later one, return DLC_ERR_CANCELLED. */
+/* Makes the call in progress and all later ones return DLC_ERR_CANCELLED. */
 void dlc_comm_cancel(dlc_comm *comm);
 
-/* dlc_comm_args.allgather: host memory, small things. */
-dlc_status dlc_comm_gather(dlc_comm *comm, const void *mine, size_t bytes, void *all);
+/* Collective: dlc_comm_args.oob_all_gather, for small amounts of host memory. */
+dlc_status dlc_comm_oob_all_gather(dlc_comm *comm, const void *mine, size_t bytes,
+                                   void *all);
 
 int32_t dlc_comm_rank(const dlc_comm *comm);
 int32_t dlc_comm_ranks(const dlc_comm *comm);
 
-/* Collectives: every rank makes the same calls in the same order. They block. The
- * buffer is device memory; any count, also 0 and less than there are ranks. */
+/* Collectives: every rank makes the same calls in the same order. They block. Buffers
+ * are device memory; any count is allowed, including 0 and less than the number of
+ * ranks. */
 dlc_status dlc_comm_broadcast(dlc_comm *comm, int32_t root, void *buffer, size_t bytes);
 dlc_status dlc_comm_all_reduce(dlc_comm *comm, float *buffer, size_t count);
-/* This rank's shard ends up summed; the rest of the buffer is undefined. */
+/* Reduces this rank's shard; the rest of the buffer is undefined afterwards. */
 dlc_status dlc_comm_reduce_scatter(dlc_comm *comm, float *buffer, size_t count);
-/* Every rank's shard goes to everybody. */
+/* Sends every rank's shard to all ranks. */
 dlc_status dlc_comm_all_gather(dlc_comm *comm, float *buffer, size_t count);
 dlc_status dlc_comm_barrier(dlc_comm *comm);
 
-/* The same as work given to a queue of the device, where one transport that can joins
- * all ranks (dlc_comm_can_queue): the calls return at once. They may be recorded, if
- * dlc_comm_can_record. dlc_comm_poll tells whether any of it has failed, or the job is
- * ending: then nobody may wait for that queue any more. */
+/* Stream-ordered collectives: work submitted to a queue of the device. The calls return
+ * at once. Allowed if dlc_comm_can_queue (all ranks share one transport, which supports
+ * them), and within a capture if dlc_comm_can_capture. */
 int dlc_comm_can_queue(const dlc_comm *comm);
-int dlc_comm_can_record(const dlc_comm *comm);
+int dlc_comm_can_capture(const dlc_comm *comm);
 dlc_status dlc_comm_queue_all_reduce(dlc_comm *comm, dlc_queue *queue, float *buffer,
                                      size_t count);
 dlc_status dlc_comm_queue_reduce_scatter(dlc_comm *comm, dlc_queue *queue,
                                          float *buffer, size_t count);
 dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *buffer,
                                      size_t count);
+/* Returns an error if a stream-ordered collective has failed or the job is ending;
+ * the queue must then no longer be waited for. */
 dlc_status dlc_comm_poll(dlc_comm *comm);
 
-/* Sums, updates and gathers in one pass (dlc_transport_ops.update), where one transport
- * that can joins all ranks (dlc_comm_can_update) and the arenas are attached. */
-int dlc_comm_can_update(const dlc_comm *comm);
-dlc_status dlc_comm_update(dlc_comm *comm, float *gradients, float *weights,
-                           size_t count, const dlc_weight_step *steps,
-                           int32_t step_count);
+/* Reduce-scatter, update and all-gather in one pass (dlc_transport_ops.fused_update).
+ * Allowed if dlc_comm_can_fuse_update (all ranks share one transport, which supports
+ * it) and both arenas are registered. */
+int dlc_comm_can_fuse_update(const dlc_comm *comm);
+dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weights,
+                                 size_t count, const dlc_update_range *ranges,
+                                 int32_t range_count);
 
-/* This rank's shard of `count` elements: [*begin, *end). With one level slice `rank`
- * (dlc_slice in team.h); with two the slice of a slice; where nodes have unequal
- * numbers of ranks all of it, and reduce_scatter is an all-reduce. */
+/* This rank's shard of `count` elements: [*begin, *end). With one level it is slice
+ * `rank` (dlc_slice in team.h), with two levels a slice of the node's slice. If the
+ * nodes have unequal numbers of ranks it is everything, and dlc_comm_reduce_scatter is
+ * an all-reduce. */
 void dlc_comm_shard(const dlc_comm *comm, size_t count, size_t *begin, size_t *end);
-/* Has every rank a shard of its own? */
+/* Whether every rank has a shard of its own. */
 int dlc_comm_has_shards(const dlc_comm *comm);
 
 #endif

@@ -1,12 +1,13 @@
-/* See nodes.h. */
+/* Groups ranks by their machine. */
 #include "comm/nodes.h"
 
 #include <string.h>
 
 #include "base/memory.h"
 
-/* Places may have grown: of each, what both sides know. */
-static void copy_places(const dlc_place *from, int32_t ranks, dlc_place *to) {
+/* Copies the fields that both sides know: a plugin's struct may be of another size. */
+static void copy_rank_info(const dlc_rank_info *from, int32_t ranks,
+                           dlc_rank_info *to) {
     for (int32_t r = 0; r < ranks; r++, from = DLC_NEXT(from)) {
         memcpy(&to[r], from, from->size < sizeof *to ? from->size : sizeof *to);
         to[r].size = sizeof *to;
@@ -20,12 +21,13 @@ static int32_t find_node(const int32_t *key, int32_t count, int32_t wanted) {
     return i;
 }
 
-/* Numbers the nodes and counts their ranks: first[i + 1] holds how many node i has. */
+/* Numbers the nodes and counts their ranks: first[i + 1] becomes the count of node i.
+ */
 static void number_nodes(int32_t *key, dlc_nodes *nodes) {
     for (int32_t r = 0; r < nodes->ranks; r++) {
-        int32_t node = find_node(key, nodes->nodes, nodes->place[r].node);
+        int32_t node = find_node(key, nodes->nodes, nodes->rank_info[r].node);
         if (node == nodes->nodes)
-            key[nodes->nodes++] = nodes->place[r].node;
+            key[nodes->nodes++] = nodes->rank_info[r].node;
         nodes->node[r] = node;
         nodes->local[r] = nodes->first[node + 1]++;
     }
@@ -41,7 +43,8 @@ static void list_members(dlc_nodes *nodes) {
         nodes->member[nodes->first[nodes->node[r]] + nodes->local[r]] = r;
 }
 
-dlc_status dlc_nodes_make(const dlc_place *places, int32_t ranks, dlc_nodes *nodes) {
+dlc_status dlc_nodes_make(const dlc_rank_info *rank_info, int32_t ranks,
+                          dlc_nodes *nodes) {
     size_t count = (size_t)ranks;
     int32_t *key = dlc_alloc(count, sizeof *key);
     dlc_nodes made = {.ranks = ranks,
@@ -49,14 +52,14 @@ dlc_status dlc_nodes_make(const dlc_place *places, int32_t ranks, dlc_nodes *nod
                       .local = dlc_alloc(count, sizeof *made.local),
                       .member = dlc_alloc(count, sizeof *made.member),
                       .first = dlc_alloc(count + 1, sizeof *made.first),
-                      .place = dlc_alloc(count, sizeof *made.place)};
+                      .rank_info = dlc_alloc(count, sizeof *made.rank_info)};
     if (!key || !made.node || !made.local || !made.member || !made.first ||
-        !made.place) {
+        !made.rank_info) {
         dlc_free(key);
         dlc_nodes_free(&made);
         return DLC_ERR_NOMEM;
     }
-    copy_places(places, ranks, made.place);
+    copy_rank_info(rank_info, ranks, made.rank_info);
     number_nodes(key, &made);
     list_members(&made);
     dlc_free(key);
@@ -65,7 +68,7 @@ dlc_status dlc_nodes_make(const dlc_place *places, int32_t ranks, dlc_nodes *nod
 }
 
 void dlc_nodes_free(dlc_nodes *nodes) {
-    dlc_free(nodes->place);
+    dlc_free(nodes->rank_info);
     dlc_free(nodes->first);
     dlc_free(nodes->member);
     dlc_free(nodes->local);

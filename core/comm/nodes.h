@@ -1,5 +1,5 @@
-/* Which ranks share a machine: the nodes of a team, in the order of their first
- * ranks. */
+/* Which ranks share a machine: the nodes of a group of ranks, numbered in the order of
+ * their first ranks. */
 #ifndef DLC_COMM_NODES_H
 #define DLC_COMM_NODES_H
 
@@ -9,19 +9,20 @@
 
 typedef struct dlc_nodes {
     int32_t ranks, nodes;
-    int32_t *node;   /* own; of rank r: 0 .. nodes-1 */
-    int32_t *local;  /* own; of rank r: which of its node's ranks it is */
-    int32_t *member; /* own; all ranks, node after node, each node's in order */
-    int32_t *first;  /* own; where node i begins in `member`; nodes + 1 */
-    int even;        /* every node has as many ranks */
-    /* own; one a rank, of the size that this build knows: an array */
-    dlc_place *place;
+    int32_t *node;   /* owned; the node of rank r: 0 .. nodes-1 */
+    int32_t *local;  /* owned; the number of rank r within its node */
+    int32_t *member; /* owned; all ranks, node after node, ascending within a node */
+    int32_t *first;  /* owned; where node i begins in `member`; nodes + 1 elements */
+    int even;        /* every node has the same number of ranks */
+    dlc_rank_info *rank_info; /* owned; one per rank, an array of this build's size */
 } dlc_nodes;
 
-/* `places`: one a rank; walked by their size and copied. */
-dlc_status dlc_nodes_make(const dlc_place *places, int32_t ranks, dlc_nodes *nodes);
-void dlc_nodes_free(dlc_nodes *nodes); /* a zeroed one is allowed */
+/* `rank_info`: one per rank, walked by size and copied. */
+dlc_status dlc_nodes_make(const dlc_rank_info *rank_info, int32_t ranks,
+                          dlc_nodes *nodes);
+void dlc_nodes_free(dlc_nodes *nodes); /* {0} is allowed */
 
+/* The number of ranks of a node. */
 static inline int32_t dlc_nodes_size(const dlc_nodes *nodes, int32_t node) {
     return nodes->first[node + 1] - nodes->first[node];
 }

@@ -1,41 +1,43 @@
-/* Opening, closing, and who does a collective: the transport or its messages. */
+/* Opens and closes a team, and lets each collective be done by the transport or be
+ * built from its messages. */
 #include "comm/team.h"
 
 #include "base/memory.h"
 
-/* A transport that sums pairwise does so over the ranks; ours is over the ranks of a
- * node, then over the nodes. These are the same where there is one node, or one rank
- * a node. */
-static int may_sum(const dlc_team *team, const dlc_team_args *args) {
+/* Whether the transport's own reductions may be used. One with DLC_TRANSPORT_PAIRWISE
+ * reduces pairwise over the ranks, but the required order is over the ranks of each
+ * node, then over the nodes. Both are the same for one node, or for nodes of one rank.
+ */
+static int may_reduce(const dlc_team *team, const dlc_team_args *args) {
     const dlc_nodes *nodes = &team->nodes;
-    int same = nodes->nodes == 1 || nodes->nodes == nodes->ranks;
+    int same_order = nodes->nodes == 1 || nodes->nodes == nodes->ranks;
     int pairwise = (team->feature->caps & DLC_TRANSPORT_PAIRWISE) != 0;
-    return args->any_order || (pairwise && same);
+    return args->any_order || (pairwise && same_order);
 }
 
-/* Of some transports it depends on the device that they are opened for. */
-static dlc_status ask_for_queues(dlc_team *team) {
-    team->queues = DLC_CAN(team->ops, queue_all_reduce);
-    if (!team->queues || !DLC_CAN(team->ops, queues))
+/* Some transports support queues only on some devices. */
+static dlc_status query_queues(dlc_team *team) {
+    team->supports_queues = DLC_CAN(team->ops, queue_all_reduce);
+    if (!team->supports_queues || !DLC_CAN(team->ops, supports_queues))
         return DLC_OK;
-    return team->ops->queues(team->endpoint, &team->queues);
+    return team->ops->supports_queues(team->endpoint, &team->supports_queues);
 }
 
 static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
-    DLC_TRY(dlc_nodes_make(args->places, args->ranks, &team->nodes));
-    team->sums = may_sum(team, args);
+    DLC_TRY(dlc_nodes_make(args->rank_info, args->ranks, &team->nodes));
+    team->reduces = may_reduce(team, args);
     team->args = (dlc_transport_args){.size = sizeof team->args,
                                       .rank = args->rank,
                                       .ranks = args->ranks,
-                                      .places = team->nodes.place,
+                                      .rank_info = team->nodes.rank_info,
                                       .settings = args->settings,
                                       .device_ops = args->device_ops,
                                       .device = args->device,
                                       .job = args->job,
-                                      .allgather = args->allgather,
+                                      .oob_all_gather = args->oob_all_gather,
                                       .check = args->check};
     DLC_TRY(team->ops->open(&team->args, &team->endpoint));
-    return ask_for_queues(team);
+    return query_queues(team);
 }
 
 dlc_status dlc_team_open(const dlc_team_args *args, dlc_team **team) {
@@ -63,16 +65,16 @@ void dlc_team_close(dlc_team *team) {
     dlc_free(team);
 }
 
-dlc_status dlc_team_attach(dlc_team *team, const dlc_memory *memory) {
-    if (!DLC_CAN(team->ops, attach))
+dlc_status dlc_team_register_buffer(dlc_team *team, const dlc_memory *memory) {
+    if (!DLC_CAN(team->ops, register_buffer))
         return DLC_OK;
-    return team->ops->attach(team->endpoint, memory);
+    return team->ops->register_buffer(team->endpoint, memory);
 }
 
 /* ---- Collectives ----------------------------------------------------------- */
 
-/* The transport may say that its collectives don't serve this team, as long as
- * every rank's says so before anything moved. */
+/* Whether the transport declined a collective. It may, if every rank's call declines
+ * before any data moved; its messages are used from then on. */
 static int declined(dlc_team *team, dlc_status status) {
     if (status != DLC_ERR_UNSUPPORTED)
         return 0;
@@ -83,7 +85,7 @@ static int declined(dlc_team *team, dlc_status status) {
 #define MAY_CALL(team, call) (!(team)->messages_only && DLC_CAN((team)->ops, call))
 
 dlc_status dlc_team_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
-    if (team->sums && MAY_CALL(team, reduce_scatter)) {
+    if (team->reduces && MAY_CALL(team, reduce_scatter)) {
         dlc_status status = team->ops->reduce_scatter(team->endpoint, buffer, count);
         if (!declined(team, status))
             return status;
@@ -101,13 +103,13 @@ dlc_status dlc_team_all_gather(dlc_team *team, float *buffer, size_t count) {
 }
 
 dlc_status dlc_team_all_reduce(dlc_team *team, float *buffer, size_t count) {
-    if (team->sums && MAY_CALL(team, all_reduce)) {
+    if (team->reduces && MAY_CALL(team, all_reduce)) {
         dlc_status status = team->ops->all_reduce(team->endpoint, buffer, count);
         if (!declined(team, status))
             return status;
     }
-    if (dlc_messages_sum_at_once(team, count))
-        return dlc_messages_all_reduce_at_once(team, buffer, count);
+    if (dlc_messages_one_round(team, count))
+        return dlc_messages_all_reduce_one_round(team, buffer, count);
     DLC_TRY(dlc_team_reduce_scatter(team, buffer, count));
     return dlc_team_all_gather(team, buffer, count);
 }

@@ -1,5 +1,5 @@
-/* See block.h. Here: what a file says about its blocks, checked at the declaration, so
- * that a mistake is told once however often the block is used. */
+/* Reads and checks the blocks of a file at their declaration, so that a mistake is
+ * reported once however often the block is used. */
 #include "config/block.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ dlc_block *dlc_block_find(const dlc_blocks *blocks, const char *name) {
     return NULL;
 }
 
-/* The section [block `name`], wherever it stands. */
+/* The section [block `name`], above or below. */
 static const dlc_section *find_head(const dlc_blocks *blocks, const char *name,
                                     size_t length) {
     for (size_t i = 0; i < blocks->sections; i++) {
@@ -67,9 +67,9 @@ int dlc_repeat_parse(const char *text, char *why, size_t room) {
     dlc_number is = dlc_parse_int(text, strlen(text), &times);
     if (is == DLC_NOT_A_NUMBER)
         snprintf(why, room, "\"%s\" is not a whole number", dlc_show(text, shown));
-    else if (is != DLC_NUMBER || times < 1 || times > DLC_REPEAT_MOST)
+    else if (is != DLC_NUMBER || times < 1 || times > DLC_REPEAT_MAX)
         snprintf(why, room, "%s is out of range: 1 .. %d", dlc_show(text, shown),
-                 DLC_REPEAT_MOST);
+                 DLC_REPEAT_MAX);
     else
         return (int)times;
     return 0;
@@ -78,16 +78,16 @@ int dlc_repeat_parse(const char *text, char *why, size_t room) {
 /* ---- Parameters ---- */
 
 const dlc_option dlc_block_options[] = {
-    DLC_STRING("params", NULL, "parameters that a use must give, joined by commas"),
+    DLC_STRING("params", NULL, "parameters that a use must give, separated by commas"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_use_options[] = {
     DLC_OPTION("block", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
-               "the block that is used; it stands above"),
+               "the block to use; it must be declared above"),
     DLC_STRING("input", NULL,
-               "what `in` is in the block: layers joined by commas, or data, label; "
+               "what `in` is in the block: layers separated by commas, or data, label; "
                "default: the layer above"),
-    DLC_INT("repeat", NULL, 1, DLC_REPEAT_MOST,
+    DLC_INT("repeat", NULL, 1, DLC_REPEAT_MAX,
             "copies, each of which reads the one before, named [NAME.1.LAYER] and so "
             "on; default: one, named [NAME.LAYER]"),
     DLC_OPTIONS_END};
@@ -102,20 +102,20 @@ static int is_core_key(const char *name) {
 static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char *name,
                                 size_t length, const dlc_entry *entry) {
     char shown[DLC_SHOWN];
-    int needed = strcmp(entry->key, "params") == 0;
+    int required = strcmp(entry->key, "params") == 0;
     char *copy = dlc_strndup(name, length);
     if (!copy)
         return DLC_ERR_NOMEM;
     const char *wrong = NULL;
     if (!length || dlc_parameter_length(copy) != length)
-        wrong = "is no name for a parameter: a-z 0-9 _";
-    else if (is_core_key(copy) || (needed && strcmp(copy, "params") == 0))
-        wrong = "is a key that every use has; call the parameter otherwise";
+        wrong = "is not a valid name for a parameter: use a-z 0-9 _";
+    else if (is_core_key(copy) || (required && strcmp(copy, "params") == 0))
+        wrong = "is a key that every use of a block has; rename the parameter";
     else if (dlc_block_parameter(block, copy, length) < block->parameters)
-        wrong = "is there already";
+        wrong = "is declared twice";
     if (wrong) {
-        dlc_problems_in(blocks->problems, blocks->config, block->head, entry->key,
-                        "\"%s\" %s", dlc_show(copy, shown), wrong);
+        dlc_problems_add_in(blocks->problems, blocks->config, block->head, entry->key,
+                            "\"%s\" %s", dlc_show(copy, shown), wrong);
         dlc_free(copy);
         return DLC_OK;
     }
@@ -127,26 +127,26 @@ static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char
     }
     block->parameter = grown;
     block->parameter[block->parameters++] = (dlc_parameter){
-        .name = copy, .value = needed ? NULL : entry->value, .line = entry->line};
+        .name = copy, .value = required ? NULL : entry->value, .line = entry->line};
     return DLC_OK;
 }
 
 static dlc_status read_parameters(dlc_blocks *blocks, dlc_block *block) {
-    const dlc_entry *needs = dlc_section_entry(block->head, "params");
-    for (const char *at = needs && !needs->broken ? needs->value : NULL; at;) {
+    const dlc_entry *params = dlc_section_entry(block->head, "params");
+    for (const char *at = params && !params->broken ? params->value : NULL; at;) {
         size_t length;
         const char *name = dlc_input_next(&at, &length);
-        DLC_TRY(add_parameter(blocks, block, name, length, needs));
+        DLC_TRY(add_parameter(blocks, block, name, length, params));
     }
     for (size_t i = 0; i < block->head->count; i++) {
         const dlc_entry *entry = &block->head->entries[i];
-        if (entry != needs)
+        if (entry != params)
             DLC_TRY(
                 add_parameter(blocks, block, entry->key, strlen(entry->key), entry));
-        if (entry != needs && strchr(entry->value, '$'))
-            dlc_problems_in(blocks->problems, blocks->config, block->head, entry->key,
-                            "%s: a default cannot refer to other parameters",
-                            entry->key);
+        if (entry != params && strchr(entry->value, '$'))
+            dlc_problems_add_in(
+                blocks->problems, blocks->config, block->head, entry->key,
+                "%s: a default cannot refer to other parameters", entry->key);
     }
     return DLC_OK;
 }
@@ -170,7 +170,7 @@ static dlc_status propose_parameter(const dlc_block *block, const char *name,
     return dlc_text_status(text);
 }
 
-/* Every '$' of a value names a parameter. */
+/* Checks that every '$' of a value names a parameter. */
 static dlc_status check_value(dlc_blocks *blocks, dlc_block *block,
                               dlc_section *section, dlc_entry *entry) {
     char name[DLC_CONFIG_LINE + 1];
@@ -186,12 +186,12 @@ static dlc_status check_value(dlc_blocks *blocks, dlc_block *block,
         dlc_text instead = {0};
         dlc_status rc = propose_parameter(block, name, &instead);
         if (rc == DLC_OK && length)
-            dlc_problems_in(blocks->problems, blocks->config, section, entry->key,
-                            "%s: block %s has no parameter \"%s\"%s", entry->key,
-                            block->name, name, dlc_text_string(&instead));
+            dlc_problems_add_in(blocks->problems, blocks->config, section, entry->key,
+                                "%s: block %s has no parameter \"%s\"%s", entry->key,
+                                block->name, name, dlc_text_string(&instead));
         else if (rc == DLC_OK)
-            dlc_problems_in(blocks->problems, blocks->config, section, entry->key,
-                            "%s: '$' without the name of a parameter", entry->key);
+            dlc_problems_add_in(blocks->problems, blocks->config, section, entry->key,
+                                "%s: '$' without the name of a parameter", entry->key);
         dlc_text_free(&instead);
         if (rc != DLC_OK)
             return rc;
@@ -202,7 +202,7 @@ static dlc_status check_value(dlc_blocks *blocks, dlc_block *block,
 
 /* ---- Inputs ---- */
 
-/* Is `name` one of the first `count` layers, or a layer within one of them? */
+/* Whether `name` is one of the first `count` layers, or a layer inside one of them. */
 static int names_layer(const dlc_blocks *blocks, const dlc_block *block, size_t count,
                        const char *name, size_t length) {
     for (size_t i = 0; i < count; i++) {
@@ -235,9 +235,9 @@ static int is_name(const char *name, size_t length, const char *word) {
     return strlen(word) == length && memcmp(name, word, length) == 0;
 }
 
-static dlc_status complain_input(const dlc_blocks *blocks, const dlc_block *block,
-                                 const dlc_section *section, size_t above,
-                                 const char *name) {
+static dlc_status report_input(const dlc_blocks *blocks, const dlc_block *block,
+                               const dlc_section *section, size_t above,
+                               const char *name) {
     char shown[DLC_SHOWN];
     const char **names = dlc_alloc(above + 3, sizeof *names);
     dlc_text instead = {0};
@@ -250,13 +250,14 @@ static dlc_status complain_input(const dlc_blocks *blocks, const dlc_block *bloc
     names[above + 2] = "label";
     dlc_suggest(&instead, name, names, above + 3);
     if (strcmp(name, dlc_member_name(block, section)) == 0)
-        dlc_problems_in(blocks->problems, blocks->config, section, "input",
-                        "cannot be its own input");
+        dlc_problems_add_in(blocks->problems, blocks->config, section, "input",
+                            "cannot be its own input");
     else
-        dlc_problems_in(blocks->problems, blocks->config, section, "input",
-                        "input = %s: no layer of that name stands above in the block; "
-                        "`in` is what the block reads%s",
-                        dlc_show(name, shown), dlc_text_string(&instead));
+        dlc_problems_add_in(
+            blocks->problems, blocks->config, section, "input",
+            "input = %s: no layer of that name above in the block; `in` is "
+            "what the block reads%s",
+            dlc_show(name, shown), dlc_text_string(&instead));
     dlc_status rc = dlc_text_status(&instead);
     dlc_text_free(&instead);
     dlc_free(names);
@@ -277,25 +278,26 @@ static dlc_status check_input(dlc_blocks *blocks, dlc_block *block,
             continue;
         entry->broken = 1;
         snprintf(copy, sizeof copy, "%.*s", (int)length, name);
-        DLC_TRY(complain_input(blocks, block, section, above, copy));
+        DLC_TRY(report_input(blocks, block, section, above, copy));
     }
     return DLC_OK;
 }
 
 /* ---- Uses ---- */
 
-static dlc_status complain_block(dlc_blocks *blocks, const dlc_section *section,
-                                 const char *name, const dlc_block *inside) {
+static dlc_status report_block(dlc_blocks *blocks, const dlc_section *section,
+                               const char *name, const dlc_block *inside) {
     const dlc_section *below = find_head(blocks, name, strlen(name));
     if (inside && strcmp(inside->name, name) == 0) {
-        dlc_problems_in(blocks->problems, blocks->config, section, "block",
-                        "block %s cannot use itself", name);
+        dlc_problems_add_in(blocks->problems, blocks->config, section, "block",
+                            "block %s cannot use itself", name);
         return DLC_OK;
     }
     if (below) {
-        dlc_problems_in(blocks->problems, blocks->config, section, "block",
-                        "block %s is declared below, in line %d; it has to stand above",
-                        name, below->line);
+        dlc_problems_add_in(
+            blocks->problems, blocks->config, section, "block",
+            "block %s is declared below, in line %d; it must be declared above", name,
+            below->line);
         return DLC_OK;
     }
     const char **names = dlc_alloc(blocks->count, sizeof *names);
@@ -306,16 +308,16 @@ static dlc_status complain_block(dlc_blocks *blocks, const dlc_section *section,
     for (size_t i = 0; i < blocks->count; i++)
         names[i] = blocks->block[i].name;
     dlc_suggest(&instead, name, names, blocks->count);
-    dlc_problems_in(blocks->problems, blocks->config, section, "block",
-                    "no block is called \"%s\"%s", dlc_show(name, shown),
-                    dlc_text_string(&instead));
+    dlc_problems_add_in(blocks->problems, blocks->config, section, "block",
+                        "no block is called \"%s\"%s", dlc_show(name, shown),
+                        dlc_text_string(&instead));
     dlc_status rc = dlc_text_status(&instead);
     dlc_text_free(&instead);
     dlc_free(names);
     return rc;
 }
 
-/* The parameters that it gives, and those that it should. */
+/* Checks that a use gives known parameters, and all required ones. */
 static dlc_status check_arguments(dlc_blocks *blocks, const dlc_section *section,
                                   const dlc_block *block) {
     for (size_t i = 0; i < section->count; i++) {
@@ -327,9 +329,9 @@ static dlc_status check_arguments(dlc_blocks *blocks, const dlc_section *section
         dlc_text instead = {0};
         dlc_status rc = propose_parameter(block, key, &instead);
         if (rc == DLC_OK)
-            dlc_problems_in(blocks->problems, blocks->config, section, key,
-                            "block %s has no parameter \"%s\"%s", block->name,
-                            dlc_show(key, shown), dlc_text_string(&instead));
+            dlc_problems_add_in(blocks->problems, blocks->config, section, key,
+                                "block %s has no parameter \"%s\"%s", block->name,
+                                dlc_show(key, shown), dlc_text_string(&instead));
         dlc_text_free(&instead);
         if (rc != DLC_OK)
             return rc;
@@ -337,9 +339,10 @@ static dlc_status check_arguments(dlc_blocks *blocks, const dlc_section *section
     for (size_t i = 0; i < block->parameters && !section->broken; i++)
         if (!block->parameter[i].value &&
             !dlc_section_entry(section, block->parameter[i].name))
-            dlc_problems_in(blocks->problems, blocks->config, section, NULL,
-                            "needs %s, a parameter of block %s in line %d",
-                            block->parameter[i].name, block->name, block->head->line);
+            dlc_problems_add_in(blocks->problems, blocks->config, section, NULL,
+                                "needs %s, a parameter of block %s in line %d",
+                                block->parameter[i].name, block->name,
+                                block->head->line);
     return DLC_OK;
 }
 
@@ -350,8 +353,8 @@ dlc_status dlc_block_check_use(dlc_blocks *blocks, dlc_section *section,
     dlc_entry *repeat = dlc_section_entry(section, "repeat");
     if (repeat && !repeat->broken && !(inside && strchr(repeat->value, '$')) &&
         !dlc_repeat_parse(repeat->value, why, sizeof why)) {
-        dlc_problems_in(blocks->problems, blocks->config, section, "repeat",
-                        "repeat: %s", why);
+        dlc_problems_add_in(blocks->problems, blocks->config, section, "repeat",
+                            "repeat: %s", why);
         repeat->broken = 1;
     }
     if (name->broken)
@@ -359,7 +362,7 @@ dlc_status dlc_block_check_use(dlc_blocks *blocks, dlc_section *section,
     dlc_block *block = dlc_block_find(blocks, name->value);
     if (!block) {
         name->broken = 1;
-        return complain_block(blocks, section, name->value, inside);
+        return report_block(blocks, section, name->value, inside);
     }
     block->used = 1;
     return check_arguments(blocks, section, block);
@@ -369,13 +372,13 @@ void dlc_block_check_place(const dlc_blocks *blocks, const dlc_section *section)
     size_t length = strcspn(section->name, ".");
     const dlc_section *head = find_head(blocks, section->name, length);
     if (head && section->name[length])
-        dlc_problems_in(blocks->problems, blocks->config, section, NULL,
-                        "the layers of [%s], line %d, have to stand right behind it",
-                        head->name, head->line);
+        dlc_problems_add_in(blocks->problems, blocks->config, section, NULL,
+                            "the layers of [%s], line %d, must follow it directly",
+                            head->name, head->line);
     else if (head)
-        dlc_problems_in(blocks->problems, blocks->config, section, NULL,
-                        "is the name of the block in line %d; call it otherwise",
-                        head->line);
+        dlc_problems_add_in(blocks->problems, blocks->config, section, NULL,
+                            "is the name of the block in line %d; rename one of them",
+                            head->line);
 }
 
 /* ---- Declarations ---- */
@@ -385,10 +388,9 @@ static dlc_status check_member(dlc_blocks *blocks, dlc_block *block,
     const char *name = dlc_member_name(block, member);
     if (strcmp(name, "in") == 0 || strcmp(name, "data") == 0 ||
         strcmp(name, "label") == 0)
-        dlc_problems_in(blocks->problems, blocks->config, member, NULL,
-                        "\"%s\" means something else in a block; call the layer "
-                        "otherwise",
-                        name);
+        dlc_problems_add_in(blocks->problems, blocks->config, member, NULL,
+                            "\"%s\" means something else in a block; rename the layer",
+                            name);
     for (size_t i = 0; i < member->count; i++) {
         dlc_entry *entry = &member->entries[i];
         int is_input = strcmp(entry->key, "input") == 0;
@@ -411,12 +413,12 @@ static int is_broken(const dlc_section *section) {
 static void check_unused(const dlc_blocks *blocks, const dlc_block *block) {
     for (size_t i = 0; i < block->members; i++)
         if (is_broken(&block->member[i]))
-            return; /* it may be used in the line that wasn't understood */
+            return; /* it may be used in the invalid line */
     for (size_t i = 0; i < block->parameters; i++)
         if (!block->parameter[i].used)
             dlc_problems_at(blocks->problems, blocks->config,
-                            &(dlc_place){.line = block->parameter[i].line,
-                                         .name = block->head->name},
+                            &(dlc_problem_place){.line = block->parameter[i].line,
+                                                 .name = block->head->name},
                             "no layer of the block uses \"%s\"",
                             block->parameter[i].name);
 }
@@ -427,9 +429,9 @@ static dlc_status check_members(dlc_blocks *blocks, dlc_block *block) {
     if (block->members)
         check_unused(blocks, block);
     else
-        dlc_problems_in(blocks->problems, blocks->config, block->head, NULL,
-                        "has no layers; [%s.x] has to stand right behind it",
-                        block->name);
+        dlc_problems_add_in(blocks->problems, blocks->config, block->head, NULL,
+                            "has no layers; [%s.x] must follow it directly",
+                            block->name);
     return DLC_OK;
 }
 
@@ -454,9 +456,10 @@ dlc_status dlc_block_declare(dlc_blocks *blocks, size_t at) {
         block.members++;
     if (strpbrk(block.name, "./") || is_core_key(block.name) ||
         strcmp(block.name, "data") == 0)
-        dlc_problems_in(
+        dlc_problems_add_in(
             blocks->problems, blocks->config, head, NULL,
-            "is no name for a block: a-z 0-9 _ -, and not a word of net.ini");
+            "is not a valid name for a block: use a-z 0-9 _ -, and no keyword of "
+            "net.ini");
     dlc_status rc = read_parameters(blocks, &block);
     if (rc == DLC_OK)
         rc = check_members(blocks, &block);

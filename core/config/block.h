@@ -1,11 +1,11 @@
-/* Blocks: layers that are said once and used often.
+/* Blocks: groups of layers that are declared once and used often. Called by config.c.
  *
  *     [block conv_relu]
- *     # What a use has to give, and what it may, with the default.
- *     needs = width
+ *     # The parameters that a use must give, and those that it may, with defaults.
+ *     params = width
  *     kernel = 3
  *
- *     # Its layers stand right behind it.
+ *     # Its layers follow directly.
  *     [conv_relu.conv]
  *     type = convolution
  *     num_output = $width
@@ -14,86 +14,87 @@
  *     [conv_relu.relu]
  *     type = relu
  *
- *     # Becomes [stem.conv] and [stem.relu].
+ *     # Expands to [stem.conv] and [stem.relu].
  *     [stem]
  *     block = conv_relu
  *     width = 64
  *
- *     # Becomes [body.1.conv], [body.1.relu], [body.2.conv], ...
+ *     # Expands to [body.1.conv], [body.1.relu], [body.2.conv], ...
  *     [body]
  *     block = conv_relu
  *     width = 64
  *     repeat = 4
  *
- * In `input`, a use's name is its last layer. In a block, names are those of its own
- * layers above, and `in` is what the use was given as input. A block may use blocks
- * that stand above it. block.c reads blocks and checks them, each once; expand.c puts
- * their layers where they are used. */
+ * In `input`, the name of a use means its last layer. Inside a block, names are those
+ * of its own earlier layers, and `in` is the input given to the use. A block may use
+ * blocks that are declared above it. block.c reads blocks and checks each once;
+ * expand.c inserts their layers where they are used. */
 #ifndef DLC_CONFIG_BLOCK_H
 #define DLC_CONFIG_BLOCK_H
 
 #include "config/internal.h"
 
-/* The most copies of a use. */
-#define DLC_REPEAT_MOST 1000
+/* The most copies of one use. */
+#define DLC_REPEAT_MAX 1000
 
 typedef struct dlc_parameter {
     char *name;
-    const char *value; /* the default; NULL: a use has to give one */
+    const char *value; /* the default; NULL: every use must give a value */
     int line;
     int used;
 } dlc_parameter;
 
 typedef struct dlc_block {
     const char *name;    /* without "block " */
-    dlc_section *head;   /* this and all below: in the file's sections */
-    dlc_section *member; /* so many of them, one after another */
+    dlc_section *head;   /* this and all below point into the sections of the file */
+    dlc_section *member; /* its layers, `members` sections in a row */
     size_t members;
     dlc_parameter *parameter;
     size_t parameters;
     int used;
 } dlc_block;
 
-/* What is known while a file's sections are gone through. */
+/* The state while going through the sections of a file. */
 typedef struct dlc_blocks {
     const dlc_config *config; /* for messages */
     dlc_problems *problems;
-    dlc_section *section; /* all of the file */
+    dlc_section *section; /* all sections of the file */
     size_t sections;
-    dlc_block *block; /* those above */
+    dlc_block *block; /* the blocks declared so far */
     size_t count, room;
 } dlc_blocks;
 
-/* Reads the block whose [block x] is section `at`, its layers with it, and adds it to
- * the others. Mistakes are told; an entry that has one is marked broken. */
+/* Reads the block whose [block x] is section `at`, with its layers, and adds it to the
+ * others. Mistakes are reported; an entry that has one is marked broken. */
 dlc_status dlc_block_declare(dlc_blocks *blocks, size_t at);
 void dlc_blocks_free(dlc_blocks *blocks);
 
-/* Tells whatever is wrong with a section that has the key `block`. `inside`: the
- * block that it is part of, or NULL. */
+/* Reports mistakes in a section that has the key `block`. `inside`: the block that it
+ * is part of, or NULL. */
 dlc_status dlc_block_check_use(dlc_blocks *blocks, dlc_section *section,
                                dlc_block *inside);
 
-/* Tells a section that has no place where it stands: another block's, or its name. */
+/* Reports a section whose name is that of a block, or that of a block's layer without
+ * following the block. */
 void dlc_block_check_place(const dlc_blocks *blocks, const dlc_section *section);
 
-/* NULL: there is none of that name above. */
+/* The block of that name declared above; NULL: none. */
 dlc_block *dlc_block_find(const dlc_blocks *blocks, const char *name);
 
-/* The name of a block's layer within it. */
+/* The name of a block's layer, without the block's. */
 const char *dlc_member_name(const dlc_block *block, const dlc_section *member);
 
-/* The index of the parameter, or block->parameters. */
+/* The index of a parameter; block->parameters if there is none. */
 size_t dlc_block_parameter(const dlc_block *block, const char *name, size_t length);
 
-/* Bytes of the parameter's name behind a '$'. */
+/* The length of the parameter name at the beginning of `text`, which follows a '$'. */
 size_t dlc_parameter_length(const char *text);
 
-/* The next of the names in an `input`, blanks left out; `*at` moves behind its comma,
- * to NULL behind the last. */
+/* The next name in an `input`, without blanks; `*at` moves after its comma, or becomes
+ * NULL after the last. */
 const char *dlc_input_next(const char **at, size_t *length);
 
-/* The number of copies. 0: the text is none, and `why` says so. */
+/* The number of copies; 0 with `why` if the text is invalid. */
 int dlc_repeat_parse(const char *text, char *why, size_t room);
 
 #endif

@@ -1,4 +1,4 @@
-/* One net.ini with its --set texts: sections in order, each key with its place. */
+/* A loaded net.ini with its --set texts: sections in order, each key with its line. */
 #include <stdio.h>
 #include <string.h>
 
@@ -111,45 +111,46 @@ void dlc_config_free(dlc_config *config) {
 
 /* ---- Loading ---- */
 
-static dlc_status load_file(const char *path, const char *const *standing,
+static dlc_status load_file(const char *path, const char *const *reserved,
                             dlc_problems *problems, dlc_config *config) {
     char *bytes = NULL;
     size_t length = 0;
     DLC_TRY(dlc_file_read(path, &bytes, &length));
     size_t before = problems->errors;
-    dlc_status rc = dlc_scan(bytes, length, config, standing, problems);
-    /* After a mistake the two readers are bound to differ. */
+    dlc_status rc = dlc_scan(bytes, length, config, reserved, problems);
+    /* After a mistake the two readers will differ. */
     if (rc == DLC_OK && problems->errors == before)
-        rc = dlc_peer_compare(config, bytes, length, problems);
+        rc = dlc_iniparser_compare(config, bytes, length, problems);
     dlc_free(bytes);
     return rc;
 }
 
-/* What a --set names stands in the file, or only once the blocks are put in. */
-static dlc_status apply_sets(dlc_config *config, const char *const *standing,
+/* A --set may name a section of the file, or one that exists only once blocks are
+ * expanded. */
+static dlc_status apply_sets(dlc_config *config, const char *const *reserved,
                              const char *const *sets, size_t nsets,
                              dlc_problems *problems) {
     char *later = dlc_alloc(nsets, sizeof *later);
     dlc_status rc = later ? DLC_OK : DLC_ERR_NOMEM;
     for (size_t i = 0; i < nsets && rc == DLC_OK; i++)
-        rc = dlc_set_apply(config, standing, sets[i], problems, &later[i]);
+        rc = dlc_set_apply(config, reserved, sets[i], problems, &later[i]);
     if (rc == DLC_OK)
         rc = dlc_blocks_expand(config, problems);
     for (size_t i = 0; i < nsets && rc == DLC_OK; i++)
         if (later[i])
-            rc = dlc_set_apply(config, standing, sets[i], problems, NULL);
+            rc = dlc_set_apply(config, reserved, sets[i], problems, NULL);
     dlc_free(later);
     return rc;
 }
 
-dlc_status dlc_config_load(const char *path, const char *const *standing,
+dlc_status dlc_config_load(const char *path, const char *const *reserved,
                            const char *const *sets, size_t nsets,
                            dlc_problems *problems, dlc_config **config) {
     dlc_config *made = NULL;
     DLC_TRY(config_new(path, &made));
-    dlc_status rc = path ? load_file(path, standing, problems, made) : DLC_OK;
+    dlc_status rc = path ? load_file(path, reserved, problems, made) : DLC_OK;
     if (rc == DLC_OK)
-        rc = apply_sets(made, standing, sets, nsets, problems);
+        rc = apply_sets(made, reserved, sets, nsets, problems);
     if (rc == DLC_OK && problems->failed)
         rc = dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (rc != DLC_OK) {
@@ -179,7 +180,7 @@ const dlc_section *dlc_config_next_layer(const dlc_config *config,
                                          const dlc_section *after) {
     do
         after = dlc_config_next(config, after);
-    while (after && after->standing);
+    while (after && after->reserved);
     return after;
 }
 

@@ -1,5 +1,5 @@
-/* See block.h. Here: a use of a block becomes layers, each a section with the place
- * where it was written, so that whoever reads on needs to know nothing of blocks. */
+/* Expands every use of a block into layers, ordinary sections that remember the line
+ * where they were written, so that all later code can ignore blocks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,14 +8,14 @@
 
 typedef struct expander {
     dlc_blocks blocks;
-    dlc_config *config; /* gets the sections that are left */
+    dlc_config *config; /* receives the expanded sections */
     dlc_problems *problems;
-    const dlc_section *use; /* the one of the file that is being expanded */
+    const dlc_section *use; /* the section of the file that is being expanded */
 } expander;
 
-/* What a use was given as input: the line and section that say so. */
+/* The input given to a use, and the line and section that say so. */
 typedef struct given {
-    const char *names; /* NULL: nothing, so it reads the layer above */
+    const char *names; /* NULL: none, so it reads the layer above */
     int line;
     const char *owner;
 } given;
@@ -23,8 +23,8 @@ typedef struct given {
 /* One copy of a block. */
 typedef struct copy {
     const dlc_block *block;
-    char **value;     /* of the parameters; own; NULL: was not given, which was told */
-    const char *name; /* of the copy: what its layers' names begin with */
+    char **value;     /* of the parameters; own; NULL: not given, which was reported */
+    const char *name; /* of the copy: the prefix of its layers' names */
     given in;
 } copy;
 
@@ -33,20 +33,20 @@ static dlc_status expand_use(expander *x, const copy *outer, const dlc_section *
 
 /* ---- Adding ---- */
 
-/* Is the name of a layer or group nobody else's? */
+/* Reports a name that another layer or group already has. */
 static void check_name(expander *x, const char *name) {
     if (dlc_config_section(x->config, name) ||
         dlc_config_find_group(x->config, name, strlen(name)))
-        dlc_problems_in(x->problems, x->config, x->use, NULL,
-                        "two layers get the name [%s]; call one otherwise", name);
+        dlc_problems_add_in(x->problems, x->config, x->use, NULL,
+                            "two layers get the name [%s]; rename one of them", name);
 }
 
-/* Is there room for so many entries more? */
+/* Fails if `more` entries would exceed the limit. */
 static dlc_status check_size(const expander *x, size_t more) {
     if (x->config->entries + more <= DLC_CONFIG_ENTRIES)
         return DLC_OK;
     return dlc_fail(DLC_ERR_CONFIG,
-                    "%s:%d: more than %d sections and keys once [%s] is put in",
+                    "%s:%d: more than %d sections and keys once [%s] is expanded",
                     x->config->name, x->use->line, DLC_CONFIG_ENTRIES, x->use->name);
 }
 
@@ -72,14 +72,14 @@ static dlc_status add_group(expander *x, const char *name, size_t first, int ope
     return check_size(x, 0);
 }
 
-/* A section as it stands in the file or the block, still without keys. */
+/* Adds a copy of a section, still without keys. */
 static dlc_status add_section(expander *x, const copy *outer, const dlc_section *from,
                               const char *name, dlc_section **section) {
     check_name(x, name);
     if (strlen(name) > DLC_CONFIG_NAME)
-        dlc_problems_in(x->problems, x->config, x->use, NULL,
-                        "a layer of it gets a name of more than %d letters",
-                        DLC_CONFIG_NAME);
+        dlc_problems_add_in(x->problems, x->config, x->use, NULL,
+                            "a layer of it gets a name of more than %d characters",
+                            DLC_CONFIG_NAME);
     DLC_TRY(dlc_config_add_section(x->config, name, from->line, section));
     (*section)->broken = from->broken;
     DLC_TRY(check_size(x, 0));
@@ -90,14 +90,14 @@ static dlc_status add_section(expander *x, const copy *outer, const dlc_section 
     return (*section)->origin ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-static dlc_status own(dlc_section *section, const char *owner) {
+static dlc_status set_owner(dlc_section *section, const char *owner) {
     dlc_entry *entry = &section->entries[section->count - 1];
     entry->owner = dlc_strdup(owner);
     return entry->owner ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* What stands for a use whose block is not known: a layer of a type that was not
- * understood, so that those who read it aren't told that it is missing. */
+/* Adds a placeholder for a use whose block is unknown: a layer of invalid type, so that
+ * its readers are not reported as well. */
 static dlc_status add_stub(expander *x, const copy *outer, const dlc_section *use,
                            const char *name) {
     dlc_section *section = NULL;
@@ -108,9 +108,9 @@ static dlc_status add_stub(expander *x, const copy *outer, const dlc_section *us
 
 /* ---- Values ---- */
 
-static void complain(expander *x, const copy *outer, const dlc_section *section,
-                     const dlc_entry *entry, const char *what) {
-    dlc_place place = {.line = entry->line, .name = section->name};
+static void report_value(expander *x, const copy *outer, const dlc_section *section,
+                         const dlc_entry *entry, const char *what) {
+    dlc_problem_place place = {.line = entry->line, .name = section->name};
     if (outer) {
         place.as = outer->name;
         place.use_line = x->use->line;
@@ -118,20 +118,20 @@ static void complain(expander *x, const copy *outer, const dlc_section *section,
     dlc_problems_at(x->problems, x->config, &place, "%s: %s", entry->key, what);
 }
 
-/* What grows from block to block is told before it can fill the memory. */
+/* Reports values that grow from block to block before they fill the memory. */
 static int is_short(expander *x, const copy *outer, const dlc_section *section,
                     const dlc_entry *entry, const dlc_text *text) {
     char what[80];
     if (text->length <= DLC_CONFIG_LINE)
         return 1;
-    snprintf(what, sizeof what, "more than %d bytes once the block is put in",
+    snprintf(what, sizeof what, "more than %d bytes once the block is expanded",
              DLC_CONFIG_LINE);
-    complain(x, outer, section, entry, what);
+    report_value(x, outer, section, entry, what);
     return 0;
 }
 
-/* The value with its parameters put in. *broken where one is missing, or the value was
- * told to be wrong. */
+/* Substitutes the parameters in a value. *broken if one is missing or the value is
+ * invalid. */
 static dlc_status fill_in(expander *x, const copy *outer, const dlc_section *section,
                           const dlc_entry *entry, dlc_text *text, int *broken) {
     *broken = entry->broken;
@@ -155,8 +155,8 @@ static dlc_status fill_in(expander *x, const copy *outer, const dlc_section *sec
     return dlc_text_status(text);
 }
 
-/* The names of an `input`, as the net calls them. A section of the file means what it
- * says. */
+/* Translates the names of an `input` to those in the net. In a section of the file they
+ * are used as they are. */
 static dlc_status name_inputs(const copy *outer, const char *names, dlc_text *text) {
     for (const char *at = outer ? names : NULL; at;) {
         size_t length;
@@ -175,7 +175,8 @@ static dlc_status name_inputs(const copy *outer, const char *names, dlc_text *te
     return dlc_text_status(text);
 }
 
-/* Does the list say `in`? Then mistakes in it are of who gave it. */
+/* Whether the list contains `in`: mistakes in it then belong to the use that gave the
+ * input. */
 static int names_given(const char *names) {
     for (const char *at = names; at;) {
         size_t length;
@@ -186,8 +187,7 @@ static int names_given(const char *names) {
     return 0;
 }
 
-/* What a member of a copy reads: what it says, or for the first one what the copy was
- * given. */
+/* The input of a layer of a copy: its own, or for the first layer that of the copy. */
 static dlc_status find_given(expander *x, const copy *outer, const dlc_section *section,
                              dlc_text *text, given *in) {
     const dlc_entry *entry = dlc_section_entry(section, "input");
@@ -228,7 +228,7 @@ static dlc_status add_input(expander *x, const copy *outer, const dlc_section *f
     if (rc == DLC_OK && in.names)
         rc = dlc_section_add(x->config, section, "input", in.names, in.line, 0);
     if (rc == DLC_OK && in.names && strcmp(in.owner, from->name) != 0)
-        rc = own(section, in.owner);
+        rc = set_owner(section, in.owner);
     dlc_text_free(&text);
     return rc;
 }
@@ -273,7 +273,7 @@ static dlc_status add_copy(expander *x, const copy *made) {
     return add_group(x, made->name, first, !made->in.names);
 }
 
-/* So many copies, each reading the one before. */
+/* Adds `times` copies, each reading the one before. */
 static dlc_status add_copies(expander *x, const dlc_section *use, const copy *made,
                              int times) {
     size_t first = x->config->count;
@@ -296,7 +296,7 @@ static dlc_status add_copies(expander *x, const dlc_section *use, const copy *ma
     return add_group(x, made->name, first, !made->in.names);
 }
 
-/* The use's own `repeat`, 0 where it has none that is right. */
+/* The `repeat` of a use; 0 if it has none or an invalid one. */
 static dlc_status read_repeat(expander *x, const copy *outer, const dlc_section *use,
                               const given *in, int *times) {
     const dlc_entry *entry = dlc_section_entry(use, "repeat");
@@ -307,11 +307,11 @@ static dlc_status read_repeat(expander *x, const copy *outer, const dlc_section 
     dlc_status rc = entry ? fill_in(x, outer, use, entry, &text, &broken) : DLC_OK;
     if (rc == DLC_OK && !broken) {
         *times = dlc_repeat_parse(dlc_text_string(&text), why, sizeof why);
-        if (!*times && outer) /* else it was told before */
-            complain(x, outer, use, entry, why);
+        if (!*times && outer) /* else it was reported before */
+            report_value(x, outer, use, entry, why);
         if (in->names && strchr(in->names, ','))
-            complain(x, outer, use, entry,
-                     "a copy reads the one before, so there can be one input only");
+            report_value(x, outer, use, entry,
+                         "a copy reads the one before, so there can be one input only");
     }
     dlc_text_free(&text);
     return rc;
@@ -361,7 +361,7 @@ static dlc_status expand_use(expander *x, const copy *outer, const dlc_section *
 
 /* ---- The file ---- */
 
-/* What is no block's stays as it is. */
+/* Keeps a section that is neither a block nor a use of one. */
 static dlc_status keep(expander *x, dlc_section *section) {
     dlc_config *config = x->config;
     dlc_section *kept = NULL;
@@ -388,7 +388,7 @@ static dlc_status expand_at(expander *x, size_t *at) {
         *at += x->blocks.block[x->blocks.count - 1].members;
         return DLC_OK;
     }
-    if (section->standing || !dlc_section_entry(section, "block"))
+    if (section->reserved || !dlc_section_entry(section, "block"))
         return keep(x, section);
     dlc_block_check_place(&x->blocks, section);
     DLC_TRY(dlc_block_check_use(&x->blocks, section, NULL));

@@ -1,4 +1,4 @@
-/* Bytes of a net.ini: read whole, and known to be text before anybody looks. */
+/* Reads a net.ini whole and checks that it is UTF-8 text. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -36,11 +36,12 @@ static dlc_status unknown_name(const char *text, size_t length) {
         nearest = dlc_nearest(name, names, NFORMS);
     }
     if (nearest)
-        return dlc_fail(DLC_ERR_CONFIG, "\"%s\" is no filler; did you mean %s?",
+        return dlc_fail(DLC_ERR_CONFIG, "\"%s\" is not a filler; did you mean %s?",
                         dlc_show(text, shown), nearest);
-    return dlc_fail(DLC_ERR_CONFIG,
-                    "\"%s\" is no filler: constant, gaussian, uniform, xavier or msra",
-                    dlc_show(text, shown));
+    return dlc_fail(
+        DLC_ERR_CONFIG,
+        "\"%s\" is not a filler: constant, gaussian, uniform, xavier or msra",
+        dlc_show(text, shown));
 }
 
 /* The numbers between '(' and ')' at the text's end; 0 where they are none. */

@@ -1,4 +1,4 @@
-/* Text that is a number and nothing else: no tail, no guess, whatever the locale. */
+/* Parses text that is a number and nothing else, independent of the locale. */
 #include <errno.h>
 #include <locale.h>
 #include <math.h>

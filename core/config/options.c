@@ -1,4 +1,4 @@
-/* Option tables: are they well-formed, and what do they say to a person. */
+/* Checks option tables, and describes options for users. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,10 +29,10 @@ static int choices_are_sound(const char *choices) {
     return 0;
 }
 
-/* What is wrong with a row, NULL if nothing is. */
+/* What is wrong with a row; NULL if nothing is. */
 static const char *row_mistake(const dlc_option *table, const dlc_option *row) {
     if (!is_option_name(row->name))
-        return "its name has other characters than a-z, 0-9 and '_', or is too long";
+        return "its name has characters other than a-z, 0-9 and '_', or is too long";
     if (row->type < DLC_OPT_INT || row->type > DLC_OPT_FILLER)
         return "its type is unknown to this version of the core";
     if (has_range(row->type) && !(row->min <= row->max))
@@ -43,7 +43,7 @@ static const char *row_mistake(const dlc_option *table, const dlc_option *row) {
         return "it has no help";
     for (const dlc_option *other = table; other != row; other = DLC_NEXT(other))
         if (strcmp(other->name, row->name) == 0)
-            return "it is there twice";
+            return "it is listed twice";
     return NULL;
 }
 
@@ -85,7 +85,7 @@ dlc_status dlc_options_check(const dlc_option *table) {
 
 #define FILLERS "constant(x), gaussian(std[, mean]), uniform(low, high), xavier or msra"
 
-/* Ranges in tables are written with whatever stands for "no limit" in their type. */
+/* Tables use various extreme values for "no limit". */
 static int is_limit(double bound) {
     return isfinite(bound) && fabs(bound) < 9e15;
 }
@@ -111,8 +111,8 @@ void dlc_option_takes(const dlc_option *option, dlc_text *text) {
         [DLC_OPT_STRING] = "text",
         [DLC_OPT_CHOICE] = "one of ",
         [DLC_OPT_PATH] = "path",
-        [DLC_OPT_INTS] = "whole numbers joined by commas",
-        [DLC_OPT_FLOATS] = "numbers joined by commas",
+        [DLC_OPT_INTS] = "whole numbers separated by commas",
+        [DLC_OPT_FLOATS] = "numbers separated by commas",
         [DLC_OPT_BYTES] = "size (64K, 16M, 2G)",
         [DLC_OPT_FILLER] = FILLERS,
     };

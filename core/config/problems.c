@@ -1,4 +1,4 @@
-/* The mistakes of one run, kept until all are known and told in the file's order. */
+/* Collects the mistakes of one run, and reports them in the order of the file. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,22 +8,23 @@
 #include "base/memory.h"
 #include "config/internal.h"
 
-#define STORED 1000 /* beyond, only counted */
+#define STORED 1000 /* the rest is only counted */
 #define PRINTED 50
 
 typedef struct dlc_problem {
     int line;
     int warning;
-    size_t number;              /* in the order of finding */
-    char *text;                 /* own; where and what */
-    size_t message;             /* where in it the message alone begins */
+    size_t number;              /* in the order in which they were found */
+    char *text;                 /* own; position and message */
+    size_t message;             /* offset of the message in `text` */
     char *file, *section, *key; /* own; NULL as in dlc_mistake */
-    char *as;    /* the first copy of a block's layer that has it; NULL: in no block */
-    size_t more; /* copies that have it too */
+    char *as;    /* own; the first copy of a block's layer that has it; NULL: not in a
+                    block */
+    size_t more; /* further copies that have it */
 } dlc_problem;
 
 /* "net.ini:12: [conv1] message" */
-static char *place_text(const dlc_config *config, const dlc_place *place,
+static char *place_text(const dlc_config *config, const dlc_problem_place *place,
                         const char *message) {
     const char *open = place->name ? "[" : "", *close = place->name ? "] " : "";
     const char *name = place->name ? place->name : "";
@@ -38,8 +39,9 @@ static char *place_text(const dlc_config *config, const dlc_place *place,
                       name, close, message);
 }
 
-/* Was it found in another copy of the same line? */
-static int is_known(dlc_problems *problems, const dlc_place *place, const char *text) {
+/* Whether it was found before in another copy of the same line; counts it then. */
+static int is_known(dlc_problems *problems, const dlc_problem_place *place,
+                    const char *text) {
     for (size_t i = 0; i < problems->count && place->as; i++) {
         dlc_problem *known = &problems->list[i];
         if (known->as && known->line == place->line && strcmp(known->text, text) == 0) {
@@ -50,7 +52,7 @@ static int is_known(dlc_problems *problems, const dlc_place *place, const char *
     return 0;
 }
 
-/* The section and the key that a line is of: a mistake knows its line only. */
+/* Finds the section and the key of a line. */
 static void find_owner(const dlc_config *config, int line, const char **section,
                        const char **key) {
     for (size_t i = 0; line > 0 && line != DLC_LINE_SET && i < config->count; i++) {
@@ -72,9 +74,9 @@ static int copy_text(const char *text, char **copy) {
     return !text || *copy;
 }
 
-/* What a program is told of it. */
-static int note_place(dlc_problem *added, const dlc_config *config,
-                      const dlc_place *place) {
+/* Records section, key and file, for programs. */
+static int record_place(dlc_problem *added, const dlc_config *config,
+                        const dlc_problem_place *place) {
     const char *section = place->name, *key = NULL;
     int in_file = config && place->line != DLC_LINE_SET;
     if (in_file)
@@ -90,9 +92,9 @@ static void free_problem(dlc_problem *problem) {
     dlc_free(problem->key);
 }
 
-/* Takes over `text`. */
+/* Takes ownership of `text`. */
 static int append(dlc_problems *problems, int warning, const dlc_config *config,
-                  const dlc_place *place, char *text, size_t message) {
+                  const dlc_problem_place *place, char *text, size_t message) {
     if (problems->count == problems->room) {
         size_t room = problems->room ? 2 * problems->room : 16;
         dlc_problem *list = dlc_grow(problems->list, problems->count, room,
@@ -107,14 +109,14 @@ static int append(dlc_problems *problems, int warning, const dlc_config *config,
                          .number = problems->count,
                          .text = text,
                          .message = message};
-    int noted = note_place(&added, config, place);
-    if (noted && place->as) {
+    int recorded = record_place(&added, config, place);
+    if (recorded && place->as) {
         added.as = place->use_line
                        ? dlc_format("as [%s] of line %d", place->as, place->use_line)
                        : dlc_strdup("");
-        noted = added.as != NULL;
+        recorded = added.as != NULL;
     }
-    if (!noted) {
+    if (!recorded) {
         free_problem(&added);
         return 0;
     }
@@ -122,9 +124,9 @@ static int append(dlc_problems *problems, int warning, const dlc_config *config,
     return 1;
 }
 
-/* Takes over `text`. 0: memory ran out. */
+/* Takes ownership of `text`. 0: memory ran out. */
 static int store(dlc_problems *problems, int warning, const dlc_config *config,
-                 const dlc_place *place, char *text, size_t message) {
+                 const dlc_problem_place *place, char *text, size_t message) {
     if (config && !problems->file)
         problems->file = dlc_strdup(dlc_config_name(config));
     int failed = !text || (config && !problems->file);
@@ -138,7 +140,7 @@ static int store(dlc_problems *problems, int warning, const dlc_config *config,
 }
 
 static void add(dlc_problems *problems, int warning, const dlc_config *config,
-                const dlc_place *place, const char *format, va_list args) {
+                const dlc_problem_place *place, const char *format, va_list args) {
     char message[2048];
     vsnprintf(message, sizeof message, format, args);
     char *text = place_text(config, place, message);
@@ -162,7 +164,7 @@ void dlc_problems_add(dlc_problems *problems, const dlc_config *config, int line
                       const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(problems, 0, config, &(dlc_place){.line = line}, format, args);
+    add(problems, 0, config, &(dlc_problem_place){.line = line}, format, args);
     va_end(args);
 }
 
@@ -170,22 +172,22 @@ void dlc_problems_warn(dlc_problems *problems, const dlc_config *config, int lin
                        const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(problems, 1, config, &(dlc_place){.line = line}, format, args);
+    add(problems, 1, config, &(dlc_problem_place){.line = line}, format, args);
     va_end(args);
 }
 
 void dlc_problems_at(dlc_problems *problems, const dlc_config *config,
-                     const dlc_place *place, const char *format, ...) {
+                     const dlc_problem_place *place, const char *format, ...) {
     va_list args;
     va_start(args, format);
     add(problems, 0, config, place, format, args);
     va_end(args);
 }
 
-static dlc_place place_in(const dlc_section *section, const char *key) {
+static dlc_problem_place place_in(const dlc_section *section, const char *key) {
     const dlc_entry *entry = key ? dlc_section_entry(section, key) : NULL;
-    dlc_place place = {.line = entry ? entry->line : section->line,
-                       .name = section->name};
+    dlc_problem_place place = {.line = entry ? entry->line : section->line,
+                               .name = section->name};
     if (section->origin) {
         place.as = section->name;
         place.name = section->origin;
@@ -193,15 +195,15 @@ static dlc_place place_in(const dlc_section *section, const char *key) {
     }
     if (entry && entry->owner) {
         place.name = entry->owner;
-        place.use_line = 0; /* the line is of the use itself */
+        place.use_line = 0; /* the line is that of the use itself */
     }
     return place;
 }
 
-void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
-                     const dlc_section *section, const char *key, const char *format,
-                     ...) {
-    dlc_place place = place_in(section, key);
+void dlc_problems_add_in(dlc_problems *problems, const dlc_config *config,
+                         const dlc_section *section, const char *key,
+                         const char *format, ...) {
+    dlc_problem_place place = place_in(section, key);
     va_list args;
     va_start(args, format);
     add(problems, 0, config, &place, format, args);
@@ -211,15 +213,15 @@ void dlc_problems_in(dlc_problems *problems, const dlc_config *config,
 void dlc_problems_warn_in(dlc_problems *problems, const dlc_config *config,
                           const dlc_section *section, const char *key,
                           const char *format, ...) {
-    dlc_place place = place_in(section, key);
+    dlc_problem_place place = place_in(section, key);
     va_list args;
     va_start(args, format);
     add(problems, 1, config, &place, format, args);
     va_end(args);
 }
 
-/* "net.ini:12: " or "--set: " at the beginning of a sentence: what follows, and the
- * line. NULL: it begins otherwise. */
+/* Skips "net.ini:12: " or "--set: " at the beginning of a sentence, and sets the line;
+ * NULL if there is none. */
 static const char *skip_place(const char *text, const dlc_config *config, int *line) {
     static const char set[] = "--set: ";
     const char *name = dlc_config_name(config);
@@ -236,33 +238,33 @@ static const char *skip_place(const char *text, const dlc_config *config, int *l
     return text + length + used;
 }
 
-static void say(dlc_problems *problems, int warning, const dlc_config *config,
-                dlc_place place, const char *format, ...)
+static void add_at(dlc_problems *problems, int warning, const dlc_config *config,
+                   dlc_problem_place place, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-static void say(dlc_problems *problems, int warning, const dlc_config *config,
-                dlc_place place, const char *format, ...) {
+static void add_at(dlc_problems *problems, int warning, const dlc_config *config,
+                   dlc_problem_place place, const char *format, ...) {
     va_list args;
     va_start(args, format);
     add(problems, warning, config, &place, format, args);
     va_end(args);
 }
 
-void dlc_problems_failed(dlc_problems *problems, const dlc_config *config, int line,
-                         const char *section, dlc_status status) {
+void dlc_problems_add_failure(dlc_problems *problems, const dlc_config *config,
+                              int line, const char *section, dlc_status status) {
     const char *detail = dlc_detail()[0] ? dlc_detail() : dlc_status_text(status);
     const char *rest = skip_place(detail, config, &line);
     dlc_status first = problems->errors ? problems->status : status;
-    say(problems, 0, config, (dlc_place){.line = line, .name = section}, "%s",
-        rest ? rest : detail);
+    add_at(problems, 0, config, (dlc_problem_place){.line = line, .name = section},
+           "%s", rest ? rest : detail);
     problems->status = first;
 }
 
-void dlc_problems_doubted(dlc_problems *problems, const dlc_config *config, int line,
-                          const char *section, const char *text) {
+void dlc_problems_warn_text(dlc_problems *problems, const dlc_config *config, int line,
+                            const char *section, const char *text) {
     const char *rest = skip_place(text, config, &line);
-    say(problems, 1, config, (dlc_place){.line = line, .name = section}, "%s",
-        rest ? rest : text);
+    add_at(problems, 1, config, (dlc_problem_place){.line = line, .name = section},
+           "%s", rest ? rest : text);
 }
 
 static int in_file_order(const void *left, const void *right) {
@@ -272,7 +274,7 @@ static int in_file_order(const void *left, const void *right) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static void tell(const dlc_problems *problems, const dlc_problem *problem) {
+static void report_one(const dlc_problems *problems, const dlc_problem *problem) {
     const dlc_mistake mistake = {.file = problem->file,
                                  .line = problem->line == DLC_LINE_SET ? 0
                                                                        : problem->line,
@@ -280,7 +282,7 @@ static void tell(const dlc_problems *problems, const dlc_problem *problem) {
                                  .key = problem->key,
                                  .message = problem->text + problem->message,
                                  .is_warning = problem->warning};
-    problems->tell(problems->tell_context, &mistake);
+    problems->on_report(problems->report_context, &mistake);
 }
 
 static void print(const dlc_problem *problem) {
@@ -300,8 +302,8 @@ dlc_status dlc_problems_report(dlc_problems *problems) {
     size_t printed = problems->count < PRINTED ? problems->count : PRINTED;
     for (size_t i = 0; i < printed; i++)
         print(&problems->list[i]);
-    for (size_t i = 0; problems->tell && i < problems->count; i++)
-        tell(problems, &problems->list[i]);
+    for (size_t i = 0; problems->on_report && i < problems->count; i++)
+        report_one(problems, &problems->list[i]);
     size_t all = problems->errors + problems->warnings;
     if (all > printed)
         dlc_log(problems->errors ? DLC_LOG_ERROR : DLC_LOG_WARN, "... and %zu more",

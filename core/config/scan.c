@@ -1,5 +1,5 @@
-/* The lines of a net.ini, strictly: what iniparser would guess, cut, merge or join is
- * a mistake here, told with its line.
+/* Scans the lines of a net.ini strictly: what iniparser would guess, cut, merge or join
+ * is reported here as a mistake, with its line.
  *
  *     [section]            names: a-z 0-9 _ . - /
  *     [block name]         see block.c
@@ -16,10 +16,11 @@
 
 typedef struct scanner {
     dlc_config *config;
-    const char *const *standing;
+    const char *const *reserved;
     dlc_problems *problems;
-    dlc_section *section; /* keys go here */
-    int skip;             /* ... or nowhere: its header was wrong, which was told */
+    dlc_section *section; /* the section of the following keys */
+    int skip; /* ignore the following keys: their header was wrong, which was reported
+               */
     int line;
 } scanner;
 
@@ -72,7 +73,7 @@ int dlc_name_check(char *name, int *usable, char *why, size_t room) {
     return 0;
 }
 
-/* What stands behind the closing quote. */
+/* Takes a quoted value, and checks what follows the closing quote. */
 static char *scan_quoted(char *text, int comments, char *why, size_t room) {
     char *close = strchr(text + 1, '"');
     if (!close) {
@@ -80,7 +81,8 @@ static char *scan_quoted(char *text, int comments, char *why, size_t room) {
         return NULL;
     }
     if (memchr(text, '\\', (size_t)(close - text))) {
-        snprintf(why, room, "no backslash inside quotes: it has no one meaning there");
+        snprintf(why, room,
+                 "a backslash inside quotes: readers differ about its meaning");
         return NULL;
     }
     const char *rest = close + 1;
@@ -118,7 +120,7 @@ char *dlc_value_scan(char *text, int comments, char *why, size_t room) {
     else if (comments && *text == '=')
         wrong = "two '='; a line is: key = value";
     else if (comments && strchr(text, '"'))
-        wrong = "a quote inside the value; quotes stand around all of it";
+        wrong = "a quote inside the value; put the quotes around all of it";
     else if (comments && strpbrk(text, "#;"))
         wrong = "'#' or ';' inside the value; put \"...\" around it, or white space "
                 "before a comment";
@@ -128,8 +130,8 @@ char *dlc_value_scan(char *text, int comments, char *why, size_t room) {
     return NULL;
 }
 
-static int is_standing(const scanner *scan, const char *name) {
-    for (const char *const *s = scan->standing; s && *s; s++)
+static int is_reserved(const scanner *scan, const char *name) {
+    for (const char *const *s = scan->reserved; s && *s; s++)
         if (strcmp(*s, name) == 0)
             return 1;
     return 0;
@@ -139,13 +141,13 @@ static dlc_status open_section(scanner *scan, const char *name) {
     const dlc_section *first = dlc_config_section(scan->config, name);
     if (first) {
         dlc_problems_add(scan->problems, scan->config, scan->line,
-                         "section [%s] again; the first is in line %d", name,
+                         "section [%s] is repeated; the first is in line %d", name,
                          first->line);
         return DLC_OK;
     }
     dlc_section *section = NULL;
     DLC_TRY(dlc_config_add_section(scan->config, name, scan->line, &section));
-    section->standing = is_standing(scan, name);
+    section->reserved = is_reserved(scan, name);
     section->block = strncmp(name, DLC_BLOCK, strlen(DLC_BLOCK)) == 0;
     scan->section = section;
     scan->skip = 0;
@@ -181,7 +183,7 @@ static dlc_status scan_header(scanner *scan, char *text) {
     return open_section(scan, name);
 }
 
-/* A key line whose '=' was found; `text` is the value's part. */
+/* Adds the key of a line; `text` is the part after the '='. */
 static dlc_status add_key(scanner *scan, char *key, char *text) {
     char why[200];
     int usable = 1;
@@ -204,8 +206,8 @@ static dlc_status add_key(scanner *scan, char *key, char *text) {
     const dlc_entry *first = dlc_section_entry(section, key);
     if (first) {
         dlc_problems_add(scan->problems, scan->config, scan->line,
-                         "[%s] %s again; the first is in line %d", section->name, key,
-                         first->line);
+                         "[%s] %s is repeated; the first is in line %d", section->name,
+                         key, first->line);
         return DLC_OK;
     }
     return dlc_section_add(scan->config, section, key, value ? value : "", scan->line,
@@ -216,8 +218,8 @@ static dlc_status scan_key(scanner *scan, char *text) {
     char shown[DLC_SHOWN];
     if (!scan->section && !scan->skip) {
         dlc_problems_add(scan->problems, scan->config, scan->line,
-                         "this stands before the first [section]");
-        scan->skip = 1; /* told once */
+                         "text before the first [section]");
+        scan->skip = 1; /* reported once */
         return DLC_OK;
     }
     char *equals = strchr(text, '=');
@@ -233,12 +235,12 @@ static dlc_status scan_key(scanner *scan, char *text) {
     return add_key(scan, dlc_trim(text), equals + 1);
 }
 
-/* 0 where the line as a whole is wrong, which was told. */
+/* 0 if the line as a whole is wrong, which is reported. */
 static int line_is_sound(const scanner *scan, const char *text, size_t length) {
     if (length > DLC_CONFIG_LINE) {
         dlc_problems_add(scan->problems, scan->config, scan->line,
-                         "%zu bytes in one line; at most %d are read everywhere",
-                         length, DLC_CONFIG_LINE);
+                         "%zu bytes in one line; at most %d are allowed", length,
+                         DLC_CONFIG_LINE);
         return 0;
     }
     for (size_t i = 0; i < length; i++) {
@@ -277,8 +279,8 @@ static dlc_status scan_line(scanner *scan, const char *text, size_t length) {
 }
 
 dlc_status dlc_scan(const char *bytes, size_t length, dlc_config *config,
-                    const char *const *standing, dlc_problems *problems) {
-    scanner scan = {.config = config, .standing = standing, .problems = problems};
+                    const char *const *reserved, dlc_problems *problems) {
+    scanner scan = {.config = config, .reserved = reserved, .problems = problems};
     const char *end = bytes + length;
     while (bytes < end) {
         const char *newline = memchr(bytes, '\n', (size_t)(end - bytes));

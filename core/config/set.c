@@ -1,4 +1,4 @@
-/* --set section.key=value: replaces or adds one key after the file was read. */
+/* Applies --set section.key=value: replaces or adds one key after the file was read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,37 +6,38 @@
 #include "base/status.h"
 #include "config/internal.h"
 
-/* The nearest of the file's sections and the standing ones, NULL if none is. */
-static dlc_status nearest_section(const dlc_config *config, const char *const *standing,
+/* The section name, of the file or reserved, that is nearest to `name`; NULL if none is
+ * near. */
+static dlc_status nearest_section(const dlc_config *config, const char *const *reserved,
                                   const char *name, const char **nearest) {
-    size_t count = 0, nstanding = 0;
-    while (standing && standing[nstanding])
-        nstanding++;
-    const char **names = dlc_alloc(config->count + nstanding + 1, sizeof *names);
+    size_t count = 0, nreserved = 0;
+    while (reserved && reserved[nreserved])
+        nreserved++;
+    const char **names = dlc_alloc(config->count + nreserved + 1, sizeof *names);
     if (!names)
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < config->count; i++)
         names[count++] = config->sections[i].name;
-    for (size_t i = 0; i < nstanding; i++)
-        names[count++] = standing[i];
+    for (size_t i = 0; i < nreserved; i++)
+        names[count++] = reserved[i];
     *nearest = dlc_nearest(name, names, count);
     dlc_free(names);
     return DLC_OK;
 }
 
-/* The section to set in: there already, or a standing one, opened here. NULL where
- * it is neither: to be looked for later, or told. */
-static dlc_status target_section(dlc_config *config, const char *const *standing,
+/* Finds the section to set in, or creates it if it is reserved. NULL if it is neither:
+ * to be retried later, or reported. */
+static dlc_status target_section(dlc_config *config, const char *const *reserved,
                                  const char *name, dlc_problems *problems, char *later,
                                  dlc_section **section) {
     *section = dlc_config_section(config, name);
     if (*section)
         return DLC_OK;
-    for (const char *const *s = standing; s && *s; s++) {
+    for (const char *const *s = reserved; s && *s; s++) {
         if (strcmp(*s, name) != 0)
             continue;
         DLC_TRY(dlc_config_add_section(config, name, DLC_LINE_SET, section));
-        (*section)->standing = 1;
+        (*section)->reserved = 1;
         return DLC_OK;
     }
     if (later) {
@@ -44,7 +45,7 @@ static dlc_status target_section(dlc_config *config, const char *const *standing
         return DLC_OK;
     }
     const char *nearest = NULL;
-    DLC_TRY(nearest_section(config, standing, name, &nearest));
+    DLC_TRY(nearest_section(config, reserved, name, &nearest));
     char shown[DLC_SHOWN];
     dlc_problems_add(problems, config, DLC_LINE_SET, "no section [%s]%s%s%s",
                      dlc_show(name, shown), nearest ? "; did you mean [" : "",
@@ -52,8 +53,8 @@ static dlc_status target_section(dlc_config *config, const char *const *standing
     return DLC_OK;
 }
 
-/* Splits `text` in place: "section.key=value"; the last dot before the '=' parts
- * section and key. NULL, or what is wrong. */
+/* Splits "section.key=value" in place at the '=' and the last dot before it. NULL, or
+ * what is wrong. */
 static const char *split(char *text, char **section, char **key, char **value) {
     char *equals = strchr(text, '=');
     if (!equals)
@@ -73,7 +74,8 @@ static const char *split(char *text, char **section, char **key, char **value) {
 static int is_sound(const char *text, char *why, size_t room) {
     size_t length = strlen(text);
     if (length > DLC_CONFIG_LINE)
-        snprintf(why, room, "%zu bytes; at most %d are read", length, DLC_CONFIG_LINE);
+        snprintf(why, room, "%zu bytes; at most %d are allowed", length,
+                 DLC_CONFIG_LINE);
     else if (dlc_utf8_check(text, length) < length)
         snprintf(why, room, "not UTF-8 text");
     else
@@ -88,7 +90,8 @@ static int is_sound(const char *text, char *why, size_t room) {
     return 0;
 }
 
-/* In a block's copy the value is the layer's own from now on. */
+/* Sets a key. In a copy of a block's layer, the value belongs to that layer from now
+ * on. */
 static dlc_status set_key(dlc_config *config, dlc_section *section, const char *key,
                           const char *value) {
     dlc_entry *entry = dlc_section_entry(section, key);
@@ -111,8 +114,8 @@ static dlc_status set_key(dlc_config *config, dlc_section *section, const char *
     return entry->owner ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* A copy of the parts is checked one by one; NULL, or `why`. */
-static dlc_status apply(dlc_config *config, const char *const *standing, char *text,
+/* Checks and applies one --set; `text` is modified. `why` is set if it is malformed. */
+static dlc_status apply(dlc_config *config, const char *const *reserved, char *text,
                         dlc_problems *problems, char *later, char *why, size_t room) {
     char *name, *key, *value;
     int usable;
@@ -128,18 +131,18 @@ static dlc_status apply(dlc_config *config, const char *const *standing, char *t
     if (!value)
         return DLC_OK;
     dlc_section *section = NULL;
-    DLC_TRY(target_section(config, standing, name, problems, later, &section));
+    DLC_TRY(target_section(config, reserved, name, problems, later, &section));
     return section ? set_key(config, section, key, value) : DLC_OK;
 }
 
-dlc_status dlc_set_apply(dlc_config *config, const char *const *standing,
+dlc_status dlc_set_apply(dlc_config *config, const char *const *reserved,
                          const char *set, dlc_problems *problems, char *later) {
     char why[200] = "", shown[DLC_SHOWN];
     if (is_sound(set, why, sizeof why)) {
         char *copy = dlc_strdup(set);
         if (!copy)
             return DLC_ERR_NOMEM;
-        dlc_status rc = apply(config, standing, copy, problems, later, why, sizeof why);
+        dlc_status rc = apply(config, reserved, copy, problems, later, why, sizeof why);
         dlc_free(copy);
         if (rc != DLC_OK)
             return rc;

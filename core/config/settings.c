@@ -1,4 +1,4 @@
-/* One section checked against option tables: every value there, typed, in range. */
+/* Checks one section against option tables, and keeps typed values for the getters. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct item {
     const dlc_option *option;
     dlc_value value;
     const char *text; /* own if given, the table's if default; NULL: unset */
-    char *where;      /* own; NULL: the section's */
+    char *where;      /* own; NULL: that of the section */
     int line;
     int is_set;
 } item;
@@ -19,14 +19,14 @@ typedef struct item {
 struct dlc_settings {
     char *section;
     char *where; /* of the section */
-    int line;    /* the same as a place for a problem */
+    int line;    /* as a line for dlc_problems_add */
     item *items;
     size_t count;
 };
 
 /* ---- Making ---- */
 
-/* What all the steps of one making need. */
+/* The arguments of dlc_settings_make and its result so far. */
 typedef struct maker {
     const dlc_config *config;
     const dlc_section *section; /* NULL: absent */
@@ -71,14 +71,14 @@ static dlc_status collect_rows(dlc_settings *settings, const dlc_option *const *
     return DLC_OK;
 }
 
-static void complain_missing(const maker *make, const dlc_option *option) {
+static void report_missing(const maker *make, const dlc_option *option) {
     if (make->section && make->section->broken)
-        return; /* it may stand in the line that wasn't understood */
+        return; /* it may be in an invalid line */
     dlc_text takes = {0};
     dlc_option_takes(option, &takes);
     if (make->section)
-        dlc_problems_in(make->problems, make->config, make->section, NULL,
-                        "needs %s (%s)", option->name, dlc_text_string(&takes));
+        dlc_problems_add_in(make->problems, make->config, make->section, NULL,
+                            "needs %s (%s)", option->name, dlc_text_string(&takes));
     else
         dlc_problems_add(make->problems, make->config, DLC_LINE_FILE,
                          "no section [%s]; it needs %s (%s)", make->name, option->name,
@@ -109,8 +109,8 @@ static dlc_status take_entry(const maker *make, item *it, const dlc_entry *entry
                                                                 : make->config->folder,
                                     &value, why, sizeof why);
     if (rc == DLC_ERR_CONFIG) {
-        dlc_problems_in(make->problems, make->config, make->section, entry->key,
-                        "%s: %s", entry->key, why);
+        dlc_problems_add_in(make->problems, make->config, make->section, entry->key,
+                            "%s: %s", entry->key, why);
         return take_default(make, it);
     }
     if (rc != DLC_OK)
@@ -134,13 +134,13 @@ static dlc_status fill(const maker *make) {
             continue;
         }
         if (it->option->flags & DLC_OPT_REQUIRED)
-            complain_missing(make, it->option);
+            report_missing(make, it->option);
         DLC_TRY(take_default(make, it));
     }
     return DLC_OK;
 }
 
-/* "a, b, c": what could be written instead, where nothing is near. */
+/* Adds "a, b, c": all names, if none is near. */
 static void add_names(const dlc_settings *settings, dlc_text *text) {
     for (size_t i = 0; i < settings->count; i++) {
         if (text->length > 200) {
@@ -151,7 +151,7 @@ static void add_names(const dlc_settings *settings, dlc_text *text) {
     }
 }
 
-static dlc_status complain_unknown(const maker *make, const dlc_entry *entry) {
+static dlc_status report_unknown(const maker *make, const dlc_entry *entry) {
     const dlc_settings *settings = make->settings;
     const char **names = dlc_alloc(settings->count, sizeof *names);
     if (!names)
@@ -166,9 +166,9 @@ static dlc_status complain_unknown(const maker *make, const dlc_entry *entry) {
         add_names(settings, &instead);
     } else if (!instead.length)
         dlc_text_add(&instead, "; it takes none");
-    dlc_problems_in(make->problems, make->config, make->section, entry->key,
-                    "has no setting \"%s\"%s", dlc_show(entry->key, shown),
-                    dlc_text_string(&instead));
+    dlc_problems_add_in(make->problems, make->config, make->section, entry->key,
+                        "has no setting \"%s\"%s", dlc_show(entry->key, shown),
+                        dlc_text_string(&instead));
     dlc_status rc = dlc_text_status(&instead);
     dlc_text_free(&instead);
     dlc_free(names);
@@ -178,7 +178,7 @@ static dlc_status complain_unknown(const maker *make, const dlc_entry *entry) {
 static dlc_status find_unknown(const maker *make) {
     for (size_t i = 0; make->section && i < make->section->count; i++)
         if (!find_item(make->settings, make->section->entries[i].key))
-            DLC_TRY(complain_unknown(make, &make->section->entries[i]));
+            DLC_TRY(report_unknown(make, &make->section->entries[i]));
     return DLC_OK;
 }
 
@@ -232,8 +232,8 @@ void dlc_settings_free(dlc_settings *settings) {
 
 /* ---- Reading ---- */
 
-/* The value of a name that is asked for as one of two types; NULL with an error
- * logged where the tables have no such thing. */
+/* Looks up a value that is requested as one of two types; NULL, with an error logged,
+ * if the tables have no such option. */
 static const item *ask(const dlc_settings *settings, const char *name, const char *as,
                        uint32_t type, uint32_t other) {
     const item *it = find_item(settings, name);
@@ -268,7 +268,7 @@ const char *dlc_settings_get_string(const dlc_settings *settings, const char *na
     const item *it = find_item(settings, name);
     if (it && dlc_type_is_text(it->option->type))
         return it->value.s;
-    ask(settings, name, "text", DLC_OPT_STRING, DLC_OPT_STRING); /* complains */
+    ask(settings, name, "text", DLC_OPT_STRING, DLC_OPT_STRING); /* logs an error */
     return NULL;
 }
 
@@ -293,7 +293,7 @@ size_t dlc_settings_get_floats(const dlc_settings *settings, const char *name,
     return it ? it->value.list.count : 0;
 }
 
-/* Any type will do. */
+/* Looks up a value of any type. */
 static const item *ask_any(const dlc_settings *settings, const char *name) {
     const item *it = find_item(settings, name);
     return it ? it : ask(settings, name, "", 0, 0);

@@ -1,4 +1,4 @@
-/* One option's value: text -> what its type says, whole and in range. */
+/* Parses the value of one option by its type, and checks its range. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,19 +9,19 @@
 #include "config/internal.h"
 
 const char *dlc_show(const char *text, char shown[DLC_SHOWN]) {
-    enum { MOST = 60 };
+    enum { MAX_SHOWN = 60 };
     size_t length = strlen(text);
     const char *more = "";
-    if (length > MOST) {
-        length = MOST;
+    if (length > MAX_SHOWN) {
+        length = MAX_SHOWN;
         more = "...";
         while (length && ((unsigned char)text[length] & 0xc0) == 0x80)
-            length--; /* not in the middle of a letter */
+            length--; /* not in the middle of a character */
     }
     snprintf(shown, DLC_SHOWN, "%.*s%s", (int)length, text, more);
     for (char *c = shown; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?'; /* a terminal would obey it */
+            *c = '?'; /* control characters could command a terminal */
     return shown;
 }
 
@@ -37,7 +37,7 @@ const char *dlc_choice(const char *choices, size_t i, size_t *length) {
     return at;
 }
 
-/* What a message calls a value of this type. */
+/* How messages call a value of this type. */
 static const char *type_noun(uint32_t type) {
     switch (type) {
     case DLC_OPT_INT:
@@ -57,7 +57,7 @@ static dlc_status wrong_number(const dlc_option *option, dlc_number is,
     char number[DLC_CONFIG_LINE + 1];
     snprintf(number, sizeof number, "%.*s", (int)length, text);
     if (is == DLC_NUMBER_TOO_BIG)
-        snprintf(why, room, "\"%s\" is beyond what a number can hold",
+        snprintf(why, room, "\"%s\" is too large for a number",
                  dlc_show(number, shown));
     else
         snprintf(why, room, "\"%s\" is not %s", dlc_show(number, shown),
@@ -76,7 +76,7 @@ static dlc_status out_of_range(const dlc_option *option, const char *text,
     return failed ? DLC_ERR_NOMEM : DLC_ERR_CONFIG;
 }
 
-/* A whole number is compared as long double, which holds every int64_t. */
+/* Compares as long double, which holds every int64_t. */
 static dlc_status parse_int(const dlc_option *option, const char *text, size_t length,
                             int64_t *value, char *why, size_t room) {
     int64_t number = 0;
@@ -122,13 +122,13 @@ static dlc_status parse_bool(const char *text, int64_t *value, char *why, size_t
 
 static dlc_status wrong_choice(const char *choices, const char *text, char *why,
                                size_t room) {
-    enum { MOST = 64 };
-    const char *names[MOST];
+    enum { MAX_SHOWN = 64 };
+    const char *names[MAX_SHOWN];
     size_t count = 0, length;
     char *copy = dlc_strdup(choices);
     if (!copy)
         return DLC_ERR_NOMEM;
-    for (const char *at; count < MOST && (at = dlc_choice(copy, count, &length));)
+    for (const char *at; count < MAX_SHOWN && (at = dlc_choice(copy, count, &length));)
         names[count++] = at;
     for (char *bar = copy; (bar = strchr(bar, '|')); bar++)
         *bar = '\0';
@@ -158,8 +158,7 @@ static dlc_status copy_text(const char *folder, const char *text, char **value) 
     return *value ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* The next part of a list, blanks around it left out; moves `at` behind its comma,
- * or to NULL. */
+/* The next part of a list, without blanks; moves `at` after its comma, or to NULL. */
 static const char *next_part(const char **at, size_t *length) {
     const char *part = *at, *comma = strchr(part, ',');
     const char *end = comma ? comma : part + strlen(part);

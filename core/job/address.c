@@ -1,4 +1,4 @@
-/* See address.h. */
+/* Resolves, lists and formats addresses; listens and connects. */
 #include "job/address.h"
 
 #include <arpa/inet.h>
@@ -45,7 +45,7 @@ void dlc_address_text(const dlc_address *address, char text[DLC_ADDRESS_TEXT]) {
     }
 }
 
-/* ---- Lists of them ------------------------------------------------------------- */
+/* ---- Lists of addresses -------------------------------------------------------- */
 
 static void add_address(const struct sockaddr *found, uint16_t port,
                         dlc_address list[DLC_ADDRESSES_MAX], int *count) {
@@ -63,8 +63,8 @@ static void add_address(const struct sockaddr *found, uint16_t port,
     list[(*count)++] = made;
 }
 
-dlc_status dlc_address_find(const char *host, uint16_t port,
-                            dlc_address list[DLC_ADDRESSES_MAX], int *count) {
+dlc_status dlc_address_resolve(const char *host, uint16_t port,
+                               dlc_address list[DLC_ADDRESSES_MAX], int *count) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
@@ -80,8 +80,8 @@ dlc_status dlc_address_find(const char *host, uint16_t port,
                              host);
 }
 
-dlc_status dlc_address_own(uint16_t port, dlc_address list[DLC_ADDRESSES_MAX],
-                           int *count) {
+dlc_status dlc_address_list_own(uint16_t port, dlc_address list[DLC_ADDRESSES_MAX],
+                                int *count) {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all))
         return dlc_fail(DLC_ERR_IO, "cannot list this machine's addresses: %s",
@@ -99,7 +99,7 @@ dlc_status dlc_address_own(uint16_t port, dlc_address list[DLC_ADDRESSES_MAX],
         add_address(one->ifa_addr, port, list, count);
     }
     freeifaddrs(all);
-    return *count ? DLC_OK : dlc_address_find("127.0.0.1", port, list, count);
+    return *count ? DLC_OK : dlc_address_resolve("127.0.0.1", port, list, count);
 }
 
 /* ---- Sockets ------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static int listen_at(const dlc_address *address) {
                     SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    /* Connections of a job before this one may still be fading away. */
+    /* Connections of an earlier job may still be in TIME_WAIT. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->socket.any.sa_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -145,21 +145,21 @@ dlc_status dlc_address_listen(const char *host, const dlc_address *list, int cou
             bound_address(fd, address);
             return DLC_OK;
         }
-        /* That an address is taken says more than that another isn't ours. */
+        /* "Address in use" is more helpful than "not an address of this machine". */
         if (error == EADDRNOTAVAIL || errno == EADDRINUSE)
             error = errno;
         dlc_address_text(&list[i], text);
     }
     if (error == EADDRNOTAVAIL)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "rank 0 must run on MASTER_ADDR, but %s (%s) is no address of "
-                        "this machine",
+                        "rank 0 must run on MASTER_ADDR, but %s (%s) is not an address "
+                        "of this machine",
                         host, text);
     if (error == EADDRINUSE)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "another process listens at %s already: give the job a "
-                        "port of its own with MASTER_PORT (torchrun: --master_port), "
-                        "or with DLCORE_PORT, the same for all ranks",
+                        "another process already listens at %s: give the job a port of "
+                        "its own with MASTER_PORT (torchrun: --master_port) or with "
+                        "DLCORE_PORT, the same for all ranks",
                         text);
     return dlc_fail(DLC_ERR_IO, "cannot listen at %s: %s", text, strerror(error));
 }
@@ -183,7 +183,7 @@ dlc_status dlc_address_listen_all(int *listener, uint16_t *port) {
     return DLC_OK;
 }
 
-/* A port that nobody listens at may be given to the socket that asks for it. */
+/* Connecting to a local port at which nobody listens can connect a socket to itself. */
 static int is_its_own_peer(int fd) {
     dlc_address here = {.length = sizeof here.socket};
     dlc_address there = {.length = sizeof there.socket};

@@ -1,4 +1,5 @@
-/* See agent.h. */
+/* The agent's poll loop: relays frames, takes heartbeats, forwards signals, and checks
+ * that the hub is still there. */
 #include "job/agent.h"
 
 #include <errno.h>
@@ -18,13 +19,13 @@ typedef struct agent {
     const dlc_agent_args *args;
     dlc_channel rank, hub;
     int signals;
-    dlc_pulse_last last;
-    uint64_t told;    /* when the pulse was last sent */
-    uint64_t heard;   /* when the hub last was */
-    uint64_t kill_at; /* then the rank is killed; 0: never */
+    dlc_heartbeat_last last;
+    uint64_t last_sent;  /* when a heartbeat was last sent */
+    uint64_t last_heard; /* when anything last came from the hub */
+    uint64_t kill_at;    /* when the rank is killed; 0: never */
     int running;
-    int gone; /* the hub is; a rank that still ran was told */
-    int done; /* the hub has told the exit code */
+    int hub_lost; /* the hub is gone; the rank was sent the abort notice */
+    int done;     /* the hub has sent the exit code */
     int code;
 } agent;
 
@@ -37,45 +38,45 @@ static void kill_rank(agent *a, int signal) {
         a->kill_at = 0;
 }
 
-static void tell_pulse(agent *a) {
-    dlc_pulse pulse = dlc_pulse_take(a->args->child, a->args->doing, &a->last);
-    dlc_frame frame = {.kind = DLC_FRAME_PULSE, .bytes = sizeof pulse};
-    dlc_channel_put(&a->hub, &frame, &pulse);
-    a->told = dlc_now_ns();
+static void send_heartbeat(agent *a) {
+    dlc_heartbeat heartbeat = dlc_heartbeat_take(a->args->child, a->args->activity,
+                                                 &a->last);
+    dlc_frame frame = {.kind = DLC_FRAME_HEARTBEAT, .bytes = sizeof heartbeat};
+    dlc_channel_send(&a->hub, &frame, &heartbeat);
+    a->last_sent = dlc_now_ns();
 }
 
 static void read_rank(agent *a) {
     while (dlc_channel_read(&a->rank))
-        dlc_channel_put(&a->hub, &a->rank.frame, a->rank.payload.bytes);
+        dlc_channel_send(&a->hub, &a->rank.frame, a->rank.payload.bytes);
 }
 
-static void give_grace(agent *a) {
+static void start_grace_period(agent *a) {
     if (!a->kill_at && a->running)
         a->kill_at = dlc_now_ns() + DLC_GRACE_NS;
 }
 
-static void hub_is_gone(agent *a, const char *why) {
-    char text[512], doing[DLC_DOING_TEXT];
-    if (a->gone || a->done)
+static void lose_hub(agent *a, const char *why) {
+    char text[512], activity[DLC_ACTIVITY_TEXT];
+    if (a->hub_lost || a->done)
         return;
-    a->gone = 1;
+    a->hub_lost = 1;
     dlc_channel_close(&a->hub);
-    dlc_words_text(&a->args->doing->words, doing);
+    dlc_activity_text(&a->args->activity->current, activity);
     snprintf(text, sizeof text,
-             "rank %d (pid %d) is left alone%s: rank 0's process at %s, which joins "
-             "the ranks, %s",
-             a->args->rank, (int)a->args->child, doing, a->args->hub_address, why);
+             "rank %d (pid %d) has lost the hub%s: rank 0's process at %s %s",
+             a->args->rank, (int)a->args->child, activity, a->args->hub_address, why);
     if (a->running)
         dlc_error("%s", text);
     dlc_frame frame = {
-        .kind = DLC_FRAME_NEWS, .number = DLC_ERR_PEER, .bytes = strlen(text)};
-    dlc_channel_put(&a->rank, &frame, text);
-    give_grace(a);
+        .kind = DLC_FRAME_ABORT, .number = DLC_ERR_PEER, .bytes = strlen(text)};
+    dlc_channel_send(&a->rank, &frame, text);
+    start_grace_period(a);
 }
 
 static void flush_hub(agent *a) {
     if (dlc_channel_flush(&a->hub) != DLC_OK)
-        hub_is_gone(a, dlc_detail());
+        lose_hub(a, dlc_detail());
 }
 
 /* Without its channel the rank ends by itself. */
@@ -85,20 +86,20 @@ static void flush_rank(agent *a) {
                   dlc_detail());
 }
 
-/* What it has sent comes before the news of its end; of a frame that it could not
- * finish, the hub learns nothing. */
-static void find_end(agent *a) {
+/* Forwards everything that the rank has sent before reporting its end; an incomplete
+ * frame is dropped. */
+static void check_exit(agent *a) {
     siginfo_t how = {0};
     if (!a->running ||
         waitid(P_PID, (id_t)a->args->child, &how, WEXITED | WNOHANG | WNOWAIT) ||
         !how.si_pid)
         return;
     read_rank(a);
-    tell_pulse(a);
+    send_heartbeat(a);
     dlc_frame frame = {.kind = DLC_FRAME_ENDED,
                        .number = how.si_status,
                        .size = how.si_code != CLD_EXITED};
-    dlc_channel_put(&a->hub, &frame, NULL);
+    dlc_channel_send(&a->hub, &frame, NULL);
     flush_hub(a);
     dlc_channel_close(&a->rank);
     a->running = 0;
@@ -107,10 +108,10 @@ static void find_end(agent *a) {
 
 /* ---- The hub ------------------------------------------------------------------- */
 
-static void take_from_hub(agent *a) {
+static void handle_hub_frame(agent *a) {
     const dlc_frame *frame = &a->hub.frame;
     switch (frame->kind) {
-    case DLC_FRAME_PULSE:
+    case DLC_FRAME_HEARTBEAT:
         break;
     case DLC_FRAME_KILL:
         kill_rank(a, frame->number);
@@ -118,24 +119,24 @@ static void take_from_hub(agent *a) {
     case DLC_FRAME_DONE:
         a->done = 1;
         a->code = frame->number;
-        kill_rank(a, SIGKILL); /* nobody else waits for it */
+        kill_rank(a, SIGKILL); /* the job is over */
         break;
-    case DLC_FRAME_NEWS:
-        give_grace(a);
-        dlc_channel_put(&a->rank, frame, a->hub.payload.bytes);
+    case DLC_FRAME_ABORT:
+        start_grace_period(a);
+        dlc_channel_send(&a->rank, frame, a->hub.payload.bytes);
         break;
     default:
-        dlc_channel_put(&a->rank, frame, a->hub.payload.bytes);
+        dlc_channel_send(&a->rank, frame, a->hub.payload.bytes);
     }
 }
 
 static void read_hub(agent *a) {
     while (!a->done && dlc_channel_read(&a->hub)) {
-        a->heard = dlc_now_ns();
-        take_from_hub(a);
+        a->last_heard = dlc_now_ns();
+        handle_hub_frame(a);
     }
     if (a->hub.fd < 0)
-        hub_is_gone(a, "is gone");
+        lose_hub(a, "is gone");
 }
 
 /* ---- The loop ------------------------------------------------------------------ */
@@ -144,53 +145,55 @@ static void read_signals(agent *a) {
     struct signalfd_siginfo info;
     while (read(a->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD) {
-            find_end(a);
+            check_exit(a);
             continue;
         }
         if (info.ssi_signo == SIGTSTP)
-            continue; /* the others would take it for a hang */
+            continue; /* to the other ranks, stopping would look like a hang */
         dlc_frame frame = {.kind = DLC_FRAME_SIGNAL, .number = (int)info.ssi_signo};
-        dlc_channel_put(&a->hub, &frame, NULL);
+        dlc_channel_send(&a->hub, &frame, NULL);
     }
 }
 
-static void look_at_the_clock(agent *a) {
+static void check_timeouts(agent *a) {
     uint64_t now = dlc_now_ns();
-    if (now - a->told >= DLC_BEAT_NS && a->running) {
-        find_end(a); /* another thread may have had the signal */
+    if (now - a->last_sent >= DLC_HEARTBEAT_NS && a->running) {
+        check_exit(a); /* SIGCHLD may have gone to another thread */
         if (a->running)
-            tell_pulse(a);
+            send_heartbeat(a);
     }
-    if (a->args->deadline > 0 && dlc_since(a->heard) > a->args->deadline) {
+    if (a->args->hang_timeout > 0 && dlc_since(a->last_heard) > a->args->hang_timeout) {
         char text[128];
-        snprintf(text, sizeof text,
-                 "was not heard of for %.1f s: it, its machine or the network is down",
-                 dlc_since(a->heard));
-        hub_is_gone(a, text);
+        snprintf(
+            text, sizeof text,
+            "has not been heard from for %.1f s: it, its machine or the network is "
+            "down",
+            dlc_since(a->last_heard));
+        lose_hub(a, text);
     }
     if (a->kill_at && now >= a->kill_at) {
-        dlc_warn("rank %d (pid %d) did not end in time and is killed", a->args->rank,
+        dlc_warn("rank %d (pid %d) did not end in time: killing it", a->args->rank,
                  (int)a->args->child);
         kill_rank(a, SIGKILL);
     }
 }
 
-static int turn_ms(const agent *a) {
-    uint64_t now = dlc_now_ns(), next = a->told + DLC_BEAT_NS;
-    if (!a->running) /* only the hub's silence is waited for */
-        next = now + DLC_BEAT_NS;
+static int poll_timeout(const agent *a) {
+    uint64_t now = dlc_now_ns(), next = a->last_sent + DLC_HEARTBEAT_NS;
+    if (!a->running) /* only the hub's timeout is left to check */
+        next = now + DLC_HEARTBEAT_NS;
     if (a->kill_at && a->kill_at < next)
         next = a->kill_at;
     return next <= now ? 0 : (int)((next - now) / 1000000u) + 1;
 }
 
-static dlc_status turn(agent *a) {
-    short rank_out = dlc_channel_wants_out(&a->rank) ? POLLOUT : 0;
-    short hub_out = dlc_channel_wants_out(&a->hub) ? POLLOUT : 0;
+static dlc_status step(agent *a) {
+    short rank_out = dlc_channel_has_output(&a->rank) ? POLLOUT : 0;
+    short hub_out = dlc_channel_has_output(&a->hub) ? POLLOUT : 0;
     struct pollfd polled[] = {{.fd = a->signals, .events = POLLIN},
                               {.fd = a->rank.fd, .events = (short)(POLLIN | rank_out)},
                               {.fd = a->hub.fd, .events = (short)(POLLIN | hub_out)}};
-    if (poll(polled, 3, turn_ms(a)) < 0 && errno != EINTR)
+    if (poll(polled, 3, poll_timeout(a)) < 0 && errno != EINTR)
         return dlc_fail(DLC_ERR_IO, "the agent of rank %d cannot poll: %s",
                         a->args->rank, strerror(errno));
     if (polled[1].revents & ~POLLOUT)
@@ -199,7 +202,7 @@ static dlc_status turn(agent *a) {
         read_hub(a);
     if (polled[0].revents)
         read_signals(a);
-    look_at_the_clock(a);
+    check_timeouts(a);
     flush_rank(a);
     flush_hub(a);
     DLC_TRY(dlc_text_status(&a->rank.out));
@@ -210,7 +213,7 @@ dlc_status dlc_agent_run(const dlc_agent_args *args, int *exit_code) {
     agent a = {.args = args,
                .rank = {.fd = args->control},
                .hub = {.fd = args->hub},
-               .heard = dlc_now_ns(),
+               .last_heard = dlc_now_ns(),
                .running = 1};
     dlc_status status = DLC_OK;
     a.signals = signalfd(-1, args->signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -219,9 +222,9 @@ dlc_status dlc_agent_run(const dlc_agent_args *args, int *exit_code) {
                           "the agent of rank %d cannot listen for signals: %s",
                           args->rank, strerror(errno));
     else
-        find_end(&a); /* it may have died before anybody listened */
-    while (status == DLC_OK && (a.running || !(a.done || a.gone)))
-        status = turn(&a);
+        check_exit(&a); /* it may have ended before signals were read */
+    while (status == DLC_OK && (a.running || !(a.done || a.hub_lost)))
+        status = step(&a);
     kill_rank(&a, SIGKILL);
     while (waitpid(args->child, NULL, 0) < 0 && errno == EINTR)
         continue;

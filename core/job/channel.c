@@ -1,4 +1,5 @@
-/* See channel.h. */
+/* Non-blocking reads and writes of whole frames, with a queue for what the socket does
+ * not take yet. */
 #include "job/channel.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ void dlc_channel_close(dlc_channel *channel) {
     *channel = (dlc_channel){.fd = -1};
 }
 
-/* Up to `length` bytes; 0: none now, or the channel is closed. */
+/* Receives up to `length` bytes; 0: none available, or the channel was closed. */
 static size_t receive(dlc_channel *channel, void *to, size_t length) {
     ssize_t got = recv(channel->fd, to, length, MSG_DONTWAIT);
     if (got > 0)
@@ -24,14 +25,15 @@ static size_t receive(dlc_channel *channel, void *to, size_t length) {
     return 0;
 }
 
-/* Room for the rest of the payload, or for the next part of it. */
+/* Makes room for the rest of the payload or its next part; 0: the channel was closed.
+ */
 static int reserve(dlc_channel *channel) {
     if (dlc_payload_reserve(&channel->payload, channel->frame.bytes) != DLC_OK)
         dlc_channel_close(channel); /* malformed, or more than there is memory for */
     return channel->fd >= 0;
 }
 
-/* 1: the header is in. */
+/* 1: the header is complete. */
 static int read_header(dlc_channel *channel) {
     while (channel->frame_got < sizeof channel->frame) {
         size_t got = receive(channel, (char *)&channel->frame + channel->frame_got,
@@ -60,8 +62,8 @@ int dlc_channel_read(dlc_channel *channel) {
     return 0;
 }
 
-void dlc_channel_put(dlc_channel *channel, const dlc_frame *frame,
-                     const void *payload) {
+void dlc_channel_send(dlc_channel *channel, const dlc_frame *frame,
+                      const void *payload) {
     if (channel->fd < 0)
         return;
     dlc_text_append(&channel->out, (const char *)frame, sizeof *frame);
@@ -70,7 +72,7 @@ void dlc_channel_put(dlc_channel *channel, const dlc_frame *frame,
 }
 
 dlc_status dlc_channel_flush(dlc_channel *channel) {
-    while (dlc_channel_wants_out(channel)) {
+    while (dlc_channel_has_output(channel)) {
         ssize_t done = send(channel->fd, channel->out.bytes + channel->out_sent,
                             channel->out.length - channel->out_sent,
                             MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -81,13 +83,13 @@ dlc_status dlc_channel_flush(dlc_channel *channel) {
             return status;
         }
         if (done <= 0)
-            return DLC_OK; /* full, or closed: reading finds that out */
+            return DLC_OK; /* full, or closed: reading detects that */
         channel->out_sent += (size_t)done;
     }
     channel->out.length = channel->out_sent = 0;
     return DLC_OK;
 }
 
-int dlc_channel_wants_out(const dlc_channel *channel) {
+int dlc_channel_has_output(const dlc_channel *channel) {
     return channel->fd >= 0 && channel->out_sent < channel->out.length;
 }

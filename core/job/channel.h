@@ -1,4 +1,4 @@
-/* A stream of whole frames on a socket, without blocking: what an agent passes on. */
+/* A non-blocking stream of whole frames on a socket: both connections of an agent. */
 #ifndef DLC_JOB_CHANNEL_H
 #define DLC_JOB_CHANNEL_H
 
@@ -17,16 +17,18 @@ typedef struct dlc_channel {
 
 void dlc_channel_close(dlc_channel *channel);
 
-/* Reads on. 1: `frame` and `payload` are a whole frame, until the next call; 0: no more
- * now, or the channel was closed. */
+/* Reads what is available. 1: `frame` and `payload` are a whole frame, valid until the
+ * next call; 0: no whole frame yet, or the channel was closed (fd is -1). */
 int dlc_channel_read(dlc_channel *channel);
 
-/* Queues a frame; what is queued goes out with dlc_channel_flush. */
-void dlc_channel_put(dlc_channel *channel, const dlc_frame *frame, const void *payload);
-/* Sends as much as the socket takes. A failed queue is told by dlc_text_status.
- * DLC_ERR_IO: the socket takes nothing more, though nobody has closed it; the channel
- * was closed. */
+/* Queues a frame; dlc_channel_flush sends what is queued. If memory runs out,
+ * dlc_text_status(&channel->out) reports it. */
+void dlc_channel_send(dlc_channel *channel, const dlc_frame *frame,
+                      const void *payload);
+/* Sends as much as the socket accepts. DLC_ERR_IO: the socket fails although nobody has
+ * closed it; the channel is closed then. */
 dlc_status dlc_channel_flush(dlc_channel *channel);
-int dlc_channel_wants_out(const dlc_channel *channel);
+/* Whether anything is queued. */
+int dlc_channel_has_output(const dlc_channel *channel);
 
 #endif

@@ -1,4 +1,5 @@
-/* See connect.h. */
+/* Connects to the hub, does the agent's side of the handshake, and retries while rank 0
+ * may not have been started yet. */
 #include "job/connect.h"
 
 #include <errno.h>
@@ -9,10 +10,10 @@
 
 #include "base/clock.h"
 
-/* One attempt: DLC_OK, DLC_ERR_AGAIN with the reason in the detail, or a definite no.
- */
+/* Every step of an attempt returns DLC_OK, DLC_ERR_AGAIN with the reason in the detail,
+ * or another error if retrying is pointless. */
 
-static dlc_status exact_read(int fd, void *buffer, size_t length, uint64_t until) {
+static dlc_status read_exactly(int fd, void *buffer, size_t length, uint64_t until) {
     size_t got = 0;
     while (got < length) {
         uint64_t now = dlc_now_ns();
@@ -24,8 +25,8 @@ static dlc_status exact_read(int fd, void *buffer, size_t length, uint64_t until
         if (done < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (done <= 0)
-            return dlc_fail(DLC_ERR_AGAIN, "it hung up: %s",
-                            done ? strerror(errno) : "connection closed");
+            return dlc_fail(DLC_ERR_AGAIN, "it closed the connection: %s",
+                            done ? strerror(errno) : "end of file");
         got += (size_t)done;
     }
     return DLC_OK;
@@ -36,27 +37,32 @@ static dlc_status check_challenge(const dlc_connect_args *args,
                                   const dlc_challenge *challenge) {
     char text[DLC_ADDRESS_TEXT];
     dlc_address_text(address, text);
-    if (!dlc_magic_is_right(challenge->magic))
-        return dlc_fail(DLC_ERR_AGAIN, "what listens there is no dlcore");
+    if (!dlc_magic_is_valid(challenge->magic))
+        return dlc_fail(DLC_ERR_AGAIN, "what listens there is not dlcore");
     if (challenge->protocol != DLC_PROTOCOL)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "rank 0 at %s runs another version of dlcore; this is %s", text,
-                        DLC_VERSION);
+                        "rank 0 at %s runs a different version of dlcore; this is %s",
+                        text, DLC_VERSION);
     if (challenge->secured && !args->secret->length)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "rank 0 at %s has a secret, and this rank has none: set "
-                        "DLCORE_SECRET or DLCORE_SECRET_FILE alike for all ranks",
-                        text);
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "rank 0 at %s has a secret, and this rank has none: set "
+            "DLCORE_SECRET or DLCORE_SECRET_FILE to the same secret for all "
+            "ranks",
+            text);
     if (!challenge->secured && args->secret->length)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "rank 0 at %s has no secret, but this rank has: set "
-                        "DLCORE_SECRET or DLCORE_SECRET_FILE alike for all ranks",
-                        text);
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "rank 0 at %s has no secret, but this rank has: set "
+            "DLCORE_SECRET or DLCORE_SECRET_FILE to the same secret for all "
+            "ranks",
+            text);
     if (!args->secret->length && !dlc_address_is_loopback(address))
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "rank 0 is at %s: away from loopback the ranks need a secret; "
-                        "set DLCORE_SECRET or DLCORE_SECRET_FILE alike for all of them",
-                        text);
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "rank 0 is at %s: except on loopback, ranks need a secret; "
+            "set DLCORE_SECRET or DLCORE_SECRET_FILE, the same for all of them",
+            text);
     return DLC_OK;
 }
 
@@ -68,21 +74,22 @@ static dlc_status refused(const dlc_connect_args *args, const dlc_welcome *welco
                         args->rank, DLC_VERSION);
     case DLC_JOIN_RANKS:
         return dlc_fail(DLC_ERR_CONFIG,
-                        "rank %d was told of %d ranks (WORLD_SIZE), rank 0 of %u",
+                        "rank %d expects %d ranks (WORLD_SIZE), rank 0 expects %u",
                         args->rank, args->ranks, welcome->number);
     case DLC_JOIN_TAKEN:
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "rank %d is two processes: this one came after pid %u on %s; "
-                        "each needs a RANK of its own",
-                        args->rank, welcome->number, said);
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "rank %d has been started twice: this process came after pid %u "
+            "on %s; each needs a RANK of its own",
+            args->rank, welcome->number, said);
     case DLC_JOIN_SETTINGS:
         return dlc_fail(DLC_ERR_CONFIG,
-                        "rank %d has another net.ini or command line than rank 0",
+                        "rank %d has a different net.ini or command line than rank 0",
                         args->rank);
     case DLC_JOIN_OVER:
         return dlc_fail(welcome->number == 2 ? DLC_ERR_CONFIG : DLC_ERR_PEER,
-                        "rank %d came too late: the job had ended already, and rank 0 "
-                        "has said why",
+                        "rank %d joined too late: the job had already ended, for the "
+                        "reason that rank 0 has printed",
                         args->rank);
     default:
         return dlc_fail(DLC_ERR_CONFIG, "rank 0 refused rank %d (verdict %u)",
@@ -98,32 +105,34 @@ static dlc_status shake_hands(const dlc_connect_args *args, const dlc_address *a
                        .ranks = (uint32_t)args->ranks,
                        .pid = (uint32_t)getpid(),
                        .digest = args->digest};
-    uint64_t soon = dlc_now_ns() + 5000000000u; /* it speaks first, and at once */
-    DLC_TRY(exact_read(fd, &challenge, sizeof challenge, soon < until ? soon : until));
+    uint64_t soon = dlc_now_ns() + 5000000000u; /* the hub sends first, and at once */
+    DLC_TRY(
+        read_exactly(fd, &challenge, sizeof challenge, soon < until ? soon : until));
     DLC_TRY(check_challenge(args, address, &challenge));
-    if (!args->secret->length && !dlc_socket_is_ours(fd))
+    if (!args->secret->length && !dlc_socket_is_same_user(fd))
         return dlc_fail(DLC_ERR_AGAIN, "what listens there belongs to another user");
     snprintf(hello.version, sizeof hello.version, "%s", DLC_VERSION);
     if (gethostname(hello.host, sizeof hello.host - 1))
         snprintf(hello.host, sizeof hello.host, "localhost");
     DLC_TRY(dlc_hello_make(args->secret, &challenge, &hello));
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
-        return dlc_fail(DLC_ERR_AGAIN, "it hung up: %s", strerror(errno));
-    DLC_TRY(exact_read(fd, &welcome, sizeof welcome, until));
-    if (dlc_magic_is_right(welcome.magic) && welcome.verdict == DLC_JOIN_SECRET &&
+        return dlc_fail(DLC_ERR_AGAIN, "it closed the connection: %s", strerror(errno));
+    DLC_TRY(read_exactly(fd, &welcome, sizeof welcome, until));
+    if (dlc_magic_is_valid(welcome.magic) && welcome.verdict == DLC_JOIN_SECRET &&
         !args->secret->length)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "rank 0 belongs to another user than rank %d: set DLCORE_SECRET "
-            "or DLCORE_SECRET_FILE alike for all ranks",
+            "rank 0 belongs to a different user than rank %d: set DLCORE_SECRET "
+            "or DLCORE_SECRET_FILE to the same secret for all ranks",
             args->rank);
-    if (dlc_magic_is_right(welcome.magic) && welcome.verdict == DLC_JOIN_SECRET)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "rank 0 has another secret than rank %d: set DLCORE_SECRET or "
-                        "DLCORE_SECRET_FILE alike for all ranks",
-                        args->rank);
-    if (!dlc_magic_is_right(welcome.magic) ||
-        !dlc_welcome_is_right(args->secret, &challenge, &hello, &welcome))
+    if (dlc_magic_is_valid(welcome.magic) && welcome.verdict == DLC_JOIN_SECRET)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "rank 0 has a different secret than rank %d: set DLCORE_SECRET or "
+            "DLCORE_SECRET_FILE to the same secret for all ranks",
+            args->rank);
+    if (!dlc_magic_is_valid(welcome.magic) ||
+        !dlc_welcome_is_valid(args->secret, &challenge, &hello, &welcome))
         return dlc_fail(DLC_ERR_CONFIG, "what answers there does not know the job's "
                                         "secret");
     welcome.text[sizeof welcome.text - 1] = '\0';
@@ -145,7 +154,7 @@ static dlc_status try_once(const dlc_connect_args *args, const dlc_address *addr
 
 dlc_status dlc_connect(const dlc_connect_args *args, int *fd,
                        char text[DLC_ADDRESS_TEXT]) {
-    uint64_t until = dlc_now_ns() + (uint64_t)(args->patience * 1e9);
+    uint64_t until = dlc_now_ns() + (uint64_t)(args->timeout * 1e9);
     int pause_ms = 10;
     for (;;) {
         dlc_status status = DLC_ERR_AGAIN;
@@ -156,11 +165,12 @@ dlc_status dlc_connect(const dlc_connect_args *args, int *fd,
                 return status;
         }
         if (dlc_now_ns() >= until)
-            return dlc_fail(DLC_ERR_PEER,
-                            "rank %d has not found rank 0 at %s within %g s ([parallel] "
-                            "rendezvous): %s",
-                            args->rank, text, args->patience, dlc_detail());
-        /* Rank 0 may still have to be started. */
+            return dlc_fail(
+                DLC_ERR_PEER,
+                "rank %d could not reach rank 0 at %s within %g s ([parallel] "
+                "rendezvous_timeout): %s",
+                args->rank, text, args->timeout, dlc_detail());
+        /* Rank 0 may not have been started yet. */
         (void)poll(NULL, 0, pause_ms);
         pause_ms = pause_ms < 200 ? 2 * pause_ms : 200;
     }

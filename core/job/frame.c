@@ -1,4 +1,4 @@
-/* See frame.h. */
+/* Blocking sends and reads of frames, and the growing buffer for a payload. */
 #include "job/frame.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 
-/* What is had for the first bytes of a payload. */
+/* The room for the first bytes of a payload. */
 #define FIRST_ROOM ((size_t)64 << 10)
 
 dlc_status dlc_payload_reserve(dlc_payload *payload, uint64_t total) {

@@ -1,5 +1,6 @@
-/* The control channel's messages: a fixed header, then its payload. Numbers are
- * in the byte order of the machine: all of ours are little-endian. */
+/* The messages of the control channel: a fixed header, then a payload; and blocking
+ * reads and writes of them. Numbers are in the byte order of the machine: all supported
+ * ones are little-endian. Used by rank, hub, agent and pmix. */
 #ifndef DLC_JOB_FRAME_H
 #define DLC_JOB_FRAME_H
 
@@ -10,26 +11,25 @@
 
 typedef enum dlc_frame_kind {
     /* Rank to hub. */
-    DLC_FRAME_ALLGATHER = 1, /* size: bytes of each rank; payload: the sender's */
-    DLC_FRAME_BROADCAST = 2, /* number: root; size; payload: the root's alone */
-    DLC_FRAME_SIGNAL = 3,    /* number: the signal that the rank got */
-    DLC_FRAME_FAILED =
-        13, /* number: the status that the rank ends with; payload: why */
+    DLC_FRAME_ALL_GATHER = 1, /* size: bytes of each rank; payload: the sender's */
+    DLC_FRAME_BROADCAST = 2,  /* number: root; size; payload: from the root only */
+    DLC_FRAME_SIGNAL = 3,     /* number: the signal that the rank received */
+    DLC_FRAME_FAILED = 13,    /* number: the status it ends with; payload: the reason */
     /* Hub to rank. */
-    DLC_FRAME_RESULT = 4,  /* payload: of the collective that all have called */
+    DLC_FRAME_RESULT = 4,  /* payload: the result of the collective */
     DLC_FRAME_REQUEST = 5, /* number: DLC_JOB_STOP ... */
-    DLC_FRAME_NEWS = 6,    /* number: the status to stop with; payload: its detail */
+    DLC_FRAME_ABORT = 6,   /* number: the status to end with; payload: the reason */
 
-    /* Between the hub and the agent of a rank that others have started. */
-    DLC_FRAME_PULSE = 7, /* agent: how its rank is (dlc_pulse); hub: it is there */
-    DLC_FRAME_ENDED = 8, /* agent: its rank has; number: code or signal; size: 1 for
-                            a signal */
-    DLC_FRAME_KILL = 9,  /* hub: number: the signal that the rank is to get */
-    DLC_FRAME_DONE = 10, /* hub: all have ended; number: the job's exit code */
+    /* Between the hub and the agent of an external rank. */
+    DLC_FRAME_HEARTBEAT = 7, /* agent: its rank's dlc_heartbeat; hub: no payload */
+    DLC_FRAME_ENDED = 8,     /* agent: its rank has ended; number: exit code or signal;
+                                size: 1 for a signal */
+    DLC_FRAME_KILL = 9,      /* hub: number: the signal to send to the rank */
+    DLC_FRAME_DONE = 10, /* hub: all ranks have ended; number: the job's exit code */
 
-    /* Between a rank that PMIx knows and the process that forked it: see pmix.h. */
-    DLC_FRAME_WHO = 11,
-    DLC_FRAME_WHERE = 12,
+    /* Between a rank that uses PMIx and the process that forked it: see pmix.h. */
+    DLC_FRAME_PMIX_IDENTITY = 11,
+    DLC_FRAME_PMIX_ADDRESS = 12,
 } dlc_frame_kind;
 
 typedef struct dlc_frame {
@@ -39,34 +39,34 @@ typedef struct dlc_frame {
     uint64_t bytes; /* of the payload */
 } dlc_frame;
 
-/* No frame has more: what is large goes another way. */
+/* The largest payload: what is larger does not belong on the control channel. */
 #define DLC_FRAME_BYTES_MAX ((uint64_t)1 << 30)
 
-/* Bytes of a rank's reason for failing, with its NUL; what is longer is cut. */
+/* Bytes of a rank's reason for failing, with its NUL; longer ones are cut. */
 #define DLC_FAILURE_TEXT 1024
 
-/* After a failed send: the other side is gone, which reading from it tells as well. */
+/* After a failed send: whether the other side is gone, which a read reports as well. */
 int dlc_send_is_closed(int error);
-/* After a failed send without blocking: nothing is wrong, but there is no room now. */
+/* After a failed non-blocking send: whether there is only no room at the moment. */
 int dlc_send_is_full(int error);
 
-/* A payload that is coming in. Start with zeros; release with dlc_payload_free. */
+/* A payload that is being received. Start with zeros; release with dlc_payload_free. */
 typedef struct dlc_payload {
     char *bytes; /* own; a NUL follows what is there */
     size_t got, room;
 } dlc_payload;
 
-/* Makes room for more of a payload of `total` bytes. A header may promise anything, so
- * there is never much more room than bytes that have come. Fails for more than
- * DLC_FRAME_BYTES_MAX, too; what is there stays. */
+/* Makes room for more of a payload of `total` bytes. A header may claim any size, so
+ * the room grows with what has arrived. Fails, without loss, if `total` is more than
+ * DLC_FRAME_BYTES_MAX. */
 dlc_status dlc_payload_reserve(dlc_payload *payload, uint64_t total);
 void dlc_payload_free(dlc_payload *payload);
 
-/* Both block until everything is through. A closed channel is DLC_ERR_PEER; one that
- * cannot be sent on, though nobody has closed it, DLC_ERR_IO. */
+/* Block until the whole frame is sent, or `bytes` bytes are read. DLC_ERR_PEER if the
+ * channel is closed; DLC_ERR_IO if sending fails although nobody has closed it. */
 dlc_status dlc_frame_send(int fd, const dlc_frame *frame, const void *payload);
 dlc_status dlc_frame_read(int fd, void *buffer, size_t bytes);
-/* Blocks as well. The payload of a frame whose header has been read; `payload` comes
+/* Reads the payload of a frame whose header has been read, blocking. `payload` must be
  * zeroed. */
 dlc_status dlc_frame_read_payload(int fd, uint64_t bytes, dlc_payload *payload);
 

@@ -1,4 +1,4 @@
-/* See handshake.h. */
+/* Makes and checks the three messages of the handshake. */
 #include "job/handshake.h"
 
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 static const char magic_bytes[8] = {'d', 'l', 'c', '-', 'j', 'o', 'b', '\n'};
 
-int dlc_magic_is_right(const char magic[8]) {
+int dlc_magic_is_valid(const char magic[8]) {
     return memcmp(magic, magic_bytes, sizeof magic_bytes) == 0;
 }
 
@@ -48,7 +48,7 @@ dlc_status dlc_hello_make(const dlc_secret *secret, const dlc_challenge *challen
     return prove_hello(secret, challenge, hello, hello->proof);
 }
 
-int dlc_hello_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
+int dlc_hello_is_valid(const dlc_secret *secret, const dlc_challenge *challenge,
                        const dlc_hello *hello) {
     unsigned char proof[DLC_PROOF_BYTES];
     return prove_hello(secret, challenge, hello, proof) == DLC_OK &&
@@ -58,7 +58,7 @@ int dlc_hello_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
 dlc_status dlc_welcome_make(const dlc_secret *secret, const dlc_challenge *challenge,
                             const dlc_hello *hello, dlc_welcome *welcome) {
     memcpy(welcome->magic, magic_bytes, sizeof magic_bytes);
-    /* Who doesn't know the secret gets nothing that was made with it. */
+    /* A client that does not know the secret gets nothing that was made with it. */
     if (welcome->verdict == DLC_JOIN_SECRET) {
         memset(welcome->proof, 0, sizeof welcome->proof);
         return DLC_OK;
@@ -66,7 +66,7 @@ dlc_status dlc_welcome_make(const dlc_secret *secret, const dlc_challenge *chall
     return prove_welcome(secret, challenge, hello, welcome, welcome->proof);
 }
 
-int dlc_welcome_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
+int dlc_welcome_is_valid(const dlc_secret *secret, const dlc_challenge *challenge,
                          const dlc_hello *hello, const dlc_welcome *welcome) {
     unsigned char proof[DLC_PROOF_BYTES];
     return prove_welcome(secret, challenge, hello, welcome, proof) == DLC_OK &&

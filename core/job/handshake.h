@@ -1,12 +1,13 @@
-/* How a process from outside joins a job: three messages of fixed size.
+/* The handshake by which an external rank's agent joins a job: three messages of fixed
+ * size. The hub's side is called by acceptor.c, the agent's by connect.c.
  *
  *     hub -> agent    challenge: a fresh nonce
  *     agent -> hub    hello: who it is, its own nonce, proof of the secret over both
- *     hub -> agent    welcome: the verdict, proof of the secret over all of it
+ *     hub -> agent    welcome: the verdict, proof of the secret over everything
  *
- * Each proof names the side that made it and covers both nonces, rank and number of
- * ranks, so that it can be neither replayed nor sent back. Without a secret (on
- * loopback only) the proofs are zeros, and both sides look at whose the other end is.
+ * Each proof names the side that made it and covers both nonces, the rank and the
+ * number of ranks, so it can be neither replayed nor reflected. Without a secret (on
+ * loopback only) the proofs are zeros, and both sides check the user of the other end.
  * What follows is not encrypted.
  */
 #ifndef DLC_JOB_HANDSHAKE_H
@@ -40,39 +41,42 @@ typedef struct dlc_hello {
 typedef enum dlc_join_verdict {
     DLC_JOIN_WELCOME = 0,
     DLC_JOIN_SECRET = 1,   /* the secrets differ */
-    DLC_JOIN_VERSION = 2,  /* another dlcore */
+    DLC_JOIN_VERSION = 2,  /* another version of dlcore */
     DLC_JOIN_RANKS = 3,    /* another number of ranks; `number`: the hub's */
-    DLC_JOIN_TAKEN = 4,    /* there is such a rank already; `number`: its process */
+    DLC_JOIN_TAKEN = 4,    /* the rank has joined already; `number`: its pid */
     DLC_JOIN_SETTINGS = 5, /* another net.ini or command line */
-    DLC_JOIN_OVER = 6,     /* the job has ended; `number`: with which exit code */
+    DLC_JOIN_OVER = 6,     /* the job has ended; `number`: its exit code */
 } dlc_join_verdict;
 
 typedef struct dlc_welcome {
     char magic[8];
     uint32_t verdict;
     uint32_t number;
-    char text[64]; /* the hub's version, or the host of who came first */
+    char text[64]; /* the hub's version, or the host of the rank that came first */
     unsigned char proof[DLC_PROOF_BYTES]; /* last */
 } dlc_welcome;
 
 /* ---- The hub's side */
 
+/* Fills in the whole challenge, with a fresh nonce. */
 dlc_status dlc_challenge_make(const dlc_secret *secret, dlc_challenge *challenge);
-/* Did the sender know the secret? */
-int dlc_hello_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
+/* Whether the sender knew the secret. */
+int dlc_hello_is_valid(const dlc_secret *secret, const dlc_challenge *challenge,
                        const dlc_hello *hello);
+/* Fills in magic and proof; verdict, number and text are the caller's. */
 dlc_status dlc_welcome_make(const dlc_secret *secret, const dlc_challenge *challenge,
                             const dlc_hello *hello, dlc_welcome *welcome);
 
 /* ---- The agent's side */
 
-/* All but the magic, the nonce and the proof is the caller's. */
+/* Fills in magic, protocol, nonce and proof; everything else is the caller's. */
 dlc_status dlc_hello_make(const dlc_secret *secret, const dlc_challenge *challenge,
                           dlc_hello *hello);
-int dlc_welcome_is_right(const dlc_secret *secret, const dlc_challenge *challenge,
+/* Whether the sender knew the secret. */
+int dlc_welcome_is_valid(const dlc_secret *secret, const dlc_challenge *challenge,
                          const dlc_hello *hello, const dlc_welcome *welcome);
 
-/* Is this the beginning of a message of ours? */
-int dlc_magic_is_right(const char magic[8]);
+/* Whether this is the beginning of a dlcore message. */
+int dlc_magic_is_valid(const char magic[8]);
 
 #endif

@@ -1,4 +1,5 @@
-/* See hub.h. */
+/* The hub's poll loop: sends to ranks, notices their ends, handles signals, and decides
+ * the exit code. */
 #include "job/hub.h"
 
 #include <errno.h>
@@ -17,13 +18,13 @@
 #include "job/agent.h"
 #include "job/rank.h"
 
-/* How long remote ranks may take to be killed. */
-#define LEAVE_NS 1000000000u
+/* How long to wait for agents to confirm that their ranks were killed. */
+#define ABANDON_NS 1000000000u
 
-/* How long it is waited whether all ranks fail for the reason of the first. */
-#define ALIKE_NS 300000000u
+/* How long to wait whether all ranks fail for the same reason as the first. */
+#define SAME_FAILURE_NS 300000000u
 
-/* ---- To the ranks ----------------------------------------------------------- */
+/* ---- Sending ---------------------------------------------------------------- */
 
 static void close_control(dlc_peer *peer) {
     if (peer->control >= 0)
@@ -31,32 +32,32 @@ static void close_control(dlc_peer *peer) {
     peer->control = -1;
 }
 
-/* A rank that cannot be sent to would wait until the watchdog blames it. Without its
+/* A rank that cannot be sent to would wait until the watchdog finds it. Without its
  * channel it ends by itself. */
-static void cannot_send(dlc_hub *hub, int rank, int error) {
+static void handle_send_error(dlc_hub *hub, int rank, int error) {
     dlc_peer *peer = &hub->peer[rank];
     char name[128], text[320];
     snprintf(text, sizeof text, "it cannot be sent to: %s",
              strerror(error)); // NOLINT(concurrency-mt-unsafe)
     if (peer->remote) {
-        dlc_hub_lose(hub, rank, text);
+        dlc_hub_lost_rank(hub, rank, text);
         return;
     }
     close_control(peer);
     dlc_hub_name(hub, rank, name, sizeof name);
     snprintf(text, sizeof text, "%s cannot be sent to: %s", name,
              strerror(error)); // NOLINT(concurrency-mt-unsafe)
-    dlc_hub_tell(hub, DLC_ERR_IO, text);
+    dlc_hub_abort(hub, DLC_ERR_IO, text);
 }
 
-/* What poll() finds closed later is of no interest before. */
+/* A closed channel is ignored here: poll() reports it. */
 static size_t send_some(dlc_hub *hub, int rank, const char *bytes, size_t length) {
     ssize_t done = send(hub->peer[rank].control, bytes, length,
                         MSG_NOSIGNAL | MSG_DONTWAIT);
     if (done >= 0)
         return (size_t)done;
     if (!dlc_send_is_full(errno) && !dlc_send_is_closed(errno))
-        cannot_send(hub, rank, errno);
+        handle_send_error(hub, rank, errno);
     return 0;
 }
 
@@ -98,26 +99,27 @@ static void send_request(dlc_hub *hub, unsigned request) {
         dlc_hub_send(hub, r, &frame, NULL);
 }
 
-void dlc_hub_send_news(dlc_hub *hub, dlc_status status, const char *text) {
-    if (hub->told)
+void dlc_hub_send_abort(dlc_hub *hub, dlc_status status, const char *text) {
+    if (hub->aborting)
         return;
-    hub->told = 1;
+    hub->aborting = 1;
     hub->kill_at = dlc_now_ns() + DLC_GRACE_NS;
-    dlc_frame frame = {.kind = DLC_FRAME_NEWS, .number = status, .bytes = strlen(text)};
+    dlc_frame frame = {
+        .kind = DLC_FRAME_ABORT, .number = status, .bytes = strlen(text)};
     for (int r = 0; r < hub->ranks; r++) {
         dlc_hub_send(hub, r, &frame, text);
-        dlc_hub_flush(hub, r); /* before anything that may take time */
+        dlc_hub_flush(hub, r); /* now, since logging may take time */
     }
 }
 
-void dlc_hub_tell(dlc_hub *hub, dlc_status status, const char *text) {
-    if (hub->told)
+void dlc_hub_abort(dlc_hub *hub, dlc_status status, const char *text) {
+    if (hub->aborting)
         return;
     if (status == DLC_ERR_PEER)
         hub->lost = 1;
     else
         hub->failure = dlc_exit_code(status);
-    dlc_hub_send_news(hub, status, text);
+    dlc_hub_send_abort(hub, status, text);
     dlc_error("%s", text);
 }
 
@@ -125,7 +127,7 @@ void dlc_hub_kill_rank(dlc_hub *hub, int rank, int signal) {
     dlc_peer *peer = &hub->peer[rank];
     if (!peer->running)
         return;
-    peer->killed |= signal == SIGKILL;
+    peer->killed_by_hub |= signal == SIGKILL;
     if (peer->remote) {
         dlc_frame frame = {.kind = DLC_FRAME_KILL, .number = signal};
         dlc_hub_send(hub, rank, &frame, NULL);
@@ -143,13 +145,13 @@ static void signal_ranks(dlc_hub *hub, int signal) {
 static void kill_ranks(dlc_hub *hub) {
     hub->killed = 1;
     hub->kill_at = 0;
-    hub->leave_at = dlc_now_ns() + LEAVE_NS;
+    hub->abandon_at = dlc_now_ns() + ABANDON_NS;
     signal_ranks(hub, SIGKILL);
 }
 
-/* Takes the dead out of the process table. Nothing may wait for this: the kernel
- * was seen to take seconds over it. */
-static void bury(dlc_hub *hub) {
+/* Waits for ended processes. Last of all, because the kernel has been seen to take
+ * seconds for it. */
+static void reap(dlc_hub *hub) {
     for (int r = 0; r < hub->ranks; r++) {
         dlc_peer *peer = &hub->peer[r];
         while (peer->zombie && waitpid(peer->pid, NULL, 0) < 0 && errno == EINTR)
@@ -165,7 +167,7 @@ void dlc_hub_kill(dlc_hub *hub) {
                                !hub->peer[r].remote;
         hub->peer[r].running = 0;
     }
-    bury(hub);
+    reap(hub);
 }
 
 /* ---- The end of a rank ------------------------------------------------------ */
@@ -176,23 +178,25 @@ int dlc_hub_name(const dlc_hub *hub, int rank, char *text, size_t room) {
                     (int)peer->pid);
 }
 
-/* What it did at the end: of a child, it stands in the memory that both share. */
-static void last_words(const dlc_peer *peer, char text[DLC_DOING_TEXT]) {
-    dlc_words_text(peer->doing ? &peer->doing->words : &peer->pulse.words, text);
+/* What the rank was doing last: for a child, read from the shared memory. */
+static void last_activity(const dlc_peer *peer, char text[DLC_ACTIVITY_TEXT]) {
+    dlc_activity_text(
+        peer->activity ? &peer->activity->current : &peer->heartbeat.activity, text);
 }
 
-/* Of bad input the ranks of a machine think alike, so it is not one rank's own. */
+/* Whether the cause concerns the whole job: all ranks failed alike, or it is bad input,
+ * which every rank of a machine would reject. */
 static int is_common(const dlc_hub *hub) {
-    int alike = 0;
+    int same = 0;
     for (int r = 0; r < hub->ranks; r++)
-        alike += strcmp(hub->peer[r].failure, hub->cause->failure) == 0;
-    return alike == hub->ranks || (DLC_STATUS_CLASS(hub->cause->failed) == 4 &&
-                                   strcmp(hub->cause->host, hub->peer[0].host) == 0);
+        same += strcmp(hub->peer[r].failure, hub->cause->failure) == 0;
+    return same == hub->ranks || (DLC_STATUS_CLASS(hub->cause->failed) == 4 &&
+                                  strcmp(hub->cause->host, hub->peer[0].host) == 0);
 }
 
-static void say_cause(dlc_hub *hub) {
+static void log_cause(dlc_hub *hub) {
     char name[128];
-    hub->say_cause_at = 0;
+    hub->report_cause_at = 0;
     dlc_hub_name(hub, (int)(hub->cause - hub->peer), name, sizeof name);
     if (is_common(hub))
         dlc_error("%s", hub->cause->failure);
@@ -200,12 +204,12 @@ static void say_cause(dlc_hub *hub) {
         dlc_error("%s: %s", name, hub->cause->failure);
 }
 
-/* A rank has ended with an exit code, `text` tells. One that failed because of another
- * is no news, nor is one that failed as the first did. */
-static void say_exit(dlc_hub *hub, const dlc_peer *peer, int first, const char *text) {
+/* Logs that a rank has ended with an exit code, as `text` says, unless it failed
+ * because of another rank or for the same reason as the first. */
+static void log_exit(dlc_hub *hub, const dlc_peer *peer, int first, const char *text) {
     if (first && peer->failed && peer->failed != DLC_ERR_PEER) {
         hub->cause = peer;
-        hub->say_cause_at = dlc_now_ns() + ALIKE_NS;
+        hub->report_cause_at = dlc_now_ns() + SAME_FAILURE_NS;
     } else if (first) {
         dlc_error("%s", text);
     } else if (peer->failed && peer->failed != DLC_ERR_PEER && !hub->killed &&
@@ -214,63 +218,63 @@ static void say_exit(dlc_hub *hub, const dlc_peer *peer, int first, const char *
     }
 }
 
-void dlc_hub_ended(dlc_hub *hub, int rank, int by_signal, int number) {
+void dlc_hub_rank_ended(dlc_hub *hub, int rank, int by_signal, int number) {
     dlc_peer *peer = &hub->peer[rank];
-    int mine = hub->killed || peer->killed; /* the hub's own doing */
-    int first = !hub->told && !hub->killed;
+    int by_hub = hub->killed || peer->killed_by_hub;
+    int first = !hub->aborting && !hub->killed;
     int signal = by_signal ? number : 0, code = by_signal ? 0 : number;
-    char text[256 + DLC_FAILURE_TEXT], doing[DLC_DOING_TEXT];
+    char text[256 + DLC_FAILURE_TEXT], activity[DLC_ACTIVITY_TEXT];
     peer->running = 0;
-    last_words(peer, doing);
+    last_activity(peer, activity);
     int length = dlc_hub_name(hub, rank, text, sizeof text);
     char *what = text + length;
     size_t room = sizeof text - (size_t)length;
     if (signal) {
         snprintf(what, room, " was killed by signal %d (%s)%s", signal,
-                 strsignal(signal), doing); // NOLINT(concurrency-mt-unsafe)
-        hub->lost |= !mine;
+                 strsignal(signal), activity); // NOLINT(concurrency-mt-unsafe)
+        hub->lost |= !by_hub;
     } else if (code) {
         if (peer->failed)
             snprintf(what, room, ": %s", peer->failure);
         else
-            snprintf(what, room, " ended with exit code %d%s", code, doing);
+            snprintf(what, room, " ended with exit code %d%s", code, activity);
         if (first && code > hub->failure)
             hub->failure = code;
     }
     if (first && (signal || code))
-        dlc_hub_send_news(hub, DLC_ERR_PEER, text);
-    dlc_output_drain(&peer->output, 1); /* its last words, then what became of it */
-    if (signal && !mine)
+        dlc_hub_send_abort(hub, DLC_ERR_PEER, text);
+    dlc_output_drain(&peer->output, 1); /* its last output, before the report on it */
+    if (signal && !by_hub)
         dlc_error("%s", text);
     else if (code)
-        say_exit(hub, peer, first, text);
+        log_exit(hub, peer, first, text);
     if (!signal && !code)
         dlc_hub_call_check(hub);
 }
 
-void dlc_hub_lose(dlc_hub *hub, int rank, const char *why) {
+void dlc_hub_lost_rank(dlc_hub *hub, int rank, const char *why) {
     dlc_peer *peer = &hub->peer[rank];
-    char text[512], name[128], doing[DLC_DOING_TEXT];
+    char text[512], name[128], activity[DLC_ACTIVITY_TEXT];
     close_control(peer);
     if (!peer->running)
         return;
     peer->running = 0;
-    if (hub->killed || peer->killed)
+    if (hub->killed || peer->killed_by_hub)
         return;
-    last_words(peer, doing);
+    last_activity(peer, activity);
     dlc_hub_name(hub, rank, name, sizeof name);
-    snprintf(text, sizeof text, "lost %s%s: %s", name, doing, why);
-    if (!hub->told) {
-        dlc_hub_tell(hub, DLC_ERR_PEER, text);
+    snprintf(text, sizeof text, "lost %s%s: %s", name, activity, why);
+    if (!hub->aborting) {
+        dlc_hub_abort(hub, DLC_ERR_PEER, text);
         return;
     }
     hub->lost = 1;
     dlc_error("%s", text);
 }
 
-/* All who are dead by now, those killed first: what others did because of that
- * is not the cause. */
-static void find_dead(dlc_hub *hub) {
+/* Handles all ranks that have ended, those killed by a signal first: the others may
+ * have ended because of them. */
+static void find_ended(dlc_hub *hub) {
     for (int killed = 1; killed >= 0; killed--)
         for (int r = 0; r < hub->ranks; r++) {
             dlc_peer *peer = &hub->peer[r];
@@ -283,9 +287,9 @@ static void find_dead(dlc_hub *hub) {
             if (peer->control >= 0)
                 dlc_hub_read(hub, r); /* why it failed */
             close_control(peer);
-            dlc_hub_ended(hub, r, how.si_code != CLD_EXITED, how.si_status);
+            dlc_hub_rank_ended(hub, r, how.si_code != CLD_EXITED, how.si_status);
         }
-    bury(hub);
+    reap(hub);
 }
 
 /* ---- Signals ---------------------------------------------------------------- */
@@ -296,8 +300,8 @@ void dlc_hub_end_by_signal(dlc_hub *hub, int signal) {
     kill_ranks(hub);
 }
 
-/* Some send a signal to all processes of a job: only who gets it twice was asked
- * again. */
+/* Some programs send a signal to all processes of a job: only a second signal to the
+ * same process is a second request. */
 void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
     if (dlc_signal_request(signal)) {
         send_request(hub, dlc_signal_request(signal));
@@ -309,33 +313,33 @@ void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time) {
             return;
         hub->stop_signal = signal;
         hub->stopped_at = *stop_time;
-        if (hub->gate) /* nobody has anything to save yet */
+        if (hub->acceptor) /* no rank has anything to save yet */
             kill_ranks(hub);
         send_request(hub, DLC_JOB_STOP);
     } else if (dlc_since(*stop_time) >= DLC_STOP_AGAIN_S && !hub->killed) {
-        dlc_warn("asked again to stop: the ranks are killed");
+        dlc_warn("second request to stop: killing the ranks");
         dlc_hub_end_by_signal(hub, signal);
     }
 }
 
-/* Ctrl-Z reaches the launcher only; the ranks stop and go on with it. Agents would take
- * it for a hang. */
-static void stop_and_go_on(dlc_hub *hub) {
+/* Ctrl-Z reaches only the launcher; its children stop and continue with it. To agents
+ * it would look like a hang. */
+static void stop_and_continue(dlc_hub *hub) {
     if (hub->remotes)
         return;
     signal_ranks(hub, SIGSTOP);
     raise(SIGSTOP);
     signal_ranks(hub, SIGCONT);
-    dlc_hub_watch_anew(hub);
+    dlc_hub_watchdog_reset(hub);
 }
 
 static void read_signals(dlc_hub *hub) {
     struct signalfd_siginfo info;
     while (read(hub->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD)
-            find_dead(hub);
+            find_ended(hub);
         else if (info.ssi_signo == SIGTSTP)
-            stop_and_go_on(hub);
+            stop_and_continue(hub);
         else
             dlc_hub_signal(hub, (int)info.ssi_signo, &hub->stop_time);
     }
@@ -343,7 +347,7 @@ static void read_signals(dlc_hub *hub) {
 
 /* ---- The loop --------------------------------------------------------------- */
 
-/* What to wait for: signals, stderr, then control and output of each rank. */
+/* Fills in what to poll for: signals, stderr, then control and output of each rank. */
 static void poll_set(const dlc_hub *hub, struct pollfd *polled) {
     int pending = 0;
     polled[0] = (struct pollfd){.fd = hub->signals, .events = POLLIN};
@@ -353,19 +357,20 @@ static void poll_set(const dlc_hub *hub, struct pollfd *polled) {
         polled[2 + 2 * r] = (struct pollfd){
             .fd = peer->control, .events = (short)(POLLIN | (sends ? POLLOUT : 0))};
         polled[3 + 2 * r] = (struct pollfd){
-            .fd = dlc_output_wants(&peer->output) ? peer->output.fd : -1,
+            .fd = dlc_output_can_read(&peer->output) ? peer->output.fd : -1,
             .events = POLLIN};
-        pending |= dlc_output_has(&peer->output);
+        pending |= dlc_output_can_write(&peer->output);
     }
     polled[1] = (struct pollfd){.fd = pending ? STDERR_FILENO : -1, .events = POLLOUT};
 }
 
 static int poll_timeout(const dlc_hub *hub) {
     uint64_t now = dlc_now_ns(), next = UINT64_MAX;
-    uint64_t times[] = {hub->kill_at, hub->leave_at, hub->say_cause_at,
-                        hub->gate && !hub->told ? hub->join_by : 0,
-                        hub->remotes || hub->deadline > 0 ? hub->beat + DLC_BEAT_NS
-                                                          : 0};
+    uint64_t times[] = {hub->kill_at, hub->abandon_at, hub->report_cause_at,
+                        hub->acceptor && !hub->aborting ? hub->join_by : 0,
+                        hub->remotes || hub->hang_timeout > 0
+                            ? hub->last_heartbeat + DLC_HEARTBEAT_NS
+                            : 0};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (times[i] && times[i] < next)
             next = times[i];
@@ -374,11 +379,11 @@ static int poll_timeout(const dlc_hub *hub) {
     return now >= next ? 0 : (int)((next - now) / 1000000u) + 1;
 }
 
-/* The output of several ranks takes turns; a line is never cut by another's. */
+/* Writes some output of each rank in turn; lines are never mixed. */
 static void write_output(dlc_hub *hub) {
     for (int r = 0; r < hub->ranks; r++) {
         struct pollfd writable = {.fd = STDERR_FILENO, .events = POLLOUT};
-        if (!dlc_output_has(&hub->peer[r].output))
+        if (!dlc_output_can_write(&hub->peer[r].output))
             continue;
         if (poll(&writable, 1, 0) <= 0)
             return;
@@ -389,8 +394,8 @@ static void write_output(dlc_hub *hub) {
 static void kill_late(dlc_hub *hub) {
     uint64_t now = dlc_now_ns();
     char name[128];
-    if (hub->leave_at && now >= hub->leave_at) {
-        hub->leave_at = 0;
+    if (hub->abandon_at && now >= hub->abandon_at) {
+        hub->abandon_at = 0;
         for (int r = 0; r < hub->ranks; r++)
             if (hub->peer[r].remote)
                 hub->peer[r].running = 0;
@@ -401,17 +406,18 @@ static void kill_late(dlc_hub *hub) {
         if (!hub->peer[r].running || (hub->peer[r].remote && !hub->peer[r].joined))
             continue;
         dlc_hub_name(hub, r, name, sizeof name);
-        dlc_warn("%s did not end in time and is killed", name);
+        dlc_warn("%s did not end in time: killing it", name);
     }
     kill_ranks(hub);
 }
 
-static dlc_status turn(dlc_hub *hub, struct pollfd *polled) {
-    struct pollfd *at_gate = polled + 2 + 2 * (size_t)hub->ranks;
+static dlc_status step(dlc_hub *hub, struct pollfd *polled) {
+    struct pollfd *accepting = polled + 2 + 2 * (size_t)hub->ranks;
     poll_set(hub, polled);
-    if (hub->gate)
-        dlc_gate_poll_set(hub->gate, at_gate);
-    nfds_t count = 2 + 2 * (nfds_t)hub->ranks + (hub->gate ? DLC_GATE_POLLED : 0);
+    if (hub->acceptor)
+        dlc_acceptor_poll_set(hub->acceptor, accepting);
+    nfds_t count = 2 + 2 * (nfds_t)hub->ranks +
+                   (hub->acceptor ? DLC_ACCEPTOR_POLLED : 0);
     if (poll(polled, count, poll_timeout(hub)) < 0)
         return errno == EINTR ? DLC_OK
                               : dlc_fail(DLC_ERR_IO, "the launcher cannot poll: %s",
@@ -427,16 +433,16 @@ static dlc_status turn(dlc_hub *hub, struct pollfd *polled) {
         read_signals(hub);
     if (polled[1].revents)
         write_output(hub);
-    if (hub->gate)
-        dlc_hub_join(hub, at_gate);
-    if ((hub->remotes || hub->deadline > 0) &&
-        dlc_now_ns() - hub->beat >= DLC_BEAT_NS) {
-        find_dead(hub); /* a thread that was there before us may have had the signal */
-        dlc_hub_watch(hub);
+    if (hub->acceptor)
+        dlc_hub_accept_agents(hub, accepting);
+    if ((hub->remotes || hub->hang_timeout > 0) &&
+        dlc_now_ns() - hub->last_heartbeat >= DLC_HEARTBEAT_NS) {
+        find_ended(hub); /* SIGCHLD may have gone to another thread */
+        dlc_hub_watchdog_check(hub);
     }
     kill_late(hub);
-    if (hub->say_cause_at && dlc_now_ns() >= hub->say_cause_at)
-        say_cause(hub);
+    if (hub->report_cause_at && dlc_now_ns() >= hub->report_cause_at)
+        log_cause(hub);
     for (int r = 0; r < hub->ranks; r++) {
         dlc_hub_flush(hub, r);
         DLC_TRY(dlc_text_status(&hub->peer[r].out));
@@ -459,21 +465,22 @@ int dlc_hub_exit_code(const dlc_hub *hub) {
 }
 
 dlc_status dlc_hub_run(dlc_hub *hub, int *exit_code) {
-    struct pollfd *polled = dlc_alloc(2 + 2 * (size_t)hub->ranks + DLC_GATE_POLLED,
+    struct pollfd *polled = dlc_alloc(2 + 2 * (size_t)hub->ranks + DLC_ACCEPTOR_POLLED,
                                       sizeof *polled);
     if (!polled)
         return DLC_ERR_NOMEM;
     dlc_status status = DLC_OK;
-    dlc_hub_watch_anew(hub);
-    /* Ranks that come too late for a job that has failed should learn of it at once. */
+    dlc_hub_watchdog_reset(hub);
+    /* Keep accepting for a moment after a failure, so that late ranks hear of it at
+     * once. */
     while (status == DLC_OK &&
-           (running(hub) || (hub->gate && hub->told && hub->kill_at)))
-        status = turn(hub, polled);
-    if (hub->say_cause_at)
-        say_cause(hub);
+           (running(hub) || (hub->acceptor && hub->aborting && hub->kill_at)))
+        status = step(hub, polled);
+    if (hub->report_cause_at)
+        log_cause(hub);
     dlc_free(polled);
     if (status == DLC_OK)
         *exit_code = dlc_hub_exit_code(hub);
-    dlc_hub_farewell(hub, status == DLC_OK ? *exit_code : dlc_exit_code(status));
+    dlc_hub_shutdown_agents(hub, status == DLC_OK ? *exit_code : dlc_exit_code(status));
     return status;
 }

@@ -1,64 +1,64 @@
-/* The hub: the launching process while its ranks run. It joins collectives, passes
- * signals and the news of a death on, notices who hangs, prints the ranks' output, and
- * decides the job's exit code. One thread, one poll loop, nothing in it blocks on a
- * rank. Ranks are children of it, or remote: children of an agent (agent.h) that has
- * joined over TCP. */
+/* The hub: the launching process while its ranks run. It performs the collectives of
+ * the control channel, forwards signals and abort notices, detects hangs, prints the
+ * ranks' output, and decides the job's exit code. One thread, one poll loop; nothing in
+ * it blocks on a rank. Ranks are its children, or remote: children of an agent
+ * (agent.h) that has joined over TCP. Opened and run by launch.c and external_run.c. */
 #ifndef DLC_JOB_HUB_H
 #define DLC_JOB_HUB_H
 
 #include <sys/types.h>
 
 #include "base/text.h"
-#include "job/doing.h"
+#include "job/acceptor.h"
+#include "job/activity.h"
 #include "job/frame.h"
-#include "job/gate.h"
 #include "job/output.h"
 #include "job/rank.h"
 
 /* A rank as the hub sees it. */
 typedef struct dlc_peer {
-    pid_t pid; /* 0: not started, or not heard of yet */
+    pid_t pid; /* 0: not started, or not yet known */
     char host[64];
     int running; /* from the start of the job, remote ranks too */
     int zombie;  /* ended, not yet waited for */
     int control; /* -1: closed */
-    int killed;  /* by the hub: its end is no news */
+    int killed_by_hub;
     dlc_output output;
 
-    int remote;     /* not a child of the hub */
-    int joined;     /* its agent is there, or was */
-    uint64_t heard; /* when anything came from the agent */
+    int remote;          /* not a child of the hub */
+    int joined;          /* its agent has connected */
+    uint64_t last_heard; /* when anything arrived from the agent */
 
-    /* How it gets on: see watch.h. */
-    dlc_doing *doing; /* of a child; of a remote rank NULL */
-    dlc_pulse_last last;
-    dlc_pulse pulse;
-    uint64_t moved, worked, alive;
-    uint64_t disk; /* when it last waited for a disk */
+    /* Its progress: see hub_watchdog.c. */
+    dlc_shared_activity *activity; /* of a child; NULL for a remote rank */
+    dlc_heartbeat_last last;
+    dlc_heartbeat heartbeat;
+    uint64_t last_progress, last_busy, last_check;
+    uint64_t last_disk_wait;
 
-    /* The frame that is coming in. */
+    /* The frame that is being received. */
     dlc_frame frame;
     size_t frame_got, payload_got;
-    char *payload;     /* where its payload goes; NULL: it is not wanted, or a part */
-    dlc_pulse coming;  /* the payload of a pulse */
-    int calls;         /* the frame calls a collective: its payload goes to `part` */
-    dlc_payload part;  /* what the rank brings to the open collective */
-    int called;        /* its part of the open collective is in */
-    dlc_status failed; /* what it says that it ends with; DLC_OK: nothing */
-    char failure[DLC_FAILURE_TEXT]; /* and why */
-    uint64_t stop_time;             /* when it was signalled to stop; 0: not yet */
+    char *payload; /* where its payload goes; NULL: to `part`, or it is discarded */
+    dlc_heartbeat incoming; /* the payload of a heartbeat */
+    int in_call;       /* the frame calls a collective: its payload goes to `part` */
+    dlc_payload part;  /* the rank's contribution to the open collective */
+    int called;        /* that contribution is complete */
+    dlc_status failed; /* the status it has reported to end with; DLC_OK: none */
+    char failure[DLC_FAILURE_TEXT]; /* the reason it gave */
+    uint64_t stop_time; /* when it was first signalled to stop; 0: not yet */
 
-    /* What is going out: `out`, and the hub's result in between at `result_at`. */
+    /* What is being sent: `out`, with the hub's result inserted at `result_at`. */
     dlc_text out;
     size_t out_sent;
     int has_result;
     size_t result_at, result_sent;
 } dlc_peer;
 
-/* The collective that is being joined. */
+/* The collective that ranks are calling. */
 typedef struct dlc_call {
     int open;
-    int first; /* the rank that came first: the others must agree with it */
+    int first; /* the rank that called first: the others must agree with it */
     int count; /* how many have called */
     dlc_frame frame;
 } dlc_call;
@@ -66,101 +66,104 @@ typedef struct dlc_call {
 typedef struct dlc_hub {
     int ranks;
     dlc_peer *peer;
-    int signals;     /* signalfd; -1 until dlc_hub_run */
-    int remotes;     /* there are remote ranks */
-    double deadline; /* seconds without progress; 0: for ever */
+    int signals;         /* signalfd; -1 until dlc_hub_run */
+    int remotes;         /* there are remote ranks */
+    double hang_timeout; /* seconds without progress; 0: for ever */
 
-    /* Remote ranks join here until all are in. */
-    dlc_gate *gate; /* NULL: closed */
+    /* Remote ranks join here until all have. */
+    dlc_acceptor *acceptor; /* NULL: closed */
     uint64_t digest;
-    const char *where; /* it stands, for messages */
-    uint64_t join_by;  /* then those that are missing are named */
-    uint64_t say_at;   /* then it is said who is waited for; 0: it was */
-    double rendezvous;
+    const char *listen_address; /* for messages */
+    uint64_t join_by;           /* when missing ranks become an error */
+    uint64_t report_missing_at; /* when to log which are missing; 0: it was logged */
+    double rendezvous_timeout;
 
     dlc_call call;
     char *result; /* of the last one; still being sent */
     size_t result_bytes;
 
-    uint64_t beat;     /* when pulses were last taken and sent */
-    uint64_t warned;   /* when the stall began that a warning has told of */
-    int told;          /* the ranks were told to end */
-    uint64_t kill_at;  /* then those left are killed; 0: none */
-    uint64_t leave_at; /* then remote ranks left are given up; 0: none */
-    int lost;          /* a rank was killed or left others waiting */
-    int failure;       /* the highest code of a rank that was not told to end */
-    const dlc_peer
-        *cause; /* the first that failed for a reason of its own; NULL: none */
-    uint64_t
-        say_cause_at; /* when others that fail alike have had time; 0: it was said */
+    uint64_t last_heartbeat; /* when heartbeats were last taken and sent */
+    uint64_t warned_stall;   /* when the stall began that was warned about */
+    int aborting;            /* the ranks were told to end */
+    uint64_t kill_at;        /* when those that still run are killed; 0: never */
+    uint64_t abandon_at;     /* when remote ranks are no longer waited for; 0: never */
+    int lost;              /* a rank was killed, or ended while others waited for it */
+    int failure;           /* the highest exit code before the job was aborted */
+    const dlc_peer *cause; /* the first that failed for its own reason; NULL: none */
+    uint64_t report_cause_at; /* when to log it: others may fail alike; 0: logged */
     int stop_signal;
-    uint64_t stop_time;  /* of the launcher's own */
+    uint64_t stop_time;  /* when the launcher itself was signalled */
     uint64_t stopped_at; /* when the job was first asked to stop */
-    int killed;          /* by the hub: what dies now dies because of that */
+    int killed;          /* by the hub: deaths from here on are its own doing */
 } dlc_hub;
 
 /* ---- hub.c */
 
-/* Until all ranks that were started are gone; sets the job's exit code. */
+/* Blocks until all ranks that were started have ended; sets the job's exit code. */
 dlc_status dlc_hub_run(dlc_hub *hub, int *exit_code);
-/* What the job ends with, as things stand. */
+/* What the job would end with now. */
 int dlc_hub_exit_code(const dlc_hub *hub);
-/* Kills the ranks that run and waits for them. */
+/* Kills the running ranks and waits for them. */
 void dlc_hub_kill(dlc_hub *hub);
-/* Sends as much of what is queued as the channel takes. */
+/* Sends as much of what is queued as the channel accepts. */
 void dlc_hub_flush(dlc_hub *hub, int rank);
 /* Queues a frame for a rank. */
 void dlc_hub_send(dlc_hub *hub, int rank, const dlc_frame *frame, const void *payload);
-/* What has happened to `rank` that its agent tells, or its own exit: `number` is the
- * exit code or the signal. */
-void dlc_hub_ended(dlc_hub *hub, int rank, int by_signal, int number);
-/* A remote rank cannot be reached any more, because of `why`. */
-void dlc_hub_lose(dlc_hub *hub, int rank, const char *why);
-/* Sends the news to end, without the log line. */
-void dlc_hub_send_news(dlc_hub *hub, dlc_status status, const char *text);
+/* Handles the end of a rank, as its agent reported it or as waitid() did: `number` is
+ * the exit code, or the signal if `by_signal`. */
+void dlc_hub_rank_ended(dlc_hub *hub, int rank, int by_signal, int number);
+/* Handles a remote rank that can no longer be reached; `why` completes the message. */
+void dlc_hub_lost_rank(dlc_hub *hub, int rank, const char *why);
+/* Sends the abort notice to all ranks, without logging it; only the first one counts.
+ */
+void dlc_hub_send_abort(dlc_hub *hub, dlc_status status, const char *text);
+/* Sends a signal to a rank, through its agent if it is remote. */
 void dlc_hub_kill_rank(dlc_hub *hub, int rank, int signal);
 /* Kills the ranks; the job ends as by that signal, whatever happened before. */
 void dlc_hub_end_by_signal(dlc_hub *hub, int signal);
-/* Of the launcher or, passed on, of a rank. */
+/* Handles a signal to the launcher or, forwarded, to a rank; `stop_time` is the
+ * receiver's. */
 void dlc_hub_signal(dlc_hub *hub, int signal, uint64_t *stop_time);
-/* "rank 1 (host x, pid 77)" */
+/* Writes "rank 1 (host x, pid 77)"; returns its length. */
 int dlc_hub_name(const dlc_hub *hub, int rank, char *text, size_t room);
-/* Tells all ranks to end with `status` and its detail sentence, and logs it. The
- * first cause counts, later ones are ignored. */
-void dlc_hub_tell(dlc_hub *hub, dlc_status status, const char *text);
+/* Aborts the job: tells all ranks to end with `status` and `text`, and logs it. Only
+ * the first cause counts. */
+void dlc_hub_abort(dlc_hub *hub, dlc_status status, const char *text);
 
-/* ---- read.c */
+/* ---- hub_read.c */
 
-/* All that has come from a rank. */
+/* Reads and handles everything that has arrived from a rank or its agent. */
 void dlc_hub_read(dlc_hub *hub, int rank);
 
-/* ---- join.c */
+/* ---- hub_join.c */
 
-/* Lets agents in at the gate, which must stay until dlc_hub_run returns. */
-void dlc_hub_open_gate(dlc_hub *hub, dlc_gate *gate);
-/* The gate's part of a turn; closes it when all are in. */
-void dlc_hub_join(dlc_hub *hub, const struct pollfd *polled);
-/* Tells the agents how the job ended and waits a moment until they have heard it. */
-void dlc_hub_farewell(dlc_hub *hub, int exit_code);
+/* Lets agents join through `acceptor`, which must live until dlc_hub_run returns. */
+void dlc_hub_open_acceptor(dlc_hub *hub, dlc_acceptor *acceptor);
+/* Handles the acceptor's events; closes it when all ranks have joined. */
+void dlc_hub_accept_agents(dlc_hub *hub, const struct pollfd *polled);
+/* The shutdown handshake: sends the agents the job's exit code and waits briefly until
+ * they have read it. */
+void dlc_hub_shutdown_agents(dlc_hub *hub, int exit_code);
 
-/* ---- watch.c */
+/* ---- hub_watchdog.c */
 
-/* Takes the pulse of every rank, lets agents hear, and ends the job when a rank makes
- * no progress. Twice a second is often enough. */
-void dlc_hub_watch(dlc_hub *hub);
-/* A pulse has come, or was taken. */
-void dlc_hub_pulse(dlc_hub *hub, int rank, const dlc_pulse *pulse);
-/* As if every rank had just moved: nobody could while the hub itself stood still. */
-void dlc_hub_watch_anew(dlc_hub *hub);
+/* Takes and sends heartbeats, and ends the job when a rank makes no progress. To be
+ * called twice a second. */
+void dlc_hub_watchdog_check(dlc_hub *hub);
+/* Records a heartbeat that was received or taken. */
+void dlc_hub_heartbeat(dlc_hub *hub, int rank, const dlc_heartbeat *heartbeat);
+/* Restarts all timers, as if every rank had just made progress: nobody could while the
+ * hub itself was stopped. */
+void dlc_hub_watchdog_reset(dlc_hub *hub);
 
-/* ---- collect.c */
+/* ---- hub_collectives.c */
 
-/* A header has come from `rank`: checks it and, for the first of a collective,
- * opens it. False: it was refused, and everybody was told. */
+/* Checks the header of a collective call from `rank`, and opens the collective if it is
+ * the first. 0: it was refused and the job aborted. */
 int dlc_hub_call_begin(dlc_hub *hub, int rank);
-/* What the rank brings is complete. Sends the result when it was the last. */
+/* The rank's contribution is complete. Sends the result if it was the last. */
 void dlc_hub_call_end(dlc_hub *hub, int rank);
-/* Tells the ranks if one has ended that others wait for in a collective. */
+/* Aborts the job if others wait in a collective for a rank that has ended. */
 void dlc_hub_call_check(dlc_hub *hub);
 
 #endif

@@ -1,12 +1,12 @@
-/* A job: the ranks that train together, and what they need besides the exchange
- * of gradients: to be started, to find each other, to learn of a death, of a
- * signal, and to end together.
+/* A job: the ranks that train together, and all they need beside the exchange of
+ * gradients: to be launched, to find each other, to hear of a failure or a signal, and
+ * to end together. Called by the commands (tools/) and by core/train.
  *
- * A rank is a process. Every rank has one control channel, a byte stream of
- * framed messages to the hub. The hub is the launching process and the streams are
- * socket pairs; or, where others have started one process a rank, it is the process of
- * rank 0, and the other processes pass on between it and their ranks over TCP. Nothing
- * large or frequent goes over it.
+ * A rank is a process. Every rank has one control channel, a byte stream of framed
+ * messages to the hub. Where this process forks the ranks, it is the hub and the
+ * streams are socket pairs. Where a launcher has started one process per rank, the
+ * process of rank 0 is the hub, and the others relay frames between it and their ranks
+ * over TCP. Nothing large or frequent goes over the control channel.
  */
 #ifndef DLC_JOB_JOB_H
 #define DLC_JOB_JOB_H
@@ -26,116 +26,121 @@ typedef struct dlc_job dlc_job;
  * dlc_exit_code). */
 typedef int (*dlc_job_main)(dlc_job *job, void *argument);
 
-/* All zero but `ranks` is a good choice. */
+/* Zero is a good default for everything but `ranks`. */
 typedef struct dlc_job_options {
-    int ranks;   /* on this machine, 1 .. DLC_JOB_RANKS_MAX */
-    int threads; /* of each rank; 0: one a core of its share */
-    int unbound; /* leave the ranks' affinity alone */
-    /* For dlc_job_place: rank i of those of a machine gets device_index[i % devices].
-     * Ranks that others have started are counted by LOCAL_RANK, where it is set. */
+    int ranks;   /* to fork on this machine, 1 .. DLC_JOB_RANKS_MAX */
+    int threads; /* compute threads per rank; 0: one for each core of its share */
+    int unbound; /* do not set the ranks' CPU affinity */
+    /* Devices for dlc_job_rank_info: local rank i gets device_index[i % devices]. Ranks
+     * are counted per machine, or by LOCAL_RANK where a launcher sets it. */
     const char *device;          /* NULL: "" */
     const int32_t *device_index; /* NULL: 0, 1, 2 ... */
     int devices;                 /* 0: every rank gets index 0 */
 
-    /* Let the environment say that this process is one rank of a job that others have
-     * started: see dlc_job_run. */
-    int outside;
-    uint64_t digest;   /* of what must be the same for all ranks; compared then */
-    double rendezvous; /* so long ranks are waited for, seconds; 0: 60 */
-    double deadline; /* so long a rank may hang, seconds; 0: for ever. The only rank of
-                      * a job ends with exit code 5 then, too, unless it computes. */
+    int external;    /* a launcher may have started this process: see dlc_job_run */
+    uint64_t digest; /* of the settings; external ranks must all have the same */
+    double rendezvous_timeout; /* seconds to wait for external ranks; 0: 60 */
+    double hang_timeout; /* seconds without progress after which a rank counts as hung;
+                          * 0: never. The only rank of a job then ends with exit code 5,
+                          * too, unless it is computing. */
 } dlc_job_options;
 
-/* Runs `main` as every rank of a new job and waits for all of them.
+/* Runs `main` as every rank of a new job; blocks until all of them have ended.
  *
- * One rank runs in this process; more are forked from it, without exec: they have
- * everything that the caller has set up. The caller must have one thread only.
- * The ranks' standard input is empty. Rank 0 writes to the caller's stdout and
- * stderr; lines of the others come out whole on stderr, with "[rank N] " before.
- * Ranks are killed when the caller dies. A forked rank ends with exit(), so what
- * the caller has given to atexit() is called in each of them, too.
+ * One rank runs in this process; several are forked from it, without exec, so they have
+ * everything that the caller has set up. The caller must be single-threaded. The ranks'
+ * standard input is empty. Rank 0 writes to the caller's stdout and stderr; the lines
+ * of the others are written whole to stderr, prefixed by "[rank N] ". Ranks are killed
+ * when the caller dies. A forked rank ends with exit(), so functions that the caller
+ * has registered with atexit() run in each rank as well.
  *
- * *exit_code, set when DLC_OK is returned, is for the command to end with:
+ * *exit_code, set when DLC_OK is returned, is what the command should exit with:
  *   0      every rank returned 0
- *   5      a rank was killed, or left while others waited for it: the log says
- *          who and what it was doing. The others were told (dlc_job_check) and
- *          had 1.5 s to end.
- *   128+n  SIGINT or SIGTERM asked the job to stop, and it did. A second one to the
+ *   5      a rank was killed, or ended while others waited for it. The log says which
+ *          and what it was doing; the others saw it in dlc_job_check and had 1.5 s to
+ *          end.
+ *   128+n  SIGINT or SIGTERM asked the job to stop, and it did. A second signal to the
  *          same process, 0.2 s or more later, kills the ranks at once; so does the
- *          first when a rank makes no progress for `deadline` seconds since.
- *   else   the highest code of a rank, those aside that ended because of another
+ *          first when a rank then makes no progress for `hang_timeout` seconds.
+ *   else   the highest exit code of a rank, except those that ended because of another
  * A rank that returns anything but 0 ends the job for the others, too.
  * An error status means that no rank has run `main`, or that they were killed.
  *
- * With `outside`, and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT or what PMIx needs
- * in the environment, this process is one rank of a larger job, and there are as many
- * ranks as that says, not `ranks` (1, or the same). The rank is a child here, too; the
- * calling process connects it with the others. stdout and stderr are left alone. Every
- * process of the job ends with the same exit code. */
+ * With `external`, and with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT or PMIx's
+ * variables in the environment, this process is one rank of a larger job, whose size
+ * comes from there and not from `ranks` (which must be 1 or agree). The rank is a child
+ * process here, too, and the caller connects it to the others. stdout and stderr are
+ * not redirected. Every process of the job ends with the same exit code. */
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                        void *argument, int *exit_code);
 
-/* Does the environment say that others have started this process as a rank of a larger
- * job? Whether it says so rightly, dlc_job_run finds out. */
-int dlc_job_is_from_outside(void);
+/* Whether the environment says that a launcher (torchrun, mpirun, srun) has started
+ * this process as a rank of a larger job. dlc_job_run checks whether it is consistent.
+ */
+int dlc_job_is_external(void);
 
 int dlc_job_rank(const dlc_job *job);
 int dlc_job_ranks(const dlc_job *job);
 /* How many threads this rank should compute with: at least 1. */
 int dlc_job_threads(const dlc_job *job);
-/* A hardware thread for each of them, each of another core; NULL where they are not to
- * be bound. Lives as long as the job. */
+/* One hardware thread for each compute thread, each on a core of its own; NULL if they
+ * are not to be bound. Valid as long as the job. */
 const int32_t *dlc_job_cpus(const dlc_job *job);
-/* With `on`, the calling thread moves to what the compute threads leave of the rank's
- * processors, if they leave anything; without, back. Threads that it starts in between
- * stay there. They are not bound to a core where others compute. */
-void dlc_job_aside(dlc_job *job, int on);
-/* Where rank `r` is; NULL if there is no such rank. The places lie in rank order
- * (dlc_transport_args.places is dlc_job_place(job, 0)). */
-const dlc_place *dlc_job_place(const dlc_job *job, int r);
+/* With `on`, moves the calling thread to those CPUs of the rank's share that the
+ * compute threads leave free, if there are any; with 0, moves it back. Threads that it
+ * starts in between inherit the spare CPUs, so that they do not disturb the compute
+ * threads. */
+void dlc_job_use_spare_cpus(dlc_job *job, int on);
+/* Host, process and device of rank `r`; NULL if there is no such rank. The entries are
+ * in rank order: dlc_job_rank_info(job, 0) fits dlc_transport_args.rank_info. Valid as
+ * long as the job. */
+const dlc_rank_info *dlc_job_rank_info(const dlc_job *job, int r);
 
-/* Collectives over the control channel, for set-up and small things. All ranks
- * make the same calls in the same order; when they don't (another call, root or
- * size), all of them get an error that names the ranks. They block, but not
- * longer than the job lives: when another rank is lost, they return what
- * dlc_job_check returns. From one thread at a time. */
+/* Out-of-band collectives over the control channel, for set-up and small messages. All
+ * ranks make the same calls in the same order; if they do not (another call, root or
+ * size), all of them get an error that names the ranks. They block; when another rank
+ * is lost they return the status of dlc_job_check. One thread at a time. */
 
-/* Every rank's `bytes` bytes to all, in rank order. Fits
- * dlc_transport_args.allgather, hence void. */
-dlc_status dlc_job_allgather(void *job, const void *mine, size_t bytes, void *all);
-/* Rank root's bytes to all, in place. */
+/* Gathers `bytes` bytes of every rank at every rank, in rank order. Takes void, to fit
+ * dlc_transport_args.oob_all_gather. */
+dlc_status dlc_job_all_gather(void *job, const void *mine, size_t bytes, void *all);
+/* Sends rank root's bytes to all, in place. */
 dlc_status dlc_job_broadcast(dlc_job *job, int root, void *data, size_t bytes);
 dlc_status dlc_job_barrier(dlc_job *job);
 
-/* DLC_OK, or an error with its detail once the job has to end because of another
- * rank (DLC_ERR_PEER: "rank 1 (host x, pid 123) was killed by signal 9 (Killed)
- * during backward conv1"). Reads one word; any thread may call. Fits
- * dlc_transport_args.check, hence void. */
+/* DLC_OK, or an error with its detail once the job has to end because of another rank
+ * (DLC_ERR_PEER: "rank 1 (host x, pid 123) was killed by signal 9 (Killed) during
+ * backward conv1"). Cheap and non-blocking; any thread. Whoever waits for another rank
+ * must call it often: that is how the watchdog tells waiting from hanging. Takes void,
+ * to fit dlc_transport_args.check. */
 dlc_status dlc_job_check(void *job);
 
-/* Says why this rank ends with `status`, an error, before `main` returns: where the
- * ranks fail alike, or one because of another, the job says it once. 0: the caller has
- * to say it, since this is the only rank of the job, or nobody can be told. */
-int dlc_job_fails(dlc_job *job, dlc_status status, const char *why);
+/* Reports to the hub why this rank is about to end with `status`, an error, before
+ * `main` returns. Where several ranks fail for the same reason, the job prints it once.
+ * 0: the caller has to print it, since this is the only rank of the job or the hub
+ * cannot be reached. */
+int dlc_job_report_failure(dlc_job *job, dlc_status status, const char *why);
 
-/* Notes what this rank does now, for the report should it die in it: "during
- * forward conv1", "during broadcast weights (1048576 bytes)". Copies the words
- * (cut to 23 and 63 letters) into memory that the hub sees: cheap enough for every
- * layer. `name` may be NULL, 0 bytes are not mentioned; a NULL `phase` ends it. Each
- * call is progress, see dlc_job_options.deadline. */
-void dlc_job_doing(dlc_job *job, const char *phase, const char *name, uint64_t bytes);
+/* Records what this rank is doing, for error reports about it: "during forward conv1",
+ * "during broadcast weights (1048576 bytes)". Copies the strings (cut to 23 and 63
+ * characters) into memory shared with the parent: cheap enough for every layer. `name`
+ * may be NULL, 0 bytes are not mentioned; a NULL `phase` clears it. Each call counts as
+ * progress, see dlc_job_options.hang_timeout. */
+void dlc_job_activity(dlc_job *job, const char *phase, const char *name,
+                      uint64_t bytes);
 
-/* The same for the exchange that goes on beside it, from a thread of its own: "and
- * exchange of bucket 3 (1048576 bytes)". A name is cut to 23 letters; NULL ends it. */
-void dlc_job_exchanging(dlc_job *job, const char *name, uint64_t bytes);
+/* Records the gradient exchange that runs beside that, from the exchange's own thread:
+ * "and exchange of bucket 3 (1048576 bytes)". `name` is cut to 23 characters; NULL
+ * clears it. Counts as progress. */
+void dlc_job_exchange_activity(dlc_job *job, const char *name, uint64_t bytes);
 
-/* What signals asked for since the last call. A signal to the launcher or to any
- * rank reaches every rank, but not at the same moment: ranks must agree before
- * they act. Any thread may call. */
+/* What signals have asked for since the last call, as a set of these bits. A signal to
+ * the launcher or to any rank reaches every rank, but not at the same moment: ranks
+ * must agree before they act. Any thread. */
 enum {
     DLC_JOB_STOP = 1u << 0,       /* SIGINT, SIGTERM: checkpoint, then return 0 */
-    DLC_JOB_CHECKPOINT = 1u << 1, /* SIGHUP: checkpoint, go on */
-    DLC_JOB_CHANGE = 1u << 2,     /* SIGUSR1: read what may change again, go on */
+    DLC_JOB_CHECKPOINT = 1u << 1, /* SIGHUP: checkpoint and continue */
+    DLC_JOB_RELOAD = 1u << 2,     /* SIGUSR1: reload changeable settings and continue */
 };
 unsigned dlc_job_requests(dlc_job *job);
 

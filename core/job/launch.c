@@ -1,5 +1,5 @@
-/* dlc_job_run: which way the ranks come into being, and the way for ranks on this
- * machine alone: forked here, with this process as their hub. */
+/* dlc_job_run: chooses the kind of launch, and runs ranks on this machine: one in this
+ * process, or several forked from it, with this process as their hub. */
 #include "job/launch.h"
 
 #include <errno.h>
@@ -10,16 +10,16 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "job/outside.h"
+#include "job/external.h"
 
 /* ---- One rank, in this process ---------------------------------------------- */
 
-static dlc_status run_alone(dlc_launch *launch, int *exit_code) {
+static dlc_status run_single(dlc_launch *launch, int *exit_code) {
     sigset_t set, before;
     dlc_rank_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, &before);
-    dlc_rank_args args = dlc_launch_rank_args(launch, 0, 1, 0, launch->doing);
-    args.deadline = launch->options->deadline;
+    dlc_rank_args args = dlc_launch_rank_args(launch, 0, 1, 0, launch->activity);
+    args.hang_timeout = launch->options->hang_timeout;
     dlc_job *rank = NULL;
     dlc_status status = dlc_rank_open(&args, &rank);
     if (status == DLC_OK) {
@@ -31,13 +31,13 @@ static dlc_status run_alone(dlc_launch *launch, int *exit_code) {
     return status;
 }
 
-/* ---- The hub's beginning and end --------------------------------------------- */
+/* ---- Opening and closing the hub -------------------------------------------- */
 
 dlc_status dlc_hub_open(const dlc_launch *launch, int ranks, dlc_hub *hub) {
     char host[64] = "";
     *hub = (dlc_hub){.ranks = ranks,
                      .signals = -1,
-                     .deadline = launch->options->deadline,
+                     .hang_timeout = launch->options->hang_timeout,
                      .digest = launch->options->digest};
     if (gethostname(host, sizeof host - 1))
         snprintf(host, sizeof host, "localhost");
@@ -68,7 +68,7 @@ void dlc_hub_close(dlc_hub *hub) {
     dlc_free(hub->peer);
 }
 
-dlc_status dlc_hub_listen(const dlc_launch *launch, dlc_hub *hub) {
+dlc_status dlc_hub_listen_for_signals(const dlc_launch *launch, dlc_hub *hub) {
     hub->signals = signalfd(-1, &launch->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (hub->signals < 0)
         return dlc_fail(DLC_ERR_IO, "the launcher cannot listen for signals: %s",
@@ -76,11 +76,12 @@ dlc_status dlc_hub_listen(const dlc_launch *launch, dlc_hub *hub) {
     return DLC_OK;
 }
 
-void dlc_hub_adopt(dlc_hub *hub, int rank, dlc_child *child, dlc_doing *doing) {
+void dlc_hub_attach_child(dlc_hub *hub, int rank, dlc_child *child,
+                          dlc_shared_activity *activity) {
     dlc_peer *peer = &hub->peer[rank];
     peer->control = child->control;
     peer->output.fd = child->output;
-    peer->doing = doing;
+    peer->activity = activity;
     peer->pid = child->pid;
     peer->running = child->pid > 0;
     *child = (dlc_child){.control = -1, .output = -1};
@@ -90,13 +91,13 @@ dlc_status dlc_hub_start_rank(const dlc_launch *launch, dlc_hub *hub,
                               const dlc_spawn *spawn) {
     dlc_child child;
     dlc_status status = dlc_spawn_rank(launch, spawn, &child);
-    dlc_hub_adopt(hub, spawn->rank, &child, spawn->doing);
+    dlc_hub_attach_child(hub, spawn->rank, &child, spawn->activity);
     return status;
 }
 
 /* ---- Ranks on this machine ---------------------------------------------------- */
 
-static void let_go_of_hub(void *hub) {
+static void close_inherited_hub(void *hub) {
     dlc_hub_close(hub);
 }
 
@@ -104,15 +105,15 @@ static dlc_status run_forked(dlc_launch *launch, int *exit_code) {
     dlc_hub hub;
     int ranks = launch->options->ranks;
     DLC_TRY(dlc_hub_open(launch, ranks, &hub));
-    dlc_launch_take_signals(launch);
-    dlc_status status = dlc_hub_listen(launch, &hub);
+    dlc_launch_block_signals(launch);
+    dlc_status status = dlc_hub_listen_for_signals(launch, &hub);
     for (int r = 0; status == DLC_OK && r < ranks; r++) {
         dlc_spawn spawn = {.rank = r,
                            .ranks = ranks,
                            .local_rank = r,
-                           .doing = &launch->doing[r],
+                           .activity = &launch->activity[r],
                            .piped = r > 0,
-                           .forked = let_go_of_hub,
+                           .in_child = close_inherited_hub,
                            .context = &hub};
         status = dlc_hub_start_rank(launch, &hub, &spawn);
     }
@@ -120,45 +121,46 @@ static dlc_status run_forked(dlc_launch *launch, int *exit_code) {
         status = dlc_hub_run(&hub, exit_code);
     if (status != DLC_OK)
         dlc_hub_kill(&hub);
-    dlc_launch_give_signals_back(launch);
+    dlc_launch_restore_signals(launch);
     dlc_hub_close(&hub);
     return status;
 }
 
-/* ---- Any way ------------------------------------------------------------------- */
+/* ---- All launches -------------------------------------------------------------- */
 
 static dlc_status check_options(const dlc_job_options *options) {
     if (options->ranks < 1 || options->ranks > DLC_JOB_RANKS_MAX)
-        return dlc_fail(DLC_ERR_CONFIG, "%d ranks: 1 to %d can be started on a machine",
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%d ranks: 1 to %d can be started on one machine",
                         options->ranks, DLC_JOB_RANKS_MAX);
     if (options->threads < 0)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%d threads a rank: give 1 or more, or 0 for "
-                        "one a core",
+                        "%d threads per rank: give 1 or more, or 0 for "
+                        "one per core",
                         options->threads);
     return DLC_OK;
 }
 
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                        void *argument, int *exit_code) {
-    dlc_outside outside = {.kind = DLC_OUTSIDE_NOT};
+    dlc_external external = {.kind = DLC_EXTERNAL_NONE};
     DLC_TRY(check_options(options));
-    if (options->outside)
-        DLC_TRY(dlc_outside_read(options->ranks, &outside));
+    if (options->external)
+        DLC_TRY(dlc_external_read(options->ranks, &external));
     dlc_launch launch = {
         .options = options, .main = main, .argument = argument, .pid = getpid()};
-    size_t bytes = (size_t)options->ranks * sizeof *launch.doing;
+    size_t bytes = (size_t)options->ranks * sizeof *launch.activity;
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                         -1, 0);
     if (shared == MAP_FAILED)
-        return dlc_fail(DLC_ERR_NOMEM, "no shared memory for %d ranks: %s",
+        return dlc_fail(DLC_ERR_NOMEM, "cannot allocate shared memory for %d ranks: %s",
                         options->ranks, strerror(errno));
-    launch.doing = shared;
+    launch.activity = shared;
     dlc_status status = dlc_cores_open(NULL, &launch.cores);
-    if (status == DLC_OK && outside.kind != DLC_OUTSIDE_NOT)
-        status = dlc_outside_run(&launch, &outside, exit_code);
+    if (status == DLC_OK && external.kind != DLC_EXTERNAL_NONE)
+        status = dlc_external_run(&launch, &external, exit_code);
     else if (status == DLC_OK)
-        status = options->ranks == 1 ? run_alone(&launch, exit_code)
+        status = options->ranks == 1 ? run_single(&launch, exit_code)
                                      : run_forked(&launch, exit_code);
     dlc_cores_close(launch.cores);
     munmap(shared, bytes);

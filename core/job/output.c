@@ -1,4 +1,4 @@
-/* See output.h. */
+/* Reads the ranks' pipes and writes whole lines, prefixed by the rank, to stderr. */
 #include "job/output.h"
 
 #include <errno.h>
@@ -10,15 +10,15 @@
 
 #include "base/log.h"
 
-#define PIECE PIPE_BUF    /* pipe(7): not more than this is written as one */
-#define LINE (PIECE - 64) /* leaves room for what stands before and behind */
+#define PIECE PIPE_BUF    /* the most that is written atomically: pipe(7) */
+#define LINE (PIECE - 64) /* leaves room for the prefix and the newline */
 
-int dlc_output_wants(const dlc_output *output) {
+int dlc_output_can_read(const dlc_output *output) {
     return output->fd >= 0 && output->used < DLC_OUTPUT_ROOM;
 }
 
 void dlc_output_read(dlc_output *output) {
-    while (dlc_output_wants(output)) {
+    while (dlc_output_can_read(output)) {
         ssize_t got = read(output->fd, output->buffer + output->used,
                            DLC_OUTPUT_ROOM - output->used);
         if (got < 0 && errno == EINTR)
@@ -34,8 +34,8 @@ void dlc_output_read(dlc_output *output) {
     }
 }
 
-/* The length of the first line with its newline, or of the piece to print without
- * one; 0 if more must come first. */
+/* The length of the first line with its newline, or of a piece to print without one; 0
+ * if the line is not complete yet. */
 static size_t first_line(const dlc_output *output, size_t from) {
     size_t left = output->used - from;
     size_t looked = left < LINE ? left : LINE;
@@ -46,7 +46,7 @@ static size_t first_line(const dlc_output *output, size_t from) {
     return left >= LINE || output->fd < 0 ? looked : 0;
 }
 
-int dlc_output_has(const dlc_output *output) {
+int dlc_output_can_write(const dlc_output *output) {
     return first_line(output, 0) > 0;
 }
 
@@ -61,7 +61,7 @@ static void write_all(const char *bytes, size_t length) {
             continue;
         }
         if (done < 0)
-            return; /* stderr is gone: nowhere to complain */
+            return; /* stderr is gone, so there is nowhere to report it */
         bytes += done;
         length -= (size_t)done;
     }
@@ -70,7 +70,7 @@ static void write_all(const char *bytes, size_t length) {
 void dlc_output_write(dlc_output *output) {
     char piece[PIECE];
     size_t length = 0, taken = 0;
-    /* A status line of rank 0 may stand at the cursor. */
+    /* Erase a progress line of rank 0 on the terminal. */
     if (dlc_log_is_terminal())
         length = (size_t)snprintf(piece, sizeof piece, "\r\033[K");
     for (;;) {
@@ -98,7 +98,7 @@ void dlc_output_drain(dlc_output *output, int last) {
     for (;;) {
         size_t before = output->used;
         dlc_output_read(output);
-        if (dlc_output_has(output))
+        if (dlc_output_can_write(output))
             dlc_output_write(output);
         else if (output->used == before)
             break;
@@ -108,6 +108,6 @@ void dlc_output_drain(dlc_output *output, int last) {
     if (output->fd >= 0)
         close(output->fd);
     output->fd = -1;
-    while (dlc_output_has(output))
+    while (dlc_output_can_write(output))
         dlc_output_write(output);
 }

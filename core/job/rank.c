@@ -1,8 +1,9 @@
-/* See job.h and rank.h.
+/* The rank's side of a job: the dlc_job object, its control thread, and the collectives
+ * of the control channel.
  *
- * Signals are blocked in every thread of a rank; its control thread takes them
- * from a signalfd, so no handler ever interrupts anything. The same thread reads
- * what the hub sends. It sleeps in poll(), and computing goes on undisturbed. */
+ * Signals are blocked in every thread of a rank; the control thread reads them from a
+ * signalfd, so no handler ever interrupts anything. The same thread reads what the hub
+ * sends. It sleeps in poll() and does not disturb the compute threads. */
 #include "job/rank.h"
 
 #include <errno.h>
@@ -19,32 +20,32 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "job/alone.h"
 #include "job/frame.h"
-#include "job/place.h"
+#include "job/rank_info.h"
+#include "job/self_watchdog.h"
 
 struct dlc_job {
     int rank, ranks, threads;
-    dlc_place *places;
-    dlc_thread_places threads_go; /* own */
-    int bound, aside;
-    dlc_core_set before; /* dlc_job_aside: where its caller was */
-    dlc_doing *doing;
-    int control, signals, wake; /* descriptors; wake ends the thread */
+    dlc_rank_info *infos;
+    dlc_thread_placement thread_cpus; /* own */
+    int bound, on_spare_cpus;
+    dlc_core_set before; /* dlc_job_use_spare_cpus: the caller's CPUs */
+    dlc_shared_activity *activity;
+    int control, signals, wakeup; /* descriptors; wakeup ends the thread */
     int has_thread;
     pthread_t thread;
     pthread_mutex_t sending; /* whole frames on `control` */
     _Atomic unsigned requests;
 
-    /* The control thread's own: is the rank looked after? */
-    double deadline;
-    uint64_t looks, looked_at, woke;
+    /* Used by the control thread only, to check that the parent is responsive. */
+    double hang_timeout;
+    uint64_t parent_ticks, last_tick, last_wakeup;
 
-    dlc_alone alone; /* the only rank of a job; the control thread's own */
+    dlc_self_watchdog watchdog; /* of the only rank of a job; the control thread's */
 
-    /* Written once, before `lost` is. */
-    char news[1024];
-    int told; /* by the hub, which has said it */
+    /* Why the job ends: written once, before `lost`. */
+    char abort_reason[1024];
+    int reported; /* the reason came from the hub, which has logged it */
     _Atomic int lost;
 
     pthread_mutex_t lock; /* of what follows */
@@ -64,17 +65,18 @@ void dlc_rank_signals(sigset_t *set) {
 
 unsigned dlc_signal_request(int signal) {
     return signal == SIGHUP    ? DLC_JOB_CHECKPOINT
-           : signal == SIGUSR1 ? DLC_JOB_CHANGE
+           : signal == SIGUSR1 ? DLC_JOB_RELOAD
                                : 0;
 }
 
 /* ---- The control thread ---------------------------------------------------- */
 
-static void lose(dlc_job *job, dlc_status status, const char *news, int told) {
+static void abort_rank(dlc_job *job, dlc_status status, const char *reason,
+                       int reported) {
     if (atomic_load_explicit(&job->lost, memory_order_relaxed))
-        return; /* what came first is the cause */
-    snprintf(job->news, sizeof job->news, "%s", news);
-    job->told = told;
+        return; /* only the first cause counts */
+    snprintf(job->abort_reason, sizeof job->abort_reason, "%s", reason);
+    job->reported = reported;
     atomic_store_explicit(&job->lost, status, memory_order_release);
     pthread_mutex_lock(&job->lock);
     job->ended = 1;
@@ -82,8 +84,8 @@ static void lose(dlc_job *job, dlc_status status, const char *news, int told) {
     pthread_mutex_unlock(&job->lock);
 }
 
-static void tell_lost(dlc_job *job, dlc_status status, const char *news) {
-    lose(job, status, news, 0);
+static void abort_unreported(dlc_job *job, dlc_status status, const char *reason) {
+    abort_rank(job, status, reason, 0);
 }
 
 static void take_result(dlc_job *job, void *result, size_t bytes) {
@@ -105,8 +107,8 @@ static dlc_status read_frame(dlc_job *job) {
         take_result(job, payload.bytes, frame.bytes);
         return DLC_OK;
     }
-    if (status == DLC_OK && frame.kind == DLC_FRAME_NEWS)
-        lose(job, frame.number, payload.bytes, 1);
+    if (status == DLC_OK && frame.kind == DLC_FRAME_ABORT)
+        abort_rank(job, frame.number, payload.bytes, 1);
     if (status == DLC_OK && frame.kind == DLC_FRAME_REQUEST)
         atomic_fetch_or(&job->requests, (unsigned)frame.number);
     dlc_payload_free(&payload);
@@ -118,19 +120,19 @@ static dlc_status send_frame(dlc_job *job, const dlc_frame *frame,
     pthread_mutex_lock(&job->sending);
     dlc_status status = dlc_frame_send(job->control, frame, payload);
     pthread_mutex_unlock(&job->sending);
-    /* A launcher that is gone is found by reading; else nobody would ever say it. */
+    /* A launcher that is gone is detected by reading; any other error only here. */
     if (status == DLC_ERR_IO) {
-        tell_lost(job, status, dlc_detail());
+        abort_unreported(job, status, dlc_detail());
         (void)shutdown(job->control, SHUT_RDWR);
     }
     return status;
 }
 
-/* The only rank of a job: what the hub does otherwise. */
-static void signal_alone(dlc_job *job, int signal) {
+/* Handles a signal to the only rank of a job, as the hub does for several. */
+static void signal_single(dlc_job *job, int signal) {
     if (dlc_signal_request(signal)) {
         atomic_fetch_or(&job->requests, dlc_signal_request(signal));
-    } else if (dlc_alone_stop(&job->alone, signal)) {
+    } else if (dlc_self_watchdog_stop(&job->watchdog, signal)) {
         atomic_fetch_or(&job->requests, DLC_JOB_STOP);
     }
 }
@@ -141,65 +143,68 @@ static void read_signal(dlc_job *job) {
         return;
     int signal = (int)info.ssi_signo;
     if (job->control < 0) {
-        signal_alone(job, signal);
+        signal_single(job, signal);
         return;
     }
     dlc_frame frame = {.kind = DLC_FRAME_SIGNAL, .number = signal};
-    send_frame(job, &frame, NULL); /* where it fails, the news follows */
+    send_frame(job, &frame, NULL); /* which handles errors itself */
 }
 
 static void channel_broke(dlc_job *job, dlc_status status) {
-    tell_lost(job, status,
-              status == DLC_ERR_PEER ? "the launcher is gone" : dlc_detail());
+    abort_unreported(job, status,
+                     status == DLC_ERR_PEER ? "the launcher is gone" : dlc_detail());
 }
 
-/* The parent looks twice a second, unless it was stopped: then no news come, though the
- * others may be gone long since. */
-static void look_for_parent(dlc_job *job) {
+/* The parent takes a heartbeat twice a second, unless it was stopped: then this rank
+ * would not hear that the others have ended. */
+static void check_parent(dlc_job *job) {
     uint64_t now = dlc_now_ns();
-    uint64_t looks = atomic_load_explicit(&job->doing->looks, memory_order_relaxed);
-    int slept = now - job->woke > 4 * (uint64_t)DLC_BEAT_NS; /* was stopped as well */
-    job->woke = now;
-    if (looks != job->looks || slept) {
-        job->looks = looks;
-        job->looked_at = now;
-    } else if (dlc_since(job->looked_at) > job->deadline + DLC_GRACE_NS / 1e9) {
-        tell_lost(job, DLC_ERR_PEER,
-                  "the process that watches over this rank stands still, so the other "
-                  "ranks go on without it, or have ended");
+    uint64_t ticks = atomic_load_explicit(&job->activity->parent_ticks,
+                                          memory_order_relaxed);
+    /* This process may have been stopped as well. */
+    int slept = now - job->last_wakeup > 4 * (uint64_t)DLC_HEARTBEAT_NS;
+    job->last_wakeup = now;
+    if (ticks != job->parent_ticks || slept) {
+        job->parent_ticks = ticks;
+        job->last_tick = now;
+    } else if (dlc_since(job->last_tick) > job->hang_timeout + DLC_GRACE_NS / 1e9) {
+        abort_unreported(
+            job, DLC_ERR_PEER,
+            "the parent process of this rank does not respond, so the other ranks "
+            "have ended or go on without it");
     }
 }
 
-/* The same for the only rank of a job, which nobody else looks at. */
-static void look_at_self(dlc_job *job) {
-    char text[sizeof job->news];
-    if (!dlc_alone_look(&job->alone, text, sizeof text))
+/* Checks the only rank of a job, which no other process watches. */
+static void check_self(dlc_job *job) {
+    char text[sizeof job->abort_reason];
+    if (!dlc_self_watchdog_check(&job->watchdog, text, sizeof text))
         return;
     dlc_error("%s", text);
-    tell_lost(job, DLC_ERR_PEER, text);
+    abort_unreported(job, DLC_ERR_PEER, text);
 }
 
 static void *control_thread(void *argument) {
     dlc_job *job = argument;
-    int turn_ms = job->deadline > 0 ? (int)(DLC_BEAT_NS / 1000000u) : -1;
-    struct pollfd polled[3] = {{.fd = job->wake, .events = POLLIN},
+    int timeout_ms = job->hang_timeout > 0 ? (int)(DLC_HEARTBEAT_NS / 1000000u) : -1;
+    struct pollfd polled[3] = {{.fd = job->wakeup, .events = POLLIN},
                                {.fd = job->signals, .events = POLLIN},
                                {.fd = job->control, .events = POLLIN}};
     for (;;) {
-        if (poll(polled, 3, turn_ms) < 0) {
+        if (poll(polled, 3, timeout_ms) < 0) {
             if (errno == EINTR)
                 continue;
-            tell_lost(job, DLC_ERR_INTERNAL, "the control thread cannot poll");
+            abort_unreported(job, DLC_ERR_INTERNAL, "the control thread cannot poll");
             return NULL;
         }
         if (polled[0].revents)
             return NULL;
         if (polled[1].revents)
             read_signal(job);
-        if (job->deadline > 0 && job->control < 0)
-            look_at_self(job);
-        else if (job->deadline > 0)
-            look_for_parent(job);
+        if (job->hang_timeout > 0 && job->control < 0)
+            check_self(job);
+        else if (job->hang_timeout > 0)
+            check_parent(job);
         dlc_status status = polled[2].revents ? read_frame(job) : DLC_OK;
         if (status != DLC_OK) {
             channel_broke(job, status);
@@ -214,8 +219,8 @@ static dlc_status start_thread(dlc_job *job) {
     sigset_t set;
     dlc_rank_signals(&set);
     job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    job->wake = eventfd(0, EFD_CLOEXEC);
-    if (job->signals < 0 || job->wake < 0)
+    job->wakeup = eventfd(0, EFD_CLOEXEC);
+    if (job->signals < 0 || job->wakeup < 0)
         return dlc_fail(DLC_ERR_IO, "rank %d cannot listen for signals: %s", job->rank,
                         strerror(errno));
     int rc = pthread_create(&job->thread, NULL, control_thread, job);
@@ -227,48 +232,49 @@ static dlc_status start_thread(dlc_job *job) {
     return DLC_OK;
 }
 
-/* Its cores, as those of its machine share them out. */
-static dlc_status settle(dlc_job *job, const dlc_rank_args *args,
-                         const dlc_card *cards) {
+/* Takes this rank's share of its machine's cores. */
+static dlc_status share_cores(dlc_job *job, const dlc_rank_args *args,
+                              const dlc_rank_details *details) {
     int index, count;
     dlc_core_set share;
-    dlc_cards_share(cards, job->ranks, job->rank, &index, &count);
+    dlc_rank_details_core_share(details, job->ranks, job->rank, &index, &count);
     DLC_TRY(dlc_cores_share(args->cores, index, count, &share));
     job->threads = args->threads ? args->threads : share.threads;
-    DLC_TRY(dlc_cores_place(args->cores, index, count, job->threads, &job->threads_go));
+    DLC_TRY(dlc_cores_place_threads(args->cores, index, count, job->threads,
+                                    &job->thread_cpus));
     job->bound = !args->unbound;
     if (job->bound && job->control >= 0 && dlc_cores_bind(&share) != DLC_OK)
-        dlc_warn("rank %d: %s; it runs wherever the kernel puts it", job->rank,
-                 dlc_detail());
+        dlc_warn("rank %d: %s; it runs unbound", job->rank, dlc_detail());
     return DLC_OK;
 }
 
-/* Where everybody is. The first exchange is for finding one's cores; what they are
- * near to is known after it. */
-static dlc_status meet(dlc_job *job, const dlc_rank_args *args) {
+/* Exchanges the ranks' details: first to split the cores, then, once each rank knows
+ * its cores, the final rank infos with what is near to them. */
+static dlc_status exchange_infos(dlc_job *job, const dlc_rank_args *args) {
     size_t ranks = (size_t)job->ranks;
-    dlc_card *cards = dlc_alloc(ranks + 1, sizeof *cards);
-    dlc_card *mine = cards ? cards + ranks : NULL;
-    dlc_status status = cards ? dlc_card_make(args, mine) : DLC_ERR_NOMEM;
+    dlc_rank_details *details = dlc_alloc(ranks + 1, sizeof *details);
+    dlc_rank_details *mine = details ? details + ranks : NULL;
+    dlc_status status = details ? dlc_rank_details_make(args, mine) : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = dlc_job_allgather(job, mine, sizeof *mine, cards);
+        status = dlc_job_all_gather(job, mine, sizeof *mine, details);
     if (status == DLC_OK) {
-        dlc_cards_number(cards, job->ranks);
-        status = settle(job, args, cards);
+        dlc_rank_details_number_nodes(details, job->ranks);
+        status = share_cores(job, args, details);
     }
     if (status == DLC_OK) {
-        dlc_place *place = &cards[job->rank].place;
-        dlc_cores_near(dlc_job_cpus(job), job->threads, &place->package, &place->numa);
-        place->device_index = dlc_cards_device(cards, args);
-        status = dlc_job_allgather(job, place, sizeof *place, job->places);
+        dlc_rank_info *info = &details[job->rank].info;
+        dlc_cores_locality(dlc_job_cpus(job), job->threads, &info->package,
+                           &info->numa);
+        info->device_index = dlc_rank_details_device(details, args);
+        status = dlc_job_all_gather(job, info, sizeof *info, job->infos);
     }
-    dlc_free(cards);
+    dlc_free(details);
     return status;
 }
 
-/* Of the only rank the caller says it. */
-static void cannot_start(dlc_job *job, dlc_status status) {
-    if (job->control >= 0 && !dlc_job_fails(job, status, dlc_detail()))
+/* Reports that this rank cannot start; for the only rank of a job, the caller does. */
+static void report_start_failure(dlc_job *job, dlc_status status) {
+    if (job->control >= 0 && !dlc_job_report_failure(job, status, dlc_detail()))
         dlc_error("rank %d cannot start: %s", job->rank, dlc_detail());
 }
 
@@ -281,22 +287,22 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     }
     made->rank = args->rank;
     made->ranks = args->ranks;
-    made->doing = args->doing;
+    made->activity = args->activity;
     made->control = args->control;
-    made->deadline = args->deadline;
-    dlc_alone_begin(&made->alone, args->doing, args->deadline);
-    made->signals = made->wake = -1;
+    made->hang_timeout = args->hang_timeout;
+    dlc_self_watchdog_begin(&made->watchdog, args->activity, args->hang_timeout);
+    made->signals = made->wakeup = -1;
     pthread_mutex_init(&made->sending, NULL);
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->arrived, NULL);
-    made->places = dlc_alloc((size_t)args->ranks, sizeof *made->places);
-    dlc_status status = made->places ? meet(made, args) : DLC_ERR_NOMEM;
-    dlc_job_aside(made, 1);
+    made->infos = dlc_alloc((size_t)args->ranks, sizeof *made->infos);
+    dlc_status status = made->infos ? exchange_infos(made, args) : DLC_ERR_NOMEM;
+    dlc_job_use_spare_cpus(made, 1);
     if (status == DLC_OK)
         status = start_thread(made);
-    dlc_job_aside(made, 0);
+    dlc_job_use_spare_cpus(made, 0);
     if (status != DLC_OK) {
-        cannot_start(made, status);
+        report_start_failure(made, status);
         dlc_rank_close(made);
         return status;
     }
@@ -307,11 +313,11 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
 int dlc_rank_close(dlc_job *job) {
     if (job->has_thread) {
         uint64_t one = 1;
-        while (write(job->wake, &one, sizeof one) < 0 && errno == EINTR)
+        while (write(job->wakeup, &one, sizeof one) < 0 && errno == EINTR)
             continue;
         pthread_join(job->thread, NULL);
     }
-    int descriptors[] = {job->control, job->signals, job->wake};
+    int descriptors[] = {job->control, job->signals, job->wakeup};
     for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
         if (descriptors[i] >= 0)
             close(descriptors[i]);
@@ -319,14 +325,14 @@ int dlc_rank_close(dlc_job *job) {
     pthread_mutex_destroy(&job->lock);
     pthread_mutex_destroy(&job->sending);
     dlc_free(job->result);
-    dlc_free(job->places);
-    dlc_thread_places_free(&job->threads_go);
-    int stop_signal = job->alone.stop_signal;
+    dlc_free(job->infos);
+    dlc_thread_placement_free(&job->thread_cpus);
+    int stop_signal = job->watchdog.stop_signal;
     dlc_free(job);
     return stop_signal;
 }
 
-/* ---- What a rank asks ------------------------------------------------------- */
+/* ---- Queries and reports ----------------------------------------------------- */
 
 int dlc_job_rank(const dlc_job *job) {
     return job->rank;
@@ -341,41 +347,42 @@ int dlc_job_threads(const dlc_job *job) {
 }
 
 const int32_t *dlc_job_cpus(const dlc_job *job) {
-    return job->bound ? job->threads_go.compute : NULL;
+    return job->bound ? job->thread_cpus.compute : NULL;
 }
 
-void dlc_job_aside(dlc_job *job, int on) {
+void dlc_job_use_spare_cpus(dlc_job *job, int on) {
     if (on)
-        job->aside = job->bound && dlc_cores_bound(&job->before) == DLC_OK &&
-                     dlc_cores_bind(&job->threads_go.beside) == DLC_OK;
-    else if (job->aside)
+        job->on_spare_cpus = job->bound &&
+                             dlc_cores_get_affinity(&job->before) == DLC_OK &&
+                             dlc_cores_bind(&job->thread_cpus.others) == DLC_OK;
+    else if (job->on_spare_cpus)
         (void)dlc_cores_bind(&job->before);
 }
 
-const dlc_place *dlc_job_place(const dlc_job *job, int r) {
-    return r >= 0 && r < job->ranks ? &job->places[r] : NULL;
+const dlc_rank_info *dlc_job_rank_info(const dlc_job *job, int r) {
+    return r >= 0 && r < job->ranks ? &job->infos[r] : NULL;
 }
 
-/* Lost counts don't matter: that it changes is all that is looked at. */
-static void bump(_Atomic uint64_t *counter) {
+/* Lost increments do not matter: readers only look whether the value changes. */
+static void increment(_Atomic uint64_t *counter) {
     uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, count + 1, memory_order_relaxed);
 }
 
 dlc_status dlc_job_check(void *job) {
     dlc_job *mine = job;
-    bump(&mine->doing->checks);
+    increment(&mine->activity->checks);
     int lost = atomic_load_explicit(&mine->lost, memory_order_acquire);
-    return lost ? dlc_fail(lost, "%s", mine->news) : DLC_OK;
+    return lost ? dlc_fail(lost, "%s", mine->abort_reason) : DLC_OK;
 }
 
-int dlc_job_fails(dlc_job *job, dlc_status status, const char *why) {
+int dlc_job_report_failure(dlc_job *job, dlc_status status, const char *why) {
     int lost = atomic_load_explicit(&job->lost, memory_order_acquire);
     dlc_frame frame = {
         .kind = DLC_FRAME_FAILED, .number = status, .bytes = strlen(why)};
-    if (job->control < 0 || (lost && !job->told))
+    if (job->control < 0 || (lost && !job->reported))
         return 0;
-    if (lost && (status == DLC_ERR_PEER || strstr(why, job->news)))
+    if (lost && (status == DLC_ERR_PEER || strstr(why, job->abort_reason)))
         return 1;
     if (frame.bytes >= DLC_FAILURE_TEXT)
         frame.bytes = DLC_FAILURE_TEXT - 1;
@@ -386,31 +393,32 @@ unsigned dlc_job_requests(dlc_job *job) {
     return atomic_exchange(&job->requests, 0);
 }
 
-static void copy_words(char *to, size_t room, const char *words) {
+static void copy_text(char *to, size_t room, const char *text) {
     size_t i = 0;
-    for (; i < room - 1 && words[i]; i++)
-        to[i] = words[i];
+    for (; i < room - 1 && text[i]; i++)
+        to[i] = text[i];
     to[i] = '\0';
 }
 
-void dlc_job_doing(dlc_job *job, const char *phase, const char *name, uint64_t bytes) {
-    dlc_words *words = &job->doing->words;
-    copy_words(words->phase, sizeof words->phase, phase ? phase : "");
-    copy_words(words->name, sizeof words->name, phase && name ? name : "");
-    words->bytes = bytes;
-    bump(&job->doing->steps);
+void dlc_job_activity(dlc_job *job, const char *phase, const char *name,
+                      uint64_t bytes) {
+    dlc_activity *activity = &job->activity->current;
+    copy_text(activity->phase, sizeof activity->phase, phase ? phase : "");
+    copy_text(activity->name, sizeof activity->name, phase && name ? name : "");
+    activity->bytes = bytes;
+    increment(&job->activity->steps);
 }
 
-void dlc_job_exchanging(dlc_job *job, const char *name, uint64_t bytes) {
-    dlc_words *words = &job->doing->words;
-    copy_words(words->exchanged, sizeof words->exchanged, name ? name : "");
-    words->exchanged_bytes = bytes;
-    bump(&job->doing->steps);
+void dlc_job_exchange_activity(dlc_job *job, const char *name, uint64_t bytes) {
+    dlc_activity *activity = &job->activity->current;
+    copy_text(activity->exchanged, sizeof activity->exchanged, name ? name : "");
+    activity->exchanged_bytes = bytes;
+    increment(&job->activity->steps);
 }
 
 /* ---- Collectives ------------------------------------------------------------ */
 
-/* Before the control thread runs. */
+/* Reads the channel in the calling thread, before the control thread runs. */
 static void read_until_result(dlc_job *job) {
     while (!job->has_result && !job->ended) {
         dlc_status status = read_frame(job);
@@ -419,15 +427,15 @@ static void read_until_result(dlc_job *job) {
     }
 }
 
-/* Sends this rank's part and waits for the result of `bytes` bytes. */
-static dlc_status collect(dlc_job *job, const dlc_frame *frame, const void *mine,
-                          void *result, size_t bytes) {
+/* Sends this rank's contribution and waits for the result of `bytes` bytes. */
+static dlc_status call_collective(dlc_job *job, const dlc_frame *frame,
+                                  const void *mine, void *result, size_t bytes) {
     DLC_TRY(dlc_job_check(job));
     dlc_status sent = send_frame(job, frame, mine);
     if (!job->has_thread)
         read_until_result(job);
     pthread_mutex_lock(&job->lock);
-    /* Where sending failed, the control thread finds out and says why. */
+    /* If sending failed, the control thread detects it and sets `ended`. */
     while (!job->has_result && !job->ended)
         pthread_cond_wait(&job->arrived, &job->lock);
     int got = job->has_result;
@@ -448,15 +456,15 @@ static dlc_status collect(dlc_job *job, const dlc_frame *frame, const void *mine
                             job->rank);
 }
 
-dlc_status dlc_job_allgather(void *job, const void *mine, size_t bytes, void *all) {
+dlc_status dlc_job_all_gather(void *job, const void *mine, size_t bytes, void *all) {
     dlc_job *self = job;
     if (self->control < 0) {
         if (bytes)
             memmove(all, mine, bytes);
         return DLC_OK;
     }
-    dlc_frame frame = {.kind = DLC_FRAME_ALLGATHER, .size = bytes, .bytes = bytes};
-    return collect(self, &frame, mine, all, bytes * (size_t)self->ranks);
+    dlc_frame frame = {.kind = DLC_FRAME_ALL_GATHER, .size = bytes, .bytes = bytes};
+    return call_collective(self, &frame, mine, all, bytes * (size_t)self->ranks);
 }
 
 dlc_status dlc_job_broadcast(dlc_job *job, int root, void *data, size_t bytes) {
@@ -470,9 +478,9 @@ dlc_status dlc_job_broadcast(dlc_job *job, int root, void *data, size_t bytes) {
                        .number = root,
                        .size = bytes,
                        .bytes = root == job->rank ? bytes : 0};
-    return collect(job, &frame, data, data, bytes);
+    return call_collective(job, &frame, data, data, bytes);
 }
 
 dlc_status dlc_job_barrier(dlc_job *job) {
-    return dlc_job_allgather(job, NULL, 0, NULL);
+    return dlc_job_all_gather(job, NULL, 0, NULL);
 }

@@ -1,4 +1,4 @@
-/* See secret.h. */
+/* Reads or makes the job's secret, and computes proofs of it with libcrypto. */
 #include "job/secret.h"
 
 #include <errno.h>
@@ -13,33 +13,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- Where it comes from ------------------------------------------------------- */
+/* ---- Reading and making it ----------------------------------------------------- */
 
 static dlc_status check_length(const dlc_secret *secret, const char *name) {
-    if (secret->length < DLC_SECRET_LEAST || secret->length > DLC_SECRET_MOST)
+    if (secret->length < DLC_SECRET_MIN || secret->length > DLC_SECRET_MAX)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%s has %zu letters: a secret has %d to %d; "
+                        "%s has %zu characters, but a secret needs %d to %d; "
                         "`openssl rand -hex 32` makes one",
-                        name, secret->length, DLC_SECRET_LEAST, DLC_SECRET_MOST);
+                        name, secret->length, DLC_SECRET_MIN, DLC_SECRET_MAX);
     return DLC_OK;
 }
 
 static dlc_status read_open_file(int fd, const char *path, dlc_secret *secret) {
     struct stat found;
     if (fstat(fd, &found) || !S_ISREG(found.st_mode))
-        return dlc_fail(DLC_ERR_CONFIG, "DLCORE_SECRET_FILE=%s is no file", path);
+        return dlc_fail(DLC_ERR_CONFIG, "DLCORE_SECRET_FILE=%s is not a file", path);
     if (found.st_mode & (S_IRWXG | S_IRWXO))
         return dlc_fail(DLC_ERR_CONFIG,
-                        "others may read or write %s, which holds the job's secret: "
-                        "chmod 600 it",
+                        "other users may read or write %s, which holds the job's "
+                        "secret: chmod 600 it",
                         path);
     if (found.st_uid != geteuid() && found.st_uid != 0)
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s, which holds the job's secret, belongs to another user",
                         path);
-    if (found.st_size > DLC_SECRET_MOST)
+    if (found.st_size > DLC_SECRET_MAX)
         return dlc_fail(DLC_ERR_CONFIG, "%s is too long for a secret: %d bytes at most",
-                        path, DLC_SECRET_MOST);
+                        path, DLC_SECRET_MAX);
     ssize_t got = read(fd, secret->bytes, sizeof secret->bytes);
     if (got < 0)
         return dlc_fail(DLC_ERR_CONFIG, "the secret in %s cannot be read: %s", path,
@@ -51,7 +51,7 @@ static dlc_status read_open_file(int fd, const char *path, dlc_secret *secret) {
 }
 
 static dlc_status read_file(const char *path, dlc_secret *secret) {
-    /* A pipe would block. */
+    /* O_NONBLOCK, because opening a pipe would block. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return dlc_fail(DLC_ERR_CONFIG, "DLCORE_SECRET_FILE=%s cannot be opened: %s",
@@ -98,20 +98,20 @@ dlc_status dlc_secret_make(dlc_secret *secret) {
 
 /* ---- Proofs -------------------------------------------------------------------- */
 
-/* The parts are few and short: a message of this size holds them. */
-#define MESSAGE_MOST 1024
+/* Enough for all messages that are proved: their parts are few and short. */
+#define MESSAGE_MAX 1024
 
 dlc_status dlc_secret_prove(const dlc_secret *secret, const dlc_part *parts,
                             size_t count, unsigned char proof[DLC_PROOF_BYTES]) {
-    unsigned char message[MESSAGE_MOST];
+    unsigned char message[MESSAGE_MAX];
     size_t length = 0;
     memset(proof, 0, DLC_PROOF_BYTES);
     if (!secret->length)
         return DLC_OK;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = parts[i].length;
-        if (bytes > MESSAGE_MOST - sizeof bytes - length)
-            return dlc_fail(DLC_ERR_INTERNAL, "a proof over too many bytes");
+        if (bytes > MESSAGE_MAX - sizeof bytes - length)
+            return dlc_fail(DLC_ERR_INTERNAL, "the message to prove is too long");
         memcpy(message + length, &bytes, sizeof bytes);
         memcpy(message + length + sizeof bytes, parts[i].bytes, bytes);
         length += sizeof bytes + bytes;

@@ -1,8 +1,8 @@
-/* See spawn.h.
+/* Forks a rank and runs its main in the child.
  *
  * Ranks cannot outlive the process that forked them: the kernel kills them when it
- * dies. They are in process groups of their own, so that Ctrl-C reaches that process
- * alone, which passes it on as a request. */
+ * dies. Each is in a process group of its own, so that Ctrl-C reaches only the parent,
+ * which forwards it as a request. */
 #include "job/spawn.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@ int dlc_exit_byte(int code) {
 }
 
 dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks,
-                                   int local_rank, dlc_doing *doing) {
+                                   int local_rank, dlc_shared_activity *activity) {
     const dlc_job_options *options = launch->options;
     return (dlc_rank_args){.rank = rank,
                            .ranks = ranks,
                            .threads = options->threads,
                            .control = -1,
-                           .doing = doing,
+                           .activity = activity,
                            .device = options->device,
                            .local_rank = local_rank,
                            .device_index = options->device_index,
@@ -36,9 +36,10 @@ dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks
                            .unbound = options->unbound};
 }
 
-/* ---- In the rank --------------------------------------------------------------- */
+/* ---- In the child -------------------------------------------------------------- */
 
-/* No input; stdout and stderr into the pipe, if there is one. */
+/* Redirects stdin from /dev/null, and stdout and stderr into the pipe if there is one.
+ */
 static dlc_status set_streams(int output) {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int failed = null < 0 || dup2(null, STDIN_FILENO) < 0;
@@ -47,8 +48,8 @@ static dlc_status set_streams(int output) {
     if (output >= 0) {
         failed |= dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0;
         close(output);
-        /* Lines come out when they are written, and not all at the end. The buffer
-         * is given, because glibc ignores the mode where one is in use already. */
+        /* Line buffering, so that lines appear when they are written. With a buffer,
+         * because glibc ignores the mode if one is in use already. */
         static char lines[BUFSIZ];
         setvbuf(stdout, lines, _IOLBF, sizeof lines);
     }
@@ -64,7 +65,7 @@ static void set_signals(const dlc_launch *launch) {
     sigprocmask(SIG_BLOCK, &set, NULL);
     sigaction(SIGCHLD, &launch->child_before, NULL);
     setpgid(0, 0);
-    signal(SIGTTOU, SIG_IGN); /* rank 0 writes to the terminal from there */
+    signal(SIGTTOU, SIG_IGN); /* rank 0 writes to the terminal from the background */
 }
 
 static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int control,
@@ -73,24 +74,25 @@ static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int contr
     dlc_job *made = NULL;
     set_signals(launch);
     dlc_status status = set_streams(output);
-    if (status == DLC_OK && spawn->find)
-        status = spawn->find(spawn->context, control, &rank, &ranks);
+    if (status == DLC_OK && spawn->identify)
+        status = spawn->identify(spawn->context, control, &rank, &ranks);
     dlc_rank_args args = dlc_launch_rank_args(launch, rank, ranks, spawn->local_rank,
-                                              spawn->doing);
+                                              spawn->activity);
     args.control = control;
-    args.deadline = spawn->far && ranks > 1 ? launch->options->deadline : 0;
+    args.hang_timeout = spawn->watch_parent && ranks > 1 ? launch->options->hang_timeout
+                                                         : 0;
     if (status != DLC_OK)
         dlc_error("rank %d cannot start: %s", rank, dlc_detail());
     else
-        status = dlc_rank_open(&args, &made); /* which says why not */
+        status = dlc_rank_open(&args, &made); /* which reports its errors itself */
     if (status != DLC_OK) {
         code = dlc_exit_code(status);
     } else {
         code = dlc_exit_byte(launch->main(made, launch->argument));
         dlc_rank_close(made);
     }
-    if (spawn->left && !code) /* one that fails need not say goodbye, and might hang */
-        spawn->left(spawn->context);
+    if (spawn->at_exit && !code) /* after a failure it might hang */
+        spawn->at_exit(spawn->context);
     return code;
 }
 
@@ -99,13 +101,13 @@ static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int contr
 static void begin_rank(const dlc_launch *launch, const dlc_spawn *spawn,
                        const int control[2], const int output[2]) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launch->pid) /* it died before the line above */
+    if (getppid() != launch->pid) /* the parent died before prctl() */
         _exit(1);
     close(control[0]);
     if (output[0] >= 0)
         close(output[0]);
-    spawn->forked(spawn->context);
-    /* A rank is a process, and ends like one: streams flushed, libraries closed. */
+    spawn->in_child(spawn->context);
+    /* exit() and not _exit(): streams are flushed and libraries closed. */
     exit(rank_main(launch, spawn, control[1],
                    output[1])); // NOLINT(concurrency-mt-unsafe)
 }
@@ -144,17 +146,17 @@ close_theirs:
 
 /* ---- Signals ------------------------------------------------------------------- */
 
-void dlc_launch_take_signals(dlc_launch *launch) {
+void dlc_launch_block_signals(dlc_launch *launch) {
     dlc_rank_signals(&launch->signals);
     sigaddset(&launch->signals, SIGCHLD);
     sigaddset(&launch->signals, SIGTSTP);
     sigprocmask(SIG_BLOCK, &launch->signals, &launch->mask_before);
-    /* Where children are ignored, nobody learns how they ended. */
+    /* With SIGCHLD ignored, waitid() could not tell how children ended. */
     struct sigaction child = {.sa_handler = SIG_DFL};
     sigaction(SIGCHLD, &child, &launch->child_before);
 }
 
-void dlc_launch_give_signals_back(const dlc_launch *launch) {
+void dlc_launch_restore_signals(const dlc_launch *launch) {
     sigaction(SIGCHLD, &launch->child_before, NULL);
     sigprocmask(SIG_SETMASK, &launch->mask_before, NULL);
 }

@@ -1,61 +1,68 @@
-/* Forking a rank. */
+/* Forks ranks, and holds what every kind of launch needs. Called by launch.c (ranks on
+ * this machine) and external_run.c (the rank of an external launch). */
 #ifndef DLC_JOB_SPAWN_H
 #define DLC_JOB_SPAWN_H
 
 #include <signal.h>
 #include <sys/types.h>
 
-#include "job/doing.h"
+#include "job/activity.h"
 #include "job/job.h"
 #include "job/rank.h"
-#include "topo/cores.h"
+#include "topology/cores.h"
 
-/* What was asked of dlc_job_run, and what every way of doing it needs. */
+/* The arguments of dlc_job_run, and the state common to all kinds of launch. */
 typedef struct dlc_launch {
     const dlc_job_options *options;
     dlc_job_main main;
     void *argument;
     dlc_cores *cores;
-    dlc_doing *doing; /* one a rank that is forked here, shared with it */
-    pid_t pid;        /* of this process */
-    sigset_t signals; /* that wait for a signalfd between take and give_back */
+    dlc_shared_activity *activity; /* one for each rank forked here, shared with it */
+    pid_t pid;                     /* of this process */
+    sigset_t signals; /* blocked between block_signals and restore_signals */
     sigset_t mask_before;
     struct sigaction child_before;
 } dlc_launch;
 
+/* How to fork one rank. */
 typedef struct dlc_spawn {
     int rank, ranks;
     int local_rank; /* -1: to be counted */
-    dlc_doing *doing;
-    int piped; /* output goes to the parent */
-    int far;   /* others do without the rank where its parent is stopped */
-    /* In the child: lets go of what is the parent's alone. */
-    void (*forked)(void *context);
-    /* In the child, before anything else: which rank it is. NULL: as above. */
-    dlc_status (*find)(void *context, int control, int *rank, int *ranks);
-    /* In the child, after all else, if all went well. NULL: nothing. */
-    void (*left)(void *context);
+    dlc_shared_activity *activity;
+    int piped;        /* the rank's output goes to the parent through a pipe */
+    int watch_parent; /* end the rank when its parent hangs: other ranks, which have
+                       * other parents, go on without it then */
+    /* Called in the child: closes descriptors that only the parent needs. */
+    void (*in_child)(void *context);
+    /* Called in the child before `main`: finds out rank and number of ranks. NULL:
+     * those above. */
+    dlc_status (*identify)(void *context, int control, int *rank, int *ranks);
+    /* Called in the child after `main`, if it returned 0. NULL: nothing. */
+    void (*at_exit)(void *context);
     void *context;
 } dlc_spawn;
 
 typedef struct dlc_child {
     pid_t pid;   /* 0: none */
-    int control; /* own; -1: none */
-    int output;  /* own; the pipe's end, non-blocking; -1: none */
+    int control; /* the parent's end of the control channel; own; -1: none */
+    int output;  /* the read end of the output pipe, non-blocking; own; -1: none */
 } dlc_child;
 
-/* Sets *child also when it fails, to what must be closed. */
+/* Forks a rank. *child is set on failure, too: the caller closes what is in it. */
 dlc_status dlc_spawn_rank(const dlc_launch *launch, const dlc_spawn *spawn,
                           dlc_child *child);
 
-/* From here on signals wait to be read. */
-void dlc_launch_take_signals(dlc_launch *launch);
-void dlc_launch_give_signals_back(const dlc_launch *launch);
+/* Blocks the signals that a job handles, so that a signalfd can read them. */
+void dlc_launch_block_signals(dlc_launch *launch);
+/* Restores the caller's signal mask and SIGCHLD handler. */
+void dlc_launch_restore_signals(const dlc_launch *launch);
 
-/* What a rank's main returned, as the exit code of a process. */
+/* The return value of a rank's main as the exit code of a process: only 0 becomes 0. */
 int dlc_exit_byte(int code);
 
+/* The rank's arguments that follow from the options; the caller sets `control` and
+ * `hang_timeout`. */
 dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks,
-                                   int local_rank, dlc_doing *doing);
+                                   int local_rank, dlc_shared_activity *activity);
 
 #endif

@@ -1,4 +1,4 @@
-/* See buffers.h. */
+/* The greedy placement of buffers. */
 #include "net/buffers.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static int by_size(const void *left, const void *right) {
     const dlc_buffer *b = *(const dlc_buffer *const *)right;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
-    return a < b ? -1 : 1; /* the same order on every machine */
+    return a < b ? -1 : 1; /* ties are broken the same way on every machine */
 }
 
 static int by_offset(const void *left, const void *right) {
@@ -26,12 +26,12 @@ static int by_offset(const void *left, const void *right) {
     return a < b ? -1 : 1;
 }
 
-static int meet(const dlc_buffer *a, const dlc_buffer *b) {
+static int overlap(const dlc_buffer *a, const dlc_buffer *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* The lowest offset at which `buffer` fits between the `count` neighbours that
- * are in use at the same time, sorted by offset. */
+/* The lowest offset at which `bytes` fit between the `count` neighbours that are in use
+ * at the same time, which are sorted by offset. */
 static size_t lowest_gap(dlc_buffer *const *neighbours, size_t count, size_t bytes) {
     size_t offset = 0;
     for (size_t i = 0; i < count; i++) {
@@ -58,7 +58,7 @@ dlc_status dlc_buffers_place(dlc_buffer *buffers, size_t count, size_t *total) {
     for (size_t i = 0; i < count; i++) {
         size_t n = 0;
         for (size_t j = 0; j < i; j++)
-            if (meet(order[i], order[j]))
+            if (overlap(order[i], order[j]))
                 neighbours[n++] = order[j];
         qsort(neighbours, n, sizeof(dlc_buffer *), by_offset);
         order[i]->offset = lowest_gap(neighbours, n, order[i]->bytes);

@@ -1,5 +1,5 @@
-/* Where buffers lie in one piece of memory: those that are never needed at the
- * same time share the same bytes. */
+/* Places buffers in one block of memory, so that buffers that are never in use at the
+ * same time share bytes. Used by the memory plan. */
 #ifndef DLC_NET_BUFFERS_H
 #define DLC_NET_BUFFERS_H
 
@@ -16,9 +16,10 @@ typedef struct dlc_buffer {
 
 #define DLC_BUFFER_ALIGNMENT 64
 
-/* Sets every offset; *total is the size of the whole. Greedy by size: the largest
- * first, each at the lowest gap that its neighbours in time leave (Pisarchyk and
- * Lee 2020, "Efficient memory management for deep neural net inference", 5.2). */
+/* Sets every offset; *total is the size of the block. Greedy by size: the largest
+ * buffer first, each in the lowest gap between those that are in use at the same time
+ * (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
+ * 5.2). */
 dlc_status dlc_buffers_place(dlc_buffer *buffers, size_t count, size_t *total);
 
 #endif

@@ -1,13 +1,13 @@
-/* Building a net: layers made and shapes inferred in the order of the graph, layers
- * absorbed by the one before, and the way of the gradients traced. */
+/* Builds a net: creates layers and infers shapes in the order of the graph, fuses
+ * layers, and traces which gradients are needed. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "net/batch_chunks.h"
 #include "net/internal.h"
-#include "net/portions.h"
 
 #include <string.h>
 
-/* ---- Making ---------------------------------------------------------------------- */
+/* ---- Layers ---------------------------------------------------------------------- */
 
 static dlc_status add_batch_tensors(dlc_net *net) {
     const dlc_shape *sample = &net->args.sample;
@@ -19,18 +19,18 @@ static dlc_status add_batch_tensors(dlc_net *net) {
     if (dlc_net_tensor_add(net, &data, NO_OP) < 0 ||
         dlc_net_tensor_add(net, &label, NO_OP) < 0)
         return DLC_ERR_NOMEM;
-    DLC_TRY(dlc_net_add_ports_in(net));
-    if (net->portions.count == 0)
+    DLC_TRY(dlc_net_add_boundaries_in(net));
+    if (net->chunks.count == 0)
         return DLC_OK;
-    label.shape.dims[0] = net->portions.own_rows;
-    net->portions.label = dlc_net_tensor_add(net, &label, NO_OP);
-    if (net->portions.label < 0)
-        return net->portions.label;
-    net->tensor[net->portions.label].of_portion = 1;
+    label.shape.dims[0] = net->chunks.local_rows;
+    net->chunks.label = dlc_net_tensor_add(net, &label, NO_OP);
+    if (net->chunks.label < 0)
+        return net->chunks.label;
+    net->tensor[net->chunks.label].in_chunk = 1;
     return DLC_OK;
 }
 
-/* The context of a family in this net, opened at its first layer. */
+/* Gets the context of a family in this net; opens it for the family's first layer. */
 static dlc_status open_family(dlc_net *net, const dlc_family *family, void **context) {
     for (int32_t i = 0; i < net->families; i++) {
         if (net->family[i].family == family) {
@@ -51,7 +51,7 @@ static dlc_status open_family(dlc_net *net, const dlc_family *family, void **con
                             .phase = net->args.phase,
                             .precision = net->args.precision,
                             .math = net->args.math,
-                            .tune = net->args.tune};
+                            .autotune = net->args.autotune};
     void *opened = NULL;
     DLC_TRY(family->open(&args, &opened));
     net->family[net->families++] = (net_family){.family = family, .context = opened};
@@ -59,7 +59,6 @@ static dlc_status open_family(dlc_net *net, const dlc_family *family, void **con
     return DLC_OK;
 }
 
-/* The operation that a layer of the graph became, NULL if it is not in the net. */
 net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node) {
     for (int32_t i = 0; net && i < net->ops; i++)
         if (net->op[i].node == node)
@@ -68,7 +67,7 @@ net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node) {
 }
 
 dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
-    size_t n = (size_t)inputs + 1; /* room for that of an absorbed join */
+    size_t n = (size_t)inputs + 1; /* one more for the other input of a fused sum */
     op->in = dlc_alloc(n, sizeof *op->in);
     op->out = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out);
     op->param = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param);
@@ -86,9 +85,11 @@ dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
         !op->param_diffs)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
-        op->param[i] = (dlc_param){.size = sizeof(dlc_param), .rate = 1, .decay = 1};
-    op->absorbed_by = NO_OP;
-    op->workspace_buffer = op->sum_buffer = op->mean_buffer = NO_BUFFER;
+        op->param[i] = (dlc_param){
+            .size = sizeof(dlc_param), .lr_mult = 1, .decay_mult = 1};
+    op->fused_into = NO_OP;
+    op->workspace_buffer = op->chunk_gradient_buffer = op->chunk_metric_buffer =
+        NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch_buffer[i] = NO_BUFFER;
     op->plan = (dlc_layer_plan){.size = sizeof op->plan,
@@ -100,21 +101,22 @@ dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
     return DLC_OK;
 }
 
-/* Channels [begin, end) of a split layer; both 0: the whole of one. */
+/* Creates a layer: channels [begin, end) of a tensor-parallel one, or all if both are
+ * 0. */
 static dlc_status create_layer(dlc_net *net, net_op *op, int64_t begin, int64_t end) {
     const dlc_graph_layer *from = &net->args.graph->layer[op->node];
-    net_op *twin = dlc_net_op_of_node(net->args.twin, op->node);
+    net_op *trained = dlc_net_op_of_node(net->args.train_net, op->node);
     dlc_layer_args args = {.size = sizeof args,
                            .name = from->name,
                            .settings = from->settings,
                            .phase = net->args.phase,
-                           .twin = twin ? twin->layer : NULL,
+                           .train_layer = trained ? trained->layer : NULL,
                            .seed = net->args.seed,
                            .index = (uint32_t)op->node,
-                           .slice_begin = begin,
-                           .slice_end = end,
-                           .plain_params = net->args.plain &&
-                                           net->args.plain[op->node]};
+                           .channel_begin = begin,
+                           .channel_end = end,
+                           .plain_params = net->args.plain_params &&
+                                           net->args.plain_params[op->node]};
     const dlc_layer_ops *ops = from->feature->ops;
     DLC_TRY(open_family(net, ops->family, &op->context));
     op->family = ops->family;
@@ -129,27 +131,29 @@ static int32_t tensor_of_input(const dlc_net *net, dlc_graph_input input) {
         return input.output;
     const net_op *producer = dlc_net_op_of_node(net, input.layer);
     if (!producer || input.output >= producer->plan.outputs)
-        return producer ? NO_OP : dlc_net_port_tensor(net, input);
+        return producer ? NO_OP : dlc_net_boundary_tensor(net, input);
     return producer->output[input.output];
 }
 
-/* A tensor of an input, in the spread in which the layer reads it. */
+/* Finds the tensor of an input, in the placement that the layer reads; inserts a
+ * reshard operation if it does not exist yet. */
 static dlc_status find_input(dlc_net *net, int32_t node, int32_t i, int32_t *tensor) {
     const dlc_graph_layer *from = &net->args.graph->layer[node];
     int32_t found = tensor_of_input(net, from->input[i]);
-    if (found == TENSOR_LABEL && dlc_net_in_group(net, node))
-        found = net->portions.label;
+    if (found == TENSOR_LABEL && dlc_net_is_chunked(net, node))
+        found = net->chunks.label;
     if (found == NO_OP)
         return dlc_fail(DLC_ERR_CONFIG,
                         "layer '%s': its input %d comes from layer '%s', which has "
                         "no such output in this phase",
                         from->name, (int)i + 1,
                         net->args.graph->layer[from->input[i].layer].name);
-    return dlc_net_bring(net, found, dlc_net_reads(net, node), node, tensor);
+    return dlc_net_reshard_to(net, found, dlc_net_input_placement(net, node), node,
+                              tensor);
 }
 
-/* What has to be put in before the layer. */
-static dlc_status bring_inputs(dlc_net *net, int32_t node) {
+/* Inserts the reshard operations that the layer needs before it. */
+static dlc_status reshard_inputs(dlc_net *net, int32_t node) {
     int32_t tensor = NO_OP;
     for (int32_t i = 0; i < net->args.graph->layer[node].inputs; i++)
         DLC_TRY(find_input(net, node, i, &tensor));
@@ -168,7 +172,8 @@ static dlc_status find_inputs(dlc_net *net, net_op *op) {
     return DLC_OK;
 }
 
-/* Shapes that no tensor can have are a plugin's mistake or a net too large. */
+/* Refuses shapes that no tensor can have: a mistake of the plugin, or a net that is too
+ * large. */
 static dlc_status check_shape(const net_op *op, const dlc_tensor *tensor) {
     int64_t count = (int64_t)dlc_dtype_bytes(tensor->dtype);
     int ok = count > 0 && tensor->shape.rank >= 0 && tensor->shape.rank <= DLC_MAX_DIMS;
@@ -181,14 +186,15 @@ static dlc_status check_shape(const net_op *op, const dlc_tensor *tensor) {
     return DLC_OK;
 }
 
-/* A split layer gives its slice; others what they read. */
-static void spread_output(const dlc_net *net, const net_op *op, net_tensor *out) {
-    out->of_portion = dlc_net_in_group(net, op->node);
-    if (op->slice_whole) {
-        out->spread = SPREAD_SLICED;
-        out->channels = op->slice_whole;
-    } else if (op->of_all) {
-        out->spread = net->tensor[op->input[0]].spread;
+/* The output of a tensor-parallel layer is channel-sharded; other layers keep the
+ * placement of their input. */
+static void place_output(const dlc_net *net, const net_op *op, net_tensor *out) {
+    out->in_chunk = dlc_net_is_chunked(net, op->node);
+    if (op->total_channels) {
+        out->placement = CHANNEL_SHARDED;
+        out->channels = op->total_channels;
+    } else if (op->all_samples) {
+        out->placement = net->tensor[op->input[0]].placement;
         out->channels = net->tensor[op->input[0]].channels;
     }
 }
@@ -209,24 +215,24 @@ static dlc_status infer_layer(dlc_net *net, int32_t index) {
         DLC_TRY(check_shape(op, &op->out[i]));
         dlc_tensor out = op->out[i];
         if (op->block_rows)
-            out.shape.dims[0] = net->portions.rows;
+            out.shape.dims[0] = net->chunks.rows;
         int32_t tensor = dlc_net_tensor_add(net, &out, index);
         if (tensor < 0)
             return tensor;
         op->output[i] = tensor;
-        spread_output(net, op, &net->tensor[tensor]);
+        place_output(net, op, &net->tensor[tensor]);
     }
     return DLC_OK;
 }
 
-/* ---- Absorbing ------------------------------------------------------------------- */
+/* ---- Fusing ---------------------------------------------------------------------- */
 
 /* The only reader of a tensor; NULL if there are none or several. */
 static net_op *only_reader(dlc_net *net, int32_t tensor) {
     net_op *reader = NULL;
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
-        for (int32_t j = 0; op->absorbed_by == NO_OP && j < op->plan.inputs; j++) {
+        for (int32_t j = 0; op->fused_into == NO_OP && j < op->plan.inputs; j++) {
             if (op->input[j] != tensor)
                 continue;
             if (reader)
@@ -237,49 +243,50 @@ static net_op *only_reader(dlc_net *net, int32_t tensor) {
     return reader;
 }
 
-/* An element-by-element layer without parameters, as the plugin says and as its plan
- * shows. */
-static int may_be_absorbed(const net_op *op) {
+/* Is it an elementwise layer without parameters, by its capability bits and its plan?
+ */
+static int may_be_fused(const net_op *op) {
     uint64_t caps = op->feature ? op->feature->caps : 0;
-    int inputs = caps & DLC_LAYER_POINTWISE ? 1 : caps & DLC_LAYER_JOIN ? 2 : 0;
+    int inputs = caps & DLC_LAYER_POINTWISE ? 1 : caps & DLC_LAYER_BINARY ? 2 : 0;
     return op->plan.inputs == inputs && op->plan.outputs == 1 && op->plan.params == 0;
 }
 
-/* A join's input that operation `index` doesn't give: it must be there before. */
-static int32_t other_input(const dlc_net *net, const net_op *join, int32_t index) {
-    int32_t other = join->input[join->input[0] == net->op[index].output[0]];
+/* The input of a binary layer that is not the output of operation `index`; NO_OP if it
+ * is computed later than that operation. */
+static int32_t other_input(const dlc_net *net, const net_op *binary, int32_t index) {
+    int32_t other = binary->input[binary->input[0] == net->op[index].output[0]];
     int32_t producer = net->tensor[other].producer;
     return producer < index ? other : NO_OP;
 }
 
-/* Lets a layer take over what follows it, as long as it wants to. */
-static dlc_status absorb_followers(dlc_net *net, int32_t index) {
+/* Fuses the layers that follow into this one, for as long as it accepts them. */
+static dlc_status fuse_followers(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
-    int joined = 0;
+    int has_binary = 0;
     while (op->plan.outputs == 1) {
         net_op *next = only_reader(net, op->output[0]);
-        if (!next || !may_be_absorbed(next))
+        if (!next || !may_be_fused(next))
             return DLC_OK;
         const dlc_graph_layer *from = &net->args.graph->layer[next->node];
-        int joins = next->plan.inputs == 2;
-        int32_t other = joins ? other_input(net, next, index) : NO_OP;
-        if (joins && (other == NO_OP || joined))
+        int is_binary = next->plan.inputs == 2;
+        int32_t other = is_binary ? other_input(net, next, index) : NO_OP;
+        if (is_binary && (other == NO_OP || has_binary))
             return DLC_OK;
-        dlc_status status = op->ops->absorb(op->layer, next->feature, from->settings);
+        dlc_status status = op->ops->fuse(op->layer, next->feature, from->settings);
         if (status == DLC_ERR_UNSUPPORTED)
             return DLC_OK;
         if (status != DLC_OK)
             return dlc_net_blame(op, NULL, status);
-        if (joins) {
+        if (is_binary) {
             op->input[op->plan.inputs] = other;
             op->in[op->plan.inputs++] = net->tensor[other].tensor;
-            joined = 1;
+            has_binary = 1;
         }
-        next->absorbed_by = index;
+        next->fused_into = index;
         op->output[0] = next->output[0];
         op->out[0] = next->out[0];
         net->tensor[op->output[0]].producer = index;
-        dlc_debug("layer '%s' does the work of '%s'", op->name, next->name);
+        dlc_debug("layer '%s' is fused into '%s'", next->name, op->name);
     }
     return DLC_OK;
 }
@@ -293,39 +300,39 @@ static int has_trained_params(const net_op *op) {
     return 0;
 }
 
-/* Does a later operation, whose backward comes first, give a gradient for what
- * operation `index` reads, too? */
+/* Does a later operation, whose backward runs first, also compute a gradient of this
+ * tensor, which operation `index` reads? */
 static int shares_gradient(const dlc_net *net, int32_t index, int32_t tensor) {
     for (int32_t i = index + 1; i < net->ops; i++) {
         const net_op *other = &net->op[i];
-        for (int32_t k = 0; other->absorbed_by == NO_OP && k < other->plan.inputs; k++)
+        for (int32_t k = 0; other->fused_into == NO_OP && k < other->plan.inputs; k++)
             if (other->input[k] == tensor && other->edge[k].wanted)
                 return 1;
     }
     return 0;
 }
 
-static void tell_shared_gradients(dlc_net *net) {
+static void mark_shared_gradients(dlc_net *net) {
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
         for (int32_t j = 0; j < op->plan.inputs; j++)
             if (op->edge[j].wanted && shares_gradient(net, i, op->input[j]))
-                op->plan.shares_gradient |= 1ull << j;
+                op->plan.shared_gradient |= 1ull << j;
     }
 }
 
-/* Backward of an operation runs where a loss lies behind it and something to train
- * at or before it. */
+/* Backward of an operation runs if a loss comes after it, and something to train at or
+ * before it. */
 static void trace_gradients(dlc_net *net) {
     if (net->args.phase != DLC_PHASE_TRAIN)
         return;
     for (int32_t i = net->ops - 1; i >= 0; i--) {
         net_op *op = &net->op[i];
-        if (op->absorbed_by != NO_OP || (op->ops && !DLC_CAN(op->ops, backward)))
+        if (op->fused_into != NO_OP || (op->ops && !DLC_CAN(op->ops, backward)))
             continue;
         uint64_t caps = op->feature ? op->feature->caps : 0;
-        op->reaches_loss |= op->port ? op->port->gradient
-                                     : (caps & DLC_LAYER_LOSS) != 0;
+        op->reaches_loss |= op->boundary ? op->boundary->gradient
+                                         : (caps & DLC_LAYER_LOSS) != 0;
         for (int32_t j = 0; op->reaches_loss && j < op->plan.inputs; j++) {
             int32_t producer = net->tensor[op->input[j]].producer;
             if (producer != NO_OP && !(op->plan.no_gradient >> j & 1))
@@ -334,7 +341,7 @@ static void trace_gradients(dlc_net *net) {
     }
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
-        if (op->absorbed_by != NO_OP || !op->reaches_loss)
+        if (op->fused_into != NO_OP || !op->reaches_loss)
             continue;
         int wants = has_trained_params(op);
         for (int32_t j = 0; j < op->plan.inputs; j++) {
@@ -348,25 +355,27 @@ static void trace_gradients(dlc_net *net) {
         for (int32_t j = 0; j < op->plan.outputs; j++)
             net->tensor[op->output[j]].wants_gradient = wants;
     }
-    tell_shared_gradients(net);
+    mark_shared_gradients(net);
 }
 
-/* ---- The whole ------------------------------------------------------------------- */
+/* ---- The net --------------------------------------------------------------------- */
 
-/* Room for every layer, for an exchange before each of its inputs, and for ports. */
+/* Room for every layer, for a reshard operation before each of its inputs, and for
+ * outgoing boundary tensors. */
 static dlc_status allocate_ops(dlc_net *net) {
     const dlc_graph *graph = net->args.graph;
-    size_t room = (size_t)graph->layers + (size_t)net->args.ports_out;
-    for (int32_t i = 0; net->args.split && i < graph->layers; i++)
+    size_t room = (size_t)graph->layers + (size_t)net->args.boundaries_out;
+    for (int32_t i = 0; net->args.tensor_parallel && i < graph->layers; i++)
         room += (size_t)graph->layer[i].inputs;
     net->op = dlc_alloc(room, sizeof *net->op);
     return net->op ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* As it was before infer. */
+/* Resets the plan to what it was before infer. */
 static void forget_plan(net_op *op) {
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
-        op->param[i] = (dlc_param){.size = sizeof(dlc_param), .rate = 1, .decay = 1};
+        op->param[i] = (dlc_param){
+            .size = sizeof(dlc_param), .lr_mult = 1, .decay_mult = 1};
     memset(op->out, 0, DLC_MAX_OUTPUTS * sizeof *op->out);
     op->plan = (dlc_layer_plan){.size = sizeof op->plan,
                                 .inputs = op->plan.inputs,
@@ -376,9 +385,10 @@ static void forget_plan(net_op *op) {
                                 .param = op->param};
 }
 
-/* Asks the layer, made whole, how many channels it gives; the slice of them that is
- * made here becomes the operation's. */
-static dlc_status choose_slice(dlc_net *net, net_op *op, int64_t *begin, int64_t *end) {
+/* Creates the complete layer to ask for its number of channels, and chooses the range
+ * of them that this rank computes. */
+static dlc_status choose_channels(dlc_net *net, net_op *op, int64_t *begin,
+                                  int64_t *end) {
     DLC_TRY(create_layer(net, op, 0, 0));
     dlc_status status = op->ops->infer(op->layer, &op->plan);
     int64_t channels = op->out[0].shape.rank > 1 ? op->out[0].shape.dims[1] : 0;
@@ -388,35 +398,37 @@ static dlc_status choose_slice(dlc_net *net, net_op *op, int64_t *begin, int64_t
     forget_plan(op);
     if (status != DLC_OK)
         return dlc_net_blame(op, NULL, status);
-    DLC_TRY(dlc_net_check_slices(net, op->name, channels));
-    *begin = dlc_net_cut(net->args.split, channels, net->args.split->rank);
-    *end = dlc_net_cut(net->args.split, channels, net->args.split->rank + 1);
-    op->slice_begin = *begin;
-    op->slice_whole = channels;
+    DLC_TRY(dlc_net_check_channels(net, op->name, channels));
+    *begin = dlc_net_channel_begin(net->args.tensor_parallel, channels,
+                                   net->args.tensor_parallel->rank);
+    *end = dlc_net_channel_begin(net->args.tensor_parallel, channels,
+                                 net->args.tensor_parallel->rank + 1);
+    op->channel_begin = *begin;
+    op->total_channels = channels;
     return DLC_OK;
 }
 
 static dlc_status make_layer(dlc_net *net, int32_t node) {
     const dlc_graph_layer *from = &net->args.graph->layer[node];
     int64_t begin = 0, end = 0;
-    DLC_TRY(bring_inputs(net, node));
+    DLC_TRY(reshard_inputs(net, node));
     net_op *op = &net->op[net->ops++];
     DLC_TRY(dlc_net_allocate_op(op, from->inputs));
     op->node = node;
     op->name = from->name;
     op->feature = from->feature;
-    op->of_all = dlc_net_reads(net, node) != SPREAD_OWN;
+    op->all_samples = dlc_net_input_placement(net, node) != SAMPLE_SHARDED;
     op->block_rows = dlc_net_block_rows(net, op);
     DLC_TRY(find_inputs(net, op));
-    if (dlc_net_is_split(net, node))
-        DLC_TRY(choose_slice(net, op, &begin, &end));
+    if (dlc_net_is_tensor_parallel(net, node))
+        DLC_TRY(choose_channels(net, op, &begin, &end));
     DLC_TRY(create_layer(net, op, begin, end));
     DLC_TRY(infer_layer(net, net->ops - 1));
-    DLC_TRY(dlc_net_check_portions(net, op));
-    return op->slice_whole ? dlc_net_check_sliced(op, end - begin) : DLC_OK;
+    DLC_TRY(dlc_net_check_chunks(net, op));
+    return op->total_channels ? dlc_net_check_channel_plan(op, end - begin) : DLC_OK;
 }
 
-/* Is there all that the layer reads? */
+/* Is the layer free of mistakes, and is everything that it reads in the net? */
 static int is_sound(const dlc_net *net, int32_t node) {
     const dlc_graph_layer *layer = &net->args.graph->layer[node];
     for (int32_t i = 0; !layer->broken && i < layer->inputs; i++) {
@@ -427,24 +439,25 @@ static int is_sound(const dlc_net *net, int32_t node) {
     return !layer->broken;
 }
 
-static int knows_shapes_alone(const dlc_family *family) {
-    return DLC_HAS(family, shapes_alone) && family->shapes_alone;
+static int can_infer_without_device(const dlc_family *family) {
+    return DLC_HAS(family, infers_without_device) && family->infers_without_device;
 }
 
-/* One whose shapes don't fit is told and forgotten. */
+/* Makes a layer of an outline. If its shapes do not fit, that is reported and the layer
+ * is left out. */
 static dlc_status try_layer(dlc_net *net, int32_t node) {
     int32_t ops = net->ops;
     void *context;
     if (!is_sound(net, node))
         return DLC_OK;
     const dlc_layer_ops *table = net->args.graph->layer[node].feature->ops;
-    if (!net->args.device && !knows_shapes_alone(table->family))
+    if (!net->args.device && !can_infer_without_device(table->family))
         return DLC_OK;
     DLC_TRY(open_family(net, table->family, &context)); /* no mistake of this layer */
     dlc_status status = make_layer(net, node);
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
-    net->args.misfit(net->args.misfit_context, node, status);
+    net->args.on_misfit(net->args.misfit_context, node, status);
     while (net->ops > ops) {
         net_op *op = &net->op[--net->ops];
         dlc_net_op_free(op);
@@ -456,19 +469,19 @@ static dlc_status try_layer(dlc_net *net, int32_t node) {
 dlc_status dlc_net_make_layers(dlc_net *net) {
     const dlc_graph *graph = net->args.graph;
     int32_t end = net->args.end ? net->args.end : graph->layers;
-    DLC_TRY(dlc_net_portions_open(net));
+    DLC_TRY(dlc_net_chunks_open(net));
     DLC_TRY(add_batch_tensors(net));
     DLC_TRY(allocate_ops(net));
     for (int32_t node = net->args.first; node < end; node++)
         if (graph->layer[node].phases & (unsigned)net->args.phase)
-            DLC_TRY(net->args.misfit ? try_layer(net, node) : make_layer(net, node));
-    for (int32_t i = 0; i < net->args.ports_out; i++) {
+            DLC_TRY(net->args.on_misfit ? try_layer(net, node) : make_layer(net, node));
+    for (int32_t i = 0; i < net->args.boundaries_out; i++) {
         net_op *op = &net->op[net->ops++];
-        DLC_TRY(dlc_net_add_port_op(net, op, &net->args.port_out[i]));
+        DLC_TRY(dlc_net_add_boundary_op(net, op, &net->args.boundary_out[i]));
     }
     for (int32_t i = 0; i < net->ops && !net->args.outline; i++)
-        if (net->op[i].absorbed_by == NO_OP && DLC_CAN(net->op[i].ops, absorb))
-            DLC_TRY(absorb_followers(net, i));
+        if (net->op[i].fused_into == NO_OP && DLC_CAN(net->op[i].ops, fuse))
+            DLC_TRY(fuse_followers(net, i));
     trace_gradients(net);
     return DLC_OK;
 }

@@ -1,5 +1,6 @@
-/* A net for people: one row an operation, with the work that is in it. */
-#include "net/portions.h"
+/* Describes a net for reports: one row per operation, with the work in it. Used by
+ * `dlcore check`, `time` and `plan`. */
+#include "net/batch_chunks.h"
 
 #include <string.h>
 
@@ -9,34 +10,34 @@ static int is_trained(const net_op *op, int32_t param) {
     return !(op->param[param].flags & DLC_PARAM_BUFFER);
 }
 
-uint32_t dlc_net_halves(const net_op *op) {
-    uint32_t halves = 0;
+uint32_t dlc_net_backward_parts(const net_op *op) {
+    uint32_t parts = 0;
     if (!op->runs_backward)
         return 0;
     for (int32_t j = 0; j < op->plan.inputs; j++)
         if (op->edge[j].wanted)
-            halves |= DLC_PART_DATA;
+            parts |= DLC_BACKWARD_DATA;
     for (int32_t j = 0; j < op->plan.params; j++)
         if (is_trained(op, j))
-            halves |= DLC_PART_PARAM;
-    return halves;
+            parts |= DLC_BACKWARD_WEIGHTS;
+    return parts;
 }
 
-int dlc_net_can_part(const net_op *op) {
-    return op->feature && (op->feature->caps & DLC_LAYER_PARTS) != 0 &&
-           dlc_net_halves(op) == (DLC_PART_DATA | DLC_PART_PARAM);
+int dlc_net_can_split_backward(const net_op *op) {
+    return op->feature && (op->feature->caps & DLC_LAYER_SPLIT_BACKWARD) != 0 &&
+           dlc_net_backward_parts(op) == (DLC_BACKWARD_DATA | DLC_BACKWARD_WEIGHTS);
 }
 
-dlc_net_part dlc_net_whole_part(const net_op *op) {
-    return dlc_net_halves(op) == DLC_PART_PARAM ? DLC_NET_BACKWARD_PARAM
-                                                : DLC_NET_BACKWARD_DATA;
+dlc_net_part dlc_net_backward_part(const net_op *op) {
+    return dlc_net_backward_parts(op) == DLC_BACKWARD_WEIGHTS ? DLC_NET_BACKWARD_WEIGHTS
+                                                              : DLC_NET_BACKWARD_DATA;
 }
 
 static uint64_t bytes_of(const dlc_net *net, int32_t tensor) {
     return dlc_tensor_bytes(&net->tensor[tensor].tensor);
 }
 
-/* Inputs and outputs of which the bit is set in `in` and `out`. */
+/* The bytes of the inputs and outputs whose bits are set in `in` and `out`. */
 static uint64_t activation_bytes(const dlc_net *net, const net_op *op, uint64_t in,
                                  uint64_t out) {
     uint64_t bytes = 0;
@@ -57,7 +58,7 @@ static uint64_t param_bytes(const net_op *op, int trained_only) {
     return count * sizeof(float);
 }
 
-/* The gradients that come in, out of the tensors that have one. */
+/* The bytes of the outputs' gradients. */
 static uint64_t out_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
     for (int32_t j = 0; j < op->plan.outputs; j++)
@@ -66,33 +67,34 @@ static uint64_t out_diff_bytes(const dlc_net *net, const net_op *op) {
     return bytes;
 }
 
-/* The gradients that go out; one that is added to another's is read once more, or the
- * other's is. */
+/* The bytes of the inputs' gradients. One that is added to another counts twice, since
+ * something is read once more. */
 static uint64_t in_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
     for (int32_t j = 0; j < op->plan.inputs; j++)
         if (op->edge[j].wanted)
             bytes += bytes_of(net, op->input[j]) *
-                     (op->edge[j].add || op->edge[j].into ? 2 : 1);
+                     (op->edge[j].add || op->edge[j].accumulates ? 2 : 1);
     return bytes;
 }
 
-static dlc_net_work whole_backward(const dlc_net *net, const net_op *op) {
-    uint32_t halves = dlc_net_halves(op);
-    int count = (halves & DLC_PART_DATA ? 1 : 0) + (halves & DLC_PART_PARAM ? 1 : 0);
+static dlc_net_work joint_backward(const dlc_net *net, const net_op *op) {
+    uint32_t parts = dlc_net_backward_parts(op);
+    int count = (parts & DLC_BACKWARD_DATA ? 1 : 0) +
+                (parts & DLC_BACKWARD_WEIGHTS ? 1 : 0);
     dlc_net_work work = {
         .multiply_adds = count * op->plan.multiply_adds,
         .bytes = out_diff_bytes(net, op) + in_diff_bytes(net, op) +
                  activation_bytes(net, op, op->plan.reads_in, op->plan.reads_out)};
-    /* The weights are read for the inputs' gradients; their own are written. */
+    /* One part reads the weights, the other writes their gradients. */
     work.bytes += (uint64_t)count * param_bytes(op, 1);
     return work;
 }
 
-/* The weights' half needs the inputs, the data's the weights, and both what came out
- * if the layer looks at it at all. */
-static void parted_backward(const dlc_net *net, const net_op *op, dlc_net_work *data,
-                            dlc_net_work *param) {
+/* The gradients of the weights need the inputs, those of the inputs need the weights,
+ * and both need the outputs if the layer reads them at all. */
+static void split_backward(const dlc_net *net, const net_op *op, dlc_net_work *data,
+                           dlc_net_work *param) {
     uint64_t both = out_diff_bytes(net, op) +
                     activation_bytes(net, op, 0, op->plan.reads_out) +
                     param_bytes(op, 1);
@@ -101,30 +103,30 @@ static void parted_backward(const dlc_net *net, const net_op *op, dlc_net_work *
     param->bytes = both + activation_bytes(net, op, op->plan.reads_in, 0);
 }
 
-static int is_made_again(const dlc_net *net, const net_op *op) {
+static int is_recomputed(const dlc_net *net, const net_op *op) {
     for (int32_t j = 0; j < op->plan.outputs; j++)
-        if (net->tensor[op->output[j]].again_before != NO_OP)
+        if (net->tensor[op->output[j]].recompute_before != NO_OP)
             return 1;
     return 0;
 }
 
 static void describe_work(const dlc_net *net, const net_op *op, dlc_net_row *row) {
-    if (op->absorbed_by != NO_OP)
+    if (op->fused_into != NO_OP)
         return;
-    int times = is_made_again(net, op) ? 2 : 1;
+    int times = is_recomputed(net, op) ? 2 : 1;
     uint64_t bytes = activation_bytes(net, op, UINT64_MAX, UINT64_MAX) +
                      param_bytes(op, 0);
     row->work[DLC_NET_FORWARD] = (dlc_net_work){.multiply_adds = times *
                                                                  op->plan.multiply_adds,
                                                 .bytes = (uint64_t)times * bytes};
-    if (dlc_net_can_part(op))
-        parted_backward(net, op, &row->work[DLC_NET_BACKWARD_DATA],
-                        &row->work[DLC_NET_BACKWARD_PARAM]);
+    if (dlc_net_can_split_backward(op))
+        split_backward(net, op, &row->work[DLC_NET_BACKWARD_DATA],
+                       &row->work[DLC_NET_BACKWARD_WEIGHTS]);
     else if (op->runs_backward)
-        row->work[dlc_net_whole_part(op)] = whole_backward(net, op);
+        row->work[dlc_net_backward_part(op)] = joint_backward(net, op);
 }
 
-/* ---- The row --------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------ */
 
 static const char *name_of_tensor(const dlc_net *net, int32_t tensor) {
     int32_t producer = net->tensor[tensor].producer;
@@ -136,7 +138,7 @@ static const char *name_of_tensor(const dlc_net *net, int32_t tensor) {
 static const char *first_reader(const dlc_net *net, int32_t tensor) {
     for (int32_t i = 0; i < net->ops; i++)
         for (int32_t j = 0; j < net->op[i].plan.inputs; j++)
-            if (net->op[i].absorbed_by == NO_OP && net->op[i].input[j] == tensor)
+            if (net->op[i].fused_into == NO_OP && net->op[i].input[j] == tensor)
                 return net->op[i].name;
     return NULL;
 }
@@ -148,7 +150,7 @@ static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *r
         if (!is_trained(op, j))
             continue;
         row->parameters += dlc_shape_count(&op->param[j].shape);
-        if (param->is_split)
+        if (param->is_sharded)
             continue;
         if (end == 0 || param->offset < row->trained_begin)
             row->trained_begin = param->offset;
@@ -158,12 +160,12 @@ static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *r
     row->trained_count = end - row->trained_begin;
 }
 
-/* All of them make up a pass. */
-static void count_portions(const dlc_net *net, dlc_net_row *row) {
-    row->multiply_adds *= net->portions.count;
+/* Multiplies the work of one batch chunk by the number of chunks in a pass. */
+static void count_chunks(const dlc_net *net, dlc_net_row *row) {
+    row->multiply_adds *= net->chunks.count;
     for (int part = 0; part < DLC_NET_PARTS; part++) {
-        row->work[part].multiply_adds *= net->portions.count;
-        row->work[part].bytes *= (uint64_t)net->portions.count;
+        row->work[part].multiply_adds *= net->chunks.count;
+        row->work[part].bytes *= (uint64_t)net->chunks.count;
     }
 }
 
@@ -188,10 +190,10 @@ dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
         row->added += op->edge[j].wanted && op->edge[j].add;
     describe_params(net, op, row);
     describe_work(net, op, row);
-    if (dlc_net_op_in_group(net, i))
-        count_portions(net, row);
-    if (op->absorbed_by != NO_OP)
-        row->absorbed_by = net->op[op->absorbed_by].name;
+    if (dlc_net_op_is_chunked(net, i))
+        count_chunks(net, row);
+    if (op->fused_into != NO_OP)
+        row->fused_into = net->op[op->fused_into].name;
     else if (!net->args.outline && DLC_CAN(op->ops, describe))
         op->ops->describe(op->layer, row->choice, sizeof row->choice);
     return DLC_OK;

@@ -1,4 +1,4 @@
-/* See graph.h. */
+/* Makes the graph from the sections of net.ini, and reports mistakes in them. */
 #include "net/graph.h"
 
 #include <stdarg.h>
@@ -10,35 +10,36 @@
 
 const dlc_option dlc_graph_options[] = {
     DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
-               "what the layer does; `dlcore plugin list` shows the types"),
+               "the type of layer; `dlcore plugin list` shows the types"),
     DLC_STRING("input", NULL,
-               "layers it reads, joined by commas, or data, label; default: the layer "
-               "above, and label for a loss or metric"),
+               "the layers it reads, separated by commas, or data, label; default: the "
+               "layer above, and label for a loss or metric"),
     DLC_CHOICE(
         "phase", NULL, "both|train|test",
-        "where it takes part; default: both, or test for what is only watched, as "
-        "accuracy is"),
+        "the phases it takes part in; default: both, or test for a metric such as "
+        "accuracy"),
     DLC_FLOAT("loss_weight", "1", 0, 1e6,
               "factor of a loss in the sum that training minimises"),
-    DLC_CHOICE("parallel", "data", "data|tensor|auto",
-               "how ranks share the layer; data: each has samples of its own; tensor: "
-               "each computes some channels of the output, for all samples, and holds only "
-               "the weights of these; auto: whichever is expected to be faster"),
+    DLC_CHOICE(
+        "parallel", "data", "data|tensor|auto",
+        "how ranks split the layer; data: each has samples of its own; tensor: "
+        "each computes some channels of the output, for all samples, and holds only "
+        "the weights of these; auto: whichever is expected to be faster"),
     DLC_OPTIONS_END};
 
-/* While the graph is made. */
+/* The state while the graph is made. */
 typedef struct graph_maker {
     const dlc_config *config;
     const dlc_registry *registry;
     const char *device;
-    const char *const *reserved; /* names of sections that are no layers, and NULL */
+    const char *const *reserved; /* names of sections that are not layers, and NULL */
     dlc_problems *problems;
     dlc_graph *graph;
-    int unknown; /* a layer's type is, which was told */
+    int unknown; /* a layer has an unknown type, which was reported */
 } graph_maker;
 
-/* A layer of an unknown type is kept while mistakes are looked for, so that those who
- * read it aren't told that it is missing. */
+/* A layer of an unknown type, without a feature, stays in the graph, so that layers
+ * that read it are not reported as reading a missing one. */
 static int is_metric(const dlc_graph_layer *layer) {
     return layer->feature &&
            (layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
@@ -54,8 +55,9 @@ static void complain(graph_maker *maker, const dlc_graph_layer *layer, const cha
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    dlc_problems_in(maker->problems, maker->config,
-                    dlc_config_find(maker->config, layer->name), key, "%s", message);
+    dlc_problems_add_in(maker->problems, maker->config,
+                        dlc_config_find(maker->config, layer->name), key, "%s",
+                        message);
 }
 
 static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
@@ -66,7 +68,8 @@ static int32_t find_layer(const dlc_graph *graph, const char *name, size_t lengt
     return -1;
 }
 
-/* NULL: none, or memory ran out, which maker->problems knows. */
+/* The nearest name of an input; NULL if there is none, or if memory ran out, which is
+ * noted in maker->problems. */
 static const char *nearest_input(const graph_maker *maker, const char *name) {
     size_t count = 0, groups = 0;
     while (dlc_config_group(maker->config, groups))
@@ -88,7 +91,7 @@ static const char *nearest_input(const graph_maker *maker, const char *name) {
     return nearest;
 }
 
-/* The layer above number `index` that hands something on in every phase of `phases`. */
+/* The nearest layer above `index` that has an output in every phase of `phases`. */
 static dlc_graph_input input_above(const graph_maker *maker, int32_t index,
                                    unsigned phases) {
     for (int32_t i = index - 1; i >= 0; i--) {
@@ -99,8 +102,8 @@ static dlc_graph_input input_above(const graph_maker *maker, int32_t index,
     return (dlc_graph_input){DLC_FROM_DATA, 0};
 }
 
-/* "res2a": the last layer of a group. "res2a.in": what its first one reads where
- * nothing is said. */
+/* Resolves "res2a", the last layer of a group, and "res2a.in", the default input of its
+ * first layer. */
 static int resolve_group(const graph_maker *maker, unsigned phases, const char *name,
                          size_t length, dlc_graph_input *input) {
     const dlc_graph *graph = maker->graph;
@@ -119,7 +122,7 @@ static int resolve_group(const graph_maker *maker, unsigned phases, const char *
     return 1;
 }
 
-/* "conv1", "slice:1", "data", "label" -> where it comes from. */
+/* Resolves "conv1", "slice:1", "data" or "label". */
 static int resolve_input(const graph_maker *maker, unsigned phases, const char *name,
                          dlc_graph_input *input) {
     if (strcmp(name, "data") == 0 || strcmp(name, "label") == 0) {
@@ -164,7 +167,7 @@ static void add_named_input(graph_maker *maker, dlc_graph_layer *layer,
     } else {
         const char *nearest = nearest_input(maker, name);
         complain(maker, layer, "input",
-                 "input = %s: no layer of that name stands above%s%s%s", name,
+                 "input = %s: there is no layer of that name above%s%s%s", name,
                  nearest ? "; did you mean '" : "", nearest ? nearest : "",
                  nearest ? "'?" : "");
     }
@@ -232,61 +235,62 @@ static unsigned phases_of(const dlc_graph_layer *layer) {
 
 static dlc_parallel parallel_of(graph_maker *maker, const dlc_graph_layer *layer) {
     const dlc_settings *settings = layer->settings;
-    int can = (layer->feature->caps & DLC_LAYER_SLICES) != 0;
+    int can = (layer->feature->caps & DLC_LAYER_CHANNEL_PARALLEL) != 0;
     if (!can && dlc_settings_is(settings, "parallel", "tensor"))
         complain(maker, layer, "parallel",
-                 "parallel = tensor: layers of type '%s' cannot be split",
+                 "parallel = tensor: layers of type '%s' do not support it",
                  layer->feature->name);
     if (!can || dlc_settings_is(settings, "parallel", "data"))
         return DLC_PARALLEL_DATA;
     return dlc_settings_is(settings, "parallel", "auto") ? DLC_PARALLEL_AUTO
-                                                         : DLC_PARALLEL_MODEL;
+                                                         : DLC_PARALLEL_TENSOR;
 }
 
-/* The standing section that the name of one which is no layer means: "optimizer",
- * "sovler". By its letters only where that section is missing. */
+/* The reserved section that a name such as "optimizer" or "sovler" is meant to be. A
+ * name that is only spelled similarly counts if that section is missing. */
 static const char *meant_section(const graph_maker *maker, const char *name) {
     size_t count = 0;
     while (maker->reserved[count])
         count++;
-    const char *meant = dlc_nearest_meaning(name, maker->reserved, count);
+    const char *meant = dlc_nearest_synonym(name, maker->reserved, count);
     if (meant)
         return meant;
     meant = dlc_nearest(name, maker->reserved, count);
     return meant && !dlc_config_find(maker->config, meant) ? meant : NULL;
 }
 
-/* No layer has that type: dlc_detail() says so, unless the section is meant otherwise.
- */
-static void tell_type(graph_maker *maker, const dlc_section *section, const char *type,
-                      const char *meant) {
+/* Reports an unknown type: as dlc_detail() says, or as a misspelled section name. */
+static void report_type(graph_maker *maker, const dlc_section *section,
+                        const char *type, const char *meant) {
     const char *advice = dlc_advice(type);
     if (meant)
-        dlc_problems_in(maker->problems, maker->config, section, NULL,
-                        "is no section of settings, and there is no layer \"%s\"; did "
-                        "you mean [%s]?%s%s",
-                        type, meant, advice ? " " : "", advice ? advice : "");
+        dlc_problems_add_in(maker->problems, maker->config, section, NULL,
+                            "is not a section of settings, and there is no layer type "
+                            "\"%s\"; did you mean [%s]?%s%s",
+                            type, meant, advice ? " " : "", advice ? advice : "");
     else
-        dlc_problems_in(maker->problems, maker->config, section, "type", "%s",
-                        dlc_detail());
+        dlc_problems_add_in(maker->problems, maker->config, section, "type", "%s",
+                            dlc_detail());
 }
 
-/* The plugin's feature for a section; the mistake is told where there is none. */
+/* The layer type of a section; NULL after reporting the mistake. */
 static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
     const char *type = dlc_section_value(section, "type");
     const char *meant = meant_section(maker, dlc_section_name(section));
     const dlc_feature *feature = NULL;
     if (!type && meant) {
-        dlc_problems_in(maker->problems, maker->config, section, NULL,
-                        "is no section of settings, and a layer has a `type`; did you "
-                        "mean [%s]?",
-                        meant);
+        dlc_problems_add_in(
+            maker->problems, maker->config, section, NULL,
+            "is not a section of settings, nor a layer, since it has no "
+            "`type`; did you mean [%s]?",
+            meant);
     } else if (!type) {
-        dlc_problems_in(maker->problems, maker->config, section, NULL, "has no `type`");
+        dlc_problems_add_in(maker->problems, maker->config, section, NULL,
+                            "has no `type`");
     } else if (!dlc_section_is_broken(section, "type") &&
                dlc_registry_find(maker->registry, DLC_KIND_LAYER, type, maker->device,
                                  &feature) != DLC_OK) {
-        tell_type(maker, section, type, meant);
+        report_type(maker, section, type, meant);
         return NULL;
     }
     return feature;
@@ -297,7 +301,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     dlc_graph *graph = maker->graph;
     if (strcmp(name, "data") == 0 || strcmp(name, "label") == 0) {
         dlc_problems_add(maker->problems, maker->config, dlc_section_line(section),
-                         "[%s] is the name of the batch; call the layer otherwise",
+                         "[%s] is reserved for the batch; give the layer another name",
                          name);
         return DLC_OK;
     }
@@ -334,7 +338,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     return DLC_OK;
 }
 
-/* What nobody reads is a slip of the pen. */
+/* A layer whose output no other layer reads is a mistake. */
 static void check_all_read(graph_maker *maker) {
     const dlc_graph *graph = maker->graph;
     int losses = 0;

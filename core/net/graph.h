@@ -1,5 +1,6 @@
-/* The graph: the layers that `net.ini` lists, found among the plugins, with their
- * settings checked and their inputs resolved. It knows both phases and no shapes.
+/* The graph: the layers of `net.ini`, looked up among the plugins, with checked
+ * settings and resolved inputs, for both phases and without shapes. Made by the setup;
+ * nets are built from it.
  */
 #ifndef DLC_NET_GRAPH_H
 #define DLC_NET_GRAPH_H
@@ -9,19 +10,19 @@
 #include "config/config.h"
 #include "plugin/registry.h"
 
-/* Where an input comes from: output `output` of layer `layer`; layer DLC_FROM_DATA
- * is the batch, output 0 its data and 1 its labels. */
+/* The source of an input: output `output` of layer `layer`. Layer DLC_FROM_DATA is the
+ * batch, with its data as output 0 and its labels as output 1. */
 typedef struct dlc_graph_input {
     int32_t layer, output;
 } dlc_graph_input;
 
 #define DLC_FROM_DATA (-1)
 
-/* How the ranks of a job share a layer: its samples, or the channels of its output; or
- * whichever is faster. */
+/* How the ranks of a job split a layer: by samples, or by the channels of its output;
+ * or whichever is faster. */
 typedef enum dlc_parallel {
     DLC_PARALLEL_DATA,
-    DLC_PARALLEL_MODEL,
+    DLC_PARALLEL_TENSOR,
     DLC_PARALLEL_AUTO,
 } dlc_parallel;
 
@@ -46,9 +47,9 @@ typedef struct dlc_graph {
  */
 extern const dlc_option dlc_graph_options[];
 
-/* Makes the graph of every section that isn't one of `reserved` (NULL-terminated:
- * "net", "data", ...). All mistakes go to `problems`; where there were any, the graph
- * is good for looking for more and for nothing else. DLC_OK unless memory ran out. */
+/* Makes the graph of all sections whose names are not in `reserved` (NULL-terminated:
+ * "net", "data", ...). Mistakes are added to `problems`; if there are any, the graph
+ * may only be used to look for more. Returns DLC_OK unless memory runs out. */
 dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                           const dlc_registry *registry, const char *device,
                           dlc_problems *problems, dlc_graph **graph);

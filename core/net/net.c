@@ -1,10 +1,10 @@
-/* A net's life: built in steps, given its memory, freed. */
+/* Builds, allocates and frees a net. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "net/batch_chunks.h"
 #include "net/internal.h"
-#include "net/portions.h"
 
 int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t producer) {
     if (net->tensors == net->tensor_room) {
@@ -20,8 +20,8 @@ int32_t dlc_net_tensor_add(dlc_net *net, const dlc_tensor *tensor, int32_t produ
                                              .producer = producer,
                                              .data_buffer = NO_BUFFER,
                                              .diff_buffer = NO_BUFFER,
-                                             .again_before = NO_OP,
-                                             .again_buffer = NO_BUFFER};
+                                             .recompute_before = NO_OP,
+                                             .recompute_buffer = NO_BUFFER};
     return net->tensors++;
 }
 
@@ -37,10 +37,10 @@ dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status)
 void dlc_net_op_free(net_op *op) {
     if (op->ops)
         op->ops->destroy(op->layer);
-    dlc_net_exchange_free(op->exchange);
+    dlc_net_reshard_free(op->reshard);
     if (op->family) {
-        op->family->reorder_destroy(op->there);
-        op->family->reorder_destroy(op->back);
+        op->family->reorder_destroy(op->reorder_forward);
+        op->family->reorder_destroy(op->reorder_backward);
     }
     dlc_free(op->in);
     dlc_free(op->out);
@@ -98,17 +98,17 @@ void dlc_net_free(dlc_net *net) {
     free_memory(net, &net->weights);
     free_memory(net, &net->gradients);
     free_memory(net, &net->buffers);
-    free_memory(net, &net->split_weights);
-    free_memory(net, &net->split_gradients);
-    if (!net->lent)
+    free_memory(net, &net->sharded_weights);
+    free_memory(net, &net->sharded_gradients);
+    if (!net->borrows_activations)
         free_memory(net, &net->activations);
-    dlc_free(net->portions.parcel);
+    dlc_free(net->chunks.transfer);
     dlc_free(net->param_name);
     dlc_free(net->param);
     dlc_free(net->param_op);
     dlc_free(net->param_index);
     dlc_free(net->segment);
-    dlc_free(net->split_segment);
+    dlc_free(net->sharded_segment);
     dlc_free(net->buffer);
     dlc_free(net->family);
     dlc_free(net->tensor);

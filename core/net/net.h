@@ -5,11 +5,11 @@
  *     dlc_net_forward, dlc_net_backward, ...
  *     dlc_net_free
  *
- * Building computes nothing on samples and takes no tensor memory: `dlcore check`
- * stops after it. A net of the test phase is built as the *twin* of a training
- * net, whose parameters it reads.
+ * Building computes nothing on samples and allocates no tensor memory: `dlcore check`
+ * stops after it. A net of the test phase is built with a training net, whose
+ * parameters it reads.
  *
- * Threads: one net, one thread.
+ * Threads: one thread at a time uses a net.
  */
 #ifndef DLC_NET_NET_H
 #define DLC_NET_NET_H
@@ -17,154 +17,162 @@
 #include <dlcore/layer.h>
 #include <dlcore/solver.h>
 
-#include "net/courier.h"
 #include "net/graph.h"
+#include "net/progress_engine.h"
 
 typedef struct dlc_net dlc_net;
 
-/* How the split layers at the end of a net get the samples of all ranks (portions.h):
- * all at once; in portions of consecutive samples, so that one rank after the other
- * sends its own; or in portions with a part of every rank's. There are as many portions
- * as ranks. */
-typedef enum dlc_split_way {
-    DLC_SPLIT_WHOLE,
-    DLC_SPLIT_ROTATING,
-    DLC_SPLIT_SLICED,
-    DLC_SPLIT_WAYS
-} dlc_split_way;
+/* How the tensor-parallel layers at the end of a net get the samples of all ranks
+ * (batch_chunks.h): the whole batch at once; in chunks of consecutive samples, so that
+ * one rank after the other sends its own; or in chunks with a part of every rank's.
+ * There are as many chunks as ranks. */
+typedef enum dlc_tensor_schedule {
+    DLC_TENSOR_WHOLE_BATCH,
+    DLC_TENSOR_BY_RANK,
+    DLC_TENSOR_CHUNKED,
+    DLC_TENSOR_SCHEDULES
+} dlc_tensor_schedule;
 
-/* The ranks among which layers are split (split.h). */
-typedef struct dlc_net_split {
+/* The ranks that share tensor-parallel layers (tensor_parallel.h). */
+typedef struct dlc_net_tensor_parallel {
     int32_t rank, ranks;
-    const char *layers; /* one a layer of the graph: is it split? */
-    /* ranks + 1 elements: of the samples of one pass over all ranks, those of rank r
-     * are [first[r], first[r + 1]). */
-    const int64_t *first;
-    /* As many: channels are shared out in these proportions. */
-    const int64_t *cut;
-    const dlc_mail *mail; /* its own; NULL in a net that is never run */
-    dlc_split_way way;
-    dlc_courier *courier; /* for portions; of a mail of its own, with room for
-                             dlc_net_parcels; NULL as above */
-} dlc_net_split;
+    const char *layers; /* one per layer of the graph: is it tensor-parallel? */
+    /* ranks + 1 elements: of the samples of one pass over all ranks, rank r has
+     * [first_sample[r], first_sample[r + 1]). */
+    const int64_t *first_sample;
+    /* ranks + 1 elements, ascending: channels are split in proportion to the
+     * differences between neighbours. */
+    const int64_t *channel_share;
+    const dlc_p2p_channel *p2p; /* not shared; NULL in a net that is never run */
+    dlc_tensor_schedule schedule;
+    /* With batch chunks: on a p2p channel of its own, with room for
+     * dlc_net_max_transfers. NULL in a net that is never run. */
+    dlc_progress_engine *progress;
+} dlc_net_tensor_parallel;
 
-static inline int32_t dlc_net_parcels(int32_t ranks) {
+/* The most transfers that a net with batch chunks has in flight. */
+static inline int32_t dlc_net_max_transfers(int32_t ranks) {
     return 8 * ranks;
 }
 
-/* The first layer of the graph that portions are taken for (of the phase): from there
- * on nothing but split layers reads what comes before, one tensor. -1: there is no such
- * layer; the detail sentence says why not. */
-int32_t dlc_net_find_group(const dlc_graph *graph, dlc_phase phase, const char *split);
+/* The first layer of the graph (in this phase) that can work on batch chunks: from
+ * there on only tensor-parallel layers read what comes before, and that is a single
+ * tensor. -1: there is none; the detail sentence says why. */
+int32_t dlc_net_find_chunked_part(const dlc_graph *graph, dlc_phase phase,
+                                  const char *is_parallel);
 
-/* A tensor that crosses the edge of a net which is a part of the graph only. On its way
- * it is plain: float32, or whole numbers. */
-typedef struct dlc_net_port {
+/* A tensor at the boundary of a pipeline stage: a net that is only a part of the graph.
+ * It is transferred in plain layout, as float32 or integers. */
+typedef struct dlc_net_boundary {
     int32_t layer, output; /* of the graph */
     dlc_dtype dtype;
     dlc_shape shape;
-    int gradient; /* its gradient goes the other way */
-} dlc_net_port;
+    int gradient; /* its gradient is transferred in the other direction */
+} dlc_net_boundary;
 
 typedef struct dlc_net_args {
     const dlc_graph *graph;
-    /* Layers [first, end) of the graph alone; end 0: all. What they read of others
-     * comes in by ports, what others read of them goes out by ports; the tables stay.
-     */
+    /* Only layers [first, end) of the graph; end 0: all. What they read of other
+     * layers, and what other layers read of them, are boundary tensors. The tables must
+     * outlive the net. */
     int32_t first, end;
-    int32_t ports_in, ports_out;
-    const dlc_net_port *port_in, *port_out;
-    int32_t lanes; /* passes that may be under way at once, each with activations of its
-                      own; 0: 1 */
-    int outline; /* shapes and the way of the gradients alone: nothing is prepared, and
-                    dlc_net_output, dlc_net_is_wanted and rows are all there is. Then
-                    `device` may be NULL, with `misfit`: families are asked
-                    for shapes alone, and layers of those that can't tell are left out
-                  */
-    /* Optional, for an outline, which then goes on where a layer's shapes don't fit:
-     * told the layer, of the graph, and the status; the detail sentence says why. Such
-     * layers, those that the graph calls broken, and all that read one of them are left
-     * out. */
-    void (*misfit)(void *context, int32_t layer, dlc_status status);
+    int32_t boundaries_in, boundaries_out;
+    const dlc_net_boundary *boundary_in, *boundary_out;
+    /* Sets of activation buffers, one for each micro-batch that may be in flight; 0: 1.
+     */
+    int32_t micro_batch_buffers;
+    /* Infer shapes and trace gradients only: nothing is prepared, and dlc_net_output,
+     * dlc_net_wants_gradient and the rows are all there is. `device` may be NULL then,
+     * if `on_misfit` is set: families infer shapes without a device, and layers of
+     * families that cannot are left out. */
+    int outline;
+    /* Optional, for an outline, which then continues after a layer whose shapes do not
+     * fit: called with the layer of the graph and the status; the detail sentence says
+     * why. Such layers, those that the graph marks broken, and all that read one of
+     * them are left out. */
+    void (*on_misfit)(void *context, int32_t layer, dlc_status status);
     void *misfit_context;
     dlc_phase phase;
     const dlc_feature *device_feature;
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    /* What a pass does is given to it, to be done later; NULL: done when a call
-     * returns. */
-    dlc_queue *queue;
-    int32_t threads;     /* processor threads for the layers */
+    dlc_queue *queue;    /* passes are submitted to it; NULL: calls are synchronous */
+    int32_t threads;     /* CPU threads for the layers */
     dlc_dtype precision; /* of activations: DLC_F32, DLC_BF16 or DLC_F16 */
     uint32_t math;       /* DLC_MATH_ bits */
-    int tune;            /* layers may time what they choose from */
-    int low_memory;      /* make cheap activations again in backward */
+    int autotune;        /* layers may time the algorithms they choose from */
+    int recompute;       /* recompute cheap activations in backward */
     dlc_shape sample;    /* C, H, W of one sample */
     int64_t batch;       /* samples of one pass of this rank */
     uint64_t seed;
-    int shared;    /* peers may map the arenas: memory that is dearer to reach */
-    dlc_net *twin; /* the training net; must outlive this one, which reads its
-                      parameters and may work in its memory: what forward of one
-                      left is lost to the other. NULL: this net owns its own */
-    /* Optional: told which layer is at work, for the report of a lost rank. */
-    void (*watch)(void *context, const char *phase, const char *layer);
-    void *watch_context;
-    /* Optional: asked for elements [begin, end) of the weights before a layer's forward
-     * reads them; what it returns ends forward if it isn't DLC_OK. */
-    dlc_status (*need)(void *context, size_t begin, size_t end);
-    void *need_context;
-    /* Of dlc_layer_run; with a queue only, and NULL allowed. */
+    int shared; /* peers may map the arenas: use memory that can be shared */
+    /* For a test net: the training net whose parameters it reads. It must outlive this
+     * net. The two may share the memory of activations: running one invalidates what
+     * the other's last forward left. NULL: this net owns its parameters. */
+    dlc_net *train_net;
+    /* Optional: called before each layer runs, for the report on a lost rank. */
+    void (*on_activity)(void *context, const char *phase, const char *layer);
+    void *activity_context;
+    /* Optional: called before a layer's forward reads elements [begin, end) of the
+     * weights, to wait for deferred updates. A status other than DLC_OK ends forward.
+     */
+    dlc_status (*wait_for_weights)(void *context, size_t begin, size_t end);
+    void *weights_context;
+    /* As in dlc_layer_run; only with a queue, and NULL allowed. */
     const dlc_step *step_at;
     const float *loss_scale_at;
-    const dlc_net_split *split; /* NULL: no layer is */
-    /* One a layer of the graph: are its parameters to be plain? NULL: none. Stays. */
-    const char *plain;
+    const dlc_net_tensor_parallel *tensor_parallel; /* NULL: no layer is */
+    /* One per layer of the graph: must its parameters have plain layout? NULL: none.
+     * Must outlive the net. */
+    const char *plain_params;
 } dlc_net_args;
 
+/* Builds a net without allocating it. The args' pointers must stay valid. */
 dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net);
 void dlc_net_free(dlc_net *net); /* NULL allowed */
 
-/* Takes the memory and fills parameters from their fillers, each drawn from its
- * own stream of the seed. Once, before the calls below. */
+/* Allocates the memory and initializes the parameters with their fillers, each from its
+ * own stream of random numbers. Call it once, before the calls below. */
 dlc_status dlc_net_allocate(dlc_net *net);
 
 /* ---- One pass ---------------------------------------------------------------- */
 
-/* The batch: N, C, H, W float32 and N labels, in host memory or the device's. On a
- * device that the processor shares memory with they are read in place, with a queue
- * later, so they must stay. */
+/* Sets the batch: N, C, H, W float32 and N labels, in host or device memory. On a
+ * device that works in host memory the batch is read in place, later if there is a
+ * queue, so it must stay valid. */
 dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
-/* The same of bytes, of which the device's `normalize` makes (byte - mean) * scale;
- * `mean` has one a channel. All are in the memory of a device that has its own. */
+/* Sets a batch of bytes, which the device's `normalize` converts to (byte - mean) *
+ * scale; `mean` has one value per channel. All arguments are in device memory. */
 dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
                              float scale, const int32_t *labels);
 
-/* One of several passes under way, or one with ports: everything that follows works in
- * its memory, up to the next call. Between its forward and its backward others may be
- * entered; the batch is shown (set_input) behind each call. */
+/* A pass of a net that has several micro-batches in flight or that has boundary
+ * tensors: everything that follows dlc_net_begin_pass works in the memory of this pass,
+ * until the next such call. Other passes may come between its forward and its backward;
+ * set_input is called again after each dlc_net_begin_pass. */
 typedef struct dlc_net_pass {
-    int32_t lane;
-    int64_t iteration, sample; /* of backward, as in dlc_layer_run */
-    /* One a port, in the device's memory; `..._diff` NULL where there is no gradient.
-     */
-    void *const *in, *const *in_diff;   /* in_diff is written, the others are read */
-    void *const *out, *const *out_diff; /* out is written */
+    int32_t micro_batch_buffer; /* which set of activation buffers */
+    int64_t iteration, sample;  /* of backward, as in dlc_layer_run */
+    /* One per boundary tensor, in device memory; `..._diff` elements are NULL if there
+     * is no gradient. `in_diff` and `out` are written, the others are read. */
+    void *const *in, *const *in_diff;
+    void *const *out, *const *out_diff;
 } dlc_net_pass;
 
-void dlc_net_enter(dlc_net *net, const dlc_net_pass *pass);
+void dlc_net_begin_pass(dlc_net *net, const dlc_net_pass *pass);
 
-/* Backward writes the weights' gradients to this arena from here on, laid out like the
- * net's own; NULL: to that. Before the pass is entered. */
-void dlc_net_write_gradients(dlc_net *net, float *arena);
+/* Makes backward write the weights' gradients to this arena, laid out like the net's
+ * own; NULL: to the net's own. Call it before the pass begins. */
+void dlc_net_set_gradient_arena(dlc_net *net, float *arena);
 
-/* `iteration` and `sample` as in dlc_layer_run. In training by portions, what comes
- * before them; they are done, forward and backward, by dlc_net_backward, behind which
- * metrics are there. */
+/* `iteration` and `sample` are those of dlc_layer_run. When a net with batch chunks
+ * trains, this runs only what comes before the chunked layers; these run, forward and
+ * backward, in dlc_net_backward, after which metrics are valid. */
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample);
 
-/* Gradients of loss_scale times the weighted sum of the mean losses. Behind each
- * layer with parameters, `done(context, elements)` is told that the gradient arena
- * is final up to `elements`; what it returns ends backward if it isn't DLC_OK. */
+/* Computes the gradients of loss_scale times the weighted sum of the mean losses. After
+ * each layer with parameters `done(context, elements)` is called when the gradient
+ * arena is final up to `elements`; a status other than DLC_OK ends backward. */
 dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
                             dlc_status (*done)(void *context, size_t elements),
                             void *context);
@@ -177,104 +185,104 @@ typedef struct dlc_metric {
 } dlc_metric;
 
 int32_t dlc_net_metrics(const dlc_net *net);
-/* Until the pass is done, with a queue. */
+/* With a queue this blocks until the pass is complete. */
 dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric);
-/* *sum, in device memory, += share times the weighted sum of the mean losses: work for
- * the queue, where the processor need not see it. */
+/* Adds share times the weighted sum of the mean losses to *sum in device memory, on the
+ * queue, without involving the CPU. */
 dlc_status dlc_net_add_losses(const dlc_net *net, float share, float *sum);
 
-/* Until the queue has nothing to do. */
+/* Blocks until the queue is empty. */
 dlc_status dlc_net_sync(const dlc_net *net);
 
 /* ---- Parameters ---------------------------------------------------------------- */
 
-/* The arenas: float32, `count` elements each, the last `tail` of them no
- * parameters but words that the core has the exchange sum up. */
+/* The arenas: float32, `count` elements each. The last `control_words` of them are not
+ * parameters, but words that the core has all-reduced with the gradients. */
 typedef struct dlc_arenas {
-    size_t count, tail;
+    size_t count, control_words;
     float *weights, *gradients; /* gradients: NULL in a test net */
-    /* Of the net that owns them, after allocate; shared where peers may map them. */
+    /* Set by dlc_net_allocate in the net that owns them; shared if peers may map them.
+     */
     const dlc_memory *weight_memory, *gradient_memory;
     int32_t segments;
     const dlc_segment *segment;
     size_t buffer_count;
-    float *buffers; /* running averages and the like; no gradients */
+    float *buffers; /* running averages and the like, without gradients */
 } dlc_arenas;
 
-#define DLC_ARENA_TAIL 16
+#define DLC_CONTROL_WORDS 16
 
-/* Counts and segments are there after build, pointers after allocate. */
+/* Counts and segments are valid after build, pointers after allocate. */
 const dlc_arenas *dlc_net_arenas(const dlc_net *net);
-/* The same of split layers' parameters, of which this rank has rows that nobody else
- * has: they are not exchanged, and there is no tail. */
-const dlc_arenas *dlc_net_split_arenas(const dlc_net *net);
+/* The arenas of sharded parameters, those of tensor-parallel layers: each rank has rows
+ * of its own, which are not reduced. They have no control words. */
+const dlc_arenas *dlc_net_sharded_arenas(const dlc_net *net);
 
 typedef struct dlc_net_param {
     const char *name; /* "conv1.weight" */
     dlc_shape shape;  /* plain */
     int is_buffer;
-    size_t offset,
-        count;       /* in the weights' (or buffers', or split) arena, own layout */
-    int is_split;    /* `shape` is what this rank has: */
-    dlc_shape whole; /* of the parameter over all ranks, */
-    int64_t first;   /* from this row on */
-    int32_t order;   /* that of the graph; differs among parameters */
+    size_t offset, count; /* in the arena of weights, buffers or sharded weights */
+    int is_sharded;       /* `shape` is that of this rank's rows */
+    dlc_shape whole;      /* the complete parameter's, over all ranks */
+    int64_t first;        /* row of the complete parameter where this rank's begin */
+    int32_t order;        /* in the graph; unique per parameter */
 } dlc_net_param;
 
 int32_t dlc_net_params(const dlc_net *net);
 const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i);
-/* The arena that its values are in: the weights', the buffers', or that of split ones.
- */
+/* The arena of its values: that of weights, of buffers or of sharded weights. */
 float *dlc_net_param_arena(const dlc_net *net, int32_t i);
-/* Between parameter i's place in an arena laid out like the weights (weights,
- * gradients, a solver's slot; the buffers for a buffer) and plain host memory. */
+/* Copy parameter i between plain host memory and an arena laid out like the weights
+ * (weights, gradients, a solver's slot; the buffers if it is a buffer). */
 dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
                                 float *plain);
 dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
                                 float *arena);
 
-/* ---- Of an outline ----------------------------------------------------------- */
+/* ---- Outlines ----------------------------------------------------------------- */
 
-/* Output `output` of a layer of the graph, as a port, but for its gradient; 0: there is
- * no such layer in this phase, or no such output. */
+/* Describes output `output` of a layer of the graph as a boundary tensor, without its
+ * gradient. Returns 0 if there is no such layer in this phase, or no such output. */
 int dlc_net_output(const dlc_net *net, int32_t layer, int32_t output,
-                   dlc_net_port *port);
-/* Does one of layers [first, end) give a gradient for it? */
-int dlc_net_is_wanted(const dlc_net *net, int32_t layer, int32_t output, int32_t first,
-                      int32_t end);
+                   dlc_net_boundary *boundary);
+/* Does one of layers [first, end) compute a gradient of this output? */
+int dlc_net_wants_gradient(const dlc_net *net, int32_t layer, int32_t output,
+                           int32_t first, int32_t end);
 
-/* ---- For people ------------------------------------------------------------------ */
+/* ---- Description ----------------------------------------------------------------- */
 
-/* What a pass asks of an operation, measured one by one. Backward is one call in
- * training; dlc_net_time has layers that can (DLC_LAYER_PARTS) do the two halves of
- * it apart. The whole backward of the others counts as the first half that there is. */
+/* The parts of an operation's pass, measured separately. In training backward is one
+ * call; with dlc_net_time on, layers that can (DLC_LAYER_SPLIT_BACKWARD) compute the
+ * gradients of data and of weights in two calls. For other layers all of backward
+ * counts as the first of these two parts that it has. */
 typedef enum dlc_net_part {
-    DLC_NET_FORWARD,       /* what is made again in backward, included */
-    DLC_NET_BACKWARD_DATA, /* the gradients of its inputs */
-    DLC_NET_BACKWARD_PARAM,
+    DLC_NET_FORWARD,       /* including what is recomputed in backward */
+    DLC_NET_BACKWARD_DATA, /* the gradients of inputs */
+    DLC_NET_BACKWARD_WEIGHTS,
     DLC_NET_PARTS
 } dlc_net_part;
 
-/* The work in one part, of the whole batch; all 0: nothing runs. */
+/* The work of one part, for the whole batch; all 0: nothing runs. */
 typedef struct dlc_net_work {
     int64_t multiply_adds;
-    uint64_t bytes; /* moved at the least: each tensor that it reads or writes, once */
+    uint64_t bytes; /* moved at least: each tensor that is read or written, once */
 } dlc_net_work;
 
-/* One operation: a layer, or a reorder that the core put in between two. */
+/* One operation: a layer, or a reorder that the core inserted between two layers. */
 typedef struct dlc_net_row {
     const char *name, *type; /* both "reorder" for one */
     int is_reorder;
-    const char *producer, *reader; /* of a reorder: the operations, "data" or "label",
-                                      from which and for which; else NULL */
-    const char *absorbed_by;       /* the layer that does its work, or NULL */
+    const char *producer, *reader; /* of a reorder: the operations ("data" or "label"
+                                      for the batch) before and after it; else NULL */
+    const char *fused_into;        /* the layer that does its work, or NULL */
     dlc_shape output;              /* of its first output */
     int64_t parameters;            /* logical count, buffers left out */
     int64_t multiply_adds;         /* of the whole batch, forward */
     dlc_net_work work[DLC_NET_PARTS];
     size_t trained_begin, trained_count; /* its slice of the weights' arena */
-    int32_t added;   /* gradients that are added to another's by a pass of its own */
-    char choice[96]; /* what the layer says it chose */
+    int32_t added;   /* gradients that are added to another layer's by an extra pass */
+    char choice[96]; /* the algorithm, as described by the layer */
 } dlc_net_row;
 
 /* In the order of forward. */
@@ -284,14 +292,15 @@ dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row);
 typedef struct dlc_net_memory {
     size_t activations; /* workspaces and scratch memory included */
     size_t weights, gradients, buffers;
-    int32_t reorders; /* put in between layers of different layouts */
+    int32_t reorders; /* inserted between layers of different layouts */
 } dlc_net_memory;
 
+/* The bytes that dlc_net_allocate allocates. */
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net);
 
-/* Begin (or end) to measure each part of each operation. */
+/* Turns the measurement of each part of each operation on or off. */
 void dlc_net_time(dlc_net *net, int on);
-/* What row i (0 <= i < rows) took in the last pass; 0 where nothing ran. */
+/* The seconds that row i (0 <= i < rows) took in the last pass; 0 where nothing ran. */
 void dlc_net_seconds(const dlc_net *net, int32_t i, double seconds[DLC_NET_PARTS]);
 
 #endif

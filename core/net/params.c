@@ -1,5 +1,5 @@
-/* Parameters: their places in the arenas, in the order in which backward finishes
- * them; their first values; plain copies for checkpoints. */
+/* The parameters of a net: their offsets in the arenas, in the order in which backward
+ * completes them; their initial values; plain copies for checkpoints. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "net/internal.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Elements: every parameter begins on a cache line. */
+/* In elements: every parameter begins on a cache line. */
 #define PARAM_ALIGNMENT 16
 
 static size_t align_count(size_t count) {
@@ -17,7 +17,7 @@ static size_t align_count(size_t count) {
 static int32_t count_params(const dlc_net *net) {
     int32_t count = 0;
     for (int32_t i = 0; i < net->ops; i++)
-        if (net->op[i].absorbed_by == NO_OP)
+        if (net->op[i].fused_into == NO_OP)
             count += net->op[i].plan.params;
     return count;
 }
@@ -29,9 +29,9 @@ static dlc_status allocate_tables(dlc_net *net, int32_t count) {
     net->param_index = dlc_alloc(n, sizeof *net->param_index);
     net->param_name = dlc_alloc(n, sizeof *net->param_name);
     net->segment = dlc_alloc(n, sizeof *net->segment);
-    net->split_segment = dlc_alloc(n, sizeof *net->split_segment);
+    net->sharded_segment = dlc_alloc(n, sizeof *net->sharded_segment);
     if (!net->param || !net->param_op || !net->param_index || !net->param_name ||
-        !net->segment || !net->split_segment)
+        !net->segment || !net->sharded_segment)
         return DLC_ERR_NOMEM;
     return DLC_OK;
 }
@@ -43,18 +43,19 @@ static const dlc_net_param *find_param(const dlc_net *net, const char *name) {
     return NULL;
 }
 
-/* Where the next parameter begins: behind the others, or where the twin has it. */
+/* Sets the offset of the next parameter: after the others, or the one that it has in
+ * the training net. */
 static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t end) {
     param->offset = end;
-    if (!net->args.twin)
+    if (!net->args.train_net)
         return DLC_OK;
-    const dlc_net_param *same = find_param(net->args.twin, param->name);
+    const dlc_net_param *same = find_param(net->args.train_net, param->name);
     if (!same || same->count != param->count || same->is_buffer != param->is_buffer ||
-        same->is_split != param->is_split)
+        same->is_sharded != param->is_sharded)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "%s: a test needs this parameter, and training does not have it "
-            "in the same size; give the layer both phases",
+            "%s: a test needs this parameter, but training does not have it in the same "
+            "size; let the layer take part in both phases",
             param->name);
     param->offset = same->offset;
     return DLC_OK;
@@ -62,14 +63,14 @@ static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t e
 
 static void add_segment(dlc_net *net, const dlc_net_param *param,
                         const dlc_param *from) {
-    dlc_arenas *arenas = param->is_split ? &net->split_arenas : &net->arenas;
-    dlc_segment *segment = param->is_split ? net->split_segment : net->segment;
+    dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
+    dlc_segment *segment = param->is_sharded ? net->sharded_segment : net->segment;
     segment[arenas->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
                                                 .name = param->name,
                                                 .offset = param->offset,
                                                 .count = param->count,
-                                                .rate = from->rate,
-                                                .decay = from->decay};
+                                                .lr_mult = from->lr_mult,
+                                                .decay_mult = from->decay_mult};
 }
 
 static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
@@ -88,13 +89,13 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
                              .shape = from->shape,
                              .is_buffer = (from->flags & DLC_PARAM_BUFFER) != 0,
                              .count = (size_t)from->count,
-                             .is_split = op->slice_whole > 0,
+                             .is_sharded = op->total_channels > 0,
                              .whole = from->shape,
-                             .first = op->slice_begin,
+                             .first = op->channel_begin,
                              .order = (op->node + 1) * DLC_MAX_PARAMS - 1 - index};
-    if (param->is_split)
-        param->whole.dims[0] = op->slice_whole;
-    dlc_arenas *arenas = param->is_split ? &net->split_arenas : &net->arenas;
+    if (param->is_sharded)
+        param->whole.dims[0] = op->total_channels;
+    dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
     size_t *end = param->is_buffer ? &arenas->buffer_count : &arenas->count;
     DLC_TRY(place_param(net, param, *end));
     *end += align_count(param->count);
@@ -108,17 +109,17 @@ dlc_status dlc_net_lay_out_params(dlc_net *net) {
     for (int32_t i = net->ops - 1; i >= 0; i--) {
         net_op *op = &net->op[i];
         op->first_param = net->params;
-        for (int32_t j = 0; op->absorbed_by == NO_OP && j < op->plan.params; j++)
+        for (int32_t j = 0; op->fused_into == NO_OP && j < op->plan.params; j++)
             DLC_TRY(add_param(net, i, j));
     }
-    net->arenas.tail = DLC_ARENA_TAIL;
-    net->arenas.count += DLC_ARENA_TAIL;
+    net->arenas.control_words = DLC_CONTROL_WORDS;
+    net->arenas.count += DLC_CONTROL_WORDS;
     net->arenas.segment = net->segment;
-    net->split_arenas.segment = net->split_segment;
+    net->sharded_arenas.segment = net->sharded_segment;
     return DLC_OK;
 }
 
-/* ---- First values ------------------------------------------------------------ */
+/* ---- Initial values ---------------------------------------------------------- */
 
 /* Xavier: Glorot and Bengio 2010, eq. 16 with the fan-in alone, as Caffe does it.
  * MSRA: He et al. 2015, eq. 10. */
@@ -155,13 +156,14 @@ static dlc_status fill_param(dlc_net *net, int32_t i) {
     float *plain = dlc_alloc(count, sizeof *plain);
     if (!plain)
         return DLC_ERR_NOMEM;
-    /* A stream a parameter: what one draws doesn't move the others. Of a split one all
-     * is drawn, so that its rows are those of the whole. */
+    /* Each parameter has a stream of its own, so that it does not depend on the others.
+     * A sharded parameter is drawn completely, so that its rows do not depend on the
+     * number of ranks. */
     uint64_t stream = (uint64_t)op->node * DLC_MAX_PARAMS +
                       (uint64_t)net->param_index[i];
     dlc_random random = dlc_random_make(net->args.seed, stream);
     fill_plain(&filler, from->fan_in, &random, count, plain);
-    size_t row = param->is_split ? count / (size_t)param->whole.dims[0] : 0;
+    size_t row = param->is_sharded ? count / (size_t)param->whole.dims[0] : 0;
     dlc_status status = dlc_net_param_import(net, i, plain + (size_t)param->first * row,
                                              dlc_net_param_arena(net, i));
     dlc_free(plain);
@@ -179,24 +181,25 @@ static dlc_status take(dlc_net *net, size_t count, int shared, dlc_memory *memor
     return DLC_OK;
 }
 
-/* Nobody but this rank looks at the rows that it has of split layers. */
-static dlc_status take_split(dlc_net *net) {
-    dlc_arenas *arenas = &net->split_arenas;
-    DLC_TRY(take(net, arenas->count, 0, &net->split_weights, &arenas->weights));
+/* Sharded parameters need no shared memory: only this rank reads them. */
+static dlc_status take_sharded(dlc_net *net) {
+    dlc_arenas *arenas = &net->sharded_arenas;
+    DLC_TRY(take(net, arenas->count, 0, &net->sharded_weights, &arenas->weights));
     if (net->args.phase == DLC_PHASE_TRAIN)
-        DLC_TRY(take(net, arenas->count, 0, &net->split_gradients, &arenas->gradients));
-    arenas->weight_memory = &net->split_weights;
-    arenas->gradient_memory = &net->split_gradients;
+        DLC_TRY(
+            take(net, arenas->count, 0, &net->sharded_gradients, &arenas->gradients));
+    arenas->weight_memory = &net->sharded_weights;
+    arenas->gradient_memory = &net->sharded_gradients;
     return DLC_OK;
 }
 
 dlc_status dlc_net_take_params(dlc_net *net) {
     dlc_arenas *arenas = &net->arenas;
     int shared = net->args.shared;
-    if (net->args.twin) {
-        arenas->weights = net->args.twin->arenas.weights;
-        arenas->buffers = net->args.twin->arenas.buffers;
-        net->split_arenas.weights = net->args.twin->split_arenas.weights;
+    if (net->args.train_net) {
+        arenas->weights = net->args.train_net->arenas.weights;
+        arenas->buffers = net->args.train_net->arenas.buffers;
+        net->sharded_arenas.weights = net->args.train_net->sharded_arenas.weights;
         return DLC_OK;
     }
     DLC_TRY(take(net, arenas->count, shared, &net->weights, &arenas->weights));
@@ -205,7 +208,7 @@ dlc_status dlc_net_take_params(dlc_net *net) {
         DLC_TRY(take(net, arenas->count, shared, &net->gradients, &arenas->gradients));
     arenas->weight_memory = &net->weights;
     arenas->gradient_memory = &net->gradients;
-    DLC_TRY(take_split(net));
+    DLC_TRY(take_sharded(net));
     for (int32_t i = 0; i < net->params; i++)
         DLC_TRY(fill_param(net, i));
     return DLC_OK;
@@ -239,8 +242,8 @@ const dlc_arenas *dlc_net_arenas(const dlc_net *net) {
     return &net->arenas;
 }
 
-const dlc_arenas *dlc_net_split_arenas(const dlc_net *net) {
-    return &net->split_arenas;
+const dlc_arenas *dlc_net_sharded_arenas(const dlc_net *net) {
+    return &net->sharded_arenas;
 }
 
 int32_t dlc_net_params(const dlc_net *net) {
@@ -252,7 +255,7 @@ const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
 }
 
 float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
-    if (net->param[i].is_split)
-        return net->split_arenas.weights;
+    if (net->param[i].is_sharded)
+        return net->sharded_arenas.weights;
     return net->param[i].is_buffer ? net->arenas.buffers : net->arenas.weights;
 }

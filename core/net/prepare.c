@@ -1,17 +1,17 @@
-/* Preparing a net: each layer is shown the layouts in which its inputs come and
- * says which it wants; where the two differ, a reorder by the layer's family is put
- * in before it. A tensor in a family's own layout is made plain, by that family,
- * for readers of another one. */
+/* Prepares a net: each layer is shown the layouts of its inputs and says which it
+ * wants; if the two differ, a reorder by the layer's family is inserted. A tensor in a
+ * private layout is converted to plain, by its family, for readers of another family.
+ */
 #include "base/memory.h"
 #include "net/internal.h"
 
 #include <string.h>
 
-/* The list being made: layers moved over from the old one, reorders between. */
+/* The new list of operations: those of the old list, with reorders between them. */
 typedef struct op_list {
     net_op *op;
     int32_t count, room;
-    int32_t *moved; /* where an operation of the old list stands now */
+    int32_t *moved; /* new index of each operation of the old list */
 } op_list;
 
 static net_op *list_add(op_list *list) {
@@ -33,7 +33,7 @@ static int same_layout(const dlc_family *family, const dlc_tensor *a,
            (a->layout == b->layout || family->same_layout(a, b));
 }
 
-/* A reorder of `tensor` to `wanted` that is there already, or NO_OP. */
+/* The output of an existing reorder of `tensor` to `wanted`, or NO_OP. */
 static int32_t find_reordered(const dlc_net *net, const op_list *list, int32_t tensor,
                               const dlc_family *family, const dlc_tensor *wanted) {
     for (int32_t i = 0; i < list->count; i++) {
@@ -51,8 +51,9 @@ static dlc_status allocate_reorder(net_op *op) {
     op->input = dlc_alloc(1, sizeof *op->input);
     op->output = dlc_alloc(1, sizeof *op->output);
     op->edge = dlc_alloc(1, sizeof *op->edge);
-    op->node = op->absorbed_by = NO_OP;
-    op->workspace_buffer = op->sum_buffer = op->mean_buffer = NO_BUFFER;
+    op->node = op->fused_into = NO_OP;
+    op->workspace_buffer = op->chunk_gradient_buffer = op->chunk_metric_buffer =
+        NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch_buffer[i] = NO_BUFFER;
     op->name = "reorder";
@@ -66,14 +67,15 @@ static dlc_status allocate_reorder(net_op *op) {
     return DLC_OK;
 }
 
-/* Whose layout, or type of element, a tensor has: who can make it plain float32. */
+/* Notes which family's layout or element type a tensor has, and thus which family can
+ * convert it to plain float32. */
 static void own_layout(net_tensor *tensor, const dlc_family *family, void *context) {
     int plain = !tensor->tensor.layout && !net_is_16_bit(&tensor->tensor);
     tensor->family = plain ? NULL : family;
     tensor->context = context;
 }
 
-/* Puts in a reorder; *result is the reordered tensor. */
+/* Inserts a reorder unless there is one; *result is the reordered tensor. */
 static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
                              const dlc_family *family, void *context,
                              const dlc_tensor *wanted, int32_t *result) {
@@ -92,18 +94,20 @@ static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
     op->in[0] = from.tensor;
     op->out[0] = *wanted;
     op->input[0] = tensor;
-    DLC_TRY(family->reorder_create(context, &from.tensor, wanted, &op->there));
+    DLC_TRY(
+        family->reorder_create(context, &from.tensor, wanted, &op->reorder_forward));
     if (from.wants_gradient && net->args.phase == DLC_PHASE_TRAIN) {
-        DLC_TRY(family->reorder_create(context, wanted, &from.tensor, &op->back));
+        DLC_TRY(family->reorder_create(context, wanted, &from.tensor,
+                                       &op->reorder_backward));
         op->runs_backward = op->reaches_loss = op->edge[0].wanted = 1;
     }
     int32_t added = dlc_net_tensor_add(net, wanted, list->count - 1);
     if (added < 0)
         return added;
     net->tensor[added].wants_gradient = from.wants_gradient;
-    net->tensor[added].spread = from.spread;
+    net->tensor[added].placement = from.placement;
     net->tensor[added].channels = from.channels;
-    net->tensor[added].of_portion = from.of_portion;
+    net->tensor[added].in_chunk = from.in_chunk;
     own_layout(&net->tensor[added], family, context);
     op->output[0] = added;
     net->reorders++;
@@ -111,8 +115,8 @@ static dlc_status reorder_to(dlc_net *net, op_list *list, int32_t tensor,
     return DLC_OK;
 }
 
-/* What a layer is offered: the tensor as it is, or made plain for a stranger and
- * float32 for who knows nothing else. */
+/* Offers a layer its input as it is, or converted: to plain for another family, and to
+ * float32 for a layer that supports nothing else. */
 static dlc_status offer_input(dlc_net *net, op_list *list, net_op *op, int32_t i) {
     const net_tensor *tensor = &net->tensor[op->input[i]];
     int wants_f32 = !net_knows_type(op->feature, &tensor->tensor);
@@ -141,16 +145,16 @@ static dlc_status check_prepared(const dlc_net *net, const net_op *op) {
                             op->name, op->param[i].name);
     if (op->block_rows && (op->in[0].layout || op->out[0].layout ||
                            op->in[0].dtype != tensor->tensor.dtype))
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "layer '%s': type '%s' wants samples in a layout of its own, "
-                        "and cannot be given those of several ranks; take [parallel] tensor_schedule "
-                        "= rotating or whole",
-                        op->name, op->feature->name);
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': type '%s' uses a private layout, which cannot hold samples of "
+            "several ranks; set [parallel] tensor_schedule = by_rank or whole_batch",
+            op->name, op->feature->name);
     return DLC_OK;
 }
 
-/* An exchange moves plain float32, which the tensor's family makes of what it has. */
-static dlc_status prepare_exchange(dlc_net *net, op_list *list, net_op *op) {
+/* A reshard operation moves plain float32, to which the tensor's family converts. */
+static dlc_status prepare_reshard(dlc_net *net, op_list *list, net_op *op) {
     const net_tensor *tensor = &net->tensor[op->input[0]];
     if (!tensor->family)
         return DLC_OK;
@@ -179,14 +183,14 @@ static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
     return DLC_OK;
 }
 
-/* Takes the list over from the net's old one. */
+/* Renumbers references to operations of the old list. */
 static void renumber(dlc_net *net, const op_list *list, int32_t old_tensors) {
     for (int32_t i = 0; i < old_tensors; i++)
         if (net->tensor[i].producer != NO_OP)
             net->tensor[i].producer = list->moved[net->tensor[i].producer];
     for (int32_t i = 0; i < list->count; i++)
-        if (list->op[i].absorbed_by != NO_OP)
-            list->op[i].absorbed_by = list->moved[list->op[i].absorbed_by];
+        if (list->op[i].fused_into != NO_OP)
+            list->op[i].fused_into = list->moved[list->op[i].fused_into];
 }
 
 dlc_status dlc_net_prepare(dlc_net *net) {
@@ -195,11 +199,11 @@ dlc_status dlc_net_prepare(dlc_net *net) {
     int32_t old_tensors = net->tensors, done = 0;
     for (; status == DLC_OK && done < net->ops; done++) {
         net_op *op = &net->op[done];
-        if (op->port)
-            status = dlc_net_prepare_port(net, op);
-        else if (op->exchange)
-            status = prepare_exchange(net, &list, op);
-        else if (op->absorbed_by == NO_OP)
+        if (op->boundary)
+            status = dlc_net_prepare_boundary(net, op);
+        else if (op->reshard)
+            status = prepare_reshard(net, &list, op);
+        else if (op->fused_into == NO_OP)
             status = prepare_layer(net, &list, op);
         net_op *place = status == DLC_OK ? list_add(&list) : NULL;
         if (!place) {
@@ -209,7 +213,7 @@ dlc_status dlc_net_prepare(dlc_net *net) {
         *place = *op;
         list.moved[done] = list.count - 1;
     }
-    /* On failure too every operation must be in the list that is freed. */
+    /* Even on failure every operation must be in the list, which is freed later. */
     for (int32_t i = done; status != DLC_OK && i < net->ops; i++) {
         net_op *place = list_add(&list);
         if (place)
@@ -223,6 +227,6 @@ dlc_status dlc_net_prepare(dlc_net *net) {
     dlc_free(net->op);
     net->op = list.op;
     net->ops = list.count;
-    /* The plans point to arrays of their own, which did not move. */
+    /* Plans point to separate arrays, which have not moved. */
     return status;
 }

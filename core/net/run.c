@@ -1,7 +1,7 @@
-/* One pass: the operations in order, forward and backward. */
+/* Runs passes: the operations in order, forward and backward, and their metrics. */
 #include "base/clock.h"
+#include "net/batch_chunks.h"
 #include "net/internal.h"
-#include "net/portions.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *lab
         return copy(net, tensor[TENSOR_LABEL].data, labels,
                     dlc_tensor_bytes(&tensor[TENSOR_LABEL].tensor));
     }
-    /* Read in place; nothing is ever written there. */
+    /* Read in place and never written; memcpy only drops the const. */
     memcpy(&tensor[TENSOR_DATA].data, &data, sizeof data);
     memcpy(&tensor[TENSOR_LABEL].data, &labels, sizeof labels);
     return DLC_OK;
@@ -44,12 +44,12 @@ dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mea
                 dlc_tensor_bytes(&tensor[TENSOR_LABEL].tensor));
 }
 
-static void watch(const dlc_net *net, const char *phase, const net_op *op) {
-    if (net->args.watch)
-        net->args.watch(net->args.watch_context, phase, op->name);
+static void note_activity(const dlc_net *net, const char *phase, const net_op *op) {
+    if (net->args.on_activity)
+        net->args.on_activity(net->args.activity_context, phase, op->name);
 }
 
-/* For the device's profiler. */
+/* Marks an operation for the device's profiler. */
 static void begin_range(const dlc_net *net, const net_op *op) {
     const dlc_device_ops *ops = net->args.device_ops;
     if (DLC_CAN(ops, range_begin))
@@ -66,9 +66,9 @@ static dlc_status named(dlc_status status, const net_op *op, const char *phase) 
     return status == DLC_OK ? DLC_OK : dlc_net_blame(op, phase, status);
 }
 
-/* ---- Time, where the net is timed ------------------------------------------------ */
+/* ---- Timing ---------------------------------------------------------------------- */
 
-static void forget_times(dlc_net *net) {
+static void reset_times(dlc_net *net) {
     for (int32_t i = 0; net->timed && i < net->ops; i++)
         memset(net->op[i].ns, 0, sizeof net->op[i].ns);
 }
@@ -88,7 +88,7 @@ static dlc_status end_part(const dlc_net *net, net_op *op, dlc_net_part part,
 
 /* ---- Forward --------------------------------------------------------------------- */
 
-/* In low memory what backward reads may lie elsewhere than what forward wrote. */
+/* With recomputation backward may read from other buffers than forward has written. */
 static void point_inputs(const dlc_net *net, net_op *op) {
     for (int32_t j = 0; j < op->plan.inputs; j++)
         op->in_data[j] = net->tensor[op->input[j]].data;
@@ -97,7 +97,7 @@ static void point_inputs(const dlc_net *net, net_op *op) {
 }
 
 static void *in_backward(const net_tensor *tensor) {
-    return tensor->again_before == NO_OP ? tensor->data : tensor->again;
+    return tensor->recompute_before == NO_OP ? tensor->data : tensor->recomputed;
 }
 
 static void point_inputs_backward(const dlc_net *net, net_op *op) {
@@ -107,61 +107,62 @@ static void point_inputs_backward(const dlc_net *net, net_op *op) {
         op->out_data[j] = in_backward(&net->tensor[op->output[j]]);
 }
 
-/* What it is made from may have to be made again, too. */
-static dlc_status make_again(dlc_net *net, int32_t tensor) {
+/* Recomputes a tensor, and first its inputs if they have to be recomputed, too. */
+static dlc_status recompute(dlc_net *net, int32_t tensor) {
     net_op *op = &net->op[net->tensor[tensor].producer];
     for (int32_t j = 0; j < op->plan.inputs; j++) {
         const net_tensor *from = &net->tensor[op->input[j]];
-        if (from->again_before == net->tensor[tensor].again_before)
-            DLC_TRY(make_again(net, op->input[j]));
+        if (from->recompute_before == net->tensor[tensor].recompute_before)
+            DLC_TRY(recompute(net, op->input[j]));
     }
     point_inputs_backward(net, op);
-    op->run.again = 1;
-    op->run.scratch = op->scratch[NET_RUN_AGAIN];
+    op->run.recompute = 1;
+    op->run.scratch = op->scratch[NET_RUN_RECOMPUTE];
     uint64_t start = begin_part(net);
     DLC_TRY(named(dlc_net_run_layer(net, op, op->ops->forward), op, "forward"));
     return end_part(net, op, DLC_NET_FORWARD, start);
 }
 
-/* Tensors that backward of operation `index` is the first to read and that were not
- * kept for it. */
-static dlc_status make_inputs_again(dlc_net *net, int32_t index) {
+/* Recomputes the tensors that were not kept, if backward of operation `index` is the
+ * first to read them. */
+static dlc_status recompute_inputs(dlc_net *net, int32_t index) {
     const net_op *op = &net->op[index];
     for (int32_t j = 0; j < op->plan.inputs; j++)
-        if (net->tensor[op->input[j]].again_before == index)
-            DLC_TRY(make_again(net, op->input[j]));
+        if (net->tensor[op->input[j]].recompute_before == index)
+            DLC_TRY(recompute(net, op->input[j]));
     for (int32_t j = 0; j < op->plan.outputs; j++)
-        if (net->tensor[op->output[j]].again_before == index)
-            DLC_TRY(make_again(net, op->output[j]));
+        if (net->tensor[op->output[j]].recompute_before == index)
+            DLC_TRY(recompute(net, op->output[j]));
     return DLC_OK;
 }
 
 static dlc_status call_forward(dlc_net *net, net_op *op) {
-    if (op->exchange)
-        return dlc_net_exchange_forward(net, op, net->tensor[op->input[0]].data,
-                                        net->tensor[op->output[0]].data);
-    if (op->port)
-        return dlc_net_run_port(net, op->there, op, net->tensor[op->input[0]].data,
-                                net->tensor[op->output[0]].data);
+    if (op->reshard)
+        return dlc_net_reshard_forward(net, op, net->tensor[op->input[0]].data,
+                                       net->tensor[op->output[0]].data);
+    if (op->boundary)
+        return dlc_net_run_boundary(net, op->reorder_forward, op,
+                                    net->tensor[op->input[0]].data,
+                                    net->tensor[op->output[0]].data);
     if (!op->feature) {
         const net_tensor *in = &net->tensor[op->input[0]];
-        return op->family->reorder_run(op->there, in->data,
+        return op->family->reorder_run(op->reorder_forward, in->data,
                                        net->tensor[op->output[0]].data);
     }
     point_inputs(net, op);
-    op->run.again = 0;
+    op->run.recompute = 0;
     op->run.scratch = op->scratch[NET_RUN_FORWARD];
     DLC_TRY(dlc_net_run_layer(net, op, op->ops->forward));
     return dlc_net_add_metric(net, op);
 }
 
-/* Elements of the arena that are an operation's weights; none: both 0. */
+/* The range of the arena that holds an operation's weights; both 0 if it has none. */
 static void weights_of(const dlc_net *net, const net_op *op, size_t *begin,
                        size_t *end) {
     *begin = *end = 0;
     for (int32_t j = 0; j < op->plan.params; j++) {
         const dlc_net_param *param = &net->param[op->first_param + j];
-        if (param->is_buffer || param->is_split)
+        if (param->is_buffer || param->is_sharded)
             continue;
         if (*end == 0 || param->offset < *begin)
             *begin = param->offset;
@@ -170,29 +171,31 @@ static void weights_of(const dlc_net *net, const net_op *op, size_t *begin,
     }
 }
 
-static dlc_status need_weights(const dlc_net *net, const net_op *op) {
+static dlc_status wait_for_weights(const dlc_net *net, const net_op *op) {
     size_t begin = 0, end = 0;
-    if (!net->args.need)
+    if (!net->args.wait_for_weights)
         return DLC_OK;
     weights_of(net, op, &begin, &end);
-    return end > begin ? net->args.need(net->args.need_context, begin, end) : DLC_OK;
+    return end > begin
+               ? net->args.wait_for_weights(net->args.weights_context, begin, end)
+               : DLC_OK;
 }
 
 static int64_t sample_of(const dlc_net *net, int32_t i, int64_t sample) {
-    if (dlc_net_op_in_group(net, i))
-        return dlc_net_portion_sample(net, &net->op[i], sample);
-    return net->op[i].of_all ? 0 : sample;
+    if (dlc_net_op_is_chunked(net, i))
+        return dlc_net_chunk_sample(net, &net->op[i], sample);
+    return net->op[i].all_samples ? 0 : sample;
 }
 
 dlc_status dlc_net_forward_op(dlc_net *net, int32_t i, int64_t iteration,
                               int64_t sample) {
     net_op *op = &net->op[i];
-    if (op->absorbed_by != NO_OP || dlc_net_is_idle(net, op))
+    if (op->fused_into != NO_OP || dlc_net_is_idle(net, op))
         return DLC_OK;
     op->run.iteration = iteration;
     op->run.sample = sample_of(net, i, sample);
-    DLC_TRY(need_weights(net, op));
-    watch(net, "forward", op);
+    DLC_TRY(wait_for_weights(net, op));
+    note_activity(net, "forward", op);
     uint64_t start = begin_part(net);
     begin_range(net, op);
     dlc_status status = call_forward(net, op);
@@ -202,15 +205,15 @@ dlc_status dlc_net_forward_op(dlc_net *net, int32_t i, int64_t iteration,
 }
 
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
-    int by_portions = net->portions.count > 0;
-    int32_t end = by_portions ? net->portions.first_op : net->ops;
-    forget_times(net);
-    net->portions.iteration = iteration;
-    net->portions.sample = sample;
+    int has_chunks = net->chunks.count > 0;
+    int32_t end = has_chunks ? net->chunks.first_op : net->ops;
+    reset_times(net);
+    net->chunks.iteration = iteration;
+    net->chunks.sample = sample;
     for (int32_t i = 0; i < end; i++)
         DLC_TRY(dlc_net_forward_op(net, i, iteration, sample));
-    if (by_portions && net->args.phase != DLC_PHASE_TRAIN)
-        return dlc_net_portions_forward(net);
+    if (has_chunks && net->args.phase != DLC_PHASE_TRAIN)
+        return dlc_net_chunks_forward(net);
     return DLC_OK;
 }
 
@@ -218,17 +221,18 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
 
 static dlc_status call_backward(dlc_net *net, net_op *op, float loss_scale,
                                 uint32_t parts) {
-    if (op->exchange)
-        return dlc_net_exchange_backward(net, op, net->tensor[op->output[0]].diff,
-                                         op->edge[0].part);
-    if (op->port)
-        return dlc_net_run_port(net, op->back, op, net->tensor[op->output[0]].diff,
-                                op->edge[0].part);
+    if (op->reshard)
+        return dlc_net_reshard_backward(net, op, net->tensor[op->output[0]].diff,
+                                        op->edge[0].target);
+    if (op->boundary)
+        return dlc_net_run_boundary(net, op->reorder_backward, op,
+                                    net->tensor[op->output[0]].diff,
+                                    op->edge[0].target);
     if (!op->feature)
-        return op->family->reorder_run(op->back, net->tensor[op->output[0]].diff,
-                                       op->edge[0].part);
+        return op->family->reorder_run(
+            op->reorder_backward, net->tensor[op->output[0]].diff, op->edge[0].target);
     point_inputs_backward(net, op);
-    op->run.parts = parts;
+    op->run.backward = parts;
     op->run.scratch = op->scratch[NET_RUN_BACKWARD];
     op->run.loss_scale = loss_scale *
                          (float)net->args.graph->layer[op->node].loss_weight;
@@ -248,43 +252,44 @@ static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
     if (tensor->dtype == DLC_F16 && DLC_CAN(ops, add_f16))
         return ops->add_f16(device, queue, count, part, diff);
     return dlc_fail(DLC_ERR_UNSUPPORTED,
-                    "device '%s' cannot add %s; take [train] precision = float32",
+                    "device '%s' cannot add %s; set [train] precision = float32",
                     net->args.device_feature->name,
                     tensor->dtype == DLC_BF16 ? "bfloat16" : "half precision");
 }
 
-/* Gradients of a tensor that several operations read are added up. */
+/* Adds up the gradients of a tensor that several operations read. */
 static dlc_status add_parts(dlc_net *net, const net_op *op) {
     for (int32_t j = 0; j < op->plan.inputs; j++) {
         const net_edge *edge = &op->edge[j];
         if (!edge->wanted || !edge->add)
             continue;
         const net_tensor *tensor = &net->tensor[op->input[j]];
-        DLC_TRY(add_part(net, &tensor->tensor, edge->part, tensor->diff));
+        DLC_TRY(add_part(net, &tensor->tensor, edge->target, tensor->diff));
     }
     return DLC_OK;
 }
 
-/* The weights' half comes first: the data's may write over what it reads. */
+/* The gradients of the weights come first, since those of the data may overwrite what
+ * they are computed from. */
 static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
-    uint32_t parts = DLC_PART_DATA | DLC_PART_PARAM;
-    if (net->timed && dlc_net_can_part(op)) {
+    uint32_t parts = DLC_BACKWARD_DATA | DLC_BACKWARD_WEIGHTS;
+    if (net->timed && dlc_net_can_split_backward(op)) {
         uint64_t start = begin_part(net);
-        DLC_TRY(call_backward(net, op, loss_scale, DLC_PART_PARAM));
-        DLC_TRY(end_part(net, op, DLC_NET_BACKWARD_PARAM, start));
-        parts = DLC_PART_DATA;
+        DLC_TRY(call_backward(net, op, loss_scale, DLC_BACKWARD_WEIGHTS));
+        DLC_TRY(end_part(net, op, DLC_NET_BACKWARD_WEIGHTS, start));
+        parts = DLC_BACKWARD_DATA;
     }
     uint64_t start = begin_part(net);
     DLC_TRY(call_backward(net, op, loss_scale, parts));
     DLC_TRY(add_parts(net, op));
-    return end_part(net, op, dlc_net_whole_part(op), start);
+    return end_part(net, op, dlc_net_backward_part(op), start);
 }
 
 static dlc_status do_backward(dlc_net *net, int32_t i, float loss_scale) {
     net_op *op = &net->op[i];
-    watch(net, "backward", op);
-    dlc_net_divert_gradients(net, op);
-    DLC_TRY(make_inputs_again(net, i));
+    note_activity(net, "backward", op);
+    dlc_net_redirect_gradients(net, op);
+    DLC_TRY(recompute_inputs(net, i));
     begin_range(net, op);
     dlc_status status = backward_op(net, op, loss_scale);
     end_range(net);
@@ -308,10 +313,10 @@ dlc_status dlc_net_backward_op(dlc_net *net, int32_t i, float loss_scale,
 dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
                             dlc_status (*done)(void *context, size_t elements),
                             void *context) {
-    int by_portions = net->portions.count > 0;
-    if (by_portions)
-        DLC_TRY(dlc_net_portions_train(net, loss_scale, done, context));
-    for (int32_t i = (by_portions ? net->portions.first_op : net->ops) - 1; i >= 0; i--)
+    int has_chunks = net->chunks.count > 0;
+    if (has_chunks)
+        DLC_TRY(dlc_net_chunks_train(net, loss_scale, done, context));
+    for (int32_t i = (has_chunks ? net->chunks.first_op : net->ops) - 1; i >= 0; i--)
         DLC_TRY(dlc_net_backward_op(net, i, loss_scale, done, context));
     return DLC_OK;
 }
@@ -319,14 +324,15 @@ dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
 /* ---- Metrics ----------------------------------------------------------------- */
 
 int dlc_net_is_metric(const net_op *op) {
-    return op->feature && op->absorbed_by == NO_OP &&
+    return op->feature && op->fused_into == NO_OP &&
            op->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);
 }
 
-/* Of the whole batch. */
+/* A metric's sum and count over the whole batch. */
 static const float *sums_of(const dlc_net *net, const net_op *op) {
-    return op->mean_buffer == NO_BUFFER ? op->out_data[0]
-                                        : dlc_net_buffer_at(net, op->mean_buffer);
+    return op->chunk_metric_buffer == NO_BUFFER
+               ? op->out_data[0]
+               : dlc_net_buffer_at(net, op->chunk_metric_buffer);
 }
 
 int32_t dlc_net_metrics(const dlc_net *net) {

@@ -1,9 +1,9 @@
-/* What a step of training costs: the layers, the ranks and what joins them, in numbers.
- * Everything in this folder is arithmetic on these: no clock, no device, no peer. It is
- * the same on all ranks for the same numbers, so ranks that share what they measured
- * decide alike.
+/* The inputs of the cost models: the layers, the ranks and their interconnect in
+ * numbers. Everything in this folder is pure arithmetic on them: no clock, no device,
+ * no peer. Equal numbers give equal results, so ranks that share their measurements
+ * decide the same.
  *
- * Bytes are of float32, seconds are of one rank.
+ * Bytes are those of float32; seconds are those of one rank.
  */
 #ifndef DLC_PLAN_COST_H
 #define DLC_PLAN_COST_H
@@ -13,78 +13,81 @@
 
 #include "base/status.h"
 
-/* A time that grows with the batch: `fixed` whatever the batch (reading the weights,
- * starting the work), `each` for a sample. */
+/* A time that grows with the batch: `fixed` seconds for any batch (reading the weights,
+ * starting the work) plus `per_sample`. */
 typedef struct dlc_plan_time {
-    double fixed, each;
+    double fixed, per_sample;
 } dlc_plan_time;
 
-/* One layer, in the order of forward. A layer that another one does the work of, and
- * the reorders in front of a layer, are counted in it. */
+/* One layer, in forward order. It includes the layers that are fused into it, and the
+ * reorders of its inputs. */
 typedef struct dlc_plan_layer {
     const char *name;
-    double parameter_bytes; /* that are trained */
-    double in_bytes;        /* a sample's, of its first input */
-    double out_bytes;       /* a sample's, of its outputs */
-    double kept_bytes;      /* a sample's, that backward needs from forward; 0: all that
-                               it gives */
-    double cut_bytes; /* a sample's, of all that this layer and those before it give to
-                         those behind it: what crosses when the net is cut here */
+    double parameter_bytes; /* of trained parameters */
+    double in_bytes;        /* of its first input, per sample */
+    double out_bytes;       /* of its outputs, per sample */
+    double kept_bytes; /* that backward needs from forward, per sample; 0: all of its
+                          outputs */
+    double cut_bytes;  /* of the boundary tensors if the net is cut behind this layer,
+                          per  sample: outputs up to here that later layers read */
     dlc_plan_time forward, backward;
-    int can_split; /* its outputs may be split over the ranks */
-    int is_light;  /* it works on any part of its input alike, at next to no cost (relu,
-                      dropout): it goes with its neighbours */
+    int can_split; /* its outputs may be split over the ranks (channel-parallel) */
+    int is_light;  /* works on any part of its input at negligible cost (relu, dropout),
+                      so  it is split if its neighbors are */
 } dlc_plan_layer;
 
-/* What joins two ranks. Messages of `bytes` take latency + bytes / bandwidth, one way;
- * both ways go at once, unless half_duplex. */
+/* The link between two ranks. A message takes latency + bytes / bandwidth; both
+ * directions work at once unless half_duplex. */
 typedef struct dlc_plan_link {
-    double latency, bandwidth; /* seconds; bytes a second, above 0 */
+    double latency, bandwidth; /* seconds; bytes per second, above 0 */
     int half_duplex;
 } dlc_plan_link;
 
-/* The ranks: `nodes` machines with `each` ranks. `between` is a machine's adapter,
- * which its ranks share; `inside` what each rank has within the machine. */
+/* The ranks: `nodes` machines of `ranks_per_node` ranks. `between` is a machine's
+ * network adapter, which its ranks share; `inside` is each rank's link within the
+ * machine. */
 typedef struct dlc_plan_cluster {
-    int32_t nodes, each; /* at least 1 */
+    int32_t nodes, ranks_per_node; /* at least 1 */
     dlc_plan_link inside, between;
-    double sum; /* bytes of a summand that a rank adds in a second; 0: as fast as they
-                   come */
-    double update; /* bytes of weights that the solver updates in a second; 0: in no
-                      time */
-    /* Of the time of sums behind backward's back, the part that the layers lose, 0 to
-     * 1: 1 where sums are made on the cores that compute. */
-    double stolen;
-    double handover; /* seconds that an exchange takes from the computing thread */
-    double rest;   /* seconds of a step that no layer takes: the next batch, what joins
-                      the layers */
-    double copies; /* copies of the weights that a rank keeps beside them: gradients and
-                      the solver's state; 2 for momentum */
-    double other_bytes; /* memory of a rank beside weights, copies and activations: the
-                           process, the data, the test net */
-    int one_pass; /* the ranks of a machine reach each other's memory: with one machine,
-                     sums and updates are one pass (dlc_plan_pass) */
+    double sum_bandwidth;    /* bytes of an operand that a rank adds per second; 0:
+                                infinite */
+    double update_bandwidth; /* bytes of weights that are updated per second; 0:
+                                infinite */
+    /* The fraction of the reductions that overlap backward by which the layers become
+     * slower, 0 to 1: 1 if the reductions run on the cores that compute. */
+    double interference;
+    double handover; /* seconds that starting an exchange takes from the computing
+                        thread */
+    double rest;   /* seconds of a step outside the layers: the next batch, overhead */
+    double copies; /* of the weights in a rank's memory, besides the weights: gradients
+                      and the solver's state; 2 for momentum */
+    double other_bytes; /* a rank's other memory, besides weights, copies and
+                           activations: the process, the data, the test net */
+    int fused_update;   /* the ranks of a machine can access each other's memory: on one
+                           machine reduction and update are one pass
+                           (dlc_plan_fused_update) */
 } dlc_plan_cluster;
 
 static inline int32_t dlc_plan_ranks(const dlc_plan_cluster *cluster) {
-    return cluster->nodes * cluster->each;
+    return cluster->nodes * cluster->ranks_per_node;
 }
 
 static inline double dlc_plan_seconds(dlc_plan_time time, double samples) {
-    return time.fixed + time.each * samples;
+    return time.fixed + time.per_sample * samples;
 }
 
-/* The link of the widest ring over all ranks: `between` where there are several nodes,
- * `inside` otherwise. */
+/* The slowest link of a ring over all ranks: `between` if there are several nodes, else
+ * `inside`. */
 static inline const dlc_plan_link *dlc_plan_slowest(const dlc_plan_cluster *cluster) {
     return cluster->nodes > 1 ? &cluster->between : &cluster->inside;
 }
 
+/* The parameter bytes of all layers. */
 double dlc_plan_parameter_bytes(const dlc_plan_layer *layer, size_t layers);
-/* Forward and backward of `samples` on one rank, nothing else. */
+/* Seconds of forward and backward for `samples` on one rank, without communication. */
 double dlc_plan_compute(const dlc_plan_layer *layer, size_t layers, double samples);
 
-/* Are these numbers that can be worked with? The detail sentence says which isn't. */
+/* DLC_ERR_CONFIG if a number is out of range; the detail says which. */
 dlc_status dlc_plan_check(const dlc_plan_cluster *cluster);
 
 #endif

@@ -1,101 +1,103 @@
-/* What it costs to exchange gradients, and how much of it backward hides. */
+/* The costs of collectives, and of a whole data-parallel step, in which backward hides
+ * a part of the exchange (exchange.c, step.c). */
 #ifndef DLC_PLAN_EXCHANGE_H
 #define DLC_PLAN_EXCHANGE_H
 
 #include "plan/cost.h"
 
-/* How sums over all ranks are made. */
-typedef enum dlc_plan_way {
-    /* Each rank sums its slice of everybody's, then gives it to everybody; inside the
-     * machines first, then between them: what core/comm does. */
+/* All-reduce algorithms. */
+typedef enum dlc_plan_algorithm {
+    /* Direct reduce-scatter and all-gather, inside the machines and then between them,
+     * as in core/comm. */
     DLC_PLAN_DIRECT,
-    DLC_PLAN_RING, /* the same bytes, from neighbour to neighbour */
-    DLC_PLAN_TREE, /* up a binary tree to rank 0 and down again, all of it each time */
-    DLC_PLAN_SERVER, /* summed by one rank of each machine, then by parameter servers,
-                        as many as there are machines, each with a share of the weights;
-                        back the same way */
-    DLC_PLAN_WAYS
-} dlc_plan_way;
+    DLC_PLAN_RING,   /* as many bytes, from neighbor to neighbor */
+    DLC_PLAN_TREE,   /* up a binary tree to rank 0 and down again, the whole buffer each
+                        time */
+    DLC_PLAN_SERVER, /* reduced by one rank of each machine, then by parameter servers,
+                        one per machine, each with its part of the weights; and back */
+    DLC_PLAN_ALGORITHMS
+} dlc_plan_algorithm;
 
-const char *dlc_plan_way_text(dlc_plan_way way); /* "direct", "ring", ... */
+const char *
+dlc_plan_algorithm_text(dlc_plan_algorithm algorithm); /* "direct", "ring", ... */
 
-/* Seconds of the sum of a buffer of `bytes` over all ranks, by itself. */
-double dlc_plan_all_reduce(const dlc_plan_cluster *cluster, dlc_plan_way way,
-                           double bytes);
-/* Seconds in which the ranks sum `bytes` of gradients, update the weights and give them
- * out, all in one pass: each reads everybody's gradients of its share, reads and writes
- * its part of the weights and the solver's state, and writes the weights to everybody.
- * That takes as long as an update would that moves as many bytes, since memory bounds
- * both. 0: they can't. */
-double dlc_plan_pass(const dlc_plan_cluster *cluster, double bytes);
-/* Seconds until each rank has a buffer of `bytes` of which it had its share; and half
- * an all-reduce the other way. */
-double dlc_plan_gather(const dlc_plan_cluster *cluster, double bytes);
-/* Seconds in which every rank gives every other its share of its `bytes`. */
+/* Seconds of an all-reduce of `bytes` over all ranks, without overlap. */
+double dlc_plan_all_reduce(const dlc_plan_cluster *cluster,
+                           dlc_plan_algorithm algorithm, double bytes);
+/* Seconds of a fused update of `bytes` of gradients: in one pass each rank reads all
+ * ranks' gradients of its shard, reads and writes its shard of the weights and the
+ * solver's state, and writes the weights to all ranks. Both this and an update are
+ * bounded by memory, so it takes as long as an update that moves as many bytes. 0: not
+ * possible. */
+double dlc_plan_fused_update(const dlc_plan_cluster *cluster, double bytes);
+/* Seconds of an all-gather, or a reduce-scatter, of a buffer of `bytes`. */
+double dlc_plan_all_gather(const dlc_plan_cluster *cluster, double bytes);
+/* Seconds of an all-to-all in which every rank has `bytes`. */
 double dlc_plan_all_to_all(const dlc_plan_cluster *cluster, double bytes);
 
-/* Sets both links so that a direct sum over the cluster's ranks takes `latency` and as
- * many bytes of the buffer a second, as measured on them (dlc_pace); nodes, each, and
- * all else stay. `sum` becomes 0: adding up was measured with the rest. */
-void dlc_plan_links_of_sums(double latency, double bandwidth,
-                            dlc_plan_cluster *cluster);
+/* Sets both links so that a direct all-reduce over the cluster's ranks has the latency
+ * and bandwidth that were measured (dlc_comm_cost). `sum_bandwidth` becomes 0, because
+ * the measurement includes the additions; all else stays. */
+void dlc_plan_links_from_all_reduce(double latency, double bandwidth,
+                                    dlc_plan_cluster *cluster);
 
-/* The size of buckets that leaves least outside backward, in bytes. */
-double dlc_plan_bucket(const dlc_plan_cluster *cluster, dlc_plan_way way, double bytes);
+/* The bucket size, in bytes, that leaves the least of the exchange outside backward. */
+double dlc_plan_bucket_bytes(const dlc_plan_cluster *cluster,
+                             dlc_plan_algorithm algorithm, double bytes);
 
-/* What of the exchange goes on while layers compute. */
+/* What of the exchange overlaps with computing. */
 typedef enum dlc_plan_overlap {
-    DLC_PLAN_OVERLAP_NONE,     /* all of backward, then all of the exchange */
-    DLC_PLAN_OVERLAP_BACKWARD, /* a bucket goes as soon as backward has filled it */
-    DLC_PLAN_OVERLAP_AHEAD,    /* and the next forward waits for each layer's own */
-    DLC_PLAN_OVERLAP_SHARDS, /* behind backward each rank gets the sum of its shard; it
-                                updates that, then weights are gathered */
-    DLC_PLAN_OVERLAP_PASS,   /* a bucket that backward has filled is summed and updated
-                                in one pass; only where ranks can */
-    DLC_PLAN_OVERLAP_BEST    /* one pass where ranks can; else the best of the three
-                                before it */
+    DLC_PLAN_OVERLAP_NONE,     /* the exchange starts after backward */
+    DLC_PLAN_OVERLAP_BACKWARD, /* a bucket is reduced as soon as backward has filled it
+                                */
+    DLC_PLAN_OVERLAP_FORWARD,  /* ... and the next forward waits for each layer's own */
+    DLC_PLAN_OVERLAP_SHARDED, /* a bucket is reduce-scattered during backward; then each
+                                 rank updates its shard and weights are all-gathered */
+    DLC_PLAN_OVERLAP_FUSED, /* a filled bucket is reduced and updated in one pass; only
+                               if cluster->fused_update */
+    DLC_PLAN_OVERLAP_BEST   /* FUSED if possible, else the best of the three before */
 } dlc_plan_overlap;
 
 const char *dlc_plan_overlap_text(dlc_plan_overlap overlap); /* "backward", ... */
 
 typedef struct dlc_plan_exchange {
-    dlc_plan_way way;
+    dlc_plan_algorithm algorithm;
     dlc_plan_overlap overlap;
-    double bucket; /* bytes; 0: dlc_plan_bucket's */
-    double scale;  /* of the bytes that are exchanged; 0: 1. Half for float16 */
+    double bucket; /* bytes; 0: dlc_plan_bucket_bytes chooses */
+    double scale;  /* factor on the bytes exchanged, 0.5 for float16; 0: 1 */
 } dlc_plan_exchange;
 
-/* Layers whose parameters are not exchanged, and what a layer needs besides, for the
- * step of a mix (split.h). NULL: data parallelism. */
+/* What differs for a layer if some layers are tensor-parallel (tensor_parallel.h). */
 typedef struct dlc_plan_extra {
-    int alone;                /* its parameters are this rank's only */
-    double parameter_bytes;   /* of them, that this rank has; where `alone` */
-    double forward, backward; /* seconds more */
+    int is_split; /* its parameters are split, so gradients aren't exchanged */
+    double parameter_bytes;   /* of this rank, if is_split */
+    double forward, backward; /* additional seconds */
 } dlc_plan_extra;
 
-/* One step of one rank, when it has settled. */
+/* One step of one rank, in the steady state. */
 typedef struct dlc_plan_step {
     double forward, backward; /* of the layers */
     double update;            /* of the weights that the rank updates */
-    double rest;              /* as the cluster says */
-    double exchange;          /* of all buckets, one behind the other */
-    double exposed;           /* what of it the layers did not hide */
+    double rest;              /* cluster->rest */
+    double exchange;          /* of all buckets, in sequence */
+    double exposed;           /* the part of it that the layers don't hide */
     double seconds;           /* of the step */
-    double bytes;             /* exchanged, of a rank's gradients */
+    double bytes;             /* of a rank's gradients that are exchanged */
     double bucket;            /* bytes */
     int32_t buckets;
-    dlc_plan_overlap overlap; /* that is meant by DLC_PLAN_OVERLAP_BEST */
+    dlc_plan_overlap overlap; /* the one chosen for DLC_PLAN_OVERLAP_BEST */
 } dlc_plan_step;
 
-/* Simulates it: `samples` a rank; `extra` has one entry a layer, or is NULL. */
+/* Simulates a step with `samples` per rank. `extra` has one entry per layer; NULL: pure
+ * data parallelism. */
 dlc_status dlc_plan_step_of(const dlc_plan_layer *layer, size_t layers,
                             const dlc_plan_extra *extra,
                             const dlc_plan_cluster *cluster,
                             const dlc_plan_exchange *exchange, double samples,
                             dlc_plan_step *step);
 
-/* Bytes that a rank needs: weights, copies of them, activations of `samples`, and
- * cluster->other_bytes. */
+/* The bytes of memory that a rank needs: weights, their copies, activations of
+ * `samples`, and cluster->other_bytes. */
 double dlc_plan_memory(const dlc_plan_layer *layer, size_t layers,
                        const dlc_plan_extra *extra, const dlc_plan_cluster *cluster,
                        double samples);

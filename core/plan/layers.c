@@ -1,4 +1,4 @@
-/* See layers.h. */
+/* Collects sizes, boundary tensors and times of layers from a net's operations. */
 #include "plan/layers.h"
 
 #include <math.h>
@@ -13,10 +13,10 @@ static int32_t layer_named(const dlc_graph *graph, const char *name) {
     return -1;
 }
 
-/* The layer that an operation counts for; -1: none. */
+/* The layer that an operation belongs to; -1: none. */
 static int32_t layer_of(const dlc_graph *graph, const dlc_net_row *row) {
-    if (row->absorbed_by)
-        return layer_named(graph, row->absorbed_by);
+    if (row->fused_into)
+        return layer_named(graph, row->fused_into);
     return layer_named(graph, row->is_reorder ? row->reader : row->name);
 }
 
@@ -34,7 +34,7 @@ static void read_sizes(const dlc_graph *graph, const dlc_net_row *row, int64_t b
     uint64_t caps = graph->layer[i].feature->caps;
     layer[i].out_bytes = shape_bytes(&row->output) / (double)batch;
     layer[i].parameter_bytes = (double)row->parameters * sizeof(float);
-    layer[i].can_split = (caps & DLC_LAYER_SLICES) != 0;
+    layer[i].can_split = (caps & DLC_LAYER_CHANNEL_PARALLEL) != 0;
     layer[i].is_light = graph->layer[i].inputs == 1 && row->parameters == 0 &&
                         (caps & (DLC_LAYER_POINTWISE | DLC_LAYER_SAMPLEWISE)) != 0;
 }
@@ -50,7 +50,8 @@ static int is_here(const dlc_graph_layer *layer) {
     return (layer->phases & (unsigned)DLC_PHASE_TRAIN) != 0;
 }
 
-/* What layer `from` (or the data) gives crosses every cut up to its last reader. */
+/* The output of layer `from` (or the data) is a boundary tensor of every cut before its
+ * last reader. */
 static void add_cut(const dlc_graph *graph, int32_t from, double bytes,
                     dlc_plan_layer *layer) {
     int32_t last = from;
@@ -73,19 +74,20 @@ static void read_flow(const dlc_graph *graph, double sample, dlc_plan_layer *lay
     }
 }
 
-/* The memory plan's total, in proportion to what layers give. */
-static void share_out_memory(const dlc_graph *graph, const dlc_net *net, int64_t batch,
-                             dlc_plan_layer *layer) {
-    double planned = (double)dlc_net_memory_plan(net).activations, given = 0;
+/* Distributes the memory plan's total over the layers, in proportion to their outputs.
+ */
+static void distribute_memory(const dlc_graph *graph, const dlc_net *net, int64_t batch,
+                              dlc_plan_layer *layer) {
+    double planned = (double)dlc_net_memory_plan(net).activations, total = 0;
     for (int32_t i = 0; i < graph->layers; i++)
-        given += layer[i].out_bytes;
-    for (int32_t i = 0; given > 0 && i < graph->layers; i++)
-        layer[i].kept_bytes = planned / (double)batch * layer[i].out_bytes / given;
+        total += layer[i].out_bytes;
+    for (int32_t i = 0; total > 0 && i < graph->layers; i++)
+        layer[i].kept_bytes = planned / (double)batch * layer[i].out_bytes / total;
 }
 
 /* ---- Times ----------------------------------------------------------------------- */
 
-/* At a small batch, reading the weights is all that is left. */
+/* Splits a time into a fixed part and one per sample. */
 static dlc_plan_time split_time(double seconds, double fixed, int64_t batch) {
     fixed = fmin(fixed, seconds);
     return (dlc_plan_time){fixed, (seconds - fixed) / (double)batch};
@@ -93,7 +95,7 @@ static dlc_plan_time split_time(double seconds, double fixed, int64_t batch) {
 
 static void add_time(dlc_plan_time more, dlc_plan_time *time) {
     time->fixed += more.fixed;
-    time->each += more.each;
+    time->per_sample += more.per_sample;
 }
 
 static void add_seconds(const dlc_net_row *row, int64_t batch, double memory_bytes,
@@ -105,8 +107,9 @@ static void add_seconds(const dlc_net_row *row, int64_t batch, double memory_byt
         add_time(split_time(seconds[part], fixed, batch), &layer->backward);
 }
 
-static void guess(const dlc_net_row *row, const dlc_plan_speed *speed,
-                  double seconds[DLC_NET_PARTS]) {
+/* Estimates an operation's times from its work. */
+static void estimate(const dlc_net_row *row, const dlc_plan_speed *speed,
+                     double seconds[DLC_NET_PARTS]) {
     for (int part = 0; part < DLC_NET_PARTS; part++) {
         double moves = (double)row->work[part].bytes / speed->bytes;
         double computes = (double)row->work[part].multiply_adds / speed->multiply_adds;
@@ -131,8 +134,9 @@ dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
                                 int64_t batch, const dlc_shape *sample,
                                 const dlc_plan_speed *speed, dlc_plan_layer *layer) {
     if (batch < 1)
-        return dlc_fail(DLC_ERR_INTERNAL, "a plan needs the net's batch");
-    for (int32_t i = 0; i < graph->layers; i++) /* light: until it is found here */
+        return dlc_fail(DLC_ERR_INTERNAL, "a plan needs a net with a batch");
+    for (int32_t i = 0; i < graph->layers;
+         i++) /* light, unless an operation is found */
         layer[i] = (dlc_plan_layer){.name = graph->layer[i].name, .is_light = 1};
     for (int32_t r = 0; r < dlc_net_rows(net); r++) {
         double seconds[DLC_NET_PARTS];
@@ -141,11 +145,11 @@ dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
         read_sizes(graph, &row, batch, layer);
         if (!speed)
             continue;
-        guess(&row, speed, seconds);
+        estimate(&row, speed, seconds);
         DLC_TRY(
             dlc_plan_layers_time(graph, net, r, batch, speed->bytes, seconds, layer));
     }
     read_flow(graph, shape_bytes(sample), layer);
-    share_out_memory(graph, net, batch, layer);
+    distribute_memory(graph, net, batch, layer);
     return DLC_OK;
 }

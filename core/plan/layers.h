@@ -1,29 +1,31 @@
-/* The layers of a net as the planner sees them: one entry a layer of the graph. */
+/* Makes the planner's layers from a net, one entry per layer of the graph. Called by
+ * `dlcore plan` and at the start of training. */
 #ifndef DLC_PLAN_LAYERS_H
 #define DLC_PLAN_LAYERS_H
 
 #include "net/net.h"
 #include "plan/cost.h"
 
-/* How fast a device is, for layers that were not measured. */
+/* A device's performance, for layers that were not measured. */
 typedef struct dlc_plan_speed {
-    double multiply_adds; /* a second */
-    double bytes;         /* of memory moved a second */
-    double start;         /* seconds that the smallest piece of work takes */
+    double multiply_adds; /* per second */
+    double bytes;         /* of memory traffic per second */
+    double start;         /* seconds of the smallest operation */
 } dlc_plan_speed;
 
-/* `layer` gets graph->layers elements in the graph's order, also of layers that are not
- * in this net (light, all else 0). Times follow from the work that dlc_net_row_at tells
- * and `speed`; with NULL they are 0, for dlc_plan_layers_time to fill in. `batch`: of
- * the net; `sample`: C, H, W of what it reads. Names are the graph's. `net` may be an
- * outline: shapes and parameters are enough. */
+/* Fills in graph->layers elements of `layer`, in the graph's order; layers that are not
+ * part of this net are light, with zeros. Times are computed from the work that
+ * dlc_net_row_at reports and `speed`; with NULL they are 0, to be filled in by
+ * dlc_plan_layers_time. `batch` is the net's; `sample` is the C, H, W of its input.
+ * Names point into the graph. `net` may be an outline, with shapes and parameters only.
+ */
 dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
                                 int64_t batch, const dlc_shape *sample,
                                 const dlc_plan_speed *speed, dlc_plan_layer *layer);
 
-/* Adds what operation `row` of the net took, measured at `batch`, to its layer (that of
- * a reorder is its reader): how much of it depends on the batch is guessed from the
- * bytes of the layer's weights, moved at memory_bytes a second; 0: all of it does. */
+/* Adds the measured seconds of operation `row` of the net to its layer (for a reorder,
+ * the layer that reads it). The fixed part is estimated as the time to read the layer's
+ * weights at memory_bytes per second; 0: there is none. */
 dlc_status dlc_plan_layers_time(const dlc_graph *graph, const dlc_net *net, int32_t row,
                                 int64_t batch, double memory_bytes,
                                 const double seconds[DLC_NET_PARTS],

@@ -1,4 +1,4 @@
-/* See stages.h. */
+/* Cuts a net by dynamic programming, and simulates the 1F1B schedule. */
 #include "plan/stages.h"
 
 #include <math.h>
@@ -18,20 +18,22 @@ static dlc_status check(size_t layers, const dlc_plan_link *link, double samples
                         int32_t stages) {
     if (stages < 1 || (size_t)stages > layers)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%d stages of %zu layers: a stage needs a layer "
-                        "at least",
+                        "%d stages for %zu layers: every stage needs at "
+                        "least one layer",
                         (int)stages, layers);
     if (!(samples > 0) || (stages > 1 && !(link->bandwidth > 0)))
         return dlc_fail(DLC_ERR_CONFIG, "a pipeline needs samples, and a link with a "
-                                        "bandwidth");
+                                        "bandwidth above 0");
     return DLC_OK;
 }
 
-/* best[s * (layers + 1) + i]: the slowest of s + 1 stages over the first i layers, as
- * fast as can be; from[] the like: where the last of them begins. */
+/* best[s * (layers + 1) + i]: the time of the slowest of s + 1 stages over the first i
+ * layers, minimized; from[] with the same index: where the last of these stages begins.
+ */
 typedef struct cutting {
-    const double *before; /* seconds of the layers before i */
-    const double *send;   /* of what crosses in front of i, both ways */
+    const double *before; /* seconds of the layers before layer i */
+    const double
+        *send; /* seconds of sends across a cut before layer i, in both directions */
     size_t layers;
     double *best;
     size_t *from;
@@ -99,8 +101,8 @@ dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
             made.first != (s > 0 ? stage[s - 1].end : 0) ||
             (s == stages - 1 && made.end != layers))
             return dlc_fail(DLC_ERR_CONFIG,
-                            "stage %d: stages must follow on each other "
-                            "and hold all layers",
+                            "stage %d: stages must be contiguous and contain "
+                            "all layers",
                             (int)s);
         for (size_t i = made.first; i < made.end; i++) {
             made.forward += dlc_plan_seconds(layer[i].forward, samples);
@@ -115,62 +117,65 @@ dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
     return DLC_OK;
 }
 
-/* ---- Running --------------------------------------------------------------------- */
+/* ---- Simulating ---------------------------------------------------------------------
+ */
 
-/* What a stage has done, and when each sub-batch left it, forward and backward. */
+/* The progress of a stage, and when each micro-batch has left it, forward and backward.
+ */
 typedef struct worker {
     int32_t forwards, backwards;
     double now;
-    double *went, *came; /* -1: not yet */
+    double *forward_end, *backward_end; /* -1: not yet */
 } worker;
 
 typedef struct run {
     const dlc_plan_stage *stage;
     worker *worker;
-    int32_t stages, sub_batches;
+    int32_t stages, micro_batches;
 } run;
 
-/* One forward, one backward, as soon as as many are under way as may be. */
+/* Whether the next work is a forward: 1F1B prefers it while few enough are in flight.
+ */
 static int goes_forward(const run *r, int32_t s) {
     const worker *w = &r->worker[s];
     int32_t most = r->stages - s;
-    return w->forwards < r->sub_batches && w->forwards - w->backwards < most;
+    return w->forwards < r->micro_batches && w->forwards - w->backwards < most;
 }
 
-/* When what the next piece of work needs is there; -1: not yet known. */
-static double ready(const run *r, int32_t s, int forward) {
+/* When the inputs of the next work are available; -1: not yet known. */
+static double ready_at(const run *r, int32_t s, int forward) {
     const worker *w = &r->worker[s];
     if (forward) {
         if (s == 0)
             return 0;
-        double went = r->worker[s - 1].went[w->forwards];
-        return went < 0 ? -1 : went + r->stage[s - 1].send;
+        double sent = r->worker[s - 1].forward_end[w->forwards];
+        return sent < 0 ? -1 : sent + r->stage[s - 1].send;
     }
     if (s == r->stages - 1)
-        return w->went[w->backwards];
-    double came = r->worker[s + 1].came[w->backwards];
-    return came < 0 ? -1 : came + r->stage[s].send;
+        return w->forward_end[w->backwards];
+    double sent_back = r->worker[s + 1].backward_end[w->backwards];
+    return sent_back < 0 ? -1 : sent_back + r->stage[s].send;
 }
 
-/* One piece of work of a stage; 0: it has none that it could do. */
+/* Does the next work of a stage; 0: there is none that it can do. */
 static int advance(const run *r, int32_t s) {
     worker *w = &r->worker[s];
     int forward = goes_forward(r, s);
-    if (w->backwards == r->sub_batches)
+    if (w->backwards == r->micro_batches)
         return 0;
-    double since = ready(r, s, forward);
+    double since = ready_at(r, s, forward);
     if (since < 0)
         return 0;
     w->now = fmax(w->now, since) +
              (forward ? r->stage[s].forward : r->stage[s].backward);
     if (forward)
-        w->went[w->forwards++] = w->now;
+        w->forward_end[w->forwards++] = w->now;
     else
-        w->came[w->backwards++] = w->now;
+        w->backward_end[w->backwards++] = w->now;
     return 1;
 }
 
-static void play(const run *r) {
+static void simulate(const run *r) {
     for (int moved = 1; moved;) {
         moved = 0;
         for (int32_t s = 0; s < r->stages; s++)
@@ -185,15 +190,15 @@ static void read_run(const run *r, const dlc_plan_layer *layer, double samples,
     double busy = 0;
     *pipeline = (dlc_plan_pipeline){.slowest = 0};
     for (int32_t s = 0; s < r->stages; s++) {
-        double kept = 0, under_way = fmin(r->stages - s, r->sub_batches);
+        double kept = 0, in_flight = fmin(r->stages - s, r->micro_batches);
         for (size_t i = stage[s].first; i < stage[s].end; i++)
             kept += layer[i].kept_bytes > 0 ? layer[i].kept_bytes : layer[i].out_bytes;
         if (s > 0)
             kept += layer[stage[s].first - 1].cut_bytes;
         double each = stage[s].forward + stage[s].backward;
         stage[s].memory_bytes = stage[s].parameter_bytes * (1 + copies) +
-                                kept * samples * under_way;
-        stage[s].busy = each * r->sub_batches;
+                                kept * samples * in_flight;
+        stage[s].busy = each * r->micro_batches;
         busy += stage[s].busy;
         pipeline->slowest = fmax(pipeline->slowest, each);
         pipeline->seconds = fmax(pipeline->seconds, r->worker[s].now);
@@ -204,24 +209,24 @@ static void read_run(const run *r, const dlc_plan_layer *layer, double samples,
 }
 
 dlc_status dlc_plan_pipeline_run(const dlc_plan_layer *layer, double samples,
-                                 int32_t sub_batches, double copies, int32_t stages,
+                                 int32_t micro_batches, double copies, int32_t stages,
                                  dlc_plan_stage *stage, dlc_plan_pipeline *pipeline) {
-    if (sub_batches < 1 || stages < 1)
-        return dlc_fail(DLC_ERR_CONFIG, "a pipeline needs a stage and a sub-batch at "
-                                        "least");
-    size_t each = (size_t)sub_batches;
+    if (micro_batches < 1 || stages < 1)
+        return dlc_fail(DLC_ERR_CONFIG, "a pipeline needs at least one stage and one "
+                                        "micro-batch");
+    size_t each = (size_t)micro_batches;
     worker *workers = dlc_alloc((size_t)stages, sizeof *workers);
     double *times = dlc_alloc(2 * (size_t)stages, each * sizeof *times);
     dlc_status status = workers && times ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK) {
-        run r = {stage, workers, stages, sub_batches};
+        run r = {stage, workers, stages, micro_batches};
         for (size_t i = 0; i < 2 * (size_t)stages * each; i++)
             times[i] = -1;
         for (int32_t s = 0; s < stages; s++) {
-            workers[s].went = times + 2 * (size_t)s * each;
-            workers[s].came = workers[s].went + each;
+            workers[s].forward_end = times + 2 * (size_t)s * each;
+            workers[s].backward_end = workers[s].forward_end + each;
         }
-        play(&r);
+        simulate(&r);
         read_run(&r, layer, samples, copies, stage, pipeline);
     }
     dlc_free(times);

@@ -1,5 +1,5 @@
-/* See cache.h. A line that says what it is; for each file its path, what tells whether
- * it has changed, and its report; a sum over all of it. */
+/* Reads and writes the cache file: a header line; for each file its path, size and
+ * times, and its report; and a checksum over everything. */
 #include "plugin/cache.h"
 
 #include <errno.h>
@@ -18,13 +18,13 @@
 #define HEADER \
     "dlcore " DLC_VERSION ": plugins of interface " NUMBER(DLC_ABI_MAJOR) "." NUMBER( \
         DLC_ABI_MINOR) ", layout 1\n"
-#define BYTES_MOST (64u << 20)
-#define FILES_MOST 1024u /* beyond that what was not seen again is forgotten */
+#define BYTES_MAX (64u << 20)
+#define FILES_MAX 1024u /* beyond that, files not seen this time are dropped */
 
 /* ---- Where ------------------------------------------------------------------- */
 
-/* A folder of ours; if wanted it is made, where its own folder is ours, too: sudo may
- * keep HOME. */
+/* Whether a folder belongs to this user; with `make` it is created, if its parent does
+ * (sudo may keep HOME). */
 static int is_own_folder(char *path, int make) {
     struct stat info;
     if (stat(path, &info) != 0) {
@@ -41,7 +41,8 @@ static int is_own_folder(char *path, int make) {
     return S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-/* Its path, or that of a new one, to be made by mkostemp; 0 where there can be none. */
+/* The path of the cache file, or with `make` a template for mkostemp(); 0 if there can
+ * be none. */
 static int find_path(char *path, int make) {
     const char *ending = make ? ".XXXXXX" : "";
     char host[HOST_NAME_MAX + 1] = "";
@@ -73,18 +74,18 @@ static int find_path(char *path, int make) {
 /* ---- Reading ----------------------------------------------------------------- */
 
 /* FNV-1a, 64 bits. */
-static uint64_t sum_of(const char *bytes, size_t size) {
+static uint64_t checksum_of(const char *bytes, size_t size) {
     uint64_t sum = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; i++)
         sum = (sum ^ (unsigned char)bytes[i]) * 0x100000001b3u;
     return sum;
 }
 
-/* What anybody else may write is not believed. */
+/* A file that other users may write is not trusted. */
 static int is_trusted(const struct stat *info) {
     return S_ISREG(info->st_mode) && info->st_uid == geteuid() &&
            !(info->st_mode & (S_IWGRP | S_IWOTH)) && info->st_size > 0 &&
-           info->st_size <= BYTES_MOST;
+           info->st_size <= BYTES_MAX;
 }
 
 static dlc_status read_whole(dlc_cache *cache) {
@@ -140,7 +141,7 @@ static void unpack_file(dlc_unpacking *from, dlc_cached *file) {
     from->left -= file->size;
 }
 
-/* What follows the line. */
+/* Unpacks what follows the header line. */
 static dlc_status unpack_files(dlc_cache *cache) {
     const size_t begin = sizeof HEADER - 1;
     uint64_t sum;
@@ -148,11 +149,11 @@ static dlc_status unpack_files(dlc_cache *cache) {
         return DLC_OK;
     const size_t end = cache->size - sizeof sum;
     memcpy(&sum, cache->bytes + end, sizeof sum);
-    if (sum != sum_of(cache->bytes, end))
+    if (sum != checksum_of(cache->bytes, end))
         return DLC_OK;
     dlc_unpacking from = {.next = cache->bytes + begin, .left = end - begin};
     uint64_t files = dlc_unpack_number(&from);
-    if (files > FILES_MOST)
+    if (files > FILES_MAX)
         return DLC_OK;
     cache->file = dlc_alloc(files, sizeof *cache->file);
     if (!cache->file)
@@ -202,7 +203,8 @@ const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,
 
 /* ---- Writing ----------------------------------------------------------------- */
 
-/* Is it one of those that were not looked for this time, in other folders? */
+/* Whether it is an entry for a file of another folder, not searched this time, that
+ * still exists. */
 static int is_other(const dlc_cached *old, const dlc_cached *file, size_t files) {
     struct stat now;
     for (size_t i = 0; i < files; i++)
@@ -215,10 +217,10 @@ static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *befo
                      dlc_text *bytes) {
     uint64_t count = 0;
     dlc_text packed = {0};
-    for (size_t i = 0; i < files && count < FILES_MOST; i++)
+    for (size_t i = 0; i < files && count < FILES_MAX; i++)
         if (file[i].report && ++count)
             pack_file(&file[i], &packed);
-    for (size_t i = 0; i < before->files && count < FILES_MOST; i++)
+    for (size_t i = 0; i < before->files && count < FILES_MAX; i++)
         if (is_other(&before->file[i], file, files) && ++count)
             pack_file(&before->file[i], &packed);
     dlc_text_append(bytes, HEADER, sizeof HEADER - 1);
@@ -226,7 +228,7 @@ static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *befo
     dlc_text_append(bytes, dlc_text_string(&packed), packed.length);
     bytes->failed |= packed.failed;
     if (!bytes->failed)
-        dlc_pack_number(bytes, sum_of(bytes->bytes, bytes->length));
+        dlc_pack_number(bytes, checksum_of(bytes->bytes, bytes->length));
     dlc_text_free(&packed);
 }
 

@@ -1,5 +1,5 @@
-/* See calls.h. What <dlcore/...> does not call optional must be there, so that the
- * core need not ask before each call. */
+/* The required operations of each kind of feature: all that <dlcore/...> does not call
+ * optional, so that the core need not check before each call. */
 #include "plugin/calls.h"
 
 #include <string.h>
@@ -36,6 +36,7 @@ static const call device_calls[] = {
     CALL_IF(dlc_device_ops, event_record, DLC_DEVICE_ASYNC),
     CALL_IF(dlc_device_ops, event_wait, DLC_DEVICE_ASYNC),
     CALL_IF(dlc_device_ops, event_done, DLC_DEVICE_ASYNC),
+    CALL_IF(dlc_device_ops, event_sync, DLC_DEVICE_ASYNC),
     CALL(dlc_device_ops, scale),
     CALL(dlc_device_ops, add),
     CALL(dlc_device_ops, axpy),
@@ -43,8 +44,8 @@ static const call device_calls[] = {
     CALL(dlc_device_ops, sum),
     CALL(dlc_device_ops, norm2),
     CALL(dlc_device_ops, momentum),
-    CALL_IF(dlc_device_ops, share_export, DLC_DEVICE_SHARES),
-    CALL_IF(dlc_device_ops, share_import, DLC_DEVICE_SHARES),
+    CALL_IF(dlc_device_ops, ipc_export, DLC_DEVICE_IPC),
+    CALL_IF(dlc_device_ops, ipc_import, DLC_DEVICE_IPC),
     CALLS_END,
 };
 static const call transport_calls[] = {
@@ -75,7 +76,7 @@ static const call solver_calls[] = {
     CALL(dlc_solver_ops, needs),
     CALL(dlc_solver_ops, create),
     CALL(dlc_solver_ops, destroy),
-    CALL(dlc_solver_ops, rate),
+    CALL(dlc_solver_ops, learning_rate),
     CALL(dlc_solver_ops, ready),
     CALL(dlc_solver_ops, finish),
     CALLS_END,
@@ -88,7 +89,8 @@ static const call data_calls[] = {
     CALLS_END,
 };
 
-/* `table` starts with its size, as all of them do; each entry is a pointer. */
+/* The first missing operation. `table` starts with its size, and every entry is a
+ * pointer. */
 static const char *missing(const void *table, const call *calls, uint64_t caps) {
     uint32_t size;
     memcpy(&size, table, sizeof size);

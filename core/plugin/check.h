@@ -1,19 +1,19 @@
-/* Does a descriptor keep the promises of <dlcore/plugin.h>? A plugin is other
- * people's work: what it says is looked at before anything of it is used. */
+/* Checks that a plugin's descriptor keeps the rules of <dlcore/plugin.h>, before
+ * anything else of it is used. Called by scan.c and use.c. */
 #ifndef DLC_PLUGIN_CHECK_H
 #define DLC_PLUGIN_CHECK_H
 
 #include "plugin/registry.h"
 
-#define DLC_FEATURES_MOST 1024u /* of a plugin */
+#define DLC_FEATURES_MAX 1024u /* the most features of a plugin */
 
-/* The descriptor and the walk over its features; not each feature. `path` is for
- * the message. *features: how many there are. */
+/* Checks the descriptor and the table of features, but not each feature. `path` is for
+ * messages. *features is the number of features. */
 dlc_status dlc_plugin_check(const char *path, const dlc_plugin *plugin,
                             size_t *features);
 
-/* One feature: DLC_OK, or DLC_ERR_PLUGIN with the reason; *state says what to call
- * it then. */
+/* Checks one feature. DLC_ERR_PLUGIN with the reason; *state is the state of its entry
+ * then. */
 dlc_status dlc_feature_check(const dlc_feature *feature, dlc_entry_state *state);
 
 #endif

@@ -1,4 +1,4 @@
-/* Looking things up in a registry; see registry.h. */
+/* Looks up plugins and features in a registry, and explains failures. */
 #include "plugin/registry.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "plugin/store.h"
+#include "plugin/registry_internal.h"
 
 const char *dlc_kind_text(dlc_kind kind) {
     switch (kind) {
@@ -48,13 +48,13 @@ const dlc_folder_entry *dlc_registry_folder(const dlc_registry *registry, size_t
 }
 
 const dlc_plugin_entry *dlc_registry_plugin(const dlc_registry *registry, size_t i) {
-    return i < registry->plugins ? &registry->plugin[i]->shown : NULL;
+    return i < registry->plugins ? &registry->plugin[i]->entry : NULL;
 }
 
 const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
                                               dlc_kind kind, size_t i) {
     for (size_t p = 0; p < registry->plugins; p++) {
-        const dlc_plugin_entry *plugin = &registry->plugin[p]->shown;
+        const dlc_plugin_entry *plugin = &registry->plugin[p]->entry;
         for (size_t f = 0; f < plugin->features; f++) {
             const dlc_feature_entry *entry = &plugin->feature[f];
             if ((!kind || entry->kind == (uint32_t)kind) && i-- == 0)
@@ -73,9 +73,9 @@ const dlc_feature_entry *dlc_registry_usable(const dlc_registry *registry,
     return NULL;
 }
 
-/* ---- Why nothing was found ------------------------------------------------------ */
+/* ---- Explaining failures -------------------------------------------------------- */
 
-/* A set of names, each once, joined for a sentence. */
+/* A set of names, each listed once. */
 typedef struct names {
     const char **name;
     size_t count;
@@ -98,21 +98,22 @@ static void names_list(const names *set, dlc_text *text) {
 static size_t count_features(const dlc_registry *registry) {
     size_t count = 0;
     for (size_t p = 0; p < registry->plugins; p++)
-        count += registry->plugin[p]->shown.features;
+        count += registry->plugin[p]->entry.features;
     return count;
 }
 
-/* Files that could not be read may be what was meant. */
+/* Mentions refused files, which may contain what was meant. */
 static void add_refused_note(const dlc_registry *registry, dlc_text *text) {
     size_t refused = 0;
     for (size_t p = 0; p < registry->plugins; p++)
-        refused += registry->plugin[p]->shown.state == DLC_ENTRY_REFUSED;
+        refused += registry->plugin[p]->entry.state == DLC_ENTRY_REFUSED;
     if (refused)
         dlc_text_add(text, "; %zu plugin%s refused, see dlcore plugin list", refused,
                      refused == 1 ? " was" : "s were");
 }
 
-/* It may be the name of something else: [optimizer] type = sgd is read as a layer. */
+/* Mentions a feature of another kind with this name: [optimizer] type = sgd is read as
+ * a layer. */
 static void add_kind_note(const dlc_registry *registry, dlc_kind kind, const char *name,
                           dlc_text *text) {
     static const char *const places[] = {
@@ -134,7 +135,7 @@ static void add_kind_note(const dlc_registry *registry, dlc_kind kind, const cha
         }
 }
 
-/* Says what there is instead. `set` has room for all features. */
+/* Fails with what is available instead. `set` has room for all features. */
 static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
                                const char *name, const char *device, names *set,
                                dlc_text *text) {
@@ -183,7 +184,7 @@ static int serves(const dlc_feature_entry *feature, const char *name,
            (!device || !feature->device || !strcmp(feature->device, device));
 }
 
-/* The one that would do; *broken: one that would, were it usable. */
+/* The entry to use; *broken: an entry that would fit but is not usable. */
 static const dlc_feature_entry *find_entry(const dlc_registry *registry, dlc_kind kind,
                                            const char *name, const char *device,
                                            const dlc_feature_entry **broken) {
@@ -208,7 +209,7 @@ dlc_status dlc_registry_find(const dlc_registry *registry, dlc_kind kind,
     const dlc_feature_entry *entry, *broken;
     while ((entry = find_entry(registry, kind, name, device, &broken))) {
         dlc_status rc = dlc_registry_use(registry, entry, feature);
-        if (rc != DLC_ERR_PLUGIN) /* else there may be another one */
+        if (rc != DLC_ERR_PLUGIN) /* otherwise try another one */
             return rc;
     }
     if (broken)

@@ -1,4 +1,4 @@
-/* See host.h. */
+/* The table of services, made of functions of base and config. */
 #include "plugin/host.h"
 
 #include "base/clock.h"

@@ -1,10 +1,10 @@
-/* The services that every plugin is handed when it is loaded. */
+/* The services that every plugin gets when it is loaded. Called by object.c. */
 #ifndef DLC_PLUGIN_HOST_H
 #define DLC_PLUGIN_HOST_H
 
 #include <dlcore/plugin.h>
 
-/* One table a process, constant; never NULL. */
+/* The table of services: one per process, constant, never NULL. */
 const dlc_host *dlc_host_services(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* See image.h. */
+/* Checks the ELF header and the program headers of a file. */
 #include "plugin/image.h"
 
 #include <errno.h>
@@ -15,17 +15,17 @@ static int read_at(int fd, uint64_t offset, void *bytes, size_t count) {
            pread(fd, bytes, count, (off_t)offset) == (ssize_t)count;
 }
 
-/* Is [offset, offset + count) inside `size` bytes? */
+/* Whether [offset, offset + count) is inside `size` bytes. */
 static int inside(uint64_t offset, uint64_t count, uint64_t size) {
     return offset <= size && count <= size - offset;
 }
 
-/* The program that runs says what machine this is. */
+/* Compares with the running program, which is for this machine. */
 static dlc_status check_machine(const char *path, const ElfW(Ehdr) * header) {
     ElfW(Ehdr) own;
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return DLC_OK; /* then the loader will say it, less well */
+        return DLC_OK; /* the loader will report it, less clearly */
     int known = read_at(fd, 0, &own, sizeof own);
     close(fd);
     if (known && (header->e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
@@ -53,8 +53,8 @@ static dlc_status check_extent(const char *path, int fd, uint64_t size,
     }
     if (!whole)
         return dlc_fail(DLC_ERR_PLUGIN,
-                        "%s: truncated or damaged: its headers promise more than its "
-                        "%llu bytes; build or install it anew",
+                        "%s: truncated or damaged: its headers describe more than its "
+                        "%llu bytes; build or install it again",
                         path, (unsigned long long)size);
     return DLC_OK;
 }

@@ -1,4 +1,4 @@
-/* See object.h. */
+/* Opens shared objects with dlopen(), and calls load(). */
 #include "plugin/object.h"
 
 #include <dlfcn.h>
@@ -14,10 +14,10 @@
 #include "plugin/host.h"
 #include "plugin/image.h"
 
-#define MAJOR_TRIED 32 /* majors looked for in a plugin that doesn't have ours */
+#define MAJORS_TRIED 32 /* interface versions to look for in a plugin without ours */
 
 static dlc_status no_symbol(const char *path, void *handle) {
-    for (int major = 0; major < MAJOR_TRIED; major++) {
+    for (int major = 0; major < MAJORS_TRIED; major++) {
         char symbol[32];
         snprintf(symbol, sizeof symbol, "dlc_plugin_v%d", major);
         if (dlsym(handle, symbol))
@@ -30,8 +30,8 @@ static dlc_status no_symbol(const char *path, void *handle) {
                     DLC_PLUGIN_SYMBOL);
 }
 
-/* dlsym also looks into the libraries that an object needs: a symbol found there
- * is somebody else's plugin. */
+/* dlsym() also searches the libraries that an object depends on: a symbol found there
+ * belongs to another plugin. */
 static dlc_status check_home(const char *path, void *handle, void *symbol) {
     struct link_map *object = NULL, *home = NULL;
     Dl_info info;
@@ -40,9 +40,8 @@ static dlc_status check_home(const char *path, void *handle, void *symbol) {
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot find out where its %s comes from",
                         path, DLC_PLUGIN_SYMBOL);
     if (home != object)
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "%s: exports no %s of its own, it inherits that of %s", path,
-                        DLC_PLUGIN_SYMBOL, info.dli_fname);
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: exports no %s of its own, only that of %s",
+                        path, DLC_PLUGIN_SYMBOL, info.dli_fname);
     return DLC_OK;
 }
 
@@ -51,9 +50,9 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     struct stat now;
     dlc_signal_guard guard;
     DLC_TRY(dlc_image_check(path));
-    /* By its path, not by a descriptor: the loader takes two objects with one
-     * name (/proc/self/fd/5) for the same. Libraries start threads when they are loaded
-     * (libcuda does, long before CUDA is used). */
+    /* Opened by path, not by descriptor: the loader treats two objects of one name
+     * (/proc/self/fd/5) as the same. Signals are guarded because libraries start
+     * threads when they are loaded (libcuda does, long before CUDA is used). */
     dlc_signals_guard_begin(&guard);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     dlc_signals_guard_end(&guard);
@@ -70,8 +69,8 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     return DLC_OK;
 }
 
-/* What every load() answered. It is the process that a plugin is loaded into, so
- * this outlives all registries. */
+/* The results of every load(). They outlive registries, because plugins are loaded into
+ * the process. */
 typedef struct answer {
     const dlc_plugin *plugin;
     struct answer *next;
@@ -84,18 +83,18 @@ static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void ask(answer *asked) {
     dlc_signal_guard guard;
-    dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its */
+    dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its own */
     dlc_signals_guard_begin(&guard);
     asked->status = asked->plugin->load(dlc_host_services());
     dlc_signals_guard_end(&guard);
     if (asked->status == DLC_OK)
         return;
-    const char *said = dlc_detail();
-    if (*said)
-        snprintf(asked->detail, sizeof asked->detail, "%s", said);
+    const char *detail = dlc_detail();
+    if (*detail)
+        snprintf(asked->detail, sizeof asked->detail, "%s", detail);
     else
         snprintf(asked->detail, sizeof asked->detail,
-                 "its load() says: %s, and nothing more",
+                 "its load() failed without a reason: %s",
                  dlc_status_text(asked->status));
 }
 

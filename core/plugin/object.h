@@ -1,4 +1,5 @@
-/* One shared object: loaded into the process, its descriptor found. */
+/* Loads one shared object into this process and finds its descriptor. Called by scan.c
+ * in the child, and by use.c. */
 #ifndef DLC_PLUGIN_OBJECT_H
 #define DLC_PLUGIN_OBJECT_H
 
@@ -6,14 +7,14 @@
 
 #include <dlcore/plugin.h>
 
-/* Loads the file that `info` was read from and finds its dlc_plugin_v1; none of
- * the plugin's calls is made. DLC_ERR_PLUGIN with a sentence where that cannot be.
- * What was loaded stays loaded until the process ends. */
+/* Loads the file that `info` describes and finds its dlc_plugin_v0; calls none of the
+ * plugin's functions. DLC_ERR_PLUGIN with a sentence on failure. The object stays
+ * loaded until the process ends. */
 dlc_status dlc_object_open(const char *path, const struct stat *info,
                            const dlc_plugin **plugin);
 
-/* Calls plugin->load, once a process: who asks again gets the first answer and
- * the same sentence. */
+/* Calls plugin->load once per process; later calls return the first status and
+ * sentence. */
 dlc_status dlc_object_load(const dlc_plugin *plugin);
 
 #endif

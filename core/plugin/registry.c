@@ -1,4 +1,4 @@
-/* See registry.h. Here files are looked for; settle.c says what they are. */
+/* Opens and closes a registry: finds the files; resolve.c finds out what they are. */
 #include "plugin/registry.h"
 
 #include <stdlib.h>
@@ -6,16 +6,17 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/registry_internal.h"
 #include "plugin/search.h"
-#include "plugin/store.h"
 
 /* ---- Memory ---------------------------------------------------------------- */
 
 static void free_plugin(plugin_item *item) {
-    for (plugin_sentence *said = item->said, *next; said; said = next) {
-        next = said->next;
-        dlc_free(said->text);
-        dlc_free(said);
+    for (plugin_reason *reason_item = item->reasons, *next; reason_item;
+         reason_item = next) {
+        next = reason_item->next;
+        dlc_free(reason_item->text);
+        dlc_free(reason_item);
     }
     dlc_text_free(&item->scanned);
     dlc_free(item->feature);
@@ -24,14 +25,14 @@ static void free_plugin(plugin_item *item) {
     dlc_free(item);
 }
 
-dlc_status plugin_keep(plugin_item *item, char *text, const char **kept) {
-    plugin_sentence *said = text ? dlc_alloc(1, sizeof *said) : NULL;
-    if (!said) {
+dlc_status plugin_keep_reason(plugin_item *item, char *text, const char **kept) {
+    plugin_reason *reason_item = text ? dlc_alloc(1, sizeof *reason_item) : NULL;
+    if (!reason_item) {
         dlc_free(text);
         return DLC_ERR_NOMEM;
     }
-    *said = (plugin_sentence){.next = item->said, .text = text};
-    item->said = said;
+    *reason_item = (plugin_reason){.next = item->reasons, .text = text};
+    item->reasons = reason_item;
     *kept = text;
     return DLC_OK;
 }
@@ -51,11 +52,11 @@ void dlc_registry_close(dlc_registry *registry) {
     dlc_free(registry);
 }
 
-/* Room for one more element; `array` is a pointer to the array's pointer. */
+/* Makes room for one more element; `array` is the address of the pointer. */
 static dlc_status make_room(void *array, size_t count, size_t size) {
     void *old, *grown;
     if (count & (count - 1) || count == 1)
-        return DLC_OK; /* rooms are 2, 4, 8, ... */
+        return DLC_OK; /* the capacities are 2, 4, 8, ... */
     memcpy(&old, array, sizeof old);
     grown = dlc_grow(old, count, count ? 2 * count : 2, size);
     if (!grown)
@@ -84,14 +85,14 @@ static dlc_status add_item(dlc_registry *registry, const char *path,
         free_plugin(item);
         return DLC_ERR_NOMEM;
     }
-    item->shown.path = item->path;
-    item->shown.name = item->name;
+    item->entry.path = item->path;
+    item->entry.name = item->name;
     registry->plugin[registry->plugins++] = item;
     *added = item;
     return DLC_OK;
 }
 
-/* One that is not even opened, for the detail sentence. */
+/* Adds a file that is not even opened; takes ownership of `reason`. */
 static dlc_status add_refused(dlc_registry *registry, const char *path, char *reason) {
     plugin_item *item;
     dlc_status rc = reason && path ? add_item(registry, path, &item) : DLC_ERR_NOMEM;
@@ -99,8 +100,8 @@ static dlc_status add_refused(dlc_registry *registry, const char *path, char *re
         dlc_free(reason);
         return rc;
     }
-    item->shown.state = DLC_ENTRY_REFUSED;
-    return plugin_keep(item, reason, &item->shown.reason);
+    item->entry.state = DLC_ENTRY_REFUSED;
+    return plugin_keep_reason(item, reason, &item->entry.reason);
 }
 
 static int is_known(const dlc_registry *registry, const struct stat *info) {
@@ -111,8 +112,8 @@ static int is_known(const dlc_registry *registry, const struct stat *info) {
     return 0;
 }
 
-static dlc_status take_file(dlc_registry *registry, const char *folder,
-                            const char *name) {
+static dlc_status add_file(dlc_registry *registry, const char *folder,
+                           const char *name) {
     struct stat info;
     char *path = NULL;
     plugin_item *item;
@@ -130,19 +131,20 @@ static dlc_status take_file(dlc_registry *registry, const char *folder,
     return rc;
 }
 
-static dlc_status take_files(dlc_registry *registry, const dlc_listing *listing,
-                             const char *only) {
+static dlc_status add_files(dlc_registry *registry, const dlc_listing *listing,
+                            const char *only) {
     if (only)
-        return take_file(registry, listing->folder, only);
+        return add_file(registry, listing->folder, only);
     for (size_t i = 0; i < listing->names; i++)
-        DLC_TRY(take_file(registry, listing->folder, listing->name[i]));
+        DLC_TRY(add_file(registry, listing->folder, listing->name[i]));
     return DLC_OK;
 }
 
-/* `path` is copied. `rc`, if it is no DLC_OK, says why this folder isn't read; the
- * sentence is set. `only` is the one file wanted; NULL: all. */
-static dlc_status take_folder(dlc_registry *registry, dlc_status rc,
-                              dlc_folder_entry what, const char *only) {
+/* Adds a folder and its files. `rc`, if not DLC_OK, means that the folder is skipped,
+ * for the reason in the detail sentence. `only` is the one file wanted; NULL: all.
+ * `what.path` is copied. */
+static dlc_status add_folder(dlc_registry *registry, dlc_status rc,
+                             dlc_folder_entry what, const char *only) {
     dlc_listing listing = {0};
     DLC_TRY(make_room(&registry->folder, registry->folders, sizeof *registry->folder));
     if (!(what.path = dlc_strdup(what.path)))
@@ -156,58 +158,58 @@ static dlc_status take_folder(dlc_registry *registry, dlc_status rc,
         return folder->reason ? DLC_OK : DLC_ERR_NOMEM;
     }
     if (rc == DLC_OK)
-        rc = take_files(registry, &listing, only);
+        rc = add_files(registry, &listing, only);
     dlc_listing_free(&listing);
     return rc;
 }
 
-static dlc_status take_beside(dlc_registry *registry) {
+static dlc_status add_default_folder(dlc_registry *registry) {
     char *path = NULL;
-    dlc_status rc = dlc_search_beside(&path);
+    dlc_status rc = dlc_search_default(&path);
     if (rc != DLC_ERR_NOMEM)
-        rc = take_folder(registry, rc,
-                         (dlc_folder_entry){.path = path ? path : "", .is_default = 1},
-                         NULL);
+        rc = add_folder(registry, rc,
+                        (dlc_folder_entry){.path = path ? path : "", .is_default = 1},
+                        NULL);
     dlc_free(path);
     return rc;
 }
 
-/* One entry of DLCORE_PLUGIN_PATH. */
-static dlc_status take_entry(dlc_registry *registry, const char *path) {
+/* Adds one entry of DLCORE_PLUGIN_PATH. */
+static dlc_status add_path_entry(dlc_registry *registry, const char *path) {
     dlc_status rc = DLC_OK;
     if (!*path)
         rc = dlc_fail(DLC_ERR_PLUGIN,
                       "DLCORE_PLUGIN_PATH has an empty entry, which would be the "
-                      "current directory; it is left out");
+                      "current directory; it is ignored");
     else if (*path != '/')
         rc = dlc_fail(DLC_ERR_PLUGIN,
                       "DLCORE_PLUGIN_PATH has \"%s\", which doesn't begin with '/'; it "
-                      "is left out",
+                      "is ignored",
                       path);
-    return take_folder(registry, rc, (dlc_folder_entry){.path = path}, NULL);
+    return add_folder(registry, rc, (dlc_folder_entry){.path = path}, NULL);
 }
 
-static dlc_status take_entries(dlc_registry *registry) {
+static dlc_status add_path_entries(dlc_registry *registry) {
     const char *given = secure_getenv("DLCORE_PLUGIN_PATH");
     if (!given || !*given)
         return DLC_OK;
     char *entries = dlc_strdup(given);
     dlc_status rc = entries ? DLC_OK : DLC_ERR_NOMEM;
     for (char *rest = entries, *entry; rc == DLC_OK && (entry = strsep(&rest, ":"));)
-        rc = take_entry(registry, entry);
+        rc = add_path_entry(registry, entry);
     dlc_free(entries);
     return rc;
 }
 
-static dlc_status open_registry(int anew, dlc_registry **registry) {
+static dlc_status open_registry(int rescan, dlc_registry **registry) {
     dlc_registry *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    dlc_status rc = take_beside(made);
+    dlc_status rc = add_default_folder(made);
     if (rc == DLC_OK)
-        rc = take_entries(made);
+        rc = add_path_entries(made);
     if (rc == DLC_OK)
-        rc = plugin_settle_all(made, anew);
+        rc = plugin_resolve_all(made, rescan);
     if (rc == DLC_OK)
         *registry = made;
     else
@@ -223,7 +225,7 @@ dlc_status dlc_registry_rescan(dlc_registry **registry) {
     return open_registry(1, registry);
 }
 
-/* The file's folder as an absolute path, and its name in there. */
+/* Splits a path into the absolute path of its folder and the file name. */
 static dlc_status split_path(const char *path, char **folder, const char **name) {
     const char *slash = strrchr(path, '/');
     char *given = slash ? dlc_strndup(path, (size_t)(slash - path) + 1)
@@ -244,13 +246,13 @@ dlc_status dlc_registry_inspect(const char *path, dlc_registry **registry) {
     dlc_status rc = made ? DLC_OK : DLC_ERR_NOMEM;
     if (rc == DLC_OK) {
         made->only_inspect = 1;
-        rc = take_folder(made, DLC_OK, (dlc_folder_entry){.path = folder}, name);
+        rc = add_folder(made, DLC_OK, (dlc_folder_entry){.path = folder}, name);
     }
-    /* A folder that can't be trusted: what the file is doesn't matter then. */
+    /* In an untrusted folder it does not matter what the file is. */
     if (rc == DLC_OK && made->folder[0].reason)
         rc = add_refused(made, path, dlc_strdup(made->folder[0].reason));
     if (rc == DLC_OK)
-        rc = plugin_settle_all(made, 1);
+        rc = plugin_resolve_all(made, 1);
     dlc_free(folder);
     if (rc == DLC_OK)
         *registry = made;

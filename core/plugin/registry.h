@@ -1,13 +1,14 @@
-/* The registry: every plugin found, what each offers, and why the others don't.
+/* The registry of all plugins found: what each offers, or why it cannot be used. Called
+ * by core/train and the tools.
  *
- * Plugins are looked for in `dlcore/1` beside libdlcore, then in each folder of
- * DLCORE_PLUGIN_PATH (absolute paths, joined by ':'), never in the current
- * directory. A plugin that cannot be used is listed with its reason and harms
- * nothing.
+ * Plugins are searched in `dlcore/0` beside libdlcore, then in each folder of
+ * DLCORE_PLUGIN_PATH (absolute paths, joined by ':'), never in the current directory. A
+ * plugin that cannot be used is listed with the reason and does no harm.
  *
- * What is listed are facts: they come from a process that inspected the file (scan.h),
- * or were remembered (cache.h). Only a plugin that is used is loaded into this process.
- * That changes the registry, so all calls on one are made by one thread at a time.
+ * The entries are facts: they come from a process that inspected the file (scan.h), or
+ * from the cache (cache.h). Only a plugin that is used is loaded into this process.
+ * Loading changes the registry, so all calls on one must come from one thread at a
+ * time.
  */
 #ifndef DLC_PLUGIN_REGISTRY_H
 #define DLC_PLUGIN_REGISTRY_H
@@ -18,31 +19,32 @@ typedef struct dlc_registry dlc_registry;
 
 typedef enum dlc_entry_state {
     DLC_ENTRY_USABLE = 1,
-    DLC_ENTRY_UNAVAILABLE = 2, /* sound, but its load() says: not on this machine */
-    DLC_ENTRY_REFUSED = 3,     /* unsafe, broken, or built for another host */
-    DLC_ENTRY_SHADOWED = 4,    /* an earlier one of the same name is used */
-    DLC_ENTRY_IGNORED = 5,     /* a feature of a kind that this host doesn't know */
-    DLC_ENTRY_UNTRIED = 6,     /* load() was not called (dlc_registry_inspect) */
+    DLC_ENTRY_UNAVAILABLE =
+        2, /* valid, but its load() says that it cannot work on this machine */
+    DLC_ENTRY_REFUSED = 3,  /* unsafe, invalid, or built for another host */
+    DLC_ENTRY_SHADOWED = 4, /* an earlier one of the same name is used */
+    DLC_ENTRY_IGNORED = 5,  /* a feature of a kind that this host does not know */
+    DLC_ENTRY_UNTRIED = 6,  /* load() was not called (dlc_registry_inspect) */
 } dlc_entry_state;
 
 typedef struct dlc_feature_entry {
-    uint32_t kind;                    /* dlc_kind, or one that this host doesn't know */
-    const char *name, *help, *device; /* as in dlc_feature; of one that is refused they
+    uint32_t kind; /* dlc_kind, or one that this host does not know */
+    const char *name, *help, *device; /* as in dlc_feature; in a refused feature they
                                          may be any text, and help NULL */
     uint64_t caps;
     const struct dlc_plugin_entry *plugin;
     dlc_entry_state state;
-    const char *reason; /* NULL where usable */
+    const char *reason; /* NULL if usable */
 } dlc_feature_entry;
 
 typedef struct dlc_plugin_entry {
     const char *path; /* of the file, symbolic links resolved */
-    const char *name; /* its own, or the file's name where it could not be read; never
-                         NULL */
-    const char *version, *license; /* NULL where it could not be read */
+    const char
+        *name; /* its own, or that of the file if it could not be read; never NULL */
+    const char *version, *license; /* NULL if it could not be read */
     uint32_t abi_minor;
     dlc_entry_state state;
-    const char *reason; /* NULL where usable */
+    const char *reason; /* NULL if usable */
     size_t features;
     const dlc_feature_entry *feature;
 } dlc_plugin_entry;
@@ -50,63 +52,62 @@ typedef struct dlc_plugin_entry {
 /* A folder that was searched. */
 typedef struct dlc_folder_entry {
     const char *path;   /* as given; "" for an empty entry */
-    const char *reason; /* why nothing was taken from it; NULL if it was read */
-    int is_default;     /* the one beside libdlcore; may be absent */
+    const char *reason; /* why it was not searched; NULL if it was */
+    int is_default;     /* the one beside libdlcore; it may not exist */
 } dlc_folder_entry;
 
-/* Finds everything, loads nothing. Fails only when memory runs out. */
+/* Finds all plugins without loading any into this process. Fails only if memory runs
+ * out. */
 dlc_status dlc_registry_open(dlc_registry **registry);
 
-/* The same, with every file inspected anew, also those that are remembered. */
+/* Like dlc_registry_open, but inspects every file again, also those in the cache. */
 dlc_status dlc_registry_rescan(dlc_registry **registry);
 
-/* The same for one file, without calling its load(); its folder is held to the
- * same rules. Also succeeds for a file that is refused: see its entry. */
+/* Opens a registry of one file, without calling its load(); the rules for its folder
+ * apply. Also succeeds if the file is refused: see its entry. */
 dlc_status dlc_registry_inspect(const char *path, dlc_registry **registry);
 
 /* Frees the registry; plugins stay loaded. NULL allowed. */
 void dlc_registry_close(dlc_registry *registry);
 
-/* The feature of this kind and name that works on `device`, loaded; one made for just
- * that device goes before one for any (device NULL). With `device` NULL the first. What
- * comes back stays valid until the process ends. DLC_ERR_PLUGIN with a sentence: what
- * there is of that kind and the nearest name, or the reason why it cannot be used here.
- */
+/* Finds and loads the feature of this kind and name that works on `device`; one made
+ * for that device takes precedence over one for any (device NULL). With `device` NULL,
+ * the first one. *feature is valid until the process ends. DLC_ERR_PLUGIN with a
+ * sentence: the available ones and the nearest name, or why it cannot be used here. */
 dlc_status dlc_registry_find(const dlc_registry *registry, dlc_kind kind,
                              const char *name, const char *device,
                              const dlc_feature **feature);
 
-/* The i-th usable feature of a kind; NULL behind the last. */
+/* The i-th usable feature of a kind; NULL beyond the last. */
 const dlc_feature_entry *dlc_registry_usable(const dlc_registry *registry,
                                              dlc_kind kind, size_t i);
 
-/* Loads its plugin, if that isn't yet, and gives the feature itself, valid until the
- * process ends. DLC_ERR_PLUGIN with the reason where it isn't usable, or turns out not
- * to be: its plugin's entries say so from then on. */
+/* Loads the plugin of an entry, unless it is loaded, and returns the feature, valid
+ * until the process ends. DLC_ERR_PLUGIN with the reason if it is not usable, or turns
+ * out not to be: then its plugin's entries change. */
 dlc_status dlc_registry_use(const dlc_registry *registry,
                             const dlc_feature_entry *entry,
                             const dlc_feature **feature);
 
-/* The same for the first usable one of a kind; of those that turn out not to be, the
- * next. */
+/* Uses the first usable feature of a kind, skipping those that turn out not to be. */
 dlc_status dlc_registry_use_first(const dlc_registry *registry, dlc_kind kind,
                                   const dlc_feature **feature);
 
-/* The feature itself without the plugin's load(), so none of its calls may be made: for
- * its options, also where it isn't usable. DLC_ERR_PLUGIN where the feature is refused
- * or ignored. */
+/* Returns the feature without calling the plugin's load(), so none of its operations
+ * may be called: for its options, also if it is not usable. DLC_ERR_PLUGIN if the
+ * feature is refused or ignored. */
 dlc_status dlc_registry_peek(const dlc_registry *registry,
                              const dlc_feature_entry *entry,
                              const dlc_feature **feature);
 
-/* Everything found, usable or not, in the order of the search; NULL behind the
- * last. `kind` 0: all features. */
+/* All entries, usable or not, in the order of the search; NULL beyond the last. `kind`
+ * 0: all kinds. */
 const dlc_folder_entry *dlc_registry_folder(const dlc_registry *registry, size_t i);
 const dlc_plugin_entry *dlc_registry_plugin(const dlc_registry *registry, size_t i);
 const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
                                               dlc_kind kind, size_t i);
 
-/* "device", "transport", ...; "unknown" for another number. */
+/* "device", "transport", ...; "unknown" for any other number. */
 const char *dlc_kind_text(dlc_kind kind);
 /* "usable", "unavailable", "refused", ... */
 const char *dlc_entry_state_text(dlc_entry_state state);

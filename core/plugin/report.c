@@ -1,4 +1,4 @@
-/* See report.h. */
+/* Packs and unpacks reports. */
 #include "plugin/report.h"
 
 #include <string.h>
@@ -6,15 +6,15 @@
 #include "base/memory.h"
 #include "plugin/check.h"
 
-#define TEXT_MOST 4096u /* of a plugin that may be damaged: its text is cut there */
+#define TEXT_MAX 4096u /* longer strings, of a damaged plugin, are cut */
 
 void dlc_pack_number(dlc_text *bytes, uint64_t number) {
     dlc_text_append(bytes, (const char *)&number, sizeof number);
 }
 
-/* Its length with the NUL, 0 for none. */
+/* Packs the length with the NUL, 0 for NULL, then the string. */
 void dlc_pack_text(dlc_text *bytes, const char *text) {
-    size_t length = text ? strnlen(text, TEXT_MOST) : 0;
+    size_t length = text ? strnlen(text, TEXT_MAX) : 0;
     dlc_pack_number(bytes, text ? length + 1 : 0);
     if (!text)
         return;
@@ -53,7 +53,7 @@ const char *dlc_unpack_text(dlc_unpacking *from) {
 void dlc_report_pack(const dlc_report *report, dlc_text *bytes) {
     const dlc_plugin_entry *plugin = &report->plugin;
     dlc_pack_number(bytes, plugin->state);
-    dlc_pack_number(bytes, report->lasting != 0);
+    dlc_pack_number(bytes, report->cacheable != 0);
     dlc_pack_text(bytes, plugin->reason);
     dlc_pack_text(bytes, plugin->name);
     dlc_pack_text(bytes, plugin->version);
@@ -83,7 +83,7 @@ static dlc_entry_state unpack_state(dlc_unpacking *from) {
 static void unpack_plugin(dlc_unpacking *from, dlc_report *report) {
     dlc_plugin_entry *plugin = &report->plugin;
     plugin->state = unpack_state(from);
-    report->lasting = dlc_unpack_number(from) != 0;
+    report->cacheable = dlc_unpack_number(from) != 0;
     plugin->reason = dlc_unpack_text(from);
     plugin->name = dlc_unpack_text(from);
     plugin->version = dlc_unpack_text(from);
@@ -104,12 +104,12 @@ static void unpack_feature(dlc_unpacking *from, dlc_feature_entry *feature) {
                     (feature->state != DLC_ENTRY_USABLE && !feature->reason);
 }
 
-/* Does it say what such a report must? */
+/* Whether the report is complete for its state. */
 static int is_whole(const dlc_plugin_entry *plugin) {
     if (plugin->state == DLC_ENTRY_REFUSED)
         return plugin->reason && !plugin->features;
     return plugin->name && plugin->version && plugin->license && plugin->features &&
-           plugin->features <= DLC_FEATURES_MOST &&
+           plugin->features <= DLC_FEATURES_MAX &&
            (plugin->state == DLC_ENTRY_USABLE || plugin->state == DLC_ENTRY_UNTRIED ||
             (plugin->state == DLC_ENTRY_UNAVAILABLE && plugin->reason));
 }

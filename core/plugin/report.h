@@ -1,6 +1,6 @@
-/* What the inspection of one file told: its descriptor's facts, or why it is refused.
- * The file is inspected in another process (scan.h), so a report is one piece of bytes,
- * which can be sent and kept (cache.h). */
+/* The result of inspecting one file: the facts of its descriptor, or why it is refused.
+ * A file is inspected in another process (scan.h), so a report can be packed into
+ * bytes, sent, and cached (cache.h). */
 #ifndef DLC_PLUGIN_REPORT_H
 #define DLC_PLUGIN_REPORT_H
 
@@ -8,21 +8,23 @@
 #include "plugin/registry.h"
 
 typedef struct dlc_report {
-    /* `state` is USABLE, UNAVAILABLE, UNTRIED or REFUSED, a feature's USABLE where it
-     * is sound. No path; no name either where the descriptor could not be read. */
+    /* `state` is USABLE, UNAVAILABLE, UNTRIED or REFUSED, that of a feature USABLE if
+     * it is valid. There is no path, and no name either if the descriptor could not be
+     * read. */
     dlc_plugin_entry plugin;
     dlc_feature_entry *feature; /* own: plugin.feature */
-    int lasting; /* follows from the file alone: true until that changes */
+    int cacheable; /* depends on the file only, so it can be cached until that changes
+                    */
 } dlc_report;
 
 void dlc_report_pack(const dlc_report *report, dlc_text *bytes);
 
-/* Every text of the report points into the bytes, which must stay. DLC_ERR_DATA where
+/* Unpacks a report; its strings point into `bytes`, which must stay. DLC_ERR_DATA if
  * they are no report. Release `feature` with dlc_free. */
 dlc_status dlc_report_unpack(const char *bytes, size_t size, dlc_report *report);
 
-/* Their elements, in this machine's order of bytes; a text may be NULL. Reading stops
- * at the first that isn't whole: `failed` is set, and 0 and NULL come back. */
+/* The elements of packed data, in native byte order; a string may be NULL. After the
+ * first incomplete element `failed` is set and all reads return 0 or NULL. */
 typedef struct dlc_unpacking {
     const char *next;
     size_t left;

@@ -1,5 +1,6 @@
-/* See scan.h. The child sends a message for every file that it opened, and another when
- * load() has answered: a length and a packed report, of which the last counts. */
+/* Runs the inspecting child and receives its reports. For every file it sends a message
+ * after opening it, and another when load() has returned: a length and a packed report,
+ * of which the last counts. */
 #include "plugin/scan.h"
 
 #include <errno.h>
@@ -22,16 +23,16 @@
 #include "plugin/object.h"
 #include "plugin/report.h"
 
-/* Where no daemon keeps a driver awake, asking it what there is takes 10 s and more. */
-#define PATIENCE_MS 60000
-#define SILENCE_MS 3000 /* then a person is told what is waited for */
-#define MESSAGE_MOST (64u << 20)
+/* Without a persistence daemon, asking a driver for its devices takes 10 s and more. */
+#define TIMEOUT_MS 60000
+#define NOTICE_MS 3000 /* after this time the user is told what is waited for */
+#define MESSAGE_MAX (64u << 20)
 
-static int64_t patience_ms = PATIENCE_MS;
+static int64_t timeout_ms = TIMEOUT_MS;
 
-int64_t dlc_scan_patience(int64_t ms) {
-    int64_t before = patience_ms;
-    patience_ms = ms;
+int64_t dlc_scan_timeout(int64_t ms) {
+    int64_t before = timeout_ms;
+    timeout_ms = ms;
     return before;
 }
 
@@ -49,7 +50,7 @@ static void send_all(int fd, const void *bytes, size_t size) {
     }
 }
 
-/* A message of no bytes says so. */
+/* A message of length 0 means out of memory. */
 static void send_no_memory(int fd) {
     const uint64_t size = 0;
     send_all(fd, &size, sizeof size);
@@ -74,7 +75,7 @@ static char *keep_detail(int fd, dlc_status rc) {
     return detail;
 }
 
-static void judge_features(int fd, const dlc_plugin *plugin, dlc_report *report) {
+static void check_features(int fd, const dlc_plugin *plugin, dlc_report *report) {
     report->feature = dlc_alloc(report->plugin.features, sizeof *report->feature);
     if (!report->feature)
         send_no_memory(fd);
@@ -105,8 +106,8 @@ static void inspect(int fd, const dlc_scan_file *file, int load) {
     dlc_report report = {0};
     const dlc_plugin *plugin = NULL;
     dlc_status rc = dlc_object_open(file->path, &file->info, &plugin);
-    /* What the loader says may be another library's fault. */
-    report.lasting = rc == DLC_OK;
+    /* An error of the loader may be the fault of another library. */
+    report.cacheable = rc == DLC_OK;
     if (rc == DLC_OK)
         rc = dlc_plugin_check(file->path, plugin, &report.plugin.features);
     if (rc != DLC_OK) {
@@ -121,27 +122,27 @@ static void inspect(int fd, const dlc_scan_file *file, int load) {
     report.plugin.version = plugin->version;
     report.plugin.license = plugin->license;
     report.plugin.abi_minor = plugin->abi_minor;
-    judge_features(fd, plugin, &report);
+    check_features(fd, plugin, &report);
     send_report(fd, &report);
     if (load) {
         rc = dlc_object_load(plugin);
         report.plugin.state = rc == DLC_OK ? DLC_ENTRY_USABLE : DLC_ENTRY_UNAVAILABLE;
         report.plugin.reason = rc == DLC_OK ? NULL : keep_detail(fd, rc);
-        report.lasting = rc == DLC_OK; /* a driver may come */
+        report.cacheable = rc == DLC_OK; /* a driver may be installed later */
         send_report(fd, &report);
     }
     free_report(&report);
 }
 
-/* A plugin that calls exit() gets no further: what this process has registered to be
- * done at its end is not the child's to do. */
-static void end_here(void) {
+/* Ends the child if a plugin calls exit(): the exit handlers of this process must not
+ * run. */
+static void exit_child(void) {
     _exit(0);
 }
 
-/* Nothing that a plugin does to the child may reach the terminal, a file of this
- * process or its handlers; and the child does not outlive it. */
-static void shut_in(pid_t parent) {
+/* Isolates the child: nothing that a plugin does may reach the terminal, a file or a
+ * handler of this process, and the child does not outlive it. */
+static void isolate_child(pid_t parent) {
     const struct rlimit no_core = {0, 0};
     sigset_t none;
     for (int s = 1; s < NSIG; s++)
@@ -152,7 +153,7 @@ static void shut_in(pid_t parent) {
     (void)setpgid(0, 0);
     (void)setrlimit(RLIMIT_CORE, &no_core);
     dlc_log_file_close();
-    (void)atexit(end_here);
+    (void)atexit(exit_child);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; null >= 0 && fd < 3; fd++)
         (void)dup2(null, fd);
@@ -164,7 +165,7 @@ static void shut_in(pid_t parent) {
 
 typedef struct scanner {
     pid_t pid;
-    int fd; /* what it sends */
+    int fd; /* the read end of its pipe */
 } scanner;
 
 static int scanner_start(const dlc_scan_file *file, size_t files, int load,
@@ -176,8 +177,8 @@ static int scanner_start(const dlc_scan_file *file, size_t files, int load,
     made->pid = fork();
     if (made->pid == 0) {
         close(ends[0]);
-        int fd = fcntl(ends[1], F_DUPFD_CLOEXEC, 3); /* not one of the first three */
-        shut_in(parent);
+        int fd = fcntl(ends[1], F_DUPFD_CLOEXEC, 3); /* not stdin, stdout or stderr */
+        isolate_child(parent);
         for (size_t i = 0; i < files; i++)
             inspect(fd, &file[i], load);
         _exit(0);
@@ -191,8 +192,9 @@ static int scanner_start(const dlc_scan_file *file, size_t files, int load,
     return made->pid > 0;
 }
 
-/* Ends it, with all that it started, and says how it had ended before, 0: it had not,
- * or nobody knows. One whose end of the pipe is closed is given a moment. */
+/* Kills the child with everything that it started; returns the signal by which it had
+ * ended before, 0 if it had not or that is unknown. If its end of the pipe is closed,
+ * it gets a moment to end. */
 static int scanner_end(const scanner *it, int is_dying) {
     const struct timespec moment = {.tv_nsec = 1000000};
     siginfo_t how = {0};
@@ -210,22 +212,21 @@ static int scanner_end(const scanner *it, int is_dying) {
     return how.si_pid && how.si_code != CLD_EXITED ? how.si_status : 0;
 }
 
-/* Bytes, until patience ends; 1: all have come, 0: no more will come, -1: it is too
- * late.
- */
-static int hear(const scanner *it, const char *path, void *bytes, size_t size,
-                uint64_t begin) {
+/* Receives `size` bytes until the timeout. 1: complete, 0: the pipe is closed, -1:
+ * timed out. */
+static int receive(const scanner *it, const char *path, void *bytes, size_t size,
+                   uint64_t begin) {
     struct pollfd wait = {.fd = it->fd, .events = POLLIN};
-    int64_t told = 0;
+    int64_t noticed = 0;
     for (char *next = bytes; size;) {
         int64_t gone = (int64_t)((dlc_now_ns() - begin) / 1000000);
-        if (gone >= patience_ms)
+        if (gone >= timeout_ms)
             return -1;
-        if (gone >= SILENCE_MS && !told) {
-            dlc_info("%s: takes long to be inspected", path);
-            told = 1;
+        if (gone >= NOTICE_MS && !noticed) {
+            dlc_info("%s: inspecting it takes long", path);
+            noticed = 1;
         }
-        int64_t until = told || patience_ms < SILENCE_MS ? patience_ms : SILENCE_MS;
+        int64_t until = noticed || timeout_ms < NOTICE_MS ? timeout_ms : NOTICE_MS;
         int ready = poll(&wait, 1, (int)(until - gone));
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
@@ -240,48 +241,49 @@ static int hear(const scanner *it, const char *path, void *bytes, size_t size,
     return 1;
 }
 
-/* The next report on a file in the place of the one before it; one that is damaged
- * counts as none, and none will come. */
-static dlc_status hear_report(const scanner *it, dlc_scan_file *file, int *heard,
-                              dlc_entry_state *state) {
+/* Receives the next report on a file, which replaces the previous one; after a damaged
+ * one, none will follow. */
+static dlc_status receive_report(const scanner *it, dlc_scan_file *file, int *received,
+                                 dlc_entry_state *state) {
     uint64_t begin = dlc_now_ns(), size = 0;
     dlc_report report = {0};
-    *heard = hear(it, file->path, &size, sizeof size, begin);
-    if (*heard == 1 && !size)
+    *received = receive(it, file->path, &size, sizeof size, begin);
+    if (*received == 1 && !size)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
-    if (*heard == 1 && size > MESSAGE_MOST)
-        *heard = 0;
-    if (*heard != 1)
+    if (*received == 1 && size > MESSAGE_MAX)
+        *received = 0;
+    if (*received != 1)
         return DLC_OK;
     dlc_text_free(&file->report);
     file->report.bytes = dlc_alloc(size, 1);
     if (!file->report.bytes)
         return DLC_ERR_NOMEM;
     file->report.length = size;
-    *heard = hear(it, file->path, file->report.bytes, size, begin);
-    dlc_status rc = *heard == 1 ? dlc_report_unpack(file->report.bytes, size, &report)
-                                : DLC_OK;
+    *received = receive(it, file->path, file->report.bytes, size, begin);
+    dlc_status rc = *received == 1
+                        ? dlc_report_unpack(file->report.bytes, size, &report)
+                        : DLC_OK;
     dlc_free(report.feature);
     *state = report.plugin.state;
     if (rc == DLC_ERR_DATA)
-        *heard = 0;
+        *received = 0;
     return rc == DLC_ERR_NOMEM ? rc : DLC_OK;
 }
 
-/* All that it has to say about a file; *opened: has it come past the first step? */
-static dlc_status hear_all(const scanner *it, dlc_scan_file *file, int load, int *heard,
-                           int *opened) {
+/* Receives all reports on a file; *opened: the first step succeeded. */
+static dlc_status receive_all(const scanner *it, dlc_scan_file *file, int load,
+                              int *received, int *opened) {
     dlc_entry_state state = DLC_ENTRY_UNTRIED;
-    DLC_TRY(hear_report(it, file, heard, &state));
-    *opened = *heard == 1;
+    DLC_TRY(receive_report(it, file, received, &state));
+    *opened = *received == 1;
     if (*opened && load && state == DLC_ENTRY_UNTRIED)
-        return hear_report(it, file, heard, &state);
+        return receive_report(it, file, received, &state);
     return DLC_OK;
 }
 
-static dlc_status refuse(dlc_scan_file *file, char *reason, int lasting) {
+static dlc_status refuse(dlc_scan_file *file, char *reason, int cacheable) {
     dlc_report report = {.plugin = {.state = DLC_ENTRY_REFUSED, .reason = reason},
-                         .lasting = lasting};
+                         .cacheable = cacheable};
     dlc_text_free(&file->report);
     if (reason)
         dlc_report_pack(&report, &file->report);
@@ -289,52 +291,54 @@ static dlc_status refuse(dlc_scan_file *file, char *reason, int lasting) {
     return reason ? dlc_text_status(&file->report) : DLC_ERR_NOMEM;
 }
 
-/* It killed the child, or kept it. */
-static dlc_status convict(dlc_scan_file *file, int opened, int heard, int signal) {
+/* Refuses the file that has killed or hung the child. */
+static dlc_status refuse_culprit(dlc_scan_file *file, int opened, int received,
+                                 int signal) {
     const char *step = opened ? "in its load()" : "while it was opened";
     char what[128], when[32] = "";
     time_t now = time(NULL);
     struct tm tm;
     if (localtime_r(&now, &tm))
         (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    if (heard < 0)
-        (void)snprintf(what, sizeof what, "did not come back within %g s",
-                       (double)patience_ms / 1000);
+    if (received < 0)
+        (void)snprintf(what, sizeof what, "did not return within %g s",
+                       (double)timeout_ms / 1000);
     else if (signal)
         (void)snprintf(what, sizeof what, "crashed (signal %d, %s)", signal,
                        strsignal(signal)); // NOLINT(concurrency-mt-unsafe): one thread
     else
         (void)snprintf(what, sizeof what, "ended the process");
-    /* A process may also be killed because others need its memory. */
-    return refuse(file,
-                  dlc_format("%s: %s %s, on %s; it is left out until the file changes "
-                             "or `dlcore plugin list --rescan` tries it again",
-                             file->path, what, step, when),
-                  signal != SIGKILL);
+    /* A process may also be killed for lack of memory, so that is not cached. */
+    return refuse(
+        file,
+        dlc_format("%s: %s %s, on %s; it is skipped until the file changes or "
+                   "`dlcore plugin list --rescan` tries it again",
+                   file->path, what, step, when),
+        signal != SIGKILL);
 }
 
-/* One child; *next goes on to what another has to do. */
+/* Runs one child; *next is the first file left for another one. */
 static dlc_status scan_some(dlc_scan_file *file, size_t files, int load, size_t *next) {
     const size_t first = *next;
     dlc_status rc = DLC_OK;
     scanner it;
-    int heard = 1, opened = 0;
+    int received = 1, opened = 0;
     if (!scanner_start(&file[first], files - first, load, &it))
         return refuse(&file[(*next)++],
                       dlc_format("%s: cannot be inspected: %s", file[first].path,
                                  strerror(errno)), // NOLINT(concurrency-mt-unsafe)
                       0);
     while (*next < files) {
-        rc = hear_all(&it, &file[*next], load, &heard, &opened);
-        if (rc != DLC_OK || heard != 1)
+        rc = receive_all(&it, &file[*next], load, &received, &opened);
+        if (rc != DLC_OK || received != 1)
             break;
         ++*next;
     }
-    int signal = scanner_end(&it, heard == 0);
-    /* Not the first: those before it may have spoiled the child. It gets one of its
-     * own. */
+    int signal = scanner_end(&it, received == 0);
+    /* If it is not the first file, an earlier one may have damaged the child: it gets a
+     * child of its own. */
     if (rc == DLC_OK && *next == first)
-        rc = convict(&file[(*next)++], opened, heard, signal);
+        rc = refuse_culprit(&file[(*next)++], opened, received, signal);
     return rc;
 }
 

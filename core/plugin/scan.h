@@ -1,6 +1,6 @@
-/* Inspection where it can do no harm: files are opened, and their load() is called, in
- * a child of this process. One that crashes there, or does not come back, is found out
- * and left out; the child holds what it did to itself. */
+/* Inspects files in a child process, where they can do no harm: they are opened there,
+ * and their load() is called. A file that crashes or hangs the child is detected and
+ * refused. Called by resolve.c. */
 #ifndef DLC_PLUGIN_SCAN_H
 #define DLC_PLUGIN_SCAN_H
 
@@ -12,16 +12,17 @@
 typedef struct dlc_scan_file {
     const char *path;
     struct stat info;
-    dlc_text report; /* out, own: see report.h */
+    dlc_text report; /* out; own; see report.h */
 } dlc_scan_file;
 
-/* Reports on every file; `load`: calls its load(), too, if it is sound. To be called by
- * one thread at a time. The child is a fork without exec, so that this needs no program
- * of ours; one child does all files that don't kill it. Fails when memory runs out. */
+/* Reports on every file; with `load`, also calls its load() if it is valid. One thread
+ * at a time. Blocks. The child is a fork without exec, so no separate program is
+ * needed; one child inspects all files that do not kill it. Fails if memory runs out.
+ *  */
 dlc_status dlc_scan_run(dlc_scan_file *file, size_t files, int load);
 
-/* How long each of a file's two steps, being opened and load(), may take; returns what
- * it was. */
-int64_t dlc_scan_patience(int64_t ms);
+/* Sets how long each of the two steps of a file, opening and load(), may take; returns
+ * the previous value. */
+int64_t dlc_scan_timeout(int64_t ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* See search.h. */
+/* Finds plugin files, and checks owner and mode of files and folders. */
 #include "plugin/search.h"
 
 #include <dirent.h>
@@ -25,44 +25,45 @@ dlc_status dlc_path_resolve(const char *path, char **real) {
     return *real ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-dlc_status dlc_search_beside(char **folder) {
-    static const char anchor; /* an address inside this library */
+dlc_status dlc_search_default(char **folder) {
+    static const char anchor; /* any address inside this library */
     Dl_info where;
     char *library;
     if (!dladdr(&anchor, &where))
-        return dlc_fail(DLC_ERR_PLUGIN, "cannot find out where libdlcore lies");
-    /* A relative name means another file as soon as the directory changes. */
+        return dlc_fail(DLC_ERR_PLUGIN, "cannot find out where libdlcore is");
+    /* A relative path is wrong as soon as the current directory changes. */
     if (where.dli_fname[0] != '/')
         return dlc_fail(DLC_ERR_PLUGIN,
-                        "libdlcore was started by a relative path (%s), so that the "
-                        "plugins beside it cannot be found for certain",
+                        "libdlcore was loaded by a relative path (%s), so the plugins "
+                        "beside it cannot be found reliably",
                         where.dli_fname);
     DLC_TRY(dlc_path_resolve(where.dli_fname, &library));
-    *folder = dlc_format("%.*s/dlcore/1", (int)(strrchr(library, '/') - library),
+    *folder = dlc_format("%.*s/dlcore/0", (int)(strrchr(library, '/') - library),
                          library);
     dlc_free(library);
     return *folder ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Nobody but root and us may be able to change it. */
-static dlc_status trust(const char *what, const char *path, const struct stat *info) {
+/* Checks that only root and this user can change it. */
+static dlc_status trust_owner_and_mode(const char *what, const char *path,
+                                       const struct stat *info) {
     if (info->st_uid != 0 && info->st_uid != geteuid())
         return dlc_fail(DLC_ERR_PLUGIN,
                         "%s: the %s belongs to user %u, who is neither root nor the "
-                        "one running this",
+                        "current user",
                         path, what, (unsigned)info->st_uid);
     if (info->st_mode & (S_IWGRP | S_IWOTH))
         return dlc_fail(DLC_ERR_PLUGIN,
-                        "%s: the %s may be changed by %s (mode %03o); take that "
-                        "away: chmod go-w %s",
-                        path, what, info->st_mode & S_IWOTH ? "everybody" : "its group",
+                        "%s: the %s is writable by %s (mode %03o); fix it with: chmod "
+                        "go-w %s",
+                        path, what, info->st_mode & S_IWOTH ? "all users" : "its group",
                         (unsigned)info->st_mode & 0777u, path);
     return DLC_OK;
 }
 
-/* Who may write to a folder above may put another one in its place; not where it is
- * sticky, as /tmp is. `path` is resolved. */
-static dlc_status trust_way(const char *path) {
+/* Checks the folders above: whoever may write to one could replace what is below,
+ * unless it is sticky as /tmp. `path` is resolved. */
+static dlc_status trust_parents(const char *path) {
     dlc_status rc = DLC_OK;
     char *above = dlc_strdup(path);
     if (!above)
@@ -72,10 +73,11 @@ static dlc_status trust_way(const char *path) {
         *end = '\0';
         if (stat(above, &info) == 0 && (info.st_mode & S_IWOTH) &&
             !(info.st_mode & S_ISVTX))
-            rc = dlc_fail(DLC_ERR_PLUGIN,
-                          "%s: everybody may put another folder in its place, because "
-                          "%s is open to all (mode %03o); take that away: chmod o-w %s",
-                          path, above, (unsigned)info.st_mode & 0777u, above);
+            rc = dlc_fail(
+                DLC_ERR_PLUGIN,
+                "%s: any user may replace this folder, because %s is writable by "
+                "all (mode %03o); fix it with: chmod o-w %s",
+                path, above, (unsigned)info.st_mode & 0777u, above);
     }
     dlc_free(above);
     return rc;
@@ -90,7 +92,8 @@ static int is_plugin_name(const char *name) {
     return name[0] != '.' && length > 3 && !strcmp(name + length - 3, ".so");
 }
 
-/* The next plugin's name; NULL at the end, and where errno is set. */
+/* Returns the name of the next plugin; NULL at the end, or with errno set if reading
+ * failed. */
 static const char *next_name(DIR *stream) {
     const struct dirent *entry;
     do {
@@ -135,16 +138,16 @@ dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
                       strerror(errno));
         goto out;
     }
-    if ((rc = trust("folder", folder, &info)) != DLC_OK ||
+    if ((rc = trust_owner_and_mode("folder", folder, &info)) != DLC_OK ||
         (rc = dlc_path_resolve(folder, &found.folder)) != DLC_OK ||
-        (rc = trust_way(found.folder)) != DLC_OK)
+        (rc = trust_parents(found.folder)) != DLC_OK)
         goto out;
     if (!(stream = fdopendir(fd))) {
         rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
                       strerror(errno));
         goto out;
     }
-    fd = -1; /* the stream's now */
+    fd = -1; /* owned by the stream now */
     rc = read_names(stream, folder, &found);
 out:
     if (stream)
@@ -172,7 +175,7 @@ static dlc_status trust_file(const char *path, struct stat *info) {
                         strerror(errno));
     if (!S_ISREG(info->st_mode))
         return dlc_fail(DLC_ERR_PLUGIN, "%s: not a file", path);
-    return trust("file", path, info);
+    return trust_owner_and_mode("file", path, info);
 }
 
 dlc_status dlc_path_trust(const char *path, struct stat *info) {
@@ -181,11 +184,11 @@ dlc_status dlc_path_trust(const char *path, struct stat *info) {
     if (!folder)
         return DLC_ERR_NOMEM;
     dlc_status rc = stat(folder, &around) == 0
-                        ? trust("folder", folder, &around)
+                        ? trust_owner_and_mode("folder", folder, &around)
                         : dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s",
                                    folder, strerror(errno));
     if (rc == DLC_OK)
-        rc = trust_way(folder);
+        rc = trust_parents(folder);
     dlc_free(folder);
     return rc == DLC_OK ? trust_file(path, info) : rc;
 }

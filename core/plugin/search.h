@@ -1,5 +1,6 @@
-/* Where plugins are looked for, and whether a folder or file may be trusted: what
- * anybody else may write could run anything in our name. */
+/* Where plugins are searched, and whether a folder or file can be trusted: a file that
+ * other users may write could run anything as this user. Called by registry.c and
+ * use.c. */
 #ifndef DLC_PLUGIN_SEARCH_H
 #define DLC_PLUGIN_SEARCH_H
 
@@ -8,17 +9,17 @@
 
 #include <dlcore/status.h>
 
-/* realpath, into memory of dlc_alloc. */
+/* realpath(), into memory of dlc_alloc. */
 dlc_status dlc_path_resolve(const char *path, char **real);
 
-/* The folder for plugins beside this library. DLC_ERR_PLUGIN where it can't be told
- * for certain. */
-dlc_status dlc_search_beside(char **folder);
+/* The folder of plugins beside this library. DLC_ERR_PLUGIN if it cannot be determined
+ * reliably. */
+dlc_status dlc_search_default(char **folder);
 
-/* The *.so of a folder, sorted by name. DLC_ERR_PLUGIN with a sentence where the
- * folder can't be read or trusted. */
+/* The *.so files of a folder, sorted by name. DLC_ERR_PLUGIN with a sentence if the
+ * folder cannot be read or trusted. */
 typedef struct dlc_listing {
-    char *folder; /* real path */
+    char *folder; /* its real path */
     char **name;
     size_t names;
 } dlc_listing;
@@ -26,12 +27,12 @@ typedef struct dlc_listing {
 dlc_status dlc_listing_read(const char *folder, dlc_listing *listing);
 void dlc_listing_free(dlc_listing *listing);
 
-/* May this file of a folder be loaded? `real` (to dlc_free) is its path, all
- * links resolved; `info` what it is, to be compared with what was loaded. */
+/* Checks that a file of a folder may be loaded. *real (to dlc_free) is its path with
+ * all links resolved; *info is compared later with what was loaded. */
 dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
                           struct stat *info);
 
-/* The same for a path that dlc_file_trust gave, and its folder, once more. */
+/* Checks again a path that dlc_file_trust returned, and its folder. */
 dlc_status dlc_path_trust(const char *path, struct stat *info);
 
 #endif

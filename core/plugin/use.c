@@ -1,37 +1,39 @@
-/* Plugins of the registry that this process itself opens and loads. */
+/* Loads plugins of the registry into this process when they are used. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "plugin/check.h"
 #include "plugin/object.h"
+#include "plugin/registry_internal.h"
 #include "plugin/search.h"
-#include "plugin/store.h"
 
 static plugin_item *item_of(const dlc_registry *registry,
                             const dlc_feature_entry *entry) {
     size_t i = 0;
-    while (&registry->plugin[i]->shown != entry->plugin)
+    while (&registry->plugin[i]->entry != entry->plugin)
         i++;
     return registry->plugin[i];
 }
 
-/* Opens it here, if that isn't yet: the file must be the one that was inspected, and as
- * much to be trusted as then. */
-static dlc_status open_here(plugin_item *item) {
+/* Opens the plugin in this process, unless it is open: the file must be the one that
+ * was inspected, and still be trusted. */
+static dlc_status open_plugin(plugin_item *item) {
     const dlc_plugin *plugin = NULL;
     struct stat now;
     size_t features = 0;
     if (item->plugin)
         return DLC_OK;
     DLC_TRY(dlc_path_trust(item->path, &now));
-    if (!dlc_stat_same_bytes(&now, &item->info)) /* backups and perf link files */
+    if (!dlc_stat_same_bytes(
+            &now, &item->info)) /* its name may differ: backups and perf create links */
         return dlc_fail(DLC_ERR_PLUGIN, "%s: was changed after it had been inspected",
                         item->path);
     DLC_TRY(dlc_object_open(item->path, &item->info, &plugin));
     DLC_TRY(dlc_plugin_check(item->path, plugin, &features));
-    if (features != item->shown.features || strcmp(plugin->name, item->shown.name) != 0)
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: carries another plugin than it did",
+    if (features != item->entry.features || strcmp(plugin->name, item->entry.name) != 0)
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "%s: contains a different plugin than when it was inspected",
                         item->path);
     item->plugin = plugin;
     return DLC_OK;
@@ -52,30 +54,32 @@ dlc_status dlc_registry_peek(const dlc_registry *registry,
     dlc_entry_state state;
     if (entry->state == DLC_ENTRY_REFUSED || entry->state == DLC_ENTRY_IGNORED)
         return dlc_fail(DLC_ERR_PLUGIN, "%s", entry->reason);
-    DLC_TRY(open_here(item));
+    DLC_TRY(open_plugin(item));
     const dlc_feature *found = feature_of(item, entry);
     DLC_TRY(dlc_feature_check(found, &state));
     if (strcmp(found->name, entry->name) != 0 || found->kind != entry->kind)
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: carries another plugin than it did",
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "%s: contains a different plugin than when it was inspected",
                         item->path);
     *feature = found;
     return DLC_OK;
 }
 
-/* It was taken for usable and isn't: from now on that is said of all that it offers,
- * and nothing that is remembered counts. */
-static dlc_status give_up(plugin_item *item, dlc_status rc, dlc_entry_state state) {
+/* Marks a plugin that turned out not to be usable, with all its features, and drops the
+ * cache, which was wrong. */
+static dlc_status mark_unusable(plugin_item *item, dlc_status rc,
+                                dlc_entry_state state) {
     if (rc == DLC_ERR_NOMEM)
         return rc;
-    DLC_TRY(plugin_keep(item, dlc_strdup(dlc_detail()), &item->shown.reason));
-    item->shown.state = state;
-    for (size_t i = 0; i < item->shown.features; i++)
+    DLC_TRY(plugin_keep_reason(item, dlc_strdup(dlc_detail()), &item->entry.reason));
+    item->entry.state = state;
+    for (size_t i = 0; i < item->entry.features; i++)
         if (item->feature[i].state == DLC_ENTRY_USABLE) {
             item->feature[i].state = state;
-            item->feature[i].reason = item->shown.reason;
+            item->feature[i].reason = item->entry.reason;
         }
     dlc_cache_drop();
-    return dlc_fail(DLC_ERR_PLUGIN, "%s", item->shown.reason);
+    return dlc_fail(DLC_ERR_PLUGIN, "%s", item->entry.reason);
 }
 
 dlc_status dlc_registry_use(const dlc_registry *registry,
@@ -88,9 +92,9 @@ dlc_status dlc_registry_use(const dlc_registry *registry,
                         entry->reason ? entry->reason : "its load() was not called");
     dlc_status rc = dlc_registry_peek(registry, entry, &found);
     if (rc != DLC_OK)
-        return give_up(item, rc, DLC_ENTRY_REFUSED);
+        return mark_unusable(item, rc, DLC_ENTRY_REFUSED);
     if ((rc = dlc_object_load(item->plugin)) != DLC_OK)
-        return give_up(item, rc, DLC_ENTRY_UNAVAILABLE);
+        return mark_unusable(item, rc, DLC_ENTRY_UNAVAILABLE);
     *feature = found;
     return DLC_OK;
 }

@@ -1,4 +1,5 @@
-/* See averages.h. */
+/* Averages the running averages of batch norm over the ranks, weighted by their
+ * samples. */
 #include "train/averages.h"
 
 static size_t arena_bytes(const dlc_session *session) {
@@ -9,14 +10,15 @@ static int is_alone(const dlc_session *session) {
     return session->ranks == 1 || !session->net || !arena_bytes(session);
 }
 
-/* Who has seen no sample has nothing to say: its share is 0. */
+/* A rank without samples has weight 0. */
 dlc_status dlc_averages_mean(dlc_session *session) {
     if (is_alone(session))
         return DLC_OK;
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    float share = (float)((double)session->share / (double)session->global_batch);
+    float weight = (float)((double)session->local_batch /
+                           (double)session->global_batch);
     DLC_TRY(session->device_ops->scale(session->device, NULL, arenas->buffer_count,
-                                       share, arenas->buffers));
+                                       weight, arenas->buffers));
     return dlc_comm_all_reduce(session->connection.comm, arenas->buffers,
                                arenas->buffer_count);
 }

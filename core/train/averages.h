@@ -1,22 +1,21 @@
 /* Running averages (batch_norm's) over the ranks. Each rank has its own, of the samples
- * that it has seen; where all are to use the same ones, in a test and in a checkpoint,
- * these are the mean, in which each rank counts by its share of the samples. The ranks
- * then go on with their own, so that neither shows in the run.
+ * that it has seen; tests and checkpoints use their mean over the ranks, weighted by
+ * the batch split. The ranks then continue with their own, so that neither changes the
+ * run.
  *
- * Threads: the train thread. All ranks call each together.
- */
+ * Threads: the training thread. All functions are collective. */
 #ifndef DLC_TRAIN_AVERAGES_H
 #define DLC_TRAIN_AVERAGES_H
 
 #include "train/session.h"
 
-/* The arena of running averages becomes their mean, for good. */
+/* Replaces the running averages by their mean. */
 dlc_status dlc_averages_mean(dlc_session *session);
 
-/* The same, until dlc_averages_end. `own` gets what this rank had, or a base of NULL
- * where there is nothing to put back. */
+/* Does that until dlc_averages_end. `own` receives this rank's, or a base of NULL where
+ * there is nothing to restore. */
 dlc_status dlc_averages_begin(dlc_session *session, dlc_memory *own);
-/* Puts it back and frees it; also behind a failed begin. */
+/* Restores and frees them; also to be called after a failed begin. */
 dlc_status dlc_averages_end(dlc_session *session, dlc_memory *own);
 
 #endif

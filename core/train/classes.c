@@ -1,4 +1,4 @@
-/* See classes.h. */
+/* Opens [data.test] with the classes of [data], and compares the two. */
 #include "train/classes.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static int are_same(const dlc_data_info *a, const dlc_data_info *b) {
     return 1;
 }
 
-/* "ant, bee, cat", the first of many. */
+/* Appends the first few names, as in "ant, bee, cat". */
 static void list(const dlc_data_info *info, dlc_text *text) {
     enum { MOST = 8 };
     for (int32_t i = 0; i < info->classes && i < MOST; i++)
@@ -35,8 +35,8 @@ static dlc_status refuse(const dlc_setup *setup) {
     list(&setup->test.info, &test);
     dlc_status status = dlc_fail(
         DLC_ERR_DATA,
-        "%s: [data.test] has the classes %s, but [data] has %s: a label would mean "
-        "another class in a test; give both the same classes, in the same order",
+        "%s: [data.test] has the classes %s, but [data] has %s: a label would mean a "
+        "different class in a test; give both the same classes, in the same order",
         dlc_settings_where(setup->test.settings, "source"), dlc_text_string(&test),
         dlc_text_string(&train));
     dlc_text_free(&train);
@@ -44,16 +44,16 @@ static dlc_status refuse(const dlc_setup *setup) {
     return status;
 }
 
-/* Learns the names from [data], for a test alone. Without it there is nothing to
- * compare with: it may have been left behind on another machine. */
+/* For a test alone: reads the class names from [data]. If [data] cannot be read there
+ * is nothing to compare with; it may only exist on the machine that trained. */
 static dlc_status compare_with_train(dlc_setup *setup) {
     dlc_data_setup *train = &setup->train, *test = &setup->test;
     if (!train->present || !train->feature || train->broken)
         return DLC_OK;
     if (dlc_data_source_open(setup, train, NULL) != DLC_OK) {
         dlc_warn(
-            "labels are numbered by the classes of [data.test] alone, for those of "
-            "[data] cannot be read: %s",
+            "labels are numbered by the classes of [data.test] alone, since [data] "
+            "cannot be read: %s",
             dlc_detail());
         dlc_data_source_close(train);
         return DLC_OK;
@@ -71,9 +71,9 @@ static dlc_status compare_with_train(dlc_setup *setup) {
 
 dlc_status dlc_classes_open_test(dlc_setup *setup) {
     const dlc_data_setup *train = &setup->train, *test = &setup->test;
-    const dlc_data_info *told = train->source && are_known(&train->info) ? &train->info
-                                                                         : NULL;
-    DLC_TRY(dlc_data_source_open(setup, &setup->test, told));
+    const dlc_data_info *known = train->source && are_known(&train->info) ? &train->info
+                                                                          : NULL;
+    DLC_TRY(dlc_data_source_open(setup, &setup->test, known));
     if (!are_known(&test->info))
         return DLC_OK;
     if (!train->source)

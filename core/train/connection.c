@@ -1,4 +1,5 @@
-/* See connection.h. */
+/* Chooses the transports on every rank, checks that the ranks agree, and opens the
+ * communicator. */
 #include "train/connection.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ typedef struct source {
     dlc_connection *connection;
 } source;
 
-/* Is it one of "A", "A+B"? */
+/* Is the name one of those in "A" or "A+B"? */
 static int is_named(const char *wanted, const char *name) {
     size_t length = strlen(name);
     const char *plus = strchr(wanted, '+');
@@ -24,7 +25,8 @@ static int is_named(const char *wanted, const char *name) {
            (plus && strcmp(plus + 1, name) == 0);
 }
 
-/* What was given, for a transport that was named; of others the defaults. */
+/* The settings of [transport] for a transport that it names, and defaults for others.
+ */
 static dlc_status settings_of(void *context, const dlc_feature *feature,
                               const dlc_settings **settings) {
     const source *from = context;
@@ -50,11 +52,11 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
 
 /* ---- The choice -------------------------------------------------------------- */
 
-static void announce(const dlc_choice *choice) {
+static void announce(const dlc_transport_choice *choice) {
     dlc_text text = {0};
-    dlc_choice_text(choice, &text);
+    dlc_transport_choice_text(choice, &text);
     if (dlc_text_status(&text) == DLC_OK && text.length > 0) {
-        text.bytes[text.length - 1] = '\0'; /* its last line end */
+        text.bytes[text.length - 1] = '\0'; /* drop the final newline */
         dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
     }
     dlc_text_free(&text);
@@ -64,36 +66,36 @@ enum { NAME = 128 };
 
 /* What one rank chose. */
 typedef struct pick {
-    dlc_choice choice;
+    dlc_transport_choice choice;
     dlc_status status;
-    char name[NAME]; /* "" where there is nothing to choose */
+    char name[NAME]; /* "" if there was nothing to choose from */
 } pick;
 
-/* The first rank that chose otherwise than rank 0, -1: none; and what both chose. */
-typedef struct unlike {
+/* The first rank whose choice differs from rank 0's, and both choices; -1: none. */
+typedef struct mismatch {
     int32_t rank;
     char first[NAME], other[NAME];
-} unlike;
+} mismatch;
 
 static void pick_free(pick *mine) {
-    dlc_choice_free(&mine->choice);
+    dlc_transport_choice_free(&mine->choice);
 }
 
-static void pick_for_oneself(const dlc_connection_args *args, const dlc_comm_args *comm,
-                             source *from, pick *mine) {
+static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *comm,
+                         source *from, pick *mine) {
     dlc_transport_args asked = {.size = sizeof asked,
                                 .rank = comm->rank,
                                 .ranks = comm->ranks,
-                                .places = comm->places,
+                                .rank_info = comm->rank_info,
                                 .device_ops = comm->device_ops,
                                 .device = args->device};
     dlc_text name = {0};
     *mine = (pick){.status = DLC_OK};
-    mine->status = dlc_comm_choose(args->registry, args->wanted,
-                                   args->device_feature->name, &asked, settings_of,
-                                   from, &mine->choice);
+    mine->status = dlc_transport_choose(args->registry, args->wanted,
+                                        args->device_feature->name, &asked, settings_of,
+                                        from, &mine->choice);
     if (mine->status == DLC_OK) {
-        dlc_choice_name(&mine->choice, &name);
+        dlc_transport_choice_name(&mine->choice, &name);
         mine->status = dlc_text_status(&name);
     }
     if (mine->status == DLC_OK)
@@ -102,13 +104,13 @@ static void pick_for_oneself(const dlc_connection_args *args, const dlc_comm_arg
 }
 
 static dlc_status compare(const dlc_connection_args *args, const pick *mine,
-                          unlike *found) {
+                          mismatch *found) {
     int32_t ranks = dlc_job_ranks(args->job);
     char(*all)[NAME] = dlc_alloc((size_t)ranks, NAME);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(args->job, mine->name, NAME, all);
-    *found = (unlike){.rank = -1};
+    dlc_status status = dlc_job_all_gather(args->job, mine->name, NAME, all);
+    *found = (mismatch){.rank = -1};
     for (int32_t r = 1; status == DLC_OK && found->rank < 0 && r < ranks; r++) {
         if (strncmp(all[r], all[0], NAME) == 0)
             continue;
@@ -120,47 +122,47 @@ static dlc_status compare(const dlc_connection_args *args, const pick *mine,
     return status;
 }
 
-static dlc_status tell_unlike_picks(const dlc_connection_args *args,
-                                    const unlike *found) {
+static dlc_status refuse_mismatch(const dlc_connection_args *args,
+                                  const mismatch *found) {
     return dlc_fail(DLC_ERR_CONFIG,
-                    "rank 0 (host %s) would use transport %s, rank %d (host %s) %s: "
-                    "name one that all can use with --transport",
-                    dlc_job_place(args->job, 0)->host,
+                    "rank 0 (host %s) would use transport %s, but rank %d (host %s) "
+                    "would use %s: choose one that all ranks can use with --transport",
+                    dlc_job_rank_info(args->job, 0)->host,
                     found->first[0] ? found->first : "none", found->rank,
-                    dlc_job_place(args->job, found->rank)->host,
+                    dlc_job_rank_info(args->job, found->rank)->host,
                     found->other[0] ? found->other : "none");
 }
 
-/* An adapter that has just come up is seen by some ranks sooner than by others, so they
- * look again, all together, before they give up. */
+/* A network adapter that has just come up is visible to some ranks sooner than to
+ * others, so all ranks choose again a few times before this fails. */
 enum { TRIES = 8 };
 #define BETWEEN_TRIES_NS 250000000L
 
-static dlc_status pick_alike(const dlc_connection_args *args, const dlc_comm_args *comm,
-                             source *from, pick *mine) {
+static dlc_status pick_together(const dlc_connection_args *args,
+                                const dlc_comm_args *comm, source *from, pick *mine) {
     const struct timespec pause = {.tv_nsec = BETWEEN_TRIES_NS};
-    unlike found = {.rank = -1};
+    mismatch found = {.rank = -1};
     for (int i = 0; i < TRIES; i++) {
         if (i > 0) {
             pick_free(mine);
             (void)nanosleep(&pause, NULL);
         }
-        pick_for_oneself(args, comm, from, mine);
+        pick_locally(args, comm, from, mine);
         DLC_TRY(compare(args, mine, &found));
         if (found.rank < 0)
             break;
     }
     if (mine->status != DLC_OK || found.rank < 0)
         return mine->status;
-    return tell_unlike_picks(args, &found);
+    return refuse_mismatch(args, &found);
 }
 
-/* Every rank chooses for itself; they must have chosen alike. */
+/* Every rank chooses on its own; all must arrive at the same choice. */
 static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
                          dlc_connection *connection) {
     source from = {args, connection};
     pick mine = {.status = DLC_OK};
-    dlc_status status = pick_alike(args, comm, &from, &mine);
+    dlc_status status = pick_together(args, comm, &from, &mine);
     if (comm->rank == 0)
         announce(&mine.choice);
     if (status == DLC_OK) {
@@ -169,26 +171,26 @@ static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
     }
     if (status == DLC_OK) {
         comm->level.feature = mine.choice.feature;
-        comm->between.feature = mine.choice.between;
+        comm->inter_node.feature = mine.choice.inter_node;
         status = settings_of(&from, mine.choice.feature, &comm->level.settings);
     }
-    if (status == DLC_OK && mine.choice.between)
-        status = settings_of(&from, mine.choice.between, &comm->between.settings);
+    if (status == DLC_OK && mine.choice.inter_node)
+        status = settings_of(&from, mine.choice.inter_node, &comm->inter_node.settings);
     pick_free(&mine);
     return status;
 }
 
 /* ---- Devices ----------------------------------------------------------------- */
 
-static void tell_unlike(const dlc_connection_args *args, const dlc_device_info *all,
-                        int32_t ranks) {
+static void warn_of_differing(const dlc_connection_args *args,
+                              const dlc_device_info *all, int32_t ranks) {
     for (int32_t r = 1; r < ranks; r++) {
         if (strcmp(all[r].name, all[0].name) == 0)
             continue;
-        dlc_warn("rank %d (host %s) computes on %s, rank 0 (host %s) on %s: all go at "
-                 "the pace of the slowest",
-                 r, dlc_job_place(args->job, r)->host, all[r].name,
-                 dlc_job_place(args->job, 0)->host, all[0].name);
+        dlc_warn("rank %d (host %s) computes on %s, but rank 0 (host %s) on %s: all "
+                 "ranks run at the speed of the slowest",
+                 r, dlc_job_rank_info(args->job, r)->host, all[r].name,
+                 dlc_job_rank_info(args->job, 0)->host, all[0].name);
         return;
     }
 }
@@ -201,9 +203,9 @@ static dlc_status compare_devices(const dlc_connection_args *args) {
     dlc_device_info *all = dlc_alloc((size_t)ranks, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(args->job, &mine, sizeof mine, all);
+    dlc_status status = dlc_job_all_gather(args->job, &mine, sizeof mine, all);
     if (status == DLC_OK && dlc_job_rank(args->job) == 0)
-        tell_unlike(args, all, ranks);
+        warn_of_differing(args, all, ranks);
     dlc_free(all);
     return status;
 }
@@ -214,14 +216,14 @@ static dlc_status open_connection(const dlc_connection_args *args,
                                   dlc_connection *connection) {
     dlc_comm_args comm = {.rank = dlc_job_rank(args->job),
                           .ranks = dlc_job_ranks(args->job),
-                          .places = dlc_job_place(args->job, 0),
+                          .rank_info = dlc_job_rank_info(args->job, 0),
                           .device_ops = args->device_feature->ops,
                           .device = args->device_args,
                           .any_order = args->any_order,
                           .job = args->job,
-                          .allgather = dlc_job_allgather,
+                          .oob_all_gather = dlc_job_all_gather,
                           .check = dlc_job_check};
-    char words[512];
+    char description[512];
     if (comm.ranks > 1) {
         DLC_TRY(compare_devices(args));
         DLC_TRY(choose(args, &comm, connection));
@@ -232,9 +234,9 @@ static dlc_status open_connection(const dlc_connection_args *args,
     }
     connection->how = comm;
     DLC_TRY(dlc_comm_open(&comm, &connection->comm));
-    dlc_comm_describe(connection->comm, words, sizeof words);
-    if (comm.rank == 0 && words[0])
-        dlc_info("    %s", words);
+    dlc_comm_describe(connection->comm, description, sizeof description);
+    if (comm.rank == 0 && description[0])
+        dlc_info("    %s", description);
     return DLC_OK;
 }
 

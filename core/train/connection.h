@@ -1,5 +1,5 @@
-/* How the ranks of a job are joined: the transports chosen, told to the user, and
- * opened as a communicator. */
+/* The connection of a job's ranks: the transports are chosen, the choice is logged, and
+ * a communicator over all ranks is opened. Owned by the session. */
 #ifndef DLC_TRAIN_CONNECTION_H
 #define DLC_TRAIN_CONNECTION_H
 
@@ -16,19 +16,21 @@ typedef struct dlc_connection_args {
     dlc_device *device; /* open, for the scores */
     dlc_device_args device_args;
     dlc_job *job;
-    int any_order; /* of dlc_comm_args */
+    int any_order; /* dlc_comm_args.any_order */
 } dlc_connection_args;
 
 /* Start with {0}. */
 typedef struct dlc_connection {
     dlc_comm *comm;
-    dlc_comm_args how;   /* it was opened, for what else is opened over all ranks */
-    char *transport;     /* own; "shm+tcp"; "none" with one rank */
-    dlc_settings **made; /* own; of transports that were not named: their defaults */
+    dlc_comm_args how; /* what `comm` was opened with, to open others like it */
+    char *transport;   /* own; "shm+tcp"; "none" with one rank */
+    dlc_settings *
+        *made; /* own; default settings of transports that net.ini doesn't name */
     size_t count;
 } dlc_connection;
 
-/* All ranks together. Rank 0 logs the choice with its reasons. */
+/* Collective: all ranks call it. Rank 0 logs the choice with its reasons. On failure
+ * the connection is closed. */
 dlc_status dlc_connection_open(const dlc_connection_args *args,
                                dlc_connection *connection);
 void dlc_connection_close(dlc_connection *connection); /* a zeroed one is allowed */

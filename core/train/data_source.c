@@ -1,4 +1,4 @@
-/* See data_source.h. */
+/* Opens a data source, checks what it describes, and computes its digest. */
 #include "train/data_source.h"
 
 #include <xxhash.h>
@@ -22,8 +22,8 @@ dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
     if (data->info.samples < 1 || data->info.shape.rank < 1 ||
         data->info.shape.rank >= DLC_MAX_DIMS)
         return dlc_fail(DLC_ERR_DATA,
-                        "%s: the source '%s' has no samples of a shape "
-                        "that a net can read",
+                        "%s: source '%s' has no samples, or samples of a shape that "
+                        "nets cannot read",
                         dlc_settings_where(data->settings, "source"),
                         data->feature->name);
     return DLC_OK;

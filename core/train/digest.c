@@ -1,22 +1,29 @@
-/* A number that ranks compare before they train together: of the net and of every
- * setting that must be the same for all. What says where things are, or how fast and
- * loud a rank works, may differ. */
+/* The digest that ranks compare before they train together: of the net and of every
+ * setting that must agree. Settings that say where things are, or that affect only a
+ * rank's own speed and output, may differ. */
 #include <string.h>
 #include <xxhash.h>
 
 #include "train/setup.h"
 
-/* Keys of [train] and [parallel]. */
-static const char *const own_matter[] = {
-    "threads", "bind",         "device",   "display",            "ranks",
-    "run_dir", "hang_timeout", "keep",     "rendezvous_timeout", "checkpoint_minutes",
-    "overcommit"};
+/* Keys of [train] and [parallel] that may differ between ranks. */
+static const char *const local_keys[] = {"threads",
+                                         "bind",
+                                         "device",
+                                         "display",
+                                         "ranks",
+                                         "run_dir",
+                                         "hang_timeout",
+                                         "keep",
+                                         "rendezvous_timeout",
+                                         "checkpoint_minutes",
+                                         "overcommit"};
 
 static int may_differ(const char *section, const char *key) {
     if (strcmp(section, "train") != 0 && strcmp(section, "parallel") != 0)
         return 0;
-    for (size_t i = 0; i < sizeof own_matter / sizeof *own_matter; i++)
-        if (strcmp(key, own_matter[i]) == 0)
+    for (size_t i = 0; i < sizeof local_keys / sizeof *local_keys; i++)
+        if (strcmp(key, local_keys[i]) == 0)
             return 1;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* See evaluate.h. */
+/* Runs a test: sums each metric over this rank's batches, then over the ranks. */
 #include "train/evaluate.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "train/averages.h"
 #include "train/pipeline/pipeline.h"
 
-/* The names are those of the net even where this rank has no samples. */
+/* Lists the net's metrics, which have their names even if this rank has no samples. */
 static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
     if (session->pipeline) {
         dlc_pipeline_list_metrics(session, evaluation);
@@ -25,7 +25,7 @@ static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation)
     return DLC_OK;
 }
 
-/* Sums of each metric over this rank's part of the test set. */
+/* Sums each metric over this rank's part of the test set. */
 static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) {
     int64_t batches = dlc_feed_batches(session->test_feed);
     DLC_TRY(dlc_feed_seek(session->test_feed, 0));
@@ -43,14 +43,14 @@ static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) 
             evaluation->metric[j].count += metric.count;
         }
     }
-    return dlc_split_test_on(session, batches);
+    return dlc_tensor_parallel_pad_test(session, batches);
 }
 
 typedef struct partial_sum {
     double sum[DLC_MAX_METRICS], count[DLC_MAX_METRICS];
 } partial_sum;
 
-/* Adds the ranks' sums up, in rank order. */
+/* Adds up the ranks' sums, in rank order. */
 static dlc_status sum_ranks(dlc_session *session, dlc_evaluation *evaluation) {
     partial_sum mine = {{0}, {0}};
     for (int32_t j = 0; j < evaluation->metrics; j++) {
@@ -60,7 +60,7 @@ static dlc_status sum_ranks(dlc_session *session, dlc_evaluation *evaluation) {
     partial_sum *all = dlc_alloc((size_t)session->ranks, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+    dlc_status status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
     for (int32_t j = 0; status == DLC_OK && j < evaluation->metrics; j++) {
         dlc_metric *metric = &evaluation->metric[j];
         metric->sum = metric->count = 0;

@@ -1,4 +1,5 @@
-/* Testing: one pass over [data.test], shared out among the ranks. */
+/* A test: one pass over [data.test], split among the ranks. Called by the training loop
+ * and by `dlcore test`. */
 #ifndef DLC_TRAIN_EVALUATE_H
 #define DLC_TRAIN_EVALUATE_H
 
@@ -8,13 +9,13 @@
 
 typedef struct dlc_evaluation {
     int32_t metrics;
-    dlc_metric metric[DLC_MAX_METRICS]; /* sums over all ranks */
+    dlc_metric metric[DLC_MAX_METRICS]; /* added up over all ranks */
     double loss;                        /* weighted mean; NaN without a loss */
-    double accuracy;                    /* of the first accuracy-like metric; NaN */
+    double accuracy; /* of the first metric that is no loss; NaN without one */
     double seconds;
 } dlc_evaluation;
 
-/* All ranks together; all get the same numbers, to the bit. */
+/* Collective: all ranks call it, and all get bitwise identical results. */
 dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation);
 
 #endif

@@ -1,22 +1,22 @@
-/* See feeds.h. */
+/* Derives the arguments of a session's feeds, and opens them. */
 #include "train/feeds.h"
 
 #include "plugin/host.h"
 #include "train/pipeline/pipeline.h"
 
-/* Of as many as the processor's work on a GPU leaves idle, those that are of use: more
- * convert faster than one thread reads. */
+/* Threads that convert samples. With a GPU the CPU cores are idle; more threads than
+ * this would convert faster than one thread reads. */
 static int32_t feed_threads(const dlc_session *session) {
     enum { MOST = 4 };
     int threads = session->queue ? dlc_job_threads(session->job) : 1;
     return threads < MOST ? threads : MOST;
 }
 
-/* A device with a queue gets the samples' bytes, a quarter of what floats are, and
- * makes floats of them; a processor makes them too slowly for a GPU. Not where batches
- * go to the net without an intake: in stages, and in a test. */
+/* Are samples uploaded as bytes, which the device converts to float32? That is a
+ * quarter of the traffic, and a CPU converts too slowly for a GPU. Pipeline stages and
+ * tests pass batches to the net without an upload queue, so they use float32. */
 static int feeds_bytes(const dlc_session *session, int test) {
-    return dlc_session_queue_ahead(session) &&
+    return dlc_session_async_queue(session) &&
            DLC_CAN(session->device_ops, normalize) && !test;
 }
 
@@ -24,25 +24,26 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
     const dlc_setup *setup = session->setup;
     int test = phase == DLC_PHASE_TEST;
     const dlc_data_setup *data = test ? &setup->test : &setup->train;
-    dlc_feed_args args = {.ops = data->feature->ops,
-                          .source = data->source,
-                          .seed = setup->seed,
-                          .low_memory = dlc_settings_get_bool(setup->train_settings, "recompute"),
-                          .keep_bytes = feeds_bytes(session, test),
-                          .device_ops = session->queue ? session->device_ops : NULL,
-                          .device = session->device,
-                          .test = test,
-                          .rank = session->rank,
-                          .ranks = session->ranks};
+    dlc_feed_args args = {
+        .ops = data->feature->ops,
+        .source = data->source,
+        .seed = setup->seed,
+        .low_memory = dlc_settings_get_bool(setup->train_settings, "recompute"),
+        .keep_bytes = feeds_bytes(session, test),
+        .device_ops = session->queue ? session->device_ops : NULL,
+        .device = session->device,
+        .test = test,
+        .rank = session->rank,
+        .ranks = session->ranks};
     dlc_feed_configure(dlc_host_services(), data->settings, &args);
     if (!args.threads)
         args.threads = feed_threads(session);
     if (test) {
         args.count = (int32_t)data->batch;
     } else {
-        args.count = (int32_t)session->share;
+        args.count = (int32_t)session->local_batch;
         args.batch = session->global_batch;
-        args.offset = session->share_offset;
+        args.offset = session->local_offset;
     }
     dlc_pipeline_shape_feed(session, &args);
     return args;
@@ -54,7 +55,7 @@ static dlc_status open_feed(dlc_session *session, dlc_phase phase, dlc_feed **fe
 }
 
 dlc_status dlc_feeds_open(dlc_session *session) {
-    if (session->share > 0 && dlc_pipeline_reads_batch(session, DLC_PHASE_TRAIN))
+    if (session->local_batch > 0 && dlc_pipeline_reads_batch(session, DLC_PHASE_TRAIN))
         DLC_TRY(open_feed(session, DLC_PHASE_TRAIN, &session->feed));
     int tests = session->setup->test.source &&
                 dlc_pipeline_reads_batch(session, DLC_PHASE_TEST);

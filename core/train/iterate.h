@@ -1,61 +1,61 @@
-/* One iteration: a batch forward and backward, gradients exchanged, weights updated.
+/* One training iteration: forward and backward of a batch, all-reduce of the gradients,
+ * update of the weights. The loop (train.c) owns a dlc_iterate.
  *
- * On a device without a queue it is done when dlc_iterate_begin returns. With one it is
- * given to the queue, and the processor goes on to prepare the next while the device is
- * at work; from the third on the whole of it is a recording, where all that it does can
- * be recorded.
+ * On a device without a queue the iteration is done when dlc_iterate_begin returns.
+ * With one it is queued, and the CPU prepares the next iteration meanwhile; from the
+ * third on it is a captured graph, if all of its work can be captured.
  *
- * Threads: the train thread.
- */
+ * Threads: the training thread. */
 #ifndef DLC_TRAIN_ITERATE_H
 #define DLC_TRAIN_ITERATE_H
 
-#include "train/intake.h"
 #include "train/session.h"
+#include "train/upload.h"
 
-/* What the ranks have agreed on with an iteration. */
+/* What the ranks have agreed on in an iteration. */
 typedef struct dlc_iterate_result {
     double loss;                  /* mean over the global batch */
-    double own_loss;              /* this rank's part of it; 0 where a queue has it */
-    int stop, checkpoint, change; /* some rank was asked to */
+    double own_loss;              /* this rank's part of it; 0 with a queue */
+    int stop, checkpoint, reload; /* some rank was asked to */
 } dlc_iterate_result;
 
 typedef struct dlc_iterate {
     dlc_session *session;
-    dlc_intake intake;
+    dlc_upload upload;
     int64_t begun; /* iterations since open */
 
-    dlc_recording *recording;
-    int may_record;
+    dlc_captured_graph *graph;
+    int may_capture;
 
-    /* Of the iteration that is begun. */
-    int32_t micro, bucket; /* next bucket to become ready */
+    /* State of the iteration that has begun. */
+    int32_t micro_batch, bucket; /* next bucket to become ready */
     double loss;
-    int has_result; /* without a queue */
-    unsigned ask;   /* what this rank asks for by itself, with its next words */
+    int has_result;    /* without a queue */
+    unsigned requests; /* DLC_JOB_* requests of this rank for its next control words */
 
-    /* Seconds with samples since it was asked; of these, with the exchange. */
-    double computed, handed;
+    /* Seconds spent on samples since the last dlc_iterate_computed, and in the solver
+     * during the current pass. */
+    double compute_seconds, solver_seconds;
 } dlc_iterate;
 
-/* The way that this session's batches take, for who makes passes without iterations; to
- * be opened. */
-dlc_intake dlc_iterate_intake(const dlc_session *session);
+/* Returns the upload of this session's batches, to be opened by a caller that runs
+ * passes without iterations. */
+dlc_upload dlc_iterate_upload(const dlc_session *session);
 
 dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate);
 void dlc_iterate_close(dlc_iterate *iterate); /* a zeroed one is allowed */
 
-/* Iterations that may be under way at once. */
+/* How many iterations may be in flight at once. */
 int dlc_iterate_depth(const dlc_iterate *iterate);
-int dlc_iterate_under_way(const dlc_iterate *iterate);
+int dlc_iterate_in_flight(const dlc_iterate *iterate);
 
-/* Begins the session's next iteration and counts it; fewer than `depth` are under way.
- */
+/* Begins the session's next iteration and counts it. Fewer than `depth` may be in
+ * flight. */
 dlc_status dlc_iterate_begin(dlc_iterate *iterate);
-/* Without a queue: seconds that passes have taken since this was last asked, but for
- * what was exchanged and updated meanwhile. */
+/* Without a queue: returns the seconds spent on passes since the last call, without
+ * those spent on communication and updates. */
 double dlc_iterate_computed(dlc_iterate *iterate);
-/* Until the oldest that is under way is done. */
+/* Waits for the oldest iteration in flight and returns its results. */
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result);
 
 #endif

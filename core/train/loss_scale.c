@@ -1,4 +1,4 @@
-/* See loss_scale.h. */
+/* Loss scaling: device memory of the scale, and its text form in checkpoints. */
 #include "train/loss_scale.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* It begins high and finds its place in a few skipped iterations. */
+/* Starts high; a few skipped iterations bring it down to the right value. */
 static const dlc_loss_scale first = {.scale = 65536, .inverse = 1.0f / 65536};
 
 dlc_status dlc_loss_scale_write(const dlc_device_ops *ops, dlc_device *device,
@@ -28,17 +28,17 @@ dlc_status dlc_loss_scale_open(const dlc_device_ops *ops, dlc_device *device,
 
 void dlc_loss_scale_print(const dlc_loss_scale *value, char text[DLC_LOSS_SCALE_TEXT]) {
     (void)snprintf(text, DLC_LOSS_SCALE_TEXT, "%.9g %" PRId32 " %" PRId64,
-                   (double)value->scale, value->good, value->skipped);
+                   (double)value->scale, value->good_iterations, value->skipped);
 }
 
 dlc_status dlc_loss_scale_parse(const char *text, dlc_loss_scale *value) {
     dlc_loss_scale parsed = {0};
-    char tail = 0;
+    char rest = 0;
     int found = sscanf(text, "%f %" SCNd32 " %" SCNd64 "%c", &parsed.scale,
-                       &parsed.good, &parsed.skipped, &tail);
+                       &parsed.good_iterations, &parsed.skipped, &rest);
     if (found != 3 || !(parsed.scale >= 1 && parsed.scale <= 0x1p24f) ||
-        parsed.good < 0 || parsed.skipped < 0)
-        return dlc_fail(DLC_ERR_DATA, "'%s' is no loss scale", text);
+        parsed.good_iterations < 0 || parsed.skipped < 0)
+        return dlc_fail(DLC_ERR_DATA, "'%s' is not a loss scale", text);
     parsed.inverse = 1.0f / parsed.scale;
     *value = parsed;
     return DLC_OK;

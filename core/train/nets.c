@@ -1,24 +1,24 @@
-/* See nets.h. */
+/* Derives the arguments of a session's nets, builds and allocates them. */
 #include "train/nets.h"
 
+#include "train/batch_split/layout_check.h"
+#include "train/batch_split/throughput.h"
 #include "train/memory.h"
 #include "train/pipeline/pipeline.h"
-#include "train/shares/alike.h"
-#include "train/shares/speed.h"
 
-static void watch_layer(void *context, const char *phase, const char *layer) {
-    dlc_job_doing(context, phase, layer, 0);
+static void note_activity(void *context, const char *phase, const char *layer) {
+    dlc_job_activity(context, phase, layer, 0);
 }
 
 dlc_dtype dlc_nets_precision(const dlc_setup *setup) {
     return dlc_settings_is(setup->train_settings, "precision", "bf16")   ? DLC_BF16
            : dlc_settings_is(setup->train_settings, "precision", "fp16") ? DLC_F16
-                                                              : DLC_F32;
+                                                                         : DLC_F32;
 }
 
 static dlc_status build_net(dlc_session *session, dlc_phase phase,
-                            const dlc_data_setup *data, int64_t batch, dlc_net *twin,
-                            dlc_net **net) {
+                            const dlc_data_setup *data, int64_t batch,
+                            dlc_net *train_net, dlc_net **net) {
     dlc_net_args args = {
         .graph = session->setup->graph,
         .phase = phase,
@@ -31,23 +31,23 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
         .math = dlc_settings_is(session->setup->train_settings, "precision", "tf32")
                     ? DLC_MATH_TF32
                     : 0,
-        .tune = dlc_settings_get_bool(session->setup->train_settings, "autotune"),
-        .low_memory = dlc_settings_get_bool(session->setup->train_settings, "recompute"),
+        .autotune = dlc_settings_get_bool(session->setup->train_settings, "autotune"),
+        .recompute = dlc_settings_get_bool(session->setup->train_settings, "recompute"),
         .batch = batch,
         .seed = session->setup->seed,
         .shared = session->ranks > 1,
-        .twin = twin,
-        .plain = session->plain,
-        .watch = watch_layer,
-        .watch_context = session->job,
-        .need = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
-        .need_context = &session->updates,
-        .split = dlc_split_of(session, phase)};
+        .train_net = train_net,
+        .plain_params = session->plain,
+        .on_activity = note_activity,
+        .activity_context = session->job,
+        .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
+        .weights_context = &session->updates,
+        .tensor_parallel = dlc_tensor_parallel_net_split(session, phase)};
     dlc_loss_scale *scale = session->loss_scale.base;
-    if (session->control.at && phase == DLC_PHASE_TRAIN) {
-        /* Each of several passes has its own step: what they are told counts then. */
-        if (session->micro_batches == 1)
-            args.step_at = &session->control.at->step;
+    if (session->control.on_device && phase == DLC_PHASE_TRAIN) {
+        /* With gradient accumulation each pass has its own step, passed to the call. */
+        if (session->accumulation_steps == 1)
+            args.step_at = &session->control.on_device->step;
         args.loss_scale_at = scale ? &scale->scale : NULL;
     }
     dlc_pipeline_shape_net(session, &args);
@@ -55,11 +55,12 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
     return dlc_net_build(&args, net);
 }
 
-/* The net of a rank without samples is laid out as that of one that has some. */
+/* A rank without samples builds its net for the batch of a rank that has some, so that
+ * both choose the same layouts. */
 static int64_t net_batch(const dlc_session *session) {
-    int64_t offset, share = session->share;
+    int64_t offset, share = session->local_batch;
     for (int32_t r = 0; share == 0 && r < session->ranks; r++)
-        dlc_setup_share(session->setup, r, &offset, &share);
+        dlc_setup_rank_samples(session->setup, r, &offset, &share);
     return share;
 }
 
@@ -79,19 +80,19 @@ void dlc_nets_free(dlc_session *session) {
     session->net = session->test_net = NULL;
 }
 
-dlc_status dlc_nets_share(dlc_session *session) {
+dlc_status dlc_nets_split_batch(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     dlc_net *net = NULL;
-    if (!setup->shares.measured || session->ranks == 1)
+    if (!setup->batch_split.is_auto || session->ranks == 1)
         return DLC_OK;
     dlc_status status = DLC_OK;
-    if (session->share > 0)
-        status = build_net(session, DLC_PHASE_TRAIN, &setup->train, session->share,
-                           NULL, &net);
+    if (session->local_batch > 0)
+        status = build_net(session, DLC_PHASE_TRAIN, &setup->train,
+                           session->local_batch, NULL, &net);
     if (status == DLC_OK && net)
         status = dlc_net_allocate(net);
     if (status == DLC_OK)
-        status = dlc_speed_share(session, net, session->share);
+        status = dlc_throughput_measure(session, net, session->local_batch);
     dlc_net_free(net);
     return status;
 }
@@ -105,7 +106,7 @@ dlc_status dlc_nets_open(dlc_session *session) {
         DLC_TRY(dlc_net_allocate(session->net));
         if (session->test_net)
             DLC_TRY(dlc_net_allocate(session->test_net));
-        DLC_TRY(dlc_alike_agree(session, &again));
+        DLC_TRY(dlc_layout_check(session, &again));
     }
     return DLC_OK;
 }

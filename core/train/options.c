@@ -1,9 +1,10 @@
-/* What the core itself reads from the standing sections of net.ini. */
+/* The option tables of the reserved sections of net.ini: the keys that the core itself
+ * reads. */
 #include "train/setup.h"
 
 #include <math.h>
 
-const char *const dlc_standing_sections[] = {"net",   "data",     "data.test", "solver",
+const char *const dlc_reserved_sections[] = {"net",   "data",     "data.test", "solver",
                                              "train", "parallel", "transport", NULL};
 
 const dlc_option dlc_net_section_options[] = {
@@ -17,34 +18,37 @@ const dlc_option dlc_data_section_options[] = {
     DLC_OPTION("source", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
                "where samples come from; `dlcore plugin list` shows the sources"),
     DLC_INT_REQUIRED("batch", 1, 1 << 20,
-                     "samples an iteration: of each rank (weak scaling) or of all "
-                     "ranks together (strong)"),
+                     "samples per iteration: of each rank (weak scaling) or of all "
+                     "ranks together (strong scaling)"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_test_section_options[] = {
     DLC_OPTION("source", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
                "where samples come from; `dlcore plugin list` shows the sources"),
-    DLC_INT("batch", "100", 1, 1 << 20, "samples a pass; any number is exact"),
+    DLC_INT("batch", "100", 1, 1 << 20,
+            "samples per pass; the result does not depend on it"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_solver_section_options[] = {
-    DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
-               "how gradients become weights; `dlcore plugin list` shows the solvers"),
+    DLC_OPTION(
+        "type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
+        "the update rule of the weights; `dlcore plugin list` shows the solvers"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_transport_section_options[] = {
     DLC_STRING("type", "auto",
-               "how ranks reach each other; auto: what fits best; A+B: A inside nodes, "
-               "B between them"),
+               "how ranks communicate; auto: the best fit for the interconnect; A+B: A "
+               "within nodes, B between them"),
     DLC_CHOICE("reduction_order", "any", "any|pairwise",
-               "order in which an all-reduce adds; any: a library such as NCCL may use "
+               "order in which an all-reduce adds; any: a collective library may use "
                "its own; pairwise: bitwise identical results on every transport"),
     DLC_BYTES("bucket_bytes", "0", 0, 1e12,
               "gradients are reduced in buckets of about this size; 0: chosen from the "
               "measured latency and bandwidth"),
-    DLC_CHOICE("shard_optimizer", "auto", "auto|yes|no",
-               "each rank updates its shard of the weights, then all ranks gather them "
-               "(ZeRO-1); auto: where that is one pass over memory, or measured faster"),
+    DLC_CHOICE(
+        "shard_optimizer", "auto", "auto|yes|no",
+        "each rank updates its shard of the weights, then all ranks gather them "
+        "(ZeRO-1); auto: where that is one pass over memory, or measured faster"),
     DLC_CHOICE("overlap_forward", "auto", "auto|yes|no",
                "start the next forward pass before all buckets are reduced, and wait "
                "for a bucket where a layer needs it; auto: on slow interconnects"),
@@ -70,11 +74,12 @@ const dlc_option dlc_train_section_options[] = {
              "capture an iteration as a graph and launch it as a whole, if all of its "
              "work is on the device"),
     DLC_BOOL("autotune", "false",
-             "time the algorithms that layers can choose from, and take the fastest; "
+             "time the algorithms that layers can choose from, and use the fastest; "
              "another run may choose differently, and its last bits may differ"),
-    DLC_BOOL("recompute", "false",
-             "recompute cheap activations in the backward pass instead of keeping them, "
-             "and read no batch ahead"),
+    DLC_BOOL(
+        "recompute", "false",
+        "recompute cheap activations in the backward pass instead of keeping them, "
+        "and read no batch ahead"),
     DLC_BOOL("overcommit", "false",
              "train even if more memory is planned than the machine, or its cgroup, "
              "has"),
@@ -101,13 +106,15 @@ const dlc_option dlc_train_section_options[] = {
 
 const dlc_option dlc_parallel_section_options[] = {
     DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
-    DLC_CHOICE("scaling", "weak", "weak|strong",
-               "weak: [data] batch is the batch of each rank; strong: it is the batch of "
-               "all ranks, split among them"),
-    DLC_STRING("batch_split", NULL,
-               "how the batch of all ranks is split among them: equal; auto: by measured "
-               "speed; or proportions, one per rank, as in 1,1,0.5; default: equal, or "
-               "auto if ranks may run ahead of each other (bounded staleness)"),
+    DLC_CHOICE(
+        "scaling", "weak", "weak|strong",
+        "weak: [data] batch is the batch of each rank; strong: it is the batch of "
+        "all ranks, split among them"),
+    DLC_STRING(
+        "batch_split", NULL,
+        "how the batch of all ranks is split among them: equal; auto: by measured "
+        "speed; or proportions, one per rank, as in 1,1,0.5; default: equal, or "
+        "auto if ranks may run ahead of each other (bounded staleness)"),
     DLC_CHOICE("tensor_schedule", "auto", "auto|whole_batch|by_rank|chunked",
                "how tensor-parallel layers get the samples of all ranks; whole_batch: "
                "all at once; by_rank: one rank's after another's; chunked: a chunk of "

@@ -1,4 +1,4 @@
-/* See progress.h. */
+/* Prints the progress bar, the progress lines and the lines of results. */
 #include "train/progress.h"
 
 #include <inttypes.h>
@@ -15,8 +15,8 @@
 #define DRAW_EVERY_NS 100000000u
 #define BAR_WIDTH 24
 
-/* Iterations that the speed leaves out: the first compile and touch what later ones
- * find ready, and of a short run they would be all that is seen. */
+/* Iterations that the throughput leaves out: the first ones compile kernels and touch
+ * memory, and would dominate the result of a short run. */
 static int64_t warm_up_of(int64_t iterations) {
     enum { SHORT = 4, LEAST = 2, MOST = 20 };
     if (iterations < SHORT)
@@ -43,14 +43,14 @@ static double epochs(const dlc_progress *progress) {
     return (double)progress->done / (double)progress->session->epoch_iterations;
 }
 
-/* Where the ranks have not as much each. */
-static void say_shares(const dlc_session *session) {
-    const dlc_shares *shares = &session->setup->shares;
+/* Logs how the batch is split, unless it is split equally. */
+static void say_batch_split(const dlc_session *session) {
+    const dlc_batch_split *split = &session->setup->batch_split;
     dlc_text text = {0};
-    if (dlc_shares_are_even(shares))
+    if (dlc_batch_split_is_equal(split))
         return;
-    dlc_shares_print(shares, &text);
-    dlc_info("the ranks' shares of a batch of %" PRId64 ": %s", session->global_batch,
+    dlc_batch_split_print(split, &text);
+    dlc_info("batch of %" PRId64 " split among the ranks: %s", session->global_batch,
              dlc_text_string(&text));
     dlc_text_free(&text);
 }
@@ -60,7 +60,8 @@ void dlc_progress_announce(const dlc_progress *progress) {
     const dlc_setup *setup = session->setup;
     if (session->rank != 0)
         return;
-    double rate = session->solver_ops->rate(session->solver, session->iteration);
+    double rate = session->solver_ops->learning_rate(session->solver,
+                                                     session->iteration);
     int64_t samples = dlc_session_samples(session);
     int64_t halfway = (session->iteration + session->max_iterations) / 2;
     dlc_info("net '%s' on %s, %" PRId32 " rank%s, solver %s", setup->name,
@@ -68,12 +69,12 @@ void dlc_progress_announce(const dlc_progress *progress) {
              setup->solver->name);
     dlc_info("effective batch %" PRId64 " (%s scaling: %" PRId64 " %s%s)", samples,
              setup->strong ? "strong" : "weak", setup->train.batch,
-             setup->strong ? "shared out among all ranks" : "a rank",
-             session->micro_batches > 1 ? ", several passes an update" : "");
-    say_shares(session);
+             setup->strong ? "split among all ranks" : "per rank",
+             session->accumulation_steps > 1 ? ", with gradient accumulation" : "");
+    say_batch_split(session);
     dlc_pipeline_announce(session);
     dlc_info("learning rate %g now, %g halfway", rate,
-             session->solver_ops->rate(session->solver, halfway));
+             session->solver_ops->learning_rate(session->solver, halfway));
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
              " iterations), %" PRId64 " samples",
              session->max_iterations - session->iteration,
@@ -102,7 +103,7 @@ void dlc_progress_wait_end(dlc_progress *progress) {
         progress->trained_ns += dlc_now_ns() - progress->began;
 }
 
-double dlc_progress_speed(const dlc_progress *progress) {
+double dlc_progress_throughput(const dlc_progress *progress) {
     if (!progress->trained_ns)
         return 0;
     return (double)progress->samples / ((double)progress->trained_ns * 1e-9);
@@ -133,7 +134,7 @@ static void draw_bar(const dlc_progress *progress) {
     memset(bar, '.', BAR_WIDTH);
     memset(bar, '=', (size_t)filled);
     bar[BAR_WIDTH] = '\0';
-    double speed = dlc_progress_speed(progress);
+    double speed = dlc_progress_throughput(progress);
     double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
     format_duration(speed > 0 ? left / speed : 0, eta, sizeof eta);
@@ -145,8 +146,9 @@ static void draw_bar(const dlc_progress *progress) {
 static void write_line(dlc_progress *progress) {
     const dlc_session *session = progress->session;
     double loss = progress->loss_sum / (double)progress->loss_count;
-    double rate = session->solver_ops->rate(session->solver, progress->done - 1);
-    double speed = dlc_progress_speed(progress);
+    double rate = session->solver_ops->learning_rate(session->solver,
+                                                     progress->done - 1);
+    double speed = dlc_progress_throughput(progress);
     if (!dlc_log_is_terminal())
         dlc_info("iteration %" PRId64 ", epoch %.2f: training loss %.4f, "
                  "learning rate %.4g, %.0f images/s",
@@ -157,7 +159,7 @@ static void write_line(dlc_progress *progress) {
     dlc_json_number(&event, "training_loss", loss);
     dlc_json_number(&event, "learning_rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
-    dlc_staleness_note(session, &event);
+    dlc_staleness_rank_json(session, &event);
     dlc_log_event_end(&event);
     progress->loss_sum = 0;
     progress->loss_count = 0;
@@ -190,7 +192,7 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     }
 }
 
-/* The metrics have the names of their layers. */
+/* Adds the metrics of a test, which have the names of their layers. */
 static void add_test(const dlc_evaluation *evaluation, dlc_text *line,
                      dlc_json *event) {
     dlc_json_number(event, "test_loss", evaluation->loss);

@@ -1,6 +1,6 @@
-/* How training is going: while it runs as messages on stderr (a bar, where that is a
+/* Shows the progress of training: messages on stderr while it runs (a progress bar on a
  * terminal), and one line of results on stdout for each test and each epoch. The log
- * file has both. Rank 0 shows it; other ranks just keep count. */
+ * file gets both. Rank 0 prints; other ranks only count. Owned by the training loop. */
 #ifndef DLC_TRAIN_PROGRESS_H
 #define DLC_TRAIN_PROGRESS_H
 
@@ -9,41 +9,41 @@
 typedef struct dlc_progress {
     const dlc_session *session;
     int64_t first;   /* iteration at which this run began */
-    int64_t done;    /* iterations whose end it was told of, those before it too */
-    int64_t display; /* iterations between lines; 0: by the clock */
+    int64_t done;    /* iterations completed, including those of earlier runs */
+    int64_t display; /* iterations between lines; 0: by time */
     uint64_t last_line, last_draw;
     uint64_t last_line_samples;
     double loss_sum; /* since the last line */
     int64_t loss_count;
     double loss;       /* smoothed, for the bar */
-    double result_sum; /* of the training loss since the last line of results */
+    double result_sum; /* training loss since the last line of results */
     int64_t result_count;
-    double training_loss; /* as that line said it; NaN before the first */
+    double training_loss; /* as printed on that line; NaN before the first */
 
-    /* Speed: training alone, tests and checkpoints left out. */
+    /* Throughput, of training alone: tests and checkpoints are left out. */
     int64_t warm_up; /* iterations not counted */
     uint64_t samples, trained_ns;
-    uint64_t began; /* of the iteration under way */
+    uint64_t began; /* when the current iteration began */
 } dlc_progress;
 
 void dlc_progress_begin(dlc_progress *progress, const dlc_session *session);
-/* What is about to happen: net, batch, learning rate, transport and why. */
+/* Logs what is about to run: net, batch, learning rate, length. */
 void dlc_progress_announce(const dlc_progress *progress);
-/* Around each iteration. */
+/* Called before and after each iteration. */
 void dlc_progress_iteration_begin(dlc_progress *progress);
 void dlc_progress_iteration_end(dlc_progress *progress, double loss);
-/* Since dlc_progress_iteration_begin it waited for other ranks: that is training, too.
- */
+/* Counts the time since dlc_progress_iteration_begin, spent waiting for other ranks, as
+ * training. */
 void dlc_progress_wait_end(dlc_progress *progress);
-/* A line of results: the training loss since the one before, and the test's metrics;
- * NULL: there was no test here. */
+/* Prints a line of results: the training loss since the previous one, and the metrics
+ * of the test, or NULL if there was none. */
 void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluation);
 void dlc_progress_end(dlc_progress *progress);
 
-/* Samples a second over all ranks. */
-double dlc_progress_speed(const dlc_progress *progress);
-/* The mean since the last line of results, or that of this line; NaN before the first
- * iteration. */
+/* Samples per second over all ranks; 0 before the warm-up is over. */
+double dlc_progress_throughput(const dlc_progress *progress);
+/* The mean since the last line of results, or the mean on that line if no iteration
+ * followed; NaN before the first iteration. */
 double dlc_progress_training_loss(const dlc_progress *progress);
 
 #endif

@@ -1,4 +1,4 @@
-/* See sections.h. */
+/* The table of all sections, in the order of the manual. */
 #include "train/sections.h"
 
 #include "config/config.h"
@@ -12,25 +12,25 @@ const dlc_section_keys dlc_section_table[] = {
      .tables = {dlc_net_section_options}},
     {.name = "data",
      .title = "[data]",
-     .help = "the samples of training, and how they reach the net",
+     .help = "the training samples, and how they are fed to the net",
      .tables = {dlc_data_section_options, dlc_feed_options},
      .kind = DLC_KIND_DATA,
      .key = "source"},
     {.name = "data.test",
      .title = "[data.test]",
-     .help = "the samples of tests; without this section nothing is tested",
+     .help = "the test samples; without this section there are no tests",
      .tables = {dlc_test_section_options, dlc_feed_options},
      .kind = DLC_KIND_DATA,
      .key = "source"},
     {.name = "solver",
      .title = "[solver]",
-     .help = "how gradients become weights",
+     .help = "the update rule of the weights",
      .tables = {dlc_solver_section_options},
      .kind = DLC_KIND_SOLVER,
      .key = "type"},
     {.name = "train",
      .title = "[train]",
-     .help = "how long to train, on which device, and what is tested, shown and kept",
+     .help = "how long to train, on which device, and what to test, show and keep",
      .tables = {dlc_train_section_options},
      .kind = DLC_KIND_DEVICE,
      .key = "device"},
@@ -40,25 +40,25 @@ const dlc_section_keys dlc_section_table[] = {
      .tables = {dlc_parallel_section_options}},
     {.name = "transport",
      .title = "[transport]",
-     .help = "how the ranks of a job exchange what they have",
+     .help = "how the ranks of a job communicate",
      .tables = {dlc_transport_section_options},
      .kind = DLC_KIND_TRANSPORT,
      .key = "type"},
     {.name = "layer",
      .title = "[NAME]",
-     .help = "a layer: every section of another name, in the order of the file",
+     .help = "a layer: every section with any other name, in the order of the file",
      .tables = {dlc_graph_options},
      .kind = DLC_KIND_LAYER,
      .key = "type"},
     {.name = "block",
      .title = "[block NAME]",
-     .help = "layers that are said once and used often; they stand behind it as "
+     .help = "layers that are defined once and used several times; they follow it as "
              "[NAME.LAYER], and every key but `params` is a parameter with its default",
      .tables = {dlc_block_options}},
     {.name = "block",
      .title = "[NAME] with a key `block`",
-     .help = "a use of a block: in its place stand the block's layers; every other key "
-             "gives one of the block's parameters",
+     .help = "a use of a block: it is replaced by the block's layers; every other key "
+             "sets one of the block's parameters",
      .tables = {dlc_use_options}},
     {.name = NULL},
 };

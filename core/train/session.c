@@ -1,4 +1,5 @@
-/* See session.h. */
+/* Opens and closes a session's parts in the order in which they depend on each other,
+ * and reopens them when the batch is split anew. */
 #include "train/session.h"
 
 #include <inttypes.h>
@@ -9,28 +10,29 @@
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/exchange_schedule.h"
 #include "train/feeds.h"
-#include "train/intake.h"
 #include "train/loss_scale.h"
 #include "train/nets.h"
 #include "train/pipeline/pipeline.h"
-#include "train/schedule.h"
+#include "train/upload.h"
 
-dlc_queue *dlc_session_queue_ahead(const dlc_session *session) {
+dlc_queue *dlc_session_async_queue(const dlc_session *session) {
     return session->pipeline ? NULL : session->queue;
 }
 
 int64_t dlc_session_samples(const dlc_session *session) {
-    return session->global_batch * session->micro_batches;
+    return session->global_batch * session->accumulation_steps;
 }
 
-/* ---- Device and shares ------------------------------------------------------- */
+/* ---- Device and batch -------------------------------------------------------- */
 
 static dlc_device_args device_args(const dlc_session *session) {
     return (dlc_device_args){
         .size = sizeof(dlc_device_args),
         .settings = session->setup->train_settings,
-        .index = dlc_job_place(session->job, dlc_job_rank(session->job))->device_index,
+        .index =
+            dlc_job_rank_info(session->job, dlc_job_rank(session->job))->device_index,
         .threads = dlc_job_threads(session->job),
         .cpus = dlc_job_cpus(session->job)};
 }
@@ -44,24 +46,24 @@ static dlc_status open_device(dlc_session *session) {
     return session->device_ops->queue_open(session->device, &session->queue);
 }
 
-static void take_share(dlc_session *session) {
+static void find_local_batch(dlc_session *session) {
     session->global_batch = dlc_setup_global_batch(session->setup);
-    dlc_setup_share(session->setup, session->rank, &session->share_offset,
-                    &session->share);
+    dlc_setup_rank_samples(session->setup, session->rank, &session->local_offset,
+                           &session->local_batch);
 }
 
-static dlc_status share_batch(dlc_session *session) {
-    DLC_TRY(dlc_setup_deal(session->setup));
-    take_share(session);
+static dlc_status split_batch(dlc_session *session) {
+    DLC_TRY(dlc_setup_split_batch(session->setup));
+    find_local_batch(session);
     return DLC_OK;
 }
 
 static dlc_status open_loss_scale(dlc_session *session) {
     if (dlc_nets_precision(session->setup) != DLC_F16)
         return DLC_OK;
-    if (!session->queue || !DLC_CAN(session->device_ops, adapt_scale))
+    if (!session->queue || !DLC_CAN(session->device_ops, update_loss_scale))
         return dlc_fail(DLC_ERR_UNSUPPORTED,
-                        "device '%s' cannot train in half precision; take [train] "
+                        "device '%s' cannot train in half precision; set [train] "
                         "precision = float32",
                         session->setup->device->name);
     return dlc_loss_scale_open(session->device_ops, session->device,
@@ -78,59 +80,61 @@ static dlc_status open_connection(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     if (session->connection.comm)
         return DLC_OK;
-    dlc_connection_args args = {
-        .registry = setup->registry,
-        .wanted = setup->transport,
-        .settings = setup->transport_settings,
-        .device_feature = setup->device,
-        .device = session->device,
-        .device_args = device_args(session),
-        .job = session->job,
-        .any_order = dlc_settings_is(setup->transport_settings, "reduction_order", "any")};
+    dlc_connection_args args = {.registry = setup->registry,
+                                .wanted = setup->transport,
+                                .settings = setup->transport_settings,
+                                .device_feature = setup->device,
+                                .device = session->device,
+                                .device_args = device_args(session),
+                                .job = session->job,
+                                .any_order = dlc_settings_is(setup->transport_settings,
+                                                             "reduction_order", "any")};
     return dlc_connection_open(&args, &session->connection);
 }
 
-/* The arenas that collectives work in. */
+/* Registers the arenas with the transports, which then work in place. */
 static dlc_status attach_arenas(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     if (session->ranks == 1)
         return DLC_OK;
-    DLC_TRY(dlc_comm_attach(session->connection.comm, arenas->gradient_memory));
-    return dlc_comm_attach(session->connection.comm, arenas->weight_memory);
+    DLC_TRY(
+        dlc_comm_register_buffer(session->connection.comm, arenas->gradient_memory));
+    return dlc_comm_register_buffer(session->connection.comm, arenas->weight_memory);
 }
 
-/* Where the segments end; release it with dlc_free. */
+/* The end of each segment in the arena; release it with dlc_free. */
 static size_t *segment_ends(const dlc_arenas *arenas) {
     size_t segments = (size_t)arenas->segments;
     size_t *ends = dlc_alloc(segments + 1, sizeof *ends);
     for (size_t i = 0; ends && i < segments; i++)
         ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
-    if (ends) /* the tail goes with the last bucket, or is one */
+    if (ends) /* the control words belong to the last bucket, or are one */
         ends[segments ? segments - 1 : 0] = arenas->count;
     return ends;
 }
 
-static void watch_exchange(void *job, const char *what, uint64_t bytes) {
-    dlc_job_exchanging(job, what, bytes);
+static void note_exchange_activity(void *job, const char *what, uint64_t bytes) {
+    dlc_job_exchange_activity(job, what, bytes);
 }
 
 static dlc_status open_exchange(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    if (!arenas->segments && !dlc_net_split_arenas(session->net)->segments)
+    if (!arenas->segments && !dlc_net_sharded_arenas(session->net)->segments)
         return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
-    dlc_schedule schedule;
+    dlc_exchange_schedule schedule;
     DLC_TRY(attach_arenas(session));
-    DLC_TRY(dlc_schedule_make(session, &schedule));
+    DLC_TRY(dlc_exchange_schedule_make(session, &schedule));
     size_t *ends = segment_ends(arenas);
     if (!ends)
         return DLC_ERR_NOMEM;
     size_t segments = arenas->segments ? (size_t)arenas->segments : 1;
-    dlc_status status = dlc_exchange_plan(ends, segments, schedule.bucket,
-                                          &session->bucket_begin, &session->buckets);
+    dlc_status status = dlc_exchange_plan_buckets(ends, segments, schedule.bucket_bytes,
+                                                  &session->bucket_begin,
+                                                  &session->buckets);
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
-    session->late = schedule.late;
+    session->deferred_update = schedule.overlap_forward;
     dlc_exchange_args args = {.comm = session->connection.comm,
                               .device_ops = session->device_ops,
                               .device = session->device,
@@ -139,10 +143,10 @@ static dlc_status open_exchange(dlc_session *session) {
                               .weights = arenas->weights,
                               .begin = session->bucket_begin,
                               .buckets = session->buckets,
-                              .shards = schedule.shards,
-                              .newest_first = schedule.late,
-                              .watch = watch_exchange,
-                              .watch_context = session->job};
+                              .shard_optimizer = schedule.shard_optimizer,
+                              .newest_first = schedule.overlap_forward,
+                              .on_activity = note_exchange_activity,
+                              .activity_context = session->job};
     return dlc_exchanger_open(&args, &session->exchanger);
 }
 
@@ -151,10 +155,10 @@ static dlc_status open_exchange(dlc_session *session) {
 static dlc_status ask_solver(dlc_session *session) {
     session->solver_ops = session->setup->solver->ops;
     session->needs = (dlc_solver_needs){.size = sizeof session->needs,
-                                        .micro_batches = 1};
+                                        .accumulation_steps = 1};
     DLC_TRY(
         session->solver_ops->needs(session->setup->solver_settings, &session->needs));
-    session->micro_batches = session->needs.micro_batches;
+    session->accumulation_steps = session->needs.accumulation_steps;
     session->asynchronous = !(session->setup->solver->caps & DLC_SOLVER_SYNCHRONOUS);
     if (session->needs.servers < session->ranks)
         session->setup->servers = session->needs.servers;
@@ -170,10 +174,11 @@ static void count_iterations(dlc_session *session) {
                                   : setup->epochs * session->epoch_iterations;
 }
 
-/* Updates that come late belong to the iteration before that of the control. */
-static const float *rate_at(const dlc_session *session) {
-    return dlc_session_queue_ahead(session) && !session->late
-               ? &session->control.at->rate
+/* NULL with deferred updates: they belong to the iteration before the one that the
+ * control block describes. */
+static const float *learning_rate_at(const dlc_session *session) {
+    return dlc_session_async_queue(session) && !session->deferred_update
+               ? &session->control.on_device->learning_rate
                : NULL;
 }
 
@@ -195,7 +200,7 @@ static dlc_status open_solver(dlc_session *session) {
                             .device = session->device,
                             .queue = session->queue,
                             .count = arenas->count,
-                            .tail = arenas->tail,
+                            .control_words = arenas->control_words,
                             .weights = arenas->weights,
                             .gradients = arenas->gradients,
                             .segments = arenas->segments,
@@ -203,43 +208,44 @@ static dlc_status open_solver(dlc_session *session) {
                             .exchange = dlc_exchanger_table(session->exchanger),
                             .max_iterations = session->max_iterations,
                             .epoch_iterations = session->epoch_iterations,
-                            .rate_at = rate_at(session),
+                            .learning_rate_at = learning_rate_at(session),
                             .loss_scale = loss_scale(session),
-                            .mail = session->mail ? dlc_mailbox_table(session->mail)
-                                                  : NULL,
+                            .p2p = session->p2p ? dlc_p2p_table(session->p2p) : NULL,
                             .iteration = session->iteration,
                             .schedule = dlc_run_folder_schedule(session->run_folder),
-                            .shares = session->setup->shares.count};
+                            .batch_split = session->setup->batch_split.count};
     for (int32_t i = 0; i < session->needs.slots; i++)
         args.slots[i] = session->slot[i].base;
     DLC_TRY(session->solver_ops->create(&args, &session->solver));
-    if (session->saved)
-        DLC_TRY(session->solver_ops->load(session->solver, session->saved,
-                                          session->saved_bytes));
-    return session->late ? dlc_updates_open(session->solver_ops, session->solver,
-                                            session->bucket_begin, session->buckets,
-                                            &session->updates)
-                         : DLC_OK;
+    if (session->solver_state)
+        DLC_TRY(session->solver_ops->load(session->solver, session->solver_state,
+                                          session->solver_state_bytes));
+    return session->deferred_update
+               ? dlc_updates_open(session->solver_ops, session->solver,
+                                  session->bucket_begin, session->buckets,
+                                  &session->updates)
+               : DLC_OK;
 }
 
-/* ---- The whole --------------------------------------------------------------- */
+/* ---- Opening and closing ----------------------------------------------------- */
 
 static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     *session = (dlc_session){.setup = setup,
                              .job = job,
                              .rank = dlc_job_rank(job),
                              .ranks = dlc_job_ranks(job),
-                             .micro_batches = 1};
+                             .accumulation_steps = 1};
     dlc_log_rank_set((int)session->rank);
     return dlc_setup_set_ranks(setup, session->ranks);
 }
 
-/* Opens what starts threads: they must not sit where others compute. */
+/* Calls `open`, which starts threads, while this thread is bound to cores that do not
+ * compute; the new threads inherit that binding. */
 static dlc_status aside(dlc_session *session,
                         dlc_status (*open)(dlc_session *session)) {
-    dlc_job_aside(session->job, 1);
+    dlc_job_use_spare_cpus(session->job, 1);
     dlc_status status = open(session);
-    dlc_job_aside(session->job, 0);
+    dlc_job_use_spare_cpus(session->job, 0);
     return status;
 }
 
@@ -249,70 +255,71 @@ static dlc_status open_control(dlc_session *session) {
     return dlc_control_open(&session->control);
 }
 
-/* What training begins with and a plan, too. */
+/* The first part of opening, for training and for a plan. */
 static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(open_device(session));
     DLC_TRY(ask_solver(session));
-    DLC_TRY(share_batch(session));
+    DLC_TRY(split_batch(session));
     count_iterations(session);
     return DLC_OK;
 }
 
-/* As far as a plan goes: no tensor memory is taken. */
+/* Opens what a plan shows; no tensor memory is allocated. */
 static dlc_status open_plan(dlc_session *session) {
     DLC_TRY(open_device_and_solver(session));
     if (session->ranks > 1) {
         DLC_TRY(dlc_asynchronous_check(session));
         DLC_TRY(dlc_pipeline_plan(session));
-        count_iterations(session); /* stages share the batch out otherwise */
-        DLC_TRY(dlc_split_choose(session));
+        count_iterations(session); /* pipeline stages split the batch differently */
+        DLC_TRY(dlc_tensor_parallel_choose(session));
     }
     return dlc_nets_build(session);
 }
 
-/* All that depends on the shares. */
+/* Opens everything that depends on how the batch is split. */
 static dlc_status open_work(dlc_session *session) {
-    if (dlc_split_is_open(session)) /* it depends on how the ranks are joined */
+    if (dlc_tensor_parallel_is_open(
+            session)) /* the choice depends on the interconnect */
         DLC_TRY(aside(session, open_connection));
-    DLC_TRY(dlc_split_choose(session));
+    DLC_TRY(dlc_tensor_parallel_choose(session));
     DLC_TRY(dlc_nets_open(session));
-    DLC_TRY(aside(session, dlc_feeds_open)); /* they read ahead from here on */
+    DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
-    DLC_TRY(aside(session, dlc_asynchronous_open_mail));
-    DLC_TRY(aside(session, dlc_split_open_mail));
+    DLC_TRY(aside(session, dlc_asynchronous_open_p2p));
+    DLC_TRY(aside(session, dlc_tensor_parallel_open_p2p));
     DLC_TRY(aside(session, dlc_pipeline_connect));
     DLC_TRY(aside(session, open_exchange));
     DLC_TRY(dlc_pipeline_open(session));
     DLC_TRY(open_slots(session));
-    DLC_TRY(dlc_split_open_slots(session));
-    return dlc_split_open_pieces(session);
+    DLC_TRY(dlc_tensor_parallel_open_slots(session));
+    return dlc_tensor_parallel_open_shards(session);
 }
 
 static dlc_status open_train(dlc_session *session) {
-    dlc_job_doing(session->job, "set-up", NULL, 0);
+    dlc_job_activity(session->job, "set-up", NULL, 0);
     DLC_TRY(open_device_and_solver(session));
     DLC_TRY(dlc_asynchronous_check(session));
     if (dlc_pipeline_is_open(session))
         DLC_TRY(aside(session, open_connection));
     DLC_TRY(dlc_pipeline_plan(session));
-    count_iterations(session); /* stages share the batch out otherwise */
+    count_iterations(session); /* pipeline stages split the batch differently */
     DLC_TRY(open_control(session));
     DLC_TRY(open_loss_scale(session));
-    DLC_TRY(dlc_nets_share(session));
-    if (session->setup->shares.measured)
-        take_share(session);
+    DLC_TRY(dlc_nets_split_batch(session));
+    if (session->setup->batch_split.is_auto)
+        find_local_batch(session);
     return open_work(session);
 }
 
 dlc_status dlc_session_start(dlc_session *session) {
-    DLC_TRY(dlc_split_start(session));
+    DLC_TRY(dlc_tensor_parallel_start(session));
     return aside(session, open_solver);
 }
 
 static dlc_status open_test(dlc_session *session) {
     DLC_TRY(open_device(session));
     DLC_TRY(dlc_nets_open_test(session));
-    DLC_TRY(aside(session, dlc_feeds_open_test)); /* they read ahead from here on */
+    DLC_TRY(aside(session, dlc_feeds_open_test)); /* they begin to read ahead */
     return aside(session, open_connection);
 }
 
@@ -327,13 +334,13 @@ dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session
     return ended(open_train(session), session);
 }
 
-/* For what is shown of one rank, or shared out otherwise. */
-static void share_evenly(dlc_setup *setup) {
-    dlc_shares_free(&setup->shares);
+/* Drops proportions: the session has one rank, or splits its samples differently. */
+static void split_equally(dlc_setup *setup) {
+    dlc_batch_split_free(&setup->batch_split);
 }
 
 dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session) {
-    share_evenly(setup);
+    split_equally(setup);
     DLC_TRY(begin(setup, job, session));
     return ended(open_test(session), session);
 }
@@ -341,7 +348,7 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *se
 dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
                                  int32_t ranks, dlc_session *session) {
     if (ranks == 1)
-        share_evenly(setup);
+        split_equally(setup);
     DLC_TRY(begin(setup, job, session));
     session->is_plan = 1;
     session->rank = rank;
@@ -351,21 +358,21 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
                : ended(open_plan(session), session);
 }
 
-/* What open_work has opened. */
+/* Closes what open_work has opened. */
 static void close_work(dlc_session *session) {
     dlc_updates_close(&session->updates);
-    dlc_mailbox_cancel(session->mail); /* nobody waits for what comes no more */
+    dlc_p2p_cancel(session->p2p); /* no thread waits for a peer that has left */
     if (session->solver)
         session->solver_ops->destroy(session->solver);
-    dlc_mailbox_close(session->mail);
-    dlc_pieces_close(session->pieces);
-    dlc_split_close(session);
-    dlc_free(session->saved);
+    dlc_p2p_close(session->p2p);
+    dlc_shards_close(session->shards);
+    dlc_tensor_parallel_close(session);
+    dlc_free(session->solver_state);
     for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
         if (session->slot[i].base)
             session->device_ops->free(session->device, &session->slot[i]);
     dlc_exchanger_close(session->exchanger);
-    dlc_pipeline_leave(session);
+    dlc_pipeline_disconnect(session);
     dlc_connection_close(&session->connection);
     dlc_free(session->bucket_begin);
     dlc_nets_free(session);
@@ -374,8 +381,8 @@ static void close_work(dlc_session *session) {
     dlc_feeds_close(session);
 }
 
-/* What stays of a session whose work is closed. */
-static dlc_session rest_of(const dlc_session *from) {
+/* The parts of a session that outlive close_work. */
+static dlc_session remaining(const dlc_session *from) {
     return (dlc_session){.setup = from->setup,
                          .job = from->job,
                          .rank = from->rank,
@@ -388,13 +395,13 @@ static dlc_session rest_of(const dlc_session *from) {
                          .solver_ops = from->solver_ops,
                          .needs = from->needs,
                          .asynchronous = from->asynchronous,
-                         .micro_batches = from->micro_batches,
+                         .accumulation_steps = from->accumulation_steps,
                          .epoch_iterations = from->epoch_iterations,
                          .max_iterations = from->max_iterations,
                          .iteration = from->iteration,
                          .exchanged = from->exchanged,
                          .run_folder = from->run_folder,
-                         .seen = from->seen};
+                         .earlier_stats = from->earlier_stats};
 }
 
 static void add_exchanged(dlc_session *session) {
@@ -408,13 +415,13 @@ dlc_status dlc_session_reopen(dlc_session *session) {
     add_exchanged(session);
     DLC_TRY(dlc_staleness_keep(session));
     close_work(session);
-    *session = rest_of(session);
-    take_share(session);
+    *session = remaining(session);
+    find_local_batch(session);
     return open_work(session);
 }
 
 void dlc_session_close(dlc_session *session) {
-    /* What is given up here says so; what was said before is the cause. */
+    /* What is cancelled here sets a detail sentence; the one before it is the cause. */
     char *cause = dlc_strdup(dlc_detail());
     close_work(session);
     dlc_control_close(&session->control);
@@ -430,15 +437,15 @@ void dlc_session_close(dlc_session *session) {
     dlc_free(cause);
 }
 
-/* Between looks at a queue that may wait for a peer. */
-#define LOOK_EVERY_NS 20000
+/* Time between polls of a queue that may be waiting for a peer. */
+#define POLL_INTERVAL_NS 20000
 
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
     const dlc_device_ops *ops = session->device_ops;
-    const struct timespec pause = {.tv_nsec = LOOK_EVERY_NS};
+    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
     int done = 0;
 
-    if (!dlc_exchanger_is_queued(session->exchanger))
+    if (!dlc_exchanger_is_stream_ordered(session->exchanger))
         return ops->event_sync(session->device, event);
     for (;;) {
         DLC_TRY(ops->event_done(session->device, event, &done));

@@ -1,35 +1,37 @@
-/* One rank at work: what it opened from the setup (device, feeds, nets, transport,
- * exchange, solver) and how far it has come.
+/* A session is one rank at work: what it opened from the setup (device, feeds, nets,
+ * transport, exchange, solver) and its progress. `dlcore train`, `test`, `check`,
+ * `time` and `plan` open one.
  *
- * Threads: the train thread. The feeds and the exchange have one of their own each.
+ * Threads: the train thread. The feeds and the exchange each have a thread of their
+ * own.
  */
 #ifndef DLC_TRAIN_SESSION_H
 #define DLC_TRAIN_SESSION_H
 
 #include "comm/exchange.h"
-#include "comm/mail.h"
+#include "comm/p2p_channel.h"
 #include "job/job.h"
 #include "net/net.h"
 #include "train/connection.h"
 #include "train/control.h"
 #include "train/feed/feed.h"
 #include "train/setup.h"
-#include "train/split/split.h"
+#include "train/tensor/tensor_parallel.h"
 #include "train/updates.h"
 
 typedef struct dlc_session {
     dlc_setup *setup;
     dlc_job *job;
     int32_t rank, ranks;
-    int is_plan; /* to be shown, not run: there are no peers */
+    int is_plan; /* only to be shown, not run: there are no peers */
 
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    dlc_queue *queue;        /* that all computes on; NULL: done when a call returns */
+    dlc_queue *queue;        /* for all computation; NULL: calls are synchronous */
     dlc_memory loss_scale;   /* a dlc_loss_scale, where gradients need one */
     dlc_control control;     /* with a queue */
     dlc_net *net, *test_net; /* test_net: NULL without [data.test] */
-    char *plain;             /* own; see dlc_net_args and alike.h */
+    char *plain;             /* own; dlc_net_args.plain */
     dlc_feed *feed, *test_feed;
 
     dlc_connection connection;
@@ -40,57 +42,60 @@ typedef struct dlc_session {
     const dlc_solver_ops *solver_ops;
     dlc_solver *solver;
     dlc_solver_needs needs;
-    int late;            /* weights are updated when forward needs them: */
-    dlc_updates updates; /* those that are still due */
+    int deferred_update; /* weights are updated when the next forward needs them */
+    dlc_updates updates; /* deferred ones that are still pending */
     dlc_memory slot[DLC_MAX_SLOTS];
-    dlc_split split;
+    dlc_tensor_parallel tensor_parallel;
     struct dlc_pipeline *pipeline; /* NULL: every rank has the whole net (pipeline.h) */
-    dlc_pieces *pieces;            /* NULL: every rank has all parameters */
+    dlc_shards *shards;            /* NULL: every rank has all parameters */
     struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
-    void
-        *saved; /* own; the solver's bytes in a checkpoint, until it is started; NULL */
-    size_t saved_bytes;
+    /* Own; the solver's bytes from a checkpoint, until the solver is started; NULL. */
+    void *solver_state;
+    size_t solver_state_bytes;
 
-    int asynchronous;  /* ranks need not be in the same iteration: see asynchronous.h */
-    dlc_mailbox *mail; /* NULL: the solver has no need of it */
-    dlc_solver_stats seen; /* by solvers that were closed: see staleness.h */
-    int64_t met;           /* iterations behind which the ranks last were alike */
+    int asynchronous; /* ranks may be in different iterations (asynchronous.h) */
+    dlc_p2p *p2p;     /* the solver's p2p channel; NULL: it needs none */
+    dlc_solver_stats earlier_stats; /* of solvers that were closed (staleness.h) */
+    int64_t synchronized; /* iteration after which the ranks last had equal weights */
 
-    int64_t share_offset, share; /* of this rank in a global batch */
-    int64_t global_batch;        /* samples of one pass over all ranks */
-    int64_t micro_batches;
+    int64_t local_offset, local_batch; /* this rank's samples in the global batch */
+    int64_t global_batch;              /* samples of one pass over all ranks */
+    int64_t accumulation_steps;        /* passes per update of the weights */
     uint64_t planned_bytes;   /* memory that this rank takes: dlc_session_memory.peak */
     int64_t epoch_iterations; /* at least 1 */
     int64_t max_iterations;
-    int64_t iteration;            /* done so far; with a queue, given to it */
-    dlc_exchange_stats exchanged; /* before it was last reopened */
+    int64_t iteration;            /* completed; with a queue, submitted to it */
+    dlc_exchange_stats exchanged; /* until the exchange was last reopened */
 } dlc_session;
 
-/* Opens everything for training but the solver; all ranks together. */
+/* Opens everything for training but the solver. Collective: all ranks call it. */
 dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session);
-/* Opens the solver; weights, slots and iteration are those to begin with. */
+/* Opens the solver, which begins with the session's current weights, slots and
+ * iteration. Collective. */
 dlc_status dlc_session_start(dlc_session *session);
-/* All ranks together, when the batch has been shared out anew: all but device and queue
- * is closed and opened again, with weights and slots as they were at first. On failure
- * it is still to be closed. */
+/* Closes and reopens everything but the device and its queue, after the batch was split
+ * anew; weights and slots have their initial values again. Collective. On failure the
+ * caller still closes the session. */
 dlc_status dlc_session_reopen(dlc_session *session);
-/* Opens what a test of saved weights needs. */
+/* Opens what a test of saved weights needs. Collective. */
 dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session);
-/* Opens what `dlcore check` shows: nets built, no tensor memory taken, no peers. As one
- * of `ranks`, which need not be there; what they would choose by measuring is left as
- * it is without. */
+/* Opens what `dlcore check` shows: nets are built, but no tensor memory is allocated
+ * and there are no peers. The session is that of `rank` among `ranks`, which need not
+ * exist; choices that ranks make by measuring keep their defaults. */
 dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
                                  int32_t ranks, dlc_session *session);
 void dlc_session_close(dlc_session *session);
 
-/* Until the queue has come to the event, or what it does beside others has failed. */
+/* Blocks until the queue has reached the event, or until a stream-ordered reduction on
+ * it has failed. */
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 
-/* That iterations are given to ahead; NULL: to none. A stage looks at what was
- * computed: its messages leave when they are made. */
-dlc_queue *dlc_session_queue_ahead(const dlc_session *session);
+/* The queue that iterations are submitted to before earlier ones have finished; NULL:
+ * iterations run one by one. Pipeline stages get NULL, since they send results as soon
+ * as they are computed. */
+dlc_queue *dlc_session_async_queue(const dlc_session *session);
 
-/* Samples that an iteration takes, over all ranks and micro-batches. */
+/* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);
 
 #endif

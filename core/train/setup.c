@@ -1,4 +1,5 @@
-/* See setup.h. */
+/* Opens a setup: looks up the plugins that net.ini names, checks every section against
+ * their option tables, and answers questions about ranks and batches. */
 #include "train/setup.h"
 
 #include <string.h>
@@ -8,15 +9,15 @@
 #include "plugin/host.h"
 #include "train/classes.h"
 #include "train/data_source.h"
+#include "train/device_indices.h"
 #include "train/feed/feed.h"
 #include "train/memory.h"
 #include "train/pipeline/stage_cut.h"
 #include "train/setup_checks.h"
-#include "train/units.h"
 
 /* ---- Checking ---------------------------------------------------------------- */
 
-/* The feature that a section's key names; a mistake is told, NULL comes back. */
+/* The feature that a key of a section names; NULL after reporting the mistake. */
 static const dlc_feature *find_named(dlc_setup *setup, dlc_problems *problems,
                                      const char *section, const char *key,
                                      dlc_kind kind) {
@@ -25,7 +26,7 @@ static const dlc_feature *find_named(dlc_setup *setup, dlc_problems *problems,
     const dlc_feature *feature = NULL;
     const char *device = setup->device ? setup->device->name : NULL;
     if (!name)
-        return NULL; /* a required key: its own check complains */
+        return NULL; /* the check for required keys reports this */
     if (dlc_registry_find(setup->registry, kind, name, device, &feature) != DLC_OK)
         dlc_problems_add(problems, setup->config, dlc_section_key_line(found, key),
                          "%s", dlc_detail());
@@ -38,12 +39,13 @@ static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
         setup->device = find_named(setup, problems, "train", "device", DLC_KIND_DEVICE);
         return DLC_OK;
     }
-    DLC_TRY(dlc_units_accelerator(setup->registry, &setup->device));
+    DLC_TRY(dlc_find_accelerator(setup->registry, &setup->device));
     if (!setup->device && run && dlc_section_value(run, "gpu"))
-        dlc_problems_add(problems, setup->config, dlc_section_key_line(run, "gpu"),
-                         "[train] gpu = %s, but no accelerator can be used here; `dlcore "
-                         "doctor` shows what was found and why",
-                         dlc_section_value(run, "gpu"));
+        dlc_problems_add(
+            problems, setup->config, dlc_section_key_line(run, "gpu"),
+            "[train] gpu = %s, but no accelerator can be used here; `dlcore "
+            "doctor` shows what was found and why",
+            dlc_section_value(run, "gpu"));
     if (setup->device)
         return DLC_OK;
     return dlc_registry_use_first(setup->registry, DLC_KIND_DEVICE, &setup->device);
@@ -55,7 +57,7 @@ static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
     size_t found = problems->found;
     data->present = 1;
     data->feature = find_named(setup, problems, section, "source", DLC_KIND_DATA);
-    /* Without the source its keys are unknown: nothing more can be said of them. */
+    /* Without the source its keys are unknown, so they cannot be checked. */
     const dlc_section *at = dlc_config_find(setup->config, section);
     data->broken = !data->feature;
     if (!data->feature && at && dlc_section_value(at, "source"))
@@ -83,7 +85,7 @@ static dlc_status check_solver(dlc_setup *setup, dlc_problems *problems) {
     return DLC_OK;
 }
 
-/* The transport of one name in [transport] type; a mistake is told. */
+/* Looks up one transport named by [transport] type; a mistake is reported. */
 static dlc_status find_transport(dlc_setup *setup, dlc_problems *problems,
                                  const char *name, const dlc_option **options) {
     const dlc_section *found = dlc_config_find(setup->config, "transport");
@@ -99,7 +101,7 @@ static dlc_status find_transport(dlc_setup *setup, dlc_problems *problems,
     return status;
 }
 
-/* "A", or "A+B". */
+/* Looks up the transports of a type "A" or "A+B". */
 static dlc_status find_transports(dlc_setup *setup, dlc_problems *problems,
                                   const char *type, const dlc_option **options) {
     const char *plus = strchr(type, '+');
@@ -115,8 +117,9 @@ static dlc_status find_transports(dlc_setup *setup, dlc_problems *problems,
     return status;
 }
 
-/* "auto" will ask all that work with the device: loaded once, before the fork, instead
- * of by every rank. Whoever cannot be loaded is not usable then. */
+/* `auto` asks every transport that works with the device. They are loaded here, once,
+ * before the fork, and not by every rank. A transport that fails to load is marked
+ * unusable. */
 static dlc_status load_transports(dlc_setup *setup) {
     const dlc_feature_entry *entry;
     const dlc_feature *feature = NULL;
@@ -149,8 +152,8 @@ static int is_on_command_line(const dlc_settings *settings, const char *name) {
            dlc_settings_line(settings, name) == DLC_LINE_SET;
 }
 
-/* How long to train, in epochs or in iterations; the command line wins over the
- * file. */
+/* Finds how long to train, in epochs or in iterations; the command line takes
+ * precedence over the file. */
 static void find_length(dlc_setup *setup, dlc_problems *problems) {
     const dlc_settings *run = setup->train_settings;
     int epochs = dlc_settings_is_set(run, "epochs");
@@ -168,37 +171,38 @@ static void find_length(dlc_setup *setup, dlc_problems *problems) {
     setup->epochs = epochs ? dlc_settings_get_int(run, "epochs") : 1;
 }
 
-/* Units of the device, and as many ranks unless they were counted. */
-static void find_units(dlc_setup *setup, dlc_problems *problems) {
+/* Reads [train] gpu; the job gets one rank per device listed unless `ranks` is set. */
+static void find_device_indices(dlc_setup *setup, dlc_problems *problems) {
     const dlc_settings *run = setup->train_settings;
     const char *text = dlc_settings_get_string(run, "gpu");
     if (!setup->device || !text)
         return;
     if (setup->device->caps & DLC_DEVICE_HOST) {
-        if (dlc_settings_is_set(run, "device")) /* else it has been told */
+        if (dlc_settings_is_set(run, "device")) /* find_device reported the rest */
             dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
-                             "[train] has both gpu (%s) and device = %s; leave one out",
+                             "[train] has both gpu (%s) and device = %s; remove one",
                              dlc_settings_where(run, "gpu"), setup->device->name);
         return;
     }
-    if (dlc_units_parse(text, setup->device, &setup->units, &setup->unit_count) !=
-        DLC_OK) {
+    if (dlc_device_indices_parse(text, setup->device, &setup->device_index,
+                                 &setup->device_indices) != DLC_OK) {
         dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
                          "[train] %s", dlc_detail());
         return;
     }
-    int counted = dlc_settings_is_set(setup->parallel_settings, "ranks") &&
-                  (is_on_command_line(setup->parallel_settings, "ranks") || !is_on_command_line(run, "gpu"));
-    if (!counted)
-        setup->ranks = setup->unit_count;
+    int is_ranks_set = dlc_settings_is_set(setup->parallel_settings, "ranks") &&
+                       (is_on_command_line(setup->parallel_settings, "ranks") ||
+                        !is_on_command_line(run, "gpu"));
+    if (!is_ranks_set)
+        setup->ranks = setup->device_indices;
 }
 
-static void parse_shares(dlc_setup *setup, dlc_problems *problems) {
+static void parse_batch_split(dlc_setup *setup, dlc_problems *problems) {
     const char *text = dlc_settings_get_string(setup->parallel_settings, "batch_split");
-    if (dlc_shares_parse(text, &setup->shares) != DLC_OK)
+    if (dlc_batch_split_parse(text, &setup->batch_split) != DLC_OK)
         dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->parallel_settings, "batch_split"), "[parallel] %s",
-                         dlc_detail());
+                         dlc_settings_line(setup->parallel_settings, "batch_split"),
+                         "[parallel] %s", dlc_detail());
 }
 
 static dlc_status check_train(dlc_setup *setup, dlc_problems *problems) {
@@ -211,20 +215,21 @@ static dlc_status check_train(dlc_setup *setup, dlc_problems *problems) {
                               &setup->parallel_settings));
     find_length(setup, problems);
     setup->ranks = (int32_t)dlc_settings_get_int(setup->parallel_settings, "ranks");
-    find_units(setup, problems);
+    find_device_indices(setup, problems);
     setup->seed = (uint64_t)dlc_settings_get_int(setup->train_settings, "seed");
     setup->strong = dlc_settings_is(setup->parallel_settings, "scaling", "strong");
-    parse_shares(setup, problems);
+    parse_batch_split(setup, problems);
     return DLC_OK;
 }
 
-/* With a list the ranks must be known, which others may have started. */
-static void check_shares(dlc_setup *setup, dlc_problems *problems) {
-    if (setup->strong && !setup->shares.proportions && setup->train.settings &&
+/* Proportions are checked later, once the number of ranks is known for certain: another
+ * launcher may have started them. */
+static void check_batch_split(dlc_setup *setup, dlc_problems *problems) {
+    if (setup->strong && !setup->batch_split.proportions && setup->train.settings &&
         setup->train.batch < setup->ranks)
         dlc_problems_add(problems, setup->config,
                          dlc_settings_line(setup->train.settings, "batch"),
-                         "[data] batch = %lld cannot be shared out among %d ranks "
+                         "[data] batch = %lld cannot be split among %d ranks "
                          "(strong scaling)",
                          (long long)setup->train.batch, (int)setup->ranks);
 }
@@ -235,12 +240,12 @@ static void check_stages(dlc_setup *setup, dlc_problems *problems) {
         return;
     if (dlc_stage_cut_parse(setup, &cut) != DLC_OK)
         dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->parallel_settings, "stages"), "[parallel] %s",
-                         dlc_detail());
+                         dlc_settings_line(setup->parallel_settings, "stages"),
+                         "[parallel] %s", dlc_detail());
     dlc_stage_cut_free(&cut);
 }
 
-/* It is part of the names of folders and files. */
+/* The net's name becomes part of the names of folders and files. */
 static int is_file_name(const char *name) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789.-_";
@@ -254,9 +259,9 @@ static void check_name(const dlc_setup *setup, dlc_problems *problems) {
     if (setup->name && !is_file_name(setup->name))
         dlc_problems_add(problems, setup->config,
                          dlc_settings_line(setup->net_settings, "name"),
-                         "[net] name = %s: 1 to 64 letters of ASCII, digits, '.', '-' "
-                         "and '_', of which the first is no '.', since it is part of "
-                         "the names of files",
+                         "[net] name = %s: use 1 to 64 ASCII letters, digits, '.', '-' "
+                         "and '_', and do not begin with '.': the name becomes part of "
+                         "file names",
                          setup->name);
 }
 
@@ -275,16 +280,16 @@ static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
                            &setup->test));
     DLC_TRY(check_solver(setup, problems));
     DLC_TRY(check_transport(setup, problems));
-    check_shares(setup, problems);
+    check_batch_split(setup, problems);
     if (!setup->device)
         return DLC_OK; /* layer types depend on it */
-    DLC_TRY(dlc_graph_make(setup->config, dlc_standing_sections, setup->registry,
+    DLC_TRY(dlc_graph_make(setup->config, dlc_reserved_sections, setup->registry,
                            setup->device->name, problems, &setup->graph));
     check_stages(setup, problems);
     return DLC_OK;
 }
 
-/* What it was read from, to read it again. */
+/* Keeps what the setup is read from, so that it can be read again. */
 static dlc_status keep_source(dlc_setup *setup, const char *path,
                               const char *const *sets, size_t nsets) {
     setup->path = path ? dlc_strdup(path) : NULL;
@@ -309,7 +314,8 @@ static dlc_status check_with_data(dlc_setup *setup, unsigned phases,
 }
 
 dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
-    dlc_problems problems = {.tell = args->tell, .tell_context = args->tell_context};
+    dlc_problems problems = {.on_report = args->tell,
+                             .report_context = args->tell_context};
     dlc_setup *made = dlc_alloc(1, sizeof *made);
     dlc_status status = made ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK)
@@ -317,13 +323,13 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
     if (status == DLC_OK)
         status = dlc_registry_open(&made->registry);
     if (status == DLC_OK)
-        status = dlc_config_load(args->path, dlc_standing_sections, args->sets,
+        status = dlc_config_load(args->path, dlc_reserved_sections, args->sets,
                                  args->nsets, &problems, &made->config);
     if (status == DLC_OK) {
         status = check_all(made, &problems);
         if (status == DLC_OK)
             status = check_with_data(made, args->phases, &problems);
-        /* What was found so far is worth telling whatever ended the search. */
+        /* Report the mistakes found so far, whatever ended the search. */
         char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
         dlc_status reported = dlc_problems_report(&problems);
         if (status == DLC_OK)
@@ -342,7 +348,7 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
     return DLC_OK;
 }
 
-/* ---- What follows from it ---------------------------------------------------- */
+/* ---- Ranks and batches ------------------------------------------------------- */
 
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) {
     dlc_feed_args args = {.test = 0};
@@ -350,21 +356,23 @@ dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) 
     return dlc_augment_shape(&args.augment, &data->info.shape, shape);
 }
 
-dlc_status dlc_setup_deal(dlc_setup *setup) {
-    dlc_status status = dlc_shares_deal(&setup->shares, dlc_setup_global_batch(setup),
-                                        setup->ranks, setup->servers);
+dlc_status dlc_setup_split_batch(dlc_setup *setup) {
+    dlc_status status = dlc_batch_split_assign(&setup->batch_split,
+                                               dlc_setup_global_batch(setup),
+                                               setup->ranks, setup->servers);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
-    return dlc_fail(status, "%s: [parallel] %s", dlc_settings_where(setup->parallel_settings, "batch_split"),
+    return dlc_fail(status, "%s: [parallel] %s",
+                    dlc_settings_where(setup->parallel_settings, "batch_split"),
                     dlc_detail());
 }
 
 dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks) {
     setup->ranks = ranks;
-    return dlc_setup_deal(setup);
+    return dlc_setup_split_batch(setup);
 }
 
-/* Ranks that compute. */
+/* The number of ranks that compute. */
 static int32_t workers(const dlc_setup *setup) {
     return setup->ranks - setup->servers;
 }
@@ -373,27 +381,28 @@ int64_t dlc_setup_global_batch(const dlc_setup *setup) {
     return setup->strong ? setup->train.batch : setup->train.batch * workers(setup);
 }
 
-void dlc_setup_share(const dlc_setup *setup, int32_t rank, int64_t *offset,
-                     int64_t *count) {
-    dlc_shares_of(&setup->shares, rank, offset, count);
+void dlc_setup_rank_samples(const dlc_setup *setup, int32_t rank, int64_t *offset,
+                            int64_t *count) {
+    dlc_batch_split_range(&setup->batch_split, rank, offset, count);
 }
 
-dlc_status dlc_setup_keep(dlc_setup *setup, dlc_settings *settings) {
-    size_t count = setup->more_count;
-    dlc_settings **grown = dlc_grow(setup->more, count, count + 1, sizeof *grown);
+dlc_status dlc_setup_add_solver_settings(dlc_setup *setup, dlc_settings *settings) {
+    size_t count = setup->old_settings_count;
+    dlc_settings **grown = dlc_grow(setup->old_settings, count, count + 1,
+                                    sizeof *grown);
     if (!grown) {
         dlc_settings_free(settings);
         return DLC_ERR_NOMEM;
     }
-    setup->more = grown;
-    setup->more[setup->more_count++] = settings;
+    setup->old_settings = grown;
+    setup->old_settings[setup->old_settings_count++] = settings;
     return DLC_OK;
 }
 
-void dlc_setup_take_kept(dlc_setup *setup) {
+void dlc_setup_use_added_settings(dlc_setup *setup) {
     dlc_settings *before = setup->solver_settings;
-    setup->solver_settings = setup->more[setup->more_count - 1];
-    setup->more[setup->more_count - 1] = before;
+    setup->solver_settings = setup->old_settings[setup->old_settings_count - 1];
+    setup->old_settings[setup->old_settings_count - 1] = before;
 }
 
 static void close_data(dlc_data_setup *data) {
@@ -406,16 +415,16 @@ void dlc_setup_close(dlc_setup *setup) {
         return;
     close_data(&setup->train);
     close_data(&setup->test);
-    dlc_free(setup->units);
-    dlc_shares_free(&setup->shares);
+    dlc_free(setup->device_index);
+    dlc_batch_split_free(&setup->batch_split);
     dlc_graph_free(setup->graph);
     dlc_settings_free(setup->net_settings);
     dlc_settings_free(setup->train_settings);
     dlc_settings_free(setup->parallel_settings);
     dlc_settings_free(setup->solver_settings);
-    for (size_t i = 0; i < setup->more_count; i++)
-        dlc_settings_free(setup->more[i]);
-    dlc_free(setup->more);
+    for (size_t i = 0; i < setup->old_settings_count; i++)
+        dlc_settings_free(setup->old_settings[i]);
+    dlc_free(setup->old_settings);
     for (size_t i = 0; i < setup->set_count; i++)
         dlc_free(setup->sets[i]);
     dlc_free(setup->sets);

@@ -1,5 +1,5 @@
-/* Shapes of all layers, and scores against classes, before anything is started: see
- * setup_checks.h. */
+/* Checks the shapes of all layers, and scores against classes, before anything is
+ * started; called by dlc_setup_open. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,27 +7,27 @@
 #include "train/nets.h"
 #include "train/setup_checks.h"
 
-/* One phase of the net, being looked at. */
-typedef struct looked {
+/* The phase of the net that is being checked. */
+typedef struct checked_phase {
     const dlc_setup *setup;
     dlc_problems *problems;
     const dlc_data_setup *data; /* that the phase reads */
-    const char *section;        /* of it */
+    const char *section;        /* name of its section */
     dlc_phase phase;
-    int refused; /* the family cannot do it at all, which was told */
-    char *told;  /* one a layer of the graph: what has been complained of */
-} looked;
+    int refused;    /* a layer family refused the net, which was reported */
+    char *reported; /* per layer of the graph: mistakes reported, REPORTED_* bits */
+} checked_phase;
 
-enum { TOLD_SHAPE = 1, TOLD_CLASSES = 2 };
+enum { REPORTED_SHAPE = 1, REPORTED_CLASSES = 2 };
 
-static const dlc_section *section_of(const looked *at, int32_t layer) {
+static const dlc_section *section_of(const checked_phase *at, int32_t layer) {
     return dlc_config_find(at->setup->config, at->setup->graph->layer[layer].name);
 }
 
 /* ---- Shapes ------------------------------------------------------------------ */
 
-/* The sentence without "layer 'conv1': " in front, since the section is named anyway.
- */
+/* The sentence without its prefix "layer 'conv1': ", since the report names the section
+ * anyway. */
 static const char *without_name(const char *detail, const char *name) {
     static const char begin[] = "layer '";
     size_t length = strlen(name);
@@ -39,62 +39,67 @@ static const char *without_name(const char *detail, const char *name) {
     return rest + strspn(rest, ": ");
 }
 
-static void tell_misfit(void *context, int32_t layer, dlc_status status) {
-    const looked *at = context;
+static void report_misfit(void *context, int32_t layer, dlc_status status) {
+    const checked_phase *at = context;
     (void)status;
-    if (at->told[layer])
+    if (at->reported[layer])
         return;
-    at->told[layer] = TOLD_SHAPE;
+    at->reported[layer] = REPORTED_SHAPE;
     char *copy = dlc_strdup(
         without_name(dlc_detail(), at->setup->graph->layer[layer].name));
-    dlc_problems_in(at->problems, at->setup->config, section_of(at, layer), NULL, "%s",
-                    copy ? copy : "its shapes do not fit");
+    dlc_problems_add_in(at->problems, at->setup->config, section_of(at, layer), NULL,
+                        "%s", copy ? copy : "its shapes do not fit");
     dlc_free(copy);
 }
 
-static dlc_status outline(looked *at, const dlc_shape *sample, dlc_net **net) {
+static dlc_status build_outline(checked_phase *at, const dlc_shape *sample,
+                                dlc_net **net) {
     const dlc_setup *setup = at->setup;
-    const dlc_net_args args = {.graph = setup->graph,
-                               .phase = at->phase,
-                               .outline = 1,
-                               .misfit = tell_misfit,
-                               .misfit_context = at,
-                               .device_feature = setup->device,
-                               .device_ops = setup->device->ops,
-                               .threads = 1,
-                               .tune = dlc_settings_get_bool(setup->train_settings, "autotune"),
-                               .precision = dlc_nets_precision(setup),
-                               .sample = *sample,
-                               .batch = at->data->batch > 0 ? at->data->batch : 1,
-                               .seed = setup->seed};
+    const dlc_net_args args = {
+        .graph = setup->graph,
+        .phase = at->phase,
+        .outline = 1,
+        .on_misfit = report_misfit,
+        .misfit_context = at,
+        .device_feature = setup->device,
+        .device_ops = setup->device->ops,
+        .threads = 1,
+        .autotune = dlc_settings_get_bool(setup->train_settings, "autotune"),
+        .precision = dlc_nets_precision(setup),
+        .sample = *sample,
+        .batch = at->data->batch > 0 ? at->data->batch : 1,
+        .seed = setup->seed};
     dlc_status status = dlc_net_build(&args, net);
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
-    /* A family's refusal: of the precision, mostly. */
+    /* A layer family refused the net, mostly because of the precision. */
     at->refused = 1;
-    dlc_problems_failed(at->problems, setup->config,
-                        dlc_settings_line(setup->train_settings, "precision"), "train", status);
+    dlc_problems_add_failure(at->problems, setup->config,
+                             dlc_settings_line(setup->train_settings, "precision"),
+                             "train", status);
     return DLC_OK;
 }
 
 /* ---- Classes ----------------------------------------------------------------- */
 
 static int64_t channels_of(const dlc_net *net, dlc_graph_input input) {
-    dlc_net_port port;
+    dlc_net_boundary output;
     if (input.layer == DLC_FROM_DATA ||
-        !dlc_net_output(net, input.layer, input.output, &port))
+        !dlc_net_output(net, input.layer, input.output, &output))
         return 0;
-    return port.shape.rank > 1 ? port.shape.dims[1] : 1;
+    return output.shape.rank > 1 ? output.shape.dims[1] : 1;
 }
 
-/* The layer that made these channels: behind it come only layers that hand them on. */
-static int32_t maker_of(const looked *at, const dlc_net *net, int32_t layer) {
+/* The layer that determines the number of channels that `layer` outputs; the layers
+ * after it pass them on unchanged. */
+static int32_t source_of_channels(const checked_phase *at, const dlc_net *net,
+                                  int32_t layer) {
     const dlc_graph *graph = at->setup->graph;
     for (;;) {
         const dlc_graph_layer *from = &graph->layer[layer];
-        int hands_on = from->inputs == 1 &&
-                       !dlc_settings_is_set(from->settings, "num_output");
-        if (!hands_on || from->input[0].layer == DLC_FROM_DATA ||
+        int passes_on = from->inputs == 1 &&
+                        !dlc_settings_is_set(from->settings, "num_output");
+        if (!passes_on || from->input[0].layer == DLC_FROM_DATA ||
             channels_of(net, from->input[0]) !=
                 channels_of(net, (dlc_graph_input){layer, 0}))
             return layer;
@@ -102,9 +107,11 @@ static int32_t maker_of(const looked *at, const dlc_net *net, int32_t layer) {
     }
 }
 
-/* The same where shapes are not known, since one below does not fit: the number that is
- * written is enough, if only pointwise layers come behind it. -1: none. */
-static int32_t maker_written(const looked *at, int32_t layer, int64_t *channels) {
+/* Finds the layer that sets the number of channels where shapes are not known because a
+ * layer below does not fit: num_output is enough if only pointwise layers follow it.
+ * -1: none. */
+static int32_t source_of_num_output(const checked_phase *at, int32_t layer,
+                                    int64_t *channels) {
     const dlc_graph *graph = at->setup->graph;
     for (;;) {
         const dlc_graph_layer *from = &graph->layer[layer];
@@ -121,44 +128,45 @@ static int32_t maker_written(const looked *at, int32_t layer, int64_t *channels)
     }
 }
 
-/* Where that number is written, if it is written anywhere. */
+/* The key that sets the number of channels; NULL if there is none. */
 static const char *channels_key(const dlc_graph_layer *layer) {
     return dlc_settings_is_set(layer->settings, "num_output") ? "num_output" : NULL;
 }
 
-static void tell_too_few(looked *at, int32_t maker, int32_t reader, int64_t channels,
-                         int64_t classes) {
-    const dlc_graph_layer *layer = &at->setup->graph->layer[maker];
-    const dlc_section *section = section_of(at, maker);
+static void report_too_few(checked_phase *at, int32_t source, int32_t reader,
+                           int64_t channels, int64_t classes) {
+    const dlc_graph_layer *layer = &at->setup->graph->layer[source];
+    const dlc_section *section = section_of(at, source);
     const char *key = channels_key(layer);
     char what[64];
     (void)snprintf(what, sizeof what, "%s%s%lld", key ? key : "gives",
                    key ? " = " : " ", (long long)channels);
-    dlc_problems_in(at->problems, at->setup->config, section, key,
-                    "%s%s, but [%s] compares its scores with the labels of [%s] "
-                    "(%s), which has %lld classes: one output a class is needed, or "
-                    "labels from %lld on would have none",
-                    what, key ? "" : " channels", at->setup->graph->layer[reader].name,
-                    at->section, dlc_settings_where(at->data->settings, "source"),
-                    (long long)classes, (long long)channels);
-    at->told[maker] |= TOLD_CLASSES;
+    dlc_problems_add_in(
+        at->problems, at->setup->config, section, key,
+        "%s%s, but [%s] compares its scores with the labels of [%s] "
+        "(%s), which has %lld classes: it needs one output per class, or "
+        "labels from %lld on have no score",
+        what, key ? "" : " channels", at->setup->graph->layer[reader].name, at->section,
+        dlc_settings_where(at->data->settings, "source"), (long long)classes,
+        (long long)channels);
+    at->reported[source] |= REPORTED_CLASSES;
 }
 
-static void tell_too_many(looked *at, int32_t maker, int64_t channels,
-                          int64_t classes) {
-    const char *key = channels_key(&at->setup->graph->layer[maker]);
-    dlc_problems_warn_in(at->problems, at->setup->config, section_of(at, maker), key,
+static void report_too_many(checked_phase *at, int32_t source, int64_t channels,
+                            int64_t classes) {
+    const char *key = channels_key(&at->setup->graph->layer[source]);
+    dlc_problems_warn_in(at->problems, at->setup->config, section_of(at, source), key,
                          "has %lld outputs, but [%s] (%s) has %lld classes: the others "
                          "are never right and only cost time",
                          (long long)channels, at->section,
                          dlc_settings_where(at->data->settings, "source"),
                          (long long)classes);
-    at->told[maker] |= TOLD_CLASSES;
+    at->reported[source] |= REPORTED_CLASSES;
 }
 
-/* More outputs than classes are a warning: it trains well, and is meant where a net
- * made for many classes is tried on few of them. */
-static void compare(looked *at, const dlc_net *net, int32_t reader) {
+/* More outputs than classes are only a warning: the net trains well, and it may be on
+ * purpose, as when a net for many classes is tried on a few of them. */
+static void compare(checked_phase *at, const dlc_net *net, int32_t reader) {
     const dlc_graph_layer *layer = &at->setup->graph->layer[reader];
     const dlc_data_info *info = &at->data->info;
     int64_t known = info->classes;
@@ -168,23 +176,24 @@ static void compare(looked *at, const dlc_net *net, int32_t reader) {
         return;
     int64_t channels = channels_of(net, layer->input[0]);
     int has_shape = channels > 0;
-    int32_t maker = has_shape ? maker_of(at, net, layer->input[0].layer)
-                              : maker_written(at, layer->input[0].layer, &channels);
-    if (maker < 0 || (at->told[maker] & TOLD_CLASSES))
+    int32_t source = has_shape
+                         ? source_of_channels(at, net, layer->input[0].layer)
+                         : source_of_num_output(at, layer->input[0].layer, &channels);
+    if (source < 0 || (at->reported[source] & REPORTED_CLASSES))
         return;
-    /* The label that doesn't count may be far above the others. */
+    /* The label to ignore may be far above the others, as 255 often is. */
     if (channels < least && dlc_settings_is_set(layer->settings, "ignore_label"))
         return;
     if (channels < least)
-        tell_too_few(at, maker, reader, channels, least);
+        report_too_few(at, source, reader, channels, least);
     else if (has_shape && known && channels > known && at->phase == DLC_PHASE_TRAIN)
-        tell_too_many(at, maker, channels, known);
+        report_too_many(at, source, channels, known);
 }
 
-static void compare_all(looked *at, const dlc_net *net) {
+static void compare_all(checked_phase *at, const dlc_net *net) {
     const dlc_graph *graph = at->setup->graph;
     for (int32_t i = 0; at->data->source && !at->data->broken && i < graph->layers; i++)
-        if (!graph->layer[i].broken && !at->told[i] &&
+        if (!graph->layer[i].broken && !at->reported[i] &&
             (graph->layer[i].phases & (unsigned)at->phase) &&
             (graph->layer[i].feature->caps & DLC_LAYER_CLASSIFIES))
             compare(at, net, i);
@@ -192,28 +201,29 @@ static void compare_all(looked *at, const dlc_net *net) {
 
 /* ---- Phases ------------------------------------------------------------------ */
 
-/* A layer of tests alone has nothing to read its parameters from. */
-static dlc_status check_parameters(looked *at, const dlc_net *net) {
+/* A layer that takes part in tests only cannot have parameters: nothing trains them. */
+static dlc_status check_parameters(checked_phase *at, const dlc_net *net) {
     const dlc_graph *graph = at->setup->graph;
     for (int32_t i = 0; i < dlc_net_rows(net); i++) {
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(net, i, &row));
         for (int32_t k = 0; row.parameters > 0 && k < graph->layers; k++) {
-            if (strcmp(graph->layer[k].name, row.name) != 0 || at->told[k] ||
+            if (strcmp(graph->layer[k].name, row.name) != 0 || at->reported[k] ||
                 graph->layer[k].phases != DLC_PHASE_TEST)
                 continue;
-            at->told[k] |= TOLD_SHAPE;
-            dlc_problems_in(at->problems, at->setup->config, section_of(at, k), "phase",
-                            "takes part in tests only, but has parameters, which "
-                            "nothing trains: leave out `phase`");
+            at->reported[k] |= REPORTED_SHAPE;
+            dlc_problems_add_in(at->problems, at->setup->config, section_of(at, k),
+                                "phase",
+                                "takes part in tests only, but has parameters, which "
+                                "nothing trains: remove `phase`");
         }
     }
     return DLC_OK;
 }
 
-static dlc_status look(looked *at, const dlc_shape *sample) {
+static dlc_status check_net(checked_phase *at, const dlc_shape *sample) {
     dlc_net *net = NULL;
-    DLC_TRY(outline(at, sample, &net));
+    DLC_TRY(build_outline(at, sample, &net));
     if (!net)
         return DLC_OK;
     compare_all(at, net);
@@ -222,7 +232,7 @@ static dlc_status look(looked *at, const dlc_shape *sample) {
     return status;
 }
 
-/* The sample of one of the sections that could be read; 0: of none. */
+/* The shape of a sample of the first section that could be read; 0: none could. */
 static int find_sample(const dlc_setup *setup, const dlc_data_setup *first,
                        dlc_shape *sample) {
     const dlc_data_setup *either[] = {first, &setup->train, &setup->test};
@@ -232,7 +242,7 @@ static int find_sample(const dlc_setup *setup, const dlc_data_setup *first,
     return 0;
 }
 
-static dlc_status look_at_phase(looked *at) {
+static dlc_status check_phase(checked_phase *at) {
     dlc_shape sample;
     if (!find_sample(at->setup, at->data, &sample)) {
         dlc_problems_warn(at->problems, at->setup->config, DLC_LINE_FILE,
@@ -240,24 +250,26 @@ static dlc_status look_at_phase(looked *at) {
                           "could be read");
         return DLC_OK;
     }
-    return look(at, &sample);
+    return check_net(at, &sample);
 }
 
 dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
                                   dlc_problems *problems) {
     if (!setup->graph || !setup->train_settings || setup->graph->layers == 0)
         return DLC_OK;
-    char *told = dlc_alloc((size_t)setup->graph->layers, 1);
-    if (!told)
+    char *reported = dlc_alloc((size_t)setup->graph->layers, 1);
+    if (!reported)
         return DLC_ERR_NOMEM;
-    looked train = {setup, problems, &setup->train, "data", DLC_PHASE_TRAIN, 0, told};
-    looked test = {setup, problems, &setup->test, "data.test", DLC_PHASE_TEST, 0, told};
+    checked_phase train = {setup,           problems, &setup->train, "data",
+                           DLC_PHASE_TRAIN, 0,        reported};
+    checked_phase test = {setup,          problems, &setup->test, "data.test",
+                          DLC_PHASE_TEST, 0,        reported};
     dlc_status status = DLC_OK;
     if (phases & DLC_PHASE_TRAIN)
-        status = look_at_phase(&train);
+        status = check_phase(&train);
     if (status == DLC_OK && (phases & DLC_PHASE_TEST) && setup->test.present &&
         !train.refused && (setup->test.source || !(phases & DLC_PHASE_TRAIN)))
-        status = look_at_phase(&test);
-    dlc_free(told);
+        status = check_phase(&test);
+    dlc_free(reported);
     return status;
 }

@@ -1,20 +1,22 @@
-/* The solver's settings and the job's learning rates: see setup_checks.h. */
+/* Checks the solver's settings and the learning rates over the whole job; called by
+ * dlc_setup_open. */
 #include "train/setup_checks.h"
 
-/* Iterations of the job and of an epoch; 0: not known, since there is no data. */
+/* Iterations of the job and of an epoch; 0: unknown, since no data is open. */
 static int64_t iterations_of(const dlc_setup *setup, const dlc_solver_needs *needs,
                              int64_t *of_epoch) {
-    dlc_setup served = *setup;
-    served.servers = needs->servers < setup->ranks ? needs->servers : 0;
-    int64_t step = dlc_setup_global_batch(&served) * needs->micro_batches;
+    dlc_setup with_servers = *setup;
+    with_servers.servers = needs->servers < setup->ranks ? needs->servers : 0;
+    int64_t step = dlc_setup_global_batch(&with_servers) * needs->accumulation_steps;
     int64_t samples = setup->train.source ? setup->train.info.samples : 0;
     *of_epoch = step > 0 ? (samples + step - 1) / step : 0;
     return setup->iterations >= 0 ? setup->iterations : setup->epochs * *of_epoch;
 }
 
-/* How the learning rate goes, as far as the solver can tell. */
-static dlc_status look_at_rates(const dlc_setup *setup, const dlc_solver_ops *ops,
-                                const dlc_solver_needs *needs, dlc_problems *problems) {
+/* Checks the learning-rate schedule, if the solver can. */
+static dlc_status check_schedule(const dlc_setup *setup, const dlc_solver_ops *ops,
+                                 const dlc_solver_needs *needs,
+                                 dlc_problems *problems) {
     const dlc_settings *settings = setup->solver_settings;
     char warning[512] = "";
     int64_t of_epoch, iterations = iterations_of(setup, needs, &of_epoch);
@@ -23,23 +25,23 @@ static dlc_status look_at_rates(const dlc_setup *setup, const dlc_solver_ops *op
     DLC_TRY(
         ops->check_schedule(settings, iterations, of_epoch, warning, sizeof warning));
     if (warning[0])
-        dlc_problems_doubted(problems, setup->config,
-                             dlc_settings_line(settings, "type"), "solver", warning);
+        dlc_problems_warn_text(problems, setup->config,
+                               dlc_settings_line(settings, "type"), "solver", warning);
     return DLC_OK;
 }
 
 dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
     const dlc_settings *settings = setup->solver_settings;
-    dlc_solver_needs needs = {.size = sizeof needs, .micro_batches = 1};
+    dlc_solver_needs needs = {.size = sizeof needs, .accumulation_steps = 1};
     if (!setup->solver || !settings || setup->solver_broken)
         return DLC_OK;
     const dlc_solver_ops *ops = setup->solver->ops;
     dlc_status status = ops->needs(settings, &needs);
     if (status == DLC_OK)
-        status = look_at_rates(setup, ops, &needs, problems);
+        status = check_schedule(setup, ops, &needs, problems);
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
-    dlc_problems_failed(problems, setup->config, dlc_settings_line(settings, "type"),
-                        "solver", status);
+    dlc_problems_add_failure(problems, setup->config,
+                             dlc_settings_line(settings, "type"), "solver", status);
     return DLC_OK;
 }

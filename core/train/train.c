@@ -1,4 +1,4 @@
-/* See train.h. */
+/* The training loop, and the report of `dlcore train --json`. */
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -9,30 +9,30 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/asynchronous/asynchronous.h"
-#include "train/asynchronous/change.h"
+#include "train/asynchronous/reload.h"
+#include "train/batch_split/rebalance.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/go_on.h"
+#include "train/checkpoint/resume_schedule.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/checkpointer.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
 #include "train/pipeline/pipeline.h"
 #include "train/progress.h"
-#include "train/saves.h"
-#include "train/shares/reshare.h"
 
 typedef struct train_loop {
     dlc_session *session;
     dlc_iterate iterate;
     dlc_progress progress;
-    dlc_reshare reshare;
+    dlc_rebalance rebalance;
     dlc_train_result *result;
-    dlc_saves saves;
+    dlc_checkpointer checkpointer;
     int64_t test_interval; /* 0: never */
     double target;
-    int64_t tested;               /* iteration behind which it last was; -1: never */
-    double loss;                  /* of the last iteration that is done */
-    int stop, checkpoint, change; /* agreed on by all ranks */
-    int is_trial;                 /* as in the options */
+    int64_t tested; /* iteration after which the last test was; -1: none */
+    double loss;    /* of the last iteration that is complete */
+    int stop, checkpoint, reload; /* requests that all ranks have agreed on */
+    int is_trial;                 /* dlc_train_options.is_trial */
 } train_loop;
 
 static int is_due(int64_t interval, int64_t iteration) {
@@ -43,14 +43,15 @@ static int is_due(int64_t interval, int64_t iteration) {
 
 static dlc_status check_loss(const train_loop *loop, double own) {
     if (!loop->is_trial && (!isfinite(loop->loss) || !isfinite(own)))
-        return dlc_fail(DLC_ERR_DIVERGED,
-                        "the loss became %g at iteration %" PRId64
-                        ": try a smaller learning rate ([solver] learning_rate) or a warm-up",
-                        isfinite(own) ? loop->loss : own, loop->progress.done + 1);
+        return dlc_fail(
+            DLC_ERR_DIVERGED,
+            "the loss became %g at iteration %" PRId64
+            ": try a smaller learning rate ([solver] learning_rate) or a warm-up",
+            isfinite(own) ? loop->loss : own, loop->progress.done + 1);
     return DLC_OK;
 }
 
-/* Each epoch leaves a line of results; where a test comes now, that is its line. */
+/* Prints a line of results for each epoch, unless a test follows, which prints one. */
 static void end_epoch(train_loop *loop) {
     const dlc_session *session = loop->session;
     int64_t done = loop->progress.done;
@@ -60,14 +61,14 @@ static void end_epoch(train_loop *loop) {
         dlc_progress_result(&loop->progress, NULL);
 }
 
-/* Takes in the oldest iteration that is under way. */
+/* Completes the oldest iteration in flight. */
 static dlc_status end_oldest(train_loop *loop) {
     dlc_iterate_result result;
     DLC_TRY(dlc_iterate_end(&loop->iterate, &result));
     loop->loss = result.loss;
     loop->stop |= result.stop;
     loop->checkpoint |= result.checkpoint;
-    loop->change |= result.change;
+    loop->reload |= result.reload;
     DLC_TRY(check_loss(loop, result.own_loss));
     dlc_progress_iteration_end(&loop->progress, loop->loss);
     end_epoch(loop);
@@ -77,27 +78,27 @@ static dlc_status end_oldest(train_loop *loop) {
 }
 
 static dlc_status end_all(train_loop *loop) {
-    while (dlc_iterate_under_way(&loop->iterate)) {
+    while (dlc_iterate_in_flight(&loop->iterate)) {
         dlc_progress_iteration_begin(&loop->progress);
         DLC_TRY(end_oldest(loop));
     }
     DLC_TRY(dlc_updates_finish(&loop->session->updates));
     dlc_progress_iteration_begin(&loop->progress);
-    DLC_TRY(dlc_asynchronous_meet(loop->session));
+    DLC_TRY(dlc_asynchronous_synchronize(loop->session));
     dlc_progress_wait_end(&loop->progress);
     return DLC_OK;
 }
 
 static dlc_status iterate(train_loop *loop) {
-    if (dlc_saves_must_ask(&loop->saves))
-        loop->iterate.ask |= DLC_JOB_CHECKPOINT;
+    if (dlc_checkpointer_must_ask(&loop->checkpointer))
+        loop->iterate.requests |= DLC_JOB_CHECKPOINT;
     dlc_progress_iteration_begin(&loop->progress);
-    dlc_reshare_begin(&loop->reshare, loop->session);
+    dlc_rebalance_begin(&loop->rebalance, loop->session);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
-    if (dlc_iterate_under_way(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
+    if (dlc_iterate_in_flight(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
         DLC_TRY(end_oldest(loop));
-    dlc_reshare_end(&loop->reshare, loop->session,
-                    dlc_iterate_computed(&loop->iterate));
+    dlc_rebalance_end(&loop->rebalance, loop->session,
+                      dlc_iterate_computed(&loop->iterate));
     return DLC_OK;
 }
 
@@ -109,12 +110,12 @@ static dlc_status test(train_loop *loop) {
         return DLC_OK;
     dlc_evaluation evaluation;
     DLC_TRY(end_all(loop));
-    dlc_job_doing(session->job, "test", NULL, 0);
+    dlc_job_activity(session->job, "test", NULL, 0);
     DLC_TRY(dlc_evaluate(session, &evaluation));
     loop->tested = session->iteration;
     loop->result->test_loss = evaluation.loss;
     loop->result->accuracy = evaluation.accuracy;
-    dlc_saves_note_test(&loop->saves, &evaluation);
+    dlc_checkpointer_note_test(&loop->checkpointer, &evaluation);
     dlc_progress_result(&loop->progress, &evaluation);
     if (loop->target > 0 && evaluation.accuracy >= loop->target) {
         loop->result->target_seconds = dlc_process_seconds();
@@ -128,28 +129,29 @@ static dlc_status test(train_loop *loop) {
 
 static dlc_status save(train_loop *loop, int must) {
     DLC_TRY(end_all(loop));
-    dlc_job_doing(loop->session->job, "checkpoint", NULL, 0);
-    dlc_saves_note_loss(&loop->saves, dlc_progress_training_loss(&loop->progress));
-    return dlc_saves_write(&loop->saves, must);
+    dlc_job_activity(loop->session->job, "checkpoint", NULL, 0);
+    dlc_checkpointer_note_loss(&loop->checkpointer,
+                               dlc_progress_training_loss(&loop->progress));
+    return dlc_checkpointer_write(&loop->checkpointer, must);
 }
 
-static dlc_status change(train_loop *loop) {
+static dlc_status reload(train_loop *loop) {
     DLC_TRY(end_all(loop));
-    return dlc_change_solver(loop->session);
+    return dlc_reload_solver(loop->session);
 }
 
-/* Shares the batch out anew where the ranks have been found to be unlike. */
-static dlc_status reshare(train_loop *loop) {
+/* Splits the batch anew if the ranks turn out to differ in throughput. */
+static dlc_status rebalance(train_loop *loop) {
     int changed;
-    if (!dlc_reshare_is_due(&loop->reshare, loop->session))
+    if (!dlc_rebalance_is_due(&loop->rebalance, loop->session))
         return DLC_OK;
-    dlc_job_doing(loop->session->job, "comparing paces", NULL, 0);
-    DLC_TRY(dlc_reshare_compare(&loop->reshare, loop->session, &changed));
+    dlc_job_activity(loop->session->job, "comparing paces", NULL, 0);
+    DLC_TRY(dlc_rebalance_compare(&loop->rebalance, loop->session, &changed));
     if (!changed)
         return DLC_OK;
     DLC_TRY(end_all(loop));
     dlc_iterate_close(&loop->iterate);
-    DLC_TRY(dlc_reshare_run(loop->session));
+    DLC_TRY(dlc_rebalance_run(loop->session));
     return dlc_iterate_open(loop->session, &loop->iterate);
 }
 
@@ -162,29 +164,29 @@ static dlc_status run(train_loop *loop) {
         loop->result->stopped = loop->stop;
         if (!loop->stop && is_due(loop->test_interval, session->iteration))
             DLC_TRY(test(loop));
-        if (loop->checkpoint || dlc_saves_is_due(&loop->saves))
+        if (loop->checkpoint || dlc_checkpointer_is_due(&loop->checkpointer))
             DLC_TRY(save(loop, 0));
-        if (loop->change)
-            DLC_TRY(change(loop));
-        loop->checkpoint = loop->change = 0;
+        if (loop->reload)
+            DLC_TRY(reload(loop));
+        loop->checkpoint = loop->reload = 0;
         if (!loop->stop)
-            DLC_TRY(reshare(loop));
+            DLC_TRY(rebalance(loop));
     }
     DLC_TRY(end_all(loop));
     dlc_progress_end(&loop->progress);
     if (!loop->result->stopped)
         DLC_TRY(test(loop));
     dlc_progress_result(&loop->progress, NULL);
-    if (loop->result->stopped || loop->saves.last || loop->saves.improved)
+    if (loop->result->stopped || loop->checkpointer.last || loop->checkpointer.improved)
         DLC_TRY(save(loop, 1));
     return DLC_OK;
 }
 
-/* ---- The whole --------------------------------------------------------------- */
+/* ---- Training ---------------------------------------------------------------- */
 
 static void note_exchange(const dlc_session *session, dlc_train_result *result) {
     dlc_exchange_stats stats = session->exchanged;
-    if (!session->exchanger) /* it could not be opened again */
+    if (!session->exchanger) /* it could not be reopened */
         return;
     dlc_exchange_stats last = dlc_exchanger_stats(session->exchanger);
     stats.bytes += last.bytes;
@@ -192,20 +194,20 @@ static void note_exchange(const dlc_session *session, dlc_train_result *result) 
     stats.waited += last.waited;
     result->exchange_bytes = (double)stats.bytes;
     result->exchange_seconds = stats.busy;
-    result->hidden = dlc_exchanger_is_queued(session->exchanger)
-                         ? (double)NAN /* the device's business */
-                         : dlc_exchange_hidden(&stats);
+    result->hidden = dlc_exchanger_is_stream_ordered(session->exchanger)
+                         ? (double)NAN /* only the device could tell */
+                         : dlc_exchange_hidden_fraction(&stats);
 }
 
-/* Each rank goes at its own pace. */
+/* With bounded staleness each rank has its own throughput. */
 static dlc_status note_staleness(dlc_session *session, dlc_train_result *result) {
     if (!session->asynchronous)
         return DLC_OK;
-    DLC_TRY(dlc_asynchronous_speed(session, &result->images_per_s));
+    DLC_TRY(dlc_asynchronous_throughput(session, &result->images_per_s));
     return dlc_staleness_gather(session, &result->staleness);
 }
 
-/* The run was done before: what its checkpoint tells. */
+/* Fills the result of a run that was already finished from its checkpoint. */
 static void note_nothing(const dlc_session *session, dlc_train_result *result) {
     const dlc_run_state *state = &session->run_folder->state;
     result->is_nothing = 1;
@@ -234,8 +236,8 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     }
     DLC_TRY(dlc_session_start(session));
     if (options->folder)
-        DLC_TRY(dlc_go_on_check_rate(session));
-    session->met = session->iteration;
+        DLC_TRY(dlc_resume_schedule_check_rate(session));
+    session->synchronized = session->iteration;
     train_loop loop = {
         .session = session,
         .result = result,
@@ -243,7 +245,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         .test_interval = dlc_settings_get_int(run_settings, "test_interval"),
         .target = dlc_settings_get_float(run_settings, "target_accuracy"),
         .tested = -1};
-    dlc_saves_begin(&loop.saves, session);
+    dlc_checkpointer_init(&loop.checkpointer, session);
     if (!loop.test_interval)
         loop.test_interval = session->epoch_iterations;
     dlc_progress_begin(&loop.progress, session);
@@ -252,13 +254,13 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     if (status == DLC_OK)
         status = run(&loop);
     dlc_iterate_close(&loop.iterate);
-    if (status == DLC_OK) /* nobody leaves while another still needs it */
+    if (status == DLC_OK) /* no rank leaves while another may still need it */
         status = dlc_job_barrier(session->job);
     dlc_log_status("%s", "");
-    dlc_job_doing(session->job, NULL, NULL, 0);
-    result->checkpoint = loop.saves.path;
+    dlc_job_activity(session->job, NULL, NULL, 0);
+    result->checkpoint = loop.checkpointer.path;
     result->training_loss = loop.progress.training_loss;
-    result->images_per_s = dlc_progress_speed(&loop.progress);
+    result->images_per_s = dlc_progress_throughput(&loop.progress);
     if (status == DLC_OK)
         status = note_staleness(session, result);
     if (status == DLC_OK)
@@ -286,10 +288,10 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_string(json, "device", setup->device->name);
     dlc_json_string(json, "solver", setup->solver->name);
     dlc_json_string(json, "scaling", setup->strong ? "strong" : "weak");
-    dlc_json_int(json, "batch", session->share);
-    dlc_json_array(json, "shares");
+    dlc_json_int(json, "batch", session->local_batch);
+    dlc_json_array(json, "batch_split");
     for (int32_t r = 0; r < session->ranks; r++)
-        dlc_json_int(json, NULL, setup->shares.count[r]);
+        dlc_json_int(json, NULL, setup->batch_split.count[r]);
     dlc_json_end_array(json);
     dlc_json_int(json, "effective_batch", dlc_session_samples(session));
     dlc_json_int(json, "iterations", session->iteration);

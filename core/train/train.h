@@ -1,4 +1,5 @@
-/* Training: the loop that all of this is for. */
+/* The training loop: iterations, tests, checkpoints, rebalancing, and the report at the
+ * end. Called by `dlcore train`. */
 #ifndef DLC_TRAIN_TRAIN_H
 #define DLC_TRAIN_TRAIN_H
 
@@ -9,32 +10,34 @@
 typedef struct dlc_train_options {
     const char *weights; /* to start from where no checkpoint is resumed, or NULL */
     struct dlc_run_folder *folder; /* open; NULL: no checkpoint is read or written */
-    int is_trial; /* only speed is measured: a loss that is not finite is no error */
+    int is_trial; /* only throughput is measured: a loss that is not finite is no error
+                   */
 } dlc_train_options;
 
-/* What came of it; the same on every rank but `checkpoint`, which rank 0 has. */
+/* The result; the same on every rank but for `checkpoint`, which only rank 0 has. */
 typedef struct dlc_train_result {
-    double training_loss;       /* mean since the last line of results before the end */
-    double test_loss, accuracy; /* of the last test; NaN where there was none */
-    double images_per_s;        /* training, all ranks, after warm-up */
-    double seconds;             /* since the process was started */
-    double first_iteration_seconds; /* from the process's start to the end of it */
+    double training_loss;           /* mean since the last line of results */
+    double test_loss, accuracy;     /* of the last test; NaN without any */
+    double images_per_s;            /* training, over all ranks, after warm-up */
+    double seconds;                 /* since the process was started */
+    double first_iteration_seconds; /* from process start to the end of iteration 1 */
     double target_seconds; /* until the target accuracy was reached; NaN if not */
     double exchange_bytes, exchange_seconds, hidden;
-    double bubble; /* the share of the time in which stages stood still */
+    double bubble; /* fraction of the time in which pipeline stages were idle */
     dlc_staleness staleness;
     int stopped;      /* by a signal */
-    int is_nothing;   /* a run that was done was resumed: nothing was trained */
+    int is_nothing;   /* a finished run was resumed: nothing was left to train */
     char *checkpoint; /* own; NULL if none was written */
 } dlc_train_result;
 
 void dlc_train_result_free(dlc_train_result *result); /* a zeroed one is allowed */
 
-/* Trains until the setup's end, all ranks together. */
+/* Trains for as long as the setup says. Collective: all ranks call it. On failure
+ * `result` holds nothing to free. */
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
                      dlc_train_result *result);
 
-/* The JSON document that `dlcore train --json` ends with. */
+/* Writes the JSON document that `dlcore train --json` prints at the end. */
 void dlc_train_report_json(const dlc_session *session, const dlc_train_result *result,
                            dlc_json *json);
 

@@ -1,4 +1,4 @@
-/* See updates.h. */
+/* Keeps track of the buckets whose update is deferred, and updates them on demand. */
 #include "train/updates.h"
 
 #include <string.h>
@@ -9,39 +9,43 @@
 dlc_status dlc_updates_open(const dlc_solver_ops *ops, dlc_solver *solver,
                             const size_t *begin, int32_t buckets,
                             dlc_updates *updates) {
-    char *due = dlc_alloc((size_t)buckets, 1);
-    if (!due)
+    char *pending = dlc_alloc((size_t)buckets, 1);
+    if (!pending)
         return DLC_ERR_NOMEM;
-    *updates = (dlc_updates){
-        .ops = ops, .solver = solver, .begin = begin, .buckets = buckets, .due = due};
+    *updates = (dlc_updates){.ops = ops,
+                             .solver = solver,
+                             .begin = begin,
+                             .buckets = buckets,
+                             .pending = pending};
     return DLC_OK;
 }
 
 void dlc_updates_close(dlc_updates *updates) {
-    dlc_free(updates->due);
+    dlc_free(updates->pending);
     *updates = (dlc_updates){0};
 }
 
-void dlc_updates_put_off(dlc_updates *updates, int64_t iteration) {
-    memset(updates->due, 1, (size_t)updates->buckets);
+void dlc_updates_defer(dlc_updates *updates, int64_t iteration) {
+    memset(updates->pending, 1, (size_t)updates->buckets);
     updates->count = updates->buckets;
     updates->iteration = iteration;
 }
 
 static dlc_status update(dlc_updates *updates, int32_t bucket) {
-    updates->due[bucket] = 0;
+    updates->pending[bucket] = 0;
     updates->count--;
     uint64_t began = dlc_now_ns();
     DLC_TRY(updates->ops->update(updates->solver, updates->iteration, bucket));
-    updates->spent += dlc_since(began);
+    updates->seconds += dlc_since(began);
     return DLC_OK;
 }
 
 dlc_status dlc_updates_need(void *context, size_t begin, size_t end) {
     dlc_updates *updates = context;
-    /* Those that are summed first come first: the last buckets. */
+    /* The last buckets are reduced first. */
     for (int32_t b = updates->buckets - 1; updates->count > 0 && b >= 0; b--)
-        if (updates->due[b] && updates->begin[b] < end && updates->begin[b + 1] > begin)
+        if (updates->pending[b] && updates->begin[b] < end &&
+            updates->begin[b + 1] > begin)
             DLC_TRY(update(updates, b));
     return DLC_OK;
 }

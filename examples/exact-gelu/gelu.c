@@ -1,10 +1,11 @@
-/* The layer type "exact-gelu" for the processor (Hendrycks and Gimpel 2016, "Gaussian
- * error linear units"):
+/* The layer type "exact-gelu" for the CPU (Hendrycks and Gimpel 2016, "Gaussian Error
+ * Linear Units"):
  *
  *     y = x P(x),  dy/dx = P(x) + x p(x)
  *
- * where P is the normal distribution's share below x, (1 + erf(x / sqrt(2))) / 2, and p
- * its density. It reads and writes plain float32 on as many threads as the rank has. */
+ * where P is the distribution function of the standard normal distribution, (1 + erf(x
+ * / sqrt(2))) / 2, and p is its density. It reads and writes plain float32 on as many
+ * threads as the rank has. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,28 +13,28 @@
 
 static const dlc_host *host;
 
-/* Not worth waking a thread for. */
+/* Up to so many elements one thread is faster than several. */
 enum { SMALL = 16384 };
 
 static const float SQRT_HALF = 0.70710678f, SQRT_HALF_PI_INVERSE = 0.39894228f;
 
 struct dlc_layer {
-    const char *name; /* section of net.ini */
+    const char *name; /* the section of net.ini, for messages */
     int64_t count;
 };
 
-/* ---- The function ---------------------------------------------------------------- */
+/* ---- The function ----------------------------------------------------------- */
 
 static float gelu(float x) {
     return 0.5f * x * (1 + erff(x * SQRT_HALF));
 }
 
 static float gelu_slope(float x) {
-    float share = 0.5f * (1 + erff(x * SQRT_HALF));
-    return share + x * SQRT_HALF_PI_INVERSE * expf(-0.5f * x * x);
+    float below = 0.5f * (1 + erff(x * SQRT_HALF));
+    return below + x * SQRT_HALF_PI_INVERSE * expf(-0.5f * x * x);
 }
 
-/* ---- Life of a layer ------------------------------------------------------------- */
+/* ---- Building --------------------------------------------------------------- */
 
 static dlc_status layer_create(const dlc_layer_args *args, dlc_layer **layer) {
     dlc_layer *made = host->alloc(sizeof *made);
@@ -50,7 +51,7 @@ static void layer_destroy(dlc_layer *layer) {
 
 static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (plan->inputs != 1)
-        return host->fail(DLC_ERR_CONFIG, "layer '%s': takes one input, not %d",
+        return host->fail(DLC_ERR_CONFIG, "layer '%s': needs one input, not %d",
                           layer->name, plan->inputs);
     if (plan->in[0].dtype != DLC_F32)
         return host->fail(DLC_ERR_CONFIG, "layer '%s': its input must be float32",
@@ -60,8 +61,8 @@ static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* The gradient is a function of the input: it is kept, and the output has its own place
- * while somebody trains. */
+/* Backward reads the input, so forward overwrites it only if there will be no
+ * backward. */
 static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     plan->in[0].layout = plan->out[0].layout = NULL; /* plain */
     plan->in[0].dtype = plan->out[0].dtype = DLC_F32;
@@ -72,7 +73,7 @@ static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* ---- A pass ---------------------------------------------------------------------- */
+/* ---- Running ---------------------------------------------------------------- */
 
 static dlc_status layer_forward(dlc_layer *layer, const dlc_layer_run *run) {
     const float *x = run->in[0];
@@ -99,7 +100,7 @@ static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {
     (void)snprintf(text, bytes, "plain loops");
 }
 
-/* ---- The family: one type, plain tensors, nothing shared ------------------------- */
+/* ---- The family, which has nothing to share or reorder ---------------------- */
 
 static dlc_status family_open(const dlc_family_args *args, void **context) {
     (void)args;
@@ -121,14 +122,14 @@ static dlc_status family_reorder_create(void *context, const dlc_tensor *from,
     (void)from;
     (void)to;
     (void)reorder;
-    return host->fail(DLC_ERR_UNSUPPORTED, "exact-gelu has no layouts of its own");
+    return host->fail(DLC_ERR_UNSUPPORTED, "exact-gelu supports the plain layout only");
 }
 
 static dlc_status family_reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
     (void)reorder;
     (void)src;
     (void)dst;
-    return host->fail(DLC_ERR_INTERNAL, "exact-gelu has no layouts of its own");
+    return host->fail(DLC_ERR_INTERNAL, "exact-gelu supports the plain layout only");
 }
 
 static void family_reorder_destroy(dlc_reorder *reorder) {
@@ -144,10 +145,10 @@ static const dlc_family family = {
     .reorder_create = family_reorder_create,
     .reorder_run = family_reorder_run,
     .reorder_destroy = family_reorder_destroy,
-    .shapes_alone = 1,
+    .infers_without_device = 1,
 };
 
-/* ---- The plugin ------------------------------------------------------------------ */
+/* ---- The plugin ------------------------------------------------------------- */
 
 static dlc_status gelu_load(const dlc_host *services) {
     host = services;
@@ -170,14 +171,14 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_LAYER,
      .name = "exact-gelu",
-     .help = "x times the normal distribution's share below x",
+     .help = "x times the normal distribution function of x",
      .device = "cpu",
-     .caps = DLC_LAYER_REPEATABLE,
+     .caps = DLC_LAYER_RECOMPUTABLE,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "exact-gelu",

@@ -1,5 +1,5 @@
-/* One image out of a file, by libjpeg-turbo or libpng; which, the file's first bytes
- * say, not its name. */
+/* Decodes an image with libjpeg-turbo or libpng, depending on the first bytes of the
+ * file and not on its name. */
 #include <errno.h>
 #include <png.h>
 #include <stdio.h>
@@ -9,19 +9,19 @@
 
 #include "images.h"
 
-enum { SIDE_MOST = 32768 };
-enum { FILE_MOST = 1 << 30 };
+enum { SIDE_MOST = 32768 };   /* pixels */
+enum { FILE_MOST = 1 << 30 }; /* bytes */
 
-/* ---- Memory ---------------------------------------------------------------------- */
+/* ---- Memory ----------------------------------------------------------------- */
 
 dlc_status buffer_need(buffer *b, size_t size) {
-    if (size > b->room) {
+    if (size > b->capacity) {
         unsigned char *bytes = host->alloc(size);
         if (!bytes)
             return DLC_ERR_NOMEM;
         host->free(b->bytes);
         b->bytes = bytes;
-        b->room = size;
+        b->capacity = size;
     }
     b->size = size;
     return DLC_OK;
@@ -32,7 +32,7 @@ void buffer_free(buffer *b) {
     *b = (buffer){0};
 }
 
-/* ---- Files ----------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------ */
 
 static dlc_status fail_read(const char *path) {
     return host->fail(DLC_ERR_DATA, "%s: cannot be read: %s", path, strerror(errno));
@@ -47,11 +47,12 @@ static dlc_status read_file(const char *path, buffer *out) {
     if (fstat(fileno(file), &info) != 0)
         rc = fail_read(path);
     else if (!S_ISREG(info.st_mode) || info.st_size < 8 || info.st_size > FILE_MOST)
-        rc = host->fail(DLC_ERR_DATA, "%s: not a file of 8 bytes to 1 GiB", path);
+        rc = host->fail(DLC_ERR_DATA, "%s: not a regular file of 8 bytes to 1 GiB",
+                        path);
     else
         rc = buffer_need(out, (size_t)info.st_size);
     if (rc == DLC_OK && fread(out->bytes, 1, out->size, file) != out->size)
-        rc = host->fail(DLC_ERR_DATA, "%s: it ended early", path);
+        rc = host->fail(DLC_ERR_DATA, "%s: cannot be read whole", path);
     (void)fclose(file);
     return rc;
 }
@@ -59,9 +60,10 @@ static dlc_status read_file(const char *path, buffer *out) {
 static dlc_status take_size(const char *path, int64_t width, int64_t height,
                             int head_only, picture *out) {
     if (width < 1 || height < 1 || width > SIDE_MOST || height > SIDE_MOST)
-        return host->fail(DLC_ERR_DATA,
-                          "%s: %lld x %lld pixels; sides of 1 to %d are read", path,
-                          (long long)width, (long long)height, SIDE_MOST);
+        return host->fail(
+            DLC_ERR_DATA,
+            "%s: has %lld x %lld pixels; width and height must be 1 to %d", path,
+            (long long)width, (long long)height, SIDE_MOST);
     out->width = (int32_t)width;
     out->height = (int32_t)height;
     return head_only ? DLC_OK
@@ -69,16 +71,15 @@ static dlc_status take_size(const char *path, int64_t width, int64_t height,
                                                      (size_t)out->channels);
 }
 
-/* ---- The two formats ------------------------------------------------------------- */
+/* ---- The two formats -------------------------------------------------------- */
 
 static dlc_status fail_jpeg(const char *path, tjhandle reader) {
-    return host->fail(DLC_ERR_DATA, "%s: not a sound JPEG: %s", path,
+    return host->fail(DLC_ERR_DATA, "%s: damaged JPEG: %s", path,
                       tjGetErrorStr2(reader));
 }
 
-/* A file that is cut off makes tjDecompress2 fail, too: what is not there isn't
- * guessed.
- */
+/* TJFLAG_STOPONWARNING makes tjDecompress2 fail for a truncated file, instead of
+ * filling the rest with grey. */
 static dlc_status read_jpeg(const char *path, const buffer *file, int head_only,
                             picture *out) {
     int width = 0, height = 0, sampling = 0, colours = 0;
@@ -100,7 +101,7 @@ static dlc_status read_jpeg(const char *path, const buffer *file, int head_only,
     return rc;
 }
 
-/* What is transparent shows black. */
+/* Transparent pixels become black. */
 static dlc_status read_png(const char *path, const buffer *file, int head_only,
                            picture *out) {
     png_image image = {.version = PNG_IMAGE_VERSION};
@@ -112,7 +113,7 @@ static dlc_status read_png(const char *path, const buffer *file, int head_only,
     if (rc == DLC_OK && !head_only && !PNG_IMAGE_FAILED(image))
         (void)png_image_finish_read(&image, &black, out->pixels.bytes, 0, NULL);
     if (rc == DLC_OK && PNG_IMAGE_FAILED(image))
-        rc = host->fail(DLC_ERR_DATA, "%s: not a sound PNG: %s", path, image.message);
+        rc = host->fail(DLC_ERR_DATA, "%s: damaged PNG: %s", path, image.message);
     png_image_free(&image);
     return rc;
 }

@@ -1,10 +1,10 @@
-/* The data source "image-folder": JPEG and PNG files, a folder a class, as many data
- * sets come. The classes of the training data are its folders in the order of their
- * names (or those of the key `classes`); test data has the same, also where it lacks a
- * folder. Every image is stretched to the size that is asked for.
+/* The data source "image-folder": JPEG and PNG files, with one folder for each class,
+ * as in many data sets. The classes of the training data are its folders, sorted by
+ * name, or those of the setting `classes`. Test data has the same classes, even if it
+ * lacks the folder of one. Every image is resized to `shape`.
  *
- * All files are looked at when it is opened, so that a wrong one is told before
- * training begins; their pixels are read when they are needed. */
+ * open checks the headers of all files, so that a damaged file is reported before
+ * training begins; pixels are read when they are needed. */
 #include "images.h"
 
 const dlc_host *host;
@@ -36,14 +36,14 @@ static dlc_status read_shape(const dlc_settings *settings, dlc_shape *shape) {
     size_t count = host->get_ints(settings, "shape", &dims);
     if (count != 3 || (dims[0] != 1 && dims[0] != 3))
         return host->fail(DLC_ERR_CONFIG,
-                          "%s: shape takes three numbers: 1 or 3 channels, height, "
+                          "%s: shape needs three numbers: 1 or 3 channels, height, "
                           "width",
                           host->where(settings, "shape"));
     *shape = (dlc_shape){3, {dims[0], dims[1], dims[2]}};
     return DLC_OK;
 }
 
-/* The heads of all files. */
+/* Checks the headers of all files. */
 static dlc_status check_files(dlc_source *source) {
     dlc_status rc = DLC_OK;
     for (int64_t i = 0; rc == DLC_OK && i < source->list.count; i++)
@@ -113,9 +113,9 @@ static const dlc_option options[] = {
     DLC_INTS("shape", "3,32,32", 1, 4096, "channels (1 or 3), height, width"),
     DLC_STRING(
         "classes", "",
-        "their names in the order of labels, with commas between; by default the "
-        "folders of the training data, sorted"),
-    DLC_BOOL("check", "yes", "look at every file before training begins"),
+        "names of the classes in the order of their labels, joined by commas; by "
+        "default the sorted folders of the training data"),
+    DLC_BOOL("check", "yes", "check the header of every file before training begins"),
     DLC_OPTIONS_END,
 };
 
@@ -131,13 +131,13 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_DATA,
      .name = "image-folder",
-     .help = "JPEG and PNG files, a folder a class",
+     .help = "JPEG and PNG files, one folder for each class",
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "image-folder",

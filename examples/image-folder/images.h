@@ -1,62 +1,67 @@
-/* What the plugin's files share. */
+/* Declarations shared by the files of the plugin. */
 #ifndef IMAGES_H
 #define IMAGES_H
 
 #include <dlcore/data.h>
 
-extern const dlc_host *host;
+extern const dlc_host *host; /* set by load */
 
-/* ---- list.c: which images there are ---------------------------------------------- */
+/* ---- list.c: the list of images --------------------------------------------- */
 
+/* One image. */
 typedef struct entry {
-    char *path; /* own */
+    char *path; /* owned */
     int32_t label;
 } entry;
 
-/* By class, then by name, so that a number means the same image on every machine. */
+/* The images, sorted by class and name, so that a number stands for the same image on
+ * every machine. */
 typedef struct listing {
-    entry *entries; /* own */
-    int64_t count, room;
-    char **class_name; /* own, each too; by label */
-    int32_t classes, class_room;
+    entry *entries; /* owned */
+    int64_t count, capacity;
+    char **class_name; /* in the order of labels; array and names are owned */
+    int32_t classes, class_capacity;
 } listing;
 
-/* Who says which class has which label: the user, else the training data, else the
- * names of the folders. */
+/* Where the labels of classes come from: the setting `classes`, otherwise the training
+ * data, otherwise the sorted names of the folders. */
 typedef struct class_source {
-    const char *written;     /* "ant, bee"; "": nothing was */
+    const char *written;     /* the setting, "ant, bee"; "": not given */
     const char *const *name; /* of the training data */
     int32_t count;           /* 0: not known */
 } class_source;
 
-/* DLC_ERR_DATA for a folder that is none of the classes. */
+/* Lists the images under `root`. DLC_ERR_DATA if a folder is none of the classes.
+ * Release the list with listing_free. */
 dlc_status listing_read(const char *root, const class_source *from, listing *list);
 void listing_free(listing *list);
 
-/* ---- decode.c: JPEG and PNG ------------------------------------------------------ */
+/* ---- decode.c: JPEG and PNG ------------------------------------------------- */
 
-/* Grows and is used again. */
+/* Memory that is reused, and replaced if it is too small. */
 typedef struct buffer {
-    unsigned char *bytes; /* own */
-    size_t size, room;
+    unsigned char *bytes; /* owned */
+    size_t size, capacity;
 } buffer;
 
+/* Sets the size; the contents are undefined afterwards. */
 dlc_status buffer_need(buffer *b, size_t size);
 void buffer_free(buffer *b);
 
-/* Interleaved rows of 1 (grey) or 3 (red, green, blue) bytes a pixel. */
+/* Rows of pixels with 1 (grey) or 3 (red, green, blue) bytes each. */
 typedef struct picture {
     int32_t width, height, channels;
     buffer pixels;
 } picture;
 
-/* Reads the file's head, and its pixels unless `head_only`. */
+/* Reads the header of a file, and its pixels unless `head_only`. `file` is working
+ * memory. */
 dlc_status picture_read(const char *path, int32_t channels, int head_only, buffer *file,
                         picture *out);
 
-/* ---- resize.c -------------------------------------------------------------------- */
+/* ---- resize.c --------------------------------------------------------------- */
 
-/* To `channels` planes of height x width bytes; `work` is for in between. */
+/* Resizes to in->channels planes of height x width bytes. `work` is working memory. */
 dlc_status picture_resize(const picture *in, int32_t height, int32_t width,
                           buffer *work, unsigned char *out);
 

@@ -1,4 +1,5 @@
-/* The images under a folder: one folder a class, and which label each class has. */
+/* Lists the images under a folder with one folder for each class, and gives each class
+ * its label. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,11 +10,12 @@
 
 #include "images.h"
 
-/* ---- Names ----------------------------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------------ */
 
+/* A growing list of strings. */
 typedef struct names {
-    char **name; /* own, each too */
-    size_t count, room;
+    char **name; /* array and strings are owned */
+    size_t count, capacity;
 } names;
 
 static void names_free(names *list) {
@@ -22,16 +24,17 @@ static void names_free(names *list) {
     host->free(list->name);
 }
 
-/* Twice the room for an array; what it was is freed. NULL: no memory. */
-static void *grow(void *array, size_t used, size_t *room, size_t element) {
-    size_t wanted = *room ? 2 * *room : 64;
+/* Returns a copy of the array with twice the capacity and frees the array. NULL: out of
+ * memory, and the array is unchanged. */
+static void *grow(void *array, size_t used, size_t *capacity, size_t element) {
+    size_t wanted = *capacity ? 2 * *capacity : 64;
     void *grown = host->alloc(wanted * element);
     if (!grown)
         return NULL;
     if (used > 0)
         memcpy(grown, array, used * element);
     host->free(array);
-    *room = wanted;
+    *capacity = wanted;
     return grown;
 }
 
@@ -48,8 +51,9 @@ static int by_name(const void *a, const void *b) {
 }
 
 static dlc_status add_name(names *list, const char *folder, const char *name) {
-    if (list->count == list->room) {
-        void *grown = grow(list->name, list->count, &list->room, sizeof *list->name);
+    if (list->count == list->capacity) {
+        void *grown = grow(list->name, list->count, &list->capacity,
+                           sizeof *list->name);
         if (!grown)
             return DLC_ERR_NOMEM;
         list->name = grown;
@@ -60,7 +64,7 @@ static dlc_status add_name(names *list, const char *folder, const char *name) {
     return DLC_OK;
 }
 
-/* ---- Folders --------------------------------------------------------------------- */
+/* ---- Folders ---------------------------------------------------------------- */
 
 static int is_folder(const char *folder, const char *name) {
     struct stat info;
@@ -77,7 +81,7 @@ static int is_image(const char *folder, const char *name) {
                       !strcasecmp(ending, ".jpeg"));
 }
 
-/* The paths of what is in a folder and wanted, sorted; hidden ones never are. */
+/* Lists the paths of the wanted entries of a folder, sorted, without hidden ones. */
 static dlc_status read_folder(const char *folder,
                               int (*wanted)(const char *folder, const char *name),
                               names *list) {
@@ -87,7 +91,7 @@ static dlc_status read_folder(const char *folder,
         return host->fail(DLC_ERR_DATA, "%s: cannot be read: %s", folder,
                           strerror(errno));
     while (rc == DLC_OK) {
-        errno = 0; /* which alone tells a failure from the end */
+        errno = 0; /* readdir() returns NULL for a failure, too */
         const struct dirent *one = readdir(stream);
         if (!one && errno)
             rc = host->fail(DLC_ERR_DATA, "%s: cannot be read: %s", folder,
@@ -103,20 +107,21 @@ static dlc_status read_folder(const char *folder,
     return rc;
 }
 
-/* ---- Classes --------------------------------------------------------------------- */
+/* ---- Classes ---------------------------------------------------------------- */
 
 static const char *name_of(const char *path) {
     return strrchr(path, '/') + 1;
 }
 
 static dlc_status add_class(listing *list, const char *name, size_t length) {
-    if (list->classes == list->class_room) {
-        size_t room = (size_t)list->class_room;
-        void *grown = grow(list->class_name, room, &room, sizeof *list->class_name);
+    if (list->classes == list->class_capacity) {
+        size_t capacity = (size_t)list->class_capacity;
+        void *grown = grow(list->class_name, capacity, &capacity,
+                           sizeof *list->class_name);
         if (!grown)
             return DLC_ERR_NOMEM;
         list->class_name = grown;
-        list->class_room = (int32_t)room;
+        list->class_capacity = (int32_t)capacity;
     }
     char *copy = host->alloc(length + 1);
     if (!copy)
@@ -127,7 +132,7 @@ static dlc_status add_class(listing *list, const char *name, size_t length) {
     return DLC_OK;
 }
 
-/* "ant, bee, cat" */
+/* Adds the classes of a setting such as "ant, bee, cat". */
 static dlc_status add_written(listing *list, const char *written) {
     dlc_status rc = DLC_OK;
     for (const char *at = written; rc == DLC_OK && at;) {
@@ -138,7 +143,7 @@ static dlc_status add_written(listing *list, const char *written) {
         while (last > at && last[-1] == ' ')
             last--;
         if (last == at)
-            return host->fail(DLC_ERR_CONFIG, "classes = %s: a class without a name",
+            return host->fail(DLC_ERR_CONFIG, "classes = %s: a class has no name",
                               written);
         rc = add_class(list, at, (size_t)(last - at));
         at = end ? end + 1 : NULL;
@@ -146,7 +151,7 @@ static dlc_status add_written(listing *list, const char *written) {
     return rc;
 }
 
-/* As they were written, else those of the training data, else the folders. */
+/* Finds the classes, in the order of class_source. */
 static dlc_status find_classes(const class_source *from, const names *folders,
                                listing *list) {
     dlc_status rc = DLC_OK;
@@ -161,7 +166,7 @@ static dlc_status find_classes(const class_source *from, const names *folders,
     return rc;
 }
 
-/* The label of a folder's images. */
+/* Finds the label of the images in a folder. */
 static dlc_status find_label(const listing *list, const char *folder, int32_t *label) {
     for (*label = 0; *label < list->classes; ++*label)
         if (strcmp(list->class_name[*label], name_of(folder)) == 0)
@@ -176,7 +181,7 @@ static dlc_status find_label(const listing *list, const char *folder, int32_t *l
                                           : "");
 }
 
-/* ---- The list -------------------------------------------------------------------- */
+/* ---- The list --------------------------------------------------------------- */
 
 void listing_free(listing *list) {
     for (int64_t i = 0; i < list->count; i++)
@@ -188,15 +193,15 @@ void listing_free(listing *list) {
     *list = (listing){0};
 }
 
-/* Takes the path over. */
+/* Adds an image; the list owns the path afterwards. */
 static dlc_status add_entry(listing *list, char *path, int32_t label) {
-    if (list->count == list->room) {
-        size_t room = (size_t)list->room;
-        void *grown = grow(list->entries, room, &room, sizeof *list->entries);
+    if (list->count == list->capacity) {
+        size_t capacity = (size_t)list->capacity;
+        void *grown = grow(list->entries, capacity, &capacity, sizeof *list->entries);
         if (!grown)
             return DLC_ERR_NOMEM;
         list->entries = grown;
-        list->room = (int64_t)room;
+        list->capacity = (int64_t)capacity;
     }
     list->entries[list->count++] = (entry){.path = path, .label = label};
     return DLC_OK;
@@ -209,18 +214,18 @@ static dlc_status add_folder(listing *list, const char *folder) {
     if (rc == DLC_OK)
         rc = read_folder(folder, is_image, &images);
     if (rc == DLC_OK && images.count == 0)
-        host->log(DLC_LOG_WARN, "%s: a class without images", folder);
+        host->log(DLC_LOG_WARN, "%s: the class has no images", folder);
     for (size_t i = 0; rc == DLC_OK && i < images.count; i++) {
         rc = add_entry(list, images.name[i], label);
         if (rc == DLC_OK)
-            images.name[i] = NULL; /* the list's now */
+            images.name[i] = NULL; /* it is owned by the list now */
     }
     names_free(&images);
     return rc;
 }
 
-/* A class may be missing here, but who reads the results should know. */
-static void tell_missing(const char *root, const names *folders, const listing *list) {
+/* Warns of classes without a folder, since they affect the results. */
+static void warn_missing(const char *root, const names *folders, const listing *list) {
     for (int32_t c = 0; c < list->classes; c++) {
         size_t i = 0;
         while (i < folders->count &&
@@ -246,7 +251,7 @@ dlc_status listing_read(const char *root, const class_source *from, listing *lis
                         "*.jpg, *.jpeg or *.png in it",
                         root);
     if (rc == DLC_OK)
-        tell_missing(root, &folders, &made);
+        warn_missing(root, &folders, &made);
     names_free(&folders);
     if (rc == DLC_OK)
         *list = made;

@@ -1,12 +1,12 @@
-/* Stretches a picture to a size: each new pixel is the mean of the old ones around its
- * place, weighted by a triangle, as wide as a new pixel where the picture shrinks
- * (Turkowski 1990, "Filters for common resampling tasks"). First along the rows, then
- * along the columns. */
+/* Resizes images with a triangle filter: each output pixel is a weighted mean of the
+ * input pixels around its position. If the image shrinks, the filter is as wide as an
+ * output pixel (Turkowski 1990, "Filters for Common Resampling Tasks"). It is applied
+ * to the rows and then to the columns. */
 #include <math.h>
 
 #include "images.h"
 
-/* The triangle of one new pixel over the old ones. */
+/* The filter of one output pixel: the input pixels that it covers. */
 typedef struct triangle {
     int32_t first, last;
     float centre, support;
@@ -28,7 +28,7 @@ static float weight_of(const triangle *t, int32_t i) {
     return distance < 1 ? 1 - distance : 0;
 }
 
-/* rows x in->width -> rows x width, all channels of a pixel together. */
+/* Resizes rows: in->height x in->width pixels -> in->height x width pixels. */
 static void along_rows(const picture *in, int32_t width, float *out) {
     int32_t channels = in->channels;
     for (int32_t x = 0; x < width; x++) {
@@ -50,7 +50,7 @@ static void along_rows(const picture *in, int32_t width, float *out) {
     }
 }
 
-/* in_height x width x channels -> channels x height x width. */
+/* Resizes columns: in_height x width x channels -> channels x height x width. */
 static void along_columns(const float *in, int32_t in_height, int32_t channels,
                           int32_t height, int32_t width, unsigned char *out) {
     size_t row = (size_t)width * (size_t)channels;

@@ -1,12 +1,12 @@
 /* The transport "tcp": messages between ranks on any machines, over plain TCP sockets.
  *
- * Each pair of ranks has a connection. A message is a header (tag and size) and its
- * bytes, one message behind the other; one that nobody asked for yet is kept until
- * somebody does. Sums the core makes out of messages, in its own order: the weights are
- * those of every other transport, to the bit.
+ * Each pair of ranks has a connection. A message is a header (tag and size) followed by
+ * its bytes. An unexpected message, whose receive has not been posted yet, is stored
+ * until it is. The core builds collectives from messages in one order of reduction, so
+ * the weights are bitwise identical to those of every other transport.
  *
- * Who connects must show a random key, which the ranks got over the job's own channel;
- * what then goes over the wire can be read there: for networks that are yours. */
+ * A rank that connects must present a random key, which the ranks exchange over the
+ * job's own channel. Nothing is encrypted, so use it in trusted networks only. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -17,52 +17,56 @@
 
 #include <dlcore/transport.h>
 
-enum { NAP_MS = 50, HELLO_SECONDS = 2, SCORE = 5 };
+enum { SLEEP_MS = 50, HELLO_SECONDS = 2, SCORE = 5 };
 static const dlc_host *host;
 
-/* Where a rank listens and what it wants to hear there; `rank` is the caller. */
-typedef struct card {
+/* The address where a rank listens and the key that it expects. A rank that connects
+ * sends the key with its own number. */
+typedef struct contact {
     uint64_t key;
     in_port_t port;
     int32_t rank;
-} card;
+} contact;
 
+/* The beginning of a message. */
 typedef struct header {
     uint64_t tag, bytes;
 } header;
 
 struct dlc_request {
-    dlc_request *next; /* all of the endpoint, in order, until they are released */
+    dlc_request *next; /* of all requests of the endpoint, in order */
     int32_t rank;
-    /* Asked by the core, else it came early and its bytes lie behind it; started: of a
-     * receive, its message is coming in, or came. */
-    int is_send, asked, started;
+    int is_send;
+    int posted;  /* 0: an unexpected message, whose bytes are behind the struct */
+    int started; /* a receive: its message is arriving or has arrived */
     header head;
-    char *buffer, *target; /* where its bytes go first, and in the end */
-    size_t moved;          /* of the buffer; of a send: of the header and the buffer */
+    char *buffer, *target; /* where bytes arrive, and where they must go */
+    size_t moved;          /* bytes of the buffer; of a send: of header and buffer */
 };
 
+/* The connection to a rank. */
 typedef struct peer {
-    int fd;                /* -1: it is me, or it has hung up */
-    dlc_request *incoming; /* NULL: a header comes next, of which there is: */
+    int fd;                /* -1: this rank itself, or the peer has closed */
+    dlc_request *incoming; /* its bytes are arriving; NULL: a header is next */
     header head;
-    size_t head_moved;
+    size_t head_moved; /* bytes of the header that have arrived */
 } peer;
 
 struct dlc_endpoint {
     const dlc_transport_args *args;
     dlc_request *first, **last;
-    struct pollfd *polls; /* behind the peers */
-    peer peers[];         /* one a rank */
+    struct pollfd *polls; /* in the memory after the peers */
+    peer peers[];         /* one for each rank */
 };
 
 static dlc_status failed(const char *what, int32_t rank) {
     return host->fail(DLC_ERR_PEER, "tcp: %s rank %d: %s", what, rank, strerror(errno));
 }
 
-/* ---- Requests -------------------------------------------------------------------- */
+/* ---- Requests --------------------------------------------------------------- */
 
-/* `buffer` NULL: with room for its bytes. */
+/* Allocates a request; if `buffer` is NULL, with memory for its bytes behind it. NULL:
+ * out of memory. */
 static dlc_request *add(dlc_endpoint *e, int32_t rank, header head, void *buffer) {
     dlc_request *r = host->alloc(sizeof *r + (buffer ? 0 : head.bytes));
     if (!r)
@@ -92,13 +96,14 @@ static int is_done(const dlc_request *r) {
 static dlc_status check_size(const dlc_request *r, uint64_t bytes) {
     return r->head.bytes == bytes
                ? DLC_OK
-               : host->fail(DLC_ERR_INTERNAL, "tcp: rank %d sent another size",
+               : host->fail(DLC_ERR_INTERNAL,
+                            "tcp: rank %d sent a message of an unexpected size",
                             r->rank);
 }
 
-/* ---- Moving bytes ---------------------------------------------------------------- */
+/* ---- Messages --------------------------------------------------------------- */
 
-/* As much of the messages to this rank as its socket takes. */
+/* Sends as much of the messages to this rank as its socket takes. */
 static dlc_status push(dlc_endpoint *e, int32_t rank) {
     for (dlc_request *r = e->first; r; r = r->next)
         while (r->is_send && r->rank == rank && !is_done(r)) {
@@ -116,7 +121,8 @@ static dlc_status push(dlc_endpoint *e, int32_t rank) {
     return DLC_OK;
 }
 
-/* A header is here: the message is for the first who asked for its tag. */
+/* Finds the first posted receive for the header that has arrived; if there is none, the
+ * message is unexpected. */
 static dlc_status begin(dlc_endpoint *e, peer *p, int32_t rank) {
     dlc_request *r = e->first;
     while (r &&
@@ -130,7 +136,7 @@ static dlc_status begin(dlc_endpoint *e, peer *p, int32_t rank) {
     return check_size(r, p->head.bytes);
 }
 
-/* All that this rank has sent so far. */
+/* Receives everything that this rank has sent so far. */
 static dlc_status pull(dlc_endpoint *e, int32_t rank) {
     peer *p = &e->peers[rank];
     for (;;) {
@@ -141,7 +147,7 @@ static dlc_status pull(dlc_endpoint *e, int32_t rank) {
         ssize_t got = recv(p->fd, at, all - *moved, MSG_DONTWAIT);
         if (got < 0)
             return errno == EAGAIN ? DLC_OK : failed("receiving from", rank);
-        if (got == 0) { /* it has hung up: a failure for those who want more */
+        if (got == 0) { /* the peer has closed; an error only if more is needed */
             close(p->fd);
             p->fd = -1;
             return DLC_OK;
@@ -162,7 +168,7 @@ static dlc_status tcp_send(dlc_endpoint *e, int32_t rank, dlc_tag tag,
     dlc_request *r = add(e, rank, (header){tag, bytes}, only_read);
     if (!r)
         return DLC_ERR_NOMEM;
-    r->is_send = r->asked = 1;
+    r->is_send = r->posted = 1;
     *request = r;
     return DLC_OK;
 }
@@ -170,12 +176,12 @@ static dlc_status tcp_send(dlc_endpoint *e, int32_t rank, dlc_tag tag,
 static dlc_status tcp_recv(dlc_endpoint *e, int32_t rank, dlc_tag tag, void *buffer,
                            size_t bytes, dlc_request **request) {
     dlc_request *r = e->first;
-    while (r && (r->asked || r->rank != rank || r->head.tag != tag))
+    while (r && (r->posted || r->rank != rank || r->head.tag != tag))
         r = r->next;
     if (!r && !(r = add(e, rank, (header){tag, bytes}, buffer)))
         return DLC_ERR_NOMEM;
     r->target = buffer;
-    r->asked = 1;
+    r->posted = 1;
     *request = r;
     return check_size(r, bytes);
 }
@@ -186,7 +192,8 @@ static dlc_status tcp_test(dlc_endpoint *e, dlc_request *r, int *done) {
         if (e->peers[i].fd >= 0 && (rc = push(e, i)) == DLC_OK)
             rc = pull(e, i);
     if (rc == DLC_OK && !is_done(r) && e->peers[r->rank].fd < 0)
-        rc = host->fail(DLC_ERR_PEER, "tcp: rank %d has hung up", r->rank);
+        rc = host->fail(DLC_ERR_PEER, "tcp: rank %d has closed its connection",
+                        r->rank);
     *done = rc == DLC_OK && is_done(r);
     if (!*done)
         return rc;
@@ -206,11 +213,11 @@ static dlc_status tcp_wait(dlc_endpoint *e, dlc_request *r) {
         for (const dlc_request *s = e->first; s; s = s->next)
             if (s->is_send && !is_done(s))
                 e->polls[s->rank].events = POLLIN | POLLOUT;
-        (void)poll(e->polls, (nfds_t)e->args->ranks, NAP_MS);
+        (void)poll(e->polls, (nfds_t)e->args->ranks, SLEEP_MS);
     }
 }
 
-/* ---- Opening --------------------------------------------------------------------- */
+/* ---- Opening ---------------------------------------------------------------- */
 
 static void tcp_close(dlc_endpoint *e) {
     for (int32_t i = 0; e && i < e->args->ranks; i++)
@@ -221,13 +228,15 @@ static void tcp_close(dlc_endpoint *e) {
     host->free(e);
 }
 
-/* A rank below me, by the name of its machine. */
-static dlc_status call(dlc_endpoint *e, int32_t rank, const char *machine, card there) {
+/* Connects to a rank below this one, by the host name of its machine. */
+static dlc_status connect_to(dlc_endpoint *e, int32_t rank, const char *machine,
+                             contact there) {
     struct addrinfo hints = {.ai_family = AF_INET}, *found = NULL;
     int on = 1, wrong = getaddrinfo(machine, NULL, &hints, &found);
     if (wrong)
-        return host->fail(DLC_ERR_CONFIG, "tcp: rank %d's machine %s: %s", rank,
-                          machine, gai_strerror(wrong));
+        return host->fail(DLC_ERR_CONFIG,
+                          "tcp: cannot find the machine %s of rank %d: %s", machine,
+                          rank, gai_strerror(wrong));
     struct sockaddr_in address = *(struct sockaddr_in *)(void *)found->ai_addr;
     freeaddrinfo(found);
     address.sin_port = there.port;
@@ -240,16 +249,18 @@ static dlc_status call(dlc_endpoint *e, int32_t rank, const char *machine, card 
     return DLC_OK;
 }
 
-/* A rank above me: whoever calls and knows the key. */
-static dlc_status answer(dlc_endpoint *e, int listener, const card *mine, int *left) {
-    struct pollfd news = {.fd = listener, .events = POLLIN};
-    const struct timeval patience = {.tv_sec = HELLO_SECONDS};
-    card caller = {.rank = -1};
-    if (poll(&news, 1, NAP_MS) <= 0)
+/* Accepts a connection from a rank above this one, if there is one. The caller must
+ * know the key. */
+static dlc_status accept_one(dlc_endpoint *e, int listener, const contact *mine,
+                             int *left) {
+    struct pollfd incoming = {.fd = listener, .events = POLLIN};
+    const struct timeval timeout = {.tv_sec = HELLO_SECONDS};
+    contact caller = {.rank = -1};
+    if (poll(&incoming, 1, SLEEP_MS) <= 0)
         return e->args->check(e->args->job);
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), on = 1;
     if (fd >= 0 &&
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) == 0 &&
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
         recv(fd, &caller, sizeof caller, MSG_WAITALL) == sizeof caller &&
         caller.key == mine->key && caller.rank > e->args->rank &&
@@ -262,12 +273,12 @@ static dlc_status answer(dlc_endpoint *e, int listener, const card *mine, int *l
     return DLC_OK;
 }
 
-static dlc_status connect_all(dlc_endpoint *e, int listener, card *cards) {
+static dlc_status connect_all(dlc_endpoint *e, int listener, contact *contacts) {
     const dlc_transport_args *args = e->args;
-    const dlc_place *place = args->places, *own = place;
+    const dlc_rank_info *info = args->rank_info, *own = info;
     struct sockaddr_in any = {.sin_family = AF_INET};
     socklen_t length = sizeof any;
-    card mine = {.rank = args->rank};
+    contact mine = {.rank = args->rank};
     int left = args->ranks - 1 - args->rank;
     if (listener < 0 || bind(listener, (struct sockaddr *)&any, length) != 0 ||
         listen(listener, args->ranks) != 0 ||
@@ -277,11 +288,12 @@ static dlc_status connect_all(dlc_endpoint *e, int listener, card *cards) {
     mine.port = any.sin_port;
     for (int32_t i = 0; i < args->rank; i++)
         own = DLC_NEXT(own);
-    dlc_status rc = args->allgather(args->job, &mine, sizeof mine, cards);
-    for (int32_t i = 0; rc == DLC_OK && i < args->rank; i++, place = DLC_NEXT(place))
-        rc = call(e, i, place->node == own->node ? "127.0.0.1" : place->host, cards[i]);
+    dlc_status rc = args->oob_all_gather(args->job, &mine, sizeof mine, contacts);
+    for (int32_t i = 0; rc == DLC_OK && i < args->rank; i++, info = DLC_NEXT(info))
+        rc = connect_to(e, i, info->node == own->node ? "127.0.0.1" : info->host,
+                        contacts[i]);
     while (rc == DLC_OK && left > 0)
-        rc = answer(e, listener, &mine, &left);
+        rc = accept_one(e, listener, &mine, &left);
     return rc;
 }
 
@@ -296,9 +308,9 @@ static dlc_status tcp_open(const dlc_transport_args *args, dlc_endpoint **endpoi
     for (size_t i = 0; i < ranks; i++)
         e->peers[i].fd = -1;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    card *cards = host->alloc(ranks * sizeof *cards);
-    dlc_status rc = cards ? connect_all(e, listener, cards) : DLC_ERR_NOMEM;
-    host->free(cards);
+    contact *contacts = host->alloc(ranks * sizeof *contacts);
+    dlc_status rc = contacts ? connect_all(e, listener, contacts) : DLC_ERR_NOMEM;
+    host->free(contacts);
     if (listener >= 0)
         close(listener);
     if (rc == DLC_OK)
@@ -309,14 +321,14 @@ static dlc_status tcp_open(const dlc_transport_args *args, dlc_endpoint **endpoi
 }
 
 static dlc_status tcp_score(const dlc_transport_args *args, int32_t *score,
-                            char *reason, size_t room) {
+                            char *reason, size_t bytes) {
     *score = DLC_CAN(args->device_ops, queue_open) ? 0 : SCORE;
-    (void)snprintf(reason, room, "%s",
-                   *score ? "TCP sockets" : "cannot read the device's memory");
+    (void)snprintf(reason, bytes, "%s",
+                   *score ? "TCP sockets" : "it cannot send the memory of this device");
     return DLC_OK;
 }
 
-/* ---- The plugin ------------------------------------------------------------------ */
+/* ---- The plugin ------------------------------------------------------------- */
 
 static dlc_status tcp_load(const dlc_host *services) {
     host = services;
@@ -343,7 +355,7 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "tcp",

@@ -1,13 +1,43 @@
-/* Devices: where tensors live and element-wise work is done.
+/* Devices: memory, and the element-wise arithmetic that the core and the solvers need.
  *
- * A device plugin offers memory, copies, queues (streams of work done in order)
- * and events, the few element-wise kernels that the exchange of gradients and the
- * solvers need, and the sharing of memory between processes. Work given to a
- * queue may run later; a NULL queue means: done when the call returns.
+ * A device plugin provides memory, copies, queues (streams of work that is done in
+ * order), events, a few kernels, and the sharing of memory between processes.
  *
- * Threads: open and close on one thread; every other call from any thread, but
- * one queue is used by one thread at a time.
- */
+ *     call                                      needed           may block
+ *     count describe                            required         no
+ *     open close                                required         yes
+ *     alloc free                                required         yes
+ *     copy fill                                 required         without a queue
+ *     scale add axpy convert sum momentum       required         without a queue
+ *     norm2                                     required         yes
+ *     queue_open queue_close                    ASYNC            yes
+ *     queue_sync event_sync                     ASYNC            yes
+ *     event_open event_close event_record
+ *       event_wait event_done                   ASYNC            no
+ *     ipc_export ipc_import                     IPC              yes
+ *     links can_access_peer                     optional         no
+ *     pin unpin                                 optional         yes
+ *     add_bf16 add_f16 add_mean sum_to
+ *       momentum_to normalize
+ *       update_loss_scale                       optional         without a queue
+ *     capture_begin capture_end graph_launch
+ *       graph_close                             optional, all    no
+ *     queue_semaphores                          optional         no
+ *     range_begin range_end                     optional, both   no
+ *
+ * ASYNC and IPC: required with the capability bits DLC_DEVICE_ASYNC and DLC_DEVICE_IPC.
+ *
+ * Queues. Work on a queue is done in the order in which it was submitted, and a call
+ * that takes a queue only submits it. If the queue is NULL the work is done when the
+ * call returns. A device without DLC_DEVICE_ASYNC has no queues: every queue argument
+ * is NULL. Memory that submitted work uses must stay valid until the work is done.
+ *
+ * Threads. open and close are called on one thread. Any thread may make the other
+ * calls, several at once, but one queue is used by one thread at a time.
+ *
+ * Errors. DLC_ERR_NOMEM from alloc and open, DLC_ERR_UNSUPPORTED for types and units
+ * that a device cannot do, DLC_ERR_DEVICE if the device has stopped working. Work on a
+ * queue may report its failure in a later call on that queue. */
 #ifndef DLCORE_DEVICE_H
 #define DLCORE_DEVICE_H
 
@@ -17,286 +47,396 @@
 extern "C" {
 #endif
 
-typedef struct dlc_device dlc_device;       /* an open device; the plugin's own */
-typedef struct dlc_queue dlc_queue;         /* work in order */
-typedef struct dlc_event dlc_event;         /* a point in a queue */
-typedef struct dlc_recording dlc_recording; /* work of queues, to be run again */
+typedef struct dlc_device dlc_device; /* an open device, defined by the plugin */
+typedef struct dlc_queue dlc_queue;   /* work that is done in order; a CUDA stream */
+typedef struct dlc_event dlc_event;   /* a point in a queue */
+typedef struct dlc_captured_graph dlc_captured_graph; /* work that can be repeated */
 
 /* Capability bits of a device feature. */
 enum {
-    DLC_DEVICE_HOST = 1u << 0,   /* the processor reads its memory directly */
-    DLC_DEVICE_SHARES = 1u << 1, /* share_export and share_import work */
-    DLC_DEVICE_ASYNC = 1u << 2,  /* queues run behind the caller's back */
+    DLC_DEVICE_HOST = 1u << 0,  /* the CPU reads and writes its memory directly */
+    DLC_DEVICE_IPC = 1u << 1,   /* has ipc_export and ipc_import */
+    DLC_DEVICE_ASYNC = 1u << 2, /* has queues and events */
 };
 
+/* ---- Devices and links ------------------------------------------------------- */
+
+/* One device of the machine. */
 typedef struct dlc_device_info {
     uint32_t size;
     char name[64];         /* "AMD EPYC 9654", "NVIDIA H200" */
-    uint64_t memory_bytes; /* in all */
-    int32_t units;         /* cores, multiprocessors */
-    char address[32];      /* PCI address, "" for the processor */
-    int32_t numa;          /* NUMA node, -1: not known */
-    char software[64]; /* that runs it, with versions, for people; "": none to tell */
+    uint64_t memory_bytes; /* total */
+    int32_t compute_units; /* CPU cores or multiprocessors */
+    char address[32];      /* PCI address, "0000:1b:00.0"; "" for a CPU */
+    int32_t numa;          /* NUMA node; -1: not known */
+
+    /* Driver and libraries with versions, for people; may be "". */
+    char software[64];
 } dlc_device_info;
 
-typedef struct dlc_device_args {
-    uint32_t size;
-    const dlc_settings *settings; /* of the feature's option table */
-    int32_t index;                /* which one, 0 .. count-1 */
-    int32_t threads;              /* processor threads that this rank may use */
-    /* For each of them a hardware thread, as the operating system numbers them: the
-     * device binds its threads there; the first is the one that calls open. NULL, or
-     * where the user has placed threads by other means: it leaves them alone. */
-    const int32_t *cpus;
-} dlc_device_args;
-
-/* Flags of alloc. */
-enum {
-    DLC_MEM_SHARED = 1u << 0, /* peers on this machine may map it */
-    DLC_MEM_STAGING = 1u << 1 /* host memory that copies fastest to the device */
-};
-
-/* A piece of device memory: zeroed, aligned to 64 bytes or more. Filled in by
- * alloc or share_import, released by free; `handle` is the plugin's own. */
-typedef struct dlc_memory {
-    uint32_t size;
-    uint32_t flags;
-    void *base; /* address as the device's kernels use it */
-    size_t bytes;
-    void *handle;
-} dlc_memory;
-
-/* How another process on this machine gets at shared memory: bytes that may be
- * sent anywhere. What they mean is the device's own. */
-typedef struct dlc_share {
-    uint32_t size;
-    uint32_t pid; /* of the owner */
-    uint64_t bytes;
-    unsigned char key[64];
-} dlc_share;
-
-/* A link that a device has besides the bus it is plugged into. */
+/* The kind of a link between devices, other than the PCI bus. */
 typedef enum dlc_link_kind {
     DLC_LINK_NVLINK = 1,
     DLC_LINK_XGMI = 2,
-    DLC_LINK_OTHER = 3, /* of the plugin's own; an unknown kind is taken for it */
+    DLC_LINK_OTHER = 3, /* vendor-specific; unknown kinds are treated as this one */
 } dlc_link_kind;
 
-/* What is at its other end. */
+/* What is at the other end of a link. */
 typedef enum dlc_link_end {
-    DLC_LINK_TO_DEVICE = 1, /* another device; `peer` says which */
-    /* A switch: devices with links to one switch reach each other through it. `peer`
-     * says which; "" where it can't be seen: then it is the same for all such links of
-     * this kind on this machine. */
+    DLC_LINK_TO_DEVICE = 1, /* the device at the PCI address `peer` */
+
+    /* The switch that `peer` names. Devices with links to one switch reach each other
+     * through it. If `peer` is "", the switch cannot be identified, and all such links
+     * of this kind on this machine are taken to lead to the same one. */
     DLC_LINK_TO_SWITCH = 2,
-    DLC_LINK_TO_PROCESSOR = 3, /* `peer` is "" */
+
+    DLC_LINK_TO_CPU = 3, /* `peer` is "" */
 } dlc_link_end;
 
+/* One or more parallel links from a device to the same peer. */
 typedef struct dlc_link {
     uint32_t size;
-    uint32_t kind;  /* dlc_link_kind */
-    uint32_t end;   /* dlc_link_end */
-    int32_t lanes;  /* links bundled to this peer, 1 or more */
-    char peer[32];  /* PCI address, "0000:1b:00.0" */
-    float gbs;      /* GB/s one way, all lanes together; 0: not known */
-    uint32_t flags; /* 0; none are defined yet */
+    uint32_t kind; /* dlc_link_kind */
+    uint32_t end;  /* dlc_link_end */
+    int32_t width; /* number of parallel links, at least 1 */
+    char peer[32]; /* PCI address, "0000:1b:00.0" */
+
+    /* 1e9 bytes per second in one direction, all links together; 0: not known. */
+    float gbs;
+
+    uint32_t flags; /* 0; no flags are defined yet */
 } dlc_link;
 
-/* The factor that the loss is multiplied with, so that gradients don't vanish in 16-bit
- * floats; it follows what it sees (Micikevicius et al. 2018, "Mixed precision
- * training", section 3.2). Device memory; only adapt_scale writes it. Frozen, no
- * `size`. */
+/* The arguments of open, valid during the call. */
+typedef struct dlc_device_args {
+    uint32_t size;
+    const dlc_settings *settings; /* of the feature's option table */
+    int32_t index;                /* which device, 0 .. count-1 */
+    int32_t threads;              /* number of CPU threads that this rank may use */
+
+    /* One hardware thread, in the numbering of the operating system, for each of
+     * `threads`. The device binds its threads to them; the first one is for the thread
+     * that calls open. NULL: leave the binding of threads alone (the user chose it). */
+    const int32_t *cpus;
+} dlc_device_args;
+
+/* ---- Memory ------------------------------------------------------------------ */
+
+/* Flags of alloc. */
+enum {
+    /* Other processes of this machine may map it (ipc_export). */
+    DLC_MEM_SHARED = 1u << 0,
+
+    /* Host memory from which copies to the device are fastest. */
+    DLC_MEM_STAGING = 1u << 1
+};
+
+/* A block of memory: zeroed, aligned to at least 64 bytes. alloc or ipc_import fills it
+ * in and free releases it. */
+typedef struct dlc_memory {
+    uint32_t size;
+    uint32_t flags; /* DLC_MEM_SHARED and DLC_MEM_STAGING */
+    void *base;     /* the address that the device's kernels use */
+    size_t bytes;
+    void *handle; /* for the plugin's use */
+} dlc_memory;
+
+/* How another process of the same machine can map shared memory. It contains no
+ * pointers and may be sent to that process as bytes. */
+typedef struct dlc_ipc_handle {
+    uint32_t size;
+    uint32_t pid; /* of the process that owns the memory */
+    uint64_t bytes;
+    unsigned char key[64]; /* for the plugin's use */
+} dlc_ipc_handle;
+
+/* ---- Arguments of kernels ----------------------------------------------------- */
+
+/* The state of dynamic loss scaling, which keeps gradients from vanishing in 16-bit
+ * floats (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2). It is in
+ * device memory, and only update_loss_scale writes it. It has no `size` and does not
+ * change within a major version. */
 typedef struct dlc_loss_scale {
-    float scale;      /* of the next pass */
-    float inverse;    /* 1 / the scale that the gradients at hand were made with */
-    int32_t overflow; /* 1: they have an infinity or a NaN; no update is made of them */
-    int32_t good;     /* iterations without one since `scale` last changed */
-    int64_t skipped;  /* iterations with one */
+    float scale; /* factor of the loss in the next pass */
+
+    /* 1 / scale at the time when the current gradients were computed. */
+    float inverse;
+
+    /* 1: the current gradients contain infinity or NaN, and no weight is updated
+     * from them. */
+    int32_t overflow;
+
+    int32_t good_iterations; /* without overflow since `scale` last changed */
+    int64_t skipped;         /* iterations with overflow so far */
 } dlc_loss_scale;
 
-/* One momentum step over n elements, as Caffe defines it (Jia et al. 2014;
- * Sutskever et al. 2013, eq. 1-4):
- *     g = grad_scale * gradient + decay * weight
- *     v = momentum * v + rate * g
- *     weight -= nesterov ? (1 + momentum) * v - momentum * v_old : v
- */
+/* One step of SGD with momentum, as Caffe defines it (Jia et al. 2014; Sutskever et al.
+ * 2013, equations 1-4):
+ *     g = grad_scale * gradient + weight_decay * weight
+ *     v = momentum * v_old + learning_rate * g
+ *     weight -= nesterov ? (1 + momentum) * v - momentum * v_old : v */
 typedef struct dlc_momentum {
     uint32_t size;
     uint32_t nesterov; /* 0 or 1 */
-    float rate, momentum, decay, grad_scale;
-    /* In device memory, read when the work is done; each may be NULL. */
-    const float *rate_at;             /* one more factor of rate */
-    const dlc_loss_scale *loss_scale; /* one more factor of grad_scale, `inverse`; with
-                                         `overflow` nothing is changed */
+    float learning_rate, momentum, weight_decay, grad_scale;
+
+    /* Values in device memory, read when the work is done; each pointer may be NULL. */
+
+    const float *learning_rate_at; /* multiplies learning_rate */
+
+    /* Its `inverse` multiplies grad_scale; if it has `overflow`, nothing is changed. */
+    const dlc_loss_scale *loss_scale;
 } dlc_momentum;
 
-/* What a queue does at a word of memory that other processes see. */
-typedef enum dlc_word_kind {
-    DLC_WORD_WRITE = 1, /* *word = value, after all that the queue did before */
-    DLC_WORD_WAIT = 2,  /* goes on when (int32_t)(*word - value) >= 0 */
-} dlc_word_kind;
+/* What a queue does at a semaphore. */
+typedef enum dlc_semaphore_kind {
+    /* *semaphore = value, after all earlier work of the queue. */
+    DLC_SEMAPHORE_WRITE = 1,
 
-/* Frozen, no `size`. */
-typedef struct dlc_word_step {
-    uint32_t kind; /* dlc_word_kind */
+    DLC_SEMAPHORE_WAIT = 2, /* wait until (int32_t)(*semaphore - value) >= 0 */
+} dlc_semaphore_kind;
+
+/* One operation on a semaphore, a 32-bit word that several processes have mapped. It
+ * has no `size` and does not change within a major version. */
+typedef struct dlc_semaphore_op {
+    uint32_t kind; /* dlc_semaphore_kind */
     uint32_t value;
-    uint32_t *word; /* in memory of DLC_MEM_SHARED and DLC_MEM_STAGING, also imported */
-} dlc_word_step;
 
+    /* In memory allocated with DLC_MEM_SHARED | DLC_MEM_STAGING, here or imported. */
+    uint32_t *semaphore;
+} dlc_semaphore_op;
+
+/* ---- Calls ------------------------------------------------------------------- */
+
+/* The table of calls of a device. */
 typedef struct dlc_device_ops {
     uint32_t size;
 
-    /* count, describe and links come before open, in a process that may fork
-     * afterwards: they start nothing that a child of it could not start for itself. */
+    /* count, describe and links may be called before open, in a process that forks
+     * later: they must not start anything (threads, driver contexts) that a child
+     * process could not start again for itself. */
 
-    /* How many there are to open. */
+    /* Required. The number of devices that can be opened; may be 0. */
     dlc_status (*count)(int32_t *count);
-    /* `info` comes with its size set; fills in as much as fits. */
+
+    /* Required. Fills in as much of `info` as its size covers; the caller sets the
+     * size. */
     dlc_status (*describe)(int32_t index, dlc_device_info *info);
 
+    /* Required. Opens a device. The caller owns *device and releases it with close. */
     dlc_status (*open)(const dlc_device_args *args, dlc_device **device);
-    void (*close)(dlc_device *device); /* NULL allowed; frees nothing else */
 
-    /* `memory` comes with its size set. */
+    /* Required. Closes the device; does nothing if `device` is NULL. It does not
+     * release memory, queues and events, which must be released first. */
+    void (*close)(dlc_device *device);
+
+    /* Required. Allocates memory and fills in `memory`, whose size the caller has set.
+     * `flags` is a combination of DLC_MEM_SHARED and DLC_MEM_STAGING. */
     dlc_status (*alloc)(dlc_device *device, size_t bytes, uint32_t flags,
                         dlc_memory *memory);
+
+    /* Required. Releases memory from alloc or ipc_import. */
     void (*free)(dlc_device *device, dlc_memory *memory);
 
-    /* Copies between any two of: this device's memory, host memory. */
+    /* Required. Copies `bytes` bytes. Each side is memory of this device or host
+     * memory. */
     dlc_status (*copy)(dlc_device *device, dlc_queue *queue, void *dst, const void *src,
                        size_t bytes);
+
+    /* Required. Sets `bytes` bytes of device memory to `byte`. */
     dlc_status (*fill)(dlc_device *device, dlc_queue *queue, void *dst, int byte,
                        size_t bytes);
 
-    /* Queues and events: NULL where the device has none; then every queue
-     * argument is NULL and all work is done when a call returns. */
-    dlc_status (*queue_open)(dlc_device *device, dlc_queue **queue);
-    void (*queue_close)(dlc_device *device, dlc_queue *queue);
-    dlc_status (*queue_sync)(dlc_device *device, dlc_queue *queue); /* blocks */
-    dlc_status (*event_open)(dlc_device *device, dlc_event **event);
-    void (*event_close)(dlc_device *device, dlc_event *event);
-    dlc_status (*event_record)(dlc_device *device, dlc_queue *queue, dlc_event *event);
-    dlc_status (*event_wait)(dlc_device *device, dlc_queue *queue,
-                             dlc_event *event); /* the queue waits */
-    dlc_status (*event_done)(dlc_device *device, dlc_event *event, int *done);
-
-    /* Kernels on float32; pointers are device memory, n counts elements. They
-     * use at most the threads given at open and, for n up to 16,384, only the
-     * calling one. The result does not depend on the number of threads. */
+    /* Required kernels on float32. Pointers are device memory and n is a number of
+     * elements. A device on the CPU uses at most the threads that it was given in open,
+     * and only the calling thread for n up to 16,384. Results do not depend on the
+     * number of threads. */
 
     /* x *= alpha */
     dlc_status (*scale)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
                         float *x);
+
     /* y += x */
     dlc_status (*add)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                       float *y);
+
     /* y += alpha * x */
     dlc_status (*axpy)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
                        const float *x, float *y);
-    /* dst[i] = (to)src[i]; rounds to nearest even */
+
+    /* dst[i] = (to)src[i], rounded to nearest even. DLC_ERR_UNSUPPORTED for a pair of
+     * types that the device has no layers for. */
     dlc_status (*convert)(dlc_device *device, dlc_queue *queue, size_t n,
                           dlc_dtype from, const void *src, dlc_dtype to, void *dst);
-    /* dst = the sum of `count` sources in the pairwise order of the SDK:
-     * ((s0+s1)+(s2+s3))+..., that is, for stride 1, 2, 4, ...: s[i] += s[i+stride]
-     * at every i that is a multiple of 2*stride. dst may be one of the sources. */
+
+    /* dst = the sum of `count` sources, added in pairwise order: ((s0+s1)+(s2+s3))+...
+     * That is, for stride = 1, 2, 4, ...: s[i] += s[i+stride] for every i that is a
+     * multiple of 2*stride. All devices add in this order, and so do transports with
+     * DLC_TRANSPORT_PAIRWISE, so that results are bitwise identical. dst may be one of
+     * the sources. */
     dlc_status (*sum)(dlc_device *device, dlc_queue *queue, size_t n,
                       const float *const *sources, int32_t count, float *dst);
-    /* *result = sum of x[i]^2, in an order that is fixed by n alone; blocks. */
+
+    /* *result = the sum of x[i]^2, added in an order that depends on n alone. Blocks
+     * until the result is there. */
     dlc_status (*norm2)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                         double *result);
-    /* See dlc_momentum; one pass over memory. */
+
+    /* One step of SGD with momentum (see dlc_momentum), in one pass over memory. */
     dlc_status (*momentum)(dlc_device *device, dlc_queue *queue, size_t n,
-                           const dlc_momentum *how, const float *gradient,
+                           const dlc_momentum *args, const float *gradient,
                            float *velocity, float *weight);
 
-    /* Sharing, where DLC_DEVICE_SHARES: export what was allocated with
-     * DLC_MEM_SHARED; import another process's into this address space (released
-     * by free). The owner's memory outlives its process while it is mapped. */
-    dlc_status (*share_export)(dlc_device *device, const dlc_memory *memory,
-                               dlc_share *share);
-    dlc_status (*share_import)(dlc_device *device, const dlc_share *share,
-                               dlc_memory *memory);
+    /* Queues and events, required with DLC_DEVICE_ASYNC and NULL without it. */
 
-    /* Optional. y += x on DLC_BF16; adds in float32 and rounds to nearest even. */
+    /* Creates a queue, which the caller releases with queue_close. */
+    dlc_status (*queue_open)(dlc_device *device, dlc_queue **queue);
+
+    /* Completes the work on a queue and releases it. */
+    void (*queue_close)(dlc_device *device, dlc_queue *queue);
+
+    /* Blocks until all work on the queue is done, and returns its errors. */
+    dlc_status (*queue_sync)(dlc_device *device, dlc_queue *queue);
+
+    /* Creates an event, which the caller releases with event_close. */
+    dlc_status (*event_open)(dlc_device *device, dlc_event **event);
+
+    /* Releases an event. */
+    void (*event_close)(dlc_device *device, dlc_event *event);
+
+    /* Places the event after the work that is on the queue now. An event may be placed
+     * again; then only its last place counts. */
+    dlc_status (*event_record)(dlc_device *device, dlc_queue *queue, dlc_event *event);
+
+    /* Makes the queue, not the caller, wait for the event. */
+    dlc_status (*event_wait)(dlc_device *device, dlc_queue *queue, dlc_event *event);
+
+    /* *done = 1 if the work before the event is done, otherwise 0. */
+    dlc_status (*event_done)(dlc_device *device, dlc_event *event, int *done);
+
+    /* Blocks, sleeping, until the work before the event is done. */
+    dlc_status (*event_sync)(dlc_device *device, dlc_event *event);
+
+    /* Sharing memory between processes, required with DLC_DEVICE_IPC. */
+
+    /* Makes a handle of memory that was allocated with DLC_MEM_SHARED, for another
+     * process to import. */
+    dlc_status (*ipc_export)(dlc_device *device, const dlc_memory *memory,
+                             dlc_ipc_handle *handle);
+
+    /* Maps another process's memory into this one; free releases the mapping. The
+     * memory stays valid while it is mapped, even if the process that owns it ends. */
+    dlc_status (*ipc_import)(dlc_device *device, const dlc_ipc_handle *handle,
+                             dlc_memory *memory);
+
+    /* Optional: topology. */
+
+    /* Lists the links of one device that are up. Fills in the first `capacity` of them,
+     * whose sizes the caller has set; walk them with DLC_NEXT. `links` may be NULL if
+     * `capacity` is 0. *count is the number of links, which may be larger than
+     * `capacity`. */
+    dlc_status (*links)(int32_t index, dlc_link *links, int32_t capacity,
+                        int32_t *count);
+
+    /* *can_access = 1 if device `from` can read and write imported memory of device
+     * `to`, otherwise 0. NULL: every device can access every other. */
+    dlc_status (*can_access_peer)(dlc_device *device, int32_t from, int32_t to,
+                                  int *can_access);
+
+    /* Optional: host memory. */
+
+    /* Makes host memory that somebody else allocated (a file that processes share) as
+     * fast to copy from and to as DLC_MEM_STAGING, until unpin. */
+    dlc_status (*pin)(dlc_device *device, void *base, size_t bytes);
+
+    /* Undoes pin. */
+    void (*unpin)(dlc_device *device, void *base);
+
+    /* Optional kernels; as the required ones unless said otherwise. */
+
+    /* y += x on DLC_BF16; added in float32 and rounded to nearest even. */
     dlc_status (*add_bf16)(dlc_device *device, dlc_queue *queue, size_t n,
                            const uint16_t *x, uint16_t *y);
-    /* Optional; before open. The links of one device that are up. Fills in the first
-     * `room` of them (NULL allowed where room is 0); each comes with its size set, walk
-     * with DLC_NEXT. *count: how many there are, which may be more. */
-    dlc_status (*links)(int32_t index, dlc_link *links, int32_t room, int32_t *count);
-    /* Optional. The sum of `count` sources, as `sum` makes it, to `dst_count`
-     * destinations in one pass; each may be one of the sources. */
+
+    /* y += x on DLC_F16; added in float32 and rounded to nearest even. */
+    dlc_status (*add_f16)(dlc_device *device, dlc_queue *queue, size_t n,
+                          const uint16_t *x, uint16_t *y);
+
+    /* *y += alpha * x[0] / x[1], a weighted mean; leaves *y unchanged if x[1] is 0. */
+    dlc_status (*add_mean)(dlc_device *device, dlc_queue *queue, float alpha,
+                           const float *x, float *y);
+
+    /* As sum, but writes the result to all of `dst_count` destinations in one pass. A
+     * destination may be one of the sources. */
     dlc_status (*sum_to)(dlc_device *device, dlc_queue *queue, size_t n,
                          const float *const *sources, int32_t count, float *const *dsts,
                          int32_t dst_count);
 
-    /* Of a device with DLC_DEVICE_ASYNC: until what came before the event is done;
-     * blocks, sleeping. */
-    dlc_status (*event_sync)(dlc_device *device, dlc_event *event);
-
-    /* Optional: recordings. Between begin and end work given to the queue, and to
-     * queues that wait for its events, is noted and not done; one thread does so at a
-     * time. The other queues have come back, by events, before end. Blocking calls fail
-     * in between and spoil the recording, which end then tells of; end is called in any
-     * case, `recording` NULL gives up. A run does all of it, with the same pointers, in
-     * order behind what the queue has to do; runs of one recording never overlap. */
-    dlc_status (*record_begin)(dlc_device *device, dlc_queue *queue);
-    dlc_status (*record_end)(dlc_device *device, dlc_queue *queue,
-                             dlc_recording **recording);
-    dlc_status (*record_run)(dlc_device *device, dlc_queue *queue,
-                             dlc_recording *recording);
-    void (*record_close)(dlc_device *device, dlc_recording *recording);
-
-    /* Optional. *y += alpha * x[0] / x[1], a weighted mean; nothing where x[1] is 0. */
-    dlc_status (*add_mean)(dlc_device *device, dlc_queue *queue, float alpha,
-                           const float *x, float *y);
-    /* Optional. y += x on DLC_F16, as add_bf16. */
-    dlc_status (*add_f16)(dlc_device *device, dlc_queue *queue, size_t n,
-                          const uint16_t *x, uint16_t *y);
-    /* Optional. Looks through n gradients: inverse = 1 / scale, overflow = are any not
-     * finite? Then scale is halved (down to 1) after an overflow, doubled (up to 2^24)
-     * after `patience` iterations without one. */
-    dlc_status (*adapt_scale)(dlc_device *device, dlc_queue *queue, size_t n,
-                              const float *gradients, int32_t patience,
-                              dlc_loss_scale *scale);
-
-    /* Optional. Makes host memory that others allocated (a file that processes share)
-     * as fast to copy from and to as DLC_MEM_STAGING, until unpin. */
-    dlc_status (*pin)(dlc_device *device, void *base, size_t bytes);
-    void (*unpin)(dlc_device *device, void *base);
-    /* Optional. *reaches: can unit `from` read and write memory of unit `to` that was
-     * imported? Without it each can of each. */
-    dlc_status (*reaches)(dlc_device *device, int32_t from, int32_t to, int *reaches);
-
-    /* Optional. Names what the calling thread gives to queues from here to range_end,
-     * for the device's profiler. They nest; both or none. */
-    void (*range_begin)(dlc_device *device, const char *name);
-    void (*range_end)(dlc_device *device);
-
-    /* Optional. Queues of several processes keep step by words of host memory that all
-     * of them map: `count` steps, in order. Whoever sees what a queue wrote sees all
-     * that the queue did before; what is behind a wait sees what its word tells of. The
-     * processor may read and write the words, too, and so end a wait. May be recorded;
-     * each run then takes the same steps with the same values. DLC_ERR_UNSUPPORTED:
-     * this unit can't; with `count` 0 that is all that is asked. */
-    dlc_status (*queue_words)(dlc_device *device, dlc_queue *queue,
-                              const dlc_word_step *steps, int32_t count);
-
-    /* Optional. `sum` of `count` gradients and `momentum` with it, in one pass: of the
-     * weights the first are read, and all `weight_count` are written. The gradients
-     * stay as they are; none of the arrays overlap. */
+    /* Sums `count` gradients as sum does, and makes a step of momentum with the result,
+     * in one pass over memory. Reads weights[0] and writes all of `weight_count` copies
+     * of the weights. The gradients are unchanged. No two arrays overlap. */
     dlc_status (*momentum_to)(dlc_device *device, dlc_queue *queue, size_t n,
-                              const dlc_momentum *how, const float *const *gradients,
+                              const dlc_momentum *args, const float *const *gradients,
                               int32_t count, float *velocity, float *const *weights,
                               int32_t weight_count);
 
-    /* Optional. Images of bytes as nets read them: n elements in plain layout, planes
-     * of `plane` elements, of channels 0 .. channels - 1 in turn (both at least 1):
+    /* Converts images of bytes to what nets read:
      *     dst[i] = ((float)src[i] - mean[channel of i]) * scale
-     * where difference and product are rounded each. */
+     * with the difference and the product each rounded. The n elements are in plain
+     * layout: planes of `plane` elements, of channels 0 .. channels-1 in turn. `plane`
+     * and `channels` are at least 1. */
     dlc_status (*normalize)(dlc_device *device, dlc_queue *queue, size_t n,
                             size_t plane, size_t channels, const uint8_t *src,
                             const float *mean, float scale, float *dst);
+
+    /* Updates the loss scale from n gradients: inverse = 1 / scale; overflow = 1 if any
+     * gradient is infinite or NaN. Then scale is halved after an overflow (to no less
+     * than 1), or doubled (to no more than 2^24) after `growth_interval` iterations
+     * without one. */
+    dlc_status (*update_loss_scale)(dlc_device *device, dlc_queue *queue, size_t n,
+                                    const float *gradients, int32_t growth_interval,
+                                    dlc_loss_scale *scale);
+
+    /* Optional: captured graphs (CUDA graphs). All four calls or none. */
+
+    /* Begins to capture: work that is submitted to the queue, and to queues that wait
+     * for its events, is recorded instead of done. One thread captures at a time.
+     * Blocking calls fail and invalidate the capture. */
+    dlc_status (*capture_begin)(dlc_device *device, dlc_queue *queue);
+
+    /* Ends the capture, which the caller does in any case. Other queues that took part
+     * must have been joined to this one by events before. Returns the error of a
+     * capture that was invalidated. The caller owns *graph. `graph` NULL: discard the
+     * capture. */
+    dlc_status (*capture_end)(dlc_device *device, dlc_queue *queue,
+                              dlc_captured_graph **graph);
+
+    /* Submits all work of the graph to the queue, with the pointers that it was
+     * captured with. Launches of one graph never overlap. */
+    dlc_status (*graph_launch)(dlc_device *device, dlc_queue *queue,
+                               dlc_captured_graph *graph);
+
+    /* Releases a graph whose launches are done. */
+    void (*graph_close)(dlc_device *device, dlc_captured_graph *graph);
+
+    /* Optional: synchronization of queues of several processes. Submits `count`
+     * operations in order. A process that sees the value written sees the results of
+     * all earlier work of that queue, and work after a wait sees the results of what
+     * the semaphore announces. The CPU may read and write semaphores too, and so end a
+     * wait. The call can be captured; each launch repeats the operations with the same
+     * values. DLC_ERR_UNSUPPORTED: this device cannot do it. A call with `count` 0 only
+     * asks that. */
+    dlc_status (*queue_semaphores)(dlc_device *device, dlc_queue *queue,
+                                   const dlc_semaphore_op *ops, int32_t count);
+
+    /* Optional: names for profilers (NVTX). */
+
+    /* Names the work that the calling thread submits until the matching range_end.
+     * Ranges nest. */
+    void (*range_begin)(dlc_device *device, const char *name);
+
+    /* Ends the innermost range of the calling thread. */
+    void (*range_end)(dlc_device *device);
 } dlc_device_ops;
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The whole SDK. A plugin may include just the header of its kind instead. */
+/* The whole SDK in one header. A plugin may include just the header of its kind. */
 #ifndef DLCORE_DLCORE_H
 #define DLCORE_DLCORE_H
 

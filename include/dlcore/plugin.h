@@ -1,24 +1,33 @@
-/* Plugins: the one symbol a shared object exports, what it carries, and the
- * services that the host hands it.
+/* Plugins: what a shared object exports, and the services that the host gives it.
  *
- * A plugin is a shared object that exports constant data only:
+ * A plugin is a shared object that exports one symbol, which is constant data:
  *
- *     const dlc_plugin dlc_plugin_v1 = {
+ *     const dlc_plugin dlc_plugin_v0 = {
  *         .size = sizeof(dlc_plugin), .abi_minor = DLC_ABI_MINOR,
  *         .name = "sgd", .version = "1.0", .license = "BSD-2-Clause",
- *         .features = features,
+ *         .features = features, .load = load,
  *     };
  *
- * Inspecting a plugin reads this and runs none of its code.
+ * Each feature in its table is one thing that the plugin offers: a device, a transport,
+ * a layer type, a solver or a data source, with its options and its table of calls. A
+ * plugin can be inspected by reading this data; none of its code runs except load.
  *
- * Growth. The major version stands in the symbol's name and changes never or
- * with a new symbol. Every struct that may grow starts with its `size`, set by
- * whoever fills it in; fields are only ever appended. A reader uses a field only
- * where the size covers it (DLC_HAS), and an optional call only where it is not
- * NULL. Arrays of such structs are walked by the `size` of their elements
- * (DLC_NEXT), never by the reader's sizeof. Unknown `caps` bits are ignored,
- * unknown `needs` bits refuse the feature.
- */
+ *     call             needed    thread                may block
+ *     dlc_plugin.load  optional  the one that loads    no
+ *     dlc_host.*       -         any                   no
+ *
+ * Versions. The major version is part of the name of the symbol. A struct that may grow
+ * begins with `size`, which is set by the side that fills it in (or that provides the
+ * memory, where the other side fills it in). Within a major version fields are only
+ * appended. Read a field only if the size covers it (DLC_HAS), and call an optional
+ * function only if it is also not NULL (DLC_CAN). Walk arrays of such structs by the
+ * `size` of their elements (DLC_NEXT), not by sizeof. Unknown `caps` bits are ignored;
+ * unknown `needs` bits cause the feature to be refused.
+ *
+ * All calls follow three rules. They return a status, and on failure set the detail
+ * sentence of the thread (dlc_host.fail). Outputs come last and are written only on
+ * success. A pointer that is passed in stays the caller's property and is valid during
+ * the call, unless the comment of the call says otherwise. */
 #ifndef DLCORE_PLUGIN_H
 #define DLCORE_PLUGIN_H
 
@@ -29,54 +38,70 @@
 extern "C" {
 #endif
 
-#define DLC_ABI_MAJOR 1
-#define DLC_ABI_MINOR 0
-#define DLC_PLUGIN_SYMBOL "dlc_plugin_v1"
+/* The version of this interface: draft 0.9. A draft may change in any way with its
+ * minor number, so build a plugin against the headers of the dlcore that is to load it.
+ * 1.0 will freeze the interface; the rules above hold from then on. */
+#define DLC_ABI_MAJOR 0
+#define DLC_ABI_MINOR 9
 
-/* Does the struct that `ptr` points to reach as far as `field`? */
+/* The name of the exported symbol, with the major version. */
+#define DLC_PLUGIN_SYMBOL "dlc_plugin_v0"
+
+/* 1 if `ptr` is not NULL and the struct it points to is large enough to contain
+ * `field`. */
 #define DLC_HAS(ptr, field) \
     ((ptr) && (ptr)->size >= offsetof(__typeof__(*(ptr)), field) + sizeof(ptr)->field)
-/* ... and is that call there? */
+/* 1 if the table that `ptr` points to contains `call`, and it is not NULL. */
 #define DLC_CAN(ptr, call) (DLC_HAS(ptr, call) && (ptr)->call != NULL)
-/* The element behind `ptr` in an array of growing structs. */
+/* The element after `ptr` in an array of structs that begin with their size. */
 #define DLC_NEXT(ptr) \
     ((__typeof__(ptr))(const void *)((const char *)(ptr) + (ptr)->size))
 
 /* ---- Options ------------------------------------------------------------- */
 
+/* The type of an option's value. */
 typedef enum dlc_option_type {
-    DLC_OPT_INT = 1,    /* whole number, min .. max */
-    DLC_OPT_FLOAT = 2,  /* number, min .. max; "inf" where max is INFINITY */
+    DLC_OPT_INT = 1,    /* an integer, min .. max */
+    DLC_OPT_FLOAT = 2,  /* a number, min .. max; "inf" is allowed if max is INFINITY */
     DLC_OPT_BOOL = 3,   /* true|false|yes|no|on|off|1|0 */
     DLC_OPT_STRING = 4, /* any text */
-    DLC_OPT_CHOICE = 5, /* one of `choices`, names joined by '|' */
-    DLC_OPT_PATH = 6,   /* a file or folder; relative to the INI's folder */
-    DLC_OPT_INTS = 7,   /* whole numbers joined by commas, each min .. max */
+    DLC_OPT_CHOICE = 5, /* one of `choices`, which are joined by '|' */
+    DLC_OPT_PATH = 6,   /* a file or folder, relative to the folder of net.ini */
+    DLC_OPT_INTS = 7,   /* integers joined by commas, each min .. max */
     DLC_OPT_FLOATS = 8, /* numbers joined by commas, each min .. max */
-    DLC_OPT_BYTES = 9,  /* a size: 65536, 64K, 16M, 2G */
-    DLC_OPT_FILLER = 10 /* how parameters start: constant(0.1), gaussian(0.01),
-                           uniform(-1, 1), xavier, msra */
+    DLC_OPT_BYTES = 9,  /* a size in bytes: 65536, 64K, 16M, 2G */
+
+    /* Initial values of parameters: constant(0.1), gaussian(0.01), uniform(-1, 1),
+     * xavier, msra. */
+    DLC_OPT_FILLER = 10
 } dlc_option_type;
 
+/* Flags of dlc_option. */
 enum {
     DLC_OPT_REQUIRED = 1u << 0, /* must be given; `def` is ignored */
     DLC_OPT_LIVE = 1u << 1,     /* may change while the job runs */
 };
 
-/* One row of an option table. The INI checker, --help, the manual pages and
- * `plugin inspect` are all made from it. A table ends with a row whose name is
- * NULL (its size is set all the same). */
+/* One row of an option table, which the check of net.ini, --help, the manual pages and
+ * `dlcore plugin inspect` are all made from. A table ends with a row whose name is NULL
+ * and whose size is set (DLC_OPTIONS_END). */
 typedef struct dlc_option {
     uint32_t size;
-    uint32_t type;       /* dlc_option_type */
-    uint32_t flags;      /* DLC_OPT_REQUIRED ... */
-    const char *name;    /* lower case, digits, '_' */
-    const char *def;     /* default, as text that passes this row's own check;
-                            NULL: unset unless given */
-    double min, max;     /* inclusive range of the numeric types */
-    const char *choices; /* DLC_OPT_CHOICE: "max|average" */
-    const char *help;    /* one line, no full stop */
+    uint32_t type;    /* dlc_option_type */
+    uint32_t flags;   /* DLC_OPT_REQUIRED and DLC_OPT_LIVE */
+    const char *name; /* of a-z, 0-9 and '_' */
+
+    /* The default, as text that passes the check of this row; NULL: unset unless it
+     * is given. */
+    const char *def;
+
+    double min, max;     /* the range of numeric types, both ends included */
+    const char *choices; /* of DLC_OPT_CHOICE: "max|average" */
+    const char *help;    /* one line, without a full stop */
 } dlc_option;
+
+/* Rows of an option table, such as DLC_INT("side", "16", 1, 4096, "image height").
+ * DLC_OPTION takes every field, for rows that the shorter macros do not cover. */
 
 #define DLC_OPTION(name_, type_, flags_, def_, min_, max_, choices_, help_) \
     { \
@@ -111,13 +136,15 @@ typedef struct dlc_option {
 #define DLC_OPTIONS_END \
     { .size = sizeof(dlc_option), .name = NULL }
 
-/* Settings of one feature, already checked against its option table: every
- * value is there (given or default) and in range. Read through the host table.
- * Owner: the host; valid until the object they were passed to is destroyed. */
+/* The settings of one feature. They are complete (given or default) and in range: the
+ * host has checked them against the feature's option table. Read them with
+ * dlc_host.get_*. The host owns them; they are valid until the object that they were
+ * passed to is closed. */
 typedef struct dlc_settings dlc_settings;
 
 /* ---- Host services --------------------------------------------------------- */
 
+/* The severity of a log line. */
 typedef enum dlc_log_level {
     DLC_LOG_ERROR = 1,
     DLC_LOG_WARN = 2,
@@ -125,42 +152,56 @@ typedef enum dlc_log_level {
     DLC_LOG_DEBUG = 4,
 } dlc_log_level;
 
-/* What the host offers a plugin. Valid from dlc_plugin.load until the process
- * ends. Every call may be made from any thread and does not block unless said. */
+/* The services that the host offers to a plugin, given to dlc_plugin.load and valid
+ * until the process ends. Any thread may make these calls, and none of them blocks. All
+ * of them are present. */
 typedef struct dlc_host {
     uint32_t size;
-    uint32_t abi_minor;
+    uint32_t abi_minor; /* DLC_ABI_MINOR of the host */
 
-    /* One log line (no newline at the end). */
+    /* Writes one line to the log; `format` has no newline at its end. */
     void (*log)(dlc_log_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
-    /* Sets this thread's detail sentence (what was wrong, where, what to do) and
-     * returns `status`: `return host->fail(DLC_ERR_DATA, "%s: ...", path);`
-     * Whoever finds an error first calls this; callers pass the status on. */
+    /* Sets the detail sentence of the calling thread (what is wrong, where, and what to
+     * do about it) and returns `status`:
+     *     return host->fail(DLC_ERR_DATA, "%s: not an image", path);
+     * The function that detects an error calls it; its callers return the status as it
+     * is. */
     dlc_status (*fail)(dlc_status status, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
-    /* Memory. alloc: zeroed, aligned to 64 bytes; NULL with the detail sentence
-     * set when memory ran out. free: of alloc only; NULL is allowed. */
+    /* Allocates zeroed memory, aligned to 64 bytes, which the caller owns. If memory
+     * runs out it sets the detail sentence and returns NULL, and the caller returns
+     * DLC_ERR_NOMEM. */
     void *(*alloc)(size_t bytes);
+
+    /* Frees memory from alloc; does nothing if `memory` is NULL. */
     void (*free)(void *memory);
 
-    /* Settings, by the names of the option table. Asking for a name or type that
-     * the table doesn't have is an error in the plugin: zero / NULL comes back and
-     * an error is logged. Strings and lists live as long as the settings. */
+    /* Read a setting by its name in the option table. For a name or type that the table
+     * does not have, which is a bug in the plugin, they log an error and return 0 or
+     * NULL. get_int also reads DLC_OPT_BYTES; get_string reads strings, choices, paths
+     * and fillers. Strings live as long as the settings. */
+
     int64_t (*get_int)(const dlc_settings *settings, const char *name);
     double (*get_float)(const dlc_settings *settings, const char *name);
     int (*get_bool)(const dlc_settings *settings, const char *name);
     const char *(*get_string)(const dlc_settings *settings, const char *name);
-    /* Lists: the count is returned, the values through `values` (may be NULL). */
+
+    /* Read a list: return its length and store its first element in *values, which
+     * lives as long as the settings. `values` may be NULL. */
+
     size_t (*get_ints)(const dlc_settings *settings, const char *name,
                        const int64_t **values);
     size_t (*get_floats)(const dlc_settings *settings, const char *name,
                          const double **values);
-    /* Was it given (1), or is the value the default (0)? */
+
+    /* 1 if the setting was given, 0 if its value is the default. */
     int (*is_set)(const dlc_settings *settings, const char *name);
-    /* Where it was given, for messages: "net.ini:12" or "--set"; never NULL. */
+
+    /* The place where the setting was given, for messages: "net.ini:12" or "--set".
+     * Never NULL. Lives as long as the settings. */
     const char *(*where)(const dlc_settings *settings, const char *name);
 
     /* Monotonic time in nanoseconds. */
@@ -169,55 +210,59 @@ typedef struct dlc_host {
 
 /* ---- The descriptor -------------------------------------------------------- */
 
+/* The kind of a feature, which determines the type of its table of calls. */
 typedef enum dlc_kind {
-    DLC_KIND_DEVICE = 1,    /* ops: dlc_device_ops, <dlcore/device.h> */
-    DLC_KIND_TRANSPORT = 2, /* ops: dlc_transport_ops, <dlcore/transport.h> */
-    DLC_KIND_LAYER = 3,     /* ops: dlc_layer_ops, <dlcore/layer.h> */
-    DLC_KIND_SOLVER = 4,    /* ops: dlc_solver_ops, <dlcore/solver.h> */
-    DLC_KIND_DATA = 5,      /* ops: dlc_data_ops, <dlcore/data.h> */
+    DLC_KIND_DEVICE = 1,    /* dlc_device_ops, <dlcore/device.h> */
+    DLC_KIND_TRANSPORT = 2, /* dlc_transport_ops, <dlcore/transport.h> */
+    DLC_KIND_LAYER = 3,     /* dlc_layer_ops, <dlcore/layer.h> */
+    DLC_KIND_SOLVER = 4,    /* dlc_solver_ops, <dlcore/solver.h> */
+    DLC_KIND_DATA = 5,      /* dlc_data_ops, <dlcore/data.h> */
 } dlc_kind;
 
-/* One thing a plugin can do. An array of features ends with one whose name is
- * NULL (its size is set all the same). */
+/* One thing that a plugin offers. An array of features ends with one whose name is NULL
+ * and whose size is set (DLC_FEATURES_END). */
 typedef struct dlc_feature {
     uint32_t size;
     uint32_t kind;             /* dlc_kind */
-    const char *name;          /* lower case, digits, '-' and '_' */
-    const char *help;          /* one line, no full stop */
-    const char *device;        /* device it works on, "cpu"; NULL: any */
-    uint64_t caps;             /* capability bits of the kind's header */
-    uint64_t needs;            /* what the host must offer; none are defined yet */
-    const dlc_option *options; /* NULL: none */
-    const void *ops;           /* operations of the kind */
+    const char *name;          /* of a-z, 0-9, '-' and '_'; at most 63 characters */
+    const char *help;          /* one line, without a full stop */
+    const char *device;        /* the device that it works on, "cpu"; NULL: any */
+    uint64_t caps;             /* capability bits, from the header of the kind */
+    uint64_t needs;            /* what the host must offer; no bits are defined yet */
+    const dlc_option *options; /* NULL: no options */
+    const void *ops;           /* the table of calls of the kind */
 } dlc_feature;
 
 #define DLC_FEATURES_END \
     { .size = sizeof(dlc_feature), .name = NULL }
 
+/* What a plugin exports, constant data that is never freed. */
 typedef struct dlc_plugin {
     uint32_t size;
-    uint32_t abi_minor;          /* DLC_ABI_MINOR it was built with */
-    const char *name;            /* lower case, digits, '-' and '_' */
+    uint32_t abi_minor;          /* DLC_ABI_MINOR that it was built with */
+    const char *name;            /* of a-z, 0-9, '-' and '_'; at most 63 characters */
     const char *version;         /* of the plugin */
-    const char *license;         /* SPDX expression */
-    const dlc_feature *features; /* constant */
+    const char *license;         /* an SPDX expression */
+    const dlc_feature *features; /* ends with DLC_FEATURES_END */
 
-    /* Optional. Called once a process, before anything else of the plugin, by the
-     * thread that loads it; also in a process that only inspects the plugin and
-     * ends after the answer. Keeps `host`, checks that the plugin can work here; if not
-     * (no driver, no such instruction), returns DLC_ERR_UNAVAILABLE with a
-     * sentence: the plugin is then listed with it and not called again. Must not
-     * start threads. */
+    /* Optional. Called once in each process before any other call of the plugin, on the
+     * thread that loads it; also in a process that only inspects the plugin and then
+     * ends. It keeps `host` and checks whether the plugin can work on this machine. If
+     * not (no driver, a missing CPU instruction), it returns DLC_ERR_UNAVAILABLE with a
+     * sentence: the plugin is then listed with that sentence and is not called again.
+     * It must not start threads. */
     dlc_status (*load)(const dlc_host *host);
 } dlc_plugin;
 
-/* What a plugin exports. */
+/* Makes a symbol visible outside the shared object. */
 #if defined(__GNUC__)
 #define DLC_EXPORT __attribute__((visibility("default")))
 #else
 #define DLC_EXPORT
 #endif
-extern DLC_EXPORT const dlc_plugin dlc_plugin_v1;
+
+/* The symbol that a plugin defines. */
+extern DLC_EXPORT const dlc_plugin dlc_plugin_v0;
 
 #ifdef __cplusplus
 }

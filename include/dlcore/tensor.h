@@ -1,8 +1,7 @@
 /* Tensors: element types, shapes and layouts.
  *
- * The types here are values that pass through many hands; they are frozen at
- * major version 1 and never grow, which is why they carry no `size` field.
- */
+ * The structs here are small values that are copied and compared everywhere. They carry
+ * no `size` field, so they never change within a major version of the interface. */
 #ifndef DLCORE_TENSOR_H
 #define DLCORE_TENSOR_H
 
@@ -13,6 +12,7 @@
 extern "C" {
 #endif
 
+/* The type of an element. */
 typedef enum dlc_dtype {
     DLC_F32 = 1,
     DLC_BF16 = 2,
@@ -23,7 +23,7 @@ typedef enum dlc_dtype {
     DLC_U8 = 7,
 } dlc_dtype;
 
-/* Bytes of one element, 0 for an unknown type. */
+/* Bytes of one element; 0 for an unknown type. */
 static inline size_t dlc_dtype_bytes(dlc_dtype type) {
     switch (type) {
     case DLC_F64:
@@ -43,15 +43,15 @@ static inline size_t dlc_dtype_bytes(dlc_dtype type) {
 
 #define DLC_MAX_DIMS 6
 
-/* Logical shape, outermost first; images are N, C, H, W whatever the layout in
- * memory. `rank` is the number of dimensions in use (0: a scalar). */
+/* A logical shape, outermost dimension first. Images are N, C, H, W, whatever their
+ * layout in memory. */
 typedef struct dlc_shape {
-    int32_t rank;
-    int64_t dims[DLC_MAX_DIMS];
+    int32_t rank;               /* number of dimensions in use; 0: a scalar */
+    int64_t dims[DLC_MAX_DIMS]; /* dims[rank ..] are ignored */
 } dlc_shape;
 
-/* Number of elements. The core refuses shapes whose count overflows before any
- * plugin sees them. */
+/* Number of elements. It cannot overflow in a plugin: the core refuses such shapes
+ * first. */
 static inline int64_t dlc_shape_count(const dlc_shape *shape) {
     int64_t count = 1;
     for (int32_t i = 0; i < shape->rank; i++)
@@ -59,7 +59,7 @@ static inline int64_t dlc_shape_count(const dlc_shape *shape) {
     return count;
 }
 
-/* 1 if both have the same dimensions. */
+/* 1 if both shapes have the same dimensions, otherwise 0. */
 static inline int dlc_shape_equal(const dlc_shape *a, const dlc_shape *b) {
     int equal = a->rank == b->rank;
     for (int32_t i = 0; equal && i < a->rank; i++)
@@ -67,32 +67,31 @@ static inline int dlc_shape_equal(const dlc_shape *a, const dlc_shape *b) {
     return equal;
 }
 
-/* How the elements of a tensor lie in memory. Only the family of layers that
- * made a layout can read it; to everybody else it is a token. NULL means the
- * plain layout: row-major, dense, in the order of the shape's dimensions.
+/* How the elements of a tensor are arranged in memory. Only the layer family that made
+ * a layout can interpret it; to everyone else it is an opaque token. NULL is the plain
+ * layout: dense and row-major, in the order of the shape's dimensions.
  *
- * Owner: the family. A layout stays valid until the family's net (see
- * dlc_layer_args.net) is closed. */
+ * The family owns its layouts. They stay valid until the family's context for the net
+ * (dlc_family.open) is closed. */
 typedef struct dlc_layout dlc_layout;
 
-/* A tensor as layers see it while a net is built. `bytes` counts the padding
- * that the layout may add (0 stands for the plain size). */
+/* The description of a tensor, without its data. */
 typedef struct dlc_tensor {
     dlc_shape shape;
     dlc_dtype dtype;
-    const dlc_layout *layout;
-    size_t bytes;
+    const dlc_layout *layout; /* NULL: plain */
+    size_t bytes;             /* with the padding of the layout; 0: no padding */
 } dlc_tensor;
 
-/* Bytes a tensor takes in memory. */
+/* Bytes that a tensor occupies in memory. */
 static inline size_t dlc_tensor_bytes(const dlc_tensor *tensor) {
     if (tensor->bytes)
         return tensor->bytes;
     return (size_t)dlc_shape_count(&tensor->shape) * dlc_dtype_bytes(tensor->dtype);
 }
 
-/* Label of a sample that is no sample (it fills up the last batch of a test
- * set): losses and metrics skip it. */
+/* The label of a padding sample, which fills up the last batch of a test set. Losses
+ * and metrics ignore it (like ignore_index in PyTorch). */
 #define DLC_LABEL_NONE (-1)
 
 #ifdef __cplusplus

@@ -3,11 +3,10 @@
 
     bundle.py BUILD OUT.tar.gz [--level N]
 
-It has what `cmake --install` installs, and the shared libraries that this needs and that
-a bare distribution may lack, in the same lib/. The project's own files find those beside
-them (cmake's install RPATH); the libraries come from this system's packages without
-one, and get theirs from patchelf. What of the system they come from, and under which
-licence, is gathered in licenses/. The same build gives the same bytes.
+It has what `cmake --install` installs and, in the same lib/, the shared libraries that
+this needs and that a minimal distribution may lack. dlcore's own files find them by their
+install RPATH; the libraries, which come from this system's packages, get one from patchelf.
+licenses/ lists these packages and their licenses. The result is reproducible.
 """
 
 import argparse
@@ -26,19 +25,18 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
 
-# Always the machine's own. Of the C library there can be one in a process; that of C++
-# must be the newest that anything in the process wants, say a driver's, and every
-# distribution has it that has a package manager.
+# Always from the machine. A process can have only one C library, and its C++ library must be
+# the newest that anything in the process needs, such as a driver; every distribution with a
+# package manager has one.
 SYSTEM = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil"
                     r"|libgcc_s|libstdc\+\+)\.so\.\d+$")
-# The machine's, too, where there are any: MPI must be the one that its mpirun belongs
-# to, the libraries of RDMA those of its drivers. What wants them says so where they
-# are missing, and harms nothing.
+# Also from the machine, if it has them: MPI must be that of its mpirun, and RDMA libraries
+# must match its drivers. Plugins that need them report it if they are missing.
 MACHINE = re.compile(r"(libmpi|libmpich|libibverbs|librdmacm|libmlx\d+)\.so\.\d+$")
-# Opened by name, so that no file says that it needs them: plugin, library, and the folder
-# beside it out of which that library opens others.
+# Opened by name, so no ELF file lists them: plugin, library, and the folder beside it from
+# which the library opens modules.
 OPENED = [("transport-ucx.so", "libucp.so.0", "ucx")]
-# The CUDA runtime is linked into these; NVIDIA's licence goes along with it.
+# The CUDA runtime is linked into these, so its license must be included.
 CUDA = ("device-cuda.so", "layers-cudnn.so", "transport-nccl.so")
 
 
@@ -74,7 +72,7 @@ def needed(path):
 
 
 def newest(paths, name):
-    """The highest version of symbols, like (2, 36) of GLIBC_2.36, that any one wants."""
+    """The highest symbol version, like 2.36 of GLIBC_2.36, that any of the files needs."""
     found = [()]
     for path in paths:
         for version in re.findall(rf"Name: {name}_([\d.]+)", output("readelf", "-VW", path)):
@@ -87,13 +85,13 @@ def newest(paths, name):
 
 def install(build, stage):
     output("cmake", "--install", build, "--prefix", stage, "--strip")
-    # `cmake --install --prefix` writes down where it installs; pkg-config can tell.
+    # Makes the prefix relative, since `cmake --install --prefix` writes an absolute path.
     for path in stage.rglob("dlcore.pc"):
         up = "/".join(".." for _ in path.parent.relative_to(stage).parts)
         text = path.read_text(encoding="utf-8")
         text = re.sub(r"^prefix=.*$", f"prefix=${{pcfiledir}}/{up}", text, flags=re.M)
         path.write_text(text, encoding="utf-8")
-    # Nor is a folder of this machine of any use that something was linked from.
+    # Removes folders of this machine from RUNPATHs.
     for path in elves(stage):
         found = re.search(r"\(RUNPATH\).*\[(.*)\]", output("readelf", "-dW", path))
         folders = found[1].split(":") if found else []
@@ -103,16 +101,16 @@ def install(build, stage):
 
 
 def find_library(name):
-    """Where the system's loader has it."""
+    """The path of a library according to the system's loader."""
     for line in output("/sbin/ldconfig", "-p").splitlines():
         words = line.split()
         if words and words[0] == name:
             return pathlib.Path(words[-1])
-    return die(f"{name} is not installed here; packaging/deps.sh installs it")
+    return die(f"{name} is not installed; packaging/deps.sh installs it")
 
 
 def gather(stage, lib):
-    """Copies into lib what anything in there needs; returns {copy: original}."""
+    """Copies needed libraries to lib; returns {copy: original}."""
     copies = {}
 
     def take(original, folder):
@@ -125,11 +123,11 @@ def gather(stage, lib):
 
     waiting = elves(stage)
     for plugin, name, modules in OPENED:
-        path = lib / "dlcore/1" / plugin
+        path = lib / "dlcore/0" / plugin
         if not path.is_file():
             continue
         if name.encode() not in path.read_bytes():
-            die(f"{plugin} does not open {name} any more: see OPENED")
+            die(f"{plugin} no longer opens {name}: update OPENED in bundle.py")
         original = find_library(name)
         waiting.append(take(original, lib))
         (lib / modules).mkdir()
@@ -143,12 +141,12 @@ def gather(stage, lib):
                     (lib / path.parent.name / name).exists():
                 continue
             if name not in where:
-                die(f"{path} needs {name}, which is not here")
+                die(f"{path} needs {name}, which was not found")
             waiting.append(take(pathlib.Path(where[name]), lib))
     return copies
 
 
-# ---- Licences ----------------------------------------------------------------------
+# ---- Licenses ----------------------------------------------------------------------
 
 
 def package_of(path):
@@ -157,12 +155,12 @@ def package_of(path):
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if done.returncode == 0:
             return done.stdout.split(":")[0]
-    return die(f"{path} belongs to no Debian package, so its licence is unknown")
+    return die(f"{path} belongs to no Debian package, so its license is unknown")
 
 
-def licences(copies, folder):
-    """The copyright files of all packages whose libraries are in it, what these refer to,
-    and a list that says what came from where."""
+def licenses(copies, folder):
+    """Copies the copyright files of all packages whose libraries were copied, and the license
+    texts that these refer to; returns a list of packages and libraries."""
     folder.mkdir()
     packages, lines, common = {}, [], set()
     for copy, original in sorted(copies.items()):
@@ -182,22 +180,22 @@ def licences(copies, folder):
 
 
 def toolkit(build):
-    """Where CMake found the CUDA toolkit; the compiler may be a script elsewhere."""
+    """Where CMake found the CUDA toolkit; nvcc itself may be a script elsewhere."""
     for path in sorted((build / "CMakeFiles").glob("*/CMakeCUDACompiler.cmake")):
         match = re.search(r'\(CMAKE_CUDA_COMPILER_TOOLKIT_ROOT "(.+)"\)',
                           path.read_text(encoding="utf-8"))
         if match:
             return pathlib.Path(match[1])
-    return die(f"{build} does not tell where the CUDA toolkit is")
+    return die(f"{build} does not say where the CUDA toolkit is")
 
 
-def cuda_licence(build, folder):
+def cuda_license(build, folder):
     root = toolkit(build)
     found = [*root.glob("EULA.txt"),
              *root.glob("dist-info/nvidia_cuda_runtime-*/licenses/*"),
              *pathlib.Path("/usr/share/doc").glob("nvidia-cuda-dev/copyright")]
     if not found:
-        die(f"{root} has no EULA.txt; it must go along with CUDA's runtime")
+        die(f"{root} has no EULA.txt; which must be included with the CUDA runtime")
     shutil.copyfile(found[0], folder / "cuda-runtime.copyright")
     return ["NVIDIA's CUDA runtime, linked into\n"
             + "".join(f"    {name}\n" for name in CUDA)]
@@ -221,9 +219,9 @@ def stage_all(build, stage):
     install(build, stage)
     lib = next(stage.rglob("libdlcore.so.0")).parent
     copies = gather(stage, lib)
-    lines = licences(copies, stage / "licenses")
-    if (lib / "dlcore/1" / CUDA[0]).exists():
-        lines += cuda_licence(build, stage / "licenses")
+    lines = licenses(copies, stage / "licenses")
+    if (lib / "dlcore/0" / CUDA[0]).exists():
+        lines += cuda_license(build, stage / "licenses")
     files = elves(stage)
     words = {"VERSION": cached(build, "CMAKE_PROJECT_VERSION"), "LIB": lib.name,
              "GLIBC": newest(files, "GLIBC"), "GLIBCXX": newest(files, "GLIBCXX")}
@@ -235,7 +233,7 @@ def stage_all(build, stage):
 
 
 def moment():
-    """Of everything in it: the newest entry of the changelog, as in manual pages."""
+    """The time of all files: the newest entry of the changelog, as in manual pages."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     text = (SOURCE / "packaging/debian/changelog").read_text(encoding="utf-8")
@@ -244,8 +242,8 @@ def moment():
 
 
 def pack(stage, out, level):
-    """Sorted, of one time and owner, and writable by nobody else: dlcore refuses plugins
-    that others could change, and the umask of who unpacks only takes rights away."""
+    """Packs the files sorted, with one time and owner, and writable by the owner only: dlcore
+    refuses plugins that others can change, and a umask can only remove permissions."""
     when = moment()
 
     def plain(member):
@@ -271,12 +269,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--level", type=int, default=9, help="of gzip")
+    parser.add_argument("--level", type=int, default=9, help="compression level of gzip")
     args = parser.parse_args()
     if not args.out.name.endswith(".tar.gz"):
         die(f"{args.out}: the name must end in .tar.gz")
     if not shutil.which("dpkg-query"):
-        die("bundles are made on Debian, whose packages tell the licences")
+        die("bundles can only be made on Debian, whose packages have the licenses")
     with tempfile.TemporaryDirectory(dir=args.out.resolve().parent) as folder:
         stage = pathlib.Path(folder) / "stage"
         words = stage_all(args.build.resolve(), stage)

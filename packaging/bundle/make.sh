@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes build/dlcore-VERSION-linux-x86_64.tar.gz, which runs wherever it is unpacked: for
-# machines on which one isn't root. Made on Debian 12, it runs on whatever is as new.
+# Makes build/dlcore-VERSION-linux-x86_64.tar.gz, which runs wherever it is unpacked, for
+# machines without root access. Made on Debian 12, it runs on systems at least as new.
 #
-#   packaging/bundle/make.sh           without the plugins for GPUs
-#   packaging/bundle/make.sh --cuda    with them (...-x86_64-cuda.tar.gz); wants nvcc
+#   packaging/bundle/make.sh           without the GPU plugins
+#   packaging/bundle/make.sh --cuda    with them (...-x86_64-cuda.tar.gz); needs nvcc
 set -eu
 cd "$(dirname "$0")/../.."
 cuda=OFF suffix=''
@@ -18,7 +18,7 @@ esac
 machine=$(uname -m)
 build=build/bundle$suffix
 
-# Paths of this machine are of no use elsewhere, and would make every build another.
+# Keeps paths of this machine out of the binaries, so that builds are reproducible.
 map="-ffile-prefix-map=$PWD=."
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/opt/dlcore \
     -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_C_FLAGS="$map" -DDLC_CUDA=$cuda -DDLC_WERROR=OFF \

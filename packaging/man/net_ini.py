@@ -15,15 +15,15 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Of each kind of plugins: the heading, and where its keys stand.
+# For each kind of plugin: the heading, and where its keys go.
 KINDS = {
-    "layer": ("Layers", "`type` in a layer's section names one; its keys stand there, too."),
-    "data": ("Data sources", "`source` in [data] and in [data.test] names one; its keys stand in the same "
+    "layer": ("Layers", "`type` in a layer's section selects one; its keys go into the same section."),
+    "data": ("Data sources", "`source` in [data] and in [data.test] selects one; its keys go into the same "
              "section."),
-    "solver": ("Solvers", "`type` in [solver] names one; its keys stand there, too."),
-    "transport": ("Transports", "`type` in [transport] names one; its keys stand there, too. With `auto` keys of "
-                  "those that were not chosen are not allowed."),
-    "device": ("Devices", "`device` in [train] names one; its keys would stand there, too."),
+    "solver": ("Solvers", "`type` in [solver] selects one; its keys go into the same section."),
+    "transport": ("Transports", "`type` in [transport] selects one; its keys go into the same section. With `auto`, "
+                  "keys of single transports are not allowed."),
+    "device": ("Devices", "`device` in [train] selects one; its keys go into the same section."),
 }
 
 
@@ -77,7 +77,7 @@ def sections(found):
         out += [f"## {section['title']}", "", sentence(section["help"])]
         if section["plugins"]:
             heading = KINDS[section["plugins"]][0]
-            out[-1] += f" Keys of what `{section['named_by']}` names stand here, too: see {heading}."
+            out[-1] += f" The keys of the plugin that `{section['named_by']}` selects go here, too: see {heading}."
         out += ["", *table(section["options"])]
     return out
 

@@ -1,6 +1,6 @@
-# What Fedora's cmake package gives rpm, for systems whose rpm has it not (Debian's):
-# packaging/build-rpm.sh loads it there, so that the spec need not know. Nor has that rpm
-# packages of debug information, so what is installed is stripped.
+# The macros of Fedora's cmake package, for systems whose rpm does not have them (Debian):
+# packaging/build-rpm.sh loads this file there, so the spec needs no special case. That rpm
+# has no debuginfo packages either, so installed files are stripped.
 %__cmake_builddir build-%{_target_cpu}
 %cmake \
     CFLAGS="${CFLAGS:-%{optflags}}" ; export CFLAGS ; \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""packaging/bundle/bundle.py on this build: what it makes is unpacked as a plain user
-would, moved, used in an empty environment, and moved again. Nothing may be looked for or
-loaded from anywhere but the bundle, except what every system has.
+"""Tests packaging/bundle/bundle.py on this build: the bundle is unpacked as an ordinary user,
+moved, used in an empty environment, and moved again. It must not look for or load anything
+from outside the bundle, except what every system has.
 """
 
 import json
@@ -17,8 +17,8 @@ import tempfile
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
 NAME = "dlcore-test"
-# What README.md of the bundle says is the machine's: the C and C++ libraries; MPI, RDMA
-# and NVIDIA's, each with all that these need in turn.
+# What the README.md of the bundle says comes from the machine: the C and C++ libraries; MPI,
+# RDMA and NVIDIA's libraries, with their dependencies.
 SYSTEM = re.compile(r"/(ld-linux[\w-]*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+))\.so\.[\d.]+$")
 MACHINE = re.compile(r"/lib(mpi|ibverbs|rdmacm|mlx\d|nl-[\w-]+|cuda|nvidia-ml)\.so\.[\d.]+$"
                      r"|/libibverbs/")
@@ -48,7 +48,7 @@ def tool(*command):
 
 
 def check_members(archive):
-    """As every builder gets them, and with rights that the loader of plugins accepts."""
+    """Reproducible, and with permissions that the plugin loader accepts."""
     with tarfile.open(archive) as tar:
         members = tar.getmembers()
     names = [member.name for member in members]
@@ -57,16 +57,16 @@ def check_members(archive):
     expect(all(name.split("/")[0] == NAME for name in names), "more than one folder")
     for member in members:
         expect((member.uid, member.gid, member.uname) == (0, 0, "root"),
-               f"{member.name}: belongs to {member.uid}, {member.uname}")
+               f"{member.name}: owned by {member.uid}, {member.uname}")
         expect(member.issym() or not member.mode & 0o022, f"{member.name}: {member.mode:o}")
-        expect(member.mtime == members[0].mtime, f"{member.name}: a time of its own")
+        expect(member.mtime == members[0].mtime, f"{member.name}: has another time")
         expect(member.isfile() or member.isdir() or member.issym(), member.name)
     with open(archive, "rb") as file:
-        expect(file.read(8)[3:] == bytes(5), "gzip tells a name or a time")
+        expect(file.read(8)[3:] == bytes(5), "the gzip header has a name or a time")
 
 
 def check_files(root):
-    """What is there besides programs."""
+    """Files other than programs."""
     for name in ("README.md", "LICENSE", "licenses/SOURCES", "share/man/man1/dlcore.1",
                  "share/bash-completion/completions/dlcore", "include/dlcore/dlcore.h",
                  "share/dlcore/models/lenet-fashion.ini"):
@@ -79,14 +79,14 @@ def check_files(root):
     theirs = {path.name for folder in (lib, lib / "ucx") if folder.is_dir()
               for path in folder.iterdir()
               if ".so" in path.name and not path.name.startswith("libdlcore")}
-    expect(theirs <= listed, f"without a licence: {theirs - listed}")
+    expect(theirs <= listed, f"not listed in licenses/SOURCES: {theirs - listed}")
     for package in re.findall(r"^(\S+) \S+ \(source: ", sources, re.M):
         expect((root / f"licenses/{package}.copyright").stat().st_size > 100, package)
     return lib
 
 
 def check_links(root, lib):
-    """Each file looks for what it needs in the bundle, and finds it there."""
+    """Each program and library finds its dependencies in the bundle."""
     objects = [path for path in root.rglob("*") if path.is_file() and not
                path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
     expect(len(objects) > 15, f"only {len(objects)} programs and libraries")
@@ -101,25 +101,26 @@ def check_links(root, lib):
         for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
             expect((lib / name).is_file() or (path.parent / name).is_file()
                    or SYSTEM.search(f"/{name}") or MACHINE.search(f"/{name}"),
-                   f"{path.name}: {name} is not there")
-        expect(str(BUILD).encode() not in path.read_bytes(), f"{path}: names the build")
+                   f"{path.name}: {name} was not found")
+        expect(str(BUILD).encode() not in path.read_bytes(), f"{path}: contains the path of the build")
 
 
 # ---- Its use -----------------------------------------------------------------------
 
 
 def check_loaded(root, *words, wanted=()):
-    """Runs dlcore; every file that the loader of any of its processes opened was in the
-    bundle or is the system's, and those wanted were among them. Returns what it printed."""
+    """Runs dlcore and checks that every file which the dynamic loader opened, in any process,
+    is in the bundle or the system's, and that those `wanted` are among them. Returns its
+    output."""
     with tempfile.TemporaryDirectory(dir=root.parent) as folder:
         done = run(root / "bin/dlcore", *words, LD_DEBUG="files",
                    LD_DEBUG_OUTPUT=f"{folder}/loader")
-        told = "".join(path.read_text(encoding="utf-8")
+        traced = "".join(path.read_text(encoding="utf-8")
                        for path in pathlib.Path(folder).iterdir())
     opened = {os.path.realpath(path)
-              for path in re.findall(r"calling init: (/.+)$", told, re.M)}
+              for path in re.findall(r"calling init: (/.+)$", traced, re.M)}
     inside = {path for path in opened if path.startswith(f"{root}/")}
-    expect(len(inside) > 5, f"the loader told nothing: {opened}")
+    expect(len(inside) > 5, f"the loader reported nothing: {opened}")
     foreign = sorted(path for path in opened - inside
                      if not SYSTEM.search(path) and not MACHINE.search(path))
     expect(not foreign, f"loaded from elsewhere: {foreign}")
@@ -134,7 +135,7 @@ def check_use(root, work):
     listed = json.loads(check_loaded(root, "plugin", "list", "--json"))
     refused = [entry for entry in listed["plugins"] if entry["state"] == "refused"]
     expect(not refused and len(listed["plugins"]) > 8, listed)
-    # Of UCX also a part that it opens by itself.
+    # For ucx also a module that UCX opens itself.
     transports = {"host-staged": ["libdnnl.so"], "p2p-tree": ["libgomp.so"]}
     if next(root.rglob("transport-ucx.so"), None):
         transports["ucx"] = ["libucp.so", "libuct_cma.so"]
@@ -146,17 +147,17 @@ def check_use(root, work):
 
 
 def check_sdk(root, lib, work):
-    """pkg-config and cmake tell where it is now."""
+    """pkg-config and CMake find the current location."""
     said = tool("env", f"PKG_CONFIG_PATH={lib}/pkgconfig", "pkg-config",
                 "--variable=pluginsdir", "dlcore").strip()
-    expect(os.path.realpath(said) == str(lib / "dlcore/1"), said)
+    expect(os.path.realpath(said) == str(lib / "dlcore/0"), said)
     (work / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.16)\nproject(finds NONE)\n"
         "find_package(dlcore REQUIRED)\n"
         "message(STATUS \"in ${dlcore_PLUGINS_DIR}, ${dlcore_COMMAND}\")\n",
         encoding="utf-8")
     said = tool("cmake", "-S", work, "-B", work / "build", f"-DCMAKE_PREFIX_PATH={root}")
-    expect(f"in {lib}/dlcore/1, {root}/bin/dlcore" in said, said)
+    expect(f"in {lib}/dlcore/0, {root}/bin/dlcore" in said, said)
 
 
 def main():
@@ -168,7 +169,7 @@ def main():
         archive = work / f"{NAME}.tar.gz"
         tool(SOURCE / "packaging/bundle/bundle.py", BUILD, archive, "--level=1")
         check_members(archive)
-        # Who isn't root gets what the umask leaves, and a common one is 002.
+        # A user who is not root gets permissions by umask, commonly 002.
         tool("sh", "-c", f"umask 002 && cd {work} && tar --no-same-permissions "
              f"--no-same-owner -xzf {archive.name}")
         places = [work / NAME, work / "moved here", work / "and" / "there"]
@@ -177,8 +178,8 @@ def main():
         root = places[1]
         lib = check_files(root)
         check_links(root, lib)
-        # Would bring all of this machine's MPI along; most have none.
-        (lib / "dlcore/1/transport-mpi.so").unlink(missing_ok=True)
+        # Would load all of this machine's MPI; most machines have none.
+        (lib / "dlcore/0/transport-mpi.so").unlink(missing_ok=True)
         check_use(root, work)
         root = places[1].rename(places[2])
         lib = next(root.rglob("libdlcore.so.0")).parent

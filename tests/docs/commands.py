@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs every command of a page, in a fresh folder, against this build.
+"""Runs every command of a page in a fresh folder with this build.
 
 commands.py PAGE       README.md or docs/*.md: its blocks ```sh, in order, each command by
-                       a shell that stops at the first mistake
-commands.py Makefile   what `make demo` trains, and then each command that it tells at its end
+                       a shell that stops at the first error
+commands.py Makefile   what `make demo` trains, then each command of its final hints
 
-The folder has links to what a clone has (models/, tools/, ...), `net.ini` (README.md's own),
-and `machine.xml`, a recorded machine. What is not run, or not as it stands, is in the
-tables below with its reason; a row that no page has any use for is a mistake, too.
+The folder has links to parts of a clone (models/, tools/, ...), `net.ini` (from README.md)
+and `machine.xml`, a recorded machine. Commands that are not run, or changed, are in the
+tables below with the reason; a row that applies to no page is an error.
 """
 
 import os
@@ -21,29 +21,29 @@ import tempfile
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
 HERE = pathlib.Path(__file__).resolve().parent
-PATIENCE = 240  # seconds a command
+PATIENCE = 240  # seconds per command
 
-# Not run: how the command begins -> why.
+# Not run: beginning of the command -> reason.
 SKIPPED = {
-    "make demo": "installs packages; docs.demo runs what it trains, and its hints",
-    "make check": "is what runs this test",
-    "packaging/bundle/make.sh": "the test `bundle` makes one",
+    "make demo": "installs packages; docs.demo runs its training and its hints",
+    "make check": "runs this very test",
+    "packaging/bundle/make.sh": "the test `bundle` runs it",
     "tools/fetch/": "downloads a data set",
     "srun ": "needs a Slurm cluster; the test launch_srun starts one",
 }
 
-# Run otherwise: pattern, what stands in for it -> why.
+# Changed: pattern, replacement, reason.
 CHANGED = [
     (r"^mpirun -n 16", "mpirun --allow-run-as-root --oversubscribe -n 2",
-     "two ranks of a machine for tests, where this may be root"),
+     "two ranks on a test machine, possibly as root"),
     (r"10\.0\.0\.1", "127.0.0.1", "one machine"),
-    (r"(RANK=0 WORLD_SIZE=2 .*)", r"\1 &", "beside the next command"),
-    (r"(RANK=1 WORLD_SIZE=2 .*)", r"\1 && wait $!", "the same"),
+    (r"(RANK=0 WORLD_SIZE=2 .*)", r"\1 &", "in the background"),
+    (r"(RANK=1 WORLD_SIZE=2 .*)", r"\1 && wait $!", "waits for both"),
 ]
 
-# Every command of a shell begins with these.
+# Functions for the shell that runs the commands.
 PRELUDE = r"""
-# Without a GPU, a command that wants one must have no other mistake.
+# Without a GPU, that must be the only mistake of a command that wants one.
 no_gpu() {
     code=0
     "$@" >gpu.log 2>&1 || code=$?
@@ -51,7 +51,7 @@ no_gpu() {
     [ $code = 2 ] && grep -q 'no accelerator can be used here' gpu.log &&
         grep -q '^error: 1 mistake in ' gpu.log
 }
-# Stands in for torchrun where there is none: these two options, nothing else.
+# A replacement for torchrun if there is none, with these two options only.
 if ! command -v torchrun >/dev/null; then
     torchrun() (
         [ "$1 $2" = '--no_python --nproc_per_node=2' ] || { echo "torchrun: $*"; exit 2; }
@@ -63,9 +63,9 @@ if ! command -v torchrun >/dev/null; then
 fi
 """
 
-# `dlcore` of the pages: trains for some iterations in place of epochs, on large nets with
-# small batches, measures a pass in place of seconds, and writes no large checkpoints.
-# Everything else goes through as it stands, so a wrong option is found.
+# The `dlcore` that the commands find: trains a few iterations instead of epochs, large nets
+# with small batches, times a single pass, and writes no large checkpoints. All other
+# arguments are passed on, so that a wrong option is found.
 SHORTER = r"""#!/bin/bash
 words=() length=1 begin=$1 large=0
 while [ $# -gt 0 ]; do
@@ -106,7 +106,7 @@ def commands_of(text):
 def own_net():
     text = (SOURCE / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```ini\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 1, "README.md has one net, which is net.ini"
+    assert len(blocks) == 1, "README.md must have exactly one block ```ini"
     return blocks[0]
 
 
@@ -115,43 +115,43 @@ def prepare(work):
         (work / name).symlink_to(SOURCE / name)
     (work / "build").symlink_to(BUILD)
     (work / "net.ini").write_text(own_net(), encoding="utf-8")
-    shutil.copy(SOURCE / "tests/topo/machines/dual-socket.xml", work / "machine.xml")
+    shutil.copy(SOURCE / "tests/topology/machines/dual-socket.xml", work / "machine.xml")
     (work / "bin").mkdir()
     (work / "bin/dlcore").write_text(SHORTER, encoding="utf-8")
     (work / "bin/dlcore").chmod(0o755)
 
 
 def has_gpu():
-    told = subprocess.run([os.environ["DLCORE_BIN"], "plugin", "list"], text=True,
+    listed = subprocess.run([os.environ["DLCORE_BIN"], "plugin", "list"], text=True,
                           stdout=subprocess.PIPE, check=True).stdout
-    return bool(re.search(r"^device +(?!cpu\b)\S+ .* usable$", told, re.MULTILINE))
+    return bool(re.search(r"^device +(?!cpu\b)\S+ .* usable$", listed, re.MULTILINE))
 
 
 def adapt(command, used):
-    """The command as it is run here, or None, and what was changed why."""
+    """The command as it is run here, or None, and the reasons for changes."""
     for start, why in SKIPPED.items():
         if command.startswith(start):
             used.add(start)
             return None, f"not run: {why}"
-    told = []
+    reasons = []
     for pattern, instead, why in CHANGED:
         changed = re.sub(pattern, instead, command)
         if changed != command:
             used.add(pattern)
-            told.append(why)
+            reasons.append(why)
             command = changed
     if "--gpu" in command and not has_gpu():
         command = f"no_gpu {command}"
-        told.append("no GPU here: it must be the only mistake")
-    return command, "; ".join(told)
+        reasons.append("no GPU: that must be the only mistake")
+    return command, "; ".join(reasons)
 
 
 def script(commands, work, used):
-    """One shell, one command behind the other, as a reader would."""
+    """A script that runs the commands in order in one shell, as a reader would."""
     lines = ["set -eu", PRELUDE]
     for command in commands:
-        runs, told = adapt(command, used)
-        note = f"== {command}" + (f"    [{told}]" if told else "")
+        runs, reasons = adapt(command, used)
+        note = f"== {command}" + (f"    [{reasons}]" if reasons else "")
         quoted = note.replace("'", "'\\''")
         lines.append(f"printf '%s\\n' '{quoted}'")
         if runs:
@@ -178,7 +178,7 @@ def run(page, commands, work, used):
 
 
 def demo(work):
-    """What `make demo` runs behind the build, then what it tells."""
+    """Runs the training of `make demo`, then the commands of its hints."""
     make = ["make", "-s", "-f", str(SOURCE / "Makefile")]
     said = subprocess.run([*make, "-n", "demo-train"], cwd=work, text=True, check=True,
                           stdout=subprocess.PIPE).stdout
@@ -194,18 +194,18 @@ def demo(work):
     assert len(hints) >= 5, hints
     further = [hint for hint in hints if " train " in hint and "runs/" in hint]
     assert further, "no hint goes on from the demo's checkpoint"
-    # `A, then B` is told to people.
+    # "A, then B": only A is a command.
     hints = [hint.split(", then ")[0].replace("build/bin/dlcore", "dlcore") for hint in hints]
     if run("make demo's hints", hints, work, set()):
         return 1
-    # It goes on from what was learned: no worse than the checkpoint that it began with.
+    # The hint that trains further has made a second run.
     runs = sorted((work / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
     assert len(runs) >= 2, runs
     return 0
 
 
 def check_tables():
-    """Each row is of use to some page."""
+    """Each row of the tables applies to some page."""
     used = set()
     for page in [SOURCE / "README.md", *SOURCE.glob("docs/*.md")]:
         for command in commands_of(page.read_text(encoding="utf-8")):
@@ -213,7 +213,7 @@ def check_tables():
     used.add("make check")  # the demo's last hint
     for row in [*SKIPPED, *(pattern for pattern, _, _ in CHANGED)]:
         if row not in used:
-            print(f"commands.py: no page has a use for the row \"{row}\"")
+            print(f"commands.py: the row \"{row}\" applies to no page")
             return 1
     return 0
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds README.md and docs/ together: README.md has at most 80 lines, every link leads to a
-file (and a heading) that is there, README.md leads to every page, and every command stands
-in a block ```sh, which commands.py runs.
+"""Checks README.md and docs/: README.md has at most 80 lines, every link leads to an existing
+file (and heading), README.md links to every page, and every command is in a block ```sh,
+which commands.py runs.
 
-pages.py [FOLDER]    another tree than this one
+pages.py [FOLDER]    FOLDER: check another tree
 """
 
 import pathlib
@@ -15,7 +15,7 @@ ROOT = ROOT if len(sys.argv) > 1 else ROOT.parents[2]
 MOST = 80
 COMMAND = re.compile(r"\s*(\$ )?(sudo )?(dlcore|make|mpirun|srun|torchrun|cmake|ninja|apt|"
                      r"[A-Z_]+=\S+ dlcore|packaging/|tools/|\./|build/bin/)")
-# Blocks whose commands others run, by page: who does.
+# Pages whose commands another test runs: which one.
 ELSEWHERE = {"docs/writing-plugins.md": "tests/sdk/sdk.py docs"}
 
 findings = []
@@ -26,7 +26,7 @@ def found(path, line, what):
 
 
 def anchors(path):
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub makes for headings."""
     heads = re.findall(r"^#+ +(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
@@ -37,14 +37,14 @@ def check_link(path, line, target):
     name, _, anchor = target.partition("#")
     leads = (path.parent / name).resolve() if name else path
     if not leads.exists():
-        found(path, line, f"the link {target} leads nowhere")
+        found(path, line, f"the link {target} is broken")
     elif anchor and leads.suffix == ".md" and anchor not in anchors(leads):
-        found(path, line, f"{name or path.name} has no heading for #{anchor}")
+        found(path, line, f"{name or path.name} has no heading #{anchor}")
     return leads
 
 
 def check_page(path):
-    """Where its links lead."""
+    """Checks a page and returns the targets of its links."""
     leads, fence = set(), None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```"):
@@ -55,11 +55,11 @@ def check_page(path):
             for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
                 leads.add(check_link(path, number, target))
             if line.startswith("    ") and COMMAND.match(line) and not known:
-                found(path, number, "a command outside of a block ```sh is run by no test")
+                found(path, number, "a command outside a block ```sh is not tested")
         elif fence in ("", "shell", "bash", "console") and COMMAND.match(line) and not known:
-            found(path, number, f"commands belong into a block ```sh, not ```{fence}")
+            found(path, number, f"commands belong in a block ```sh, not ```{fence}")
     if fence is not None:
-        found(path, 1, "a block ``` has no end")
+        found(path, 1, "a block ``` is not closed")
     return leads
 
 
@@ -67,7 +67,7 @@ def main():
     readme = ROOT / "README.md"
     lines = len(readme.read_text(encoding="utf-8").splitlines())
     if lines > MOST:
-        found(readme, lines, f"{lines} lines, more than {MOST}: move a subject to docs/")
+        found(readme, lines, f"{lines} lines, more than {MOST}: move something to docs/")
     leads = check_page(readme)
     pages = sorted((ROOT / "docs").glob("*.md"))
     if len(pages) < 10:
@@ -88,7 +88,7 @@ def main():
 
 
 def check_page_links(path):
-    """The links alone: what was measured once, and pages for those who change dlcore."""
+    """Checks only the links: for results, and for pages for developers."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
             check_link(path, number, target)

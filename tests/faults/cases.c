@@ -1,10 +1,11 @@
-/* See cases.h. Messages are parts of sentences: the name, the place, the way out. */
+/* The table of bad inputs. Messages are given in part: the name, the place or the
+ * remedy. */
 #include "cases.h"
 
 #define DATA \
     "[data]\nsource = idx\nimages = images\nlabels = labels\nbatch = 8\n" \
     "[data.test]\nsource = idx\nimages = images.gz\nlabels = labels\n"
-#define SOLVER "[solver]\ntype = sgd\nrate = 0.01\n"
+#define SOLVER "[solver]\ntype = sgd\nlearning_rate = 0.01\n"
 #define RUN "[train]\ncheckpoint_last = no\ncheckpoint_minutes = 0\n"
 #define LAYERS \
     "[conv]\ntype = convolution\nnum_output = 3\nkernel_size = 3\n" \
@@ -36,10 +37,10 @@ const fault_case faults[] = {
     /* The command line. */
     {"no command", NULL, {NULL}, 2, "Usage: dlcore"},
     {"unknown command", NULL, {"trian", "@"}, 2, "did you mean 'train'?"},
-    {"no net", NULL, {"train"}, 2, "which net?"},
-    {"two nets", NULL, {"train", "@", "more.ini"}, 2, "one too many"},
+    {"no net", NULL, {"train"}, 2, "no net: give the path"},
+    {"two nets", NULL, {"train", "@", "more.ini"}, 2, "only one net.ini"},
     {"unknown option", NULL, {"train", "@", "--rnaks=2"}, 2, "--rnaks"},
-    {"ranks is no number", NULL, {"train", "@", "--ranks=two"}, 2, "two"},
+    {"ranks is not a number", NULL, {"train", "@", "--ranks=two"}, 2, "two"},
     {"no ranks", NULL, {"train", "@", "--ranks=0"}, 2, "ranks"},
     {"too many ranks", NULL, {"train", "@", "--ranks=99999"}, 2, "ranks"},
     {"wrong scaling", NULL, {"train", "@", "--scaling=storng"}, 2, "strong"},
@@ -47,7 +48,7 @@ const fault_case faults[] = {
      NULL,
      {"train", "@", "--ranks=9", "--scaling=strong"},
      2,
-     "cannot be shared out among 9 ranks"},
+     "cannot be split among 9 ranks"},
     {"epochs and iterations",
      NULL,
      {"train", "@", "--epochs=1", "--iterations=1"},
@@ -55,7 +56,7 @@ const fault_case faults[] = {
      "give one"},
     {"a negative seed", NULL, {"train", "@", "--seed=-1"}, 2, "seed"},
     {"set without a value", NULL, SET("train.seed"), 2, "train.seed"},
-    {"set of an unknown section", NULL, SET("rnu.seed=1"), 2, "run"},
+    {"set of an unknown section", NULL, SET("trian.seed=1"), 2, "train"},
     {"set of an unknown key", NULL, SET("train.sede=1"), 2, "seed"},
     {"unknown transport",
      NULL,
@@ -73,13 +74,13 @@ const fault_case faults[] = {
      1,
      "no/such/log"},
     {"no passes", NULL, {"time", "@", "--passes=0"}, 2, "--passes=0"},
-    {"passes is no number", NULL, {"time", "@", "--passes=x"}, 2, "--passes"},
+    {"passes is not a number", NULL, {"time", "@", "--passes=x"}, 2, "--passes"},
     {"a number of passes with a tail", NULL, {"time", "@", "--passes=5x"}, 2, "5x"},
     {"a number of passes too large for an int",
      NULL,
      {"plan", "@", "--passes=4294967297"},
      2,
-     "4294967297: a whole number, 1 to"},
+     "4294967297: must be a whole number from 1 to"},
     {"no passes", NULL, {"time", "@", "--passes=0"}, 2, "--passes=0"},
     {"too many passes", NULL, {"time", "@", "--passes=9999999"}, 2, "100000"},
     {"an unknown order", NULL, {"time", "@", "--order=size"}, 2, "--order=size"},
@@ -150,7 +151,7 @@ const fault_case faults[] = {
     {"a block of too many layers",
      DATA SOLVER BLOCK "[block c]\n[c.x]\nblock = b\nwidth = 3\nrepeat = 1000\n"
                        "[u]\nblock = c\nrepeat = 1000\n" LAYERS,
-     CHECK, 2, "more than 20000 sections and keys once [u] is put in"},
+     CHECK, 2, "more than 20000 sections and keys once [u] is expanded"},
     {"a window larger than the image in a block",
      DATA SOLVER BLOCK "[u]\nblock = b\nwidth = 3\nrepeat = 4\n" LAYERS, CHECK, 2,
      "(as [u.4.conv] of line"},
@@ -158,14 +159,14 @@ const fault_case faults[] = {
     /* Layers. */
     {"an unknown layer", NULL, SET("conv.type=convolutoin"), 2, "convolution"},
     {"an unknown input", NULL, SET("ip.input=pol"), 2, "did you mean 'pool'?"},
-    {"an input from below", NULL, SET("conv.input=ip"), 2, "above"},
-    {"nobody reads it", NULL, SET("ip.input=conv"), 2, "no layer reads"},
+    {"an input from further down", NULL, SET("conv.input=ip"), 2, "above"},
+    {"an output that is not read", NULL, SET("ip.input=conv"), 2, "no layer reads"},
     {"no loss", DATA SOLVER "[ip]\ntype = inner_product\nnum_output = 4\n", CHECK, 2,
      "no layer is a loss"},
     {"a window larger than the image", NULL, SET("conv.kernel_size=9"), 2, "conv"},
     {"groups that don't divide", NULL, SET("conv.group=2"), 2, "group"},
     {"fewer outputs than classes", NULL, SET("ip.num_output=3"), 2,
-     "one output a class is needed"},
+     "it needs one output per class"},
     {"nothing to train", DATA SOLVER "[loss]\ntype = softmax_loss\n", TRAIN, 2, "loss"},
     {"a crop larger than the image", NULL, SET("data.crop=9"), 2, "crop"},
 
@@ -198,11 +199,11 @@ const fault_case faults[] = {
     {"a good batch and a bad one", CIFAR("\"batch.bin, batch-label.bin\""), TRAIN, 4,
      "batch-label.bin"},
 
-    /* Words that other frameworks have. */
+    /* Names used by other frameworks. */
     {"PyTorch's learning rate", LEARN("lr = 1\n") LAYERS, CHECK, 2,
-     "[solver] has no setting \"lr\"; did you mean rate?"},
+     "[solver] has no setting \"lr\"; did you mean learning_rate?"},
     {"a learning rate in [train]", NULL, SET("train.lr=1"), 2,
-     "the learning rate is `rate` in [solver]"},
+     "that is `learning_rate` in [solver]"},
     {"epochs in [solver]", NULL, SET("solver.num_epochs=1"), 2,
      "that is `epochs` in [train]"},
     {"Caffe's iterations", NULL, SET("solver.max_iter=1"), 2,
@@ -219,13 +220,15 @@ const fault_case faults[] = {
      "did you mean inner_product?"},
     {"Keras' units", NULL, SET("ip.units=3"), 2, "did you mean num_output?"},
     {"PyTorch's optimizer", DATA "[optimizer]\ntype = sgd\n" LAYERS, CHECK, 2,
-     "net.ini:10: [optimizer] is no section of settings, and there is no layer "
+     "net.ini:10: [optimizer] is not a section of settings, and there is no layer type "
      "\"sgd\"; did you mean [solver]?"},
-    {"a section's slip of the pen", DATA "[sover]\ntype = sgd\n" LAYERS, CHECK, 2,
-     "[sover] is no section of settings, and there is no layer \"sgd\"; did you mean "
+    {"a misspelt section", DATA "[sover]\ntype = sgd\n" LAYERS, CHECK, 2,
+     "[sover] is not a section of settings, and there is no layer type \"sgd\"; did "
+     "you mean "
      "[solver]?"},
     {"a section without a type", LEARN("") "[training]\nepochs = 3\n" LAYERS, CHECK, 2,
-     "[training] is no section of settings, and a layer has a `type`; did you mean [train]?"},
+     "[training] is not a section of settings, nor a layer, since it has no `type`; "
+     "did you mean [train]?"},
     {"a layer of no known type whose name is like a section's",
      LEARN("") "[dada]\ntype = cats\n" LAYERS, CHECK, 2,
      "[dada] there is no layer \"cats\" for device cpu"},
@@ -235,12 +238,14 @@ const fault_case faults[] = {
      NULL,
      {"train", "@", "--solver=Adam"},
      2,
-     "Adam is in examples/adam: once that plugin is built, `type = adam` in [solver]; there "
+     "Adam is in examples/adam: once that plugin is built, `type = adam` in "
+     "[solver]; there "
      "are: sgd, ssp"},
     {"Adam as PyTorch has it", DATA "[optimizer]\ntype = adam\n" LAYERS, CHECK, 2,
      "did you mean [solver]? Adam is in examples/adam"},
     {"RMSprop", NULL, SET("solver.type=RMSprop"), 2,
-     "no such solver is there; dlcore plugin new solver NAME begins one; there are: sgd"},
+     "there is no such solver; `dlcore plugin new solver NAME` starts one; there are: "
+     "sgd"},
     {"a solver as a layer", LEARN("") "[layer]\ntype = sgd\n" LAYERS, CHECK, 2,
      "it is a solver: `type` in [solver]"},
     {"inspect Adam", NULL, {"plugin", "inspect", "adam"}, 3, "examples/adam"},

@@ -1,4 +1,4 @@
-/* See files.h. */
+/* Writes IDX and CIFAR files, checkpoints, and damaged variants of them. */
 #include "files.h"
 
 #include <check.h>
@@ -91,7 +91,7 @@ static void write_cifar(void) {
     scratch_write("batch-label.bin", batch, sizeof batch);
 }
 
-/* Files that are no checkpoints, each in its own way. */
+/* Writes a file with this safetensors header and so many bytes of data. */
 static void write_checkpoint(const char *name, const char *header, size_t data) {
     unsigned char bytes[1024] = {0};
     size_t length = strlen(header);

@@ -1,9 +1,9 @@
-/* Data files, good and damaged, in the scratch folder. */
+/* Data files, good and damaged, for the table of bad inputs. */
 #ifndef TEST_FAULTS_FILES_H
 #define TEST_FAULTS_FILES_H
 
-/* images, labels (IDX), their damaged variants, batch.bin (CIFAR) and its, and
- * files that are no checkpoints. */
+/* Writes into the scratch folder: images, labels (IDX), batch.bin (CIFAR), damaged
+ * variants of them, and invalid checkpoints. */
 void files_write(void);
 
 #endif

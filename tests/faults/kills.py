@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Kills random ranks of random jobs and looks at what becomes of the jobs.
+"""Kills random ranks of random jobs and checks how the jobs end.
 
     kills.py COUNT TRANSPORT [--stop] [--device NAME] [--within SECONDS] [--seed N]
              [--verbose]
 
-Every job trains a small net for ever, with 2 to 4 ranks, started by --ranks or each
-by itself with RANK, WORLD_SIZE and so on. At a random moment, while it starts or while
+Every job trains a small net for ever, with 2 to 4 ranks, forked (--ranks) or launched
+externally with RANK, WORLD_SIZE and so on. At a random moment, while it starts or while
 it trains, a random rank gets SIGKILL (with --stop SIGSTOP, and [parallel] hang_timeout = 2).
-Then, within 2 s, every process must have ended with exit code 5, after a report that
-names the rank, its host, its process and the signal; and nothing may be left: no
-process, nothing in /dev/shm, no open port.
+Within 2 s every process must have ended with exit code 5, after a report that names the
+rank, its host, its pid and the signal; and nothing may be left behind: no process, nothing
+in /dev/shm, no open port.
 
 DLCORE_BIN is the command. Exit code 0 if all went well.
 """
@@ -59,7 +59,7 @@ num_output = 10
 type = softmax_loss
 """
 
-DEADLINE = 2
+HANG_TIMEOUT = 2
 
 
 def free_port():
@@ -69,7 +69,7 @@ def free_port():
 
 
 def listens(port):
-    """Does anybody listen at this port of this machine?"""
+    """Whether any process listens at this port of this machine."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = pathlib.Path(table).read_text().splitlines()[1:]
@@ -83,7 +83,7 @@ def listens(port):
 
 
 def marked(mark):
-    """The processes of a job: they have its mark in their environment."""
+    """The processes of a job, which have its mark in their environment."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -104,7 +104,7 @@ def children(pid):
 
 
 def is_rank(pid):
-    """Children that inspect plugins have no thread that listens to the job."""
+    """Whether it is a rank: children that inspect plugins have no control thread."""
     try:
         return any((thread / "comm").read_text().strip() == "dlc-control"
                    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir())
@@ -113,8 +113,8 @@ def is_rank(pid):
 
 
 class Job:
-    def __init__(self, args, folder, number, ranks, outside):
-        self.ranks, self.outside = ranks, outside
+    def __init__(self, args, folder, number, ranks, external):
+        self.ranks, self.external = ranks, external
         self.port = free_port()
         self.mark = f"DLCORE_KILLS={os.getpid()}-{number}-"
         self.shm = set(os.listdir("/dev/shm"))
@@ -123,13 +123,13 @@ class Job:
                    f"--transport={args.transport}", "--run-dir", str(folder),
                    f"--set=train.device={args.device}"]
         if args.stop:
-            command += ["--set", f"parallel.hang_timeout={DEADLINE}"]
-        if not outside:
+            command += ["--set", f"parallel.hang_timeout={HANG_TIMEOUT}"]
+        if not external:
             command.append(f"--ranks={ranks}")
-        for rank in range(ranks if outside else 1):
+        for rank in range(ranks if external else 1):
             environment = dict(os.environ)
             environment["DLCORE_KILLS"] = self.mark.split("=")[1]
-            if outside:
+            if external:
                 environment.update(RANK=str(rank), WORLD_SIZE=str(ranks),
                                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(self.port))
             log = open(folder / f"log{rank}", "w+b")
@@ -149,14 +149,14 @@ class Job:
         until = time.monotonic() + 60
         while "training for" not in self.text():
             if time.monotonic() > until or self.processes[0].poll() is not None:
-                raise RuntimeError("it does not begin to train:\n" + self.text())
+                raise RuntimeError("the job does not begin to train:\n" + self.text())
             time.sleep(0.01)
 
     def wait_for_ranks(self):
         until = time.monotonic() + 60
         while len(self.rank_pids()) < self.ranks:
             if time.monotonic() > until:
-                raise RuntimeError("it does not start its ranks:\n" + self.text())
+                raise RuntimeError("the job does not start its ranks:\n" + self.text())
             time.sleep(0.005)
 
     def wait(self, seconds):
@@ -174,7 +174,7 @@ class Job:
 
 
 def report_of(job, pid, stopped):
-    """What must be in the report of rank 0's process, as a pattern."""
+    """A pattern that the report of rank 0's process must contain."""
     host = re.escape(socket.gethostname())
     if stopped:
         return rf"rank \d+ \(host {host}, pid {pid}\) hangs, stopped by a signal"
@@ -182,7 +182,7 @@ def report_of(job, pid, stopped):
 
 
 def in_use():
-    """The files in /dev/shm that some process has mapped, perhaps of another job."""
+    """The files in /dev/shm that any process, perhaps of another job, has mapped."""
     found = set()
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -195,7 +195,7 @@ def in_use():
 
 
 def left_over(job):
-    # Killed with its parent, a process takes a moment to die.
+    # A process that is killed with its parent takes a moment to end.
     for wait in (0, 0.05, 0.1, 0.2, 0.4, 0.8):
         time.sleep(wait)
         left = [f"process {pid}" for pid in marked(job.mark)]
@@ -210,16 +210,16 @@ def left_over(job):
 
 
 def one(args, folder, number, chance):
-    ranks, outside = chance.randint(2, 4), chance.random() < 0.5
+    ranks, external = chance.randint(2, 4), chance.random() < 0.5
     early = not args.stop and chance.random() < 0.25
-    job = Job(args, folder, number, ranks, outside)
+    job = Job(args, folder, number, ranks, external)
     try:
         job.wait_for_ranks()
         if not early:
             job.wait_until_it_trains()
         time.sleep(chance.random() * 0.3)
         pid = chance.choice(job.rank_pids())
-        within = args.within + (DEADLINE + 1 if args.stop else 0)
+        within = args.within + (HANG_TIMEOUT + 1 if args.stop else 0)
         start = time.monotonic()
         os.kill(pid, signal.SIGSTOP if args.stop else signal.SIGKILL)
         try:
@@ -236,7 +236,7 @@ def one(args, folder, number, chance):
         if left:
             return "left over: " + ", ".join(left)
         if args.verbose:
-            how = "outside" if outside else "local"
+            how = "external" if external else "local"
             print(f"{number}: {ranks} ranks, {how}, pid {pid}: {seconds:.2f} s", flush=True)
         one.slowest = max(one.slowest, seconds)
         return None

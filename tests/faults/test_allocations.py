@@ -1,6 +1,5 @@
-"""One allocation of a command fails, wherever: it says so and ends with an exit code that is
-not 0, or does what it does otherwise. It never crashes, and never leaves out what it was
-asked for."""
+"""When any one allocation of a command fails, it reports that and exits with a code other than
+0, or its output is complete. It never crashes."""
 
 import os
 import pathlib
@@ -13,7 +12,7 @@ import unittest
 DLCORE = os.environ["DLCORE_BIN"]
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 PRELOAD = sys.argv.pop(1)
-MACHINE = SOURCE / "tests/topo/machines"
+MACHINE = SOURCE / "tests/topology/machines"
 
 
 class Allocations(unittest.TestCase):
@@ -34,7 +33,7 @@ class Allocations(unittest.TestCase):
             code, out, err = self.run_command(words, LD_PRELOAD=PRELOAD, FAIL_AT=str(at))
             said = (words, at, code, out[-300:], err[-300:])
             self.assertGreaterEqual(code, 0, said)  # no signal
-            if code == 0:  # but for the memory of this process, which is measured
+            if code == 0:  # except the measured memory of the process
                 self.assertEqual(re.sub(b"peak memory.*", b"", out),
                                  re.sub(b"peak memory.*", b"", expected), said)
             else:

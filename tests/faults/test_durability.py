@@ -1,6 +1,6 @@
-"""A checkpoint that was told of outlives a power cut, and one that could not be written has
-done no harm: the file reaches the disk before it gets its name, the name before older files
-go, and every call that fails on the way leaves what was there."""
+"""Tests that a reported checkpoint survives a power failure, and that one that could not be
+written does no harm: the file is flushed before it is renamed, its name before older files
+are removed, and if a call fails on the way the older files remain."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ class Durability(unittest.TestCase):
         return done.returncode, done.stderr
 
     def logged(self, *words, **environment):
-        """What was done with files below the folder, in its order, by paths from there."""
+        """The file operations below the folder, in order, with paths relative to it."""
         log = self.folder / "log"
         code, said = self.train(*words, FILES_LOG=str(log), **environment)
         self.assertEqual(code, 0, said)
@@ -70,7 +70,7 @@ class Durability(unittest.TestCase):
         return sorted(path.name for path in (self.folder / folder).iterdir() if path.name != ".lock")
 
     def resumes_from(self, name):
-        """It is sound, and the newest that is taken for a checkpoint."""
+        """It is valid, and the newest checkpoint."""
         code, said = self.train("--run-dir=run", "--resume=auto", "--set=train.iterations=6",
                                 "--set=train.keep=0")
         self.assertEqual(code, 0, said)
@@ -88,8 +88,8 @@ class Order(Durability):
             self.assertEqual(written[0], "create", calls)
             self.assertGreater(written.count("write"), 2, calls)
             self.assertEqual(written.index("fsync"), len(written) - 1, calls)
-            # Nothing is written between, and the name is on the disk before the next file,
-            # and before what it replaces goes.
+            # Nothing is written in between, and the name is flushed before the next file is
+            # created and before the checkpoint that it replaces is removed.
             self.assertEqual(calls[named - 1], ("fsync", "file", part), calls)
             self.assertEqual(calls[named + 1], ("fsync", "folder", "run"), calls)
             self.assertEqual(of_part[-1][0], named, calls)
@@ -99,7 +99,7 @@ class Order(Durability):
         self.assertEqual(self.names(), [SECOND])
 
     def test_of_a_new_run_folder(self):
-        """Each folder's name is on the disk before anything is made in it."""
+        """The name of each folder is flushed before anything is created in it."""
         for words, made in ((["--run-dir=deep/run"], ["deep", "deep/run"]),
                             ([f"--run-dir={self.folder}/whole/"], ["whole"]),
                             ([], ["runs", r"runs/net-[\d-]+"])):
@@ -112,7 +112,7 @@ class Order(Durability):
 
 
 class Failing(Durability):
-    STEPS = (  # of saving; its last one leaves a file that is whole
+    STEPS = (  # of saving, in order
         ("create", None, errno.ENOSPC, f"cannot write run/{SECOND}.part: "),
         ("create", None, errno.EIO, f"cannot write run/{SECOND}.part: "),
         ("write", None, errno.ENOSPC, f"cannot write run/{SECOND}.part: "),
@@ -129,7 +129,7 @@ class Failing(Durability):
                           FILES_AT=str(at), FILES_EVER="1", FILES_IN=where, **of)
 
     def test_steps(self):
-        """The file before is kept, nothing stays of this one, and it is said which it was."""
+        """The previous file is kept, nothing of this one remains, and the message names it."""
         for call, what, error, says in self.STEPS:
             for at in (1, 2, 3, 4) if call == "write" else (1,):
                 with self.subTest(call=call, error=errno.errorcode[error], at=at):
@@ -141,7 +141,7 @@ class Failing(Durability):
                     self.resumes_from(FIRST)
 
     def test_in_the_middle(self):
-        """Training goes on, and the next one is written."""
+        """Training continues, and the next checkpoint is written."""
         for call, what, error, says in self.STEPS:
             with self.subTest(call=call, error=errno.errorcode[error]):
                 self.setUp()
@@ -153,16 +153,16 @@ class Failing(Durability):
                 self.resumes_from(SECOND)
 
     def test_the_name(self):
-        """It may be lost, so what it would replace stays."""
+        """The new name may be lost, so the checkpoint that it replaces is kept."""
         code, said = self.fail("fsync", "folder", errno.EIO, 2, "/run")
         self.assertEqual(code, 1, said)
-        self.assertIn(f"run/{SECOND} is written, but may be lost if the power fails: "
-                      f"its folder: {os.strerror(errno.EIO)}", said)
+        self.assertIn(f"run/{SECOND} was written, but may be lost if the power fails: "
+                      f"its folder cannot be flushed: {os.strerror(errno.EIO)}", said)
         self.assertEqual(self.names(), [FIRST, SECOND])
         self.resumes_from(SECOND)
 
-    def test_part_that_stays(self):
-        """One that cannot be removed is no checkpoint, and is in nobody's way."""
+    def test_remaining_part(self):
+        """A .part file that cannot be removed is no checkpoint and does not get in the way."""
         code, said = self.train("--run-dir=run", FILES_FAIL="rename,unlink", FILES_EVER="1",
                                 FILES_IN=f"{SECOND}.part")
         self.assertEqual(code, 1, said)
@@ -171,7 +171,7 @@ class Failing(Durability):
         self.assertEqual(self.names(), [FIRST, SECOND, "net-00000006.safetensors"])
 
     def test_new_run_folder(self):
-        """A parent that cannot be flushed, as on some file systems, is no reason to stop."""
+        """A parent that cannot be flushed, as on some file systems, is no error."""
         code, said = self.train("--run-dir=run", FILES_FAIL="fsync", FILES_OF="folder",
                                 FILES_AT="1", FILES_ERROR=str(errno.EIO))
         self.assertEqual(code, 0, said)
@@ -188,7 +188,7 @@ class Failing(Durability):
 
 
 class Listing(Durability):
-    """A folder that cannot be listed is not an empty one."""
+    """A folder that cannot be listed is not taken for an empty one."""
 
     def unlisted(self, at, where, folder, *words):
         before = {path: path.read_bytes() for path in self.folder.rglob("*.safetensors")}
@@ -203,7 +203,7 @@ class Listing(Durability):
     def test_of_checkpoints(self):
         code, said = self.train("--run-dir=run")
         self.assertEqual(code, 0, said)
-        for at in (1, 3):  # no entry is seen, some are
+        for at in (1, 3):  # fails at the first entry, and after some
             for words in ([], ["--resume=auto"], ["--resume=run"]):
                 with self.subTest(at=at, words=words):
                     self.unlisted(at, "/run", "run", "--run-dir=run", *words)
@@ -216,7 +216,7 @@ class Listing(Durability):
                 self.unlisted(at, f"{self.folder}/runs", "runs(/net-[0-9-]+)?", "--resume=auto")
 
     def test_while_old_ones_are_removed(self):
-        """They stay then, and that is said."""
+        """They are kept, and a warning says so."""
         calls = self.logged("--run-dir=run")
         new = calls.index(("rename", "file", f"run/{SECOND}.part", f"run/{SECOND}"))
         before = calls[:new].count(("readdir", "folder", "run"))
@@ -224,7 +224,7 @@ class Listing(Durability):
         code, said = self.train("--run-dir=run", FILES_FAIL="readdir", FILES_IN="/run",
                                 FILES_AT=str(before + 2), FILES_EVER="1")
         self.assertEqual(code, 0, said)
-        self.assertIn("warning: old checkpoints stay: folder run cannot be read: " +
+        self.assertIn("warning: old checkpoints were not removed: folder run cannot be read: " +
                       os.strerror(errno.EIO), said)
         self.assertEqual(self.names(), [FIRST, SECOND])
 

@@ -1,5 +1,5 @@
-"""A folder that cannot be read to its end is told as such: what was read of it is not taken
-for all that there is."""
+"""Tests that a folder that cannot be read completely is reported, instead of its first
+entries being taken for all of them."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ num_output = 2
 [loss]
 type = softmax_loss
 """
-MADE_UP = "source = synthetic\nsamples = 8\nclasses = 2"
+SYNTHETIC = "source = synthetic\nsamples = 8\nclasses = 2"
 
 
 class Folders(unittest.TestCase):
@@ -35,12 +35,12 @@ class Folders(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name).resolve()
-        self.write(MADE_UP)
+        self.write(SYNTHETIC)
 
     def write(self, data):
         (self.folder / "net.ini").write_text(NET.format(data=data))
 
-    def told(self, folder, code, *words, **environment):
+    def reported(self, folder, code, *words, **environment):
         environment = {**os.environ, **environment}
         done = subprocess.run([DLCORE, *words], cwd=self.folder, capture_output=True,
                               text=True, timeout=120, check=False,
@@ -55,21 +55,21 @@ class Folders(unittest.TestCase):
         box.mkdir()
         for name in ("a.so", "b.so"):
             (box / name).symlink_to(PLUGINS / "solver-adam.so")
-        self.told(box, 0, "plugin", "list", DLCORE_PLUGIN_PATH=str(box))
+        self.reported(box, 0, "plugin", "list", DLCORE_PLUGIN_PATH=str(box))
 
     def test_pictures(self):
         for name in ("pictures", "pictures/ant", "pictures/bee"):
             (self.folder / name).mkdir()
         self.write("source = image-folder\npath = pictures")
         for name in ("pictures", "pictures/ant"):
-            self.told(name, 4, "check", "net.ini", DLCORE_PLUGIN_PATH=str(PLUGINS))
+            self.reported(name, 4, "check", "net.ini", DLCORE_PLUGIN_PATH=str(PLUGINS))
 
     def test_runs(self):
         subprocess.run([DLCORE, "train", "net.ini"], cwd=self.folder, check=True,
                        capture_output=True, timeout=120)
         run = next((self.folder / "runs").iterdir()).name
         for name in ("runs", f"runs/{run}"):
-            self.told(name, 1, "train", "net.ini", "--resume=auto")
+            self.reported(name, 1, "train", "net.ini", "--resume=auto")
 
 
 if __name__ == "__main__":

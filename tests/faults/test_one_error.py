@@ -1,6 +1,6 @@
-"""A job says once why it failed: ranks that fail alike, or because of another, are silent.
-Which rank it was is said only where the failure is its own. A control channel that cannot be
-sent on, on any side, ends the job at once."""
+"""A job reports once why it failed: ranks that fail for the same reason, or because of another
+rank, are silent. The rank is named only if the failure is its own. A control channel on which
+sending fails, at either end, ends the job at once."""
 
 import errno
 import os
@@ -51,7 +51,7 @@ class Jobs(unittest.TestCase):
             file.write(NET)
 
     def train(self, *words, **environment):
-        """Its exit code, the lines of stderr that tell of errors, and all of it."""
+        """The exit code, the lines of stderr with errors, and all of stderr."""
         done = subprocess.run([DLCORE, "train", "net.ini", *words], cwd=self.folder,
                               check=False, timeout=120, text=True,
                               env=dict(os.environ, **environment),
@@ -59,13 +59,13 @@ class Jobs(unittest.TestCase):
         errors = [line for line in done.stderr.splitlines() if "error: " in line]
         return done.returncode, errors, done.stderr
 
-    def test_alike(self):
+    def test_all_ranks_fail_alike(self):
         for code, says, words in (
-                (1, "the run folder /proc/x cannot be made", ["--run-dir=/proc/x"]),
-                (2, "cannot join these ranks", ["--transport=nccl"]),
+                (1, "the run folder /proc/x cannot be created", ["--run-dir=/proc/x"]),
+                (2, "cannot connect these ranks", ["--transport=nccl"]),
                 (4, "not a safetensors file", ["--weights=net.ini"]),
                 (4, "none", ["--weights=none"]),
-                (2, "4 ranks cannot be shared out", ["--set=parallel.stages=9"]),
+                (2, "4 ranks cannot be split", ["--set=parallel.stages=9"]),
                 (2, "none", ["--set=solver.type=none"])):
             with self.subTest(words=words):
                 found, errors, said = self.train("--ranks=4", *words)
@@ -75,13 +75,13 @@ class Jobs(unittest.TestCase):
                 self.assertIn(says, errors[0])
                 self.assertNotIn("(host ", errors[0])
 
-    def test_lines_stay_lines(self):
+    def test_newlines_are_kept(self):
         code, errors, said = self.train("--ranks=2")
         self.assertEqual((code, errors), (0, []), said)
         self.assertIn("\n    not ", said)
         self.assertNotIn("\\n", said)
 
-    @unittest.skipUnless(PRELOAD, "a sanitizer comes first")
+    @unittest.skipUnless(PRELOAD, "a sanitizer must be loaded first")
     def test_sending_fails(self):
         for where in ("parent", "child"):
             for ever in ({}, {"FAIL_SEND_EVER": "1"}):
@@ -94,14 +94,14 @@ class Jobs(unittest.TestCase):
             "--ranks=2", LD_PRELOAD=PRELOAD, FAIL_SEND_AT=str(at), FAIL_SEND_IN=where,
             FAIL_SEND_ERROR=str(errno.ENOBUFS), **ever)
         told = (where, ever, at, said)
-        if code == 0:  # it was not sent so often
+        if code == 0:  # fewer messages were sent
             self.assertGreater(at, 13, told)
             return
         self.assertLess(time.monotonic() - start, 20, told)
         self.assertEqual(code, 1, told)
         self.assertTrue(any(os.strerror(errno.ENOBUFS) in line for line in errors), told)
 
-    @unittest.skipUnless(PRELOAD, "a sanitizer comes first")
+    @unittest.skipUnless(PRELOAD, "a sanitizer must be loaded first")
     def test_sending_is_interrupted(self):
         for error in (errno.EINTR, errno.EAGAIN):
             code, errors, said = self.train("--ranks=2", LD_PRELOAD=PRELOAD,

@@ -1,5 +1,5 @@
-"""What the command prints is fit for a terminal whatever names, values and paths hold, and
-what could not be printed is not lost in silence."""
+"""Output is safe for a terminal whatever names, values and paths contain, and a failure to
+write it is reported."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import unittest
 
 DLCORE = os.environ["DLCORE_BIN"]
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
-# A colour, a title, C1's CSI, text turned around, a line of its own, no UTF-8.
+# A colour, a window title, C1's CSI, right-to-left text, a forged line, invalid UTF-8.
 EVIL = "\x1b[31mred\x1b]0;x\a \u009b31m \u202egnp.exe \u2066x\nerror: done\r".encode() + b"\xff"
 UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]")
 NET = """[net]
@@ -53,7 +53,7 @@ class Terminal(unittest.TestCase):
     def expect_fit(self, code, *words, shows=None, **environment):
         found, out, err = self.run_command(*words, **environment)
         for text in (out, err):
-            text = text.decode("utf-8")  # which fails where it is none
+            text = text.decode("utf-8")  # which fails if it is not UTF-8
             self.assertIsNone(UNFIT.search(text), (words, text))
             self.assertNotIn("\nerror: done", text, words)
         self.assertEqual(found, code, (words, out, err))
@@ -66,7 +66,7 @@ class Terminal(unittest.TestCase):
             file.write(text)
         return path
 
-    def net(self, name=b"good", solver=b"rate"):
+    def net(self, name=b"good", solver=b"learning_rate"):
         return (NET.encode().replace(b"{name}", name)
                 .replace(b"{solver}", solver))
 
@@ -82,7 +82,7 @@ class Terminal(unittest.TestCase):
                       (b"check", b"net.ini", b"--set", evil),
                       (b"check", b"net.ini", b"--set", b"ip.num_output=" + evil),
                       (b"topo", b"--from", evil)):
-            if words[-1][:2] == b"--" or words[0] == b"plugin":  # argp's own sentences
+            if words[-1][:2] == b"--" or words[0] == b"plugin":  # argp prints these itself
                 words = (*words[:-1], words[-1].replace(b"\n", b""))
             code, out, err = self.run_command(*words)
             self.assertNotEqual(code, 0, words)

@@ -1,10 +1,10 @@
 #!/bin/bash
-# All that tests/gpu/run.sh needs on a machine where nothing can be installed, in one
-# file: build/gpu-bundle.tar.xz, made of a release build for one generation of GPUs.
+# Packs everything that tests/gpu/run.sh needs on a machine where nothing can be installed
+# into build/gpu-bundle.tar.xz, from a release build for one generation of GPUs.
 #
 #     tests/gpu/bundle.sh [BUILD]        (build/gpu, which is built here)
 #
-# In it: the command, its library, all plugins, the test programs, the libraries of this
+# It contains the command, its library, all plugins, the test programs, the libraries of this
 # system that they need (not cuDNN, cuBLAS and NCCL, which run.sh looks for there),
 # models, Fashion-MNIST, and a tenth of CIFAR-10 if it is in data/. ARCHITECTURES
 # (90-real) is cmake's.
@@ -22,18 +22,18 @@ cmake --build "$build" -j "${JOBS:-$(nproc)}" --target all device_speed feed_spe
     exit 1
 }
 rm -rf "$tree"
-mkdir -p "$tree/lib/dlcore/1" "$tree/bin" "$tree/tests" "$tree/needed" "$tree/data"
+mkdir -p "$tree/lib/dlcore/0" "$tree/bin" "$tree/tests" "$tree/needed" "$tree/data"
 cp "$build/bin/dlcore" "$tree/bin/"
 cp -L "$build"/lib/libdlcore.so.? "$tree/lib/"
-cp "$build"/lib/dlcore/1/*.so "$tree/lib/dlcore/1/"
-rm -f "$tree/lib/dlcore/1/transport-mpi.so" # would bring half of MPI along
+cp "$build"/lib/dlcore/0/*.so "$tree/lib/dlcore/0/"
+rm -f "$tree/lib/dlcore/0/transport-mpi.so" # would bring half of MPI along
 cp "$build"/bench/{device,feed}_speed "$build"/tests/bin/test_device_{kernels,convert,precision} \
-    "$build"/tests/bin/test_layers_* "$build"/tests/bin/test_gpu_{device,words} \
+    "$build"/tests/bin/test_layers_* "$build"/tests/bin/test_gpu_{device,semaphores} \
     "$build/tests/bin/test_transport_queues" "$tree/tests/"
-strip --strip-unneeded "$tree"/bin/* "$tree"/lib/*.so.? "$tree"/lib/dlcore/1/*.so \
+strip --strip-unneeded "$tree"/bin/* "$tree"/lib/*.so.? "$tree"/lib/dlcore/0/*.so \
     "$tree"/tests/*
 
-# Libraries by what the loader finds, but those that belong to every system, and CUDA's.
+# Libraries that the loader finds, without those of every system and CUDA's.
 find "$tree" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/null |
     awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
     grep -Ev '/(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\+\+)[.-]' |
@@ -53,6 +53,6 @@ tar -C build -cf - gpu-bundle | xz -T0 -6 >build/gpu-bundle.tar.xz
 size=$(stat -c %s build/gpu-bundle.tar.xz)
 echo "build/gpu-bundle.tar.xz: $((size >> 20)) MiB of $((most >> 20))"
 [ "$size" -le "$most" ] || {
-    echo "too large: leave something out" >&2
+    echo "the bundle is too large" >&2
     exit 1
 }

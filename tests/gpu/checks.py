@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What run.sh runs: each check is a function that returns a sentence, raises Failed, or
-raises NotRun with the reason. Those that come later are left out when time is up.
+"""The checks that run.sh runs: each is a function that returns a sentence, raises Failed, or
+raises NotRun with the reason. When time is up the remaining ones are skipped.
 
     checks.py BUNDLE OUT [PATTERN...]
 
 Patterns are regular expressions: only checks whose name one of them finds are run. What
 a failed check printed is kept whole in OUT/failures.txt. With STANDIN=cpu in the
-environment the processor stands for the GPU, so that the checks themselves can be tried
+environment the CPU stands in for the GPU, so that the checks themselves can be tried
 where there is none (PyTorch and what needs CUDA fail then).
 """
 import glob
@@ -46,7 +46,7 @@ def left():
 
 
 def run(command, seconds=60, environment=None, ok=(0,)):
-    """stdout and stderr together."""
+    """Runs a command and returns its stdout and stderr together."""
     seconds = min(seconds, left())
     if seconds < 5:
         raise NotRun("no time left")
@@ -57,9 +57,9 @@ def run(command, seconds=60, environment=None, ok=(0,)):
         raise Failed(f"{pathlib.Path(command[0]).name} took more than {seconds:.0f} s",
                      (late.stdout or b"").decode(errors="replace")) from None
     except FileNotFoundError:
-        raise NotRun(f"{command[0]} is not here") from None
+        raise NotRun(f"{command[0]} is not installed") from None
     if done.returncode not in ok:
-        raise Failed(f"ended with {done.returncode}: {last_lines(done.stdout)}", done.stdout)
+        raise Failed(f"exit code {done.returncode}: {last_lines(done.stdout)}", done.stdout)
     return done.stdout
 
 
@@ -75,7 +75,7 @@ def last_json(text):
 
 
 def gpu():
-    """Raises NotRun without one, with dlcore's own reason."""
+    """Raises NotRun, with dlcore's own reason, if there is no GPU."""
     if STANDIN:
         return
     lines = run([DLCORE, "plugin", "list"]).splitlines()
@@ -85,7 +85,7 @@ def gpu():
     except (OSError, subprocess.CalledProcessError):
         count = 0
     if not count:
-        raise NotRun("no GPU here; dlcore says: " + " ".join(line.split()))
+        raise NotRun("no GPU; dlcore says: " + " ".join(line.split()))
 
 
 def tensors(folder):
@@ -107,10 +107,10 @@ def train(net, *options, folder=None, seconds=90, environment=None):
     return {**last_json(text), "text": text}
 
 
-# ---- What is here -----------------------------------------------------------------
+# ---- Installation -----------------------------------------------------------------
 
 
-def what_is_here():
+def installation():
     (OUT / "doctor.txt").write_text(run([DLCORE, "doctor"], ok=range(256)))
     listed = run([DLCORE, "plugin", "list"])
     (OUT / "plugins.txt").write_text(listed)
@@ -146,7 +146,7 @@ def conformance(program):
             raise NotRun("not in the bundle")
         environment = {"DLCORE_TEST_DEVICE": STANDIN or "cuda", "DLCORE_BUILD_DIR": str(BUNDLE)}
         text = run([BUNDLE / "tests" / program], 60, {**environment, "CK_FORK": "no"}, ok=range(-64, 256))
-        if "Failures: 0, Errors: 0" not in text:  # each test by itself, so that a crash doesn't hide the others
+        if "Failures: 0, Errors: 0" not in text:  # each test in a process, so that a crash doesn't hide the others
             text = run([BUNDLE / "tests" / program], 90, {**environment, "CK_FORK": "yes"}, ok=(77,))
         return last_lines(text, 1)
     return check
@@ -163,7 +163,7 @@ def speed():
 
 
 def speed_of_feed():
-    """Without the GPU: can the processor hand out as many samples as AlexNet takes?"""
+    """Without the GPU: can the CPU load as many samples per second as AlexNet trains on?"""
     text = run([BUNDLE / "tests/feed_speed", "4"], 60)
     (OUT / "feed.txt").write_text(text)
     slow = [line for line in text.splitlines() if line.startswith("bytes") and float(line.split()[-4]) < 20000]
@@ -213,19 +213,19 @@ def repeats(precision):
             train(*LENET, ON_GPU, "--iterations=60", f"--set=train.precision={precision}", folder=WORK / f"again{i}")
         if tensors(WORK / "again0") != tensors(WORK / "again1"):
             raise Failed("two runs give different weights")
-        return "two runs give the same bytes"
+        return "two runs are bitwise identical"
     return check
 
 
-def recorded_or_not():
+def captured_or_not():
     gpu()
-    for record in ("true", "false"):
-        result = train(*LENET, ON_GPU, "--iterations=60", f"--set=train.capture={record}", folder=WORK / record)
-        if record == "true" and "iterations are recorded" not in result["text"]:
+    for capture in ("true", "false"):
+        result = train(*LENET, ON_GPU, "--iterations=60", f"--set=train.capture={capture}", folder=WORK / capture)
+        if capture == "true" and "iterations are captured" not in result["text"]:
             raise Failed(last_lines(result["text"], 12))
     if tensors(WORK / "true") != tensors(WORK / "false"):
-        raise Failed("recorded and not, weights differ")
-    return "recorded and not: the same bytes"
+        raise Failed("with and without capture, weights differ")
+    return "with and without capture: bitwise identical"
 
 
 # ---- Several processes on one GPU ---------------------------------------------------
@@ -239,25 +239,25 @@ def same_weights(ranks):
                   folder=WORK / transport)
         if tensors(WORK / "p2p-tree") != tensors(WORK / "host-staged"):
             raise Failed("p2p-tree and host-staged give different weights")
-        return "p2p-tree and host-staged give the same bytes"
+        return "p2p-tree and host-staged are bitwise identical"
     return check
 
 
-def in_queues():
-    """All of the exchange is work for queues, and part of the recording."""
+def stream_ordered():
+    """The gradient exchange is stream-ordered, and part of the captured graph."""
     gpu()
     for how in ("direct", "tree"):
-        for record in ("true", "false"):
+        for capture in ("true", "false"):
             result = train(*LENET, ON_GPU, "--ranks=4", "--transport=p2p-tree", "--iterations=60", f"--set=transport.schedule={how}",
-                           "--set=transport.overlap_forward=no", f"--set=train.capture={record}", folder=WORK / f"{how}-{record}")
-            if not STANDIN and "work for queues" not in result["text"]:
-                raise Failed("by the processor: " + last_lines(result["text"], 12))
-            if not STANDIN and record == "true" and "iterations are recorded" not in result["text"]:
+                           "--set=transport.overlap_forward=no", f"--set=train.capture={capture}", folder=WORK / f"{how}-{capture}")
+            if not STANDIN and "stream-ordered" not in result["text"]:
+                raise Failed("not stream-ordered: " + last_lines(result["text"], 12))
+            if not STANDIN and capture == "true" and "iterations are captured" not in result["text"]:
                 raise Failed(last_lines(result["text"], 12))
-    weights = [tensors(WORK / f"{how}-{record}") for how in ("direct", "tree") for record in ("true", "false")]
+    weights = [tensors(WORK / f"{how}-{capture}") for how in ("direct", "tree") for capture in ("true", "false")]
     if any(one != weights[0] for one in weights):
-        raise Failed("direct and tree, recorded and not, give different weights")
-    return "direct and tree, recorded and not: the same bytes"
+        raise Failed("direct and tree, with and without capture, give different weights")
+    return "direct and tree, with and without capture: bitwise identical"
 
 
 def nccl_of_two():
@@ -301,8 +301,8 @@ def killed(transport):
             raise Failed("the job went on for 10 s after a rank was killed") from None
         took = time.monotonic() - begin
         if child.returncode != 5 or took > 2.5:
-            raise Failed(f"ended with {child.returncode} after {took:.1f} s: {last_lines(text)}")
-        return f"told after {took:.2f} s: {last_lines(text, 2)}"
+            raise Failed(f"exit code {child.returncode} after {took:.1f} s: {last_lines(text)}")
+        return f"reported after {took:.2f} s: {last_lines(text, 2)}"
     return check
 
 
@@ -313,14 +313,14 @@ def sanitized(tool, *options):
     def check():
         gpu()
         if not shutil.which("compute-sanitizer"):
-            raise NotRun("compute-sanitizer is not here")
+            raise NotRun("compute-sanitizer is not installed")
         text = run(["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "99", DLCORE,
                     "train", *LENET, ON_GPU, "--iterations=3", "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0", *options], 60)
         return next((line for line in text.splitlines() if "ERROR SUMMARY" in line), "nothing found")
     return check
 
 
-# ---- Side by side with PyTorch ----------------------------------------------------------
+# ---- Comparison with PyTorch ------------------------------------------------------------
 
 SHAPES = {"lenet": ("1,28,28", 10), "cifar10-full": ("3,32,32", 10)}
 BARS = {("resnet50", "eager"): 1.3, ("resnet50", "compiled"): 1.1, ("lenet", "eager"): 4.0, ("cifar10-full", "eager"): 4.0}
@@ -331,8 +331,8 @@ peers, rows = {}, []
 
 
 def synthetic(net, batch):
-    """A net.ini that trains on made-up samples and tests nothing, slowly enough that the
-    loss stays a number."""
+    """A net.ini that trains on synthetic samples without tests, at a learning rate small enough
+    for the loss to stay finite."""
     shape, classes = SHAPES.get(net, ("3,227,227" if net == "alexnet" else "3,224,224", 1000))
     text = re.sub(r"(?ms)^\[data\.test\].*?(?=^\[)", "", (MODELS / f"{net}.ini").read_text())
     data = (f"[data]\nsource = synthetic\nkind = noise\nshape = {shape}\nclasses = {classes}\n"
@@ -350,7 +350,7 @@ def ours(net, batch, precision, iterations):
 
 
 def theirs(precision, compiled, nets):
-    """All nets of a precision by one process, the first time: it takes long to start."""
+    """All nets of a precision in one process, since it takes long to start."""
     if (precision, compiled) not in peers:
         peers[precision, compiled] = {}
         words = [sys.executable, BUNDLE / "torch_gpu.py", "--precision", precision] + ["--compile"] * compiled
@@ -383,7 +383,7 @@ def side_by_side(net, batch, precision, compiled, nets):
 
 def residual_net():
     """Batch norms and forks, which neither LeNet nor cifar10-full has: the loss after eight
-    updates. Gradients of forks that are not added up move it by 0.037."""
+    updates. Gradients of forks that are not added would change it by 0.037."""
     gpu()
     options = [synthetic("resnet18", 8), "--iterations=8", "--set=solver.learning_rate=0.002", "--set=train.checkpoint_last=no", "--set=train.checkpoint_minutes=0",
                "--set=train.test_interval=1000000000"]
@@ -395,7 +395,7 @@ def residual_net():
 
 
 def times(net, batch, precision):
-    """What the layers take, to see where a contest is lost."""
+    """Times of the layers, to see where a comparison is lost."""
     def check():
         gpu()
         text = run([DLCORE, "time", synthetic(net, batch), ON_GPU, f"--set=train.precision={precision}", TUNED], 60)
@@ -414,23 +414,23 @@ def contests():
 
 
 def checks():
-    yield "what is here", what_is_here
+    yield "installation", installation
     yield "libraries", libraries_are_found
     yield "topology", topology
     for program in sorted(path.name for path in (BUNDLE / "tests").glob("test_*")):
         yield f"conformance: {program}", conformance(program)
     yield "speed of kernels", speed
-    yield "speed of the feed", speed_of_feed
+    yield "speed of loading", speed_of_feed
     yield "LeNet, Fashion-MNIST", same_accuracy(LENET, 0.5)
     yield "checkpoints move", checkpoints_move
-    yield "recorded iterations", recorded_or_not
+    yield "captured iterations", captured_or_not
     for precision in ("float32", "tf32", "bf16", "fp16"):
         yield f"twice the same, {precision}", repeats(precision)
     yield "cifar10-full, a tenth of CIFAR-10", same_accuracy(CIFAR, 3.0, "--iterations=500", "--set=train.test_interval=500")
     yield "residual net", residual_net
     yield "two processes", same_weights(2)
     yield "four processes", same_weights(4)
-    yield "four processes, p2p-tree in queues", in_queues
+    yield "four processes, p2p-tree stream-ordered", stream_ordered
     yield "nccl, two ranks", nccl_of_two
     for transport in ("p2p-tree", "host-staged"):
         yield f"killed: {transport}", killed(transport)
@@ -479,7 +479,7 @@ def main():
             word, text = "failed", str(reason)
             with open(OUT / "failures.txt", "a") as file:
                 file.write(f"==== {name}: {reason}\n{reason.text}\n")
-        except Exception as error:  # a check that is wrong is a check that failed
+        except Exception as error:  # a broken check counts as failed
             word, text = "failed", f"{type(error).__name__}: {error}"
         results.append((name, word, " ".join(text.split()), time.monotonic() - begin))
         print(f"{word:8} {name}: {results[-1][2][:160]}", flush=True)

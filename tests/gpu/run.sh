@@ -1,14 +1,13 @@
 #!/bin/bash
-# Everything that only a GPU can show, in one call of less than eight minutes:
+# Runs all checks that need a GPU, in less than eight minutes:
 #
 #     tests/gpu/bundle.sh                                               (here)
 #     tar xJf gpu-bundle.tar.xz && gpu-bundle/run.sh OUT [PATTERN...]    (there)
 #
-# Or, where it was built and there is a GPU: tests/gpu/run.sh OUT. Patterns choose among
-# the checks (checks.py). The report is
-# OUT/report.md, with OUT/report.json beside it; the last line says how many checks
-# passed, failed and were not run. Without a GPU all goes as far as it can and each
-# check says why it was not run: that is how the script itself is tested.
+# Or, on a machine with the build and a GPU: tests/gpu/run.sh OUT. Patterns select checks
+# (checks.py). The report is OUT/report.md and OUT/report.json; the last line says how many
+# checks passed, failed and were not run. Without a GPU each check says why it was not run,
+# which tests the script itself.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-${OUT:-gpu-report}}
@@ -22,7 +21,7 @@ else
 fi
 python=${PYTHON:-python3}
 
-# cuDNN, cuBLAS and NCCL: of the toolkit, or of PyTorch's packages.
+# cuDNN, cuBLAS and NCCL come from the toolkit or from PyTorch's packages.
 folders=$("$python" - <<'PY'
 import glob, sysconfig
 wanted = ("libcudnn.so.9", "libcublasLt.so.1?", "libnccl.so.2")
@@ -38,7 +37,7 @@ print(":".join(dict.fromkeys(found)))
 PY
 )
 export LD_LIBRARY_PATH="$bundle/needed:$bundle/lib${folders:+:$folders}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export DLCORE_PLUGIN_PATH="$bundle/lib/dlcore/1"
+export DLCORE_PLUGIN_PATH="$bundle/lib/dlcore/0"
 export XDG_CACHE_HOME="$out/cache"
 chmod -R go-w "$bundle/lib" # what others could change is not loaded
 status=0

@@ -1,5 +1,5 @@
-/* A device that works behind queues: memory, queues, events, recordings, sharing
- * between processes. Of the GPU, or what DLCORE_TEST_DEVICE names; its kernels are
+/* A device with queues: memory, queues, events, captured graphs, sharing between
+ * processes. Tests the GPU, or the device that DLCORE_TEST_DEVICE names; kernels are
  * tested by tests/conformance/device. */
 #include <check.h>
 #include <math.h>
@@ -68,7 +68,7 @@ static void teardown(void) {
     plugins_close();
 }
 
-/* All of a buffer is one value, set and looked at behind all queues' backs. */
+/* Sets or reads all elements of a buffer, without regard to queues. */
 static void set(float *at, float value) {
     for (int i = 0; i < N; i++)
         here[i] = value;
@@ -85,7 +85,7 @@ static float value_of(const float *at) {
 
 /* ---- Memory ------------------------------------------------------------------ */
 
-/* All bytes at once, wherever they lie. */
+/* Sets bytes, in device or host memory. */
 static dlc_status put(void *at, int byte, size_t bytes) {
     void *from = malloc(bytes + 1);
     memset(from, byte, bytes + 1);
@@ -94,7 +94,7 @@ static dlc_status put(void *at, int byte, size_t bytes) {
     return status;
 }
 
-/* Any byte but zero? Looks through a buffer of the host. */
+/* Is any byte non-zero? Checks a host buffer. */
 static int any_byte(const void *at, size_t bytes) {
     unsigned char *seen = malloc(bytes + 1);
     int any = 0;
@@ -119,7 +119,7 @@ START_TEST(memory_is_zeroed_and_aligned) {
                 OK(put(m.base, 0x77, sizes[i]));
                 ops->free(device, &m);
                 ck_assert_ptr_null(m.base);
-                ops->free(device, &m); /* once more does no harm */
+                ops->free(device, &m); /* freeing twice does no harm */
             }
 }
 END_TEST
@@ -138,12 +138,12 @@ START_TEST(too_much_memory) {
                 ck_assert_msg(strstr(dlc_detail(), "bytes are free") != NULL, "%s",
                               dlc_detail());
         }
-    set(x[0], 3); /* all is well afterwards */
+    set(x[0], 3); /* the device still works */
     ck_assert(value_of(x[0]) == 3);
 }
 END_TEST
 
-START_TEST(memory_of_others_is_pinned) {
+START_TEST(host_memory_is_pinned) {
     if (!DLC_CAN(ops, pin))
         return;
     float *mine = malloc(BYTES);
@@ -157,13 +157,13 @@ START_TEST(memory_of_others_is_pinned) {
     for (int i = 0; i < N; i++)
         ck_assert(mine[i] == 2 * (float)i);
     ops->unpin(device, mine);
-    OK(ops->pin(device, mine, BYTES)); /* may be again */
+    OK(ops->pin(device, mine, BYTES)); /* may be pinned again */
     ops->unpin(device, mine);
     free(mine);
 }
 END_TEST
 
-START_TEST(tells_of_itself) {
+START_TEST(describes_itself) {
     dlc_device_info info = {.size = sizeof info};
     dlc_device_args args = {.size = sizeof args, .index = 1000};
     dlc_device *other = NULL;
@@ -175,16 +175,14 @@ START_TEST(tells_of_itself) {
     ck_assert_str_ne(info.name, "");
     ck_assert_int_eq(ops->open(&args, &other), DLC_ERR_CONFIG);
     ck_assert_ptr_null(other);
-    if (DLC_CAN(ops, reaches)) {
-        OK(ops->reaches(device, 0, 0, &reaches));
+    if (DLC_CAN(ops, can_access_peer)) {
+        OK(ops->can_access_peer(device, 0, 0, &reaches));
         ck_assert_int_eq(reaches, 1);
     }
 }
 END_TEST
 
-/* ---- Queues, events
- * --------------------------------------------------------------------
- */
+/* ---- Queues, events ------------------------------------------------------------- */
 
 START_TEST(queues_in_order_by_events) {
     for (int i = 1; i <= 100; i++) {
@@ -212,7 +210,7 @@ START_TEST(events_become_done) {
         OK(ops->event_record(device, q1, e1));
         do
             OK(ops->event_done(device, e1, &done));
-        while (!done && i % 2); /* the others sleep */
+        while (!done && i % 2); /* sleeps on every other event */
         OK(ops->event_sync(device, e1));
         OK(ops->event_done(device, e1, &done));
         ck_assert_int_eq(done, 1);
@@ -236,12 +234,12 @@ START_TEST(closing_does_all_work_first) {
 }
 END_TEST
 
-/* More sources than one group of the kernel has. */
+/* More sources than one launch of the kernel takes. */
 START_TEST(sums_of_64) {
     const float *sources[64];
     float *dsts[2] = {x[2], x[3]};
     set(x[0], 1);
-    set(x[1], 0x1p-24f); /* lost when it is added to 1 alone */
+    set(x[1], 0x1p-24f); /* lost when added to 1 alone */
     for (int i = 0; i < 64; i++)
         sources[i] = i == 0 ? x[0] : x[1];
     float tree[64];
@@ -257,11 +255,11 @@ START_TEST(sums_of_64) {
 }
 END_TEST
 
-/* ---- Recordings -------------------------------------------------------------- */
+/* ---- Captured graphs --------------------------------------------------------- */
 
-static dlc_recording *record_two_queues(void) {
-    dlc_recording *recording = NULL;
-    OK(ops->record_begin(device, q1));
+static dlc_captured_graph *capture_two_queues(void) {
+    dlc_captured_graph *graph = NULL;
+    OK(ops->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
     OK(ops->event_record(device, q1, e1));
     OK(ops->event_wait(device, q2, e1));
@@ -270,68 +268,68 @@ static dlc_recording *record_two_queues(void) {
     OK(ops->event_record(device, q2, e2));
     OK(ops->event_wait(device, q1, e2));
     OK(ops->add(device, q1, N, x[1], x[2]));
-    OK(ops->record_end(device, q1, &recording));
-    ck_assert_ptr_nonnull(recording);
-    return recording;
+    OK(ops->capture_end(device, q1, &graph));
+    ck_assert_ptr_nonnull(graph);
+    return graph;
 }
 
-START_TEST(a_recording_runs_as_often_as_wanted) {
+START_TEST(a_captured_graph_runs_repeatedly) {
     set(x[0], 1);
     set(x[1], 0);
     set(x[2], 0);
-    dlc_recording *recording = record_two_queues();
-    ck_assert(value_of(x[0]) == 1); /* noted, not done */
+    dlc_captured_graph *graph = capture_two_queues();
+    ck_assert(value_of(x[0]) == 1); /* captured, not run */
     float a = 1, b = 0, c = 0;
     for (int i = 0; i < 10; i++) {
-        OK(ops->record_run(device, i % 2 ? q2 : NULL, recording));
+        OK(ops->graph_launch(device, i % 2 ? q2 : NULL, graph));
         OK(ops->queue_sync(device, q2));
         a *= 2;
         b += a;
         c += a + b;
         ck_assert(value_of(x[0]) == a && value_of(x[1]) == b && value_of(x[2]) == c);
     }
-    ops->record_close(device, recording);
-    ops->record_close(device, NULL);
-    OK(ops->scale(device, q1, N, 0.5f, x[0])); /* the queues are their own again */
+    ops->graph_close(device, graph);
+    ops->graph_close(device, NULL);
+    OK(ops->scale(device, q1, N, 0.5f, x[0])); /* the queues are usable again */
     OK(ops->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == a / 2);
 }
 END_TEST
 
-/* The step reads rate and loss scale when it runs. */
-START_TEST(a_recording_reads_anew) {
+/* The update reads learning rate and loss scale when it runs. */
+START_TEST(a_captured_graph_reads_memory_at_each_launch) {
     dlc_loss_scale state = {.scale = 4};
     dlc_memory kept = none();
     OK(ops->alloc(device, sizeof state, 0, &kept));
     OK(ops->copy(device, NULL, kept.base, &state, sizeof state));
     dlc_momentum how = {.size = sizeof how,
-                        .rate = 1,
+                        .learning_rate = 1,
                         .grad_scale = 1,
-                        .rate_at = x[3],
+                        .learning_rate_at = x[3],
                         .loss_scale = kept.base};
-    dlc_recording *recording = NULL;
+    dlc_captured_graph *graph = NULL;
     set(x[0], 8);
     set(x[1], 0);
     set(x[2], 0);
-    OK(ops->record_begin(device, q1));
-    OK(ops->adapt_scale(device, q1, N, x[0], 2, kept.base));
+    OK(ops->capture_begin(device, q1));
+    OK(ops->update_loss_scale(device, q1, N, x[0], 2, kept.base));
     OK(ops->momentum(device, q1, N, &how, x[0], x[1], x[2]));
-    OK(ops->record_end(device, q1, &recording));
+    OK(ops->capture_end(device, q1, &graph));
     /* scale: 4, 4 (then 8), 8, an overflow (then 4), 4 */
     static const float scale[] = {4, 4, 8, 0, 4};
     float want = 0;
     for (int i = 0; i < 5; i++) {
         set(x[3], (float)i + 1);
         set(x[0], scale[i] ? 8 : INFINITY);
-        OK(ops->record_run(device, q1, recording));
+        OK(ops->graph_launch(device, q1, graph));
         OK(ops->queue_sync(device, q1));
         if (scale[i])
             want -= ((float)i + 1) * 8 / scale[i];
         ck_assert(value_of(x[2]) == want);
     }
     OK(ops->copy(device, NULL, &state, kept.base, sizeof state));
-    ck_assert(state.skipped == 1 && state.good == 1 && state.scale == 4);
-    ops->record_close(device, recording);
+    ck_assert(state.skipped == 1 && state.good_iterations == 1 && state.scale == 4);
+    ops->graph_close(device, graph);
     ops->free(device, &kept);
 }
 END_TEST
@@ -362,53 +360,53 @@ static dlc_status (*const blocking[])(void) = {block_queue, block_event, block_n
                                                block_fill, block_alloc};
 static const char *const said[] = {"queue", "event", "norm2", "fill", "mem"};
 
-START_TEST(a_recording_is_spoilt_by_waiting) {
-    dlc_recording *recording = NULL;
+START_TEST(blocking_calls_invalidate_a_capture) {
+    dlc_captured_graph *graph = NULL;
     set(x[0], 1);
-    OK(ops->record_begin(device, q1));
+    OK(ops->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
     ck_assert_int_ne(blocking[_i](), DLC_OK);
     if (is_gpu())
         ck_assert_msg(strstr(dlc_detail(), said[_i]) != NULL, "%s", dlc_detail());
-    ck_assert_int_ne(ops->record_end(device, q1, &recording), DLC_OK);
+    ck_assert_int_ne(ops->capture_end(device, q1, &graph), DLC_OK);
     if (is_gpu())
         ck_assert_msg(strstr(dlc_detail(), said[_i]) != NULL, "%s", dlc_detail());
-    ck_assert_ptr_null(recording);
-    /* Nothing is left of it: all of this works again. */
+    ck_assert_ptr_null(graph);
+    /* Nothing has run, and all of this works again. */
     ck_assert(value_of(x[0]) == 1);
     OK(ops->scale(device, q1, N, 2, x[0]));
     OK(ops->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == 2);
-    OK(ops->record_begin(device, q1));
+    OK(ops->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->record_end(device, q1, &recording));
-    OK(ops->record_run(device, NULL, recording));
+    OK(ops->capture_end(device, q1, &graph));
+    OK(ops->graph_launch(device, NULL, graph));
     ck_assert(value_of(x[0]) == 4);
-    ops->record_close(device, recording);
+    ops->graph_close(device, graph);
 }
 END_TEST
 
-START_TEST(a_recording_is_given_up) {
+START_TEST(a_capture_is_discarded) {
     set(x[0], 1);
-    OK(ops->record_begin(device, q1));
+    OK(ops->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->record_end(device, q1, NULL));
-    ck_assert_int_ne(ops->record_end(device, q1, NULL), DLC_OK);
+    OK(ops->capture_end(device, q1, NULL));
+    ck_assert_int_ne(ops->capture_end(device, q1, NULL), DLC_OK);
     OK(ops->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == 1);
-    ck_assert_int_ne(ops->record_begin(device, NULL), DLC_OK);
+    ck_assert_int_ne(ops->capture_begin(device, NULL), DLC_OK);
 }
 END_TEST
 
-/* A queue that takes part and doesn't come back: an error, and no more than that. */
-START_TEST(a_recording_without_its_end) {
-    dlc_recording *recording = NULL;
-    OK(ops->record_begin(device, q1));
+/* A queue that takes part and is not joined: an error, and no other harm. */
+START_TEST(a_capture_with_an_unjoined_queue) {
+    dlc_captured_graph *graph = NULL;
+    OK(ops->capture_begin(device, q1));
     OK(ops->event_record(device, q1, e1));
     OK(ops->event_wait(device, q2, e1));
     OK(ops->scale(device, q2, N, 2, x[0]));
-    ck_assert_int_ne(ops->record_end(device, q1, &recording), DLC_OK);
-    ck_assert_ptr_null(recording);
+    ck_assert_int_ne(ops->capture_end(device, q1, &graph), DLC_OK);
+    ck_assert_ptr_null(graph);
     set(x[0], 1);
     OK(ops->scale(device, q1, N, 2, x[0]));
     OK(ops->queue_sync(device, q1));
@@ -420,35 +418,35 @@ END_TEST
 
 START_TEST(only_shared_memory_is_exported) {
     dlc_memory m = none();
-    dlc_share share = {.size = sizeof share};
+    dlc_ipc_handle share = {.size = sizeof share};
     OK(ops->alloc(device, 1 << 20, 0, &m));
-    ck_assert_int_eq(ops->share_export(device, &m, &share), DLC_ERR_CONFIG);
+    ck_assert_int_eq(ops->ipc_export(device, &m, &share), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "DLC_MEM_SHARED"));
     ops->free(device, &m);
 }
 END_TEST
 
-/* By file descriptor, and not by cudaIpc, which can do less. */
-static int by_file(const dlc_share *share) {
+/* By file descriptor, and not by cudaIpc, which has more limits. */
+static int by_file(const dlc_ipc_handle *share) {
     return !is_gpu() || memcmp(share->key, "dlcore cuda", 11) == 0;
 }
 
 START_TEST(shared_memory_that_is_freed) {
     dlc_memory m = none(), other = none(), again = none();
-    dlc_share share = {.size = sizeof share};
+    dlc_ipc_handle share = {.size = sizeof share};
     OK(ops->alloc(device, 5000, DLC_MEM_SHARED, &m));
-    OK(ops->share_export(device, &m, &share));
+    OK(ops->ipc_export(device, &m, &share));
     if (by_file(&share)) {
-        OK(ops->share_import(device, &share, &again));
+        OK(ops->ipc_import(device, &share, &again));
         ck_assert_uint_eq(again.bytes, 5000);
         ops->free(device, &again);
         ops->free(device, &m);
-        ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
-        /* Another one under the same numbers. */
-        dlc_share its = {.size = sizeof its};
+        ck_assert_int_eq(ops->ipc_import(device, &share, &again), DLC_ERR_IO);
+        /* Another file under the same descriptor number. */
+        dlc_ipc_handle its = {.size = sizeof its};
         OK(ops->alloc(device, 5000, DLC_MEM_SHARED, &other));
-        OK(ops->share_export(device, &other, &its));
-        ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
+        OK(ops->ipc_export(device, &other, &its));
+        ck_assert_int_eq(ops->ipc_import(device, &share, &again), DLC_ERR_IO);
         ck_assert_ptr_nonnull(strstr(dlc_detail(), "not what was exported"));
         ops->free(device, &other);
     }
@@ -458,17 +456,17 @@ END_TEST
 
 START_TEST(shares_that_were_changed) {
     dlc_memory m = none();
-    dlc_share share = {.size = sizeof share};
+    dlc_ipc_handle share = {.size = sizeof share};
     size_t refused = 0;
     OK(ops->alloc(device, 5000, DLC_MEM_SHARED, &m));
-    OK(ops->share_export(device, &m, &share));
-    /* The key's first words: what it is, of which number. */
-    for (size_t i = offsetof(dlc_share, key); by_file(&share) && i < sizeof share;
+    OK(ops->ipc_export(device, &m, &share));
+    /* The key's first words: magic, kind, number. */
+    for (size_t i = offsetof(dlc_ipc_handle, key); by_file(&share) && i < sizeof share;
          i++) {
-        dlc_share changed = share;
+        dlc_ipc_handle changed = share;
         dlc_memory again = none();
         ((unsigned char *)&changed)[i] ^= 0xff;
-        if (ops->share_import(device, &changed, &again) != DLC_OK)
+        if (ops->ipc_import(device, &changed, &again) != DLC_OK)
             refused++;
         else
             ops->free(device, &again);
@@ -485,20 +483,20 @@ typedef struct sharing {
     uint32_t flags;
 } sharing;
 
-/* Rank 0 owns it and is gone before the others look at it a second time. */
+/* Rank 0 owns it and has exited before the others read it again. */
 static void share_body(test_rank *rank, void *context) {
     const sharing *how = context;
-    dlc_share mine = {.size = sizeof mine}, all[3];
+    dlc_ipc_handle mine = {.size = sizeof mine}, all[3];
     dlc_memory own = none(), its = none();
     unsigned char seen[2] = {0};
 
     open_device();
     RANK_OK(rank, ops->alloc(device, how->bytes, how->flags, &own));
     RANK_OK(rank, put(own.base, 'a' + rank->rank, how->bytes));
-    RANK_OK(rank, ops->share_export(device, &own, &mine));
-    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    RANK_OK(rank, ops->ipc_export(device, &own, &mine));
+    RANK_OK(rank, ranks_all_gather(rank, &mine, sizeof mine, all));
     if (rank->rank > 0) {
-        RANK_OK(rank, ops->share_import(device, &all[0], &its));
+        RANK_OK(rank, ops->ipc_import(device, &all[0], &its));
         RANK_OK(rank, ops->copy(device, NULL, seen, its.base, 1));
         RANK_CHECK(rank, its.bytes == how->bytes && seen[0] == 'a');
     }
@@ -523,7 +521,7 @@ static void share_body(test_rank *rank, void *context) {
         RANK_CHECK(rank, seen[0] == 'z');
     }
     ops->free(device, &its);
-    if (!by_file(&all[0])) /* cudaIpc's owner waits for those who have it open */
+    if (!by_file(&all[0])) /* with cudaIpc the owner waits for importers */
         ranks_barrier(rank);
     ops->free(device, &own);
     ops->close(device);
@@ -534,7 +532,7 @@ static const sharing shared[] = {{100, DLC_MEM_SHARED},
                                  {5 << 20, DLC_MEM_SHARED},
                                  {9000, DLC_MEM_SHARED | DLC_MEM_STAGING}};
 
-/* Forked where the plugin is loaded and asked already, as ranks are. */
+/* Forked after the plugin was loaded and queried, as ranks are. */
 START_TEST(processes_share_memory) {
     dlc_device_info info = {.size = sizeof info};
     int32_t count = 0;
@@ -550,29 +548,29 @@ END_TEST
 int main(void) {
     if (setenv("DLCORE_TEST_DEVICE", "cuda", 0) != 0 || !mirror_available())
         return 77;
-    Suite *suite = suite_create("device behind queues");
+    Suite *suite = suite_create("device with queues");
     TCase *tests = tcase_create("device"), *forked = tcase_create("between processes");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, memory_is_zeroed_and_aligned);
     tcase_add_test(tests, too_much_memory);
-    tcase_add_test(tests, memory_of_others_is_pinned);
-    tcase_add_test(tests, tells_of_itself);
+    tcase_add_test(tests, host_memory_is_pinned);
+    tcase_add_test(tests, describes_itself);
     tcase_add_test(tests, queues_in_order_by_events);
     tcase_add_test(tests, events_become_done);
     tcase_add_test(tests, closing_does_all_work_first);
     tcase_add_test(tests, sums_of_64);
-    tcase_add_test(tests, a_recording_runs_as_often_as_wanted);
-    tcase_add_test(tests, a_recording_reads_anew);
-    tcase_add_loop_test(tests, a_recording_is_spoilt_by_waiting, 0, 5);
-    tcase_add_test(tests, a_recording_is_given_up);
-    tcase_add_test(tests, a_recording_without_its_end);
+    tcase_add_test(tests, a_captured_graph_runs_repeatedly);
+    tcase_add_test(tests, a_captured_graph_reads_memory_at_each_launch);
+    tcase_add_loop_test(tests, blocking_calls_invalidate_a_capture, 0, 5);
+    tcase_add_test(tests, a_capture_is_discarded);
+    tcase_add_test(tests, a_capture_with_an_unjoined_queue);
     tcase_add_test(tests, only_shared_memory_is_exported);
     tcase_add_test(tests, shared_memory_that_is_freed);
     tcase_add_test(tests, shares_that_were_changed);
     tcase_set_timeout(forked, 60);
     tcase_add_loop_test(forked, processes_share_memory, 0, 3);
-    /* These first: with CK_FORK=no this process starts CUDA, and then can't fork. */
+    /* These first: with CK_FORK=no this process starts CUDA, and cannot fork then. */
     suite_add_tcase(suite, forked);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

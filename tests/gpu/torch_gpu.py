@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peer on a GPU: PyTorch training nets of torch_nets.py on made-up samples that are
-in the GPU's memory already, forward + backward + momentum update, channels_last.
+"""PyTorch on a GPU, for comparison: trains nets of torch_nets.py on synthetic samples that
+are in the GPU's memory already, forward + backward + momentum update, channels_last.
 
     torch_gpu.py --precision fp16 [--compile] [--seconds 3] resnet50:256 lenet:64 ...
 
-One line of JSON for each net. The first's `first_step_seconds` count from the start of
-the process, the others' from where the one before ended.
+Prints one line of JSON per net. `first_step_seconds` of the first net counts from the start
+of the process, of the others from the end of the previous net.
 """
 import argparse
 import gc

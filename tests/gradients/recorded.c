@@ -1,4 +1,4 @@
-/* See recorded.h; the numbers and the file's form are reference.py's. */
+/* Reads recorded references; numbers and file format are those of reference.py. */
 #include "recorded.h"
 
 #include <check.h>
@@ -24,17 +24,17 @@ static float draw(uint64_t stream, uint64_t index) {
     return (float)(word_of(stream, index) >> 40) * 0x1p-23f - 1;
 }
 
-/* Either center or the amplitude's rounding is nothing, so one rounding is all there
- * is, whether or not the compiler fuses the two operations. */
+/* Either the center or the rounding of the product is zero, so there is only one
+ * rounding, whether or not the compiler fuses the two operations. */
 void recorded_fill(const recorded *found, size_t k, float *values) {
     const recorded_tensor *tensor = &found->tensor[k];
     size_t count = (size_t)dlc_shape_count(&tensor->shape);
     float center = (float)tensor->center, amplitude = (float)tensor->amplitude;
     for (size_t i = 0; i < count; i++) {
-        int letter = tensor->letters ? tensor->letters[i] - '0' : -1;
-        values[i] = letter < 0    ? draw(PARAMETERS + k, i) * amplitude + center
-                    : letter == 0 ? (float)tensor->closed
-                                  : (float)(tensor->base + tensor->step * letter);
+        int choice = tensor->choices ? tensor->choices[i] - '0' : -1;
+        values[i] = choice < 0    ? draw(PARAMETERS + k, i) * amplitude + center
+                    : choice == 0 ? (float)tensor->closed
+                                  : (float)(tensor->base + tensor->step * choice);
     }
 }
 
@@ -109,15 +109,15 @@ static void add_tensor(recorded *found, char **rest) {
         tensor->gradient.sum[i] = next_number(rest);
 }
 
-/* Letters for the tensor above. */
-static void add_letters(recorded *found, char **rest) {
+/* Reads the choices of the tensor above, one character per channel. */
+static void add_choices(recorded *found, char **rest) {
     ck_assert_uint_gt(found->tensors, 0);
     recorded_tensor *tensor = &found->tensor[found->tensors - 1];
     tensor->closed = next_number(rest);
     tensor->base = next_number(rest);
     tensor->step = next_number(rest);
-    tensor->letters = strdup(strtok_r(NULL, " \n", rest));
-    ck_assert_int_eq((int64_t)strlen(tensor->letters), dlc_shape_count(&tensor->shape));
+    tensor->choices = strdup(strtok_r(NULL, " \n", rest));
+    ck_assert_int_eq((int64_t)strlen(tensor->choices), dlc_shape_count(&tensor->shape));
 }
 
 static void read_line(recorded *found, char *line) {
@@ -142,7 +142,7 @@ static void read_line(recorded *found, char *line) {
     else if (strcmp(word, "tensor") == 0)
         add_tensor(found, &rest);
     else if (strcmp(word, "chosen") == 0)
-        add_letters(found, &rest);
+        add_choices(found, &rest);
     else
         ck_abort_msg("what is '%s'?", word);
 }
@@ -166,6 +166,6 @@ void recorded_read(const char *net, recorded *found) {
 
 void recorded_free(recorded *found) {
     for (size_t k = 0; k < found->tensors; k++)
-        free(found->tensor[k].letters);
+        free(found->tensor[k].choices);
     free(found->tensor);
 }

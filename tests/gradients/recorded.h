@@ -1,5 +1,6 @@
-/* What reference.py recorded of a net: how to fill it, and what PyTorch found. The
- * two share numbers that are functions of their index. */
+/* The reference that reference.py has recorded of a net: how to fill its parameters and
+ * its batch, and the results of PyTorch. Both sides use random numbers that are
+ * functions of an index. Used by test_gradients.c. */
 #ifndef TEST_GRADIENTS_RECORDED_H
 #define TEST_GRADIENTS_RECORDED_H
 
@@ -9,7 +10,8 @@
 
 enum { SKETCH = 16 };
 
-/* A gradient's norm, and its elements added up by index into a few sums. */
+/* The norm of a gradient, and a sketch: random signs times its elements, in a few sums.
+ */
 typedef struct sketch {
     double norm, sum[SKETCH];
 } sketch;
@@ -17,9 +19,9 @@ typedef struct sketch {
 typedef struct recorded_tensor {
     dlc_shape shape;
     double center, amplitude; /* center + amplitude * random number */
-    /* Or a letter a channel; NULL where there are none. */
-    char *letters;
-    double closed, base, step; /* what '0' means; base + step * (letter - '0') */
+    /* Or one choice per channel; NULL if there are none. */
+    char *choices;
+    double closed, base, step; /* what '0' means; base + step * (choice - '0') */
     sketch gradient;
 } recorded_tensor;
 
@@ -34,18 +36,18 @@ typedef struct recorded {
     recorded_tensor *tensor; /* in the net's order */
 } recorded;
 
-/* Reads tests/gradients/<net>.ref; ends the test where it cannot. */
+/* Reads tests/gradients/<net>.ref; fails the test if that is not possible. */
 void recorded_read(const char *net, recorded *found);
 void recorded_free(recorded *found);
 
-/* The values of tensor k. */
+/* Fills in the values of tensor k. */
 void recorded_fill(const recorded *found, size_t k, float *values);
-/* The batch. */
+/* Fills in the batch. */
 void recorded_images(const recorded *found, float *images);
 void recorded_labels(const recorded *found, int32_t *labels);
 
 void sketch_make(const float *values, size_t count, sketch *made);
-/* The norm of the difference of what the two were made from, estimated. */
+/* An estimate of the norm of the difference between the two sketched gradients. */
 double sketch_distance(const sketch *a, const sketch *b);
 
 #endif

@@ -1,33 +1,32 @@
 #!/usr/bin/python3
-"""Records what PyTorch makes of the nets of models/: the loss and the gradient of
-every parameter, in double precision, for weights and a batch that a few numbers
-describe. Writes NET.ref beside itself, and prints how far PyTorch's own float32 is
-from its double, by the measure of test_gradients.c:
+"""Records reference results of PyTorch for the nets of models/: the loss and the gradient
+of every parameter, in double precision, for weights and a batch that are described by a
+few numbers. Writes NET.ref to its own folder, and prints how far PyTorch's float32 is from
+double precision, by the measure of test_gradients.c:
 
     tests/gradients/reference.py [NET...]
 
-It needs Debian's python3-torch; the test itself needs the .ref files only.
+It needs Debian's python3-torch; the test itself needs only the .ref files.
 
 A gradient is recorded as its norm and a *sketch*: each element is added to one of 16
-sums, by a sign and a place that its index decides (Charikar et al., "Finding frequent
-items in data streams", 2002). The norm of the difference of two sketches estimates
-that of the difference of the gradients, all elements counted.
+sums, with a sign and a place that depend on its index (Charikar et al., "Finding frequent
+items in data streams", 2002). The norm of the difference of two sketches estimates the
+norm of the difference of the gradients.
 
-What makes such a comparison hard is the corners. A relu's input that lies within
-rounding of zero, or the two largest numbers of a pooling window that lie within
-rounding of each other, send the gradient one way in double and another in float32,
-in any library. A pass makes tens of millions of these decisions, and a single one
-gone the other way costs an early layer 1e-3 of its gradient. So the biases in front
-of a relu are chosen, from 64 values a channel, to keep its inputs away from the
-corner and the near-ties of windows below it; and images are chequered, CELL x CELL
-pixels of a value, which shows a window out of place as well as noise does, and has
-fewer numbers that differ.
+Corners make such a comparison hard: if the input of a relu is zero up to rounding, or the
+two largest numbers of a pooling window are equal up to rounding, the gradient takes
+different paths in double and in float32, with any library. A pass makes tens of millions
+of these decisions, and a single different one changes the gradient of an early layer by
+1e-3. So the biases before a relu are chosen, from 64 values per channel, to keep its
+inputs away from the corner and to avoid near-ties in pooling windows. Images are
+checkered, with CELL x CELL pixels of one value, which shows a misplaced window as well as
+noise does, but has fewer distinct numbers.
 
-Batch-normalised nets of random weights also magnify rounding from layer to layer, the
-less so the more of their relus are open (Yang et al., "A mean field theory of batch
-normalization", 2019), but where all are open a bias has no effect behind the next
-normalisation. Hence biases in 1 .. 2, and in -1 .. 0 behind a sum with a shortcut,
-which is positive already; what a block adds to its shortcut is halved.
+Nets with batch normalization and random weights also amplify rounding errors from layer
+to layer, the less so the more of their relus are open (Yang et al., "A mean field theory
+of batch normalization", 2019); but if all are open a bias has no effect after the next
+normalization. So biases are in 1 .. 2, and in -1 .. 0 after a sum with a shortcut, which
+is positive already; what a block adds to its shortcut is halved.
 """
 import argparse
 import pathlib
@@ -45,20 +44,20 @@ import torch_nets
 
 SKETCH = 16
 CHOICES = 64
-TIE = 2e-5  # of the standard deviation: ten times what float32 rounds off, or more
-# Images of the batch, pixels of a cell; the largest value of a pixel, large where there
-# are response normalisations, which would change nothing else; and of a few seeds the
-# one with the widest margins.
+TIE = 2e-5  # relative to the standard deviation: at least ten times the rounding error
+# Images in the batch; pixels of a cell; the largest value of a pixel, large for nets with
+# local response normalization, which would have no effect otherwise; and the seed, of a few
+# the one with the widest margins.
 NETS = {"lenet": (8, 4, 1, 2), "cifar10-full": (8, 4, 128, 13), "caffenet": (2, 32, 128, 2),
         "alexnet": (2, 32, 128, 7), "vgg16": (2, 32, 1, 0), "googlenet": (2, 32, 128, 5),
         "resnet18": (4, 2, 1, 0), "resnet50": (4, 2, 1, 0), "mobilenet-v2": (4, 2, 1, 0)}
-# The max-pooling that reads what comes of the first so many relus, at once or joined
-# with others: windows of 3 x 3 at every place include those of any stride.
+# The max-pooling that reads the outputs of the first relus, and the number of these relus:
+# 3 x 3 windows with stride 1 include those of any stride.
 POOLED = {"vgg16": (nn.MaxPool2d(2, 2), 13), "googlenet": (nn.MaxPool2d(3, 1, 1), 57),
           "caffenet": (nn.MaxPool2d(3, 2), 5), "alexnet": (nn.MaxPool2d(3, 2), 5),
           "resnet18": (nn.MaxPool2d(3, 2, 1), 1), "resnet50": (nn.MaxPool2d(3, 2, 1), 1)}
 
-# Streams of random numbers. The parameters' follow one another in the net's order.
+# Streams of random numbers; those of the parameters are consecutive, in the order of the net.
 IMAGES, LABELS, SIGNS, PARAMETERS = 0, 1, 2, 3
 
 
@@ -92,13 +91,13 @@ def batch_of(name):
 
 
 class Values:
-    """How a parameter is filled: center + amplitude * draw, or, once chosen, a letter
-    a channel: base + step * (letter - '0'), '0' standing for `closed`. Everything is
-    exact in float32, or rounded once, so that C makes the same bits."""
+    """How a parameter is filled: center + amplitude * draw, or, once chosen, by one character
+    per channel: base + step * (character - '0'), where '0' stands for `closed`. Everything is
+    exact in float32 or rounded once, so that C gives bitwise identical values."""
 
     def __init__(self, center, amplitude):
         self.center, self.amplitude = center, float(np.float32(amplitude))
-        self.base = self.step = self.closed = self.letters = None
+        self.base = self.step = self.closed = self.choices = None
 
     def fill(self, parameter, stream):
         values = draw(stream, np.arange(parameter.numel())) * np.float32(self.amplitude) + np.float32(self.center)
@@ -106,7 +105,7 @@ class Values:
 
 
 def first_values(net):
-    """For weights what keeps activations from vanishing and exploding."""
+    """The initial values: weights that keep activations from vanishing and exploding."""
     small = {id(block.main[-1][-1]) for block in net.modules() if isinstance(block, torch_nets.Block)}
     found = {}
     for module in net.modules():
@@ -133,7 +132,7 @@ def by_channel(bias, x):
 
 
 def window_gaps(pool, x):
-    """Of every window the largest number, and its distance from the next one."""
+    """The largest number of every window, and its distance from the second largest."""
     size, stride, pad = pool.kernel_size, pool.stride, pool.padding
     most = F.max_pool2d(x, size, stride, pad, 1, pool.ceil_mode)
     wide = F.pad(x, (pad, pad + size, pad, pad + size), value=-1e9)
@@ -148,8 +147,8 @@ def window_gaps(pool, x):
 
 
 def margins_of(x, candidates, corners):
-    """[channel, candidate]: how far the channel's numbers stay from all corners when
-    the candidate is added to them."""
+    """[channel, candidate]: the distance of the channel's numbers from all corners if the
+    candidate is added to them."""
     channels = x.shape[1]
     ordered = x.transpose(0, 1).reshape(channels, -1).sort(1).values.contiguous()
     margins = torch.full((channels, len(candidates)), float("inf"), dtype=x.dtype)
@@ -163,7 +162,7 @@ def margins_of(x, candidates, corners):
 
 
 class Calibration:
-    """One forward pass that chooses the biases in front of relus."""
+    """A forward pass that chooses the biases before relus."""
 
     def __init__(self, name, net, values):
         self.pool, self.pooled = POOLED.get(name, (None, 0))
@@ -178,7 +177,7 @@ class Calibration:
                 module.register_forward_pre_hook(self.calm)
 
     def calm(self, classifier, inputs):
-        """Scores of about 1, so that softmax tells the classes apart, but barely."""
+        """Scales scores to about 1, so that softmax is neither flat nor saturated."""
         factor = 2.0 ** -np.round(np.log2(F.linear(inputs[0], classifier.weight).std().item()))
         classifier.weight.data *= factor
         self.values[classifier.weight].amplitude *= factor
@@ -197,27 +196,27 @@ class Calibration:
         candidates = base + width / CHOICES * torch.arange(CHOICES, dtype=x.dtype)
         candidates[0] = -32 * width  # closes any channel
         margins = margins_of(x, candidates, corners_of(relu))
-        margins[:, 0] = 4 * TIE * width  # rather than the next best
+        margins[:, 0] = 4 * TIE * width  # preferred to a margin below this
         if self.pooled:
             self.pooled -= 1
             margins[self.ties(x)[:, None] + candidates > 0] = -1  # not closed
         chosen = margins.max(1).indices
         kept = self.values[bias]
-        kept.base, kept.step, kept.letters = base, width / CHOICES, "".join(chr(48 + i) for i in chosen)
+        kept.base, kept.step, kept.choices = base, width / CHOICES, "".join(chr(48 + i) for i in chosen)
         kept.closed = -32 * width
         bias.data.copy_(candidates[chosen])
         return x + by_channel(bias.data, x)
 
     def ties(self, x):
-        """Of each channel the largest number that has a rival within TIE of it."""
+        """The largest number of each channel that is within TIE of another in its window."""
         most, gap = window_gaps(self.pool, x)
         most[gap > TIE * x.std()] = -1e9
         return most.amax((0, 2, 3))
 
 
 class Margins:
-    """How far a pass in double stays from the corners, and how much of that a pass in
-    float32 uses up."""
+    """The distance of a pass in double precision from the corners, relative to the errors of a
+    pass in float32."""
 
     def __init__(self, double, single):
         self.inputs, self.found, self.errors = [], [], []
@@ -282,7 +281,7 @@ class Reference:
         Calibration(name, net, values)
         with torch.no_grad():
             net(images.double())
-        # The hooks are gone with that net; the biases that they chose stay.
+        # This drops the hooks with that net, and keeps the biases that they have chosen.
         double, single = training_net(name).double(), training_net(name)
         double.load_state_dict(net.state_dict())
         single.load_state_dict(net.state_dict())
@@ -301,8 +300,8 @@ class Reference:
             for values, (shape, norm, sums) in zip(self.values, self.tensors):
                 print("tensor", "x".join(map(str, shape)), f"{values.center:.9g} {values.amplitude:.9g}",
                       f"{norm:.8g}", *(f"{value:.7g}" for value in sums), file=file)
-                if values.letters:
-                    print(f"chosen {values.closed:.9g} {values.base:.9g} {values.step:.9g} {values.letters}", file=file)
+                if values.choices:
+                    print(f"chosen {values.closed:.9g} {values.base:.9g} {values.step:.9g} {values.choices}", file=file)
 
     def report(self):
         largest = max(norm for _, norm, _ in self.tensors)

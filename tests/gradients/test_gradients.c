@@ -1,6 +1,7 @@
-/* Every net of models/ against PyTorch: the loss and the gradient of each parameter,
- * on the same weights and batch. What PyTorch found is in the .ref files beside this
- * one; reference.py made them, and says how, and why the weights are what they are.
+/* Tests every net of models/ against PyTorch: the loss and the gradient of each
+ * parameter, with the same weights and batch. The results of PyTorch are in the .ref
+ * files in this folder, which reference.py has written; it also explains the choice of
+ * weights.
  */
 #include <check.h>
 #include <math.h>
@@ -15,8 +16,8 @@
 
 /* Largest error of a gradient, relative to its norm. */
 static const double most = 1e-4;
-/* A bias that a normalisation takes out again has no gradient but what is rounded
- * off; this is nothing, relative to the net's largest gradient. */
+/* The gradient of a bias before a normalization is zero but for rounding errors. Below
+ * this, relative to the net's largest gradient, it counts as zero. */
 static const double nothing = 1e-9;
 
 static const struct {
@@ -28,7 +29,7 @@ static const struct {
     {"resnet18", 0}, {"resnet50", 1},     {"mobilenet-v2", 0},
 };
 
-typedef struct rig {
+typedef struct fixture {
     recorded reference;
     dlc_setup *setup;
     const dlc_device_ops *device_ops;
@@ -37,7 +38,7 @@ typedef struct rig {
     int32_t *param; /* of the net, for each of the recorded tensors */
     float *images;
     int32_t *labels;
-} rig;
+} fixture;
 
 static void ok(dlc_status status) {
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
@@ -51,7 +52,7 @@ static void *take(size_t count, size_t size) {
 
 /* ---- The net ----------------------------------------------------------------- */
 
-/* Reads models/<name>.ini, with dropout that drops nothing. */
+/* Reads models/<name>.ini, with dropout disabled. */
 static dlc_setup *open_setup(const char *name) {
     char path[4096];
     dlc_setup *first = NULL, *setup = NULL;
@@ -76,8 +77,9 @@ static dlc_setup *open_setup(const char *name) {
     return setup;
 }
 
-/* The parameters in the order of the file: the net has them in backward's. */
-static void order_params(rig *r) {
+/* The parameters in the order of the file; the net has them in the order of backward.
+ */
+static void order_params(fixture *r) {
     const dlc_graph *graph = r->setup->graph;
     size_t count = 0;
     r->param = take(r->reference.tensors, sizeof *r->param);
@@ -101,7 +103,7 @@ static void order_params(rig *r) {
     ck_assert_uint_eq(count, r->reference.tensors);
 }
 
-static void fill(rig *r) {
+static void fill(fixture *r) {
     for (size_t k = 0; k < r->reference.tensors; k++) {
         size_t count = (size_t)dlc_shape_count(&r->reference.tensor[k].shape);
         float *values = take(count, sizeof *values);
@@ -112,8 +114,8 @@ static void fill(rig *r) {
     }
 }
 
-static void rig_open(rig *r, const char *name) {
-    *r = (rig){0};
+static void fixture_open(fixture *r, const char *name) {
+    *r = (fixture){0};
     recorded_read(name, &r->reference);
     r->setup = open_setup(name);
     r->device_ops = r->setup->device->ops;
@@ -140,7 +142,7 @@ static void rig_open(rig *r, const char *name) {
     ok(dlc_net_set_input(r->net, r->images, r->labels));
 }
 
-static void rig_close(rig *r) {
+static void fixture_close(fixture *r) {
     dlc_net_free(r->net);
     r->device_ops->close(r->device);
     dlc_setup_close(r->setup);
@@ -171,7 +173,7 @@ static double largest_norm(const recorded *reference) {
 }
 
 /* The error of tensor k's gradient, relative to its norm. */
-static double error_of(rig *r, size_t k, double largest) {
+static double error_of(fixture *r, size_t k, double largest) {
     const recorded_tensor *tensor = &r->reference.tensor[k];
     size_t count = (size_t)dlc_shape_count(&tensor->shape);
     float *gradient = take(count, sizeof *gradient);
@@ -191,8 +193,8 @@ START_TEST(gradients_agree) {
     const char *name = nets[_i].name;
     if (SANITIZED && nets[_i].large)
         return;
-    rig r;
-    rig_open(&r, name);
+    fixture r;
+    fixture_open(&r, name);
     ok(dlc_net_forward(r.net, 0, 0));
     double loss = loss_of(r.net);
     ck_assert_msg(fabs(loss / r.reference.loss - 1) < 1e-5, "loss %.9g, PyTorch's %.9g",
@@ -216,7 +218,7 @@ START_TEST(gradients_agree) {
     printf("%s: %zu gradients, off by at most %.1e (%s)\n", name, r.reference.tensors,
            worst, dlc_net_param_at(r.net, r.param[worst_at])->name);
     ck_assert_uint_eq(wrong, 0);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 

@@ -1,15 +1,14 @@
 #!/bin/sh
-# Trains the same net with ranks that dlcore starts itself, and with ranks that others
-# start: by the variables of torchrun-style launchers, and by mpirun and srun through
-# PMIx. The weights must be the same to the bit. Usage: launchers.sh variables|mpirun, or
-# slurm.sh launchers.sh srun
+# Trains the same net with ranks that dlcore forks, and with ranks that a launcher starts:
+# with the variables of torchrun, and with mpirun and srun through PMIx. The weights must be
+# bitwise identical. Usage: launchers.sh variables|mpirun, or slurm.sh launchers.sh srun
 set -eu
-way=$1
+launcher=$1
 dlcore=${DLCORE_BIN:?the command}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Ten iterations say enough; testing what came of them would take longer.
+# Ten iterations are enough; evaluating the net would take longer.
 net=$work/net.ini
 sed -e '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
 
@@ -19,7 +18,7 @@ fail() {
     exit 1
 }
 
-# Into a folder, started as the rest of the command line says.
+# train FOLDER [LAUNCHER...]: trains into that folder, started by that launcher
 transport=host-staged
 train() {
     folder=$1
@@ -28,15 +27,15 @@ train() {
         --run-dir "$work/$folder"
 }
 
-# Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
+# The offset of the tensors in a file: they follow the header, whose size the first 8 bytes are.
 begin() { echo $(($(od -An -t u8 -N 8 "$1") + 8)); }
-# same_tensors <file> <file>: to the bit; what the headers tell of the runs may differ
+# same_tensors FILE FILE: bitwise identical tensors; the headers may differ
 same_tensors() { cmp -i "$(begin "$1"):$(begin "$2")" "$1" "$2"; }
 
 same() {
     same_tensors "$work/$1/lenet-fashion-00000010.safetensors" \
         "$work/$2/lenet-fashion-00000010.safetensors" ||
-        fail "$1 and $2 have other weights"
+        fail "$1 and $2 have different weights"
 }
 
 port() {
@@ -63,7 +62,7 @@ by_variables() {
     done
     # Rank 0 reports, the others are quiet.
     grep -q "net 'lenet-fashion' on cpu, $ranks ranks" "$work/log.0" || fail "no report"
-    [ ! -s "$work/log.1" ] || fail "rank 1 talks"
+    [ ! -s "$work/log.1" ] || fail "rank 1 prints something"
 }
 
 # torchrun's agent may listen at MASTER_PORT itself.
@@ -103,19 +102,19 @@ while True:
 }
 
 by_mpirun() {
-    # As root, and more ranks than cores, which mpirun wants to be told.
+    # mpirun wants to be told of root and of more ranks than cores.
     train mpirun2 mpirun --allow-run-as-root --oversubscribe -n 2 >"$work/log.0" 2>&1 ||
         fail "mpirun ended with $?"
     grep -q "net 'lenet-fashion' on cpu, 2 ranks" "$work/log.0" || fail "no report"
 
-    # What contradicts PMIx: refused, and by every rank before it trains.
+    # A contradiction with PMIx is refused by every rank before it trains.
     code=0
     train refused mpirun --allow-run-as-root --oversubscribe -n 2 env RANK=7 \
         >"$work/log.0" 2>&1 || code=$?
     [ $code -eq 2 ] || fail "a contradiction ended with $code"
     grep -q "PMIX_RANK=. and RANK=7 in the environment contradict" "$work/log.0" ||
-        fail "a contradiction is not told"
-    [ ! -e "$work/refused" ] || fail "it trained all the same"
+        fail "a contradiction is not reported"
+    [ ! -e "$work/refused" ] || fail "it trained in spite of the contradiction"
 }
 
 by_srun() {
@@ -127,27 +126,27 @@ by_srun() {
         ! grep -q "learning rate 0 " "$work/log.0" || fail "it learns nothing"
         same ranks2 srun2
     done
-    # Two tasks that know nothing of each other would write the same files.
+    # Two tasks that cannot find each other would write the same files.
     code=0
     train refused srun --mpi=none -n 2 >"$work/log.0" 2>&1 || code=$?
     [ $code -eq 2 ] || fail "srun without PMIx ended with $code"
-    grep -q "use srun --mpi=pmix" "$work/log.0" || fail "it is not told what to do"
-    [ ! -e "$work/refused" ] || fail "it trained all the same"
+    grep -q "use srun --mpi=pmix" "$work/log.0" || fail "the remedy is not reported"
+    [ ! -e "$work/refused" ] || fail "it trained in spite of the contradiction"
 }
 
-case $way in
+case $launcher in
 variables) counts="2 4" ;;
 mpirun | srun) counts=2 ;;
-*) fail "which way? variables, mpirun or srun" ;;
+*) fail "which launcher? variables, mpirun or srun" ;;
 esac
 for ranks in $counts; do
     "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \
         --run-dir "$work/ranks$ranks" --ranks "$ranks" >"$work/log.0" 2>&1 ||
         fail "--ranks=$ranks ended with $?"
-    "by_$way" "$ranks"
-    same "ranks$ranks" "$way$ranks"
+    "by_$launcher" "$ranks"
+    same "ranks$ranks" "$launcher$ranks"
 done
-if [ "$way" = variables ]; then
+if [ "$launcher" = variables ]; then
     by_agent 2
     same ranks2 agent2
 fi

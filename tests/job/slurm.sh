@@ -1,9 +1,8 @@
 #!/bin/sh
-# slurm.sh PROGRAM [ARGUMENT...]: runs PROGRAM where srun finds a Slurm, of this machine
-# alone, that is made for it and stopped after it. All that it has lies in a temporary
-# folder; a Slurm or MUNGE that the machine may have is left alone. Ends with PROGRAM's
-# exit code, or with 77 without root, which slurmd needs, and where a distribution other
-# than Debian has no Slurm.
+# slurm.sh PROGRAM [ARGUMENT...]: runs PROGRAM with a temporary Slurm on this machine, which
+# srun then uses. All its files are in a temporary folder; an installed Slurm or MUNGE is not
+# touched. Exits with PROGRAM's exit code, or with 77 without root, which slurmd needs, or
+# where a distribution other than Debian has no Slurm.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 [ $# -gt 0 ] || { echo "usage: $0 PROGRAM [ARGUMENT...]" >&2; exit 2; }
@@ -36,7 +35,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-chmod 711 "$work" # munged wants everybody to reach its socket
+chmod 711 "$work" # munged requires that all users can reach its socket
 mkdir "$work/state" "$work/spool"
 head -c 128 /dev/urandom >"$work/key"
 chmod 600 "$work/key"
@@ -83,13 +82,13 @@ pids="$! $pids"
 slurmd -D -N "$host" >/dev/null 2>&1 &
 pids="$! $pids"
 
-# It takes a second or two until the node has told that it is there.
+# It takes a second or two until the node has registered.
 tries=0
 until scontrol show node "$host" 2>/dev/null | grep -q 'State=IDLE'; do
     tries=$((tries + 1))
     if [ $tries -gt 150 ]; then
         tail -n 5 "$work"/*.log
-        echo "Slurm does not come up here" >&2
+        echo "Slurm does not start here" >&2
         exit 1
     fi
     sleep 0.2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# cppcheck over the core, the plugins and the command.
+# Runs cppcheck on the core, the plugins and the command.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v cppcheck >/dev/null 2>&1; then
@@ -16,7 +16,7 @@ if cppcheck --quiet -j 2 --std=c11 --language=c --error-exitcode=1 --inline-supp
     -I include -I core core plugins tools; then
     echo "cppcheck: nothing found"
 else
-    echo "cppcheck: mend what it names; where it is wrong, say so on the line before:"
+    echo "cppcheck: fix the findings; suppress a false positive on the line before it:"
     echo "  // cppcheck-suppress ID ; why"
     exit 1
 fi

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""libdlcore shows what cmake/core.map lists, every name of it declared by a header of core/
-and under the private version node, and nothing else. Usage: exports.py LIBRARY
+"""Checks that libdlcore exports exactly what cmake/core.map lists, that a header of core/
+declares each name, and that all are under the private version node.
+
+Usage: exports.py LIBRARY
 """
 
 import fnmatch
@@ -27,7 +29,7 @@ def declared(text):
     for statement in text.split(";"):
         words = statement.split()
         if words and words[0] not in ("typedef", "static"):
-            # Behind a type, before its parameters, its size or the end.
+            # After a type, before its parameters, its size or the end.
             match = re.search(r"(?!struct|enum|union)\b\w+[\s*]+(dlc_\w+)\s*(?:[(\[]|$)",
                               statement.strip())
             if match:
@@ -63,11 +65,11 @@ def main():
     findings += [f"{name}: exported, but no header of core/ declares it: make it static, "
                  "or declare it" for name in sorted(right - wanted)]
     findings += [f"{name}: a header of core/ declares it and {MAP} shows it, but the "
-                 "library has no such thing" for name in sorted(chosen - right)]
-    findings += [f"{MAP} lists {pattern}, which is nothing of the library"
+                 "library does not have it" for name in sorted(chosen - right)]
+    findings += [f"{MAP} lists {pattern}, which the library does not have"
                  for pattern in patterns if not fnmatch.filter(right, pattern)]
     if len(chosen) < 50:
-        findings.append(f"only {len(chosen)} names found in the headers: cannot be")
+        findings.append(f"only {len(chosen)} names found in the headers; exports.py must be wrong")
     for finding in findings:
         print(f"{sys.argv[1]}: error: {finding}")
     if findings:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the project's files, tracked or not yet, one a line; with arguments only
-# those with such an ending: files.sh c h
+# Prints the project's files, tracked or not, one per line; with arguments only those with
+# these extensions: files.sh c h
 set -eu
 cd "$(dirname "$0")/../.."
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 &&
@@ -9,7 +9,7 @@ if git rev-parse --is-inside-work-tree >/dev/null 2>&1 &&
 else
     find . -type f ! -path './build/*' ! -path './.git/*' | sed 's|^\./||'
 fi | sort | while IFS= read -r file; do
-    [ -f "$file" ] || continue # deleted, and not yet in the index
+    [ -f "$file" ] || continue # deleted but still in the index
     if [ $# -eq 0 ]; then
         printf '%s\n' "$file"
     fi

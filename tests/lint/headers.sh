@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every header compiles by itself, in any order; the public ones also as strict C11
-# and as C++, for plugins written in it.
+# Checks that every header compiles by itself, as the first include; public headers also as
+# strict C11 and as C++.
 set -eu
 cd "$(dirname "$0")/../.."
 status=0
@@ -9,7 +9,7 @@ try() {
     if ! printf '#include "%s"\n' "$header" | "$@" -fsyntax-only - 2>&1; then
         echo "$header:1: error: does not compile by itself as the first include:"
         echo "    $*"
-        echo "    Include what it uses."
+        echo "    Add the missing includes to it."
         status=1
     fi
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds the direction of dependencies: tools -> core -> include/dlcore <- plugins.
+"""Checks the direction of dependencies: tools -> core -> include/dlcore <- plugins.
 
-It reads the #include lines, looks for names of plugins where none may stand, and
-prints each finding with file, line and what to do instead.
+Reads the #include lines, looks for names of plugins where they are not allowed, and
+prints each finding with file, line and a remedy.
 """
 
 import pathlib
@@ -12,34 +12,34 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Which folder of the core may include which others. Every folder may include its
-# own files and the public headers. Keep it free of circles (checked below).
+# Which folders of the core each folder may include. Its own files and the public headers
+# are always allowed. There must be no cycles (checked below).
 CORE = {
     "base": [],
     "config": ["base"],
     "plugin": ["base", "config"],
-    "topo": ["base"],
-    "job": ["base", "topo"],
+    "topology": ["base"],
+    "job": ["base", "topology"],
     "net": ["base", "config", "plugin"],
     "comm": ["base", "plugin"],
-    "plan": ["base", "config", "plugin", "topo", "net"],
-    "train": ["base", "config", "plugin", "topo", "job", "net", "comm", "plan"],
+    "plan": ["base", "config", "plugin", "topology", "net"],
+    "train": ["base", "config", "plugin", "topology", "job", "net", "comm", "plan"],
 }
 
-# What the public headers may include besides each other: freestanding C, so that
-# they compile anywhere and pull nothing in.
+# What the public headers may include besides each other: freestanding C, so that they
+# compile anywhere and pull in nothing else.
 SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h"}
 
-# Libraries that only a plugin may know, whether or not that plugin exists yet.
+# Libraries that only plugins may know, whether or not such a plugin exists.
 LIBRARIES = ["onednn", "dnnl", "mkldnn", "cudnn", "cublas", "nccl", "rccl", "ucx",
              "libmpi", "openmpi", "mpich", "gloo"]
 
-# What has such a name and is no library: a file format, another project's benchmark.
+# Such names that are not libraries: a file format, another project's benchmark.
 FORMATS = re.compile(r"NCCL('s)? XML|nccl-tests")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-# A string (kept, so that a // inside it is none) or a comment (blanked).
+# A string (kept, since // inside it starts no comment) or a comment (blanked).
 COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 findings = []
@@ -55,12 +55,12 @@ def files():
     return [pathlib.PurePosixPath(line) for line in out.splitlines()]
 
 
-def check_circles():
+def check_cycles():
     def visit(folder, trail):
         if folder in trail:
-            circle = " -> ".join(trail[trail.index(folder):] + [folder])
-            found("tests/lint/layering.py", 1, f"the table CORE has a circle: {circle}",
-                  "Take one of these arrows out.")
+            cycle = " -> ".join(trail[trail.index(folder):] + [folder])
+            found("tests/lint/layering.py", 1, f"the table CORE has a cycle: {cycle}",
+                  "Remove one of these dependencies.")
             return
         for other in CORE[folder]:
             visit(other, trail + [folder])
@@ -81,15 +81,15 @@ def check_core(path, line, kind, name):
         if target != part and target not in CORE[part]:
             allowed = ", ".join(CORE[part]) or "nothing else"
             found(path, line, f'core/{part} includes "{name}"',
-                  f"core/{part} may include: {allowed}. Hand in what it needs as an "
+                  f"core/{part} may include: {allowed}. Pass what it needs as an "
                   "argument or a callback, or move the code.")
     elif ".." in name or not (ROOT / path.parent / name).is_file():
-        found(path, line, f'"{name}" is no file of the core',
+        found(path, line, f'"{name}" is not a file of the core',
               'Write "folder/file.h" for the core, <dlcore/file.h> for the SDK.')
 
 
 def is_library(folder):
-    """A folder beside plugins of one kind that holds what they have in common."""
+    """A folder with common code of the plugins of one kind."""
     made = ROOT / folder / "CMakeLists.txt"
     return made.is_file() and "dlc_add_plugin(" not in made.read_text(encoding="utf-8")
 
@@ -104,9 +104,9 @@ def check_plugin(path, line, kind, name):
         if is_library(own.parent / d.name)]
     if not target.is_file() or not any(target.is_relative_to(ROOT / n) for n in near):
         found(path, line, f'{own} includes "{name}"',
-              "A plugin includes its own files, a library's beside it, <dlcore/...> and "
-              "system headers. What it needs of the core comes through the host's "
-              "table.")
+              "A plugin may include its own files, those of a shared folder beside it, "
+              "<dlcore/...> and system headers. It reaches the core only through the "
+              "table of host services.")
 
 
 def check_sdk(path, line, kind, name):
@@ -124,7 +124,7 @@ def check_tools(path, line, kind, name):
     target = name.split("/")[0]
     if not (ROOT / path.parent / name).is_file() and target not in CORE:
         found(path, line, f'tools include "{name}"',
-              "The command includes its own files, the core's and <dlcore/...>.")
+              "The command may include its own files, the core's and <dlcore/...>.")
 
 
 def check_includes(path, text):
@@ -140,7 +140,7 @@ def check_includes(path, text):
                   "See include/dlcore/.")
         elif name.split("/")[0] in ("plugins", "tools", "tests"):
             found(path, number, f"includes {name}",
-                  "Nothing includes plugins/, tools/ or tests/.")
+                  "Nothing may include plugins/, tools/ or tests/.")
         else:
             check(path, number, kind, name)
 
@@ -156,18 +156,18 @@ def blank(match):
 
 
 def check_names(path, text, names):
-    """The core and the command learn every name at run time.
+    """Plugins are known at run time only, so no file of core/ or tools/ may name one.
 
-    Names that are no word of the language (onednn, host-staged) may stand nowhere,
-    not even in a comment; the others (cpu, synthetic) only not as a string, unless
-    its line says that it means something else: // "cpu" is a control group
+    Distinctive names (onednn, host-staged) are not allowed anywhere, not even in a
+    comment. Ordinary words (cpu, synthetic) are not allowed as a string, unless a comment
+    on the line says what it means: // "cpu" is a control group
     """
     words = LIBRARIES + [n for n in names if "-" in n]
     words += [w.replace("-", "_") for w in words]
     word = re.compile(r"(?i)(?<![a-z0-9])(" + "|".join(map(re.escape, words))
                       + r")(?![a-z0-9])")
     todo = ("Ask the registry for what the settings name, or choose by capability: "
-            "the core knows no plugin.")
+            "the core must not know any plugin.")
     code = COMMENT.sub(blank, text).splitlines()
     for number, line in enumerate(text.splitlines(), 1):
         match = word.search(FORMATS.sub("", line))
@@ -178,13 +178,13 @@ def check_names(path, text, names):
             continue
         for literal in STRING.findall(code[number - 1]):
             if literal in names and f'// "{literal}" is ' not in line:
-                found(path, number, f'names a plugin: "{literal}"', todo + " Where the "
+                found(path, number, f'names a plugin: "{literal}"', todo + " If the "
                       f'word means something else, end the line with // "{literal}" is '
                       "...")
 
 
 def main():
-    check_circles()
+    check_cycles()
     names = plugin_names()
     count = 0
     for path in files():

@@ -1,10 +1,11 @@
 #!/bin/sh
-# The core stays small: libdlcore, stripped, under 470 KB. Usage: size.sh LIBRARY
-# 400 KB held until the core took on what keeps a user's work safe: folders of runs,
-# checkpoints compared with the run that takes them, and all mistakes of a net, its shapes
-# and its data told before a job is started. None of it can be a plugin's, since it is about
-# all of them. 20 KB more went to words that other frameworks have for what is meant
-# (base/foreign.c), to safe showing of names, and to memory that is compared with what there is.
+# Checks that the core stays small: libdlcore, stripped, must be under 470 KB.
+# Usage: size.sh LIBRARY
+# The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
+# since it concerns all of them: run folders, comparing checkpoints with the run that resumes
+# them, and reporting all mistakes in a net, its shapes and its data before a job starts.
+# Another 20 KB are for other frameworks' words in suggestions (base/synonyms.c), for
+# escaping of names, and for comparing memory needs with what the machine has.
 set -eu
 most=470000
 stripped=$(mktemp)
@@ -12,7 +13,7 @@ trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$1"
 size=$(wc -c <"$stripped")
 if [ "$size" -gt "$most" ]; then
-    echo "$1: $size bytes stripped, more than $most: move what grew into a plugin" >&2
+    echo "$1: $size bytes stripped, more than $most: move something into a plugin" >&2
     exit 1
 fi
 echo "size: $size bytes stripped, of $most"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""clang-tidy over every C file of a build's compile_commands.json, in parallel.
+"""Runs clang-tidy in parallel on every C file in a build's compile_commands.json.
 
-A file that passed is not read again until it, a header, the flags or .clang-tidy
-change: the passes are remembered under <build>/tidy. Usage: tidy.py [build]
+Files that passed are skipped until they, a header, the flags or .clang-tidy change; passes
+are recorded under <build>/tidy. Usage: tidy.py [build]
 """
 
 import concurrent.futures
@@ -17,8 +17,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("core", "plugins", "tools")
-# Steps of the analyzer along the paths of one function. Few come to the limit, and take
-# most of the time: half as long again with 75000, several times with clang's own 225000.
+# The analyzer's limit of steps per function. Few functions reach it, but they take most of
+# the time: 1.5 times as long with 75000, several times with clang's default of 225000.
 NODES = 25000
 
 
@@ -27,7 +27,7 @@ def output(*command):
 
 
 def common_key(tidy):
-    """What makes every file's result stale: the tool, its settings, the headers."""
+    """What invalidates the results of all files: the tool, its settings, the headers."""
     digest = hashlib.sha256(output(tidy, "--version").encode())
     listed = output(ROOT / "tests/lint/files.sh", "h", "clang-tidy").splitlines()
     for name in sorted(listed):
@@ -36,19 +36,19 @@ def common_key(tidy):
 
 
 def commands(build):
-    """{file: entry} of the project's own sources, each file once."""
+    """{file: entry} of the project's sources, each file once."""
     seen = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["directory"], entry["file"]).resolve()
         if path.suffix != ".c":
-            continue  # nvcc's: clang would need another toolkit
+            continue  # CUDA: clang would need another toolkit
         if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FOLDERS:
             seen.setdefault(path, entry)
     return seen
 
 
 def arguments(cache):
-    """Flags on top of gcc's: the analyzer's, its omp.h, and no other of its headers."""
+    """Additional flags: options of the analyzer, and gcc's omp.h without its other headers."""
     extra = ["--extra-arg=-Wno-unknown-warning-option"]
     for word in ("-analyzer-config", f"max-nodes={NODES}"):
         extra += ["--extra-arg=-Xclang", f"--extra-arg={word}"]
@@ -57,7 +57,7 @@ def arguments(cache):
         folder = cache / "include"
         folder.mkdir(exist_ok=True)
         text = pathlib.Path(header).read_text()
-        # gcc's malloc attribute takes arguments that clang's does not.
+        # gcc's malloc attribute has arguments that clang does not accept.
         text = re.sub(r"__malloc__ \(\w+(, \w+)?\)", "__malloc__", text)
         (folder / "omp.h").write_text(text)
         extra += ["--extra-arg=-idirafter", f"--extra-arg={folder}"]
@@ -76,7 +76,7 @@ def main():
     cache = build / "tidy"
     cache.mkdir(exist_ok=True)
     entries = commands(build)
-    # clang-tidy reads a file once for each entry: those compiled several times, too.
+    # clang-tidy checks a file once per entry, so files compiled several times get one.
     (cache / "compile_commands.json").write_text(json.dumps(list(entries.values())))
     extra = arguments(cache)
     key = common_key(tidy) + " ".join(extra)
@@ -94,7 +94,7 @@ def main():
         text = run.stdout.strip() or run.stderr.strip()
         return path, run.returncode, re.sub(re.escape(f"{ROOT}/"), "", text)
 
-    # The largest first, so that none of them is the last.
+    # Largest first, so that no large file is started last.
     jobs = sorted(entries, key=lambda path: -path.stat().st_size)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -104,7 +104,7 @@ def main():
                 print(f"{path.relative_to(ROOT)}:\n{text}")
     print(f"tidy: {len(jobs)} files, {failed} with findings")
     if failed:
-        print("tidy: mend them; where clang-tidy is wrong, write on the line "
+        print("tidy: fix the findings; suppress a false positive on its line with "
               "'// NOLINT(check-name): why'")
     return 1 if failed or not jobs else 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs over several machines, as machines.sh makes them: what joins them, a link that
-is cut, a rank that is stopped, and that the script leaves nothing behind."""
+"""Jobs over several machines, which machines.sh emulates: the interconnect that is chosen, a
+link that is cut, a rank that is stopped, and that the script leaves nothing behind."""
 
 import hashlib
 import json
@@ -21,29 +21,29 @@ import kills  # noqa: E402 (its net, and how it finds what is left of a job)
 
 BIN = os.environ["DLCORE_BIN"]
 MACHINES = SOURCE / "tests" / "machines" / "machines.sh"
-DEADLINE = 3
-PATIENCE = 60  # of this test; a busy machine is no fault
+HANG_TIMEOUT = 3
+TIMEOUT = 60  # seconds; generous, since the machine may be busy
 
 
 def cannot_run():
-    """Why there can be no machines here; None where there can."""
+    """Why network namespaces cannot be used here; None if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     name = f"dlm{os.getpid()}-probe"
     try:
-        for words in (f"netns add {name}",
+        for arguments in (f"netns add {name}",
                       f"-n {name} link add port0 type veth peer name port1",
                       f"-n {name} link add br0 type bridge"):
-            done = subprocess.run(["ip", *words.split()], capture_output=True, text=True)
+            done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True)
             if done.returncode != 0:
-                return f"no network namespaces: ip {words}: {done.stderr.strip()}"
+                return f"no network namespaces: ip {arguments}: {done.stderr.strip()}"
     finally:
         subprocess.run(f"ip netns del {name} 2>/dev/null", shell=True, check=False)
     return None
 
 
 class Job:
-    """machines.sh, with a log, and what it must not leave."""
+    """Runs machines.sh with a log, and finds what it leaves behind."""
 
     def __init__(self, folder, options, arguments):
         self.mark = f"DLCORE_KILLS={os.getpid()}-{time.monotonic_ns()}-"
@@ -63,19 +63,19 @@ class Job:
 
     def wait(self):
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
-            raise AssertionError("it does not end:\n" + self.text()) from None
+            raise AssertionError("the job does not end:\n" + self.text()) from None
 
     def wait_until_it_trains(self):
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while "training for" not in self.text():
             if time.monotonic() > until or self.process.poll() is not None:
-                raise AssertionError("it does not begin to train:\n" + self.text())
+                raise AssertionError("the job does not start to train:\n" + self.text())
             time.sleep(0.05)
 
     def ranks(self):
-        """The processes that train: children of those that the script has started."""
+        """The processes that train: children of those that the script started."""
         return sorted(pid for parent in kills.children(self.process.pid)
                       for pid in kills.children(parent))
 
@@ -114,7 +114,7 @@ class Machines(unittest.TestCase):
 
     def start_over_ucx(self, *options):
         return self.start("-n", "2", "-r", "1", *options, arguments=(
-            "--transport=ucx", "--set", f"parallel.hang_timeout={DEADLINE}"))
+            "--transport=ucx", "--set", f"parallel.hang_timeout={HANG_TIMEOUT}"))
 
     def weights(self):
         checkpoint = next(self.folder.glob("*.safetensors"))
@@ -125,7 +125,7 @@ class Machines(unittest.TestCase):
         return digest
 
     def test_auto_joins_two_machines(self):
-        """One transport inside, one between, and the weights of one machine."""
+        """One transport within a machine, one between machines, and the weights of one machine."""
         short = ("--iterations=30", "--set=train.checkpoint_last=yes", "--json")
         job = self.start("-n", "2", "-r", "2", arguments=short)
         self.assertEqual(job.wait(), 0, job.text())
@@ -148,12 +148,12 @@ class Machines(unittest.TestCase):
         layer = r"(forward|backward|update|exchange)"
         self.assertRegex(text, rf"lost rank 1 \(host \S+, pid \d+\) during {layer}.*: "
                                r"nothing was heard from \S+ for \d")
-        self.assertRegex(text, r"\n  rank 0 \(host \S+, pid \d+\) waits for rank 1 "
-                               rf"since \d+\.\d s during {layer}")
-        self.assertRegex(text, rf"rank 1 \(pid \d+\) is left alone during {layer}.*was "
-                               r"not heard of for \d")
+        self.assertRegex(text, r"\n  rank 0 \(host \S+, pid \d+\) is waiting for rank "
+                               rf"1, last progress \d+\.\d s ago during {layer}")
+        self.assertRegex(text, rf"rank 1 \(pid \d+\) has lost the hub during {layer}.*"
+                               r"has not been heard from for \d")
         self.assertNotIn("a rank ended with", text)  # 5, both of them
-        self.assertNotIn("the exchange was stopped", text)
+        self.assertNotIn("the exchange was cancelled", text)
         self.assertEqual(job.left_over(), [])
 
     def test_a_rank_is_stopped(self):
@@ -164,10 +164,10 @@ class Machines(unittest.TestCase):
         os.kill(pid, signal.SIGSTOP)
         self.assertEqual(job.wait(), 5, job.text())
         stopped = re.search(rf"rank (\d) \(host \S+, pid {pid}\) hangs, stopped by a "
-                            rf"signal: no progress since \d.* during", job.text())
+                            rf"signal: no progress for \d.* during", job.text())
         self.assertTrue(stopped, job.text())
         self.assertRegex(job.text(), rf"\n  rank {1 - int(stopped[1])} \(host \S+, pid "
-                                     rf"\d+\) waits for rank {stopped[1]} since ")
+                                     rf"\d+\) is waiting for rank {stopped[1]}, ")
         self.assertEqual(job.left_over(), [])
 
     def test_nothing_is_left_when_killed(self):

@@ -1,17 +1,17 @@
 #!/bin/sh
-# machines.sh: several machines on this one, as network namespaces on a switch.
+# machines.sh: emulates several machines by network namespaces connected to a switch.
 #
 #   machines.sh [-n MACHINES] [-r RANKS] [-b RATE] [-c COMMAND] -- PROGRAM [ARGUMENT...]
 #
-# Starts PROGRAM once a rank, RANKS on each of MACHINES machines (-n 2 -r 1), with the
+# Starts PROGRAM once per rank, RANKS on each of MACHINES machines (-n 2 -r 1), with the
 # variables that torchrun sets. Every machine has a link of RATE (1gbit, 100mbit; none:
 # as fast as it goes) to the switch, in both directions. COMMAND, if given, is run by sh
-# beside it, with the machines' namespaces in $MACHINE_1, $MACHINE_2 ...: to cut a link,
-# say (ip -n $MACHINE_2 link set eth0 down). Ends with the exit code of rank 0; nothing
-# is left behind. Needs root, ip and tc (iproute2).
+# meanwhile, with the machines' namespaces in $MACHINE_1, $MACHINE_2 ...: for example to
+# cut a link (ip -n $MACHINE_2 link set eth0 down). Exits with the exit code of rank 0 and
+# leaves nothing behind. Needs root, ip and tc (iproute2).
 #
 # Processes in different namespaces could still share memory: tell libraries that would
-# use it not to (UCX_TLS=tcp,self), or the network is not what is measured.
+# use it not to (UCX_TLS=tcp,self), or the network is not measured.
 set -eu
 
 machines=2 ranks=1 rate='' beside=''

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The nets of models/ are the published ones: parameters and multiply-adds, counted
-here once more from the architecture and compared with what their authors say."""
+"""Tests that the nets of models/ are the published ones: parameters and multiply-adds
+agree with a count from the architecture and with the published numbers."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def dlcore(*arguments, folder=None):
 
 
 class Count:
-    """Walks through a net with one sample: its shape, and what adds up."""
+    """Follows one sample through a net: its shape, and the totals so far."""
 
     def __init__(self, channels, side):
         self.channels, self.side = channels, side
@@ -44,7 +44,7 @@ class Count:
         self.channels, self.side = width, 1
 
     def side_path(self):
-        """Another path from here, that adds to the same sums."""
+        """Another branch from here, which adds to the same totals."""
         path = Count(self.channels, self.side)
         path.into = self
         return path
@@ -121,7 +121,7 @@ def googlenet(net, side_losses=True):
 
 
 def residual(net, steps, stride):
-    """`steps`: width and kernel of the convolutions; the stride is the first 3 x 3's."""
+    """`steps`: width and kernel of the convolutions; the stride is that of the first 3 x 3."""
     width = steps[-1][0]
     if stride != 1 or net.channels != width:
         path = net.side_path()
@@ -206,9 +206,9 @@ class Models(unittest.TestCase):
                           if layer["type"] == "softmax_loss"]
                 self.assertEqual(len(losses), 3 if name == "googlenet" else 1)
 
-    def test_googlenet_without_its_sides(self):
-        """What a test runs, and what Caffe's file of weights holds (4 bytes each, and a
-        little for the layers' descriptions)."""
+    def test_googlenet_without_auxiliary_losses(self):
+        """The part that a test runs, which Caffe's file of weights holds, too (4 bytes per
+        parameter, and a little for the descriptions of layers)."""
         alone, whole = Count(3, 224), Count(3, 224)
         googlenet(alone, side_losses=False)
         googlenet(whole)
@@ -217,8 +217,8 @@ class Models(unittest.TestCase):
         described = 53533754 - 4 * whole.parameters
         self.assertTrue(0 < described < 65536, described)
 
-    def test_all_are_here(self):
-        """Every net of models/ is sound; data that is not there is no mistake of it."""
+    def test_all_are_listed(self):
+        """Every net of models/ is valid; missing data does not count as a mistake."""
         for path in sorted(MODELS.glob("*.ini")):
             with self.subTest(net=path.name):
                 done = dlcore("check", path)
@@ -226,8 +226,8 @@ class Models(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_they_train(self):
-        """One iteration and one test, on as little as possible; of nets that have the
-        same layers the smallest."""
+        """One iteration and one test on as few samples as possible; of nets with the same
+        layers only the smallest."""
         small = [f"--set={setting}" for setting in
                  ("data.batch=2", "data.test.source=synthetic",
                   "data.test.shape=3,224,224", "data.test.classes=1000",
@@ -239,7 +239,7 @@ class Models(unittest.TestCase):
                               "--iterations=1", *small, folder=folder)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(json.loads(done.stdout)["iterations"], 1)
-                # A thousand classes at random: log(1000) = 6.9 of each loss.
+                # A thousand random classes: each loss is log(1000) = 6.9.
                 loss = re.search(r"^iteration 1,.*: training loss ([0-9.]+)", done.stderr, re.M)
                 self.assertTrue(5 < float(loss[1]) < 50, done.stderr)
 

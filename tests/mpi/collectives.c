@@ -1,6 +1,6 @@
-/* Collectives of the mpi transport, under mpirun: every count, the whole world and a
- * part of it, messages beside them, endpoints one after the other and two at once.
- * It sums in an order of its own, so numbers here are small and whole. */
+/* Collectives of the mpi transport under mpirun: every count, all of the world and a
+ * part of it, with messages in flight, with endpoints one after the other and two at
+ * once. MPI reduces in an order of its own, so the values are small integers. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void every_count_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-/* All processes, then a part of them; what cannot be is left out (ranks.c). */
+/* All processes, then a part of them; what is impossible is skipped (ranks.c). */
 START_TEST(every_count) {
     static const int ranks[] = {2, 3, 1, 2};
     ck_assert_int_eq(ranks_run(ranks[_i], 60, every_count_body, NULL), 0);
@@ -124,33 +124,34 @@ START_TEST(messages_beside_and_two_endpoints) {
 }
 END_TEST
 
-/* More tags than the first table has room for, all new, both ways at once. */
+/* More tags than the first hash table has room for, all new, in both directions at
+ * once. */
 static void many_tags_body(test_rank *rank, void *context) {
     enum { TAGS = 3000 };
     int other = 1 - rank->rank;
     dlc_request **requests = dlc_alloc(2 * TAGS, sizeof(dlc_request *));
-    uint64_t *words = dlc_alloc(2 * TAGS, sizeof *words);
+    uint64_t *description = dlc_alloc(2 * TAGS, sizeof *description);
     group g;
     (void)context;
-    RANK_CHECK(rank, requests && words);
+    RANK_CHECK(rank, requests && description);
     group_open(&g, rank, &kind);
     for (uint64_t i = 0; i < TAGS; i++) {
         uint64_t tag = i * UINT64_C(0x100000001);
-        words[i] = i + (uint64_t)rank->rank * 1000000;
-        group_send(&g, other, tag, &words[i], sizeof *words, &requests[i]);
+        description[i] = i + (uint64_t)rank->rank * 1000000;
+        group_send(&g, other, tag, &description[i], sizeof *description, &requests[i]);
     }
     for (uint64_t i = TAGS; i-- > 0;) {
         uint64_t tag = i * UINT64_C(0x100000001);
-        group_recv(&g, other, tag, &words[TAGS + i], sizeof *words,
+        group_recv(&g, other, tag, &description[TAGS + i], sizeof *description,
                    &requests[TAGS + i]);
     }
     for (size_t i = 0; i < 2 * TAGS; i++)
         group_wait(&g, requests[i]);
     for (uint64_t i = 0; i < TAGS; i++)
-        RANK_CHECK(rank, words[TAGS + i] == i + (uint64_t)other * 1000000);
+        RANK_CHECK(rank, description[TAGS + i] == i + (uint64_t)other * 1000000);
     group_close(&g);
     dlc_free(requests);
-    dlc_free(words);
+    dlc_free(description);
 }
 
 START_TEST(many_tags) {
@@ -159,7 +160,7 @@ START_TEST(many_tags) {
 }
 END_TEST
 
-static void words_body(test_rank *rank, void *context) {
+static void description_body(test_rank *rank, void *context) {
     char reason[256] = "", text[256] = "";
     int32_t score = 0;
     group g;
@@ -176,8 +177,8 @@ static void words_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(words) {
-    ck_assert_int_eq(ranks_run(2, 60, words_body, NULL), 0);
+START_TEST(description) {
+    ck_assert_int_eq(ranks_run(2, 60, description_body, NULL), 0);
     plugins_close();
 }
 END_TEST
@@ -205,7 +206,7 @@ int main(int argc, char **argv) {
     tcase_add_loop_test(tests, every_count, 0, 4);
     tcase_add_loop_test(tests, messages_beside_and_two_endpoints, 0, 2);
     tcase_add_test(tests, many_tags);
-    tcase_add_test(tests, words);
+    tcase_add_test(tests, description);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

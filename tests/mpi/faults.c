@@ -1,7 +1,7 @@
-/* What goes wrong in the mpi transport, one kind a run under mpirun: messages of other
- * sizes than asked for, a rank that dies, a rank that is in the group twice, and an
- * endpoint that is closed with things under way. Each must end in a sentence, and the
- * processes, without MPI_Finalize, with the code 3. */
+/* Errors of the mpi transport, one kind per run under mpirun: messages of unexpected
+ * size, a rank that dies, a rank that is in the group twice, and an endpoint that is
+ * closed with requests in flight. Each must end with a message, and the processes,
+ * without MPI_Finalize, with exit code 3. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void is_refused(test_rank *rank, dlc_status status, dlc_status expected,
     }
 }
 
-/* Rank 0 sends `sent` bytes where rank 1 asks for 100. */
+/* Rank 0 sends `sent` bytes where rank 1 expects 100. */
 static void size_body(test_rank *rank, size_t sent, const char *words) {
     char bytes[200] = "";
     dlc_request *request;
@@ -49,7 +49,7 @@ static void less_body(test_rank *rank, void *context) {
     size_body(rank, 80, "has less than the 100 bytes");
 }
 
-/* Rank 1 says that the job ends: the others leave what they wait for at once. */
+/* Rank 1 ends the job: the others must stop waiting at once. */
 static void dead_body(test_rank *rank, void *context) {
     static float numbers[1000];
     dlc_request *request;
@@ -75,7 +75,7 @@ static void dead_body(test_rank *rank, void *context) {
     RANK_CHECK(rank, dlc_since(since) < 5);
 }
 
-/* Closed with a receive under way that nothing will ever come for. */
+/* Closed with a receive in flight that nothing will ever arrive for. */
 static void part_body(test_rank *rank, void *context) {
     static char bytes[2][100];
     dlc_request *request;
@@ -89,7 +89,7 @@ static void part_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-/* The launcher's processes claim to be all the same one. */
+/* All of the launcher's processes claim to be the same one. */
 static void twice_body(test_rank *rank, void *context) {
     group g;
     (void)context;
@@ -97,7 +97,7 @@ static void twice_body(test_rank *rank, void *context) {
     setenv("PMI_RANK", "0", 1);
     group_prepare(&g, rank, &kind);
     is_refused(rank, g.ops->open(&g.args, &g.endpoint), DLC_ERR_CONFIG,
-               "ranks 0 and 1 belong to one process");
+               "ranks 0 and 1 are in one process");
     group_close(&g);
 }
 

@@ -1,6 +1,6 @@
-/* Ranks as processes that mpirun has started (support/ranks.h says what for): each runs
- * the whole test program, and those of rank less than `ranks` the body. They share a
- * file, whose name stands in TEST_BOARD. */
+/* Implements support/ranks.h for processes that mpirun has started: each runs the whole
+ * test program, and those with a rank below `ranks` run the body. They share a file,
+ * named by TEST_BOARD. */
 #include "support/ranks_shared.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static test_job *open_job(void) {
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* All together, even where the job has ended. */
+/* Waits for all ranks, even if the job has ended. */
 static void leave(test_rank *all) {
     test_job *job = all->job;
     int goal = (atomic_fetch_add(&job->left, 1) / all->ranks + 1) * all->ranks;
@@ -47,22 +47,22 @@ int ranks_run_losing(int ranks, int seconds, uint64_t lost, rank_body *body,
     int me = number_of(rank_names), size = number_of(size_names), begun = 0;
     test_job *job = open_job();
 
-    (void)seconds; /* run.sh has an end to it */
+    (void)seconds; /* run.sh has a timeout */
     (void)lost;
-    if (!job || me < 0 || size < 1 || size > RANKS_MOST) {
+    if (!job || me < 0 || size < 1 || size > RANKS_MAX) {
         fprintf(stderr, "not started by run.sh\n");
         return -1;
     }
-    test_rank all = {me, size, job, job->board};
+    test_rank all = {me, size, job, job->shared};
     ranks_barrier(&all);
     if (me == 0)
-        memset(job->board, 0, sizeof job->board);
+        memset(job->shared, 0, sizeof job->shared);
     ranks_barrier(&all);
-    /* More ranks than there are processes are left out, and a part of them until MPI
-     * has begun, which takes all. */
+    /* Bodies with more ranks than processes are skipped, as are those for a part of the
+     * processes until MPI is initialised, which takes all of them. */
     MPI_Initialized(&begun);
     if (me < ranks && (ranks == size || (ranks < size && begun))) {
-        test_rank rank = {me, ranks, job, job->board};
+        test_rank rank = {me, ranks, job, job->shared};
         body(&rank, context);
     }
     leave(&all);

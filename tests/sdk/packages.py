@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What is installed against what packaging/ says: every file is in exactly one Debian
-package and in exactly one RPM, the two cut alike, and versions and names agree.
+"""Compares what is installed with packaging/: every file must be in exactly one Debian
+package and in exactly one RPM, both must be divided in the same way, and versions and names
+must agree.
 
-Usage: packages.py PREFIX (where sdk.py install has put things)
+Usage: packages.py PREFIX (the folder that sdk.py install made)
 """
 
 import pathlib
@@ -12,7 +13,7 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 DEBIAN = SOURCE / "packaging/debian"
 SPEC = SOURCE / "packaging/rpm/dlcore.spec"
-# Where the habits of the two differ: Debian's name, the RPM's.
+# Packages with different names: Debian's name and the RPM's.
 RENAMED = {"libdlcore0": "dlcore-libs", "libdlcore-dev": "dlcore-devel"}
 
 findings = []
@@ -31,15 +32,16 @@ def libdir(prefix):
 
 
 def was_not_built(pattern):
-    """A plugin that is here, but whose library was absent when this was built."""
-    match = re.search(r"dlcore/1/(\w+)-([\w-]+)\.so$", pattern)
+    """1 if the pattern is for a plugin of this source tree that was left out of the build,
+    because a library was missing."""
+    match = re.search(r"dlcore/0/(\w+)-([\w-]+)\.so$", pattern)
     kinds = {"device": "devices", "solver": "solvers"}
     return match and (SOURCE / "plugins" / kinds.get(match[1], match[1]) /
                       match[2]).is_dir()
 
 
 def files_of(prefix, patterns, where):
-    """The installed files that these patterns name; folders mean all that is in them."""
+    """The installed files that match the patterns; a folder stands for all files in it."""
     files = set()
     for pattern in patterns:
         hits = list(prefix.glob(pattern))
@@ -56,7 +58,7 @@ def debian_packages(prefix):
     for name in names:
         path = DEBIAN / f"{name}.install"
         if not path.is_file():
-            found("packaging/debian/control", f"{name}: has no {path.name}")
+            found("packaging/debian/control", f"{name} has no {path.name}")
             continue
         patterns = [line.split()[0].removeprefix("usr/").replace("lib/*/",
                                                                  f"{libdir(prefix)}/")
@@ -90,8 +92,8 @@ def rpm_packages(prefix):
             for name, patterns in packages.items()}
 
 
-def check_whole(prefix, packages, kind):
-    """Each file in one package."""
+def check_complete(prefix, packages, kind):
+    """Each file must be in exactly one package."""
     for path in sorted(path for path in prefix.rglob("*") if not path.is_dir()):
         having = [name for name, files in packages.items() if path in files]
         if len(having) != 1:
@@ -99,7 +101,7 @@ def check_whole(prefix, packages, kind):
                   f"{' and '.join(having) or 'no package'}")
 
 
-def check_alike(debian, rpm):
+def check_same(debian, rpm):
     for name, files in debian.items():
         other = RENAMED.get(name, name)
         if other not in rpm:
@@ -112,7 +114,7 @@ def check_alike(debian, rpm):
 
 
 def check_names():
-    """The names that guides and templates tell people to install are there."""
+    """The packages that documents and templates mention must exist."""
     known = set(re.findall(r"^(?:Package|Provides): (\S+)$", text_of(DEBIAN / "control"),
                            re.MULTILINE))
     texts = [SOURCE / "README.md", *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/README.md")]
@@ -142,15 +144,15 @@ def check_versions():
 def main():
     prefix = pathlib.Path(sys.argv[1])
     debian, rpm = debian_packages(prefix), rpm_packages(prefix)
-    check_whole(prefix, debian, "packaging/debian")
-    check_whole(prefix, rpm, "packaging/rpm/dlcore.spec")
-    check_alike(debian, rpm)
+    check_complete(prefix, debian, "packaging/debian")
+    check_complete(prefix, rpm, "packaging/rpm/dlcore.spec")
+    check_same(debian, rpm)
     check_names()
     check_versions()
     if findings:
         print("\n".join(findings))
         sys.exit(1)
-    print(f"packages: {len(debian)}, {sum(map(len, debian.values()))} files, each in one")
+    print(f"{len(debian)} packages, {sum(map(len, debian.values()))} files, each in one of them")
 
 
 if __name__ == "__main__":

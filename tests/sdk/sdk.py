@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What somebody does who has only the installed packages. Each word is a test:
+"""Uses dlcore as somebody does who has only the installed packages. Each word is a test:
 
-  install        cmake --install into a scratch folder; dlcore.pc and what it says
+  install        cmake --install into a scratch folder, and the values in dlcore.pc
   docs           every command of docs/writing-plugins.md (blocks that begin ```sh run)
-  new            dlcore plugin new: what it refuses, and that it leaves nothing behind
-  package        a Debian package of what `plugin new` makes
+  new            dlcore plugin new: what it refuses, and that failures leave no files
+  package        a Debian package of a plugin that `plugin new` made
   packages       every installed file is in one Debian package and in one RPM (packages.py)
-  man            the manual pages: all there, none with a warning
-  completion     what bash offers behind some words
+  man            the manual pages: all present, none with a warning
+  completion     what completion in bash offers
   example NAME   examples/NAME, copied out of the tree, built and tested
 """
 
@@ -28,7 +28,7 @@ SKIP = 77
 
 
 def environment():
-    """As a stranger has it: nothing of this build but the installation."""
+    """The environment of a third party: nothing of this build except the installation."""
     clean = {k: v for k, v in os.environ.items()
              if not k.startswith(("DLCORE_", "CMAKE_", "CTEST_", "DEB_", "DH_", "DPKG_",
                                   "MAKE", "MFLAGS", "DESTDIR"))}
@@ -37,14 +37,14 @@ def environment():
     library = next(PREFIX.rglob("libdlcore.so.0"))
     clean["LD_LIBRARY_PATH"] = str(library.parent)  # packages install without RPATH
     clean["PKG_CONFIG_PATH"] = str(library.parent / "pkgconfig")
-    # RPMs have a lib64, also where cmake doesn't look for it: on Debian.
+    # An RPM installs to lib64, where CMake on Debian does not look.
     if library.parent.name == "lib64" and pathlib.Path("/etc/debian_version").exists():
         clean["dlcore_DIR"] = str(library.parent / "cmake/dlcore")
     return clean
 
 
 def run(*command, cwd=None, env=None, code=0):
-    """Runs a command, shows what it printed where it ended otherwise than wanted."""
+    """Runs a command and returns its output; fails unless its exit code is `code`."""
     done = subprocess.run([str(word) for word in command], cwd=cwd,
                           env=env or environment(), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=200)
@@ -71,12 +71,12 @@ def build_and_test(folder):
 def install(_work):
     shutil.rmtree(PREFIX, ignore_errors=True)
     run("cmake", "--install", BUILD, "--prefix", PREFIX, env=os.environ)
-    for folder in [PREFIX, *PREFIX.rglob("dlcore/1")]:
+    for folder in [PREFIX, *PREFIX.rglob("dlcore/0")]:
         folder.chmod(folder.stat().st_mode & ~(stat.S_IWGRP | stat.S_IWOTH))
     said = {name: run("pkg-config", f"--variable={name}", "dlcore").strip()
             for name in ("pluginsdir", "abi", "includedir", "prefix")}
     expect(said["prefix"] == str(PREFIX), f"prefix={said['prefix']}")
-    expect(said["abi"] == "1", f"abi={said['abi']}")
+    expect(said["abi"] == "0", f"abi={said['abi']}")
     expect((pathlib.Path(said["pluginsdir"]) / "device-cpu.so").is_file(),
            f"pluginsdir={said['pluginsdir']}")
     expect((pathlib.Path(said["includedir"]) / "dlcore/dlcore.h").is_file(),
@@ -86,14 +86,14 @@ def install(_work):
 
 
 def docs(work):
-    """In one shell, one block behind the other, as a reader would."""
+    """Runs all blocks in one shell in order, as a reader would."""
     text = (SOURCE / "docs/writing-plugins.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh run\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    expect(len(blocks) >= 5, "writing-plugins.md has lost its commands")
+    expect(len(blocks) >= 5, "writing-plugins.md has fewer than five blocks of commands")
     for kind in KINDS:
         expect(any(f"dlcore plugin new {kind} " in block for block in blocks),
                f"writing-plugins.md makes no {kind}")
-    # To the shell `! command` never ends a script; here it must fail.
+    # With `set -e`, `! command` never ends a script; here the command must fail.
     lines = [re.sub(r"^! (.*)$", r"if \1; then exit 1; fi", line)
              for line in "".join(blocks).splitlines()]
     script = work / "commands.sh"
@@ -112,20 +112,20 @@ def new(work):
     refuse(["layr", "x"], "did you mean 'layer'?")
     refuse(["", "x"], "the kinds are device")
     for name in ("", "X", "9x", "-x", "x_y", "x/y", "../x", "x y", "x.", "ü", "x" * 41):
-        refuse(["layer", "--", name], "is no name for a plugin")
-    refuse(["layer"], "Give a kind")
+        refuse(["layer", "--", name], "is not a valid plugin name")
+    refuse(["layer"], "needs a kind")
     refuse(["layer", "x", "y"], "one argument too many")
     refuse(["layer", "x", "--json"], "--json goes with")
-    refuse(["layer", "x", "--dir", ""], "names no folder")
+    refuse(["layer", "x", "--dir", ""], "--dir is empty")
     refuse(["layer", "x", "--dir", "no/such/folder"], "No such file", code=1)
     (work / "there").mkdir()
-    refuse(["layer", "x", "--dir", "there/"], "is there already")
+    refuse(["layer", "x", "--dir", "there/"], "already exists")
     (work / "layer-x").symlink_to("nowhere")
-    refuse(["layer", "x"], "is there already")
-    # The disk is full when the first long file is written.
+    refuse(["layer", "x"], "already exists")
+    # The first long file cannot be written, as if the disk were full.
     refuse(["solver", "x"], "File too large", code=1, prefix=("prlimit", "--fsize=500"))
 
-    # A name of any length goes everywhere it must, and nothing is left to fill in.
+    # The longest name is filled in everywhere, and no placeholder is left.
     name = "a" + "-9z" * 13
     run("dlcore", "plugin", "new", "device", name, "--dir", "made", cwd=work)
     files = [path for path in (work / "made").rglob("*") if path.is_file()]
@@ -142,8 +142,7 @@ def package(work):
         print("skipped: this is not Debian")
         sys.exit(SKIP)
     run("dlcore", "plugin", "new", "solver", "packed", cwd=work)
-    # -d: what it depends on is installed, though not as packages. Its tests are those
-    # that `docs` runs.
+    # -d: the dependencies are installed, but not as packages. nocheck: `docs` runs its tests.
     run("dpkg-buildpackage", "-d", "-b", "-us", "-uc", cwd=work / "solver-packed",
         env=dict(environment(), DEB_BUILD_OPTIONS="nocheck"))
     listing = run("dpkg", "-c", next(work.glob("dlcore-solver-packed_*.deb")))
@@ -167,11 +166,11 @@ def man(_work):
               if name != "dlcore"]
     pages.append(folder / "man5/dlcore-net.ini.5")
     run("mandoc", "-Tlint", "-Wwarning", *pages)
-    # Every call of a table, every option of a command has its place.
+    # Calls of a table and options of a command are in the pages.
     text = run("mandoc", "-Tutf8", "-Owidth=200", folder / "man3/dlcore_transport.3")
     text = re.sub(".\b", "", text)
     expect("dlc_status (*send)(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, " in
-           text and "Never blocks on a peer." in text, text)
+           text and "without waiting for a peer." in text, text)
     text = run("mandoc", "-Tutf8", folder / "man1/dlcore-train.1")
     for option in ("--ranks=N", "--resume=PATH|auto", "-q, --quiet"):
         expect(option in re.sub(".\b", "", text), option)
@@ -185,8 +184,8 @@ def man(_work):
 
 
 def man_of_the_environment(page):
-    """dlcore(1) has every variable that the sources read, every signal that a job takes,
-    and no variable of ours that nothing reads."""
+    """dlcore(1) lists every variable that the sources read and every signal that a job
+    handles, and no DLCORE_ variable that nothing reads."""
     sources = [path for part in ("core", "plugins", "tools")
                for path in sorted((SOURCE / part).rglob("*.c"))
                if "templates" not in path.parts]
@@ -198,29 +197,29 @@ def man_of_the_environment(page):
             read |= set(re.findall(r'"([A-Z]+_[A-Z_]+)"', "".join(words)))
         ours |= set(re.findall(r'"(DLCORE_[A-Z_]+)"', text))
         signals |= set(re.findall(r"sigaddset\([^,]+, (SIG[A-Z0-9]+)\)", text))
-    signals -= {"SIGCHLD"}  # of the process that waits, not for people
-    read -= {"LC_ALL"}  # any program's; `plugin check` puts it back as it was
+    signals -= {"SIGCHLD"}  # internal to the process that waits
+    read -= {"LC_ALL"}  # common to all programs; `plugin check` compares it
     expect(len(read) > 25 and len(ours) > 5 and len(signals) > 4, (read, ours, signals))
     words = set(re.findall(r"[A-Z][A-Z0-9_]+", page))
     missing = sorted((read | ours | signals) - words)
     expect(not missing, f"dlcore(1) lacks {missing}")
     gone = sorted(word for word in words if word.startswith("DLCORE_") and word not in ours)
     expect(not gone, f"nothing reads {gone}")
-    # Not within the text of another one.
+    # Each needs an entry of its own, not only a mention in the text of another one.
     section = re.search(r"(?ms)^ENVIRONMENT$(.*?)^FILES$", page)[1]
     indent = re.search(r"(?m)^ +(?=DLCORE_PLUGIN_PATH)", section)[0]
     terms = "\n".join(re.findall(rf"(?m)^{indent}\S.*$", section))
-    within = sorted(word for word in read | ours if not re.search(rf"\b{word}\b", terms)
+    without = sorted(word for word in read | ours if not re.search(rf"\b{word}\b", terms)
                     and not word.startswith("UCX_") and word != "GOMP_SPINCOUNT")
-    expect(not within, f"dlcore(1) has no term for {within}")
+    expect(not without, f"dlcore(1) has no entry for {without}")
 
 
 def completion(work):
     script = PREFIX / "share/bash-completion/completions/dlcore"
 
     def offered(*words):
-        """Behind `dlcore` and these words, the last of which is being written; = stands
-        alone, as readline has it."""
+        """The completions after `dlcore` and these words, the last of which is incomplete.
+        As in readline, = is a word of its own."""
         current = "" if words[-1] == "=" else words[-1]
         previous = ["dlcore", *words][-2]
         code = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
@@ -254,7 +253,7 @@ def completion(work):
 def completion_of_settings(work, offered):
     net = work / "small.ini"
     net.write_text("[solver]\ntype = sgd\n[pool]\ntype = pooling\n", encoding="utf-8")
-    expect({"run.", "solver.", "data.test."} <= set(offered("train", "--set", "")), "--set")
+    expect({"train.", "solver.", "data.test."} <= set(offered("train", "--set", "")), "--set")
     expect(offered("train", str(net), "--set", "poo") == ["pool."], "a layer of the net")
     expect(offered("train", "--set", "=", "train.prec") == ["train.precision="], "a key")
     expect("solver.momentum=" in offered("train", str(net), "--set", "solver.mo"),

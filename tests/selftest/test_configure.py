@@ -1,5 +1,5 @@
-"""A configuration with tests fails where one of their programs is missing and says which;
-without tests it needs none of them, and builds no test. CUDA may be installed later."""
+"""Tests the configuration: with tests it fails if one of their programs is missing, and names
+it; without tests it needs none of them and builds no test. CUDA may be installed later."""
 
 import os
 import pathlib
@@ -22,13 +22,13 @@ class Configuring(unittest.TestCase):
             env={**os.environ, **environment})
         return done.returncode, done.stdout, holder.name
 
-    def test_with_tests_all_must_be_there(self):
+    def test_with_tests_all_programs_are_required(self):
         code, output, _ = self.configure("-DDLC_BUILD_TESTS=ON")
         self.assertNotEqual(code, 0, output)
         self.assertIn("valgrind (Debian: valgrind)", " ".join(output.split()))
         self.assertIn("packaging/deps.sh", output)
 
-    def test_without_tests_nothing_of_theirs_is_needed(self):
+    def test_without_tests_none_is_required(self):
         code, output, folder = self.configure()
         self.assertEqual(code, 0, output)
         targets = subprocess.run(["ninja", "-C", folder, "-t", "targets", "all"],
@@ -36,8 +36,8 @@ class Configuring(unittest.TestCase):
         built = [line for line in targets.splitlines() if line.startswith("tests/")]
         self.assertEqual(built, [])
 
-    def test_cuda_is_looked_for_again(self):
-        """Where an earlier configuration has found none."""
+    def test_cuda_is_searched_again(self):
+        """Also if an earlier configuration found none."""
         code, output, _ = self.configure("-DDLC_CUDA=ON", "-DCMAKE_CUDA_COMPILER=NOTFOUND",
                                          CUDACXX="/nowhere/nvcc")
         self.assertEqual(code, 0, output)

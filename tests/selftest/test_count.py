@@ -1,5 +1,5 @@
-"""tests/count.py: a test that is absent, unknown or skipped without leave, also in part, is
-a failure."""
+"""Tests tests/count.py: a missing, unknown or unexpectedly skipped test is a failure, and so
+is an unexpectedly skipped part of a test."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Counting(unittest.TestCase):
         self.features.write_text("")
 
     def count(self, results, whole=("release",)):
-        """results: {step: cases}; the exit code and all that was said."""
+        """results: {step: cases}. Returns the exit code and the output."""
         words = []
         for step, cases in results.items():
             file = self.folder / f"{step}.xml"
@@ -59,15 +59,15 @@ class Counting(unittest.TestCase):
         for words in said:
             self.assertIn(words, output)
 
-    def test_all_that_must_run_ran(self):
+    def test_all_required_tests_ran(self):
         self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 0,
                     "left out release: 1 test", "2 passed, 0 failed")
 
-    def test_absent(self):
+    def test_missing(self):
         self.expect({"release": [PASSED.format("alpha")]}, 1,
                     "FAILED   release: gamma: it did not run", "1 passed, 1 failed")
 
-    def test_absent_of_what_is_there(self):
+    def test_missing_test_of_a_present_feature(self):
         self.features.write_text("cuda\n")
         self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 1,
                     "FAILED   release: beta: it did not run")
@@ -81,7 +81,7 @@ class Counting(unittest.TestCase):
         self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 1,
                     "FAILED   asan: alpha: it did not run", whole=("release", "asan"))
 
-    def test_of_a_part_nothing_is_absent(self):
+    def test_a_partial_run_misses_nothing(self):
         self.expect({"release": [PASSED.format("alpha")]}, 0, "1 passed, 0 failed",
                     whole=())
 
@@ -90,17 +90,17 @@ class Counting(unittest.TestCase):
 
     def test_unknown(self):
         self.expect({"release": [PASSED.format(name) for name in ("alpha", "gamma", "new")]},
-                    1, "FAILED   release: new: tests/list.txt doesn't name it")
+                    1, "FAILED   release: new: not in tests/list.txt")
 
     def test_skips(self):
         for words, code in (("no GPU", 0), ("no root here", 0), ("no mpirun", 1)):
             self.expect({"release": [PASSED.format("alpha"),
                                      SKIPPED.format("gamma", words)]}, code, words)
         self.expect({"release": [SKIPPED.format("alpha", "no GPU"),
-                                 PASSED.format("gamma")]}, 1, "doesn't allow: skipped: no GPU")
+                                 PASSED.format("gamma")]}, 1, "does not allow that: skipped: no GPU")
 
     def test_parts_that_are_skipped(self):
-        """Cases of a program that passes as a whole."""
+        """Test cases of a program that passes as a whole."""
         self.list.write_text("alpha: release\n"
                              "beta: release; may skip parts: no root | it's late\n"
                              "gamma: release; may skip: no root\n")

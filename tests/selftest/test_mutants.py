@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/mutants.py tried on a project of two functions and three tests."""
+"""Tests tests/mutants.py on a project of two functions and three tests."""
 import json
 import pathlib
 import subprocess
@@ -94,7 +94,7 @@ def test_results(folder):
     expect(f"states: {state}", state == {
         "sums.minus": "noticed", "sums.same": "survived", "sums.product": "noticed",
         "sums.broken": "does not build", "turns.endless": "noticed"})
-    # test_add has stopped both, so that the other test was asked as well.
+    # test_add noticed all mutants of the area, so the other test was run as well.
     expect(f"a second opinion: {results}", results["sums.minus"]["by"] == ["test_add", "test_both"])
     expect(f"a hang is noticed: {results}", results["turns.endless"]["by"] == ["test_wait"])
     expect(f"what is wrong with it: {said}", code == 1 and "60% noticed" in said and "sums.broken" in said)
@@ -106,7 +106,7 @@ def test_results(folder):
 
 
 def test_goes_on(folder):
-    """Only what has no result is tried, and what has changed."""
+    """Only mutants without a result, or changed ones, are tried."""
     code, said = run(folder, "--area", "turns")
     expect(f"nothing is tried twice: {said}", "turns.endless:" not in said)
     path = folder / "tests/mutants.txt"
@@ -119,13 +119,13 @@ def test_goes_on(folder):
 
 
 def test_stale(folder):
-    """What doesn't fit the sources any more is named."""
+    """Entries that no longer fit the sources are named."""
     path = folder / "tests/mutants.txt"
     for old, new, says in ((" a + b;", " a+b;", "occurs 0 times"), ("-a + b\n", "-int\n", "times in small.c, not once"),
-                           ("+    return b + a;", "+    return a + b;", "says no change"),
-                           ("@ sums.same", "@ sums.minus", "given before"),
+                           ("+    return b + a;", "+    return a + b;", "changes nothing"),
+                           ("@ sums.same", "@ sums.minus", "is not unique"),
                            ("@ sums.same small.c", "@ sums.same gone.c", "No such file"),
-                           ("first: test_add", "first: test_none", "and there is none"),
+                           ("first: test_add", "first: test_none", "which does not exist"),
                            ("# some", "some", "neither an area")):
         whole = path.read_text()
         path.write_text(whole.replace(old, new))

@@ -1,4 +1,4 @@
-/* See command.h. */
+/* Runs the dlcore command as a child process, with its output in files. */
 #include "support/command.h"
 
 #include <check.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ARGUMENTS_MOST = 64 };
+enum { ARGUMENTS_MAX = 64 };
 
 static void redirect(const char *path, int to) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -24,9 +24,9 @@ static void redirect(const char *path, int to) {
 static pid_t start(const char *folder, const char *const *arguments, const char *out,
                    const char *err) {
     const char *binary = getenv("DLCORE_BIN");
-    ck_assert_msg(binary != NULL, "DLCORE_BIN is not set: run the tests by ctest");
-    char *argv[ARGUMENTS_MOST] = {strdup("dlcore")};
-    for (int i = 0; arguments[i] && i + 2 < ARGUMENTS_MOST; i++)
+    ck_assert_msg(binary != NULL, "DLCORE_BIN is not set: run the tests with ctest");
+    char *argv[ARGUMENTS_MAX] = {strdup("dlcore")};
+    for (int i = 0; arguments[i] && i + 2 < ARGUMENTS_MAX; i++)
         argv[i + 1] = strdup(arguments[i]);
     fflush(NULL);
     pid_t pid = fork();

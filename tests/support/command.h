@@ -10,16 +10,16 @@ typedef struct command_result {
     char *out, *err;
 } command_result;
 
-/* Runs `dlcore` with the arguments (a NULL-terminated list) in `folder` (NULL: here)
- * and waits, at most `seconds`. Free with command_free. */
+/* Runs `dlcore` with the arguments (a NULL-terminated list) in `folder` (NULL: the
+ * current one) and waits at most `seconds`. Free the result with command_free. */
 command_result command_run(int seconds, const char *folder,
                            const char *const *arguments);
 void command_free(command_result *result);
 
-/* Just starts it, its output in `folder`/out and `folder`/err; the caller ends it and
- * waits. */
+/* Starts it without waiting, with its output in `folder`/out and `folder`/err; the
+ * caller ends it and calls command_wait. */
 pid_t command_start(const char *folder, const char *const *arguments);
-/* Waits for it, at most `seconds`; the exit code as above. */
+/* Waits at most `seconds`; returns the exit code as in command_result. */
 int command_wait(pid_t pid, int seconds);
 
 #define COMMAND(...) ((const char *const[]){__VA_ARGS__, NULL})

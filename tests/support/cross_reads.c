@@ -1,7 +1,7 @@
-/* Reading another process's memory (UCX's CMA does), past AddressSanitizer: its own
- * version of these calls, as of gcc 14, looks at addresses of the other process as if
- * they were this one's, and crashes. Programs that have this file go straight to the
- * kernel. */
+/* Replaces the calls that read another process's memory (UCX's CMA uses them) in builds
+ * with AddressSanitizer: its own versions, as of gcc 14, check addresses of the other
+ * process as if they were this one's, and crash. Programs that link this file call the
+ * kernel directly. */
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>

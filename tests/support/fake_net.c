@@ -1,4 +1,5 @@
-/* Messages between threads, moved one at a time: see fake_net.h. */
+/* Implements the fake network of fake_net.h: matches sends and receives, and moves one
+ * message at a time when all ranks wait. */
 #include "support/fake_net.h"
 
 #include <inttypes.h>
@@ -13,25 +14,25 @@
 #include "base/status.h"
 #include "support/ranks_shared.h"
 
-enum { SENDS, RECEIVES };
-/* Where a rank waits elsewhere than in the transport (a barrier of the test's own), the
- * others go on after so long. */
+enum { SEND, RECEIVE };
+/* Where a rank waits outside of the transport (in a barrier of the test), the others
+ * continue after this time. */
 #define IDLE_NS 200000000L
 
 struct dlc_request {
-    dlc_request
-        *next; /* of the net's list, in the order of the calls of one endpoint */
+    dlc_request *next; /* in the net's list, in the order of one endpoint's calls */
     dlc_endpoint *endpoint;
-    int way;
+    int direction;
     int32_t peer;
     dlc_tag tag;
     unsigned char *buffer;
-    unsigned char *kept;     /* own; of a send with room: its bytes when it was sent */
-    size_t bytes, sent;      /* of a receive: what its sender sent, once it is done */
-    uint64_t digest, number; /* of a send: of its bytes, and which of the endpoint's */
-    int done;                /* its owner may go on */
-    int taken, over; /* its owner knows; it has been received, or never will be */
-    /* Of a send: what has arrived, and what the receive that it is for has of it. */
+    unsigned char *kept; /* owned; a buffered send's bytes when it was sent */
+    size_t bytes, sent;  /* of a receive: the sender's size, once done */
+    uint64_t digest,
+        number; /* of a send: digest of its bytes, and its number at the endpoint */
+    int done;   /* its owner may continue */
+    int taken, over; /* the owner has seen it; it was received, or never will be */
+    /* Of a send: bytes arrived, and bytes copied to its receive. */
     size_t arrived, copied;
     int has_arrived;
     dlc_request *partner;
@@ -39,29 +40,29 @@ struct dlc_request {
 
 struct dlc_endpoint {
     dlc_transport_args args;
-    dlc_endpoint **peers; /* own; of the group, by rank */
-    dlc_endpoint *next;   /* of the net's list */
+    dlc_endpoint **peers; /* owned; of the group, by rank */
+    dlc_endpoint *next;   /* in the net's list */
     uint64_t id, sends;
-    int nudged;
+    int wakeup;
 };
 
 typedef struct waiter {
     struct waiter *next;
     dlc_request *const *requests;
     int32_t count, which;
-    int woken, can_be_nudged;
+    int woken, can_get_wakeup;
     dlc_endpoint *endpoint;
 } waiter;
 
 typedef struct net {
     pthread_mutex_t lock;
-    pthread_cond_t news;
+    pthread_cond_t changed;
     int ranks, running, waiting;
     net_schedule schedule;
     uint64_t seed, endpoints, activity;
     dlc_random random;
-    dlc_request *requests; /* own */
-    dlc_endpoint *opened;  /* own */
+    dlc_request *requests; /* owned */
+    dlc_endpoint *opened;  /* owned */
     waiter *waiters;
     test_job *job;
     net_result result;
@@ -86,22 +87,22 @@ static uint64_t digest_of(uint64_t digest, const void *bytes, size_t count) {
 
 static void fault(const char *what, const dlc_request *r) {
     net_result *result = &the_net.result;
-    if (result->faults++ == 0 && !result->stuck)
+    if (result->faults++ == 0 && !result->deadlocked)
         (void)snprintf(result->detail, sizeof result->detail,
                        "%s: rank %d, peer %d, tag %" PRIx64 ", %zu bytes", what,
                        r->endpoint->args.rank, r->peer, r->tag, r->bytes);
 }
 
-/* ---- Moving messages ----------------------------------------------------------- */
+/* ---- Delivering messages -------------------------------------------------------- */
 
 static int is_for(const dlc_request *send, const dlc_request *receive) {
-    return send->way == SENDS && receive->way == RECEIVES && !receive->done &&
+    return send->direction == SEND && receive->direction == RECEIVE && !receive->done &&
            send->tag == receive->tag &&
            send->endpoint->peers[send->peer] == receive->endpoint &&
            receive->peer == send->endpoint->args.rank;
 }
 
-/* The first send and the first receive of a tag belong together, then the second. */
+/* Matches sends and receives of a tag in order. */
 static void match(dlc_request *send) {
     for (dlc_request *r = the_net.requests; r; r = r->next) {
         if (r == send || !is_for(send, r) || r->partner)
@@ -114,11 +115,11 @@ static void match(dlc_request *send) {
 
 static void match_all(void) {
     for (dlc_request *r = the_net.requests; r; r = r->next)
-        if (r->way == SENDS && !r->partner && !r->over)
+        if (r->direction == SEND && !r->partner && !r->over)
             match(r);
 }
 
-/* Those that neither the owner nor the net needs any more. */
+/* Frees requests that neither the owner nor the net needs. */
 static void free_requests(int all) {
     dlc_request **at = &the_net.requests;
     while (*at) {
@@ -133,17 +134,17 @@ static void free_requests(int all) {
     }
 }
 
-/* Has it anything to do that needs nobody's call? */
-static int is_movable(const dlc_request *r) {
-    if (r->way != SENDS || r->over)
+/* Can it make progress without a call of its owner? */
+static int is_deliverable(const dlc_request *r) {
+    if (r->direction != SEND || r->over)
         return 0;
     if (r->partner)
         return 1;
     return r->kept && !r->has_arrived;
 }
 
-/* The higher the sooner; equal ones by who sent them. */
-static uint64_t urgency(const dlc_request *r) {
+/* Higher is sooner; ties are broken by the sender. */
+static uint64_t priority(const dlc_request *r) {
     const net *n = &the_net;
     int32_t to = r->peer, from = r->endpoint->args.rank;
     switch (n->schedule) {
@@ -161,19 +162,19 @@ static uint64_t urgency(const dlc_request *r) {
 }
 
 static int comes_before(const dlc_request *a, const dlc_request *b) {
-    if (urgency(a) != urgency(b))
-        return urgency(a) > urgency(b);
+    if (priority(a) != priority(b))
+        return priority(a) > priority(b);
     if (a->endpoint->id != b->endpoint->id)
         return a->endpoint->id < b->endpoint->id;
     return a->number < b->number;
 }
 
-/* The order of the list depends on how threads ran, the choice does not. */
+/* The order of the list depends on thread scheduling, the choice does not. */
 static dlc_request *choose(void) {
     dlc_request *best = NULL;
     uint64_t draw = dlc_random_u32(&the_net.random), best_rank = 0;
     for (dlc_request *r = the_net.requests; r; r = r->next) {
-        if (!is_movable(r))
+        if (!is_deliverable(r))
             continue;
         dlc_random random = dlc_random_make(draw, r->endpoint->id << 32 | r->number);
         uint64_t rank = dlc_random_u32(&random);
@@ -193,7 +194,7 @@ static size_t part_of(size_t left) {
     return 1 + (size_t)dlc_random_below(&the_net.random, left - 1);
 }
 
-/* What has arrived goes where it was asked for. */
+/* Copies what has arrived to the receive buffer. */
 static void copy_arrived(dlc_request *send) {
     dlc_request *to = send->partner;
     const unsigned char *from = send->kept ? send->kept : send->buffer;
@@ -218,7 +219,7 @@ static void trace(const dlc_request *r, size_t part) {
     the_net.result.steps++;
 }
 
-static void move(dlc_request *send) {
+static void deliver(dlc_request *send) {
     size_t part = part_of(send->bytes - send->arrived);
     trace(send, part);
     send->arrived += part;
@@ -236,10 +237,10 @@ static void wake(waiter *w, int32_t which) {
     w->which = which;
     w->woken = 1;
     the_net.waiting--;
-    (void)pthread_cond_broadcast(&the_net.news);
+    (void)pthread_cond_broadcast(&the_net.changed);
 }
 
-static int wake_who_may_go_on(void) {
+static int wake_done(void) {
     int any = 0;
     for (waiter *w = the_net.waiters; w; w = w->next)
         for (int32_t i = 0; i < w->count && !w->woken; i++)
@@ -250,17 +251,17 @@ static int wake_who_may_go_on(void) {
     return any;
 }
 
-/* Somebody may yet be nudged by a thread that is no rank's here. */
-static int may_be_nudged(void) {
+/* A thread that is no rank's may still call wakeup. */
+static int may_get_wakeup(void) {
     for (const waiter *w = the_net.waiters; w; w = w->next)
-        if (w->can_be_nudged)
+        if (w->can_get_wakeup)
             return 1;
     return 0;
 }
 
-static void tell_who_waits(void) {
+static void describe_waiters(void) {
     net_result *result = &the_net.result;
-    size_t at = (size_t)snprintf(result->detail, sizeof result->detail, "all wait:");
+    size_t at = (size_t)snprintf(result->detail, sizeof result->detail, "deadlock:");
     for (const waiter *w = the_net.waiters; w && at < sizeof result->detail;
          w = w->next)
         for (int32_t i = 0; i < w->count && at < sizeof result->detail; i++) {
@@ -269,43 +270,45 @@ static void tell_who_waits(void) {
                 at += (size_t)snprintf(result->detail + at, sizeof result->detail - at,
                                        " rank %d %s %d (tag %" PRIx64 ", %zu bytes);",
                                        r->endpoint->args.rank,
-                                       r->way == SENDS ? "sends to" : "receives from",
+                                       r->direction == SEND ? "sends to"
+                                                            : "receives from",
                                        r->peer, r->tag, r->bytes);
         }
 }
 
-/* Moves messages until somebody may go on; 0 where nobody ever will. */
+/* Moves messages until some rank may continue; returns 0 if none ever will. */
 static int step(void) {
     match_all();
     for (;;) {
         dlc_request *next = choose();
         if (!next)
             return 0;
-        move(next);
+        deliver(next);
         match_all();
-        if (wake_who_may_go_on())
+        if (wake_done())
             return 1;
     }
 }
 
-static void get_stuck(void) {
-    if (may_be_nudged())
+static void report_deadlock(void) {
+    if (may_get_wakeup())
         return;
-    tell_who_waits();
-    the_net.result.stuck = 1;
+    describe_waiters();
+    the_net.result.deadlocked = 1;
     atomic_store(&the_net.job->ended, 1);
-    (void)pthread_cond_broadcast(&the_net.news);
+    (void)pthread_cond_broadcast(&the_net.changed);
 }
 
-/* With the lock. Returns at least every IDLE_NS; is nothing going on then? */
-static int rest(void) {
+/* Called with the lock held. Returns after IDLE_NS at the latest; non-zero if nothing
+ * is in progress then. */
+static int sleep_idle(void) {
     uint64_t before = the_net.activity;
     struct timespec until;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += IDLE_NS;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    return pthread_cond_timedwait(&the_net.news, &the_net.lock, &until) != 0 &&
+    return pthread_cond_timedwait(&the_net.changed, &the_net.lock, &until) != 0 &&
            before == the_net.activity;
 }
 
@@ -318,7 +321,7 @@ static void leave(waiter *w) {
         the_net.waiting--;
 }
 
-/* With the lock. Until one of the requests is done, or `seconds` are over. */
+/* Called with the lock held. Waits until a request is done or `seconds` are over. */
 static dlc_status await(waiter *w, double seconds) {
     const dlc_transport_args *args = &w->endpoint->args;
     dlc_status status = DLC_OK;
@@ -329,22 +332,23 @@ static dlc_status await(waiter *w, double seconds) {
     the_net.waiters = w;
     the_net.waiting++;
     the_net.activity++;
-    (void)wake_who_may_go_on();
+    (void)wake_done();
     while (!w->woken && (status = args->check(args->job)) == DLC_OK) {
         struct timespec now;
         (void)clock_gettime(CLOCK_MONOTONIC, &now);
         double passed = (double)(now.tv_sec - began.tv_sec) +
                         (double)(now.tv_nsec - began.tv_nsec) * 1e-9;
-        if (w->endpoint->nudged || passed >= seconds)
+        if (w->endpoint->wakeup || passed >= seconds)
             break;
         int all = the_net.waiting == the_net.running;
         if (all && !step())
-            get_stuck();
-        if (!w->woken && rest() && the_net.waiting > 0 && !the_net.result.stuck)
+            report_deadlock();
+        if (!w->woken && sleep_idle() && the_net.waiting > 0 &&
+            !the_net.result.deadlocked)
             (void)step();
     }
     leave(w);
-    w->endpoint->nudged = w->can_be_nudged ? 0 : w->endpoint->nudged;
+    w->endpoint->wakeup = w->can_get_wakeup ? 0 : w->endpoint->wakeup;
     return status;
 }
 
@@ -373,26 +377,26 @@ static dlc_status net_open(const dlc_transport_args *args, dlc_endpoint **endpoi
     the_net.opened = e;
     e->id = ++the_net.endpoints;
     unlock();
-    dlc_status status = args->allgather(args->job, &e, sizeof e, peers);
-    /* Who was first here doesn't matter. */
+    dlc_status status = args->oob_all_gather(args->job, &e, sizeof e, peers);
+    /* The order in which ranks open does not matter. */
     uint64_t group = 0;
     for (int32_t r = 0; status == DLC_OK && r < args->ranks; r++)
         group = peers[r]->id > group ? peers[r]->id : group;
     if (status == DLC_OK)
-        status = args->allgather(args->job, &e, sizeof e, peers);
-    e->id = group * RANKS_MOST + (uint64_t)args->rank;
+        status = args->oob_all_gather(args->job, &e, sizeof e, peers);
+    e->id = group * RANKS_MAX + (uint64_t)args->rank;
     *endpoint = e;
     return status;
 }
 
-/* A send that is done has left: it arrives though its sender is closed. */
+/* A completed send arrives even if its sender has closed. */
 static void net_close(dlc_endpoint *e) {
     if (!e)
         return;
     lock();
     for (dlc_request *r = the_net.requests; r; r = r->next) {
-        int mine = r->endpoint == e, kept = r->way == SENDS && r->kept;
-        int to_me = r->way == SENDS && r->endpoint->peers[r->peer] == e;
+        int mine = r->endpoint == e, kept = r->direction == SEND && r->kept;
+        int to_me = r->direction == SEND && r->endpoint->peers[r->peer] == e;
         r->taken |= mine;
         if (!to_me && (!mine || kept))
             continue;
@@ -403,25 +407,25 @@ static void net_close(dlc_endpoint *e) {
     }
     free_requests(0);
     the_net.activity++;
-    (void)pthread_cond_broadcast(&the_net.news);
+    (void)pthread_cond_broadcast(&the_net.changed);
     unlock();
 }
 
-static int has_room(const dlc_endpoint *e, int32_t peer) {
+static int is_buffered(const dlc_endpoint *e, int32_t peer) {
     dlc_random random = dlc_random_make(the_net.seed, e->id << 32 | e->sends);
     switch (the_net.schedule) {
     case NET_EARLY:
     case NET_STARVED:
     case NET_NEWEST:
         return 1;
-    case NET_NO_ROOM:
+    case NET_UNBUFFERED:
         return 0;
     case NET_SLOW_BACK:
         return peer > e->args.rank;
-    case NET_ONE_ROOM:
+    case NET_ONE_BUFFER:
         for (const dlc_request *r = the_net.requests; r; r = r->next)
-            if (r->way == SENDS && r->endpoint == e && r->peer == peer && r->kept &&
-                !r->over)
+            if (r->direction == SEND && r->endpoint == e && r->peer == peer &&
+                r->kept && !r->over)
                 return 0;
         return 1;
     default:
@@ -429,13 +433,13 @@ static int has_room(const dlc_endpoint *e, int32_t peer) {
     }
 }
 
-static dlc_request *add_request(dlc_endpoint *e, int way, int32_t peer, dlc_tag tag,
-                                void *buffer, size_t bytes) {
+static dlc_request *add_request(dlc_endpoint *e, int direction, int32_t peer,
+                                dlc_tag tag, void *buffer, size_t bytes) {
     dlc_request *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     *r = (dlc_request){.endpoint = e,
-                       .way = way,
+                       .direction = direction,
                        .peer = peer,
                        .tag = tag,
                        .buffer = buffer,
@@ -459,14 +463,14 @@ static dlc_status net_send(dlc_endpoint *e, int32_t peer, dlc_tag tag,
                            const void *buffer, size_t bytes, dlc_request **request) {
     DLC_TRY(check_peer(e, peer));
     lock();
-    int room = has_room(e, peer);
-    dlc_request *r = add_request(e, SENDS, peer, tag, (void *)buffer, bytes);
-    unsigned char *kept = room ? malloc(bytes + 1) : NULL;
+    int buffered = is_buffered(e, peer);
+    dlc_request *r = add_request(e, SEND, peer, tag, (void *)buffer, bytes);
+    unsigned char *kept = buffered ? malloc(bytes + 1) : NULL;
     if (r && kept && bytes > 0)
         memcpy(kept, buffer, bytes);
     if (r) {
         r->kept = kept;
-        r->done = room;
+        r->done = buffered;
         r->digest = digest_of(0, buffer, bytes);
         r->number = e->sends++;
     }
@@ -479,7 +483,7 @@ static dlc_status net_recv(dlc_endpoint *e, int32_t peer, dlc_tag tag, void *buf
                            size_t bytes, dlc_request **request) {
     DLC_TRY(check_peer(e, peer));
     lock();
-    dlc_request *r = add_request(e, RECEIVES, peer, tag, buffer, bytes);
+    dlc_request *r = add_request(e, RECEIVE, peer, tag, buffer, bytes);
     if (r && bytes > 0)
         memset(buffer, 0xee, bytes);
     unlock();
@@ -487,12 +491,12 @@ static dlc_status net_recv(dlc_endpoint *e, int32_t peer, dlc_tag tag, void *buf
     return r ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* With the lock, of a request that is done. */
+/* Called with the lock held, for a request that is done. */
 static dlc_status take(dlc_request *r) {
     dlc_request it = *r;
     r->taken = 1;
     free_requests(0);
-    if (it.way == SENDS || it.sent == it.bytes)
+    if (it.direction == SEND || it.sent == it.bytes)
         return DLC_OK;
     return dlc_fail(DLC_ERR_CONFIG,
                     "message from rank %d, tag %" PRIx64
@@ -514,7 +518,7 @@ static dlc_status net_wait_any(dlc_endpoint *e, dlc_request *const *requests,
                                int32_t count, double seconds, int32_t *which) {
     lock();
     waiter w = {
-        .requests = requests, .count = count, .can_be_nudged = 1, .endpoint = e};
+        .requests = requests, .count = count, .can_get_wakeup = 1, .endpoint = e};
     dlc_status status = await(&w, seconds);
     *which = w.which;
     if (status == DLC_OK && w.which >= 0)
@@ -533,11 +537,11 @@ static dlc_status net_wait(dlc_endpoint *e, dlc_request *request) {
     return status;
 }
 
-static void net_nudge(dlc_endpoint *e) {
+static void net_wakeup(dlc_endpoint *e) {
     lock();
-    e->nudged = 1;
+    e->wakeup = 1;
     the_net.activity++;
-    (void)pthread_cond_broadcast(&the_net.news);
+    (void)pthread_cond_broadcast(&the_net.changed);
     unlock();
 }
 
@@ -551,7 +555,7 @@ const dlc_feature *fake_net_feature(void) {
                                           .test = net_test,
                                           .wait = net_wait,
                                           .wait_any = net_wait_any,
-                                          .nudge = net_nudge};
+                                          .wakeup = net_wakeup};
     static const dlc_feature feature = {.size = sizeof feature,
                                         .kind = DLC_KIND_TRANSPORT,
                                         .name = "fake",
@@ -560,7 +564,7 @@ const dlc_feature *fake_net_feature(void) {
     return &feature;
 }
 
-/* ---- Running ------------------------------------------------------------------- */
+/* ---- Running the ranks --------------------------------------------------------- */
 
 typedef struct rank_thread {
     test_rank rank;
@@ -575,7 +579,7 @@ static void *run_rank(void *context) {
     lock();
     the_net.running--;
     the_net.activity++;
-    (void)pthread_cond_broadcast(&the_net.news);
+    (void)pthread_cond_broadcast(&the_net.changed);
     unlock();
     return NULL;
 }
@@ -592,11 +596,11 @@ static void free_all(void) {
 
 net_result fake_net_run(int ranks, net_schedule schedule, uint64_t seed,
                         rank_body *body, void *context) {
-    static rank_thread threads[RANKS_MOST];
+    static rank_thread threads[RANKS_MAX];
     test_job *job = calloc(1, sizeof *job);
 
     the_net = (net){.lock = PTHREAD_MUTEX_INITIALIZER,
-                    .news = PTHREAD_COND_INITIALIZER,
+                    .changed = PTHREAD_COND_INITIALIZER,
                     .ranks = ranks,
                     .running = ranks,
                     .schedule = schedule,
@@ -605,7 +609,7 @@ net_result fake_net_run(int ranks, net_schedule schedule, uint64_t seed,
                     .job = job};
     for (int r = 0; r < ranks; r++) {
         threads[r] = (rank_thread){
-            .rank = {r, ranks, job, job->board}, .body = body, .context = context};
+            .rank = {r, ranks, job, job->shared}, .body = body, .context = context};
         if (pthread_create(&threads[r].thread, NULL, run_rank, &threads[r]) != 0)
             abort();
     }

@@ -1,9 +1,9 @@
-/* Leaks of a process, in builds with the address sanitizer; nothing is there in others.
- */
+/* Leak check of a process, in builds with AddressSanitizer; no effect in others. */
 #ifndef TEST_LEAKS_H
 #define TEST_LEAKS_H
 
-/* Looks for them now, for a process that ends by _exit(): not 0 if there are any. */
+/* Checks for leaks now, for a process that ends by _exit(). Non-zero if there are any.
+ */
 int leaks_found(void) __attribute__((weak));
 
 #endif

@@ -1,3 +1,5 @@
+/* Wraps a device's operations so that they take host pointers: copies operands in and
+ * out around each call, with guard bytes around them. */
 #include "support/mirror.h"
 
 #include <check.h>
@@ -7,23 +9,23 @@
 
 #include "support/plugins.h"
 
-enum { GUARD = 64, ALIGN = 64, PLACES = 64, ROOM = 16 << 20, FILLING = 0xa5 };
+enum { GUARD = 64, ALIGN = 64, OPERANDS_MAX = 64, ROOM = 16 << 20, FILLING = 0xa5 };
 
-/* Where a piece of host memory lies on the device during a call. */
-typedef struct place {
+/* An operand in host memory, and its copy on the device during a call. */
+typedef struct operand {
     void *host;
     size_t bytes;
     size_t at; /* in the arena */
     int written;
-} place;
+} operand;
 
 static struct {
     const dlc_device_ops *real;
     dlc_memory arena;
     unsigned char *staging; /* of the same size */
     size_t used;
-    int places;
-    place place[PLACES];
+    int operands;
+    operand operand[OPERANDS_MAX];
 } m;
 
 static const char *device_name(void) {
@@ -42,7 +44,7 @@ int mirror_available(void) {
     return found;
 }
 
-/* ---- A call ------------------------------------------------------------------ */
+/* ---- One call ---------------------------------------------------------------- */
 
 static void copy(dlc_device *device, void *dst, const void *src, size_t bytes) {
     ck_assert_int_eq(m.real->copy(device, NULL, dst, src, bytes), DLC_OK);
@@ -50,52 +52,54 @@ static void copy(dlc_device *device, void *dst, const void *src, size_t bytes) {
 
 static void begin(void) {
     m.used = 0;
-    m.places = 0;
+    m.operands = 0;
 }
 
-/* The address on the device of `bytes` here; the same of the same. */
-static void *place_of(const void *host, size_t bytes, int written) {
-    for (int i = 0; i < m.places; i++)
-        if (m.place[i].host == host && m.place[i].bytes == bytes) {
-            m.place[i].written |= written;
-            return (char *)m.arena.base + m.place[i].at;
+/* The device address of `bytes` at a host address; the same one for the same operand.
+ */
+static void *device_address(const void *host, size_t bytes, int written) {
+    for (int i = 0; i < m.operands; i++)
+        if (m.operand[i].host == host && m.operand[i].bytes == bytes) {
+            m.operand[i].written |= written;
+            return (char *)m.arena.base + m.operand[i].at;
         }
     size_t at = (m.used + GUARD + ALIGN - 1) / ALIGN * ALIGN + (uintptr_t)host % ALIGN;
-    ck_assert(m.places < PLACES && at + bytes + GUARD <= ROOM);
+    ck_assert(m.operands < OPERANDS_MAX && at + bytes + GUARD <= ROOM);
     memset(m.staging + m.used, FILLING, at + bytes + GUARD - m.used);
     if (bytes > 0)
         memcpy(m.staging + at, host, bytes);
-    m.place[m.places++] = (place){(void *)host, bytes, at, written};
+    m.operand[m.operands++] = (operand){(void *)host, bytes, at, written};
     m.used = at + bytes + GUARD;
     return (char *)m.arena.base + at;
 }
 
 static void *in(const void *host, size_t bytes) {
-    return place_of(host, bytes, 0);
+    return device_address(host, bytes, 0);
 }
 
 static void *out(void *host, size_t bytes) {
-    return place_of(host, bytes, 1);
+    return device_address(host, bytes, 1);
 }
 
-static void take_there(dlc_device *device) {
+static void copy_in(dlc_device *device) {
     if (m.used > 0)
         copy(device, m.arena.base, m.staging, m.used);
 }
 
-static dlc_status take_back(dlc_device *device, dlc_status status) {
+static dlc_status copy_out(dlc_device *device, dlc_status status) {
     size_t before = 0;
     if (m.used > 0)
         copy(device, m.staging, m.arena.base, m.used);
-    for (int i = 0; i <= m.places; i++) {
-        const place *p = &m.place[i];
-        size_t next = i < m.places ? p->at : m.used;
+    for (int i = 0; i <= m.operands; i++) {
+        const operand *p = &m.operand[i];
+        size_t next = i < m.operands ? p->at : m.used;
         for (size_t k = before; k < next; k++)
             if (m.staging[k] != FILLING)
-                ck_abort_msg("byte %zu of the device's memory was written, %zu behind "
-                             "what should be",
-                             k, k - before);
-        if (i == m.places)
+                ck_abort_msg(
+                    "byte %zu of the device's memory was written, %zu after the "
+                    "end of an operand",
+                    k, k - before);
+        if (i == m.operands)
             break;
         before = p->at + p->bytes;
         if (p->written && p->bytes > 0)
@@ -106,7 +110,7 @@ static dlc_status take_back(dlc_device *device, dlc_status status) {
     return status;
 }
 
-/* ---- The calls --------------------------------------------------------------- */
+/* ---- Operations -------------------------------------------------------------- */
 
 static dlc_status mirror_open(const dlc_device_args *args, dlc_device **device) {
     dlc_status status = m.real->open(args, device);
@@ -131,139 +135,142 @@ static dlc_status mirror_copy(dlc_device *device, dlc_queue *queue, void *dst,
                               const void *src, size_t bytes) {
     begin();
     void *from = in(src, bytes), *to = out(dst, bytes);
-    take_there(device);
-    return take_back(device, m.real->copy(device, queue, to, from, bytes));
+    copy_in(device);
+    return copy_out(device, m.real->copy(device, queue, to, from, bytes));
 }
 
 static dlc_status mirror_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
                               size_t bytes) {
     begin();
     void *to = out(dst, bytes);
-    take_there(device);
-    return take_back(device, m.real->fill(device, queue, to, byte, bytes));
+    copy_in(device);
+    return copy_out(device, m.real->fill(device, queue, to, byte, bytes));
 }
 
 static dlc_status mirror_scale(dlc_device *device, dlc_queue *queue, size_t n,
                                float alpha, float *x) {
     begin();
-    float *its = out(x, n * sizeof *x);
-    take_there(device);
-    return take_back(device, m.real->scale(device, queue, n, alpha, its));
+    float *on_device = out(x, n * sizeof *x);
+    copy_in(device);
+    return copy_out(device, m.real->scale(device, queue, n, alpha, on_device));
 }
 
 static dlc_status mirror_add(dlc_device *device, dlc_queue *queue, size_t n,
                              const float *x, float *y) {
     begin();
     float *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
-    take_there(device);
-    return take_back(device, m.real->add(device, queue, n, from, to));
+    copy_in(device);
+    return copy_out(device, m.real->add(device, queue, n, from, to));
 }
 
 static dlc_status mirror_axpy(dlc_device *device, dlc_queue *queue, size_t n,
                               float alpha, const float *x, float *y) {
     begin();
     float *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
-    take_there(device);
-    return take_back(device, m.real->axpy(device, queue, n, alpha, from, to));
+    copy_in(device);
+    return copy_out(device, m.real->axpy(device, queue, n, alpha, from, to));
 }
 
 static dlc_status mirror_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
                                   const uint16_t *x, uint16_t *y) {
     begin();
     uint16_t *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
-    take_there(device);
-    return take_back(device, m.real->add_bf16(device, queue, n, from, to));
+    copy_in(device);
+    return copy_out(device, m.real->add_bf16(device, queue, n, from, to));
 }
 
 static dlc_status mirror_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
                                  const uint16_t *x, uint16_t *y) {
     begin();
     uint16_t *from = in(x, n * sizeof *x), *to = out(y, n * sizeof *y);
-    take_there(device);
-    return take_back(device, m.real->add_f16(device, queue, n, from, to));
+    copy_in(device);
+    return copy_out(device, m.real->add_f16(device, queue, n, from, to));
 }
 
 static dlc_status mirror_convert(dlc_device *device, dlc_queue *queue, size_t n,
                                  dlc_dtype from, const void *src, dlc_dtype to,
                                  void *dst) {
     begin();
-    void *its = in(src, n * dlc_dtype_bytes(from));
-    void *there = out(dst, n * dlc_dtype_bytes(to));
-    take_there(device);
-    return take_back(device, m.real->convert(device, queue, n, from, its, to, there));
+    void *on_device = in(src, n * dlc_dtype_bytes(from));
+    void *to_device = out(dst, n * dlc_dtype_bytes(to));
+    copy_in(device);
+    return copy_out(device,
+                    m.real->convert(device, queue, n, from, on_device, to, to_device));
 }
 
 static dlc_status mirror_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
                                 const float *const *sources, int32_t count,
                                 float *const *dsts, int32_t dst_count) {
-    const float *from[PLACES];
-    float *to[PLACES];
+    const float *from[OPERANDS_MAX];
+    float *to[OPERANDS_MAX];
     if (count < 1 || dst_count < 1)
         return m.real->sum_to(device, queue, n, sources, count, dsts, dst_count);
-    ck_assert(count <= PLACES && dst_count <= PLACES);
+    ck_assert(count <= OPERANDS_MAX && dst_count <= OPERANDS_MAX);
     begin();
     for (int32_t i = 0; i < count; i++)
         from[i] = in(sources[i], n * sizeof(float));
     for (int32_t i = 0; i < dst_count; i++)
         to[i] = out(dsts[i], n * sizeof(float));
-    take_there(device);
-    return take_back(device,
-                     m.real->sum_to(device, queue, n, from, count, to, dst_count));
+    copy_in(device);
+    return copy_out(device,
+                    m.real->sum_to(device, queue, n, from, count, to, dst_count));
 }
 
 static dlc_status mirror_sum(dlc_device *device, dlc_queue *queue, size_t n,
                              const float *const *sources, int32_t count, float *dst) {
-    const float *from[PLACES];
+    const float *from[OPERANDS_MAX];
     if (count < 1)
         return m.real->sum(device, queue, n, sources, count, dst);
-    ck_assert(count <= PLACES);
+    ck_assert(count <= OPERANDS_MAX);
     begin();
     for (int32_t i = 0; i < count; i++)
         from[i] = in(sources[i], n * sizeof(float));
     float *to = out(dst, n * sizeof(float));
-    take_there(device);
-    return take_back(device, m.real->sum(device, queue, n, from, count, to));
+    copy_in(device);
+    return copy_out(device, m.real->sum(device, queue, n, from, count, to));
 }
 
 static dlc_status mirror_norm2(dlc_device *device, dlc_queue *queue, size_t n,
                                const float *x, double *result) {
     begin();
-    float *its = in(x, n * sizeof *x);
-    take_there(device);
-    return take_back(device, m.real->norm2(device, queue, n, its, result));
+    float *on_device = in(x, n * sizeof *x);
+    copy_in(device);
+    return copy_out(device, m.real->norm2(device, queue, n, on_device, result));
 }
 
 static dlc_status mirror_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                                   const dlc_momentum *how, const float *gradient,
                                   float *velocity, float *weight) {
-    dlc_momentum its = *how;
+    dlc_momentum on_device = *how;
     begin();
-    if (DLC_HAS(how, rate_at) && how->rate_at)
-        its.rate_at = in(how->rate_at, sizeof *how->rate_at);
+    if (DLC_HAS(how, learning_rate_at) && how->learning_rate_at)
+        on_device.learning_rate_at = in(how->learning_rate_at,
+                                        sizeof *how->learning_rate_at);
     if (DLC_HAS(how, loss_scale) && how->loss_scale)
-        its.loss_scale = in(how->loss_scale, sizeof *how->loss_scale);
+        on_device.loss_scale = in(how->loss_scale, sizeof *how->loss_scale);
     float *g = in(gradient, n * sizeof *g), *v = out(velocity, n * sizeof *v);
     float *w = out(weight, n * sizeof *w);
-    take_there(device);
-    return take_back(device, m.real->momentum(device, queue, n, &its, g, v, w));
+    copy_in(device);
+    return copy_out(device, m.real->momentum(device, queue, n, &on_device, g, v, w));
 }
 
 static dlc_status mirror_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
                                   const float *x, float *y) {
     begin();
     float *from = in(x, 2 * sizeof *x), *to = out(y, sizeof *y);
-    take_there(device);
-    return take_back(device, m.real->add_mean(device, queue, alpha, from, to));
+    copy_in(device);
+    return copy_out(device, m.real->add_mean(device, queue, alpha, from, to));
 }
 
-static dlc_status mirror_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                                     const float *gradients, int32_t patience,
-                                     dlc_loss_scale *scale) {
+static dlc_status mirror_update_loss_scale(dlc_device *device, dlc_queue *queue,
+                                           size_t n, const float *gradients,
+                                           int32_t patience, dlc_loss_scale *scale) {
     begin();
     float *g = in(gradients, n * sizeof *g);
-    dlc_loss_scale *its = out(scale, sizeof *scale);
-    take_there(device);
-    return take_back(device, m.real->adapt_scale(device, queue, n, g, patience, its));
+    dlc_loss_scale *on_device = out(scale, sizeof *scale);
+    copy_in(device);
+    return copy_out(
+        device, m.real->update_loss_scale(device, queue, n, g, patience, on_device));
 }
 
 static dlc_status mirror_normalize(dlc_device *device, dlc_queue *queue, size_t n,
@@ -271,10 +278,11 @@ static dlc_status mirror_normalize(dlc_device *device, dlc_queue *queue, size_t 
                                    const float *mean, float scale, float *dst) {
     begin();
     uint8_t *from = in(src, n);
-    float *its = in(mean, channels * sizeof *mean), *to = out(dst, n * sizeof *dst);
-    take_there(device);
-    return take_back(device, m.real->normalize(device, queue, n, plane, channels, from,
-                                               its, scale, to));
+    float *on_device = in(mean, channels * sizeof *mean),
+          *to = out(dst, n * sizeof *dst);
+    copy_in(device);
+    return copy_out(device, m.real->normalize(device, queue, n, plane, channels, from,
+                                              on_device, scale, to));
 }
 
 static const dlc_device_ops mirrored = {
@@ -294,7 +302,7 @@ static const dlc_device_ops mirrored = {
     .sum_to = mirror_sum_to,
     .add_mean = mirror_add_mean,
     .add_f16 = mirror_add_f16,
-    .adapt_scale = mirror_adapt_scale,
+    .update_loss_scale = mirror_update_loss_scale,
     .normalize = mirror_normalize,
 };
 

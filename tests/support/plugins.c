@@ -1,3 +1,4 @@
+/* Finds the plugins of this build for tests, through one registry that is kept open. */
 #include "support/plugins.h"
 
 #include <stdio.h>
@@ -10,21 +11,21 @@
 
 static dlc_registry *registry;
 
-__attribute__((noreturn)) static void give_up(const char *what) {
+__attribute__((noreturn)) static void fail_test(const char *what) {
     fprintf(stderr, "%s: %s\n", what, dlc_detail());
     exit(1);
 }
 
 static void open_registry(void) {
     if (!registry && dlc_registry_open(&registry) != DLC_OK)
-        give_up("the registry");
+        fail_test("the registry");
 }
 
 const dlc_feature *plugin_find(dlc_kind kind, const char *name) {
     const dlc_feature *feature = NULL;
     open_registry();
     if (dlc_registry_find(registry, kind, name, NULL, &feature) != DLC_OK)
-        give_up(name);
+        fail_test(name);
     return feature;
 }
 
@@ -32,7 +33,7 @@ const dlc_feature *plugin_at(dlc_kind kind, size_t i) {
     const dlc_feature_entry *entry;
     const dlc_feature *feature = NULL;
     open_registry();
-    /* One that turns out not to be usable is none from then on. */
+    /* A feature that turns out to be unusable is skipped from then on. */
     while (!feature && (entry = dlc_registry_usable(registry, kind, i)))
         (void)dlc_registry_use(registry, entry, &feature);
     return feature;
@@ -44,7 +45,7 @@ void plugins_close(void) {
 }
 
 dlc_settings *plugin_settings(const dlc_feature *feature, const char *const *sets) {
-    static const char *const standing[] = {"feature", NULL};
+    static const char *const reserved[] = {"feature", NULL};
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     dlc_settings *settings = NULL;
@@ -53,12 +54,12 @@ dlc_settings *plugin_settings(const dlc_feature *feature, const char *const *set
 
     for (; sets && sets[count] && count < 16; count++)
         texts[count] = dlc_format("feature.%s", sets[count]);
-    if (dlc_config_load(NULL, standing, (const char *const *)texts, count, &problems,
+    if (dlc_config_load(NULL, reserved, (const char *const *)texts, count, &problems,
                         &config) != DLC_OK ||
         dlc_settings_make(config, "feature", &feature->options, 1, &problems,
                           &settings) != DLC_OK ||
         dlc_problems_report(&problems) != DLC_OK)
-        give_up(feature->name);
+        fail_test(feature->name);
     dlc_problems_free(&problems);
     dlc_config_free(config);
     for (size_t i = 0; i < count; i++)

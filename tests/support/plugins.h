@@ -1,19 +1,19 @@
-/* The plugins of this build, for tests: through the core's own registry. */
+/* Plugins of this build for tests, found through the core's own registry. */
 #ifndef TEST_PLUGINS_H
 #define TEST_PLUGINS_H
 
 #include <dlcore/device.h>
 
-/* A usable feature, or the end of the test with the reason. Opens the registry at
+/* Returns a usable feature, or fails the test with the reason. Opens the registry on
  * the first call and keeps it. */
 const dlc_feature *plugin_find(dlc_kind kind, const char *name);
-/* The i-th usable one of a kind; NULL behind the last. */
+/* The i-th usable feature of a kind; NULL after the last. */
 const dlc_feature *plugin_at(dlc_kind kind, size_t i);
-/* Frees the registry; features stay valid. */
+/* Closes the registry; features stay valid. */
 void plugins_close(void);
 
-/* Settings of a feature; `sets` are texts like "slots=4", NULL-terminated, or NULL
- * for the defaults. Release with dlc_settings_free. */
+/* Settings of a feature. `sets` are texts like "slots=4", NULL-terminated; NULL: the
+ * defaults. Release with dlc_settings_free. */
 dlc_settings *plugin_settings(const dlc_feature *feature, const char *const *sets);
 
 #endif

@@ -1,4 +1,4 @@
-/* Ranks as forked processes: see ranks.h. */
+/* Runs ranks as forked processes and collects their results; see ranks.h. */
 #include "support/ranks_shared.h"
 
 #include <signal.h>
@@ -17,10 +17,10 @@ static void run_rank(test_rank *rank, pid_t parent, rank_body *body, void *conte
     if (getppid() != parent)
         _exit(1);
     body(rank, context);
-    /* A look at all memory takes as long as many a test: those between do nothing that
-     * neither the first nor the last does. */
-    int looks = rank->rank == 0 || rank->rank == rank->ranks - 1;
-    if (looks && leaks_found && leaks_found())
+    /* A leak check takes longer than many tests, so only the first and the last rank do
+     * it: the others run the same code. */
+    int checks_leaks = rank->rank == 0 || rank->rank == rank->ranks - 1;
+    if (checks_leaks && leaks_found && leaks_found())
         _exit(1);
     _exit(0);
 }
@@ -62,25 +62,25 @@ static int collect(test_job *job, int ranks, pid_t *pids, int seconds, uint64_t 
 
 int ranks_run_losing(int ranks, int seconds, uint64_t lost, rank_body *body,
                      void *context) {
-    pid_t pids[RANKS_MOST] = {0}, parent = getpid();
-    const char *slower = getenv("CK_TIMEOUT_MULTIPLIER");
+    pid_t pids[RANKS_MAX] = {0}, parent = getpid();
+    const char *multiplier = getenv("CK_TIMEOUT_MULTIPLIER");
     test_job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (job == MAP_FAILED || ranks > RANKS_MOST)
+    if (job == MAP_FAILED || ranks > RANKS_MAX)
         return -1;
     (void)fflush(NULL);
     for (int r = 0; r < ranks; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            test_rank rank = {r, ranks, job, job->board};
+            test_rank rank = {r, ranks, job, job->shared};
             run_rank(&rank, parent, body, context);
         }
         if (pids[r] < 0)
             atomic_store(&job->ended, 1);
     }
-    if (slower)
-        seconds *= atoi(slower) > 0 ? atoi(slower) : 1;
+    if (multiplier)
+        seconds *= atoi(multiplier) > 0 ? atoi(multiplier) : 1;
     int failed = collect(job, ranks, pids, seconds, lost);
     (void)munmap(job, sizeof *job);
     return failed;

@@ -1,5 +1,5 @@
-/* A job for tests: ranks as forked processes, with the services that a transport
- * needs of a job. Nothing of the core's own launcher is used.
+/* A job for tests: ranks as forked processes, with the services that a transport needs
+ * of a job. The core's launcher is not used.
  *
  *     static void body(test_rank *rank, void *context) {
  *         RANK_CHECK(rank, rank->rank < rank->ranks);
@@ -19,29 +19,31 @@ typedef struct test_job test_job; /* shared by all ranks */
 typedef struct test_rank {
     int rank, ranks;
     test_job *job;
-    char *board; /* 64 KiB that all ranks see, for the test's own use; zeroed */
+    char
+        *shared; /* 64 KiB of memory shared by all ranks, for the test's own use; zeroed
+                  */
 } test_rank;
 
 typedef void rank_body(test_rank *rank, void *context);
 
-/* Forks the ranks, runs the body in each and waits. Returns how many failed: a check
- * that did not hold, a signal, a leak, or not done after `seconds` (then all are
- * killed). What failed is on stderr. */
+/* Forks the ranks, runs the body in each and waits. Returns how many failed: by a
+ * check, a signal, a leak, or a timeout of `seconds` (then all are killed). Failures
+ * are printed to stderr. */
 int ranks_run(int ranks, int seconds, rank_body *body, void *context);
 
-/* The same, but the ranks whose bit is set in `lost` are expected to die; all the
- * others must end well. */
+/* Like ranks_run, but the ranks whose bit is set in `lost` are expected to die; all
+ * others must end normally. */
 int ranks_run_losing(int ranks, int seconds, uint64_t lost, rank_body *body,
                      void *context);
 
-/* Services for dlc_transport_args; `job` is the test_rank. After a rank died or
+/* Services for dlc_transport_args; `job` is the test_rank. After a rank died or called
  * ranks_end, check fails with DLC_ERR_PEER. */
-dlc_status ranks_allgather(void *job, const void *mine, size_t bytes, void *all);
+dlc_status ranks_all_gather(void *job, const void *mine, size_t bytes, void *all);
 dlc_status ranks_check(void *job);
 void ranks_barrier(test_rank *rank);
 void ranks_end(test_rank *rank);
 
-/* Ends this rank when the condition does not hold. */
+/* Fails and ends this rank if the condition does not hold. */
 #define RANK_CHECK(rank, condition) \
     do { \
         if (!(condition)) \

@@ -1,4 +1,4 @@
-/* What ranks of a test share, however they were started: see ranks_shared.h. */
+/* Services of a test's ranks, however they were started; see ranks_shared.h. */
 #include "support/ranks_shared.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "base/status.h"
 
 void rank_failed(const test_rank *rank, const char *file, int line, const char *what) {
-    fprintf(stderr, "rank %d of %d: %s:%d: not so: %s\n", rank->rank, rank->ranks, file,
-            line, what);
+    fprintf(stderr, "rank %d of %d: %s:%d: check failed: %s\n", rank->rank, rank->ranks,
+            file, line, what);
     _exit(1);
 }
 
@@ -53,14 +53,14 @@ void ranks_barrier(test_rank *rank) {
     RANK_OK(rank, barrier(rank));
 }
 
-dlc_status ranks_allgather(void *context, const void *mine, size_t bytes, void *all) {
+dlc_status ranks_all_gather(void *context, const void *mine, size_t bytes, void *all) {
     test_rank *rank = context;
     test_job *job = rank->job;
 
-    RANK_CHECK(rank, bytes <= RANKS_CARD);
-    memcpy(job->cards[rank->rank], mine, bytes);
+    RANK_CHECK(rank, bytes <= RANKS_GATHER_BYTES);
+    memcpy(job->gathered[rank->rank], mine, bytes);
     DLC_TRY(barrier(rank));
     for (int r = 0; r < rank->ranks; r++)
-        memcpy((char *)all + (size_t)r * bytes, job->cards[r], bytes);
+        memcpy((char *)all + (size_t)r * bytes, job->gathered[r], bytes);
     return barrier(rank);
 }

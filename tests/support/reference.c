@@ -1,14 +1,15 @@
+/* Computes test values by a hash, and their pairwise sum. */
 #include "support/reference.h"
 
 #include <string.h>
 
 float reference_value(uint64_t salt, int rank, size_t i) {
-    /* SplitMix64's finish (Steele et al. 2014) of the three. */
+    /* The finalizer of SplitMix64 (Steele et al. 2014) of the three arguments. */
     uint64_t z = salt * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xd1342543de82ef95u + i;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z ^= z >> 31;
-    /* Any sign and fraction, sizes 2^-16 .. 2^-1: nearly every addition rounds. */
+    /* Any sign and fraction, magnitudes 2^-16 .. 2^-1: nearly every addition rounds. */
     uint32_t bits = (uint32_t)z & 0x807fffff;
     float value;
     bits |= (111 + ((uint32_t)(z >> 32) & 15)) << 23;

@@ -1,7 +1,6 @@
-/* Is this one of the sanitizers' builds? There a process takes a second to begin and to
- * end, and what matters is that all code is run, not how often: loops over numbers of
- * ranks, kinds of machines and random moments, which the release build runs whole, are
- * cut short. */
+/* SANITIZED: whether this is a build with a sanitizer. There a process takes a second
+ * to start and to exit, and it matters that all code runs, not how often: loops over
+ * numbers of ranks, machines and random moments are shortened. */
 #ifndef TEST_SANITIZED_H
 #define TEST_SANITIZED_H
 

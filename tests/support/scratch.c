@@ -1,3 +1,4 @@
+/* Makes a temporary folder for each test, and reads and writes files in it. */
 #include "support/scratch.h"
 
 #include <check.h>

@@ -1,4 +1,4 @@
-/* See net.h. */
+/* Writes the net, and compares checkpoints and files. */
 #include "net.h"
 
 #include <check.h>
@@ -15,7 +15,7 @@ static const char *const sections =
     "batch = 24\nscale = 0.00390625\n"
     "[data.test]\nsource = synthetic\nshape = 1,12,12\nclasses = 4\nsamples = 130\n"
     "first = 1000\nbatch = 32\nscale = 0.00390625\n"
-    "[solver]\ntype = sgd\nrate = 0.02\nmomentum = 0.9\nweight_decay = 0.0005\n"
+    "[solver]\ntype = sgd\nlearning_rate = 0.02\nmomentum = 0.9\nweight_decay = 0.0005\n"
     "policy = inv\ngamma = 0.001\npower = 0.75\n"
     "[conv1]\ntype = convolution\nnum_output = 6\nkernel_size = 3\n"
     "[pool1]\ntype = pooling\nkernel_size = 2\nstride = 2\n"

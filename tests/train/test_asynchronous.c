@@ -1,6 +1,5 @@
-/* Ranks that need not be in the same iteration, as a user has them: as good as sgd
- * where nothing is stale, told how stale it was where something is, stopped and
- * resumed, changed while they run, and with servers. */
+/* Solver ssp from the command line: equal to sgd without staleness, statistics of
+ * staleness, stop and resume, changes while the job runs, servers. */
 #include <check.h>
 #include <dirent.h>
 #include <jansson.h>
@@ -66,9 +65,9 @@ static const char *net_of_ssp(const char *run, const char *more) {
 
 /* ---- Semantics --------------------------------------------------------------- */
 
-/* Nothing is stale: sgd's weights, with [solver] as it was written for sgd. With
- * servers there are as many ranks more. */
-START_TEST(nothing_stale_is_sgd) {
+/* Without staleness: sgd's weights, with the same [solver]. Servers are additional
+ * ranks. */
+START_TEST(no_staleness_is_sgd) {
     static const char *const servers[] = {"solver.servers=0", "solver.servers=1"};
     static const char *const ranks[] = {"--ranks=3", "--ranks=4"};
     const char *net = net_write(run_section);
@@ -85,14 +84,14 @@ static json_t *member(json_t *object, const char *key) {
     return found;
 }
 
-/* What was stale is told, and is never staler than allowed. */
-START_TEST(staleness_is_told) {
+/* Staleness is reported, and never larger than allowed. */
+START_TEST(staleness_is_reported) {
     const char *net = net_write(run_section);
     command_result result = command_run(120, net_folder(),
                                         COMMAND("train", net, "--ranks=3", "--solver",
                                                 "ssp", "--set", "solver.staleness=3",
-                                                "--set", "transport.bucket_bytes=2K", "--json",
-                                                "--run-dir=ssp"));
+                                                "--set", "transport.bucket_bytes=2K",
+                                                "--json", "--run-dir=ssp"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "staleness of 180 reads");
     json_t *json = json_loads(result.out, 0, NULL);
@@ -119,15 +118,15 @@ START_TEST(some_rank_must_compute) {
                                                 "--solver=ssp", "--set",
                                                 "solver.servers=2"));
     ck_assert_int_eq(result.exit_code, 2);
-    ck_contains(result.err, "asks for 2 servers, but there are 2 ranks");
+    ck_contains(result.err, "needs 2 servers, but there are 2 ranks");
     command_free(&result);
 }
 END_TEST
 
 /* ---- While it runs ----------------------------------------------------------- */
 
-/* What the command that was started has said so far; free() it. */
-static char *said(void) {
+/* The output so far of the command that was started; free() it. */
+static char *output(void) {
     char path[4096];
     snprintf(path, sizeof path, "%s/err", net_folder());
     return access(path, R_OK) == 0 ? text_of("err") : calloc(1, 1);
@@ -142,14 +141,14 @@ static int times(const char *text, const char *part) {
     return count;
 }
 
-/* Of what was said, at the end: Check takes no more than 8 KB. */
+/* Only the end of the output is shown: Check accepts no more than 8 KB. */
 #define SHOWN ((size_t)4000)
 
-/* Until it has said it so often. */
+/* Waits until the output has `part` so often. */
 static void wait_for(pid_t pid, const char *part, int often) {
     const struct timespec pause = {.tv_nsec = 10000000};
     for (int tries = 0; tries < 6000; tries++) {
-        char *text = said();
+        char *text = output();
         int count = times(text, part);
         free(text);
         if (count >= often)
@@ -157,9 +156,9 @@ static void wait_for(pid_t pid, const char *part, int often) {
         nanosleep(&pause, NULL);
     }
     kill(pid, SIGKILL);
-    char *text = said();
+    char *text = output();
     size_t length = strlen(text), shown = length < SHOWN ? length : SHOWN;
-    ck_abort_msg("\"%s\" was not said %d times: ...%s", part, often,
+    ck_abort_msg("\"%s\" was not printed %d times: ...%s", part, often,
                  text + length - shown);
 }
 
@@ -181,7 +180,7 @@ static int last_in(const char *folder) {
     return last;
 }
 
-/* Ranks that are apart stop, and write checkpoints, at the same iteration. */
+/* Ranks in different iterations stop, and write checkpoints, at the same iteration. */
 START_TEST(stopped_and_resumed) {
     const char *net = net_write(endless), *staleness = stalenesses[_i % 3];
     const char *servers = _i / 3 ? "solver.servers=1" : "solver.servers=0";
@@ -210,8 +209,8 @@ START_TEST(stopped_and_resumed) {
 }
 END_TEST
 
-/* A rank that computes, or a server, is named when it dies. */
-START_TEST(a_death_is_told) {
+/* The rank that dies, a worker or a server, is named. */
+START_TEST(a_death_is_reported) {
     const char *net = net_write(endless);
     pid_t pid = command_start(net_folder(),
                               COMMAND("train", net, "--ranks=3", "--solver=ssp",
@@ -227,14 +226,14 @@ START_TEST(a_death_is_told) {
     fclose(file);
     kill((pid_t)child[_i], SIGKILL);
     ck_assert_int_eq(command_wait(pid, 20), 5);
-    char *text = said();
+    char *text = output();
     snprintf(name, sizeof name, "pid %d) was killed by signal 9", child[_i]);
     ck_contains(text, name);
     free(text);
 }
 END_TEST
 
-/* SIGUSR1: [solver] is read again, and a mistake changes nothing. */
+/* SIGUSR1: [solver] is read again; a mistake changes nothing. */
 START_TEST(changed_while_it_runs) {
     const char *net = net_of_ssp(endless, "staleness = 0\n");
     pid_t pid = command_start(
@@ -251,11 +250,12 @@ START_TEST(changed_while_it_runs) {
     wait_for(pid, "staleness: \"much\" is not a number", 1);
     net_of_ssp(endless, "staleness = inf\nnesterov = yes\n");
     kill(pid, SIGUSR1);
-    wait_for(pid, "[solver] nesterov cannot change while it runs: it is no", 1);
-    wait_for(pid, "[solver] stays as it was: 1 mistake in ", 2);
+    wait_for(pid, "[solver] nesterov cannot be changed while the job runs: it is no",
+             1);
+    wait_for(pid, "[solver] is unchanged: 1 mistake in ", 2);
     net_write(endless);
     kill(pid, SIGUSR1);
-    wait_for(pid, "[solver] type cannot change while it runs: it is ssp", 1);
+    wait_for(pid, "[solver] type cannot be changed while the job runs: it is ssp", 1);
     net_of_ssp(endless, "staleness = inf\n");
     kill(pid, SIGUSR1);
     wait_for(pid, "[solver] staleness = inf, was 3", 1);
@@ -270,7 +270,7 @@ START_TEST(sgd_takes_no_changes) {
                                                     "train.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     kill(pid, SIGUSR1);
-    wait_for(pid, "solver 'sgd' takes no changes while it runs", 1);
+    wait_for(pid, "solver 'sgd' cannot be changed while the job runs", 1);
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
 }
@@ -281,11 +281,11 @@ int main(void) {
     TCase *cases = tcase_create("asynchronous");
     tcase_set_timeout(cases, 180);
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, nothing_stale_is_sgd, 0, 2);
-    tcase_add_test(cases, staleness_is_told);
+    tcase_add_loop_test(cases, no_staleness_is_sgd, 0, 2);
+    tcase_add_test(cases, staleness_is_reported);
     tcase_add_test(cases, some_rank_must_compute);
     tcase_add_loop_test(cases, stopped_and_resumed, 0, 6);
-    tcase_add_loop_test(cases, a_death_is_told, 0, 3);
+    tcase_add_loop_test(cases, a_death_is_reported, 0, 3);
     tcase_add_test(cases, changed_while_it_runs);
     tcase_add_loop_test(cases, sgd_takes_no_changes, 0, 2);
     suite_add_tcase(suite, cases);

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""What `dlcore check` promises: all mistakes of a net in one run, each with its file and
-line, whatever kind they are; the same from `train`, before anything is trained; and a
-list of them for programs."""
+"""Tests `dlcore check`: it reports all mistakes of a net in one run, each with file and
+line; `train` reports the same before anything is trained; --json lists them."""
 
 import json
 import os
@@ -83,7 +82,7 @@ BAD = [
       "type = inner_product", "loss/input = ip1": "input = ip2"}, ("ip1", None), "axis 1 only"),
     # Classes.
     ({"ip1/num_output = 10": "num_output = 8"}, ("ip1", "num_output"),
-     "one output a class is needed"),
+     "it needs one output per class"),
     ({"ip1/num_output = 10": "num_output = 1"}, ("ip1", "num_output"), "10 classes"),
     ({"data/classes = 10": "classes = 1000"}, ("ip1", "num_output"), "1000 classes"),
     ({"data.test/classes = 10": "classes = 12"}, ("ip1", "num_output"), "[data.test]"),
@@ -94,7 +93,7 @@ BAD = [
     # Data.
     ({"data/scale = 0.01": "crop = 12"}, ("data.test", None), "crop is 12 in [data]"),
     ({"data/scale = 0.01": "crop = 20"}, ("data", "crop"), "crop is 20"),
-    ({"data.test/scale = 0.01": "crop = 12"}, ("data.test", "crop"), "give both the same"),
+    ({"data.test/scale = 0.01": "crop = 12"}, ("data.test", "crop"), "make them equal"),
     ({"data.test/scale = 0.01": "crop = 17"}, ("data.test", "crop"), "crop is 17"),
     ({"data/scale = 0.01": "pad = 2"}, ("data.test", None), "pad is 2 in [data]"),
     ({"data/scale = 0.01": "mean = 1,2"}, ("data", "mean"), "mean has 2 values"),
@@ -106,7 +105,7 @@ BAD = [
     ({"data/samples = 96": "samples = 0"}, ("data", "samples"), "samples"),
     ({"data/source = synthetic": "source = synthetics"}, ("data", "source"), "synthetics"),
     # The schedule.
-    ({"solver/learning_rate = 0.01": "learning_rate = 0"}, ("solver", "learning_rate"), "nothing would be learnt"),
+    ({"solver/learning_rate = 0.01": "learning_rate = 0"}, ("solver", "learning_rate"), "nothing would be learned"),
     ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = poly\nwarmup = 30"}, ("solver", "warmup"),
      "the learning rate would be 0 throughout"),
     ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = cosine\nwarmup_epochs = 10"},
@@ -126,12 +125,12 @@ BAD = [
     ({"loss/input = ip1": "input = ip7"}, ("loss", "input"), "no layer of that name"),
     ({"loss/type = softmax_loss": "type = softmax_los"}, ("loss", "type"), "softmax_loss"),
     ({"relu1/type = relu": "type = rleu"}, ("relu1", "type"), "relu"),
-    ({"run/iterations = 20": "iterations = 20\nprecision = fp16"}, ("run", "precision"),
+    ({"train/iterations = 20": "iterations = 20\nprecision = fp16"}, ("train", "precision"),
      "float32"),
-    ({"run/iterations = 20": "iterations = -1"}, ("run", "iterations"), "iterations"),
+    ({"train/iterations = 20": "iterations = -1"}, ("train", "iterations"), "iterations"),
 ]
 
-# No mistakes, but worth a word: (change, section, key, in the message)
+# No mistakes, but worth a warning: (change, section, key, in the message)
 ODD = [
     ({"ip1/num_output = 10": "num_output = 16"}, ("ip1", "num_output"), "the others are never"),
     ({"solver/learning_rate = 0.01": "learning_rate = 0.01\nwarmup = 20"}, ("solver", "warmup"),
@@ -139,12 +138,12 @@ ODD = [
     ({"solver/learning_rate = 0.01": "learning_rate = 0.01\nwarmup = 15\npolicy = poly"}, ("solver", "learning_rate"),
      "is never reached"),
     ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = poly\nmax_iterations = 10"},
-     ("solver", "max_iterations"), "nothing more is learnt"),
+     ("solver", "max_iterations"), "nothing more is learned"),
 ]
 
 
 def change(changes):
-    """The net with these lines replaced, and the line on which each replaced one stands."""
+    """The net with these lines replaced."""
     lines, section = [], ""
     left = dict(changes)
     for line in NET.splitlines():
@@ -238,7 +237,7 @@ class Check(unittest.TestCase):
                 self.assertEqual(done.stderr.count("warning: "), 1, done.stderr)
 
     def test_all_at_once(self):
-        """Every kind at once; what hangs off a broken layer is not a mistake of its own."""
+        """All kinds at once; layers that depend on a broken one are not reported."""
         text = change({"loss/input = ip1": "input = ip1\n[also]\ntype = softmax_loss\n"
                        "input = conv2", "solver/learning_rate = 0.01": "learning_rate = 0\nmometum = 3",
                        "data/scale = 0.01": "crop = 12",
@@ -254,7 +253,7 @@ class Check(unittest.TestCase):
         self.assertIn("4 mistakes in net.ini", done.stderr)
 
     def test_copies_of_a_block(self):
-        """A mistake in a block is told once, with the line in the block."""
+        """A mistake in a block is reported once, with the line in the block."""
         block = "[block b]\n[b.c]\ntype = convolution\nnum_output = 8\nkernel_size = {}\n"
         text = NET.replace("[relu1]", "[b1]\nblock = b\n[b2]\nblock = b\n[relu1]")
         good = self.run_dlcore("check", block.format(3) + text)
@@ -278,7 +277,7 @@ class Check(unittest.TestCase):
                 "[ip]\ntype = inner_product\nnum_output = 3\n[loss]\ntype = softmax_loss\n")
 
     def test_labels_of_tests(self):
-        """A label that no output has, though it is the last of [data.test]."""
+        """A label without an output is found even if it is the last one of [data.test]."""
         text = self.idx_net([0, 1, 2] * 8, [0] * 500 + [3])
         for command in ("check", "train"):
             done = self.run_dlcore(command, text)
@@ -290,7 +289,7 @@ class Check(unittest.TestCase):
         self.assertEqual((fits.returncode, fits.stderr), (0, ""))
 
     def test_files(self):
-        """What is wrong with files of both sections is told in one run, as bad data."""
+        """Problems with files of both sections are reported in one run, as bad data."""
         text = self.idx_net([0, 1, 2], [0, 1, 2])
         (self.path / "train-i").unlink()
         (self.path / "test-l").write_bytes(b"\0\0\x08\x01\0\0\0\x05abc")
@@ -303,8 +302,8 @@ class Check(unittest.TestCase):
         self.assertIn("shapes were not checked", found[0]["message"])
 
     def test_classes_above_a_broken_shape(self):
-        """Numbers that are written are compared, though the shapes are not known there; but
-        once, and not what only a shape could tell."""
+        """num_output is compared although the shapes there are not known, but only once, and
+        only where no shape is needed for it."""
         broken = {"conv1/kernel_size = 3": "kernel_size = 17"}
         few = {"ip1/num_output = 10": "num_output = 8"}
         behind = {"ip1/num_output = 10": "num_output = 8\n[r]\ntype = relu",
@@ -324,7 +323,7 @@ class Check(unittest.TestCase):
                 self.assertEqual([m["section"] for m in found], sections, found)
                 if len(sections) == 2:
                     self.assertEqual(found[1]["line"], line_of(text, "ip1", "num_output"))
-                    self.assertIn("one output a class is needed", found[1]["message"])
+                    self.assertIn("it needs one output per class", found[1]["message"])
 
     def peak(self, text, *options):
         done = self.run_dlcore("check", text, "--json", "--overcommit", *options)
@@ -332,8 +331,8 @@ class Check(unittest.TestCase):
         return json.loads(done.stdout)["peak_bytes"]
 
     def test_memory(self):
-        """More than the machine has is refused before any of it is taken; on request it is
-        only warned of."""
+        """A net that needs more memory than the machine has is refused before anything is
+        allocated; with --overcommit there is only a warning."""
         huge = change({"data/batch = 24": "batch = 1000000",
                        "conv1/num_output = 8": "num_output = 5000"})
         words = re.compile(r"^error: net.ini:8: \[data\] batch = 1000000: training would need "
@@ -354,11 +353,11 @@ class Check(unittest.TestCase):
         self.assertIn("warning: net.ini:8: [data] batch = 1000000", forced.stderr)
 
     def test_memory_of_tests(self):
-        """The batch that takes it is named, where training fits and tests don't."""
+        """The message names the batch of the tests if training fits and testing does not."""
         huge = change({"data.test/batch = 24": "batch = 1000000",
                        "conv1/num_output = 8": "num_output = 5000"})
         words = (r"^error: net.ini:\d+: \[data.test\] batch = 1000000: {} would need "
-                 r"\d+\.\d GB of memory, but this machine has \d+\.\d GB; take a smaller "
+                 r"\d+\.\d GB of memory, but this machine has \d+\.\d GB; use a smaller "
                  r"batch or fewer ranks; --overcommit")
         (self.path / "some.safetensors").write_bytes(b"\2\0\0\0\0\0\0\0{}")
         weights = "--weights=some.safetensors"
@@ -373,7 +372,7 @@ class Check(unittest.TestCase):
         both = self.run_dlcore("test", huge, weights, "--ranks=2")
         self.assertEqual(both.returncode, 2, both.stderr)
         self.assertIn("the 2 ranks of a machine would need", both.stderr)
-        # Tests of few samples: what training takes is nobody's business.
+        # With a small test batch, what training would need does not matter.
         few = change({"data/batch = 24": "batch = 1000000",
                       "conv1/num_output = 8": "num_output = 5000"})
         done = self.run_dlcore("test", few, weights)
@@ -381,8 +380,8 @@ class Check(unittest.TestCase):
         self.assertIn("some.safetensors has no tensor", done.stderr)
 
     def machine_bytes(self):
-        """What the ranks may have, as the refusal of a net tells it: a container may have
-        less than its machine."""
+        """The memory that the ranks may use, from the message that refuses a net: a container
+        may have less than its machine."""
         huge = self.run_dlcore("check", change({"data/batch = 24": "batch = 1000000",
                                                 "conv1/num_output = 8": "num_output = 5000"}))
         found = float(re.search(r"machine has (\d+\.\d) GB", huge.stderr)[1]) * 1e9
@@ -391,7 +390,7 @@ class Check(unittest.TestCase):
         return found
 
     def test_ranks_add_up(self):
-        """A rank fits, so many of them don't: their sum is what counts."""
+        """One rank fits into memory, but many ranks do not."""
         machine = self.machine_bytes()
         base, more = self.peak(NET), self.peak(change({"data/batch = 24": "batch = 1024"}))
         batch = min(int(machine / 4 / ((more - base) / 1000)), 1 << 20)

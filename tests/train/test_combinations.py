@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What each works alone works together: gradients gathered over several passes, ranks
-that differ, running averages, clipping, loss scales, stages, each with checkpoints. Most
-of it is held against another way to the same bits, or to the same numbers."""
+"""Tests combinations of features: gradient accumulation, uneven ranks, running averages,
+clipping, loss scales, stages, each with checkpoints. Most results are compared with those
+of another run that must give bitwise identical, or equal, numbers."""
 
 import array
 import json
@@ -14,7 +14,7 @@ import unittest
 from test_transports import tensors_digest
 
 BIN = os.environ["DLCORE_BIN"]
-LATER = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/later/plugins"
+ASYNC_PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/async/plugins"
 
 NET = """[net]
 name = small
@@ -69,7 +69,7 @@ batch = 32
 scale = 0.00390625
 """
 
-# What ranks sum in another order comes out so much otherwise, of the largest number.
+# Tolerance for another order of sums, relative to the largest number.
 ROUNDING = 1e-5
 
 
@@ -128,8 +128,8 @@ class Combinations(unittest.TestCase):
             self.assertLessEqual(off, within * most, name)
 
     def check_saving(self, net, *more, **variables):
-        """A run that saves often, one that goes on from its third iteration, and one
-        that saves at its end alone get the same bits."""
+        """A run that saves often, one that resumes from its third iteration, and one
+        that saves only at the end are bitwise identical."""
         rare = self.train(net, 8, *more, **variables)[1]
         often = self.train(net, 8, "--set=train.checkpoint_interval=3", "--set=train.keep=0",
                            *more, **variables)[1]
@@ -147,7 +147,7 @@ class Combinations(unittest.TestCase):
                 self.check_saving(net, "--set=solver.accumulation_steps=3", *more)
 
     def test_clipping_and_saving(self):
-        """So small a limit that every gradient is shortened."""
+        """The limit is so small that every gradient is clipped."""
         net = self.write(NET)
         loose = self.train(net, 8, "--ranks=2")[1]
         for more in (["--ranks=1"], ["--ranks=2", "--set=solver.accumulation_steps=2"],
@@ -158,7 +158,7 @@ class Combinations(unittest.TestCase):
                 self.assertNotEqual(tensors_digest(clipped), tensors_digest(loose))
 
     def test_accumulation_is_a_larger_batch(self):
-        """Without layers for which it matters which samples come together."""
+        """For nets without layers that depend on the batch as a whole."""
         text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
         net = self.write(text.replace("ratio = 0.25", "ratio = 0"))
         for every in ([], ["--set=solver.clip_gradients=0.1"]):
@@ -175,8 +175,8 @@ class Combinations(unittest.TestCase):
                     self.check_near(read_tensors(whole[1]), read_tensors(parts[1]))
 
     def own_averages(self, net, batch, stretch):
-        """What batch_norm sees of the `stretch`th so many samples, with weights that
-        stay as they are: the running averages of one rank that has seen no others."""
+        """The running averages of a rank that has only seen the `stretch`th range of
+        samples, with constant weights."""
         start = read_tensors(self.train(net, 0)[1])
         before, after = (read_tensors(self.train(net, i, f"--set=data.batch={batch}")[1])
                          if i else start for i in (stretch - 1, stretch))
@@ -186,8 +186,8 @@ class Combinations(unittest.TestCase):
                 for name in ("norm1.mean", "norm1.variance")}
 
     def test_running_averages_are_the_mean(self):
-        """Each rank has its own, of its own samples; a checkpoint and a test have their
-        mean, each rank counted by its samples."""
+        """Each rank has its own, of its own samples; checkpoints and tests use their mean,
+        weighted by the numbers of samples."""
         frozen = NET.replace("learning_rate = 0.05", "learning_rate = 1e-30").replace(
             "momentum = 0.9", "momentum = 0")
         net = self.write(frozen)
@@ -206,7 +206,7 @@ class Combinations(unittest.TestCase):
                 self.assertGreater(max(abs(a - b) for a, b in
                                        zip(one[name], other[name])), 1e-3)
                 means += mean
-            # A rank without samples has seen nothing: it may have samples later.
+            # A rank without samples takes part with weight 0; it may have samples later.
             expected = [own["norm1.mean"] + own["norm1.variance"] for own in (one, other)]
             for rank, which in enumerate(order):
                 wanted = means if which is None else expected[which]
@@ -214,7 +214,7 @@ class Combinations(unittest.TestCase):
                     self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(a)))
 
     def test_tests_use_the_mean(self):
-        """The test at a run's end and one of its checkpoint alone."""
+        """The test at the end of a run agrees with a test of its checkpoint."""
         net = self.write(NET + TEST_DATA)
         report, path = self.train(net, 12, "--ranks=3", "--set=parallel.batch_split=5,2,1")
         for ranks in (1, 2):
@@ -223,8 +223,8 @@ class Combinations(unittest.TestCase):
             self.assertEqual(tested["accuracy"], report["accuracy"])
 
     def test_testing_changes_nothing(self):
-        """When a run tests does not show in what it saves, nor that it ended in
-        between and was given more iterations."""
+        """Neither tests during a run, nor ending it and resuming it with more iterations,
+        change its checkpoints."""
         net = self.write(NET + TEST_DATA)
         ranks = ("--ranks=2", "--scaling=strong")
         rare = self.train(net, 8, *ranks, "--set=train.test_interval=1000")[1]
@@ -239,12 +239,12 @@ class Combinations(unittest.TestCase):
         """The factor, iterations without an overflow since it changed, and with one."""
         return [float(x) for x in read_metadata(path)["dlcore.loss_scale"].split()]
 
-    def test_loss_scale_goes_on(self):
-        """In half precision the loss is multiplied, by a factor that follows what it
-        sees: it starts so high that the first iterations are skipped."""
-        later = {"DLCORE_PLUGIN_PATH": str(LATER)}
-        # The gradient of the first layer's weight, which stays as it is, is next to the
-        # largest number that there is.
+    def test_loss_scale_is_resumed(self):
+        """In half precision the loss is scaled dynamically: the scale starts so high that
+        the first iterations are skipped."""
+        async_device = {"DLCORE_PLUGIN_PATH": str(ASYNC_PLUGINS)}
+        # The gradient of the first layer's weight, which does not change, is close to the
+        # largest float16 number.
         net = self.write(NET.replace("scale = 0.00390625", "scale = 1e27").replace(
             "learning_rate = 0.05", "learning_rate = 5e-8").replace(
             "type = softmax_loss", "type = softmax_loss\nloss_weight = 1e6").replace(
@@ -253,8 +253,8 @@ class Combinations(unittest.TestCase):
         for ranks in (1, 2):
             with self.subTest(ranks):
                 rare, third, rest = self.check_saving(
-                    net, f"--ranks={ranks}", "--set=train.device=later",
-                    "--set=train.precision=fp16", **later)
+                    net, f"--ranks={ranks}", "--set=train.device=async",
+                    "--set=train.precision=fp16", **async_device)
                 scale, good, skipped = self.loss_scale(third)
                 self.assertLess(scale, 65536)
                 self.assertGreater(skipped, 0)
@@ -263,8 +263,8 @@ class Combinations(unittest.TestCase):
                 self.assertEqual(self.loss_scale(rare), self.loss_scale(rest))
 
     def test_dropout_and_accumulation_in_a_pipeline(self):
-        """A sample loses the same outputs whichever stage, rank, pass and sub-batch it
-        is in."""
+        """Dropout drops the same outputs of a sample whatever its stage, rank, pass and
+        micro-batch."""
         text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
         net = self.write(text.replace("ratio = 0.25", "ratio = 0.5"))
         accumulate = "--set=solver.accumulation_steps=3"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""models/lenet-fashion.ini, which `make demo` trains, is where everybody begins: it learns in
-a run of any length."""
+"""Tests the first model of a new user, models/lenet-fashion.ini, which `make demo` trains: it
+learns in a run of any length."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import unittest
 BIN = os.environ["DLCORE_BIN"]
 NET = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models/lenet-fashion.ini"
 DATA = re.search(r"^images = (.*)$", NET.read_text(), re.M)[1]
-LAST = 500  # iterations of a long run that are watched
+LAST = 500  # iterations of a long run that are checked
 
 
 class FirstModel(unittest.TestCase):
@@ -40,7 +40,7 @@ class FirstModel(unittest.TestCase):
         self.assertGreater(self.accuracy(), 0.9)
 
     def watch(self, *options):
-        """The losses of the beginning of a long run, which keeps its first rate for long."""
+        """The losses at the beginning of a long run, while the learning rate stays high."""
         job = subprocess.Popen(
             [BIN, "train", NET, "--ranks=2", "--iterations=90000", "--set=train.display=20",
              *options], cwd=self.folder, stdin=subprocess.DEVNULL,
@@ -60,7 +60,7 @@ class FirstModel(unittest.TestCase):
         return losses
 
     def test_long_runs(self):
-        """With these seeds and two ranks, a rate of 0.06 diverged at iterations 297 and 373."""
+        """With these seeds and two ranks, a learning rate of 0.06 diverged at iterations 297 and 373."""
         for seed in (1, 7):
             with self.subTest(seed=seed):
                 losses = self.watch(f"--seed={seed}")

@@ -1,4 +1,5 @@
-/* What `dlcore check` says a rank takes, against what it took. */
+/* Tests the memory that `dlcore check` predicts for a rank against what training used.
+ */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,12 +14,12 @@
 #include "support/sanitized.h"
 #include "support/scratch.h"
 
-/* Some 200 MB, most of it in one parameter: what copies that would be seen. */
+/* About 200 MB, most of it in one parameter, so that a copy of it would show. */
 static const char *const sections =
     "[net]\nname = middling\n"
     "[data]\nsource = synthetic\nshape = 3,96,96\nclasses = 10\nsamples = 64\n"
     "batch = 16\nscale = 0.00390625\n"
-    "[solver]\ntype = sgd\nrate = 0.001\nmomentum = 0.9\n"
+    "[solver]\ntype = sgd\nlearning_rate = 0.001\nmomentum = 0.9\n"
     "[train]\niterations = 2\n"
     "[conv1]\ntype = convolution\nnum_output = 64\nkernel_size = 5\nstride = 2\n"
     "[relu1]\ntype = relu\n"
@@ -64,8 +65,8 @@ static double taken(const char *net) {
     return (double)use.ru_maxrss * 1024;
 }
 
-/* With a test net and without; the checkpoint at the end takes no more. */
-START_TEST(plan_is_what_is_taken) {
+/* With and without a test net; the checkpoint at the end needs no more memory. */
+START_TEST(prediction_matches) {
     const char *net = write_net(_i);
     double plan = planned(net), took = taken(net);
     ck_assert_msg(plan > 0.95 * took && plan < 1.05 * took,
@@ -79,7 +80,7 @@ int main(void) {
     TCase *cases = tcase_create("memory");
     tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, plan_is_what_is_taken, 0, 2);
+    tcase_add_loop_test(cases, prediction_matches, 0, 2);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a training run says, and where: results on stdout, everything else on stderr, one
-line of results an epoch that stays; whose loss a loss is; and what happens where nothing
-can be written any more."""
+"""Tests the output of a training run: results on stdout, everything else on stderr; one
+line of results per epoch, which stays on the screen; which loss is shown; and what happens
+when output can no longer be written."""
 
 import json
 import os
@@ -64,13 +64,13 @@ DONE = re.compile(r"^done after 12 iterations, [\d.]+ s: training loss \d+\.\d{4
 
 
 def screen(text):
-    """The lines that a terminal shows after this."""
+    """The lines that a terminal shows after this output."""
     lines = []
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = ""
         for part in re.split(r"(\r|\033\[K)", line):
             if part == "\r":
-                shown = "\r" + shown.lstrip("\r")  # the cursor is at its beginning
+                shown = "\r" + shown.lstrip("\r")  # the cursor is at the beginning of the line
             elif part == "\033[K":
                 shown = "" if shown.startswith("\r") else shown
             elif part:
@@ -101,7 +101,7 @@ class Output(unittest.TestCase):
 
     def test_results_are_on_stdout(self):
         for ranks in ("1", "2"):
-            done = self.train(self.net("epochs = 3\nscaling = strong\ndisplay = 1"),
+            done = self.train(self.net("epochs = 3\ndisplay = 1\n[parallel]\nscaling = strong"),
                               "--ranks=" + ranks)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual([found.groups() for found in TESTED.finditer(done.stdout)],
@@ -109,7 +109,7 @@ class Output(unittest.TestCase):
             self.assertRegex(done.stdout, DONE)
             self.assertRegex(done.stdout, r"(?m)^checkpoint: ")
             self.assertEqual(len(done.stdout.splitlines()), 5, done.stdout)
-            # And how it goes on stderr.
+            # Progress goes to stderr.
             self.assertRegex(done.stderr, r"(?m)^iteration 5, epoch 1\.25: training loss "
                                           r"\d+\.\d{4}, learning rate 0\.01, ")
             self.assertNotRegex(done.stderr, TESTED)
@@ -137,7 +137,7 @@ class Output(unittest.TestCase):
         report = json.loads(done.stdout)
         for key in ("training_loss", "test_loss", "accuracy"):
             self.assertEqual(report[key], tests[1][key])
-        # stdout is for the document alone.
+        # Only the JSON document goes to stdout.
         self.assertRegex(done.stderr, TESTED)
 
     def test_quiet_says_nothing(self):
@@ -175,7 +175,7 @@ class Output(unittest.TestCase):
         self.assertNotIn("nan", said)
 
     def on_terminal(self, *command, out=None):
-        """What a terminal gets, with stderr and stdout on it."""
+        """What is written to a terminal that stderr (and stdout) lead to."""
         leader, follower = pty.openpty()
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out or follower,
                                stderr=follower, cwd=self.folder,
@@ -189,15 +189,15 @@ class Output(unittest.TestCase):
                 continue
             try:
                 text += os.read(leader, 65536)
-            except OSError:  # closed by the last who had it
+            except OSError:  # the last process has closed it
                 break
         os.close(leader)
         self.assertEqual(job.wait(timeout=10), 0, text)
         return text.decode()
 
-    def test_a_line_an_epoch_stays_on_a_terminal(self):
+    def test_one_line_per_epoch_stays_on_a_terminal(self):
         for test, pattern in ((TEST, TESTED), ("", UNTESTED)):
-            # Long enough that the bar is drawn between epochs.
+            # Long enough for the bar to be drawn between epochs.
             text = self.on_terminal(BIN, "train", self.net("epochs = 600", test))
             self.assertIn("\033[K[=", text.replace("\r", ""))
             shown = "\n".join(screen(text))
@@ -227,12 +227,12 @@ class Output(unittest.TestCase):
             self.assertIn("log file /dev/full: No space left on device", warnings[0])
             self.assertEqual(done.stderr.splitlines()[-1], "error: log file /dev/full is "
                              "incomplete: No space left on device")
-            # The work was done all the same.
+            # The run was completed nevertheless.
             self.assertRegex(done.stdout, "(?m)^done after ")
             self.assertEqual(len(self.checkpoints()), 1)
 
-    def test_a_line_cut_off_does_not_spoil_the_next(self):
-        """A file that ends in the middle of a line, as a disk that fills up leaves it."""
+    def test_a_truncated_line_is_ended(self):
+        """A log file may end in the middle of a line, after the disk was full."""
         log = self.folder / "log"
 
         def limit():
@@ -243,7 +243,7 @@ class Output(unittest.TestCase):
                           f"--log-file={log}", preexec_fn=limit)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(log.stat().st_size, 1000)
-        self.assertEqual(done.stderr.count("File too large; what happens"), 1, done.stderr)
+        self.assertEqual(done.stderr.count("File too large; events are lost"), 1, done.stderr)
         done = self.train(self.net("iterations = 5"), f"--log-file={log}")
         self.assertEqual(done.returncode, 0, done.stderr)
         text = log.read_text()
@@ -261,8 +261,8 @@ class Output(unittest.TestCase):
                                                    "stdout"), 0 if options else 1)
         self.assertEqual(len(self.checkpoints()), 2)
 
-    def test_a_reader_that_has_gone_costs_no_checkpoint(self):
-        """Ctrl-C ends `tee` at once, and dlcore writes its checkpoint after that."""
+    def test_a_closed_pipe_costs_no_checkpoint(self):
+        """Ctrl-C ends `tee` at once, but dlcore still writes its checkpoint."""
         reader, writer = os.pipe()
         os.close(reader)
         done = self.train(self.net(), stdout=writer)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A net cut into stages learns what the whole net does: the same loss curve and weights,
-but for the order of float32 sums; its checkpoints go on in every other layout; and a
-stage that is killed is named."""
+"""Pipeline parallelism: a net in stages has the loss curve and weights of the whole net, up
+to the order of float32 sums; its checkpoints resume in any other layout; and a stage that is
+killed is named."""
 
 import array
 import json
@@ -17,9 +17,9 @@ import unittest
 
 BIN = os.environ["DLCORE_BIN"]
 ITERATIONS = 24  # half of it is a multiple of `display`
-# Of the largest number of a tensor, after ITERATIONS: 1e-6 is usual, but a relu whose input
-# is next to zero may take another side. Gradients by themselves are compared more closely
-# in tests/unit/pipeline.
+# Relative to the largest element of a tensor, after ITERATIONS: 1e-6 is usual, but a relu
+# whose input is near zero may change sides. tests/unit/core/train/pipeline compares gradients more
+# closely.
 CLOSE = 1e-3
 
 DATA = """
@@ -197,7 +197,7 @@ class Pipeline(unittest.TestCase):
         return done.stderr
 
     def train(self, net, folder, *options):
-        """The report, the losses shown on the way, and the weights at the end."""
+        """The report, the logged losses, and the final weights."""
         log = self.folder / f"{folder}.log"
         log.unlink(missing_ok=True)  # it would be added to
         if "--resume=auto" not in options:
@@ -342,11 +342,11 @@ class Pipeline(unittest.TestCase):
         report, _, _ = self.train(net, "s", "--resume=auto", f"--iterations={end}")
         self.assertEqual(report["iterations"], end)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_refused(self):
         net = self.write("lenet")
         for options, sentence in (
                 (["--ranks=3", "--set=parallel.stages=2"],
-                 "3 ranks cannot be shared out among 2 stages"),
+                 "3 ranks cannot be split among 2 stages"),
                 (["--ranks=2", "--set=parallel.stages=con2"], "did you mean 'conv2'?"),
                 (["--ranks=3", "--set=parallel.stages=ip1,conv2"], "in the order of the net"),
                 (["--ranks=2", "--set=parallel.stages=accuracy"], "has nothing to train"),
@@ -354,7 +354,7 @@ class Pipeline(unittest.TestCase):
                 (["--ranks=8", "--set=parallel.stages=auto"],
                  "layers with weights for 4 stages, not for 8"),
                 (["--ranks=2", "--set=parallel.stages=2", "--set=parallel.micro_batches=7"],
-                 "a share of 24 samples cannot be cut into 7 sub-batches"),
+                 "the 24 samples of a rank cannot be divided into 7 micro-batches"),
                 (["--ranks=2", "--set=parallel.stages=2", "--set=parallel.batch_split=1,2"],
                  "[parallel] batch_split other than equal"),
                 (["--ranks=2", "--set=parallel.stages=2", "--set=solver.clip_gradients=1"],

@@ -1,4 +1,5 @@
-/* Stopped, killed and resumed runs end as the one that was left alone, to the bit. */
+/* Tests that runs that are stopped or killed, and resumed, end bitwise identical to an
+ * uninterrupted run. */
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static void train_whole(const char *net, const char *ranks, const char *folder) 
     command_free(&result);
 }
 
-/* Waits until the checkpoint of this iteration is there. */
+/* Waits until the checkpoint of this iteration exists. */
 static void wait_for(const char *folder, int iteration) {
     const struct timespec pause = {.tv_nsec = 1000000};
     for (int tries = 0; tries < 60000; tries++) {
@@ -96,7 +97,8 @@ START_TEST(stopped_by_a_signal_and_resumed) {
 }
 END_TEST
 
-/* Each rank has a shard of the solver's state; the checkpoint has all of it. */
+/* With shard_optimizer each rank has a shard of the solver's state; the checkpoint has
+ * all of it. */
 START_TEST(shards_are_resumed) {
     const char *net = net_write(run_section), *shards = "transport.shard_optimizer=yes";
     train_whole(net, "--ranks=3", "whole");
@@ -106,7 +108,8 @@ START_TEST(shards_are_resumed) {
         command_result result = command_run(
             120, net_folder(),
             COMMAND("train", net, "--ranks=3", "--set", shards, "--set",
-                    "transport.bucket_bytes=1K", iterations, "--resume=auto", "--run-dir=part"));
+                    "transport.bucket_bytes=1K", iterations, "--resume=auto",
+                    "--run-dir=part"));
         ck_assert_msg(result.exit_code == 0, "%s", result.err);
         ck_contains(result.err, "updates a shard");
         command_free(&result);
@@ -116,8 +119,8 @@ START_TEST(shards_are_resumed) {
 }
 END_TEST
 
-/* Each rank has running averages of its own, which a checkpoint has as their mean:
- * saving leaves them as they are, and a run that resumes has them again. */
+/* Each rank has its own running averages, and a checkpoint holds their mean: saving
+ * leaves them unchanged, and a resumed run restores them. */
 START_TEST(saving_changes_nothing) {
     static const char *const ranks[] = {"--ranks=2", "--ranks=3"};
     static const char *const rare[] = {"train.checkpoint_interval=1000",
@@ -144,8 +147,8 @@ START_TEST(saving_changes_nothing) {
 }
 END_TEST
 
-/* SIGHUP: a checkpoint between the planned ones, and on. */
-START_TEST(hangup_saves_and_goes_on) {
+/* SIGHUP writes an extra checkpoint, and training continues. */
+START_TEST(hangup_saves_and_continues) {
     const char *net = net_write("iterations = 100000\ncheckpoint_interval = 20\n"
                                 "test_interval = 1000000\n");
     pid_t pid = command_start(net_folder(),
@@ -162,8 +165,8 @@ START_TEST(hangup_saves_and_goes_on) {
 }
 END_TEST
 
-/* A damaged newest checkpoint is passed over for the one before. */
-START_TEST(damaged_checkpoint_is_passed_over) {
+/* If the newest checkpoint is damaged, the one before it is used. */
+START_TEST(damaged_checkpoint_is_skipped) {
     const char *net = net_write("iterations = 60\ncheckpoint_interval = 20\n"
                                 "keep_best = no\n");
     train_whole(net, "--ranks=1", "s");
@@ -190,7 +193,7 @@ START_TEST(another_seed_is_refused) {
         60, net_folder(),
         COMMAND("train", net, "--resume=auto", "--run-dir=s", "--seed=7"));
     ck_assert_int_eq(result.exit_code, 4);
-    ck_contains(result.err, "give --seed 1");
+    ck_contains(result.err, "use --seed 1");
     command_free(&result);
 }
 END_TEST
@@ -204,8 +207,8 @@ int main(void) {
     tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, SANITIZED ? 1 : 2);
     tcase_add_test(cases, shards_are_resumed);
     tcase_add_loop_test(cases, saving_changes_nothing, 0, 2);
-    tcase_add_test(cases, hangup_saves_and_goes_on);
-    tcase_add_test(cases, damaged_checkpoint_is_passed_over);
+    tcase_add_test(cases, hangup_saves_and_continues);
+    tcase_add_test(cases, damaged_checkpoint_is_skipped);
     tcase_add_test(cases, another_seed_is_refused);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

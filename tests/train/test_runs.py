@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Folders of runs, as a user meets them: nothing of another run's is overwritten, what
-cannot be written is told before training begins, and --resume finds the run that is
-meant."""
+"""Tests run folders and resuming with the command: no file of another run is
+overwritten, a folder that cannot be written is reported before training begins, and
+--resume finds the right run."""
 
 import ctypes
 import json
@@ -69,8 +69,8 @@ type = accuracy
 ENDLESS = 1000000000
 
 
-def heed_permissions():
-    """Before another program is executed: root gets what permissions give it, as anyone."""
+def obey_permissions():
+    """Called before exec: makes permissions apply to root, too."""
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -94,22 +94,22 @@ class Runs(unittest.TestCase):
     def command(self, *options):
         return [BIN, "train", str(self.net), *options]
 
-    def run_it(self, *options, like_anyone=False):
+    def run_it(self, *options, as_user=False):
         return subprocess.run(self.command(*options), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=120,
                               cwd=self.folder,
-                              preexec_fn=heed_permissions if like_anyone else None)
+                              preexec_fn=obey_permissions if as_user else None)
 
     def train(self, *options):
-        """The report, and what was said."""
+        """The report, and what was printed on stderr."""
         done = self.run_it("--json", *options)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout), done.stderr
 
-    def refused(self, code, sentence, *options, like_anyone=False):
-        """Before it trains, and without a folder more than there was."""
+    def refused(self, code, sentence, *options, as_user=False):
+        """The run fails before it trains, and creates no file or folder."""
         before = sorted(self.folder.rglob("*"))
-        done = self.run_it(*options, like_anyone=like_anyone)
+        done = self.run_it(*options, as_user=as_user)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertIn(sentence, done.stderr)
         self.assertNotIn("training for", done.stderr)
@@ -117,7 +117,7 @@ class Runs(unittest.TestCase):
         return done.stderr
 
     def start(self, *options, until="training for"):
-        """A job that trains until it is ended; what it says is in the file `said`."""
+        """A job that trains until it is killed; its stderr goes to the file `said`."""
         said = open(self.folder / "said", "w", encoding="utf-8")
         job = subprocess.Popen(self.command(*options), stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=said, cwd=self.folder)
@@ -159,14 +159,14 @@ class Folders(Runs):
                          ["small-00000020.safetensors"])
         self.assertFalse((self.folder / "runs").exists())
 
-    def test_none_where_nothing_is_written(self):
+    def test_no_folder_without_checkpoints(self):
         self.write(run="checkpoint_last = no\ncheckpoint_minutes = 0\n")
         report, _ = self.train("--run-dir=named")
         self.assertIsNone(report["checkpoint"])
         self.train()
         self.assertEqual(list(self.folder.iterdir()), [self.net])
 
-    def test_one_for_a_checkpoint_that_a_signal_asks_for(self):
+    def test_a_signal_creates_the_folder(self):
         self.write(iterations=ENDLESS,
                    run="checkpoint_last = no\ncheckpoint_minutes = 0\n")
         job = self.start("--ranks=2")
@@ -175,7 +175,7 @@ class Folders(Runs):
         self.assertEqual(job.wait(30), 128 + signal.SIGTERM)
         self.assertEqual(len(self.names(self.folder / "runs" / self.runs()[0])), 1)
 
-    def test_a_failed_start_leaves_none(self):
+    def test_a_failed_start_leaves_no_folder(self):
         self.write(run="precision = fp16\n")
         done = self.run_it()
         self.assertNotEqual(done.returncode, 0, done.stderr)
@@ -184,7 +184,7 @@ class Folders(Runs):
     def test_other_files_in_it(self):
         (self.folder / "mine").mkdir()
         (self.folder / "mine" / "notes.txt").write_text("notes")
-        (self.folder / "mine" / "model.safetensors").write_text("of somebody else")
+        (self.folder / "mine" / "model.safetensors").write_text("of another program")
         self.train("--run-dir=mine")
         self.assertEqual((self.folder / "mine" / "notes.txt").read_text(), "notes")
         self.assertEqual(len(self.names(self.folder / "mine")), 2)
@@ -193,10 +193,10 @@ class Folders(Runs):
 class Refused(Runs):
     def test_unwritable(self):
         (self.folder / "file").write_text("in the way")
-        places = [("/proc/x", "/proc/x cannot be made: No such file or directory"),
+        places = [("/proc/x", "/proc/x cannot be created: No such file or directory"),
                   ("/proc", "the run folder /proc cannot be written"),
-                  ("file", "file cannot be made: a file is in the way"),
-                  ("file/deeper", "file cannot be made: a file is in the way"),
+                  ("file", "file cannot be created: a file is in the way"),
+                  ("file/deeper", "file cannot be created: a file is in the way"),
                   ("x" * 300, "File name too long")]
         for place, sentence in places:
             with self.subTest(place=place[:20]):
@@ -206,11 +206,11 @@ class Refused(Runs):
 
     def test_runs_is_a_file(self):
         (self.folder / "runs").write_text("in the way")
-        self.refused(1, "runs cannot be made: a file is in the way")
+        self.refused(1, "runs cannot be created: a file is in the way")
 
     def test_read_only(self):
         (self.folder / "locked").mkdir(mode=0o500)
-        self.refused(1, "Permission denied", "--run-dir=locked", like_anyone=True)
+        self.refused(1, "Permission denied", "--run-dir=locked", as_user=True)
 
     def test_full(self):
         """A file system without room, which needs the right to mount one."""
@@ -248,7 +248,7 @@ class Refused(Runs):
         self.assertIn("--resume auto", said)
         self.write(name="other")
         self.refused(2, "net 'small'", "--run-dir=used")
-        self.refused(4, "used holds checkpoints of net 'small', and none of this run's "
+        self.refused(4, "used holds checkpoints of net 'small', but none of this run's "
                         "net 'other'", "--run-dir=used", "--resume=auto")
         self.assertEqual(self.names(self.folder / "used"),
                          ["small-00000020.safetensors"])
@@ -278,7 +278,7 @@ class Refused(Runs):
         self.write()
         self.train("--run-dir=one")
 
-    def test_lock_is_no_ordinary_file(self):
+    def test_lock_is_not_a_regular_file(self):
         for make in (lambda path: os.mkfifo(path), lambda path: path.mkdir(),
                      lambda path: path.symlink_to(self.net),
                      lambda path: os.link(self.net, path)):
@@ -310,14 +310,14 @@ class Resumed(Runs):
         self.assertNotIn("resumed from", said)
         self.assertEqual(report["iterations"], 20)
 
-    def test_auto_passes_over_runs_without_a_checkpoint(self):
+    def test_auto_skips_runs_without_a_checkpoint(self):
         first = self.train("--iterations=10")[0]["run_dir"]
         (self.folder / "runs" / "small-29990101-000000").mkdir()
         (self.folder / "runs" / "small-2999").mkdir()
         _, said = self.train("--resume=auto")
         self.assertIn(f"resumed from {first}/", said)
 
-    def test_auto_passes_over_what_is_no_folder(self):
+    def test_auto_skips_files(self):
         first = self.train("--iterations=10")[0]["run_dir"]
         runs = self.folder / "runs"
         (runs / "small-20300101-000000").write_text("notes")
@@ -325,8 +325,8 @@ class Resumed(Runs):
         _, said = self.train("--resume=auto")
         self.assertIn(f"resumed from {first}/", said)
 
-    def test_auto_does_not_pass_over_what_cannot_be_read(self):
-        """There may be a checkpoint in it: a new run would be the wrong one."""
+    def test_auto_does_not_skip_unreadable_folders(self):
+        """There may be a checkpoint in it, so starting a new run would be wrong."""
         self.train("--iterations=10")
         last = self.folder / "runs" / "small-20300101-000000"
         last.symlink_to(last.name)
@@ -334,7 +334,7 @@ class Resumed(Runs):
                      "--resume=auto")
         last.unlink()
         last.mkdir(mode=0)
-        done = self.run_it("--resume=auto", like_anyone=True)
+        done = self.run_it("--resume=auto", as_user=True)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(f"runs/{last.name} cannot be read: Permission denied", done.stderr)
 
@@ -343,7 +343,7 @@ class Resumed(Runs):
         self.refused(1, "folder runs cannot be read: Too many levels of symbolic links",
                      "--resume=auto")
 
-    def test_auto_numbers_are_counted_not_spelt(self):
+    def test_auto_compares_suffixes_as_numbers(self):
         first = self.train("--iterations=10")[0]["run_dir"]
         for name in ("small-20300101-000000", "small-20300101-000000-2",
                      "small-20300101-000000-10"):
@@ -353,7 +353,7 @@ class Resumed(Runs):
         _, said = self.train("--resume=auto")
         self.assertIn("resumed from runs/small-20300101-000000-10/", said)
 
-    def test_auto_begins_where_there_is_none(self):
+    def test_auto_starts_a_new_run_if_there_is_none(self):
         report, said = self.train("--resume=auto", "--run-dir=new")
         self.assertIn("there is no checkpoint of 'small' in new: starting a new run",
                       said)
@@ -371,7 +371,7 @@ class Resumed(Runs):
         self.refused(4, "empty holds no checkpoint to resume from", "--resume=empty")
         self.refused(4, "--resume gone: No such file or directory", "--resume=gone")
 
-    def test_an_older_file_begins_another_future(self):
+    def test_an_older_file_needs_a_new_folder(self):
         self.write(run="checkpoint_interval = 5\n")
         self.train("--run-dir=one")
         before = self.names(self.folder / "one")
@@ -398,8 +398,8 @@ class Kept(Runs):
             report, _ = self.train()
             self.assertEqual(self.iterations(self.folder / report["run_dir"]), expected)
 
-    def test_what_lay_there_is_kept_when_another_number_is(self):
-        """Whoever kept all of them gets none removed but those that keep says."""
+    def test_older_checkpoints_stay_when_keep_changes(self):
+        """Older checkpoints than the last `keep` are left alone."""
         self.write(run="checkpoint_interval = 2\n")
         self.train("--run-dir=one", "--set=train.keep=0", "--iterations=10")
         self.train("--run-dir=one", "--resume=auto")
@@ -417,10 +417,10 @@ class Kept(Runs):
                         if event["event"] == "test"}
 
     def test_the_best(self):
-        # So fast that it gets worse again.
+        # Such a high learning rate that it gets worse again.
         report, tests = self.with_tests("--set=solver.learning_rate=3", "--seed=5")
         best = min(at for at in tests if tests[at] == max(tests.values()))
-        self.assertLess(best, 18, tests)  # or it says nothing
+        self.assertLess(best, 18, tests)  # or the test shows nothing
         folder = self.folder / report["run_dir"]
         self.assertEqual(self.iterations(folder), [best, 18, 19, 20])
         # It stays the best when the run goes on, until there is a better one.
@@ -455,7 +455,7 @@ class Kept(Runs):
             time.sleep(0.01)
 
     def test_a_full_disk_in_the_middle(self):
-        """Training goes on, the last good one stays, and the next one is tried."""
+        """Training goes on, the last good checkpoint stays, and the next is tried."""
         for ranks in ("1", "2"):
             self.write(iterations=ENDLESS, width=2000,
                        run="checkpoint_minutes = 0.005\n")
@@ -478,14 +478,14 @@ class Kept(Runs):
             self.assertEqual(self.iterations(folder)[-1], good)
             self.limit(job, resource.RLIM_INFINITY)
             self.wait_until(lambda: self.iterations(folder)[-1] > good)
-            # At the end it is an error.
+            # At the end of the run it is an error.
             self.limit(job, 50000)
             job.send_signal(signal.SIGTERM)
             self.assertNotIn(job.wait(30), (0, 128 + signal.SIGTERM), self.said())
             self.assertRegex(self.said(), "error: .*File too large")
 
     def test_killed_at_any_moment(self):
-        """No more is lost than what was trained since the last checkpoint by the time."""
+        """No more is lost than what was trained since the last checkpoint was due."""
         minutes, slack = 0.01, 1.0
         for attempt in range(6):
             self.write(iterations=ENDLESS, run=f"checkpoint_minutes = {minutes}\n")
@@ -511,11 +511,11 @@ def metadata(path):
     return json.loads(data[8:8 + int.from_bytes(data[:8], "little")])["__metadata__"]
 
 
-class Fits(Runs):
-    """A checkpoint of another run is refused with what differs, and nothing is done."""
+class Compatibility(Runs):
+    """A checkpoint of another run is refused with a list of differences."""
 
-    def unfit(self, *sentences, options=()):
-        said = self.refused(4, "does not fit this run", "--run-dir=one", "--resume=auto",
+    def mismatch(self, *sentences, options=()):
+        said = self.refused(4, "does not match this run", "--run-dir=one", "--resume=auto",
                             *options)
         self.assertNotIn("starting", said)
         self.assertNotIn("trying the one before", said)
@@ -529,43 +529,43 @@ class Fits(Runs):
 
     def test_other_nets(self):
         self.write(width=16)
-        self.unfit("[ip1] num_output: 8 -> 16")
+        self.mismatch("[ip1] num_output: 8 -> 16")
         self.write()
         text = self.net.read_text()
         self.net.write_text(text.replace("type = relu", "type = sigmoid"))
-        self.unfit("[relu1] type: relu -> sigmoid")
+        self.mismatch("[relu1] type: relu -> sigmoid")
         self.net.write_text(text.replace("[relu1]\ntype = relu\n", ""))
-        self.unfit("[relu1]: there -> none", "[ip2] input: relu1 -> ip1")
+        self.mismatch("[relu1]: present -> none", "[ip2] input: relu1 -> ip1")
         self.net.write_text(text.replace("[ip2]", "[ip3]"))
-        self.unfit("[ip2]: there -> none", "[ip3]: none -> there")
+        self.mismatch("[ip2]: present -> none", "[ip3]: none -> present")
         self.net.write_text(text.replace("[loss]", "[again]\ntype = relu\n[loss]"))
-        self.unfit("[again]: none -> there")
+        self.mismatch("[again]: none -> present")
 
     def test_other_data_and_seed(self):
-        self.unfit("seed (give --seed 1 for that of the checkpoint): 1 -> 7",
+        self.mismatch("seed (use --seed 1 for that of the checkpoint): 1 -> 7",
                    "training samples (their digest)", options=["--seed=7"])
-        self.unfit("number of training samples: 96 -> 95",
+        self.mismatch("number of training samples: 96 -> 95",
                    options=["--set=data.samples=95"])
-        self.unfit("training samples (their digest): ", options=["--set=data.first=1"])
+        self.mismatch("training samples (their digest): ", options=["--set=data.first=1"])
 
     def test_another_solver(self):
-        """One that has no use for what the checkpoint holds, nor finds in it what it needs."""
+        """It cannot use the state in the checkpoint, and lacks the state that it needs."""
         adam = "--set=solver.type=adam"
-        self.unfit("[solver] type (the new one has no use for momentum/ip1.bias): "
+        self.mismatch("[solver] type (the new solver cannot use momentum/ip1.bias): "
                    "sgd -> adam", options=[adam])
         self.train("--run-dir=two", adam, "--iterations=5")
-        said = self.refused(4, "does not fit this run", "--run-dir=two", "--resume=auto")
-        self.assertRegex(said, r"\[solver\] type \(the new one has no use for \w+/[\w.]+\): "
+        said = self.refused(4, "does not match this run", "--run-dir=two", "--resume=auto")
+        self.assertRegex(said, r"\[solver\] type \(the new solver cannot use \w+/[\w.]+\): "
                                "adam -> sgd")
         self.assertEqual(self.names(self.folder / "two"), ["small-00000005.safetensors"])
-        # The same state by another solver is gone on with.
+        # A solver with the same kind of state continues from it.
         _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25",
                              "--set=solver.type=ssp", "--ranks=2", "--scaling=strong")
-        self.assertIn("was written by solver 'sgd'; 'ssp' goes on from its state", said)
+        self.assertIn("was written by solver 'sgd'; 'ssp' continues from its state", said)
 
     def test_all_differences_in_one_run(self):
         self.write(width=16)
-        self.unfit("[ip1] num_output: 8 -> 16", "number of training samples: 96 -> 95",
+        self.mismatch("[ip1] num_output: 8 -> 16", "number of training samples: 96 -> 95",
                    "seed", options=["--set=data.samples=95", "--seed=2"])
 
     def test_ranks_say_it_once(self):
@@ -579,8 +579,8 @@ class Fits(Runs):
                              "--set=solver.momentum=0.5", "--set=ip1.bias_lr_mult=2",
                              "--set=ip1.weight_filler=gaussian(0.1)",
                              "--set=relu1.negative_slope=0.1")
-        self.assertIn("changed: [solver] momentum: 0.9 -> 0.5", said)
-        self.assertIn("changed: [ip1] bias_lr_mult: 1 -> 2", said)
+        self.assertIn("changed since the checkpoint: [solver] momentum: 0.9 -> 0.5", said)
+        self.assertIn("changed since the checkpoint: [ip1] bias_lr_mult: 1 -> 2", said)
         self.assertNotIn("weight_filler", said)
 
     def test_a_default_that_is_written_out_is_no_change(self):
@@ -590,17 +590,17 @@ class Fits(Runs):
         _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25")
         self.assertNotIn("changed", said)
 
-    def test_a_checkpoint_that_fits_in_part_changes_nothing(self):
-        """The first tensors fit, a later one does not: none is taken, and no older
-        checkpoint either."""
+    def test_a_partly_matching_checkpoint_changes_nothing(self):
+        """The first tensors match, a later one does not: none is loaded, nor is an older
+        checkpoint tried."""
         self.net.write_text(self.net.read_text().replace("num_output = 4",
                                                          "num_output = 5"))
-        self.unfit("[ip2] num_output: 4 -> 5")
+        self.mismatch("[ip2] num_output: 4 -> 5")
         weights = "one/small-00000020.safetensors"
         self.refused(4, "ip2.bias", f"--weights={weights}")
 
     def test_one_whose_metadata_is_gone(self):
-        """Weights of somebody else are no checkpoint to go on from."""
+        """A file of weights alone is not a checkpoint to resume from."""
         newest = self.folder / "one" / "small-00000020.safetensors"
         data = newest.read_bytes()
         length = int.from_bytes(data[:8], "little")
@@ -612,14 +612,14 @@ class Fits(Runs):
         header["ip2.weight"]["shape"] = [8, 4]
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
-        # Without its seal nobody can tell that it was ours.
+        # Without these keys it looks like a file of another program.
         text = text.replace(b'"dlcore.', b'"elcore.')
         newest.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length:])
         done = self.run_it("--run-dir=one", "--resume=auto")
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertNotIn("training for", done.stderr)
 
-    def test_an_unreadable_one_is_passed_over(self):
+    def test_an_unreadable_one_is_skipped(self):
         newest = self.folder / "one" / "small-00000020.safetensors"
         newest.unlink()
         newest.mkdir()
@@ -630,17 +630,17 @@ class Fits(Runs):
         _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=19")
         self.assertIn("at iteration 18", said)
 
-    def test_all_damaged_is_no_new_run(self):
+    def test_all_damaged_starts_no_new_run(self):
         for path in (self.folder / "one").glob("*.safetensors"):
             path.write_bytes(b"x" * 100)
         self.refused(4, "small-00000010.safetensors", "--run-dir=one", "--resume=auto")
 
 
 class Huge(Runs):
-    """A file that claims, or is, more than there is memory for; all of it is one hole."""
+    """A sparse file that is larger than the memory, or claims to be."""
 
     def sparse(self, path, header, mib):
-        """A tensor 'ip1.bias' of so many MiB, and what `header` has besides."""
+        """Writes a tensor 'ip1.bias' of so many MiB, and the entries of `header`."""
         header["ip1.bias"] = {"dtype": "U8", "shape": [mib << 20],
                                 "data_offsets": [0, mib << 20]}
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -652,7 +652,7 @@ class Huge(Runs):
             job = subprocess.Popen(self.command(*options), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=said,
                                    cwd=self.folder)
-            _, status, usage = os.wait4(job.pid, 0)  # of its ranks, too
+            _, status, usage = os.wait4(job.pid, 0)  # includes its ranks
             job.returncode = os.waitstatus_to_exitcode(status)
             said.seek(0)
             text = said.read()
@@ -665,7 +665,7 @@ class Huge(Runs):
         self.sparse(path, {}, 64 << 10)
         self.refused_in_little_memory("tensor 'ip1.bias' is of type U8",
                                       f"--weights={path}")
-        # So is one of ours: all of it would have to be read for its checksum.
+        # A file of dlcore's is refused before all of it is read for its checksum.
         self.sparse(path, {"__metadata__": {"dlcore.checksum": "0" * 16}}, 64 << 10)
         self.refused_in_little_memory("tensor 'ip1.bias' is of type U8",
                                       f"--weights={path}")
@@ -678,8 +678,8 @@ class Huge(Runs):
                                       "--iterations=30")
 
 
-class GoesOn(Runs):
-    def test_a_run_that_is_done(self):
+class Continues(Runs):
+    def test_a_finished_run(self):
         done = self.train("--run-dir=one")[0]
         path = self.folder / "one" / "small-00000020.safetensors"
         before = path.read_bytes(), path.stat().st_mtime_ns
@@ -687,7 +687,7 @@ class GoesOn(Runs):
             found = self.run_it("--run-dir=one", "--resume=auto", f"--ranks={ranks}",
                                 "--scaling=strong")
             self.assertEqual(found.returncode, 0, found.stderr)
-            self.assertIn("nothing to do: the run in one is done after 20 iterations",
+            self.assertIn("nothing to do: the run in one is complete after 20 iterations",
                           found.stdout)
         again, _ = self.train("--run-dir=one", "--resume=auto")
         self.assertEqual(again["iterations"], 20)
@@ -695,11 +695,11 @@ class GoesOn(Runs):
         self.assertEqual((path.read_bytes(), path.stat().st_mtime_ns), before)
         self.assertEqual(len(self.names(self.folder / "one")), 1)
 
-    def test_fewer_than_done(self):
+    def test_fewer_iterations_than_completed(self):
         self.train("--run-dir=one")
-        self.refused(2, "has 20 iterations done, and this run is to end after 19",
+        self.refused(2, "has completed 20 iterations, but this run is to end after 19",
                      "--run-dir=one", "--resume=auto", "--iterations=19")
-        self.refused(2, "has 20 iterations done", "--run-dir=one", "--resume=auto",
+        self.refused(2, "has completed 20 iterations", "--run-dir=one", "--resume=auto",
                      "--set=train.iterations=0")
 
     def rates(self, *options):
@@ -713,7 +713,7 @@ class GoesOn(Runs):
                               for event in events if event["event"] == "train"}
 
     def stop_at(self, iteration, *options):
-        """As if it had been killed there: it was to go on."""
+        """As if the run had been killed at that iteration."""
         _, _, rates = self.rates("--set=train.checkpoint_interval=1", "--set=train.keep=0",
                                  *options)
         for path in (self.folder / "one").glob("*.safetensors"):
@@ -722,7 +722,7 @@ class GoesOn(Runs):
         return rates
 
     def check_poly(self, rates, begin, end):
-        """From where it was straight to zero."""
+        """A straight line from the current learning rate to zero."""
         first = rates[begin + 1]
         for i in range(begin + 1, end + 1):
             self.assertAlmostEqual(rates[i], first * (end + 1 - i) / (end - begin),
@@ -735,7 +735,7 @@ class GoesOn(Runs):
                 poly = f"--set=solver.policy={policy}"
                 straight = self.stop_at(10, poly)
                 _, said, rates = self.rates(poly, "--resume=auto", f"--iterations={more}")
-                self.assertIn(f"was to end after 20 iterations and ends after {more}",
+                self.assertIn(f"was to end after 20 iterations and now ends after {more}",
                               said)
                 self.assertEqual(sorted(rates), list(range(11, more + 1)))
                 self.assertAlmostEqual(rates[11], straight[11], delta=1e-9)
@@ -751,7 +751,7 @@ class GoesOn(Runs):
         for path in (self.folder / "one").glob("*.safetensors"):
             if int(path.stem.split("-")[1]) > 20:
                 path.unlink()
-        # As it was left: nothing changes.
+        # The same length as before: nothing changes.
         _, said, rates = self.rates(poly, "--resume=auto", "--iterations=30")
         self.assertNotIn("was to end", said)
         self.check_poly({**rates, 11: 0.01 * 0.5, 20: 0}, 20, 30)
@@ -760,10 +760,10 @@ class GoesOn(Runs):
     def test_a_schedule_that_has_ended(self):
         poly = "--set=solver.policy=poly"
         self.rates(poly)
-        said = self.refused(2, "its learning rate has come to 0", "--run-dir=one",
+        said = self.refused(2, "its learning rate has reached 0", "--run-dir=one",
                             "--resume=auto", "--iterations=40", poly)
         self.assertIn("--weights FILE", said)
-        # One that does not end with the run goes on.
+        # A schedule that does not end with the run continues.
         shutil.rmtree(self.folder / "one")
         step = ("--set=solver.policy=step", "--set=solver.step_size=8")
         self.rates(*step)
@@ -780,8 +780,8 @@ class GoesOn(Runs):
                 report, said, rates = self.rates(
                     *policy, "--resume=auto", f"--set=data.batch={batch}",
                     f"--iterations={end}")
-                self.assertIn(f"the effective batch was 8 and is {batch}: 10 iterations "
-                              f"of before count as {begin}", said)
+                self.assertIn(f"the effective batch was 8 and is now {batch}: 10 "
+                              f"earlier iterations count as {begin}", said)
                 self.assertEqual(sorted(rates), list(range(begin + 1, end + 1)))
                 self.assertAlmostEqual(rates[begin + 1], straight[11], delta=1e-9)
                 if "poly" in policy[0]:
@@ -798,7 +798,7 @@ class GoesOn(Runs):
                 self.assertIn(f"at iteration {end}", said)
 
     def test_another_batch_and_epochs(self):
-        """The same epochs by another batch that does not divide them: still done."""
+        """As many epochs with a batch that does not divide them: still finished."""
         for batch in ("5", "7", "32"):
             shutil.rmtree(self.folder / "one", ignore_errors=True)
             self.write(run="")
@@ -819,19 +819,19 @@ class GoesOn(Runs):
         self.assertNotIn("resumed from", said)
 
 
-def png(size, colour):
-    """A picture of one colour."""
+def png(size, color):
+    """An image of one color."""
     def chunk(kind, data):
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
     head = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
-    rows = zlib.compress((b"\0" + colour * size) * size)
+    rows = zlib.compress((b"\0" + color * size) * size)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) +
             chunk(b"IEND", b""))
 
 
 class Metadata(Runs):
-    def test_what_it_tells(self):
+    def test_keys(self):
         self.write(name="told", run="test_interval = 10\n")
         self.net.write_text(self.net.read_text().replace("[loss]", TEST + "[loss]"))
         report, _ = self.train("--run-dir=a b", "--set=train.keep=4", "--ranks=2")
@@ -858,7 +858,7 @@ class Metadata(Runs):
         self.assertIn("keep = 4\n", found["dlcore.net_ini"])
 
     def test_paths_of_data(self):
-        """They are whole, wherever the run was started."""
+        """They are absolute, whatever folder the run was started in."""
         data = "[data]\nsource = idx\nimages = pictures\nlabels = names\nbatch = 8\n"
         (self.folder / "pictures").write_bytes(
             struct.pack(">HBBIII", 0, 8, 3, 24, 6, 6) + bytes(24 * 36))
@@ -888,7 +888,7 @@ class Metadata(Runs):
                          ["Zebra fish", "ant", "bee", "\u00e9cureuil"])
 
     def test_digest(self):
-        """Of the samples: the same data give the same, others another."""
+        """The same samples have the same digest, other samples another."""
         found = {options: metadata(self.folder / self.train(*options, "--iterations=1")[0]
                                    ["checkpoint"])["dlcore.data.digest"]
                  for options in ((), ("--set=data.batch=4",), ("--set=data.first=1",),
@@ -899,7 +899,7 @@ class Metadata(Runs):
         self.assertEqual(len(set(found.values())), 3, found)
 
     def test_schedule(self):
-        """Only of a run that goes on otherwise than it began: from where, and how fast."""
+        """It is stored only if a resumed run changed its length: where it starts, and its pace."""
         poly = "--set=solver.policy=poly"
         report, _ = self.train(poly, "--run-dir=one", "--set=train.keep=0",
                                "--set=train.checkpoint_interval=10")
@@ -907,12 +907,12 @@ class Metadata(Runs):
         (self.folder / report["checkpoint"]).unlink()
         report, _ = self.train(poly, "--run-dir=one", "--resume=auto", "--iterations=30")
         schedule = metadata(self.folder / report["checkpoint"])["dlcore.schedule"].split()
-        # Of 20 iterations, 12 an epoch; begun at 10, from 10 on in steps of one; 10 to the
-        # end of the schedule of before take 20 now.
+        # Planned for 20 iterations, 12 per epoch. Resumed at 10, from position 10 in steps of
+        # one; the 10 that were left of the schedule now take 20.
         self.assertEqual([float(word) for word in schedule], [20, 12, 10, 10, 1, 10, 0.5])
 
     def test_net_ini_makes_the_same_net(self):
-        """Also of models with blocks, which it has no more."""
+        """Also for models with blocks, which the stored net.ini has expanded."""
         for model in ("lenet", "resnet18", "mobilenet-v2"):
             text = (MODELS / f"{model}.ini").read_text()
             data = re.search(r"(?ms)^\[data\]\n.*?(?=^\[solver\])", text)[0]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Solver ssp on a real net: in step it gives sgd's weights to the bit, whatever joins the
-ranks, with servers too, killed and resumed; out of step the traces that it writes keep
-the rule."""
+"""Solver ssp on a real net: without staleness its weights are bitwise identical to sgd's,
+on any interconnect, with servers too, killed and resumed; with staleness the traces that
+it writes keep the rule."""
 
 import json
 import os
@@ -16,16 +16,16 @@ from test_transports import BIN, NET, is_there, mpirun
 
 ITERATIONS = 120
 FEW = ITERATIONS // 3
-# Out of step, with momentum, the rate in step may diverge where a rank gets no core.
+# With staleness and momentum, the usual learning rate may diverge where a rank gets no core.
 GENTLE = "--set=solver.learning_rate=0.003"
-# Each transport with another number of ranks; all of them: SSP_ALL=1.
+# Each transport with one number of ranks; SSP_ALL=1 tests them all.
 PAIRS = (("host-staged", 2), ("p2p-tree", 4), ("ucx", 3))
 if os.environ.get("SSP_ALL"):
     PAIRS = tuple((transport, ranks) for transport, _ in PAIRS for ranks in (2, 3, 4))
 
 
 def tensors(path):
-    """The checkpoint's, by name."""
+    """The tensors of a checkpoint, by name."""
     data = pathlib.Path(path).read_bytes()
     size, = struct.unpack_from("<Q", data)
     table = json.loads(data[8:8 + size])
@@ -36,13 +36,13 @@ def tensors(path):
 
 
 class Ssp(unittest.TestCase):
-    known = {}  # what sgd makes of it, by the number of ranks
+    known = {}  # weights of sgd, by the number of ranks
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
-        # Nobody asks how accurate it is.
+        # Accuracy is not tested.
         self.net = self.folder / "net.ini"
         self.net.write_text(re.sub(r"(?ms)^\[data\.test\].*?\n\n", "", NET.read_text()))
 
@@ -67,7 +67,7 @@ class Ssp(unittest.TestCase):
         for name, value in expected.items():
             self.assertEqual(value, got[name], f"{name} differs with {ranks} ranks")
 
-    def test_in_step_is_sgd(self):
+    def test_no_staleness_is_sgd(self):
         for transport, ranks in PAIRS:
             with self.subTest(transport=transport, ranks=ranks):
                 if not is_there(transport):
@@ -75,25 +75,25 @@ class Ssp(unittest.TestCase):
                 got, _, _ = self.train("ssp", transport, ranks)
                 self.expect_sgd(got, ranks)
 
-    def test_in_step_by_mpi(self):
+    def test_no_staleness_over_mpi(self):
         self.assertTrue(is_there("mpi") and mpirun(2))
         got, report, _ = self.train("ssp", "mpi", 2, launcher=mpirun(2))
         self.assertEqual(report["transport"], "mpi")
         self.expect_sgd(got, 2)
 
     def test_servers_and_resume(self):
-        """The first part on three ranks, the rest with a server beside them; the last
-        part by sgd."""
+        """The first part on three ranks, the second with a server in addition, the last
+        part with sgd."""
         _, report, _ = self.train("ssp", "auto", 3, iterations=FEW)
         _, report, _ = self.train("ssp", "host-staged", 4, "--set=solver.servers=1",
                                   f"--resume={report['checkpoint']}", iterations=2 * FEW)
         got, _, log = self.train("sgd", "host-staged", 3,
                                  f"--resume={report['checkpoint']}")
-        self.assertIn("was written by solver 'ssp'; 'sgd' goes on from its state", log)
+        self.assertIn("was written by solver 'ssp'; 'sgd' continues from its state", log)
         self.expect_sgd(got, 3)
 
     def test_resumes_with_anything(self):
-        """Out of step nothing is exact, but everything goes on from anything."""
+        """With staleness nothing is exact, but any layout resumes from any other."""
         _, report, _ = self.train("ssp", "auto", 3, "--set=solver.staleness=3", GENTLE,
                                   iterations=FEW)
         _, after, _ = self.train("ssp", "auto", 4, "--set=solver.staleness=1", GENTLE,
@@ -104,17 +104,17 @@ class Ssp(unittest.TestCase):
         self.assertLess(after["training_loss"], max(2.0, report["training_loss"]))
 
     def check_trace(self, path, staleness, workers):
-        """No read is too old, nobody stands who knows enough."""
+        """No read is too old, and no rank waits that has all updates it needs."""
         reads = 0
         for rank in range(workers):
             for line in pathlib.Path(f"{path}.{rank}").read_text().splitlines():
                 what, *words = line.split()
-                if what not in ("read", "stand"):
+                if what not in ("read", "wait"):
                     continue
                 clock, have = int(words[3]), [int(word) for word in words[5:]]
                 self.assertEqual(len(have), workers)
                 oldest = min(have[:rank] + have[rank + 1:])
-                if what == "stand":
+                if what == "wait":
                     self.assertLess(oldest, clock - 1 - staleness, line)
                     continue
                 reads += 1
@@ -136,7 +136,7 @@ class Ssp(unittest.TestCase):
         for more, sentence in (
                 ("solver.staleness=1.5", "a number of iterations: 0, 1, 2, ... or inf"),
                 ("solver.clip_gradients=1", "clip_gradients needs the length"),
-                ("solver.groups=9", "groups = 9 of 2 ranks that compute"),
+                ("solver.groups=9", "groups = 9, but only 2 ranks compute"),
                 ("solver.servers=2", "servers")):
             with self.subTest(more):
                 done = subprocess.run(

@@ -1,5 +1,6 @@
-/* Where the threads of a running job are: each compute thread alone on a core of its
- * rank, the others where they leave room; what the user says comes first. */
+/* Tests where the threads of a running job are bound: each compute thread alone on a
+ * core of its rank, the others to the remaining cores; settings of the user take
+ * precedence. */
 #include <check.h>
 #include <dirent.h>
 #include <sched.h>
@@ -14,17 +15,17 @@
 #include "net.h"
 #include "support/command.h"
 #include "support/scratch.h"
-#include "topo/cores.h"
+#include "topology/cores.h"
 
 enum { RANKS_MAX = 2, BITS = 8 * sizeof(unsigned long) };
 
 typedef struct seen {
-    int compute[2]; /* threads that may run on that compute core alone */
-    int elsewhere;  /* threads that may run on neither of what they should */
-    int helpers;    /* feed, exchange and control threads, where they should be */
+    int compute[2]; /* threads that may run on this compute core alone */
+    int elsewhere;  /* threads that are bound to unexpected cores */
+    int helpers;    /* feed, exchange and control threads on the expected cores */
 } seen;
 
-static char table[4096]; /* what was seen last, for the message */
+static char table[4096]; /* the last observation, for the message */
 
 static int same_mask(const cpu_set_t *mask, const dlc_core_set *set) {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -45,7 +46,7 @@ static void read_name(pid_t pid, const char *task, char *name, size_t bytes) {
 }
 
 static void look_at(pid_t pid, const char *task, int threads,
-                    const dlc_thread_places *places, seen *all) {
+                    const dlc_thread_placement *places, seen *all) {
     char name[32];
     cpu_set_t mask;
     size_t used = strlen(table);
@@ -55,7 +56,7 @@ static void look_at(pid_t pid, const char *task, int threads,
     snprintf(table + used, sizeof table - used, " %s:%s:%d", task, name,
              CPU_COUNT(&mask));
     if (strncmp(name, "dlc-", 4) == 0) {
-        int fits = same_mask(&mask, &places->beside);
+        int fits = same_mask(&mask, &places->others);
         all->helpers += fits;
         all->elsewhere += !fits;
         return;
@@ -68,7 +69,7 @@ static void look_at(pid_t pid, const char *task, int threads,
     all->elsewhere++;
 }
 
-static seen look(pid_t pid, int threads, const dlc_thread_places *places) {
+static seen look(pid_t pid, int threads, const dlc_thread_placement *places) {
     char path[64];
     seen all = {{0}, 0, 0};
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
@@ -106,14 +107,15 @@ static int all_in_place(pid_t command, const dlc_cores *cores, int ranks, int th
         return 0;
     int right = 1;
     for (int r = 0; r < ranks; r++) {
-        dlc_thread_places places;
-        ck_assert_int_eq(dlc_cores_place(cores, r, ranks, threads, &places), DLC_OK);
+        dlc_thread_placement places;
+        ck_assert_int_eq(dlc_cores_place_threads(cores, r, ranks, threads, &places),
+                         DLC_OK);
         seen now = look(pid[r], threads, &places);
         /* control, two feeds, exchange */
         right &= now.elsewhere == 0 && now.helpers == (ranks > 1 ? 4 : 3);
         for (int i = 0; i < threads; i++)
             right &= now.compute[i] == 1;
-        dlc_thread_places_free(&places);
+        dlc_thread_placement_free(&places);
     }
     return right;
 }
@@ -131,7 +133,7 @@ static void end(pid_t pid) {
     waitpid(pid, NULL, 0);
 }
 
-/* Waits until `holds`, 20 s at most: a job takes a moment to start. */
+/* Waits until `holds` is true, 20 s at most: a job takes a moment to start. */
 static void wait_for_places(pid_t pid, const dlc_cores *cores, int ranks, int threads) {
     const struct timespec moment = {0, 20000000};
     int right = 0;
@@ -155,7 +157,7 @@ START_TEST(each_on_its_core) {
 }
 END_TEST
 
-/* What taskset leaves. */
+/* A mask that taskset has set is respected. */
 START_TEST(mask_is_respected) {
     cpu_set_t mine, one;
     ck_assert_int_eq(sched_getaffinity(0, sizeof mine, &mine), 0);
@@ -172,7 +174,7 @@ START_TEST(mask_is_respected) {
 }
 END_TEST
 
-/* Threads that compute: those with the command's own name. */
+/* Compute threads are those that have the command's own name. */
 static int compute_threads(pid_t pid) {
     char path[64], name[32];
     int count = 0;
@@ -187,8 +189,8 @@ static int compute_threads(pid_t pid) {
     return count;
 }
 
-/* With OMP_PROC_BIND the pool is libgomp's affair, which binds the thread that loads
- * it to one core. There are not fewer threads for it. */
+/* With OMP_PROC_BIND libgomp binds the pool, and the thread that loads it to one core;
+ * the number of threads stays the same. */
 START_TEST(the_user_places_threads) {
     const struct timespec moment = {0, 20000000};
     dlc_cores *cores = NULL;
@@ -208,12 +210,12 @@ START_TEST(the_user_places_threads) {
 }
 END_TEST
 
-/* Convolutions whose weights' gradients oneDNN has all threads make together. */
+/* Convolutions whose weight gradients oneDNN computes with all threads together. */
 static const char *const together =
     "[net]\nname = together\n"
     "[data]\nsource = synthetic\nshape = 16,28,28\nclasses = 4\nsamples = 64\n"
     "batch = 2\n"
-    "[solver]\ntype = sgd\nrate = 0.02\n"
+    "[solver]\ntype = sgd\nlearning_rate = 0.02\n"
     "[conv1]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
     "[conv2]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
     "[ip]\ntype = inner_product\nnum_output = 4\n"
@@ -222,12 +224,12 @@ static const char *const together =
 
 static const struct {
     const char *name, *value;
-    int is_told; /* else OpenMP decides as it goes, and is told not to */
+    int is_told; /* otherwise OpenMP would adapt the number of threads */
 } fewer[] = {{"OMP_THREAD_LIMIT", "1", 1},
              {"OMP_MAX_ACTIVE_LEVELS", "0", 1},
              {"OMP_DYNAMIC", "true", 0}};
 
-/* Nobody waits for threads that OpenMP doesn't start. */
+/* Training does not hang if OpenMP starts fewer threads than were asked for. */
 START_TEST(fewer_than_asked_for) {
     const char *net = scratch_write("together.ini", together, strlen(together));
     ck_assert_int_eq(setenv(fewer[_i].name, fewer[_i].value, 1), 0);

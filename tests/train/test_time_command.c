@@ -1,5 +1,5 @@
-/* dlcore time, as a user runs it: figures that fit together, a picture, an early end.
- */
+/* Tests the command `dlcore time`: figures that are consistent, the picture, and an
+ * early end. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -76,7 +76,7 @@ static void check_sums(const json_t *root) {
                             24e6 / sum * 1e-6);
 }
 
-START_TEST(figures_fit_together) {
+START_TEST(figures_are_consistent) {
     json_t *root = time_as_json(COMMAND("time", net_write(""), "--json", "--passes=3"));
     ck_assert_double_eq(number(root, "passes"), 3);
     ck_assert_double_eq(number(root, "batch"), 24);
@@ -103,8 +103,8 @@ START_TEST(figures_fit_together) {
 }
 END_TEST
 
-/* An iteration of several batches: its one update is shared out among them. */
-START_TEST(accumulated_batches) {
+/* With gradient accumulation the time of the update is divided among the passes. */
+START_TEST(gradient_accumulation) {
     json_t *root = time_as_json(COMMAND("time", net_write(""), "--json", "--passes=1",
                                         "--set", "solver.accumulation_steps=3"));
     check_sums(root);
@@ -137,7 +137,7 @@ START_TEST(text_and_picture) {
 }
 END_TEST
 
-/* Interrupted, it shows what it has. */
+/* When interrupted it shows the results so far. */
 START_TEST(an_early_end) {
     const struct timespec pause = {.tv_nsec = 100000000};
     const char *net = net_write("");
@@ -165,8 +165,8 @@ int main(void) {
     TCase *cases = tcase_create("time");
     tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, figures_fit_together);
-    tcase_add_test(cases, accumulated_batches);
+    tcase_add_test(cases, figures_are_consistent);
+    tcase_add_test(cases, gradient_accumulation);
     tcase_add_test(cases, text_and_picture);
     tcase_add_test(cases, an_early_end);
     suite_add_tcase(suite, cases);

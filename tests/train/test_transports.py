@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""LeNet comes out the same whatever joins the ranks and however many they are: as
-accurate as with one rank of the same effective batch, and, where the transport keeps
-the one order of summing, with the same weights to the bit."""
+"""Tests that LeNet trains the same on any transport and any number of ranks: as accurate
+as one rank with the same effective batch, and, if the transport keeps the pairwise order
+of reduction, with bitwise identical weights."""
 
 import gzip
 import hashlib
@@ -16,24 +16,24 @@ import unittest
 
 BIN = os.environ["DLCORE_BIN"]
 NET = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models" / "lenet-fashion.ini"
-RANKS = (2, 3, 5)  # under mpirun also 4
+RANKS = (2, 3, 5)  # under mpirun 4, too
 ITERATIONS = 60
-LEARNT = 0.7
-# Of the data: to read and test all takes longer than the training.
+LEAST_ACCURACY = 0.7
+# A part of the data: reading and testing all of it takes longer than training.
 TRAINED, TESTED = 64 * ITERATIONS, 2000
-WITHIN = 0.03  # of 2000 samples; rounding alone was seen to make 0.012
+WITHIN = 0.03  # of 2000 samples; rounding alone has made a difference of 0.012
 IN_ORDER = ("host-staged", "p2p-tree", "ucx", "auto")
 
 
 def tensors_digest(path):
-    """Of a checkpoint's tensors, without the header, which tells of the run."""
+    """A digest of the tensors of a checkpoint, without its header."""
     data = pathlib.Path(path).read_bytes()
     begin = 8 + int.from_bytes(data[:8], "little")
     return hashlib.sha256(data[begin:]).hexdigest()
 
 
 def is_there(transport):
-    """Only what wants a library of its own may be missing in a build."""
+    """Only transports that need an extra library may be missing in a build."""
     if transport not in ("ucx", "mpi"):
         return True
     listed = subprocess.run([BIN, "plugin", "list", "--json"], check=True,
@@ -44,12 +44,12 @@ def is_there(transport):
 
 
 def mpirun(ranks):
-    """What starts so many ranks; nothing where there is no mpirun."""
+    """The command that starts that many ranks; None without mpirun."""
     if not shutil.which("mpirun"):
         return None
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True)
     if "Open MPI" not in version.stdout:
-        return None  # others do not speak PMIx
+        return None  # others do not support PMIx
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)]
 
 
@@ -99,10 +99,10 @@ class Transports(unittest.TestCase):
         self.assertEqual(report["effective_batch"], 64)
         if transport != "auto":
             self.assertEqual(report["transport"], transport)
-        self.assertGreaterEqual(report["accuracy"], LEARNT)
+        self.assertGreaterEqual(report["accuracy"], LEAST_ACCURACY)
         self.assertAlmostEqual(report["accuracy"], self.alone, delta=WITHIN)
 
-    def test_one_order_of_summing(self):
+    def test_one_order_of_reduction(self):
         for ranks in RANKS:
             digests = {}
             for transport in filter(is_there, IN_ORDER):
@@ -123,7 +123,7 @@ class Transports(unittest.TestCase):
         self.assertTrue(mpirun(4))
         _, expected = self.train("host-staged", 4)
         for transport in filter(is_there, IN_ORDER):
-            # To `auto`, mpirun is a reason to take the mpi transport.
+            # With `auto`, mpirun is a reason to choose the mpi transport.
             with self.subTest(transport=transport):
                 report, digest = self.train(transport, 4, mpirun(4))
                 self.check_report(report, transport, 4)

@@ -1,5 +1,5 @@
-/* The ucx transport's own: one-sided access, what it says of itself, and what it
- * leaves alone. */
+/* What only the ucx transport has: one-sided access, its description and score, and
+ * what it must leave alone in the process. */
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,13 +27,14 @@ static void run(int ranks, rank_body *body, const char *const *sets) {
 
 enum { SLOT = 100003 };
 
-typedef struct ticket {
+typedef struct remote_info {
     size_t bytes;
     unsigned char remote[256];
-} ticket;
+} remote_info;
 
-/* Moves on until all ranks have come here: TCP has no access without the other side. */
-static void meet(group *g) {
+/* Makes progress until all ranks have come here: over TCP one-sided access needs the
+ * other side's progress. */
+static void progress_barrier(group *g) {
     for (int r = 0; r < g->rank->ranks; r++) {
         dlc_request *out, *in;
         if (r == g->rank->rank)
@@ -45,13 +46,13 @@ static void meet(group *g) {
     }
 }
 
-/* Everybody's memory has a slot for every rank. */
+/* Every rank's memory has a slot for every rank. */
 static void access_body(test_rank *rank, void *context) {
     group g;
     int me = rank->rank, ranks = rank->ranks;
     size_t bytes = (size_t)ranks * SLOT;
     unsigned char *memory = dlc_alloc(bytes, 1), *work = dlc_alloc(SLOT, 1);
-    ticket mine = {0}, *all = dlc_alloc((size_t)ranks, sizeof *all);
+    remote_info mine = {0}, *all = dlc_alloc((size_t)ranks, sizeof *all);
     dlc_region *own, *region;
     dlc_request *request;
 
@@ -60,7 +61,7 @@ static void access_body(test_rank *rank, void *context) {
     RANK_OK(rank, g.ops->region_open(g.endpoint, memory, bytes, &own, mine.remote,
                                      &mine.bytes));
     RANK_CHECK(rank, mine.bytes > 0 && mine.bytes <= sizeof mine.remote);
-    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    RANK_OK(rank, ranks_all_gather(rank, &mine, sizeof mine, all));
     for (int i = 0; i < ranks; i++) {
         int r = (me + i) % ranks;
         RANK_OK(rank, g.ops->region_import(g.endpoint, r, all[r].remote, all[r].bytes,
@@ -76,7 +77,7 @@ static void access_body(test_rank *rank, void *context) {
         RANK_CHECK(rank, group_is(work, SLOT, me, r, 1));
         g.ops->region_close(g.endpoint, region);
     }
-    meet(&g);
+    progress_barrier(&g);
     for (int r = 0; r < ranks; r++)
         RANK_CHECK(rank, group_is(memory + (size_t)r * SLOT, SLOT, r, me, 1));
     g.ops->region_close(g.endpoint, own);
@@ -95,7 +96,7 @@ END_TEST
 static void wrong_access_body(test_rank *rank, void *context) {
     group g;
     char memory[100] = "", word[8] = "";
-    ticket mine = {0}, all[2];
+    remote_info mine = {0}, all[2];
     dlc_region *own, *region = NULL;
     dlc_request *request = NULL;
     int other = 1 - rank->rank;
@@ -103,7 +104,7 @@ static void wrong_access_body(test_rank *rank, void *context) {
     group_open(&g, rank, context);
     RANK_OK(rank, g.ops->region_open(g.endpoint, memory, 100, &own, mine.remote,
                                      &mine.bytes));
-    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    RANK_OK(rank, ranks_all_gather(rank, &mine, sizeof mine, all));
     RANK_CHECK(rank, g.ops->region_import(g.endpoint, other, all[other].remote, 16,
                                           &region) == DLC_ERR_CONFIG);
     RANK_CHECK(rank, g.ops->region_import(g.endpoint, other, all[other].remote, 257,
@@ -121,7 +122,7 @@ static void wrong_access_body(test_rank *rank, void *context) {
     RANK_CHECK(rank,
                g.ops->get(g.endpoint, word, own, 0, 8, &request) == DLC_ERR_CONFIG);
     RANK_CHECK(rank, request == NULL);
-    meet(&g);
+    progress_barrier(&g);
     g.ops->region_close(g.endpoint, region);
     g.ops->region_close(g.endpoint, own);
     g.ops->region_close(g.endpoint, NULL);
@@ -137,8 +138,8 @@ END_TEST
 
 enum { LARGE = 5000003, SEVERAL = 4 };
 
-/* Rank 0 sends what rank 1 does not ask for before something else has come. */
-static void unwanted_body(test_rank *rank, void *context) {
+/* Rank 0 sends a message that rank 1 receives only after another one. */
+static void unexpected_body(test_rank *rank, void *context) {
     unsigned char *large = dlc_alloc(LARGE, 1);
     dlc_request *first, *second;
     int done = 0;
@@ -168,13 +169,13 @@ static void unwanted_body(test_rank *rank, void *context) {
     dlc_free(large);
 }
 
-START_TEST(unwanted) {
-    run(2, unwanted_body, settings[_i]);
+START_TEST(unexpected) {
+    run(2, unexpected_body, settings[_i]);
 }
 END_TEST
 
-/* All ranks send each other several at once, and ask for the last ones first. */
-static void crossing_body(test_rank *rank, void *context) {
+/* All ranks send each other several at once, and post the receives in reverse order. */
+static void bidirectional_body(test_rank *rank, void *context) {
     int me = rank->rank, ranks = rank->ranks, all = ranks * SEVERAL;
     unsigned char *memory = dlc_alloc(2 * (size_t)all, LARGE), *at = memory;
     dlc_request *request[2 * 3 * SEVERAL];
@@ -199,66 +200,66 @@ static void crossing_body(test_rank *rank, void *context) {
         for (int k = 0; k < SEVERAL; k++, at -= LARGE)
             RANK_CHECK(rank, group_is(at - LARGE, LARGE, (me + ranks - i) % ranks, me,
                                       (unsigned)k));
-    meet(&g);
+    progress_barrier(&g);
     group_close(&g);
     dlc_free(memory);
 }
 
-START_TEST(crossing) {
-    run(2, crossing_body, settings[_i]);
-    run(3, crossing_body, settings[_i]);
+START_TEST(bidirectional) {
+    run(2, bidirectional_body, settings[_i]);
+    run(3, bidirectional_body, settings[_i]);
 }
 END_TEST
 
 /* ---- Short messages --------------------------------------------------------- */
 
-/* Around the sizes from which on a message leaves in another way. */
-static const size_t borders[] = {0,   1,    8,    76,   77,   255,  256,
-                                 257, 8191, 8192, 8193, 8256, 8257, 61441};
-enum { BORDERS = sizeof borders / sizeof *borders, LONGEST = 61441, TURNS = 3 };
+/* Sizes around the limits between UCX's protocols. */
+static const size_t limits[] = {0,   1,    8,    76,   77,   255,  256,
+                                257, 8191, 8192, 8193, 8256, 8257, 61441};
+enum { LIMITS = sizeof limits / sizeof *limits, LONGEST = 61441, TURNS = 3 };
 
-/* Some are asked for before they come, some when they are here, and all at once. */
-static void borders_body(test_rank *rank, void *context) {
+/* Receives are posted before arrival, after arrival, and at once. */
+static void limits_body(test_rank *rank, void *context) {
     int other = 1 - rank->rank;
-    unsigned char *out = dlc_alloc(BORDERS, LONGEST), *in = dlc_alloc(BORDERS, LONGEST);
-    dlc_request *requests[2 * BORDERS];
+    unsigned char *out = dlc_alloc(LIMITS, LONGEST), *in = dlc_alloc(LIMITS, LONGEST);
+    dlc_request *requests[2 * LIMITS];
     group g;
 
     RANK_CHECK(rank, out && in);
     group_open(&g, rank, context);
     for (unsigned turn = 0; turn < TURNS; turn++) {
-        for (int i = 0; i < BORDERS; i++)
-            group_write(out + i * LONGEST, borders[i], rank->rank, other, turn + i);
-        for (int i = 0; i < BORDERS && turn == 0; i++)
-            group_recv(&g, other, i & 1, in + i * LONGEST, borders[i], &requests[i]);
+        for (int i = 0; i < LIMITS; i++)
+            group_write(out + i * LONGEST, limits[i], rank->rank, other, turn + i);
+        for (int i = 0; i < LIMITS && turn == 0; i++)
+            group_recv(&g, other, i & 1, in + i * LONGEST, limits[i], &requests[i]);
         if (turn == 1)
             ranks_barrier(rank);
-        for (int i = 0; i < BORDERS; i++)
-            group_send(&g, other, i & 1, out + i * LONGEST, borders[i],
-                       &requests[BORDERS + i]);
+        for (int i = 0; i < LIMITS; i++)
+            group_send(&g, other, i & 1, out + i * LONGEST, limits[i],
+                       &requests[LIMITS + i]);
         if (turn == 1)
-            meet(&g);
-        for (int i = 0; i < BORDERS && turn > 0; i++)
-            group_recv(&g, other, i & 1, in + i * LONGEST, borders[i], &requests[i]);
-        for (int i = 0; i < 2 * BORDERS; i++)
+            progress_barrier(&g);
+        for (int i = 0; i < LIMITS && turn > 0; i++)
+            group_recv(&g, other, i & 1, in + i * LONGEST, limits[i], &requests[i]);
+        for (int i = 0; i < 2 * LIMITS; i++)
             group_wait(&g, requests[i]);
-        for (int i = 0; i < BORDERS; i++)
-            RANK_CHECK(rank, group_is(in + i * LONGEST, borders[i], other, rank->rank,
+        for (int i = 0; i < LIMITS; i++)
+            RANK_CHECK(rank, group_is(in + i * LONGEST, limits[i], other, rank->rank,
                                       turn + i));
     }
-    meet(&g);
+    progress_barrier(&g);
     group_close(&g);
     dlc_free(out);
     dlc_free(in);
 }
 
 START_TEST(short_messages) {
-    run(2, borders_body, settings[_i]);
+    run(2, limits_body, settings[_i]);
 }
 END_TEST
 
-/* A size that does not agree is told, whichever way the message came, and writes
- * nothing. */
+/* A size that differs is an error, by whichever protocol the message came, and nothing
+ * is written. */
 static void wrong_sizes_body(test_rank *rank, void *context) {
     unsigned char *memory = dlc_alloc(LONGEST, 1);
     dlc_request *request;
@@ -266,19 +267,19 @@ static void wrong_sizes_body(test_rank *rank, void *context) {
 
     RANK_CHECK(rank, memory != NULL);
     group_open(&g, rank, context);
-    for (int i = 1; i < BORDERS; i++) {
+    for (int i = 1; i < LIMITS; i++) {
         if (rank->rank == 0) {
             memset(memory, 1, LONGEST);
-            group_send(&g, 1, 1, memory, borders[i], &request);
+            group_send(&g, 1, 1, memory, limits[i], &request);
             group_wait(&g, request);
             continue;
         }
         memset(memory, 0, LONGEST);
-        group_recv(&g, 0, 1, memory, borders[i] - 1, &request);
+        group_recv(&g, 0, 1, memory, limits[i] - 1, &request);
         RANK_CHECK(rank, group_finish(&g, request) == DLC_ERR_CONFIG);
         RANK_CHECK(rank, memory[0] == 0);
     }
-    meet(&g);
+    progress_barrier(&g);
     group_close(&g);
     dlc_free(memory);
 }
@@ -288,7 +289,7 @@ START_TEST(wrong_sizes) {
 }
 END_TEST
 
-/* ---- What it says ----------------------------------------------------------- */
+/* ---- Description and score ----------------------------------------------- */
 
 static void describe_body(test_rank *rank, void *context) {
     const group_kind *kind = context;
@@ -309,16 +310,16 @@ START_TEST(describes_itself) {
 }
 END_TEST
 
-/* In a process of its own: it opens UCX. */
+/* In a process of its own, since it loads UCX. */
 static void score_body(test_rank *rank, void *context) {
     static const char *const none[] = {"tls=posix,self", NULL};
     static const char *const wrong[] = {"tls=carrier-pigeon", NULL};
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "ucx");
     const dlc_transport_ops *ops = feature->ops;
-    dlc_place place[3] = {{.size = sizeof *place, .node = 4},
-                          {.size = sizeof *place, .node = 4},
-                          {.size = sizeof *place, .node = 4}};
-    dlc_transport_args args = {.size = sizeof args, .ranks = 3, .places = place};
+    dlc_rank_info place[3] = {{.size = sizeof *place, .node = 4},
+                              {.size = sizeof *place, .node = 4},
+                              {.size = sizeof *place, .node = 4}};
+    dlc_transport_args args = {.size = sizeof args, .ranks = 3, .rank_info = place};
     char reason[256];
     int32_t score = -1;
 
@@ -356,7 +357,7 @@ static void other_settings_body(test_rank *rank, void *context) {
 
     group_prepare(&g, rank, &kind);
     RANK_CHECK(rank, g.ops->open(&g.args, &g.endpoint) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, strstr(dlc_detail(), "other settings") != NULL);
+    RANK_CHECK(rank, strstr(dlc_detail(), "different settings") != NULL);
     ranks_barrier(rank);
     group_close(&g);
 }
@@ -382,8 +383,8 @@ START_TEST(bad_tls) {
 }
 END_TEST
 
-/* What we tell UCX of its shared memory is nobody's mistake where it has none to use.
- */
+/* The option that we set for UCX's shared memory must cause no warning where it is
+ * unused. */
 static void quiet_body(test_rank *rank, void *context) {
     char text[4096];
     FILE *said = tmpfile();
@@ -407,7 +408,7 @@ START_TEST(quiet) {
 }
 END_TEST
 
-/* ---- What it leaves alone ---------------------------------------------------- */
+/* ---- What it leaves alone ------------------------------------------------------- */
 
 static void on_signal(int number) {
     (void)number;
@@ -436,7 +437,7 @@ START_TEST(signals) {
 }
 END_TEST
 
-static double processor_seconds(void) {
+static double cpu_seconds(void) {
     struct rusage used;
     if (getrusage(RUSAGE_SELF, &used) != 0)
         return 1e9;
@@ -444,23 +445,23 @@ static double processor_seconds(void) {
            1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/* Who waits for a second does not compute for one. */
+/* A rank that waits for a second must not spin for a second. */
 static void idle_body(test_rank *rank, void *context) {
     dlc_request *request;
     char word[8] = "";
     group g;
 
     group_open(&g, rank, context);
-    meet(&g);
+    progress_barrier(&g);
     if (rank->rank == 0) {
         usleep(1000000);
         group_send(&g, 1, 1, "at last", 8, &request);
         group_wait(&g, request);
     } else {
         group_recv(&g, 0, 1, word, 8, &request);
-        double before = processor_seconds();
+        double before = cpu_seconds();
         group_wait(&g, request);
-        RANK_CHECK(rank, processor_seconds() - before < 0.5);
+        RANK_CHECK(rank, cpu_seconds() - before < 0.5);
         RANK_CHECK(rank, strcmp(word, "at last") == 0);
     }
     group_close(&g);
@@ -477,8 +478,8 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, one_sided, 0, SETTINGS);
     tcase_add_test(tests, wrong_access);
-    tcase_add_loop_test(tests, unwanted, 0, SETTINGS);
-    tcase_add_loop_test(tests, crossing, 0, SETTINGS);
+    tcase_add_loop_test(tests, unexpected, 0, SETTINGS);
+    tcase_add_loop_test(tests, bidirectional, 0, SETTINGS);
     tcase_add_loop_test(tests, short_messages, 0, SETTINGS);
     tcase_add_loop_test(tests, wrong_sizes, 0, SETTINGS);
     tcase_add_loop_test(tests, describes_itself, 0, SETTINGS);

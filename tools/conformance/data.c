@@ -1,5 +1,5 @@
-/* Checks of data sources: the same samples for the same numbers, whoever asks, in
- * whatever order. */
+/* The checks of data sources: a number must stand for the same sample in any order,
+ * thread, process and instance. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -14,13 +14,14 @@
 enum { SOME = 24, GUARD = 64, SAMPLES_MOST = 4096 };
 #define SAMPLE_BYTES_MOST ((size_t)64 << 20)
 
-typedef struct shelf {
+/* The open data source under test. */
+typedef struct fixture {
     suite_run *run;
     const dlc_data_ops *ops;
     dlc_source *source;
     dlc_data_info info;
-    size_t sample; /* bytes of one */
-} shelf;
+    size_t sample; /* bytes of one sample */
+} fixture;
 
 static dlc_status open_source(suite_run *run, uint64_t seed, dlc_source **source) {
     const dlc_data_ops *ops = run->feature->ops;
@@ -28,11 +29,10 @@ static dlc_status open_source(suite_run *run, uint64_t seed, dlc_source **source
     return ops->open(&args, source);
 }
 
-static void check_info(const shelf *s) {
+static void check_info(const fixture *s) {
     const dlc_shape *shape = &s->info.shape;
     if (s->info.samples < 1)
-        suite_fail(s->run, "it says that it has %lld samples",
-                   (long long)s->info.samples);
+        suite_fail(s->run, "it describes %lld samples", (long long)s->info.samples);
     if (shape->rank < 1 || shape->rank >= DLC_MAX_DIMS)
         suite_fail(s->run, "a sample has %d dimensions", shape->rank);
     for (int32_t i = 0; i < shape->rank; i++)
@@ -42,11 +42,11 @@ static void check_info(const shelf *s) {
     if (s->info.dtype != DLC_U8 && s->info.dtype != DLC_F32)
         suite_fail(s->run, "samples are neither DLC_U8 nor DLC_F32");
     if (s->info.classes < 0)
-        suite_fail(s->run, "it says that it has %d classes", s->info.classes);
+        suite_fail(s->run, "it describes %d classes", s->info.classes);
 }
 
-static void shelf_open(suite_run *run, uint64_t seed, shelf *s) {
-    *s = (shelf){.run = run, .ops = run->feature->ops};
+static void fixture_open(suite_run *run, uint64_t seed, fixture *s) {
+    *s = (fixture){.run = run, .ops = run->feature->ops};
     suite_must(run, open_source(run, seed, &s->source), "open");
     s->info.size = sizeof s->info;
     suite_must(run, s->ops->describe(s->source, &s->info), "describe");
@@ -54,24 +54,24 @@ static void shelf_open(suite_run *run, uint64_t seed, shelf *s) {
     s->sample = (size_t)dlc_shape_count(&s->info.shape) *
                 dlc_dtype_bytes(s->info.dtype);
     if (s->sample > SAMPLE_BYTES_MOST)
-        suite_skip(run, "a sample of %zu bytes is more than is looked at here",
-                   s->sample);
+        suite_skip(run, "a sample has %zu bytes, too many for this check", s->sample);
 }
 
-static unsigned char *room(const shelf *s, size_t samples) {
+/* Memory for some samples, with a guard after it. */
+static unsigned char *sample_memory(const fixture *s, size_t samples) {
     unsigned char *bytes = dlc_alloc(samples * s->sample + GUARD, 1);
     if (!bytes)
-        suite_skip(s->run, "memory ran out");
+        suite_skip(s->run, "out of memory");
     return bytes;
 }
 
-static void read_some(const shelf *s, int32_t n, const int64_t *index, void *data,
+static void read_some(const fixture *s, int32_t n, const int64_t *index, void *data,
                       int32_t *labels) {
     suite_must(s->run, s->ops->read(s->source, n, index, data, labels), "read");
 }
 
-/* Numbers all over the source, some of them twice. */
-static void scatter(const shelf *s, int64_t index[SOME]) {
+/* Numbers from all over the source, one of them twice. */
+static void scatter(const fixture *s, int64_t index[SOME]) {
     for (int64_t i = 0; i < SOME; i++)
         index[i] = (i * 7919 + i / 3) % s->info.samples;
     index[0] = 0;
@@ -79,22 +79,22 @@ static void scatter(const shelf *s, int64_t index[SOME]) {
     index[SOME - 1] = index[2];
 }
 
-/* ---- What must hold ---------------------------------------------------------- */
+/* ---- Checks ----------------------------------------------------------------- */
 
 static void describes_itself(suite_run *run) {
-    shelf a;
-    shelf_open(run, 1, &a);
+    fixture a;
+    fixture_open(run, 1, &a);
     dlc_data_info again = {.size = sizeof again};
     suite_must(run, a.ops->describe(a.source, &again), "describe");
     if (again.samples != a.info.samples || again.classes != a.info.classes ||
         again.dtype != a.info.dtype || again.shape.rank != a.info.shape.rank)
-        suite_fail(run, "describe says two things of one source");
+        suite_fail(run, "describe gives different results for one source");
 }
 
 static void labels_are_classes(suite_run *run) {
-    shelf s;
-    shelf_open(run, 1, &s);
-    unsigned char *data = room(&s, 1);
+    fixture s;
+    fixture_open(run, 1, &s);
+    unsigned char *data = sample_memory(&s, 1);
     int64_t step = s.info.samples / SAMPLES_MOST + 1;
     for (int64_t i = 0; i < s.info.samples; i += step) {
         int32_t label = -1;
@@ -106,11 +106,11 @@ static void labels_are_classes(suite_run *run) {
 }
 
 static void numbers_are_finite(suite_run *run) {
-    shelf s;
-    shelf_open(run, 1, &s);
+    fixture s;
+    fixture_open(run, 1, &s);
     if (s.info.dtype != DLC_F32)
         suite_skip(run, "its samples are bytes");
-    float *data = (float *)(void *)room(&s, 1);
+    float *data = (float *)(void *)sample_memory(&s, 1);
     int64_t step = s.info.samples / SOME + 1;
     for (int64_t i = 0; i < s.info.samples; i += step) {
         int32_t label;
@@ -122,61 +122,62 @@ static void numbers_are_finite(suite_run *run) {
     }
 }
 
-/* One by one, as a list, and backwards. */
+/* Reads the samples as a list, and one by one in reverse order. */
 static void order_is_free(suite_run *run) {
-    shelf s;
+    fixture s;
     int64_t index[SOME];
     int32_t labels[SOME], label;
-    shelf_open(run, 1, &s);
+    fixture_open(run, 1, &s);
     scatter(&s, index);
-    unsigned char *all = room(&s, SOME), *one = room(&s, 1);
+    unsigned char *all = sample_memory(&s, SOME), *one = sample_memory(&s, 1);
     read_some(&s, SOME, index, all, labels);
     for (int i = SOME - 1; i >= 0; i--) {
         read_some(&s, 1, &index[i], one, &label);
         if (label != labels[i] ||
             memcmp(one, all + (size_t)i * s.sample, s.sample) != 0)
-            suite_fail(run, "sample %lld is another one when it is read alone",
+            suite_fail(run, "sample %lld differs when it is read alone",
                        (long long)index[i]);
     }
 }
 
-static void keeps_to_its_room(suite_run *run) {
-    shelf s;
+static void stays_in_bounds(suite_run *run) {
+    fixture s;
     int64_t index[SOME];
     int32_t labels[SOME + 1];
-    shelf_open(run, 1, &s);
+    fixture_open(run, 1, &s);
     scatter(&s, index);
-    unsigned char *all = room(&s, SOME);
+    unsigned char *all = sample_memory(&s, SOME);
     memset(all + SOME * s.sample, 0xa5, GUARD);
     labels[SOME] = 0x5a5a5a5a;
     read_some(&s, SOME, index, all, labels);
     for (size_t i = 0; i < GUARD; i++)
         if (all[SOME * s.sample + i] != 0xa5)
-            suite_fail(run, "read writes behind the room for %d samples", SOME);
+            suite_fail(run, "read writes beyond the memory for %d samples", SOME);
     if (labels[SOME] != 0x5a5a5a5a)
-        suite_fail(run, "read writes behind the room for %d labels", SOME);
+        suite_fail(run, "read writes beyond the memory for %d labels", SOME);
 }
 
-/* Every byte of the room is written: what was there before must not show. */
-static void fills_its_room(suite_run *run) {
-    shelf s;
+/* Reads into memory with different contents: every byte must be overwritten. */
+static void writes_whole_samples(suite_run *run) {
+    fixture s;
     int64_t index = 0;
     int32_t label;
-    shelf_open(run, 1, &s);
-    unsigned char *a = room(&s, 1), *b = room(&s, 1);
+    fixture_open(run, 1, &s);
+    unsigned char *a = sample_memory(&s, 1), *b = sample_memory(&s, 1);
     memset(a, 0x00, s.sample);
     memset(b, 0xff, s.sample);
     read_some(&s, 1, &index, a, &label);
     read_some(&s, 1, &index, b, &label);
     if (memcmp(a, b, s.sample) != 0)
-        suite_fail(run, "read leaves part of a sample as the memory was before");
+        suite_fail(run, "read does not write all bytes of a sample");
 }
 
-static void compare(suite_run *run, const shelf *a, const shelf *b, const char *what) {
+static void compare(suite_run *run, const fixture *a, const fixture *b,
+                    const char *what) {
     int64_t index[SOME];
     int32_t labels_a[SOME], labels_b[SOME];
     scatter(a, index);
-    unsigned char *all_a = room(a, SOME), *all_b = room(b, SOME);
+    unsigned char *all_a = sample_memory(a, SOME), *all_b = sample_memory(b, SOME);
     read_some(a, SOME, index, all_a, labels_a);
     read_some(b, SOME, index, all_b, labels_b);
     if (a->sample != b->sample || a->info.samples != b->info.samples ||
@@ -185,74 +186,74 @@ static void compare(suite_run *run, const shelf *a, const shelf *b, const char *
         suite_fail(run, "%s", what);
 }
 
-static void two_are_alike(suite_run *run) {
-    shelf a, b;
-    shelf_open(run, 5, &a);
-    shelf_open(run, 5, &b);
+static void two_are_identical(suite_run *run) {
+    fixture a, b;
+    fixture_open(run, 5, &a);
+    fixture_open(run, 5, &b);
     compare(run, &a, &b,
-            "two sources opened alike have different samples: ranks would "
+            "two sources with the same settings have different samples, so ranks would "
             "train on different data");
     a.ops->close(a.source);
     compare(run, &b, &b, "a source changes when another one is closed");
 }
 
 static void *read_elsewhere(void *context) {
-    shelf *s = context;
+    fixture *s = context;
     int64_t index[SOME];
     int32_t labels[SOME];
     scatter(s, index);
-    read_some(s, SOME, index, room(s, SOME), labels);
+    read_some(s, SOME, index, sample_memory(s, SOME), labels);
     return NULL;
 }
 
 static void any_thread_reads(suite_run *run) {
-    shelf s;
-    shelf_open(run, 1, &s);
+    fixture s;
+    fixture_open(run, 1, &s);
     for (int i = 0; i < 3; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, read_elsewhere, &s) != 0)
-            suite_skip(run, "no thread can be started");
+            suite_skip(run, "cannot start a thread");
         (void)pthread_join(thread, NULL);
     }
     s.ops->close(s.source);
 }
 
 static void survives_a_fork(suite_run *run) {
-    shelf s;
-    shelf_open(run, 1, &s);
+    fixture s;
+    fixture_open(run, 1, &s);
     int64_t index[SOME];
     int32_t labels[SOME], again[SOME];
     scatter(&s, index);
-    unsigned char *before = room(&s, SOME), *after = room(&s, SOME);
+    unsigned char *before = sample_memory(&s, SOME), *after = sample_memory(&s, SOME);
     read_some(&s, SOME, index, before, labels);
     pid_t child = fork();
     if (child < 0)
-        suite_skip(run, "no process can be forked");
+        suite_skip(run, "cannot fork");
     if (child > 0)
-        _exit(0); /* the child goes on, and tells the outcome */
+        _exit(0); /* the child continues and reports the result */
     read_some(&s, SOME, index, after, again);
     if (memcmp(before, after, SOME * s.sample) != 0 ||
         memcmp(labels, again, sizeof labels) != 0)
         suite_fail(run, "a source that was opened before a fork has other samples in "
-                        "the child, which is where ranks read it");
+                        "the child, where ranks read it");
 }
 
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_DATA, 0, SUITE_LOADED, 60, run }
 
 const suite_check suite_data_checks[] = {
-    CHECK("data.describe", "shape, type and number of samples make sense",
+    CHECK("data.describe", "shape, type and number of samples are valid",
           describes_itself),
     CHECK("data.labels", "every label is one of the classes", labels_are_classes),
     CHECK("data.finite", "samples are finite numbers", numbers_are_finite),
-    CHECK("data.order", "a sample is the same in whatever order it is read",
-          order_is_free),
-    CHECK("data.room", "read writes nothing behind its room", keeps_to_its_room),
-    CHECK("data.whole", "read writes the whole sample", fills_its_room),
-    CHECK("data.alike", "two sources opened alike have the same samples",
-          two_are_alike),
-    CHECK("data.threads", "calls may come from one thread, then another",
+    CHECK("data.order", "samples do not depend on the order of reading", order_is_free),
+    CHECK("data.bounds", "read stays inside its buffers", stays_in_bounds),
+    CHECK("data.whole", "read writes every byte of a sample", writes_whole_samples),
+    CHECK("data.identical", "two sources with the same settings have the same samples",
+          two_are_identical),
+    CHECK("data.threads", "calls may come from different threads in turn",
           any_thread_reads),
-    CHECK("data.fork", "a source works in a process that was forked", survives_a_fork),
+    CHECK("data.fork", "a source opened before a fork works in the child",
+          survives_a_fork),
     {.name = NULL},
 };

@@ -1,4 +1,5 @@
-/* Checks of devices: memory, copies, kernels against plain C, queues, sharing. */
+/* The checks of devices: memory, copies, kernels compared with plain C, queues, and
+ * sharing memory between processes. */
 #include <dlcore/device.h>
 
 #include <errno.h>
@@ -9,57 +10,58 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "bed.h"
+#include "device_fixture.h"
 
-/* An open device and host copies of what it computes. */
-typedef struct bench {
+/* The device under test. */
+typedef struct fixture {
     suite_run *run;
     const dlc_device_ops *ops;
     dlc_device *device;
-    dlc_queue *queue; /* NULL: done when a call returns */
-} bench;
+    dlc_queue *queue; /* NULL: work is done when a call returns */
+} fixture;
 
 static const size_t sizes[] = {1, 2, 7, 16, 63, 1000, 4099, 100003};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void bench_open(suite_run *run, bench *b) {
+static void fixture_open(suite_run *run, fixture *b) {
     int32_t count = 0;
     dlc_device_args args = {
         .size = sizeof args, .settings = run->settings, .threads = 2};
-    *b = (bench){.run = run, .ops = run->feature->ops};
+    *b = (fixture){.run = run, .ops = run->feature->ops};
     suite_must(run, b->ops->count(&count), "count");
     if (count < 1)
-        suite_skip(run, "there is none here");
+        suite_skip(run, "this machine has no such device");
     suite_must(run, b->ops->open(&args, &b->device), "open");
     if (run->feature->caps & DLC_DEVICE_ASYNC)
         suite_must(run, b->ops->queue_open(b->device, &b->queue), "queue_open");
 }
 
-static void finish_queue(const bench *b) {
+static void finish_queue(const fixture *b) {
     if (b->queue)
         suite_must(b->run, b->ops->queue_sync(b->device, b->queue), "queue_sync");
 }
 
-static void *take(const bench *b, size_t bytes) {
+static void *take(const fixture *b, size_t bytes) {
     dlc_memory memory = {.size = sizeof memory};
     suite_must(b->run, b->ops->alloc(b->device, bytes, 0, &memory), "alloc");
     return memory.base;
 }
 
-static void copy(const bench *b, void *to, const void *from, size_t bytes) {
+static void copy(const fixture *b, void *to, const void *from, size_t bytes) {
     suite_must(b->run, b->ops->copy(b->device, b->queue, to, from, bytes), "copy");
     finish_queue(b);
 }
 
-static float *host_floats(const bench *b, size_t count) {
+static float *host_floats(const fixture *b, size_t count) {
     float *x = dlc_alloc(count + 1, sizeof *x);
     if (!x)
-        suite_skip(b->run, "memory ran out");
+        suite_skip(b->run, "out of memory");
     return x;
 }
 
-/* The same numbers here and there; a word behind them that nobody may write. */
-static float *upload(const bench *b, size_t count, uint64_t seed, float **here) {
+/* Fills a host array, *here, and a device array, which is returned, with the same
+ * random numbers. A guard word follows both. */
+static float *upload(const fixture *b, size_t count, uint64_t seed, float **here) {
     float *there = take(b, (count + 1) * sizeof *there);
     *here = host_floats(b, count);
     suite_random(*here, count, seed);
@@ -68,7 +70,9 @@ static float *upload(const bench *b, size_t count, uint64_t seed, float **here) 
     return there;
 }
 
-static void compare(const bench *b, const char *call, const float *there,
+/* Fails unless the device array has the expected values and its guard word is
+ * intact. */
+static void compare(const fixture *b, const char *call, const float *there,
                     const float *wanted, size_t count, double tolerance) {
     float *back = host_floats(b, count);
     finish_queue(b);
@@ -79,36 +83,34 @@ static void compare(const bench *b, const char *call, const float *there,
             suite_fail(b->run, "%s of %zu elements: element %zu is %.9g, not %.9g",
                        call, count, i, (double)back[i], (double)wanted[i]);
     if (suite_bits(back[count]) != suite_bits(wanted[count]))
-        suite_fail(b->run, "%s of %zu elements writes behind them", call, count);
+        suite_fail(b->run, "%s of %zu elements writes beyond the end", call, count);
     dlc_free(back);
 }
 
-/* ---- What there is
- * -------------------------------------------------------------------
- */
+/* ---- Description ------------------------------------------------------------ */
 
-static void tells_what_there_is(suite_run *run) {
+static void describes_devices(suite_run *run) {
     const dlc_device_ops *ops = run->feature->ops;
     int32_t count = -1;
     suite_must(run, ops->count(&count), "count");
     if (count < 0)
-        suite_fail(run, "it counts %d units", count);
+        suite_fail(run, "count is %d", count);
     for (int32_t i = 0; i < count; i++) {
         dlc_device_info info = {.size = sizeof info};
         suite_must(run, ops->describe(i, &info), "describe");
         if (!info.name[0] || !memchr(info.name, '\0', sizeof info.name))
-            suite_fail(run, "unit %d has no name", i);
-        if (!info.memory_bytes || info.units < 1)
-            suite_fail(run, "unit %d has %llu bytes of memory and %d cores", i,
-                       (unsigned long long)info.memory_bytes, info.units);
+            suite_fail(run, "device %d has no name", i);
+        if (!info.memory_bytes || info.compute_units < 1)
+            suite_fail(run, "device %d has %llu bytes of memory and %d compute units",
+                       i, (unsigned long long)info.memory_bytes, info.compute_units);
     }
     dlc_device_info info = {.size = sizeof info};
     if (ops->describe(count, &info) == DLC_OK || ops->describe(-1, &info) == DLC_OK)
-        suite_fail(run, "it describes units that it doesn't count");
+        suite_fail(run, "describe accepts an index outside 0 .. count-1");
 }
 
-/* Before open nothing starts, since the process forks. */
-static void asks_before_a_fork(suite_run *run) {
+/* count and describe must not start anything that a child process cannot use. */
+static void works_after_a_fork(suite_run *run) {
     const dlc_device_ops *ops = run->feature->ops;
     int32_t count = 0;
     dlc_device_info info = {.size = sizeof info};
@@ -119,14 +121,14 @@ static void asks_before_a_fork(suite_run *run) {
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
     if (child > 0)
-        _exit(0); /* the child goes on, and tells the outcome */
+        _exit(0); /* the child continues and reports the result */
     int32_t again = -1;
     suite_must(run, ops->count(&again), "count after a fork");
     if (again != count)
-        suite_fail(run, "it counts %d units, and %d after a fork", count, again);
-    bench b;
+        suite_fail(run, "count is %d, and %d after a fork", count, again);
+    fixture b;
     float *here;
-    bench_open(run, &b);
+    fixture_open(run, &b);
     float *there = upload(&b, 100, 1, &here);
     suite_must(run, b.ops->scale(b.device, b.queue, 100, 2.0f, there), "scale");
     for (int i = 0; i < 100; i++)
@@ -134,60 +136,60 @@ static void asks_before_a_fork(suite_run *run) {
     compare(&b, "scale", there, here, 100, 0);
 }
 
-/* ---- Memory ------------------------------------------------------------------ */
+/* ---- Memory ----------------------------------------------------------------- */
 
-static void memory_is_fresh(suite_run *run) {
+static void memory_is_zeroed(suite_run *run) {
     static const uint32_t flags[] = {0, DLC_MEM_SHARED, DLC_MEM_STAGING};
-    bench b;
-    bench_open(run, &b);
+    fixture b;
+    fixture_open(run, &b);
     for (int again = 0; again < 2; again++)
         for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
             enum { BYTES = 100000 };
             dlc_memory memory = {.size = sizeof memory};
             unsigned char *back = dlc_alloc(BYTES, 1);
-            if (flags[f] == DLC_MEM_SHARED && !(run->feature->caps & DLC_DEVICE_SHARES))
+            if (flags[f] == DLC_MEM_SHARED && !(run->feature->caps & DLC_DEVICE_IPC))
                 continue;
             if (!back)
-                suite_skip(run, "memory ran out");
+                suite_skip(run, "out of memory");
             suite_must(run, b.ops->alloc(b.device, BYTES, flags[f], &memory), "alloc");
             if ((uintptr_t)memory.base % 64 || memory.bytes < BYTES)
                 suite_fail(run,
-                           "memory of %zu bytes at %p; %d were asked for, on a "
-                           "multiple of 64",
+                           "alloc returned %zu bytes at %p, not %d bytes at a multiple "
+                           "of 64",
                            memory.bytes, memory.base, BYTES);
             copy(&b, back, memory.base, BYTES);
             for (size_t i = 0; i < BYTES; i++)
                 if (back[i])
-                    suite_fail(run, "fresh memory is not zero");
+                    suite_fail(run, "new memory is not zeroed");
             suite_must(run, b.ops->fill(b.device, b.queue, memory.base, 0x55, BYTES),
                        "fill");
             copy(&b, back, memory.base, BYTES);
             for (size_t i = 0; i < BYTES; i++)
                 if (back[i] != 0x55)
-                    suite_fail(run, "fill or copy left byte %zu out", i);
+                    suite_fail(run, "fill or copy skipped byte %zu", i);
             b.ops->free(b.device, &memory);
             dlc_free(back);
         }
 }
 
 static void too_much_is_refused(suite_run *run) {
-    bench b;
+    fixture b;
     dlc_memory memory = {.size = sizeof memory};
-    bench_open(run, &b);
+    fixture_open(run, &b);
     (void)dlc_fail(DLC_OK, "%s", "");
     if (b.ops->alloc(b.device, SIZE_MAX / 2, 0, &memory) == DLC_OK)
-        suite_fail(run, "alloc of half the address space succeeds");
+        suite_fail(run, "alloc of half the address space succeeded");
     if (!*dlc_detail())
-        suite_fail(run, "alloc fails without a sentence");
+        suite_fail(run, "alloc failed without a detail sentence");
     suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory),
                "alloc after one that failed");
 }
 
-/* ---- Kernels ----------------------------------------------------------------- */
+/* ---- Kernels ---------------------------------------------------------------- */
 
 static void kernels_are_right(suite_run *run) {
-    bench b;
-    bench_open(run, &b);
+    fixture b;
+    fixture_open(run, &b);
     for (int s = 0; s < SIZES; s++) {
         size_t n = sizes[s];
         float *x, *y;
@@ -207,11 +209,12 @@ static void kernels_are_right(suite_run *run) {
     }
 }
 
-/* Pairwise, bit for bit: what makes ranks agree. */
+/* Sums must be bitwise those of the pairwise order, so that all ranks and devices
+ * agree. */
 static void sums_pairwise(suite_run *run) {
     enum { SOURCES = 7 };
-    bench b;
-    bench_open(run, &b);
+    fixture b;
+    fixture_open(run, &b);
     for (int s = 0; s < SIZES; s++)
         for (int32_t count = 1; count <= SOURCES; count++) {
             const float *sources[SOURCES];
@@ -230,9 +233,9 @@ static void sums_pairwise(suite_run *run) {
         }
 }
 
-static void momentum_is_as_defined(suite_run *run) {
-    bench b;
-    bench_open(run, &b);
+static void momentum_is_right(suite_run *run) {
+    fixture b;
+    fixture_open(run, &b);
     for (int s = 0; s < SIZES; s++)
         for (uint32_t nesterov = 0; nesterov < 2; nesterov++) {
             size_t n = sizes[s];
@@ -241,9 +244,9 @@ static void momentum_is_as_defined(suite_run *run) {
                   *dw = upload(&b, n, 3, &w);
             dlc_momentum how = {.size = sizeof how,
                                 .nesterov = nesterov,
-                                .rate = 0.1f,
+                                .learning_rate = 0.1f,
                                 .momentum = 0.9f,
-                                .decay = 0.01f,
+                                .weight_decay = 0.01f,
                                 .grad_scale = 0.5f};
             suite_must(run, b.ops->momentum(b.device, b.queue, n, &how, dg, dv, dw),
                        "momentum");
@@ -258,8 +261,8 @@ static void momentum_is_as_defined(suite_run *run) {
 }
 
 static void norm_is_a_sum_of_squares(suite_run *run) {
-    bench b;
-    bench_open(run, &b);
+    fixture b;
+    fixture_open(run, &b);
     for (int s = 0; s < SIZES; s++) {
         float *x;
         double wanted = 0, first = -1, second = -1;
@@ -273,15 +276,15 @@ static void norm_is_a_sum_of_squares(suite_run *run) {
             suite_fail(run, "norm2 of %zu elements is %.9g, not %.9g", sizes[s], first,
                        wanted);
         if (first < second || first > second)
-            suite_fail(run, "norm2 of the same numbers differs from call to call");
+            suite_fail(run, "norm2 of the same numbers differs between calls");
     }
 }
 
 static void converts_and_back(suite_run *run) {
     enum { COUNT = 1000 };
-    bench b;
+    fixture b;
     float *x;
-    bench_open(run, &b);
+    fixture_open(run, &b);
     float *dx = upload(&b, COUNT, 1, &x);
     void *half = take(&b, COUNT * sizeof(uint16_t));
     float *unused, *back = upload(&b, COUNT, 5, &unused);
@@ -296,13 +299,13 @@ static void converts_and_back(suite_run *run) {
     compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
 }
 
-/* ---- Order ------------------------------------------------------------------- */
+/* ---- Queues ----------------------------------------------------------------- */
 
 static void queues_keep_order(suite_run *run) {
     enum { COUNT = 100003, ROUNDS = 50 };
-    bench b;
+    fixture b;
     float *x;
-    bench_open(run, &b);
+    fixture_open(run, &b);
     if (!b.queue)
         suite_skip(run, "it has no queues");
     dlc_queue *other = NULL;
@@ -324,46 +327,47 @@ static void queues_keep_order(suite_run *run) {
     int done = 0;
     suite_must(run, b.ops->event_done(b.device, event, &done), "event_done");
     if (!done)
-        suite_fail(run, "an event is not done when event_sync has returned");
-    compare(&b, "work on two queues, joined by events,", dx, x, COUNT, 0);
+        suite_fail(run, "an event is not done after event_sync has returned");
+    compare(&b, "work on two queues that wait for each other", dx, x, COUNT, 0);
     b.ops->event_close(b.device, event);
     b.ops->queue_close(b.device, other);
 }
 
-/* ---- Sharing ----------------------------------------------------------------- */
+/* ---- Sharing memory --------------------------------------------------------- */
 
-static void see_from_elsewhere(const bench *b, const dlc_share *share, size_t count) {
+static void use_imported_memory(const fixture *b, const dlc_ipc_handle *handle,
+                                size_t count) {
     dlc_memory memory = {.size = sizeof memory};
     float *wanted = host_floats(b, count);
-    suite_must(b->run, b->ops->share_import(b->device, share, &memory), "share_import");
+    suite_must(b->run, b->ops->ipc_import(b->device, handle, &memory), "ipc_import");
     suite_random(wanted, count, 3);
     wanted[count] = 12345.0f;
-    compare(b, "memory of another process", memory.base, wanted, count, 0);
+    compare(b, "imported memory", memory.base, wanted, count, 0);
     suite_must(b->run, b->ops->scale(b->device, b->queue, count, 2.0f, memory.base),
                "scale");
     finish_queue(b);
     b->ops->free(b->device, &memory);
 }
 
-/* The parent owns, the child maps; each opens the device for itself. */
+/* The parent exports and the child imports; each opens the device for itself. */
 static void shares_with_a_child(suite_run *run) {
     enum { COUNT = 5000 };
     int pipes[2][2];
     char byte = 0;
-    bench b;
-    dlc_share share = {.size = sizeof share};
-    if (!(run->feature->caps & DLC_DEVICE_SHARES))
-        suite_skip(run, "it does not share memory");
+    fixture b;
+    dlc_ipc_handle handle = {.size = sizeof handle};
+    if (!(run->feature->caps & DLC_DEVICE_IPC))
+        suite_skip(run, "it is not DLC_DEVICE_IPC");
     if (pipe(pipes[0]) != 0 || pipe(pipes[1]) != 0)
         suite_skip(run, "pipe: %s", strerror(errno));
     pid_t child = fork();
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
-    bench_open(run, &b);
+    fixture_open(run, &b);
     if (child == 0) {
-        if (read(pipes[0][0], &share, sizeof share) != (ssize_t)sizeof share)
+        if (read(pipes[0][0], &handle, sizeof handle) != (ssize_t)sizeof handle)
             _exit(1);
-        see_from_elsewhere(&b, &share, COUNT);
+        use_imported_memory(&b, &handle, COUNT);
         (void)!write(pipes[1][1], &byte, 1);
         _exit(0);
     }
@@ -376,28 +380,27 @@ static void shares_with_a_child(suite_run *run) {
         b.ops->alloc(b.device, (COUNT + 1) * sizeof(float), DLC_MEM_SHARED, &memory),
         "alloc");
     copy(&b, memory.base, numbers, (COUNT + 1) * sizeof *numbers);
-    suite_must(run, b.ops->share_export(b.device, &memory, &share), "share_export");
-    if (write(pipes[0][1], &share, sizeof share) != (ssize_t)sizeof share)
+    suite_must(run, b.ops->ipc_export(b.device, &memory, &handle), "ipc_export");
+    if (write(pipes[0][1], &handle, sizeof handle) != (ssize_t)sizeof handle)
         suite_skip(run, "write: %s", strerror(errno));
     (void)close(pipes[1][1]);
     if (read(pipes[1][0], &byte, 1) != 1)
-        suite_fail(run, "the process that mapped the memory ended");
+        suite_fail(run, "the process that imported the memory died");
     (void)waitpid(child, NULL, 0);
     for (int i = 0; i < COUNT; i++)
         numbers[i] *= 2.0f;
-    compare(&b, "what another process wrote into memory", memory.base, numbers, COUNT,
-            0);
+    compare(&b, "memory that another process changed", memory.base, numbers, COUNT, 0);
 }
 
-static void exports_what_is_shared(suite_run *run) {
-    bench b;
+static void exports_shared_memory_only(suite_run *run) {
+    fixture b;
     dlc_memory memory = {.size = sizeof memory};
-    dlc_share share = {.size = sizeof share};
-    if (!(run->feature->caps & DLC_DEVICE_SHARES))
-        suite_skip(run, "it does not share memory");
-    bench_open(run, &b);
+    dlc_ipc_handle handle = {.size = sizeof handle};
+    if (!(run->feature->caps & DLC_DEVICE_IPC))
+        suite_skip(run, "it is not DLC_DEVICE_IPC");
+    fixture_open(run, &b);
     suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory), "alloc");
-    if (b.ops->share_export(b.device, &memory, &share) == DLC_OK)
+    if (b.ops->ipc_export(b.device, &memory, &handle) == DLC_OK)
         suite_fail(run, "it exports memory that was not allocated with DLC_MEM_SHARED");
 }
 
@@ -405,24 +408,26 @@ static void exports_what_is_shared(suite_run *run) {
     { name, promise, DLC_KIND_DEVICE, 0, SUITE_LOADED, 60, run }
 
 const suite_check suite_device_checks[] = {
-    CHECK("device.describe", "every unit has a name, memory and cores",
-          tells_what_there_is),
-    CHECK("device.fork", "count and describe may come before a fork",
-          asks_before_a_fork),
-    CHECK("device.memory", "memory is zeroed, aligned, filled and copied",
-          memory_is_fresh),
-    CHECK("device.too_much", "too much memory is refused with a sentence",
+    CHECK("device.describe", "every device has a name, memory and compute units",
+          describes_devices),
+    CHECK("device.fork", "it works in a child after count and describe in the parent",
+          works_after_a_fork),
+    CHECK("device.memory", "memory is zeroed and aligned; fill and copy work",
+          memory_is_zeroed),
+    CHECK("device.too_much", "alloc of too much memory fails with a sentence",
           too_much_is_refused),
-    CHECK("device.kernels", "scale, add and axpy of any size", kernels_are_right),
-    CHECK("device.sum", "sums are pairwise, to the bit", sums_pairwise),
-    CHECK("device.momentum", "momentum is as the SDK defines it",
-          momentum_is_as_defined),
-    CHECK("device.norm", "norm2 is right and repeats", norm_is_a_sum_of_squares),
-    CHECK("device.convert", "float32 to bfloat16 and back", converts_and_back),
-    CHECK("device.queues", "queues keep order, events join them", queues_keep_order),
-    CHECK("device.share", "another process reads and writes shared memory",
+    CHECK("device.kernels", "scale, add and axpy are right for any size",
+          kernels_are_right),
+    CHECK("device.sum", "sum is bitwise that of the pairwise order", sums_pairwise),
+    CHECK("device.momentum", "momentum is right", momentum_is_right),
+    CHECK("device.norm", "norm2 is right and reproducible", norm_is_a_sum_of_squares),
+    CHECK("device.convert", "conversion to bfloat16 and back is right",
+          converts_and_back),
+    CHECK("device.queues", "queues keep the order of work and wait for events",
+          queues_keep_order),
+    CHECK("device.ipc", "another process can read and write shared memory",
           shares_with_a_child),
-    CHECK("device.private", "memory that is not shared is not exported",
-          exports_what_is_shared),
+    CHECK("device.ipc_flag", "memory without DLC_MEM_SHARED is not exported",
+          exports_shared_memory_only),
     {.name = NULL},
 };

@@ -1,4 +1,4 @@
-/* Checks of each feature's row: what it says must hold before anything of it runs. */
+/* The checks of the descriptor of each feature. None of the feature's code runs. */
 #include <string.h>
 
 #include <dlcore/dlcore.h>
@@ -7,14 +7,15 @@
 #include "plugin/check.h"
 #include "suite.h"
 
-static void row_is_sound(suite_run *run) {
+static void descriptor_is_valid(suite_run *run) {
     dlc_entry_state state;
     if (dlc_feature_check(run->feature, &state) != DLC_OK)
         suite_fail(run, "%s", dlc_detail());
 }
 
-/* ---- Calls that come together ------------------------------------------------ */
+/* ---- Calls ------------------------------------------------------------------ */
 
+/* One of several calls that must all be there, or none. */
 typedef struct together {
     const char *name;
     int there;
@@ -23,7 +24,7 @@ typedef struct together {
 static void all_or_none(suite_run *run, const together *calls, size_t count) {
     for (size_t i = 1; i < count; i++)
         if (calls[i].there != calls[0].there)
-            suite_fail(run, "it has %s but no %s: they come together",
+            suite_fail(run, "it has %s but no %s; they belong together",
                        calls[calls[i].there ? i : 0].name,
                        calls[calls[i].there ? 0 : i].name);
 }
@@ -39,14 +40,14 @@ static void all_or_none(suite_run *run, const together *calls, size_t count) {
 static void must_have(suite_run *run, int bit, const char *bit_name, int there,
                       const char *call) {
     if (bit && !there)
-        suite_fail(run, "its bits say %s, but it has no %s", bit_name, call);
+        suite_fail(run, "it has the capability %s but no %s", bit_name, call);
 }
 
 static void device_calls(suite_run *run) {
     const dlc_device_ops *ops = run->feature->ops;
     uint64_t caps = run->feature->caps;
-    ALL_OR_NONE(run, CALL(record_begin), CALL(record_end), CALL(record_run),
-                CALL(record_close));
+    ALL_OR_NONE(run, CALL(capture_begin), CALL(capture_end), CALL(graph_launch),
+                CALL(graph_close));
     ALL_OR_NONE(run, CALL(range_begin), CALL(range_end));
     must_have(run, (caps & DLC_DEVICE_ASYNC) != 0, "DLC_DEVICE_ASYNC",
               DLC_CAN(ops, event_sync), "event_sync");
@@ -56,15 +57,15 @@ static void transport_calls(suite_run *run) {
     const dlc_transport_ops *ops = run->feature->ops;
     uint64_t caps = run->feature->caps;
     ALL_OR_NONE(run, CALL(region_open), CALL(region_close), CALL(region_import));
-    ALL_OR_NONE(run, CALL(wait_any), CALL(nudge));
+    ALL_OR_NONE(run, CALL(wait_any), CALL(wakeup));
     ALL_OR_NONE(run, CALL(queue_all_reduce), CALL(queue_reduce_scatter),
                 CALL(queue_all_gather), CALL(poll));
-    must_have(run, (caps & DLC_TRANSPORT_RECORDS) != 0, "DLC_TRANSPORT_RECORDS",
+    must_have(run, (caps & DLC_TRANSPORT_CAPTURABLE) != 0, "DLC_TRANSPORT_CAPTURABLE",
               DLC_CAN(ops, queue_all_reduce), "queue_all_reduce");
     must_have(run, (caps & DLC_TRANSPORT_PAIRWISE) != 0, "DLC_TRANSPORT_PAIRWISE",
               DLC_CAN(ops, all_reduce) || DLC_CAN(ops, reduce_scatter), "all_reduce");
     if ((DLC_CAN(ops, put) || DLC_CAN(ops, get)) && !DLC_CAN(ops, region_import))
-        suite_fail(run, "it has put or get, but no region_import to aim them with");
+        suite_fail(run, "it has put or get, but no region_import");
 }
 
 static void layer_calls(suite_run *run) {
@@ -73,18 +74,18 @@ static void layer_calls(suite_run *run) {
     ALL_OR_NONE(run, CALL(param_import), CALL(param_export));
     must_have(run, (caps & DLC_LAYER_LOSS) != 0, "DLC_LAYER_LOSS",
               DLC_CAN(ops, backward), "backward");
-    if ((caps & DLC_LAYER_POINTWISE) && (caps & DLC_LAYER_JOIN))
-        suite_fail(run, "it cannot be DLC_LAYER_POINTWISE and DLC_LAYER_JOIN at once");
+    if ((caps & DLC_LAYER_POINTWISE) && (caps & DLC_LAYER_BINARY))
+        suite_fail(run, "it cannot be both DLC_LAYER_POINTWISE and DLC_LAYER_BINARY");
     if ((caps & DLC_LAYER_POINTWISE) && (caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)))
-        suite_fail(run, "a metric is no DLC_LAYER_POINTWISE");
+        suite_fail(run, "a metric cannot be DLC_LAYER_POINTWISE");
 }
 
 static void solver_calls(suite_run *run) {
     const dlc_solver_ops *ops = run->feature->ops;
     ALL_OR_NONE(run, CALL(save), CALL(load));
     int synchronous = (run->feature->caps & DLC_SOLVER_SYNCHRONOUS) != 0;
-    must_have(run, !synchronous, "that it is not DLC_SOLVER_SYNCHRONOUS",
-              DLC_CAN(ops, meet), "meet");
+    if (!synchronous && !DLC_CAN(ops, synchronize))
+        suite_fail(run, "it is not DLC_SOLVER_SYNCHRONOUS but has no synchronize");
 }
 
 static void calls_fit(suite_run *run) {
@@ -106,37 +107,38 @@ static void calls_fit(suite_run *run) {
     }
 }
 
-/* ---- Options ----------------------------------------------------------------- */
+/* ---- Options ---------------------------------------------------------------- */
 
-static void options_are_told(suite_run *run) {
+static void options_have_help(suite_run *run) {
     if (!run->feature->options)
         return;
     for (const dlc_option *row = run->feature->options; row->name; row = DLC_NEXT(row))
         if (!row->help || !*row->help || row->help[strlen(row->help) - 1] == '.')
-            suite_fail(run, "option %s: its help must be a line without full stop",
+            suite_fail(run, "option %s: its help must be one line without a full stop",
                        row->name);
 }
 
-/* Names that the core has in the same section would never reach the plugin. */
-static void options_are_its_own(suite_run *run) {
-    static const char *const taken[] = {"type",        "input",  "phase",
-                                        "loss_weight", "source", "batch"};
+/* An option with the name of one of the core's keys in the same section would never be
+ * read by the plugin. */
+static void options_have_their_own_names(suite_run *run) {
+    static const char *const reserved[] = {"type",        "input",  "phase",
+                                           "loss_weight", "source", "batch"};
     const dlc_option *row = run->feature->options;
     for (; row && row->name; row = DLC_NEXT(row))
-        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-            if (strcmp(row->name, taken[i]) == 0)
-                suite_fail(run, "option %s has a name of the core's own keys",
+        for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+            if (strcmp(row->name, reserved[i]) == 0)
+                suite_fail(run, "option %s has the name of one of the core's keys",
                            row->name);
 }
 
 const suite_check suite_feature_checks[] = {
-    {"feature.row", "name, help, needs, options, calls that must be there", 0, 1,
-     SUITE_OPENED, 30, row_is_sound},
-    {"feature.calls", "capability bits match the calls; calls that belong together", 0,
-     1, SUITE_OPENED, 30, calls_fit},
-    {"feature.help", "every option has a line of help", 0, 1, SUITE_OPENED, 30,
-     options_are_told},
-    {"feature.keys", "no option has a name of the core's", 0, 1, SUITE_OPENED, 30,
-     options_are_its_own},
+    {"feature.descriptor", "valid name, help, needs and options; required calls", 0, 1,
+     SUITE_OPENED, 30, descriptor_is_valid},
+    {"feature.calls", "calls match the capability bits and each other", 0, 1,
+     SUITE_OPENED, 30, calls_fit},
+    {"feature.help", "every option has one line of help", 0, 1, SUITE_OPENED, 30,
+     options_have_help},
+    {"feature.keys", "no option has the name of a key of the core", 0, 1, SUITE_OPENED,
+     30, options_have_their_own_names},
     {.name = NULL},
 };

@@ -1,5 +1,5 @@
-/* Checks of the file: what is exported and needed, and what the descriptor says.
- * Nothing of the plugin runs but what the loader runs. */
+/* The checks of the file: the symbols that it exports and needs, and its descriptor.
+ * None of the plugin's code runs, except for what the dynamic loader runs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,10 +35,11 @@ static void exports_one_symbol(suite_run *run) {
         if (!is_exported(&file.symbol[i]))
             continue;
         if (strcmp(name, DLC_PLUGIN_SYMBOL) != 0)
-            suite_fail(run,
-                       "it exports '%s', which may meet another plugin's; build with "
-                       "-fvisibility=hidden and a symbol map",
-                       name);
+            suite_fail(
+                run,
+                "it exports '%s', which may clash with another plugin; build with "
+                "-fvisibility=hidden and a symbol map",
+                name);
         found = 1;
     }
     if (!found)
@@ -52,56 +53,53 @@ static void exports_data(suite_run *run) {
         if (is_exported(&file.symbol[i]) &&
             strcmp(elf_name(&file, file.symbol[i].st_name), DLC_PLUGIN_SYMBOL) == 0) {
             if (ELF64_ST_TYPE(file.symbol[i].st_info) != STT_OBJECT)
-                suite_fail(run, "its %s is not data", DLC_PLUGIN_SYMBOL);
+                suite_fail(run, "its %s is not a data object", DLC_PLUGIN_SYMBOL);
             if (file.symbol[i].st_size < offsetof(dlc_plugin, load))
-                suite_fail(run,
-                           "its %s has %" PRIu64 " bytes, fewer than version 1.0's",
+                suite_fail(run, "its %s has only %" PRIu64 " bytes, which is too small",
                            DLC_PLUGIN_SYMBOL, (uint64_t)file.symbol[i].st_size);
         }
 }
 
-static void leaves_the_core_alone(suite_run *run) {
+static void is_independent(suite_run *run) {
     elf_file file;
     open_file(run, &file);
     for (size_t i = 0; i < file.dynamics && file.dynamic[i].d_tag != DT_NULL; i++) {
         const char *name = elf_name(&file, file.dynamic[i].d_un.d_val);
         if (file.dynamic[i].d_tag == DT_NEEDED && strstr(name, "libdlcore"))
             suite_fail(run,
-                       "it is linked with %s: what it may use comes by the host "
-                       "table alone",
+                       "it is linked with %s; a plugin may use the host table only",
                        name);
     }
     for (size_t i = 0; i < file.symbols; i++) {
         const char *name = elf_name(&file, file.symbol[i].st_name);
         if (file.symbol[i].st_shndx == SHN_UNDEF && strncmp(name, "dlc_", 4) == 0)
-            suite_fail(run, "it calls '%s' of the core, which the SDK doesn't have",
-                       name);
+            suite_fail(run, "it calls '%s', which is not part of the SDK", name);
     }
 }
 
-static void is_no_danger(suite_run *run) {
+static void is_safe(suite_run *run) {
     elf_file file;
     open_file(run, &file);
     if (file.executable_stack)
         suite_fail(run,
-                   "it asks for an executable stack (link with -Wl,-z,noexecstack)");
+                   "it requires an executable stack (link with -Wl,-z,noexecstack)");
     for (size_t i = 0; i < file.dynamics && file.dynamic[i].d_tag != DT_NULL; i++)
         if (file.dynamic[i].d_tag == DT_TEXTREL ||
             (file.dynamic[i].d_tag == DT_FLAGS &&
              file.dynamic[i].d_un.d_val & DF_TEXTREL))
-            suite_fail(run, "its code is changed as it is loaded (build with -fPIC)");
+            suite_fail(run, "it has text relocations (build with -fPIC)");
 }
 
-/* ---- The descriptor ------------------------------------------------------------- */
+/* ---- The descriptor --------------------------------------------------------- */
 
-static void descriptor_is_sound(suite_run *run) {
+static void descriptor_is_valid(suite_run *run) {
     size_t features = 0;
     dlc_status status = dlc_plugin_check(run->subject->path, run->plugin, &features);
     if (status != DLC_OK)
         suite_fail(run, "%s", dlc_detail());
 }
 
-/* Is the byte at `at` in memory that can be written to? */
+/* 1 if the byte at `at` is in writable memory. */
 static int is_writable(suite_run *run, const void *at) {
     FILE *maps = fopen("/proc/self/maps", "re");
     uintptr_t address = (uintptr_t)at;
@@ -122,7 +120,7 @@ static int is_writable(suite_run *run, const void *at) {
 
 static void must_be_constant(suite_run *run, const void *at, const char *what) {
     if (at && is_writable(run, at))
-        suite_fail(run, "%s can be written to: declare it const", what);
+        suite_fail(run, "%s is writable; declare it const", what);
 }
 
 static void descriptor_is_constant(suite_run *run) {
@@ -134,30 +132,30 @@ static void descriptor_is_constant(suite_run *run) {
     }
 }
 
-static void no_two_features_alike(suite_run *run) {
+static void has_no_duplicates(suite_run *run) {
     for (const dlc_feature *a = run->plugin->features; a->name; a = DLC_NEXT(a))
         for (const dlc_feature *b = DLC_NEXT(a); b->name; b = DLC_NEXT(b))
             if (a->kind == b->kind && strcmp(a->name, b->name) == 0 &&
                 (a->device == b->device ||
                  (a->device && b->device && strcmp(a->device, b->device) == 0)))
-                suite_fail(run, "it offers %s twice; the second is never found",
+                suite_fail(run, "it offers %s twice; the second one is never found",
                            a->name);
 }
 
 const suite_check suite_file_checks[] = {
-    {"file.exports", "dlc_plugin_v1 is all that it exports", 0, 0, SUITE_CLOSED, 10,
-     exports_one_symbol},
-    {"file.data", "dlc_plugin_v1 is data, and large enough", 0, 0, SUITE_CLOSED, 10,
-     exports_data},
-    {"file.apart", "it uses nothing of the core but the host table", 0, 0, SUITE_CLOSED,
-     10, leaves_the_core_alone},
-    {"file.safe", "no executable stack, no code that changes", 0, 0, SUITE_CLOSED, 10,
-     is_no_danger},
-    {"file.descriptor", "sizes, name, version, license, features", 0, 0, SUITE_OPENED,
-     30, descriptor_is_sound},
-    {"file.constant", "descriptor and tables cannot be written to", 0, 0, SUITE_OPENED,
+    {"file.exports", "it exports dlc_plugin_v0 and nothing else", 0, 0, SUITE_CLOSED,
+     10, exports_one_symbol},
+    {"file.data", "dlc_plugin_v0 is a data object and large enough", 0, 0, SUITE_CLOSED,
+     10, exports_data},
+    {"file.independent", "it uses nothing of the core except the host table", 0, 0,
+     SUITE_CLOSED, 10, is_independent},
+    {"file.safe", "no executable stack and no text relocations", 0, 0, SUITE_CLOSED, 10,
+     is_safe},
+    {"file.descriptor", "valid sizes, name, version, license and features", 0, 0,
+     SUITE_OPENED, 30, descriptor_is_valid},
+    {"file.constant", "the descriptor and its tables are constant", 0, 0, SUITE_OPENED,
      30, descriptor_is_constant},
-    {"file.distinct", "no feature is there twice", 0, 0, SUITE_OPENED, 30,
-     no_two_features_alike},
+    {"file.duplicates", "no feature is offered twice", 0, 0, SUITE_OPENED, 30,
+     has_no_duplicates},
     {.name = NULL},
 };

@@ -1,4 +1,4 @@
-/* See group.h. */
+/* Implements groups of ranks: forked processes with shared memory. */
 #include "group.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 
 #include "base/status.h"
 
-enum { SLOT = 8192 };
+enum { SLOT = 8192 }; /* most bytes of a rank in an all-gather */
 
-struct suite_board {
-    atomic_uint arrived[2]; /* at a barrier, in turns */
+struct group_state {
+    atomic_uint arrived[2]; /* ranks at the barrier; the two take turns */
     atomic_uint turn;
     atomic_int ending;
-    atomic_ullong dead; /* bits */
+    atomic_ullong dead; /* set of ranks */
     char slot[GROUP_MOST][SLOT];
 };
 
@@ -29,25 +29,25 @@ static void nap(void) {
     (void)nanosleep(&pause, NULL);
 }
 
-/* ---- Services ---------------------------------------------------------------- */
+/* ---- Services --------------------------------------------------------------- */
 
 static dlc_status check(void *job) {
     const suite_member *member = job;
-    if (atomic_load(&member->board->ending) || atomic_load(&member->board->dead))
+    if (atomic_load(&member->state->ending) || atomic_load(&member->state->dead))
         return dlc_fail(DLC_ERR_PEER, "the job is ending");
     return DLC_OK;
 }
 
-/* False where the job ends meanwhile. */
-static int meet(suite_member *member) {
-    suite_board *board = member->board;
-    unsigned turn = atomic_load(&board->turn);
-    if (atomic_fetch_add(&board->arrived[turn & 1], 1) + 1 == (unsigned)member->ranks) {
-        atomic_store(&board->arrived[turn & 1], 0);
-        atomic_store(&board->turn, turn + 1);
+/* Waits for all ranks. Returns 0 if the job ends meanwhile. */
+static int barrier(suite_member *member) {
+    group_state *state = member->state;
+    unsigned turn = atomic_load(&state->turn);
+    if (atomic_fetch_add(&state->arrived[turn & 1], 1) + 1 == (unsigned)member->ranks) {
+        atomic_store(&state->arrived[turn & 1], 0);
+        atomic_store(&state->turn, turn + 1);
         return 1;
     }
-    while (atomic_load(&board->turn) == turn) {
+    while (atomic_load(&state->turn) == turn) {
         if (check(member) != DLC_OK)
             return 0;
         nap();
@@ -56,35 +56,36 @@ static int meet(suite_member *member) {
 }
 
 void suite_group_barrier(suite_member *member) {
-    if (!meet(member))
-        suite_fail(member->run, "rank %d waited for ranks that ended", member->rank);
+    if (!barrier(member))
+        suite_fail(member->run, "rank %d waited at a barrier for ranks that have ended",
+                   member->rank);
 }
 
-static dlc_status allgather(void *job, const void *mine, size_t bytes, void *all) {
+static dlc_status oob_all_gather(void *job, const void *mine, size_t bytes, void *all) {
     suite_member *member = job;
-    suite_board *board = member->board;
+    group_state *state = member->state;
     if (bytes > SLOT)
-        return dlc_fail(DLC_ERR_UNSUPPORTED, "%zu bytes are more than a set-up needs",
-                        bytes);
-    memcpy(board->slot[member->rank], mine, bytes);
-    if (!meet(member))
+        return dlc_fail(DLC_ERR_UNSUPPORTED,
+                        "an out-of-band all-gather of %zu bytes is too large", bytes);
+    memcpy(state->slot[member->rank], mine, bytes);
+    if (!barrier(member))
         return check(member);
     for (int32_t r = 0; r < member->ranks; r++)
-        memcpy((char *)all + (size_t)r * bytes, board->slot[r], bytes);
-    return meet(member) ? DLC_OK : check(member);
+        memcpy((char *)all + (size_t)r * bytes, state->slot[r], bytes);
+    return barrier(member) ? DLC_OK : check(member);
 }
 
 void suite_group_end_job(suite_member *member) {
-    atomic_store(&member->board->ending, 1);
+    atomic_store(&member->state->ending, 1);
 }
 
-void suite_group_dawdle(const suite_member *member, int32_t turn) {
+void suite_group_delay(const suite_member *member, int32_t turn) {
     uint32_t mixed = (uint32_t)(member->rank * 7919 + turn * 104729 + 13) * 2654435761u;
     const struct timespec pause = {.tv_nsec = (long)(mixed >> 11)};
     (void)nanosleep(&pause, NULL);
 }
 
-/* ---- A rank ------------------------------------------------------------------ */
+/* ---- A rank ----------------------------------------------------------------- */
 
 void suite_group_arguments(suite_run *run, int32_t ranks, int32_t nodes,
                            suite_member *member) {
@@ -92,23 +93,25 @@ void suite_group_arguments(suite_run *run, int32_t ranks, int32_t nodes,
     member->ranks = ranks;
     member->ops = run->feature->ops;
     for (int32_t r = 0; r < ranks; r++) {
-        dlc_place *place = &member->place[r];
-        *place = (dlc_place){.size = sizeof *place,
-                             .node = r * nodes / ranks,
-                             .pid = (uint32_t)getpid(),
-                             .uid = (uint32_t)getuid(),
-                             .package = -1,
-                             .numa = -1};
-        (void)snprintf(place->host, sizeof place->host, "node%d", place->node);
-        (void)snprintf(place->device, sizeof place->device, "%s", member->bed.name);
+        dlc_rank_info *rank_info = &member->rank_info[r];
+        *rank_info = (dlc_rank_info){.size = sizeof *rank_info,
+                                     .node = r * nodes / ranks,
+                                     .pid = (uint32_t)getpid(),
+                                     .uid = (uint32_t)getuid(),
+                                     .package = -1,
+                                     .numa = -1};
+        (void)snprintf(rank_info->host, sizeof rank_info->host, "node%d",
+                       rank_info->node);
+        (void)snprintf(rank_info->device, sizeof rank_info->device, "%s",
+                       member->device.name);
     }
     member->args = (dlc_transport_args){.size = sizeof member->args,
                                         .rank = member->rank,
                                         .ranks = ranks,
-                                        .places = member->place,
+                                        .rank_info = member->rank_info,
                                         .settings = run->settings,
-                                        .device_ops = member->bed.ops,
-                                        .device = member->bed.device,
+                                        .device_ops = member->device.ops,
+                                        .device = member->device.handle,
                                         .job = member,
                                         .check = check};
 }
@@ -120,40 +123,41 @@ static void must_fit(suite_member *member) {
                member->ops->score(&member->args, &score, reason, sizeof reason),
                "score");
     if (score == 0)
-        suite_skip(member->run, "it cannot join %d ranks here: %s", member->ranks,
+        suite_skip(member->run, "it cannot connect %d ranks here: %s", member->ranks,
                    reason);
 }
 
-__attribute__((noreturn)) static void be_member(suite_run *run, suite_board *board,
+__attribute__((noreturn)) static void be_member(suite_run *run, group_state *state,
                                                 int32_t rank, int32_t ranks,
                                                 suite_body *body) {
     static suite_member member;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    member = (suite_member){.run = run, .board = board, .rank = rank, .ranks = ranks};
-    suite_bed_open(run, &member.bed);
+    member = (suite_member){.run = run, .state = state, .rank = rank, .ranks = ranks};
+    device_fixture_open(run, &member.device);
     suite_group_arguments(run, ranks, 1, &member);
     uint32_t pid = (uint32_t)getpid(), pids[GROUP_MOST] = {0};
-    suite_must(run, allgather(&member, &pid, sizeof pid, pids), "the ranks' meeting");
+    suite_must(run, oob_all_gather(&member, &pid, sizeof pid, pids),
+               "the out-of-band all-gather");
     for (int32_t r = 0; r < ranks; r++)
-        member.place[r].pid = pids[r];
+        member.rank_info[r].pid = pids[r];
     must_fit(&member);
-    member.args.allgather = allgather;
+    member.args.oob_all_gather = oob_all_gather;
     suite_must(run, member.ops->open(&member.args, &member.endpoint), "open");
-    suite_group_barrier(&member); /* nobody leaves while another still opens */
+    suite_group_barrier(&member); /* no rank closes while another one still opens */
     body(&member);
     member.ops->close(member.endpoint);
-    suite_bed_close(&member.bed);
+    device_fixture_close(&member.device);
     _exit(0);
 }
 
-/* ---- All of them ------------------------------------------------------------- */
+/* ---- All of them ------------------------------------------------------------ */
 
-static suite_board *make_board(suite_run *run) {
-    suite_board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE,
+static group_state *make_state(suite_run *run) {
+    group_state *state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (board == MAP_FAILED)
-        suite_skip(run, "no memory that processes share: %s", strerror(errno));
-    return board;
+    if (state == MAP_FAILED)
+        suite_skip(run, "cannot map shared memory: %s", strerror(errno));
+    return state;
 }
 
 static int32_t rank_of(const pid_t *pids, int32_t ranks, pid_t pid) {
@@ -163,11 +167,11 @@ static int32_t rank_of(const pid_t *pids, int32_t ranks, pid_t pid) {
     return -1;
 }
 
-static void bury(suite_run *run, suite_board *board, int32_t rank, int status,
-                 uint64_t lost) {
+static void handle_exit(suite_run *run, group_state *state, int32_t rank, int status,
+                        uint64_t lost) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !(lost >> rank & 1))
         return;
-    atomic_fetch_or(&board->dead, 1ull << rank);
+    atomic_fetch_or(&state->dead, 1ull << rank);
     if (lost >> rank & 1)
         return;
     if (WIFSIGNALED(status))
@@ -177,28 +181,33 @@ static void bury(suite_run *run, suite_board *board, int32_t rank, int status,
 }
 
 void suite_group_play(suite_run *run, int32_t ranks, uint64_t lost, suite_body *body) {
-    suite_board *board = make_board(run);
+    group_state *state = make_state(run);
     pid_t pids[GROUP_MOST];
     for (int32_t r = 0; r < ranks; r++) {
         pids[r] = fork();
         if (pids[r] < 0)
             suite_skip(run, "fork: %s", strerror(errno));
         if (pids[r] == 0)
-            be_member(run, board, r, ranks, body);
+            be_member(run, state, r, ranks, body);
     }
     for (int32_t left = ranks; left > 0; left--) {
         int status = 0;
         pid_t pid = wait(&status);
         if (pid < 0)
-            suite_fail(run, "its ranks got lost");
+            suite_fail(run, "its ranks cannot be waited for");
         int32_t rank = rank_of(pids, ranks, pid);
         if (rank >= 0)
-            bury(run, board, rank, status, lost);
+            handle_exit(run, state, rank, status, lost);
     }
-    (void)munmap(board, sizeof *board);
+    (void)munmap(state, sizeof *state);
 }
 
-/* ---- Messages ---------------------------------------------------------------- */
+/* ---- Messages --------------------------------------------------------------- */
+
+unsigned char *suite_group_bytes(const suite_member *member, size_t bytes) {
+    return (unsigned char *)device_fixture_floats(member->run, &member->device,
+                                                  bytes / sizeof(float) + 16);
+}
 
 void suite_group_send(suite_member *member, int32_t peer, dlc_tag tag,
                       const void *buffer, size_t bytes, dlc_request **request) {

@@ -1,4 +1,4 @@
-/* See host.h. */
+/* Implements the host table for plugins under test. */
 #include "host.h"
 
 #include <dirent.h>
@@ -10,58 +10,59 @@
 #include "base/status.h"
 #include "plugin/host.h"
 
-/* How far the table of version 1.0 reaches. */
-#define HOST_1_0 (offsetof(dlc_host, now_ns) + sizeof(uint64_t(*)(void)))
+/* The size of the table. */
+#define HOST_BYTES (offsetof(dlc_host, now_ns) + sizeof(uint64_t(*)(void)))
 
-/* Threads of the plugin may allocate, too. */
-static atomic_llong pieces, until_refusal;
-static atomic_int refused;
+/* Atomic, because threads of the plugin may allocate too. */
+static atomic_llong allocations, until_failure; /* until_failure 0: no failure is due */
+static atomic_int has_failed;
 
-static int is_refused(void) {
-    long long left = atomic_load(&until_refusal);
+static int must_fail(void) {
+    long long left = atomic_load(&until_failure);
     while (left > 0)
-        if (atomic_compare_exchange_weak(&until_refusal, &left, left - 1))
+        if (atomic_compare_exchange_weak(&until_failure, &left, left - 1))
             return left == 1;
     return 0;
 }
 
 static void *counted_alloc(size_t bytes) {
-    if (is_refused()) {
-        atomic_store(&refused, 1);
-        (void)dlc_fail(DLC_ERR_NOMEM, "out of memory (the conformance suite's doing)");
+    if (must_fail()) {
+        atomic_store(&has_failed, 1);
+        (void)dlc_fail(DLC_ERR_NOMEM,
+                       "out of memory (simulated by the conformance suite)");
         return NULL;
     }
     void *memory = dlc_host_services()->alloc(bytes);
     if (memory)
-        atomic_fetch_add(&pieces, 1);
+        atomic_fetch_add(&allocations, 1);
     return memory;
 }
 
 static void counted_free(void *memory) {
     if (memory)
-        atomic_fetch_sub(&pieces, 1);
+        atomic_fetch_sub(&allocations, 1);
     dlc_host_services()->free(memory);
 }
 
-int64_t suite_host_pieces(void) {
-    return (int64_t)atomic_load(&pieces);
+int64_t suite_host_allocations(void) {
+    return (int64_t)atomic_load(&allocations);
 }
 
-void suite_host_refuse(int64_t n) {
-    atomic_store(&refused, 0);
-    atomic_store(&until_refusal, n);
+void suite_host_fail_allocation(int64_t n) {
+    atomic_store(&has_failed, 0);
+    atomic_store(&until_failure, n);
 }
 
-int suite_host_refused(void) {
-    return atomic_load(&refused);
+int suite_host_has_failed(void) {
+    return atomic_load(&has_failed);
 }
 
-/* A page that is followed by one that nobody may touch. */
-static char *page_before_nothing(suite_run *run, size_t page) {
+/* Maps a page that is followed by an inaccessible one. */
+static char *map_guarded_page(suite_run *run, size_t page) {
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0)
-        suite_skip(run, "no memory for the host table");
+        suite_skip(run, "cannot map memory for the host table");
     return pages;
 }
 
@@ -70,16 +71,16 @@ const dlc_host *suite_host(suite_run *run) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (!end) {
         dlc_host host = *dlc_host_services();
-        host.size = HOST_1_0;
+        host.size = HOST_BYTES;
         host.abi_minor = 0;
         host.alloc = counted_alloc;
         host.free = counted_free;
-        char *pages = page_before_nothing(run, page);
+        char *pages = map_guarded_page(run, page);
         end = pages + page;
-        memcpy(end - HOST_1_0, &host, HOST_1_0);
+        memcpy(end - HOST_BYTES, &host, HOST_BYTES);
         (void)mprotect(pages, page, PROT_READ);
     }
-    return (const void *)(end - HOST_1_0);
+    return (const void *)(end - HOST_BYTES);
 }
 
 dlc_status suite_load(suite_run *run) {

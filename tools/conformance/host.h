@@ -1,28 +1,32 @@
-/* The host table that plugins under check are handed: the core's, but that it ends
- * where memory does, counts what was allocated, and can refuse an allocation. */
+/* The host table for plugins under test. It is the core's, but it ends at the end of a
+ * page that is followed by an inaccessible one, counts allocations, and can make one
+ * fail. */
 #ifndef DLC_TOOLS_CONFORMANCE_HOST_H
 #define DLC_TOOLS_CONFORMANCE_HOST_H
 
 #include "suite.h"
 
-/* A table of a host of version 1.0; reading behind it kills the process. */
+/* The table. A plugin that reads beyond its end is killed by SIGSEGV. */
 const dlc_host *suite_host(suite_run *run);
 
-/* Calls the plugin's load, if it has one. */
+/* Calls the plugin's load; DLC_OK if it has none. */
 dlc_status suite_load(suite_run *run);
 
-/* Pieces that were allocated and not freed yet. */
-int64_t suite_host_pieces(void);
+/* Number of allocations that have not been freed yet. */
+int64_t suite_host_allocations(void);
 
-/* The n-th allocation from now on fails, that one alone; 0: none. */
-void suite_host_refuse(int64_t n);
-/* Was one refused since? */
-int suite_host_refused(void);
+/* Makes the n-th allocation from now on fail, and no other; 0: none. */
+void suite_host_fail_allocation(int64_t n);
 
-/* Entries of a folder, of which only differences count: open files, threads. -1: it
- * cannot be read. */
+/* 1 if an allocation was made to fail since then. */
+int suite_host_has_failed(void);
+
+/* Folders with an entry for each thread and for each open file of the process. */
 #define SUITE_THREADS "/proc/self/task"
 #define SUITE_FILES "/proc/self/fd"
+
+/* Number of entries of a folder, to compare with an earlier number; -1 if it cannot be
+ * read. */
 int suite_count_entries(const char *folder);
 
 #endif

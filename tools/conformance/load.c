@@ -1,4 +1,4 @@
-/* Checks of load(): what it may do to a process that only asks what there is. */
+/* The checks of load(): it must not disturb a process that only lists plugins. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,10 +21,11 @@ static void load_or_skip(suite_run *run) {
 static void says_why_not(suite_run *run) {
     dlc_status status = suite_load(run);
     if (status != DLC_OK && !*dlc_detail())
-        suite_fail(run, "load failed (%s) without a sentence", dlc_status_text(status));
+        suite_fail(run, "load failed (%s) without a detail sentence",
+                   dlc_status_text(status));
     if (status != DLC_OK && status != DLC_ERR_UNAVAILABLE && status != DLC_ERR_NOMEM)
         suite_fail(run,
-                   "load answered '%s'; where it cannot work here it must answer "
+                   "load returned '%s'; if the plugin cannot work here it must return "
                    "DLC_ERR_UNAVAILABLE",
                    dlc_status_text(status));
 }
@@ -34,7 +35,7 @@ static void starts_no_threads(suite_run *run) {
     (void)suite_load(run);
     int after = suite_count_entries(SUITE_THREADS);
     if (after > before)
-        suite_fail(run, "load started %d thread%s: the process may fork afterwards",
+        suite_fail(run, "load started %d thread%s, but the process may fork afterwards",
                    after - before, after - before == 1 ? "" : "s");
 }
 
@@ -44,8 +45,8 @@ static void survives_a_fork(suite_run *run) {
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
     if (child == 0)
-        return; /* this one goes on, and passes */
-    _exit(0);   /* the pipe stays open in the child */
+        return; /* the child continues, and passes */
+    _exit(0);   /* the child still has the pipe and reports the result */
 }
 
 enum { SIGNALS = 65 };
@@ -62,14 +63,15 @@ static void leaves_signals_alone(suite_run *run) {
     keep_signals(after);
     for (int number = 1; number < SIGNALS; number++)
         if (before[number].sa_handler != after[number].sa_handler)
-            suite_fail(run, "load took over signal %d (%s)", number, strsignal(number));
+            suite_fail(run, "load changed the handler of signal %d (%s)", number,
+                       strsignal(number));
 }
 
 static void leaves_the_process_alone(suite_run *run) {
     char before[4096], after[4096];
     mode_t mask = umask(077);
     const char *locale = getenv("LC_ALL");
-    char *had = locale ? strdup(locale) : NULL;
+    char *before_locale = locale ? strdup(locale) : NULL;
     (void)umask(mask);
     if (!getcwd(before, sizeof before))
         suite_skip(run, "the current folder is gone");
@@ -78,11 +80,12 @@ static void leaves_the_process_alone(suite_run *run) {
         suite_fail(run, "load changed the current folder");
     mode_t now = umask(mask);
     if (now != mask)
-        suite_fail(run, "load changed the mask of new files");
+        suite_fail(run, "load changed the umask");
     locale = getenv("LC_ALL");
-    if ((locale == NULL) != (had == NULL) || (had && strcmp(had, locale) != 0))
+    if ((locale == NULL) != (before_locale == NULL) ||
+        (before_locale && strcmp(before_locale, locale) != 0))
         suite_fail(run, "load changed the environment");
-    free(had);
+    free(before_locale);
 }
 
 static void prints_nothing(suite_run *run) {
@@ -98,41 +101,44 @@ static void prints_nothing(suite_run *run) {
     (void)fflush(stdout);
     if (fstat(file, &info) == 0 && info.st_size > 0)
         suite_fail(run,
-                   "load writes to stdout, which belongs to the command's results");
+                   "load writes to stdout, which is for the output of the command");
 }
 
-/* In one process: a load that failed for want of memory leaves nothing half done. */
+/* All tries are in one process: a load that failed must leave a state in which the next
+ * one works. */
 static void goes_without_memory(suite_run *run) {
     enum { MOST = 200 };
     for (int64_t n = 1; n <= MOST; n++) {
-        suite_host_refuse(n);
+        suite_host_fail_allocation(n);
         dlc_status status = suite_load(run);
-        int refused = suite_host_refused();
-        suite_host_refuse(0);
-        if (refused && status == DLC_OK)
-            continue; /* it did without */
-        if (!refused)
+        int failed = suite_host_has_failed();
+        suite_host_fail_allocation(0);
+        if (failed && status == DLC_OK)
+            continue; /* it works without this allocation */
+        if (!failed)
             return;
         if (!*dlc_detail())
-            suite_fail(run, "load failed without a sentence when allocation %lld did",
-                       (long long)n);
+            suite_fail(
+                run,
+                "load failed without a detail sentence when allocation %lld failed",
+                (long long)n);
     }
 }
 
 const suite_check suite_load_checks[] = {
-    {"load.says", "where it cannot work here it says so, and why", 0, 0, SUITE_OPENED,
-     30, says_why_not},
+    {"load.reports", "if it cannot work here, it says why", 0, 0, SUITE_OPENED, 30,
+     says_why_not},
     {"load.threads", "load starts no thread", 0, 0, SUITE_OPENED, 30,
      starts_no_threads},
     {"load.fork", "the process may fork after load", 0, 0, SUITE_OPENED, 30,
      survives_a_fork},
-    {"load.signals", "load leaves signal handlers alone", 0, 0, SUITE_OPENED, 30,
+    {"load.signals", "load does not change signal handlers", 0, 0, SUITE_OPENED, 30,
      leaves_signals_alone},
-    {"load.process", "load leaves folder, file mask and environment alone", 0, 0,
+    {"load.process", "load does not change the folder, umask and environment", 0, 0,
      SUITE_OPENED, 30, leaves_the_process_alone},
-    {"load.stdout", "load prints nothing on stdout", 0, 0, SUITE_OPENED, 30,
+    {"load.stdout", "load writes nothing to stdout", 0, 0, SUITE_OPENED, 30,
      prints_nothing},
-    {"load.memory", "each allocation of load may fail", 0, 0, SUITE_OPENED, 30,
-     goes_without_memory},
+    {"load.memory", "load survives the failure of each allocation", 0, 0, SUITE_OPENED,
+     30, goes_without_memory},
     {.name = NULL},
 };

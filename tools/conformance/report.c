@@ -1,4 +1,4 @@
-/* See report.h. */
+/* Implements `dlcore plugin check`: prints the results of the conformance suite. */
 #include "report.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const char *verdict_text(suite_verdict verdict) {
 }
 
 static void print_result(const suite_result *result) {
-    printf("%-8s %-20s %s%s%s%s%s\n", verdict_text(result->verdict),
+    printf("%-8s %-29s %s%s%s%s%s\n", verdict_text(result->verdict),
            result->check->name, result->feature, result->feature[0] ? ": " : "",
            result->check->promise, result->words[0] ? "\n         " : "",
            result->words);
@@ -53,20 +53,22 @@ static dlc_status print_json(const plugin_check *what, const suite_results *resu
     return dlc_tool_print_json(&json);
 }
 
-/* A slow machine (valgrind, an emulator) may have more time. */
-static double patience(void) {
-    const char *text = getenv("DLCORE_CONFORMANCE_PATIENCE");
-    double times = text ? strtod(text, NULL) : 1;
-    return times > 0 ? times : 1;
+/* The factor on all time limits, for slow machines (valgrind, an emulator). */
+static double timeout_scale(void) {
+    const char *text = getenv("DLCORE_CONFORMANCE_TIMEOUT_SCALE");
+    double scale = text ? strtod(text, NULL) : 1;
+    return scale > 0 ? scale : 1;
 }
 
 dlc_status dlc_plugin_check_file(const plugin_check *what) {
     suite_results results = {0};
-    char *path = realpath(what->file, NULL); /* the loader wants a '/' in it */
+    char *path = realpath(what->file, NULL); /* the dynamic loader needs a '/' in it */
     if (!path)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: there is no such file", what->file);
-    suite_subject subject = {
-        .path = path, .sets = what->sets, .nsets = what->nsets, .patience = patience()};
+    suite_subject subject = {.path = path,
+                             .sets = what->sets,
+                             .nsets = what->nsets,
+                             .timeout_scale = timeout_scale()};
     dlc_status status = suite_play(&subject, what->only,
                                    what->json ? NULL : print_result, &results);
     if (status == DLC_OK && what->json)
@@ -75,8 +77,8 @@ dlc_status dlc_plugin_check_file(const plugin_check *what) {
         printf("%zu passed, %zu failed, %zu skipped\n", results.passed, results.failed,
                results.skipped);
     if (status == DLC_OK && results.failed)
-        status = dlc_fail(DLC_ERR_PLUGIN, "%s breaks %zu of the SDK's promises",
-                          what->file, results.failed);
+        status = dlc_fail(DLC_ERR_PLUGIN, "%s failed %zu check%s", what->file,
+                          results.failed, results.failed == 1 ? "" : "s");
     else if (status == DLC_OK && !results.count)
         status = dlc_fail(DLC_ERR_CONFIG, "no check has a name that begins with '%s'",
                           what->only ? what->only : "");

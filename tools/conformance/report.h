@@ -1,4 +1,5 @@
-/* dlcore plugin check: the conformance suite on one file. */
+/* Implements `dlcore plugin check`: runs the conformance suite on one file and prints
+ * the results as text or JSON. */
 #ifndef DLC_TOOLS_CONFORMANCE_REPORT_H
 #define DLC_TOOLS_CONFORMANCE_REPORT_H
 
@@ -10,11 +11,12 @@ typedef struct plugin_check {
     const char *file;
     const char *const *sets; /* "key=value" */
     size_t nsets;
-    const char *only; /* beginning of the names of the checks to run; NULL: all */
+    const char *only; /* prefix of the names of the checks to run; NULL: all */
     int json;
 } plugin_check;
 
-/* Prints what came of each check. DLC_ERR_PLUGIN if one failed. */
+/* Prints the result of each check. Returns DLC_ERR_PLUGIN if any failed, DLC_ERR_CONFIG
+ * if `only` matches none. */
 dlc_status dlc_plugin_check_file(const plugin_check *what);
 
 #endif

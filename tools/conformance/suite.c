@@ -1,4 +1,5 @@
-/* See suite.h: which checks there are, and each in a process of its own. */
+/* Implements the conformance suite: the list of checks, and running each in a
+ * process. */
 #include "suite.h"
 
 #include <errno.h>
@@ -23,9 +24,16 @@
 #include "plugin/registry.h"
 
 static const suite_check *const tables[] = {
-    suite_file_checks,  suite_load_checks,   suite_feature_checks,
-    suite_life_checks,  suite_device_checks, suite_transport_checks,
-    suite_layer_checks, suite_solver_checks, suite_data_checks,
+    suite_file_checks,
+    suite_load_checks,
+    suite_feature_checks,
+    suite_lifecycle_checks,
+    suite_device_checks,
+    suite_transport_checks,
+    suite_transport_fault_checks,
+    suite_layer_checks,
+    suite_solver_checks,
+    suite_data_checks,
 };
 
 const suite_check *suite_at(size_t i) {
@@ -36,10 +44,10 @@ const suite_check *suite_at(size_t i) {
     return NULL;
 }
 
-/* ---- In the child ---------------------------------------------------------------- */
+/* ---- In the child ----------------------------------------------------------- */
 
-/* First byte of the report, which is a line. Of several (ranks of a check) the first
- * one counts. */
+/* The first byte of a report, which is one line. If several ranks of a check report,
+ * the first report counts. */
 enum { SAYS_FAILED = 'F', SAYS_SKIPPED = 'S', SAYS_PASSED = 'P', REPORT = 480 };
 
 static void flatten(char *text) {
@@ -48,12 +56,12 @@ static void flatten(char *text) {
             *text = ' ';
 }
 
-/* `text` has room for a newline. */
+/* Sends the report and ends the process. `text` has room for a newline. */
 __attribute__((noreturn)) static void end(const suite_run *run, char text[REPORT]) {
     flatten(text);
     size_t bytes = strlen(text);
     text[bytes++] = '\n';
-    /* Whatever the plugin has left behind is not run: exit handlers, say. */
+    /* _exit, so that exit handlers of the plugin do not run. */
     _exit(write(run->report, text, bytes) == (ssize_t)bytes ? 0 : 1);
 }
 
@@ -78,10 +86,10 @@ void suite_skip(suite_run *run, const char *format, ...) {
 void suite_must(suite_run *run, dlc_status status, const char *call) {
     if (status != DLC_OK)
         suite_fail(run, "%s failed (%s): %s", call, dlc_status_text(status),
-                   *dlc_detail() ? dlc_detail() : "no sentence was given");
+                   *dlc_detail() ? dlc_detail() : "no detail sentence was set");
 }
 
-/* The feature of the same place in the table. */
+/* The i-th feature of the table. */
 static const dlc_feature *feature_at(const dlc_plugin *plugin, size_t i) {
     const dlc_feature *feature = plugin->features;
     while (i-- > 0)
@@ -97,10 +105,10 @@ static int has_option(const dlc_feature *feature, const char *name, size_t lengt
     return 0;
 }
 
-/* What a `--set` means for this feature, as "feature.key=value" in memory of dlc_alloc;
- * NULL: nothing. "key=value" is for every feature that has the key, "name.key=value"
- * for one. */
-static char *meant(const dlc_feature *feature, const char *set) {
+/* Translates a `--set` to "feature.key=value", which the caller frees with dlc_free.
+ * NULL if it does not apply to this feature: "key=value" is for every feature that has
+ * the key, "name.key=value" for the feature of that name. */
+static char *setting_for(const dlc_feature *feature, const char *set) {
     size_t name = strlen(feature->name);
     if (strncmp(set, feature->name, name) == 0 && set[name] == '.')
         set += name + 1;
@@ -108,30 +116,31 @@ static char *meant(const dlc_feature *feature, const char *set) {
                                                        : NULL;
 }
 
-/* Settings as `--set` gives them; what has no default and was not given: a skip. */
+/* Makes the settings from `--set`. Skips the check if one without a default is
+ * missing. */
 static void make_settings(suite_run *run) {
     const suite_subject *subject = run->subject;
-    const char *const standing[] = {"feature", NULL};
+    const char *const reserved[] = {"feature", NULL};
     const dlc_option *options[] = {run->feature->options};
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     char **sets = dlc_alloc(subject->nsets + 1, sizeof *sets);
     size_t count = 0;
     for (size_t i = 0; sets && i < subject->nsets; i++)
-        if ((sets[count] = meant(run->feature, subject->sets[i])))
+        if ((sets[count] = setting_for(run->feature, subject->sets[i])))
             count++;
     dlc_status status = sets
-                            ? dlc_config_load(NULL, standing, (const char *const *)sets,
+                            ? dlc_config_load(NULL, reserved, (const char *const *)sets,
                                               count, &problems, &config)
                             : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_settings_make(config, "feature", options, 1, &problems,
                                    &run->settings);
-    suite_must(run, status, "reading its settings");
+    suite_must(run, status, "making its settings");
     if (problems.errors)
         suite_skip(run,
-                   "it has settings without a default, or they were given wrongly: "
-                   "give them with --set (`dlcore plugin inspect` shows them)");
+                   "a setting without a default is missing, or has a wrong value; use "
+                   "--set (`dlcore plugin inspect` lists the settings)");
 }
 
 static void prepare(suite_run *run, const suite_check *check, int feature) {
@@ -141,7 +150,7 @@ static void prepare(suite_run *run, const suite_check *check, int feature) {
     if (stat(run->subject->path, &info) != 0)
         suite_fail(run, "cannot be read: %s", strerror(errno));
     suite_must(run, dlc_object_open(run->subject->path, &info, &run->plugin),
-               "opening it");
+               "loading the file");
     if (check->stage == SUITE_LOADED) {
         dlc_status status = suite_load(run);
         if (status == DLC_ERR_UNAVAILABLE)
@@ -155,19 +164,20 @@ static void prepare(suite_run *run, const suite_check *check, int feature) {
         make_settings(run);
 }
 
-__attribute__((noreturn)) static void be_child(const suite_subject *subject,
-                                               const suite_check *check, int feature,
-                                               int report) {
+__attribute__((noreturn)) static void run_child(const suite_subject *subject,
+                                                const suite_check *check, int feature,
+                                                int report) {
     suite_run run = {.subject = subject, .report = report};
-    /* Nobody outlives the check: not this process, nor what it starts (its group). */
+    /* Neither this process nor any that it starts (its process group) outlives the
+     * check. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpgid(0, 0);
-    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (nowhere >= 0) {
-        (void)dup2(nowhere, STDIN_FILENO);
-        (void)dup2(nowhere, STDOUT_FILENO);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+        (void)dup2(null, STDIN_FILENO);
+        (void)dup2(null, STDOUT_FILENO);
         if (!getenv("DLCORE_CONFORMANCE_LOG"))
-            (void)dup2(nowhere, STDERR_FILENO);
+            (void)dup2(null, STDERR_FILENO);
     }
     prepare(&run, check, feature);
     check->run(&run);
@@ -175,14 +185,14 @@ __attribute__((noreturn)) static void be_child(const suite_subject *subject,
     end(&run, text);
 }
 
-/* ---- Waiting for it -------------------------------------------------------------- */
+/* ---- In the parent ---------------------------------------------------------- */
 
-/* Reads what the child says until it ends or its time is up. */
+/* Reads the report of the child until it ends or the time limit is reached. */
 static void read_report(int report, double seconds, char *text, size_t bytes,
-                        int *late) {
+                        int *timed_out) {
     uint64_t start = dlc_now_ns();
     size_t length = 0;
-    *late = 0;
+    *timed_out = 0;
     for (;;) {
         double left = seconds - dlc_since(start);
         struct pollfd end = {.fd = report, .events = POLLIN};
@@ -190,7 +200,7 @@ static void read_report(int report, double seconds, char *text, size_t bytes,
         if (ready < 0 && errno == EINTR)
             continue;
         if (ready <= 0) {
-            *late = ready == 0;
+            *timed_out = ready == 0;
             break;
         }
         ssize_t got = read(report, text + length, bytes - 1 - length);
@@ -204,9 +214,9 @@ static void read_report(int report, double seconds, char *text, size_t bytes,
     text[strcspn(text, "\n")] = '\0';
 }
 
-static void judge(suite_result *result, const char *text, int late, int status) {
+static void judge(suite_result *result, const char *text, int timed_out, int status) {
     result->verdict = SUITE_FAILED;
-    if (late)
+    if (timed_out)
         (void)snprintf(result->words, sizeof result->words,
                        "not done after %.0f s: it hangs", result->seconds);
     else if (WIFSIGNALED(status))
@@ -228,7 +238,7 @@ static dlc_status run_check(const suite_subject *subject, const suite_check *che
                             int feature, suite_result *result) {
     int report[2];
     char text[REPORT];
-    int late = 0, status = 0;
+    int timed_out = 0, status = 0;
     uint64_t start = dlc_now_ns();
 
     if (pipe2(report, O_CLOEXEC) != 0)
@@ -241,22 +251,22 @@ static dlc_status run_check(const suite_subject *subject, const suite_check *che
         return dlc_fail(DLC_ERR_IO, "fork: %s", strerror(errno));
     }
     if (child == 0)
-        be_child(subject, check, feature, report[1]);
+        run_child(subject, check, feature, report[1]);
     (void)setpgid(child, child);
     (void)close(report[1]);
-    read_report(report[0], check->seconds * subject->patience, text, sizeof text,
-                &late);
+    read_report(report[0], check->seconds * subject->timeout_scale, text, sizeof text,
+                &timed_out);
     (void)close(report[0]);
     (void)kill(-child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     result->seconds = dlc_since(start);
-    /* It was killed after it had spoken, or because it was late. */
-    judge(result, text, late, text[0] ? 0 : status);
+    /* If there is a report, the child was killed only after it had reported. */
+    judge(result, text, timed_out, text[0] ? 0 : status);
     return DLC_OK;
 }
 
-/* ---- All of them ----------------------------------------------------------------- */
+/* ---- All of them ------------------------------------------------------------ */
 
 static int is_wanted(const suite_check *check, const char *only) {
     return !only || strncmp(check->name, only, strlen(only)) == 0;
@@ -307,16 +317,16 @@ dlc_status suite_play(const suite_subject *subject, const char *only,
     dlc_registry *registry = NULL;
     const suite_check *check;
     dlc_status status = DLC_OK;
-    /* A file that crashes while it is opened must not do so here. */
-    int readable = 1;
+    /* If loading the file crashes, it must not do so in this process. */
+    int loadable = 1;
     for (size_t i = 0; status == DLC_OK && (check = suite_at(i)); i++) {
         if (check->kind || check->every_feature || !is_wanted(check, only))
             continue;
         status = add(subject, check, NULL, -1, progress, results);
-        readable &= results->result[results->count - 1].verdict != SUITE_FAILED ||
+        loadable &= results->result[results->count - 1].verdict != SUITE_FAILED ||
                     check->stage == SUITE_LOADED;
     }
-    if (status != DLC_OK || !readable)
+    if (status != DLC_OK || !loadable)
         return status;
     DLC_TRY(dlc_registry_inspect(subject->path, &registry));
     const dlc_plugin_entry *plugin = dlc_registry_plugin(registry, 0);

@@ -1,4 +1,5 @@
-/* See symbols.h. */
+/* Implements the reader of ELF files; every offset is checked against the size of the
+ * file. */
 #include "symbols.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #include "base/status.h"
 
-/* `count` things of `each` bytes at `offset`: all inside the file? */
+/* 1 if `count` items of `each` bytes at `offset` are all inside the file. */
 static int is_inside(const elf_file *file, uint64_t offset, uint64_t count,
                      uint64_t each) {
     return offset <= file->size && each && count <= (file->size - offset) / each;
@@ -31,7 +32,7 @@ static dlc_status find_sections(const char *path, elf_file *file) {
     const ElfW(Shdr) *section = (const void *)(file->bytes + head->e_shoff);
     if (head->e_shentsize != sizeof *section ||
         !is_inside(file, head->e_shoff, head->e_shnum, sizeof *section))
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: its table of sections is damaged", path);
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: its section table is damaged", path);
     for (size_t i = 0; i < head->e_shnum; i++) {
         if (!is_inside(file, section[i].sh_offset, section[i].sh_size, 1))
             continue;
@@ -46,14 +47,14 @@ static dlc_status find_sections(const char *path, elf_file *file) {
         }
     }
     if (!file->symbol || !file->names || !file->dynamic)
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: it has no table of dynamic symbols", path);
+        return dlc_fail(DLC_ERR_PLUGIN, "%s: it has no dynamic symbol table", path);
     return DLC_OK;
 }
 
 static void look_at_stack(elf_file *file) {
     const ElfW(Ehdr) *head = (const void *)file->bytes;
     const ElfW(Phdr) *segment = (const void *)(file->bytes + head->e_phoff);
-    file->executable_stack = 1; /* what the loader assumes where nothing is said */
+    file->executable_stack = 1; /* the default if there is no PT_GNU_STACK */
     if (!is_inside(file, head->e_phoff, head->e_phnum, sizeof *segment))
         return;
     for (size_t i = 0; i < head->e_phnum; i++)

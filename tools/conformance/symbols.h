@@ -1,4 +1,4 @@
-/* What a shared object's headers say, read without loading it. */
+/* Reads the symbols and the dynamic section of a shared object without loading it. */
 #ifndef DLC_TOOLS_CONFORMANCE_SYMBOLS_H
 #define DLC_TOOLS_CONFORMANCE_SYMBOLS_H
 
@@ -12,19 +12,19 @@ typedef struct elf_file {
     size_t size;
     const ElfW(Sym) * symbol; /* of the dynamic symbol table */
     size_t symbols;
-    const char *names; /* of the symbols and libraries */
+    const char *names; /* the string table of the symbols and libraries */
     size_t name_bytes;
     const ElfW(Dyn) * dynamic;
     size_t dynamics;
     int executable_stack;
 } elf_file;
 
-/* A whole shared object of this machine's kind (dlc_image_check). DLC_ERR_PLUGIN with
- * a sentence for what cannot be read. */
+/* Maps and parses a file that has passed dlc_image_check. Returns DLC_ERR_PLUGIN with a
+ * sentence if it cannot be read. Release it with elf_close. */
 dlc_status elf_open(const char *path, elf_file *file);
 void elf_close(elf_file *file);
 
-/* "" for a name that is not there. */
+/* The name at an offset of the string table; "" for an invalid offset. */
 const char *elf_name(const elf_file *file, size_t offset);
 
 #endif

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Fetches CIFAR-10 and turns it into its binary format: data_batch_1.bin to
+# Fetches CIFAR-10 and converts it to its binary format: data_batch_1.bin to
 # data_batch_5.bin and test_batch.bin.
 #
 #   tools/fetch/cifar10.sh [FOLDER]    default: ~/.cache/dlcore/cifar10
 #
-# Prints the folder. Does nothing where the files are there and intact. CIFAR-10 may
-# be used but not redistributed (Krizhevsky 2009): never put it into a repository.
+# Prints the folder. Does nothing if it has the files, intact. CIFAR-10 may be used but not
+# redistributed (Krizhevsky 2009): never put it into a repository.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=/dev/null
 . "$here/fetch.sh"
 
-# Of the official files.
+# Checksums of the official files.
 sums() {
     cat <<'END'
 cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5  data_batch_1.bin
@@ -23,7 +23,7 @@ bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67  data_batch_3.b
 END
 }
 
-# The package has a PNG a batch, and the labels in two lists.
+# The package has one PNG per batch, and the labels in two lists.
 convert() {
     for i in 1 2 3 4 5; do
         python3 "$here/png2cifar.py" "$1/data_batch_$i.png" "$1/train_lables.json" \

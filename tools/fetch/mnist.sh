@@ -3,13 +3,13 @@
 #
 #   tools/fetch/mnist.sh [FOLDER]    default: ~/.cache/dlcore/mnist
 #
-# Prints the folder. Does nothing where the files are there and intact.
+# Prints the folder. Does nothing if it has the files, intact.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=/dev/null
 . "$here/fetch.sh"
 
-# Of the official files, unpacked.
+# Checksums of the official files, decompressed.
 sums() {
     cat <<'END'
 ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db  train-images-idx3-ubyte

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Turns a picture of many CIFAR-10 images into the data set's binary format.
+"""Converts a picture of many CIFAR-10 images to the binary format of the data set.
 
     png2cifar.py PICTURE LABELS FIRST OUTPUT
 
-PICTURE is a PNG of 8-bit RGB with one image of 32 x 32 a row (1024 pixels), LABELS
-a JSON list of numbers, of which those from FIRST on belong to the picture. Each image
-becomes a record of OUTPUT: the label, then 1024 bytes of red, of green and of blue.
+PICTURE is a PNG of 8-bit RGB in which each row of 1024 pixels is one image of 32 x 32.
+LABELS is a JSON list of numbers; those from FIRST on belong to the picture. Each image
+becomes a record of OUTPUT: the label, then 1024 bytes each of red, green and blue.
 
-The standard library alone does it, and fast: nearly all rows have PNG's "Sub" filter,
-which a running sum over a channel undoes.
+Needs only the standard library, and is fast: nearly all rows have PNG's "Sub" filter,
+which a running sum over each channel undoes.
 """
 
 import array
@@ -25,7 +25,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def chunks(data):
-    """The (type, contents) of each chunk, with its checksum compared."""
+    """The (type, contents) of each chunk, after checking its checksum."""
     at = len(SIGNATURE)
     while at < len(data):
         size, kind = struct.unpack_from(">I4s", data, at)
@@ -38,13 +38,13 @@ def chunks(data):
 
 
 def filtered_rows(data):
-    """The rows as PNG stores them: a filter's number and the bytes."""
+    """The rows as PNG stores them: the number of the filter and the bytes."""
     if not data.startswith(SIGNATURE):
         raise ValueError("not a PNG file")
     parts = list(chunks(data))
     width, height, depth, color, _, _, interlace = struct.unpack(">IIBBBBB", parts[0][1])
     if (width, depth, color, interlace) != (PIXELS, 8, 2, 0):
-        raise ValueError(f"not {PIXELS} pixels a row of 8-bit RGB")
+        raise ValueError(f"rows are not {PIXELS} pixels of 8-bit RGB")
     raw = zlib.decompress(b"".join(body for kind, body in parts if kind == b"IDAT"))
     if len(raw) != height * (1 + ROW):
         raise ValueError(f"{len(raw)} bytes of pixels, not {height * (1 + ROW)}")
@@ -53,7 +53,7 @@ def filtered_rows(data):
 
 
 def running_sum(values):
-    """Sums of all before, modulo 256: the lowest byte of each."""
+    """Prefix sums modulo 256 (the lowest byte of each sum)."""
     sums = array.array("I", itertools.accumulate(values))
     if sys.byteorder == "big":
         sums.byteswap()
@@ -72,7 +72,7 @@ PREDICT = {2: lambda left, up, corner: up,
 
 
 def unfilter(number, row, above):
-    """A row's bytes (PNG specification, section 9.2)."""
+    """Reverses the filter of a row (PNG specification, section 9.2)."""
     if number == 0:
         return row
     out = bytearray(row)

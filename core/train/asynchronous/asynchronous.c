@@ -1,4 +1,5 @@
-/* See asynchronous.h. */
+/* Support for solvers that let ranks be in different iterations: checks, their p2p
+ * channel, synchronization, throughput. */
 #include "train/asynchronous/asynchronous.h"
 
 #include "base/memory.h"
@@ -10,43 +11,44 @@ dlc_status dlc_asynchronous_check(const dlc_session *session) {
     if (servers < 0 || servers >= session->ranks)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "[solver] asks for %d server%s, but there %s %d rank%s, and one at "
-            "least must compute: start more ranks, or take fewer servers",
+            "[solver] needs %d server%s, but there %s %d rank%s, and at least one "
+            "must compute: start more ranks, or set fewer servers",
             servers, servers == 1 ? "" : "s", session->ranks == 1 ? "is" : "are",
             session->ranks, session->ranks == 1 ? "" : "s");
     if (session->asynchronous && session->ranks > 1 &&
-        !DLC_CAN(session->solver_ops, meet))
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "solver '%s' cannot bring the ranks to the same weights (it is "
-                        "not synchronous and has no `meet`): use it with one rank",
-                        name);
+        !DLC_CAN(session->solver_ops, synchronize))
+        return dlc_fail(
+            DLC_ERR_PLUGIN,
+            "solver '%s' cannot bring the ranks to the same weights (it is "
+            "not synchronous and has no `synchronize`): use it with one rank",
+            name);
     return DLC_OK;
 }
 
-dlc_status dlc_asynchronous_open_mail(dlc_session *session) {
-    if (!session->needs.mail || session->ranks == 1)
+dlc_status dlc_asynchronous_open_p2p(dlc_session *session) {
+    if (!session->needs.p2p_channel || session->ranks == 1)
         return DLC_OK;
-    return dlc_mailbox_open(&session->connection.how, &session->mail);
+    return dlc_p2p_open(&session->connection.how, &session->p2p);
 }
 
-dlc_status dlc_asynchronous_meet(dlc_session *session) {
+dlc_status dlc_asynchronous_synchronize(dlc_session *session) {
     const dlc_solver_ops *ops = session->solver_ops;
 
-    if (!session->asynchronous || session->met == session->iteration ||
-        !DLC_CAN(ops, meet))
+    if (!session->asynchronous || session->synchronized == session->iteration ||
+        !DLC_CAN(ops, synchronize))
         return DLC_OK;
-    dlc_job_doing(session->job, "meeting of all ranks", NULL, 0);
-    DLC_TRY(ops->meet(session->solver, session->iteration));
-    session->met = session->iteration;
+    dlc_job_activity(session->job, "synchronizing all ranks", NULL, 0);
+    DLC_TRY(ops->synchronize(session->solver, session->iteration));
+    session->synchronized = session->iteration;
     return DLC_OK;
 }
 
-dlc_status dlc_asynchronous_speed(dlc_session *session, double *speed) {
-    double mine = *speed * (double)session->share / (double)session->global_batch;
+dlc_status dlc_asynchronous_throughput(dlc_session *session, double *speed) {
+    double mine = *speed * (double)session->local_batch / (double)session->global_batch;
     double *all = dlc_alloc((size_t)session->ranks, sizeof *all), sum = 0;
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+    dlc_status status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
     for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++)
         sum += all[r];
     dlc_free(all);

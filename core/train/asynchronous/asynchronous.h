@@ -1,24 +1,23 @@
-/* Solvers whose ranks need not be in the same iteration (without
- * DLC_SOLVER_SYNCHRONOUS): what they need of the loop. Iterations are counted alike on
- * all ranks, so each comes to the next test or checkpoint by itself; there they meet.
- */
+/* Support for solvers whose ranks need not be in the same iteration (without
+ * DLC_SOLVER_SYNCHRONOUS). All ranks count iterations alike, so each comes to the next
+ * test or checkpoint by itself, and there they synchronize. */
 #ifndef DLC_TRAIN_ASYNCHRONOUS_H
 #define DLC_TRAIN_ASYNCHRONOUS_H
 
 #include "train/session.h"
 
-/* After the solver was asked for its needs: can this job have them? */
+/* Can this job have what the solver needs? DLC_ERR_CONFIG or DLC_ERR_PLUGIN if not. */
 dlc_status dlc_asynchronous_check(const dlc_session *session);
 
-/* Opens the mailbox, where the solver asked for it; all ranks together. */
-dlc_status dlc_asynchronous_open_mail(dlc_session *session);
+/* Collective. Opens the p2p channel if the solver asked for one. */
+dlc_status dlc_asynchronous_open_p2p(dlc_session *session);
 
-/* Until all ranks are behind the iteration that this one is behind, with the same
- * weights; all that was begun here is done. With another solver nothing. */
-dlc_status dlc_asynchronous_meet(dlc_session *session);
+/* Collective. Waits until all ranks are after this iteration, with the same weights;
+ * nothing is in flight then. Does nothing with a synchronous solver. */
+dlc_status dlc_asynchronous_synchronize(dlc_session *session);
 
-/* Images a second as one rank sees it, as if all went at its pace -> of all ranks. All
- * ranks together. */
-dlc_status dlc_asynchronous_speed(dlc_session *session, double *speed);
+/* Collective. *speed: images a second, as one rank would estimate it for the whole job
+ * from its own time; becomes the sum over the ranks of what each really processes. */
+dlc_status dlc_asynchronous_throughput(dlc_session *session, double *speed);
 
 #endif

@@ -1,4 +1,5 @@
-/* See staleness.h. */
+/* Gathers the solver's statistics from all ranks, and writes them to the log and as
+ * JSON. */
 #include "train/asynchronous/staleness.h"
 
 #include "base/log.h"
@@ -6,59 +7,60 @@
 
 /* ---- Gathering --------------------------------------------------------------- */
 
-/* What was seen before, too. Of two ranks that were waited for it keeps the slower. */
-static void add_seen(const dlc_solver_stats *seen, dlc_solver_stats *stats) {
-    stats->waited += seen->waited;
+/* Adds earlier statistics. Of two ranks that were waited for, the slower one is kept.
+ */
+static void add_earlier(const dlc_solver_stats *seen, dlc_solver_stats *stats) {
+    stats->wait_seconds += seen->wait_seconds;
     stats->reads += seen->reads;
     for (int i = 0; i < DLC_STALENESS_BINS; i++)
         stats->staleness[i] += seen->staleness[i];
     if (stats->slowest == seen->slowest) {
-        stats->slowest_waited += seen->slowest_waited;
-    } else if (stats->slowest_waited < seen->slowest_waited) {
+        stats->slowest_wait_seconds += seen->slowest_wait_seconds;
+    } else if (stats->slowest_wait_seconds < seen->slowest_wait_seconds) {
         stats->slowest = seen->slowest;
-        stats->slowest_waited = seen->slowest_waited;
+        stats->slowest_wait_seconds = seen->slowest_wait_seconds;
     }
 }
 
-static dlc_status ask(const dlc_session *session, dlc_solver_stats *stats) {
+static dlc_status get_stats(const dlc_session *session, dlc_solver_stats *stats) {
     *stats = (dlc_solver_stats){.size = sizeof *stats, .slowest = -1};
     DLC_TRY(session->solver_ops->stats(session->solver, stats));
-    add_seen(&session->seen, stats);
+    add_earlier(&session->earlier_stats, stats);
     return DLC_OK;
 }
 
-static int says_something(const dlc_session *session) {
+static int has_stats(const dlc_session *session) {
     return session->asynchronous && session->solver &&
            DLC_CAN(session->solver_ops, stats);
 }
 
 dlc_status dlc_staleness_keep(dlc_session *session) {
     dlc_solver_stats now;
-    if (!says_something(session))
+    if (!has_stats(session))
         return DLC_OK;
-    DLC_TRY(ask(session, &now));
-    session->seen = now;
+    DLC_TRY(get_stats(session, &now));
+    session->earlier_stats = now;
     return DLC_OK;
 }
 
-/* For whom all ranks together waited longest. */
+/* Finds the rank that all ranks together waited for longest. */
 static void find_slowest(const dlc_solver_stats *all, dlc_staleness *staleness) {
     staleness->slowest = -1;
     for (int32_t r = 0; r < staleness->ranks; r++) {
         double waited = 0;
         for (int32_t i = 0; i < staleness->ranks; i++)
             if (all[i].slowest == r)
-                waited += all[i].slowest_waited;
-        if (waited > staleness->slowest_waited) {
+                waited += all[i].slowest_wait_seconds;
+        if (waited > staleness->slowest_wait_seconds) {
             staleness->slowest = r;
-            staleness->slowest_waited = waited;
+            staleness->slowest_wait_seconds = waited;
         }
     }
 }
 
 static void add_up(const dlc_solver_stats *all, dlc_staleness *staleness) {
     for (int32_t r = 0; r < staleness->ranks; r++) {
-        staleness->waited[r] = all[r].waited;
+        staleness->waited[r] = all[r].wait_seconds;
         staleness->reads += all[r].reads;
         for (int i = 0; i < DLC_STALENESS_BINS; i++)
             staleness->bin[i] += all[r].staleness[i];
@@ -70,14 +72,14 @@ dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness) 
     dlc_staleness made = {.ranks = session->ranks};
     dlc_solver_stats mine, *all;
 
-    if (!says_something(session))
+    if (!has_stats(session))
         return DLC_OK;
-    DLC_TRY(ask(session, &mine));
+    DLC_TRY(get_stats(session, &mine));
     made.waited = dlc_alloc((size_t)made.ranks, sizeof *made.waited);
     all = dlc_alloc((size_t)made.ranks, sizeof *all);
     dlc_status status = made.waited && all ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = dlc_job_allgather(session->job, &mine, sizeof mine, all);
+        status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
     if (status == DLC_OK)
         add_up(all, &made);
     dlc_free(all);
@@ -97,7 +99,7 @@ void dlc_staleness_free(dlc_staleness *staleness) {
 
 /* ---- Telling ----------------------------------------------------------------- */
 
-/* Behind the last bin that is not empty. */
+/* The number of bins up to the last that is not empty. */
 static int bins_used(const int64_t bin[DLC_STALENESS_BINS]) {
     int used = DLC_STALENESS_BINS;
     while (used > 1 && !bin[used - 1])
@@ -105,7 +107,7 @@ static int bins_used(const int64_t bin[DLC_STALENESS_BINS]) {
     return used;
 }
 
-/* "    clocks stale        0        1        2+" and the reads below. */
+/* Two lines: "clocks stale" with the numbers of the bins, and "reads" below them. */
 static void add_bins(const dlc_staleness *staleness, dlc_text *text) {
     int used = bins_used(staleness->bin);
     double reads = staleness->reads > 0 ? (double)staleness->reads : 1;
@@ -118,7 +120,7 @@ static void add_bins(const dlc_staleness *staleness, dlc_text *text) {
         dlc_text_add(text, "%6.1f%% ", 100 * (double)staleness->bin[i] / reads);
 }
 
-/* Ten to a line. */
+/* Two lines for every ten ranks. */
 static void add_ranks(const dlc_staleness *staleness, dlc_text *text) {
     enum { A_LINE = 10 };
     for (int32_t first = 0; first < staleness->ranks; first += A_LINE) {
@@ -133,18 +135,18 @@ static void add_ranks(const dlc_staleness *staleness, dlc_text *text) {
     }
 }
 
-void dlc_staleness_say(const dlc_staleness *staleness) {
+void dlc_staleness_log(const dlc_staleness *staleness) {
     dlc_text text = {0};
 
     if (!staleness->ranks)
         return;
-    dlc_text_add(&text, "staleness of %lld reads of the weights, and waiting:",
+    dlc_text_add(&text, "staleness of %lld reads of the weights, and waiting times:",
                  (long long)staleness->reads);
     add_bins(staleness, &text);
     add_ranks(staleness, &text);
     if (staleness->slowest >= 0)
         dlc_text_add(&text, "\n    slowest: rank %d, waited for %.2f s by the others",
-                     (int)staleness->slowest, staleness->slowest_waited);
+                     (int)staleness->slowest, staleness->slowest_wait_seconds);
     if (dlc_text_status(&text) == DLC_OK)
         dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
     dlc_text_free(&text);
@@ -169,11 +171,11 @@ void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json) {
     dlc_json_int(json, "slowest", staleness->slowest);
 }
 
-void dlc_staleness_note(const dlc_session *session, dlc_json *json) {
+void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json) {
     dlc_solver_stats mine;
 
-    if (!says_something(session) || ask(session, &mine) != DLC_OK)
+    if (!has_stats(session) || get_stats(session, &mine) != DLC_OK)
         return;
     bins_json(mine.staleness, json);
-    dlc_json_number(json, "waited", mine.waited);
+    dlc_json_number(json, "waited", mine.wait_seconds);
 }

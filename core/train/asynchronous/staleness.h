@@ -1,33 +1,35 @@
-/* What a solver whose ranks need not be in the same iteration has seen: how stale the
- * weights were that were computed with, how long ranks waited, and for whom. */
+/* Statistics of a solver whose ranks need not be in the same iteration: how stale the
+ * weights were that iterations computed with, how long ranks waited, and for which
+ * rank. */
 #ifndef DLC_TRAIN_STALENESS_H
 #define DLC_TRAIN_STALENESS_H
 
 #include "base/json.h"
 #include "train/session.h"
 
-/* Of all ranks; start with {0}, release with dlc_staleness_free. */
+/* Of all ranks. Initialize with {0}, release with dlc_staleness_free. */
 typedef struct dlc_staleness {
-    int32_t ranks; /* 0: the solver says nothing */
+    int32_t ranks; /* 0: the solver has no statistics */
     int64_t reads, bin[DLC_STALENESS_BINS];
-    double *waited;  /* own; seconds, one a rank */
-    int32_t slowest; /* the rank that others waited for longest, -1: none */
-    double slowest_waited;
+    double *waited;  /* own; seconds, for each rank */
+    int32_t slowest; /* the rank that others waited for longest; -1: none */
+    double slowest_wait_seconds;
 } dlc_staleness;
 
-/* All ranks together. */
+/* Collective. */
 dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness);
 void dlc_staleness_free(dlc_staleness *staleness);
 
-/* Notes what this rank's solver has seen, before it is closed for another. */
+/* Saves this rank's statistics before the solver is closed and reopened. */
 dlc_status dlc_staleness_keep(dlc_session *session);
 
-/* A few lines for a person. */
-void dlc_staleness_say(const dlc_staleness *staleness);
-/* "staleness", "waited", "slowest" of the object that is open. */
+/* Logs a few lines for people. */
+void dlc_staleness_log(const dlc_staleness *staleness);
+/* Adds "staleness", "waited" and "slowest" to the open object. */
 void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json);
 
-/* The same of this rank alone, as it is now; nothing where the solver says nothing. */
-void dlc_staleness_note(const dlc_session *session, dlc_json *json);
+/* Adds "staleness" and "waited" of this rank alone, up to now; nothing if the solver
+ * has no statistics. */
+void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json);
 
 #endif

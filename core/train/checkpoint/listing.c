@@ -1,4 +1,4 @@
-/* See listing.h. */
+/* Reads a folder and picks out the names of checkpoints. */
 #include "train/checkpoint/listing.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
-/* The checkpoints that lie in a folder, by their names: NET-ITERATION.safetensors, with
- * at least eight digits. Who asks: the choice of a run's folder, resuming, retention.
+/* Lists the checkpoints in a folder, recognized by their names:
+ * NET-ITERATION.safetensors, with at least eight digits. Used to choose a run's folder,
+ * to resume, and for retention.
  */
 #ifndef DLC_TRAIN_LISTING_H
 #define DLC_TRAIN_LISTING_H
@@ -20,16 +21,16 @@ typedef struct dlc_checkpoints {
     size_t count;
 } dlc_checkpoints;
 
-/* The file name of a checkpoint in memory of its own; NULL where that ran out. */
+/* The path of a checkpoint; release it with dlc_free. NULL if memory runs out. */
 char *dlc_checkpoint_path(const char *folder, const char *net, int64_t iteration);
 
-/* Takes the name apart, without its folder: the length of the net's name, and the
- * iteration. Is it a checkpoint's? */
+/* Is it the file name (without folder) of a checkpoint? Then sets the length of the
+ * net's name, and the iteration. */
 int dlc_checkpoint_name(const char *name, size_t *net_length, int64_t *iteration);
 
-/* Those of `net`, or with NULL of any net. A folder that does not exist has none; one
- * that cannot be read is DLC_ERR_IO with the reason. Free with dlc_checkpoints_free,
- * which takes a zeroed one, too. */
+/* Lists the checkpoints of `net`, or of any net if that is NULL. A folder that does not
+ * exist has none; one that cannot be read is DLC_ERR_IO. Release the listing with
+ * dlc_checkpoints_free, which also accepts a zeroed one. */
 dlc_status dlc_checkpoints_read(const char *folder, const char *net,
                                 dlc_checkpoints *listing);
 void dlc_checkpoints_free(dlc_checkpoints *listing);

@@ -1,4 +1,4 @@
-/* See metadata.h. */
+/* Gathers the metadata of a checkpoint, and reads numbers back from it. */
 #include "train/checkpoint/metadata.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 /* ---- Gathering --------------------------------------------------------------- */
 
-/* Takes the text over; NULL: memory ran out. */
+/* Takes ownership of the value; NULL: memory ran out. */
 static void add_own(dlc_metadata *metadata, const char *key, char *value) {
     size_t count = metadata->count;
     dlc_safetensors_pair *grown = value ? dlc_grow(metadata->pair, count, count + 1,
@@ -44,13 +44,13 @@ static void add_int(dlc_metadata *metadata, const char *key, int64_t value) {
     add_own(metadata, key, dlc_format("%" PRId64, value));
 }
 
-/* NaN: not known. */
+/* Adds nothing for NaN, which stands for an unknown number. */
 static void add_float(dlc_metadata *metadata, const char *key, double value) {
     if (!isnan(value))
         add_own(metadata, key, dlc_format("%.9g", value));
 }
 
-/* What was gathered by `print`, if it is anything. */
+/* Adds the text unless it is empty, and frees it. */
 static void add_text(dlc_metadata *metadata, const char *key, dlc_text *text) {
     if (dlc_text_status(text) != DLC_OK)
         metadata->failed = 1;
@@ -87,7 +87,7 @@ static void add_shape(dlc_metadata *metadata, const char *key, const dlc_shape *
     add_text(metadata, key, &text);
 }
 
-/* One name a line. */
+/* Adds the names of the classes, one per line. */
 static void add_classes(dlc_metadata *metadata, const dlc_data_info *info) {
     dlc_text text = {0};
     for (int32_t i = 0; info->class_names && i < info->classes; i++)
@@ -119,7 +119,7 @@ static void add_state(dlc_metadata *metadata, const dlc_session *session) {
     add_float(metadata, "dlcore.best_loss", state->best_loss);
     add_float(metadata, "dlcore.best_accuracy", state->best_accuracy);
     if (state->has_schedule) {
-        const dlc_rate_schedule *schedule = &state->schedule;
+        const dlc_lr_schedule *schedule = &state->schedule;
         add_own(metadata, "dlcore.schedule",
                 dlc_format("%" PRId64 " %" PRId64 " %" PRId64
                            " %.17g %.17g %.17g %.17g",
@@ -204,7 +204,7 @@ dlc_status dlc_metadata_number(const dlc_safetensors *file, const char *key,
     return *number >= 0
                ? DLC_OK
                : dlc_fail(DLC_ERR_DATA,
-                          "%s: no checkpoint of a run (%s is missing or no number); "
-                          "--weights takes weights alone",
+                          "%s is not a checkpoint of a run (%s is missing or not a "
+                          "number); use --weights to load weights alone",
                           dlc_safetensors_path(file), key);
 }

@@ -1,5 +1,5 @@
-/* The metadata of a checkpoint: what is needed to resume, and to understand it years
- * later. docs/checkpoints.md lists the keys. */
+/* The metadata of a checkpoint: what is needed to resume from it, and to understand it
+ * years later. docs/checkpoints.md lists the keys. Used by save.c and resume.c. */
 #ifndef DLC_TRAIN_METADATA_H
 #define DLC_TRAIN_METADATA_H
 
@@ -12,12 +12,13 @@ typedef struct dlc_metadata {
     int failed;
 } dlc_metadata;
 
-/* Rank 0, of a session with a run folder. Free it also where this fails. */
+/* Gathers the metadata, on rank 0 of a session with a run folder. The caller frees it,
+ * also on failure. */
 dlc_status dlc_metadata_make(dlc_session *session, dlc_metadata *metadata);
 void dlc_metadata_free(dlc_metadata *metadata);
 
-/* A number of a file's metadata. The first fails (DLC_ERR_DATA) where there is none;
- * the others then give `otherwise`. */
+/* Read a number from a file's metadata. If it is missing or malformed the first fails
+ * with DLC_ERR_DATA, and the others return `otherwise`. */
 dlc_status dlc_metadata_number(const dlc_safetensors *file, const char *key,
                                int64_t *number);
 int64_t dlc_metadata_int(const dlc_safetensors *file, const char *key,

@@ -1,4 +1,4 @@
-/* See net_ini.h. */
+/* Prints the settings of a run as net.ini, and compares two such texts. */
 #include "train/checkpoint/net_ini.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void add_settings(dlc_text *text, const char *section,
     }
 }
 
-/* Inputs are told in full: what a layer reads by default depends on what is above. */
+/* Inputs are written in full: a layer's default input depends on what is above it. */
 static void add_inputs(dlc_text *text, const dlc_graph *graph,
                        const dlc_graph_layer *layer) {
     for (int32_t i = 0; i < layer->inputs; i++) {
@@ -111,7 +111,7 @@ static dlc_status parse(char *text, lines *all) {
     return DLC_OK;
 }
 
-/* NULL: it has no such line. `hint` is where it stands in the other list. */
+/* The same line in a list, or NULL. `hint` is its index in the other list. */
 static const line *find(const lines *all, const line *wanted, size_t hint) {
     for (size_t i = 0; i < all->count; i++) {
         const line *at = &all->list[(hint + i) % all->count];
@@ -127,7 +127,8 @@ static int has_section(const lines *all, const char *section) {
     return find(all, &wanted, 0) != NULL;
 }
 
-/* A section that is missing as a whole is told once. */
+/* Visits the lines of `one` that differ in `other`; a section that is missing as a
+ * whole is visited once. */
 static void compare(const lines *one, const lines *other, int is_before,
                     dlc_net_ini_visit visit, void *context) {
     for (size_t i = 0; i < one->count; i++) {

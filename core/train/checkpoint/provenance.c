@@ -1,4 +1,4 @@
-/* See provenance.h. */
+/* Asks the dynamic loader and /proc where a run comes from. */
 #include "train/checkpoint/provenance.h"
 
 #include <limits.h>

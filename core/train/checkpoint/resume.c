@@ -1,4 +1,4 @@
-/* Reading checkpoints; see checkpoint.h. */
+/* Reads checkpoints: rank 0 loads the file and broadcasts what the other ranks need. */
 #include "train/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
@@ -6,26 +6,26 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/checkpoint/fit.h"
-#include "train/checkpoint/go_on.h"
+#include "train/checkpoint/compatibility.h"
+#include "train/checkpoint/full_params.h"
 #include "train/checkpoint/listing.h"
+#include "train/checkpoint/resume_schedule.h"
 #include "train/checkpoint/run_folder.h"
-#include "train/checkpoint/running.h"
+#include "train/checkpoint/running_averages.h"
 #include "train/checkpoint/safetensors.h"
-#include "train/checkpoint/tensors.h"
 #include "train/loss_scale.h"
 
 static dlc_status import_param(dlc_session *session, dlc_net *net, int32_t i,
                                const dlc_safetensors *file, const char *prefix,
                                int32_t slot) {
-    dlc_whole_param param = dlc_whole_at(session, net, i);
+    dlc_full_param param = dlc_full_param_at(session, net, i);
     void *data = NULL;
     char *name = dlc_format("%s%s", prefix, param.name);
     if (!name)
         return DLC_ERR_NOMEM;
     dlc_status status = dlc_safetensors_read(file, name, DLC_F32, param.shape, &data);
     if (status == DLC_OK)
-        status = dlc_whole_import(session, net, i, slot, data);
+        status = dlc_full_param_import(session, net, i, slot, data);
     dlc_free(data);
     dlc_free(name);
     return status;
@@ -33,7 +33,7 @@ static dlc_status import_param(dlc_session *session, dlc_net *net, int32_t i,
 
 static dlc_status import_weights(dlc_session *session, dlc_net *net,
                                  const dlc_safetensors *file) {
-    for (int32_t i = 0; i < dlc_whole_count(session, net); i++)
+    for (int32_t i = 0; i < dlc_full_param_count(session, net); i++)
         DLC_TRY(import_param(session, net, i, file, "", -1));
     return DLC_OK;
 }
@@ -42,20 +42,21 @@ static dlc_status import_solver(dlc_session *session, const dlc_safetensors *fil
     for (int32_t slot = 0; slot < session->needs.slots; slot++) {
         char prefix[128];
         snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
-        for (int32_t i = 0; dlc_whole_slot_is_saved(session, slot) &&
-                            i < dlc_whole_count(session, session->net);
+        for (int32_t i = 0; dlc_slot_is_saved(session, slot) &&
+                            i < dlc_full_param_count(session, session->net);
              i++)
-            if (!dlc_whole_at(session, session->net, i).is_buffer)
+            if (!dlc_full_param_at(session, session->net, i).is_buffer)
                 DLC_TRY(import_param(session, session->net, i, file, prefix, slot));
     }
     return DLC_OK;
 }
 
-/* Until the solver is started; the last file that is tried counts. */
+/* Keeps the solver's bytes, which it takes ownership of, until the solver is started.
+ * Called again if another file is tried. */
 static void keep_solver_bytes(dlc_session *session, void *bytes, size_t count) {
-    dlc_free(session->saved);
-    session->saved = bytes;
-    session->saved_bytes = count;
+    dlc_free(session->solver_state);
+    session->solver_state = bytes;
+    session->solver_state_bytes = count;
 }
 
 static dlc_status import_solver_bytes(dlc_session *session,
@@ -69,7 +70,7 @@ static dlc_status import_solver_bytes(dlc_session *session,
     return DLC_OK;
 }
 
-/* A run in another precision before had none. */
+/* A run that used another precision before has no loss scale in its checkpoint. */
 static dlc_status import_loss_scale(dlc_session *session, const dlc_safetensors *file) {
     const char *text = dlc_safetensors_metadata(file, "dlcore.loss_scale");
     dlc_loss_scale value;
@@ -82,14 +83,14 @@ static dlc_status import_loss_scale(dlc_session *session, const dlc_safetensors 
                                 &session->loss_scale, &value);
 }
 
-/* All of it is looked at before any of it is taken. */
+/* Checks the whole file before loading any of it. */
 static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file) {
     dlc_run_state *state = &session->run_folder->state;
-    DLC_TRY(dlc_fit_check(session, file));
-    DLC_TRY(dlc_go_on_from(session, file));
+    DLC_TRY(dlc_compatibility_check(session, file));
+    DLC_TRY(dlc_resume_schedule_from(session, file));
     session->iteration = state->begin;
     if (state->is_nothing_left) {
-        dlc_info("%s is of a run that is done: nothing to do",
+        dlc_info("%s is from a finished run: nothing to do",
                  dlc_safetensors_path(file));
         return DLC_OK;
     }
@@ -102,8 +103,8 @@ static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file)
     return DLC_OK;
 }
 
-/* DLC_ERR_DATA or DLC_ERR_IO in *broken: it could not be read, or is damaged. *file is
- * open where it wasn't, and the caller's. */
+/* *broken is an error if the file is damaged or cannot be read. Otherwise *file is open
+ * and the caller closes it. */
 static dlc_status resume_path(dlc_session *session, const char *path,
                               dlc_status *broken, dlc_safetensors **file) {
     *broken = dlc_safetensors_open(path, file);
@@ -111,8 +112,8 @@ static dlc_status resume_path(dlc_session *session, const char *path,
     return resume_from(session, *file);
 }
 
-/* A checkpoint that is damaged or cannot be read is passed over for the one before it;
- * one that does not fit is not. */
+/* Skips checkpoints that are damaged or cannot be read, and tries the one before. A
+ * checkpoint that does not match the run is an error. */
 static dlc_status resume_newest(dlc_session *session, dlc_safetensors **file) {
     const dlc_run_folder *folder = session->run_folder;
     dlc_checkpoints listing;
@@ -132,9 +133,9 @@ static dlc_status resume_newest(dlc_session *session, dlc_safetensors **file) {
     return status;
 }
 
-/* From rank 0, which may have none. */
+/* Broadcasts the solver's bytes from rank 0, which may have none. */
 static dlc_status share_solver_bytes(dlc_session *session) {
-    uint64_t count = session->saved ? session->saved_bytes : UINT64_MAX;
+    uint64_t count = session->solver_state ? session->solver_state_bytes : UINT64_MAX;
     DLC_TRY(dlc_job_broadcast(session->job, 0, &count, sizeof count));
     if (count == UINT64_MAX)
         return DLC_OK;
@@ -144,13 +145,13 @@ static dlc_status share_solver_bytes(dlc_session *session) {
             return DLC_ERR_NOMEM;
         keep_solver_bytes(session, bytes, (size_t)count);
     }
-    return dlc_job_broadcast(session->job, 0, session->saved, (size_t)count);
+    return dlc_job_broadcast(session->job, 0, session->solver_state, (size_t)count);
 }
 
-/* The arenas that all ranks have alike, from rank 0. */
+/* Broadcasts the arenas from rank 0, unless parameters are sharded. */
 static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solver) {
     const dlc_arenas *arenas = dlc_net_arenas(net);
-    if (dlc_whole_pieces(session, net)) /* everybody has got what is its */
+    if (dlc_full_param_shards(session, net)) /* every rank has received its shards */
         return DLC_OK;
     DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->weights,
                                arenas->count * sizeof(float)));
@@ -158,14 +159,14 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
         DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->buffers,
                                    arenas->buffer_count * sizeof(float)));
     for (int32_t i = 0; with_solver && i < session->needs.slots; i++)
-        if (dlc_whole_slot_is_saved(session, i))
+        if (dlc_slot_is_saved(session, i))
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
                                        session->slot[i].base,
                                        arenas->count * sizeof(float)));
     return DLC_OK;
 }
 
-/* What rank 0 read, to all. */
+/* Broadcasts what rank 0 has read. */
 static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solver) {
     if (session->ranks == 1)
         return DLC_OK;
@@ -186,15 +187,15 @@ static dlc_status take_file(dlc_session *session, dlc_safetensors **file) {
         status = folder->begin == DLC_RUN_NEWEST
                      ? resume_newest(session, file)
                      : resume_path(session, folder->from, &broken, file);
-    status = dlc_whole_end(session, session->net, status);
-    DLC_TRY(dlc_whole_share_status(session, status));
+    status = dlc_full_params_end(session, session->net, status);
+    DLC_TRY(dlc_broadcast_status(session, status));
     DLC_TRY(dlc_job_broadcast(session->job, 0, &session->run_folder->state,
                               sizeof session->run_folder->state));
     session->iteration = session->run_folder->state.begin;
     if (session->run_folder->state.is_nothing_left)
         return DLC_OK;
     DLC_TRY(share_state(session, session->net, 1));
-    return dlc_running_take(session, *file);
+    return dlc_running_averages_restore(session, *file);
 }
 
 dlc_status dlc_checkpoint_resume(dlc_session *session) {
@@ -203,8 +204,9 @@ dlc_status dlc_checkpoint_resume(dlc_session *session) {
     dlc_safetensors_close(file);
     DLC_TRY(status);
     if (!session->feed || session->run_folder->state.is_nothing_left)
-        return DLC_OK; /* a server has none */
-    return dlc_feed_seek(session->feed, session->iteration * session->micro_batches);
+        return DLC_OK; /* a parameter server has no feed */
+    return dlc_feed_seek(session->feed,
+                         session->iteration * session->accumulation_steps);
 }
 
 dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
@@ -212,16 +214,16 @@ dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
     dlc_status status = DLC_OK;
     if (session->rank == 0) {
         dlc_safetensors *file = NULL;
-        status = dlc_safetensors_peek(path, &file);
+        status = dlc_safetensors_open_header(path, &file);
         if (status == DLC_OK)
-            status = dlc_fit_weights(session, net, file);
+            status = dlc_compatibility_check_weights(session, net, file);
         if (status == DLC_OK)
             status = dlc_safetensors_verify(file);
         if (status == DLC_OK)
             status = import_weights(session, net, file);
         dlc_safetensors_close(file);
     }
-    status = dlc_whole_end(session, net, status);
-    DLC_TRY(dlc_whole_share_status(session, status));
+    status = dlc_full_params_end(session, net, status);
+    DLC_TRY(dlc_broadcast_status(session, status));
     return share_state(session, net, 0);
 }

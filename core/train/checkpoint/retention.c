@@ -1,4 +1,4 @@
-/* See retention.h. */
+/* Removes and renames checkpoints of a run's folder. */
 #include "train/checkpoint/retention.h"
 
 #include <errno.h>
@@ -29,9 +29,10 @@ static dlc_status set_aside(const dlc_checkpoint_file *file) {
     if (!name)
         return DLC_ERR_NOMEM;
     if (rename(file->path, name) == 0)
-        dlc_info("%s is of before the run was resumed: it is now %s", file->path, name);
+        dlc_info("%s is from before the run was resumed: renamed to %s", file->path,
+                 name);
     else
-        dlc_warn("%s is of before the run was resumed, and cannot be renamed: %s",
+        dlc_warn("%s is from before the run was resumed, but cannot be renamed: %s",
                  file->path, strerror(errno));
     dlc_free(name);
     return DLC_OK;

@@ -1,5 +1,5 @@
-/* Which checkpoints of a run stay: the last ones and the best. Rank 0, behind each that
- * was written. */
+/* Retention: keeps the last checkpoints of a run and the best, and removes the others.
+ * Applied by rank 0 after each checkpoint that was written. */
 #ifndef DLC_TRAIN_RETENTION_H
 #define DLC_TRAIN_RETENTION_H
 
@@ -8,23 +8,23 @@
 #include "base/status.h"
 
 typedef struct dlc_retention {
-    int64_t keep;     /* the last so many; 0: all */
-    int64_t best;     /* this one, too; -1: there is none */
-    int64_t first;    /* older ones are not this run's to remove, */
-    int64_t was_best; /* but for the one that was the best when it resumed; -1 */
+    int64_t keep;  /* how many of the last ones to keep; 0: all */
+    int64_t best;  /* iteration of the best, which is kept, too; -1: none */
+    int64_t first; /* checkpoints before this iteration are not this run's to remove */
+    int64_t was_best; /* except the one that was the best when it resumed; -1: none */
 } dlc_retention;
 
-/* For a run that goes on in a folder: the last `keep` that lie there are its own. */
+/* For a run that continues in a folder: takes over its last `keep` checkpoints. */
 dlc_status dlc_retention_take_over(const char *folder, const char *net,
                                    dlc_retention *retention);
 
-/* A run that was resumed has written its first checkpoint, of this iteration. What lies
- * there with a higher one is of before: damaged, or counted in iterations of another
- * batch. It gets another name, so that it is not taken for the newest. */
+/* Called when a resumed run has written its first checkpoint, of this iteration. Files
+ * of later iterations are from before it resumed: damaged, or numbered with another
+ * batch. They are renamed, so that they are not taken for the newest. */
 dlc_status dlc_retention_set_aside(const char *folder, const char *net,
                                    int64_t iteration);
 
-/* Removes what is not kept. What cannot be removed is told, and stays. */
+/* Removes what is not kept. Warns about files that cannot be removed. */
 dlc_status dlc_retention_apply(const char *folder, const char *net,
                                const dlc_retention *retention);
 

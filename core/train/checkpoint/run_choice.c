@@ -1,4 +1,4 @@
-/* See run_choice.h. */
+/* Interprets --run-dir and --resume, and finds the last run of a net. */
 #include "train/checkpoint/run_choice.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ static dlc_status set(char **text, const char *value) {
     return *text ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* The newest checkpoint in a folder; -1: it has none. */
+/* The iteration of the newest checkpoint in a folder; -1: it has none. */
 static dlc_status newest_in(const char *folder, const char *net, int64_t *iteration) {
     dlc_checkpoints listing;
     DLC_TRY(dlc_checkpoints_read(folder, net, &listing));
@@ -45,14 +45,14 @@ static dlc_status newest_in(const char *folder, const char *net, int64_t *iterat
     return DLC_OK;
 }
 
-/* The folder has no checkpoint of the net, though one is wanted from there. */
+/* Fails because the folder has no checkpoint of the net to resume from. */
 static dlc_status none_of_net(const char *folder, const char *net) {
     dlc_checkpoints listing;
     DLC_TRY(dlc_checkpoints_read(folder, NULL, &listing));
     dlc_status status =
         listing.count
             ? dlc_fail(DLC_ERR_DATA,
-                       "%s holds checkpoints of net '%s', and none of this run's net "
+                       "%s holds checkpoints of net '%s', but none of this run's net "
                        "'%s' ([net] name)",
                        folder, listing.file[listing.count - 1].net, net)
             : dlc_fail(DLC_ERR_DATA, "%s holds no checkpoint to resume from", folder);
@@ -90,7 +90,8 @@ static int is_later(const char *name, const char *than, const char *net) {
     return order > 0 || (order == 0 && number > other_number);
 }
 
-/* What is none, or goes away meanwhile, is no run. */
+/* Sets *is to whether `path` is a folder. A path that does not exist, or disappears
+ * meanwhile, is none. */
 static dlc_status is_folder(const char *path, int *is) {
     struct stat info;
     *is = 0;
@@ -101,8 +102,7 @@ static dlc_status is_folder(const char *path, int *is) {
     return DLC_OK;
 }
 
-/* Takes the entry where it is a run of this net, later than *last, with a checkpoint.
- */
+/* Sets *last to the entry if it is a later run of this net and has a checkpoint. */
 static dlc_status consider(const char *name, const char *net, char **last) {
     long number;
     int is;
@@ -119,7 +119,8 @@ static dlc_status consider(const char *name, const char *net, char **last) {
     return status == DLC_OK && iteration >= 0 ? set(last, name) : status;
 }
 
-/* *path: the last run of the net that has a checkpoint; NULL where there is none. */
+/* Sets *path to the last run of the net that has a checkpoint; NULL if there is none.
+ */
 static dlc_status find_last_run(const char *net, char **path) {
     char *last = NULL;
     dlc_status status = DLC_OK;
@@ -151,7 +152,7 @@ static dlc_status find_last_run(const char *net, char **path) {
 
 /* ---- Choosing ----------------------------------------------------------------- */
 
-/* A new run in place of one to go on with. */
+/* Starts a new run, since there is none to resume. */
 static dlc_status begin_anew(const char *named, dlc_run_folder *folder) {
     int64_t iteration = -1;
     if (named)
@@ -178,7 +179,7 @@ static dlc_status choose_auto(const char *named, dlc_run_folder *folder) {
     return set(&folder->path, folder->from);
 }
 
-/* A folder that was named, and that others than this run's may lie in. */
+/* Handles --resume FOLDER, which may hold checkpoints of other nets, too. */
 static dlc_status choose_folder(const char *named, const char *resume,
                                 dlc_run_folder *folder) {
     int64_t iteration;
@@ -193,7 +194,8 @@ static dlc_status choose_folder(const char *named, const char *resume,
     return DLC_OK;
 }
 
-/* What was trained behind an older checkpoint is another future: it stays as it is. */
+/* Handles --resume FILE. Resuming an older checkpoint needs a new folder, so that the
+ * later ones stay as they are. */
 static dlc_status choose_file(const char *named, const char *resume,
                               dlc_run_folder *folder) {
     char *home = dlc_run_parent(resume);
@@ -211,9 +213,9 @@ static dlc_status choose_file(const char *named, const char *resume,
         status = set(&folder->path, home);
     else if (status == DLC_OK && named_home && is_listed)
         status = dlc_fail(DLC_ERR_CONFIG,
-                          "%s is not the newest checkpoint of its run, which came to "
+                          "%s is not the newest checkpoint of its run, which reached "
                           "iteration %" PRId64
-                          ": to go on from it, name a new folder with --run-dir",
+                          ": to resume from it, give a new folder with --run-dir",
                           resume, newest);
     else if (status == DLC_OK)
         folder->fresh = 1;

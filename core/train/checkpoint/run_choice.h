@@ -1,21 +1,23 @@
-/* Which folder a run goes into and which checkpoint it begins with, from what the user
- * has said. Only looks; rank 0.
+/* Chooses the folder of a run and the checkpoint that it begins with, from --run-dir
+ * and
+ * --resume. Changes nothing on disk. Called on rank 0 by run_folder.c.
  */
 #ifndef DLC_TRAIN_RUN_CHOICE_H
 #define DLC_TRAIN_RUN_CHOICE_H
 
 #include "train/checkpoint/run_folder.h"
 
-/* Where folders of runs are, that nobody has named. */
+/* The parent of the run folders that the user has not named. */
 #define DLC_RUNS "runs"
 
-/* `named`: [train] run_dir or NULL. Sets `path` (NULL: one is to be named after the
- * time), `begin`, `from` and `fresh`. DLC_ERR_DATA where there is no checkpoint as
- * asked for, DLC_ERR_IO where a folder cannot be read. */
+/* `named` is [train] run_dir or NULL, `resume` the argument of --resume or NULL. Sets
+ * `path` (NULL: a new folder is to be named after the time), `begin`, `from` and
+ * `fresh`. DLC_ERR_DATA if the requested checkpoint does not exist, DLC_ERR_IO if a
+ * folder cannot be read. */
 dlc_status dlc_run_choose(const char *named, const char *resume,
                           dlc_run_folder *folder);
 
-/* The folder that `path` lies in, in memory of its own; NULL where that ran out. */
+/* The parent folder of `path`; release it with dlc_free. NULL if memory runs out. */
 char *dlc_run_parent(const char *path);
 
 #endif

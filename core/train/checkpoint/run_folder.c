@@ -1,4 +1,4 @@
-/* See run_folder.h. */
+/* Creates, locks and tests the folder of a run, and shares its path with all ranks. */
 #include "train/checkpoint/run_folder.h"
 
 #include <errno.h>
@@ -42,12 +42,12 @@ dlc_run_state dlc_run_state_new(void) {
 /* ---- Making ------------------------------------------------------------------ */
 
 static dlc_status cannot_make(const char *path, int error) {
-    return dlc_fail(DLC_ERR_IO, "the run folder %s cannot be made: %s", path,
+    return dlc_fail(DLC_ERR_IO, "the run folder %s cannot be created: %s", path,
                     error == EEXIST ? "a file is in the way" : strerror(error));
 }
 
-/* So that the name of a new folder outlives a power cut. A file system that cannot do
- * it is no reason to stop. */
+/* Syncs the parent, so that the name of a new folder survives a power failure. File
+ * systems that cannot do that are no reason to stop. */
 static void sync_parent(const char *path) {
     char *parent = dlc_run_parent(path);
     int opened = parent ? open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -58,7 +58,7 @@ static void sync_parent(const char *path) {
     dlc_free(parent);
 }
 
-/* One folder; *made: it was not there. */
+/* Creates one folder; *made: it did not exist. */
 static dlc_status make_one(const char *path, int *made) {
     struct stat info;
     *made = mkdir(path, 0777) == 0;
@@ -72,7 +72,7 @@ static dlc_status make_one(const char *path, int *made) {
     return cannot_make(path, error == EEXIST ? errno : error);
 }
 
-/* With those that it lies in. */
+/* Creates a folder and its parents. */
 static dlc_status make_named(char *path, int *made) {
     for (char *at = path + 1; *at; at++) {
         if (*at != '/' || at[-1] == '/')
@@ -85,7 +85,7 @@ static dlc_status make_named(char *path, int *made) {
     return make_one(path, made);
 }
 
-/* runs/NET-TIME, or with -2, -3, ... where that is taken. */
+/* Creates runs/NET-TIME, with -2, -3, ... appended if that exists. */
 static dlc_status make_unnamed(dlc_run_folder *folder) {
     enum { TRIES = 1000 };
     char stamp[32];
@@ -94,7 +94,7 @@ static dlc_status make_unnamed(dlc_run_folder *folder) {
     DLC_TRY(make_one(DLC_RUNS, &folder->made_runs));
     if (!localtime_r(&now, &local) ||
         !strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local))
-        return dlc_fail(DLC_ERR_INTERNAL, "the time of day cannot be had");
+        return dlc_fail(DLC_ERR_INTERNAL, "the time of day is not available");
     for (int i = 1; i <= TRIES; i++) {
         char number[16] = "";
         if (i > 1)
@@ -110,8 +110,8 @@ static dlc_status make_unnamed(dlc_run_folder *folder) {
         dlc_free(path);
         DLC_TRY(status);
     }
-    return dlc_fail(DLC_ERR_IO, "no name is left for a run folder in " DLC_RUNS
-                                "; name one with --run-dir");
+    return dlc_fail(DLC_ERR_IO, "no free name for a run folder in " DLC_RUNS
+                                "; give one with --run-dir");
 }
 
 /* ---- Can it be written? ------------------------------------------------------ */
@@ -137,7 +137,7 @@ static dlc_status try_writing(const char *folder) {
         error = errno;
     dlc_free(path);
     return error ? dlc_fail(DLC_ERR_IO,
-                            "the run folder %s cannot be written: %s; name another one "
+                            "the run folder %s cannot be written: %s; give another one "
                             "with --run-dir",
                             folder, strerror(error))
                  : DLC_OK;
@@ -153,14 +153,14 @@ static dlc_status check_fresh(const dlc_run_folder *folder) {
         status = dlc_fail(DLC_ERR_CONFIG,
                           "the run folder %s holds checkpoints of another run (net "
                           "'%s', up to iteration %" PRId64
-                          "): go on from them with --resume auto, or name another "
-                          "folder with --run-dir",
+                          "): continue it with --resume auto, or give another folder "
+                          "with --run-dir",
                           folder->path, newest->net, newest->iteration);
     dlc_checkpoints_free(&listing);
     return status;
 }
 
-dlc_status dlc_run_folder_need(dlc_run_folder *folder) {
+dlc_status dlc_run_folder_claim(dlc_run_folder *folder) {
     if (folder->lock.descriptor >= 0)
         return DLC_OK;
     DLC_TRY(folder->path ? make_named(folder->path, &folder->made)
@@ -177,39 +177,39 @@ dlc_status dlc_run_folder_need(dlc_run_folder *folder) {
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
-/* What the other ranks need to know. */
-typedef struct run_news {
+/* What rank 0 broadcasts to the other ranks. */
+typedef struct run_notice {
     dlc_status status;
     dlc_run_begin begin;
     char path[PATH_MAX];
     char detail[1024];
-} run_news;
+} run_notice;
 
 static dlc_status open_as_rank_0(const dlc_setup *setup, const char *resume,
                                  dlc_run_folder *folder) {
     const char *named = dlc_settings_get_string(setup->train_settings, "run_dir");
     DLC_TRY(dlc_run_choose(named, resume, folder));
-    return dlc_run_folder_is_planned(setup) ? dlc_run_folder_need(folder) : DLC_OK;
+    return dlc_run_folder_is_planned(setup) ? dlc_run_folder_claim(folder) : DLC_OK;
 }
 
 static dlc_status share(dlc_job *job, dlc_status status, dlc_run_folder *folder) {
-    run_news *news = dlc_alloc(1, sizeof *news);
-    if (!news)
+    run_notice *notice = dlc_alloc(1, sizeof *notice);
+    if (!notice)
         return DLC_ERR_NOMEM;
-    news->status = status;
-    news->begin = folder->begin;
-    snprintf(news->path, sizeof news->path, "%s", folder->path ? folder->path : "");
+    notice->status = status;
+    notice->begin = folder->begin;
+    snprintf(notice->path, sizeof notice->path, "%s", folder->path ? folder->path : "");
     if (status != DLC_OK)
-        snprintf(news->detail, sizeof news->detail, "%s", dlc_detail());
-    status = dlc_job_broadcast(job, 0, news, sizeof *news);
-    if (status == DLC_OK && news->status != DLC_OK)
-        status = dlc_fail(news->status, "%s", news->detail);
-    folder->begin = news->begin;
-    if (status == DLC_OK && news->path[0] && !folder->path) {
-        folder->path = dlc_strdup(news->path);
+        snprintf(notice->detail, sizeof notice->detail, "%s", dlc_detail());
+    status = dlc_job_broadcast(job, 0, notice, sizeof *notice);
+    if (status == DLC_OK && notice->status != DLC_OK)
+        status = dlc_fail(notice->status, "%s", notice->detail);
+    folder->begin = notice->begin;
+    if (status == DLC_OK && notice->path[0] && !folder->path) {
+        folder->path = dlc_strdup(notice->path);
         status = folder->path ? DLC_OK : DLC_ERR_NOMEM;
     }
-    dlc_free(news);
+    dlc_free(notice);
     return status;
 }
 
@@ -234,15 +234,15 @@ dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char 
     return DLC_OK;
 }
 
-const dlc_rate_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder) {
+const dlc_lr_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder) {
     return folder && folder->state.has_schedule ? &folder->state.schedule : NULL;
 }
 
-/* A run that came to nothing leaves nothing behind. */
+/* Removes what this run has created, if it wrote no checkpoint. */
 static void remove_made(const dlc_run_folder *folder) {
     char *lock = dlc_format("%s/.lock", folder->path);
     if (folder->lock.made && lock && unlink(lock) == 0 && folder->made &&
-        rmdir(folder->path) == 0 && folder->made_runs) /* there may be files in it */
+        rmdir(folder->path) == 0 && folder->made_runs) /* fails if it holds files */
         (void)rmdir(DLC_RUNS);
     dlc_free(lock);
 }
@@ -250,7 +250,7 @@ static void remove_made(const dlc_run_folder *folder) {
 void dlc_run_folder_close(dlc_run_folder *folder) {
     if (!folder->has_file && folder->lock.descriptor >= 0)
         remove_made(folder);
-    dlc_run_lock_leave(&folder->lock);
+    dlc_run_lock_release(&folder->lock);
     dlc_free(folder->path);
     dlc_free(folder->from);
     *folder = (dlc_run_folder){.lock.descriptor = -1};

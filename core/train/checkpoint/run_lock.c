@@ -1,4 +1,4 @@
-/* See run_lock.h. */
+/* Locks a run's folder with flock(). */
 #include "train/checkpoint/run_lock.h"
 
 #include <errno.h>
@@ -15,12 +15,12 @@
 #include "base/memory.h"
 
 /* A rank whose launcher was killed is gone after about two seconds. */
-#define PATIENCE_S 5
+#define TIMEOUT_S 5
 #define PAUSE_NS 50000000
 
 enum { HOLDER_BYTES = 200 };
 
-/* What the holder wrote about itself, for a message. */
+/* Reads what the holder has written about itself, for a message. */
 static void read_holder(int lock, char holder[HOLDER_BYTES]) {
     ssize_t bytes = pread(lock, holder, HOLDER_BYTES - 1, 0);
     holder[bytes > 0 ? bytes : 0] = '\0';
@@ -53,18 +53,18 @@ static dlc_status take(int lock, const char *folder) {
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         int error = errno;
         if (has_no_locks(error)) {
-            dlc_warn("%s cannot be locked (%s): nothing keeps another run out of it",
-                     folder, strerror(error));
+            dlc_warn("%s cannot be locked (%s): another run could use it, too", folder,
+                     strerror(error));
             return DLC_OK;
         }
         if (error != EWOULDBLOCK && error != EINTR)
             return dlc_fail(DLC_ERR_IO, "%s cannot be locked: %s", folder,
                             strerror(error));
-        if (dlc_since(began) > PATIENCE_S) {
+        if (dlc_since(began) > TIMEOUT_S) {
             read_holder(lock, holder);
             return dlc_fail(DLC_ERR_CONFIG,
                             "the run folder %s is in use by %s; wait for that run to "
-                            "end, or name another folder with --run-dir",
+                            "end, or give another folder with --run-dir",
                             folder, holder);
         }
         (void)nanosleep(&pause, NULL);
@@ -73,7 +73,7 @@ static dlc_status take(int lock, const char *folder) {
     return DLC_OK;
 }
 
-/* A descriptor, or -1 with errno. */
+/* Returns a descriptor, or -1 with errno set. */
 static int open_file(const char *path, int *made) {
     int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     int opened = open(path, flags | O_CREAT | O_EXCL, 0666);
@@ -94,7 +94,7 @@ dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock) {
                           folder, path, strerror(errno));
     else if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1)
         status = dlc_fail(DLC_ERR_IO,
-                          "%s is in the way: it is not an ordinary file of its own",
+                          "%s is in the way: it is not a regular file with one link",
                           path);
     else
         status = take(opened, folder);
@@ -106,7 +106,7 @@ dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock) {
     return status;
 }
 
-void dlc_run_lock_leave(dlc_run_lock *lock) {
+void dlc_run_lock_release(dlc_run_lock *lock) {
     if (lock->descriptor >= 0)
         close(lock->descriptor);
     lock->descriptor = -1;

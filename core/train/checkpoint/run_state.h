@@ -1,25 +1,27 @@
-/* What a checkpoint tells of its run besides tensors, and what a run that resumes takes
- * from it: numbers alone, alike on all ranks. */
+/* The state of a run that a checkpoint records besides tensors, and that a resumed run
+ * takes from it: plain numbers, the same on all ranks. */
 #ifndef DLC_TRAIN_RUN_STATE_H
 #define DLC_TRAIN_RUN_STATE_H
 
 #include <dlcore/solver.h>
 
 typedef struct dlc_run_state {
-    double training_loss;       /* NaN: not known yet; so of the others */
+    /* Losses and accuracies are NaN while they are unknown. */
+    double training_loss;
     double test_loss, accuracy; /* of the last test */
-    int64_t tested;             /* the iteration behind which it was; -1: none yet */
-    int64_t best;               /* the iteration of the best checkpoint; -1: none yet */
+    int64_t tested;             /* iteration after which that was; -1: none yet */
+    int64_t best;               /* iteration of the best checkpoint; -1: none yet */
     double best_loss, best_accuracy;
     int has_schedule; /* it was resumed with another batch or length */
-    dlc_rate_schedule schedule;
+    dlc_lr_schedule schedule;
 
-    /* Of a run that resumes. */
+    /* In a resumed run. */
     int64_t begin;       /* its first iteration */
-    int was_done;        /* the run had come to its end, */
-    int is_nothing_left; /* and has nothing to do now */
+    int was_done;        /* the earlier run had finished */
+    int is_nothing_left; /* there are no iterations left to run */
 } dlc_run_state;
 
+/* The state of a run that has not begun. */
 dlc_run_state dlc_run_state_new(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* Reading safetensors files: see safetensors.h. Nothing in a file is believed before
- * it was checked: every size against the file's, every offset against its
- * neighbours', every tensor's bytes against its type and shape, and the checksum.
- * Until then no more memory is taken than the header needs. */
+/* Reads safetensors files. Nothing in a file is trusted before it was checked: every
+ * size against the size of the file, every offset against its neighbors, the bytes of
+ * every tensor against its type and shape, and the checksum of the whole. Opening a
+ * file allocates memory for its header only. */
 #include "train/checkpoint/safetensors.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "base/text.h"
 #include "train/checkpoint/safetensors_format.h"
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20 };
 
 typedef struct entry {
     dlc_safetensor tensor;
@@ -38,7 +38,7 @@ struct dlc_safetensors {
     char *header;       /* as in the file */
     uint64_t header_length;
     uint64_t data_bytes;
-    int fd; /* tensors are read from it when they are asked for */
+    int fd; /* tensors are read from it on request */
     int has_checksum;
 };
 
@@ -124,10 +124,11 @@ static dlc_status parse_header(dlc_safetensors *file) {
         return dlc_fail(DLC_ERR_NOMEM, "out of memory for the header of %s",
                         file->path);
     if (!file->root)
-        return dlc_fail(DLC_ERR_DATA, "%s: the header is no JSON: %s (at byte %d)",
+        return dlc_fail(DLC_ERR_DATA, "%s: the header is not JSON: %s (at byte %d)",
                         file->path, error.text, LENGTH_BYTES + error.position);
     if (file->header[0] != '{' || !json_is_object(file->root))
-        return dlc_fail(DLC_ERR_DATA, "%s: the header is no JSON object", file->path);
+        return dlc_fail(DLC_ERR_DATA, "%s: the header is not a JSON object",
+                        file->path);
     return DLC_OK;
 }
 
@@ -138,12 +139,14 @@ static dlc_status check_metadata(dlc_safetensors *file) {
     if (!file->metadata)
         return DLC_OK;
     if (!json_is_object(file->metadata))
-        return dlc_fail(DLC_ERR_DATA, "%s: " METADATA_KEY " in the header is no object",
+        return dlc_fail(DLC_ERR_DATA,
+                        "%s: " METADATA_KEY " in the header is not an object",
                         file->path);
     json_object_foreach(file->metadata, key, value) {
         if (!json_is_string(value))
             return dlc_fail(DLC_ERR_DATA,
-                            "%s: '%s' in " METADATA_KEY " of the header is no string",
+                            "%s: '%s' in " METADATA_KEY
+                            " of the header is not a string",
                             file->path, key);
     }
     return DLC_OK;
@@ -174,7 +177,7 @@ static dlc_status parse_shape(const dlc_safetensors *file, const json_t *json,
         json_int_t value = json_integer_value(dim);
         if (!json_is_integer(dim) || value < 0)
             return bad_entry(file, into->tensor.name,
-                             "has a dimension that is no whole number");
+                             "has a dimension that is not a whole number");
         if (__builtin_mul_overflow(product, (uint64_t)value, &product) ||
             product > INT64_MAX)
             return bad_entry(file, into->tensor.name, "has an impossibly large shape");
@@ -223,7 +226,8 @@ static int compare_entries(const void *left, const void *right) {
     return a->end < b->end ? -1 : a->end > b->end;
 }
 
-/* One tensor behind the other, without gap or overlap, to the end of the file. */
+/* Checks that tensors follow each other without gap or overlap to the end of the file.
+ */
 static dlc_status check_layout(const dlc_safetensors *file) {
     uint64_t at = 0;
     for (size_t i = 0; i < file->count; i++) {
@@ -275,7 +279,8 @@ static int is_our_own(const dlc_safetensors *file) {
     return 0;
 }
 
-/* The checksum's digits in the header's text; NULL if they aren't as we write them. */
+/* The digits of the checksum in the header's text; NULL if they are not where
+ * safetensors_write.c puts them. */
 static char *find_digits(const dlc_safetensors *file) {
     const char *value = dlc_safetensors_metadata(file, CHECKSUM_KEY);
     size_t prefix = strlen(CHECKSUM_TEXT);
@@ -288,20 +293,21 @@ static char *find_digits(const dlc_safetensors *file) {
     return place + prefix;
 }
 
-/* In pieces: a file may claim, or be, more than this machine has memory for. */
+/* Hashes the tensors in chunks, because a file may be larger than the memory of this
+ * machine. */
 static dlc_status hash_data(const dlc_safetensors *file, XXH64_state_t *hash) {
     uint64_t begin = LENGTH_BYTES + file->header_length;
-    void *piece = dlc_alloc(PIECE_BYTES, 1);
-    dlc_status status = piece ? DLC_OK : DLC_ERR_NOMEM;
+    void *chunk = dlc_alloc(CHUNK_BYTES, 1);
+    dlc_status status = chunk ? DLC_OK : DLC_ERR_NOMEM;
     for (uint64_t done = 0; status == DLC_OK && done < file->data_bytes;) {
         uint64_t left = file->data_bytes - done;
-        uint64_t bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
-        status = read_at(file->path, file->fd, begin + done, piece, bytes);
+        uint64_t bytes = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+        status = read_at(file->path, file->fd, begin + done, chunk, bytes);
         if (status == DLC_OK)
-            XXH64_update(hash, piece, (size_t)bytes);
+            XXH64_update(hash, chunk, (size_t)bytes);
         done += bytes;
     }
-    dlc_free(piece);
+    dlc_free(chunk);
     return status;
 }
 
@@ -349,7 +355,7 @@ static dlc_status check_header(dlc_safetensors *file, uint64_t bytes) {
     return parse_entries(file);
 }
 
-dlc_status dlc_safetensors_peek(const char *path, dlc_safetensors **file) {
+dlc_status dlc_safetensors_open_header(const char *path, dlc_safetensors **file) {
     int fd = -1;
     uint64_t bytes = 0;
     DLC_TRY(open_file(path, &fd, &bytes));
@@ -373,7 +379,7 @@ dlc_status dlc_safetensors_peek(const char *path, dlc_safetensors **file) {
 
 dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file) {
     dlc_safetensors *made = NULL;
-    DLC_TRY(dlc_safetensors_peek(path, &made));
+    DLC_TRY(dlc_safetensors_open_header(path, &made));
     dlc_status status = dlc_safetensors_verify(made);
     if (status == DLC_OK)
         *file = made;
@@ -460,7 +466,7 @@ static const char *type_text(dlc_dtype dtype) {
     return "?";
 }
 
-/* The entry of this name, if it is of this type and shape. */
+/* Finds the entry with this name and checks its type and shape. */
 static dlc_status find_entry(const dlc_safetensors *file, const char *name,
                              dlc_dtype dtype, const dlc_shape *shape,
                              const entry **wanted) {
@@ -482,21 +488,22 @@ static dlc_status find_entry(const dlc_safetensors *file, const char *name,
 
 dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape) {
-    const entry *found;
+    const entry *found = NULL;
     return find_entry(file, name, dtype, shape, &found);
 }
 
 dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape, void **data) {
-    const entry *found;
-    DLC_TRY(find_entry(file, name, dtype, shape, &found));
+    const entry *found = NULL;
+    dlc_status status = find_entry(file, name, dtype, shape, &found);
+    if (!found)
+        return status;
     uint64_t bytes = found->end - found->begin;
     void *read = dlc_alloc((size_t)bytes, 1);
     if (!read)
         return DLC_ERR_NOMEM;
-    dlc_status status = read_at(file->path, file->fd,
-                                LENGTH_BYTES + file->header_length + found->begin, read,
-                                bytes);
+    status = read_at(file->path, file->fd,
+                     LENGTH_BYTES + file->header_length + found->begin, read, bytes);
     if (status != DLC_OK) {
         dlc_free(read);
         return status;

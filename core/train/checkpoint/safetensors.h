@@ -1,11 +1,11 @@
 /* Safetensors files: named tensors and a map of strings in one file.
  *
  * The format is the public one (8 bytes of header length, a JSON header, then the
- * tensors' bytes), so that other programs read what is written here. Two things
- * are stricter than it asks for: a file is written whole or not at all, and it
- * carries a checksum of itself in its metadata (key "dlcore.checksum"), so that a
- * damaged file is refused. Files by others have none and are taken as they are,
- * once every size and offset in them was found to fit.
+ * bytes of the tensors), so that other programs can read the files. Two things are
+ * stricter than it requires: a file is written completely or not at all, and its
+ * metadata holds a checksum of the whole file (key "dlcore.checksum"), so that a
+ * damaged file is refused. Files of other programs have no checksum; they are accepted
+ * if every size and offset in them is consistent.
  */
 #ifndef DLC_TRAIN_SAFETENSORS_H
 #define DLC_TRAIN_SAFETENSORS_H
@@ -22,62 +22,64 @@ typedef struct dlc_safetensor {
     const char *name;
     dlc_dtype dtype;
     dlc_shape shape;
-    /* For writing; NULL only where there are no elements, or `get` is set. */
-    const void *data;
-    /* Optional, for writing: called when it is the tensor's turn; what it gives need
-     * not outlive the next call. So not all tensors have to be in memory at once. */
+    const void
+        *data; /* for writing; NULL only if there are no elements or `get` is set */
+    /* Optional, for writing: called when the tensor is written. The data it returns
+     * must stay valid only until the next call, so that not all tensors have to be in
+     * memory at once. */
     dlc_status (*get)(void *context, const void **data);
     void *context;
 } dlc_safetensor;
 
-/* One pair of the metadata. The keys "dlcore.checksum" and "dlcore.sealed" are the
- * writer's own. */
+/* One pair of the metadata. The keys "dlcore.checksum" and "dlcore.sealed" are reserved
+ * for the writer. */
 typedef struct dlc_safetensors_pair {
     const char *key, *value;
 } dlc_safetensors_pair;
 
-/* Writes all of it to `path.part`, flushes it to the disk and renames it to
- * `path`: whatever goes wrong (DLC_ERR_IO, with the path and the system's reason),
- * the file that was there before stays as it was and no other is left behind.
- * Names and keys are UTF-8 and differ from each other. The same arguments give the
- * same bytes. */
+/* Writes everything to `path.part`, flushes it to disk and renames it to `path`. On
+ * failure (DLC_ERR_IO, with the path and the system's reason) a file that existed
+ * before is unchanged and no other file is left behind. Names and keys must be UTF-8
+ * and unique. The same arguments give the same bytes. */
 dlc_status dlc_safetensors_write(const char *path, const dlc_safetensor *tensors,
                                  size_t count, const dlc_safetensors_pair *metadata,
                                  size_t metadata_count);
 
-/* An open file; its header is in memory. */
+/* An open file. Its header is in memory; tensors are read on request. */
 typedef struct dlc_safetensors dlc_safetensors;
 
-/* Checks the whole file, its checksum in pieces: the memory that this takes doesn't
- * depend on the size of the tensors. DLC_ERR_DATA if it isn't there or isn't what it
- * should be, DLC_ERR_IO if the system fails to read it. */
+/* Opens and checks the whole file. The checksum is computed in chunks, so the memory
+ * needed does not depend on the size of the tensors. DLC_ERR_DATA if the file does not
+ * exist or is invalid, DLC_ERR_IO if the system fails to read it. */
 dlc_status dlc_safetensors_open(const char *path, dlc_safetensors **file);
-/* The same in two steps: the header alone, which may say already that the file is of no
- * use, and then the checksum, for which all of the file is read. */
-dlc_status dlc_safetensors_peek(const char *path, dlc_safetensors **file);
+/* dlc_safetensors_open in two steps, for callers that can reject a file by its header:
+ * dlc_safetensors_open_header checks the header only, dlc_safetensors_verify then reads
+ * the whole file to check its checksum. */
+dlc_status dlc_safetensors_open_header(const char *path, dlc_safetensors **file);
 dlc_status dlc_safetensors_verify(dlc_safetensors *file);
 void dlc_safetensors_close(dlc_safetensors *file); /* NULL allowed */
 
-/* What comes from an open file is valid until it is closed. */
+/* Everything that the calls below return is valid until the file is closed. */
 const char *dlc_safetensors_path(const dlc_safetensors *file);
 int dlc_safetensors_has_checksum(const dlc_safetensors *file); /* ours, and intact */
 size_t dlc_safetensors_count(const dlc_safetensors *file);
-/* In the order of their bytes, without data; `index` is below the count. */
+/* In the order of their bytes, without data; `index` must be below the count. */
 const dlc_safetensor *dlc_safetensors_at(const dlc_safetensors *file, size_t index);
-/* NULL where the file has no such tensor; no error is set. */
+/* NULL if the file has no such tensor; no error is set. */
 const dlc_safetensor *dlc_safetensors_get(const dlc_safetensors *file,
                                           const char *name);
 
-/* DLC_ERR_DATA, with the file, the name and what was found, where the tensor isn't
- * there or is of another type or shape. `shape` NULL: any (look at
- * dlc_safetensors_get for which). */
+/* Checks that the file has a tensor of this name, type and shape. DLC_ERR_DATA, saying
+ * what was found, if it is missing or has another type or shape. `shape` NULL: any
+ * shape, which dlc_safetensors_get tells. */
 dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape);
-/* The same, and its bytes, in memory that the caller gives back with dlc_free. */
+/* Reads a tensor into memory that the caller frees with dlc_free. Errors are those of
+ * dlc_safetensors_find, and DLC_ERR_IO or DLC_ERR_NOMEM. */
 dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape, void **data);
 
-/* A value of the metadata, NULL where there is no such key. */
+/* A value of the metadata; NULL if there is no such key. */
 const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *key);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the reader and the writer of safetensors files must agree on. */
+/* Constants of the safetensors format that the reader and the writer share. */
 #ifndef DLC_TRAIN_SAFETENSORS_FORMAT_H
 #define DLC_TRAIN_SAFETENSORS_FORMAT_H
 
@@ -9,7 +9,8 @@
 
 /* The file begins with the header's length: 8 bytes, little endian. */
 #define LENGTH_BYTES 8
-/* Of the header; far more than any net needs, far less than would hurt. */
+/* The largest header in bytes: far more than any net needs, little enough to allocate.
+ */
 #define HEADER_MAX (16 << 20)
 
 #define METADATA_KEY "__metadata__"
@@ -17,10 +18,10 @@
 #define CHECKSUM_KEY "dlcore.checksum"
 #define DIGITS 16
 #define NO_DIGITS "0000000000000000"
-/* How the digits are found in the header's text. */
+/* The text before the digits in the header. */
 #define CHECKSUM_TEXT "\"" CHECKSUM_KEY "\":\""
-/* A second witness: a file with any key of this prefix has a checksum, so that one
- * whose CHECKSUM_KEY was damaged isn't taken for somebody else's. */
+/* A file with any key of this prefix must have a checksum, so that a file whose
+ * CHECKSUM_KEY was damaged is not taken for one of another program. */
 #define OWN_PREFIX "dlcore."
 #define SEALED_KEY "dlcore.sealed"
 #define SEALED_VALUE "xxh64"

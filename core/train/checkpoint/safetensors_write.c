@@ -1,5 +1,5 @@
-/* Writing safetensors files: see safetensors.h. All is hashed on its way out; the
- * digest then replaces the zeros that stand for it in the header. */
+/* Writes safetensors files. Everything is hashed while it is written; the digest then
+ * replaces the zeros that stand for it in the header. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/safetensors_format.h"
 
-/* Hashed and written in one go: small enough to stay in the cache. */
+/* Bytes that are hashed and written at a time: few enough to stay in the cache. */
 #define CHUNK_BYTES ((size_t)256 << 10)
 
 typedef struct writer {
@@ -55,8 +55,8 @@ static size_t tensor_bytes(const dlc_safetensor *tensor) {
     return (size_t)dlc_shape_count(&tensor->shape) * dlc_dtype_bytes(tensor->dtype);
 }
 
-/* The tensors in the order of the file: large elements first, so that each is
- * aligned, and else as they came. */
+/* Sorts tensors into the order of the file: larger element types first, so that each is
+ * aligned, and otherwise in the given order. */
 static dlc_safetensor *sort_tensors(const dlc_safetensor *tensors, size_t count) {
     dlc_safetensor *sorted = dlc_alloc(count, sizeof *sorted);
     size_t n = 0;
@@ -83,8 +83,7 @@ static void add_tensor(dlc_json *json, const dlc_safetensor *tensor, size_t begi
     dlc_json_end_object(json);
 }
 
-/* The header's text, filled up with spaces so that the data begins at a multiple of
- * its alignment. */
+/* Makes the header's text, padded with spaces so that the data is aligned. */
 static dlc_status make_header(const dlc_safetensor *tensors, size_t count,
                               const dlc_safetensors_pair *metadata,
                               size_t metadata_count, dlc_text *header) {
@@ -126,19 +125,20 @@ static dlc_status is_busy(const char *part) {
     return dlc_fail(
         DLC_ERR_IO,
         "cannot write %s: another process is writing it at this moment; give "
-        "each job a folder of its own",
+        "each job its own folder",
         part);
 }
 
-/* 1: it is ours; 0: another process has it. A file system without locks gives it to us.
- */
+/* 1: this process has locked it; 0: another process has. A file system without locks
+ * always allows it. */
 static int lock_part(int fd) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-/* Removes what an earlier writer of ours left when it was killed. What another one is
- * writing isn't touched, nor what is no file of ours alone: a pipe would hang us, a
- * link would have us write elsewhere, another user's file keeps its owner. */
+/* Removes what an earlier writer left behind when it was killed. A file that another
+ * process is writing is not touched, nor is anything but a regular file of this user
+ * with one link: a pipe would block, a link would lead elsewhere, and another user's
+ * file would keep its owner. */
 static dlc_status remove_stale(const char *part) {
     struct stat info, there;
     int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -151,8 +151,8 @@ static dlc_status remove_stale(const char *part) {
     if (!ours)
         status = dlc_fail(
             DLC_ERR_IO,
-            "cannot write %s: what lies there is no ordinary file of yours "
-            "alone; remove it",
+            "cannot write %s: there is something else than a regular file of yours "
+            "with one link; remove it",
             part);
     else if (!lock_part(fd))
         status = is_busy(part);
@@ -163,7 +163,7 @@ static dlc_status remove_stale(const char *part) {
     return status;
 }
 
-/* Makes the temporary file, for us alone. */
+/* Creates and locks the temporary file. */
 static dlc_status open_part(writer *to) {
     struct stat ours, there;
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -205,7 +205,7 @@ static dlc_status put_length(writer *to, uint64_t length) {
     return put(to, bytes, sizeof bytes);
 }
 
-/* Puts the digest into its place; the hash has seen everything else. */
+/* Writes the digest of everything else to its place in the header. */
 static dlc_status seal(writer *to, const dlc_text *header) {
     char digits[DIGITS + 1];
     snprintf(digits, sizeof digits, "%016llx",
@@ -236,8 +236,8 @@ static dlc_status put_all(writer *to, const dlc_text *header,
     return fsync(to->fd) ? cannot_write(to->part) : DLC_OK;
 }
 
-/* The folder that the file is in; opened first, so that what is wrong with it is
- * found before anything is written. */
+/* Opens the file's folder first, so that a problem with it is found before anything is
+ * written. */
 static dlc_status open_folder(const char *path, int *fd) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? dlc_strndup(path, slash == path ? 1 : (size_t)(slash - path))
@@ -253,17 +253,18 @@ static dlc_status open_folder(const char *path, int *fd) {
     return status;
 }
 
-/* A rename is on the disk when its folder is. */
+/* Flushes the folder, which makes the rename durable. */
 static dlc_status flush_folder(const char *path, int fd) {
     if (fsync(fd) && errno != EINVAL) /* a file system that cannot */
-        return dlc_fail(DLC_ERR_IO,
-                        "%s is written, but may be lost if the power fails: "
-                        "its folder: %s",
-                        path, strerror(errno));
+        return dlc_fail(
+            DLC_ERR_IO,
+            "%s was written, but may be lost if the power fails: its folder "
+            "cannot be flushed: %s",
+            path, strerror(errno));
     return DLC_OK;
 }
 
-/* The temporary file, from nothing to its final name. */
+/* Creates the temporary file, fills it and renames it. */
 static dlc_status write_part(writer *to, const char *path, const dlc_text *header,
                              const dlc_safetensor *tensors, size_t count) {
     dlc_status status = open_part(to);
@@ -275,7 +276,7 @@ static dlc_status write_part(writer *to, const char *path, const dlc_text *heade
         status = cannot_write(path);
     if (status != DLC_OK)
         unlink(to->part);
-    close(to->fd); /* gives up the lock */
+    close(to->fd); /* releases the lock */
     return status;
 }
 

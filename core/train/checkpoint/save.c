@@ -1,18 +1,19 @@
-/* Writing checkpoints; see checkpoint.h. */
+/* Writes checkpoints: rank 0 lists the tensors, gathers each one when it is written,
+ * and applies retention. */
 #include "train/checkpoint/checkpoint.h"
 
 #include <stdio.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "train/checkpoint/full_params.h"
 #include "train/checkpoint/listing.h"
 #include "train/checkpoint/metadata.h"
 #include "train/checkpoint/run_folder.h"
-#include "train/checkpoint/running.h"
+#include "train/checkpoint/running_averages.h"
 #include "train/checkpoint/safetensors.h"
-#include "train/checkpoint/tensors.h"
 
-/* A parameter; its plain copy is made when it is written. */
+/* A parameter, whose plain copy is made when it is written. */
 typedef struct param_copy {
     dlc_session *session;
     int32_t index, slot;
@@ -25,19 +26,19 @@ typedef struct tensor_list {
     char **name;
     param_copy *copy;
     size_t count;
-    void *blob; /* own; of the solver */
+    void *blob; /* own; the solver's state */
     float *plain;
     size_t plain_count;
-    int borrowed; /* `plain` is the gradients' */
-    int failed;   /* to get a tensor's values, which is not the file's fault */
+    int borrowed; /* `plain` is the gradients' arena */
+    int failed;   /* a tensor's values could not be read; the file is not to blame */
 } tensor_list;
 
-/* The gradients have been used: their arena has room for plain copies. Where the
- * processor cannot write there, memory is taken. */
+/* Between iterations the gradients are not needed, so plain copies go into their arena.
+ * If the CPU cannot write there, memory is allocated. */
 static dlc_status take_plain(tensor_list *list, dlc_session *session) {
     float *gradients = dlc_net_arenas(session->net)->gradients;
-    for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++) {
-        dlc_whole_param param = dlc_whole_at(session, session->net, i);
+    for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++) {
+        dlc_full_param param = dlc_full_param_at(session, session->net, i);
         size_t count = (size_t)dlc_shape_count(param.shape);
         if (count > list->plain_count)
             list->plain_count = count;
@@ -49,7 +50,7 @@ static dlc_status take_plain(tensor_list *list, dlc_session *session) {
     return list->plain ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Padding between gradients is zero at all times. */
+/* Clears borrowed memory: the padding between gradients must be zero. */
 static dlc_status give_back_plain(tensor_list *list, const dlc_session *session) {
     if (!list->borrowed) {
         dlc_free(list->plain);
@@ -70,8 +71,8 @@ static void list_free(tensor_list *list) {
 
 static dlc_status make_plain(void *context, const void **data) {
     const param_copy *copy = context;
-    dlc_status status = dlc_whole_export(copy->session, copy->index, copy->slot,
-                                         copy->plain);
+    dlc_status status = dlc_full_param_export(copy->session, copy->index, copy->slot,
+                                              copy->plain);
     *copy->failed |= status != DLC_OK;
     *data = copy->plain;
     return status;
@@ -79,7 +80,7 @@ static dlc_status make_plain(void *context, const void **data) {
 
 static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_t i,
                                  const char *prefix, int32_t slot) {
-    dlc_whole_param param = dlc_whole_at(session, session->net, i);
+    dlc_full_param param = dlc_full_param_at(session, session->net, i);
     char *name = dlc_format("%s%s", prefix, param.name);
     if (!name)
         return DLC_ERR_NOMEM;
@@ -97,8 +98,8 @@ static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_
 static dlc_status list_add_slot(tensor_list *list, dlc_session *session, int32_t slot) {
     char prefix[128];
     snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
-    for (int32_t i = 0; i < dlc_whole_count(session, session->net); i++)
-        if (!dlc_whole_at(session, session->net, i).is_buffer)
+    for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
+        if (!dlc_full_param_at(session, session->net, i).is_buffer)
             DLC_TRY(list_add_param(list, session, i, prefix, slot));
     return DLC_OK;
 }
@@ -126,9 +127,9 @@ static dlc_status list_add_solver(tensor_list *list, const dlc_session *session)
 }
 
 static dlc_status list_add_running(tensor_list *list, const dlc_session *session,
-                                   const dlc_running *running) {
+                                   const dlc_running_averages *running) {
     size_t at = list->count;
-    list->name[at] = dlc_strdup(DLC_RUNNING_TENSOR);
+    list->name[at] = dlc_strdup(DLC_RUNNING_AVERAGES_TENSOR);
     if (!list->name[at])
         return DLC_ERR_NOMEM;
     list->count++;
@@ -136,14 +137,15 @@ static dlc_status list_add_running(tensor_list *list, const dlc_session *session
         .name = list->name[at],
         .dtype = DLC_F32,
         .shape = {.rank = 2,
-                  .dims = {dlc_running_ranks(session), (int64_t)running->each}},
+                  .dims = {dlc_running_averages_ranks(session),
+                           (int64_t)running->each}},
         .data = running->all};
     return DLC_OK;
 }
 
 static dlc_status list_fill(tensor_list *list, dlc_session *session,
-                            const dlc_running *running) {
-    size_t params = (size_t)dlc_whole_count(session, session->net);
+                            const dlc_running_averages *running) {
+    size_t params = (size_t)dlc_full_param_count(session, session->net);
     size_t room = params * (size_t)(1 + session->needs.slots) + 2;
     list->tensor = dlc_alloc(room, sizeof *list->tensor);
     list->name = dlc_alloc(room, sizeof *list->name);
@@ -153,14 +155,14 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session,
     for (int32_t i = 0; i < (int32_t)params; i++)
         DLC_TRY(list_add_param(list, session, i, "", -1));
     for (int32_t slot = 0; slot < session->needs.slots; slot++)
-        if (dlc_whole_slot_is_saved(session, slot))
+        if (dlc_slot_is_saved(session, slot))
             DLC_TRY(list_add_slot(list, session, slot));
     if (running->all)
         DLC_TRY(list_add_running(list, session, running));
     return list_add_solver(list, session);
 }
 
-static dlc_status write_file(dlc_session *session, const dlc_running *running,
+static dlc_status write_file(dlc_session *session, const dlc_running_averages *running,
                              const char *path, const dlc_metadata *metadata,
                              int *refused) {
     tensor_list list = {0};
@@ -175,8 +177,8 @@ static dlc_status write_file(dlc_session *session, const dlc_running *running,
     return status == DLC_OK ? given : status;
 }
 
-/* What is not kept goes when the new one is there for good. */
-static void settle_folder(const dlc_session *session, dlc_run_folder *folder) {
+/* Removes checkpoints that are not kept, now that the new one is safely on disk. */
+static void apply_retention(const dlc_session *session, dlc_run_folder *folder) {
     dlc_status status = DLC_OK;
     folder->retention.best = folder->state.best;
     if (!folder->has_file)
@@ -185,16 +187,16 @@ static void settle_folder(const dlc_session *session, dlc_run_folder *folder) {
     if (status == DLC_OK)
         status = dlc_retention_apply(folder->path, folder->net, &folder->retention);
     if (status != DLC_OK)
-        dlc_warn("old checkpoints stay: %s", dlc_detail());
+        dlc_warn("old checkpoints were not removed: %s", dlc_detail());
 }
 
-/* *refused: the file could not be written. Anything else that fails is the end of the
- * run. */
-static dlc_status save_as_rank_0(dlc_session *session, const dlc_running *running,
-                                 char **path, int *refused) {
+/* *refused: the file could not be written. Any other failure ends the run. */
+static dlc_status save_as_rank_0(dlc_session *session,
+                                 const dlc_running_averages *running, char **path,
+                                 int *refused) {
     dlc_run_folder *folder = session->run_folder;
     *refused = 1;
-    DLC_TRY(dlc_run_folder_need(folder));
+    DLC_TRY(dlc_run_folder_claim(folder));
     char *made = dlc_checkpoint_path(folder->path, session->setup->name,
                                      session->iteration);
     if (!made)
@@ -208,29 +210,30 @@ static dlc_status save_as_rank_0(dlc_session *session, const dlc_running *runnin
         dlc_free(made);
         return status;
     }
-    settle_folder(session, folder);
+    apply_retention(session, folder);
     *path = made;
     return DLC_OK;
 }
 
-/* Where ranks update shards, each has its shard of the solver's state. */
+/* With shard_optimizer each rank has its shard of the solver's state. */
 static dlc_status gather_slots(dlc_session *session) {
     for (int32_t slot = 0; slot < session->needs.slots; slot++)
-        if (dlc_whole_slot_is_saved(session, slot))
-            DLC_TRY(dlc_exchanger_gather(session->exchanger, session->slot[slot].base));
+        if (dlc_slot_is_saved(session, slot))
+            DLC_TRY(
+                dlc_exchanger_all_gather(session->exchanger, session->slot[slot].base));
     return DLC_OK;
 }
 
-/* Rank 0's outcome for everybody. A file that could not be written is no error yet. */
+/* Broadcasts rank 0's outcome. A file that could not be written is no error yet. */
 static dlc_status share_outcome(dlc_session *session, dlc_status status, int refused,
                                 int *written) {
     int is_refusal = session->rank == 0 && status == DLC_ERR_IO && refused;
     char *reason = is_refusal ? dlc_strdup(dlc_detail()) : NULL;
-    DLC_TRY(dlc_whole_share_status(session, is_refusal ? DLC_OK : status));
+    DLC_TRY(dlc_broadcast_status(session, is_refusal ? DLC_OK : status));
     DLC_TRY(dlc_job_broadcast(session->job, 0, &is_refusal, sizeof is_refusal));
     if (is_refusal)
         (void)dlc_fail(DLC_ERR_IO, "%s",
-                       reason ? reason : "rank 0 could not write the checkpoint");
+                       reason ? reason : "rank 0 cannot write the checkpoint");
     dlc_free(reason);
     *written = !is_refusal;
     return DLC_OK;
@@ -241,17 +244,17 @@ dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path) 
     *path = NULL;
     if (session->exchanger)
         DLC_TRY(gather_slots(session));
-    dlc_running running;
-    dlc_status status = dlc_running_begin(session, &running);
+    dlc_running_averages running;
+    dlc_status status = dlc_running_averages_begin(session, &running);
     if (status != DLC_OK) {
-        (void)dlc_running_end(session, &running);
+        (void)dlc_running_averages_end(session, &running);
         return status;
     }
     if (session->rank == 0)
         status = save_as_rank_0(session, &running, path, &refused);
-    status = dlc_whole_end(session, session->net, status);
-    dlc_status ended = dlc_running_end(session,
-                                       &running); /* the run goes on with these */
+    status = dlc_full_params_end(session, session->net, status);
+    dlc_status ended = dlc_running_averages_end(
+        session, &running); /* the run goes on with these */
     status = share_outcome(session, status, refused, written);
     return status == DLC_OK ? ended : status;
 }

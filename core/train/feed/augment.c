@@ -1,11 +1,11 @@
-/* See augment.h. */
+/* Augments samples row by row; runs on the threads of a feed. */
 #include "train/feed/augment.h"
 
 #include <string.h>
 
 #include "base/random.h"
 
-/* The random stream that cuts and swaps are drawn from ("augm"). */
+/* The random stream that crops and mirroring are drawn from ("augm"). */
 #define STREAM_AUGMENT UINT64_C(0x6175676d00000000)
 
 const char *dlc_augment_misfit(const dlc_augment *augment, const dlc_shape *in) {
@@ -25,7 +25,7 @@ dlc_status dlc_augment_shape(const dlc_augment *augment, const dlc_shape *in,
     if (misfit && misfit[0] == 'm')
         return dlc_fail(DLC_ERR_CONFIG,
                         "mean has %zu values, but the samples have %lld channels: give "
-                        "one value, or one a channel",
+                        "one value, or one per channel",
                         augment->means, (long long)in->dims[0]);
     if (misfit)
         return dlc_fail(DLC_ERR_CONFIG,
@@ -45,7 +45,7 @@ dlc_cut dlc_augment_middle(const dlc_shape *in, const dlc_shape *out,
                      .left = (in->dims[2] + border - out->dims[2]) / 2};
 }
 
-/* 0 .. room, each as likely but for a share of room / 2^32. */
+/* A number in 0 .. room, uniform but for an error of room / 2^32. */
 static int64_t draw(uint32_t word, int64_t room) {
     return (int64_t)((uint64_t)word * (uint64_t)(room + 1) >> 32);
 }
@@ -72,7 +72,8 @@ static void convert_f32(float *restrict to, const float *restrict from, size_t n
         to[i] = (from[i] - mean) * scale;
 }
 
-/* n elements of `from`, from element `begin` on. Not inlined: its loops are large. */
+/* Converts n elements of `from`, starting with element `begin`. Not inlined: its loops
+ * are large. */
 __attribute__((noinline)) static void convert(dlc_dtype type, float *to,
                                               const void *from, int64_t begin,
                                               int64_t n, float mean, float scale) {
@@ -108,8 +109,8 @@ int dlc_augment_is_whole(const dlc_augment *augment, const dlc_shape *in,
     return !augment->pad && dlc_shape_equal(in, out);
 }
 
-/* What one output row shows: elements `begin` on of the sample's plane, in columns
- * first .. last - 1; the border to both sides of them. */
+/* The source of one output row: columns first .. last - 1 are elements of the sample's
+ * plane from `begin` on; the columns on either side are border. */
 typedef struct view {
     int64_t begin, first, last;
 } view;
@@ -154,7 +155,7 @@ void dlc_augment_apply(const dlc_augment *augment, const dlc_cut *cut, dlc_dtype
     }
 }
 
-/* Eight at a time: a word with its bytes swapped. */
+/* Copies eight bytes at a time, as a word with its bytes swapped. */
 static void copy_reversed(uint8_t *restrict to, const uint8_t *restrict from,
                           size_t n) {
     const uint8_t *end = from + n;

@@ -1,9 +1,9 @@
-/* Augmentation: from a sample as the source has it to a sample as the net reads it.
+/* Augmentation turns a sample of the source into a sample that the net reads.
  *
- * In this order: a border of zeros (pad), a square cut out (crop), left and right
- * swapped (mirror), the mean subtracted, all multiplied (scale). In training the
- * place of the cut and the swap are drawn; in a test the cut is in the middle and
- * nothing is swapped.
+ * In this order: add a border of zeros (pad), cut out a square (crop), swap left and
+ * right (mirror), subtract the mean, multiply (scale). In training the position of the
+ * crop and the swap are random; in a test the crop is centered and nothing is swapped.
+ * Called by the feed.
  */
 #ifndef DLC_TRAIN_AUGMENT_H
 #define DLC_TRAIN_AUGMENT_H
@@ -16,48 +16,50 @@
 #include "base/status.h"
 
 typedef struct dlc_augment {
-    float scale;        /* 1: as it is */
-    const double *mean; /* one a channel, or one for all */
-    size_t means;       /* 0: nothing is subtracted */
+    float scale;        /* factor; 1: none */
+    const double *mean; /* one per channel, or one for all */
+    size_t means;       /* elements of `mean`; 0: nothing is subtracted */
     int mirror;
-    int32_t crop; /* side of the cut; 0: none */
+    int32_t crop; /* side of the square; 0: none */
     int32_t pad;  /* width of the border */
 } dlc_augment;
 
-/* Shape that comes out for a sample of shape `in` (C, H, W); DLC_ERR_CONFIG where
- * the settings don't fit it. */
+/* The shape that results from a sample of shape `in` (C, H, W). DLC_ERR_CONFIG if the
+ * settings do not fit it. */
 dlc_status dlc_augment_shape(const dlc_augment *augment, const dlc_shape *in,
                              dlc_shape *out);
 
-/* The setting that doesn't fit such samples, "mean" or "crop"; NULL: all do. */
+/* The setting that does not fit samples of this shape, "mean" or "crop"; NULL: all fit.
+ */
 const char *dlc_augment_misfit(const dlc_augment *augment, const dlc_shape *in);
 
-/* Where to cut, and whether to swap. */
+/* Where to crop, and whether to mirror. */
 typedef struct dlc_cut {
     int64_t top, left; /* in the padded sample */
     int mirror;
 } dlc_cut;
 
-/* For a test: in the middle. */
+/* The cut of a test: the center. */
 dlc_cut dlc_augment_middle(const dlc_shape *in, const dlc_shape *out,
                            const dlc_augment *augment);
-/* For training: drawn by seed and position in the endless sequence of samples. */
+/* The cut of training: random, drawn by seed and position in the endless sequence of
+ * samples. */
 dlc_cut dlc_augment_draw(const dlc_shape *in, const dlc_shape *out,
                          const dlc_augment *augment, uint64_t seed, uint64_t position);
 
-/* What is subtracted from a channel. */
+/* The value that is subtracted from a channel; 0 without means. */
 float dlc_augment_mean(const dlc_augment *augment, int64_t channel);
 
-/* Does every cut of such samples show all of one, and nothing else? */
+/* Is every cut of such samples the whole sample, without a border? */
 int dlc_augment_is_whole(const dlc_augment *augment, const dlc_shape *in,
                          const dlc_shape *out);
 
-/* One sample. `type` is DLC_U8 or DLC_F32. */
+/* Augments one sample into float32. `type` of the sample is DLC_U8 or DLC_F32. */
 void dlc_augment_apply(const dlc_augment *augment, const dlc_cut *cut, dlc_dtype type,
                        const dlc_shape *in, const void *from, const dlc_shape *out,
                        float *to);
-/* One of bytes, which stay bytes: who gets them subtracts and multiplies. A border is 0
- * before that, so bytes can say it. */
+/* Pads, crops and mirrors one sample of bytes, which stay bytes: the caller subtracts
+ * and multiplies later. A border is 0 before that step, so bytes can hold it. */
 void dlc_augment_cut(const dlc_augment *augment, const dlc_cut *cut,
                      const dlc_shape *in, const uint8_t *from, const dlc_shape *out,
                      uint8_t *to);

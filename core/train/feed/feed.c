@@ -1,7 +1,7 @@
-/* See feed.h. The ring: slots `first` .. `first + held + ready - 1` are in use, the
- * oldest of them is the caller's while `held` is 1; the thread fills the next one
- * while there is room. A seek drops what is ready and, by a new generation, what is
- * being filled. */
+/* The feed's ring of batches and the thread that fills it. Slots `first` .. `first +
+ * held + ready - 1` are in use, of which the oldest belongs to the caller while `held`
+ * is 1; the thread fills the next one while there is room. A seek drops what is ready
+ * and, by a new generation, what is being filled. */
 #include "train/feed/feed.h"
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "train/feed/hands.h"
 #include "train/feed/order.h"
+#include "train/feed/thread_pool.h"
 
 #define DETAIL_BYTES 1024
 #define LINE ((size_t)64) /* bytes of a cache line */
@@ -27,20 +27,20 @@ typedef struct slot {
 struct dlc_feed {
     dlc_feed_args args;
     dlc_data_info info;
-    dlc_shape shape;    /* what comes out */
-    dlc_dtype dtype;    /* as what */
-    int as_read;        /* as the source gives it */
-    size_t in_bytes;    /* of a sample */
-    size_t out_bytes;   /* of a sample */
-    int64_t begin, end; /* test: our samples */
-    int64_t batches;    /* test: batches in them */
+    dlc_shape shape;    /* of a sample in a batch */
+    dlc_dtype dtype;    /* of the data in a batch */
+    int as_read;        /* batches are what the source gives, unchanged */
+    size_t in_bytes;    /* of a sample of the source */
+    size_t out_bytes;   /* of a sample in a batch */
+    int64_t begin, end; /* test: this rank's samples */
+    int64_t batches;    /* test: number of batches in them */
 
-    /* The reading thread's own. */
+    /* Used by the reading thread alone. */
     dlc_order order;
-    int64_t *index;    /* of a batch */
-    unsigned char *in; /* a batch as the source gives it; NULL: comes out as read */
+    int64_t *index;    /* of the samples of a batch */
+    unsigned char *in; /* a batch as the source gives it; NULL with `as_read` */
+    dlc_thread_pool *pool;
 
-    dlc_hands *hands; /* the reading thread's, too */
     pthread_t thread;
     int has_lock, has_thread;
     pthread_mutex_t lock; /* guards what follows */
@@ -51,13 +51,13 @@ struct dlc_feed {
     int64_t delivered; /* iteration of the caller's next batch */
     uint64_t generation;
     int stop;
-    dlc_status status; /* of the thread; it rests once this is an error */
+    dlc_status status; /* of the thread, which stops reading after an error */
     char detail[DETAIL_BYTES];
 };
 
 /* ---- The reading thread ---------------------------------------------------- */
 
-/* Which samples make up a batch; returns how many of them are real. */
+/* Sets the indices of the samples in a batch; returns how many of them are real. */
 static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     const dlc_feed_args *args = &feed->args;
     if (!args->test) {
@@ -93,7 +93,7 @@ typedef struct filling {
     const slot *into;
 } filling;
 
-/* By any of the feed's hands. */
+/* Converts and augments one sample, on any thread of the pool. */
 static void make_sample(void *context, int32_t i) {
     const filling *f = context;
     const dlc_feed *feed = f->feed;
@@ -124,12 +124,12 @@ static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
     into->samples = samples;
     into->iteration = iteration;
     if (!args->labels_only && !feed->as_read)
-        dlc_hands_do(feed->hands, args->count, make_sample,
-                     &(filling){.feed = feed, .into = into});
+        dlc_thread_pool_run(feed->pool, args->count, make_sample,
+                            &(filling){.feed = feed, .into = into});
     return DLC_OK;
 }
 
-/* The iteration after this one. */
+/* The iteration that follows; in a test the last one is followed by the first. */
 static int64_t successor(const dlc_feed *feed, int64_t iteration) {
     return feed->args.test ? (iteration + 1) % feed->batches : iteration + 1;
 }
@@ -174,15 +174,16 @@ static dlc_status check_args(const dlc_feed_args *args) {
         sound = sound && args->offset >= 0 && args->batch >= args->count &&
                 args->offset <= args->batch - args->count;
     if (!sound)
-        return dlc_fail(DLC_ERR_INTERNAL,
-                        "feed: %d samples a batch at offset %lld of %lld, rank %d of "
-                        "%d, prefetch %d make no sense",
-                        args->count, (long long)args->offset, (long long)args->batch,
-                        args->rank, args->ranks, args->prefetch);
+        return dlc_fail(
+            DLC_ERR_INTERNAL,
+            "feed: invalid arguments: %d samples per batch at offset %lld of "
+            "%lld, rank %d of %d, prefetch %d",
+            args->count, (long long)args->offset, (long long)args->batch, args->rank,
+            args->ranks, args->prefetch);
     return DLC_OK;
 }
 
-/* What the source says of itself, if it makes sense. */
+/* Asks the source to describe itself, and checks the answer. */
 static dlc_status describe(dlc_feed *feed) {
     dlc_data_info *info = &feed->info;
     info->size = sizeof *info;
@@ -195,22 +196,22 @@ static dlc_status describe(dlc_feed *feed) {
                 !__builtin_mul_overflow(bytes, (size_t)info->shape.dims[i], &bytes);
     if (!sound || bytes > PTRDIFF_MAX / sizeof(float))
         return dlc_fail(DLC_ERR_INTERNAL,
-                        "the data source describes samples that cannot be: it must "
-                        "have at least one, of shape C, H, W, as bytes or float32");
+                        "the data source describes invalid samples: there must be at "
+                        "least one, of shape C, H, W, as bytes or float32");
     feed->in_bytes = bytes;
     return DLC_OK;
 }
 
-/* What comes out, and as what. */
-static dlc_status settle(dlc_feed *feed) {
+/* Determines the shape and the type of the samples in a batch. */
+static dlc_status choose_format(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
     const dlc_augment *augment = &args->augment;
     DLC_TRY(describe(feed));
     DLC_TRY(dlc_augment_shape(augment, &feed->info.shape, &feed->shape));
     int as_bytes = args->keep_bytes && feed->info.dtype == DLC_U8;
-    int swapped = augment->mirror && !args->test;
+    int mirrored = augment->mirror && !args->test;
     feed->dtype = as_bytes ? DLC_U8 : DLC_F32;
-    feed->as_read = as_bytes && !swapped &&
+    feed->as_read = as_bytes && !mirrored &&
                     dlc_augment_is_whole(augment, &feed->info.shape, &feed->shape);
     size_t count = (size_t)dlc_shape_count(&feed->shape);
     if (__builtin_mul_overflow(count, dlc_dtype_bytes(feed->dtype), &feed->out_bytes))
@@ -218,7 +219,8 @@ static dlc_status settle(dlc_feed *feed) {
     return DLC_OK;
 }
 
-/* Enough to even out what the source is slow at, unless batches are huge. */
+/* Batches to keep ready: enough to hide a source that is slow at times, unless batches
+ * are huge. */
 static int32_t batches_ahead(const dlc_feed *feed) {
     enum { MOST = 3, ROOM = 32 << 20 };
     if (feed->args.prefetch)
@@ -242,7 +244,7 @@ static dlc_status alloc_slot(const dlc_feed *feed, size_t count, slot *made) {
         return dlc_fail(DLC_ERR_NOMEM, "a batch of %zu samples is too large", count);
     made->memory.size = sizeof made->memory;
     DLC_TRY(args->device_ops->alloc(args->device, all, DLC_MEM_STAGING, &made->memory));
-    /* Labels first: behind bytes they might lie anywhere. */
+    /* Labels first: after bytes they might not be aligned. */
     made->labels = made->memory.base;
     made->data = (char *)made->memory.base + label_bytes;
     return DLC_OK;
@@ -260,7 +262,7 @@ static void free_slot(const dlc_feed *feed, slot *made) {
 
 static dlc_status alloc_slots(dlc_feed *feed) {
     size_t count = (size_t)feed->args.count;
-    feed->slot_count = batches_ahead(feed) + 1; /* one is the caller's */
+    feed->slot_count = batches_ahead(feed) + 1; /* the caller holds one */
     feed->slots = dlc_alloc((size_t)feed->slot_count, sizeof *feed->slots);
     feed->index = dlc_alloc(count, sizeof *feed->index);
     if (!feed->as_read)
@@ -277,7 +279,7 @@ static dlc_status start_thread(dlc_feed *feed) {
     pthread_cond_init(&feed->room, NULL);
     pthread_cond_init(&feed->done, NULL);
     feed->has_lock = 1;
-    DLC_TRY(dlc_hands_open(feed->args.threads, &feed->hands));
+    DLC_TRY(dlc_thread_pool_open(feed->args.threads, &feed->pool));
     DLC_TRY(dlc_thread_start(&feed->thread, "dlc-feed", read_ahead, feed));
     feed->has_thread = 1;
     return DLC_OK;
@@ -285,13 +287,13 @@ static dlc_status start_thread(dlc_feed *feed) {
 
 static dlc_status prepare(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
-    DLC_TRY(settle(feed));
+    DLC_TRY(choose_format(feed));
     if (args->test) {
         feed->begin = feed->info.samples * args->rank / args->ranks;
         feed->end = feed->info.samples * (args->rank + 1) / args->ranks;
         feed->batches = (feed->end - feed->begin + args->count - 1) / args->count;
         if (!feed->batches)
-            return DLC_OK; /* nothing to read, ever */
+            return DLC_OK; /* this rank has nothing to read */
     } else {
         DLC_TRY(dlc_order_open(feed->info.samples, args->seed, args->shuffle,
                                &feed->order));
@@ -303,7 +305,7 @@ static dlc_status prepare(dlc_feed *feed) {
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch) {
     dlc_feed feed = {.args = *args};
     DLC_TRY(check_args(args));
-    DLC_TRY(settle(&feed));
+    DLC_TRY(choose_format(&feed));
     uint64_t count = (uint64_t)args->count;
     *batch = count * (feed.out_bytes + sizeof(int32_t));
     *bytes = ((uint64_t)batches_ahead(&feed) + 1) * *batch;
@@ -339,7 +341,7 @@ void dlc_feed_close(dlc_feed *feed) {
         pthread_mutex_unlock(&feed->lock);
         pthread_join(feed->thread, NULL);
     }
-    dlc_hands_close(feed->hands);
+    dlc_thread_pool_close(feed->pool);
     if (feed->has_lock) {
         pthread_cond_destroy(&feed->done);
         pthread_cond_destroy(&feed->room);
@@ -354,7 +356,7 @@ void dlc_feed_close(dlc_feed *feed) {
     dlc_free(feed);
 }
 
-/* ---- The caller's side ----------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------- */
 
 dlc_shape dlc_feed_shape(const dlc_feed *feed) {
     return feed->shape;

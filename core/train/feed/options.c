@@ -1,4 +1,4 @@
-/* The core's own settings of [data] and [data.test]: see feed.h. */
+/* The feed's own keys of [data] and [data.test], and how they become arguments. */
 #include "train/feed/feed.h"
 
 #define PREFETCH_MAX 64
@@ -9,19 +9,19 @@ const dlc_option dlc_feed_options[] = {
     DLC_BOOL("shuffle", "true", "new order of the samples every epoch (training only)"),
     DLC_FLOAT("scale", "1", -1e30, 1e30, "factor on every input value"),
     DLC_FLOATS("mean", NULL, -1e30, 1e30,
-               "subtracted before scaling: one value, or one a channel"),
+               "subtracted before scaling: one value, or one per channel"),
     DLC_BOOL("mirror", "false", "swap left and right at random (training only)"),
     DLC_INT("crop", "0", 0, SIDE_MAX,
-            "side of a square cut out: anywhere in training, the middle in a test; 0: "
-            "none"),
+            "side of the square that is cropped: at a random position in training, the "
+            "center in a test; 0: none"),
     DLC_INT("pad", "0", 0, SIDE_MAX, "width of a border of zeros, before the crop"),
     DLC_INT(
         "prefetch", "0", 0, PREFETCH_MAX,
-        "batches kept ready in the background; 0: up to three, as 32 MB hold, or none "
+        "batches kept ready in the background; 0: up to three that fit in 32 MB, or none "
         "with [train] recompute = yes"),
     DLC_INT("threads", "0", 0, THREADS_MAX,
-            "threads that cut and convert samples; 0: one beside a CPU that "
-            "computes, up to four where a GPU does"),
+            "threads that crop and convert samples; 0: one if the CPU computes, up to "
+            "four if a GPU does"),
     DLC_OPTIONS_END,
 };
 

@@ -1,4 +1,4 @@
-/* See order.h. */
+/* Shuffles each epoch from the identity, with random numbers of its own. */
 #include "train/feed/order.h"
 
 #include "base/memory.h"
@@ -13,8 +13,8 @@ dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle,
     if (shuffle) {
         if (samples > UINT32_MAX)
             return dlc_fail(DLC_ERR_DATA,
-                            "a source of %lld samples is too large to be shuffled: "
-                            "set shuffle = false, or use at most %lld samples",
+                            "a source of %lld samples is too large to shuffle: set "
+                            "shuffle = false, or use at most %lld samples",
                             (long long)samples, (long long)UINT32_MAX);
         map = dlc_alloc((size_t)samples, sizeof *map);
         if (!map)

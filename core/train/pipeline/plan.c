@@ -1,24 +1,23 @@
-/* What a pipeline is to be: who has which layers, and how a batch is cut. See
- * pipeline.h. */
+/* Plans a pipeline: which ranks have which layers, and how a batch is divided into
+ * micro-batches. */
 #include <inttypes.h>
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/measure.h"
+#include "train/cluster_costs.h"
 #include "train/pipeline/pipeline.h"
 #include "train/pipeline/stage_cut.h"
 
-/* ---- May it be? -------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------- */
 
 static dlc_status check_ranks(const dlc_session *session, int32_t stages) {
     if (session->ranks % stages == 0)
         return DLC_OK;
-    return dlc_fail(
-        DLC_ERR_CONFIG,
-        "%s: %d ranks cannot be shared out among %d stages; take a multiple "
-        "of %d ranks, or other stages",
-        dlc_settings_where(session->setup->parallel_settings, "stages"), (int)session->ranks,
-        (int)stages, (int)stages);
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "%s: %d ranks cannot be split among %d stages; use a multiple "
+                    "of %d ranks, or other stages",
+                    dlc_settings_where(session->setup->parallel_settings, "stages"),
+                    (int)session->ranks, (int)stages, (int)stages);
 }
 
 static int has_split_layers(const dlc_graph *graph) {
@@ -34,72 +33,76 @@ static dlc_status check_job(const dlc_session *session) {
     if (session->asynchronous)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "%s: solver '%s' lets ranks go ahead of each other, which stages "
-            "cannot; take another solver, or leave stages out",
+            "%s: solver '%s' lets ranks be ahead of each other, which stages "
+            "cannot be; use another solver, or remove stages",
             where, setup->solver->name);
-    if (!session->needs.shards)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: solver '%s', as it is set, needs all gradients on one "
-                        "rank, and no stage has all; leave out what needs them "
-                        "(clip_gradients), or leave stages out",
-                        where, setup->solver->name);
-    if (setup->shares.measured || setup->shares.proportions)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: [parallel] batch_split other than equal cannot be had along with "
-                        "stages; leave one of them out",
-                        where);
+    if (!session->needs.sharding)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: solver '%s', with these settings, needs all gradients on one "
+            "rank, and no stage has all; remove the setting that needs them "
+            "(clip_gradients), or remove stages",
+            where, setup->solver->name);
+    if (setup->batch_split.is_auto || setup->batch_split.proportions)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: [parallel] batch_split other than equal does not work with "
+            "stages; remove one of them",
+            where);
     if (has_split_layers(setup->graph))
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: layers with parallel = tensor or auto cannot be had along "
-                        "with stages; take parallel = data, or leave stages out",
+                        "%s: layers with parallel = tensor or auto do not work "
+                        "with stages; set parallel = data, or remove stages",
                         where);
     if (dlc_settings_is(setup->train_settings, "precision", "fp16"))
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: half precision scales all gradients alike, and no stage "
-                        "has all; take [train] precision = bf16, or leave stages out",
+                        "%s: fp16 scales all gradients alike, and no stage "
+                        "has all; set [train] precision = bf16, or remove stages",
                         where);
     return DLC_OK;
 }
 
-/* ---- Shares ------------------------------------------------------------------ */
+/* ---- Batch ----------------------------------------------------------------------- */
 
-/* Twice as many as there are stages, or what comes near it and divides `share`. */
-static int64_t choose_sub_batches(int64_t share, int64_t stages) {
-    for (int64_t m = 2 * stages; m <= 4 * stages && m <= share; m++)
-        if (share % m == 0)
+/* Twice as many micro-batches as stages, or a number near it that divides the samples.
+ */
+static int64_t choose_micro_batches(int64_t samples, int64_t stages) {
+    for (int64_t m = 2 * stages; m <= 4 * stages && m <= samples; m++)
+        if (samples % m == 0)
             return m;
-    int64_t m = 2 * stages < share ? 2 * stages : share;
-    while (share % m != 0)
+    int64_t m = 2 * stages < samples ? 2 * stages : samples;
+    while (samples % m != 0)
         m--;
     return m;
 }
 
-/* A replica's stretch of the batch is that of a rank in a job without stages. */
-static dlc_status share_batch(dlc_session *session) {
+/* A replica's range of the batch is that of a rank in a job without stages. */
+static dlc_status divide_batch(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     dlc_pipeline *pipeline = session->pipeline;
     int64_t replicas = pipeline->stages.replicas, r = pipeline->stages.replica;
     int64_t batch = setup->strong ? setup->train.batch : setup->train.batch * replicas;
     int64_t common = batch / replicas;
     if (batch % replicas != 0)
-        common = 1; /* shares differ by one */
+        common = 1; /* replicas differ by one sample */
     session->global_batch = batch;
-    session->share_offset = batch * r / replicas;
-    session->share = batch * (r + 1) / replicas - session->share_offset;
+    session->local_offset = batch * r / replicas;
+    session->local_batch = batch * (r + 1) / replicas - session->local_offset;
     int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
-    if (session->share == 0 || (wanted > 0 && common % wanted != 0))
+    if (session->local_batch == 0 || (wanted > 0 && common % wanted != 0))
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: a share of %" PRId64 " samples cannot be cut into %" PRId64
-                        " sub-batches of one size; take a number that divides it",
-                        dlc_settings_where(setup->parallel_settings, "micro_batches"), session->share,
-                        wanted > 0 ? wanted : 1);
+                        "%s: the %" PRId64
+                        " samples of a rank cannot be divided into %" PRId64
+                        " micro-batches of equal size; set a number that divides them",
+                        dlc_settings_where(setup->parallel_settings, "micro_batches"),
+                        session->local_batch, wanted > 0 ? wanted : 1);
     int64_t count = wanted > 0 ? wanted
-                               : choose_sub_batches(common, pipeline->stages.stages);
+                               : choose_micro_batches(common, pipeline->stages.stages);
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
     pipeline->sample = dlc_shape_count(&sample);
-    pipeline->sub_batches = (int32_t)count;
-    pipeline->sub_batch = session->share / count;
+    pipeline->micro_batches = (int32_t)count;
+    pipeline->micro_batch_size = session->local_batch / count;
     return DLC_OK;
 }
 
@@ -122,19 +125,19 @@ static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
     return dlc_net_build(&args, outline);
 }
 
-/* Of what crosses, by the link as measured; all free where there are no peers. */
-static dlc_status price_crossings(const dlc_session *session, const dlc_net *outline,
-                                  double *crossing) {
+/* Prices the boundary tensors by the measured link; free if there are no peers. */
+static dlc_status price_boundaries(const dlc_session *session, const dlc_net *outline,
+                                   double *boundary_cost) {
     const dlc_setup *setup = session->setup;
-    dlc_measured measured;
+    dlc_cluster_costs measured;
     dlc_shape sample;
     if (session->is_plan)
         return DLC_OK;
-    DLC_TRY(dlc_measure(session, &measured));
+    DLC_TRY(dlc_cluster_costs_measure(session, &measured));
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
-    return dlc_stage_cut_price(setup->graph, outline, session->pipeline->sub_batch,
-                               &sample, dlc_plan_slowest(&measured.cluster),
-                               measured.speed.bytes, crossing);
+    return dlc_stage_cut_price(
+        setup->graph, outline, session->pipeline->micro_batch_size, &sample,
+        dlc_plan_slowest(&measured.cluster), measured.speed.bytes, boundary_cost);
 }
 
 static dlc_status cut_by_work(const dlc_session *session, const dlc_net *outline,
@@ -142,20 +145,22 @@ static dlc_status cut_by_work(const dlc_session *session, const dlc_net *outline
                               int32_t *first) {
     const dlc_setup *setup = session->setup;
     int32_t layers = setup->graph->layers;
-    double *crossing = dlc_alloc((size_t)layers, sizeof *crossing);
-    dlc_status status = crossing ? price_crossings(session, outline, crossing)
-                                 : DLC_ERR_NOMEM;
+    double *boundary_cost = dlc_alloc((size_t)layers, sizeof *boundary_cost);
+    dlc_status status = boundary_cost
+                            ? price_boundaries(session, outline, boundary_cost)
+                            : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = dlc_stage_cut_balance(work, may_begin, crossing, layers, stages,
+        status = dlc_stage_cut_balance(work, may_begin, boundary_cost, layers, stages,
                                        first);
-    dlc_free(crossing);
+    dlc_free(boundary_cost);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
-    return dlc_fail(status, "%s: %s", dlc_settings_where(setup->parallel_settings, "stages"),
+    return dlc_fail(status, "%s: %s",
+                    dlc_settings_where(setup->parallel_settings, "stages"),
                     dlc_detail());
 }
 
-/* Of each stage, what it has of one number a layer. */
+/* Sums the work of each stage's layers. */
 static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
     const dlc_stages *stages = &pipeline->stages;
     pipeline->work = dlc_alloc((size_t)stages->stages, sizeof *pipeline->work);
@@ -167,7 +172,7 @@ static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
     return DLC_OK;
 }
 
-/* As [train] says, or by work; rank 0's cut is everybody's. */
+/* Cuts as [parallel] stages says, or by work. All ranks use the cut of rank 0. */
 static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
                           const dlc_net *outline) {
     const dlc_graph *graph = session->setup->graph;
@@ -195,7 +200,7 @@ static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
     return status;
 }
 
-/* Trained numbers of a stage. */
+/* The trained parameters of a stage. */
 static dlc_status count_parameters(const dlc_graph *graph, const dlc_net *outline,
                                    int32_t first, int32_t end, int64_t *count) {
     *count = 0;
@@ -221,11 +226,12 @@ static dlc_status check_stages(const dlc_session *session, const dlc_net *outlin
         int64_t parameters = 0;
         DLC_TRY(count_parameters(graph, outline, first, end, &parameters));
         if (parameters == 0)
-            return dlc_fail(DLC_ERR_CONFIG,
-                            "%s: the stage that begins with layer '%s' has nothing to "
-                            "train; begin it, or the one after it, elsewhere",
-                            dlc_settings_where(session->setup->parallel_settings, "stages"),
-                            graph->layer[first].name);
+            return dlc_fail(
+                DLC_ERR_CONFIG,
+                "%s: the stage that begins with layer '%s' has nothing to "
+                "train; begin it, or the next stage, elsewhere",
+                dlc_settings_where(session->setup->parallel_settings, "stages"),
+                graph->layer[first].name);
         if (session->rank == 0)
             dlc_info("stage %d, from rank %d on: layers %s to %s, %" PRId64
                      " parameters, about %.0f %% of the work",
@@ -236,16 +242,17 @@ static dlc_status check_stages(const dlc_session *session, const dlc_net *outlin
     return DLC_OK;
 }
 
-/* What is computed over a batch is computed over less of it. */
+/* Batch statistics are computed over micro-batches. */
 static void warn_of_statistics(const dlc_session *session, const dlc_net *outline) {
     for (int32_t i = 0; session->rank == 0 && i < dlc_net_params(outline); i++) {
         const dlc_net_param *param = dlc_net_param_at(outline, i);
-        if (!param->is_buffer || session->pipeline->sub_batches == 1)
+        if (!param->is_buffer || session->pipeline->micro_batches == 1)
             continue;
-        dlc_warn("%s and the like are statistics of a batch: they are taken of "
-                 "sub-batches of %" PRId64 " samples, not of %" PRId64
+        dlc_warn("%s and the like are statistics of a batch: they are computed over "
+                 "micro-batches of %" PRId64 " samples, not of %" PRId64
                  " as without stages",
-                 param->name, session->pipeline->sub_batch, session->share);
+                 param->name, session->pipeline->micro_batch_size,
+                 session->local_batch);
         return;
     }
 }
@@ -254,15 +261,15 @@ static dlc_status plan_train(dlc_session *session, const dlc_stage_cut *cut) {
     dlc_pipeline *pipeline = session->pipeline;
     const dlc_setup *setup = session->setup;
     dlc_net *outline = NULL;
-    DLC_TRY(make_outline(session, DLC_PHASE_TRAIN, &setup->train, pipeline->sub_batch,
-                         &outline));
+    DLC_TRY(make_outline(session, DLC_PHASE_TRAIN, &setup->train,
+                         pipeline->micro_batch_size, &outline));
     dlc_status status = cut_net(session, cut, outline);
     if (status == DLC_OK)
         status = check_stages(session, outline);
     if (status == DLC_OK) {
         warn_of_statistics(session, outline);
-        status = dlc_crossings_find(&pipeline->stages, setup->graph, outline,
-                                    DLC_PHASE_TRAIN, &pipeline->train);
+        status = dlc_boundary_tensors_find(&pipeline->stages, setup->graph, outline,
+                                           DLC_PHASE_TRAIN, &pipeline->train);
     }
     dlc_net_free(outline);
     return status;
@@ -276,8 +283,8 @@ static dlc_status plan_test(dlc_session *session) {
         return DLC_OK;
     DLC_TRY(make_outline(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
                          &outline));
-    dlc_status status = dlc_crossings_find(&pipeline->stages, setup->graph, outline,
-                                           DLC_PHASE_TEST, &pipeline->test);
+    dlc_status status = dlc_boundary_tensors_find(
+        &pipeline->stages, setup->graph, outline, DLC_PHASE_TEST, &pipeline->test);
     dlc_net_free(outline);
     return status;
 }
@@ -286,8 +293,9 @@ static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
     int32_t count = cut->stages ? cut->stages : session->ranks;
     if (count == 1)
         return DLC_OK;
-    if (session->ranks == 1) { /* one who goes on alone, or measures layers */
-        dlc_info("one rank has the whole net: [parallel] stages does not count");
+    if (session->ranks ==
+        1) { /* e.g. a rank that continues alone, or that measures layers */
+        dlc_info("one rank has the whole net: [parallel] stages is ignored");
         return DLC_OK;
     }
     DLC_TRY(check_ranks(session, count));
@@ -295,17 +303,17 @@ static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
     dlc_pipeline *pipeline = dlc_alloc(1, sizeof *pipeline);
     if (!pipeline)
         return DLC_ERR_NOMEM;
-    session->pipeline = pipeline; /* closed with the session */
+    session->pipeline = pipeline; /* freed with the session */
     pipeline->session = session;
     int32_t replicas = session->ranks / count;
     pipeline->stages = (dlc_stages){.stages = count,
                                     .replicas = replicas,
                                     .stage = session->rank / replicas,
                                     .replica = session->rank % replicas};
-    DLC_TRY(share_batch(session));
-    pipeline->turns = (dlc_turns){.stage = pipeline->stages.stage,
-                                  .stages = count,
-                                  .sub_batches = pipeline->sub_batches};
+    DLC_TRY(divide_batch(session));
+    pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
+                                             .stages = count,
+                                             .micro_batches = pipeline->micro_batches};
     DLC_TRY(plan_train(session, cut));
     return plan_test(session);
 }
@@ -314,7 +322,8 @@ int dlc_pipeline_is_open(const dlc_session *session) {
     dlc_stage_cut cut = {0};
     if (session->ranks == 1 || session->is_plan ||
         !dlc_stage_cut_is_wanted(session->setup) ||
-        dlc_stage_cut_parse(session->setup, &cut) != DLC_OK) /* said by the plan */
+        /* dlc_pipeline_plan reports it */
+        dlc_stage_cut_parse(session->setup, &cut) != DLC_OK)
         return 0;
     int is_open = cut.first == NULL;
     dlc_stage_cut_free(&cut);

@@ -1,4 +1,4 @@
-/* See stage_cut.h. */
+/* Parses [parallel] stages, and cuts a net into stages of about equal time. */
 #include "train/pipeline/stage_cut.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ int dlc_stage_cut_is_wanted(const dlc_setup *setup) {
     return !dlc_settings_is(setup->parallel_settings, "stages", "1");
 }
 
-/* ---- What [train] says --------------------------------------------------------- */
+/* ---- [parallel] stages ----------------------------------------------------------- */
 
 static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
     for (int32_t i = 0; i < graph->layers; i++)
@@ -29,7 +29,7 @@ static int32_t find_layer(const dlc_graph *graph, const char *name, size_t lengt
     return -1;
 }
 
-/* A layer of that name; or a block's, whose first one it is. */
+/* A layer of that name, or the first layer of a block of that name. */
 static int32_t find_first(const dlc_setup *setup, const char *name, size_t length) {
     int32_t layer = find_layer(setup->graph, name, length);
     const dlc_group *group = dlc_config_find_group(setup->config, name, length);
@@ -62,7 +62,7 @@ static dlc_status add_name(const dlc_setup *setup, const char *name, size_t leng
         return unknown(setup, name, length);
     if (layer <= cut->first[cut->stages - 1])
         return dlc_fail(DLC_ERR_CONFIG,
-                        "stages: '%.*s' stands before the layers of the stage that it "
+                        "stages: '%.*s' comes before the layers of the stage that it "
                         "should end; name the first layer of each stage but the "
                         "first, in the order of the net",
                         (int)length, name);
@@ -93,7 +93,7 @@ dlc_status dlc_stage_cut_parse(const dlc_setup *setup, dlc_stage_cut *cut) {
     long number = strtol(text, &end, 10);
     if (end != text && !*end) {
         if (number < 1 || number > 1024)
-            return dlc_fail(DLC_ERR_CONFIG, "stages = %s: from 1 to 1024 can be made",
+            return dlc_fail(DLC_ERR_CONFIG, "stages = %s: must be from 1 to 1024",
                             text);
         made.stages = (int32_t)number;
     } else if (strcmp(text, "auto") != 0) {
@@ -107,9 +107,10 @@ dlc_status dlc_stage_cut_parse(const dlc_setup *setup, dlc_stage_cut *cut) {
     return DLC_OK;
 }
 
-/* ---- By work ----------------------------------------------------------------- */
+/* ---- Cutting by work ------------------------------------------------------------- */
 
-/* As in schedule.c: operations in the time in which a device moves a byte. */
+/* As in exchange_schedule.c: multiply-adds in the time in which a device moves a byte.
+ */
 enum { OPERATIONS_A_BYTE = 10 };
 
 static double work_of(const dlc_net_row *row) {
@@ -145,7 +146,8 @@ dlc_status dlc_stage_cut_weigh(const dlc_graph *graph, const dlc_net *outline,
     return DLC_OK;
 }
 
-/* Nothing to train stands before the first place to cut: it is the first stage's. */
+/* The first layer that may begin a stage; what comes before it is part of the first
+ * stage. */
 static int32_t first_place(const char *may_begin, int32_t layers) {
     int32_t i = 0;
     while (i < layers && !may_begin[i])
@@ -153,15 +155,16 @@ static int32_t first_place(const char *may_begin, int32_t layers) {
     return i;
 }
 
-/* What can only be had together: from one place to cut to the next. */
-typedef struct clumps {
+/* Layers that must stay together: from one possible cut to the next. */
+typedef struct units {
     dlc_plan_layer *layer; /* own */
-    int32_t *first;        /* own; of the graph */
+    int32_t *first;        /* own; in the graph */
     int32_t count;
-} clumps;
+} units;
 
-static dlc_status gather_clumps(const double *work, const char *may_begin,
-                                const double *crossing, int32_t layers, clumps *made) {
+static dlc_status gather_units(const double *work, const char *may_begin,
+                               const double *boundary_cost, int32_t layers,
+                               units *made) {
     int32_t none = first_place(may_begin, layers);
     made->layer = dlc_alloc((size_t)layers, sizeof *made->layer);
     made->first = dlc_alloc((size_t)layers, sizeof *made->first);
@@ -169,8 +172,8 @@ static dlc_status gather_clumps(const double *work, const char *may_begin,
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < layers; i++) {
         if (i == 0 || (may_begin[i] && i != none)) {
-            if (i > 0 && crossing)
-                made->layer[made->count - 1].cut_bytes = crossing[i];
+            if (i > 0 && boundary_cost)
+                made->layer[made->count - 1].cut_bytes = boundary_cost[i];
             made->first[made->count++] = i;
         }
         made->layer[made->count - 1].forward.fixed += work[i];
@@ -178,8 +181,8 @@ static dlc_status gather_clumps(const double *work, const char *may_begin,
     return DLC_OK;
 }
 
-static dlc_status cut_clumps(const clumps *made, int32_t stages, int32_t *first) {
-    /* A crossing is in units of work already. */
+static dlc_status cut_units(const units *made, int32_t stages, int32_t *first) {
+    /* Boundary tensors are priced in units of work already. */
     const dlc_plan_link link = {.bandwidth = 1};
     dlc_plan_stage *stage = dlc_alloc((size_t)stages, sizeof *stage);
     if (!stage)
@@ -193,16 +196,16 @@ static dlc_status cut_clumps(const clumps *made, int32_t stages, int32_t *first)
 }
 
 dlc_status dlc_stage_cut_balance(const double *work, const char *may_begin,
-                                 const double *crossing, int32_t layers, int32_t stages,
-                                 int32_t *first) {
-    clumps made = {0};
-    dlc_status status = gather_clumps(work, may_begin, crossing, layers, &made);
+                                 const double *boundary_cost, int32_t layers,
+                                 int32_t stages, int32_t *first) {
+    units made = {0};
+    dlc_status status = gather_units(work, may_begin, boundary_cost, layers, &made);
     if (status == DLC_OK && stages > made.count)
         status = dlc_fail(DLC_ERR_CONFIG,
                           "the net has layers with weights for %d stages, not for %d",
                           (int)made.count, (int)stages);
     if (status == DLC_OK)
-        status = cut_clumps(&made, stages, first);
+        status = cut_units(&made, stages, first);
     if (status == DLC_OK)
         first[stages] = layers;
     dlc_free(made.first);
@@ -210,21 +213,21 @@ dlc_status dlc_stage_cut_balance(const double *work, const char *may_begin,
     return status;
 }
 
-/* ---- What crosses ------------------------------------------------------------ */
+/* ---- Boundary tensors ------------------------------------------------------------ */
 
 dlc_status dlc_stage_cut_price(const dlc_graph *graph, const dlc_net *outline,
                                int64_t batch, const dlc_shape *sample,
                                const dlc_plan_link *link, double work_a_second,
-                               double *crossing) {
+                               double *boundary_cost) {
     dlc_plan_layer *layer = dlc_alloc((size_t)graph->layers, sizeof *layer);
     if (!layer)
         return DLC_ERR_NOMEM;
     dlc_status status = dlc_plan_layers_read(graph, outline, batch, sample, NULL,
                                              layer);
     for (int32_t i = 1; status == DLC_OK && i < graph->layers; i++)
-        crossing[i] = (link->latency +
-                       layer[i - 1].cut_bytes * (double)batch / link->bandwidth) *
-                      work_a_second;
+        boundary_cost[i] = (link->latency +
+                            layer[i - 1].cut_bytes * (double)batch / link->bandwidth) *
+                           work_a_second;
     dlc_free(layer);
     return status;
 }

@@ -1,4 +1,4 @@
-/* See stages.h. */
+/* Finds out which layer is in which stage, and which tensors cross a stage boundary. */
 #include "train/pipeline/stages.h"
 
 #include "base/memory.h"
@@ -36,7 +36,7 @@ int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase 
     return 0;
 }
 
-/* ---- Crossings --------------------------------------------------------------- */
+/* ---- Boundary tensors ------------------------------------------------------------ */
 
 /* Does a layer of the stage read this output? */
 static int reads(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
@@ -50,100 +50,100 @@ static int reads(const dlc_stages *stages, const dlc_graph *graph, dlc_phase pha
     return 0;
 }
 
-static dlc_status take_tables(dlc_crossings *crossings, int32_t most) {
+static dlc_status take_tables(dlc_boundary_tensors *boundary, int32_t most) {
     size_t n = (size_t)most;
-    crossings->in = dlc_alloc(n, sizeof *crossings->in);
-    crossings->out = dlc_alloc(n, sizeof *crossings->out);
-    crossings->in_rank = dlc_alloc(n, sizeof *crossings->in_rank);
-    crossings->in_id = dlc_alloc(n, sizeof *crossings->in_id);
-    crossings->out_id = dlc_alloc(n, sizeof *crossings->out_id);
-    crossings->readers = dlc_alloc(n, sizeof *crossings->readers);
-    crossings->reader = dlc_alloc(n, sizeof *crossings->reader);
-    return crossings->in && crossings->out && crossings->in_rank && crossings->in_id &&
-                   crossings->out_id && crossings->readers && crossings->reader
+    boundary->in = dlc_alloc(n, sizeof *boundary->in);
+    boundary->out = dlc_alloc(n, sizeof *boundary->out);
+    boundary->in_rank = dlc_alloc(n, sizeof *boundary->in_rank);
+    boundary->in_id = dlc_alloc(n, sizeof *boundary->in_id);
+    boundary->out_id = dlc_alloc(n, sizeof *boundary->out_id);
+    boundary->readers = dlc_alloc(n, sizeof *boundary->readers);
+    boundary->reader = dlc_alloc(n, sizeof *boundary->reader);
+    return boundary->in && boundary->out && boundary->in_rank && boundary->in_id &&
+                   boundary->out_id && boundary->readers && boundary->reader
                ? DLC_OK
                : DLC_ERR_NOMEM;
 }
 
-/* One output of a layer of this stage, where later stages read it. */
+/* An output of a layer of this stage, if later stages read it. */
 static dlc_status find_readers(const dlc_stages *stages, const dlc_graph *graph,
                                const dlc_net *outline, dlc_phase phase,
-                               const dlc_net_port *port, int32_t id,
-                               dlc_crossings *crossings) {
-    int32_t at = crossings->outs, count = 0;
-    dlc_crossing_reader *reader = dlc_alloc((size_t)stages->stages, sizeof *reader);
+                               const dlc_net_boundary *port, int32_t id,
+                               dlc_boundary_tensors *boundary) {
+    int32_t at = boundary->outs, count = 0;
+    dlc_boundary_reader *reader = dlc_alloc((size_t)stages->stages, sizeof *reader);
     if (!reader)
         return DLC_ERR_NOMEM;
-    crossings->out[at] = *port;
+    boundary->out[at] = *port;
     for (int32_t s = stages->stage + 1; s < stages->stages; s++) {
         if (!reads(stages, graph, phase, s, port->layer, port->output))
             continue;
         int gradient = phase == DLC_PHASE_TRAIN &&
-                       dlc_net_is_wanted(outline, port->layer, port->output,
-                                         stages->first[s], stages->first[s + 1]);
-        reader[count++] = (dlc_crossing_reader){rank_of(stages, s), gradient};
-        crossings->out[at].gradient |= gradient;
+                       dlc_net_wants_gradient(outline, port->layer, port->output,
+                                              stages->first[s], stages->first[s + 1]);
+        reader[count++] = (dlc_boundary_reader){rank_of(stages, s), gradient};
+        boundary->out[at].gradient |= gradient;
     }
     if (count == 0) {
         dlc_free(reader);
         return DLC_OK;
     }
-    crossings->out_id[at] = id;
-    crossings->readers[at] = count;
-    crossings->reader[at] = reader;
-    crossings->outs++;
+    boundary->out_id[at] = id;
+    boundary->readers[at] = count;
+    boundary->reader[at] = reader;
+    boundary->outs++;
     return DLC_OK;
 }
 
-/* One output of a layer of an earlier stage, if it is read here. */
+/* An output of a layer of an earlier stage, if this stage reads it. */
 static void find_source(const dlc_stages *stages, const dlc_graph *graph,
                         const dlc_net *outline, dlc_phase phase,
-                        const dlc_net_port *port, int32_t id,
-                        dlc_crossings *crossings) {
-    int32_t at = crossings->ins, mine = stages->stage;
+                        const dlc_net_boundary *port, int32_t id,
+                        dlc_boundary_tensors *boundary) {
+    int32_t at = boundary->ins, mine = stages->stage;
     if (!reads(stages, graph, phase, mine, port->layer, port->output))
         return;
-    crossings->in[at] = *port;
-    crossings->in[at].gradient = phase == DLC_PHASE_TRAIN &&
-                                 dlc_net_is_wanted(outline, port->layer, port->output,
-                                                   stages->first[mine],
-                                                   stages->first[mine + 1]);
+    boundary->in[at] = *port;
+    boundary->in[at].gradient = phase == DLC_PHASE_TRAIN &&
+                                dlc_net_wants_gradient(
+                                    outline, port->layer, port->output,
+                                    stages->first[mine], stages->first[mine + 1]);
     int32_t from = dlc_stages_of_layer(stages, port->layer);
-    crossings->in_rank[at] = rank_of(stages, from);
-    crossings->in_id[at] = id;
-    crossings->ins++;
+    boundary->in_rank[at] = rank_of(stages, from);
+    boundary->in_id[at] = id;
+    boundary->ins++;
 }
 
-dlc_status dlc_crossings_find(const dlc_stages *stages, const dlc_graph *graph,
-                              const dlc_net *outline, dlc_phase phase,
-                              dlc_crossings *crossings) {
-    DLC_TRY(take_tables(crossings, graph->layers * DLC_MAX_OUTPUTS));
+dlc_status dlc_boundary_tensors_find(const dlc_stages *stages, const dlc_graph *graph,
+                                     const dlc_net *outline, dlc_phase phase,
+                                     dlc_boundary_tensors *boundary) {
+    DLC_TRY(take_tables(boundary, graph->layers * DLC_MAX_OUTPUTS));
     for (int32_t i = 0; i < stages->first[stages->stage + 1]; i++) {
         int32_t from = dlc_stages_of_layer(stages, i);
         for (int32_t o = 0; o < DLC_MAX_OUTPUTS; o++) {
             int32_t id = i * DLC_MAX_OUTPUTS + o;
-            dlc_net_port port;
+            dlc_net_boundary port;
             if (!dlc_net_output(outline, i, o, &port))
                 continue;
             if (from == stages->stage)
                 DLC_TRY(
-                    find_readers(stages, graph, outline, phase, &port, id, crossings));
+                    find_readers(stages, graph, outline, phase, &port, id, boundary));
             else
-                find_source(stages, graph, outline, phase, &port, id, crossings);
+                find_source(stages, graph, outline, phase, &port, id, boundary);
         }
     }
     return DLC_OK;
 }
 
-void dlc_crossings_free(dlc_crossings *crossings) {
-    for (int32_t i = 0; i < crossings->outs; i++)
-        dlc_free(crossings->reader[i]);
-    dlc_free(crossings->reader);
-    dlc_free(crossings->readers);
-    dlc_free(crossings->out_id);
-    dlc_free(crossings->in_id);
-    dlc_free(crossings->in_rank);
-    dlc_free(crossings->out);
-    dlc_free(crossings->in);
-    *crossings = (dlc_crossings){0};
+void dlc_boundary_tensors_free(dlc_boundary_tensors *boundary) {
+    for (int32_t i = 0; i < boundary->outs; i++)
+        dlc_free(boundary->reader[i]);
+    dlc_free(boundary->reader);
+    dlc_free(boundary->readers);
+    dlc_free(boundary->out_id);
+    dlc_free(boundary->in_id);
+    dlc_free(boundary->in_rank);
+    dlc_free(boundary->out);
+    dlc_free(boundary->in);
+    *boundary = (dlc_boundary_tensors){0};
 }

@@ -1,6 +1,7 @@
-/* Compares fifty steps of the solver with the algorithm as its publication has it, in
- * double precision: two parameters with multipliers of their own and padding between
- * them, three buckets that cut them, and the core's tail, which must stay as it is. */
+/* Tests fifty steps of the solver against the published algorithm in double precision:
+ * two parameters with different lr_mult and decay_mult and padding between them, three
+ * buckets whose borders are inside parameters, and control words, which must not
+ * change. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +10,10 @@
 
 #include <dlcore/solver.h>
 
-enum { COUNT = 48, TAIL = 16, STEPS = 50, BUCKETS = 3 };
+enum { COUNT = 48, CONTROL_WORDS = 16, STEPS = 50, BUCKETS = 3 };
 
-static const double rate = 0.02, beta1 = 0.8, beta2 = 0.95, epsilon = 1e-6, decay = 0.1;
+static const double learning_rate = 0.02, beta1 = 0.8, beta2 = 0.95, epsilon = 1e-6,
+                    decay = 0.1;
 
 static void *host_alloc(size_t bytes) {
     return calloc(1, bytes + 1);
@@ -21,7 +23,7 @@ static double get_float(const dlc_settings *settings, const char *name) {
     static const struct {
         const char *name;
         const double *value;
-    } known[] = {{"learning_rate", &rate},
+    } known[] = {{"learning_rate", &learning_rate},
                  {"beta1", &beta1},
                  {"beta2", &beta2},
                  {"epsilon", &epsilon},
@@ -36,7 +38,7 @@ static double get_float(const dlc_settings *settings, const char *name) {
 static const dlc_host host = {
     .size = sizeof host, .alloc = host_alloc, .free = free, .get_float = get_float};
 
-/* With one rank the exchange has nothing to do. */
+/* The calls of the exchange have nothing to do with one rank. */
 static dlc_status nothing(void *context, int32_t bucket) {
     (void)context;
     (void)bucket;
@@ -44,8 +46,12 @@ static dlc_status nothing(void *context, int32_t bucket) {
 }
 
 static const dlc_segment segments[] = {
-    {.size = sizeof(dlc_segment), .name = "w", .count = 20, .rate = 1, .decay = 1},
-    {.size = sizeof(dlc_segment), .name = "b", .offset = 24, .count = 8, .rate = 2},
+    {.size = sizeof(dlc_segment),
+     .name = "w",
+     .count = 20,
+     .lr_mult = 1,
+     .decay_mult = 1},
+    {.size = sizeof(dlc_segment), .name = "b", .offset = 24, .count = 8, .lr_mult = 2},
 };
 static const size_t begin[] = {0, 10, 26, COUNT};
 
@@ -53,7 +59,7 @@ static double gradient_of(int step, int i) {
     return sin(0.7 * step + i) * (1 + i % 5);
 }
 
-/* The segment of an element; NULL for padding and tail. */
+/* The segment of an element; NULL for padding and control words. */
 static const dlc_segment *segment_of(size_t i) {
     for (int s = 0; s < 2; s++)
         if (i >= segments[s].offset && i < segments[s].offset + segments[s].count)
@@ -69,8 +75,8 @@ static double reference(int i) {
         m = beta1 * m + (1 - beta1) * g;
         v = beta2 * v + (1 - beta2) * g * g;
         double mean = m / (1 - pow(beta1, t)), square = v / (1 - pow(beta2, t));
-        w -= rate * segment->rate *
-             (mean / (sqrt(square) + epsilon) + decay * segment->decay * w);
+        w -= learning_rate * segment->lr_mult *
+             (mean / (sqrt(square) + epsilon) + decay * segment->decay_mult * w);
     }
     return w;
 }
@@ -100,7 +106,7 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < COUNT; i++)
         weights[i] = (float)i;
-    const dlc_exchange exchange = {.size = offsetof(dlc_exchange, own_begin),
+    const dlc_exchange exchange = {.size = offsetof(dlc_exchange, shard_begin),
                                    .ranks = 1,
                                    .buckets = BUCKETS,
                                    .bucket_begin = begin,
@@ -108,7 +114,7 @@ int main(int argc, char **argv) {
                                    .wait = nothing};
     const dlc_solver_args args = {.size = sizeof args,
                                   .count = COUNT,
-                                  .tail = TAIL,
+                                  .control_words = CONTROL_WORDS,
                                   .weights = weights,
                                   .gradients = gradients,
                                   .slots = {m, v},
@@ -121,10 +127,10 @@ int main(int argc, char **argv) {
         return 1;
     ops->destroy(solver);
     for (int i = 0; i < COUNT; i++) {
-        double should = reference(i), is = (double)weights[i];
-        if (fabs(is - should) <= 2e-5 * (1 + fabs(should)))
+        double expected = reference(i), actual = (double)weights[i];
+        if (fabs(actual - expected) <= 2e-5 * (1 + fabs(expected)))
             continue;
-        printf("weight %d is %.9g, not %.9g\n", i, is, should);
+        printf("weight %d is %.9g, not %.9g\n", i, actual, expected);
         return 1;
     }
     return 0;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A small net learns with it; twice the same; stopped and resumed the same as in one go; on
-# two ranks the same, whether or not updates are sharded or late. Arguments: the dlcore
+# Trains a small net with adam. Training must be reproducible, bitwise identical if it is
+# resumed, and on two ranks with sharded and with deferred updates. Argument: the dlcore
 # command.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,12 +16,14 @@ train() {
         >"$folder.json"
 }
 
-# Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
+# begin <file>: prints where the tensors of a safetensors file begin: after 8 bytes with
+# the length of the header, and the header.
 begin() { echo $(($(od -An -t u8 -N 8 "$1") + 8)); }
-# same_tensors <file> <file>: to the bit; what the headers tell of the runs may differ
+# same_tensors <file> <file>: fails unless the tensors are bitwise identical; headers
+# may differ.
 same_tensors() { cmp -i "$(begin "$1"):$(begin "$2")" "$1" "$2"; }
 
-# same <folder> <folder>: the last checkpoint, to the bit
+# same <folder> <folder>: fails unless the last checkpoints are bitwise identical
 same() {
     last=$(basename "$(find "$1" -name '*.safetensors' | sort | tail -n 1)")
     same_tensors "$1/$last" "$2/$last" || { echo "$1 and $2 differ"; exit 1; }
@@ -36,7 +38,7 @@ train part --resume=auto
 same once part
 
 train whole --ranks=2 --set=transport.shard_optimizer=no --set=transport.overlap_forward=no
-train shards --ranks=2 --set=transport.shard_optimizer=yes
-train late --ranks=2 --set=transport.shard_optimizer=no --set=transport.overlap_forward=yes
-same whole shards
-same whole late
+train sharded --ranks=2 --set=transport.shard_optimizer=yes
+train deferred --ranks=2 --set=transport.shard_optimizer=no --set=transport.overlap_forward=yes
+same whole sharded
+same whole deferred

@@ -1,6 +1,6 @@
-/* Checks the layer against the function worked out in double precision, and its
- * gradient against differences of that, over numbers of all sizes. It loads the plugin
- * as dlcore does, with a host of its own. */
+/* Tests the layer against the function in double precision, and its gradient against
+ * finite differences of that function, for x in -10 .. 10. It loads the plugin as
+ * dlcore does, with a host table of its own. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdarg.h>
@@ -30,9 +30,9 @@ static double gelu(double x) {
     return 0.5 * x * (1 + erf(x / sqrt(2)));
 }
 
-/* Is it as near as float32 can be? */
-static int is_near(double is, double should, double room) {
-    return fabs(is - should) <= room * (1 + fabs(should));
+/* 1 if the difference is within the tolerance. */
+static int is_near(double actual, double expected, double tolerance) {
+    return fabs(actual - expected) <= tolerance * (1 + fabs(expected));
 }
 
 static int check(const dlc_layer_ops *ops, dlc_layer *layer) {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A small net learns with it, twice the same, with little memory the same; and nearly the
-# same as with the gelu that dlcore's own layers have. Arguments: the dlcore command.
+# Trains a small net with exact-gelu. Training must be reproducible, also with recomputed
+# activations, and give nearly the same loss as dlcore's own gelu. Argument: the dlcore
+# command.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dlcore=${1:-dlcore}
@@ -14,17 +15,19 @@ train() {
     "$dlcore" train "$here/net.ini" -q --json --run-dir="$folder" "$@" \
         >"$folder.json"
 }
-# Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
+# begin <file>: prints where the tensors of a safetensors file begin: after 8 bytes with
+# the length of the header, and the header.
 begin() { echo $(($(od -An -t u8 -N 8 "$1") + 8)); }
-# same_tensors <file> <file>: to the bit; what the headers tell of the runs may differ
+# same_tensors <file> <file>: fails unless the tensors are bitwise identical; headers
+# may differ.
 same_tensors() { cmp -i "$(begin "$1"):$(begin "$2")" "$1" "$2"; }
 
 value() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.json"; }
 
 train once
 train again
-train low --set=train.recompute=yes
-for other in again low; do
+train recomputed --set=train.recompute=yes
+for other in again recomputed; do
     for file in once/*.safetensors; do
         same_tensors "$file" "$other/${file##*/}"
     done

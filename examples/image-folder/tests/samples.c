@@ -1,5 +1,5 @@
-/* Makes a folder of pictures, reads it by the plugin and compares; then spoils files
- * and wants to be told which. Arguments: the plugin, the folder to make. */
+/* Tests the plugin: generates a folder of images, reads it and compares; then damages
+ * files and checks that errors name them. Arguments: the plugin, the folder to make. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <png.h>
@@ -27,7 +27,7 @@ static const char *const class_name[CLASSES] = {"ant", "bee", "cat"};
         } \
     } while (0)
 
-/* ---- A host ---------------------------------------------------------------------- */
+/* ---- Fake host -------------------------------------------------------------- */
 
 static char detail[512] = "none";
 static const char *root;
@@ -58,7 +58,7 @@ static size_t get_ints(const dlc_settings *settings, const char *name,
     return 3;
 }
 
-static const char *written = "";
+static const char *written = ""; /* the setting `classes` */
 
 static const char *get_string(const dlc_settings *settings, const char *name) {
     (void)settings;
@@ -80,9 +80,9 @@ static const dlc_host host = {.size = sizeof host,
                               .get_string = get_string,
                               .get_ints = get_ints};
 
-/* ---- Pictures -------------------------------------------------------------------- */
+/* ---- Pictures --------------------------------------------------------------- */
 
-/* Mostly of the colour that has the class's number. */
+/* Paints noise, with the colour channel of the label brighter than the others. */
 static void paint(unsigned char *pixels, int width, int height, int label, unsigned n) {
     for (int i = 0; i < width * height; i++)
         for (int c = 0; c < 3; c++) {
@@ -124,7 +124,7 @@ static void make_folder(const char *path) {
     CHECK(mkdir(path, 0777) == 0 || errno == EEXIST);
 }
 
-/* Number 0 of each class is as large as samples are, the others are not. */
+/* Image 0 of each class has the size of samples; the others have other sizes. */
 static void make_pictures(void) {
     static unsigned char pixels[3 * 64 * 64];
     char path[256];
@@ -145,7 +145,7 @@ static void make_pictures(void) {
     CHECK(file && fclose(file) == 0);
 }
 
-/* ---- Checks ---------------------------------------------------------------------- */
+/* ---- Checks ----------------------------------------------------------------- */
 
 static const dlc_data_ops *ops;
 
@@ -163,20 +163,20 @@ static void check_samples(dlc_source *source) {
     for (int i = 0; i < SAMPLES; i++)
         index[i] = i;
     CHECK(ops->read(source, SAMPLES, index, all, labels) == DLC_OK);
-    for (int i = SAMPLES - 1; i >= 0; i--) { /* the same in any order */
+    for (int i = SAMPLES - 1; i >= 0; i--) { /* the order must not matter */
         CHECK(ops->read(source, 1, &index[i], one, &label) == DLC_OK);
         CHECK(memcmp(one, all + (size_t)i * VALUES, VALUES) == 0);
         CHECK(label == i / EACH && label == labels[i]);
-        for (int c = 0; c < 3; c++) { /* a plane of each colour */
+        for (int c = 0; c < 3; c++) { /* the plane of each colour */
             int sum = 0;
             for (int k = 0; k < SIDE * SIDE; k++)
                 sum += one[c * SIDE * SIDE + k];
             CHECK((sum > 128 * SIDE * SIDE) == (c == label));
         }
-        for (int other = 0; other < i; other++) /* each is another one */
+        for (int other = 0; other < i; other++) /* all samples differ */
             CHECK(memcmp(one, all + (size_t)other * VALUES, VALUES) != 0);
     }
-    for (int c = 0; c < CLASSES; c++) { /* nothing to stretch: as it was painted */
+    for (int c = 0; c < CLASSES; c++) { /* image 0 is not resized */
         paint(exact, SIDE, SIDE, c, (unsigned)(100 * c));
         for (int k = 0; k < VALUES; k++)
             CHECK(all[(size_t)c * EACH * VALUES +
@@ -184,7 +184,7 @@ static void check_samples(dlc_source *source) {
     }
 }
 
-/* A picture of one colour stays one, whatever is done to it. */
+/* An image of one colour must keep its colour when it is resized and made grey. */
 static void check_plain(int grey) {
     static unsigned char pixels[3 * 64 * 64], sample[VALUES];
     char path[256];
@@ -204,8 +204,8 @@ static void check_plain(int grey) {
     write_png(path, pixels, SIDE, SIDE);
 }
 
-/* Cut off behind its head a file is found when it is read, before that when the folder
- * is opened. */
+/* A file that is truncated within its header must be an error of open; after the
+ * header, of read. */
 static void check_broken(int i, off_t bytes, int opens) {
     char path[256], whole[300];
     const dlc_data_args args = {.size = sizeof args};
@@ -240,7 +240,7 @@ static void check_folders(const char *made) {
     root = made;
 }
 
-/* Labels follow from the names that are given, whatever folders there are. */
+/* Labels must follow from the class names that are given, not from the folders. */
 static void check_classes(void) {
     static const char *const given[] = {"aardvark", "ant", "bee", "cat", "dog"};
     const dlc_data_args args = {

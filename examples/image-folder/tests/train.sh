@@ -1,6 +1,7 @@
 #!/bin/sh
-# A net learns the pictures, twice the same; two ranks share them out and learn the same.
-# Arguments: the dlcore command, the folder of pictures that the test `samples` made.
+# Trains a net on images. Training must be reproducible, and give nearly the same loss on
+# two ranks. Arguments: the dlcore command, the folder of images that the test `samples`
+# made.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dlcore=$1
@@ -16,14 +17,16 @@ train() {
         --set=train.keep_best=false \
         --set=data.path="$pictures" "$@" >"$folder.json"
 }
-# Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
+# begin <file>: prints where the tensors of a safetensors file begin: after 8 bytes with
+# the length of the header, and the header.
 begin() { echo $(($(od -An -t u8 -N 8 "$1") + 8)); }
-# same_tensors <file> <file>: to the bit; what the headers tell of the runs may differ
+# same_tensors <file> <file>: fails unless the tensors are bitwise identical; headers
+# may differ.
 same_tensors() { cmp -i "$(begin "$1"):$(begin "$2")" "$1" "$2"; }
 
 loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1.json"; }
 
-# Test data without a class does not give its label to the next one.
+# If test data lacks a class, the labels of the others stay the same.
 cp -r "$pictures" test
 rm -r test/bee
 cat "$here/net.ini" - >tested.ini <<'END'
@@ -44,7 +47,7 @@ END
     >tested.json 2>said
 grep -q "no folder for the class bee (label 1)" said
 value() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.json"; }
-# The best checkpoint may be another than the last one: their names have the iteration.
+# The names of checkpoints have the iteration, so the last name is the last checkpoint.
 for last in tested/*.safetensors; do :; done
 "$dlcore" test tested.ini --json --set=data.path="$pictures" \
     --weights="$last" >alone.json 2>said
@@ -54,7 +57,7 @@ for run in tested alone; do
     value $run accuracy | awk '{ exit !($1 >= 0.95) }'
 done
 
-# A class that was never trained is a mistake, and named.
+# A class that the training data does not have is an error that names the folder.
 mkdir test/dodo
 cp test/ant/* test/dodo
 code=0

@@ -1,6 +1,7 @@
 #!/bin/sh
-# By TCP on two, three and five ranks: the weights of another transport, to the bit; twice
-# the same; and a job that loses a rank ends at once. Arguments: the dlcore command.
+# Trains over TCP on three and five ranks. The weights must be bitwise identical to those of
+# another transport, and a job that loses a rank must end at once. Argument: the dlcore
+# command.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dlcore=${1:-dlcore}
@@ -17,12 +18,14 @@ train() {
         --set=transport.reduction_order=pairwise "$@" >"$folder.json"
 }
 
-# Where the tensors begin: behind 8 bytes, which say how long the header is, and the header.
+# begin <file>: prints where the tensors of a safetensors file begin: after 8 bytes with
+# the length of the header, and the header.
 begin() { echo $(($(od -An -t u8 -N 8 "$1") + 8)); }
-# same_tensors <file> <file>: to the bit; what the headers tell of the runs may differ
+# same_tensors <file> <file>: fails unless the tensors are bitwise identical; headers
+# may differ.
 same_tensors() { cmp -i "$(begin "$1"):$(begin "$2")" "$1" "$2"; }
 
-# same <folder> <folder>: the same weights, to the bit
+# same <folder> <folder>: fails unless the weights are bitwise identical
 same() {
     for file in "$1"/*.safetensors; do
         same_tensors "$file" "$2/${file##*/}" || { echo "$1 and $2 differ"; exit 1; }
@@ -41,7 +44,7 @@ done
 train tcp3 --ranks=3 --transport=tcp --set=transport.overlap_forward=yes
 same tcp3 auto3
 
-# A rank that dies: the others end with exit code 5 and say who.
+# If a rank dies, the job ends with exit code 5.
 "$dlcore" train "$here/net.ini" --ranks=3 --transport=tcp --iterations=10000000 \
     --run-dir=lost >lost.log 2>&1 &
 job=$!

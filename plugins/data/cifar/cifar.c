@@ -1,7 +1,6 @@
-/* The data source "cifar": the binary files of CIFAR-10 and CIFAR-100, held in
- * memory. A file is records only: the label (CIFAR-100: the coarse one, then the
- * fine one that is used here) and 3072 bytes, red, green and blue plane.
- */
+/* The data source "cifar": the binary files of CIFAR-10 and CIFAR-100, held in memory.
+ * A file consists of records only: the label (CIFAR-100: the coarse label, then the
+ * fine one, which is used here) and 3072 bytes, the red, green and blue plane. */
 #include <dlcore/data.h>
 
 #include <errno.h>
@@ -21,7 +20,7 @@
 
 static const dlc_host *host;
 
-/* One file of the list, and where its records lie in memory. */
+/* One file of the list: its path, and where its records are in dlc_source.records. */
 typedef struct part {
     char *path;
     size_t begin, bytes;
@@ -37,9 +36,9 @@ struct dlc_source {
     size_t bytes; /* of all records */
 };
 
-/* ---- The list of files -------------------------------------------------------- */
+/* ---- List of files ------------------------------------------------------------ */
 
-/* The next name of a list joined by commas, without the spaces around it. */
+/* Returns the next name of a comma-separated list, without surrounding spaces. */
 static const char *next_name(const char *list, const char **name, size_t *length) {
     const char *end = strchrnul(list, ',');
     const char *next = *end ? end + 1 : NULL;
@@ -92,14 +91,14 @@ static dlc_status list_parts(dlc_source *source, const dlc_settings *settings) {
     return DLC_OK;
 }
 
-/* ---- Their contents ------------------------------------------------------------ */
+/* ---- Contents ----------------------------------------------------------------- */
 
 /* Opens a part; its size must be a whole number of records. */
 static dlc_status open_part(const dlc_source *source, const part *from, int *fd,
                             size_t *bytes) {
     struct stat info;
     dlc_status status = DLC_OK;
-    /* Not blocking: a pipe must be refused, not waited for. */
+    /* O_NONBLOCK: a pipe must be refused, not waited for. */
     int opened = open(from->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (opened < 0)
         return host->fail(DLC_ERR_DATA, "cannot open %s: %s", from->path,
@@ -156,7 +155,7 @@ static dlc_status check_label(const dlc_source *source, const part *from, size_t
     return host->fail(
         DLC_ERR_DATA,
         "%s: label %d at byte %zu (record %zu) is not one of 0 to %d: the "
-        "file is damaged, or is no CIFAR-%d",
+        "file is damaged, or is not CIFAR-%d",
         from->path, label, at, at / source->record_bytes, classes - 1, source->classes);
 }
 
@@ -174,7 +173,7 @@ static dlc_status check_part(const dlc_source *source, const part *from) {
     return DLC_OK;
 }
 
-/* Sizes first, so that all files come to lie in one piece of memory. */
+/* Adds up the sizes first, so that all files fit one block of memory. */
 static dlc_status measure_parts(dlc_source *source) {
     for (size_t i = 0; i < source->part_count; i++) {
         part *from = &source->parts[i];
@@ -205,7 +204,7 @@ static dlc_status load_parts(dlc_source *source) {
     return status;
 }
 
-/* ---- The operations ------------------------------------------------------------- */
+/* ---- Operations --------------------------------------------------------------- */
 
 static void cifar_close(dlc_source *source) {
     if (!source)
@@ -268,7 +267,7 @@ static dlc_status cifar_start(const dlc_host *services) {
 static const dlc_option options[] = {
     DLC_PATH_REQUIRED("folder", "where the binary files are"),
     DLC_STRING("files", NULL,
-               "names of the files, joined by commas; unset: those for training"),
+               "names of the files, separated by commas; unset: the training files"),
     DLC_CHOICE("classes", "10", "10|100", "CIFAR-10, or CIFAR-100 by its fine labels"),
     DLC_OPTIONS_END,
 };
@@ -291,7 +290,7 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "cifar",

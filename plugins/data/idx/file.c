@@ -1,7 +1,8 @@
-/* See idx.h. A file's sizes are believed only as far as its data goes: the header alone
- * is read first, what it asks for is held against the file, and memory is taken as data
- * comes. A packed file is mapped and unpacked in one go, with libdeflate: twice as fast
- * as zlib, which is most of the time between start and first iteration. */
+/* Reads IDX files, compressed by gzip or not. A size in the header is never trusted: it
+ * is compared with the size of the file, and memory is populated as data arrives. A
+ * compressed file is mapped and decompressed in one go by libdeflate, which is twice as
+ * fast as zlib; with zlib this would be most of the time before the first iteration.
+ * Called by idx.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
@@ -16,14 +17,15 @@
 #define GZIP_SHORTEST 18 /* header and trailer */
 #define HEADER_FIXED 4
 #define HEADER_MOST (HEADER_FIXED + 4 * IDX_MAX_DIMS)
-/* No deflate stream grows by more than this (RFC 1951: 258 bytes from 2 bits). */
+/* No deflate stream expands by more than this factor (RFC 1951: 258 bytes from 2 bits).
+ */
 #define DEFLATE_MOST 1032
-/* What packing adds to data that cannot be packed, and names in front of it. */
+/* What gzip adds at most: to incompressible data, and a file name in the header. */
 #define GZIP_OVERHEAD(plain) ((plain) / 64 + (1 << 20))
-/* From here on memory is asked for in huge pages: first touch is dear otherwise. */
+/* Blocks of this size use huge pages: page faults are expensive otherwise. */
 #define HUGE_FROM ((size_t)4 << 20)
 
-/* ---- The file as it is on the disk --------------------------------------------- */
+/* ---- The file on disk -------------------------------------------------------- */
 
 typedef struct disk_file {
     const dlc_host *host;
@@ -32,12 +34,12 @@ typedef struct disk_file {
     size_t size;
 } disk_file;
 
-/* Opens the file that file->path names. */
+/* Opens file->path. */
 static dlc_status open_file(disk_file *file) {
     const dlc_host *host = file->host;
     const char *path = file->path;
     struct stat info;
-    /* Not blocking: a pipe must be refused, not waited for. */
+    /* O_NONBLOCK: a pipe must be refused, not waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return host->fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
@@ -70,7 +72,7 @@ static dlc_status read_at(const disk_file *file, size_t begin, void *into,
     return DLC_OK;
 }
 
-/* Memory that costs nothing until it is written to. Freed with munmap. */
+/* Memory that is populated when written to. Freed with munmap. */
 static dlc_status reserve(const disk_file *file, size_t bytes, unsigned char **memory) {
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                       -1, 0);
@@ -78,7 +80,7 @@ static dlc_status reserve(const disk_file *file, size_t bytes, unsigned char **m
         return file->host->fail(DLC_ERR_NOMEM, "out of memory: %zu bytes for %s", bytes,
                                 file->path);
     if (bytes >= HUGE_FROM)
-        madvise(made, bytes, MADV_HUGEPAGE); /* a wish: failing does no harm */
+        madvise(made, bytes, MADV_HUGEPAGE); /* optional: failure does no harm */
     *memory = made;
     return DLC_OK;
 }
@@ -96,33 +98,33 @@ static dlc_status damaged(const disk_file *file, const char *how) {
                             file->path, how);
 }
 
-/* Fills the output from the file, piece by piece; Z_OK or Z_STREAM_END where it is full
- * or all has come. */
+/* Decompresses the file from its start, chunk by chunk, until the output is full or the
+ * stream ends. *result: zlib's last return value. */
 static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result) {
-    unsigned char piece[4096];
+    unsigned char chunk[4096];
     size_t at = 0;
     *result = Z_OK;
     while (z->avail_out && (*result == Z_OK || *result == Z_BUF_ERROR) &&
            at < file->size) {
         size_t bytes = file->size - at;
-        bytes = bytes < sizeof piece ? bytes : sizeof piece;
-        dlc_status status = read_at(file, at, piece, bytes);
+        bytes = bytes < sizeof chunk ? bytes : sizeof chunk;
+        dlc_status status = read_at(file, at, chunk, bytes);
         if (status != DLC_OK)
             return status;
         at += bytes;
-        z->next_in = piece;
+        z->next_in = chunk;
         z->avail_in = (unsigned)bytes;
         *result = inflate(z, Z_SYNC_FLUSH);
     }
     return DLC_OK;
 }
 
-/* The first bytes of what is packed in it; fewer where there are fewer. Damage behind
- * the header is for those to find who unpack it all. */
+/* Decompresses the first bytes; fewer if there are fewer. Damage after the header is
+ * detected by the decompression of the whole file. */
 static dlc_status unpack_header(const disk_file *file, unsigned char *into,
                                 size_t *size) {
     z_stream z = {0};
-    int result = inflateInit2(&z, 15 + 16); /* gzip's wrapping */
+    int result = inflateInit2(&z, 15 + 16); /* expects a gzip header */
     dlc_status status = DLC_OK;
     z.next_out = into;
     z.avail_out = HEADER_MOST;
@@ -132,16 +134,17 @@ static dlc_status unpack_header(const disk_file *file, unsigned char *into,
     if (status != DLC_OK)
         return status;
     if (result == Z_MEM_ERROR)
-        return file->host->fail(DLC_ERR_NOMEM, "out of memory to unpack %s",
+        return file->host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s",
                                 file->path);
     *size = HEADER_MOST - z.avail_out;
     int whole = *size >= HEADER_FIXED && *size >= HEADER_FIXED + 4 * (size_t)into[3];
     if (result != Z_OK && result != Z_STREAM_END && !whole)
-        return damaged(file, "its beginning cannot be unpacked");
+        return damaged(file, "its beginning cannot be decompressed");
     return DLC_OK;
 }
 
-/* Can so many bytes be packed in this file? Its end has their number, modulo 2^32. */
+/* Can this file hold `plain` bytes? The gzip trailer ends with their number modulo
+ * 2^32. */
 static dlc_status check_packed(const disk_file *file, size_t plain) {
     unsigned char end[4];
     if (file->size < GZIP_SHORTEST)
@@ -149,26 +152,28 @@ static dlc_status check_packed(const disk_file *file, size_t plain) {
     if (plain / DEFLATE_MOST > file->size)
         return file->host->fail(DLC_ERR_DATA,
                                 "%s: the dimensions in its header ask for %zu bytes, "
-                                "more than can come out of the %zu that it has: it was "
+                                "more than its %zu compressed bytes can hold: it was "
                                 "cut short or damaged",
                                 file->path, plain, file->size);
     if (file->size > plain && file->size - plain > GZIP_OVERHEAD(plain))
-        return file->host->fail(DLC_ERR_DATA,
-                                "%s: the dimensions in its header ask for %zu bytes, "
-                                "but it has %zu even packed: what follows them doesn't "
-                                "belong there",
-                                file->path, plain, file->size);
+        return file->host->fail(
+            DLC_ERR_DATA,
+            "%s: the dimensions in its header ask for %zu bytes, "
+            "but it has %zu even compressed: there is something after "
+            "them that does not belong there",
+            file->path, plain, file->size);
     dlc_status status = read_at(file, file->size - sizeof end, end, sizeof end);
     if (status != DLC_OK)
         return status;
-    uint32_t told = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 |
-                    (uint32_t)end[3] << 24;
-    if (told != (uint32_t)plain)
-        return file->host->fail(DLC_ERR_DATA,
-                                "%s: the dimensions in its header ask for %zu bytes, "
-                                "but by its gzip end it has %u unpacked: it was cut "
-                                "short or damaged",
-                                file->path, plain, told);
+    uint32_t trailer = (uint32_t)end[0] | (uint32_t)end[1] << 8 |
+                       (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
+    if (trailer != (uint32_t)plain)
+        return file->host->fail(
+            DLC_ERR_DATA,
+            "%s: the dimensions in its header ask for %zu bytes, "
+            "but by its gzip trailer it has %u: it was cut short or "
+            "damaged",
+            file->path, plain, trailer);
     return DLC_OK;
 }
 
@@ -177,13 +182,13 @@ static dlc_status inflate_all(const disk_file *file, const unsigned char *packed
     size_t used = 0, made = 0;
     struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
     if (!decompressor)
-        return file->host->fail(DLC_ERR_NOMEM, "out of memory to unpack %s",
+        return file->host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s",
                                 file->path);
     enum libdeflate_result result = libdeflate_gzip_decompress_ex(
         decompressor, packed, file->size, into, size, &used, &made);
     libdeflate_free_decompressor(decompressor);
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
-        return damaged(file, "more comes out than its header asks for");
+        return damaged(file, "it holds more than its header asks for");
     if (result != LIBDEFLATE_SUCCESS || made != size)
         return damaged(file, "contents, length and checksum don't match, or it "
                              "was cut short");
@@ -191,20 +196,20 @@ static dlc_status inflate_all(const disk_file *file, const unsigned char *packed
         return file->host->fail(
             DLC_ERR_DATA,
             "%s: the gzip stream ends at byte %zu, but the file has %zu "
-            "bytes: what follows it doesn't belong there",
+            "bytes: there is something after it that does not belong there",
             file->path, used, file->size);
     return DLC_OK;
 }
 
-/* Mapped, not read: memory goes to what comes out, and no more of the file is looked at
- * than up to the first byte that is wrong, however long it is. */
+/* Maps the packed file instead of reading it: memory is needed for the unpacked data
+ * only, and a damaged file is read no further than its first wrong byte. */
 static dlc_status unpack(const disk_file *file, unsigned char *into, size_t size) {
     void *packed = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
     if (packed == MAP_FAILED)
         return file->host->fail(errno == ENOMEM ? DLC_ERR_NOMEM : DLC_ERR_IO,
                                 "cannot map the %zu bytes of %s: %s", file->size,
                                 file->path, strerror(errno));
-    madvise(packed, file->size, MADV_SEQUENTIAL); /* a wish */
+    madvise(packed, file->size, MADV_SEQUENTIAL); /* only advice: it may fail */
     dlc_status status = inflate_all(file, packed, into, size);
     munmap(packed, file->size);
     return status;
@@ -247,7 +252,7 @@ static dlc_status check_magic(const dlc_host *host, const unsigned char *bytes,
     return DLC_OK;
 }
 
-/* How large the file is by its dimensions. */
+/* Computes the file's size from its dimensions. */
 static dlc_status read_dims(const dlc_host *host, const unsigned char *bytes,
                             idx_file *file) {
     size_t size = file->element_bytes;
@@ -279,7 +284,7 @@ static dlc_status check_plain(const disk_file *file, size_t size) {
                      file->path, file->size, size);
 }
 
-/* ---- All of it ----------------------------------------------------------------- */
+/* ---- Loading ------------------------------------------------------------------- */
 
 static dlc_status load(const disk_file *file, idx_file *made) {
     unsigned char header[HEADER_MOST];

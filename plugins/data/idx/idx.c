@@ -1,4 +1,5 @@
-/* The data source "idx": images and labels of MNIST's kind, held in memory. */
+/* The data source "idx": images and labels in the format of MNIST, held in memory. This
+ * file has the operations and the descriptor; file.c reads the files. */
 #include "idx.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@ struct dlc_source {
     dlc_data_info info;
 };
 
-/* From big endian to the machine's order; numbers that are none are refused. */
+/* Converts from big endian to the machine's order; NaN and infinity are refused. */
 static dlc_status decode_floats(idx_file *images) {
     size_t count = (images->size - images->begin) / sizeof(float);
     unsigned char *at = images->bytes + images->begin;
@@ -52,7 +53,8 @@ static dlc_status open_images(dlc_source *source, const char *path) {
     return info->dtype == DLC_F32 ? decode_floats(images) : DLC_OK;
 }
 
-/* Labels below `classes`; 0: as many classes as the largest label asks for. */
+/* Checks that labels are below `classes`; 0: the largest label determines the number of
+ * classes. */
 static dlc_status check_labels(dlc_source *source, int32_t classes) {
     const idx_file *labels = &source->labels;
     int32_t largest = 0;
@@ -140,8 +142,9 @@ static dlc_status idx_start(const dlc_host *services) {
 }
 
 static const dlc_option options[] = {
-    DLC_PATH_REQUIRED("images", "IDX file of the images, packed by gzip or not"),
-    DLC_PATH_REQUIRED("labels", "IDX file of their labels, packed by gzip or not"),
+    DLC_PATH_REQUIRED("images", "IDX file of the images, plain or compressed by gzip"),
+    DLC_PATH_REQUIRED("labels",
+                      "IDX file of their labels, plain or compressed by gzip"),
     DLC_INT("classes", "0", 0, 256, "number of classes; 0: largest label + 1"),
     DLC_OPTIONS_END,
 };
@@ -158,13 +161,13 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_DATA,
      .name = "idx",
-     .help = "IDX files of MNIST's kind, plain or .gz",
+     .help = "IDX files, the format of MNIST, plain or .gz",
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "idx",

@@ -6,15 +6,15 @@
 
 #include <dlcore/data.h>
 
-/* Element types that are read here. */
+/* Element types that are supported. */
 enum { IDX_U8 = 0x08, IDX_F32 = 0x0d };
 
 #define IDX_MAX_DIMS 4
 
-/* A whole file, unpacked and checked. */
+/* The contents of a file, decompressed and checked. */
 typedef struct idx_file {
     const char *path;
-    unsigned char *bytes; /* own, mapped */
+    unsigned char *bytes; /* owned, mapped */
     size_t size;
     int type;
     int rank;
@@ -23,9 +23,10 @@ typedef struct idx_file {
     size_t element_bytes; /* of one */
 } idx_file;
 
-/* Reads `path`, packed by gzip or not (its contents tell), and checks the header
- * against the size. What it gives is freed by idx_unload; `path` must outlive it. */
+/* Reads `path`, compressed by gzip or not (detected by its contents), and checks the
+ * header against the size. The caller releases the result with idx_unload; `path` must
+ * outlive it. */
 dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file);
-void idx_unload(idx_file *file); /* a zeroed one is allowed */
+void idx_unload(idx_file *file); /* zeroed is allowed */
 
 #endif

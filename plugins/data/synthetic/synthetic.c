@@ -1,9 +1,9 @@
-/* The data source "synthetic": samples made up from seed and number, for timing and
- * for tests that need no files. The same (seed, number) is the same sample on every
- * machine and rank.
+/* The data source "synthetic": samples generated from a seed and their number, for
+ * timing and for tests that need no files. The same (seed, number) gives the same
+ * sample on every machine and rank.
  *
  * "noise" is random bytes and labels. "blobs" shows, on noise, a few soft spots whose
- * places and colours belong to the class, a little shifted in each sample: a small
+ * positions and colours depend on the class, slightly shifted in each sample: a small
  * net learns it in seconds.
  */
 #include <dlcore/data.h>
@@ -24,15 +24,16 @@ struct dlc_source {
     dlc_shape shape;
     dlc_dtype dtype;
     int blobs;
-    /* Working memory of read. */
+    /* Scratch memory of read. */
     float *values; /* of a sample, 0 .. 255 */
     float *across; /* of a row */
 };
 
 /* ---- Random numbers by counter -------------------------------------------------- */
 
-/* A word of (seed, stream, counter): the mixing function of SplitMix64 (Steele et al.,
- * "Fast splittable pseudorandom number generators", OOPSLA 2014), thrice. */
+/* Word `counter` of (seed, stream): the mixing function of SplitMix64 (Steele et al.,
+ * "Fast splittable pseudorandom number generators", OOPSLA 2014), applied three times.
+ */
 static uint64_t mix(uint64_t word) {
     word += UINT64_C(0x9e3779b97f4a7c15);
     word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -40,7 +41,7 @@ static uint64_t mix(uint64_t word) {
     return word ^ word >> 31;
 }
 
-/* Where a stream begins: its words are mix(start + counter). */
+/* The start of a stream: its words are mix(start + counter). */
 static uint64_t stream_start(uint64_t seed, uint64_t stream) {
     return mix(mix(seed) ^ stream);
 }
@@ -54,7 +55,8 @@ static float unit(uint64_t word) {
     return (float)(word >> 40) * 0x1p-24f;
 }
 
-/* Streams: of a sample its label, shift and noise; of a class its spots. */
+/* Streams: each sample has one for its label, shift and noise, each class one for its
+ * spots. */
 static uint64_t sample_stream(int64_t sample) {
     return (uint64_t)sample << 1;
 }
@@ -63,12 +65,13 @@ static uint64_t class_stream(int32_t label) {
     return (uint64_t)label << 1 | 1;
 }
 
-/* ---- Samples --------------------------------------------------------------------- */
+/* ---- Samples ------------------------------------------------------------- */
 
-/* Counters of a sample's stream; its noise follows. */
+/* Counters of a sample's stream; noise comes after them. */
 enum { AT_LABEL, AT_DOWN, AT_RIGHT, AT_NOISE };
 
-/* Compiled for each instruction set: whole numbers, which come out the same. */
+/* Compiled for each instruction set: integer arithmetic gives the same result on each.
+ */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
@@ -82,8 +85,8 @@ CLONES static void make_words(uint64_t start, size_t count, unsigned char *bytes
     }
 }
 
-/* Random bytes, eight a word, the lowest first. This is what training is timed with, so
- * it may not take longer than the training. */
+/* Random bytes, eight per word, the lowest first. Training is timed with this, so it
+ * must not take longer than the training. */
 static void make_noise(const dlc_source *source, int64_t sample, unsigned char *bytes) {
     uint64_t start = stream_start(source->seed, sample_stream(sample)) + AT_NOISE;
     size_t count = (size_t)dlc_shape_count(&source->shape), whole = count / 8;
@@ -92,8 +95,8 @@ static void make_noise(const dlc_source *source, int64_t sample, unsigned char *
     memcpy(bytes + 8 * whole, &last, count % 8);
 }
 
-/* The same bytes as low + step * byte. They are made where the floats end, and are read
- * before a float takes their place. */
+/* The noise of make_noise as floats, low + step * byte. The bytes are generated at the
+ * end of the buffer of floats, and each is read before a float overwrites it. */
 static void make_noise_floats(const dlc_source *source, int64_t sample, float low,
                               float step, float *floats) {
     size_t count = (size_t)dlc_shape_count(&source->shape);
@@ -110,15 +113,15 @@ static void store_noise(const dlc_source *source, int64_t sample, void *data) {
         make_noise_floats(source, sample, 0, 1.0f / 255, data);
 }
 
-/* How strong a spot is at i: 1 in its middle, falling off on both sides. No
- * function of libm, so that it is the same on every machine. */
+/* Intensity of a spot at i: 1 in its centre, falling on both sides. Uses no function of
+ * libm, so that it is the same on every machine. */
 static float bell(int64_t i, float centre, float width) {
     float distance = ((float)i - centre) / width;
     float inverse = 1 + distance * distance;
     return 1 / (inverse * inverse);
 }
 
-/* One spot of the class, in all channels. */
+/* Draws one spot of the class, in all channels. */
 static void add_spot(const dlc_source *source, int32_t label, int spot, float down,
                      float right, float *values) {
     uint64_t stream = class_stream(label);
@@ -169,7 +172,7 @@ static void store(const dlc_source *source, void *data) {
     }
 }
 
-/* ---- The operations ---------------------------------------------------------- */
+/* ---- Operations -------------------------------------------------------------- */
 
 static dlc_status read_shape(const dlc_settings *settings, dlc_shape *shape) {
     const int64_t *dims = NULL;
@@ -180,7 +183,7 @@ static dlc_status read_shape(const dlc_settings *settings, dlc_shape *shape) {
                           "height, width",
                           host->where(settings, "shape"), count);
     *shape = (dlc_shape){3, {dims[0], dims[1], dims[2]}};
-    /* Each is at most 2^16: no overflow. */
+    /* each is at most 2^16: no overflow */
     if (dlc_shape_count(shape) > SAMPLE_MOST)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: shape: a sample of %lld values is too "
@@ -264,8 +267,9 @@ static const dlc_option options[] = {
     DLC_INTS("shape", "3,32,32", 1, SIDE_MOST, "channels, height, width of a sample"),
     DLC_INT("classes", "10", 1, 1000000, "number of classes"),
     DLC_INT("samples", "50000", 1, 1e12, "number of samples"),
-    DLC_INT("first", "0", 0, 1e12,
-            "number of the first one: another stretch of the same set, for a test"),
+    DLC_INT(
+        "first", "0", 0, 1e12,
+        "number of the first sample; gives a test set other samples of the same kind"),
     DLC_CHOICE("kind", "blobs", "noise|blobs",
                "random bytes, or patterns that a net can learn"),
     DLC_CHOICE("element", "u8", "u8|float32", "bytes 0 to 255, or float32 0 to 1"),
@@ -284,13 +288,13 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_DATA,
      .name = "synthetic",
-     .help = "samples made up from the seed, for timing and tests",
+     .help = "samples generated from a seed, for timing and tests",
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "synthetic",

@@ -1,9 +1,9 @@
-/* The device's kernels: shares the loops of kernels.c out to the threads.
+/* The device's compute calls: run the loops of kernels.c on the threads.
  *
- * Work of up to SERIAL elements stays on the calling thread; all else goes to
- * exactly `threads` threads, always the same number: libgomp ends threads when a
- * team gets smaller and starts them anew when it grows. Called from the thread
- * that runs the layers, it is the pool that their library uses.
+ * Up to SERIAL elements are processed on the calling thread; more go to exactly
+ * `threads` threads, always the same number: libgomp ends threads when a team shrinks
+ * and starts new ones when it grows. Called on the thread that runs the layers, this
+ * uses the same thread pool as their library.
  */
 #include <string.h>
 
@@ -11,11 +11,11 @@
 
 enum { SERIAL = 16384, LINE = 16 /* floats of a cache line */ };
 
-/* Calls fn on [0, n), cut into one range a thread at multiples of a cache line. */
-static void share_out(const dlc_device *device, size_t n, range_fn *fn,
-                      const void *job) {
+/* Calls fn on [0, n), cut into one range per thread at multiples of a cache line. */
+static void parallel_for(const dlc_device *device, size_t n, range_fn *fn,
+                         const void *job) {
     if (n > SERIAL)
-        threads_share(device, n, LINE, fn, job);
+        threads_parallel_for(device, n, LINE, fn, job);
     else if (n > 0)
         fn(job, 0, n);
 }
@@ -34,7 +34,7 @@ static void range_scale(const void *job, size_t begin, size_t end) {
 dlc_status compute_scale(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
                          float *x) {
     (void)queue;
-    share_out(device, n, range_scale, &(vectors){alpha, NULL, x});
+    parallel_for(device, n, range_scale, &(vectors){alpha, NULL, x});
     return DLC_OK;
 }
 
@@ -46,7 +46,7 @@ static void range_add(const void *job, size_t begin, size_t end) {
 dlc_status compute_add(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                        float *y) {
     (void)queue;
-    share_out(device, n, range_add, &(vectors){1.0f, x, y});
+    parallel_for(device, n, range_add, &(vectors){1.0f, x, y});
     return DLC_OK;
 }
 
@@ -63,7 +63,7 @@ static void range_add_bf16(const void *job, size_t begin, size_t end) {
 dlc_status compute_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
                             const uint16_t *x, uint16_t *y) {
     (void)queue;
-    share_out(device, n, range_add_bf16, &(halves){x, y});
+    parallel_for(device, n, range_add_bf16, &(halves){x, y});
     return DLC_OK;
 }
 
@@ -75,7 +75,7 @@ static void range_add_f16(const void *job, size_t begin, size_t end) {
 dlc_status compute_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
                            const uint16_t *x, uint16_t *y) {
     (void)queue;
-    share_out(device, n, range_add_f16, &(halves){x, y});
+    parallel_for(device, n, range_add_f16, &(halves){x, y});
     return DLC_OK;
 }
 
@@ -96,7 +96,7 @@ static void range_axpy(const void *job, size_t begin, size_t end) {
 dlc_status compute_axpy(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
                         const float *x, float *y) {
     (void)queue;
-    share_out(device, n, range_axpy, &(vectors){alpha, x, y});
+    parallel_for(device, n, range_axpy, &(vectors){alpha, x, y});
     return DLC_OK;
 }
 
@@ -117,18 +117,18 @@ dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
     if (count < 1)
         return host->fail(DLC_ERR_CONFIG, "sum of %d sources: give at least one",
                           count);
-    share_out(device, n, range_sum, &(summands){sources, count, dst});
+    parallel_for(device, n, range_sum, &(summands){sources, count, dst});
     return DLC_OK;
 }
 
-typedef struct spread {
+typedef struct sum_targets {
     const float *const *sources;
     int32_t count, dst_count;
     float *const *dsts;
-} spread;
+} sum_targets;
 
 static void range_sum_to(const void *job, size_t begin, size_t end) {
-    const spread *s = job;
+    const sum_targets *s = job;
     kernel_sum_to(begin, end, s->sources, s->count, s->dsts, s->dst_count);
 }
 
@@ -140,7 +140,8 @@ dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
         return host->fail(DLC_ERR_CONFIG,
                           "sum of %d sources to %d destinations: give at least one",
                           count, dst_count);
-    share_out(device, n, range_sum_to, &(spread){sources, count, dst_count, dsts});
+    parallel_for(device, n, range_sum_to,
+                 &(sum_targets){sources, count, dst_count, dsts});
     return DLC_OK;
 }
 
@@ -156,18 +157,21 @@ static void range_momentum(const void *job, size_t begin, size_t end) {
                     s->weight + begin);
 }
 
-/* A step without fields that the caller may not know of, with the factors that lie in
- * memory taken in; 0: nothing is to be changed. */
-static int settle_step(const dlc_momentum *how, dlc_momentum *now) {
-    const float *rate_at = DLC_HAS(how, rate_at) ? how->rate_at : NULL;
+/* Copies a step into a struct with all fields and applies the factors that are in
+ * memory; returns 0 if nothing is to be changed. */
+static int resolve_step(const dlc_momentum *how, dlc_momentum *now) {
+    const float *learning_rate_at = DLC_HAS(how, learning_rate_at)
+                                        ? how->learning_rate_at
+                                        : NULL;
     const dlc_loss_scale *loss = DLC_HAS(how, loss_scale) ? how->loss_scale : NULL;
-    *now = (dlc_momentum){.size = sizeof *now,
-                          .nesterov = how->nesterov,
-                          .rate = how->rate * (rate_at ? *rate_at : 1.0f),
-                          .momentum = how->momentum,
-                          .decay = how->decay,
-                          .grad_scale = how->grad_scale *
-                                        (loss ? loss->inverse : 1.0f)};
+    *now = (dlc_momentum){
+        .size = sizeof *now,
+        .nesterov = how->nesterov,
+        .learning_rate = how->learning_rate *
+                         (learning_rate_at ? *learning_rate_at : 1.0f),
+        .momentum = how->momentum,
+        .weight_decay = how->weight_decay,
+        .grad_scale = how->grad_scale * (loss ? loss->inverse : 1.0f)};
     return !loss || !loss->overflow;
 }
 
@@ -176,21 +180,22 @@ dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             float *velocity, float *weight) {
     dlc_momentum now;
     (void)queue;
-    if (settle_step(how, &now))
-        share_out(device, n, range_momentum, &(step){&now, gradient, velocity, weight});
+    if (resolve_step(how, &now))
+        parallel_for(device, n, range_momentum,
+                     &(step){&now, gradient, velocity, weight});
     return DLC_OK;
 }
 
-typedef struct shared_step {
+typedef struct step_to {
     const dlc_momentum *how;
     const float *const *gradients;
     int32_t count, weight_count;
     float *velocity;
     float *const *weights;
-} shared_step;
+} step_to;
 
 static void range_momentum_to(const void *job, size_t begin, size_t end) {
-    const shared_step *s = job;
+    const step_to *s = job;
     kernel_momentum_to(begin, end, s->how, s->gradients, s->count, s->velocity,
                        s->weights, s->weight_count);
 }
@@ -203,20 +208,21 @@ dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
     (void)queue;
     if (count < 1 || weight_count < 1)
         return host->fail(DLC_ERR_CONFIG,
-                          "a step of %d gradients for %d weights: give at least one",
+                          "an update of %d gradients for %d weights: give at least one",
                           count, weight_count);
-    if (settle_step(how, &now))
-        share_out(
+    if (resolve_step(how, &now))
+        parallel_for(
             device, n, range_momentum_to,
-            &(shared_step){&now, gradients, count, weight_count, velocity, weights});
+            &(step_to){&now, gradients, count, weight_count, velocity, weights});
     return DLC_OK;
 }
 
-/* The squares are summed in parts that n alone decides on, whoever sums them. */
+/* The squares are added in parts whose size depends on n alone, so the result does not
+ * depend on the number of threads. */
 enum { PARTS = 1024, PART_MIN = 4096 };
 
 typedef struct squares {
-    size_t n, part; /* elements in all and of a part */
+    size_t n, part; /* elements in all, and per part */
     const float *x;
     double *sums;
 } squares;
@@ -240,7 +246,7 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
 
     (void)queue;
     if (n > SERIAL)
-        threads_share(device, parts, 1, range_norm2, &job);
+        threads_parallel_for(device, parts, 1, range_norm2, &job);
     else
         range_norm2(&job, 0, parts);
     for (size_t i = 0; i < parts; i++)
@@ -260,23 +266,23 @@ static void range_overflow(const void *job, size_t begin, size_t end) {
         *s->overflow = 1;
 }
 
-/* After Micikevicius et al. 2018, section 3.2. */
-dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *gradients, int32_t patience,
-                               dlc_loss_scale *scale) {
+/* See Micikevicius et al. 2018, section 3.2. */
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *gradients, int32_t growth_interval,
+                                     dlc_loss_scale *scale) {
     static const float least = 1.0f, most = 0x1p24f;
     _Atomic int overflow = 0;
     (void)queue;
-    share_out(device, n, range_overflow, &(search){gradients, &overflow});
+    parallel_for(device, n, range_overflow, &(search){gradients, &overflow});
     scale->inverse = 1.0f / scale->scale;
     scale->overflow = overflow;
     if (scale->overflow) {
         scale->scale = scale->scale / 2 > least ? scale->scale / 2 : least;
-        scale->good = 0;
+        scale->good_iterations = 0;
         scale->skipped++;
-    } else if (++scale->good >= patience) {
+    } else if (++scale->good_iterations >= growth_interval) {
         scale->scale = scale->scale * 2 < most ? scale->scale * 2 : most;
-        scale->good = 0;
+        scale->good_iterations = 0;
     }
     return DLC_OK;
 }
@@ -285,7 +291,7 @@ typedef struct conversion {
     convert_fn *convert;
     const char *src;
     char *dst;
-    size_t src_size, dst_size; /* of an element */
+    size_t src_size, dst_size; /* bytes of an element */
 } conversion;
 
 static void range_convert(const void *job, size_t begin, size_t end) {
@@ -301,10 +307,10 @@ dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
                       dlc_dtype_bytes(to)};
     if (!job.convert)
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "the cpu device does not convert type %d to type %d: go by "
-                          "way of float32",
+                          "the cpu device does not convert type %d to type %d: convert "
+                          "to float32 first",
                           (int)from, (int)to);
-    share_out(device, n, range_convert, &job);
+    parallel_for(device, n, range_convert, &job);
     return DLC_OK;
 }
 
@@ -315,7 +321,7 @@ typedef struct pixels {
     float scale, *dst;
 } pixels;
 
-/* A plane after the other, which begin anywhere. */
+/* Plane by plane; a range may begin and end inside a plane. */
 static void range_normalize(const void *job, size_t begin, size_t end) {
     const pixels *p = job;
     for (size_t at = begin, next; at < end; at = next) {
@@ -331,8 +337,8 @@ dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
                              const float *mean, float scale, float *dst) {
     (void)queue;
-    share_out(device, n, range_normalize,
-              &(pixels){plane, channels, src, mean, scale, dst});
+    parallel_for(device, n, range_normalize,
+                 &(pixels){plane, channels, src, mean, scale, dst});
     return DLC_OK;
 }
 
@@ -343,7 +349,7 @@ typedef struct bytes_job {
     size_t bytes;
 } bytes_job;
 
-/* Counted in floats, so that SERIAL means the same as for the kernels. */
+/* Counts in floats, so that SERIAL means the same as for the kernels. */
 static void range_bytes(const void *job, size_t begin, size_t end) {
     const bytes_job *b = job;
     size_t from = begin * sizeof(float), to = end * sizeof(float);
@@ -362,15 +368,15 @@ dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
                         const void *src, size_t bytes) {
     (void)queue;
     if (dst != src)
-        share_out(device, in_floats(bytes), range_bytes,
-                  &(bytes_job){dst, src, 0, bytes});
+        parallel_for(device, in_floats(bytes), range_bytes,
+                     &(bytes_job){dst, src, 0, bytes});
     return DLC_OK;
 }
 
 dlc_status compute_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
                         size_t bytes) {
     (void)queue;
-    share_out(device, in_floats(bytes), range_bytes,
-              &(bytes_job){dst, NULL, byte, bytes});
+    parallel_for(device, in_floats(bytes), range_bytes,
+                 &(bytes_job){dst, NULL, byte, bytes});
     return DLC_OK;
 }

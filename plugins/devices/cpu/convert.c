@@ -1,9 +1,8 @@
 /* Conversions between float32 and the other element types.
  *
- * Floating types round to nearest even; NaN stays NaN. Whole numbers round to
- * nearest even and stop at the ends of their range; NaN becomes 0. The roundings
- * are written with arithmetic that vectorizes on every instruction set and does
- * not change with it.
+ * Floating types round to nearest even; NaN stays NaN. Integers round to nearest even
+ * and saturate; NaN becomes 0. Rounding is written as arithmetic that vectorizes on
+ * every instruction set and gives the same result on each.
  */
 #include <math.h>
 #include <string.h>
@@ -15,7 +14,7 @@ static inline uint16_t f16_of(float value) {
     uint32_t bits = bits_of(value);
     uint32_t sign = (bits >> 16) & 0x8000, size = bits & 0x7fffffff;
     uint32_t nan = 0x7e00 | ((size >> 13) & 0x3ff);
-    /* Normal: exponent 127 becomes 15; what is too large becomes infinity. */
+    /* Normal: exponent 127 becomes 15; values too large become infinity. */
     uint32_t even = (size + 0xfff + ((size >> 13) & 1) - 0x38000000) >> 13;
     uint32_t normal = even < 0x7c00 ? even : 0x7c00;
     /* Below 2^-14: adding 0.5 lets the adder round to multiples of 2^-24. */
@@ -35,16 +34,16 @@ static inline float float_of_f16(uint16_t half) {
 }
 
 static inline uint8_t u8_of(float value) {
-    float low = value > 0.0f ? value : 0.0f; /* NaN too */
+    float low = value > 0.0f ? value : 0.0f; /* NaN, too */
     float in = low < 255.0f ? low : 255.0f;
-    return (uint8_t)bits_of(in + 0x1p23f); /* the adder rounds to units */
+    return (uint8_t)bits_of(in + 0x1p23f); /* the addition rounds to integers */
 }
 
 static inline int32_t i32_of(float value) {
     double wide = value == value ? (double)value : 0.0;
     double low = wide > -2147483648.0 ? wide : -2147483648.0;
     double in = low < 2147483647.0 ? low : 2147483647.0;
-    double units = in + 0x1.8p52; /* as above; the low word is the number */
+    double units = in + 0x1.8p52; /* rounds as above; the low word is the integer */
     uint64_t bits;
     memcpy(&bits, &units, sizeof bits);
     return (int32_t)(uint32_t)bits;

@@ -1,4 +1,4 @@
-/* What the files of the cpu device share. */
+/* Internals of the cpu device. */
 #ifndef CPU_H
 #define CPU_H
 
@@ -8,32 +8,32 @@ typedef struct cpu_mask cpu_mask;
 
 struct dlc_device {
     int threads;
-    int32_t *cpus;    /* own; where each thread is bound, NULL: nowhere */
-    uint64_t binding; /* tells it from other devices' */
-    cpu_mask *before; /* own; of the thread that called open */
+    int32_t *cpus;    /* owned; the CPU of each thread, NULL: not bound */
+    uint64_t binding; /* unique number of this device's binding */
+    cpu_mask *before; /* owned; affinity of the thread that called open */
     int restore;
 };
 
 extern const dlc_host *host;
 
-/* plugin.c's table is filled from here: memory.c ... */
+/* memory.c: allocation and sharing of memory, as dlc_device_ops describes */
 dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
                         dlc_memory *memory);
 void memory_free(dlc_device *device, dlc_memory *memory);
 dlc_status memory_export(dlc_device *device, const dlc_memory *memory,
-                         dlc_share *share);
-dlc_status memory_import(dlc_device *device, const dlc_share *share,
+                         dlc_ipc_handle *share);
+dlc_status memory_import(dlc_device *device, const dlc_ipc_handle *share,
                          dlc_memory *memory);
 
-/* threads.c: the pool's size, its binding, and work on [0, n) cut into one range a
+/* threads.c: the thread pool, its binding, and work on [0, n) cut into one range per
  * thread at multiples of `unit`. */
 dlc_status threads_open(const dlc_device_args *args, dlc_device *device);
 void threads_close(dlc_device *device);
 typedef void range_fn(const void *job, size_t begin, size_t end);
-void threads_share(const dlc_device *device, size_t n, size_t unit, range_fn *fn,
-                   const void *job);
+void threads_parallel_for(const dlc_device *device, size_t n, size_t unit, range_fn *fn,
+                          const void *job);
 
-/* ... and compute.c, which shares the loops below out to the threads. */
+/* compute.c: runs the kernels below on the threads */
 dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
                         const void *src, size_t bytes);
 dlc_status compute_fill(dlc_device *device, dlc_queue *queue, void *dst, int byte,
@@ -66,14 +66,14 @@ dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
                                const dlc_momentum *how, const float *const *gradients,
                                int32_t count, float *velocity, float *const *weights,
                                int32_t weight_count);
-dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *gradients, int32_t patience,
-                               dlc_loss_scale *scale);
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *gradients, int32_t growth_interval,
+                                     dlc_loss_scale *scale);
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
                              const float *mean, float scale, float *dst);
 
-/* kernels.c: one thread's loop over n elements. */
+/* kernels.c: single-threaded loops over n elements. */
 void kernel_scale(size_t n, float alpha, float *x);
 void kernel_add(size_t n, const float *x, float *y);
 void kernel_add_bf16(size_t n, const uint16_t *x, uint16_t *y);
@@ -86,30 +86,30 @@ double kernel_norm2(size_t n, const float *x);
 int kernel_all_finite(size_t n, const float *x);
 void kernel_normalize(size_t n, const uint8_t *src, float mean, float scale,
                       float *dst);
-/* What `rate_at` and `loss_scale` point to is in rate and grad_scale already. */
+/* `how` has learning_rate_at and loss_scale applied already (see compute.c). */
 void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
                      float *velocity, float *weight);
-/* For all of weights[0 .. weight_count-1]; of a pass over more memory than caches hold
- * what is only written goes past them. */
+/* Writes all of weights[0 .. weight_count-1]. In a pass over more memory than the
+ * caches hold, arrays that are only written use streaming stores. */
 void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
                         const float *const *gradients, int32_t count, float *velocity,
                         float *const *weights, int32_t weight_count);
 
-/* convert.c: the loop for a pair of types, NULL where there is none. */
+/* convert.c: the loop for a pair of types; NULL where there is none. */
 typedef void convert_fn(size_t n, const void *src, void *dst);
 convert_fn *convert_find(dlc_dtype from, dlc_dtype to);
 void convert_add_f16(size_t n, const uint16_t *x, uint16_t *y);
 
-/* One body, compiled for each instruction set, chosen when the plugin loads. The
- * results do not differ: the loops work element by element or in an order that is
- * written out, and the files are compiled without contraction into FMA. */
+/* Compiles a function for each instruction set; the loader selects one. Results do not
+ * differ: the loops work element by element or in an explicit order, and the files are
+ * compiled without contraction into FMA. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define CLONES
 #endif
 
-/* Each iteration stands for itself, also where an output is one of the inputs. */
+/* Iterations are independent, even where an output is one of the inputs. */
 #if defined(__clang__)
 #define EACH _Pragma("clang loop vectorize(enable)")
 #else

@@ -1,4 +1,4 @@
-/* The arithmetic: loops of one thread over float32. Threads are compute.c's. */
+/* Kernels: single-threaded loops over float32. compute.c runs them on the threads. */
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -27,8 +27,8 @@ CLONES void kernel_axpy(size_t n, float alpha, const float *x, float *y) {
 
 CLONES void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight) {
-    float rate = how->rate, momentum = how->momentum;
-    float decay = how->decay, scale = how->grad_scale;
+    float rate = how->learning_rate, momentum = how->momentum;
+    float decay = how->weight_decay, scale = how->grad_scale;
 
     if (how->nesterov) {
         EACH for (size_t i = 0; i < n; i++) {
@@ -48,24 +48,24 @@ CLONES void kernel_momentum(size_t n, const dlc_momentum *how, const float *grad
     }
 }
 
-/* Sixteen running sums, joined at the end: the order is fixed by n alone. */
+/* Sixteen partial sums, added at the end: the order depends on n alone. */
 CLONES double kernel_norm2(size_t n, const float *x) {
-    double lane[16] = {0};
+    double sums[16] = {0};
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16)
         for (size_t k = 0; k < 16; k++)
-            lane[k] += (double)x[i + k] * (double)x[i + k];
+            sums[k] += (double)x[i + k] * (double)x[i + k];
     for (size_t k = 0; i < n; i++, k++)
-        lane[k] += (double)x[i] * (double)x[i];
+        sums[k] += (double)x[i] * (double)x[i];
     for (size_t half = 8; half > 0; half /= 2)
         for (size_t k = 0; k < half; k++)
-            lane[k] += lane[k + half];
-    return lane[0];
+            sums[k] += sums[k + half];
+    return sums[0];
 }
 
-/* Exponents of all ones are infinities and NaNs. No early end: there hardly ever is
- * one, and so the loop is one of vectors. */
+/* An exponent of all ones means infinity or NaN. There is no early exit, which would
+ * rarely be taken and would prevent vectorization. */
 CLONES int kernel_all_finite(size_t n, const float *x) {
     uint32_t worst = 0;
     for (size_t i = 0; i < n; i++) {
@@ -94,12 +94,12 @@ CLONES static void sum4(size_t n, const float *a, const float *b, const float *c
     EACH for (size_t i = 0; i < n; i++) dst[i] = (a[i] + b[i]) + (c[i] + d[i]);
 }
 
-/* A block of the sum: small enough for its partial sums to stay in the first
- * cache, one for each level of the tree. */
+/* Block size of a sum: small enough for its partial sums, one per level of the tree, to
+ * stay in the L1 cache. */
 enum { BLOCK = 1024 };
 
-/* dst = the pairwise sum of sources[0 .. count-1][at .. at+n-1]: the first half
- * (a power of two) plus the rest, each summed likewise. Every element of a source
+/* dst = the pairwise sum of sources[0 .. count-1][at .. at+n-1]: the sum of the first
+ * half (a power of two) plus that of the rest, recursively. Every element of a source
  * is read before the same element of dst is written, so dst may be a source. */
 static void sum_block(size_t at, size_t n, const float *const *sources, int32_t count,
                       float *dst) {
@@ -156,8 +156,8 @@ CLONES static void sum2_to2(size_t n, const float *a, const float *b, float *x,
 }
 
 /* Elements before the first whole cache line, where vectors begin that don't straddle
- * two: the sources and destinations of an exchange all lie alike. */
-static size_t before_line(const float *at, size_t most) {
+ * two. The buffers of a collective all have the same alignment. */
+static size_t until_aligned(const float *at, size_t most) {
     enum { LINE = 16 };
     size_t off = (uintptr_t)at / sizeof *at % LINE, n = off > 0 ? LINE - off : 0;
     return n < most ? n : most;
@@ -166,7 +166,7 @@ static size_t before_line(const float *at, size_t most) {
 void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_t count,
                    float *const *dsts, int32_t dst_count) {
     int two = count == 2 && dst_count == 2;
-    size_t n = before_line(dsts[0] + begin, end - begin);
+    size_t n = until_aligned(dsts[0] + begin, end - begin);
 
     for (size_t at = begin; at < end; at += n, n = end - at) {
         if (two) {
@@ -181,9 +181,9 @@ void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_
     }
 }
 
-/* A block past the caches: what is only written need not be read first. Both begin a
- * cache line. */
-static void store_past(float *dst, const float *src) {
+/* Stores a block past the caches, since what is only written need not be read first.
+ * Both pointers are aligned to a cache line. */
+static void stream_block(float *dst, const float *src) {
 #ifdef __SSE2__
     for (size_t i = 0; i < BLOCK; i += sizeof(__m128) / sizeof *dst)
         _mm_stream_ps(dst + i, _mm_load_ps(src + i));
@@ -192,8 +192,8 @@ static void store_past(float *dst, const float *src) {
 #endif
 }
 
-/* Before others are told of it. */
-static void end_stores(void) {
+/* Orders streaming stores before the store that publishes them. */
+static void fence_stores(void) {
 #ifdef __SSE2__
     _mm_sfence();
 #endif
@@ -202,22 +202,22 @@ static void end_stores(void) {
 void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
                         const float *const *gradients, int32_t count, float *velocity,
                         float *const *weights, int32_t weight_count) {
-    enum { LARGE = 1 << 18 }; /* elements that no cache of one core's own holds */
-    int past = end - begin >= LARGE;
+    enum { LARGE = 1 << 18 }; /* elements; more than one core's own caches hold */
+    int streaming = end - begin >= LARGE;
     float sum[BLOCK];
-    size_t n = before_line(weights[0] + begin, end - begin);
+    size_t n = until_aligned(weights[0] + begin, end - begin);
 
     for (size_t at = begin; at < end; at += n, n = end - at) {
         n = n < BLOCK ? n : BLOCK;
         sum_block(at, n, gradients, count, sum);
         kernel_momentum(n, how, sum, velocity + at, weights[0] + at);
         for (int32_t i = 1; i < weight_count; i++) {
-            if (past && n == BLOCK && before_line(weights[i] + at, n) == 0)
-                store_past(weights[i] + at, weights[0] + at);
+            if (streaming && n == BLOCK && until_aligned(weights[i] + at, n) == 0)
+                stream_block(weights[i] + at, weights[0] + at);
             else
                 memcpy(weights[i] + at, weights[0] + at, n * sizeof *sum);
         }
     }
-    if (past)
-        end_stores();
+    if (streaming)
+        fence_stores();
 }

@@ -1,9 +1,9 @@
-/* Memory: zeroed, in huge pages where it is big, touched before it is used, and
- * shared with other processes through memory files (memfd).
+/* Memory: zeroed, in huge pages where it is large, touched by the threads that use it,
+ * and shared with other processes through memory files (memfd).
  *
- * A memory file has no name in any file system: it is gone when the last process
- * that maps it is gone, however that ended. A peer opens it through
- * /proc/<pid>/fd/<n> of its owner and checks that it found the object meant.
+ * A memory file has no name in any file system: it disappears with the last process
+ * that maps it, however that process ends. A peer opens it through /proc/<pid>/fd/<n>
+ * of its owner and checks that it is the exported one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,32 +26,33 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* dlc_memory.handle: what free needs to know. */
+/* dlc_memory.handle: what free needs. */
 typedef struct block {
-    void *map; /* NULL: of the heap */
+    void *map; /* NULL: on the heap */
     size_t map_bytes;
     int fd; /* memory file; -1: none */
 } block;
 
-/* dlc_share.key, this device's meaning. */
+/* Contents of dlc_ipc_handle.key. */
 typedef struct share_key {
     uint32_t magic;
-    int32_t fd; /* number in the owner's process */
+    int32_t fd; /* descriptor number in the owner's process */
     uint64_t device, inode;
     uint64_t map_bytes;
 } share_key;
 
 enum { SHARE_MAGIC = 0x646c6370 };
 
-_Static_assert(sizeof(share_key) <= sizeof((dlc_share){0}.key), "the key must fit");
+_Static_assert(sizeof(share_key) <= sizeof((dlc_ipc_handle){0}.key),
+               "the key must fit");
 
 static dlc_status no_memory(size_t bytes, const char *step) {
     return host->fail(DLC_ERR_NOMEM, "no memory for %zu bytes (%s: %s)", bytes, step,
                       strerror(errno));
 }
 
-/* Maps `bytes` of fd (or anonymous memory) at a multiple of `align`, by reserving
- * more than is needed and giving back what sticks out. */
+/* Maps `bytes` of fd (or anonymous memory) at a multiple of `align`, by reserving more
+ * than needed and unmapping the excess. */
 static void *map_aligned(size_t bytes, size_t align, int fd) {
     int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     size_t room = bytes + align;
@@ -78,15 +79,16 @@ static void *map_aligned(size_t bytes, size_t align, int fd) {
 
 typedef struct pages {
     char *map;
-    int fresh;  /* nobody has anything there yet */
+    int fresh;  /* contains no data yet */
     int shared; /* of a memory file */
     _Atomic int error;
 } pages;
 
-/* One call of the kernel instead of a fault a page. An old one does not know it. Before
- * that, huge pages for what files hold: they take no wish for them unless the machine
- * is set so (shmem_enabled, usually `never`), but do as they are told, which an older
- * kernel, or one with none left, refuses, and nothing is lost. */
+/* Populates pages with one system call instead of a fault per page; older kernels don't
+ * support it. Before that it asks for huge pages for memory files:
+ * madvise(MADV_HUGEPAGE) has no effect on them unless the machine is configured for it
+ * (shmem_enabled, usually `never`), but MADV_COLLAPSE does; an older kernel, or one
+ * without free huge pages, refuses, which does no harm. */
 static void range_touch(const void *job, size_t begin, size_t end) {
     pages *p = *(pages *const *)job;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -101,14 +103,14 @@ static void range_touch(const void *job, size_t begin, size_t end) {
             ((volatile char *)p->map)[at] = 0;
 }
 
-/* By the threads that will use it, so that it lies near them. 0, or -1 where memory
- * ran out. */
+/* Touches memory with the threads that will use it, so that it is on their NUMA node.
+ * Returns 0, or -1 when out of memory. */
 static int touch(const dlc_device *device, void *map, size_t bytes, int fresh,
                  int shared) {
     pages job = {.map = map, .fresh = fresh, .shared = shared}, *at = &job;
     if (bytes >= HUGE_PAGE) {
         (void)madvise(map, bytes, MADV_HUGEPAGE);
-        threads_share(device, bytes, HUGE_PAGE, range_touch, &at);
+        threads_parallel_for(device, bytes, HUGE_PAGE, range_touch, &at);
     } else {
         range_touch(&at, 0, bytes);
     }
@@ -116,14 +118,14 @@ static int touch(const dlc_device *device, void *map, size_t bytes, int fresh,
     return job.error ? -1 : 0;
 }
 
-/* Rounded up to whole pages; 0 when that overflows. Not to huge ones: what is behind
- * the last of them takes small ones. */
+/* Rounds up to whole pages; 0 when that overflows. Not to huge pages: the remainder
+ * uses small ones. */
 static size_t whole_pages(size_t bytes, size_t page) {
     size_t rounded = (bytes + page - 1) / page * page;
     return rounded >= bytes && rounded < SIZE_MAX / 2 ? rounded : 0;
 }
 
-/* A sealed memory file: nobody can shrink it under somebody who maps it. */
+/* Creates a sealed memory file, which nobody can shrink while others map it. */
 static int make_file(size_t bytes) {
     int fd = memfd_create("dlcore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
@@ -156,7 +158,7 @@ static dlc_status map_block(const dlc_device *device, size_t bytes, uint32_t fla
     if (!b->map)
         return no_memory(bytes, "mmap");
     if (touch(device, b->map, b->map_bytes, 1, b->fd >= 0) != 0)
-        return no_memory(bytes, "touching it");
+        return no_memory(bytes, "populating it");
     return DLC_OK;
 }
 
@@ -213,7 +215,7 @@ void memory_free(dlc_device *device, dlc_memory *memory) {
 }
 
 dlc_status memory_export(dlc_device *device, const dlc_memory *memory,
-                         dlc_share *share) {
+                         dlc_ipc_handle *handle) {
     (void)device;
     const block *b = memory->handle;
     struct stat about;
@@ -228,15 +230,15 @@ dlc_status memory_export(dlc_device *device, const dlc_memory *memory,
                      .device = about.st_dev,
                      .inode = about.st_ino,
                      .map_bytes = b->map_bytes};
-    share->pid = (uint32_t)getpid();
-    share->bytes = memory->bytes;
-    memset(share->key, 0, sizeof share->key);
-    memcpy(share->key, &key, sizeof key);
+    handle->pid = (uint32_t)getpid();
+    handle->bytes = memory->bytes;
+    memset(handle->key, 0, sizeof handle->key);
+    memcpy(handle->key, &key, sizeof key);
     return DLC_OK;
 }
 
-/* Is fd the memory file that the owner exported, and can it not shrink? */
-static int is_meant(int fd, const share_key *key) {
+/* Is fd the memory file that the owner exported, and unable to shrink? */
+static int is_exported(int fd, const share_key *key) {
     struct stat about;
     int seals = fcntl(fd, F_GET_SEALS);
     return fstat(fd, &about) == 0 && about.st_dev == key->device &&
@@ -244,39 +246,40 @@ static int is_meant(int fd, const share_key *key) {
            seals >= 0 && (seals & F_SEAL_SHRINK);
 }
 
-static dlc_status open_share(const dlc_share *share, const share_key *key, int *out) {
+static dlc_status open_share(const dlc_ipc_handle *handle, const share_key *key,
+                             int *out) {
     char path[64];
 
-    if (key->magic != SHARE_MAGIC || key->fd < 0 || share->bytes > key->map_bytes ||
+    if (key->magic != SHARE_MAGIC || key->fd < 0 || handle->bytes > key->map_bytes ||
         key->map_bytes == 0 || key->map_bytes > SIZE_MAX / 2)
         return host->fail(
             DLC_ERR_CONFIG,
             "these bytes do not describe shared memory of the cpu device");
-    (void)snprintf(path, sizeof path, "/proc/%" PRIu32 "/fd/%" PRId32, share->pid,
+    (void)snprintf(path, sizeof path, "/proc/%" PRIu32 "/fd/%" PRId32, handle->pid,
                    key->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return host->fail(DLC_ERR_IO,
                           "shared memory of process %" PRIu32 ": %s: %s (is it alive, "
                           "and of the same user?)",
-                          share->pid, path, strerror(errno));
-    if (!is_meant(fd, key)) {
+                          handle->pid, path, strerror(errno));
+    if (!is_exported(fd, key)) {
         close(fd);
         return host->fail(DLC_ERR_IO,
                           "shared memory of process %" PRIu32 ": %s is not what was "
                           "exported: was it freed?",
-                          share->pid, path);
+                          handle->pid, path);
     }
     *out = fd;
     return DLC_OK;
 }
 
-dlc_status memory_import(dlc_device *device, const dlc_share *share,
+dlc_status memory_import(dlc_device *device, const dlc_ipc_handle *handle,
                          dlc_memory *memory) {
     share_key key;
-    memcpy(&key, share->key, sizeof key);
+    memcpy(&key, handle->key, sizeof key);
     int fd = -1;
-    dlc_status status = open_share(share, &key, &fd);
+    dlc_status status = open_share(handle, &key, &fd);
     if (status != DLC_OK)
         return status;
 
@@ -298,11 +301,11 @@ dlc_status memory_import(dlc_device *device, const dlc_share *share,
         release(b);
         return status;
     }
-    /* There already: this fills the page table. */
+    /* The pages exist already: this fills the page table. */
     (void)touch(device, b->map, b->map_bytes, 0, 1);
     memory->flags = DLC_MEM_SHARED;
     memory->base = b->map;
-    memory->bytes = (size_t)share->bytes;
+    memory->bytes = (size_t)handle->bytes;
     memory->handle = b;
     return DLC_OK;
 }

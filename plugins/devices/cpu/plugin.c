@@ -1,4 +1,4 @@
-/* The processor as a device: host memory, OpenMP threads, no queues. */
+/* The cpu device: host memory, OpenMP threads, no queues. Declares its operations. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static dlc_status device_count(int32_t *count) {
     return DLC_OK;
 }
 
-/* The processor's name as Linux tells it; left alone where it doesn't. */
+/* The CPU's name from /proc/cpuinfo; unchanged if it cannot be read. */
 static void read_name(char *name, size_t room) {
     char line[256];
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -39,21 +39,21 @@ static int32_t usable_cores(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         return CPU_COUNT(&set);
-    return (int32_t)sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a set holds */
+    return (int32_t)sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than the set can hold */
 }
 
 static dlc_status device_describe(int32_t index, dlc_device_info *info) {
     if (index != 0)
         return host->fail(DLC_ERR_CONFIG, "there is no cpu device %d, only 0", index);
     if (DLC_HAS(info, name)) {
-        (void)snprintf(info->name, sizeof info->name, "processor");
+        (void)snprintf(info->name, sizeof info->name, "CPU");
         read_name(info->name, sizeof info->name);
     }
     if (DLC_HAS(info, memory_bytes))
         info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
                              (uint64_t)sysconf(_SC_PAGESIZE);
-    if (DLC_HAS(info, units))
-        info->units = usable_cores();
+    if (DLC_HAS(info, compute_units))
+        info->compute_units = usable_cores();
     if (DLC_HAS(info, address))
         info->address[0] = '\0';
     if (DLC_HAS(info, numa))
@@ -100,13 +100,13 @@ static const dlc_device_ops ops = {
     .sum = compute_sum,
     .norm2 = compute_norm2,
     .momentum = compute_momentum,
-    .share_export = memory_export,
-    .share_import = memory_import,
+    .ipc_export = memory_export,
+    .ipc_import = memory_import,
     .add_bf16 = compute_add_bf16,
     .sum_to = compute_sum_to,
     .add_mean = compute_add_mean,
     .add_f16 = compute_add_f16,
-    .adapt_scale = compute_adapt_scale,
+    .update_loss_scale = compute_update_loss_scale,
     .momentum_to = compute_momentum_to,
     .normalize = compute_normalize,
 };
@@ -116,12 +116,12 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DEVICE,
      .name = "cpu",
      .help = "the CPU, with as many threads as a rank has cores",
-     .caps = DLC_DEVICE_HOST | DLC_DEVICE_SHARES,
+     .caps = DLC_DEVICE_HOST | DLC_DEVICE_IPC,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "cpu",

@@ -1,11 +1,11 @@
-/* The threads: OpenMP's one pool, which the layers' library uses as well, each on a
- * core of its own, and work shared out to them.
+/* Threads: OpenMP's pool, which the layers' library uses as well, each thread bound to
+ * a core of its own, and parallel loops over it.
  *
- * libgomp ends threads when a team gets smaller than the one before and starts new
- * ones when it grows; they inherit the mask of the thread that calls. With two threads
- * that cannot happen (a team of one is no team), so the caller is bound like the
- * others. With more it keeps the whole of the rank's cores, where the others leave
- * it one, and new threads are bound when they first come by here.
+ * libgomp ends threads when a team is smaller than the previous one and starts new ones
+ * when it grows; they inherit the affinity of the calling thread. With two threads that
+ * cannot happen (a team of one is no team), so the caller is bound like the others.
+ * With more, the caller keeps all of the rank's cores, and new threads are bound on
+ * their first loop.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -15,17 +15,17 @@
 
 #include "cpu.h"
 
-enum { CPUS_MAX = 8192, WORD_BITS = 8 * sizeof(unsigned long) }; /* Linux's largest */
+enum { CPUS_MAX = 8192, WORD_BITS = 8 * sizeof(unsigned long) }; /* Linux's maximum */
 
 struct cpu_mask {
     unsigned long word[CPUS_MAX / WORD_BITS];
 };
 
-/* The binding that this thread has, by its number. */
+/* The number of this thread's binding. */
 static _Thread_local uint64_t bound_by;
 static _Atomic uint64_t bindings;
 
-/* Has the user said where threads go? libgomp has heard it, too. */
+/* Has the user placed the threads? libgomp reads these variables, too. */
 static int placed_by_user(void) {
     return getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") ||
            getenv("GOMP_CPU_AFFINITY");
@@ -35,7 +35,7 @@ static int set_mask(const cpu_mask *mask) {
     return sched_setaffinity(0, sizeof *mask, (const cpu_set_t *)(const void *)mask);
 }
 
-/* A wish: where it is not granted, the thread computes wherever it is. */
+/* Best effort: a thread that cannot be bound runs anywhere. */
 static void bind_self(const dlc_device *device, int me) {
     if (bound_by == device->binding || me >= device->threads)
         return;
@@ -50,8 +50,8 @@ static void bind_self(const dlc_device *device, int me) {
     }
 }
 
-void threads_share(const dlc_device *device, size_t n, size_t unit, range_fn *fn,
-                   const void *job) {
+void threads_parallel_for(const dlc_device *device, size_t n, size_t unit, range_fn *fn,
+                          const void *job) {
     if (device->threads == 1 || omp_in_parallel()) {
         fn(job, 0, n);
         return;
@@ -77,14 +77,14 @@ static void nothing(const void *job, size_t begin, size_t end) {
     (void)end;
 }
 
-/* As many as OpenMP's variables allow, which is what the layers' library takes, too. */
+/* As many as OpenMP's variables allow, which also limit the layers' library. */
 static int allowed(int wanted) {
     int most = omp_get_max_active_levels() > 0 ? omp_get_thread_limit() : 1;
     if (wanted <= most)
         return wanted;
     host->log(DLC_LOG_WARN,
               "OMP_THREAD_LIMIT or OMP_MAX_ACTIVE_LEVELS allows %d of the %d threads "
-              "that should compute; going on with these",
+              "requested; continuing with these",
               most, wanted);
     return most;
 }
@@ -106,7 +106,7 @@ dlc_status threads_open(const dlc_device_args *args, dlc_device *device) {
     if (device->threads == 1)
         bind_self(device, 0);
     else
-        threads_share(device, 1, 1, nothing, NULL);
+        threads_parallel_for(device, 1, 1, nothing, NULL);
     return DLC_OK;
 }
 

@@ -1,4 +1,5 @@
-/* A piece of memory as free and share_export need to know it: dlc_memory.handle. */
+/* A block of memory, which dlc_memory.handle points to: what free and ipc_export need.
+ */
 #ifndef BLOCK_H
 #define BLOCK_H
 
@@ -6,39 +7,40 @@
 
 typedef enum block_kind {
     BLOCK_PLAIN = 1, /* cudaMalloc */
-    BLOCK_MAPPED,    /* of the driver's virtual memory, shared by a file descriptor */
-    BLOCK_IPC,       /* another process's, by cudaIpc */
-    BLOCK_PINNED,    /* host memory, cudaHostAlloc */
-    BLOCK_FILE       /* host memory of a memory file, pinned */
+    BLOCK_MAPPED, /* virtual memory management of the driver, shared by file descriptor
+                   */
+    BLOCK_IPC,    /* imported from another process by cudaIpc */
+    BLOCK_PINNED, /* host memory, cudaHostAlloc */
+    BLOCK_FILE    /* host memory of a memory file, pinned */
 } block_kind;
 
 typedef struct block {
     block_kind kind;
-    int exported; /* may be exported: it was made here, with DLC_MEM_SHARED */
+    int exported; /* may be exported: allocated here with DLC_MEM_SHARED */
     void *base;
     size_t bytes; /* mapped, whole pages */
-    int fd;       /* of the memory; -1: none (yet) */
-    int token;    /* a memory file that lives as long as fd is its; -1: none */
+    int fd;       /* of the memory; -1: none yet */
+    int token;    /* a memory file that lives as long as `fd` is valid; -1: none */
     CUmemGenericAllocationHandle memory; /* BLOCK_MAPPED */
-    int has_memory, is_mapped;           /* how far BLOCK_MAPPED came */
+    int has_memory, is_mapped;           /* how far creating BLOCK_MAPPED came */
 } block;
 
-/* memory.c. An empty one of this kind; NULL: no memory. */
+/* memory.c: an empty block; NULL: out of memory. */
 block *block_new(block_kind kind);
-/* Gives back what there is of it. NULL allowed. */
+/* Frees what has been allocated of it. NULL allowed. */
 void block_free(const dlc_device *device, block *b);
 
-/* vmm.c: fills b->base in. `bytes` are whole granules, see vmm_round. */
+/* vmm.c: allocates b->base. `bytes` is a multiple of the granularity, see vmm_round. */
 dlc_status vmm_create(const dlc_device *device, size_t bytes, block *b);
-/* Takes the memory behind a file descriptor of another process. */
+/* Maps the memory behind a file descriptor of another process. */
 dlc_status vmm_import(const dlc_device *device, int fd, size_t bytes, block *b);
-/* The file descriptor of b, made at the first call. */
+/* Creates b's file descriptor on first use. */
 dlc_status vmm_export(const dlc_device *device, block *b);
 void vmm_release(const dlc_device *device, block *b);
-/* Whole granules; 0: more than there can be. */
+/* Rounds up to the granularity; 0 when that overflows. */
 dlc_status vmm_round(const dlc_device *device, size_t *bytes);
 
-/* pinned.c: host memory of the file fd, which b then owns. */
+/* pinned.c: maps and pins the memory file fd, which b then owns. */
 dlc_status pinned_map(const dlc_device *device, int fd, size_t bytes, block *b);
 void pinned_unmap(block *b);
 

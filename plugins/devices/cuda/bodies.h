@@ -1,8 +1,8 @@
-/* The arithmetic of the kernels, an element at a time: C that nvcc compiles for the GPU
- * and a test for the processor, where it is compared with the cpu device's.
+/* The arithmetic of the kernels, element by element: C that nvcc compiles for the GPU
+ * and a test compiles for the CPU, where it is compared with the cpu device.
  *
  * Nothing may be contracted into FMA (nvcc -fmad=false, gcc -ffp-contract=off): then
- * the bits are the cpu device's. Where a NaN comes out its bits are the machine's own.
+ * results are bitwise identical to the cpu device's, except for the payload of NaNs.
  */
 #ifndef BODIES_H
 #define BODIES_H
@@ -35,11 +35,12 @@ BODY float body_float(uint32_t bits) {
     return value;
 }
 
-/* ---- 16-bit floats: to nearest even, NaN stays NaN ------------------------------ */
+/* ---- 16-bit floats: round to nearest even, NaN stays NaN ------------------------ */
 
 BODY uint16_t body_bf16_of(float value) {
     uint32_t bits = body_bits(value);
-    uint32_t nan = (bits >> 16) | 0x40; /* quiet, so that cutting keeps it NaN */
+    uint32_t nan = (bits >> 16) |
+                   0x40; /* a quiet NaN, so that truncation keeps it a NaN */
     uint32_t even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : even);
 }
@@ -48,8 +49,8 @@ BODY float body_of_bf16(uint16_t half) {
     return body_float((uint32_t)half << 16);
 }
 
-/* The GPU has instructions for fp16; in whole-number arithmetic it would take longer
- * than the memory does. */
+/* The GPU has instructions for fp16; integer arithmetic would take longer than the
+ * memory access. */
 BODY uint16_t body_f16_of(float value) {
 #ifdef __CUDA_ARCH__
     uint16_t half;
@@ -59,7 +60,7 @@ BODY uint16_t body_f16_of(float value) {
     uint32_t bits = body_bits(value);
     uint32_t sign = (bits >> 16) & 0x8000, size = bits & 0x7fffffff;
     uint32_t nan = 0x7e00 | ((size >> 13) & 0x3ff);
-    /* Normal: exponent 127 becomes 15; what is too large becomes infinity. */
+    /* Normal: exponent 127 becomes 15; values too large become infinity. */
     uint32_t even = (size + 0xfff + ((size >> 13) & 1) - 0x38000000) >> 13;
     uint32_t normal = even < 0x7c00 ? even : 0x7c00;
     /* Below 2^-14: adding 0.5 lets the adder round to multiples of 2^-24. */
@@ -85,12 +86,12 @@ BODY float body_of_f16(uint16_t half) {
 #endif
 }
 
-/* ---- Whole numbers: to nearest even, at the ends of the range it stops, NaN is 0 - */
+/* ---- Integers: round to nearest even and saturate, NaN becomes 0 ---------------- */
 
 BODY uint8_t body_u8_of(float value) {
-    float low = value > 0.0f ? value : 0.0f; /* NaN too */
+    float low = value > 0.0f ? value : 0.0f; /* NaN, too */
     float in = low < 255.0f ? low : 255.0f;
-    return (uint8_t)body_bits(in + 0x1p23f); /* the adder rounds to units */
+    return (uint8_t)body_bits(in + 0x1p23f); /* the addition rounds to integers */
 }
 
 BODY int32_t body_i32_of(float value) {
@@ -129,7 +130,7 @@ BODY double body_f64_of(float value) {
     return (double)value;
 }
 
-/* ---- Vectors --------------------------------------------------------------------- */
+/* ---- Vectors ------------------------------------------------------------- */
 
 BODY float body_scale(float alpha, float x) {
     return x * alpha;
@@ -143,11 +144,11 @@ BODY float body_axpy(float alpha, float x, float y) {
     return y + alpha * x;
 }
 
-/* n / divisor by two products, where `inverse` is body_inverse of it: exact for all of
- * 32 bits (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). The
- * GPU has no instruction to divide. */
+/* n / divisor by two products, where `inverse` is body_inverse(divisor): exact for all
+ * of 32 bits (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). The
+ * GPU has no divide instruction. */
 BODY uint64_t body_inverse(uint32_t divisor) {
-    return UINT64_MAX / divisor + 1; /* of 1 it is 0 */
+    return UINT64_MAX / divisor + 1; /* of 1 it wraps to 0 */
 }
 
 BODY uint32_t body_quotient(uint32_t n, uint64_t inverse) {
@@ -167,9 +168,9 @@ BODY uint16_t body_add_f16(uint16_t x, uint16_t y) {
     return body_f16_of(body_of_f16(y) + body_of_f16(x));
 }
 
-/* The sum of s[0 .. count-1] in the SDK's pairwise order; `most`, a power of two, is
- * known when this is compiled, so that s stays in registers. Sums of 8 that are summed
- * so again are the sum of all: that is how it goes on above 8. */
+/* The sum of s[0 .. count-1] in the SDK's pairwise order; `most`, a power of two, is a
+ * compile-time constant, so that s stays in registers. Sums of 8, added pairwise
+ * again, give the pairwise sum of all: the kernels do that above 8. */
 BODY float body_pairwise(float *s, int most, int count) {
     UNROLL for (int stride = 1; stride < most; stride *= 2) {
         UNROLL for (int k = 0; k + stride < most; k += 2 * stride) {
@@ -182,20 +183,20 @@ BODY float body_pairwise(float *s, int most, int count) {
 
 /* ---- The momentum step ------------------------------------------------------- */
 
-/* A dlc_momentum of any size, all fields there. */
+/* A dlc_momentum with all fields. */
 typedef struct body_step {
     float rate, momentum, decay, grad_scale;
     int nesterov;
-    const float *rate_at;             /* NULL: 1 */
+    const float *learning_rate_at;    /* NULL: 1 */
     const dlc_loss_scale *loss_scale; /* NULL: 1 */
 } body_step;
 
-/* What is the same for all elements; 0: nothing is to be changed. */
+/* Factors common to all elements; returns 0 if nothing is to be changed. */
 BODY int body_factors(const body_step *how, float *rate, float *grad_scale) {
     *rate = how->rate;
     *grad_scale = how->grad_scale;
-    if (how->rate_at)
-        *rate *= *how->rate_at;
+    if (how->learning_rate_at)
+        *rate *= *how->learning_rate_at;
     if (!how->loss_scale)
         return 1;
     *grad_scale *= how->loss_scale->inverse;
@@ -222,22 +223,22 @@ BODY int body_not_finite(float value) {
     return (body_bits(value) & 0x7f800000) == 0x7f800000;
 }
 
-/* Before the gradients are looked through ... */
+/* Called before the gradients are checked. */
 BODY void body_scale_begin(dlc_loss_scale *scale) {
     scale->inverse = 1.0f / scale->scale;
     scale->overflow = 0;
 }
 
-/* ... and behind, `overflow` says what was seen. */
-BODY void body_scale_end(dlc_loss_scale *scale, int32_t patience) {
+/* Called afterwards, with `overflow` set. */
+BODY void body_scale_end(dlc_loss_scale *scale, int32_t growth_interval) {
     const float least = 1.0f, most = 0x1p24f;
     if (scale->overflow) {
         scale->scale = scale->scale / 2 > least ? scale->scale / 2 : least;
-        scale->good = 0;
+        scale->good_iterations = 0;
         scale->skipped++;
-    } else if (++scale->good >= patience) {
+    } else if (++scale->good_iterations >= growth_interval) {
         scale->scale = scale->scale * 2 < most ? scale->scale * 2 : most;
-        scale->good = 0;
+        scale->good_iterations = 0;
     }
 }
 

@@ -1,12 +1,12 @@
-/* The device's calls: each finds its stream, gives the work to it and, without a queue,
- * waits. Sizes of 0 are no work. */
+/* The device's compute calls: each finds its stream, launches the work and, without a
+ * queue, waits. A size of 0 is no work. */
 #include "gpu.h"
 #include "kernels.h"
 
 /* `launch` may use `at`. */
 #define WORK(device, queue, what, launch) \
     do { \
-        kernel_place at = {NULL, (device)->units}; \
+        kernel_launch at = {NULL, (device)->units}; \
         dlc_status status_ = gpu_begin(device, queue, what, &at.stream); \
         if (status_ != DLC_OK) \
             return status_; \
@@ -65,10 +65,11 @@ dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
     if (from == to && bytes > 0)
         return compute_copy(device, queue, dst, src, n * bytes);
     if (bytes == 0 || dlc_dtype_bytes(to) == 0 || (from != DLC_F32 && to != DLC_F32))
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "the cuda device does not convert type %d to type %d: go by "
-                          "way of float32",
-                          (int)from, (int)to);
+        return host->fail(
+            DLC_ERR_UNSUPPORTED,
+            "the cuda device does not convert type %d to type %d: convert "
+            "to float32 first",
+            (int)from, (int)to);
     return n ? run_convert(device, queue, n, from, src, to, dst) : DLC_OK;
 }
 
@@ -99,11 +100,11 @@ dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
     return compute_sum_to(device, queue, n, sources, count, &dst, 1);
 }
 
-/* The order differs from the cpu device's; like that it is fixed by n alone. */
+/* The order differs from the cpu device's; like that one it depends on n alone. */
 dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                          double *result) {
-    kernel_place at = {NULL, device->units};
-    dlc_status status = record_refuse("norm2");
+    kernel_launch at = {NULL, device->units};
+    dlc_status status = capture_refuse("norm2");
     if (status == DLC_OK)
         status = gpu_begin(device, queue, "norm2", &at.stream);
     if (status != DLC_OK)
@@ -126,12 +127,14 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
 dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             const dlc_momentum *how, const float *gradient,
                             float *velocity, float *weight) {
-    body_step step = {.rate = how->rate,
+    body_step step = {.rate = how->learning_rate,
                       .momentum = how->momentum,
-                      .decay = how->decay,
+                      .decay = how->weight_decay,
                       .grad_scale = how->grad_scale,
                       .nesterov = how->nesterov != 0,
-                      .rate_at = DLC_HAS(how, rate_at) ? how->rate_at : NULL,
+                      .learning_rate_at = DLC_HAS(how, learning_rate_at)
+                                              ? how->learning_rate_at
+                                              : NULL,
                       .loss_scale = DLC_HAS(how, loss_scale) ? how->loss_scale : NULL};
     WORK(device, queue, "momentum",
          n ? kernel_momentum(at, n, &step, gradient, velocity, weight) : cudaSuccess);
@@ -142,11 +145,11 @@ dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
     WORK(device, queue, "add_mean", kernel_add_mean(at, alpha, x, y));
 }
 
-dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *gradients, int32_t patience,
-                               dlc_loss_scale *scale) {
-    WORK(device, queue, "adapt_scale",
-         kernel_adapt_scale(at, n, gradients, patience, scale));
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *gradients, int32_t growth_interval,
+                                     dlc_loss_scale *scale) {
+    WORK(device, queue, "update_loss_scale",
+         kernel_update_loss_scale(at, n, gradients, growth_interval, scale));
 }
 
 static dlc_status run_normalize(dlc_device *device, dlc_queue *queue, size_t n,

@@ -1,5 +1,5 @@
-/* A GPU opened: found by its PCI address, so that its number here (machine.c) is that
- * of the same GPU whatever order CUDA counts in; and the ends of every call. */
+/* Opens a GPU: found by its PCI address, so that its index here (machine.c) means the
+ * same GPU whatever order CUDA counts in. Also the beginning and end of every call. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,9 @@
 #include "kernels.h"
 #include "machine.h"
 
-enum { OLDEST = 75 }; /* 10 * compute capability that there is code for */
+enum {
+    OLDEST = 75
+}; /* 10 * compute capability of the oldest GPU that there is code for */
 
 dlc_status gpu_use(const dlc_device *device) {
     GPU_TRY(device, cudaSetDevice(device->number), "cudaSetDevice");
@@ -18,7 +20,7 @@ dlc_status gpu_use(const dlc_device *device) {
 dlc_status gpu_begin(dlc_device *device, dlc_queue *queue, const char *what,
                      cudaStream_t *stream) {
     if (!queue) {
-        dlc_status status = record_refuse(what);
+        dlc_status status = capture_refuse(what);
         if (status != DLC_OK)
             return status;
     }
@@ -41,20 +43,21 @@ static dlc_status attribute(const dlc_device *device, enum cudaDeviceAttr what,
     return DLC_OK;
 }
 
-static dlc_status check_age(const dlc_device *device) {
+static dlc_status check_capability(const dlc_device *device) {
     int major = 0, minor = 0;
     dlc_status status = attribute(device, cudaDevAttrComputeCapabilityMajor, &major);
     if (status == DLC_OK)
         status = attribute(device, cudaDevAttrComputeCapabilityMinor, &minor);
     if (status == DLC_OK && 10 * major + minor < OLDEST)
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "the GPU at %s has compute capability %d.%d, too old: %d.%d "
-                          "is the least",
+                          "the GPU at %s has compute capability %d.%d, but %d.%d or "
+                          "later is needed",
                           device->address, major, minor, OLDEST / 10, OLDEST % 10);
     return status;
 }
 
-/* File descriptors, where GPU, driver and system all let them through. */
+/* Can memory be shared by file descriptors? GPU, driver and system must all allow it.
+ */
 static int shares_by_file(dlc_device *device) {
     int there = 0, files = 0;
     if (!driver_open(&device->calls))
@@ -71,7 +74,7 @@ static int shares_by_file(dlc_device *device) {
 static dlc_status prepare(dlc_device *device) {
     dlc_status status = gpu_use(device);
     if (status == DLC_OK)
-        status = check_age(device);
+        status = check_capability(device);
     if (status == DLC_OK)
         status = attribute(device, cudaDevAttrMultiProcessorCount, &device->units);
     if (status == DLC_OK)
@@ -126,7 +129,7 @@ dlc_status gpu_open(const dlc_device_args *args, dlc_device **device) {
     return DLC_OK;
 }
 
-/* The context stays: it is the process's, others may be at work in it. */
+/* The primary context stays: it belongs to the process, and others may be using it. */
 void gpu_close(dlc_device *device) {
     if (!device)
         return;

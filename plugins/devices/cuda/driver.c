@@ -1,4 +1,5 @@
-/* See driver.h. */
+/* Loads the driver's library at run time, checks its version and resolves its calls for
+ * shareable memory. */
 #include "driver.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ static dlc_status check_version(void *library) {
     if (!FIND(library, "cuDriverGetVersion", get_version) ||
         get_version(&version) != CUDA_SUCCESS || version < 1)
         return host->fail(DLC_ERR_UNAVAILABLE,
-                          "%s does not tell its version: install NVIDIA's driver anew",
+                          "%s does not report its version: reinstall NVIDIA's driver",
                           library_name);
     /* Any driver of a major version runs what was built for it. */
     if (MAJOR(version) < MAJOR(CUDART_VERSION))
@@ -28,7 +29,7 @@ static dlc_status check_version(void *library) {
                           "the driver is too old: it has CUDA %d.%d, this needs CUDA "
                           "%d.0 or later: install a newer NVIDIA driver",
                           MAJOR(version), MINOR(version), MAJOR(CUDART_VERSION));
-    host->log(DLC_LOG_DEBUG, "the driver has CUDA %d.%d, the runtime in here %d.%d",
+    host->log(DLC_LOG_DEBUG, "the driver has CUDA %d.%d, this plugin's runtime %d.%d",
               MAJOR(version), MINOR(version), MAJOR(CUDART_VERSION),
               MINOR(CUDART_VERSION));
     return DLC_OK;
@@ -49,7 +50,7 @@ int driver_open(driver_calls *c) {
     c->library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
     if (!c->library)
         return 0;
-    (void)FIND(c->library, "cuStreamBatchMemOp_v2", c->words);
+    (void)FIND(c->library, "cuStreamBatchMemOp_v2", c->stream_batch);
     if (FIND(c->library, "cuDeviceGetAttribute", c->attribute) &&
         FIND(c->library, "cuMemGetAllocationGranularity", c->granularity) &&
         FIND(c->library, "cuMemCreate", c->create) &&

@@ -1,5 +1,5 @@
-/* The driver's library, opened when it is needed and never linked: what is asked of it
- * before CUDA is started, and its calls for memory that other processes may map. */
+/* The driver's library, loaded when needed and never linked: the version check before
+ * CUDA is started, and its calls for memory that other processes may map. */
 #ifndef DRIVER_H
 #define DRIVER_H
 
@@ -7,7 +7,7 @@
 
 #include <dlcore/plugin.h>
 
-/* NULL all, where the driver is too old to have them. */
+/* All NULL where the driver is too old. */
 typedef struct driver_calls {
     void *library;
     CUresult (*attribute)(int *, CUdevice_attribute, CUdevice);
@@ -26,15 +26,15 @@ typedef struct driver_calls {
                               CUmemAllocationHandleType, unsigned long long);
     CUresult (*import_handle)(CUmemGenericAllocationHandle *, void *,
                               CUmemAllocationHandleType);
-    CUresult (*words)(CUstream, unsigned, CUstreamBatchMemOpParams *,
-                      unsigned); /* NULL: CUDA 11.6 or older */
+    CUresult (*stream_batch)(CUstream, unsigned, CUstreamBatchMemOpParams *,
+                             unsigned); /* NULL: CUDA 11.6 or older */
 } driver_calls;
 
-/* Is there a driver, new enough for the runtime in here? Starts nothing: it asks for
- * the version only, which may come before cuInit. */
+/* Is there a driver, new enough for this plugin's runtime? Starts nothing: it only asks
+ * for the version, which is allowed before cuInit. */
 dlc_status driver_check(void);
 
-/* 1: all calls are there, to be closed in the end; 0: they are not. */
+/* Returns 1 if all calls were found; then close it at the end. Else 0. */
 int driver_open(driver_calls *calls);
 void driver_close(driver_calls *calls);
 

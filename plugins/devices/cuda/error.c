@@ -1,10 +1,10 @@
-/* One sentence and one status for everything that CUDA may answer. */
+/* Translates CUDA's errors to a status and a message. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "gpu.h"
 
-/* After these no call of the process succeeds any more. */
+/* After these errors every further call of the process fails. */
 static int is_lost(cudaError_t error) {
     switch (error) {
     case cudaErrorECCUncorrectable:
@@ -79,17 +79,17 @@ static dlc_status status_of(cudaError_t error) {
     }
 }
 
-/* What to do about it, where that is not said by CUDA's own words. */
+/* What to do about it, where CUDA's own message does not say. */
 static const char *advice(cudaError_t error) {
     if (is_lost(error))
-        return "; the device is lost to this process, which must end";
+        return "; this process can no longer use the device and must exit";
     switch (error) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
         return "; this build has no code for this GPU: build with "
                "CMAKE_CUDA_ARCHITECTURES for it";
     case cudaErrorDevicesUnavailable:
-        return "; another process has it for itself (compute mode, see nvidia-smi)";
+        return "; another process uses it exclusively (compute mode, see nvidia-smi)";
     case cudaErrorSystemNotReady:
         return "; is the fabric manager running?";
     case cudaErrorInitializationError:

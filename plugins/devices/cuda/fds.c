@@ -1,11 +1,12 @@
-/* See fds.h. Fetching is pidfd_getfd (Linux 5.6): no socket, no thread that serves it,
- * and the bytes that say where to fetch may come any way.
+/* Passes file descriptors between processes by pidfd_getfd (Linux 5.6): no socket is
+ * needed and no thread to serve it, and the numbers may be transmitted in any way.
  *
- * The kernel allows it to whom it allows to trace the process. With Yama's usual
- * setting (ptrace_scope 1) that is the parent alone, so who exports memory says
- * PR_SET_PTRACER ANY: from then on any process of the same user may trace it, that is
- * read and change its memory, as on every system without Yama. The wall between
- * programs of one user gets weaker, that between users does not. */
+ * The kernel allows it to a process that may trace the owner. With Yama's usual setting
+ * (ptrace_scope 1) that is only the parent, so a process that exports memory sets
+ * PR_SET_PTRACER to ANY: from then on any process of the same user may trace it, that
+ * is read and change its memory, as on every system without Yama. That weakens the
+ * isolation between programs of one user, not between users.
+ */
 #include "fds.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ int fds_take(uint32_t pid, int fd) {
     return taken;
 }
 
-/* 0 to 3; 0 where there is no Yama. */
+/* 0 to 3; 0 without Yama. */
 static int yama_scope(void) {
     int scope = 0;
     FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
@@ -45,7 +46,7 @@ int fds_pass(void) {
     if (scope > 2 || (scope == 2 && geteuid() != 0))
         return 0;
     int own = fds_take((uint32_t)getpid(), STDERR_FILENO);
-    if (own < 0 && errno != EBADF) /* of one that is closed: it was looked for */
+    if (own < 0 && errno != EBADF) /* a closed one: it was looked up */
         return 0;
     if (own >= 0)
         close(own);
@@ -73,7 +74,7 @@ int fds_make(size_t bytes) {
 
 uint64_t fds_identity(int fd) {
     struct stat about;
-    /* Seals: of a memory file and nothing else. */
+    /* Only memory files have seals. */
     if (fcntl(fd, F_GET_SEALS) < 0 || fstat(fd, &about) != 0)
         return 0;
     return about.st_ino;

@@ -1,4 +1,4 @@
-/* What the files of the cuda device share. */
+/* Internals of the cuda device. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -13,25 +13,25 @@
 extern const dlc_host *host;
 
 struct dlc_device {
-    int number;       /* the runtime's; first, as <dlcore/cuda.h> promises */
+    int number;       /* the runtime's index; first, as <dlcore/cuda.h> promises */
     int units;        /* multiprocessors */
-    int by_file;      /* shares memory by file descriptors; 0: by cudaIpc */
-    int one_address;  /* pinned memory is where it is for the processor */
-    char address[20]; /* PCI, as the runtime writes it */
+    int by_file;      /* memory is shared by file descriptors; 0: by cudaIpc */
+    int one_address;  /* pinned memory has one address on CPU and GPU */
+    char address[20]; /* PCI, in the runtime's format */
     driver_calls calls;
-    cudaStream_t own;        /* of calls without a queue */
-    pthread_mutex_t squares; /* one norm2 at a time has what is below */
+    cudaStream_t own;        /* for calls without a queue */
+    pthread_mutex_t squares; /* held by norm2, for the two fields below */
     double *parts;           /* device memory */
-    double *result;          /* host memory that the GPU reaches */
+    double *result;          /* host memory that the GPU can access */
 };
 
 /* ---- error.c ----------------------------------------------------------------- */
 
-/* The status and the detail sentence of a call that failed; clears the runtime's memory
- * of it. `device` may be NULL, where none is open yet. */
+/* Returns the status of a failed call, sets its message, and clears the runtime's last
+ * error. `device` may be NULL before one is open. */
 dlc_status gpu_failed(const dlc_device *device, cudaError_t error, const char *what,
                       ...) __attribute__((format(printf, 3, 4)));
-/* The same of the driver's; its numbers are the runtime's. */
+/* An error of the driver as the runtime's, which has the same numbers. */
 #define DRIVER_ERROR(result) ((cudaError_t)(result))
 
 #define GPU_TRY(device, call, ...) \
@@ -43,33 +43,33 @@ dlc_status gpu_failed(const dlc_device *device, cudaError_t error, const char *w
 
 /* ---- context.c --------------------------------------------------------------- */
 
-/* The runtime's number of the GPU with this PCI address. */
+/* The runtime's index of the GPU with this PCI address. */
 dlc_status gpu_number(const char *address, int *number);
 dlc_status gpu_open(const dlc_device_args *args, dlc_device **device);
 void gpu_close(dlc_device *device);
 
-/* Every call begins with this: makes the calling thread one of the GPU's. */
+/* Makes the GPU current on the calling thread. Every call begins with this. */
 dlc_status gpu_use(const dlc_device *device);
-/* Work: between begin, which finds the stream, and end, which waits where there is no
- * queue. `what` is for messages: "add". `error` is what giving the work came to. */
+/* gpu_begin finds the stream, gpu_end waits where there is no queue. `what` names the
+ * call in messages: "add". `error` is the result of launching the work. */
 dlc_status gpu_begin(dlc_device *device, dlc_queue *queue, const char *what,
                      cudaStream_t *stream);
 dlc_status gpu_end(dlc_device *device, dlc_queue *queue, const char *what,
                    cudaError_t error);
 
-/* ---- memory.c, pinned.c, share.c
- * --------------------------------------------------------------
- */
+/* ---- memory.c, pinned.c, ipc.c, ranges.c ---------------------------------------- */
 
 dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
                         dlc_memory *memory);
 void memory_free(dlc_device *device, dlc_memory *memory);
-dlc_status share_export(dlc_device *device, const dlc_memory *memory, dlc_share *share);
-dlc_status share_import(dlc_device *device, const dlc_share *share, dlc_memory *memory);
+dlc_status ipc_export(dlc_device *device, const dlc_memory *memory,
+                      dlc_ipc_handle *share);
+dlc_status ipc_import(dlc_device *device, const dlc_ipc_handle *share,
+                      dlc_memory *memory);
 
 dlc_status pin(dlc_device *device, void *base, size_t bytes);
 void unpin(dlc_device *device, void *base);
-dlc_status share_reaches(dlc_device *device, int32_t from, int32_t to, int *reaches);
+dlc_status ipc_can_access_peer(dlc_device *device, int32_t from, int32_t to, int *can);
 void range_begin(dlc_device *device, const char *name);
 void range_end(dlc_device *device);
 
@@ -84,18 +84,21 @@ dlc_status event_record(dlc_device *device, dlc_queue *queue, dlc_event *event);
 dlc_status event_wait(dlc_device *device, dlc_queue *queue, dlc_event *event);
 dlc_status event_done(dlc_device *device, dlc_event *event, int *done);
 dlc_status event_sync(dlc_device *device, dlc_event *event);
-/* words.c */
-dlc_status queue_words(dlc_device *device, dlc_queue *queue, const dlc_word_step *steps,
-                       int32_t count);
+/* semaphores.c */
+dlc_status queue_semaphores(dlc_device *device, dlc_queue *queue,
+                            const dlc_semaphore_op *steps, int32_t count);
 
-/* ---- record.c ---------------------------------------------------------------- */
+/* ---- capture.c --------------------------------------------------------------- */
 
-dlc_status record_begin(dlc_device *device, dlc_queue *queue);
-dlc_status record_end(dlc_device *device, dlc_queue *queue, dlc_recording **recording);
-dlc_status record_run(dlc_device *device, dlc_queue *queue, dlc_recording *recording);
-void record_close(dlc_device *device, dlc_recording *recording);
-/* What would block is refused, and the recording spoilt, where this thread records. */
-dlc_status record_refuse(const char *what);
+dlc_status capture_begin(dlc_device *device, dlc_queue *queue);
+dlc_status capture_end(dlc_device *device, dlc_queue *queue,
+                       dlc_captured_graph **graph);
+dlc_status graph_launch(dlc_device *device, dlc_queue *queue,
+                        dlc_captured_graph *graph);
+void graph_close(dlc_device *device, dlc_captured_graph *graph);
+/* Fails, and invalidates the capture, if this thread is capturing: for calls that would
+ * block. */
+dlc_status capture_refuse(const char *what);
 
 /* ---- compute.c --------------------------------------------------------------- */
 
@@ -127,9 +130,9 @@ dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
                             float *velocity, float *weight);
 dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
                             const float *x, float *y);
-dlc_status compute_adapt_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *gradients, int32_t patience,
-                               dlc_loss_scale *scale);
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *gradients, int32_t growth_interval,
+                                     dlc_loss_scale *scale);
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
                              const float *mean, float scale, float *dst);

@@ -1,5 +1,5 @@
-/* The kernels: what each pass of sweep.cuh loads and stores, around the arithmetic of
- * bodies.h; and the two that are no such pass, norm2 and the loss scale's. */
+/* The CUDA kernels: what each pass of sweep.cuh loads and stores around the arithmetic
+ * of bodies.h, and the kernels that are no such pass, norm2 and the loss scale. */
 #include "kernels.h"
 
 #include "sweep.cuh"
@@ -78,7 +78,7 @@ template <typename Op> struct update_pass {
 };
 
 template <typename Op>
-cudaError_t update(kernel_place at, size_t n, Op op, const typename Op::type *x,
+cudaError_t update(kernel_launch at, size_t n, Op op, const typename Op::type *x,
                    typename Op::type *y) {
     constexpr int W = Op::PACK;
     unsigned offset = offset_of<W>(y);
@@ -88,25 +88,26 @@ cudaError_t update(kernel_place at, size_t n, Op op, const typename Op::type *x,
 
 } // namespace
 
-cudaError_t kernel_scale(kernel_place at, size_t n, float alpha, float *x) {
+cudaError_t kernel_scale(kernel_launch at, size_t n, float alpha, float *x) {
     scale_pass pass = {alpha, x};
     return sweep_all<4>(at, n, offset_of<scale_pass::PACK>(x), true, pass);
 }
 
-cudaError_t kernel_add(kernel_place at, size_t n, const float *x, float *y) {
+cudaError_t kernel_add(kernel_launch at, size_t n, const float *x, float *y) {
     return update(at, n, add_f32{}, x, y);
 }
 
-cudaError_t kernel_axpy(kernel_place at, size_t n, float alpha, const float *x,
+cudaError_t kernel_axpy(kernel_launch at, size_t n, float alpha, const float *x,
                         float *y) {
     return update(at, n, axpy_f32{alpha}, x, y);
 }
 
-cudaError_t kernel_add_bf16(kernel_place at, size_t n, const uint16_t *x, uint16_t *y) {
+cudaError_t kernel_add_bf16(kernel_launch at, size_t n, const uint16_t *x,
+                            uint16_t *y) {
     return update(at, n, sum_bf16{}, x, y);
 }
 
-cudaError_t kernel_add_f16(kernel_place at, size_t n, const uint16_t *x, uint16_t *y) {
+cudaError_t kernel_add_f16(kernel_launch at, size_t n, const uint16_t *x, uint16_t *y) {
     return update(at, n, sum_f16{}, x, y);
 }
 
@@ -156,7 +157,7 @@ template <typename Op> struct convert_pass {
 };
 
 template <typename Op>
-cudaError_t convert(kernel_place at, size_t n, const void *src, void *dst) {
+cudaError_t convert(kernel_launch at, size_t n, const void *src, void *dst) {
     convert_pass<Op> pass = {static_cast<const typename Op::from *>(src),
                              static_cast<typename Op::to *>(dst)};
     constexpr int W = convert_pass<Op>::PACK;
@@ -164,7 +165,7 @@ cudaError_t convert(kernel_place at, size_t n, const void *src, void *dst) {
     return sweep_all<4>(at, n, offset, offset_of<W>(pass.src) == offset, pass);
 }
 
-typedef cudaError_t convert_fn(kernel_place at, size_t n, const void *src, void *dst);
+typedef cudaError_t convert_fn(kernel_launch at, size_t n, const void *src, void *dst);
 
 const struct {
     dlc_dtype from, to;
@@ -186,7 +187,7 @@ const struct {
 
 } // namespace
 
-cudaError_t kernel_convert(kernel_place at, size_t n, dlc_dtype from, const void *src,
+cudaError_t kernel_convert(kernel_launch at, size_t n, dlc_dtype from, const void *src,
                            dlc_dtype to, void *dst) {
     for (const auto &row : conversions)
         if (row.from == from && row.to == to)
@@ -198,7 +199,7 @@ cudaError_t kernel_convert(kernel_place at, size_t n, dlc_dtype from, const void
 
 namespace {
 
-/* SMALL: all numbers have 32 bits. */
+/* SMALL: indices fit 32 bits. */
 template <bool SMALL> struct normalize_pass {
     enum { PACK = 4 };
     kernel_images to;
@@ -213,16 +214,16 @@ template <bool SMALL> struct normalize_pass {
     __device__ size_t over_channels(size_t at) const {
         return SMALL ? body_quotient((uint32_t)at, by_channels) : at / to.channels;
     }
-    /* Planes begin anywhere in a pack. */
+    /* A plane may begin anywhere in a pack. */
     template <int W> __device__ void done(size_t at, seen<W> &s) const {
-        size_t number = over_plane(at), behind = (number + 1) * to.plane - at;
+        size_t number = over_plane(at), left = (number + 1) * to.plane - at;
         size_t channel = number - over_channels(number) * to.channels;
         pack<float, W> y;
 #pragma unroll
         for (int i = 0; i < W; i++) {
             y.v[i] = body_normalize(s.x.v[i], to.mean[channel], to.scale);
-            if (--behind == 0) {
-                behind = to.plane;
+            if (--left == 0) {
+                left = to.plane;
                 channel = channel + 1 < to.channels ? channel + 1 : 0;
             }
         }
@@ -231,7 +232,7 @@ template <bool SMALL> struct normalize_pass {
 };
 
 template <bool SMALL>
-cudaError_t normalize(kernel_place at, size_t n, const kernel_images &images) {
+cudaError_t normalize(kernel_launch at, size_t n, const kernel_images &images) {
     normalize_pass<SMALL> pass = {images, 0, 0};
     if (SMALL) {
         pass.by_plane = body_inverse((uint32_t)images.plane);
@@ -244,7 +245,7 @@ cudaError_t normalize(kernel_place at, size_t n, const kernel_images &images) {
 
 } // namespace
 
-cudaError_t kernel_normalize(kernel_place at, size_t n, const kernel_images *images) {
+cudaError_t kernel_normalize(kernel_launch at, size_t n, const kernel_images *images) {
     bool small = n <= UINT32_MAX && images->plane <= UINT32_MAX &&
                  images->channels <= UINT32_MAX;
     return small ? normalize<true>(at, n, *images) : normalize<false>(at, n, *images);
@@ -254,7 +255,7 @@ cudaError_t kernel_normalize(kernel_place at, size_t n, const kernel_images *ima
 
 namespace {
 
-/* Of up to MOST sources, 2, 4, 8 or 64. The pointers lie in the kernel's parameters. */
+/* Sums up to MOST sources: 2, 4, 8 or 64. The pointers are kernel parameters. */
 template <int MOST> struct sum_pass {
     enum { PACK = 4, INNER = MOST < 8 ? MOST : 8, OUTER = MOST / INNER };
     const float *source[MOST];
@@ -262,7 +263,7 @@ template <int MOST> struct sum_pass {
     int count, dst_count;
     template <int W> struct seen { pack<float, W> sum; };
 
-    /* Of `there` sources from number `begin` on; all are loaded before one is used. */
+    /* Sums `there` sources from `begin` on; all are loaded before one is used. */
     template <int W>
     __device__ pack<float, W> inner(size_t at, int begin, int there) const {
         pack<float, W> x[INNER], sum;
@@ -309,28 +310,28 @@ template <int MOST> struct sum_pass {
 };
 
 template <int MOST, int U>
-cudaError_t sum(kernel_place at, size_t n, const float *const *sources, int count,
+cudaError_t sum(kernel_launch at, size_t n, const float *const *sources, int count,
                 float *const *dsts, int dst_count) {
     constexpr int W = sum_pass<MOST>::PACK;
     sum_pass<MOST> pass;
     unsigned offset = offset_of<W>(dsts[0]);
-    bool alike = true;
+    bool aligned = true;
     for (int k = 0; k < MOST; k++) {
         pass.source[k] = sources[k < count ? k : 0];
-        alike = alike && offset_of<W>(pass.source[k]) == offset;
+        aligned = aligned && offset_of<W>(pass.source[k]) == offset;
     }
     for (int k = 0; k < KERNEL_SOURCES; k++) {
         pass.dst[k] = dsts[k < dst_count ? k : 0];
-        alike = alike && offset_of<W>(pass.dst[k]) == offset;
+        aligned = aligned && offset_of<W>(pass.dst[k]) == offset;
     }
     pass.count = count;
     pass.dst_count = dst_count;
-    return sweep_all<U>(at, n, offset, alike, pass);
+    return sweep_all<U>(at, n, offset, aligned, pass);
 }
 
 } // namespace
 
-cudaError_t kernel_sum_to(kernel_place at, size_t n, const float *const *sources,
+cudaError_t kernel_sum_to(kernel_launch at, size_t n, const float *const *sources,
                           int count, float *const *dsts, int dst_count) {
     if (count < 1 || dst_count < 1 || count > KERNEL_SOURCES ||
         dst_count > KERNEL_SOURCES)
@@ -373,20 +374,20 @@ struct momentum_pass {
 
 } // namespace
 
-cudaError_t kernel_momentum(kernel_place at, size_t n, const body_step *how,
+cudaError_t kernel_momentum(kernel_launch at, size_t n, const body_step *how,
                             const float *gradient, float *velocity, float *weight) {
     constexpr int W = momentum_pass::PACK;
     momentum_pass pass = {*how, gradient, velocity, weight};
     unsigned offset = offset_of<W>(weight);
-    bool alike = offset_of<W>(gradient) == offset && offset_of<W>(velocity) == offset;
-    return sweep_all<2>(at, n, offset, alike, pass);
+    bool aligned = offset_of<W>(gradient) == offset && offset_of<W>(velocity) == offset;
+    return sweep_all<2>(at, n, offset, aligned, pass);
 }
 
 /* ---- The sum of squares ------------------------------------------------------ */
 
 namespace {
 
-/* All threads call it; the first one's value counts. */
+/* Called by all threads of a block; the result is valid in the first one. */
 __device__ double sum_of_block(double mine) {
     __shared__ double sums[THREADS];
     sums[threadIdx.x] = mine;
@@ -398,7 +399,7 @@ __device__ double sum_of_block(double mine) {
     return sums[0];
 }
 
-/* Which thread squares what follows from n alone, wherever x lies. */
+/* Which thread squares which elements depends on n alone, not on x's alignment. */
 template <int W>
 __global__ void __launch_bounds__(THREADS)
     square_parts(size_t n, const float *x, double *parts) {
@@ -437,7 +438,7 @@ __global__ void __launch_bounds__(THREADS)
 
 } // namespace
 
-cudaError_t kernel_norm2(kernel_place at, size_t n, const float *x, double *parts,
+cudaError_t kernel_norm2(kernel_launch at, size_t n, const float *x, double *parts,
                          double *result) {
     constexpr size_t A_BLOCK = 4 * 4 * THREADS;
     size_t blocks = (n + A_BLOCK - 1) / A_BLOCK;
@@ -464,12 +465,12 @@ __global__ void scale_begin(dlc_loss_scale *scale) {
         body_scale_begin(scale);
 }
 
-__global__ void scale_end(int32_t patience, dlc_loss_scale *scale) {
+__global__ void scale_end(int32_t growth_interval, dlc_loss_scale *scale) {
     if (threadIdx.x == 0)
-        body_scale_end(scale, patience);
+        body_scale_end(scale, growth_interval);
 }
 
-/* Whoever sees an overflow says so; they all write the same. */
+/* Every thread that sees an overflow writes the same value. */
 struct overflow_pass {
     enum { PACK = 4 };
     const float *x;
@@ -490,12 +491,12 @@ struct overflow_pass {
 
 } // namespace
 
-cudaError_t kernel_add_mean(kernel_place at, float alpha, const float *x, float *y) {
+cudaError_t kernel_add_mean(kernel_launch at, float alpha, const float *x, float *y) {
     return launch(at, 1, one_mean, alpha, x, y);
 }
 
-cudaError_t kernel_adapt_scale(kernel_place at, size_t n, const float *gradients,
-                               int32_t patience, dlc_loss_scale *scale) {
+cudaError_t kernel_update_loss_scale(kernel_launch at, size_t n, const float *gradients,
+                                     int32_t growth_interval, dlc_loss_scale *scale) {
     cudaError_t error = launch(at, 1, scale_begin, scale);
     if (error == cudaSuccess && n > 0) {
         overflow_pass pass = {gradients, scale};
@@ -503,6 +504,6 @@ cudaError_t kernel_adapt_scale(kernel_place at, size_t n, const float *gradients
                              pass);
     }
     if (error == cudaSuccess)
-        error = launch(at, 1, scale_end, patience, scale);
+        error = launch(at, 1, scale_end, growth_interval, scale);
     return error;
 }

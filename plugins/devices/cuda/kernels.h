@@ -1,5 +1,5 @@
-/* The kernels as C sees them: each gives work to a stream and returns what the runtime
- * says to that. n counts elements and is more than 0; pointers are device memory. */
+/* The CUDA kernels as C sees them: each launches work on a stream and returns the
+ * runtime's error. n counts elements and is more than 0; pointers are device memory. */
 #ifndef KERNELS_H
 #define KERNELS_H
 
@@ -11,36 +11,36 @@
 extern "C" {
 #endif
 
-/* Where work goes: a stream, and how many multiprocessors are there to do it. */
-typedef struct kernel_place {
+/* Where to launch: a stream, and the number of multiprocessors. */
+typedef struct kernel_launch {
     cudaStream_t stream;
     int units;
-} kernel_place;
+} kernel_launch;
 
 enum {
-    KERNEL_SOURCES = 64, /* that one sum has at most, and destinations */
-    KERNEL_PARTS = 1024  /* that a norm2 is made of at most */
+    KERNEL_SOURCES = 64, /* most sources of a sum, and most destinations */
+    KERNEL_PARTS = 1024  /* most parts of a norm2 */
 };
 
-cudaError_t kernel_scale(kernel_place at, size_t n, float alpha, float *x);
-cudaError_t kernel_add(kernel_place at, size_t n, const float *x, float *y);
-cudaError_t kernel_axpy(kernel_place at, size_t n, float alpha, const float *x,
+cudaError_t kernel_scale(kernel_launch at, size_t n, float alpha, float *x);
+cudaError_t kernel_add(kernel_launch at, size_t n, const float *x, float *y);
+cudaError_t kernel_axpy(kernel_launch at, size_t n, float alpha, const float *x,
                         float *y);
-cudaError_t kernel_add_bf16(kernel_place at, size_t n, const uint16_t *x, uint16_t *y);
-cudaError_t kernel_add_f16(kernel_place at, size_t n, const uint16_t *x, uint16_t *y);
-/* cudaErrorNotSupported for a pair of types that there is no conversion for. */
-cudaError_t kernel_convert(kernel_place at, size_t n, dlc_dtype from, const void *src,
+cudaError_t kernel_add_bf16(kernel_launch at, size_t n, const uint16_t *x, uint16_t *y);
+cudaError_t kernel_add_f16(kernel_launch at, size_t n, const uint16_t *x, uint16_t *y);
+/* Returns cudaErrorNotSupported for a pair of types without a conversion. */
+cudaError_t kernel_convert(kernel_launch at, size_t n, dlc_dtype from, const void *src,
                            dlc_dtype to, void *dst);
-cudaError_t kernel_sum_to(kernel_place at, size_t n, const float *const *sources,
+cudaError_t kernel_sum_to(kernel_launch at, size_t n, const float *const *sources,
                           int count, float *const *dsts, int dst_count);
-cudaError_t kernel_momentum(kernel_place at, size_t n, const body_step *how,
+cudaError_t kernel_momentum(kernel_launch at, size_t n, const body_step *how,
                             const float *gradient, float *velocity, float *weight);
-/* `parts` has room for KERNEL_PARTS; *result may be host memory that the GPU reaches.
- */
-cudaError_t kernel_norm2(kernel_place at, size_t n, const float *x, double *parts,
+/* `parts` has room for KERNEL_PARTS; *result may be host memory that the GPU can
+ * access. */
+cudaError_t kernel_norm2(kernel_launch at, size_t n, const float *x, double *parts,
                          double *result);
-cudaError_t kernel_add_mean(kernel_place at, float alpha, const float *x, float *y);
-/* Bytes that become floats: see dlc_device_ops.normalize. */
+cudaError_t kernel_add_mean(kernel_launch at, float alpha, const float *x, float *y);
+/* Converts bytes to floats: see dlc_device_ops.normalize. */
 typedef struct kernel_images {
     const uint8_t *src;
     const float *mean;
@@ -49,10 +49,10 @@ typedef struct kernel_images {
     size_t plane, channels;
 } kernel_images;
 
-cudaError_t kernel_normalize(kernel_place at, size_t n, const kernel_images *images);
+cudaError_t kernel_normalize(kernel_launch at, size_t n, const kernel_images *images);
 /* n may be 0. */
-cudaError_t kernel_adapt_scale(kernel_place at, size_t n, const float *gradients,
-                               int32_t patience, dlc_loss_scale *scale);
+cudaError_t kernel_update_loss_scale(kernel_launch at, size_t n, const float *gradients,
+                                     int32_t patience, dlc_loss_scale *scale);
 
 #ifdef __cplusplus
 }

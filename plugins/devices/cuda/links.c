@@ -1,10 +1,10 @@
-/* See links.h. */
+/* Reads the NVLinks of a GPU from NVML. */
 #include "links.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { ASKED = 36 }; /* numbers of links, more than any GPU has */
+enum { ASKED = 36 }; /* numbers of links to try, more than any GPU has */
 
 void links_address(const nvml_pci *pci, char *to, size_t bytes) {
     to[0] = '\0';
@@ -14,8 +14,8 @@ void links_address(const nvml_pci *pci, char *to, size_t bytes) {
                        pci->device);
 }
 
-/* GB/s of one link, one way. 0: not known. */
-static float speed(const nvml_calls *n, nvml_gpu *gpu, unsigned link) {
+/* GB/s of one link, one way. 0: unknown. */
+static float link_gbs(const nvml_calls *n, nvml_gpu *gpu, unsigned link) {
     static const unsigned asked[] = {NVML_LINK_SPEED, NVML_LINK_SPEED_COMMON};
     for (int i = 0; n->fields && i < 2; i++) {
         nvml_field field = {.field = asked[i], .scope = i == 0 ? link : 0};
@@ -26,7 +26,7 @@ static float speed(const nvml_calls *n, nvml_gpu *gpu, unsigned link) {
     return 0;
 }
 
-/* What is at the other end, where the driver is too old to say, or can't: a GPU has an
+/* What is at the other end, where the driver is too old to say: a GPU has a PCI
  * address, a switch often hides its own. */
 static uint32_t end_of(const nvml_calls *n, nvml_gpu *gpu, unsigned link,
                        const char *address) {
@@ -35,7 +35,7 @@ static uint32_t end_of(const nvml_calls *n, nvml_gpu *gpu, unsigned link,
         if (end == NVML_END_SWITCH)
             return DLC_LINK_TO_SWITCH;
         if (end == NVML_END_PROCESSOR)
-            return DLC_LINK_TO_PROCESSOR;
+            return DLC_LINK_TO_CPU;
         if (end == NVML_END_GPU && address[0])
             return DLC_LINK_TO_DEVICE;
     }
@@ -45,7 +45,7 @@ static uint32_t end_of(const nvml_calls *n, nvml_gpu *gpu, unsigned link,
 static int32_t add(dlc_link *links, int32_t count, int32_t room, const dlc_link *link) {
     for (int32_t i = 0; i < count; i++)
         if (links[i].end == link->end && strcmp(links[i].peer, link->peer) == 0) {
-            links[i].lanes++;
+            links[i].width++;
             links[i].gbs += link->gbs;
             return count;
         }
@@ -61,7 +61,7 @@ int32_t links_read(const nvml_calls *n, nvml_gpu *gpu, dlc_link *links, int32_t 
     for (unsigned i = 0; i < ASKED; i++) {
         unsigned up = 0;
         nvml_pci pci = {.domain = 0};
-        dlc_link link = {.size = sizeof link, .kind = DLC_LINK_NVLINK, .lanes = 1};
+        dlc_link link = {.size = sizeof link, .kind = DLC_LINK_NVLINK, .width = 1};
         if (n->link_state(gpu, i, &up) != NVML_OK)
             break; /* there are no more */
         if (!up)
@@ -69,9 +69,9 @@ int32_t links_read(const nvml_calls *n, nvml_gpu *gpu, dlc_link *links, int32_t 
         if (n->link_pci(gpu, i, &pci) == NVML_OK)
             links_address(&pci, link.peer, sizeof link.peer);
         link.end = end_of(n, gpu, i, link.peer);
-        if (link.end == DLC_LINK_TO_PROCESSOR)
+        if (link.end == DLC_LINK_TO_CPU)
             link.peer[0] = '\0';
-        link.gbs = speed(n, gpu, i);
+        link.gbs = link_gbs(n, gpu, i);
         count = add(links, count, room, &link);
     }
     return count;

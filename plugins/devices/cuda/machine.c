@@ -1,5 +1,5 @@
-/* See machine.h. All is read once, when the plugin is loaded, and kept as plain data:
- * what a child of the process inherits of it is as good as its own. */
+/* The GPUs of this machine: read once from NVML, when the plugin is loaded, and kept as
+ * plain data, which a forked child can use as well. */
 #include "machine.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static struct {
 
 /* ---- One GPU ----------------------------------------------------------------- */
 
-/* Multiprocessors, from the cores that NVML counts. */
+/* Number of multiprocessors, from the cores that NVML counts. */
 static int32_t count_units(const nvml_calls *n, nvml_gpu *handle) {
     int major = 0, minor = 0;
     unsigned cores = 0;
@@ -63,7 +63,7 @@ static int read_gpu(const nvml_calls *n, unsigned index, machine_gpu *gpu) {
     if (n->memory(handle, &memory) == NVML_OK)
         gpu->memory = memory.total;
     if (n->mig && n->mig(handle, &mig, &pending) == NVML_OK)
-        gpu->in_parts = mig != 0;
+        gpu->is_mig = mig != 0;
     links_address(&pci, gpu->address, sizeof gpu->address);
     gpu->units = count_units(n, handle);
     gpu->numa = read_numa(gpu->address);
@@ -71,12 +71,12 @@ static int read_gpu(const nvml_calls *n, unsigned index, machine_gpu *gpu) {
     return NVML_OK;
 }
 
-/* ---- All of them ------------------------------------------------------------- */
+/* ---- All GPUs ---------------------------------------------------------------- */
 
 static int compare_addresses(const void *a, const void *b) {
     const machine_gpu *left = a, *right = b;
     size_t longer = strlen(left->address), shorter = strlen(right->address);
-    if (longer != shorter) /* a domain of more than 4 digits */
+    if (longer != shorter) /* a PCI domain of more than 4 digits */
         return longer < shorter ? -1 : 1;
     return strcmp(left->address, right->address);
 }
@@ -110,12 +110,12 @@ static dlc_status read_all(const nvml_calls *n) {
         else
             host->log(DLC_LOG_WARN, "GPU %u is passed over: %s", i, n->error(result));
     }
-    /* The order in which CUDA counts, when it is told to. */
+    /* The order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
     qsort(machine.gpu, (size_t)machine.gpus, sizeof *machine.gpu, compare_addresses);
     return DLC_OK;
 }
 
-/* Leaves those that the user lets this process see, in the user's order. */
+/* Keeps the GPUs in CUDA_VISIBLE_DEVICES, in the user's order. */
 static dlc_status choose(const char *text) {
     static machine_gpu kept[MACHINE_GPUS];
     const char *uuids[MACHINE_GPUS], *problem = NULL, *at = NULL;
@@ -154,9 +154,9 @@ dlc_status machine_read(void) {
     return status == DLC_OK ? choose(getenv("CUDA_VISIBLE_DEVICES")) : status;
 }
 
-/* ---- What is asked of them --------------------------------------------------- */
+/* ---- Device operations --------------------------------------------------------- */
 
-/* NULL: there is none, which has been told. */
+/* Returns NULL, with an error set, if there is no such GPU. */
 static const machine_gpu *find(int32_t index) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (index >= 0 && index < machine.gpus)
@@ -172,11 +172,11 @@ dlc_status machine_find(int32_t index, const machine_gpu **gpu) {
     const machine_gpu *found = find(index);
     if (!found)
         return DLC_ERR_CONFIG;
-    if (found->in_parts)
+    if (found->is_mig)
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "the GPU at %s is cut into parts (MIG), which is not "
+                          "the GPU at %s is partitioned (MIG), which is not "
                           "supported: leave it out with CUDA_VISIBLE_DEVICES, or have "
-                          "its administrator turn MIG off",
+                          "its administrator disable MIG",
                           found->address);
     *gpu = found;
     return DLC_OK;
@@ -196,8 +196,8 @@ dlc_status machine_describe(int32_t index, dlc_device_info *info) {
         memcpy(info->name, gpu->name, sizeof info->name);
     if (DLC_HAS(info, memory_bytes))
         info->memory_bytes = gpu->memory;
-    if (DLC_HAS(info, units))
-        info->units = gpu->units;
+    if (DLC_HAS(info, compute_units))
+        info->compute_units = gpu->units;
     if (DLC_HAS(info, address))
         (void)snprintf(info->address, sizeof info->address, "%s", gpu->address);
     if (DLC_HAS(info, numa))

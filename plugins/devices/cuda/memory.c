@@ -1,5 +1,5 @@
-/* Memory, zeroed: the GPU's, such that other processes may map, and host memory that
- * the GPU copies from at full speed. */
+/* Memory, zeroed: the GPU's, which other processes may map, and host memory that the
+ * GPU copies from at full speed. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,9 @@
 #include "block.h"
 #include "fds.h"
 
-enum { IPC_UNIT = 2 << 20 }; /* what cudaMalloc cuts small pieces from */
+enum {
+    IPC_UNIT = 2 << 20
+}; /* cudaMalloc allocates small blocks from units of this size */
 
 block *block_new(block_kind kind) {
     block *b = host->alloc(sizeof *b);
@@ -21,7 +23,8 @@ block *block_new(block_kind kind) {
 void block_free(const dlc_device *device, block *b) {
     if (!b)
         return;
-    /* The token first: whoever finds it has found the memory's file, too. */
+    /* The token first: a process that finds the token has fetched the memory's file,
+     * too. */
     if (b->token >= 0)
         close(b->token);
     if (b->fd >= 0)
@@ -52,14 +55,15 @@ static dlc_status no_memory(const dlc_device *device, size_t bytes) {
     size_t left = 0, total = 0;
     (void)cudaGetLastError();
     (void)cudaMemGetInfo(&left, &total);
-    return host->fail(DLC_ERR_NOMEM,
-                      "no memory for %zu bytes on GPU %d at %s: %zu of its %zu bytes "
-                      "are free; take a smaller batch, [train] recompute = yes, or end what "
-                      "else uses it (see nvidia-smi)",
-                      bytes, device->number, device->address, left, total);
+    return host->fail(
+        DLC_ERR_NOMEM,
+        "no memory for %zu bytes on GPU %d at %s: %zu of its %zu bytes "
+        "are free; take a smaller batch, [train] recompute = yes, or end what "
+        "else uses it (see nvidia-smi)",
+        bytes, device->number, device->address, left, total);
 }
 
-/* `bytes` up to a multiple of `unit`, one at least; 0: more than there can be. */
+/* `bytes` rounded up to a multiple of `unit`, at least one; 0: overflow. */
 static size_t round_up(size_t bytes, size_t unit) {
     size_t whole = bytes > 0 ? bytes : 1;
     return whole > SIZE_MAX / 2 ? 0 : (whole + unit - 1) / unit * unit;
@@ -104,8 +108,8 @@ static dlc_status alloc_file(const dlc_device *device, size_t bytes, block *b) {
     int fd = whole > 0 ? fds_make(whole) : -1;
     if (fd < 0)
         return host->fail(DLC_ERR_NOMEM,
-                          "no memory file for %zu bytes that processes share (%s)",
-                          bytes, strerror(errno));
+                          "cannot create a memory file of %zu bytes (%s)", bytes,
+                          strerror(errno));
     return pinned_map(device, fd, whole, b);
 }
 
@@ -115,7 +119,7 @@ static block_kind kind_of(const dlc_device *device, uint32_t flags) {
     return flags & DLC_MEM_SHARED && device->by_file ? BLOCK_MAPPED : BLOCK_PLAIN;
 }
 
-/* The GPU's comes with whatever was in it. */
+/* GPU memory is not zeroed when allocated. */
 static dlc_status clear(dlc_device *device, const block *b) {
     if (b->kind != BLOCK_PLAIN && b->kind != BLOCK_MAPPED)
         return DLC_OK;
@@ -138,7 +142,7 @@ static dlc_status fill_in(dlc_device *device, size_t bytes, uint32_t flags, bloc
         status = alloc_file(device, bytes, b);
         break;
     default:
-        /* cudaIpc shares whole units: nothing else may lie in them. */
+        /* cudaIpc shares whole units: nothing else may be in them. */
         status = alloc_plain(device, bytes, flags & DLC_MEM_SHARED ? IPC_UNIT : 64, b);
     }
     return status == DLC_OK ? clear(device, b) : status;
@@ -146,7 +150,7 @@ static dlc_status fill_in(dlc_device *device, size_t bytes, uint32_t flags, bloc
 
 dlc_status memory_alloc(dlc_device *device, size_t bytes, uint32_t flags,
                         dlc_memory *memory) {
-    dlc_status status = record_refuse("making memory");
+    dlc_status status = capture_refuse("allocating memory");
     if (status == DLC_OK)
         status = gpu_use(device);
     if (status != DLC_OK)
@@ -173,7 +177,8 @@ void memory_free(dlc_device *device, dlc_memory *memory) {
     const block *b = memory->handle;
     if (gpu_use(device) == DLC_OK &&
         (b->kind == BLOCK_MAPPED || b->kind == BLOCK_IPC)) {
-        /* Work under way may still use it. cudaFree waits by itself, unmapping not. */
+        /* Work in flight may still use it. cudaFree waits by itself, unmapping does
+         * not. */
         (void)cudaDeviceSynchronize();
         (void)cudaGetLastError();
     }

@@ -1,4 +1,4 @@
-/* See nvml.h. */
+/* Loads NVIDIA's management library and resolves its calls. */
 #include "nvml.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ static const char *advice(int result) {
     case NVML_BLOCKED:
         return ": this process may not open /dev/nvidia*";
     case NVML_VERSION_MISMATCH:
-        return ": the kernel's module is of another version than the libraries; reboot";
+        return ": kernel module and libraries have different versions; reboot";
     default:
         return "";
     }

@@ -1,7 +1,7 @@
-/* NVIDIA's management library, as far as this plugin asks it: opened when it is asked,
- * closed again. Its header is no part of the CUDA toolkit everywhere, so what is used
- * of it is declared here, as its documentation has it. It starts no CUDA: a process may
- * fork after it was asked. */
+/* NVIDIA's management library (NVML), as far as this plugin uses it: loaded when
+ * needed, closed again. Its header is missing from some CUDA toolkits, so the
+ * declarations here follow its documentation. It does not start CUDA: a process may
+ * fork after using it. */
 #ifndef NVML_H
 #define NVML_H
 
@@ -9,7 +9,7 @@
 
 enum { NVML_OK = 0, NVML_UNSIGNED_INT = 1 };
 
-/* nvmlReturn_t, those that get words of ours. */
+/* nvmlReturn_t, the values that get a message of ours. */
 enum {
     NVML_NO_PERMISSION = 4,
     NVML_DRIVER_NOT_LOADED = 9,
@@ -25,7 +25,7 @@ enum {
     NVML_END_UNKNOWN = 255
 };
 
-/* Fields of nvmlDeviceGetFieldValues, MB/s of one link one way. */
+/* Fields of nvmlDeviceGetFieldValues: MB/s of one link, one way. */
 enum { NVML_LINK_SPEED_COMMON = 90, NVML_LINK_SPEED = 164 };
 
 typedef struct nvml_gpu nvml_gpu; /* nvmlDevice_t */
@@ -52,7 +52,7 @@ typedef struct nvml_field {
     } value;
 } nvml_field;
 
-/* Those behind `optional` may be NULL: an older library has them not. */
+/* Those after `optional` may be NULL: an older library does not have them. */
 typedef struct nvml_calls {
     void *library;
     int (*init)(void);
@@ -76,7 +76,7 @@ typedef struct nvml_calls {
     int (*cuda)(int *);
 } nvml_calls;
 
-/* Opens and starts it, or says why not. */
+/* Loads and starts it, or fails with a message. */
 dlc_status nvml_open(nvml_calls *nvml);
 void nvml_close(nvml_calls *nvml);
 

@@ -1,5 +1,5 @@
 /* Host memory that processes share and the GPU copies from at full speed: a memory
- * file, mapped, its pages pinned. */
+ * file, mapped and pinned. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,8 +12,8 @@ dlc_status pinned_map(const dlc_device *device, int fd, size_t bytes, block *b) 
                     0);
     if (at == MAP_FAILED)
         return host->fail(DLC_ERR_NOMEM,
-                          "no memory for %zu bytes that processes "
-                          "share (mmap: %s)",
+                          "cannot map %zu bytes of shared memory "
+                          "(mmap: %s)",
                           bytes, strerror(errno));
     cudaError_t error = cudaHostRegister(
         at, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
@@ -35,7 +35,7 @@ void pinned_unmap(block *b) {
 }
 
 dlc_status pin(dlc_device *device, void *base, size_t bytes) {
-    dlc_status status = record_refuse("pinning memory");
+    dlc_status status = capture_refuse("pinning memory");
     if (status == DLC_OK)
         status = gpu_use(device);
     if (status != DLC_OK || bytes == 0)

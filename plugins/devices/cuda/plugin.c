@@ -1,7 +1,8 @@
-/* NVIDIA GPUs as a device.
+/* The cuda device: NVIDIA GPUs. Declares its operations.
  *
- * The runtime is linked in, the driver never: load() looks for it and tells what is
- * missing, without starting CUDA, so that the process can fork its ranks. */
+ * The runtime is linked in, the driver never is: load() looks for it and reports what
+ * is missing, without starting CUDA, so that the process can fork its ranks.
+ */
 #include <stdlib.h>
 
 #include "driver.h"
@@ -15,8 +16,8 @@ static dlc_status load(const dlc_host *the_host) {
     dlc_status status = driver_check();
     if (status != DLC_OK)
         return status;
-    /* CUDA's own order is by speed; this one is what nvidia-smi shows and machine.c
-     * has. No thread runs yet, and ranks inherit it. */
+    /* CUDA's default order is by performance; this one is what nvidia-smi and machine.c
+     * use. No thread runs yet, and ranks inherit it. */
     (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
     return machine_read();
 }
@@ -46,25 +47,25 @@ static const dlc_device_ops ops = {
     .sum = compute_sum,
     .norm2 = compute_norm2,
     .momentum = compute_momentum,
-    .share_export = share_export,
-    .share_import = share_import,
+    .ipc_export = ipc_export,
+    .ipc_import = ipc_import,
     .add_bf16 = compute_add_bf16,
     .links = machine_links,
     .sum_to = compute_sum_to,
     .event_sync = event_sync,
-    .record_begin = record_begin,
-    .record_end = record_end,
-    .record_run = record_run,
-    .record_close = record_close,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
     .add_mean = compute_add_mean,
     .add_f16 = compute_add_f16,
-    .adapt_scale = compute_adapt_scale,
+    .update_loss_scale = compute_update_loss_scale,
     .pin = pin,
     .unpin = unpin,
-    .reaches = share_reaches,
+    .can_access_peer = ipc_can_access_peer,
     .range_begin = range_begin,
     .range_end = range_end,
-    .queue_words = queue_words,
+    .queue_semaphores = queue_semaphores,
     .normalize = compute_normalize,
 };
 
@@ -73,12 +74,12 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DEVICE,
      .name = DLC_CUDA_DEVICE,
      .help = "NVIDIA GPUs",
-     .caps = DLC_DEVICE_SHARES | DLC_DEVICE_ASYNC,
+     .caps = DLC_DEVICE_IPC | DLC_DEVICE_ASYNC,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "cuda",

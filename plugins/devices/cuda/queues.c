@@ -1,4 +1,4 @@
-/* Queues are streams, events are events. */
+/* Queues and events: CUDA streams and events. */
 #include "gpu.h"
 
 dlc_status queue_open(dlc_device *device, dlc_queue **queue) {
@@ -12,7 +12,7 @@ dlc_status queue_open(dlc_device *device, dlc_queue **queue) {
     return DLC_OK;
 }
 
-/* What is in it is done first. */
+/* Completes the queued work first. */
 void queue_close(dlc_device *device, dlc_queue *queue) {
     if (!queue || gpu_use(device) != DLC_OK)
         return;
@@ -23,7 +23,7 @@ void queue_close(dlc_device *device, dlc_queue *queue) {
 
 dlc_status queue_sync(dlc_device *device, dlc_queue *queue) {
     cudaStream_t stream;
-    dlc_status status = record_refuse("waiting for a queue");
+    dlc_status status = capture_refuse("waiting for a queue");
     if (status == DLC_OK)
         status = gpu_begin(device, queue, "waiting for a queue", &stream);
     if (status != DLC_OK)
@@ -32,8 +32,8 @@ dlc_status queue_sync(dlc_device *device, dlc_queue *queue) {
     return DLC_OK;
 }
 
-/* Waiting for one sleeps; that takes some microseconds longer than spinning, which
- * queue_sync does, but leaves the processor to those who load the next batch. */
+/* Waiting for an event sleeps; that takes some microseconds longer than spinning, which
+ * queue_sync does, but leaves the CPU to the threads that load the next batch. */
 dlc_status event_open(dlc_device *device, dlc_event **event) {
     cudaEvent_t made = NULL;
     dlc_status status = gpu_use(device);
@@ -55,20 +55,20 @@ void event_close(dlc_device *device, dlc_event *event) {
 
 dlc_status event_record(dlc_device *device, dlc_queue *queue, dlc_event *event) {
     cudaStream_t stream;
-    dlc_status status = gpu_begin(device, queue, "marking an event", &stream);
+    dlc_status status = gpu_begin(device, queue, "cudaEventRecord", &stream);
     if (status != DLC_OK)
         return status;
     cudaError_t error = cudaEventRecord(dlc_cuda_event(event), stream);
-    return gpu_end(device, queue, "marking an event", error);
+    return gpu_end(device, queue, "cudaEventRecord", error);
 }
 
 dlc_status event_wait(dlc_device *device, dlc_queue *queue, dlc_event *event) {
     cudaStream_t stream;
-    dlc_status status = gpu_begin(device, queue, "a queue's waiting", &stream);
+    dlc_status status = gpu_begin(device, queue, "a queue's wait", &stream);
     if (status != DLC_OK)
         return status;
     cudaError_t error = cudaStreamWaitEvent(stream, dlc_cuda_event(event), 0);
-    return gpu_end(device, queue, "a queue's waiting", error);
+    return gpu_end(device, queue, "a queue's wait", error);
 }
 
 dlc_status event_done(dlc_device *device, dlc_event *event, int *done) {
@@ -79,13 +79,13 @@ dlc_status event_done(dlc_device *device, dlc_event *event, int *done) {
     if (error == cudaErrorNotReady)
         (void)cudaGetLastError();
     else
-        GPU_TRY(device, error, "asking for an event");
+        GPU_TRY(device, error, "querying an event");
     *done = error == cudaSuccess;
     return DLC_OK;
 }
 
 dlc_status event_sync(dlc_device *device, dlc_event *event) {
-    dlc_status status = record_refuse("waiting for an event");
+    dlc_status status = capture_refuse("waiting for an event");
     if (status == DLC_OK)
         status = gpu_use(device);
     if (status != DLC_OK)

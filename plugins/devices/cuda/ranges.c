@@ -1,4 +1,4 @@
-/* Names for the profiler (NVTX, headers alone): nothing happens where none is there. */
+/* Named ranges for the profiler (NVTX, headers only): no effect without a profiler. */
 #include <nvtx3/nvToolsExt.h>
 
 #include "gpu.h"

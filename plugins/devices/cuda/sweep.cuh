@@ -1,17 +1,16 @@
-/* One pass over vectors, at the speed of memory: each thread loads some packs of
- * elements, all of them before it uses the first, so that enough loads are under way.
+/* One pass over vectors, at the speed of memory: each thread loads several packs of
+ * elements, all of them before it uses the first, so that enough loads are in flight.
  *
- * A pack is as many elements as 16 bytes hold of a pass's narrowest type that is worth
- * it. Packs begin where every pointer is aligned; the few elements before and behind
- * are done one at a time, by threads of the first block. Where the pointers lie
- * differently, all are.
+ * A pack is 16 bytes of the pass's narrowest type that is worth it. Packs begin where
+ * every pointer is aligned; the few elements before and after them are processed one
+ * at a time, by threads of the first block. Where the alignments differ, all are.
  *
- * A pass is described by a struct of what it works on, with
+ * A pass is a struct of its operands, with
  *     enum { PACK }                              elements of a pack
  *     template <int W> struct seen               what is loaded for W elements
  *     load<W>(at, seen &)                        loads them
  *     done<W>(at, seen &)                        computes and stores
- * where `at` is the number of the first element. */
+ * where `at` is the index of the first element. */
 #ifndef SWEEP_CUH
 #define SWEEP_CUH
 
@@ -33,7 +32,7 @@ static __device__ __forceinline__ void store_pack(T *to, size_t at,
     *reinterpret_cast<pack<T, W> *>(to + at) = value;
 }
 
-/* n elements: `head` of them, packs, `tail`. */
+/* How n elements are split: `head` single ones, packs, `tail` single ones. */
 struct cut {
     size_t packs;
     unsigned head, tail;
@@ -56,7 +55,7 @@ __global__ void __launch_bounds__(THREADS)
     if (W > 1 && blockIdx.x == 0 && threadIdx.x < parts.head + parts.tail) {
         size_t at = threadIdx.x < parts.head
                         ? threadIdx.x
-                        : parts.packs * W + threadIdx.x; /* head is in it */
+                        : parts.packs * W + threadIdx.x; /* counts the head, too */
         typename Pass::template seen<1> one;
         pass.template load<1>(at, one);
         pass.template done<1>(at, one);
@@ -64,7 +63,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename... Wants, typename... Has>
-static cudaError_t launch(kernel_place at, size_t blocks, void (*kernel)(Wants...),
+static cudaError_t launch(kernel_launch at, size_t blocks, void (*kernel)(Wants...),
                           Has... arguments) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
@@ -73,25 +72,25 @@ static cudaError_t launch(kernel_place at, size_t blocks, void (*kernel)(Wants..
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-/* How far a pointer is from the packs of W elements before it, in elements. */
+/* Distance of a pointer from the pack boundary before it, in elements. */
 template <int W, typename T> static unsigned offset_of(const T *at) {
     return (unsigned)((uintptr_t)at / sizeof(T) % W);
 }
 
-/* Blocks that cover all packs, U a thread; one for the edges where there are none. */
+/* Blocks that cover all packs, U per thread; one for the edges if there are none. */
 template <int U> static size_t blocks_for(size_t packs) {
     size_t blocks = (packs + THREADS * U - 1) / (THREADS * U);
     return blocks > 0 ? blocks : 1;
 }
 
-/* `offset`: of the pointers from their packs, where all have the same (alike). With
- * little to do one pack a thread spreads it over all multiprocessors. */
+/* `offset` is the pointers' distance from the pack boundary if all have the same one
+ * (`aligned`). Small passes use one pack per thread, to occupy all multiprocessors. */
 template <int U, typename Pass>
-static cudaError_t sweep_all(kernel_place at, size_t n, unsigned offset, bool alike,
+static cudaError_t sweep_all(kernel_launch at, size_t n, unsigned offset, bool aligned,
                              const Pass &pass) {
     constexpr int W = Pass::PACK;
-    constexpr size_t RESIDENT = 2048; /* threads of a multiprocessor */
-    if (!alike) {
+    constexpr size_t RESIDENT = 2048; /* resident threads of a multiprocessor */
+    if (!aligned) {
         cut ones = {n, 0, 0};
         return launch(at, blocks_for<4>(n), sweep<1, 4, Pass>, pass, ones);
     }

@@ -1,11 +1,12 @@
-/* Functions of libraries that are opened when they are needed. */
+/* Resolves functions of libraries that are loaded at run time. */
 #ifndef SYMBOLS_H
 #define SYMBOLS_H
 
 #include <dlfcn.h>
 #include <string.h>
 
-/* A pointer to a function out of one to anything, as POSIX allows; 0: there is none. */
+/* Stores a symbol's address in a function pointer, as POSIX allows; returns 0 if there
+ * is none. */
 static inline int find_symbol(void *library, const char *name, void *call,
                               size_t bytes) {
     void *symbol = dlsym(library, name);

@@ -1,5 +1,5 @@
-/* See visible.h: numbers as nvidia-smi shows them, or as much of a UUID as tells it
- * from others, joined by commas; what is wrong ends the list. */
+/* Parses CUDA_VISIBLE_DEVICES: indices as nvidia-smi shows them, or unique prefixes of
+ * UUIDs, separated by commas; an invalid entry ends the list. */
 #include "visible.h"
 
 #include <ctype.h>
@@ -47,16 +47,16 @@ static int has(const int *chosen, int count, int which) {
     return 0;
 }
 
-static const char *words(int found) {
+static const char *problem_of(int found) {
     switch (found) {
     case NO_SUCH:
         return "there is no such GPU";
     case TWO:
-        return "more than one GPU has a UUID that begins so";
+        return "more than one GPU has a UUID with this prefix";
     case PART:
-        return "parts of a GPU (MIG) are not supported: name whole ones";
+        return "parts of a GPU (MIG) are not supported: name whole GPUs";
     default:
-        return "it is neither a GPU's number nor the beginning of its UUID";
+        return "it is neither the index of a GPU nor a prefix of its UUID";
     }
 }
 
@@ -75,10 +75,11 @@ int visible_choose(const char *text, const char *const *uuids, int count, int *c
         int found = find(text, length, uuids, count);
         *at = text;
         if (found < 0) {
-            *problem = words(found);
+            *problem = problem_of(found);
             return visible;
         }
-        if (has(chosen, visible, found)) { /* to CUDA, an error: it shows none */
+        if (has(chosen, visible,
+                found)) { /* an error to CUDA, which then shows no GPU */
             *problem = "that GPU is named twice";
             return 0;
         }

@@ -1,6 +1,6 @@
-/* Memory by the driver's virtual memory management: a piece of physical memory, a range
- * of addresses, and who may reach it. Unlike cudaMalloc's it can be handed to other
- * processes as a file descriptor, and lives until the last of them lets it go. */
+/* Memory by the driver's virtual memory management: physical memory, a range of
+ * addresses, and access rights. Unlike cudaMalloc's it can be passed to other processes
+ * as a file descriptor, and lives until the last of them releases it. */
 #include <unistd.h>
 
 #include "block.h"
@@ -16,7 +16,7 @@ static CUmemAllocationProp properties(const dlc_device *device) {
     (void)device->calls.attribute(
         &rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
         device->number);
-    wanted.allocFlags.gpuDirectRDMACapable = rdma != 0; /* for network cards */
+    wanted.allocFlags.gpuDirectRDMACapable = rdma != 0; /* for network adapters */
     return wanted;
 }
 
@@ -35,7 +35,7 @@ dlc_status vmm_round(const dlc_device *device, size_t *bytes) {
     return DLC_OK;
 }
 
-/* Addresses for b's physical memory, which this GPU may read and write. */
+/* Maps b's physical memory to addresses that this GPU may read and write. */
 static dlc_status map(const dlc_device *device, size_t bytes, block *b) {
     CUdeviceptr at = 0;
     CUmemAccessDesc access = {
@@ -57,7 +57,7 @@ dlc_status vmm_create(const dlc_device *device, size_t bytes, block *b) {
     CUmemAllocationProp wanted = properties(device);
     CUresult result = device->calls.create(&b->memory, bytes, &wanted, 0);
     if (result != CUDA_SUCCESS && wanted.allocFlags.gpuDirectRDMACapable) {
-        wanted.allocFlags.gpuDirectRDMACapable = 0; /* a wish */
+        wanted.allocFlags.gpuDirectRDMACapable = 0; /* optional */
         result = device->calls.create(&b->memory, bytes, &wanted, 0);
     }
     DRIVER_TRY(device, result, "%zu bytes of memory to share", bytes);

@@ -1,5 +1,5 @@
-/* Activations: one number in, one number out. One table, one implementation; which of
- * input and output backward reads is the kernels' affair. */
+/* Activations: elementwise functions, all in one implementation with a table of types.
+ * Whether backward reads the input or the output depends on the kernel. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,15 +8,15 @@
 
 typedef struct activation {
     dlc_layer head;
-    activation_args args; /* all but the pointers, and the bounds exact */
+    activation_args args; /* without the pointers; bounds not yet rounded */
 } activation;
 
-/* One type. */
+/* Describes one layer type. */
 typedef struct activation_type {
     activation_kind kind;
-    const char *alpha;      /* option's name, NULL: none */
-    const char *slope;      /* bounded at zero, with this option's slope below */
-    const char *low, *high; /* bounded by these options */
+    const char *alpha;      /* name of its option; NULL: none */
+    const char *slope;      /* option with the slope below zero; bounded at zero */
+    const char *low, *high; /* options with the bounds */
 } activation_type;
 
 const dlc_option relu_options[] = {
@@ -81,7 +81,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         return status;
     args->type = layout->dtype;
     args->count = layout->count;
-    /* Backward tells by the output where it was bounded. */
+    /* Backward tells from the output where it was bounded. */
     args->limit.low = as_stored(args->type, args->limit.low);
     args->limit.high = as_stored(args->type, args->limit.high);
     plan->in_place = 1;

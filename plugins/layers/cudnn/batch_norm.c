@@ -1,8 +1,8 @@
-/* batch_norm: each channel is brought to mean 0 and variance 1 over the batch, then
- * scaled and shifted by trained numbers. Testing uses running averages instead, which
- * training keeps as parameters without a gradient (DLC_PARAM_BUFFER). Kernels of our
- * own (norm.h), which take a sum and an activation along and know all three element
- * types. */
+/* batch_norm: brings each channel to mean 0 and variance 1 over the batch, then scales
+ * and shifts it by trained numbers. Testing uses running averages instead, which
+ * training keeps as parameters without a gradient (DLC_PARAM_BUFFER). The kernels are
+ * our own (norm.h); they can fuse a sum and an activation, and support all three
+ * element types. */
 #include <stdio.h>
 
 #include "norm.h"
@@ -11,25 +11,25 @@
 typedef struct batch_norm {
     dlc_layer head;
     float epsilon, momentum;
-    int affine, fixed; /* scale and bias; running averages in training too */
+    int affine,
+        fixed; /* affine: scale and bias; fixed: use running averages in training too */
     const char *filler[2];
     double rate[2], decay[2];
-    int64_t channels, samples; /* samples: numbers of a channel in a batch */
-    relu_absorbed relu;
+    int64_t channels, samples; /* samples: numbers per channel in a batch */
+    fused_relu relu;
     const dlc_layout *layout;
-    const channel_sums *sums; /* of its input, by who writes it; NULL: none */
-    int join;                 /* the sum with a second input was taken over */
+    const channel_sums *sums; /* of the input, provided by its writer; NULL: none */
+    int fused_sum;            /* 1: the sum with a second input is fused */
 } batch_norm;
 
 const dlc_option batch_norm_options[] = {
     DLC_FLOAT("eps", "1e-5", 0, 1, "added to the variance before its root is taken"),
     DLC_FLOAT("momentum", "0.9", 0, 1,
-              "share of the old value when a running average takes in a batch"),
+              "weight of the old value when a running average is updated"),
     DLC_BOOL("scale_bias", "yes", "scale and shift each channel by trained numbers"),
-    DLC_BOOL(
-        "use_global_stats", "no",
-        "normalise by the running averages in training too, and leave them as they "
-        "are"),
+    DLC_BOOL("use_global_stats", "no",
+             "normalize by the running averages in training too, without updating "
+             "them"),
     DLC_FILLER("scale_filler", "constant(1)", "how the scale starts"),
     DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
     DLC_FLOAT("scale_lr_mult", "1", 0, 1e6,
@@ -47,7 +47,7 @@ static int training(const batch_norm *norm) {
     return norm->head.phase == DLC_PHASE_TRAIN;
 }
 
-/* Are the mean and variance those of the batch? */
+/* Are mean and variance those of the batch? */
 static int by_batch(const batch_norm *norm) {
     return training(norm) && !norm->fixed;
 }
@@ -84,8 +84,8 @@ static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
         param->filler = i < 2    ? norm->filler[i]
                         : i == 2 ? "constant(0)"
                                  : "constant(1)";
-        param->rate = i < 2 ? norm->rate[i] : 0;
-        param->decay = i < 2 ? norm->decay[i] : 0;
+        param->lr_mult = i < 2 ? norm->rate[i] : 0;
+        param->decay_mult = i < 2 ? norm->decay[i] : 0;
     }
 }
 
@@ -102,7 +102,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (by_batch(norm) && norm->samples < 2)
         return host->fail(
             DLC_ERR_CONFIG,
-            "layer '%s': its input %s has one number a channel, which has no "
+            "layer '%s': its input %s has one number per channel, which has no "
             "variance; take a larger batch",
             layer->name, shape_print(in).text);
     set_params(norm, plan);
@@ -110,23 +110,23 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
-                         const dlc_settings *settings) {
+static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
+                       const dlc_settings *settings) {
     batch_norm *norm = (batch_norm *)layer;
     if (!eltwise_is_sum(next, settings))
-        return relu_or_clip_absorb(&norm->relu, next, settings);
-    if (norm->join || norm->relu.on)
+        return relu_or_clip_fuse(&norm->relu, next, settings);
+    if (norm->fused_sum || norm->relu.on)
         return DLC_ERR_UNSUPPORTED;
-    norm->join = 1;
+    norm->fused_sum = 1;
     return DLC_OK;
 }
 
-/* Workspace: mean and one by deviation of the batch. */
+/* The workspace holds the mean and 1 / deviation of the batch. */
 static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->channels * sizeof(float));
 }
 
-/* What all passes have in common. */
+/* The arguments that all kernels need. */
 static norm_job job_of(const batch_norm *norm) {
     bounds limit = relu_stored(&norm->relu, norm->layout->dtype);
     return (norm_job){.dtype = (int)norm->layout->dtype,
@@ -152,7 +152,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         layout_give(&plan->in[i], norm->layout);
         plan->in_place |= 1ull << i;
     }
-    if (norm->join && training(norm)) /* backward: the sum's gradient stays in place */
+    if (norm->fused_sum &&
+        training(norm)) /* backward keeps the sum's gradient in place */
         plan->in_place = 1ull << 1;
     layout_give(&plan->out[0], norm->layout);
     if (!training(norm))
@@ -160,16 +161,16 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     const norm_job job = job_of(norm);
     plan->scratch_bytes = norm_scratch(&job);
     plan->reads_in = 1;
-    plan->reads_out = norm->join && norm->relu.on;
+    plan->reads_out = norm->fused_sum && norm->relu.on;
     plan->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
     return DLC_OK;
 }
 
-/* ---- Passes -------------------------------------------------------------------- */
+/* ---- Forward and backward ------------------------------------------------------ */
 
 static norm_job pass_of(const batch_norm *norm, const dlc_layer_run *run) {
     norm_job job = job_of(norm);
-    int first = norm->affine ? 2 : 0; /* of the running averages */
+    int first = norm->affine ? 2 : 0; /* index of the running averages */
     job.x = run->in[0];
     job.running_mean = run->param[first];
     job.running_variance = run->param[first + 1];
@@ -190,38 +191,38 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     norm_job job = pass_of(norm, run);
     cudaError_t error = cudaSuccess;
-    job.other = norm->join ? run->in[1] : NULL;
+    job.other = norm->fused_sum ? run->in[1] : NULL;
     job.y = run->out[0];
-    if (by_batch(norm) && !run->again)
+    if (by_batch(norm) && !run->recompute)
         error = norm_statistics(&job, run->scratch, layer->net->stream);
     if (error == cudaSuccess)
         error = norm_apply(&job, layer->net->stream);
     return check_cuda(error, layer->name, "do its forward pass");
 }
 
-/* The gradient of the other input of a join is that of the sum, which also the way back
- * through the normalisation starts from; where nobody asked for it, it takes the place
- * of the output's. */
+/* With a fused sum, the gradient of the other input is the gradient of the sum, from
+ * which the normalization's backward starts as well. If it was not asked for, it
+ * overwrites the gradient of the output. */
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     norm_job job = pass_of(norm, run);
     job.y = run->out[0];
     job.dy = run->out_diff[0];
     job.dx = run->in_diff[0];
-    if (norm->join)
+    if (norm->fused_sum)
         job.other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
     if (norm->affine) {
         job.diff_scale = run->param_diff[0];
         job.diff_bias = run->param_diff[1];
     }
-    return check_cuda(norm_back(&job, run->scratch, layer->net->stream), layer->name,
-                      "do its backward pass");
+    return check_cuda(norm_backward(&job, run->scratch, layer->net->stream),
+                      layer->name, "do its backward pass");
 }
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
     (void)snprintf(text, bytes, "own %s%s%s%s", layout_name(norm->layout),
-                   norm->join ? " +sum" : "", relu_text(&norm->relu),
+                   norm->fused_sum ? " +sum" : "", relu_text(&norm->relu),
                    norm->sums ? ", statistics given" : "");
 }
 
@@ -231,7 +232,7 @@ const dlc_layer_ops batch_norm_ops = {
     .create = create,
     .destroy = layer_free,
     .infer = infer,
-    .absorb = absorb,
+    .fuse = fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

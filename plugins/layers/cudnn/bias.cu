@@ -1,4 +1,5 @@
-/* See bias.h. */
+/* Bias and activation in one kernel; their gradients in two: sums of chunks of rows,
+ * then the sum of the chunks. */
 #include "bias.h"
 
 #include <dlcore/tensor.h>
@@ -30,8 +31,8 @@ __global__ void add(tiling t, limits b, bool bounded, const float *bias, T *y) {
 }
 
 template <typename T, int WIDE>
-__global__ void back(tiling t, limits b, bool bounded, const T *y, T *dy,
-                     float *partial) {
+__global__ void backward(tiling t, limits b, bool bounded, const T *y, T *dy,
+                         float *partial) {
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
     float sums[1][WIDE] = {};
@@ -44,7 +45,7 @@ __global__ void back(tiling t, limits b, bool bounded, const T *y, T *dy,
             load<T, WIDE>(y + at, v);
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
-                d[i] = limited_back(b, v[i], d[i]);
+                d[i] = limited_gradient(b, v[i], d[i]);
             store<T, WIDE>(d, dy + at);
         }
 #pragma unroll
@@ -52,19 +53,19 @@ __global__ void back(tiling t, limits b, bool bounded, const T *y, T *dy,
             sums[0][i] += d[i];
     }
     if (partial)
-        leave_sums<WIDE, 1>(t, sums, partial);
+        reduce_block<WIDE, 1>(t, sums, partial);
 }
 
 __global__ void finish(int64_t chunks, int64_t channels, const float *partial,
                        float *diff_bias) {
     double sums[1];
     int64_t channel;
-    if (take_sums<1>(partial, chunks, channels, sums, &channel))
+    if (reduce_chunks<1>(partial, chunks, channels, sums, &channel))
         diff_bias[channel] = (float)sums[0];
 }
 
 template <typename T, int WIDE>
-void add_with(const bias_job *job, const float *bias, void *y, cudaStream_t stream) {
+void launch_add(const bias_job *job, const float *bias, void *y, cudaStream_t stream) {
     const limits b = {job->low, job->high, job->slope};
     const tiling t = tiling_of(job->rows, job->channels, WIDE);
     const auto kernel = add<T, WIDE>;
@@ -73,33 +74,33 @@ void add_with(const bias_job *job, const float *bias, void *y, cudaStream_t stre
 }
 
 template <typename T, int WIDE>
-void back_with(const bias_job *job, const void *y, void *dy, float *diff_bias,
-               float *partial, cudaStream_t stream) {
+void launch_backward(const bias_job *job, const void *y, void *dy, float *diff_bias,
+                     float *partial, cudaStream_t stream) {
     const limits b = {job->low, job->high, job->slope};
     const tiling t = tiling_of(job->rows, job->channels, WIDE);
-    const auto kernel = back<T, WIDE>;
+    const auto kernel = backward<T, WIDE>;
     LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, b, job->bounded != 0,
            (const T *)y, (T *)dy, partial);
     if (partial)
-        LAUNCH(finish, take_blocks(t.channels), take_block(), stream, t.chunks,
-               t.channels, partial, diff_bias);
+        LAUNCH(finish, reduction_blocks(t.channels), reduction_block(), stream,
+               t.chunks, t.channels, partial, diff_bias);
 }
 
 } // namespace
 
 cudaError_t bias_add(const bias_job *job, const float *bias, void *y,
                      cudaStream_t stream) {
-    DISPATCH(add_with, job, bias, y, stream)
+    DISPATCH(launch_add, job, bias, y, stream)
     return cudaPeekAtLastError();
 }
 
 size_t bias_scratch(const bias_job *job) {
-    return sums_bytes(tiling_for(job), 1);
+    return partial_bytes(tiling_for(job), 1);
 }
 
-cudaError_t bias_back(const bias_job *job, const void *y, void *dy, float *diff_bias,
-                      void *scratch, cudaStream_t stream) {
+cudaError_t bias_backward(const bias_job *job, const void *y, void *dy,
+                          float *diff_bias, void *scratch, cudaStream_t stream) {
     float *partial = diff_bias ? (float *)scratch : NULL;
-    DISPATCH(back_with, job, y, dy, diff_bias, partial, stream)
+    DISPATCH(launch_backward, job, y, dy, diff_bias, partial, stream)
     return cudaPeekAtLastError();
 }

@@ -1,9 +1,10 @@
-/* Channels-last tensors as a matrix, rows (images and places) x channels: how threads
- * walk through it, and sums over its rows in an order that its shape alone decides.
+/* Channels-last tensors as a matrix of rows (images and positions) x channels: how
+ * threads traverse it, and sums over its rows in an order that depends on its shape
+ * alone.
  *
- * A block is `across` threads by `down` threads. A thread keeps to its channels, as
- * many as it loads at once (WIDE), and goes down the rows of its chunk in steps of
- * `down`. Sums of a chunk are kept in float32; a second kernel adds up the chunks. */
+ * A block has `across` x `down` threads. A thread handles as many channels as it loads
+ * at once (WIDE) and goes down the rows of its chunk in steps of `down`. The sums of a
+ * chunk are float32; a second kernel adds up the chunks. */
 #ifndef DLCORE_CUDNN_CHANNELS_CUH
 #define DLCORE_CUDNN_CHANNELS_CUH
 
@@ -46,7 +47,7 @@ static inline dim3 tiling_block(const tiling &t) {
     return dim3(t.across, t.down);
 }
 
-/* The first channel of this thread; false: it has none. */
+/* Sets the first channel of this thread; false if it has none. */
 template <int WIDE>
 static __device__ __forceinline__ bool own_channel(const tiling &t, int64_t *channel) {
     *channel = ((int64_t)blockIdx.x * t.across + threadIdx.x) * WIDE;
@@ -62,12 +63,12 @@ static __device__ __forceinline__ int64_t end_row(const tiling &t) {
     return end < t.rows ? end : t.rows;
 }
 
-/* Adds up a block's SUMS numbers a channel and leaves them in
- * partial[sum][chunk][channel]. All threads of the block call it. */
+/* Adds up a block's SUMS numbers per channel and writes them to
+ * partial[sum][chunk][channel]. All threads of the block must call it. */
 template <int WIDE, int SUMS>
 static __device__ __forceinline__ void
-leave_sums(const tiling &t, float (&sums)[SUMS][WIDE], float *partial) {
-    __shared__ float room[BLOCK * WIDE];
+reduce_block(const tiling &t, float (&sums)[SUMS][WIDE], float *partial) {
+    __shared__ float shared[BLOCK * WIDE];
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
     int at = (threadIdx.y * t.across + threadIdx.x) * WIDE;
@@ -75,33 +76,34 @@ leave_sums(const tiling &t, float (&sums)[SUMS][WIDE], float *partial) {
     for (int s = 0; s < SUMS; s++) {
 #pragma unroll
         for (int i = 0; i < WIDE; i++)
-            room[at + i] = sums[s][i];
+            shared[at + i] = sums[s][i];
         __syncthreads();
         for (unsigned step = t.down / 2; step; step /= 2) {
             if (threadIdx.y < step)
 #pragma unroll
                 for (int i = 0; i < WIDE; i++)
-                    room[at + i] += room[at + step * t.across * WIDE + i];
+                    shared[at + i] += shared[at + step * t.across * WIDE + i];
             __syncthreads();
         }
         if (threadIdx.y == 0 && mine)
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
                 partial[((int64_t)s * t.chunks + blockIdx.y) * t.channels + channel +
-                        i] = room[at + i];
+                        i] = shared[at + i];
         __syncthreads();
     }
 }
 
-/* The second kernel's part: a block of SIDE channels by SIDE slices of the chunks. True
- * in the one thread a channel that has the sums. */
+/* Adds up the chunks, in a block of SIDE channels x SIDE slices of the chunks. Returns
+ * true in the one thread per channel that gets the sums. All threads of the block must
+ * call it. */
 enum { SIDE = 32 };
 
 template <int SUMS>
-static __device__ __forceinline__ bool take_sums(const float *partial, int64_t chunks,
-                                                 int64_t channels, double (&sums)[SUMS],
-                                                 int64_t *channel) {
-    __shared__ double room[SIDE][SIDE];
+static __device__ __forceinline__ bool
+reduce_chunks(const float *partial, int64_t chunks, int64_t channels,
+              double (&sums)[SUMS], int64_t *channel) {
+    __shared__ double shared[SIDE][SIDE];
     *channel = (int64_t)blockIdx.x * SIDE + threadIdx.x;
 #pragma unroll
     for (int s = 0; s < SUMS; s++) {
@@ -109,29 +111,30 @@ static __device__ __forceinline__ bool take_sums(const float *partial, int64_t c
         if (*channel < channels)
             for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += SIDE)
                 sum += (double)partial[(s * chunks + chunk) * channels + *channel];
-        room[threadIdx.y][threadIdx.x] = sum;
+        shared[threadIdx.y][threadIdx.x] = sum;
         __syncthreads();
         for (unsigned step = SIDE / 2; step; step /= 2) {
             if (threadIdx.y < step)
-                room[threadIdx.y][threadIdx.x] += room[threadIdx.y + step][threadIdx.x];
+                shared[threadIdx.y][threadIdx.x] +=
+                    shared[threadIdx.y + step][threadIdx.x];
             __syncthreads();
         }
-        sums[s] = room[0][threadIdx.x];
+        sums[s] = shared[0][threadIdx.x];
         __syncthreads();
     }
     return threadIdx.y == 0 && *channel < channels;
 }
 
-static inline unsigned take_blocks(int64_t channels) {
+static inline unsigned reduction_blocks(int64_t channels) {
     return (unsigned)((channels + SIDE - 1) / SIDE);
 }
 
-static inline dim3 take_block() {
+static inline dim3 reduction_block() {
     return dim3(SIDE, SIDE);
 }
 
 /* Bytes of the partial sums. */
-static inline size_t sums_bytes(const tiling &t, size_t sums) {
+static inline size_t partial_bytes(const tiling &t, size_t sums) {
     return sums * sizeof(float) * t.chunks * (size_t)t.channels;
 }
 
@@ -147,7 +150,7 @@ template <typename JOB> static inline tiling tiling_for(const JOB *job) {
                                            : wide_for<__half>(job->channels));
 }
 
-/* call<type, width>(job, ...) */
+/* Calls call<type, width>(job, ...). */
 #define DISPATCH_TYPE(type, call, job, ...) \
     if (wide_for<type>((job)->channels) == 1) \
         call<type, 1>(job, __VA_ARGS__); \
@@ -162,7 +165,7 @@ template <typename JOB> static inline tiling tiling_for(const JOB *job) {
         DISPATCH_TYPE(float, call, job, __VA_ARGS__) \
     }
 
-/* relu, leaky relu or clip (bounds.h), on the GPU. */
+/* relu, leaky relu or clip (bounds.h). */
 struct limits {
     float low, high, slope;
 };
@@ -173,8 +176,8 @@ static __device__ __forceinline__ float limited(const limits &b, float v) {
     return v >= b.high ? b.high : v;
 }
 
-static __device__ __forceinline__ float limited_back(const limits &b, float v,
-                                                     float diff) {
+static __device__ __forceinline__ float limited_gradient(const limits &b, float v,
+                                                         float diff) {
     if (v <= b.low)
         diff = b.slope != 0 ? b.slope * diff : 0;
     return v >= b.high ? 0 : diff;

@@ -1,5 +1,5 @@
-/* concat: inputs side by side along one axis. In memory that is a row of runs, one an
- * input, again and again; forward and backward copy them. */
+/* concat: joins inputs along one axis. In memory each row of the output consists of one
+ * run per input; forward and backward copy the runs. */
 #include <stdio.h>
 
 #include "kernels/kernels.h"
@@ -8,7 +8,7 @@
 typedef struct concat {
     dlc_layer head;
     int axis;
-    concat_args args; /* all but the pointers */
+    concat_args args; /* without the pointers */
 } concat;
 
 const dlc_option concat_options[] = {
@@ -58,7 +58,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* All plain where all are, else channels last. */
+/* Plain if all inputs are plain, else channels last. */
 static dlc_status choose_layouts(context *net, dlc_layer_plan *plan, int *last) {
     dlc_dtype dtype = common_type(plan);
     *last = 0;
@@ -75,7 +75,7 @@ static dlc_status choose_layouts(context *net, dlc_layer_plan *plan, int *last) 
     return DLC_OK;
 }
 
-/* The largest pieces that all runs are made of whole. */
+/* The largest unit of copying that divides the bytes of all runs. */
 static int32_t piece_of(const int64_t *bytes, int32_t runs) {
     int32_t piece = WIDE_BYTES;
     for (int32_t i = 0; i < runs; i++)

@@ -1,13 +1,14 @@
-/* convolution: filters that slide over the image. Three plans of cuDNN's: forward with
- * bias and activation where it has an engine for all of it (else by a kernel of our own
- * behind it), backward to the data, backward to the weights.
+/* convolution, as up to four cuDNN graphs: forward with bias and activation (if there
+ * is no engine for all of it, a kernel of our own adds them), backward_data,
+ * backward_weights, and a variant of backward_data that accumulates.
  *
- * Without bias and activation it is most likely read by a batch_norm. In half precision
- * cuDNN can add up channels and their squares as they are computed, and the layout of
- * the output says where: whoever reads it may look there, and need not read it all.
+ * A convolution without bias and activation is most likely read by a batch_norm. In
+ * half precision cuDNN can sum up channels and their squares while it computes them;
+ * the layout of the output says where these sums are, so that the reader need not
+ * compute them.
  *
- * What it reads others may read, too, as at the fork of a residual net: there a fourth
- * plan adds to the gradient of theirs. */
+ * The accumulating graph is for inputs that other layers read too, as at the fork of a
+ * residual net: it adds to the gradient that they have written. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,13 +20,13 @@ typedef struct convolution {
     weighted w;
     sliding_window win;
     int64_t group;
-    int direct; /* no Winograd, by wish */
-    int fused;  /* forward adds the bias and activates */
-    cudnn_plan forward, backward_data, add_data, backward_weights;
-    graph_tensor x, weights, y, bias; /* the same in all of them */
+    int direct; /* 1: neither Winograd nor FFT (algorithm = direct) */
+    int fused;  /* 1: the forward plan includes bias and activation */
+    cudnn_plan forward, backward_data, accumulate_data, backward_weights;
+    graph_tensor x, weights, y, bias; /* common to all graphs */
     graph_tensor sums, squares;       /* of the forward plan, or 0 */
-    dlc_memory room;                  /* own; for these */
-    channel_sums given;               /* where they are in it */
+    dlc_memory sums_memory;           /* device memory of both sums */
+    channel_sums sums_at;             /* pointers into it */
 } convolution;
 
 const dlc_option convolution_options[] = {
@@ -42,8 +43,8 @@ const dlc_option convolution_options[] = {
             "split channels and filters into this many groups that don't mix"),
     WEIGHTED_OPTIONS,
     DLC_CHOICE("layout", "auto", "auto|channels_last|batch_blocked|library",
-               "how images lie in memory; lanes: side by side in vectors, where the "
-               "batch allows; library: as oneDNN proposes"),
+               "memory layout of images; batch_blocked: vectors of images, where the "
+               "batch size allows it; library: what oneDNN proposes"),
     DLC_CHOICE(
         "algorithm", "auto", "auto|direct",
         "auto: where it is likely faster, windows of 3x3, on a CPU also of 5x5, by "
@@ -109,21 +110,21 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
 
 /* ---- Plans ------------------------------------------------------------------- */
 
-/* Engines of 16 bits read eight channels at once: images of a few colours are padded as
- * they are reordered, once, which every pass would else do for itself. */
+/* 16-bit engines read eight channels at once: images of few channels (colours) are
+ * padded by the reorder, so that not every pass has to do it. */
 enum { COLOURS = 4, AT_ONCE = 8 };
 
 static int64_t padded_channels(const convolution *conv, const dlc_layer_plan *plan) {
-    const weighted *twin = (const weighted *)conv->w.head.twin;
+    const weighted *train_layer = (const weighted *)conv->w.head.train_layer;
     int64_t channels = plan->in[0].shape.dims[1];
-    if (twin && twin->padded)
-        return conv->group == 1 ? twin->padded : channels;
+    if (train_layer && train_layer->padded)
+        return conv->group == 1 ? train_layer->padded : channels;
     int may = conv->w.head.net->precision != DLC_F32 && conv->group == 1 &&
               !plan->in[0].layout && !(plan->wants_gradient & 1);
     return may && channels <= COLOURS ? AT_ONCE : channels;
 }
 
-/* What the engines may use: room to turn what they read and write, and some more. */
+/* Limits for the engines; the scratch memory has room to reorder both tensors. */
 static plan_bounds bounds_of(const convolution *conv) {
     const size_t some = (size_t)256 << 20;
     return (plan_bounds){.scratch_bytes = some +
@@ -131,7 +132,7 @@ static plan_bounds bounds_of(const convolution *conv) {
                          .direct = conv->direct};
 }
 
-/* The tensors of every pass, under the same numbers. */
+/* Adds the tensors of all passes, under the same numbers in each graph. */
 static void add_tensors(convolution *conv, graph *g) {
     const weighted *w = &conv->w;
     dlc_dtype dtype = w->head.net->precision;
@@ -190,27 +191,29 @@ static dlc_status plan_backward(convolution *conv, graph_conv which, const char 
     return status;
 }
 
-/* In memory of their own, that no other layer gets until the next pass. */
-static dlc_status make_room(convolution *conv) {
+/* The sums need memory of their own: the next forward pass overwrites it, but no other
+ * layer does. */
+static dlc_status alloc_sums(convolution *conv) {
     context *net = conv->w.head.net;
     size_t bytes = round64((size_t)conv->w.num_output * sizeof(float));
     dlc_status status = DLC_OK;
-    conv->room.size = sizeof conv->room;
+    conv->sums_memory.size = sizeof conv->sums_memory;
     if (!net->description)
-        status = net->device_ops->alloc(net->device_at, 2 * bytes, 0, &conv->room);
+        status = net->device_ops->alloc(net->device_at, 2 * bytes, 0,
+                                        &conv->sums_memory);
     if (status != DLC_OK)
         return status;
-    if (conv->room.base) {
-        conv->given.sum = conv->room.base;
-        conv->given.squares = at_offset(conv->room.base, bytes);
+    if (conv->sums_memory.base) {
+        conv->sums_at.sum = conv->sums_memory.base;
+        conv->sums_at.squares = at_offset(conv->sums_memory.base, bytes);
     }
-    conv->w.dst = layout_summed(net, conv->w.dst, &conv->given);
+    conv->w.dst = layout_summed(net, conv->w.dst, &conv->sums_at);
     return conv->w.dst ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Not behind images of a few colours: there cuDNN's engine takes twice as long as one
- * without (ResNet-50's first on an H100: 3.8 ms and 1.9), reading again a tenth of it.
- */
+/* Not for images of few channels, for which cuDNN's engine with statistics takes twice
+ * as long as one without (first layer of ResNet-50 on an H100: 3.8 ms and 1.9 ms),
+ * while batch_norm would read only a tenth of that again. */
 static int wants_statistics(const convolution *conv) {
     const weighted *w = &conv->w;
     return w->padded == w->channels && w->head.net->precision == DLC_F16 &&
@@ -219,14 +222,15 @@ static int wants_statistics(const convolution *conv) {
 }
 
 static dlc_status make_forward(convolution *conv) {
-    int beside = conv->w.has_bias || conv->w.relu.on;
+    int bias_or_relu = conv->w.has_bias || conv->w.relu.on;
     if (wants_statistics(conv)) {
         dlc_status status = plan_forward(conv, 0, 1);
         if (status != DLC_ERR_UNSUPPORTED)
-            return status == DLC_OK ? make_room(conv) : status;
+            return status == DLC_OK ? alloc_sums(conv) : status;
     }
-    dlc_status status = plan_forward(conv, beside, 0);
-    return beside && status == DLC_ERR_UNSUPPORTED ? plan_forward(conv, 0, 0) : status;
+    dlc_status status = plan_forward(conv, bias_or_relu, 0);
+    return bias_or_relu && status == DLC_ERR_UNSUPPORTED ? plan_forward(conv, 0, 0)
+                                                         : status;
 }
 
 static dlc_status make_plans(convolution *conv, dlc_layer_plan *plan) {
@@ -241,12 +245,12 @@ static dlc_status make_plans(convolution *conv, dlc_layer_plan *plan) {
         status = plan_backward(conv, GRAPH_BACKWARD_DATA,
                                "do its backward pass to the data",
                                &conv->backward_data);
-    if (status != DLC_OK || !shares_gradient(plan, 0))
+    if (status != DLC_OK || !gradient_is_shared(plan, 0))
         return status;
-    status = plan_backward(conv, GRAPH_ADD_DATA, "add to the gradient of its data",
-                           &conv->add_data);
+    status = plan_backward(conv, GRAPH_ACCUMULATE_DATA,
+                           "add to the gradient of its data", &conv->accumulate_data);
     if (status == DLC_OK)
-        plan->adds_gradient = 1;
+        plan->accumulates_gradient = 1;
     return status == DLC_ERR_UNSUPPORTED ? DLC_OK : status;
 }
 
@@ -267,7 +271,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         return status;
     const size_t sizes[] = {
         conv->forward.scratch_bytes, conv->backward_data.scratch_bytes,
-        conv->add_data.scratch_bytes, conv->backward_weights.scratch_bytes};
+        conv->accumulate_data.scratch_bytes, conv->backward_weights.scratch_bytes};
     size_t scratch = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         scratch = sizes[i] > scratch ? sizes[i] : scratch;
@@ -275,7 +279,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* ---- Passes ------------------------------------------------------------------ */
+/* ---- Forward and backward ------------------------------------------------------- */
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
@@ -286,15 +290,15 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
             &conv->forward, weighted_scratch(w, run), {conv->x, run->in[0]},
             {conv->weights, weighted_weights(w, run)},
             {conv->bias, weighted_bias(w, run)}, {conv->y, run->out[0]},
-            {conv->sums, conv->given.sum}, {conv->squares, conv->given.squares});
+            {conv->sums, conv->sums_at.sum}, {conv->squares, conv->sums_at.squares});
     if (status == DLC_OK && !conv->fused && (w->has_bias || w->relu.on))
-        status = weighted_finish(w, run);
+        status = weighted_bias_forward(w, run);
     return status;
 }
 
 static dlc_status backward_weights(convolution *conv, const dlc_layer_run *run) {
     const weighted *w = &conv->w;
-    dlc_status status = weighted_back(w, run);
+    dlc_status status = weighted_bias_backward(w, run);
     if (status == DLC_OK)
         status = PLAN_RUN(
             &conv->backward_weights, weighted_scratch(w, run), {conv->x, run->in[0]},
@@ -306,13 +310,13 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
     const weighted *w = &conv->w;
     dlc_status status = DLC_OK;
-    if (wants_part(run, DLC_PART_PARAM))
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS))
         status = backward_weights(conv, run);
-    if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
-        status = PLAN_RUN(adds_to(run, 0) ? &conv->add_data : &conv->backward_data,
-                          weighted_scratch(w, run), {conv->x, run->in_diff[0]},
-                          {conv->weights, weighted_weights(w, run)},
-                          {conv->y, run->out_diff[0]});
+    if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
+        status = PLAN_RUN(
+            accumulates_into(run, 0) ? &conv->accumulate_data : &conv->backward_data,
+            weighted_scratch(w, run), {conv->x, run->in_diff[0]},
+            {conv->weights, weighted_weights(w, run)}, {conv->y, run->out_diff[0]});
     return status;
 }
 
@@ -336,10 +340,10 @@ static void destroy(dlc_layer *layer) {
         return;
     plan_clear(&conv->forward);
     plan_clear(&conv->backward_data);
-    plan_clear(&conv->add_data);
+    plan_clear(&conv->accumulate_data);
     plan_clear(&conv->backward_weights);
-    if (conv->room.base)
-        layer->net->device_ops->free(layer->net->device_at, &conv->room);
+    if (conv->sums_memory.base)
+        layer->net->device_ops->free(layer->net->device_at, &conv->sums_memory);
     layer_free(layer);
 }
 
@@ -349,7 +353,7 @@ const dlc_layer_ops convolution_ops = {
     .create = create,
     .destroy = destroy,
     .infer = infer,
-    .absorb = weighted_absorb,
+    .fuse = weighted_fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

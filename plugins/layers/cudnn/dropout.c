@@ -1,9 +1,9 @@
-/* dropout: in training each element is zeroed with probability `ratio`, and what is
- * left is scaled up so that the mean stays (so testing has nothing to do).
+/* dropout: in training each element is zeroed with probability `ratio` and the others
+ * are scaled up, so that the mean stays the same and testing has nothing to do.
  *
- * Which elements is decided by (seed, layer, iteration, number of the element in the
- * global batch), on the processor as here. Nothing is kept for backward: it draws the
- * same again, which costs less than reading it from memory. */
+ * Which elements are zeroed is drawn by (seed, layer, iteration, index of the element
+ * in the global batch), as on the CPU. Nothing is kept for backward, which draws the
+ * same numbers again: that costs less than reading them from memory. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,12 +12,12 @@
 
 typedef struct dropout {
     dlc_layer head;
-    dropout_args args; /* all but the pointers */
+    dropout_args args; /* without the pointers */
     size_t bytes;      /* of the tensor */
 } dropout;
 
 const dlc_option dropout_options[] = {
-    DLC_FLOAT("ratio", "0.5", 0, 0.999999, "share of the elements that is zeroed"),
+    DLC_FLOAT("ratio", "0.5", 0, 0.999999, "fraction of the elements that is zeroed"),
     DLC_OPTIONS_END,
 };
 

@@ -1,4 +1,5 @@
-/* eltwise: inputs of one shape, joined element by element, as they lie in memory. */
+/* eltwise: combines inputs of one shape element by element, in their order in
+ * memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,9 +9,9 @@
 
 typedef struct eltwise {
     dlc_layer head;
-    eltwise_args args; /* all but the pointers */
-    size_t factors;    /* given; 0: all are 1 */
-    relu_absorbed relu;
+    eltwise_args args; /* without the pointers */
+    size_t factors;    /* number of coefficients given; 0: all are 1 */
+    fused_relu relu;
 } eltwise;
 
 const dlc_option eltwise_options[] = {
@@ -38,9 +39,9 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     if (status != DLC_OK)
         return status;
     eltwise *elt = (eltwise *)*out;
-    elt->args.how = strcmp(operation, "max") == 0       ? JOIN_MAX
-                    : strcmp(operation, "product") == 0 ? JOIN_PRODUCT
-                                                        : JOIN_SUM;
+    elt->args.operation = strcmp(operation, "max") == 0       ? ELTWISE_MAX
+                          : strcmp(operation, "product") == 0 ? ELTWISE_PRODUCT
+                                                              : ELTWISE_SUM;
     elt->factors = count;
     for (size_t i = 0; i < DLC_MAX_INPUTS; i++)
         elt->args.factor[i] = i < count ? (float)factors[i] : 1;
@@ -80,13 +81,13 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
-                         const dlc_settings *settings) {
-    return relu_or_clip_absorb(&((eltwise *)layer)->relu, next, settings);
+static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
+                       const dlc_settings *settings) {
+    return relu_or_clip_fuse(&((eltwise *)layer)->relu, next, settings);
 }
 
-/* All take the order of the first that is not plain. Workspace: for the maximum, which
- * input it was. */
+/* All tensors get channels last unless every input is plain. For the maximum, the
+ * workspace holds which input it was. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     eltwise *elt = (eltwise *)layer;
     const dlc_shape *shape = &plan->in[0].shape;
@@ -109,9 +110,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     plan->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    if (elt->args.how == JOIN_PRODUCT && plan->inputs > 1)
+    if (elt->args.operation == ELTWISE_PRODUCT && plan->inputs > 1)
         plan->reads_in = all;
-    if (elt->args.how == JOIN_MAX)
+    if (elt->args.operation == ELTWISE_MAX)
         plan->workspace_bytes = (size_t)layout->count;
     plan->reads_out = elt->relu.on != 0;
     return DLC_OK;
@@ -128,10 +129,10 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
                       "do its forward pass");
 }
 
-/* The gradient of a plain sum, written where it lies already. */
+/* Is each gradient that of a plain sum, which is already in place? */
 static int nothing_to_do(const eltwise_args *args) {
     for (int32_t i = 0; i < args->inputs; i++)
-        if (args->in_diff[i] && !eltwise_is_there(args, i))
+        if (args->in_diff[i] && !eltwise_in_place(args, i))
             return 0;
     return 1;
 }
@@ -161,7 +162,7 @@ const dlc_layer_ops eltwise_ops = {
     .create = create,
     .destroy = layer_free,
     .infer = infer,
-    .absorb = absorb,
+    .fuse = fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

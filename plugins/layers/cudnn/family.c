@@ -1,4 +1,5 @@
-/* The family: one handle of each library a net, and reorders between layouts. */
+/* The layer family "cudnn": opens and closes the context of a net with its cuDNN and
+ * cuBLASLt handles, and converts tensors between layouts. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,12 +12,13 @@
 
 enum { DESCRIPTION_MAX = 64 * 1024 };
 
-/* A whole file as text. */
+/* Reads a whole file, without trailing blanks. */
 static dlc_status read_text(const char *path, char **text) {
     FILE *file = fopen(path, "re");
     if (!file)
-        return host->fail(DLC_ERR_CONFIG, "%s: %s; DLCORE_CUDNN_PLAN_FOR names it",
-                          path, strerror(errno));
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: %s; this file is named by DLCORE_CUDNN_PLAN_FOR", path,
+                          strerror(errno));
     char *read = host->alloc(DESCRIPTION_MAX);
     size_t bytes = read ? fread(read, 1, DESCRIPTION_MAX - 1, file) : 0;
     (void)fclose(file);
@@ -29,7 +31,7 @@ static dlc_status read_text(const char *path, char **text) {
     return DLC_OK;
 }
 
-/* The value of "deviceName", for people and the cache. */
+/* Takes the value of "deviceName" as the name of the GPU. */
 static void name_described(context *net) {
     const char *key = "\"deviceName\":\"", *at = strstr(net->description, key);
     const char *from = at ? at + strlen(key) : "a described GPU";
@@ -58,10 +60,10 @@ static dlc_status find_gpu(context *net, const dlc_family_args *args) {
     struct cudaDeviceProp properties;
     net->device = dlc_cuda_device(args->device);
     net->stream = dlc_cuda_stream(args->queue);
-    dlc_status status = check_cuda(cudaSetDevice(net->device), NULL, "take the GPU");
+    dlc_status status = check_cuda(cudaSetDevice(net->device), NULL, "select the GPU");
     if (status == DLC_OK)
         status = check_cuda(cudaGetDeviceProperties(&properties, net->device), NULL,
-                            "tell what the GPU is");
+                            "read the properties of the GPU");
     if (status == DLC_OK)
         (void)snprintf(net->gpu, sizeof net->gpu, "%s (%d.%d, %d, %zu)",
                        properties.name, properties.major, properties.minor,
@@ -88,8 +90,8 @@ static void family_close(void *opaque) {
 
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     const char *described = library_plan_for();
-    int shapes_alone = !args->device && !described;
-    dlc_status status = shapes_alone ? DLC_OK : library_open();
+    int infers_without_device = !args->device && !described;
+    dlc_status status = infers_without_device ? DLC_OK : library_open();
     if (status != DLC_OK)
         return status;
     context *net = host->alloc(sizeof *net);
@@ -100,8 +102,8 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     net->phase = args->phase;
     net->precision = args->precision ? args->precision : DLC_F32;
     net->math = args->math;
-    net->tune = DLC_HAS(args, tune) && args->tune;
-    if (!shapes_alone)
+    net->autotune = DLC_HAS(args, autotune) && args->autotune;
+    if (!infers_without_device)
         status = described ? describe_gpu(net, described) : find_gpu(net, args);
     if (status != DLC_OK) {
         family_close(net);
@@ -174,8 +176,8 @@ static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
     context *net = opaque;
     if (!is_float(from->dtype) || !is_float(to->dtype))
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "cuDNN's layouts are for float32, bfloat16 and half floats "
-                          "only; these tensors are none of them");
+                          "the cudnn family can only convert float32, bfloat16 and "
+                          "float16 tensors");
     const dlc_layout *source = layout_of(net, from), *target = layout_of(net, to);
     dlc_reorder *reorder = source && target ? host->alloc(sizeof *reorder) : NULL;
     if (!reorder)
@@ -192,7 +194,7 @@ static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
     return DLC_OK;
 }
 
-static dlc_status reorder_go(dlc_reorder *reorder, const void *src, void *dst) {
+static dlc_status reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
     return check_cuda(reorder_launch(&reorder->job, src, dst, reorder->net->stream),
                       NULL, "reorder a tensor");
 }
@@ -204,7 +206,7 @@ const dlc_family cudnn_family = {
     .close = family_close,
     .same_layout = family_same_layout,
     .reorder_create = reorder_create,
-    .reorder_run = reorder_go,
+    .reorder_run = reorder_run,
     .reorder_destroy = reorder_destroy,
-    .shapes_alone = 1,
+    .infers_without_device = 1,
 };

@@ -1,4 +1,4 @@
-/* See graph.h. Here: tensors and operations; plan.c makes plans of them. */
+/* Adds tensors and operations to a graph; plan.c makes plans of it. */
 #include "graph.h"
 
 #include <stdbool.h>
@@ -33,7 +33,7 @@ static void check(graph *g, cudnnStatus_t st) {
         g->status = check_cudnn(st, g->layer, g->what);
 }
 
-/* Adds to what tells this graph from others. */
+/* Appends to the key that identifies this graph. */
 static void note(graph *g, const char *text) {
     size_t used = strlen(g->key), more = strlen(text);
     if (used + more < sizeof g->key)
@@ -96,7 +96,7 @@ static cudnnDataType_t type_of(dlc_dtype dtype) {
 enum { DIMS = 4, ALIGNMENT = 16 };
 
 static graph_tensor add_tensor(graph *g, dlc_dtype dtype, const int64_t dims[DIMS],
-                               const int64_t strides[DIMS], int outside) {
+                               const int64_t strides[DIMS], int is_bound) {
     char text[NOTE];
     if (g->tensors == GRAPH_TENSORS && g->status == DLC_OK)
         g->status = host->fail(DLC_ERR_INTERNAL,
@@ -107,9 +107,9 @@ static graph_tensor add_tensor(graph *g, dlc_dtype dtype, const int64_t dims[DIM
     if (!made)
         return 0;
     graph_tensor number = ++g->tensors;
-    bool is_virtual = !outside;
+    bool is_virtual = !is_bound;
     g->tensor[number] = made;
-    g->outside[number] = outside;
+    g->is_bound[number] = is_bound;
     g->bytes[number] = (size_t)(dims[0] * dims[1] * dims[2] * dims[3]) *
                        dlc_dtype_bytes(dtype);
     set_type(g, made, CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(dtype));
@@ -120,7 +120,7 @@ static graph_tensor add_tensor(graph *g, dlc_dtype dtype, const int64_t dims[DIM
     set(g, made, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     finish(g, made);
     (void)snprintf(text, sizeof text, "%c%d:%lldx%lldx%lldx%lld%s ",
-                   outside ? 't' : 'v', (int)dtype, (long long)dims[0],
+                   is_bound ? 't' : 'v', (int)dtype, (long long)dims[0],
                    (long long)dims[1], (long long)dims[2], (long long)dims[3],
                    strides[1] == 1 ? "" : "p");
     note(g, text);
@@ -195,7 +195,7 @@ static cudnnBackendDescriptor_t describe_window(graph *g, const sliding_window *
     return made;
 }
 
-/* The three convolutions differ in nothing but the names of their attributes. */
+/* The convolutions differ only in the names of their attributes. */
 typedef struct conv_names {
     cudnnBackendDescriptorType_t op;
     cudnnBackendAttributeName_t window, x, w, y, alpha, beta;
@@ -230,8 +230,8 @@ static const conv_names conv_attributes[] = {
 void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
                        graph_tensor x, graph_tensor w, graph_tensor y) {
     char text[NOTE];
-    int adds = which == GRAPH_ADD_DATA;
-    const conv_names *name = &conv_attributes[adds ? GRAPH_BACKWARD_DATA : which];
+    int accumulate = which == GRAPH_ACCUMULATE_DATA;
+    const conv_names *name = &conv_attributes[accumulate ? GRAPH_BACKWARD_DATA : which];
     cudnnBackendDescriptor_t shape = describe_window(g, win);
     cudnnBackendDescriptor_t op = add_op(g, name->op);
     set_descriptor(g, op, name->window, shape);
@@ -239,7 +239,7 @@ void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
     set_tensor(g, op, name->w, w);
     set_tensor(g, op, name->y, y);
     set_float(g, op, name->alpha, 1);
-    set_float(g, op, name->beta, adds ? 1 : 0);
+    set_float(g, op, name->beta, accumulate ? 1 : 0);
     finish(g, op);
     drop(&shape);
     (void)snprintf(text, sizeof text, "conv%d(%d,%d,%d;", (int)which, x, w, y);
@@ -253,7 +253,7 @@ void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
     note(g, ") ");
 }
 
-/* An operation element by element, whose descriptor *mode is ready but for its end. */
+/* Returns the descriptor of an elementwise operation, not yet finalized. */
 static cudnnBackendDescriptor_t describe_pointwise(graph *g,
                                                    cudnnPointwiseMode_t mode) {
     cudnnBackendDescriptor_t made = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -264,16 +264,16 @@ static cudnnBackendDescriptor_t describe_pointwise(graph *g,
 
 void graph_add(graph *g, graph_tensor a, graph_tensor b, graph_tensor y) {
     char text[NOTE];
-    cudnnBackendDescriptor_t how = describe_pointwise(g, CUDNN_POINTWISE_ADD);
-    finish(g, how);
+    cudnnBackendDescriptor_t pointwise = describe_pointwise(g, CUDNN_POINTWISE_ADD);
+    finish(g, pointwise);
     cudnnBackendDescriptor_t op = add_op(g,
                                          CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
     set_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
     set_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
     set_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     finish(g, op);
-    drop(&how);
+    drop(&pointwise);
     (void)snprintf(text, sizeof text, "add(%d,%d,%d) ", a, b, y);
     note(g, text);
 }
@@ -297,14 +297,15 @@ static cudnnBackendDescriptor_t describe_bounds(graph *g, cudnnPointwiseMode_t m
 
 void graph_bounds(graph *g, const bounds *limit, graph_tensor x, graph_tensor y) {
     char text[NOTE];
-    cudnnBackendDescriptor_t how = describe_bounds(g, CUDNN_POINTWISE_RELU_FWD, limit);
+    cudnnBackendDescriptor_t pointwise = describe_bounds(g, CUDNN_POINTWISE_RELU_FWD,
+                                                         limit);
     cudnnBackendDescriptor_t op = add_op(g,
                                          CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
     set_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     set_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     finish(g, op);
-    drop(&how);
+    drop(&pointwise);
     (void)snprintf(text, sizeof text, "(%d,%d) ", x, y);
     note(g, text);
 }

@@ -1,9 +1,9 @@
-/* Graphs of cuDNN's backend API: tensors and operations on them, and the plan that an
- * engine makes of them.
+/* Graphs of cuDNN's backend API (tensors and operations on them), and the plans that
+ * engines make of them. Used by convolution.c.
  *
- * Calls that add to a graph don't tell of errors: the first one spoils the graph, and
- * graph_plan tells of it. A graph is thrown away once plans are made; a plan runs as
- * often as one likes and only gives work to the net's stream. */
+ * Calls that add to a graph return no errors: the first error is kept, and graph_plan
+ * returns it. A graph can be closed once its plans are made. Running a plan only
+ * enqueues work on the stream of the net. */
 #ifndef DLCORE_CUDNN_GRAPH_H
 #define DLCORE_CUDNN_GRAPH_H
 
@@ -14,7 +14,7 @@
 
 enum { GRAPH_TENSORS = 16, GRAPH_OPS = 8, GRAPH_KEY = 1024 };
 
-typedef int graph_tensor; /* its number, from 1 on: also cuDNN's unique id */
+typedef int graph_tensor; /* an index from 1 on, also cuDNN's unique id */
 
 typedef struct graph {
     context *net;
@@ -22,38 +22,40 @@ typedef struct graph {
     dlc_status status;
     int tensors, ops;
     cudnnBackendDescriptor_t tensor[GRAPH_TENSORS + 1], op[GRAPH_OPS], whole;
-    int outside[GRAPH_TENSORS + 1]; /* bound when the plan runs; others are virtual */
+    int is_bound[GRAPH_TENSORS +
+                 1]; /* 1: memory is given when the plan runs; 0: virtual */
     size_t bytes[GRAPH_TENSORS + 1];
-    char key[GRAPH_KEY]; /* all that the plan depends on but the GPU */
+    char key[GRAPH_KEY]; /* all that the plan depends on, except the GPU */
 } graph;
 
 void graph_open(graph *g, context *net, const char *layer, const char *what);
 void graph_close(graph *g);
 
-/* Tensors. What is known by a layout: images (rank 4), whose strides follow it. */
+/* Adds a tensor with the shape, strides and type of a layout of images (rank 4). */
 graph_tensor graph_layout(graph *g, const dlc_layout *layout);
-/* Four dimensions, dense, in the order n, h, w, c. */
+/* Adds a dense tensor of four dimensions, channels last. */
 graph_tensor graph_last(graph *g, dlc_dtype dtype, int64_t n, int64_t c, int64_t h,
                         int64_t w);
-/* One that lives inside the engine alone; float32, shape and order of `like`. */
+/* Adds a virtual tensor, which exists inside the engine only: float32, with the shape
+ * and order of `like`. */
 graph_tensor graph_virtual(graph *g, graph_tensor like);
 
-/* Operations. Sums are float32. GRAPH_ADD_DATA is an operation of its own (its `beta`
- * is 1), run by the engines that overwrite, too: for graph_add behind a backward pass
- * cuDNN 9.19 has none. */
+/* Operations. Sums are float32. GRAPH_ACCUMULATE_DATA is an operation of its own, with
+ * `beta` = 1, which the engines of backward_data can run; cuDNN 9.19 has no engine for
+ * graph_add after a backward pass. */
 typedef enum graph_conv {
     GRAPH_FORWARD,          /* x, w -> y */
     GRAPH_BACKWARD_DATA,    /* w, y -> x */
     GRAPH_BACKWARD_WEIGHTS, /* x, y -> w */
-    GRAPH_ADD_DATA          /* w, y -> added to x */
+    GRAPH_ACCUMULATE_DATA   /* w, y -> added to x */
 } graph_conv;
 void graph_convolution(graph *g, graph_conv which, const sliding_window *win,
                        graph_tensor x, graph_tensor w, graph_tensor y);
-/* y = a + b; b may have one element a channel */
+/* y = a + b; b may have one element per channel. */
 void graph_add(graph *g, graph_tensor a, graph_tensor b, graph_tensor y);
-/* y = bounds_apply(x) */
+/* y = bounds_apply(x). */
 void graph_bounds(graph *g, const bounds *limit, graph_tensor x, graph_tensor y);
-/* Of every channel of x: the sum, and the sum of squares; float32. */
+/* The sum of each channel of x and the sum of its squares, in float32. */
 void graph_statistics(graph *g, graph_tensor x, graph_tensor sum, graph_tensor squares);
 
 /* ---- Plans ---------------------------------------------------------------------- */
@@ -61,24 +63,25 @@ void graph_statistics(graph *g, graph_tensor x, graph_tensor sum, graph_tensor s
 typedef struct cudnn_plan {
     context *net;
     const char *layer, *what;
-    cudnnBackendDescriptor_t plan, pack; /* pack: NULL until it runs */
-    int tensors;                         /* those that are bound */
+    cudnnBackendDescriptor_t plan, pack; /* pack: addresses; NULL until the first run */
+    int tensors;                         /* number of bound tensors */
     int64_t uid[GRAPH_TENSORS];
-    void *at[GRAPH_TENSORS]; /* as the pack has them */
+    void *at[GRAPH_TENSORS]; /* addresses in the pack */
     void *scratch_at;
     size_t scratch_bytes;
-    int64_t engine; /* its number */
-    int compiled;   /* at run time; else it came with the library */
+    int64_t engine; /* cuDNN's global index */
+    int compiled;   /* 1: at run time; 0: precompiled */
 } cudnn_plan;
 
-/* What an engine must keep to. */
+/* What engines must respect. */
 typedef struct plan_bounds {
-    size_t scratch_bytes; /* at most */
-    int direct;           /* no Winograd, no Fourier transform */
+    size_t scratch_bytes; /* maximum */
+    int direct;           /* 1: neither Winograd nor FFT */
 } plan_bounds;
 
-/* The best engine that keeps to the bounds, as cuDNN's heuristics see it or as it was
- * measured before. DLC_ERR_UNSUPPORTED: there is none. Takes what *p had. */
+/* Makes a plan of the best engine within the limits, as cuDNN's heuristics or earlier
+ * timings rank them. Replaces *p. DLC_ERR_UNSUPPORTED: there is no such engine. Only in
+ * prepare; may take seconds (it may compile code). */
 dlc_status graph_plan(graph *g, const plan_bounds *limit, cudnn_plan *p);
 
 typedef struct plan_bind {
@@ -90,6 +93,6 @@ dlc_status plan_run_all(cudnn_plan *p, void *scratch, const plan_bind *binds,
 #define PLAN_RUN(p, scratch, ...) \
     plan_run_all((p), (scratch), (const plan_bind[]){__VA_ARGS__}, \
                  (int)(sizeof((const plan_bind[]){__VA_ARGS__}) / sizeof(plan_bind)))
-void plan_clear(cudnn_plan *p); /* zeroed is allowed */
+void plan_clear(cudnn_plan *p); /* releases a plan; zeroed is allowed */
 
 #endif

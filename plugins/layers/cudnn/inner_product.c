@@ -1,9 +1,9 @@
-/* inner_product: every output is a weighted sum of all inputs of its sample. Matrix
- * products of cuBLASLt's; in float32 they add the bias and apply a plain relu.
+/* inner_product: every output is a weighted sum of all inputs of its sample. The matrix
+ * products are cuBLASLt's; in float32 they also add the bias and apply a plain relu.
  *
- * cuBLASLt's matrices lie column by column, so that ours, which lie row by row, are
- * theirs transposed: samples X are features x batch, weights W features x outputs, and
- * results Y outputs x batch. */
+ * cuBLASLt's matrices are column-major and ours are row-major, so ours are seen as
+ * transposed: samples X are features x batch, weights W features x outputs, and results
+ * Y outputs x batch. */
 #include <stdio.h>
 
 #include "product.h"
@@ -12,7 +12,7 @@
 typedef struct inner {
     weighted w;
     int64_t batch, features;
-    int fused; /* forward adds the bias and activates */
+    int fused; /* 1: forward includes bias and activation */
     product forward, backward_data, backward_weights;
 } inner;
 
@@ -47,13 +47,13 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                            times(batch, w->num_output));
 }
 
-/* Y = W' X, with bias and relu if they are `fused`. */
+/* Y = W' X, with bias and relu if `fused`. */
 static dlc_status make_forward(inner *in, int fused) {
     const weighted *w = &in->w;
     const product_shape shape = {.rows = w->num_output,
                                  .columns = in->batch,
                                  .depth = in->features,
-                                 .turn_a = 1,
+                                 .transpose_a = 1,
                                  .dtype = w->head.net->precision,
                                  .out_dtype = w->head.net->precision,
                                  .bias = fused && w->has_bias,
@@ -63,23 +63,22 @@ static dlc_status make_forward(inner *in, int fused) {
                         &shape);
 }
 
-/* The library adds a float32 bias, to float32 sums; of activations it has the plain
- * relu.
- */
+/* cuBLASLt adds a float32 bias to float32 sums; its only activation is the plain
+ * relu. */
 static int can_fuse(const weighted *w) {
     const bounds *limit = &w->relu.bounds;
     int plain = limit->low == 0 && limit->slope == 0 && limit->high == INFINITY;
     return w->head.net->precision == DLC_F32 && (!w->relu.on || plain);
 }
 
-/* dW = X dY', float32 always; dX = W dY. */
+/* dW = X dY', always in float32; dX = W dY. */
 static dlc_status make_backward(inner *in, int data) {
     const weighted *w = &in->w;
     context *net = w->head.net;
     const product_shape weights = {.rows = in->features,
                                    .columns = w->num_output,
                                    .depth = in->batch,
-                                   .turn_b = 1,
+                                   .transpose_b = 1,
                                    .dtype = net->precision,
                                    .out_dtype = DLC_F32};
     const product_shape samples = {.rows = in->features,
@@ -95,7 +94,7 @@ static dlc_status make_backward(inner *in, int data) {
     return status;
 }
 
-/* Images are read channels last, whatever they come in: weights lie so, too. */
+/* Images are always read channels last, so the weights have that order too. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     inner *in = (inner *)layer;
     weighted *w = &in->w;
@@ -119,8 +118,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch = all[i]->scratch_bytes > scratch ? all[i]->scratch_bytes : scratch;
     weighted_plan(w, plan, 0, scratch);
-    if (shares_gradient(plan, 0))
-        plan->adds_gradient = 1;
+    if (gradient_is_shared(plan, 0))
+        plan->accumulates_gradient = 1;
     return DLC_OK;
 }
 
@@ -133,7 +132,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
                              w->has_bias ? run->param[1] : NULL, 0, run->out[0],
                              weighted_scratch(w, run));
     if (status == DLC_OK && !in->fused && (w->has_bias || w->relu.on))
-        status = weighted_finish(w, run);
+        status = weighted_bias_forward(w, run);
     return status;
 }
 
@@ -141,16 +140,16 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const inner *in = (const inner *)layer;
     const weighted *w = &in->w;
     dlc_status status = DLC_OK;
-    if (wants_part(run, DLC_PART_PARAM)) {
-        status = weighted_back(w, run);
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
+        status = weighted_bias_backward(w, run);
         if (status == DLC_OK)
             status = product_run(&in->backward_weights, run->in[0], run->out_diff[0],
                                  NULL, 0, run->param_diff[0], weighted_scratch(w, run));
     }
-    if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
+    if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         status = product_run(&in->backward_data, weighted_weights(w, run),
-                             run->out_diff[0], NULL, adds_to(run, 0), run->in_diff[0],
-                             weighted_scratch(w, run));
+                             run->out_diff[0], NULL, accumulates_into(run, 0),
+                             run->in_diff[0], weighted_scratch(w, run));
     return status;
 }
 
@@ -177,7 +176,7 @@ const dlc_layer_ops inner_product_ops = {
     .create = create,
     .destroy = destroy,
     .infer = infer,
-    .absorb = weighted_absorb,
+    .fuse = weighted_fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

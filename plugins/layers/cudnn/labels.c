@@ -1,4 +1,5 @@
-/* See labels.h. */
+/* Checks of scores and labels, and reports of invalid labels, for softmax_loss and
+ * accuracy. */
 #include "labels.h"
 
 dlc_status labels_create(const dlc_layer_args *args, dlc_layer **out) {
@@ -67,7 +68,7 @@ dlc_status labels_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     if (net->described || l->report)
         return DLC_OK;
     return check_cuda(report_open(&l->report), layer->name,
-                      "get memory for its report");
+                      "allocate memory for reports of invalid labels");
 }
 
 labels_args labels_forward(const labelled *l, const dlc_layer_run *run) {
@@ -75,21 +76,22 @@ labels_args labels_forward(const labelled *l, const dlc_layer_run *run) {
     args.scores = run->in[0];
     args.labels = run->in[1];
     args.out = run->out[0];
-    args.each = run->scratch;
+    args.per_row = run->scratch;
     args.report = l->report;
     return args;
 }
 
 dlc_status labels_check(const labelled *l) {
-    label_report told = l->report ? *(volatile label_report *)l->report : 0;
-    if (!told)
+    label_report reported = l->report ? *(volatile label_report *)l->report : 0;
+    if (!reported)
         return DLC_OK;
-    int64_t position = (int64_t)(told >> 32) - 1;
-    return host->fail(DLC_ERR_DATA,
-                      "layer '%s': label %d of sample %lld of the batch is outside "
-                      "0 .. %lld; there are %lld scores a sample (num_output of "
-                      "the layer below?)",
-                      l->head.name, (int)(int32_t)(uint32_t)told,
-                      (long long)(position / l->spatial),
-                      (long long)l->args.classes - 1, (long long)l->args.classes);
+    int64_t position = (int64_t)(reported >> 32) - 1;
+    return host->fail(
+        DLC_ERR_DATA,
+        "layer '%s': label %d of sample %lld of the batch is outside "
+        "0 .. %lld; there are %lld scores per sample (check num_output of "
+        "the last layer)",
+        l->head.name, (int)(int32_t)(uint32_t)reported,
+        (long long)(position / l->spatial), (long long)l->args.classes - 1,
+        (long long)l->args.classes);
 }

@@ -1,6 +1,6 @@
-/* Launching a kernel, in one place: tests run the very same kernels on the processor,
- * and define LAUNCH before this. `kernel` is a name without commas, or in parentheses.
- */
+/* The one place where a kernel is launched. Tests define LAUNCH before they include
+ * this, to run the same kernels on the CPU. `kernel` must not contain commas outside
+ * parentheses. */
 #ifndef DLCORE_CUDNN_LAUNCH_H
 #define DLCORE_CUDNN_LAUNCH_H
 

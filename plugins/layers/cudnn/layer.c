@@ -1,4 +1,4 @@
-/* What all layers do alike: their head, and the checks of what comes in. */
+/* What all layer types have in common: allocation, and checks of inputs. */
 #include "cudnn.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **out
     layer->net = args->context;
     (void)snprintf(layer->name, sizeof layer->name, "%s", args->name);
     layer->phase = args->phase;
-    layer->twin = args->twin;
+    layer->train_layer = args->train_layer;
     layer->seed = args->seed;
     layer->index = args->index;
     *out = layer;
@@ -37,7 +37,7 @@ dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int m
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s' reads float32, but its input %d is of another "
-                "type; labels go into losses and accuracy only",
+                "type; only losses and accuracy read labels",
                 layer->name, (int)i + 1);
         if (in->shape.rank >= min_rank && in->shape.rank <= max_rank)
             continue;

@@ -1,4 +1,5 @@
-/* Layouts: kept once each by the net's context. */
+/* Layouts: each arrangement of a tensor is one object of the context, so that equal
+ * layouts have equal addresses. */
 #include "cudnn.h"
 
 static int same(const dlc_layout *a, const dlc_layout *b) {
@@ -7,7 +8,7 @@ static int same(const dlc_layout *a, const dlc_layout *b) {
            dlc_shape_equal(&a->shape, &b->shape);
 }
 
-/* One image a channel, or one channel an image: both orders are one. */
+/* 1 if channels last and row-major are the same order: one channel, or one point. */
 static int orders_agree(const dlc_shape *shape) {
     int64_t points = 1;
     for (int32_t i = 2; i < shape->rank; i++)
@@ -15,7 +16,7 @@ static int orders_agree(const dlc_shape *shape) {
     return shape->rank < 3 || shape->dims[1] == 1 || points == 1;
 }
 
-static const dlc_layout *keep(context *net, const dlc_layout *look) {
+static const dlc_layout *intern(context *net, const dlc_layout *look) {
     for (dlc_layout *at = net->layouts; at; at = at->next)
         if (same(at, look))
             return at;
@@ -28,8 +29,8 @@ static const dlc_layout *keep(context *net, const dlc_layout *look) {
     return made;
 }
 
-static const dlc_layout *known(context *net, const dlc_shape *shape, dlc_dtype dtype,
-                               int last, int64_t channels) {
+static const dlc_layout *layout_make(context *net, const dlc_shape *shape,
+                                     dlc_dtype dtype, int last, int64_t channels) {
     int64_t own = shape->rank > 1 ? shape->dims[1] : 1;
     int both = channels == own && orders_agree(shape);
     dlc_layout look = {.shape = *shape,
@@ -39,7 +40,7 @@ static const dlc_layout *known(context *net, const dlc_shape *shape, dlc_dtype d
                        .channels = channels,
                        .count = dlc_shape_count(shape) / own * channels};
     look.bytes = (size_t)look.count * dlc_dtype_bytes(dtype);
-    return keep(net, &look);
+    return intern(net, &look);
 }
 
 static int64_t channels_of(const dlc_shape *shape) {
@@ -47,23 +48,23 @@ static int64_t channels_of(const dlc_shape *shape) {
 }
 
 const dlc_layout *layout_plain(context *net, const dlc_shape *shape, dlc_dtype dtype) {
-    return known(net, shape, dtype, 0, channels_of(shape));
+    return layout_make(net, shape, dtype, 0, channels_of(shape));
 }
 
 const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dtype) {
-    return known(net, shape, dtype, 1, channels_of(shape));
+    return layout_make(net, shape, dtype, 1, channels_of(shape));
 }
 
 const dlc_layout *layout_padded(context *net, const dlc_shape *shape, dlc_dtype dtype,
                                 int64_t channels) {
-    return known(net, shape, dtype, 1, channels);
+    return layout_make(net, shape, dtype, 1, channels);
 }
 
 const dlc_layout *layout_summed(context *net, const dlc_layout *bare,
                                 const channel_sums *sums) {
     dlc_layout look = *bare;
     look.sums = sums;
-    return keep(net, &look);
+    return intern(net, &look);
 }
 
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor) {
@@ -71,7 +72,7 @@ const dlc_layout *layout_of(context *net, const dlc_tensor *tensor) {
         return layout_plain(net, &tensor->shape, tensor->dtype);
     dlc_layout bare = *tensor->layout;
     bare.sums = NULL;
-    return keep(net, &bare);
+    return intern(net, &bare);
 }
 
 const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *last) {

@@ -1,4 +1,5 @@
-/* See library.h. */
+/* Finds the libraries and their functions with dlopen and dlsym, and turns their error
+ * codes into dlcore statuses. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -12,11 +13,11 @@
 cudnn_calls cudnn;
 blas_calls blas;
 
-static char problem[512]; /* "": they are open */
+static char problem[512]; /* why opening failed; "": it did not */
 
 typedef struct named_call {
     const char *name;
-    void *at; /* of the pointer to it */
+    void *at; /* address of the function pointer */
 } named_call;
 
 static const named_call cudnn_names[] = {
@@ -31,7 +32,7 @@ static const named_call blas_names[] = {
 #undef X
 };
 
-/* By the linker's paths, else where the toolkit lies that has told nobody. */
+/* Searches the dynamic linker's paths, then the default folder of the CUDA toolkit. */
 static void *open_library(const char *soname) {
     void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
@@ -51,14 +52,14 @@ dlc_status library_find(void) {
                                       : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (!driver && !library_plan_for())
         return host->fail(DLC_ERR_UNAVAILABLE,
-                          "no CUDA driver (libcuda.so.1) is installed here");
+                          "no CUDA driver (libcuda.so.1) is installed");
     if (driver)
         (void)dlclose(driver);
     void *library = open_library("libcudnn.so.9");
     if (!library)
         return host->fail(DLC_ERR_UNAVAILABLE,
-                          "cuDNN 9 (libcudnn.so.9) is not found here; install it, or "
-                          "name its folder in LD_LIBRARY_PATH");
+                          "cuDNN 9 (libcudnn.so.9) was not found; install it, or "
+                          "add its folder to LD_LIBRARY_PATH");
     (void)dlclose(library);
     return DLC_OK;
 }
@@ -78,7 +79,7 @@ static int find_calls(void *library, const char *soname, const char *need,
 }
 
 static void open_once(void) {
-    enum { OLDEST = 90800 }; /* knows devices by their description */
+    enum { OLDEST = 90800 }; /* the first that plans for a described GPU */
     const char *soname = "libcudnn.so.9";
     void *library = open_library(soname);
     if (!library) {
@@ -94,7 +95,7 @@ static void open_once(void) {
                        cudnn.GetVersion(), OLDEST);
         return;
     }
-    /* The one of the runtime that this was built with, else the one before. */
+    /* The major version that belongs to the CUDA runtime this was built with. */
     soname = CUDART_VERSION >= 13000 ? "libcublasLt.so.13" : "libcublasLt.so.12";
     library = open_library(soname);
     if (!library) {
@@ -142,9 +143,9 @@ static dlc_status status_of(cudnnStatus_t st) {
     enum { CLASS = 1000 };
     switch ((int)st / CLASS) {
     case 1:
-        return DLC_ERR_UNAVAILABLE; /* not started, versions that don't fit */
+        return DLC_ERR_UNAVAILABLE; /* not initialized, or mismatched versions */
     case 2:
-        return DLC_ERR_INTERNAL; /* a parameter */
+        return DLC_ERR_INTERNAL; /* bad parameter */
     case 3:
         return DLC_ERR_UNSUPPORTED;
     default:

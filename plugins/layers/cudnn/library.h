@@ -1,9 +1,8 @@
-/* cuDNN's and cuBLASLt's calls, found at run time.
+/* The functions of cuDNN and cuBLASLt, found at run time.
  *
- * Nothing of NVIDIA's is linked but the runtime: the plugin is loaded, listed and asked
- * for its options on machines that have no GPU. Loading only looks whether the
- * libraries are there; they are opened when a net is, and CUDA is started by nobody but
- * the device. */
+ * Only the CUDA runtime is linked, so that the plugin can be loaded and inspected on
+ * machines without a GPU. Loading it only checks that the libraries exist; they are
+ * opened together with the first net. Only the device plugin starts CUDA. */
 #ifndef DLCORE_CUDNN_LIBRARY_H
 #define DLCORE_CUDNN_LIBRARY_H
 
@@ -59,14 +58,16 @@ typedef struct blas_calls {
 extern cudnn_calls cudnn;
 extern blas_calls blas;
 
-/* The file that describes a GPU which is not here (cudnn.h), or NULL. */
+/* The file that describes a GPU that is not here (see cudnn.h), or NULL. */
 const char *library_plan_for(void);
-/* Could a net be opened here? Opens nothing that starts CUDA. */
+/* Checks that a net could be opened here. Opens nothing that starts CUDA. */
 dlc_status library_find(void);
-/* Before any of the calls, from any thread; cheap after the first time. */
+/* Opens the libraries. Required before any call of them; from any thread; cheap after
+ * the first time. */
 dlc_status library_open(void);
 
-/* DLC_OK, or "layer 'conv1': cuDNN cannot <what>: <reason>". `layer` may be NULL. */
+/* DLC_OK, or fails with "layer 'conv1': cuDNN cannot <what>: <reason>". `layer` may be
+ * NULL. */
 dlc_status check_cudnn(cudnnStatus_t st, const char *layer, const char *what);
 dlc_status check_blas(cublasStatus_t st, const char *layer, const char *what);
 

@@ -1,6 +1,5 @@
-/* lrn: local response normalisation, x / (k + alpha / n * sum x^2)^beta, the sum over
- * neighbouring channels or over the neighbourhood in the image (n: how many there
- * are), as Caffe defines it. */
+/* lrn: local response normalization, x / (k + alpha / n * sum x^2)^beta. The sum is
+ * over n neighbours: channels, or positions in the image. As defined by Caffe. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,14 +8,15 @@
 
 typedef struct lrn {
     dlc_layer head;
-    lrn_args args; /* all but the pointers */
+    lrn_args args; /* without the pointers */
 } lrn;
 
 const dlc_option lrn_options[] = {
-    DLC_CHOICE("norm_region", "across_channels", "across_channels|within_channel",
-               "neighbours: other channels at the same place, or places around it"),
+    DLC_CHOICE(
+        "norm_region", "across_channels", "across_channels|within_channel",
+        "neighbours: other channels at the same position, or positions around it"),
     DLC_INT("local_size", "5", 1, 1001,
-            "channels, or rows and columns, that are summed over; odd"),
+            "channels, or rows and columns, of the neighbourhood; odd"),
     DLC_FLOAT("alpha", "1", -1e6, 1e6, "factor of the mean square"),
     DLC_FLOAT("beta", "0.75", -100, 100, "exponent"),
     DLC_FLOAT("k", "1", -1e6, 1e6, "constant that is added to the mean square"),
@@ -30,7 +30,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': local_size = %lld must be odd, so that its middle "
-            "is the place itself",
+            "is the element itself",
             args->name, (long long)size);
     dlc_status status = layer_alloc(args, sizeof(lrn), out);
     if (status != DLC_OK)
@@ -55,7 +55,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return status;
 }
 
-/* Workspace: one over each element's base. */
+/* The workspace holds 1 / base for each element. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     lrn_args *l = &((lrn *)layer)->args;
     const dlc_shape *in = &plan->in[0].shape;

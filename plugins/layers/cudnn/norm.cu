@@ -1,5 +1,6 @@
-/* See norm.h. Three passes over memory forward (two reads, one write), five backward
- * (the gradient and x twice, one write); sums in an order that the shape decides. */
+/* Forward makes three passes over memory (two reads, one write) and backward five
+ * (reading gradient and x twice, one write). Sums are added in an order that depends on
+ * the shape alone. */
 #include "norm.h"
 
 #include <dlcore/tensor.h>
@@ -9,7 +10,7 @@
 
 namespace {
 
-/* What a channel is normalised by. */
+/* The numbers that normalize a channel. */
 template <int WIDE> struct values {
     float mean[WIDE], inverse[WIDE], factor[WIDE], add[WIDE];
 };
@@ -39,8 +40,8 @@ __device__ __forceinline__ limits limits_of(const norm_job &job) {
     return b;
 }
 
-/* Sums of x - p and (x - p)^2, p being the channel's first number: what is left is
- * small beside the deviation, however large the mean. */
+/* Sums of x - p and (x - p)^2, where p is the first number of the channel. The
+ * remainder is small compared with the deviation, however large the mean is. */
 template <typename T, int WIDE>
 __global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
     int64_t channel;
@@ -60,12 +61,12 @@ __global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
             sums[1][i] = fmaf(d, d, sums[1][i]);
         }
     }
-    leave_sums<WIDE, 2>(t, sums, partial);
+    reduce_block<WIDE, 2>(t, sums, partial);
 }
 
-/* The variance that running averages keep is that of what the batch was drawn from. */
-__device__ __forceinline__ void settle(const norm_job &job, int64_t c, double mean,
-                                       double variance) {
+/* Running averages take the unbiased variance. */
+__device__ __forceinline__ void store_statistics(const norm_job &job, int64_t c,
+                                                 double mean, double variance) {
     double samples = (double)job.rows;
     variance = variance < 0 ? 0 : variance;
     job.mean[c] = (float)mean;
@@ -80,20 +81,20 @@ template <typename T>
 __global__ void finish(norm_job job, int64_t chunks, const float *partial) {
     double sums[2];
     int64_t c;
-    if (!take_sums<2>(partial, chunks, job.channels, sums, &c))
+    if (!reduce_chunks<2>(partial, chunks, job.channels, sums, &c))
         return;
     double samples = (double)job.rows, moved = sums[0] / samples;
     double mean = (double)to_float(((const T *)job.x)[c]) + moved;
-    settle(job, c, mean, sums[1] / samples - moved * moved);
+    store_statistics(job, c, mean, sums[1] / samples - moved * moved);
 }
 
-/* A thread a channel, of sums that there are. */
-__global__ void take(norm_job job) {
+/* One thread per channel, from sums that were given. */
+__global__ void statistics_from_sums(norm_job job) {
     int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (c >= job.channels)
         return;
     double samples = (double)job.rows, mean = (double)job.sums[c] / samples;
-    settle(job, c, mean, (double)job.squares[c] / samples - mean * mean);
+    store_statistics(job, c, mean, (double)job.squares[c] / samples - mean * mean);
 }
 
 template <typename T, int WIDE> __global__ void apply(tiling t, norm_job job) {
@@ -133,12 +134,14 @@ __device__ __forceinline__ void gradient(const norm_job &job, const limits &b,
         load<T, WIDE>((const T *)job.y + at, v);
 #pragma unroll
     for (int i = 0; i < WIDE; i++)
-        d[i] = limited_back(b, job.other_diff ? v[i] : normalised(of, i, x[i]), d[i]);
+        d[i] = limited_gradient(b, job.other_diff ? v[i] : normalised(of, i, x[i]),
+                                d[i]);
 }
 
-/* Sums of the gradient d and of d (x - mean); the other input of a join gets d. */
+/* Sums of the gradient d and of d (x - mean). The gradient of the other input of a
+ * fused sum is d. */
 template <typename T, int WIDE>
-__global__ void sum_back(tiling t, norm_job job, float *partial) {
+__global__ void sum_backward(tiling t, norm_job job, float *partial) {
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
     float sums[2][WIDE] = {};
@@ -162,15 +165,16 @@ __global__ void sum_back(tiling t, norm_job job, float *partial) {
             sums[1][i] = fmaf(d[i], x[i] - of.mean[i], sums[1][i]);
         }
     }
-    leave_sums<WIDE, 2>(t, sums, partial);
+    reduce_block<WIDE, 2>(t, sums, partial);
 }
 
-/* The sums, as dx wants them, stand behind the partial ones; and the parameters'. */
-__global__ void finish_back(norm_job job, int64_t chunks, const float *partial,
-                            float *slopes) {
+/* The sums as dx needs them are stored after the partial sums; also computes the
+ * gradients of the parameters. */
+__global__ void finish_backward(norm_job job, int64_t chunks, const float *partial,
+                                float *slopes) {
     double sums[2];
     int64_t c;
-    if (!take_sums<2>(partial, chunks, job.channels, sums, &c))
+    if (!reduce_chunks<2>(partial, chunks, job.channels, sums, &c))
         return;
     values<1> of;
     values_of<1>(job, c, of);
@@ -185,9 +189,9 @@ __global__ void finish_back(norm_job job, int64_t chunks, const float *partial,
         job.diff_bias[c] = (float)sums[0];
 }
 
-/* With a join the gradient before the activation is where the other input's is. */
+/* With a fused sum the gradient before the activation is in other_diff. */
 template <typename T, int WIDE>
-__global__ void apply_back(tiling t, norm_job job, const float *slopes) {
+__global__ void apply_backward(tiling t, norm_job job, const float *slopes) {
     int64_t channel;
     if (!own_channel<WIDE>(t, &channel))
         return;
@@ -223,8 +227,8 @@ void statistics(const norm_job *job, float *partial, cudaStream_t stream) {
     const auto second = finish<T>;
     LAUNCH(first, tiling_grid(t), tiling_block(t), stream, t, (const T *)job->x,
            partial);
-    LAUNCH(second, take_blocks(t.channels), take_block(), stream, *job, t.chunks,
-           partial);
+    LAUNCH(second, reduction_blocks(t.channels), reduction_block(), stream, *job,
+           t.chunks, partial);
 }
 
 template <typename T, int WIDE> void forward(const norm_job *job, cudaStream_t stream) {
@@ -234,14 +238,14 @@ template <typename T, int WIDE> void forward(const norm_job *job, cudaStream_t s
 }
 
 template <typename T, int WIDE>
-void back(const norm_job *job, float *partial, cudaStream_t stream) {
+void backward(const norm_job *job, float *partial, cudaStream_t stream) {
     const tiling t = tiling_of(job->rows, job->channels, WIDE);
-    float *slopes = partial + sums_bytes(t, 2) / sizeof(float);
-    const auto first = sum_back<T, WIDE>;
-    const auto last = apply_back<T, WIDE>;
+    float *slopes = partial + partial_bytes(t, 2) / sizeof(float);
+    const auto first = sum_backward<T, WIDE>;
+    const auto last = apply_backward<T, WIDE>;
     LAUNCH(first, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
-    LAUNCH(finish_back, take_blocks(t.channels), take_block(), stream, *job, t.chunks,
-           partial, slopes);
+    LAUNCH(finish_backward, reduction_blocks(t.channels), reduction_block(), stream,
+           *job, t.chunks, partial, slopes);
     if (job->dx)
         LAUNCH(last, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
 }
@@ -249,12 +253,14 @@ void back(const norm_job *job, float *partial, cudaStream_t stream) {
 } // namespace
 
 size_t norm_scratch(const norm_job *job) {
-    return sums_bytes(tiling_for(job), 2) + 2 * sizeof(float) * (size_t)job->channels;
+    return partial_bytes(tiling_for(job), 2) +
+           2 * sizeof(float) * (size_t)job->channels;
 }
 
 cudaError_t norm_statistics(const norm_job *job, void *scratch, cudaStream_t stream) {
     if (job->sums) {
-        LAUNCH(take, dim3((unsigned)((job->channels + BLOCK - 1) / BLOCK)), dim3(BLOCK),
+        LAUNCH(statistics_from_sums,
+               dim3((unsigned)((job->channels + BLOCK - 1) / BLOCK)), dim3(BLOCK),
                stream, *job);
         return cudaPeekAtLastError();
     }
@@ -267,7 +273,7 @@ cudaError_t norm_apply(const norm_job *job, cudaStream_t stream) {
     return cudaPeekAtLastError();
 }
 
-cudaError_t norm_back(const norm_job *job, void *scratch, cudaStream_t stream) {
-    DISPATCH(back, job, (float *)scratch, stream)
+cudaError_t norm_backward(const norm_job *job, void *scratch, cudaStream_t stream) {
+    DISPATCH(backward, job, (float *)scratch, stream)
     return cudaPeekAtLastError();
 }

@@ -1,4 +1,5 @@
-/* The kernels of batch_norm, on a matrix of rows (places) x channels. */
+/* CUDA kernels of batch_norm, on a matrix of rows (positions) x channels, channels
+ * last. */
 #ifndef DLCORE_CUDNN_NORM_H
 #define DLCORE_CUDNN_NORM_H
 
@@ -14,39 +15,40 @@ typedef struct norm_job {
     int dtype; /* dlc_dtype: float32, bfloat16 or half */
     int64_t rows, channels;
     float epsilon, momentum;
-    float low, high, slope; /* of an activation behind it (bounds.h) ... */
-    int bounded;            /* ... if there is one */
-    int by_batch;           /* backward: mean and variance moved with the inputs */
+    float low, high, slope; /* of a fused activation (bounds.h) */
+    int bounded;            /* 1: there is an activation */
+    int by_batch; /* backward: mean and variance are the batch's, so their gradients
+                     count */
 
     const void *x;
-    const void *other; /* what is added behind it, or NULL */
+    const void *other; /* added after normalizing, or NULL */
     void *y;
     const float *scale, *bias; /* NULL: 1 and 0 */
-    /* Of the batch, kept for backward; `inverse` NULL: of the running averages, whose
-     * variance is told instead. */
+    /* Mean and 1 / deviation of the batch, kept for backward. `inverse` NULL: use the
+     * running averages. */
     float *mean, *inverse;
-    /* Sums of x and of its squares, or NULL: to be found out. */
+    /* Sums of x and of its squares, or NULL: norm_statistics computes them. */
     const float *sums, *squares;
     float *running_mean, *running_variance;
 
     void *dy, *dx;    /* dx may be NULL */
-    void *other_diff; /* the gradient of what was added; may be dy; NULL: no join */
+    void *other_diff; /* gradient of `other`; may be dy; NULL: nothing was added */
     float *diff_scale, *diff_bias; /* NULL: not trained */
 } norm_job;
 
-/* Bytes of scratch for norm_statistics and norm_back. */
+/* Bytes of scratch memory that norm_statistics and norm_backward need. */
 size_t norm_scratch(const norm_job *job);
-/* mean and inverse of x, and the running averages take them in. With sums x is not
- * read, and the variance is the difference of two numbers of which the larger is 1 +
- * mean^2 / variance times what is left: they are rounded to float32, so its relative
- * error is about that factor times 1e-7 times how often an engine rounds on the way to
- * a sum (some ten times). Without, the factor is near 1 whatever the mean is. */
+/* Computes mean and inverse of x and updates the running averages. If sums are given, x
+ * is not read, and the variance is the difference of two float32 numbers, of which the
+ * larger is 1 + mean^2 / variance times the result. Its relative error is about that
+ * factor times 1e-7 times the number of roundings on the way to a sum (about ten).
+ * Without sums the factor is near 1 whatever the mean is. */
 cudaError_t norm_statistics(const norm_job *job, void *scratch, cudaStream_t stream);
 /* y = bounds((x - mean) * inverse * scale + bias + other) */
 cudaError_t norm_apply(const norm_job *job, cudaStream_t stream);
-/* The gradients that are asked for. With a join and an activation y tells where that
- * was bounded; else it is worked out again from x. */
-cudaError_t norm_back(const norm_job *job, void *scratch, cudaStream_t stream);
+/* Computes the gradients whose pointers are set. With `other` and an activation, y
+ * tells where the activation was bounded; otherwise that is recomputed from x. */
+cudaError_t norm_backward(const norm_job *job, void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

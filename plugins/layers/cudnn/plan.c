@@ -1,8 +1,8 @@
-/* Plans: the engine that cuDNN proposes for a graph, within bounds, ready to run. What
- * was chosen before is read from disk (engines.h), compiled code and all. */
-#include "engines.h"
+/* Makes plans: takes a plan from the disk cache (plan_cache.h), or else the first
+ * acceptable engine that cuDNN proposes for the graph, or the fastest of several. */
+#include "autotune.h"
 #include "graph.h"
-#include "tune.h"
+#include "plan_cache.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static cudnnStatus_t set_descriptor(cudnnBackendDescriptor_t at,
                                      (void *)&value);
 }
 
-/* For the GPU that is here, or the one that is described. */
+/* Sets the device: the GPU that is here, or the described one. */
 static cudnnStatus_t set_device(const context *net, cudnnBackendDescriptor_t at,
                                 cudnnBackendAttributeName_t handle,
                                 cudnnBackendAttributeName_t described) {
@@ -73,8 +73,9 @@ static cudnnStatus_t results(cudnnBackendDescriptor_t heuristics, proposals *lis
     return st;
 }
 
-/* What cuDNN proposes, best first. */
-static cudnnStatus_t ask(graph *g, cudnnBackendHeurMode_t mode, proposals *list) {
+/* Asks for cuDNN's proposals, best first. */
+static cudnnStatus_t query_proposals(graph *g, cudnnBackendHeurMode_t mode,
+                                     proposals *list) {
     cudnnBackendDescriptor_t heuristics = NULL;
     cudnnStatus_t st = cudnn.BackendCreateDescriptor(
         CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
@@ -103,7 +104,7 @@ typedef struct engine_facts {
     int compiled;
 } engine_facts;
 
-static cudnnStatus_t look(cudnnBackendDescriptor_t config, engine_facts *facts) {
+static cudnnStatus_t read_engine(cudnnBackendDescriptor_t config, engine_facts *facts) {
     cudnnBackendDescriptor_t engine = NULL;
     cudnnBackendNumericalNote_t numerical[NOTES];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
@@ -136,10 +137,10 @@ static cudnnStatus_t look(cudnnBackendDescriptor_t config, engine_facts *facts) 
     return st;
 }
 
-/* The same bits every time, float32 sums, and float32 factors where they are asked for.
- */
-static int will_do(const context *net, const plan_bounds *limit,
-                   const engine_facts *facts) {
+/* Deterministic, with float32 sums, and with float32 factors if exact float32 is asked
+ * for. */
+static int is_acceptable(const context *net, const plan_bounds *limit,
+                         const engine_facts *facts) {
     const int *notes = facts->notes;
     int exact = net->precision == DLC_F32 && !(net->math & DLC_MATH_TF32);
     if (notes[CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC] ||
@@ -152,9 +153,7 @@ static int will_do(const context *net, const plan_bounds *limit,
            !(notes[CUDNN_NUMERICAL_NOTE_WINOGRAD] || notes[CUDNN_NUMERICAL_NOTE_FFT]);
 }
 
-/* ---- One plan
- * ------------------------------------------------------------------------
- */
+/* ---- One plan ------------------------------------------------------------------- */
 
 static cudnnStatus_t new_plan(const context *net, cudnnBackendDescriptor_t *made) {
     cudnnStatus_t st = cudnn.BackendCreateDescriptor(
@@ -183,8 +182,8 @@ static cudnnStatus_t plan_of(const context *net, cudnnBackendDescriptor_t config
     return st == CUDNN_STATUS_SUCCESS ? finish_plan(*made, scratch) : st;
 }
 
-static void take(const graph *g, cudnn_plan *p, cudnnBackendDescriptor_t made,
-                 size_t scratch) {
+static void set_plan(const graph *g, cudnn_plan *p, cudnnBackendDescriptor_t made,
+                     size_t scratch) {
     p->net = g->net;
     p->layer = g->layer;
     p->what = g->what;
@@ -192,35 +191,36 @@ static void take(const graph *g, cudnn_plan *p, cudnnBackendDescriptor_t made,
     p->scratch_bytes = scratch;
     p->tensors = 0;
     for (int i = 1; i <= g->tensors; i++)
-        if (g->outside[i])
+        if (g->is_bound[i])
             p->uid[p->tensors++] = i;
 }
 
-/* 1: this one was taken. */
+/* Returns 1 if the engine was accepted. */
 static int try_one(graph *g, const plan_bounds *limit, cudnnBackendDescriptor_t config,
                    cudnn_plan *p) {
     engine_facts facts;
     cudnnBackendDescriptor_t made = NULL;
     size_t scratch = 0;
-    if (look(config, &facts) != CUDNN_STATUS_SUCCESS || !will_do(g->net, limit, &facts))
+    if (read_engine(config, &facts) != CUDNN_STATUS_SUCCESS ||
+        !is_acceptable(g->net, limit, &facts))
         return 0;
     if (plan_of(g->net, config, &made, &scratch) != CUDNN_STATUS_SUCCESS ||
         scratch > limit->scratch_bytes) {
         drop(&made);
         return 0;
     }
-    take(g, p, made, scratch);
+    set_plan(g, p, made, scratch);
     p->engine = facts.number;
     p->compiled = facts.compiled;
     return 1;
 }
 
-/* Nothing can be timed for a GPU that is not here. */
+/* Only a GPU that is here can be timed. */
 static int is_timed(const context *net) {
-    return net->tune && !net->described;
+    return net->autotune && !net->described;
 }
 
-/* Among the first few that will do, the fastest; or the first. */
+/* The search for the fastest of the first acceptable engines, or for the first. */
 typedef struct choice {
     cudnn_plan *best;
     float least; /* milliseconds */
@@ -234,7 +234,7 @@ static void consider(graph *g, const plan_bounds *limit,
     if (!try_one(g, limit, config, &p))
         return;
     c->tried++;
-    if (c->most > 1 && tune_time(g, &p, &took) != DLC_OK)
+    if (c->most > 1 && autotune_time(g, &p, &took) != DLC_OK)
         took = INFINITY;
     int better = !c->best->plan || took < c->least;
     if (better)
@@ -253,7 +253,8 @@ static dlc_status choose(graph *g, const plan_bounds *limit, cudnn_plan *p) {
     int seen = 0;
     for (size_t m = 0; m < sizeof modes / sizeof *modes && !c.tried; m++) {
         proposals list = {0};
-        (void)ask(g, modes[m], &list); /* an unsupported graph has no proposals */
+        (void)query_proposals(g, modes[m],
+                              &list); /* an unsupported graph has no proposals */
         for (int i = 0; i < list.count && c.tried < c.most; i++)
             consider(g, limit, list.config[i], &c);
         seen += list.count;
@@ -262,18 +263,16 @@ static dlc_status choose(graph *g, const plan_bounds *limit, cudnn_plan *p) {
     if (c.tried)
         return DLC_OK;
     return host->fail(DLC_ERR_UNSUPPORTED,
-                      "layer '%s': cuDNN cannot %s: none of its %d engines keeps to "
-                      "deterministic sums, %s and %zu MiB of scratch memory",
+                      "layer '%s': cuDNN cannot %s: none of its %d engines offers "
+                      "deterministic sums in %s with at most %zu MiB of scratch memory",
                       g->layer, g->what, seen,
                       g->net->precision == DLC_F32 ? "float32" : "16 bits",
                       limit->scratch_bytes >> 20);
 }
 
-/* ---- Chosen before
- * ----------------------------------------------------------------------
- */
+/* ---- Plans from the disk cache -------------------------------------------------- */
 
-/* All that the choice depends on. */
+/* Everything that the choice depends on. */
 static void key_of(const graph *g, const plan_bounds *limit, char *key, size_t bytes) {
     (void)snprintf(key, bytes,
                    "%s, cuDNN %zu, precision %d, math %u, direct %d, tuned %d, %zu: %s",
@@ -282,12 +281,12 @@ static void key_of(const graph *g, const plan_bounds *limit, char *key, size_t b
                    limit->scratch_bytes, g->key);
 }
 
-/* The number of the engine, and whether it was compiled, stand before the plan's text.
- */
-static int recall(const graph *g, const plan_bounds *limit, const char *key,
-                  cudnn_plan *p) {
+/* In the text, the engine's number and whether it was compiled precede cuDNN's
+ * serialized plan. */
+static int load_cached(const graph *g, const plan_bounds *limit, const char *key,
+                       cudnn_plan *p) {
     size_t bytes = 0, scratch = 0;
-    char *text = engines_load(key, &bytes), *plan_text = NULL;
+    char *text = plan_cache_load(key, &bytes), *plan_text = NULL;
     cudnnBackendDescriptor_t made = NULL;
     if (!text)
         return 0;
@@ -309,13 +308,13 @@ static int recall(const graph *g, const plan_bounds *limit, const char *key,
         drop(&made);
         return 0;
     }
-    take(g, p, made, scratch);
+    set_plan(g, p, made, scratch);
     p->engine = engine;
     p->compiled = compiled;
     return 1;
 }
 
-static void keep(const char *key, const cudnn_plan *p) {
+static void store_cached(const char *key, const cudnn_plan *p) {
     int64_t bytes = 0, got = 0;
     if (cudnn.BackendGetAttribute(
             p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0,
@@ -331,7 +330,7 @@ static void keep(const char *key, const cudnn_plan *p) {
     if (cudnn.BackendGetAttribute(
             p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
             bytes, &got, text + n) == CUDNN_STATUS_SUCCESS)
-        engines_store(key, text, (size_t)n + (size_t)got);
+        plan_cache_store(key, text, (size_t)n + (size_t)got);
     host->free(text);
 }
 
@@ -346,11 +345,11 @@ dlc_status graph_plan(graph *g, const plan_bounds *limit, cudnn_plan *p) {
     if (status != DLC_OK)
         return status;
     key_of(g, limit, key, sizeof key);
-    if (recall(g, limit, key, p))
+    if (load_cached(g, limit, key, p))
         return DLC_OK;
     status = check_cudnn(whole_graph(g), g->layer, g->what);
     if (status == DLC_OK && (status = choose(g, limit, p)) == DLC_OK)
-        keep(key, p);
+        store_cached(key, p);
     return status;
 }
 
@@ -362,8 +361,8 @@ void plan_clear(cudnn_plan *p) {
     memset(p, 0, sizeof *p);
 }
 
-/* A pack of other addresses; they seldom change. */
-static cudnnStatus_t pack_again(cudnn_plan *p) {
+/* Makes a variant pack of new addresses, which seldom change. */
+static cudnnStatus_t make_pack(cudnn_plan *p) {
     drop(&p->pack);
     cudnnStatus_t st = cudnn.BackendCreateDescriptor(
         CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &p->pack);
@@ -389,9 +388,9 @@ dlc_status plan_run_all(cudnn_plan *p, void *scratch, const plan_bind *binds,
                 p->at[t] = (void *)(uintptr_t)binds[i].at;
                 changed = 1;
             }
-    cudnnStatus_t st = changed ? pack_again(p) : CUDNN_STATUS_SUCCESS;
+    cudnnStatus_t st = changed ? make_pack(p) : CUDNN_STATUS_SUCCESS;
     if (st != CUDNN_STATUS_SUCCESS)
-        drop(&p->pack); /* made again at the next run */
+        drop(&p->pack); /* made again by the next run */
     else
         st = cudnn.BackendExecute(p->net->cudnn, p->plan, p->pack);
     return check_cudnn(st, p->layer, p->what);

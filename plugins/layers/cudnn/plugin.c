@@ -1,5 +1,5 @@
-/* layers-cudnn: the layers of a net on an NVIDIA GPU, by cuDNN and cuBLASLt. The
- * descriptor. */
+/* Plugin layers-cudnn: a net's layers on an NVIDIA GPU, with cuDNN, cuBLASLt and
+ * kernels of our own. This file is the descriptor: the table of layer types. */
 #include <dlcore/plugin.h>
 
 #include "cudnn.h"
@@ -19,16 +19,16 @@ static dlc_status load(const dlc_host *given) {
         .options = (options_), .ops = &name_##_ops \
     }
 
-/* Activations of 16 bits as well. */
+/* Also reads and writes 16-bit activations. */
 #define SIXTEEN (DLC_LAYER_BF16 | DLC_LAYER_F16)
 
-/* Element by element, and cheap enough to do twice. */
-#define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_REPEATABLE | SIXTEEN)
+/* Elementwise, and cheap enough to be recomputed. */
+#define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_RECOMPUTABLE | SIXTEEN)
 
-/* The products, whose two backward passes are separate plans. */
-#define WEIGHTED (SIXTEEN | DLC_LAYER_PARTS)
+/* Layers with weights; the gradients of data and of weights are separate plans. */
+#define WEIGHTED (SIXTEEN | DLC_LAYER_SPLIT_BACKWARD)
 
-/* A score for each class against the label. */
+/* Compares a score for each class with the label. */
 #define CLASSIFIES (DLC_LAYER_METRIC | DLC_LAYER_CLASSIFIES)
 
 static const dlc_feature features[] = {
@@ -36,7 +36,7 @@ static const dlc_feature features[] = {
           "filters that slide over the image"),
     LAYER(inner_product, inner_product_options, WEIGHTED,
           "each output is a weighted sum of all inputs of its sample"),
-    LAYER(pooling, pooling_options, DLC_LAYER_REPEATABLE | SIXTEEN,
+    LAYER(pooling, pooling_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "maximum or average of each window"),
     LAYER(relu, relu_options, POINTWISE, "max(0, x), or a smaller slope below zero"),
     LAYER(sigmoid, NULL, POINTWISE, "1 / (1 + exp(-x))"),
@@ -50,26 +50,27 @@ static const dlc_feature features[] = {
     LAYER(hardswish, NULL, POINTWISE, "x * min(max(x + 3, 0), 6) / 6"),
     LAYER(clip, clip_options, POINTWISE, "x, held between min and max"),
     LAYER(abs, NULL, POINTWISE, "absolute value"),
-    LAYER(lrn, lrn_options, DLC_LAYER_REPEATABLE | SIXTEEN,
-          "divide by the strength of what lies around"),
-    LAYER(batch_norm, batch_norm_options, DLC_LAYER_REPEATABLE | SIXTEEN,
-          "bring each channel to mean 0 and variance 1 over the batch"),
+    LAYER(lrn, lrn_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
+          "divide each element by the strength of its neighbourhood"),
+    LAYER(batch_norm, batch_norm_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
+          "normalize each channel to mean 0 and variance 1 over the batch"),
     LAYER(scale, scale_options, SIXTEEN, "each channel times a trained number"),
     LAYER(dropout, dropout_options, SIXTEEN, "zero elements at random while training"),
-    LAYER(concat, concat_options, DLC_LAYER_REPEATABLE | SIXTEEN,
-          "inputs side by side along one axis"),
-    LAYER(eltwise, eltwise_options, DLC_LAYER_JOIN | DLC_LAYER_REPEATABLE | SIXTEEN,
+    LAYER(concat, concat_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
+          "concatenate inputs along one axis"),
+    LAYER(eltwise, eltwise_options, DLC_LAYER_BINARY | DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "sum, product or maximum of inputs of one shape"),
-    LAYER(flatten, flatten_options, SIXTEEN, "several dimensions become one"),
-    LAYER(softmax, softmax_options, 0, "scores to shares that add up to 1"),
+    LAYER(flatten, flatten_options, SIXTEEN, "merge several dimensions into one"),
+    LAYER(softmax, softmax_options, 0,
+          "turn scores into probabilities that add up to 1"),
     LAYER(softmax_loss, softmax_loss_options, CLASSIFIES | DLC_LAYER_LOSS | SIXTEEN,
           "cross entropy of softmax(scores) and labels; inputs: scores, labels"),
     LAYER(accuracy, accuracy_options, CLASSIFIES | DLC_LAYER_TEST_ONLY | SIXTEEN,
-          "share of samples whose label scores best; inputs: scores, labels"),
+          "fraction of samples whose label scores best; inputs: scores, labels"),
     DLC_FEATURES_END,
 };
 
-DLC_EXPORT const dlc_plugin dlc_plugin_v1 = {
+DLC_EXPORT const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "cudnn",

@@ -1,8 +1,8 @@
 /* pooling: the maximum or the average of each window, channel by channel.
  *
- * Caffe's rules: the number of windows is rounded up, and the average divides by the
- * window's area inside the padded image, which for windows that overhang the padding
- * is less than its size. */
+ * The rules are Caffe's: the number of windows is rounded up, and the average divides
+ * by the area of the window inside the padded image, which is smaller for windows that
+ * overhang the padding. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,11 +14,11 @@ typedef struct pooling {
     dlc_layer head;
     sliding_window window;
     int global, ceil;
-    pooling_args args; /* all but the pointers */
+    pooling_args args; /* without the pointers */
 } pooling;
 
 const dlc_option pooling_options[] = {
-    DLC_CHOICE("method", "max", "max|average", "what becomes of a window"),
+    DLC_CHOICE("method", "max", "max|average", "what is computed of a window"),
     WINDOW_OPTIONS,
     DLC_BOOL("global", "no", "one window, as large as the image"),
     DLC_CHOICE(
@@ -100,7 +100,7 @@ static void fill_args(pooling *pool, const dlc_shape *in, const dlc_shape *out) 
     pooling_ready(args);
 }
 
-/* Workspace: the place of each maximum in its window. */
+/* The workspace holds the position of each maximum in its window. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     pooling *pool = (pooling *)layer;
     const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
@@ -109,7 +109,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
                                        dlc_shape_count(in) / in->dims[0]);
     if (status == DLC_OK)
         status = need_countable(layer, "image", dlc_shape_count(out) / in->dims[0]);
-    if (status == DLC_OK) /* windows reach over padding too */
+    if (status == DLC_OK) /* windows also cover padding */
         status = need_countable(layer, "window",
                                 pool->window.kernel[0] * pool->window.kernel[1]);
     if (status != DLC_OK)

@@ -1,10 +1,10 @@
-/* See relu.h. */
+/* Fusing activations: which layers can be fused, and their bounds. */
 #include "relu.h"
 
 #include <string.h>
 
-dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
-                       const dlc_settings *settings) {
+dlc_status relu_fuse(fused_relu *relu, const dlc_feature *next,
+                     const dlc_settings *settings) {
     if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &relu_ops)
         return DLC_ERR_UNSUPPORTED;
     relu->on = 1;
@@ -13,10 +13,10 @@ dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
     return DLC_OK;
 }
 
-dlc_status relu_or_clip_absorb(relu_absorbed *relu, const dlc_feature *next,
-                               const dlc_settings *settings) {
+dlc_status relu_or_clip_fuse(fused_relu *relu, const dlc_feature *next,
+                             const dlc_settings *settings) {
     if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &clip_ops)
-        return relu_absorb(relu, next, settings);
+        return relu_fuse(relu, next, settings);
     double low = host->get_float(settings, "min"),
            high = host->get_float(settings, "max");
     if (low > 0 || high < 0)
@@ -26,13 +26,13 @@ dlc_status relu_or_clip_absorb(relu_absorbed *relu, const dlc_feature *next,
     return DLC_OK;
 }
 
-const char *relu_text(const relu_absorbed *relu) {
+const char *relu_text(const fused_relu *relu) {
     if (!relu->on)
         return "";
     return relu->bounds.high < INFINITY ? " +clip" : " +relu";
 }
 
-bounds relu_bounds(const relu_absorbed *relu) {
+bounds relu_bounds(const fused_relu *relu) {
     return relu->on ? relu->bounds : BOUNDS_NONE;
 }
 
@@ -48,7 +48,7 @@ static float value_of(uint32_t bits) {
     return value;
 }
 
-/* To the nearest number that a 16-bit float has. */
+/* Rounds to the nearest number of a 16-bit type. */
 static float rounded(float value, dlc_dtype dtype) {
     if (dtype == DLC_BF16 && isfinite(value)) {
         uint32_t bits = bits_of(value);
@@ -65,7 +65,7 @@ static float rounded(float value, dlc_dtype dtype) {
     return value;
 }
 
-bounds relu_stored(const relu_absorbed *relu, dlc_dtype dtype) {
+bounds relu_stored(const fused_relu *relu, dlc_dtype dtype) {
     bounds limit = relu_bounds(relu);
     limit.low = rounded(limit.low, dtype);
     limit.high = rounded(limit.high, dtype);

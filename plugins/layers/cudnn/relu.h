@@ -1,31 +1,31 @@
-/* Taking over a relu, or a clip, that reads a layer's output: forward in the same
- * kernel, backward by the output, which tells what was read. */
+/* Fusing a relu or a clip into the layer whose output it reads: forward computes it in
+ * the same kernel, backward tells from the output where it was bounded. */
 #ifndef DLCORE_CUDNN_RELU_H
 #define DLCORE_CUDNN_RELU_H
 
 #include "../shared/bounds.h"
 #include "cudnn.h"
 
-typedef struct relu_absorbed {
+typedef struct fused_relu {
     int on;
-    bounds bounds; /* of a relu from zero on, or those of a clip */
-} relu_absorbed;
+    bounds bounds; /* of the relu or clip */
+} fused_relu;
 
-/* DLC_ERR_UNSUPPORTED unless `next` is this plugin's relu and none is absorbed. */
-dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
-                       const dlc_settings *settings);
-/* The same, for who takes a clip as well. A clip that doesn't leave zero at zero is
- * refused, as on the processor. */
-dlc_status relu_or_clip_absorb(relu_absorbed *relu, const dlc_feature *next,
-                               const dlc_settings *settings);
-/* Is `next` this plugin's eltwise, and a plain sum? (eltwise.c) */
+/* DLC_ERR_UNSUPPORTED unless `next` is the relu of this plugin and nothing is fused
+ * yet. */
+dlc_status relu_fuse(fused_relu *relu, const dlc_feature *next,
+                     const dlc_settings *settings);
+/* Also accepts a clip, unless clip(0) is not 0: the family on the CPU refuses that
+ * too. */
+dlc_status relu_or_clip_fuse(fused_relu *relu, const dlc_feature *next,
+                             const dlc_settings *settings);
+/* Is `next` an eltwise of this plugin that computes a plain sum? (eltwise.c) */
 int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings);
-/* " +relu", " +clip" or nothing, for people. */
-const char *relu_text(const relu_absorbed *relu);
-/* `bounds` where something was taken over. */
-bounds relu_bounds(const relu_absorbed *relu);
-/* What was taken over as the numbers of `dtype` hold it: backward, which tells by the
- * output where it was bounded, compares with these. */
-bounds relu_stored(const relu_absorbed *relu, dlc_dtype dtype);
+/* " +relu", " +clip" or "", for describe. */
+const char *relu_text(const fused_relu *relu);
+/* The bounds of what was fused, or BOUNDS_NONE. */
+bounds relu_bounds(const fused_relu *relu);
+/* Those bounds rounded to `dtype`: backward compares them with the stored output. */
+bounds relu_stored(const fused_relu *relu, dlc_dtype dtype);
 
 #endif

@@ -1,6 +1,5 @@
-/* See reorder.h. Between the two orders tiles are turned in shared memory, so that
- * reads and writes both run along memory; images of few channels (colours) are turned
- * point by point. */
+/* Tiles are transposed in shared memory, so that both reads and writes are coalesced.
+ * Images of few channels (colours) are transposed point by point. */
 #include "reorder.h"
 
 #include <dlcore/tensor.h>
@@ -22,7 +21,7 @@ struct shape {
     int64_t images, channels, points, from_channels, to_channels;
 };
 
-/* The same order; channels may be padded or lose their padding. */
+/* Both tensors have the same order and as many channels in memory. */
 template <typename A, typename B>
 __global__ void copy_values(const A *__restrict__ from, B *__restrict__ to,
                             int64_t count) {
@@ -56,7 +55,7 @@ __global__ void repad(const A *__restrict__ from, B *__restrict__ to, shape s) {
     }
 }
 
-/* Channels, points -> points, few channels: a thread a point. */
+/* Channels x points -> points x channels for few channels: one thread per point. */
 template <typename A, typename B>
 __global__ void colours_last(const A *__restrict__ from, B *__restrict__ to, shape s) {
     int64_t count = s.images * s.points;
@@ -72,12 +71,13 @@ __global__ void colours_last(const A *__restrict__ from, B *__restrict__ to, sha
     }
 }
 
-/* A matrix an image: rows x columns -> columns x rows, whose lengths in memory may
- * differ from what is copied. What pads a row of the result is zero. */
+/* Transposes one matrix per image, rows x columns -> columns x rows. A pitch is the
+ * length of a row in memory; the padding of the result is zeroed. */
 template <typename A, typename B>
-__global__ void turn(const A *__restrict__ from, B *__restrict__ to, int64_t images,
-                     int64_t rows, int64_t columns, int64_t from_pitch,
-                     int64_t to_pitch, int64_t from_image, int64_t to_image) {
+__global__ void transpose(const A *__restrict__ from, B *__restrict__ to,
+                          int64_t images, int64_t rows, int64_t columns,
+                          int64_t from_pitch, int64_t to_pitch, int64_t from_image,
+                          int64_t to_image) {
     __shared__ float tile[TILE][TILE + 1];
     int64_t row_tiles = (to_pitch + TILE - 1) / TILE;
     int64_t tiles = row_tiles * ((columns + TILE - 1) / TILE) * images;
@@ -128,12 +128,12 @@ void launch(const reorder_job *job, const void *src, void *dst, cudaStream_t str
         LAUNCH(kernel, blocks_for(s.images * s.points, THREADS), THREADS, stream, from,
                to, s);
     } else if (job->to.last) { /* channels x points -> points x channels */
-        const auto kernel = turn<A, B>;
+        const auto kernel = transpose<A, B>;
         LAUNCH(kernel, blocks_for(count, TILE * TILE), threads, stream, from, to,
                s.images, s.channels, s.points, s.points, s.to_channels,
                s.channels * s.points, s.to_channels * s.points);
     } else { /* points x channels -> channels x points */
-        const auto kernel = turn<A, B>;
+        const auto kernel = transpose<A, B>;
         LAUNCH(kernel, blocks_for(count, TILE * TILE), threads, stream, from, to,
                s.images, s.points, s.channels, s.from_channels, s.points,
                s.from_channels * s.points, s.channels * s.points);

@@ -1,4 +1,5 @@
-/* Tensors from one layout and element type to another, on the GPU. */
+/* Converts tensors between layouts and element types on the GPU. Enqueued on
+ * `stream`. */
 #ifndef DLCORE_CUDNN_REORDER_H
 #define DLCORE_CUDNN_REORDER_H
 
@@ -12,8 +13,8 @@ extern "C" {
 
 typedef struct reorder_side {
     int dtype;        /* dlc_dtype: float32, bfloat16 or half */
-    int last;         /* images, points, channels; else images, channels, points */
-    int64_t channels; /* in memory; more than the tensor's are zeros */
+    int last;         /* 1: images, points, channels; 0: images, channels, points */
+    int64_t channels; /* in memory; those beyond the tensor's are zero */
 } reorder_side;
 
 typedef struct reorder_job {
@@ -23,7 +24,7 @@ typedef struct reorder_job {
 
 cudaError_t reorder_launch(const reorder_job *job, const void *src, void *dst,
                            cudaStream_t stream);
-/* `count` elements, one after the other. */
+/* Converts `count` elements between types. */
 cudaError_t convert_launch(int from, const void *src, int to, void *dst, int64_t count,
                            cudaStream_t stream);
 

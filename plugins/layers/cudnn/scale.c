@@ -1,4 +1,4 @@
-/* scale: each channel times a trained number, plus another one. */
+/* scale: multiplies each channel by a trained number and optionally adds another. */
 #include <stdio.h>
 
 #include "cudnn.h"
@@ -9,7 +9,7 @@ typedef struct scale {
     int has_bias;
     const char *filler[2];
     double rate[2], decay[2];
-    scale_args args; /* all but the pointers */
+    scale_args args; /* without the pointers */
 } scale;
 
 const dlc_option scale_options[] = {
@@ -62,14 +62,14 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
         param->count = s->args.channels;
         param->fan_in = param->fan_out = 1;
         param->filler = s->filler[i];
-        param->rate = s->rate[i];
-        param->decay = s->decay[i];
+        param->lr_mult = s->rate[i];
+        param->decay_mult = s->decay[i];
     }
     same_shape(plan);
     return DLC_OK;
 }
 
-/* Scratch: the sums of parts of the batch. */
+/* The scratch memory holds partial sums over chunks of the batch. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     scale_args *args = &((scale *)layer)->args;
     const dlc_layout *layout = layout_last(layer->net, &plan->in[0].shape,

@@ -1,4 +1,4 @@
-/* softmax: scores to shares that add up to one along an axis. */
+/* softmax: turns scores into probabilities along an axis. */
 #include <stdio.h>
 
 #include "kernels/kernels.h"
@@ -7,12 +7,12 @@
 typedef struct softmax {
     dlc_layer head;
     int axis;
-    softmax_args args; /* all but the pointers */
+    softmax_args args; /* without the pointers */
 } softmax;
 
 const dlc_option softmax_options[] = {
     DLC_INT("axis", "1", 0, DLC_MAX_DIMS - 1,
-            "dimension along which shares add up to 1"),
+            "dimension along which the outputs add up to 1"),
     DLC_OPTIONS_END,
 };
 

@@ -1,11 +1,12 @@
-/* softmax_loss: cross entropy of softmax against the label, smoothed if wanted. */
+/* softmax_loss: the cross entropy of softmax and labels, with optional label
+ * smoothing. */
 #include <stdio.h>
 
 #include "labels.h"
 
 const dlc_option softmax_loss_options[] = {
     DLC_FLOAT("label_smoothing", "0", 0, 1,
-              "share of a label's weight that is spread over all classes"),
+              "fraction of a label's weight that is spread over all classes"),
     LABEL_OPTIONS,
     DLC_OPTIONS_END,
 };
@@ -18,21 +19,22 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-/* Workspace: what makes probabilities of the scores again, and how many count. */
-static size_t shares_bytes(const labelled *l) {
-    return (size_t)l->args.rows * sizeof(row_share);
+/* The workspace holds what backward needs to recompute the probabilities, and the
+ * number of samples that count. */
+static size_t stats_bytes(const labelled *l) {
+    return (size_t)l->args.rows * sizeof(softmax_stats);
 }
 
 static void use_workspace(const labelled *l, void *workspace, labels_args *args) {
-    args->share = workspace;
-    args->count = at_offset(workspace, shares_bytes(l));
+    args->stats = workspace;
+    args->count = at_offset(workspace, stats_bytes(l));
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     dlc_status status = labels_prepare(layer, plan);
     if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
         return status;
-    plan->workspace_bytes = shares_bytes((labelled *)layer) + sizeof(float);
+    plan->workspace_bytes = stats_bytes((labelled *)layer) + sizeof(float);
     plan->reads_in = 3;
     return DLC_OK;
 }

@@ -1,5 +1,5 @@
-/* Numbers in memory as float32 and back: one at a time, or as many side by side as a
- * thread loads at once (16 bytes). */
+/* Conversions between float32 and the types in memory, for one number or for as many as
+ * a thread loads at once (16 bytes). */
 #ifndef DLCORE_CUDNN_VALUES_CUH
 #define DLCORE_CUDNN_VALUES_CUH
 
@@ -28,7 +28,7 @@ template <> __device__ __forceinline__ __half from_float(float v) {
     return __float2half_rn(v);
 }
 
-/* N numbers side by side, loaded and stored as one. */
+/* N adjacent numbers, loaded and stored by one access. */
 template <typename T, int N> struct alignas(sizeof(T) * N) pack { T at[N]; };
 
 template <typename T, int N>
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void store(const float (&from)[N], T *to) {
     *reinterpret_cast<pack<T, N> *>(to) = p;
 }
 
-/* How many fill 16 bytes. */
+/* How many numbers fill 16 bytes. */
 template <typename T> struct widest {
     enum { N = 16 / sizeof(T) };
 };

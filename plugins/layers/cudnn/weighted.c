@@ -1,4 +1,5 @@
-/* See weighted.h. */
+/* Parameters, memory and the steps around the product for convolution and
+ * inner_product. */
 #include "weighted.h"
 
 #include <string.h>
@@ -39,16 +40,16 @@ dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
         param->filler = w->filler[i];
         param->fan_in = fan_in;
         param->fan_out = fan_out;
-        param->rate = w->rate[i];
-        param->decay = w->decay[i];
+        param->lr_mult = w->rate[i];
+        param->decay_mult = w->decay[i];
     }
     plan->multiply_adds = times(fan_in, outputs);
     return DLC_OK;
 }
 
-dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
-                           const dlc_settings *settings) {
-    return relu_or_clip_absorb(&((weighted *)layer)->relu, next, settings);
+dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
+                         const dlc_settings *settings) {
+    return relu_or_clip_fuse(&((weighted *)layer)->relu, next, settings);
 }
 
 /* ---- Memory ------------------------------------------------------------------ */
@@ -61,26 +62,26 @@ static int64_t weights_count(const weighted *w) {
     return w->num_output * w->points * w->padded;
 }
 
-static size_t larger(size_t a, size_t b) {
+static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Libraries want their scratch memory aligned to more than the core promises. */
+/* The libraries want scratch memory aligned to more than the core promises. */
 enum { ALIGNMENT = 256 };
 
-/* Scratch: 16-bit copies (in a test net) or the 16-bit gradient, then what the product
- * or the sums of the bias want. */
+/* Scratch memory: 16-bit copies (in a test net) or the 16-bit gradient, then what the
+ * product or the sums of the bias need. */
 void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
                    size_t scratch) {
     const size_t half = sizeof(uint16_t);
     bounds stored = relu_stored(&w->relu, w->dst->dtype);
-    w->beside = (bias_job){.dtype = (int)w->dst->dtype,
-                           .rows = w->dst->count / w->num_output,
-                           .channels = w->num_output,
-                           .low = stored.low,
-                           .high = stored.high,
-                           .slope = stored.slope,
-                           .bounded = w->relu.on};
+    w->bias_kernel = (bias_job){.dtype = (int)w->dst->dtype,
+                                .rows = w->dst->count / w->num_output,
+                                .channels = w->num_output,
+                                .low = stored.low,
+                                .high = stored.high,
+                                .slope = stored.slope,
+                                .bounded = w->relu.on};
     w->weights_bytes = w->gradient_bytes = w->copies_bytes = 0;
     if (narrow(w)) {
         w->weights_bytes = round64((size_t)weights_count(w) * half);
@@ -94,7 +95,7 @@ void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
     layout_give(&plan->out[0], w->dst);
     plan->param[0].count = weights_count(w);
     if (training(w) && w->has_bias)
-        scratch = larger(scratch, bias_scratch(&w->beside));
+        scratch = max_size(scratch, bias_scratch(&w->bias_kernel));
     scratch += ALIGNMENT;
     if (!training(w)) {
         plan->scratch_bytes = w->copies_bytes + scratch;
@@ -130,9 +131,7 @@ void *weighted_gradient(const weighted *w, const dlc_layer_run *run) {
     return w->gradient_bytes ? run->scratch : run->param_diff[0];
 }
 
-/* ---- Kernels beside the product
- * ------------------------------------------------------
- */
+/* ---- Steps around the product --------------------------------------------------- */
 
 dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run) {
     const context *net = w->head.net;
@@ -145,7 +144,7 @@ dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run) {
         error = convert_launch(DLC_F32, run->param[1], (int)net->precision,
                                at_offset(to, w->weights_bytes), w->num_output,
                                net->stream);
-    return check_cuda(error, w->head.name, "round its weights");
+    return check_cuda(error, w->head.name, "convert its weights to 16 bits");
 }
 
 dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run) {
@@ -154,30 +153,30 @@ dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run) {
         return DLC_OK;
     return check_cuda(convert_launch((int)net->precision, run->scratch, DLC_F32,
                                      run->param_diff[0], weights_count(w), net->stream),
-                      w->head.name, "widen the gradient of its weights");
+                      w->head.name, "convert the gradient of its weights");
 }
 
-dlc_status weighted_finish(const weighted *w, const dlc_layer_run *run) {
+dlc_status weighted_bias_forward(const weighted *w, const dlc_layer_run *run) {
     const float *bias = w->has_bias ? run->param[1] : NULL;
-    return check_cuda(bias_add(&w->beside, bias, run->out[0], w->head.net->stream),
+    return check_cuda(bias_add(&w->bias_kernel, bias, run->out[0], w->head.net->stream),
                       w->head.name, "add its bias");
 }
 
-dlc_status weighted_back(const weighted *w, const dlc_layer_run *run) {
+dlc_status weighted_bias_backward(const weighted *w, const dlc_layer_run *run) {
     float *diff_bias = w->has_bias ? run->param_diff[1] : NULL;
     if (!w->relu.on && !diff_bias)
         return DLC_OK;
-    return check_cuda(bias_back(&w->beside, run->out[0], run->out_diff[0], diff_bias,
-                                weighted_scratch(w, run), w->head.net->stream),
-                      w->head.name, "do its backward pass to the bias");
+    return check_cuda(bias_backward(&w->bias_kernel, run->out[0], run->out_diff[0],
+                                    diff_bias, weighted_scratch(w, run),
+                                    w->head.net->stream),
+                      w->head.name, "compute the gradient of its bias");
 }
 
-/* ---- Parameters
- * ----------------------------------------------------------------------
- */
+/* ---- Parameters ----------------------------------------------------------------- */
 
-/* Between rows of channels x points and of points x padded channels. */
-static void turn(const weighted *w, const float *plain, float *own) {
+/* Conversions between rows of channels x points and rows of points x padded
+ * channels. */
+static void transpose(const weighted *w, const float *plain, float *own) {
     for (int64_t o = 0; o < w->num_output; o++)
         for (int64_t p = 0; p < w->points; p++)
             for (int64_t c = 0; c < w->channels; c++)
@@ -185,7 +184,7 @@ static void turn(const weighted *w, const float *plain, float *own) {
                     plain[(o * w->channels + c) * w->points + p];
 }
 
-static void turn_back(const weighted *w, const float *own, float *plain) {
+static void transpose_back(const weighted *w, const float *own, float *plain) {
     for (int64_t o = 0; o < w->num_output; o++)
         for (int64_t c = 0; c < w->channels; c++)
             for (int64_t p = 0; p < w->points; p++)
@@ -204,12 +203,12 @@ dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,
     const weighted *w = (const weighted *)layer;
     if (index == 1)
         return copy(w, own, plain, w->num_output);
-    float *turned = host->alloc((size_t)weights_count(w) * sizeof(float));
-    if (!turned)
+    float *transposed = host->alloc((size_t)weights_count(w) * sizeof(float));
+    if (!transposed)
         return DLC_ERR_NOMEM;
-    turn(w, plain, turned);
-    dlc_status status = copy(w, own, turned, weights_count(w));
-    host->free(turned);
+    transpose(w, plain, transposed);
+    dlc_status status = copy(w, own, transposed, weights_count(w));
+    host->free(transposed);
     return status;
 }
 
@@ -218,12 +217,12 @@ dlc_status weighted_export(dlc_layer *layer, int32_t index, const float *own,
     const weighted *w = (const weighted *)layer;
     if (index == 1)
         return copy(w, plain, own, w->num_output);
-    float *turned = host->alloc((size_t)weights_count(w) * sizeof(float));
-    if (!turned)
+    float *transposed = host->alloc((size_t)weights_count(w) * sizeof(float));
+    if (!transposed)
         return DLC_ERR_NOMEM;
-    dlc_status status = copy(w, turned, own, weights_count(w));
+    dlc_status status = copy(w, transposed, own, weights_count(w));
     if (status == DLC_OK)
-        turn_back(w, turned, plain);
-    host->free(turned);
+        transpose_back(w, transposed, plain);
+    host->free(transposed);
     return status;
 }

@@ -1,13 +1,12 @@
-/* What convolution and inner_product share: a matrix of weights and a bias, an
- * activation taken over from the layer behind them, and 16-bit copies of float32
- * weights.
+/* What convolution and inner_product have in common: a matrix of weights and a bias, a
+ * fused activation, and 16-bit copies of the float32 weights.
  *
- * Own layout of the weights: outputs, points of the window (or image), channels: the
- * order in which channels_last inputs are read. Channels may be padded with zeros, as
- * those of the input are; their gradient is zero as well, since they meet zeros alone.
+ * The weights' own layout is outputs x points of the window (or image) x channels, the
+ * order in which channels-last inputs are read. Channels may be padded with zeros like
+ * those of the input; their gradient is zero too, since they only meet zeros.
  *
- * In 16 bits each forward pass rounds the weights once and leaves them in the workspace
- * for backward; their gradient comes in 16 bits and is widened into float32. */
+ * In 16 bits each forward pass rounds the weights once and keeps them in the workspace
+ * for backward; their gradient is computed in 16 bits and converted to float32. */
 #ifndef DLCORE_CUDNN_WEIGHTED_H
 #define DLCORE_CUDNN_WEIGHTED_H
 
@@ -19,18 +18,19 @@ typedef struct weighted {
     dlc_layer head;
     int64_t num_output;
     int has_bias;
-    const char *filler[2]; /* of weight and bias; the settings' */
+    const char *filler[2]; /* of weight and bias; owned by the settings */
     double rate[2], decay[2];
-    relu_absorbed relu;
+    fused_relu relu;
 
-    /* From prepare on. */
-    int64_t points, channels, padded; /* of the weights of one output */
+    /* Set by prepare. */
+    int64_t points, channels,
+        padded; /* of the weights of one output; `padded`: channels in memory */
     const dlc_layout *src, *dst;
-    bias_job beside;       /* bias and activation, as kernels of our own have them */
-    size_t weights_bytes;  /* of the 16-bit weights; 0 in float32 */
-    size_t gradient_bytes; /* of their 16-bit gradient, first in scratch, if there is
-                              one */
-    size_t copies_bytes; /* 16-bit weights and bias: in the workspace, or in scratch */
+    bias_job bias_kernel; /* arguments of the kernels of bias.h */
+    size_t weights_bytes; /* of the 16-bit weights; 0 in float32 */
+    size_t
+        gradient_bytes; /* of their 16-bit gradient, at the start of scratch; 0: none */
+    size_t copies_bytes; /* 16-bit weights and bias, in the workspace or in scratch */
 } weighted;
 
 #define WEIGHTED_OPTIONS \
@@ -53,31 +53,32 @@ void weighted_read(weighted *w, const dlc_settings *settings);
 dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
                            const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
                            int64_t outputs);
-dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
-                           const dlc_settings *settings);
+dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
+                         const dlc_settings *settings);
 
-/* src, dst and the three sizes of the weights are set: gives the layouts, plans memory
- * for all but `scratch`, which the product itself wants. `narrow_gradient`: its
- * gradient comes in 16 bits where its weights are. */
+/* Sets the layouts and plans the memory for all but `scratch`, the bytes that the
+ * product itself needs. Requires src, dst and the three sizes of the weights.
+ * `narrow_gradient`: the product computes its gradient in the type of its weights. */
 void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
                    size_t scratch);
-/* What of the run's scratch is the product's own. */
+/* The product's own part of the scratch memory. */
 void *weighted_scratch(const weighted *w, const dlc_layer_run *run);
 
-/* Makes 16-bit copies of the parameters where there are some to make. */
+/* Makes 16-bit copies of the parameters, where needed. */
 dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run);
-/* The parameters as the product reads them; of a bias NULL if there is none. */
+/* The parameters as the product reads them; weighted_bias is NULL without a bias. */
 const void *weighted_weights(const weighted *w, const dlc_layer_run *run);
 const void *weighted_bias(const weighted *w, const dlc_layer_run *run);
-/* Where the product puts the gradient of the weights, and then: into run->param_diff.
- */
+/* Where the product writes the gradient of the weights; weighted_widen then converts it
+ * into run->param_diff. */
 void *weighted_gradient(const weighted *w, const dlc_layer_run *run);
 dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run);
 
-/* Bias and activation on out[0], by a kernel of our own. */
-dlc_status weighted_finish(const weighted *w, const dlc_layer_run *run);
-/* The way back through the activation, on out_diff[0], and the bias' gradient. */
-dlc_status weighted_back(const weighted *w, const dlc_layer_run *run);
+/* Adds the bias to out[0] and applies the activation, with our own kernel. */
+dlc_status weighted_bias_forward(const weighted *w, const dlc_layer_run *run);
+/* Backward through the activation, in place on out_diff[0], and the gradient of the
+ * bias. */
+dlc_status weighted_bias_backward(const weighted *w, const dlc_layer_run *run);
 
 dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,
                            float *own);

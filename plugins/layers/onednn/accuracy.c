@@ -1,6 +1,6 @@
 /* accuracy: how many samples have their label among the k best scores. A class whose
- * score equals the label's ranks before it (as in Caffe), so that a net which gives
- * all classes one score is right about none. */
+ * score equals the label's ranks before it (as in Caffe), so a net that gives all
+ * classes the same score is never right. */
 #include "labels.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Activations: one number in, one number out. One table, one implementation; what
- * backward needs of forward (its output, or its input) is oneDNN's affair. */
+/* Activations: element-wise functions of one input. One table of types, one
+ * implementation by oneDNN, which decides whether backward reads the output or the
+ * input. */
 #include "onednn.h"
 
 #include <stdio.h>
@@ -13,8 +14,8 @@ typedef struct activation {
     op forward, backward;
 } activation;
 
-/* One type: `by_output` is the variant whose backward reads the output, 0 where
- * oneDNN has none. */
+/* One type. `by_output` is the variant whose backward reads the output, 0 where oneDNN
+ * has none. */
 typedef struct activation_type {
     dnnl_alg_kind_t kind, by_output;
     const char *alpha, *beta; /* option names, NULL: alpha0, beta0 */
@@ -88,7 +89,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     int train = layer->phase == DLC_PHASE_TRAIN;
     pd_env env = {.engine = net->engine, .attr = net->attr};
     dnnl_primitive_desc_t pd = NULL;
-    /* The variants differ in backward only, but the hint's kind must be the same. */
+    /* The variants differ in backward only, but must have the same kind as the hint. */
     dnnl_alg_kind_t kind = train ? act->backward_kind : act->forward_kind;
     dnnl_status_t st = pd_eltwise_forward(
         &env, train ? dnnl_forward_training : dnnl_forward_inference, kind, act->alpha,

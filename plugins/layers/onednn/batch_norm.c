@@ -1,4 +1,4 @@
-/* batch_norm: each channel is brought to mean 0 and variance 1 over the batch, then
+/* batch_norm: each channel is normalized to mean 0 and variance 1 over the batch, then
  * scaled and shifted by trained numbers. Testing uses running averages instead, which
  * training keeps as parameters without a gradient (DLC_PARAM_BUFFER). */
 #include "channels.h"
@@ -17,24 +17,23 @@ typedef struct batch_norm {
     int affine, fixed; /* scale and bias; running averages in training too */
     const char *filler[2];
     double rate[2], decay[2];
-    int64_t channels, samples; /* samples: numbers of a channel in a batch */
-    relu_absorbed relu;
+    int64_t channels, samples; /* samples: numbers per channel in a batch */
+    fused_relu relu;
     channel_view view;
     const channel_kernels *kernels;
     const dlc_layout *layout;
-    int join;   /* the sum with a second input was taken over */
-    int stream; /* past the caches */
+    int residual; /* a sum with a second input is fused */
+    int stream;   /* use streaming stores */
 } batch_norm;
 
 const dlc_option batch_norm_options[] = {
     DLC_FLOAT("eps", "1e-5", 0, 1, "added to the variance before its root is taken"),
     DLC_FLOAT("momentum", "0.9", 0, 1,
-              "share of the old value when a running average takes in a batch"),
+              "weight of the old value when a running average is updated"),
     DLC_BOOL("scale_bias", "yes", "scale and shift each channel by trained numbers"),
-    DLC_BOOL(
-        "use_global_stats", "no",
-        "normalise by the running averages in training too, and leave them as they "
-        "are"),
+    DLC_BOOL("use_global_stats", "no",
+             "normalize by the running averages in training too, without updating "
+             "them"),
     DLC_FILLER("scale_filler", "constant(1)", "how the scale starts"),
     DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
     DLC_FLOAT("scale_lr_mult", "1", 0, 1e6,
@@ -52,7 +51,7 @@ static int training(const batch_norm *norm) {
     return norm->head.phase == DLC_PHASE_TRAIN;
 }
 
-/* Are the mean and variance those of the batch? */
+/* Are mean and variance computed from the batch? */
 static int by_batch(const batch_norm *norm) {
     return training(norm) && !norm->fixed;
 }
@@ -89,8 +88,8 @@ static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
         param->filler = i < 2    ? norm->filler[i]
                         : i == 2 ? "constant(0)"
                                  : "constant(1)";
-        param->rate = i < 2 ? norm->rate[i] : 0;
-        param->decay = i < 2 ? norm->decay[i] : 0;
+        param->lr_mult = i < 2 ? norm->rate[i] : 0;
+        param->decay_mult = i < 2 ? norm->decay[i] : 0;
     }
 }
 
@@ -115,21 +114,21 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
-                         const dlc_settings *settings) {
+static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
+                       const dlc_settings *settings) {
     batch_norm *norm = (batch_norm *)layer;
     if (!eltwise_is_sum(next, settings))
-        return relu_or_clip_absorb(&norm->relu, next, settings);
-    if (norm->join || norm->relu.on)
+        return relu_or_clip_fuse(&norm->relu, next, settings);
+    if (norm->residual || norm->relu.on)
         return DLC_ERR_UNSUPPORTED;
-    norm->join = 1;
+    norm->residual = 1;
     return DLC_OK;
 }
 
-/* ---- Where channels lie --------------------------------------------------------- */
+/* ---- Memory layout of the channels ---------------------------------------------- */
 
-/* Are the dimensions from the last to `first` dense, in steps of `step`? Then *step is
- * that of what holds them all. */
+/* Are the dimensions from the last to `first` dense, in steps of `step`? If so, *step
+ * becomes the step of the dimension around them. */
 static int dense_down_to(const md_shape *shape, int first, int64_t *step) {
     for (int d = shape->rank - 1; d >= first; d--) {
         if (shape->dims[d] != 1 && shape->strides[d] != *step)
@@ -146,7 +145,7 @@ static int64_t points_of(const md_shape *shape) {
     return points;
 }
 
-/* Blocks of channels, or images in the lanes of a vector. */
+/* Blocks of channels, or blocks of images. */
 static int view_blocked(const md_shape *shape, channel_view *view) {
     int64_t size = shape->inner_size, step = size, channels = shape->dims[1];
     int64_t points = points_of(shape), images = shape->dims[0];
@@ -171,7 +170,7 @@ static int view_blocked(const md_shape *shape, channel_view *view) {
            (images == size || shape->strides[0] == step * channels);
 }
 
-/* 0: in no way that the kernels know. */
+/* Returns 0 if the kernels do not know the layout. */
 static int view_of(const dlc_layout *layout, const dlc_shape *shape,
                    channel_view *view) {
     size_t images = (size_t)shape->dims[0], channels = (size_t)shape->dims[1];
@@ -198,7 +197,7 @@ static int view_of(const dlc_layout *layout, const dlc_shape *shape,
     return 1;
 }
 
-/* The widest vectors that channels side by side fill. */
+/* The kernels with the widest vectors that adjacent channels fill. */
 static const channel_kernels *kernels_for(const channel_view *view) {
     static const channel_kernels *const all[] = {
         [ISA_BASE] = &channels_base,
@@ -216,7 +215,8 @@ static const channel_kernels *kernels_for(const channel_view *view) {
     return all[best];
 }
 
-/* More than the caches keep until somebody reads it, and in whole vectors. */
+/* Is the output larger than the caches keep until it is read, and a multiple of whole
+ * vectors? */
 static int may_stream(const channel_view *view, const channel_kernels *kernels,
                       size_t bytes) {
     size_t steps = view->image_step | view->block_step |
@@ -224,7 +224,7 @@ static int may_stream(const channel_view *view, const channel_kernels *kernels,
     return bytes >= STREAM_BYTES && steps % kernels->lanes == 0;
 }
 
-/* Workspace: mean and one by deviation of the batch. */
+/* Workspace: mean and 1 / deviation of the batch. */
 static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->channels * sizeof(float));
 }
@@ -245,27 +245,28 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     norm->kernels = kernels_for(&norm->view);
     norm->stream = may_stream(&norm->view, norm->kernels, layout->bytes);
     for (int32_t i = 0; i < plan->inputs; i++) {
-        layout_give(&plan->in[i], layout);
+        layout_set(&plan->in[i], layout);
         plan->in_place |= 1ull << i;
     }
-    if (norm->join && training(norm)) /* backward: the sum's gradient stays in place */
+    if (norm->residual &&
+        training(norm)) /* backward: the gradient of the sum stays in place */
         plan->in_place = 1ull << 1;
-    layout_give(&plan->out[0], layout);
+    layout_set(&plan->out[0], layout);
     plan->scratch_bytes = channels_space(&norm->view);
     if (!training(norm))
         return DLC_OK;
     plan->reads_in = 1;
-    plan->reads_out = norm->join && norm->relu.on;
+    plan->reads_out = norm->residual && norm->relu.on;
     plan->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
     return DLC_OK;
 }
 
-/* ---- Passes -------------------------------------------------------------------- */
+/* ---- Forward and backward ------------------------------------------------ */
 
 typedef struct pass {
     const batch_norm *norm;
     const dlc_layer_run *run;
-    float *mean, *inverse; /* by_batch: of the batch, kept for backward */
+    float *mean, *inverse; /* by_batch: those of the batch, kept for backward */
     float *running_mean, *running_variance;
 } pass;
 
@@ -286,13 +287,13 @@ static float inverse_of(const batch_norm *norm, double variance) {
     return (float)(1 / sqrt(variance + (double)norm->epsilon));
 }
 
-/* By the batch's, or by the running averages. */
+/* 1 / deviation of a channel, of the batch or of the running averages. */
 static float inverse_at(const pass *p, size_t channel) {
     return p->inverse ? p->inverse[channel]
                       : inverse_of(p->norm, (double)p->running_variance[channel]);
 }
 
-/* What forward and backward normalise by. */
+/* Sets what forward and backward normalize by. */
 static void values_set(const pass *p, size_t channel, size_t i, float mean,
                        float inverse, channel_values *values) {
     void *const *param = p->run->param;
@@ -304,7 +305,7 @@ static void values_set(const pass *p, size_t channel, size_t i, float mean,
     values->add[i] = ((const float *)param[1])[channel];
 }
 
-/* Of statistics that are known. */
+/* Values from known statistics. */
 static void values_known(const void *user, size_t group, channel_values *values) {
     const pass *p = user;
     const channel_view *view = &p->norm->view;
@@ -320,8 +321,9 @@ static void no_statistics(const void *user, size_t group, int keeps, const doubl
     (void)user, (void)group, (void)keeps, (void)sums, (void)values;
 }
 
-/* The variance kept is that of what the batch was drawn from, as Caffe takes it. */
-static void average_in(const pass *p, size_t channel, double mean, double variance) {
+/* Updates running averages. The variance kept is the unbiased estimate, as in Caffe. */
+static void update_averages(const pass *p, size_t channel, double mean,
+                            double variance) {
     float old = p->norm->momentum, now = 1 - old;
     double samples = (double)p->norm->samples;
     float unbiased = (float)(variance * samples / (samples - 1));
@@ -345,7 +347,7 @@ static void take_statistics(const void *user, size_t group, int keeps,
             continue;
         p->mean[c] = (float)mean;
         p->inverse[c] = inverse;
-        average_in(p, c, mean, variance);
+        update_averages(p, c, mean, variance);
     }
 }
 
@@ -360,9 +362,9 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     const pass p = pass_of(norm, run);
     channel_task task = task_of(norm, run);
-    int known = !by_batch(norm) || run->again;
+    int known = !by_batch(norm) || run->recompute;
     task.y = run->out[0];
-    task.other = norm->join ? run->in[1] : NULL;
+    task.other = norm->residual ? run->in[1] : NULL;
     const channel_passes passes = {.task = &task,
                                    .first = known ? NULL : norm->kernels->sum,
                                    .second = norm->kernels->apply,
@@ -373,7 +375,8 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* Gradients of the parameters; and how the statistics move with their inputs. */
+/* Computes the gradients of the parameters, and how the statistics change with their
+ * inputs. */
 static void take_gradients(const void *user, size_t group, int keeps,
                            const double *sums, channel_values *values) {
     const pass *p = user;
@@ -395,12 +398,12 @@ static void take_gradients(const void *user, size_t group, int keeps,
     }
 }
 
-/* The gradient of the other input of a join is that of the sum, which also the way back
- * through the normalisation starts from; where nobody asked for it, it takes the place
- * of the output's. Nothing to do where both are one. */
-static void join_back(const batch_norm *norm, const dlc_layer_run *run,
-                      channel_task *task) {
-    if (!norm->join)
+/* The gradient of the other input of a fused sum is the gradient of the sum, from which
+ * the backward pass of the normalisation starts, too; if the core does not ask for it,
+ * it overwrites the output's gradient. Nothing to do if both are in the same memory. */
+static void residual_backward(const batch_norm *norm, const dlc_layer_run *run,
+                              channel_task *task) {
+    if (!norm->residual)
         return;
     void *other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
     if (!norm->relu.on && other_diff == run->out_diff[0])
@@ -409,7 +412,7 @@ static void join_back(const batch_norm *norm, const dlc_layer_run *run,
     task->y = run->out[0];
 }
 
-/* What an activation read is worked out again from the input, as forward did. */
+/* The input of the fused activation is recomputed from x, as forward computed it. */
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     const pass p = pass_of(norm, run);
@@ -417,7 +420,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     channel_task task = task_of(norm, run);
     task.out_diff = run->out_diff[0];
     task.in_diff = run->in_diff[0];
-    join_back(norm, run, &task);
+    residual_backward(norm, run, &task);
     int sums = by_batch(norm) || norm->affine || task.other_diff;
     const channel_passes passes = {.task = &task,
                                    .first = sums ? kernels->sum_back : NULL,
@@ -432,7 +435,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
     (void)snprintf(text, bytes, "own:%s %s%s%s", norm->kernels->name,
-                   layout_name(norm->layout), norm->join ? " +sum" : "",
+                   layout_name(norm->layout), norm->residual ? " +sum" : "",
                    relu_text(&norm->relu));
 }
 
@@ -442,7 +445,7 @@ const dlc_layer_ops batch_norm_ops = {
     .create = create,
     .destroy = layer_free,
     .infer = infer,
-    .absorb = absorb,
+    .fuse = fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

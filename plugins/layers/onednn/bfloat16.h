@@ -1,4 +1,4 @@
-/* bfloat16 one number at a time: the upper half of a float. */
+/* Conversions of single bfloat16 numbers: the upper half of a float32. */
 #ifndef ONEDNN_BFLOAT16_H
 #define ONEDNN_BFLOAT16_H
 
@@ -12,7 +12,7 @@ static inline float from_bf16(uint16_t value) {
     return out;
 }
 
-/* To the nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t to_bf16(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);

@@ -1,15 +1,16 @@
-/* See channels.h: how work is cut and shared out. */
+/* Passes over channels: cuts a tensor into groups and chunks, and distributes these
+ * over the threads. */
 #include "channels.h"
 
 #include <omp.h>
 #include <string.h>
 
 enum {
-    /* Elements of a chunk: so few that their float32 sums, of some thousand numbers a
-     * lane at most, are sound. */
+    /* Elements of a chunk: few enough that their float32 sums, of at most some thousand
+     * numbers per SIMD lane, are accurate. */
     CHUNK = 32 << 10,
     WORTH_THREADS = CHUNK,
-    /* Elements of a group up to which one thread's own cache holds it. */
+    /* Elements of a group up to which one core's own cache holds it. */
     NEAR = 128 << 10,
 };
 
@@ -21,8 +22,8 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Several blocks of channels make a group where they are small: longer stretches of
- * memory are read faster. */
+/* Combines small blocks of channels to a group: longer stretches of memory are read
+ * faster. */
 static size_t group_of(const channel_view *view) {
     if (view->along || view->side > CHANNEL_GROUP)
         return view->along ? 1 : CHANNEL_GROUP;
@@ -50,7 +51,7 @@ void channel_view_cut(channel_view *view) {
     view->chunks = view->images * view->pieces;
 }
 
-/* Room for the sums of two groups: while one is being read the next is written. */
+/* Room for the sums of two groups: one is read while the next is written. */
 size_t channels_space(const channel_view *view) {
     return 2 * view->chunks * 2 * view->group * sizeof(double);
 }
@@ -66,7 +67,7 @@ static void start(const channel_passes *passes, size_t group, channel_values *va
         passes->before(passes->user, group, values);
 }
 
-/* By one thread. */
+/* Processes a group on one thread. */
 static void run_alone(const channel_passes *passes, size_t group) {
     const channel_view *view = passes->task->view;
     channel_values values;
@@ -84,7 +85,7 @@ static void run_alone(const channel_passes *passes, size_t group) {
     }
 }
 
-/* By all threads, each with some of the chunks. */
+/* Processes a group on all threads, each with some of the chunks. */
 static void run_shared(const channel_passes *passes, size_t group, double *sums) {
     const channel_view *view = passes->task->view;
     size_t threads = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num();

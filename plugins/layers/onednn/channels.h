@@ -1,11 +1,12 @@
-/* Passes over a tensor channel by channel, for batch normalisation: how its channels
- * lie, how the work is cut, and the loops.
+/* Passes over a tensor channel by channel, for batch normalisation: the memory layout
+ * of channels, how work is cut, and the loops.
  *
  * A vector holds either several channels of one point (blocked layouts, channels last)
- * or several elements of one channel (plain, lanes). Channels are taken in *groups*
- * that lie side by side, all elements of a group in *chunks*. Sums of a chunk are
- * float32; chunks are added in double precision and in their order. How the tensor is
- * cut depends on its shape alone, so results don't depend on the number of threads. */
+ * or several elements of one channel (plain, batch-blocked). Channels are processed in
+ * *groups* of adjacent channels, the elements of a group in *chunks*. Sums of a chunk
+ * are float32; chunks are added in double precision, in order. How a tensor is cut
+ * depends on its shape alone, so results don't depend on the number of threads.
+ */
 #ifndef ONEDNN_CHANNELS_H
 #define ONEDNN_CHANNELS_H
 
@@ -13,26 +14,27 @@
 
 #include "../shared/bounds.h"
 
-enum { CHANNEL_GROUP = 256 }; /* channels of a group, at most */
+enum { CHANNEL_GROUP = 256 }; /* most channels of a group */
 
 /* Steps are in elements. */
 typedef struct channel_view {
     int bf16;
-    int along; /* a vector holds elements of one channel; each lie one after another */
+    int along; /* a vector holds elements of one channel, whose elements are contiguous
+                */
     size_t channels;
-    size_t side; /* channels that lie side by side, padding included */
+    size_t side; /* adjacent channels, padding included */
     size_t images, points;
-    size_t image_step, block_step /* between those side by side */, point_step;
+    size_t image_step, block_step /* between blocks of adjacent channels */, point_step;
 
-    /* How the work is cut: channel_view_cut. */
+    /* How the work is cut, by channel_view_cut: */
     size_t blocks;        /* of `side` channels */
-    size_t group, groups; /* channels of a group, but for the last */
-    size_t chunks;        /* of a group */
-    size_t together;      /* images of a chunk; if 1: */
-    size_t pieces, piece; /* chunks of an image, and their points */
+    size_t group, groups; /* channels per group, except the last */
+    size_t chunks;        /* per group */
+    size_t together;      /* images per chunk; if 1: */
+    size_t pieces, piece; /* chunks per image, and points of each */
 } channel_view;
 
-/* Of the channels of one group; zero for padding. */
+/* Values of the channels of one group; zero for padding. */
 typedef struct channel_values {
     float mean[CHANNEL_GROUP];
     float factor[CHANNEL_GROUP], add[CHANNEL_GROUP];
@@ -40,18 +42,18 @@ typedef struct channel_values {
     float diff_mean[CHANNEL_GROUP], diff_slope[CHANNEL_GROUP];
 } channel_values;
 
-/* One pass over a tensor. What a pass does not need is NULL. */
+/* One pass over a tensor. Unused pointers are NULL. */
 typedef struct channel_task {
     const channel_view *view;
     bounds limit;
-    int stream;        /* past the caches: what is written is too much for them */
+    int stream;        /* streaming stores, where the output exceeds the caches */
     const void *x;     /* the input */
-    const void *other; /* of a join, is added to what is normalised */
+    const void *other; /* of a fused sum: added to the normalised value */
     void *y;           /* the output */
     void *out_diff, *other_diff, *in_diff;
 } channel_task;
 
-/* A kernel's part of it. */
+/* A chunk, the unit of a kernel's work. */
 typedef struct channel_chunk {
     const channel_task *task;
     size_t group, chunk;
@@ -62,18 +64,18 @@ typedef void channel_sum_fn(const channel_chunk *at, const channel_values *value
                             double *sums);
 typedef void channel_apply_fn(const channel_chunk *at, const channel_values *values);
 
-/* Written may be over what is read, element on element. */
+/* Outputs may overwrite inputs of the same element. */
 typedef struct channel_kernels {
     const char *name;
     size_t lanes;
-    /* Of x, and of x squared. */
+    /* Sums of x, and of x squared. */
     channel_sum_fn *sum;
-    /* y = bounded((x - mean) * factor + add), of a join bounded(.. + other). */
+    /* y = bounded((x - mean) * factor + add), with a fused sum bounded(.. + other). */
     channel_apply_fn *apply;
-    /* Of diff, which is `out_diff` where y was not bounded, and diff * (x - mean).
-     * Of a join also other_diff = diff, for which y is read. */
+    /* Sums of diff, which is `out_diff` where y was not bounded, and of diff * (x -
+     * mean). With a fused sum also writes other_diff = diff, and reads y. */
     channel_sum_fn *sum_back;
-    /* in_diff as channel_values says; of a join from other_diff. */
+    /* in_diff as in channel_values; with a fused sum from other_diff. */
     channel_apply_fn *apply_back;
 } channel_kernels;
 
@@ -82,32 +84,32 @@ extern const channel_kernels channels_base;
 extern const channel_kernels channels_avx512, channels_avx2;
 #endif
 
-/* Fills in the second half of the view. */
+/* Computes the second half of the view. */
 void channel_view_cut(channel_view *view);
 
-/* Channels of a group. */
+/* Number of channels in a group. */
 static inline size_t channel_count(const channel_view *view, size_t group) {
     size_t left = view->channels - group * view->group;
     return left < view->group ? left : view->group;
 }
 
 /* Two passes over each group of channels: `first` adds up all its chunks, `between`
- * makes of the sums what `second` needs, on all its chunks. The second pass goes
- * backwards, to meet what is still in the caches. */
+ * computes from the sums what `second` needs, which runs on all chunks. The second pass
+ * goes backwards, to find data still in the caches. */
 typedef struct channel_passes {
     const channel_task *task;
     channel_sum_fn *first;    /* NULL: none; sums are zero */
     channel_apply_fn *second; /* NULL: none */
     const void *user;
-    /* What `first` reads; they come as zeros. */
+    /* Sets what `first` reads; the values are zeroed before. */
     void (*before)(const void *user, size_t group, channel_values *values);
-    /* Several threads may work out the same group's: one of them `keeps`, which is to
-     * write what is not its own. */
+    /* Several threads may compute this for the same group: the one with `keeps` writes
+     * what is shared. */
     void (*between)(const void *user, size_t group, int keeps, const double *sums,
                     channel_values *values);
 } channel_passes;
 
-/* Bytes that channels_run wants; 64-byte aligned. */
+/* Bytes of `space` for channels_run, aligned to 64. */
 size_t channels_space(const channel_view *view);
 void channels_run(const channel_passes *passes, void *space);
 

@@ -1,26 +1,27 @@
-/* See channels.h. Compiled once for each instruction set (vectors.h).
+/* Kernels of channels.h, compiled once for each instruction set (vectors.h).
  *
- * A kernel goes through its chunk one column after the other, and through each image
- * of a column in one or two *strips*. A column is one vector of channels, or WIDE of
- * them where so many lie side by side. */
+ * A kernel processes its chunk one column after the other, and each image of a column
+ * in one or two *strips*. A column is one vector of channels, or WIDE vectors if there
+ * are so many adjacent channels.
+ */
 #include "channels.h"
 #include "per_isa.h"
 #include "vectors.h"
 
-/* Vectors at a time, so that sums needn't wait for each other: points of one vector of
- * channels, or as many vectors of channels. */
+/* Vectors processed together, so that sums don't wait for each other: points of one
+ * vector of channels, or several vectors of channels. */
 enum { WIDE = 4, COLUMN = WIDE * LANES };
 _Static_assert(CHANNEL_GROUP % COLUMN == 0, "whole columns");
 
-/* ---- Where things lie ---------------------------------------------------------- */
+/* ---- Addresses ------------------------------------------------------------------ */
 
-/* `count` vectors, each of `lanes` elements or WIDE vectors side by side. */
+/* `count` vectors, each of `lanes` elements, or of WIDE adjacent vectors. */
 typedef struct strip {
     size_t at, step, count;
     size_t lanes;
 } strip;
 
-/* The part of a chunk that lies in one image is [first, first + points). */
+/* The part of a chunk within one image is [first, first + points). */
 typedef struct extent {
     size_t image, images, first, points;
 } extent;
@@ -35,8 +36,8 @@ static extent extent_of(const channel_chunk *at) {
     return (extent){at->chunk / v->pieces, 1, first, left < v->piece ? left : v->piece};
 }
 
-/* A column of a group: its first channel, and the channels in memory from there on, as
- * many as a column can have. */
+/* A column of a group: its first channel, and the number of channels from there on, at
+ * most as many as a column holds. */
 typedef struct column {
     size_t first, lanes;
 } column;
@@ -69,17 +70,17 @@ static int strips_of(const channel_chunk *at, const extent *e, size_t image,
     return rest ? 2 : 1;
 }
 
-/* ---- What a loop is compiled for ----------------------------------------------- */
+/* ---- Compile-time variants ------------------------------------------------------ */
 
-/* Constant wherever it is used. */
+/* A compile-time constant in every use. */
 typedef struct kind {
     access vector;
     size_t wide; /* vectors of channels of the column: 1 or WIDE */
     limit_kind limit;
-    int join;
+    int residual;
 } kind;
 
-/* `call` with `k` for each strip `s` of the column `c`. */
+/* Runs `call` with `k` for each strip `s` of the column `c`. */
 #define FOR_STRIPS(at_, extent_, column_, bf16_, limit_, join_, call) \
     for (size_t image_ = 0; image_ < (extent_)->images; image_++) { \
         strip both_[2]; \
@@ -100,8 +101,8 @@ typedef struct kind {
         } \
     }
 
-/* `call` with `i`, an element, and `u`, which of WIDE vectors it begins. `sums`: points
- * of one vector of channels take turns. */
+/* Runs `call` with `i`, an element, and `u`, the index of its vector among WIDE.
+ * `sums`: points of one vector of channels alternate. */
 #define FOR_VECTORS(k_, s_, sums, call) \
     do { \
         size_t j_ = 0; \
@@ -121,7 +122,7 @@ typedef struct kind {
         } \
     } while (0)
 
-/* `call(bf16, limit, join, ...)` with constants. */
+/* Runs `call(bf16, limit, residual, ...)` with constants. */
 #define FOR_LIMIT(call, bf16_, limit_, join_, ...) \
     switch (limit_) { \
     case LIMIT_NONE: \
@@ -145,7 +146,7 @@ typedef struct kind {
             FOR_LIMIT(call, 0, limit_, 0, __VA_ARGS__) \
     } while (0)
 
-/* ---- What each channel is given ------------------------------------------------ */
+/* ---- Values per channel --------------------------------------------------------- */
 
 typedef struct terms {
     vec mean[WIDE], factor[WIDE], add[WIDE], diff_mean[WIDE], diff_slope[WIDE];
@@ -175,23 +176,23 @@ static terms terms_of(const channel_task *task, const channel_values *values,
     return t;
 }
 
-/* Forward and backward must come to the same, to the bit: here alone. */
+/* Used by forward and backward, which must get bitwise identical results. */
 ALWAYS vec normal(const terms *t, size_t u, vec centred) {
     return centred * t->factor[u] + t->add[u];
 }
 
-/* ---- Sums ---------------------------------------------------------------------- */
+/* ---- Sums ----------------------------------------------------------------------- */
 
 typedef struct partial_sums {
     vec first[WIDE], second[WIDE];
 } partial_sums;
 
-/* Lanes that are not there count as zero. */
+/* Replaces missing lanes by zero. */
 ALWAYS vec there(access vector, vec v) {
     return vector.partial ? choose(first_lanes(vector.lanes), v, (vec){0}) : v;
 }
 
-/* A column of one vector has four sums of the same channels. */
+/* A column of one vector has four partial sums of the same channels. */
 static void sums_fold(const column *c, partial_sums *p) {
     if (c->lanes > LANES)
         return;
@@ -199,7 +200,7 @@ static void sums_fold(const column *c, partial_sums *p) {
     p->second[0] = (p->second[0] + p->second[1]) + (p->second[2] + p->second[3]);
 }
 
-/* Along, all lanes are one channel's. */
+/* If vectors hold elements of one channel, all lanes belong to it. */
 static void sums_keep(const channel_view *v, const column *c, partial_sums *p,
                       double *sums) {
     float a[COLUMN], b[COLUMN];
@@ -219,8 +220,8 @@ static void sums_keep(const channel_view *v, const column *c, partial_sums *p,
     }
 }
 
-/* Sums about one of the chunk's own values, where they don't cancel, are brought back
- * about zero in double precision: of n numbers x = shift + d. */
+/* Converts sums of d = x - shift, which don't cancel, to sums of x, in double
+ * precision. */
 static void unshift(const channel_view *v, const column *c, const vec shift[WIDE],
                     double n, double *sums) {
     float shifts[COLUMN];
@@ -233,7 +234,7 @@ static void unshift(const channel_view *v, const column *c, const vec shift[WIDE
     }
 }
 
-/* One value of each channel: the chunk's first. */
+/* One value of each channel, the first of the chunk. */
 static void shifts_of(const channel_task *task, const strip *s, const column *c,
                       vec shift[WIDE]) {
     int bf16 = task->view->bf16, along = task->view->along;
@@ -284,13 +285,14 @@ static void sum(const channel_chunk *at, const channel_values *values, double *s
         sum_of(0, at, sums);
 }
 
-/* Where an activation of a join was, y tells; else what it read is worked out again. */
+/* With a fused sum, y tells where the activation bounded; else its input is recomputed.
+ */
 ALWAYS void sum_back_one(kind k, const channel_task *task, size_t i, const terms *t,
                          size_t u, vec *first, vec *second) {
     const access v = k.vector;
     vec centred = load(v, element(v, task->x, i)) - t->mean[u];
     vec diff = load(v, element(v, task->out_diff, i));
-    if (k.join) {
+    if (k.residual) {
         if (k.limit != LIMIT_NONE)
             diff = bounded_gradient(k.limit, &t->limit, load(v, element(v, task->y, i)),
                                     diff);
@@ -298,7 +300,7 @@ ALWAYS void sum_back_one(kind k, const channel_task *task, size_t i, const terms
     } else {
         diff = bounded_gradient(k.limit, &t->limit, normal(t, u, centred), diff);
     }
-    *first += diff; /* zero in lanes that are not there */
+    *first += diff; /* zero in missing lanes */
     *second += diff * there(v, centred);
 }
 
@@ -307,14 +309,16 @@ ALWAYS void sum_back_strip(kind k, const strip *s, const channel_task *task,
     FOR_VECTORS(k, s, 1, sum_back_one(k, task, i, t, u, &p->first[u], &p->second[u]));
 }
 
-ALWAYS void sum_back_of(int bf16, limit_kind limit, int join, const channel_chunk *at,
-                        const channel_values *values, double *sums) {
-    const channel_task task = *at->task; /* here nothing can change it */
+ALWAYS void sum_back_of(int bf16, limit_kind limit, int residual,
+                        const channel_chunk *at, const channel_values *values,
+                        double *sums) {
+    const channel_task task = *at->task; /* a copy that no store can alias */
     const extent e = extent_of(at);
     for (column c = {0, 0}; column_next(at, &c);) {
         const terms t = terms_of(&task, values, &c);
         partial_sums p = {0};
-        FOR_STRIPS(at, &e, &c, bf16, limit, join, sum_back_strip(k, s, &task, &t, &p))
+        FOR_STRIPS(at, &e, &c, bf16, limit, residual,
+                   sum_back_strip(k, s, &task, &t, &p))
         sums_keep(at->task->view, &c, &p, sums);
     }
 }
@@ -339,7 +343,7 @@ ALWAYS void apply_one(kind k, const channel_task *task, size_t i, const terms *t
                       size_t u) {
     const access v = k.vector;
     vec value = normal(t, u, load(v, element(v, task->x, i)) - t->mean[u]);
-    if (k.join)
+    if (k.residual)
         value += load(v, element(v, task->other, i));
     put(k, task, element_to(v, task->y, i), bounded(k.limit, &t->limit, value));
 }
@@ -349,13 +353,13 @@ ALWAYS void apply_strip(kind k, const strip *s, const channel_task *task,
     FOR_VECTORS(k, s, 0, apply_one(k, task, i, t, u));
 }
 
-ALWAYS void apply_of(int bf16, limit_kind limit, int join, const channel_chunk *at,
+ALWAYS void apply_of(int bf16, limit_kind limit, int residual, const channel_chunk *at,
                      const channel_values *values) {
-    const channel_task task = *at->task; /* here nothing can change it */
+    const channel_task task = *at->task; /* a copy that no store can alias */
     const extent e = extent_of(at);
     for (column c = {0, 0}; column_next(at, &c);) {
         const terms t = terms_of(&task, values, &c);
-        FOR_STRIPS(at, &e, &c, bf16, limit, join, apply_strip(k, s, &task, &t))
+        FOR_STRIPS(at, &e, &c, bf16, limit, residual, apply_strip(k, s, &task, &t))
     }
 }
 
@@ -371,7 +375,7 @@ ALWAYS void apply_back_one(kind k, const channel_task *task, size_t i, const ter
     const access v = k.vector;
     vec centred = load(v, element(v, task->x, i)) - t->mean[u];
     vec diff;
-    if (k.join)
+    if (k.residual)
         diff = load(v, element(v, task->other_diff, i));
     else
         diff = bounded_gradient(k.limit, &t->limit, normal(t, u, centred),
@@ -385,13 +389,13 @@ ALWAYS void apply_back_strip(kind k, const strip *s, const channel_task *task,
     FOR_VECTORS(k, s, 0, apply_back_one(k, task, i, t, u));
 }
 
-ALWAYS void apply_back_of(int bf16, limit_kind limit, int join, const channel_chunk *at,
-                          const channel_values *values) {
-    const channel_task task = *at->task; /* here nothing can change it */
+ALWAYS void apply_back_of(int bf16, limit_kind limit, int residual,
+                          const channel_chunk *at, const channel_values *values) {
+    const channel_task task = *at->task; /* a copy that no store can alias */
     const extent e = extent_of(at);
     for (column c = {0, 0}; column_next(at, &c);) {
         const terms t = terms_of(&task, values, &c);
-        FOR_STRIPS(at, &e, &c, bf16, limit, join, apply_back_strip(k, s, &task, &t))
+        FOR_STRIPS(at, &e, &c, bf16, limit, residual, apply_back_strip(k, s, &task, &t))
     }
 }
 

@@ -1,4 +1,4 @@
-/* See compat.h. */
+/* Creates primitive and memory descriptors with oneDNN 2.x and 3.x. */
 #include "compat.h"
 
 #include <stdlib.h>
@@ -11,10 +11,11 @@ static int is_made_by(const_dnnl_primitive_desc_t pd, const char *prefix) {
            strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* What oneDNN would take for a convolution's forward pass reads weights that its
- * backward passes don't understand: two reorders a step, for no gain. */
-#define UNLIKED "brgconv:"
-#define LIKED "jit"
+/* oneDNN's first choice for forward convolution reads weights in a layout that its
+ * backward passes don't support, which costs two reorders per iteration and gains
+ * nothing. */
+#define AVOIDED "brgconv:"
+#define PREFERRED "jit"
 
 static void replace(dnnl_primitive_desc_t *pd, dnnl_primitive_desc_t by) {
     (void)dnnl_primitive_desc_destroy(*pd);
@@ -107,11 +108,11 @@ dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
         pd, env->engine, prop, kind, src, weights, bias, dst, window->stride,
         window->dilation, window->pad_begin, window->pad_end, env->attr);
     dnnl_primitive_desc_t other = NULL;
-    if (st != dnnl_success || !is_made_by(*pd, UNLIKED) ||
+    if (st != dnnl_success || !is_made_by(*pd, AVOIDED) ||
         dnnl_primitive_desc_clone(&other, *pd) != dnnl_success)
         return st;
     while (dnnl_primitive_desc_next_impl(other) == dnnl_success)
-        if (is_made_by(other, LIKED)) {
+        if (is_made_by(other, PREFERRED)) {
             replace(pd, other);
             return st;
         }
@@ -277,7 +278,8 @@ dnnl_status_t post_ops_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float 
     return dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, beta);
 }
 
-/* Second half of every function below: from an operation descriptor. */
+/* Second half of every function below: creates a primitive descriptor from an operation
+ * descriptor. */
 static dnnl_status_t make(const pd_env *env, dnnl_status_t st,
                           const_dnnl_op_desc_t desc, dnnl_primitive_desc_t *pd) {
     if (st != dnnl_success)
@@ -285,15 +287,15 @@ static dnnl_status_t make(const pd_env *env, dnnl_status_t st,
     return dnnl_primitive_desc_create(pd, desc, env->attr, env->engine, env->hint);
 }
 
-static void find_liked(const pd_env *env, const_dnnl_op_desc_t desc,
-                       dnnl_primitive_desc_t *pd) {
+static void find_preferred(const pd_env *env, const_dnnl_op_desc_t desc,
+                           dnnl_primitive_desc_t *pd) {
     dnnl_primitive_desc_iterator_t each = NULL;
     if (dnnl_primitive_desc_iterator_create(&each, desc, env->attr, env->engine,
                                             env->hint) != dnnl_success)
         return;
     do {
         dnnl_primitive_desc_t other = dnnl_primitive_desc_iterator_fetch(each);
-        if (other && is_made_by(other, LIKED)) {
+        if (other && is_made_by(other, PREFERRED)) {
             replace(pd, other);
             break;
         }
@@ -311,8 +313,8 @@ dnnl_status_t pd_conv_forward(const pd_env *env, dnnl_prop_kind_t prop,
         &desc, prop, kind, src, weights, bias, dst, window->stride, window->dilation,
         window->pad_begin, window->pad_end);
     st = make(env, st, &desc, pd);
-    if (st == dnnl_success && is_made_by(*pd, UNLIKED))
-        find_liked(env, &desc, pd);
+    if (st == dnnl_success && is_made_by(*pd, AVOIDED))
+        find_preferred(env, &desc, pd);
     return st;
 }
 

@@ -1,5 +1,5 @@
-/* concat: inputs side by side along one axis. In memory that is a row of runs, one an
- * input, again and again; forward and backward copy them. */
+/* concat: concatenates inputs along one axis. In memory that is a sequence of rows,
+ * with one run per input; forward and backward copy the runs. */
 #include "onednn.h"
 
 #include <stdio.h>
@@ -10,9 +10,9 @@ typedef struct concat {
     int axis;
     int32_t inputs;
     size_t element;                     /* bytes */
-    int64_t rows;                       /* how often all inputs follow each other */
-    int64_t run[DLC_MAX_INPUTS];        /* elements of each in one row */
-    int64_t before[DLC_MAX_INPUTS + 1]; /* elements in front of it in a row */
+    int64_t rows;                       /* number of rows */
+    int64_t run[DLC_MAX_INPUTS];        /* elements of each input in one row */
+    int64_t before[DLC_MAX_INPUTS + 1]; /* elements before it in a row */
 } concat;
 
 const dlc_option concat_options[] = {
@@ -70,7 +70,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* Dimensions in the order in which they lie in memory, outermost first. */
+/* Dimensions in memory order, outermost first. */
 static void order_dims(int rank, int last, int *order) {
     int n = 0;
     order[n++] = 0;
@@ -80,8 +80,8 @@ static void order_dims(int rank, int last, int *order) {
         order[n] = 1;
 }
 
-/* The blocks of channels that all inputs come in, or 0: side by side they are the
- * blocks of the output, as if they lay in plain order. Only where none is padded. */
+/* The channel block size that all inputs share, or 0. Then the blocks of the inputs are
+ * the blocks of the output, and can be copied as if plain. Only if none is padded. */
 static int common_block(const concat *cat, const dlc_layer_plan *plan) {
     const dlc_layout *first = plan->in[0].layout;
     int block = first ? first->block : 0;
@@ -93,7 +93,8 @@ static int common_block(const concat *cat, const dlc_layer_plan *plan) {
     return block;
 }
 
-/* Else anything that isn't plain comes as channels last: a step from it, not two. */
+/* Otherwise every input that is not plain is read channels last: one reorder away from
+ * most layouts. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     concat *cat = (concat *)layer;
     context *net = layer->net;
@@ -110,7 +111,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
                                           : layout_plain(net, shape, dtype);
         if (!layout)
             return DLC_ERR_NOMEM;
-        layout_give(tensor, layout);
+        layout_set(tensor, layout);
     }
     const dlc_shape *out = &plan->out[0].shape;
     order_dims(out->rank, last, order);

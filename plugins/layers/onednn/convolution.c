@@ -1,6 +1,7 @@
-/* convolution: filters that slide over the image. */
+/* convolution: filters that slide over the image. Chooses between oneDNN's primitives,
+ * the batch-blocked kernels and our Winograd transform. */
 #include "../shared/window.h"
-#include "convolution_lanes.h"
+#include "convolution_batch_blocked.h"
 #include "convolution_winograd.h"
 
 #include <string.h>
@@ -9,14 +10,14 @@ typedef struct convolution {
     weighted w;
     sliding_window window;
     int64_t group;
-    int layout; /* below */
-    int sliced; /* makes some of the filters */
-    int direct; /* no Winograd: by wish, or because it isn't worth it */
-    convolution_lanes lanes;
+    int layout;           /* LAYOUT_, below */
+    int channel_parallel; /* computes some of the filters only */
+    int direct;           /* no Winograd: set by the user, or not worthwhile */
+    convolution_batch_blocked batch_blocked;
     convolution_winograd winograd;
 } convolution;
 
-enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_LANES };
+enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_BATCH_BLOCKED };
 
 const dlc_option convolution_options[] = {
     DLC_INT_REQUIRED("num_output", 1, 1 << 20,
@@ -32,8 +33,8 @@ const dlc_option convolution_options[] = {
             "split channels and filters into this many groups that don't mix"),
     WEIGHTED_OPTIONS,
     DLC_CHOICE("layout", "auto", "auto|channels_last|batch_blocked|library",
-               "how images lie in memory; lanes: side by side in vectors, where the "
-               "batch allows; library: as oneDNN proposes"),
+               "memory layout of images; batch_blocked: vectors of images, where the "
+               "batch size allows it; library: what oneDNN proposes"),
     DLC_CHOICE(
         "algorithm", "auto", "auto|direct",
         "auto: where it is likely faster, windows of 3x3, on a CPU also of 5x5, by "
@@ -63,7 +64,7 @@ static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
                                  diff_dst, pd);
 }
 
-/* Winograd's has compiled code for most shapes only. */
+/* oneDNN has optimised Winograd code for few shapes. */
 static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
                                          md_t diff_weights, md_t diff_bias,
                                          md_t diff_dst, dnnl_primitive_desc_t *pd) {
@@ -93,7 +94,7 @@ static int layout_setting(const dlc_settings *settings) {
     if (strcmp(text, "library") == 0)
         return LAYOUT_LIBRARY;
     if (strcmp(text, "batch_blocked") == 0)
-        return LAYOUT_LANES;
+        return LAYOUT_BATCH_BLOCKED;
     return strcmp(text, "channels_last") == 0 ? LAYOUT_LAST : LAYOUT_AUTO;
 }
 
@@ -105,7 +106,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
         return status;
     convolution *conv = (convolution *)layer;
     weighted_read(&conv->w, &kind, args);
-    conv->sliced = DLC_HAS(args, slice_end) && args->slice_end;
+    conv->channel_parallel = DLC_HAS(args, channel_end) && args->channel_end;
     conv->group = host->get_int(settings, "group");
     conv->layout = layout_setting(settings);
     conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
@@ -129,7 +130,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (status != DLC_OK)
         return status;
     const dlc_shape *in = &plan->in[0].shape;
-    if (conv->sliced && conv->group > 1)
+    if (conv->channel_parallel && conv->group > 1)
         return host->fail(
             DLC_ERR_UNSUPPORTED,
             "layer '%s': a convolution with group = %lld cannot be split; "
@@ -156,7 +157,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                            times(times(in->dims[0], filters), times(size[0], size[1])));
 }
 
-/* As oneDNN sees them: those of groups have a dimension more. */
+/* Weights as oneDNN sees them: with groups they have one more dimension. */
 static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
     dlc_shape weights = *own;
     if (conv->group == 1)
@@ -169,9 +170,10 @@ static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
     return weights;
 }
 
-/* The library puts channels in blocks of 16 and multiplies the padding along. Where
- * that is little, blocks are faster than channels last; where channels are few (20
- * would be padded to 32), slower. Images of a few colours are read as they are. */
+/* oneDNN pads channels to blocks of 16 and multiplies the padding, too. If there is
+ * little padding, blocks are faster than channels last; with few channels (20 would be
+ * padded to 32), slower. Images with a few colours are read in the layout they come in.
+ */
 enum { BLOCK = 16, COLOURS = 4 };
 
 static int blocks_fit(const convolution *conv, const dlc_shape *in,
@@ -193,8 +195,9 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                                  const dlc_shape *weights) {
     context *net = conv->w.head.net;
     const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
-    /* Winograd's transform would pad colours to a block, and images smaller than two of
-     * its tiles to tiles, in scratch memory many times the size of the image. */
+    /* oneDNN's Winograd transform would pad colours to a block, and images smaller than
+     * two of its tiles to tiles, in scratch memory many times the size of the image.
+     */
     enum { TWO_TILES = 8 };
     conv->direct |= in->dims[1] <= COLOURS ||
                     (out->dims[2] < TWO_TILES && out->dims[3] < TWO_TILES);
@@ -204,7 +207,7 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                                      .dst = layout_any(net, out, net->precision)};
     if (!last.src || !last.dst || !library.src || !library.dst)
         return DLC_ERR_NOMEM;
-    /* The first one, or the other if oneDNN has better code for it. */
+    /* The first choice, or the other if oneDNN has better code for it. */
     int blocked = conv->layout == LAYOUT_LIBRARY ||
                   (conv->layout == LAYOUT_AUTO && blocks_fit(conv, in, out));
     const weighted_choice choices[] = {blocked ? library : last,
@@ -213,7 +216,8 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                             conv->layout == LAYOUT_AUTO ? 2 : 1);
 }
 
-/* Windows of 3 x 3 without groups the library may transform itself, as fast as we. */
+/* Can oneDNN transform a window of 3 x 3 without groups itself, as fast as our kernels?
+ */
 static int library_transforms(const convolution *conv, const dlc_layer_plan *plan,
                               const dlc_shape *weights) {
     context *net = conv->w.head.net;
@@ -238,14 +242,16 @@ static int library_transforms(const convolution *conv, const dlc_layer_plan *pla
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     convolution *conv = (convolution *)layer;
     const dlc_shape weights = weights_shape(conv, &plan->param[0].shape);
-    int float32 = layer->net->precision == DLC_F32; /* lanes know nothing else */
-    int forced = float32 && conv->layout == LAYOUT_LANES;
-    /* Filters of single channels multiply too little to pay for the way into lanes. */
+    int float32 = layer->net->precision ==
+                  DLC_F32; /* the batch-blocked kernels support nothing else */
+    int forced = float32 && conv->layout == LAYOUT_BATCH_BLOCKED;
+    /* Depthwise filters multiply too little to pay for the reorder to batch-blocked. */
     int may_be = float32 && conv->layout == LAYOUT_AUTO && conv->group == 1;
     if ((forced || may_be) &&
-        convolution_lanes_fits(&conv->w, &conv->window, conv->group, plan, forced,
-                               &conv->lanes))
-        return convolution_lanes_prepare(&conv->w, &conv->lanes, plan, &weights);
+        convolution_batch_blocked_fits(&conv->w, &conv->window, conv->group, plan,
+                                       forced, &conv->batch_blocked))
+        return convolution_batch_blocked_prepare(&conv->w, &conv->batch_blocked, plan,
+                                                 &weights);
     if (float32 && conv->layout == LAYOUT_AUTO && !conv->direct &&
         !library_transforms(conv, plan, &weights) &&
         convolution_winograd_fits(&conv->w, &conv->window, conv->group, plan,
@@ -258,22 +264,24 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
     if (conv->winograd.kernels)
         return convolution_winograd_forward(&conv->w, &conv->winograd, run);
-    return conv->lanes.tables ? convolution_lanes_forward(&conv->w, &conv->lanes, run)
-                              : weighted_forward(layer, run);
+    return conv->batch_blocked.tables
+               ? convolution_batch_blocked_forward(&conv->w, &conv->batch_blocked, run)
+               : weighted_forward(layer, run);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
     if (conv->winograd.kernels)
         return convolution_winograd_backward(&conv->w, &conv->winograd, run);
-    return conv->lanes.tables ? convolution_lanes_backward(&conv->w, &conv->lanes, run)
-                              : weighted_backward(layer, run);
+    return conv->batch_blocked.tables
+               ? convolution_batch_blocked_backward(&conv->w, &conv->batch_blocked, run)
+               : weighted_backward(layer, run);
 }
 
-/* In kernels of our own weights are plain. */
+/* Our own kernels use plain weights. */
 static int is_plain(const dlc_layer *layer) {
     const convolution *conv = (const convolution *)layer;
-    return conv->lanes.tables || conv->winograd.kernels;
+    return conv->batch_blocked.tables || conv->winograd.kernels;
 }
 
 static dlc_status copy_plain(const dlc_layer *layer, int32_t index, const float *from,
@@ -299,15 +307,15 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const convolution *conv = (const convolution *)layer;
     if (conv->winograd.kernels)
         convolution_winograd_describe(&conv->w, &conv->winograd, text, bytes);
-    else if (conv->lanes.tables)
-        convolution_lanes_describe(&conv->w, &conv->lanes, text, bytes);
+    else if (conv->batch_blocked.tables)
+        convolution_batch_blocked_describe(&conv->w, &conv->batch_blocked, text, bytes);
     else
         weighted_describe(layer, text, bytes);
 }
 
 static void destroy(dlc_layer *layer) {
     if (layer)
-        host->free(((convolution *)layer)->lanes.tables);
+        host->free(((convolution *)layer)->batch_blocked.tables);
     weighted_destroy(layer);
 }
 
@@ -317,7 +325,7 @@ const dlc_layer_ops convolution_ops = {
     .create = create,
     .destroy = destroy,
     .infer = infer,
-    .absorb = weighted_absorb,
+    .fuse = weighted_fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -1,5 +1,5 @@
-/* See convolution_winograd.h. Weights are plain here; what reads them in another layout
- * (a test net whose batch goes another way) reorders them. */
+/* Convolution by our own Winograd transform. Weights are plain here; a test net that
+ * uses another implementation reorders them. */
 #include "convolution_winograd.h"
 #include "isa.h"
 
@@ -48,7 +48,7 @@ static int window_fits(const sliding_window *window) {
     return 1;
 }
 
-/* How many times less there is to multiply, with what the transforms take counted in
+/* How many times fewer multiplications there are, with the transforms counted in
  * multiplications, as measured. */
 static double gain(const winograd_conv *conv) {
     const double reads = 6, writes = 4;
@@ -68,10 +68,10 @@ int convolution_winograd_fits(const weighted *w, const sliding_window *window,
                               convolution_winograd *winograd) {
     enum { FEWEST_CHANNELS = 32 };
     const double least_gain = 1.6;
-    const weighted *twin = (const weighted *)w->head.twin;
+    const weighted *train = (const weighted *)w->head.train_layer;
     const winograd_kernels *kernels = kernels_here();
     if (!kernels || !window_fits(window) ||
-        (twin && twin->weights && !twin->weights->plain))
+        (train && train->weights && !train->weights->plain))
         return 0;
     winograd_conv *conv = &winograd->conv;
     *conv = describe_shape(window, group, &plan->in[0].shape, &plan->out[0].shape);
@@ -97,8 +97,8 @@ dlc_status convolution_winograd_prepare(weighted *w,
     w->bias = layout_plain(net, &bias, DLC_F32);
     if (!w->src || !w->dst || !w->weights || !w->bias)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], w->src);
-    layout_give(&plan->out[0], w->dst);
+    layout_set(&plan->in[0], w->src);
+    layout_set(&plan->out[0], w->dst);
     plan->scratch_bytes = kernels->space_bytes(&winograd->conv, training);
     plan->reads_in = training;
     plan->reads_out = training && w->relu.on;
@@ -120,14 +120,14 @@ dlc_status convolution_winograd_backward(weighted *w,
                                          const dlc_layer_run *run) {
     const winograd_kernels *kernels = winograd->kernels;
     float *diff = run->out_diff[0];
-    if (wants_part(run, DLC_PART_PARAM)) {
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
         if (w->relu.on)
             relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
         kernels->backward_weights(&winograd->conv, run->in[0], diff, run->param_diff[0],
                                   w->has_bias ? run->param_diff[1] : NULL,
                                   run->scratch);
     }
-    if (wants_part(run, DLC_PART_DATA) && run->in_diff[0])
+    if (wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         kernels->backward_data(&winograd->conv, diff, run->param[0], run->in_diff[0],
                                run->scratch);
     return DLC_OK;

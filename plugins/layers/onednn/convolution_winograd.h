@@ -7,12 +7,13 @@
 
 typedef struct convolution_winograd {
     winograd_conv conv;
-    const winograd_kernels *kernels; /* NULL: this convolution goes another way */
+    const winograd_kernels
+        *kernels; /* NULL: this convolution uses another implementation */
 } convolution_winograd;
 
-/* Can it go so, and is it likely faster than as it stands? By arithmetic alone, so that
- * a net computes the same numbers on every run. A test net goes by the layout of its
- * twin's weights too. */
+/* Is it possible, and likely faster than a direct convolution? Computed from the shapes
+ * alone, so that a net computes the same numbers on every run. In a test net it also
+ * depends on the layout of the train net's weights. */
 int convolution_winograd_fits(const weighted *w, const sliding_window *window,
                               int64_t group, const dlc_layer_plan *plan,
                               convolution_winograd *winograd);

@@ -1,8 +1,9 @@
-/* dropout: in training each element is zeroed with probability `ratio`, and what is
- * left is scaled up so that the mean stays (so testing has nothing to do).
+/* dropout: in training each element is zeroed with probability `ratio`, and the others
+ * are scaled up so that the mean stays (testing has nothing to do).
  *
- * Which elements is decided by (seed, layer, iteration, number of the element in the
- * global batch): the same for any number of ranks and threads, and any layout. */
+ * Which elements depends on (seed, layer, iteration, index of the element in the global
+ * batch): it is the same for any number of ranks and threads, and any layout.
+ */
 #include "../shared/philox.h"
 #include "onednn.h"
 
@@ -19,7 +20,7 @@ typedef struct dropout {
 } dropout;
 
 const dlc_option dropout_options[] = {
-    DLC_FLOAT("ratio", "0.5", 0, 0.999999, "share of the elements that is zeroed"),
+    DLC_FLOAT("ratio", "0.5", 0, 0.999999, "fraction of the elements that is zeroed"),
     DLC_OPTIONS_END,
 };
 
@@ -47,22 +48,22 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* Workspace: a byte an element, 1 where it is kept, in plain order. */
+/* Workspace: a byte per element, 1 where it is kept, in plain order. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     dropout *drop = (dropout *)layer;
     const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &drop->last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_set(&plan->in[0], layout);
+    layout_set(&plan->out[0], layout);
     plan->in_place = 1;
     if (layer->phase == DLC_PHASE_TRAIN)
         plan->workspace_bytes = (size_t)drop->count;
     return DLC_OK;
 }
 
-/* Decides on the elements of one sample. Element e of the global batch takes word
- * e % 4 of block e / 4. */
+/* Draws the elements of one sample. Element e of the global batch uses word e % 4 of
+ * block e / 4. */
 static void draw(const dropout *drop, const dlc_layer_run *run, int64_t sample,
                  uint8_t *keep) {
     uint32_t limit = (uint32_t)lrint(drop->ratio * 4294967296.0);
@@ -77,7 +78,7 @@ static void draw(const dropout *drop, const dlc_layer_run *run, int64_t sample,
     }
 }
 
-/* to = from where kept, scaled up, one sample. */
+/* Scales the kept elements of one sample, and zeroes the others. */
 static void apply(const dropout *drop, const uint8_t *keep, const float *from,
                   float *to) {
     float scale = (float)(1 / (1 - drop->ratio));

@@ -1,5 +1,5 @@
-/* eltwise: inputs of one shape, joined element by element. Works on the memory as it
- * lies, padding included: sum, product and maximum of zeros are zero. */
+/* eltwise: combines inputs of one shape, element by element. Works on any layout,
+ * padding included: sum, product and maximum of zeros are zero. */
 #include "bfloat16.h"
 #include "eltwise_kernels.h"
 #include "isa.h"
@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum join { JOIN_SUM, JOIN_PRODUCT, JOIN_MAX } join;
+typedef enum eltwise_kind { ELTWISE_SUM, ELTWISE_PRODUCT, ELTWISE_MAX } eltwise_kind;
 
 typedef struct eltwise {
     dlc_layer head;
-    join how;
+    eltwise_kind how;
     int32_t inputs;
     float factor[DLC_MAX_INPUTS]; /* of a sum */
     size_t factors;               /* given; 0: all are 1 */
-    relu_absorbed relu;
-    bounds limit; /* of what was taken over, as the output's type holds it */
+    fused_relu relu;
+    bounds limit; /* of the fused activation, rounded to the output's type */
     int64_t count;
     int bf16;
     const eltwise_kernels *kernels;
@@ -48,9 +48,9 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     if (status != DLC_OK)
         return status;
     eltwise *elt = (eltwise *)*out;
-    elt->how = strcmp(operation, "max") == 0       ? JOIN_MAX
-               : strcmp(operation, "product") == 0 ? JOIN_PRODUCT
-                                                   : JOIN_SUM;
+    elt->how = strcmp(operation, "max") == 0       ? ELTWISE_MAX
+               : strcmp(operation, "product") == 0 ? ELTWISE_PRODUCT
+                                                   : ELTWISE_SUM;
     elt->factors = count;
     for (size_t i = 0; i < DLC_MAX_INPUTS; i++)
         elt->factor[i] = i < count ? (float)factors[i] : 1;
@@ -89,9 +89,9 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-static dlc_status absorb(dlc_layer *layer, const dlc_feature *next,
-                         const dlc_settings *settings) {
-    return relu_or_clip_absorb(&((eltwise *)layer)->relu, next, settings);
+static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
+                       const dlc_settings *settings) {
+    return relu_or_clip_fuse(&((eltwise *)layer)->relu, next, settings);
 }
 
 static const eltwise_kernels *kernels_here(void) {
@@ -105,12 +105,12 @@ static const eltwise_kernels *kernels_here(void) {
     return all[isa_here()];
 }
 
-/* The sum that residual nets are made of. */
+/* The sum of two inputs, as in residual nets. */
 static int is_simple(const eltwise *elt) {
-    return elt->how == JOIN_SUM && elt->inputs == 2 && !elt->factors;
+    return elt->how == ELTWISE_SUM && elt->inputs == 2 && !elt->factors;
 }
 
-/* Backward tells by the output where it was bounded. */
+/* Backward compares the output with the bounds as they were stored. */
 static bounds as_stored(const eltwise *elt, bounds limit) {
     if (!elt->bf16)
         return limit;
@@ -119,7 +119,7 @@ static bounds as_stored(const eltwise *elt, bounds limit) {
                     .slope = limit.slope};
 }
 
-/* All take the first layout that is not plain. Workspace: for the maximum, which
+/* All tensors use the first layout that is not plain. Workspace: for the maximum, which
  * input it was. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     eltwise *elt = (eltwise *)layer;
@@ -131,8 +131,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         return DLC_ERR_NOMEM;
     uint64_t all = plan->inputs < 64 ? (1ull << plan->inputs) - 1 : ~0ull;
     for (int32_t i = 0; i < plan->inputs; i++)
-        layout_give(&plan->in[i], layout);
-    layout_give(&plan->out[0], layout);
+        layout_set(&plan->in[i], layout);
+    layout_set(&plan->out[0], layout);
     elt->count = layout_count(layout);
     elt->bf16 = layout->dtype == DLC_BF16;
     elt->kernels = kernels_here();
@@ -140,9 +140,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     plan->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    if (elt->how == JOIN_PRODUCT && plan->inputs > 1)
+    if (elt->how == ELTWISE_PRODUCT && plan->inputs > 1)
         plan->reads_in = all;
-    if (elt->how == JOIN_MAX)
+    if (elt->how == ELTWISE_MAX)
         plan->workspace_bytes = (size_t)elt->count;
     plan->reads_out = elt->relu.on != 0;
     return DLC_OK;
@@ -150,20 +150,20 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
 
 /* ---- Chunks ------------------------------------------------------------------- */
 
-/* Each is read whole before anything of it is written, for outputs may lie over inputs.
- */
+/* Each chunk is read completely before anything of it is written, since outputs may
+ * overwrite inputs. */
 
 enum {
-    CHUNK = 2048, /* elements at a time: they stay in the nearest cache */
+    CHUNK = 2048, /* elements at a time: they stay in the L1 cache */
     WORTH_THREADS = 4 * CHUNK,
-    STREAM_BYTES = 8 << 20 /* more than caches keep until somebody reads it */
+    STREAM_BYTES = 8 << 20 /* more than the caches keep until it is read */
 };
 
 static size_t element_bytes(const eltwise *elt) {
     return elt->bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
-static int streams(const eltwise *elt) {
+static int is_streamed(const eltwise *elt) {
     return (size_t)elt->count * element_bytes(elt) >= STREAM_BYTES;
 }
 
@@ -175,7 +175,7 @@ static void *chunk_to(const eltwise *elt, void *tensor, int64_t at) {
     return tensor ? (char *)tensor + (size_t)at * element_bytes(elt) : NULL;
 }
 
-/* As float32: where it is, or in `room`. */
+/* The chunk as float32: in place, or converted into `room`. */
 static const float *chunk_read(const eltwise *elt, const void *tensor, int64_t at,
                                int64_t n, float *room) {
     const void *from = chunk_at(elt, tensor, at);
@@ -196,15 +196,15 @@ static void chunk_write(const eltwise *elt, const float *values, int64_t n,
 
 /* ---- Forward ------------------------------------------------------------------- */
 
-/* Joins input i to what those before it came to. */
-static void join_chunk(const eltwise *elt, int32_t i, int64_t n, const float *in,
-                       float *out, uint8_t *which) {
+/* Combines input i with the result of the inputs before it. */
+static void combine_chunk(const eltwise *elt, int32_t i, int64_t n, const float *in,
+                          float *out, uint8_t *which) {
     float factor = elt->factor[i];
-    for (int64_t k = 0; k < n && elt->how == JOIN_SUM; k++)
+    for (int64_t k = 0; k < n && elt->how == ELTWISE_SUM; k++)
         out[k] += factor * in[k];
-    for (int64_t k = 0; k < n && elt->how == JOIN_PRODUCT; k++)
+    for (int64_t k = 0; k < n && elt->how == ELTWISE_PRODUCT; k++)
         out[k] *= in[k];
-    for (int64_t k = 0; k < n && elt->how == JOIN_MAX; k++) {
+    for (int64_t k = 0; k < n && elt->how == ELTWISE_MAX; k++) {
         if (!(in[k] > out[k]))
             continue;
         out[k] = in[k];
@@ -216,15 +216,15 @@ static void join_chunk(const eltwise *elt, int32_t i, int64_t n, const float *in
 static void forward_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
                           int64_t n) {
     float out[CHUNK], room[CHUNK];
-    int marks = elt->how == JOIN_MAX && elt->head.phase == DLC_PHASE_TRAIN;
-    uint8_t *which = marks ? (uint8_t *)run->workspace + at : NULL;
+    int keeps_index = elt->how == ELTWISE_MAX && elt->head.phase == DLC_PHASE_TRAIN;
+    uint8_t *which = keeps_index ? (uint8_t *)run->workspace + at : NULL;
     const float *in = chunk_read(elt, run->in[0], at, n, room);
     for (int64_t k = 0; k < n; k++)
         out[k] = elt->factor[0] * in[k];
     for (int64_t k = 0; k < n && which; k++)
         which[k] = 0;
     for (int32_t i = 1; i < elt->inputs; i++)
-        join_chunk(elt, i, n, chunk_read(elt, run->in[i], at, n, room), out, which);
+        combine_chunk(elt, i, n, chunk_read(elt, run->in[i], at, n, room), out, which);
     for (int64_t k = 0; k < n && elt->relu.on; k++)
         out[k] = bounds_apply(&elt->limit, out[k]);
     chunk_write(elt, out, n, run->out[0], at);
@@ -232,7 +232,7 @@ static void forward_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t 
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const eltwise *elt = (const eltwise *)layer;
-    int simple = is_simple(elt), stream = streams(elt);
+    int simple = is_simple(elt), stream = is_streamed(elt);
 #pragma omp parallel for schedule(static) if (elt->count > WORTH_THREADS)
     for (int64_t at = 0; at < elt->count; at += CHUNK) {
         int64_t n = elt->count - at < CHUNK ? elt->count - at : CHUNK;
@@ -248,16 +248,16 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
 
 /* ---- Backward ------------------------------------------------------------------ */
 
-/* The gradient of input i; diff: of what the activation read. */
+/* The gradient of input i; `diff` is the gradient before the activation. */
 static void gradient_chunk(const eltwise *elt, const dlc_layer_run *run, int32_t i,
                            int64_t at, int64_t n, const float *diff) {
     float to[CHUNK], room[CHUNK];
     const uint8_t *which = (const uint8_t *)run->workspace + at;
-    for (int64_t k = 0; k < n && elt->how == JOIN_MAX; k++)
+    for (int64_t k = 0; k < n && elt->how == ELTWISE_MAX; k++)
         to[k] = which[k] == i ? diff[k] : 0;
-    for (int64_t k = 0; k < n && elt->how != JOIN_MAX; k++)
+    for (int64_t k = 0; k < n && elt->how != ELTWISE_MAX; k++)
         to[k] = elt->factor[i] * diff[k];
-    for (int32_t j = 0; j < elt->inputs && elt->how == JOIN_PRODUCT; j++) {
+    for (int32_t j = 0; j < elt->inputs && elt->how == ELTWISE_PRODUCT; j++) {
         const float *in = chunk_read(elt, run->in[j], at, n, room);
         for (int64_t k = 0; j != i && k < n; k++)
             to[k] *= in[k];
@@ -282,7 +282,7 @@ static void backward_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const eltwise *elt = (const eltwise *)layer;
-    int simple = is_simple(elt), stream = streams(elt);
+    int simple = is_simple(elt), stream = is_streamed(elt);
 #pragma omp parallel for schedule(static) if (elt->count > WORTH_THREADS)
     for (int64_t at = 0; at < elt->count; at += CHUNK) {
         int64_t n = elt->count - at < CHUNK ? elt->count - at : CHUNK;
@@ -309,7 +309,7 @@ const dlc_layer_ops eltwise_ops = {
     .create = create,
     .destroy = layer_free,
     .infer = infer,
-    .absorb = absorb,
+    .fuse = fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -1,9 +1,10 @@
-/* See eltwise_kernels.h; compiled once for each instruction set (vectors.h). */
+/* Kernels of eltwise, compiled once for each instruction set (vectors.h). */
 #include "eltwise_kernels.h"
 #include "per_isa.h"
 #include "vectors.h"
 
-/* `call` for the vectors of `count` numbers from `i` on; the last may be partial. */
+/* Runs `call` for the vectors of `count` numbers from `i` on; the last may be partial.
+ */
 #define FOR_VECTORS(bf16_, count_, call) \
     do { \
         size_t i = 0; \
@@ -17,7 +18,7 @@
         } \
     } while (0)
 
-/* `call(bf16, limit, ...)` with constants. */
+/* Runs `call(bf16, limit, ...)` with constants. */
 #define FOR_LIMIT(call, bf16_, limit_, ...) \
     switch (limit_kind_of(limit_)) { \
     case LIMIT_NONE: \
@@ -48,7 +49,7 @@ ALWAYS void add_of(int bf16, limit_kind kind, size_t count, const void *a,
 static void add(int bf16, size_t count, const void *a, const void *b,
                 const bounds *limit, int stream, void *out) {
     const limits l = limits_of(limit);
-    stream = stream && out != a && out != b; /* those are in the caches */
+    stream = stream && out != a && out != b; /* these are in the caches */
     if (bf16)
         FOR_LIMIT(add_of, 1, limit, count, a, b, &l, stream, out)
     else

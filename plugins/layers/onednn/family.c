@@ -1,4 +1,5 @@
-/* The family: one oneDNN engine and stream a net, and reorders between layouts. */
+/* The layer family: one oneDNN engine and stream per net, and reorders between layouts.
+ */
 #include "onednn.h"
 
 #include <omp.h>
@@ -17,8 +18,8 @@ static void family_close(void *opaque) {
     host->free(net);
 }
 
-/* As oneDNN takes this processor, ONEDNN_MAX_CPU_ISA included. Without the instructions
- * it would compute in float32 and convert: slower than float32 alone. */
+/* According to oneDNN, ONEDNN_MAX_CPU_ISA included. Without the instructions it would
+ * compute in float32 and convert, which is slower than float32 alone. */
 static int bf16_is_fast(void) {
 #ifdef __x86_64__
     unsigned isa = dnnl_get_effective_cpu_isa();
@@ -28,8 +29,8 @@ static int bf16_is_fast(void) {
 #endif
 }
 
-/* OpenMP gives fewer than were asked for where the environment says so, but parts of
- * oneDNN wait for as many as they asked for, for ever. */
+/* OpenMP gives fewer threads than requested if the environment limits them, but parts
+ * of oneDNN wait for as many as they requested, for ever. */
 static void set_threads(int wanted) {
     int most = omp_get_max_active_levels() > 0 ? omp_get_thread_limit() : 1;
     omp_set_dynamic(0);
@@ -39,7 +40,7 @@ static void set_threads(int wanted) {
 static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     if (args->precision == DLC_F16)
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "the processor's layers compute in float32 and bfloat16; "
+                          "layers on the CPU compute in float32 and bfloat16; "
                           "take [train] precision = bf16 or float32");
     context *net = host->alloc(sizeof *net);
     if (!net)
@@ -49,11 +50,11 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     if (net->precision == DLC_BF16 && !bf16_is_fast()) {
         family_close(net);
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "this processor has no bfloat16 arithmetic (AVX-512 BF16 or "
+                          "this CPU has no bfloat16 arithmetic (AVX-512 BF16 or "
                           "AMX); take [train] precision = float32");
     }
-    /* oneDNN and our own loops run on OpenMP's one pool; both take the number of
-     * threads from here, when a primitive is made and when it runs. */
+    /* oneDNN and our own loops use OpenMP's thread pool; both read the number of
+     * threads from here, when a primitive is created and when it runs. */
     set_threads((int)args->threads);
     dnnl_status_t st = dnnl_engine_create(&net->engine, dnnl_cpu, 0);
     if (st == dnnl_success)
@@ -139,5 +140,5 @@ const dlc_family onednn_family = {
     .reorder_create = reorder_create,
     .reorder_run = reorder_run,
     .reorder_destroy = reorder_destroy,
-    .shapes_alone = 1,
+    .infers_without_device = 1,
 };

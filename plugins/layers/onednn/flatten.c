@@ -1,4 +1,4 @@
-/* flatten: several dimensions become one. In plain layout not a byte moves. */
+/* flatten: merges several dimensions into one. In plain layout nothing is copied. */
 #include "onednn.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ typedef struct flatten {
 
 const dlc_option flatten_options[] = {
     DLC_INT("axis", "1", 0, DLC_MAX_DIMS - 1,
-            "first dimension to join; all behind it are joined too"),
+            "first of the dimensions that are merged; all after it are merged too"),
     DLC_OPTIONS_END,
 };
 

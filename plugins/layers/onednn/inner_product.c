@@ -6,7 +6,7 @@
 typedef struct product {
     weighted w;
     int64_t batch, features;
-    int transposed; /* forward is ours, below */
+    int transposed; /* forward multiplies with sgemm, see below */
 } product;
 
 const dlc_option inner_product_options[] = {
@@ -67,10 +67,10 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                            times(batch, w->num_output));
 }
 
-/* A plain input is a matrix; another layout is read as it comes, with weights of
- * the image's dimensions (the same numbers in row-major order). float32 weights lie as
- * the samples do, so that all three passes read them as they are; what oneDNN would
- * choose for forward it would have to reorder for backward. */
+/* A plain input is a matrix; other layouts are read as they are, with weights of the
+ * image's dimensions (the same numbers in row-major order). float32 weights have the
+ * layout of the samples, so that all three passes read them as they are; what oneDNN
+ * would choose for forward it would have to reorder for backward. */
 static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
     weighted *w = (weighted *)layer;
     context *net = layer->net;
@@ -86,8 +86,8 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_layout *image_weights = layout_last(net, &image, DLC_F32);
     if (!given || !dst || !matrix || !weights || !image_weights)
         return DLC_ERR_NOMEM;
-    int lanes = given->lanes != 0; /* nobody multiplies those */
-    if (lanes && !(given = layout_last(net, in, dtype)))
+    int batch_blocked = given->batch_block != 0; /* no kernel multiplies these */
+    if (batch_blocked && !(given = layout_last(net, in, dtype)))
         return DLC_ERR_NOMEM;
     int float32 = dtype == DLC_F32, alike = given->dtype == dtype;
     const weighted_choice as_image = {.src = given,
@@ -96,14 +96,14 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
                                                                         : NULL};
     const weighted_choice as_matrix = {
         .src = matrix, .dst = dst, .weights = float32 ? weights : NULL};
-    const weighted *twin = (const weighted *)layer->twin;
-    if (twin && twin->weights) { /* its weights decide */
-        int flattened = twin->weights_rank == 2;
+    const weighted *train = (const weighted *)layer->train_layer;
+    if (train && train->weights) { /* its weights decide */
+        int flattened = train->weights_rank == 2;
         return weighted_prepare(w, plan, flattened ? &plan->param[0].shape : &image,
                                 flattened ? &as_matrix : &as_image, 1);
     }
-    /* Blocks of channels would make weights of blocks, which oneDNN multiplies slowly;
-     * samples are few beside weights and soon made plain. */
+    /* Blocks of channels would make blocked weights, which oneDNN multiplies slowly;
+     * samples are few compared with weights and quickly reordered to plain. */
     if (given->last && !given->plain && alike && !layer->plain_params &&
         in->rank <= 5 && weighted_prepare(w, plan, &image, &as_image, 1) == DLC_OK &&
         !pd_is_slow(w->forward.pd))
@@ -111,9 +111,9 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
     return weighted_prepare(w, plan, &plan->param[0].shape, &as_matrix, 1);
 }
 
-/* Forward multiplies samples by transposed weights. Of two factors the one that has
- * to be transposed had better be the smaller: with more outputs than samples, weights
- * by transposed samples, whose result is then the one to turn. */
+/* Forward multiplies samples by transposed weights. The smaller factor should be the
+ * transposed one: with more outputs than samples, it multiplies weights by transposed
+ * samples and transposes the result. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     product *p = (product *)layer;
     const weighted *w = &p->w;
@@ -174,7 +174,7 @@ const dlc_layer_ops inner_product_ops = {
     .create = create,
     .destroy = weighted_destroy,
     .infer = infer,
-    .absorb = weighted_absorb,
+    .fuse = weighted_fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = weighted_backward,

@@ -1,5 +1,5 @@
-/* Which instruction set our own kernels use. What oneDNN takes this processor for,
- * ONEDNN_MAX_CPU_ISA included, holds for us. */
+/* The instruction set that our own kernels use: the one that oneDNN detects, limited by
+ * ONEDNN_MAX_CPU_ISA. */
 #ifndef ONEDNN_ISA_H
 #define ONEDNN_ISA_H
 

@@ -1,4 +1,4 @@
-/* See labels.h. */
+/* Checks of scores and labels for losses and accuracy. */
 #include "labels.h"
 
 void labels_read(labelled *l, const dlc_layer *layer, const dlc_settings *settings) {
@@ -40,7 +40,7 @@ dlc_status labels_prepare(labelled *l, const dlc_layer *layer, dlc_layer_plan *p
     const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &l->last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
+    layout_set(&plan->in[0], layout);
     plan->in[1].layout = NULL;
     plan->in[1].bytes = 0;
     plan->out[0].layout = NULL;

@@ -1,11 +1,11 @@
-/* What losses and accuracy share: scores of classes, and the labels beside them. */
+/* What losses and accuracy share: scores of classes, and labels. */
 #ifndef ONEDNN_LABELS_H
 #define ONEDNN_LABELS_H
 
 #include "onednn.h"
 
-/* Scores N x C x spatial: `positions` of them, each labelled. The scores of a
- * position lie `stride` apart. */
+/* Scores N x C x spatial: `positions` of them, each labelled. The scores of a position
+ * are `stride` apart. */
 typedef struct labelled {
     int64_t positions, classes, spatial;
     int last;          /* channels last */
@@ -19,14 +19,15 @@ typedef struct labelled {
             "samples with this label don't count")
 
 void labels_read(labelled *l, const dlc_layer *layer, const dlc_settings *settings);
-/* Inputs: scores, labels. Checks them and makes out[0] {sum, count}. */
+/* Inputs: scores, labels. Checks them and sets the shape of out[0], {sum, count}. */
 dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_plan *plan);
 dlc_status labels_prepare(labelled *l, const dlc_layer *layer, dlc_layer_plan *plan);
 
 static inline int label_counts(const labelled *l, int32_t label) {
     return label != DLC_LABEL_NONE && !(l->has_ignore && label == l->ignore);
 }
-/* Are all labels that count below the number of classes? *count: how many do. */
+/* Checks that all labels that count are below the number of classes. *count: how many
+ * there are. */
 dlc_status labels_check(const labelled *l, const int32_t *labels, int64_t *count);
 
 static inline int64_t label_offset(const labelled *l, int64_t position) {

@@ -1,4 +1,4 @@
-/* What all layers do alike: their head, and the checks of what comes in. */
+/* What all layers share: allocation of their head, and checks of their inputs. */
 #include "onednn.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **out
     layer->net = args->context;
     (void)snprintf(layer->name, sizeof layer->name, "%s", args->name);
     layer->phase = args->phase;
-    layer->twin = args->twin;
+    layer->train_layer = args->train_layer;
     layer->plain_params = DLC_HAS(args, plain_params) && args->plain_params;
     layer->seed = args->seed;
     layer->index = args->index;
@@ -64,8 +64,8 @@ dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan, const dlc_layout 
     const dlc_layout *layout = layout_of(layer->net, &plan->in[0]);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_set(&plan->in[0], layout);
+    layout_set(&plan->out[0], layout);
     *out = layout;
     return DLC_OK;
 }

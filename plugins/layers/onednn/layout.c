@@ -1,10 +1,10 @@
-/* Layouts: oneDNN memory descriptors, kept once each by the net's context. */
+/* Layouts: oneDNN memory descriptors, each kept once by the net's context. */
 #include "onednn.h"
 
 #include <string.h>
 
-/* Do these strides walk through memory densely with the dimensions in `order`
- * (outermost first)? Dimensions of one element don't matter. */
+/* Are these strides dense with the dimensions in `order` (outermost first)? Dimensions
+ * of one element don't matter. */
 static int dense_in_order(const md_shape *shape, const int *order) {
     int64_t expect = 1;
     for (int i = shape->rank - 1; i >= 0; i--) {
@@ -35,7 +35,7 @@ static void classify(dlc_layout *layout) {
     layout->bytes = dnnl_memory_desc_get_size(layout->md);
     layout->dtype = md_type(layout->md) == dnnl_bf16 ? DLC_BF16 : DLC_F32;
     if (!md_look(layout->md, &shape)) {
-        layout->padded = 1; /* opaque: nobody else may touch it */
+        layout->padded = 1; /* opaque: only oneDNN can access it */
         return;
     }
     layout->padded = shape.padded;
@@ -140,28 +140,29 @@ const dlc_layout *layout_blocked(context *net, const dlc_shape *shape, dlc_dtype
     return keep(net, st, md);
 }
 
-const dlc_layout *layout_lanes(context *net, const dlc_shape *shape, size_t lanes) {
+const dlc_layout *layout_batch_blocked(context *net, const dlc_shape *shape,
+                                       size_t block) {
     dnnl_dims_t dims;
     int rank = to_dims(shape, dims);
-    dnnl_format_tag_t tag = lanes == 16  ? dnnl_Abcd16a
-                            : lanes == 8 ? dnnl_Abcd8a
+    dnnl_format_tag_t tag = block == 16  ? dnnl_Abcd16a
+                            : block == 8 ? dnnl_Abcd8a
                                          : dnnl_Abcd4a;
     md_t md = NULL;
     dnnl_status_t st = md_by_tag(rank, dims, dnnl_f32, tag, &md);
     dlc_layout *layout = keep(net, st, md);
     if (layout)
-        layout->lanes = lanes;
+        layout->batch_block = block;
     return layout;
 }
 
 const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
                                     const dlc_shape *shape, dlc_shape *as) {
     *as = *shape;
-    if (!layout->lanes)
+    if (!layout->batch_block)
         return layout;
-    int64_t lanes = (int64_t)layout->lanes;
-    as->dims[0] = shape->dims[0] / lanes * shape->dims[1];
-    as->dims[1] = lanes;
+    int64_t block = (int64_t)layout->batch_block;
+    as->dims[0] = shape->dims[0] / block * shape->dims[1];
+    as->dims[1] = block;
     return layout_last(net, as, layout->dtype);
 }
 
@@ -179,7 +180,7 @@ const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *las
     return layout;
 }
 
-void layout_give(dlc_tensor *tensor, const dlc_layout *layout) {
+void layout_set(dlc_tensor *tensor, const dlc_layout *layout) {
     tensor->dtype = layout->dtype;
     tensor->layout = layout->plain ? NULL : layout;
     tensor->bytes = layout->plain ? 0 : layout->bytes;
@@ -197,7 +198,7 @@ void layouts_free(context *net) {
 const char *layout_name(const dlc_layout *layout) {
     if (!layout || layout->plain)
         return "plain";
-    if (layout->lanes)
+    if (layout->batch_block)
         return "batch_blocked";
     return layout->last ? "channels_last" : "blocked";
 }

@@ -13,10 +13,11 @@ typedef struct lrn {
 } lrn;
 
 const dlc_option lrn_options[] = {
-    DLC_CHOICE("norm_region", "across_channels", "across_channels|within_channel",
-               "neighbours: other channels at the same place, or places around it"),
+    DLC_CHOICE(
+        "norm_region", "across_channels", "across_channels|within_channel",
+        "neighbours: other channels at the same position, or positions around it"),
     DLC_INT("local_size", "5", 1, 1001,
-            "channels, or rows and columns, that are summed over; odd"),
+            "channels, or rows and columns, of the neighbourhood; odd"),
     DLC_FLOAT("alpha", "1", -1e6, 1e6, "factor of the mean square"),
     DLC_FLOAT("beta", "0.75", -100, 100, "exponent"),
     DLC_FLOAT("k", "1", -1e6, 1e6, "constant that is added to the mean square"),
@@ -30,13 +31,13 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': local_size = %lld must be odd, so that its middle "
-            "is the place itself",
+            "is the element itself",
             args->name, (long long)size);
     dlc_status status = layer_alloc(args, sizeof(lrn), out);
     if (status != DLC_OK)
         return status;
-    /* One place is its own neighbourhood either way; and oneDNN 2.6 crashes when it
-     * compiles that across channels. */
+    /* A single element is its own neighbourhood either way; and oneDNN 2.6 crashes when
+     * it compiles that across channels. */
     const char *region = size == 1 ? "within_channel"
                                    : host->get_string(settings, "norm_region");
     ((lrn *)*out)->how = (pd_lrn){
@@ -67,7 +68,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return status;
 }
 
-/* Workspace: what forward leaves for backward. */
+/* Workspace: what oneDNN's forward leaves for backward. */
 static dlc_status make_backward(lrn *l, dlc_layer_plan *plan,
                                 const dlc_layout *layout) {
     context *net = l->head.net;

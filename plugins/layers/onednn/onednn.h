@@ -1,5 +1,5 @@
-/* What the layers of this plugin share: the host, the context of a net, layouts,
- * primitives with their memory bound, and the head that every layer starts with. */
+/* Internals of the onednn layer plugin: the host, the context of a net, layouts,
+ * primitives with their memory bound, and the head of every layer. */
 #ifndef ONEDNN_H
 #define ONEDNN_H
 
@@ -17,63 +17,65 @@ extern const dlc_family onednn_family;
 typedef struct context {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr; /* scratch memory comes from us; nothing else */
+    dnnl_primitive_attr_t attr; /* user-managed scratchpad, otherwise defaults */
     dlc_phase phase;
     dlc_dtype precision; /* of activations, where a layer has a choice */
-    dlc_layout *layouts; /* all that were ever asked for; freed at close */
+    dlc_layout *layouts; /* all layouts ever requested; freed at close */
 } context;
 
-/* "layer 'conv1': oneDNN cannot <what>: <status>"; the dlc_status that fits. */
+/* Fails with "layer 'conv1': oneDNN cannot <what>: <status>" and a matching status. */
 dlc_status dnnl_failed(dnnl_status_t st, const char *layer, const char *what);
 
 /* ---- Layouts ------------------------------------------------------------------ */
 
-/* A memory descriptor that lives as long as the context. Two layouts of
- * one context are the same if their addresses are. */
+/* A memory descriptor that lives as long as the context. Two layouts of one context are
+ * equal if their addresses are. */
 struct dlc_layout {
     md_t md;
     dlc_dtype dtype;
     size_t bytes;
-    int plain;    /* the same bytes as row-major: handed to the core as NULL */
-    int last;     /* channels last: N, spatial, C; dense (may be plain as well) */
-    int block;    /* channels in a block, the innermost dimension; 0: not so */
-    int padded;   /* holds more elements than the tensor has */
-    size_t lanes; /* images in a vector (lanes.h); 0: not that layout */
+    int plain;  /* same bytes as row-major: passed to the core as NULL */
+    int last;   /* channels last: N, spatial, C; dense (may be plain as well) */
+    int block;  /* channels in the innermost block; 0: not blocked by channels */
+    int padded; /* holds more elements than the tensor has */
+    size_t batch_block; /* images in the innermost block (batch_blocked.h); 0: not
+                           batch-blocked */
     struct dlc_layout *next;
 };
 
-/* NULL with the detail sentence set when oneDNN refuses. */
+/* These return NULL, with an error set, if oneDNN refuses. */
 const dlc_layout *layout_of_md(context *net, md_t md);
 const dlc_layout *layout_plain(context *net, const dlc_shape *shape, dlc_dtype dtype);
 const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dtype);
 /* oneDNN's choice */
 const dlc_layout *layout_any(context *net, const dlc_shape *shape, dlc_dtype dtype);
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor);
-/* As `tensor` comes if that is plain or channels last, else channels last: what a
- * kernel of our own can walk through. *last tells which. */
+/* The layout of `tensor` if that is plain or channels last, else channels last: what
+ * our own kernels can read. *last says which. */
 const dlc_layout *layout_simple(context *net, const dlc_tensor *tensor, int *last);
 /* An image's channels in dense blocks of 4, 8 or 16. */
 const dlc_layout *layout_blocked(context *net, const dlc_shape *shape, dlc_dtype dtype,
                                  int block);
-/* Images in the lanes of vectors (lanes.h), float32. */
-const dlc_layout *layout_lanes(context *net, const dlc_shape *shape, size_t lanes);
-/* For what treats every channel of every image by itself: a lanes layout as the
- * channels_last one of more images with `lanes` channels each, which is the same
- * memory; *as is its shape. Others as they are. */
+/* Batch-blocked (batch_blocked.h), float32. */
+const dlc_layout *layout_batch_blocked(context *net, const dlc_shape *shape,
+                                       size_t block);
+/* For layers that process each channel of each image separately: a batch-blocked layout
+ * as the channels_last layout of more images with `batch_block` channels each, which is
+ * the same memory; *as is its shape. Other layouts are returned unchanged. */
 const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
                                     const dlc_shape *shape, dlc_shape *as);
-/* The tensor has, or is wanted in, this layout and its element type. */
-void layout_give(dlc_tensor *tensor, const dlc_layout *layout);
+/* Sets the tensor's layout and its element type. */
+void layout_set(dlc_tensor *tensor, const dlc_layout *layout);
 void layouts_free(context *net);
-/* "plain", "nhwc" or "nChw16c"-like, for people. */
+/* The name of a layout, for people: "plain", "channels_last". */
 const char *layout_name(const dlc_layout *layout);
 
 /* ---- Primitives --------------------------------------------------------------- */
 
 enum { OP_ARGS = 12 };
 
-/* A primitive and the memory objects of its arguments. The primitive is compiled
- * at its first run; a memory object is bound again only when its address changed. */
+/* A primitive and the memory objects of its arguments. The primitive is compiled on its
+ * first run; a memory object is bound again only when its address changes. */
 typedef struct op {
     context *net;
     const char *layer; /* for messages */
@@ -90,7 +92,7 @@ typedef struct op_bind {
     const void *at;
 } op_bind;
 
-/* Takes over `pd`; the argument `st` is what making it returned. */
+/* Takes ownership of `pd`; `st` is the result of creating it. */
 dlc_status op_init(op *o, context *net, const char *layer, const char *what,
                    dnnl_status_t st, dnnl_primitive_desc_t pd);
 dlc_status op_reorder(op *o, context *net, const char *layer, const dlc_layout *from,
@@ -100,40 +102,40 @@ dlc_status op_run_all(op *o, const op_bind *binds, int count);
     op_run_all((o), (const op_bind[]){__VA_ARGS__}, \
                (int)(sizeof((const op_bind[]){__VA_ARGS__}) / sizeof(op_bind)))
 void op_clear(op *o);
-/* The layout that an argument has; NULL with the detail sentence set on failure. */
+/* The layout of an argument; NULL, with an error set, on failure. */
 const dlc_layout *op_layout(op *o, dnnl_query_t what);
 const char *op_name(const op *o); /* "jit:avx512_core" */
 md_t op_md(const op *o, dnnl_query_t what);
-int pd_is_slow(dnnl_primitive_desc_t pd); /* oneDNN's reference code */
+int pd_is_slow(dnnl_primitive_desc_t pd); /* is it oneDNN's reference code? */
 int pd_is_winograd(dnnl_primitive_desc_t pd);
 
 /* ---- Layers ------------------------------------------------------------------- */
 
-/* Every layer's struct starts with this. */
+/* Every layer's struct begins with this. */
 struct dlc_layer {
     context *net;
     char name[96];
     dlc_phase phase;
-    dlc_layer *twin;
+    dlc_layer *train_layer;
     int plain_params;
     uint64_t seed;
     uint32_t index;
 };
 
-/* A zeroed layer of `bytes` with its head filled in. */
+/* Allocates a zeroed layer of `bytes` with its head filled in. */
 dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **layer);
 void layer_free(dlc_layer *layer); /* NULL allowed */
 
-/* Checks of what comes in; errors name the layer and the shapes. */
+/* Checks of the inputs; errors name the layer and the shapes. */
 dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count);
-/* All inputs are floats of rank min..max: float32, or what the core shows to types
- * with DLC_LAYER_BF16. */
+/* All inputs must be floats of rank min..max: float32, or bfloat16 for types with
+ * DLC_LAYER_BF16. */
 dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
                        int max_rank);
 
 /* out[0] has the shape and type of in[0]. */
 void same_shape(dlc_layer_plan *plan);
-/* Both keep the layout that in[0] comes in. */
+/* Input and output use the layout that in[0] comes in. */
 dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan,
                        const dlc_layout **layout);
 
@@ -142,15 +144,16 @@ static inline int64_t layout_count(const dlc_layout *layout) {
     return (int64_t)(layout->bytes / dlc_dtype_bytes(layout->dtype));
 }
 
-/* a * b, or as much as fits: costs of nets that nobody can run. Both at least 0. */
+/* a * b, saturating: the cost of nets that are too large for any machine. Both at least
+ * 0. */
 static inline int64_t times(int64_t a, int64_t b) {
     int64_t product;
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/* Is this part of backward asked for? Who says nothing wants the whole. */
-static inline int wants_part(const dlc_layer_run *run, uint32_t part) {
-    return !run->parts || (run->parts & part) != 0;
+/* Is this part of backward requested? 0 means all of it. */
+static inline int wants_backward(const dlc_layer_run *run, uint32_t part) {
+    return !run->backward || (run->backward & part) != 0;
 }
 
 static inline size_t round64(size_t bytes) {
@@ -161,7 +164,7 @@ static inline void *at_offset(void *base, size_t bytes) {
     return (char *)base + bytes;
 }
 
-/* ---- Operations of the layer types, for the descriptor (plugin.c) ------------- */
+/* ---- Operations and options of the layer types, for the descriptor (plugin.c) --- */
 
 extern const dlc_layer_ops convolution_ops, inner_product_ops, pooling_ops, relu_ops,
     sigmoid_ops, tanh_ops, elu_ops, gelu_ops, swish_ops, softplus_ops, mish_ops,

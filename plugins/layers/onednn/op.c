@@ -1,6 +1,6 @@
-/* Primitives: compiled at their first run, memory objects bound when an address
- * changes. That matters twice: creating one costs milliseconds, and in oneDNN 2.x
- * binding memory writes zeros into its padding. */
+/* Primitives: compiled on their first run, memory objects bound when an address
+ * changes. Both matter: creating a primitive takes milliseconds, and in oneDNN 2.x
+ * binding memory writes zeros to its padding. */
 #include "onednn.h"
 
 #include <string.h>
@@ -75,7 +75,7 @@ static dnnl_status_t add_slot(op *o, int arg, md_t md) {
     return dnnl_success;
 }
 
-/* The slot of an argument, made at its first use; -1: the primitive has no such
+/* The slot of an argument, created on first use; -1: the primitive has no such
  * argument, -2: an error. */
 static int slot_of(op *o, int arg, dnnl_status_t *st) {
     for (int i = 0; i < o->args; i++)
@@ -117,8 +117,8 @@ md_t op_md(const op *o, dnnl_query_t what) {
 const dlc_layout *op_layout(op *o, dnnl_query_t what) {
     md_t md = op_md(o, what);
     if (!md) {
-        (void)host->fail(DLC_ERR_INTERNAL, "layer '%s': oneDNN does not tell a layout",
-                         o->layer);
+        (void)host->fail(DLC_ERR_INTERNAL,
+                         "layer '%s': oneDNN does not report a layout", o->layer);
         return NULL;
     }
     return layout_of_md(o->net, md);

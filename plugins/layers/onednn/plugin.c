@@ -1,4 +1,5 @@
-/* layers-onednn: the layers of a net on the processor, by oneDNN. The descriptor. */
+/* The onednn layer plugin: layers of a net on the CPU, by oneDNN. Declares the layer
+ * types. */
 #include "onednn.h"
 
 #include <dlcore/plugin.h>
@@ -22,13 +23,14 @@ static dlc_status load(const dlc_host *given) {
         .ops = &name_##_ops \
     }
 
-/* Element by element, and cheap enough to do twice. */
-#define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_REPEATABLE | DLC_LAYER_BF16)
+/* Element-wise, and cheap enough to recompute. */
+#define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16)
 
-/* The products, whose two backward passes are separate primitives. */
-#define WEIGHTED (DLC_LAYER_BF16 | DLC_LAYER_PARTS | DLC_LAYER_SLICES)
+/* Layers with weights, whose two backward passes are separate primitives. */
+#define WEIGHTED \
+    (DLC_LAYER_BF16 | DLC_LAYER_SPLIT_BACKWARD | DLC_LAYER_CHANNEL_PARALLEL)
 
-/* A score for each class against the label. */
+/* A score for each class compared with the label. */
 #define CLASSIFIES (DLC_LAYER_METRIC | DLC_LAYER_CLASSIFIES)
 
 static const dlc_feature features[] = {
@@ -36,7 +38,7 @@ static const dlc_feature features[] = {
           "filters that slide over the image"),
     LAYER(inner_product, inner_product_options, WEIGHTED,
           "each output is a weighted sum of all inputs of its sample"),
-    LAYER(pooling, pooling_options, DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
+    LAYER(pooling, pooling_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
           "maximum or average of each window"),
     LAYER(relu, relu_options, POINTWISE, "max(0, x), or a smaller slope below zero"),
     LAYER(sigmoid, NULL, POINTWISE, "1 / (1 + exp(-x))"),
@@ -50,29 +52,30 @@ static const dlc_feature features[] = {
     LAYER(hardswish, NULL, POINTWISE, "x * min(max(x + 3, 0), 6) / 6"),
     LAYER(clip, clip_options, POINTWISE, "x, held between min and max"),
     LAYER(abs, NULL, POINTWISE, "absolute value"),
-    LAYER(lrn, lrn_options, DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
-          "divide by the strength of what lies around"),
-    LAYER(batch_norm, batch_norm_options, DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
-          "bring each channel to mean 0 and variance 1 over the batch"),
+    LAYER(lrn, lrn_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
+          "divide each element by the strength of its neighbourhood"),
+    LAYER(batch_norm, batch_norm_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
+          "normalize each channel to mean 0 and variance 1 over the batch"),
     LAYER(scale, scale_options, 0, "each channel times a trained number"),
     LAYER(dropout, dropout_options, DLC_LAYER_SAMPLEWISE,
           "zero elements at random while training"),
-    LAYER(concat, concat_options, DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
-          "inputs side by side along one axis"),
+    LAYER(concat, concat_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
+          "concatenate inputs along one axis"),
     LAYER(eltwise, eltwise_options,
-          DLC_LAYER_JOIN | DLC_LAYER_REPEATABLE | DLC_LAYER_BF16,
+          DLC_LAYER_BINARY | DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
           "sum, product or maximum of inputs of one shape"),
     LAYER(flatten, flatten_options, DLC_LAYER_SAMPLEWISE,
-          "several dimensions become one"),
-    LAYER(softmax, softmax_options, 0, "scores to shares that add up to 1"),
+          "merge several dimensions into one"),
+    LAYER(softmax, softmax_options, 0,
+          "turn scores into probabilities that add up to 1"),
     LAYER(softmax_loss, softmax_loss_options, CLASSIFIES | DLC_LAYER_LOSS,
           "cross entropy of softmax(scores) and labels; inputs: scores, labels"),
     LAYER(accuracy, accuracy_options, CLASSIFIES | DLC_LAYER_TEST_ONLY,
-          "share of samples whose label scores best; inputs: scores, labels"),
+          "fraction of samples whose label scores best; inputs: scores, labels"),
     DLC_FEATURES_END,
 };
 
-DLC_EXPORT const dlc_plugin dlc_plugin_v1 = {
+DLC_EXPORT const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "onednn",

@@ -1,5 +1,6 @@
-/* See pool_average.h. An image is a set of planes, each walked through by itself: one
- * plane of all channels where these lie innermost, else one plane a channel. */
+/* Average pooling with overhanging windows. An image is a set of planes, each processed
+ * separately: one plane of all channels if these are innermost, else one plane per
+ * channel. */
 #include "pool_average.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ pool_average pool_average_plan(const sliding_window *window, const dlc_shape *in
     return pool;
 }
 
-/* What of a window lies inside the image, and one over the area that counts. */
+/* The part of a window inside the image, and 1 / the area that counts. */
 typedef struct part {
     int64_t top, bottom, left, right;
     float scale;
@@ -59,8 +60,8 @@ static void sum_window(const pool_average *pool, part p, int64_t width,
         sum[c] *= p.scale;
 }
 
-static void spread_window(const pool_average *pool, part p, int64_t width,
-                          const float *diff, float *plane) {
+static void distribute_window(const pool_average *pool, part p, int64_t width,
+                              const float *diff, float *plane) {
     for (int64_t y = p.top; y < p.bottom; y++)
         for (int64_t x = p.left; x < p.right; x++) {
             float *pixel = plane + (y * pool->in[1] + x) * width;
@@ -93,8 +94,9 @@ void pool_average_backward(const pool_average *pool, const float *out_diff,
         memset(in_diff + i * in_size, 0, (size_t)in_size * sizeof(float));
         for (int64_t y = 0; y < pool->out[0]; y++)
             for (int64_t x = 0; x < pool->out[1]; x++)
-                spread_window(pool, part_of(pool, y, x), width,
-                              out_diff + i * out_size + (y * pool->out[1] + x) * width,
-                              in_diff + i * in_size);
+                distribute_window(pool, part_of(pool, y, x), width,
+                                  out_diff + i * out_size +
+                                      (y * pool->out[1] + x) * width,
+                                  in_diff + i * in_size);
     }
 }

@@ -1,4 +1,4 @@
-/* Averages whose windows may overhang the padded image, with Caffe's divisor: the
+/* Averages of windows that may overhang the padded image, with Caffe's divisor: the
  * window's area inside the padded image. */
 #ifndef ONEDNN_POOL_AVERAGE_H
 #define ONEDNN_POOL_AVERAGE_H

@@ -1,9 +1,10 @@
 /* pooling: the maximum or the average of each window, channel by channel.
  *
  * Caffe's rules: the number of windows is rounded up, and the average divides by the
- * window's area inside the padded image, which for windows that overhang the padding
- * is less than its size. oneDNN counts all of such a window, so it is ours to do
- * (pool_average.h). */
+ * window's area inside the padded image, which for windows that overhang the padding is
+ * less than its size. oneDNN divides by the whole window, so pool_average.c computes
+ * these.
+ */
 #include "../shared/window.h"
 #include "pool_average.h"
 
@@ -14,14 +15,14 @@ typedef struct pooling {
     dlc_layer head;
     sliding_window window;
     int average, global, ceil;
-    int inside; /* the average counts pixels of the image alone, not the padding */
-    int own;    /* averages that oneDNN cannot do */
+    int inside; /* the average counts only elements of the image, not the padding */
+    int own;    /* averages that oneDNN cannot compute */
     pool_average plan;
     op forward, backward;
 } pooling;
 
 const dlc_option pooling_options[] = {
-    DLC_CHOICE("method", "max", "max|average", "what becomes of a window"),
+    DLC_CHOICE("method", "max", "max|average", "what is computed of a window"),
     WINDOW_OPTIONS,
     DLC_BOOL("global", "no", "one window, as large as the image"),
     DLC_CHOICE(
@@ -105,13 +106,13 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* Images come out in the layout in which they came in, or else in oneDNN's choice. */
+/* Outputs have the layout of the inputs, or else oneDNN's choice. */
 static const dlc_layout *layout_like(context *net, const dlc_layout *from,
                                      const dlc_shape *shape) {
-    return from->lanes   ? layout_lanes(net, shape, from->lanes)
-           : from->plain ? layout_plain(net, shape, from->dtype)
-           : from->last  ? layout_last(net, shape, from->dtype)
-                         : layout_any(net, shape, from->dtype);
+    return from->batch_block ? layout_batch_blocked(net, shape, from->batch_block)
+           : from->plain     ? layout_plain(net, shape, from->dtype)
+           : from->last      ? layout_last(net, shape, from->dtype)
+                             : layout_any(net, shape, from->dtype);
 }
 
 static dlc_status prepare_own(pooling *pool, dlc_layer_plan *plan) {
@@ -119,20 +120,20 @@ static dlc_status prepare_own(pooling *pool, dlc_layer_plan *plan) {
     int last = 1;
     const dlc_shape *out = &plan->out[0].shape;
     dlc_shape planes, pooled;
-    if (plan->in[0].dtype != DLC_F32) { /* which these loops alone can read */
+    if (plan->in[0].dtype != DLC_F32) { /* the only type that these loops read */
         plan->in[0].layout = NULL;
         plan->in[0].dtype = DLC_F32;
     }
     const dlc_layout *from = layout_of(net, &plan->in[0]);
-    if (from && !from->lanes)
+    if (from && !from->batch_block)
         from = layout_simple(net, &plan->in[0], &last);
     const dlc_layout *to = from ? layout_like(net, from, out) : NULL;
     if (!to || !layout_by_channel(net, from, &plan->in[0].shape, &planes) ||
         !layout_by_channel(net, to, out, &pooled))
         return DLC_ERR_NOMEM;
     pool->plan = pool_average_plan(&pool->window, &planes, &pooled, last);
-    layout_give(&plan->in[0], from);
-    layout_give(&plan->out[0], to);
+    layout_set(&plan->in[0], from);
+    layout_set(&plan->out[0], to);
     return DLC_OK;
 }
 
@@ -177,13 +178,14 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     }
     if (status != DLC_OK)
         return status;
-    const dlc_layout *to = from->lanes
-                               ? layout_lanes(net, &plan->out[0].shape, from->lanes)
+    const dlc_layout *to = from->batch_block
+                               ? layout_batch_blocked(net, &plan->out[0].shape,
+                                                      from->batch_block)
                                : op_layout(&pool->forward, dnnl_query_dst_md);
     if (!to)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], from);
-    layout_give(&plan->out[0], to);
+    layout_set(&plan->in[0], from);
+    layout_set(&plan->out[0], to);
     plan->scratch_bytes = pool->forward.scratch_bytes;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;

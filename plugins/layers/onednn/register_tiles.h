@@ -1,5 +1,5 @@
 /* Tiles of a matrix product whose sums stay in registers, for files that are compiled
- * once for each instruction set: how large they are, and how rows are cut into them. */
+ * once for each instruction set: their size, and how rows are cut into them. */
 #ifndef ONEDNN_REGISTER_TILES_H
 #define ONEDNN_REGISTER_TILES_H
 
@@ -11,7 +11,7 @@
 #define REGISTERS 16
 #endif
 
-/* ROWS broadcast numbers against COLS vectors: the sums, one operand's vectors and a
+/* ROWS broadcast numbers times COLS vectors: the sums, one operand's vectors and a
  * broadcast fill the registers. */
 enum { ROWS = 6, COLS = REGISTERS == 32 ? 4 : 2 };
 
@@ -19,8 +19,8 @@ static inline size_t min_of(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Blocks as equal as can be: 20 rows are 4 x 5, not 3 x 6 + 2. */
-static inline size_t even_block(size_t rows, size_t most) {
+/* Blocks as equal as possible: 20 rows are 4 x 5, not 3 x 6 + 2. */
+static inline size_t equal_block(size_t rows, size_t most) {
     size_t blocks = (rows + most - 1) / most;
     return (rows + blocks - 1) / blocks;
 }

@@ -1,12 +1,12 @@
-/* See relu.h. */
+/* Fuses a relu or clip into the layer before it. */
 #include "relu.h"
 
 #include "bfloat16.h"
 
 enum { RELU_CHUNK = 4096, WORTH_THREADS = 4 * RELU_CHUNK };
 
-dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
-                       const dlc_settings *settings) {
+dlc_status relu_fuse(fused_relu *relu, const dlc_feature *next,
+                     const dlc_settings *settings) {
     if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &relu_ops)
         return DLC_ERR_UNSUPPORTED;
     relu->on = 1;
@@ -15,10 +15,10 @@ dlc_status relu_absorb(relu_absorbed *relu, const dlc_feature *next,
     return DLC_OK;
 }
 
-dlc_status relu_or_clip_absorb(relu_absorbed *relu, const dlc_feature *next,
-                               const dlc_settings *settings) {
+dlc_status relu_or_clip_fuse(fused_relu *relu, const dlc_feature *next,
+                             const dlc_settings *settings) {
     if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &clip_ops)
-        return relu_absorb(relu, next, settings);
+        return relu_fuse(relu, next, settings);
     double low = host->get_float(settings, "min"),
            high = host->get_float(settings, "max");
     if (low > 0 || high < 0)
@@ -28,17 +28,17 @@ dlc_status relu_or_clip_absorb(relu_absorbed *relu, const dlc_feature *next,
     return DLC_OK;
 }
 
-const char *relu_text(const relu_absorbed *relu) {
+const char *relu_text(const fused_relu *relu) {
     if (!relu->on)
         return "";
     return relu->bounds.high < INFINITY ? " +clip" : " +relu";
 }
 
-bounds relu_bounds(const relu_absorbed *relu) {
+bounds relu_bounds(const fused_relu *relu) {
     return relu->on ? relu->bounds : BOUNDS_NONE;
 }
 
-dnnl_status_t relu_attr(const relu_absorbed *relu, context *net,
+dnnl_status_t relu_attr(const fused_relu *relu, context *net,
                         dnnl_primitive_attr_t *out) {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -75,8 +75,8 @@ static void mask_bf16(float slope, int64_t count, const uint16_t *out, uint16_t 
     }
 }
 
-void relu_mask(const relu_absorbed *relu, dlc_dtype dtype, int64_t count,
-               const void *out, void *diff) {
+void relu_mask(const fused_relu *relu, dlc_dtype dtype, int64_t count, const void *out,
+               void *diff) {
     float slope = relu->bounds.slope;
 #pragma omp parallel for schedule(static) if (count > WORTH_THREADS)
     for (int64_t at = 0; at < count; at += RELU_CHUNK) {

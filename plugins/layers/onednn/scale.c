@@ -1,4 +1,5 @@
-/* scale: each channel times a trained number, plus another one. */
+/* scale: multiplies each channel by a trained number, and optionally adds another one.
+ */
 #include "onednn.h"
 
 #include <stdio.h>
@@ -64,15 +65,15 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
         param->count = s->channels;
         param->fan_in = param->fan_out = 1;
         param->filler = s->filler[i];
-        param->rate = s->rate[i];
-        param->decay = s->decay[i];
+        param->lr_mult = s->rate[i];
+        param->decay_mult = s->decay[i];
     }
     same_shape(plan);
     return DLC_OK;
 }
 
-/* A sample's share of the factors' and the bias' gradients, side by side. They are
- * added up in the order of the samples, whatever the threads. */
+/* A sample's contribution to the gradients of factors and bias, side by side. They are
+ * added in the order of the samples, whatever the number of threads. */
 static size_t partial_count(const scale *s) {
     return 2 * (size_t)s->channels;
 }
@@ -82,8 +83,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &s->last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_set(&plan->in[0], layout);
+    layout_set(&plan->out[0], layout);
     if (layer->phase != DLC_PHASE_TRAIN) {
         plan->in_place = 1;
         return DLC_OK;
@@ -93,7 +94,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* to = from * factor (+ bias), one sample. */
+/* to = from * factor (+ bias), for one sample. */
 static void apply(const scale *s, const float *factor, const float *bias,
                   const float *from, float *to) {
     if (s->last) {

@@ -1,4 +1,4 @@
-/* softmax: scores to shares that add up to one along an axis. */
+/* softmax: turns scores into probabilities that add up to one along an axis. */
 #include "onednn.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ typedef struct softmax {
 
 const dlc_option softmax_options[] = {
     DLC_INT("axis", "1", 0, DLC_MAX_DIMS - 1,
-            "dimension along which shares add up to 1"),
+            "dimension along which the outputs add up to 1"),
     DLC_OPTIONS_END,
 };
 

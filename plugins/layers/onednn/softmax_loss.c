@@ -1,5 +1,5 @@
-/* softmax_loss: cross entropy of softmax against the label, smoothed if wanted.
- * Our own kernel: it is small, and sums in an order that no thread can change. */
+/* softmax_loss: cross entropy of softmax and label, with optional label smoothing. Our
+ * own kernel: it is small, and sums in an order that does not depend on threads. */
 #include "labels.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ typedef struct softmax_loss {
 
 const dlc_option softmax_loss_options[] = {
     DLC_FLOAT("label_smoothing", "0", 0, 1,
-              "share of a label's weight that is spread over all classes"),
+              "fraction of a label's weight that is spread over all classes"),
     LABEL_OPTIONS,
     DLC_OPTIONS_END,
 };
@@ -32,7 +32,8 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return labels_infer(&((softmax_loss *)layer)->l, layer, plan);
 }
 
-/* Workspace: the probabilities, as the scores lie. Scratch: a loss a position. */
+/* Workspace: the probabilities, in the layout of the scores. Scratch: a loss per
+ * position. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     labelled *l = &((softmax_loss *)layer)->l;
     dlc_status status = labels_prepare(l, layer, plan);
@@ -43,12 +44,12 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     if (layer->phase == DLC_PHASE_TRAIN) {
         plan->workspace_bytes = floats * (size_t)l->classes;
         plan->reads_in = 2;  /* the labels */
-        plan->reads_out = 1; /* how many of them counted */
+        plan->reads_out = 1; /* the number of samples that count */
     }
     return DLC_OK;
 }
 
-/* Loss of one position; its probabilities into `p` unless NULL. */
+/* The loss of one position; writes its probabilities to `p` unless NULL. */
 static float loss_of(const softmax_loss *loss, const float *score, int32_t label,
                      float *p) {
     int64_t classes = loss->l.classes, stride = label_stride(&loss->l);

@@ -1,7 +1,7 @@
 /* Vectors of LANES floats, for files that are compiled once for each instruction set
  * (per_isa.h; CMakeLists.txt defines LANES): loads and stores of float32 and bfloat16,
- * of whole vectors and of their first lanes, choice by comparison, and activations that
- * a layer has taken over. */
+ * of whole vectors and of their first lanes, selection by comparison, and fused
+ * activations. */
 #ifndef ONEDNN_VECTORS_H
 #define ONEDNN_VECTORS_H
 
@@ -17,16 +17,16 @@
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
-/* As they lie in memory, anywhere. */
+/* Unaligned vectors in memory. */
 typedef float vec_there __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t halves_there
     __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
 #define ALWAYS static inline __attribute__((always_inline))
-/* A loop that must vanish, or the vectors that it counts would live in memory. */
+/* A loop that must be unrolled completely, or its vectors would live in memory. */
 #define EACH(i, count) _Pragma("GCC unroll 8") for (size_t i = 0; (i) < (count); (i)++)
 
-/* ---- Choice -------------------------------------------------------------------- */
+/* ---- Selection ----------------------------------------------------------------- */
 
 #ifdef __AVX512F__
 typedef __mmask16 mask;
@@ -65,8 +65,8 @@ static inline mask first_lanes(size_t lanes) {
 
 /* ---- Memory -------------------------------------------------------------------- */
 
-/* What one vector of a tensor is: its type, and whether only its first lanes are
- * there. Constant wherever it is used, so that no test of it is left. */
+/* How a vector of a tensor is accessed: its type, and whether only its first lanes
+ * exist. A compile-time constant in every use, so no test of it remains. */
 typedef struct access {
     int bf16, partial;
     size_t lanes; /* if partial */
@@ -80,7 +80,7 @@ ALWAYS vec from_halves(halves h) {
 #endif
 }
 
-/* To nearest, ties to even; what is no number stays none. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 ALWAYS halves to_halves(vec v) {
 #ifdef __AVX512BF16__
     return (halves)_mm512_cvtneps_pbh((__m512)v);
@@ -112,7 +112,7 @@ static inline vec load_some(access kind, const void *from) {
 #endif
 }
 
-/* Lanes that are not there are read as zero. */
+/* Missing lanes are read as zero. */
 ALWAYS vec load(access kind, const void *from) {
     if (kind.partial)
         return load_some(kind, from);
@@ -166,7 +166,8 @@ ALWAYS void *element_to(access kind, void *base, size_t i) {
     return (char *)base + i * (kind.bf16 ? sizeof(uint16_t) : sizeof(float));
 }
 
-/* A whole aligned vector, past the caches; stream_end() before others read it. */
+/* Stores a whole aligned vector past the caches; call stream_end() before other threads
+ * read it. */
 ALWAYS void store_stream(access kind, void *to, vec v) {
 #if defined(__AVX512F__)
     if (kind.bf16)
@@ -189,10 +190,10 @@ ALWAYS void stream_end(void) {
 #endif
 }
 
-/* ---- Activations taken over ---------------------------------------------------- */
+/* ---- Fused activations --------------------------------------------------------- */
 
-/* `bounds` in registers, and the least that must be done about them, which is constant
- * wherever it is used. */
+/* `bounds` in registers, and the kind of code they need, which is a compile-time
+ * constant in every use. */
 typedef enum limit_kind { LIMIT_NONE, LIMIT_RELU, LIMIT_ANY, LIMIT_KINDS } limit_kind;
 
 typedef struct limits {
@@ -213,7 +214,7 @@ ALWAYS limits limits_of(const bounds *b) {
                     .sloped = (bits){0} - (b->slope != 0)};
 }
 
-/* What is no number stays none. */
+/* NaN stays NaN. */
 ALWAYS vec bounded(limit_kind kind, const limits *l, vec v) {
     if (kind == LIMIT_NONE)
         return v;
@@ -224,7 +225,7 @@ ALWAYS vec bounded(limit_kind kind, const limits *l, vec v) {
     return choose(less_equal(l->high, v), l->high, v);
 }
 
-/* `diff` times the slope at v, which is what `bounded` read or what it gave. */
+/* `diff` times the slope at v, which is the input or the output of `bounded`. */
 ALWAYS vec bounded_gradient(limit_kind kind, const limits *l, vec v, vec diff) {
     if (kind == LIMIT_NONE)
         return diff;

@@ -1,8 +1,9 @@
-/* See weighted.h. Weights stay in the layout that forward chose (in a test net: that
- * of the training net's twin; where ranks would choose in different ways, plain); where
- * a pass wants another, it reorders them, for they are small beside the activations. In
- * bfloat16 the weights are still float32, as the solver wants them, in the layout in
- * which their gradient comes; forward rounds them and leaves them to backward. */
+/* What convolution and inner_product share. Weights stay in the layout that forward
+ * chose (in a test net: that of the train net's weights; plain if ranks would choose
+ * different ones); if a pass needs another layout it reorders them, since they are
+ * small compared with activations. In bfloat16 the weights are float32, as solvers need
+ * them, in the layout of their gradient; forward rounds them and leaves them to
+ * backward. */
 #include "weighted.h"
 
 #include <stdio.h>
@@ -12,15 +13,15 @@ static int training(const weighted *w) {
     return w->head.phase == DLC_PHASE_TRAIN;
 }
 
-/* Channels of the slice that is made here; 0: all are. */
-static int64_t slice_of(const dlc_layer_args *args) {
-    return DLC_HAS(args, slice_end) ? args->slice_end - args->slice_begin : 0;
+/* Number of channels that this rank computes; 0: all of them. */
+static int64_t channels_of(const dlc_layer_args *args) {
+    return DLC_HAS(args, channel_end) ? args->channel_end - args->channel_begin : 0;
 }
 
 void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args) {
     const dlc_settings *settings = args->settings;
     w->kind = kind;
-    int64_t slice = slice_of(args);
+    int64_t slice = channels_of(args);
     w->num_output = slice ? slice : host->get_int(settings, "num_output");
     w->has_bias = host->get_bool(settings, "bias");
     w->filler[0] = host->get_string(settings, "weight_filler");
@@ -50,14 +51,14 @@ dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
         param->filler = w->filler[i];
         param->fan_in = fan_in;
         param->fan_out = fan_out;
-        param->rate = w->rate[i];
-        param->decay = w->decay[i];
+        param->lr_mult = w->rate[i];
+        param->decay_mult = w->decay[i];
     }
     plan->multiply_adds = times(fan_in, outputs);
     return DLC_OK;
 }
 
-/* ---- Making the primitives ------------------------------------------------------ */
+/* ---- Creating the primitives ---------------------------------------------------- */
 
 static dlc_status make_forward(weighted *w, const dlc_layout *weights,
                                const weighted_choice *choice) {
@@ -67,8 +68,8 @@ static dlc_status make_forward(weighted *w, const dlc_layout *weights,
     if (st != dnnl_success)
         return dnnl_failed(st, w->head.name, "set up an activation");
     pd_env env = {.engine = w->head.net->engine, .attr = attr};
-    /* A test net's as well: for inference alone oneDNN might want weights in a form
-     * that nothing can be made of again. */
+    /* Also in a test net: for inference oneDNN might choose a weights layout that it
+     * cannot reorder from. */
     st = w->kind->forward(w, &env, dnnl_forward_training, choice->src->md, weights->md,
                           w->has_bias ? w->bias->md : NULL, choice->dst->md, &pd);
     (void)dnnl_primitive_attr_destroy(attr);
@@ -82,13 +83,13 @@ static dlc_status make_forward(weighted *w, const dlc_layout *weights,
     return w->src && w->dst && w->forward_weights ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* A test net's: reads the weights as the training net has them, or where oneDNN has
- * no fast code for that, reorders them first. */
-static dlc_status make_twin_forward(weighted *w, const dlc_layout *any,
+/* For a test net: reads the weights in the train net's layout, or, if oneDNN has no
+ * fast code for that, reorders them first. */
+static dlc_status make_test_forward(weighted *w, const dlc_layout *any,
                                     const weighted_choice *choice) {
     context *net = w->head.net;
-    const weighted *twin = (const weighted *)w->head.twin;
-    if (!(w->weights = layout_of_md(net, twin->weights->md)))
+    const weighted *train = (const weighted *)w->head.train_layer;
+    if (!(w->weights = layout_of_md(net, train->weights->md)))
         return DLC_ERR_NOMEM;
     op_clear(&w->own_to_forward);
     dlc_status status = make_forward(w, w->weights, choice);
@@ -125,8 +126,7 @@ static dlc_status make_backward_passes(weighted *w, const dlc_layout *weights,
     return w->diff_weights && w->data_weights ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Reorders between the layer's own weights and those of its passes, where they differ.
- */
+/* Reorders between the layer's own weights and those of its passes, if they differ. */
 static dlc_status make_reorders(weighted *w) {
     context *net = w->head.net;
     const char *name = w->head.name;
@@ -146,8 +146,9 @@ static int is_bf16(const weighted *w) {
     return w->head.net->precision == DLC_BF16;
 }
 
-/* As forward reads them. float32 weights beside bfloat16 passes: as their gradient
- * comes, or plain where there is none. Plain, too, where the ranks would differ. */
+/* As forward reads them. float32 weights with bfloat16 passes: in the layout of their
+ * gradient, or plain if there is none. Also plain if ranks would choose different
+ * layouts. */
 static dlc_status choose_own(weighted *w) {
     w->weights = w->forward_weights;
     if (w->head.plain_params || (is_bf16(w) && !training(w)))
@@ -161,14 +162,14 @@ static dlc_status choose_own(weighted *w) {
                       w->forward_weights);
 }
 
-/* Sets *slow to the number of primitives that fell back to reference code. */
+/* Sets *slow to the number of primitives that use reference code. */
 static dlc_status make_all(weighted *w, const dlc_layout *any,
                            const weighted_choice *choice, int *slow) {
-    const weighted *twin = (const weighted *)w->head.twin;
+    const weighted *train = (const weighted *)w->head.train_layer;
     const dlc_layout *wanted = choice->weights ? choice->weights : any;
-    int reads_twin = twin && twin->weights;
-    dlc_status status = reads_twin ? make_twin_forward(w, any, choice)
-                                   : make_forward(w, wanted, choice);
+    int reads_train_layer = train && train->weights;
+    dlc_status status = reads_train_layer ? make_test_forward(w, any, choice)
+                                          : make_forward(w, wanted, choice);
     if (status != DLC_OK)
         return status;
     *slow = pd_is_slow(w->forward.pd);
@@ -179,7 +180,7 @@ static dlc_status make_all(weighted *w, const dlc_layout *any,
             return status;
         *slow += pd_is_slow(w->backward_data.pd) + pd_is_slow(w->backward_weights.pd);
     }
-    if (!reads_twin)
+    if (!reads_train_layer)
         status = choose_own(w);
     return status == DLC_OK && training(w) ? make_reorders(w) : status;
 }
@@ -211,8 +212,8 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Scratch: weights, or their gradient, on the way to another layout, then what the
- * primitives want. What is not made has no bytes. */
+/* Scratch: weights, or their gradient, in another layout, then what the primitives
+ * need. Primitives that don't exist need no bytes. */
 static void plan_memory(weighted *w, dlc_layer_plan *plan) {
     const op *ops[] = {&w->forward,        &w->backward_data, &w->backward_weights,
                        &w->own_to_forward, &w->own_to_data,   &w->weights_to_own};
@@ -255,19 +256,19 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *
                             w->plain_weights);
     if (status != DLC_OK)
         return status;
-    layout_give(&plan->in[0], w->src);
-    layout_give(&plan->out[0], w->dst);
+    layout_set(&plan->in[0], w->src);
+    layout_set(&plan->out[0], w->dst);
     plan->param[0].count = layout_count(w->weights);
     plan_memory(w, plan);
     return DLC_OK;
 }
 
-dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
-                           const dlc_settings *settings) {
-    return relu_absorb(&((weighted *)layer)->relu, next, settings);
+dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
+                         const dlc_settings *settings) {
+    return relu_fuse(&((weighted *)layer)->relu, next, settings);
 }
 
-/* ---- Running them ---------------------------------------------------------------- */
+/* ---- Forward and backward ------------------------------------------------------- */
 
 dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run) {
     weighted *w = (weighted *)layer;
@@ -323,13 +324,13 @@ dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
     const void *diff = run->out_diff[0];
     void *scratch = at_offset(run->scratch, w->reordered_bytes);
     dlc_status status = DLC_OK;
-    if (wants_part(run, DLC_PART_PARAM)) {
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
         if (w->relu.on)
             relu_mask(&w->relu, w->dst->dtype, layout_count(w->dst), run->out[0],
                       run->out_diff[0]);
         status = run_backward_weights(w, run, diff, run->scratch, scratch);
     }
-    if (status == DLC_OK && wants_part(run, DLC_PART_DATA) && run->in_diff[0])
+    if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         status = run_backward_data(w, run, diff, run->scratch, scratch);
     return status;
 }

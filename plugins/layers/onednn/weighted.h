@@ -1,5 +1,5 @@
 /* What convolution and inner_product share: weights in oneDNN's own layout, a bias,
- * three primitives, and an activation taken over from the relu behind them. */
+ * three primitives, and a fused activation. */
 #ifndef ONEDNN_WEIGHTED_H
 #define ONEDNN_WEIGHTED_H
 
@@ -8,7 +8,7 @@
 
 typedef struct weighted weighted;
 
-/* How the primitives of one layer type are made. */
+/* How the primitives of one layer type are created. */
 typedef struct weighted_kind {
     dnnl_status_t (*forward)(const weighted *w, const pd_env *env,
                              dnnl_prop_kind_t prop, md_t src, md_t weights, md_t bias,
@@ -26,19 +26,19 @@ struct weighted {
     const weighted_kind *kind;
     int64_t num_output;
     int has_bias;
-    const char *filler[2]; /* of weight and bias; the settings' */
+    const char *filler[2]; /* of weight and bias; owned by the settings */
     double rate[2], decay[2];
-    relu_absorbed relu;
+    fused_relu relu;
 
-    /* From prepare on. */
+    /* Set by prepare. */
     const dlc_layout *src, *dst, *weights, *bias;
     const dlc_layout *forward_weights; /* as forward reads them */
     op forward, backward_data, backward_weights;
-    op own_to_forward; /* weights as forward wants them; pd NULL: as they are */
-    op own_to_data;    /* likewise for backward_data; pd NULL also where those of
-                          forward serve, which `kept` tells */
-    int kept;          /* forward's weights stay in the workspace until backward */
-    op weights_to_own; /* the gradient as backward_weights gives it, likewise */
+    op own_to_forward; /* weights as forward needs them; pd NULL: no reorder */
+    op own_to_data; /* the same for backward_data; pd NULL also if it can use forward's,
+                       which `kept` says */
+    int kept;       /* forward's weights stay in the workspace until backward */
+    op weights_to_own; /* the gradient of backward_weights; pd NULL: no reorder */
     const dlc_layout *data_weights, *diff_weights;
     const dlc_layout *plain_weights, *any_float32;
     int32_t weights_rank; /* of the weights as oneDNN sees them */
@@ -59,26 +59,26 @@ struct weighted {
         DLC_FLOAT("bias_decay_mult", "1", 0, 1e6, \
                   "the bias' decay is the solver's times this")
 
-/* Reads the options above, num_output and which slice of it is to be made. */
+/* Reads the options above, num_output, and the channels to compute. */
 void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args);
-/* Fills in plan->param (weight of `shape`, bias) and plan->multiply_adds. `fan_in`
- * weights go into each of the `outputs` of the whole batch. */
+/* Sets plan->param (weight of `shape`, bias) and plan->multiply_adds. `fan_in` weights
+ * contribute to each of the `outputs` of the whole batch. */
 dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
                            const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
                            int64_t outputs);
 
-/* One way to read and write; "any" leaves the choice to oneDNN, as NULL does for the
- * weights. */
+/* A choice of layouts; "any" leaves the choice to oneDNN, as does NULL for the weights.
+ */
 typedef struct weighted_choice {
     const dlc_layout *src, *dst, *weights;
 } weighted_choice;
-/* Takes the first choice for which oneDNN has compiled code, not its reference.
- * `weights`: their shape as oneDNN sees it. */
+/* Takes the first choice for which oneDNN has optimised code. `weights`: their shape as
+ * oneDNN sees it. */
 dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *weights,
                             const weighted_choice *choices, int count);
 
-dlc_status weighted_absorb(dlc_layer *layer, const dlc_feature *next,
-                           const dlc_settings *settings);
+dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
+                         const dlc_settings *settings);
 dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run);
 dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run);
 dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,

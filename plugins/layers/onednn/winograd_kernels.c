@@ -1,5 +1,5 @@
-/* See winograd.h. Compiled once for each instruction set (vectors.h). Tiles go
- * through in blocks, so that what is between the transforms stays near. */
+/* Kernels of winograd.h, compiled once for each instruction set (vectors.h). Tiles are
+ * processed in blocks, so that data between the transforms stays in the cache. */
 #include "winograd.h"
 
 #include <omp.h>
@@ -8,31 +8,31 @@
 #include "winograd_tiles.h"
 
 enum {
-    /* What a block of tiles may take, of a second-level cache of 1 MB. */
+    /* Size of a block of tiles, for an L2 cache of 1 MB. */
     NEAR_BYTES = 900 << 10,
     FEWEST_TILES = 24,
     MOST_TILES = 96,
-    /* The weights' gradient: a task's channels, tiles that it sums at once, and the
-     * number of tasks that are enough for any number of threads. */
+    /* Gradient of the weights: channels of a task, tiles that it sums at once, and a
+     * number of tasks that suffices for any number of threads. */
     TASK_IN = 48,
     TASK_OUT = 64,
     TASK_TILES = 48,
     TASKS = 32,
-    /* Behind each point's matrix, so that equal places of the 36 don't meet in a cache.
-     */
+    /* Added after each point's matrix, so that equal positions of the 36 don't conflict
+     * in a cache. */
     APART = LANES,
 };
 
-/* ---- Filters --------------------------------------------------------------------- */
+/* ---- Filters ------------------------------------------------------------- */
 
-/* How a pass sees the plain weights. */
+/* How a pass addresses the plain weights. */
 typedef struct filters {
     const float *numbers;
     size_t to_row, from_row; /* between neighbouring channels */
     int turned;
 } filters;
 
-/* The taps from one channel to LANES others, to 36 points. */
+/* Transforms the taps from one channel to LANES others to 36 points. */
 ALWAYS void filter_points(size_t r, const filters *w, size_t to, size_t from, float *at,
                           size_t apart) {
     vec g[MOST_SIDE * MOST_SIDE], half[POINTS * MOST_SIDE], points[POINTS];
@@ -57,14 +57,14 @@ static size_t filters_apart(const pass *p) {
     return p->from_channels * p->to_channels + APART;
 }
 
-/* All filters of a group, as 36 matrices in panels. */
+/* Transforms all filters of a group, into 36 matrices in panels. */
 static void read_filters(const pass *p, const filters *w, float *to) {
-    panels lie = panels_of(p->from_channels, p->to_channels);
+    panels layout = panels_of(p->from_channels, p->to_channels);
     size_t apart = filters_apart(p);
 #pragma omp for collapse(2) schedule(static)
-    for (size_t v = 0; v < lie.vectors; v++)
-        for (size_t c = 0; c < lie.depth; c++) {
-            size_t next, at = panel_at(&lie, v, &next) + c * next;
+    for (size_t v = 0; v < layout.vectors; v++)
+        for (size_t c = 0; c < layout.depth; c++) {
+            size_t next, at = panel_at(&layout, v, &next) + c * next;
             if (p->side == 3)
                 filter_points(3, w, v * LANES, c, to + at, apart);
             else
@@ -72,7 +72,7 @@ static void read_filters(const pass *p, const filters *w, float *to) {
         }
 }
 
-/* ---- Forward and backward data --------------------------------------------------- */
+/* ---- Forward and backward data ------------------------------------------- */
 
 ALWAYS void write_outputs(size_t r, const float *from, size_t apart, const vec *bias,
                           limit_kind kind, const limits *limit, const ptrdiff_t *offset,
@@ -131,8 +131,8 @@ static write_fn *const write_tiles[2][LIMIT_KINDS] = {
     {write_5_LIMIT_NONE, write_5_LIMIT_RELU, write_5_LIMIT_ANY},
 };
 
-/* Tiles that a thread takes at once: their input's points and the sums of a panel of
- * outputs stay near, where all filters pass by them. */
+/* Tiles that a thread processes at once: their input's points and the sums of a panel
+ * of outputs stay in the cache, while all filters pass over them. */
 static size_t tiles_of_block(const pass *p) {
     size_t tile = ALL * (p->from_channels + (size_t)COLS * LANES) * sizeof(float);
     size_t tiles = NEAR_BYTES / tile / ROWS * ROWS;
@@ -169,11 +169,11 @@ static void run_block(const pass_run *run, size_t g, size_t first, float *space)
         read_tile(p, run->from, &all, first + t, points + t * p->from_channels, in);
     limits values = limits_of(run->limit);
     write_fn *write = write_tiles[p->side == 5][limit_kind_of(run->limit)];
-    panels lie = panels_of(p->from_channels, p->to_channels);
-    for (size_t v = 0; v < lie.vectors; v += lie.width) {
-        const range some = {g, v, min_of(lie.width, lie.vectors - v)};
-        size_t row, at = panel_at(&lie, v, &row);
-        const product times = {.depth = lie.depth,
+    panels layout = panels_of(p->from_channels, p->to_channels);
+    for (size_t v = 0; v < layout.vectors; v += layout.width) {
+        const range some = {g, v, min_of(layout.width, layout.vectors - v)};
+        size_t row, at = panel_at(&layout, v, &row);
+        const product times = {.depth = layout.depth,
                                .a_row = p->from_channels,
                                .a_next = 1,
                                .b_next = row,
@@ -220,9 +220,9 @@ static void backward_data(const winograd_conv *c, const float *out_diff,
     run_pass(&p, c->threads, w, out_diff, NULL, &none, in_diff, space);
 }
 
-/* ---- Backward weights ------------------------------------------------------------ */
+/* ---- Backward weights ---------------------------------------------------- */
 
-/* A tile of the output's gradient to a row of each of 36 matrices. */
+/* Transforms a tile of the output's gradient to a row of each of 36 matrices. */
 ALWAYS void read_gradient(size_t r, const pass *p, const float *diff, const range *some,
                           size_t tile, float *to, size_t apart) {
     place where = place_of(p, tile);
@@ -248,7 +248,8 @@ ALWAYS void read_gradient(size_t r, const pass *p, const float *diff, const rang
     }
 }
 
-/* The sums of all parts, to the taps' gradients from one channel to LANES others. */
+/* Transforms the sums of all parts to the taps' gradients from one channel to LANES
+ * others. */
 ALWAYS void write_taps(size_t r, const float *from, size_t apart, size_t parts,
                        size_t part, float *diff, size_t to_row) {
     vec row[POINTS], half[MOST_SIDE * POINTS], g[MOST_SIDE];
@@ -270,7 +271,7 @@ ALWAYS void write_taps(size_t r, const float *from, size_t apart, size_t parts,
 }
 
 /* How the work is cut: a task sums a part of all tiles for some channels of a group, so
- * that its sums stay near. Tasks are the same for any number of threads. */
+ * that its sums stay in the cache. Tasks are the same for any number of threads. */
 typedef struct gradient {
     const pass *pass;
     size_t in_vectors, out_vectors; /* of a task */
@@ -282,13 +283,13 @@ typedef struct gradient {
 static gradient gradient_of(const pass *p) {
     size_t in = p->from_channels / LANES, out = p->to_channels / LANES;
     gradient d = {.pass = p};
-    d.in_vectors = even_block(in, TASK_IN / LANES);
-    d.out_vectors = even_block(out, TASK_OUT / LANES);
+    d.in_vectors = equal_block(in, TASK_IN / LANES);
+    d.out_vectors = equal_block(out, TASK_OUT / LANES);
     d.in_tasks = (in + d.in_vectors - 1) / d.in_vectors;
     d.out_tasks = (out + d.out_vectors - 1) / d.out_vectors;
     size_t tasks = p->group * d.in_tasks * d.out_tasks;
     size_t blocks = (p->tiles + TASK_TILES - 1) / TASK_TILES;
-    d.blocks = even_block(blocks, blocks / min_of(blocks, TASKS / tasks + 1));
+    d.blocks = equal_block(blocks, blocks / min_of(blocks, TASKS / tasks + 1));
     d.parts = (blocks + d.blocks - 1) / d.blocks;
     d.apart = d.in_vectors * LANES * d.out_vectors * LANES + APART;
     d.task = ALL * d.apart;

@@ -1,6 +1,6 @@
 /* Winograd's transforms along one axis, for the points 0, 1, -1, 2, -2 and infinity:
- * vectors stand `step` apart. A side of r taps gives m = 7 - r outputs; r is constant
- * wherever these are used. Each has its adjoint, by which gradients go the other way.
+ * vectors are `step` apart. A side of r taps gives m = 7 - r outputs; r is a
+ * compile-time constant in every use. Each has its adjoint, which transforms gradients.
  */
 #ifndef ONEDNN_WINOGRAD_POINTS_H
 #define ONEDNN_WINOGRAD_POINTS_H
@@ -9,7 +9,7 @@
 
 enum { POINTS = 6, ALL = POINTS * POINTS, MOST_SIDE = 5, MOST_OUTPUTS = 4 };
 
-/* Six numbers of the image, the same for every r. */
+/* Six numbers of the image to six points, the same for every r. */
 ALWAYS void points_of_image(const vec *d, vec *to, size_t step) {
     vec a = d[4 * step] - 4 * d[2 * step], b = d[3 * step] - 4 * d[step];
     vec c = d[4 * step] - d[2 * step], e = 2 * (d[3 * step] - d[step]);
@@ -40,7 +40,7 @@ ALWAYS void points_of_taps(size_t r, const vec *g, size_t g_step, vec *to,
     to[5 * step] = g[(r - 1) * g_step];
 }
 
-/* The adjoint: what r taps get from six points. */
+/* The adjoint: six points to the gradients of r taps. */
 ALWAYS void taps_of_points(size_t r, const vec *v, size_t step, vec *g, size_t g_step) {
     vec s = (v[step] + v[2 * step]) * (-1.0f / 6);
     vec d = (v[step] - v[2 * step]) * (-1.0f / 6);
@@ -71,7 +71,7 @@ ALWAYS void outputs_of_points(size_t r, const vec *v, size_t step, vec *y,
     y[3 * y_step] = d + 8 * d2 + v[5 * step];
 }
 
-/* The adjoint: outputs' gradients to six points. */
+/* The adjoint: gradients of outputs to six points. */
 ALWAYS void points_of_outputs(size_t r, const vec *y, size_t y_step, vec *to,
                               size_t step) {
     vec even = y[0], odd = y[y_step], even2 = y[0], odd2 = 2 * y[y_step];

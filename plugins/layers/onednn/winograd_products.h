@@ -1,33 +1,33 @@
-/* Products of matrices in small tiles whose sums stay in registers: for
- * winograd_kernels.c. Where a matrix is read column by column its columns lie in
- * panels, side by side as the inner loop reads them. */
+/* Matrix products in small tiles whose sums stay in registers, for winograd_kernels.c.
+ * A matrix that is read column by column is stored in panels, with columns side by side
+ * in the order of the inner loop. */
 #ifndef ONEDNN_WINOGRAD_PRODUCTS_H
 #define ONEDNN_WINOGRAD_PRODUCTS_H
 
 #include "register_tiles.h"
 #include "vectors.h"
 
-/* ---- Panels ---------------------------------------------------------------------- */
+/* ---- Panels -------------------------------------------------------------- */
 
 /* A matrix of `depth` rows whose columns come in vectors: `width` of them make a panel,
- * the last one what is left. */
+ * the last one has the rest. */
 typedef struct panels {
     size_t depth, vectors, width;
 } panels;
 
 static inline panels panels_of(size_t depth, size_t columns) {
     size_t vectors = columns / LANES;
-    return (panels){depth, vectors, even_block(vectors, COLS)};
+    return (panels){depth, vectors, equal_block(vectors, COLS)};
 }
 
-/* Where row 0 of vector v lies, and how far apart its rows are. */
+/* The offset of row 0 of vector v, and the distance between its rows. */
 static size_t panel_at(const panels *p, size_t v, size_t *apart) {
     size_t first = v / p->width * p->width;
     *apart = min_of(p->width, p->vectors - first) * LANES;
     return first * LANES * p->depth + (v - first) * LANES;
 }
 
-/* ---- Products -------------------------------------------------------------------- */
+/* ---- Products ------------------------------------------------------------ */
 
 /* out[r][c] (+)= sum over k of a[r * a_row + k * a_next] * b[k][c] */
 typedef struct product {
@@ -80,10 +80,10 @@ static product_fn *const product_tiles[COLS][ROWS] = {
 
 /* clang-format on */
 
-/* `rows` of a times a panel of b. */
+/* Multiplies `rows` of a by a panel of b. */
 static void multiply(const product *p, size_t rows, size_t cols, const float *a,
                      const float *b, float *out) {
-    size_t block = even_block(rows, ROWS);
+    size_t block = equal_block(rows, ROWS);
     for (size_t r = 0; r < rows; r += block)
         product_tiles[cols - 1][min_of(block, rows - r) - 1](p, a + r * p->a_row, b,
                                                              out + r * p->out_row);

@@ -1,4 +1,4 @@
-/* Where an image's tiles lie, and how they become rows of matrices: for
+/* The position of an image's tiles, and how they become rows of matrices, for
  * winograd_kernels.c. */
 #ifndef ONEDNN_WINOGRAD_TILES_H
 #define ONEDNN_WINOGRAD_TILES_H
@@ -7,8 +7,8 @@
 #include "winograd_points.h"
 #include "winograd_products.h"
 
-/* A pass: forward, or backward to the data, which is a convolution as well, of the
- * output's gradient with filters turned around and the roles of channels exchanged. */
+/* A pass: forward, or backward to the data, which is also a convolution, of the
+ * output's gradient with flipped filters and exchanged roles of channels. */
 typedef struct pass {
     size_t side, pad[2], group;
     size_t from_channels, from[2], to_channels, to[2]; /* channels of a group */
@@ -31,7 +31,7 @@ static pass pass_of(const winograd_conv *c, int backward) {
     return p;
 }
 
-/* Where a tile is: its image and first output. */
+/* The position of a tile: its image and first output. */
 typedef struct place {
     size_t image, at[2];
 } place;
@@ -45,8 +45,8 @@ static place place_of(const pass *p, size_t tile) {
 
 static const float nothing[LANES] __attribute__((aligned(64)));
 
-/* Offsets of a tile's `count` x `count` vectors in a plane that it starts `before` the
- * place of; negative: outside. */
+/* Offsets of a tile's `count` x `count` vectors in a plane, beginning `before` its
+ * position; negative: outside. */
 static void offsets_of(const place *where, const size_t *before, const size_t *size,
                        size_t count, ptrdiff_t *offset) {
     for (size_t y = 0; y < count; y++)
@@ -67,13 +67,14 @@ typedef struct range {
     size_t group, first, count;
 } range;
 
-/* The vectors of an image's group. */
+/* The vectors before an image's group. */
 static size_t vectors_before(const pass *p, size_t image, const range *r,
                              size_t channels) {
     return (image * p->group + r->group) * (channels / LANES) + r->first;
 }
 
-/* A tile of the input to a row of each of 36 matrices, which are `apart` apart. */
+/* Transforms a tile of the input to a row of each of 36 matrices, which are `apart`
+ * apart. */
 static void read_tile(const pass *p, const float *from, const range *r, size_t tile,
                       float *to, size_t apart) {
     place where = place_of(p, tile);

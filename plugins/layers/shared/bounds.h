@@ -1,6 +1,6 @@
-/* relu, leaky relu and clip as one function, so that whoever takes one of them over
- * takes all: v up to `low` becomes low + slope * v, from `high` on it is `high`. One of
- * low and slope is zero. What is no number stays none. */
+/* relu, leaky relu and clip as one function, so that a layer that can fuse one of them
+ * can fuse all: a v up to `low` becomes low + slope * v, a v from `high` on becomes
+ * `high`. One of low and slope is zero. NaN stays NaN. */
 #ifndef LAYERS_SHARED_BOUNDS_H
 #define LAYERS_SHARED_BOUNDS_H
 
@@ -12,7 +12,7 @@ typedef struct bounds {
     float low, high, slope;
 } bounds;
 
-/* The function that does nothing. */
+/* The identity. */
 #define BOUNDS_NONE ((bounds){.low = -INFINITY, .high = INFINITY})
 
 BODY float bounds_apply(const bounds *b, float v) {
@@ -21,7 +21,7 @@ BODY float bounds_apply(const bounds *b, float v) {
     return v >= b->high ? b->high : v;
 }
 
-/* `diff` times the slope at v, which is what was read or what was given. */
+/* `diff` times the slope at v, which is the input or the output of the function. */
 BODY float bounds_gradient(const bounds *b, float v, float diff) {
     if (v <= b->low)
         diff = b->slope != 0 ? b->slope * diff : 0;

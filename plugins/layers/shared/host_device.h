@@ -1,6 +1,6 @@
-/* What the families of layers have in common: functions that nvcc compiles for the GPU
- * and anybody for the processor, so that both give the same bits, and tests run the
- * GPU's text on the host. */
+/* BODY: functions that nvcc compiles for the GPU and other compilers for the CPU, so
+ * that both families get bitwise identical results, and tests run the GPU's code on the
+ * host. */
 #ifndef LAYERS_SHARED_HOST_DEVICE_H
 #define LAYERS_SHARED_HOST_DEVICE_H
 

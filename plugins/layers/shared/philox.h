@@ -1,6 +1,6 @@
-/* Random numbers by counter: any of them at once, in any order, on any thread.
- * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011, section 4.3 (constants: table 2). */
+/* Counter-based random numbers: any of them, in any order, on any thread.
+ * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
+ * section 4.3 (constants: table 2). */
 #ifndef LAYERS_SHARED_PHILOX_H
 #define LAYERS_SHARED_PHILOX_H
 

@@ -1,4 +1,4 @@
-/* See shapes.h. */
+/* Prints shapes for messages. */
 #include "shapes.h"
 
 #include <stdio.h>

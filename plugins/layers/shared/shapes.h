@@ -1,4 +1,4 @@
-/* Shapes for people. */
+/* Text of shapes for messages. */
 #ifndef LAYERS_SHARED_SHAPES_H
 #define LAYERS_SHARED_SHAPES_H
 

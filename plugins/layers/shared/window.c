@@ -1,4 +1,4 @@
-/* See window.h. */
+/* Reads the options of a sliding window, and computes how many windows fit an image. */
 #include "window.h"
 
 #include <stdio.h>
@@ -6,11 +6,11 @@
 
 #include "shapes.h"
 
-extern const dlc_host *host; /* the plugin's */
+extern const dlc_host *host; /* defined by the plugin */
 
 static const char *const side_name[2] = {"h", "w"};
 
-/* "<name>_h" or "<name>_w" where given, else `whole`; 0 if neither is. */
+/* The value of "<name>_h" or "<name>_w" if given, else of `whole`; 0 if neither is. */
 static int64_t side(const dlc_settings *settings, const char *name, const char *whole,
                     int i) {
     char key[32];

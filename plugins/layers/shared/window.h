@@ -1,5 +1,5 @@
-/* The window of convolution and pooling: its options, and the size of what comes
- * out when it slides over an image. */
+/* The sliding window of convolution and pooling: its options, and the size of the
+ * output over an image. */
 #ifndef LAYERS_SHARED_WINDOW_H
 #define LAYERS_SHARED_WINDOW_H
 
@@ -7,11 +7,10 @@
 
 #define WINDOW_MAX 65536
 
-/* Of each dimension there is room for, two are used: rows, columns. (oneDNN takes
- * arrays of so many.) */
+/* Room for oneDNN's number of dimensions; two are used: rows, columns. */
 enum { WINDOW_DIMS = 12 };
 
-/* A dilation counts what is left out: 0 is none. */
+/* Dilation counts the points left out between two taps: 0 is none. */
 typedef struct sliding_window {
     int64_t kernel[WINDOW_DIMS], stride[WINDOW_DIMS], dilation[WINDOW_DIMS],
         pad_begin[WINDOW_DIMS], pad_end[WINDOW_DIMS];
@@ -32,15 +31,16 @@ typedef struct sliding_window {
         DLC_INT("pad_w", NULL, 0, WINDOW_MAX, \
                 "columns added left and right, instead of pad")
 
-/* `layer` is its name, for messages. Reads the options above. Whole image (`global`):
- * no kernel may be given, and window_global() sets it once the image is known. Dilation
- * stays none. */
+/* Reads the options above. `layer` is the layer's name, for messages. With `global`
+ * (the whole image) no kernel size may be given; window_global() sets it once the image
+ * is known. Dilation stays none. */
 dlc_status window_read(const char *layer, const dlc_settings *settings, int global,
                        sliding_window *w);
 void window_global(const dlc_shape *in, sliding_window *w);
 
-/* The number of windows, and pad_end so that they fit: rounded down, or up so that
- * the last, overhanging window counts if it begins inside the image (Caffe). */
+/* Computes the number of windows, and pad_end so that they fit: rounded down, or with
+ * `ceil` up, so that the last, overhanging window counts if it begins inside the image
+ * (as in Caffe). */
 dlc_status window_slide(const char *layer, const dlc_shape *in, int ceil,
                         sliding_window *w, int64_t out[2]);
 

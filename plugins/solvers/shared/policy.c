@@ -1,6 +1,6 @@
-/* See policy.h. All but cosine and the warm-up are defined as in Caffe (Jia et al.,
- * "Caffe: Convolutional Architecture for Fast Feature Embedding", 2014;
- * SolverParameter.lr_policy in its caffe.proto). */
+/* Learning rate policies and warm-up. All but cosine and the warm-up are defined as in
+ * Caffe (Jia et al., "Caffe: Convolutional Architecture for Fast Feature Embedding",
+ * 2014; SolverParameter.lr_policy in its caffe.proto). */
 #include "policy.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static policy_kind kind_of(const dlc_host *host, const dlc_settings *settings) {
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(name, kinds[i].name))
             return kinds[i].kind;
-    return POLICY_FIXED; /* no other name passes the option table */
+    return POLICY_FIXED; /* the option table lets no other name pass */
 }
 
 static dlc_status check_values(const dlc_host *host, const dlc_settings *settings) {
@@ -35,7 +35,7 @@ static dlc_status check_values(const dlc_host *host, const dlc_settings *setting
     if (!count)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: policy = multistep needs step_values, the iterations "
-                          "where the rate falls",
+                          "at which the learning rate falls",
                           host->where(settings, "policy"));
     for (size_t i = 1; i < count; i++)
         if (values[i] <= values[i - 1])
@@ -54,7 +54,7 @@ dlc_status policy_check(const dlc_host *host, const dlc_settings *settings) {
                           host->where(settings, "warmup_epochs"));
     if (host->get_float(settings, "gamma") < 0 && kind != POLICY_SIGMOID)
         return host->fail(DLC_ERR_CONFIG,
-                          "%s: gamma may be negative with policy = sigmoid alone",
+                          "%s: gamma may be negative only with policy = sigmoid",
                           host->where(settings, "gamma"));
     if ((kind == POLICY_STEP || kind == POLICY_SIGMOID) &&
         !host->get_int(settings, "step_size"))
@@ -66,12 +66,12 @@ dlc_status policy_check(const dlc_host *host, const dlc_settings *settings) {
 
 dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
                        int64_t max_iterations, int64_t epoch_iterations,
-                       rate_policy *made) {
+                       lr_policy *made) {
     int64_t end = host->get_int(settings, "max_iterations");
     int64_t warmup = host->get_int(settings, "warmup");
-    *made = (rate_policy){
+    *made = (lr_policy){
         .kind = kind_of(host, settings),
-        .rate = host->get_float(settings, "learning_rate"),
+        .base_rate = host->get_float(settings, "learning_rate"),
         .gamma = host->get_float(settings, "gamma"),
         .power = host->get_float(settings, "power"),
         .min_rate = host->get_float(settings, "min_learning_rate"),
@@ -87,14 +87,14 @@ dlc_status policy_make(const dlc_host *host, const dlc_settings *settings,
     if ((made->kind == POLICY_POLY || made->kind == POLICY_COSINE) && made->end < 0)
         return host->fail(
             DLC_ERR_CONFIG,
-            "%s: policy = %s needs to know where it ends: give max_iterations",
+            "%s: policy = %s needs to know where it ends: set max_iterations",
             host->where(settings, "policy"), host->get_string(settings, "policy"));
     return DLC_OK;
 }
 
-dlc_status policy_make_for(const dlc_host *host, const dlc_solver_args *args,
-                           rate_policy *made) {
-    const dlc_rate_schedule *schedule = DLC_HAS(args, schedule) ? args->schedule : NULL;
+dlc_status policy_from_args(const dlc_host *host, const dlc_solver_args *args,
+                            lr_policy *made) {
+    const dlc_lr_schedule *schedule = DLC_HAS(args, schedule) ? args->schedule : NULL;
     if (!schedule)
         return policy_make(host, args->settings, args->max_iterations,
                            args->epoch_iterations, made);
@@ -105,46 +105,47 @@ dlc_status policy_make_for(const dlc_host *host, const dlc_solver_args *args,
     return status;
 }
 
-/* Steps that lie behind iteration i; a step counts at its own iteration. */
-static double steps_done(const rate_policy *p, double i) {
+/* The number of steps at or before iteration i. */
+static double steps_done(const lr_policy *p, double i) {
     size_t done = 0;
     while (done < p->nvalues && i >= (double)p->values[done])
         done++;
     return (double)done;
 }
 
-/* 0 at the start, 1 at the end and after it. */
-static double progress(const rate_policy *p, double i) {
+/* From 0 at the start to 1 at the end and after it. */
+static double progress(const lr_policy *p, double i) {
     return i < p->end ? i / p->end : 1;
 }
 
-static double rate_at(const rate_policy *p, double i) {
+static double learning_rate_at(const lr_policy *p, double i) {
     switch (p->kind) {
     case POLICY_FIXED:
         break;
     case POLICY_STEP:
-        return p->rate * pow(p->gamma, floor(i / p->step));
+        return p->base_rate * pow(p->gamma, floor(i / p->step));
     case POLICY_MULTISTEP:
-        return p->rate * pow(p->gamma, steps_done(p, i));
+        return p->base_rate * pow(p->gamma, steps_done(p, i));
     case POLICY_EXP:
-        return p->rate * pow(p->gamma, i);
+        return p->base_rate * pow(p->gamma, i);
     case POLICY_INV:
-        return p->rate * pow(1 + p->gamma * i, -p->power);
+        return p->base_rate * pow(1 + p->gamma * i, -p->power);
     case POLICY_POLY:
-        return p->rate * pow(1 - progress(p, i), p->power);
+        return p->base_rate * pow(1 - progress(p, i), p->power);
     case POLICY_SIGMOID:
-        return p->rate / (1 + exp(-p->gamma * (i - p->step)));
+        return p->base_rate / (1 + exp(-p->gamma * (i - p->step)));
     case POLICY_COSINE: /* Loshchilov and Hutter, "SGDR", 2017, eq. 5, one period */
         return p->min_rate +
-               (p->rate - p->min_rate) * (1 + cos(M_PI * progress(p, i))) / 2;
+               (p->base_rate - p->min_rate) * (1 + cos(M_PI * progress(p, i))) / 2;
     }
-    return p->rate;
+    return p->base_rate;
 }
 
-/* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It
- * meets the policy where it ends; the policy counts from iteration 0 all the same. */
-double policy_rate(const rate_policy *policy, int64_t iteration) {
-    const dlc_rate_schedule *schedule = &policy->schedule;
+/* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It ends at
+ * the policy's value of that iteration; the policy counts from iteration 0 all the
+ * same. */
+double policy_learning_rate(const lr_policy *policy, int64_t iteration) {
+    const dlc_lr_schedule *schedule = &policy->schedule;
     double i = (double)iteration, warm = i;
     if (policy->is_resumed && iteration >= schedule->begin) {
         double since = (double)(iteration - schedule->begin);
@@ -152,40 +153,41 @@ double policy_rate(const rate_policy *policy, int64_t iteration) {
         i = policy->ends ? schedule->from_to_end + since * schedule->step_to_end : warm;
     }
     if (warm >= policy->warmup)
-        return rate_at(policy, i);
+        return learning_rate_at(policy, i);
     return policy->warmup_rate +
-           (rate_at(policy, policy->warmup) - policy->warmup_rate) * warm /
+           (learning_rate_at(policy, policy->warmup) - policy->warmup_rate) * warm /
                policy->warmup;
 }
 
-/* ---- Looking at a whole schedule ---------------------------------------------- */
+/* ---- Checking a whole schedule ----------------------------------------------- */
 
-/* Of a job of so many iterations: warm-up and every policy rise or fall throughout, so
- * the highest rate is at an end of one of them. */
-static double highest_rate(const rate_policy *policy, int64_t iterations) {
+/* The highest learning rate of a job. Warm-up and every policy are monotonic, so it is
+ * at the start, at the end of the warm-up or at the last iteration. */
+static double highest_rate(const lr_policy *policy, int64_t iterations) {
     int64_t last = iterations - 1;
     int64_t turn = policy->warmup < (double)last ? (int64_t)policy->warmup : last;
-    return fmax(policy_rate(policy, 0),
-                fmax(policy_rate(policy, turn), policy_rate(policy, last)));
+    return fmax(
+        policy_learning_rate(policy, 0),
+        fmax(policy_learning_rate(policy, turn), policy_learning_rate(policy, last)));
 }
 
 static const char *warmup_option(const dlc_host *host, const dlc_settings *settings) {
     return host->get_int(settings, "warmup") ? "warmup" : "warmup_epochs";
 }
 
-static dlc_status refuse(const dlc_host *host, const dlc_settings *settings,
-                         const rate_policy *policy, int64_t iterations) {
+static dlc_status fail_schedule(const dlc_host *host, const dlc_settings *settings,
+                                const lr_policy *policy, int64_t iterations) {
     const char *warmup = warmup_option(host, settings);
-    if (policy->rate <= 0)
+    if (policy->base_rate <= 0)
         return host->fail(DLC_ERR_CONFIG,
-                          "%s: rate = 0 is the learning rate throughout, so nothing "
-                          "would be learnt",
+                          "%s: learning_rate = 0 throughout the job, so nothing "
+                          "would be learned",
                           host->where(settings, "learning_rate"));
     if (policy->warmup > 0)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: %s: the warm-up takes %.0f iterations, and the job has "
                           "%lld: the learning rate would be 0 throughout; train longer "
-                          "or warm up for less",
+                          "or shorten the warm-up",
                           host->where(settings, warmup), warmup, policy->warmup,
                           (long long)iterations);
     return host->fail(DLC_ERR_CONFIG,
@@ -194,10 +196,10 @@ static dlc_status refuse(const dlc_host *host, const dlc_settings *settings,
                       host->where(settings, "policy"), (long long)iterations);
 }
 
-dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
-                       int64_t iterations, int64_t epoch_iterations, char *warning,
-                       size_t bytes) {
-    rate_policy policy;
+dlc_status policy_check_schedule(const dlc_host *host, const dlc_settings *settings,
+                                 int64_t iterations, int64_t epoch_iterations,
+                                 char *warning, size_t bytes) {
+    lr_policy policy;
     dlc_status status = policy_make(host, settings, iterations, epoch_iterations,
                                     &policy);
     if (status != DLC_OK)
@@ -205,7 +207,7 @@ dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
     double highest = highest_rate(&policy, iterations);
     const char *warmup = warmup_option(host, settings);
     if ((float)highest <= 0)
-        return refuse(host, settings, &policy, iterations);
+        return fail_schedule(host, settings, &policy, iterations);
     if (!isfinite((float)highest))
         return host->fail(DLC_ERR_CONFIG,
                           "%s: the learning rate would grow to %g within the job's "
@@ -215,20 +217,21 @@ dlc_status policy_look(const dlc_host *host, const dlc_settings *settings,
     if (policy.warmup >= (double)iterations)
         (void)snprintf(warning, bytes,
                        "%s: %s: the warm-up takes %.0f iterations, and the job has "
-                       "%lld: it ends before the learning rate is what the policy says",
+                       "%lld: it ends before the learning rate reaches the policy's",
                        host->where(settings, warmup), warmup, policy.warmup,
                        (long long)iterations);
-    else if (highest < policy.rate / 2)
-        (void)snprintf(warning, bytes,
-                       "%s: rate = %g is never reached: the highest learning rate of "
-                       "the job's %lld iterations is %g",
-                       host->where(settings, "learning_rate"), policy.rate,
-                       (long long)iterations, highest);
+    else if (highest < policy.base_rate / 2)
+        (void)snprintf(
+            warning, bytes,
+            "%s: learning_rate = %g is never reached: the highest learning rate of "
+            "the job's %lld iterations is %g",
+            host->where(settings, "learning_rate"), policy.base_rate,
+            (long long)iterations, highest);
     else if (policy.end < 0.99 * (double)iterations &&
-             (float)policy_rate(&policy, iterations - 1) <= 0)
+             (float)policy_learning_rate(&policy, iterations - 1) <= 0)
         (void)snprintf(warning, bytes,
                        "%s: max_iterations = %.0f, and the job has %lld: the learning "
-                       "rate is 0 from there on, so nothing more is learnt",
+                       "rate is 0 from there on, so nothing more is learned",
                        host->where(settings, "max_iterations"), policy.end,
                        (long long)iterations);
     return DLC_OK;

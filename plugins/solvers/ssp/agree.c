@@ -1,56 +1,58 @@
-/* The tail: its first word is the sum of what all ranks gave last. Any other that one
- * rank makes positive becomes positive on all of them, in one and the same iteration,
- * though they are not in the same one: rank 0 asks every rank to freeze, that is, not
- * to end the iteration in progress, and which one that is; the highest is the one in
- * which all will see the words, and until there they go on.
+/* Control words of solver ssp. The first control word is the sum of the losses that all
+ * ranks gave last. Any other word that one rank makes positive becomes positive on all
+ * ranks in the same iteration, although the ranks are in different iterations: rank 0
+ * asks every rank to freeze, that is, not to end the iteration in progress, and to say
+ * which one that is. The words take effect in the highest of these; until then the
+ * ranks go on.
  *
- * Nobody waits for a rank that is frozen but for the end of its iteration, and all its
- * pushes come before that; the mail threads never wait. So it ends.
+ * This cannot deadlock: a frozen rank waits only at the end of its iteration, after all
+ * pushes of the iteration, and the communication threads never wait.
  *
- * What one person asks for usually reaches all ranks, some of them a moment later. Such
- * an echo is no second wish: a rank that was told of a wish which it did not have
- * passes over its own in the iteration behind the one that met it.
- */
+ * A request of the user, such as a signal, usually reaches all ranks, some of them a
+ * moment later. Such a late duplicate is no second vote: a rank that learned of a vote
+ * which it had not cast itself ignores its own vote in the iteration after the one in
+ * which the words took effect. */
 #include <string.h>
 
 #include "ssp.h"
 
-/* ---- The train thread -------------------------------------------------------- */
+/* ---- The training thread ----------------------------------------------------- */
 
-static dlc_status copy_tail(ssp *s, void *to, const void *from) {
-    return s->ops->copy(s->device, NULL, to, from, s->tail * sizeof(float));
+static dlc_status copy_control_words(ssp *s, void *to, const void *from) {
+    return s->ops->copy(s->device, NULL, to, from, s->control_words * sizeof(float));
 }
 
-dlc_status agree_words(ssp *s, int64_t iteration, float *loss) {
+dlc_status agree_read_words(ssp *s, int64_t iteration, float *loss) {
     agreement *agree = &s->agree;
-    float tail[WORDS] = {0};
-    dlc_status status = copy_tail(s, tail, s->gradients + s->trained);
+    float control[MAX_CONTROL_WORDS] = {0};
+    dlc_status status = copy_control_words(s, control, s->gradients + s->trained);
     if (status != DLC_OK)
         return status;
-    *loss = tail[0];
+    *loss = control[0];
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 1; i < s->tail; i++) {
+    for (size_t i = 1; i < s->control_words; i++) {
         uint32_t bit = 1u << i;
-        if (!(tail[i] > 0) || (!(agree->pending & bit) && agree->echo[i] == iteration))
+        if (!(control[i] > 0) ||
+            (!(agree->pending & bit) && agree->duplicate_at[i] == iteration))
             continue;
         if (!(agree->pending & bit))
-            agree->wish |= bit;
+            agree->vote |= bit;
         agree->pending |= bit;
-        agree->mine |= bit;
+        agree->voted |= bit;
     }
-    int wishes = agree->wish != 0;
+    int has_vote = agree->vote != 0;
     pthread_mutex_unlock(&s->lock);
-    if (wishes)
-        post_wake(s);
+    if (has_vote)
+        comm_wakeup(s);
     return DLC_OK;
 }
 
-/* With the lock held. */
-static uint32_t take_due(agreement *agree, int64_t iteration) {
+/* Lock held. */
+static uint32_t take_scheduled(agreement *agree, int64_t iteration) {
     uint32_t words = 0;
-    due **at = &agree->due;
+    scheduled_words **at = &agree->scheduled;
     while (*at) {
-        due *one = *at;
+        scheduled_words *one = *at;
         if (one->iteration > iteration) {
             at = &one->next;
             continue;
@@ -62,49 +64,49 @@ static uint32_t take_due(agreement *agree, int64_t iteration) {
     return words;
 }
 
-static void end_words(ssp *s, int64_t iteration, float *tail) {
+static void end_words(ssp *s, int64_t iteration, float *control) {
     agreement *agree = &s->agree;
-    uint32_t words = take_due(agree, iteration);
-    for (size_t i = 1; i < s->tail; i++) {
+    uint32_t words = take_scheduled(agree, iteration);
+    for (size_t i = 1; i < s->control_words; i++) {
         uint32_t bit = 1u << i;
         if (!(words & bit))
             continue;
-        tail[i] = 1;
-        if (!(agree->mine & bit))
-            agree->echo[i] = iteration + 1;
+        control[i] = 1;
+        if (!(agree->voted & bit))
+            agree->duplicate_at[i] = iteration + 1;
         agree->pending &= ~bit;
-        agree->mine &= ~bit;
+        agree->voted &= ~bit;
     }
     agree->ended = iteration;
-    tail[0] = s->loss;
+    control[0] = s->loss;
 }
 
 void agree_close(ssp *s) {
-    (void)take_due(&s->agree, INT64_MAX);
+    (void)take_scheduled(&s->agree, INT64_MAX);
 }
 
-static int may_end(const ssp *s, const view *of, int64_t iteration) {
+static int may_end(const ssp *s, const slice *of, int64_t iteration) {
     (void)of, (void)iteration;
     return !s->agree.frozen;
 }
 
-dlc_status agree_end(ssp *s, int64_t iteration) {
-    float tail[WORDS] = {0};
+dlc_status agree_end_iteration(ssp *s, int64_t iteration) {
+    float control[MAX_CONTROL_WORDS] = {0};
     pthread_mutex_lock(&s->lock);
-    dlc_status status = views_await(s, may_end, NULL, iteration);
-    end_words(s, iteration, tail);
+    dlc_status status = slices_wait_until(s, may_end, NULL, iteration);
+    end_words(s, iteration, control);
     pthread_mutex_unlock(&s->lock);
-    return status == DLC_OK ? copy_tail(s, s->gradients + s->trained, tail)
-                            : views_broken(s);
+    return status == DLC_OK ? copy_control_words(s, s->gradients + s->trained, control)
+                            : slices_error(s);
 }
 
-/* ---- The mail thread --------------------------------------------------------- */
+/* ---- The communication thread ------------------------------------------------ */
 
-static dlc_status tell_all(ssp *s, const letter *one) {
+static dlc_status send_to_all(ssp *s, const header *one) {
     dlc_status status = DLC_OK;
     for (int32_t r = 1; status == DLC_OK && r < s->ranks; r++)
-        status = post_letter(s, r, one, NULL);
-    return status == DLC_OK ? agree_letter(s, one, 0) : status;
+        status = comm_send_header(s, r, one, NULL);
+    return status == DLC_OK ? agree_message(s, one, 0) : status;
 }
 
 static dlc_status begin_round(ssp *s) {
@@ -114,11 +116,11 @@ static dlc_status begin_round(ssp *s) {
     agree->replies = 0;
     agree->highest = -1;
     memset(agree->replied, 0, (size_t)s->ranks);
-    return tell_all(s, &(letter){.kind = FREEZE, .words = agree->round});
+    return send_to_all(s, &(header){.kind = FREEZE, .words = agree->round});
 }
 
-/* What a rank wished for before it knew of the round is what the round is about. */
-static dlc_status wished(ssp *s, int32_t from, uint32_t words) {
+/* A vote cast before the rank knew of the round in progress belongs to that round. */
+static dlc_status vote_received(ssp *s, int32_t from, uint32_t words) {
     agreement *agree = &s->agree;
     if (agree->round && !agree->replied[from])
         words &= ~agree->round;
@@ -128,9 +130,9 @@ static dlc_status wished(ssp *s, int32_t from, uint32_t words) {
 
 static dlc_status end_round(ssp *s) {
     agreement *agree = &s->agree;
-    letter release = {.kind = RELEASE, .words = agree->round, .clock = agree->highest};
+    header release = {.kind = RELEASE, .words = agree->round, .clock = agree->highest};
     agree->round = 0;
-    dlc_status status = tell_all(s, &release);
+    dlc_status status = send_to_all(s, &release);
     return status == DLC_OK && agree->queued ? begin_round(s) : status;
 }
 
@@ -145,34 +147,34 @@ static dlc_status freeze(ssp *s, uint32_t words) {
     pthread_mutex_lock(&s->lock);
     s->agree.frozen = 1;
     s->agree.pending |= words;
-    s->agree.wish &= ~words; /* this round is about them */
-    letter reply = {.kind = FROZEN, .clock = s->agree.ended + 1};
+    s->agree.vote &= ~words; /* the round in progress is about these words */
+    header reply = {.kind = FROZEN, .clock = s->agree.ended + 1};
     pthread_mutex_unlock(&s->lock);
-    return s->me ? post_letter(s, 0, &reply, NULL) : replied(s, 0, reply.clock);
+    return s->me ? comm_send_header(s, 0, &reply, NULL) : replied(s, 0, reply.clock);
 }
 
-/* One that is far behind may have agreed on several iterations. */
-static dlc_status release(ssp *s, const letter *one) {
-    due *agreed = host->alloc(sizeof *agreed);
+/* A rank that is far behind may have several of these for iterations to come. */
+static dlc_status release(ssp *s, const header *one) {
+    scheduled_words *agreed = host->alloc(sizeof *agreed);
     if (!agreed)
-        return post_fail(s, DLC_ERR_NOMEM, "memory ran out for what ranks agree on");
+        return comm_fail(s, DLC_ERR_NOMEM, "out of memory for the votes of the ranks");
     pthread_mutex_lock(&s->lock);
-    *agreed = (due){s->agree.due, one->clock, one->words};
-    s->agree.due = agreed;
+    *agreed = (scheduled_words){s->agree.scheduled, one->clock, one->words};
+    s->agree.scheduled = agreed;
     s->agree.frozen = 0;
-    views_unlock(s);
+    slices_unlock(s);
     return DLC_OK;
 }
 
-dlc_status agree_wish(ssp *s, uint32_t words) {
-    letter wish = {.kind = WISH, .words = words};
-    return s->me ? post_letter(s, 0, &wish, NULL) : wished(s, 0, words);
+dlc_status agree_vote(ssp *s, uint32_t words) {
+    header vote = {.kind = VOTE, .words = words};
+    return s->me ? comm_send_header(s, 0, &vote, NULL) : vote_received(s, 0, words);
 }
 
-dlc_status agree_letter(ssp *s, const letter *one, int32_t from) {
+dlc_status agree_message(ssp *s, const header *one, int32_t from) {
     switch (one->kind) {
-    case WISH:
-        return wished(s, from, one->words);
+    case VOTE:
+        return vote_received(s, from, one->words);
     case FREEZE:
         return freeze(s, one->words);
     case FROZEN:

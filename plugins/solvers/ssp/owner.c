@@ -1,11 +1,11 @@
-/* The mail thread as an owner: it takes pushes in, applies them when the group that
- * they belong to is complete, and answers as soon as the rule allows. */
+/* The communication thread as an owner (parameter server): receives pushes, applies
+ * them when their group is complete, and answers as soon as the staleness bound allows.
+ */
 #include <string.h>
 
 #include "ssp.h"
 
-/* ---- Arithmetic: on this thread alone, which the device promises for so few elements
- * at a time; all its threads would get in the way of those that compute. ---------- */
+/* ---- Arithmetic on this thread alone ----------------------------------------- */
 
 enum { AT_ONCE = 16384 };
 
@@ -13,7 +13,9 @@ static size_t chunk(size_t n, size_t at) {
     return n - at < AT_ONCE ? n - at : AT_ONCE;
 }
 
-/* The sum of the first `count` of s->source, which it moves. */
+/* Sums the first `count` arrays of s->source, which are advanced. In calls of at most
+ * AT_ONCE elements, which the device promises to compute on the calling thread: its
+ * thread pool would take cores from the threads that compute the net. */
 static dlc_status sum(ssp *s, size_t n, int32_t count, float *to) {
     dlc_status status = DLC_OK;
     for (size_t at = 0; status == DLC_OK && at < n; at += AT_ONCE) {
@@ -32,11 +34,11 @@ static dlc_status axpy(ssp *s, size_t n, float a, const float *x, float *y) {
     return status;
 }
 
-static dlc_status momentum(ssp *s, size_t n, const dlc_momentum *how,
+static dlc_status momentum(ssp *s, size_t n, const dlc_momentum *rule,
                            const float *gradient, float *velocity, float *weight) {
     dlc_status status = DLC_OK;
     for (size_t at = 0; status == DLC_OK && at < n; at += AT_ONCE)
-        status = s->ops->momentum(s->device, NULL, chunk(n, at), how, gradient + at,
+        status = s->ops->momentum(s->device, NULL, chunk(n, at), rule, gradient + at,
                                   velocity + at, weight + at);
     return status;
 }
@@ -49,7 +51,7 @@ static dlc_status sum_nodes(ssp *s, const shard *one) {
     for (int32_t i = 0; status == DLC_OK && i < s->nodes; i++) {
         int32_t count = s->first_member[i + 1] - s->first_member[i];
         for (int32_t k = 0; k < count; k++)
-            s->source[k] = one->cell[s->member[s->first_member[i] + k]].from;
+            s->source[k] = one->peers[s->member[s->first_member[i] + k]].from;
         status = sum(s, n, count, s->scratch + (size_t)i * n);
     }
     if (status != DLC_OK || s->nodes == 1)
@@ -59,7 +61,7 @@ static dlc_status sum_nodes(ssp *s, const shard *one) {
     return sum(s, n, s->nodes, s->scratch);
 }
 
-/* The same for what the workers gave last as their losses. */
+/* Sums losses in the order in which sum_nodes sums slices. */
 static float pairwise(float *value, int32_t count) {
     for (int32_t step = 1; step < count; step *= 2)
         for (int32_t i = 0; i + step < count; i += 2 * step)
@@ -68,11 +70,11 @@ static float pairwise(float *value, int32_t count) {
 }
 
 static float sum_losses(ssp *s) {
-    float *of_node = s->addend, *value = s->addend + s->nodes;
+    float *of_node = s->loss_scratch, *value = s->loss_scratch + s->nodes;
     for (int32_t i = 0; i < s->nodes; i++) {
         int32_t first = s->first_member[i], count = s->first_member[i + 1] - first;
         for (int32_t k = 0; k < count; k++)
-            value[k] = s->given[s->member[first + k]];
+            value[k] = s->losses[s->member[first + k]];
         of_node[i] = pairwise(value, count);
     }
     return pairwise(of_node, s->nodes);
@@ -82,35 +84,36 @@ static dlc_status step(ssp *s, int32_t bucket, int64_t clock) {
     const shard *one = &s->shards[bucket];
     dlc_momentum base = worker_step(s, clock);
     dlc_status status = DLC_OK;
-    for (size_t i = s->own_pieces.first[bucket];
-         status == DLC_OK && i < s->own_pieces.first[bucket + 1]; i++) {
-        const stretch *piece = &s->own_pieces.at[i];
-        size_t at = piece->begin - one->at.begin;
-        dlc_momentum how = base;
-        how.rate *= piece->rate;
-        how.decay *= piece->decay;
-        status = momentum(s, piece->count, &how, s->scratch + at,
-                          s->moment + one->offset + at, s->master + one->offset + at);
+    for (size_t i = s->owned_ranges.first[bucket];
+         status == DLC_OK && i < s->owned_ranges.first[bucket + 1]; i++) {
+        const param_range *range = &s->owned_ranges.at[i];
+        size_t at = range->begin - one->at.begin;
+        dlc_momentum rule = base;
+        rule.learning_rate *= range->lr_mult;
+        rule.weight_decay *= range->decay_mult;
+        status = momentum(s, range->count, &rule, s->scratch + at,
+                          s->owned_velocity + one->offset + at,
+                          s->owned_weights + one->offset + at);
     }
     return status;
 }
 
-/* The sum of the steps of a group: velocities, or what Nesterov makes of them, which
- * has its sign already. */
+/* Adds the sum of a group's steps: velocities, or Nesterov steps, which already have
+ * their sign. */
 static dlc_status add_steps(ssp *s, const shard *one, int32_t group) {
     size_t n = one->at.count;
     int32_t count = 0;
     for (int32_t w = 0; w < s->workers; w++)
         if (s->group[w] == group)
-            s->source[count++] = one->cell[w].from;
-    float sign = s->nesterov ? 1 : -1, *master = s->master + one->offset;
+            s->source[count++] = one->peers[w].from;
+    float sign = s->nesterov ? 1 : -1, *owned_weights = s->owned_weights + one->offset;
     if (count == 1)
-        return axpy(s, n, sign, s->source[0], master);
+        return axpy(s, n, sign, s->source[0], owned_weights);
     dlc_status status = sum(s, n, count, s->scratch);
-    return status == DLC_OK ? axpy(s, n, sign, s->scratch, master) : status;
+    return status == DLC_OK ? axpy(s, n, sign, s->scratch, owned_weights) : status;
 }
 
-static dlc_status apply(ssp *s, int32_t bucket, const letter *push, int32_t group) {
+static dlc_status apply(ssp *s, int32_t bucket, const header *push, int32_t group) {
     shard *one = &s->shards[bucket];
     dlc_status status = DLC_OK;
     if (!one->at.count)
@@ -121,218 +124,225 @@ static dlc_status apply(ssp *s, int32_t bucket, const letter *push, int32_t grou
     if (status == DLC_OK && push->kind == PUSH_GRADIENT)
         return step(s, bucket, push->clock);
     if (status == DLC_OK)
-        memcpy(s->moment + one->offset, s->scratch, one->at.count * sizeof(float));
+        memcpy(s->owned_velocity + one->offset, s->scratch,
+               one->at.count * sizeof(float));
     return status;
 }
 
-/* Is it one of those whose pushes are applied together with worker `from`'s? Steps are
- * applied group by group, all else for all workers at once. */
-static int is_with(const ssp *s, const letter *push, int32_t from, int32_t worker) {
+/* Is worker `worker`'s push applied together with worker `from`'s? Steps are applied
+ * group by group, everything else for all workers at once. */
+static int is_with(const ssp *s, const header *push, int32_t from, int32_t worker) {
     return push->kind != PUSH_STEP || s->group[worker] == s->group[from];
 }
 
 static int is_complete(const ssp *s, const shard *one, int32_t from) {
-    const letter *push = &one->cell[from].push;
+    const header *push = &one->peers[from].push;
     for (int32_t w = 0; w < s->workers; w++)
-        if (is_with(s, push, from, w) &&
-            (one->cell[w].state != CELL_FULL || one->cell[w].push.clock != push->clock))
+        if (is_with(s, push, from, w) && (one->peers[w].state != PEER_COMPLETE ||
+                                          one->peers[w].push.clock != push->clock))
             return 0;
     return 1;
 }
 
-static void note_applied(ssp *s, int32_t bucket, const letter *push, int32_t from) {
+static void note_applied(ssp *s, int32_t bucket, const header *push, int32_t from) {
     shard *one = &s->shards[bucket];
     one->last = from;
     if (push->kind == PUSH_VELOCITY)
         one->velocity_clock = push->clock;
     for (int32_t w = 0; w < s->workers; w++) {
-        cell *its = &one->cell[w];
+        peer_state *its = &one->peers[w];
         if (!is_with(s, push, from, w))
             continue;
-        its->state = CELL_EMPTY;
+        its->state = PEER_IDLE;
         if (push->kind == PUSH_VELOCITY)
             continue;
         its->clock = push->clock;
         if (bucket == s->buckets - 1)
-            s->given[w] = its->push.loss;
+            s->losses[w] = its->push.loss;
         trace_line(s, "update", bucket, w, push->clock, 0, NULL);
     }
 }
 
-/* A server's iterations end when all updates are in. */
-static void note_served(ssp *s) {
+/* A dedicated server's iteration ends when the updates of all workers are in. */
+static void note_applied_clock(ssp *s) {
     int64_t low = INT64_MAX;
     for (int32_t b = 0; b < s->buckets; b++) {
         const shard *one = &s->shards[b];
         for (int32_t w = 0; is_used(s, b, &one->at) && w < s->workers; w++)
-            low = one->cell[w].clock < low ? one->cell[w].clock : low;
+            low = one->peers[w].clock < low ? one->peers[w].clock : low;
     }
     float loss = sum_losses(s);
     pthread_mutex_lock(&s->lock);
     s->loss = loss;
-    s->served = low;
-    views_unlock(s);
+    s->applied = low;
+    slices_unlock(s);
 }
 
-static dlc_status filled(ssp *s, int32_t bucket, int32_t from) {
+static dlc_status push_complete(ssp *s, int32_t bucket, int32_t from) {
     shard *one = &s->shards[bucket];
-    one->cell[from].state = CELL_FULL;
-    one->cell[from].parked = 1; /* unless it completes its group */
+    one->peers[from].state = PEER_COMPLETE;
+    one->peers[from].delayed = 1; /* unless this push completes its group */
     if (!is_complete(s, one, from))
         return DLC_OK;
-    one->cell[from].parked = 0;
-    letter push = one->cell[from].push;
+    one->peers[from].delayed = 0;
+    header push = one->peers[from].push;
     dlc_status status = apply(s, bucket, &push, s->group[from]);
     if (status != DLC_OK)
         return status;
     note_applied(s, bucket, &push, from);
     if (!is_worker(s, s->me))
-        note_served(s);
-    return owner_answers(s, bucket);
+        note_applied_clock(s);
+    return owner_answer_all(s, bucket);
 }
 
 /* ---- Answering --------------------------------------------------------------- */
 
-static int is_own(const ssp *s, int32_t asker, int32_t worker) {
-    return is_worker(s, asker) && s->group[asker] == s->group[worker];
+static int is_own(const ssp *s, int32_t peer, int32_t worker) {
+    return is_worker(s, peer) && s->group[peer] == s->group[worker];
 }
 
-/* Is all in that the asker waits for? */
-static int is_due(const ssp *s, const shard *one, int32_t asker) {
-    const cell *its = &one->cell[asker];
+/* Are all updates in that the peer's answer must contain? */
+static int is_ready(const ssp *s, const shard *one, int32_t peer) {
+    const peer_state *its = &one->peers[peer];
     if (its->sending)
         return 0;
-    if (its->ask.kind == PUSH_VELOCITY || its->ask.kind == ASK_VELOCITY)
-        return one->velocity_clock >= its->ask.clock;
+    if (its->request.kind == PUSH_VELOCITY || its->request.kind == REQUEST_VELOCITY)
+        return one->velocity_clock >= its->request.clock;
     for (int32_t w = 0; w < s->workers; w++)
-        if (one->cell[w].clock < (is_own(s, asker, w) ? its->ask.own : its->ask.others))
+        if (one->peers[w].clock <
+            (is_own(s, peer, w) ? its->request.own : its->request.others))
             return 0;
     return 1;
 }
 
-static void compose(ssp *s, int32_t bucket, int32_t asker, letter *answer,
-                    int64_t *in) {
+static void compose_answer(ssp *s, int32_t bucket, int32_t peer, header *answer,
+                           int64_t *clocks) {
     const shard *one = &s->shards[bucket];
-    *answer = (letter){.kind = ANSWER,
+    *answer = (header){.kind = ANSWER,
                        .bucket = bucket,
-                       .clock = one->cell[asker].ask.clock,
-                       .last = one->cell[asker].parked ? one->last : -1};
+                       .clock = one->peers[peer].request.clock,
+                       .last = one->peers[peer].delayed ? one->last : -1};
     if (bucket == s->buckets - 1)
         answer->loss = sum_losses(s);
     for (int32_t w = 0; w < s->workers; w++)
-        in[w] = one->cell[w].clock;
+        clocks[w] = one->peers[w].clock;
 }
 
-/* To this rank itself; not while its train thread reads what came before. */
+/* Answers this rank's own request; deferred while its training thread still reads the
+ * previous answer. */
 static dlc_status answer_self(ssp *s, int32_t bucket, const float *from) {
-    view *mine = view_at(s, bucket, s->owner);
-    cell *its = &s->shards[bucket].cell[s->me];
-    if (!views_claim(s, mine))
+    slice *voted = slice_at(s, bucket, s->owner);
+    peer_state *its = &s->shards[bucket].peers[s->me];
+    if (!slices_claim(s, voted))
         return DLC_OK;
-    compose(s, bucket, s->me, mine->coming, letter_in(mine->coming));
-    its->asks = 0;
-    memcpy(s->pulled + mine->at.begin, from, mine->at.count * sizeof *from);
-    trace_line(s, "answer", bucket, s->me, its->parked, 0, letter_in(mine->coming));
-    return views_arrived(s, bucket, s->owner);
+    compose_answer(s, bucket, s->me, voted->incoming, header_clocks(voted->incoming));
+    its->waits = 0;
+    memcpy(s->pulled + voted->at.begin, from, voted->at.count * sizeof *from);
+    trace_line(s, "answer", bucket, s->me, its->delayed, 0,
+               header_clocks(voted->incoming));
+    return slices_answer_received(s, bucket, s->owner);
 }
 
-static dlc_status answer(ssp *s, int32_t bucket, int32_t asker) {
+static dlc_status answer(ssp *s, int32_t bucket, int32_t peer) {
     const shard *one = &s->shards[bucket];
-    cell *its = &one->cell[asker];
-    int velocity = its->ask.kind == PUSH_VELOCITY || its->ask.kind == ASK_VELOCITY;
-    const float *from = (velocity ? s->moment : s->master) + one->offset;
-    letter reply;
-    if (asker == s->me)
+    peer_state *its = &one->peers[peer];
+    int velocity = its->request.kind == PUSH_VELOCITY ||
+                   its->request.kind == REQUEST_VELOCITY;
+    const float *from = (velocity ? s->owned_velocity : s->owned_weights) + one->offset;
+    header reply;
+    if (peer == s->me)
         return answer_self(s, bucket, from);
-    compose(s, bucket, asker, &reply, s->answer_in);
-    its->asks = 0;
-    trace_line(s, "answer", bucket, asker, its->parked, 0, s->answer_in);
-    dlc_status status = post_letter(s, asker, &reply, s->answer_in);
+    compose_answer(s, bucket, peer, &reply, s->answer_clocks);
+    its->waits = 0;
+    trace_line(s, "answer", bucket, peer, its->delayed, 0, s->answer_clocks);
+    dlc_status status = comm_send_header(s, peer, &reply, s->answer_clocks);
     if (status != DLC_OK || !one->at.count)
         return status;
     memcpy(its->data, from, one->at.count * sizeof *from);
     its->sending = 1;
-    errand then = {.what = SENT_ANSWER, .peer = asker, .bucket = bucket};
-    return post_slice(s, asker, its->data, one->at.count, &then);
+    pending_op op = {.what = ANSWER_SENT, .peer = peer, .bucket = bucket};
+    return comm_send_slice(s, peer, its->data, one->at.count, &op);
 }
 
-dlc_status owner_answers(ssp *s, int32_t bucket) {
+dlc_status owner_answer_all(ssp *s, int32_t bucket) {
     const shard *one = &s->shards[bucket];
     dlc_status status = DLC_OK;
     for (int32_t r = 0; status == DLC_OK && r < s->ranks; r++) {
-        if (!one->cell[r].asks)
+        if (!one->peers[r].waits)
             continue;
-        if (is_due(s, one, r))
+        if (is_ready(s, one, r))
             status = answer(s, bucket, r);
         else
-            one->cell[r].parked = 1;
+            one->peers[r].delayed = 1;
     }
     return status;
 }
 
-static void note_ask(ssp *s, const letter *ask, int32_t from) {
-    cell *its = &s->shards[ask->bucket].cell[from];
-    its->ask = *ask;
-    its->asks = 1;
-    its->parked = 0;
-    if (ask->kind == PUSH_GRADIENT || ask->kind == PUSH_STEP)
-        trace_line(s, "ask", ask->bucket, from, ask->own, ask->others, NULL);
+static void note_request(ssp *s, const header *request, int32_t from) {
+    peer_state *its = &s->shards[request->bucket].peers[from];
+    its->request = *request;
+    its->waits = 1;
+    its->delayed = 0;
+    if (request->kind == PUSH_GRADIENT || request->kind == PUSH_STEP)
+        trace_line(s, "request", request->bucket, from, request->own, request->others,
+                   NULL);
 }
 
-/* ---- Taking in --------------------------------------------------------------- */
+/* ---- Receiving --------------------------------------------------------------- */
 
-/* The room for the push is that of the answer before it, which may not be known to
- * have left. */
-static dlc_status let_come(ssp *s, int32_t bucket, int32_t from) {
+/* The receive buffer also holds the previous answer to this peer, whose send may not be
+ * complete yet. */
+static dlc_status receive_push(ssp *s, int32_t bucket, int32_t from) {
     const shard *one = &s->shards[bucket];
-    cell *its = &one->cell[from];
+    peer_state *its = &one->peers[from];
     if (its->sending) {
-        its->state = CELL_BLOCKED;
+        its->state = PEER_BLOCKED;
         return DLC_OK;
     }
-    its->state = CELL_COMING;
+    its->state = PEER_RECEIVING;
     its->from = its->data;
-    errand then = {.what = GOT_PUSH, .peer = from, .bucket = bucket};
-    return post_expect(s, from, its->data, one->at.count, &then);
+    pending_op op = {.what = PUSH_RECEIVED, .peer = from, .bucket = bucket};
+    return comm_recv_slice(s, from, its->data, one->at.count, &op);
 }
 
-/* The push is there; it asks, too. */
-dlc_status owner_pushed(ssp *s, int32_t bucket, int32_t from) {
-    note_ask(s, &s->shards[bucket].cell[from].push, from);
-    return filled(s, bucket, from);
+/* The slice of a push has arrived; a push is also a request for weights. */
+dlc_status owner_push_received(ssp *s, int32_t bucket, int32_t from) {
+    note_request(s, &s->shards[bucket].peers[from].push, from);
+    return push_complete(s, bucket, from);
 }
 
-static dlc_status take_ask(ssp *s, const letter *one, int32_t from) {
-    note_ask(s, one, from);
-    return owner_answers(s, one->bucket);
+static dlc_status take_request(ssp *s, const header *one, int32_t from) {
+    note_request(s, one, from);
+    return owner_answer_all(s, one->bucket);
 }
 
-dlc_status owner_letter(ssp *s, const letter *one, int32_t from) {
-    cell *its = &s->shards[one->bucket].cell[from];
-    if (its->asks || its->state != CELL_EMPTY)
-        return post_fail(s, DLC_ERR_INTERNAL,
-                         "rank %d pushed bucket %d before it had an answer", from,
-                         one->bucket);
+dlc_status owner_header(ssp *s, const header *one, int32_t from) {
+    peer_state *its = &s->shards[one->bucket].peers[from];
+    if (its->waits || its->state != PEER_IDLE)
+        return comm_fail(
+            s, DLC_ERR_INTERNAL,
+            "rank %d pushed bucket %d before it had received its last answer", from,
+            one->bucket);
     if (one->kind > PUSH_VELOCITY)
-        return take_ask(s, one, from);
+        return take_request(s, one, from);
     its->push = *one;
-    return s->shards[one->bucket].at.count ? let_come(s, one->bucket, from)
-                                           : owner_pushed(s, one->bucket, from);
+    return s->shards[one->bucket].at.count ? receive_push(s, one->bucket, from)
+                                           : owner_push_received(s, one->bucket, from);
 }
 
-dlc_status owner_own(ssp *s, const letter *one, const float *from) {
-    cell *its = &s->shards[one->bucket].cell[s->me];
+dlc_status owner_own(ssp *s, const header *one, const float *from) {
+    peer_state *its = &s->shards[one->bucket].peers[s->me];
     if (one->kind > PUSH_VELOCITY)
-        return take_ask(s, one, s->me);
+        return take_request(s, one, s->me);
     its->push = *one;
     its->from = from;
-    return owner_pushed(s, one->bucket, s->me);
+    return owner_push_received(s, one->bucket, s->me);
 }
 
-dlc_status owner_sent(ssp *s, int32_t bucket, int32_t to) {
-    cell *its = &s->shards[bucket].cell[to];
+dlc_status owner_answer_sent(ssp *s, int32_t bucket, int32_t to) {
+    peer_state *its = &s->shards[bucket].peers[to];
     its->sending = 0;
-    if (its->state == CELL_BLOCKED)
-        return let_come(s, bucket, to);
-    return its->asks ? owner_answers(s, bucket) : DLC_OK;
+    if (its->state == PEER_BLOCKED)
+        return receive_push(s, bucket, to);
+    return its->waits ? owner_answer_all(s, bucket) : DLC_OK;
 }

@@ -1,4 +1,6 @@
-/* Stochastic gradient descent with bounded staleness: see ssp.h. */
+/* Plugin entry of solver ssp, stochastic gradient descent with bounded staleness:
+ * options, capabilities, and the calls that are only a few lines. ssp.h has the
+ * overview. */
 #include <math.h>
 
 #include "ssp.h"
@@ -20,7 +22,7 @@ static dlc_status check_settings(const dlc_settings *settings) {
     if (host->get_float(settings, "clip_gradients") > 0)
         return host->fail(DLC_ERR_CONFIG,
                           "%s: clip_gradients needs the length of the whole gradient, "
-                          "which no rank ever sees with solver ssp; take sgd",
+                          "which no rank has with solver ssp; use solver sgd",
                           host->where(settings, "clip_gradients"));
     return DLC_OK;
 }
@@ -30,36 +32,37 @@ static dlc_status ssp_needs(const dlc_settings *settings, dlc_solver_needs *need
     if (status != DLC_OK)
         return status;
     if (!DLC_HAS(needs, servers))
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "solver ssp needs messages between ranks, which this dlcore "
-                          "has none of for solvers; take a newer one");
-    needs->micro_batches = (int32_t)host->get_int(settings, "accumulation_steps");
-    needs->slots = needs->micro_batches > 1 ? SLOTS : 1;
+        return host->fail(
+            DLC_ERR_UNSUPPORTED,
+            "solver ssp needs a p2p channel, which this version of dlcore "
+            "doesn't give to solvers; use a newer one");
+    needs->accumulation_steps = (int32_t)host->get_int(settings, "accumulation_steps");
+    needs->slots = needs->accumulation_steps > 1 ? SLOTS : 1;
     needs->slot_name[SLOT_MOMENTUM] = "momentum";
     needs->slot_saved = 1u << SLOT_MOMENTUM;
-    if (needs->micro_batches > 1)
-        needs->slot_name[SLOT_SUM] = "sum"; /* empty between iterations */
-    needs->late = 1;
-    needs->mail = 1;
+    if (needs->accumulation_steps > 1)
+        needs->slot_name[SLOT_SUM] = "sum"; /* not saved: empty between iterations */
+    needs->deferred_update = 1;
+    needs->p2p_channel = 1;
     needs->servers = (int32_t)host->get_int(settings, "servers");
-    if (DLC_HAS(needs, loose))
-        needs->loose = host->get_float(settings, "staleness") > 0;
+    if (DLC_HAS(needs, allows_skew))
+        needs->allows_skew = host->get_float(settings, "staleness") > 0;
     return DLC_OK;
 }
 
-static double ssp_rate(dlc_solver *solver, int64_t iteration) {
-    return policy_rate(&solver->policy, iteration);
+static double ssp_learning_rate(dlc_solver *solver, int64_t iteration) {
+    return policy_learning_rate(&solver->policy, iteration);
 }
 
 static dlc_status ssp_finish(dlc_solver *solver, int64_t iteration) {
     dlc_status status = DLC_OK;
-    /* The last buckets are those that forward reads first. */
+    /* Forward reads the weights of the last buckets first. */
     for (int32_t b = solver->buckets - 1; status == DLC_OK && b >= 0; b--)
         status = worker_update(solver, iteration, b);
     return status;
 }
 
-/* Staleness alone may change. */
+/* Only staleness may change in a running job. */
 static dlc_status ssp_configure(dlc_solver *solver, const dlc_settings *settings) {
     int64_t staleness;
     dlc_status status = staleness_of(settings, &staleness);
@@ -71,42 +74,44 @@ static dlc_status ssp_configure(dlc_solver *solver, const dlc_settings *settings
 static dlc_status ssp_stats(dlc_solver *solver, dlc_solver_stats *stats) {
     uint32_t size = stats->size;
     if (size < sizeof *stats)
-        return host->fail(DLC_ERR_INTERNAL, "stats of %u bytes are too few", size);
+        return host->fail(DLC_ERR_INTERNAL,
+                          "a dlc_solver_stats of %u bytes is too small", size);
     *stats = solver->stats;
     stats->size = size;
     stats->slowest = -1;
     for (int32_t w = 0; w < solver->workers && !solver->alone; w++)
-        if (solver->waited_for[w] > stats->slowest_waited) {
+        if (solver->waited_for[w] > stats->slowest_wait_seconds) {
             stats->slowest = w;
-            stats->slowest_waited = solver->waited_for[w];
+            stats->slowest_wait_seconds = solver->waited_for[w];
         }
     return DLC_OK;
 }
 
 static const dlc_option options[] = {
     DLC_OPTION("staleness", DLC_OPT_FLOAT, DLC_OPT_LIVE, "0", 0, (double)INFINITY, NULL,
-               "iterations that a rank may be ahead of the slowest one's updates; "
-               "0: in step, inf: any number"),
+               "iterations that a rank may be ahead of the slowest rank's updates; "
+               "0: synchronous, inf: no bound"),
     DLC_INT("servers", "0", 0, 4096,
-            "the last so many ranks compute nothing and serve the weights; "
-            "0: every rank serves its part"),
+            "how many ranks, the last ones, are dedicated parameter servers; "
+            "0: every rank computes and serves its part of the weights"),
     DLC_INT("groups", NULL, 1, 4096,
-            "so many groups of neighbours, each in step and stale to the others; "
-            "default: every rank is its own"),
+            "how many groups of neighbouring ranks are synchronous inside and stale to "
+            "each other; default: every rank is a group"),
     POLICY_OPTIONS,
     MOMENTUM_OPTIONS,
     DLC_FLOAT("clip_gradients", "0", 0, 1e30,
-              "for the sake of sgd's settings; must be 0"),
+              "must be 0; accepted so that settings of sgd can be used"),
     DLC_PATH("trace", NULL,
              "each rank writes its updates, answers and reads to this file, with its "
-             "number behind the name"),
+             "rank appended to the name"),
     DLC_OPTIONS_END,
 };
 
 static dlc_status ssp_check_schedule(const dlc_settings *settings, int64_t iterations,
                                      int64_t epoch_iterations, char *warning,
                                      size_t bytes) {
-    return policy_look(host, settings, iterations, epoch_iterations, warning, bytes);
+    return policy_check_schedule(host, settings, iterations, epoch_iterations, warning,
+                                 bytes);
 }
 
 static const dlc_solver_ops ops = {
@@ -114,11 +119,11 @@ static const dlc_solver_ops ops = {
     .needs = ssp_needs,
     .create = ssp_create,
     .destroy = ssp_destroy,
-    .rate = ssp_rate,
+    .learning_rate = ssp_learning_rate,
     .ready = worker_ready,
     .finish = ssp_finish,
     .update = worker_update,
-    .meet = meet_all,
+    .synchronize = ssp_synchronize,
     .configure = ssp_configure,
     .stats = ssp_stats,
     .check_schedule = ssp_check_schedule,
@@ -128,13 +133,13 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_SOLVER,
      .name = "ssp",
-     .help = "stochastic gradient descent with momentum, of bounded staleness",
+     .help = "stochastic gradient descent with momentum and bounded staleness",
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "ssp",

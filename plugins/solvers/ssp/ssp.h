@@ -1,30 +1,31 @@
-/* Bounded staleness: data parallelism whose ranks need not be in step.
+/* Solver ssp: data parallelism with bounded staleness (stale synchronous parallel), a
+ * parameter server inside the job. Included by all files of the plugin.
  *
- * The weights are shared out: every bucket of the arenas is cut into slices, one an
- * *owner* (every rank, its slice as large as its share of the samples, or the last
- * `servers` ranks, which then compute nothing), and what an owner has of its slices is
- * what counts. A *worker* computes with a copy. Of each bucket that backward has filled
- * it *pushes* what it would change to the owners, and each push *asks* for an answer:
- * the weights, once the updates are in that the worker's next iteration must see. That
- * is the rule (Ho et al., "More effective
- * distributed ML via a stale synchronous parallel parameter server", NIPS 2013): a read
- * at clock c, of the weights that iteration c computes with, with staleness s waits
- * until the updates of all workers through clock c-1-s are in; of its own through c-1.
- * The weights come back while the worker computes (Cui et al., "Exploiting bounded
- * staleness to speed up big data analytics", USENIX ATC 2014), and it waits for them
- * only where those that it has are too old for the rule.
+ * The weights are partitioned: every bucket of the arenas is cut into slices, one for
+ * each *owner* (every rank, its slice in proportion to its part of the batch, or the
+ * last `servers` ranks, which then compute nothing), and the owner's copy of a slice is
+ * the authoritative one. A *worker* computes with a copy of all weights. For each
+ * bucket that backward has filled it *pushes* its update to the owners, and each push
+ * also requests an *answer*: the weights, as soon as they contain the updates that the
+ * worker's next iteration must see. The rule (Ho et al., "More effective distributed ML
+ * via a stale synchronous parallel parameter server", NIPS 2013): with staleness s, a
+ * read at clock c, which is of the weights that iteration c computes with, waits for
+ * the updates of all workers through clock c-1-s, and for the worker's own through c-1.
+ * Weights arrive while the worker computes (Cui et al., "Exploiting bounded staleness
+ * to speed up big data analytics", USENIX ATC 2014); it waits only where those that it
+ * has are too old for the rule.
  *
- * With s = 0 gradients are pushed; the owner sums those of one clock in the SDK's one
- * order and makes the momentum step: sgd's weights to the bit. With s > 0 each worker
- * has a velocity of its own for its share of the gradient, and pushes steps, which
- * owners apply as they come: the recursion is linear, so the sum of these velocities is
- * the velocity of the job. A worker has done its own step by then. Workers of a *group*
- * are one worker to the others: their steps are added together.
+ * With s = 0 workers push gradients; the owner reduces those of one clock in the SDK's
+ * fixed order and makes the momentum step: the weights are bitwise identical to sgd's.
+ * With s > 0 each worker keeps a velocity for its part of the gradient and pushes
+ * steps, which owners apply in the order of arrival: the recursion is linear, so the
+ * sum of these velocities is the velocity of the job. A worker applies its own step at
+ * once. The workers of a *group* act as one worker towards the others: their steps are
+ * added together.
  *
- * Two threads: the train thread, which the core calls on, and the mail thread, the
- * only one that sends and receives. They hand each other orders and answers under one
- * lock. What an owner has is the mail thread's alone.
- */
+ * Two threads: the training thread, which calls the solver, and the communication
+ * thread, the only one that sends and receives. They exchange requests and answers
+ * under one lock. An owner's data belongs to its communication thread alone. */
 #ifndef DLC_SSP_H
 #define DLC_SSP_H
 
@@ -33,127 +34,138 @@
 
 #include <dlcore/solver.h>
 
+#include "../shared/param_ranges.h"
 #include "../shared/policy.h"
-#include "../shared/stretches.h"
 
 extern const dlc_host *host;
 
 enum { SLOT_MOMENTUM, SLOT_SUM, SLOTS };
-enum { WORDS = 16 }; /* of the tail, at most */
+enum { MAX_CONTROL_WORDS = 16 };
 
-/* ---- What is sent ------------------------------------------------------------ */
+/* ---- Messages ---------------------------------------------------------------- */
 
-typedef enum letter_kind {
-    /* Worker to owner. A push has the slice behind it. */
+typedef enum message_kind {
+    /* Worker to owner. A push is followed by its slice. */
     PUSH_GRADIENT = 1,
     PUSH_STEP,
     PUSH_VELOCITY,
-    ASK_WEIGHTS, /* as a push does, without one */
-    ASK_VELOCITY,
-    /* Owner to whoever asked, with the slice behind it. */
+    REQUEST_WEIGHTS, /* requests an answer as a push does, without pushing */
+    REQUEST_VELOCITY,
+    /* Owner to worker, followed by the slice. */
     ANSWER,
-    /* About words of the tail: see agree.c. */
-    WISH,
+    /* Control words: agree.c. */
+    VOTE,
     FREEZE,
     FROZEN,
     RELEASE,
-    /* The end of a meeting. */
-    ARRIVED,
-    LEAVE,
-} letter_kind;
+    /* The barrier at the end of a synchronization: synchronize.c. */
+    BARRIER_ENTER,
+    BARRIER_LEAVE,
+} message_kind;
 
-/* Every message begins with one; `in` (one a worker) follows it, so that all are of one
- * size. */
-typedef struct letter {
+/* Begins every message. One clock for each worker follows it (header_clocks), so all
+ * headers have one size. */
+typedef struct header {
     uint32_t kind;
     int32_t bucket;
-    int64_t clock;       /* pushes: of the update; else an iteration */
-    int64_t own, others; /* the answer waits until the updates of the asker's group, and
-                            of all other workers, are in through these clocks */
-    uint32_t words;      /* of the tail, bit by bit */
-    float loss;          /* push of the last bucket: the worker's; answer: the sum */
-    int32_t last;        /* answer: whose update it waited for; -1: for nobody's */
+    int64_t clock;       /* pushes: of the update; others: an iteration */
+    int64_t own, others; /* the answer must contain the updates of the sender's group,
+                            and of all other workers, through these clocks */
+    uint32_t words;      /* control words, one bit each */
+    float loss;   /* push of the last bucket: the worker's loss; answer: the sum */
+    int32_t last; /* answer: the worker whose update it waited for; -1: none */
     int32_t unused;
-} letter;
+} header;
 
-/* Answer: through which clock each worker's updates are in. */
-static inline int64_t *letter_in(letter *one) {
+/* In an answer: the clock through which each worker's updates are in. */
+static inline int64_t *header_clocks(header *one) {
     return (int64_t *)(void *)(one + 1);
 }
 
-/* ---- What the threads have --------------------------------------------------- */
+/* ---- State of the two threads ------------------------------------------------ */
 
 typedef struct span {
     size_t begin, count;
 } span;
 
-/* One owner's slice of one bucket, as this rank sees it. The train thread waits for it
- * and takes it over; all under the lock, but for `coming`. */
-typedef struct view {
+/* One owner's slice of one bucket, as this rank knows it. Filled by the communication
+ * thread, read by the training thread; under the lock, except for `incoming`. */
+typedef struct slice {
     span at;
-    int64_t asked, answered; /* how often */
-    int fresh;               /* the newest answer in `pulled` was not yet taken */
-    int busy;                /* the train thread is taking it */
-    int sending;             /* my push is under way */
-    int late;                /* an answer waits until it is not busy */
-    int64_t *in, *have;      /* what `pulled` and the weights contain, one a worker */
-    int32_t last;            /* whose update the newest answer waited for, or -1 */
-    letter *coming;          /* the answer whose slice is under way */
-} view;
+    int64_t requested, answered; /* requests sent, answers received */
+    int fresh;            /* the newest answer in `pulled` has not been read yet */
+    int busy;             /* the training thread is reading it */
+    int sending;          /* this rank's push is in flight */
+    int deferred;         /* an answer waits until `busy` is 0 */
+    int64_t *clocks;      /* of all workers, in `pulled` */
+    int64_t *held_clocks; /* of all workers, in the weights */
+    int32_t last; /* the worker whose update the newest answer waited for; -1: none */
+    header *incoming; /* header of the answer whose slice is in flight */
+} slice;
 
-/* What the train thread may wait for: of a view, for an iteration. */
-typedef int condition(const dlc_solver *solver, const view *of, int64_t iteration);
+/* A condition that the training thread waits for: of one slice, for an iteration. */
+typedef int condition(const dlc_solver *solver, const slice *of, int64_t iteration);
 
-/* What an owner has of one rank for one of its slices. */
-typedef struct cell {
-    enum { CELL_EMPTY, CELL_BLOCKED, CELL_COMING, CELL_FULL } state;
-    letter push;       /* that is coming or there */
-    const float *from; /* where it lies */
-    float
-        *data; /* room for it, and for the answer: whoever has its answer pushes next */
-    int sending;   /* the answer has not left yet */
-    int64_t clock; /* through which this worker's updates are in */
-    int asks;      /* it waits for an answer */
-    letter ask;
-    int parked; /* it could not be given at once */
+/* What an owner knows of one rank, for one of its slices. */
+typedef struct peer_state {
+    enum { PEER_IDLE, PEER_BLOCKED, PEER_RECEIVING, PEER_COMPLETE } state;
+    header push;       /* header of the push that is being received or complete */
+    const float *from; /* the slice of the push */
+    float *data;   /* buffer for the push, and for the answer: a rank pushes only after
+                      its last answer */
+    int sending;   /* the answer is in flight */
+    int64_t clock; /* the worker's updates through this clock are applied */
+    int waits;     /* the rank waits for an answer */
+    header request;
+    int delayed; /* the answer could not be sent at once */
     uint64_t since;
-} cell;
+} peer_state;
 
-/* What an owner has of one bucket. */
+/* An owner's part of one bucket. */
 typedef struct shard {
     span at;
-    size_t offset;          /* in `master` and `velocity` */
-    int64_t velocity_clock; /* meeting at which the velocities were last summed */
-    int32_t last;           /* the worker whose update came last */
-    cell *cell;             /* one a rank */
+    size_t offset;          /* in `owned_weights` and `owned_velocity` */
+    int64_t velocity_clock; /* iteration of the last synchronization that added the
+                               velocities */
+    int32_t last;           /* the worker whose update was applied last */
+    peer_state *peers;      /* one for each rank */
 } shard;
 
-/* A request under way, and what to do when it is done. */
-typedef struct errand {
-    enum { GOT_LETTER, SENT_LETTER, SENT_PUSH, SENT_ANSWER, GOT_PUSH, GOT_ANSWER } what;
-    int32_t peer; /* rank; SENT_PUSH, GOT_ANSWER: owner's number */
+/* A pending operation: what to do when its request completes. */
+typedef struct pending_op {
+    enum {
+        HEADER_RECEIVED,
+        HEADER_SENT,
+        PUSH_SENT,
+        ANSWER_SENT,
+        PUSH_RECEIVED,
+        ANSWER_RECEIVED
+    } what;
+    int32_t peer; /* rank; for PUSH_SENT and ANSWER_RECEIVED: number of the owner */
     int32_t bucket;
-    letter *letter;
-} errand;
+    header *header;
+} pending_op;
 
-/* Words that are positive in an iteration that this rank has not ended yet. */
-typedef struct due {
-    struct due *next;
+/* Control words that become positive in an iteration that this rank has not ended yet.
+ */
+typedef struct scheduled_words {
+    struct scheduled_words *next;
     int64_t iteration;
     uint32_t words;
-} due;
+} scheduled_words;
 
-/* How the words of the tail become the same everywhere: agree.c. */
+/* How control words become equal on all ranks: see agree.c. */
 typedef struct agreement {
-    int64_t ended;       /* iteration that ended last on this rank */
-    int frozen;          /* the one in progress may not end */
-    uint32_t pending;    /* words that are being agreed on */
-    uint32_t mine;       /* of these: those that this rank wished for, too */
-    uint32_t wish;       /* for the mail thread to tell rank 0 */
-    due *due;            /* what was agreed on */
-    int64_t echo[WORDS]; /* iteration in which this rank's wish is one that was met */
-    /* Rank 0's mail thread alone. */
-    uint32_t round, queued; /* words that are asked about; that come next */
+    int64_t ended;              /* the last iteration that this rank has ended */
+    int frozen;                 /* the iteration in progress may not end */
+    uint32_t pending;           /* words that a vote is in progress about */
+    uint32_t voted;             /* those of them that this rank has voted for itself */
+    uint32_t vote;              /* for the communication thread to send to rank 0 */
+    scheduled_words *scheduled; /* the results of past rounds */
+    int64_t duplicate_at[MAX_CONTROL_WORDS]; /* iteration in which a vote of this rank
+                                                is a late duplicate */
+    /* On rank 0, for its communication thread. */
+    uint32_t round, queued; /* words of the round in progress, and of the next */
     char *replied;
     int32_t replies;
     int64_t highest;
@@ -163,77 +175,80 @@ struct dlc_solver {
     const dlc_device_ops *ops;
     dlc_device *device;
     const dlc_exchange *exchange;
-    const dlc_mail *mail;
+    const dlc_p2p_channel *p2p;
     float *weights, *gradients, *velocity, *sum;
-    size_t trained, tail; /* elements before the tail, and of it */
+    size_t trained; /* elements before the control words */
+    size_t control_words;
     int32_t buckets;
 
-    rate_policy policy;
+    lr_policy policy;
     double momentum, weight_decay;
     int nesterov;
-    int32_t micro_batches;
-    int64_t staleness; /* INT64_MAX: inf. Changes between iterations */
-    stretches pieces;  /* of whole buckets */
+    int32_t accumulation_steps;
+    int64_t staleness;   /* INT64_MAX: inf. Changes only between iterations */
+    param_ranges ranges; /* ranges of whole buckets */
 
     int32_t me, ranks, workers, owners;
-    int32_t first_owner; /* rank of owner 0 */
-    int64_t *border; /* of the owners' slices: owner o has border[o] ... border[o + 1]
-                        of border[owners] parts of each bucket */
+    int32_t first_owner; /* the rank that is owner 0 */
+    int64_t *border; /* borders between the owners' slices: owner o has parts border[o]
+                        to border[o + 1] of border[owners] of each bucket */
     int32_t *group;  /* of each worker */
-    int alone;       /* one rank: nothing is sent */
-    int64_t first;   /* iteration that comes first */
+    int alone;       /* a job of one rank: nothing is sent */
+    int64_t first;   /* number of the job's first iteration */
 
-    /* The train thread's. */
-    int whole;     /* slot 0 has the velocity of the whole job, on every rank */
-    float *outbox; /* Nesterov: steps that were pushed last, with their sign */
-    int64_t worst; /* the stalest view of the iteration that is being taken */
-    int32_t taken; /* buckets of it */
+    /* For the training thread. */
+    int has_job_velocity; /* slot 0 has the velocity of the whole job, on every rank */
+    float *pushed_steps;  /* Nesterov: the steps pushed last, with their sign */
+    int64_t worst_staleness; /* the stalest slice of the iteration whose weights are
+                                being read */
+    int32_t buckets_read;    /* how many buckets of it were read */
 
-    /* Both threads', under the lock. */
+    /* For both threads, under the lock. */
     pthread_mutex_t lock;
-    pthread_cond_t moved; /* for the train thread: what it waits for ... */
-    condition *holds;     /* ... holds; NULL: it doesn't wait */
-    const view *of;
+    pthread_cond_t changed; /* signalled for the training thread when `holds` is true */
+    condition *holds;       /* NULL: it is not waiting */
+    const slice *of;
     int64_t iteration;
-    view *views;      /* bucket after bucket, one an owner */
-    float *pulled;    /* weights as they come, laid out as the arena */
-    letter *order;    /* of each bucket: what goes to all its owners */
-    int32_t *ordered; /* buckets with a new one */
-    int32_t orders;
-    int late;        /* some view is, or was */
-    int64_t arrived; /* meeting that this rank has come to, and has told */
-    int64_t told;
-    int64_t left;   /* meeting that everybody has come to */
-    int64_t served; /* all updates through it are in here */
-    float loss;     /* the sum of what the workers gave last */
+    slice *slices;          /* one for each bucket and owner, by bucket */
+    float *pulled;          /* weights received, laid out as the arena */
+    header *message;        /* for each bucket: the request to all owners of it */
+    int32_t *queued_bucket; /* buckets whose request has not been sent */
+    int32_t queued_count;
+    int has_deferred;        /* some slice is or was deferred */
+    int64_t barrier_entered; /* barrier that this rank has entered, and has announced to
+                                rank 0 */
+    int64_t barrier_announced;
+    int64_t barrier_passed; /* barrier that all ranks have entered */
+    int64_t applied; /* all workers' updates through this clock are applied here */
+    float loss;      /* sum of the losses that the workers gave last */
     agreement agree;
     dlc_solver_stats stats;
-    double *waited_for; /* each worker, seconds */
+    double *waited_for; /* seconds, for each worker */
     int quit;
-    dlc_status status; /* why the mail thread ended */
+    dlc_status status; /* why the communication thread ended */
     char text[256];
 
-    /* The mail thread's. */
+    /* For the communication thread. */
     pthread_t thread;
     int has_thread;
-    int32_t *taken_orders;  /* room for `ordered` */
-    int32_t owner;          /* my number among the owners, or -1 */
-    float *master, *moment; /* of my slices: weights, velocity */
-    float *scratch;         /* largest slice, one a node */
-    stretches own_pieces;
-    shard *shards;   /* one a bucket; NULL: no owner */
-    float *given;    /* what each worker gave last as its loss */
-    int32_t *member; /* workers, node after node */
+    int32_t *taken_bucket; /* its own copy of `queued_bucket` */
+    int32_t owner;         /* this rank's number among the owners, or -1 */
+    float *owned_weights, *owned_velocity; /* of the owned slices */
+    float *scratch; /* the largest owned slice, once for each node */
+    param_ranges owned_ranges;
+    shard *shards;   /* one for each bucket; NULL: this rank owns nothing */
+    float *losses;   /* the loss that each worker gave last */
+    int32_t *member; /* the workers, node by node */
     int32_t *first_member, nodes;
-    const float **source; /* room for sums: of slices, of losses */
-    float *addend;
-    int64_t *answer_in; /* room for an answer's clocks */
-    size_t letter_bytes;
-    letter **inbox; /* one a rank */
+    const float **source; /* temporary arrays for sums of slices and of losses */
+    float *loss_scratch;
+    int64_t *answer_clocks; /* temporary array for the clocks of an answer */
+    size_t header_bytes;
+    header **inbox; /* the next header from each rank */
     dlc_request **request;
-    errand *errands;
-    int32_t under_way, room;
-    int32_t come; /* rank 0: ranks at the meeting */
+    pending_op *pending;
+    int32_t in_flight, capacity;
+    int32_t barrier_count; /* rank 0: ranks that have entered the barrier */
 
     FILE *trace;
     uint64_t opened;
@@ -242,12 +257,12 @@ struct dlc_solver {
 
 typedef struct dlc_solver ssp;
 
-static inline view *view_at(ssp *s, int32_t bucket, int32_t owner) {
-    return &s->views[(size_t)bucket * (size_t)s->owners + (size_t)owner];
+static inline slice *slice_at(ssp *s, int32_t bucket, int32_t owner) {
+    return &s->slices[(size_t)bucket * (size_t)s->owners + (size_t)owner];
 }
 
-/* The last bucket has the tail: its owners hear of it also where their slice is empty.
- */
+/* Is the slice in use? Owners of the last bucket, which has the control words, take
+ * part even where their slice is empty. */
 static inline int is_used(const ssp *s, int32_t bucket, const span *at) {
     return at->count > 0 || bucket == s->buckets - 1;
 }
@@ -256,81 +271,96 @@ static inline int is_worker(const ssp *s, int32_t rank) {
     return rank < s->workers;
 }
 
-/* Of what is trained of a bucket: all; an even part, one a worker; an owner's slice. */
+/* The trained elements of a bucket; an equal part of them for a worker; an owner's
+ * slice. */
 span bucket_of(const ssp *s, int32_t bucket);
 span part_of(const ssp *s, int32_t bucket, int32_t worker);
 span slice_of(const ssp *s, int32_t bucket, int32_t owner);
 
-/* create.c */
+/* create.c: see dlc_solver_ops. */
 dlc_status ssp_create(const dlc_solver_args *args, dlc_solver **solver);
 void ssp_destroy(dlc_solver *solver);
-/* Text "inf" or a whole number, which the options' row lets through as a number. */
+/* Parses `staleness`: "inf" (INT64_MAX) or a whole number. DLC_ERR_CONFIG for a
+ * fraction, which the option table accepts. */
 dlc_status staleness_of(const dlc_settings *settings, int64_t *staleness);
 
-/* worker.c: the train thread, in an iteration. */
-dlc_status worker_ready(ssp *s, int64_t iteration, int32_t micro, int32_t bucket);
+/* worker.c: the training thread during an iteration; see dlc_solver_ops. */
+dlc_status worker_ready(ssp *s, int64_t iteration, int32_t micro_batch, int32_t bucket);
 dlc_status worker_update(ssp *s, int64_t iteration, int32_t bucket);
 dlc_momentum worker_step(const ssp *s, int64_t iteration);
-/* Gives every worker its part of the velocity of the whole job. */
-dlc_status worker_take_up(ssp *s);
+/* Splits the velocity of the whole job: each worker keeps its part. */
+dlc_status worker_split_velocity(ssp *s);
 
-/* meet.c: the train thread, between iterations. */
-dlc_status meet_all(ssp *s, int64_t iteration);
-/* The mail thread's part of it. */
-dlc_status meet_arrived(ssp *s, int64_t iteration);
-dlc_status meet_letter(ssp *s, const letter *one);
+/* synchronize.c: dlc_solver_ops.synchronize, on the training thread. */
+dlc_status ssp_synchronize(ssp *s, int64_t iteration);
+/* On the communication thread: enters the barrier, and handles its messages. */
+dlc_status barrier_enter(ssp *s, int64_t iteration);
+dlc_status barrier_message(ssp *s, const header *one);
 
-/* views.c: what goes to owners and comes back. The train thread: */
-void views_order(ssp *s, const letter *order);    /* with the lock held */
-dlc_status views_settled(ssp *s, int32_t bucket); /* until nothing of it is under way */
-dlc_status views_await(ssp *s, condition *holds, const view *of,
-                       int64_t iteration); /* with the lock held */
-/* With the lock held: it stood still for the answer that is there now. */
-void views_waited(ssp *s, const view *one, uint64_t since);
-dlc_status views_broken(ssp *s);       /* why views_await failed */
-void views_release(ssp *s, view *one); /* with the lock held: it is not busy any more */
-dlc_status views_copy(ssp *s, const view *one, float *to); /* out of `pulled` */
-/* ... and the mail thread: */
-dlc_status views_send(ssp *s, int32_t bucket); /* what was ordered, to all owners */
-dlc_status views_letter(ssp *s, const letter *one, int32_t owner);
-dlc_status views_late(ssp *s); /* those that were busy */
-int views_claim(ssp *s, view *one);
-void views_unlock(ssp *s); /* wakes the train thread if it may go on now */
-dlc_status views_arrived(ssp *s, int32_t bucket, int32_t owner);
-void views_sent(ssp *s, int32_t bucket, int32_t owner);
+/* slices.c, training thread. Queues a request to all owners of its bucket. */
+void slices_queue_request(ssp *s, const header *message); /* lock held */
+/* Waits until no request or push of the bucket is in flight. */
+dlc_status slices_wait_idle(ssp *s, int32_t bucket);
+/* Waits until `holds` is true or the communication thread has failed; lock held. */
+dlc_status slices_wait_until(ssp *s, condition *holds, const slice *of,
+                             int64_t iteration);
+/* Adds the time since `since` to the statistics, as time spent waiting for the answer
+ * that is there now; lock held. */
+void slices_note_wait(ssp *s, const slice *one, uint64_t since);
+/* Returns the error that made slices_wait_until fail. */
+dlc_status slices_error(ssp *s);
+/* Ends `busy`; lock held. */
+void slices_release(ssp *s, slice *one);
+/* Copies the slice from `pulled` to the arena `to`. */
+dlc_status slices_copy(ssp *s, const slice *one, float *to);
+/* slices.c, communication thread. Sends a bucket's request to all its owners. */
+dlc_status slices_send(ssp *s, int32_t bucket);
+dlc_status slices_answer_header(ssp *s, const header *one, int32_t owner);
+/* Continues with slices that were busy and no longer are. */
+dlc_status slices_resume_deferred(ssp *s);
+/* Returns whether `pulled` may be overwritten; if not, the slice is now deferred. */
+int slices_claim(ssp *s, slice *one);
+/* Unlocks, and wakes the training thread up if its condition holds. */
+void slices_unlock(ssp *s);
+dlc_status slices_answer_received(ssp *s, int32_t bucket, int32_t owner);
+void slices_push_sent(ssp *s, int32_t bucket, int32_t owner);
 
-/* owner.c: the mail thread, as an owner. */
-dlc_status owner_letter(ssp *s, const letter *one, int32_t from);
-dlc_status owner_own(ssp *s, const letter *one, const float *from); /* this rank's */
-dlc_status owner_pushed(ssp *s, int32_t bucket, int32_t from);
-dlc_status owner_sent(ssp *s, int32_t bucket, int32_t to);
-dlc_status owner_answers(ssp *s, int32_t bucket);
+/* owner.c: the communication thread as an owner. Handle a header, this rank's own
+ * request, a completed receive or send; answer what can be answered. */
+dlc_status owner_header(ssp *s, const header *one, int32_t from);
+dlc_status owner_own(ssp *s, const header *one, const float *from);
+dlc_status owner_push_received(ssp *s, int32_t bucket, int32_t from);
+dlc_status owner_answer_sent(ssp *s, int32_t bucket, int32_t to);
+dlc_status owner_answer_all(ssp *s, int32_t bucket);
 
-/* agree.c: words of the tail. The train thread: */
-dlc_status agree_words(ssp *s, int64_t iteration, float *loss); /* reads the tail */
-dlc_status agree_end(ssp *s, int64_t iteration);                /* writes it */
+/* agree.c: control words. On the training thread: read them before a push, and write
+ * the agreed ones when an iteration ends. */
+dlc_status agree_read_words(ssp *s, int64_t iteration, float *loss);
+dlc_status agree_end_iteration(ssp *s, int64_t iteration);
 void agree_close(ssp *s);
-/* ... and the mail thread: */
-dlc_status agree_letter(ssp *s, const letter *one, int32_t from);
-dlc_status agree_wish(ssp *s, uint32_t words);
+/* On the communication thread: handle a message; send a vote. */
+dlc_status agree_message(ssp *s, const header *one, int32_t from);
+dlc_status agree_vote(ssp *s, uint32_t words);
 
-/* post.c: the mail thread. */
-dlc_status post_start(ssp *s);
-void post_stop(ssp *s);
-void post_wake(const ssp *s); /* any thread */
-dlc_status post_letter(ssp *s, int32_t to, const letter *one, const int64_t *in);
-dlc_status post_slice(ssp *s, int32_t to, const float *from, size_t count,
-                      const errand *then);
-dlc_status post_expect(ssp *s, int32_t from, float *to, size_t count,
-                       const errand *then);
-/* For errors that are found on the mail thread: keeps the sentence for the other. */
-dlc_status post_fail(ssp *s, dlc_status status, const char *format, ...)
+/* comm_thread.c: start and stop the communication thread; start operations on it. */
+dlc_status comm_start(ssp *s);
+void comm_stop(ssp *s);
+void comm_wakeup(const ssp *s); /* any thread */
+dlc_status comm_send_header(ssp *s, int32_t to, const header *one,
+                            const int64_t *clocks);
+dlc_status comm_send_slice(ssp *s, int32_t to, const float *from, size_t count,
+                           const pending_op *op);
+dlc_status comm_recv_slice(ssp *s, int32_t from, float *to, size_t count,
+                           const pending_op *op);
+/* For errors found on the communication thread: keeps the sentence for the training
+ * thread. */
+dlc_status comm_fail(ssp *s, dlc_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* trace.c: nothing where there is none. */
+/* trace.c: does nothing unless `trace` is set. */
 dlc_status trace_open(ssp *s, const char *path);
 void trace_close(ssp *s);
 void trace_line(ssp *s, const char *what, int32_t bucket, int64_t a, int64_t b,
-                int64_t c, const int64_t *in);
+                int64_t c, const int64_t *clocks);
 
 #endif

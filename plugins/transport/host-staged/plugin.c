@@ -1,16 +1,16 @@
-/* Ranks of one machine, through shared memory that both sides copy to and from:
- * works between any devices that can copy to host memory. */
+/* The host-staged transport: ranks of one machine, through shared memory that both
+ * sides copy to and from. Works between any devices that can copy to host memory. */
 #include <stdio.h>
 
 #include "../shm/shm.h"
 
 static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
                                   char *reason, size_t reason_bytes) {
-    int reaches = endpoint_reaches(args, reason, reason_bytes);
-    if (reaches)
+    int same_node = endpoint_same_node(args, reason, reason_bytes);
+    if (same_node)
         (void)snprintf(reason, reason_bytes, "shared memory, %d rank%s on one node",
                        args->ranks, args->ranks == 1 ? "" : "s");
-    *score = reaches ? 50 : 0;
+    *score = same_node ? 50 : 0;
     return DLC_OK;
 }
 
@@ -41,7 +41,7 @@ static const dlc_transport_ops ops = {
     .all_gather = staged_all_gather,
     .broadcast = staged_broadcast,
     .wait_any = wait_any,
-    .nudge = nudge,
+    .wakeup = wait_wakeup,
 };
 
 static const dlc_feature features[] = {
@@ -55,7 +55,7 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "host-staged",

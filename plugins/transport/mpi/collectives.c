@@ -1,5 +1,5 @@
-/* Collectives: the library's own, started and then looked at, so that the job's end is
- * noticed in the middle of one. */
+/* Collectives: MPI's nonblocking ones, polled, so that the end of the job is noticed
+ * while one is in progress. */
 #include <limits.h>
 
 #include "endpoint.h"
@@ -7,7 +7,8 @@
 /* MPI counts in int. */
 #define PIECE ((size_t)1 << 28)
 
-/* Every rank finds the same, before anything moves: the core then uses messages. */
+/* All ranks come to the same result before anything is sent; the core then builds the
+ * collective from messages. */
 static dlc_status too_large(size_t count) {
     return host->fail(DLC_ERR_UNSUPPORTED, "MPI cannot count to %zu elements", count);
 }
@@ -43,7 +44,7 @@ dlc_status collective_broadcast(dlc_endpoint *e, int32_t root, void *buffer,
     return status;
 }
 
-/* ---- Slices ---------------------------------------------------------------------- */
+/* ---- Slices -------------------------------------------------------------- */
 
 static size_t slice(size_t count, int32_t r, int32_t ranks) {
     size_t n = (size_t)ranks, i = (size_t)r;
@@ -70,7 +71,7 @@ dlc_status collective_all_gather(dlc_endpoint *e, float *buffer, size_t count) {
     return finish(e, code, &request, "all-gather");
 }
 
-static dlc_status make_room(dlc_endpoint *e, size_t bytes) {
+static dlc_status reserve_sum(dlc_endpoint *e, size_t bytes) {
     const dlc_transport_args *args = e->args;
     if (e->sum.base && e->sum.bytes >= bytes)
         return DLC_OK;
@@ -81,8 +82,8 @@ static dlc_status make_room(dlc_endpoint *e, size_t bytes) {
                                    &e->sum);
 }
 
-/* MPI puts a rank's slice at the beginning of what it is given, so into memory of its
- * own here, and from there to its place. */
+/* MPI writes a rank's slice to the beginning of its output buffer, so it goes to
+ * scratch memory and from there to its place. */
 dlc_status collective_reduce_scatter(dlc_endpoint *e, float *buffer, size_t count) {
     const dlc_transport_args *args = e->args;
     MPI_Request request;
@@ -91,7 +92,7 @@ dlc_status collective_reduce_scatter(dlc_endpoint *e, float *buffer, size_t coun
     find_slices(e, count);
     size_t bytes = (size_t)e->slices[args->rank] * sizeof(float);
     float *place = buffer + e->slices[args->ranks + args->rank];
-    dlc_status status = make_room(e, bytes);
+    dlc_status status = reserve_sum(e, bytes);
     if (status != DLC_OK)
         return status;
     int code = MPI_Ireduce_scatter(buffer, e->sum.base, e->slices, MPI_FLOAT, MPI_SUM,

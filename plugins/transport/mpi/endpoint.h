@@ -1,9 +1,9 @@
-/* What the files of the mpi transport share.
+/* Internals of the mpi transport.
  *
- * MPI is one a process: it is initialised when the first endpoint opens (world.c) and
- * finalised when the process ends, if all went well. An endpoint is a communicator of
- * its own over the ranks of the group: all of MPI's world, for MPI begins with all
- * processes together; a part of it only later.
+ * A process has one MPI: it is initialised when the first endpoint opens (world.c), and
+ * finalised when the process ends without an error. An endpoint is a communicator of
+ * its own over the ranks of the group. The first group must be all of MPI_COMM_WORLD,
+ * since MPI_Init is collective over all processes; later groups may be parts of it.
  */
 #ifndef ENDPOINT_H
 #define ENDPOINT_H
@@ -14,77 +14,81 @@
 
 extern const dlc_host *host;
 
-/* A message, or a receive that waits for its tag to be announced. */
+/* A message, or a receive whose tag has not been announced yet. */
 struct dlc_request {
-    dlc_request *next, *prior; /* of all that are under way */
-    dlc_request *waiting;      /* behind it, of those that wait for an announcement */
+    dlc_request *next, *prior; /* in the list of all requests in flight */
+    dlc_request *waiting; /* next in the list of receives whose tag is unknown_tags */
     dlc_tag tag;
     int32_t peer;
     int is_receive, posted;
     unsigned char *buffer;
     size_t bytes;
-    uint64_t announcement[2]; /* what is sent of a new tag: the tag, its number */
+    uint64_t announcement[2]; /* sent for a new tag: the tag, its number */
     MPI_Request announced;
-    size_t pieces, done; /* of INT_MAX bytes at most; done are the first of them */
-    MPI_Request one;     /* where one piece is enough */
-    MPI_Request *piece;  /* &one, or own */
-    size_t moved;        /* bytes that came in */
+    size_t pieces,
+        done;        /* at most INT_MAX bytes each; the first `done` of them are done */
+    MPI_Request one; /* used where one piece is enough */
+    MPI_Request *piece; /* &one, or owned */
+    size_t moved;       /* bytes received */
 };
 
-/* Numbers of 64-bit tags, in the order of their first use: an open hash table. */
+/* Numbers of 64-bit tags, in the order of their first use: an open-addressing hash
+ * table. */
 typedef struct tag_slot {
     dlc_tag tag;
     int number; /* 0: free */
 } tag_slot;
 
 typedef struct tag_table {
-    tag_slot *slot; /* own */
+    tag_slot *slot; /* owned */
     size_t room, count;
 } tag_table;
 
-typedef struct neighbour {
+typedef struct peer_state {
     tag_table out, in;
-    dlc_request *first, *last; /* receives whose tag is not known yet */
-} neighbour;
+    dlc_request *first, *last; /* receives whose tag is unknown_tags */
+} peer_state;
 
 struct dlc_endpoint {
     const dlc_transport_args *args;
     MPI_Comm comm;
     int has_comm;
-    int failed; /* an error was returned: peers may not be waited for */
-    neighbour *peers;
-    dlc_request *under_way;
-    size_t unknown; /* receives whose tag is not known yet, of all peers */
-    size_t under_way_count;
-    uint64_t spin_ns; /* how long to look before sleeping */
-    /* For sums that are scattered. */
-    int *slices;    /* how many elements each rank's has, then where they begin */
-    dlc_memory sum; /* of this rank's; made larger as needed */
+    int failed; /* an error was returned: close must not wait for peers */
+    peer_state *peers;
+    dlc_request *in_flight;
+    size_t
+        unknown_tags; /* number of receives whose tag is unknown_tags, of all peers */
+    size_t in_flight_count;
+    uint64_t spin_ns; /* how long to poll before sleeping */
+    /* For reduce-scatter and all-gather. */
+    int *slices;    /* element counts of all ranks, then their offsets */
+    dlc_memory sum; /* scratch for this rank's slice; grows as needed */
 };
 
-/* world.c */
+/* world.c: MPI's initialisation and the endpoint's communicator */
 int world_has_begun(void);
-int world_size(void); /* as the launcher tells in the environment; 0: not at all */
+int world_size(
+    void); /* from the launcher's environment; 0: not started by a launcher */
 dlc_status world_open(dlc_endpoint *endpoint);
-/* Ends the communicator; waits for the peers to do the same if all is well. */
+/* Frees the communicator; if nothing failed, waits for the peers to do so, too. */
 void world_close(dlc_endpoint *endpoint);
 int world_is_cuda_aware(void);
-/* "Open MPI v4.1.4" */
+/* Writes the library's name, "Open MPI v4.1.4". */
 void world_library(char *text, size_t bytes);
-/* The status and sentence of an MPI error; `what` was being done. */
+/* Fails with an MPI error; `what` names the operation, "sending". */
 dlc_status world_failed(dlc_endpoint *endpoint, int code, const char *what);
 
-/* tags.c: 0 where the tag has no number yet; and gives it one. */
+/* tags.c: tags_find returns 0 where the tag has no number; tags_add gives it one. */
 int tags_find(const tag_table *table, dlc_tag tag);
 dlc_status tags_add(tag_table *table, dlc_tag tag, int number);
 void tags_free(tag_table *table);
 
-/* wait.c: until a condition holds or the job ends. */
+/* wait.c: blocks until a condition holds or the job ends. */
 typedef dlc_status condition(dlc_endpoint *endpoint, void *what, int *holds);
 dlc_status wait_until(dlc_endpoint *endpoint, condition *look, void *what);
 dlc_status wait_for(dlc_endpoint *endpoint, MPI_Request *request, const char *what);
 
-/* messages.c */
+/* messages.c: the send and receive calls of dlc_transport_ops */
 dlc_status messages_send(dlc_endpoint *endpoint, int32_t to, dlc_tag tag,
                          const void *buffer, size_t bytes, dlc_request **request);
 dlc_status messages_recv(dlc_endpoint *endpoint, int32_t from, dlc_tag tag,
@@ -93,7 +97,7 @@ dlc_status messages_test(dlc_endpoint *endpoint, dlc_request *request, int *done
 dlc_status messages_wait(dlc_endpoint *endpoint, dlc_request *request);
 void messages_close(dlc_endpoint *endpoint);
 
-/* collectives.c */
+/* collectives.c: the collective calls of dlc_transport_ops */
 dlc_status collective_all_reduce(dlc_endpoint *endpoint, float *buffer, size_t count);
 dlc_status collective_reduce_scatter(dlc_endpoint *endpoint, float *buffer,
                                      size_t count);

@@ -1,12 +1,12 @@
-/* Messages: one MPI message each (large ones are several), under a number for their
- * tag.
+/* Messages: one MPI message each (several for large ones), under a number that stands
+ * for the tag.
  *
- * MPI's tags are too small for 64 bits, and a hash would let two tags meet. So the
- * sender gives every tag a number when it first uses it towards a peer, and announces
- * it: a small message under number 0, before the first under the new number. A receive
- * whose tag has not been announced waits for that here; MPI keeps the order of
- * messages of one number, and receives are handed to it in the order of their
- * calls, so the order of a tag's messages is kept, too.
+ * MPI's tags are too small for 64 bits, and with a hash two tags could collide. So the
+ * sender numbers every tag when it first uses it towards a peer, and announces the
+ * number: a small message with MPI tag 0 before the first message with the new number.
+ * A receive whose tag has not been announced waits for that; MPI preserves the order of
+ * messages of one number, and receives are passed to it in the order of their calls, so
+ * the order of a tag's messages is preserved.
  */
 #include <inttypes.h>
 
@@ -16,7 +16,7 @@ enum { ANNOUNCE = 0 };
 /* MPI counts bytes in int. */
 #define PIECE ((size_t)1 << 30)
 
-/* ---- Requests -------------------------------------------------------------------- */
+/* ---- Requests ------------------------------------------------------------ */
 
 static dlc_status make_request(dlc_endpoint *e, int32_t peer, dlc_tag tag, void *buffer,
                                size_t bytes, dlc_request **request) {
@@ -36,11 +36,11 @@ static dlc_status make_request(dlc_endpoint *e, int32_t peer, dlc_tag tag, void 
     }
     for (size_t i = 0; i < r->pieces; i++)
         r->piece[i] = MPI_REQUEST_NULL;
-    r->next = e->under_way;
+    r->next = e->in_flight;
     if (r->next)
         r->next->prior = r;
-    e->under_way = r;
-    e->under_way_count++;
+    e->in_flight = r;
+    e->in_flight_count++;
     *request = r;
     return DLC_OK;
 }
@@ -49,13 +49,13 @@ static void free_request(dlc_endpoint *e, dlc_request *r) {
     if (r->prior)
         r->prior->next = r->next;
     else
-        e->under_way = r->next;
+        e->in_flight = r->next;
     if (r->next)
         r->next->prior = r->prior;
     if (r->piece != &r->one)
         host->free(r->piece);
     host->free(r);
-    e->under_way_count--;
+    e->in_flight_count--;
 }
 
 static size_t piece_bytes(const dlc_request *r, size_t i) {
@@ -63,7 +63,7 @@ static size_t piece_bytes(const dlc_request *r, size_t i) {
     return rest < PIECE ? rest : PIECE;
 }
 
-/* Hands the pieces to MPI. */
+/* Starts the MPI operations of all pieces. */
 static dlc_status post(dlc_endpoint *e, dlc_request *r, int number) {
     for (size_t i = 0; i < r->pieces; i++) {
         unsigned char *at = r->buffer + i * PIECE;
@@ -79,9 +79,9 @@ static dlc_status post(dlc_endpoint *e, dlc_request *r, int number) {
     return DLC_OK;
 }
 
-/* ---- Tags ------------------------------------------------------------------------ */
+/* ---- Tags ---------------------------------------------------------------- */
 
-/* The number of a tag to this peer; a new one is announced. */
+/* The number of a tag for this peer; announces a new one. */
 static dlc_status number_out(dlc_endpoint *e, dlc_request *r, int *number) {
     tag_table *out = &e->peers[r->peer].out;
     int found = tags_find(out, r->tag);
@@ -101,8 +101,8 @@ static dlc_status number_out(dlc_endpoint *e, dlc_request *r, int *number) {
     return DLC_OK;
 }
 
-/* Receives that waited for this tag are handed on, in their order. */
-static dlc_status release(dlc_endpoint *e, neighbour *from, dlc_tag tag, int number) {
+/* Posts the receives that waited for this tag, in order. */
+static dlc_status release(dlc_endpoint *e, peer_state *from, dlc_tag tag, int number) {
     dlc_request **link = &from->first, *last = NULL;
     dlc_status status = DLC_OK;
     while (*link && status == DLC_OK) {
@@ -113,7 +113,7 @@ static dlc_status release(dlc_endpoint *e, neighbour *from, dlc_tag tag, int num
             continue;
         }
         *link = r->waiting;
-        e->unknown--;
+        e->unknown_tags--;
         status = post(e, r, number);
     }
     if (!*link)
@@ -121,31 +121,31 @@ static dlc_status release(dlc_endpoint *e, neighbour *from, dlc_tag tag, int num
     return status;
 }
 
-/* Takes in one announcement, if there is any. */
-static dlc_status hear(dlc_endpoint *e, int *heard) {
+/* Receives one announcement, if there is any. */
+static dlc_status receive_announcement(dlc_endpoint *e, int *received) {
     uint64_t word[2];
     MPI_Status is;
-    int code = MPI_Iprobe(MPI_ANY_SOURCE, ANNOUNCE, e->comm, heard, &is);
-    if (code == MPI_SUCCESS && *heard)
+    int code = MPI_Iprobe(MPI_ANY_SOURCE, ANNOUNCE, e->comm, received, &is);
+    if (code == MPI_SUCCESS && *received)
         code = MPI_Recv(word, sizeof word, MPI_BYTE, is.MPI_SOURCE, ANNOUNCE, e->comm,
-                        MPI_STATUS_IGNORE); /* it is there: does not block */
+                        MPI_STATUS_IGNORE); /* has arrived: does not block */
     if (code != MPI_SUCCESS)
         return world_failed(e, code, "receiving");
-    if (!*heard)
+    if (!*received)
         return DLC_OK;
-    neighbour *from = &e->peers[is.MPI_SOURCE];
+    peer_state *from = &e->peers[is.MPI_SOURCE];
     dlc_status status = tags_add(&from->in, word[0], (int)word[1]);
     return status == DLC_OK ? release(e, from, word[0], (int)word[1]) : status;
 }
 
-static dlc_status hear_all(dlc_endpoint *e) {
+static dlc_status receive_announcements(dlc_endpoint *e) {
     dlc_status status = DLC_OK;
-    for (int heard = 1; heard && e->unknown && status == DLC_OK;)
-        status = hear(e, &heard);
+    for (int received = 1; received && e->unknown_tags && status == DLC_OK;)
+        status = receive_announcement(e, &received);
     return status;
 }
 
-/* ---- Sending and receiving ------------------------------------------------------- */
+/* ---- Sending and receiving ----------------------------------------------- */
 
 static dlc_status check_peer(const dlc_endpoint *e, int32_t rank) {
     return rank >= 0 && rank < e->args->ranks
@@ -154,7 +154,7 @@ static dlc_status check_peer(const dlc_endpoint *e, int32_t rank) {
                             e->args->ranks);
 }
 
-/* A request that MPI may know of stays until the endpoint closes. */
+/* A request that MPI may be using is kept until the endpoint closes. */
 static dlc_status abandon(dlc_endpoint *e, dlc_status status) {
     e->failed = 1;
     return status;
@@ -165,7 +165,7 @@ dlc_status messages_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *b
     dlc_request *r = NULL;
     int number = 0;
     dlc_status status = check_peer(e, to);
-    if (status == DLC_OK) /* MPI only reads from it */
+    if (status == DLC_OK) /* MPI only reads the buffer */
         status = make_request(e, to, tag, (void *)(uintptr_t)buffer, bytes, &r);
     if (status != DLC_OK)
         return status;
@@ -186,7 +186,7 @@ dlc_status messages_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffe
         status = make_request(e, from, tag, buffer, bytes, &r);
     if (status != DLC_OK)
         return status;
-    neighbour *p = &e->peers[from];
+    peer_state *p = &e->peers[from];
     int number = tags_find(&p->in, tag);
     r->is_receive = 1;
     if (number) {
@@ -197,8 +197,8 @@ dlc_status messages_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffe
         else
             p->first = r;
         p->last = r;
-        e->unknown++;
-        status = hear_all(e);
+        e->unknown_tags++;
+        status = receive_announcements(e);
     }
     if (status != DLC_OK)
         return abandon(e, status);
@@ -206,7 +206,7 @@ dlc_status messages_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffe
     return DLC_OK;
 }
 
-/* ---- Done? ----------------------------------------------------------------------- */
+/* ---- Completion ----------------------------------------------------------------- */
 
 static dlc_status wrong_size(dlc_endpoint *e, const dlc_request *r, const char *how) {
     e->failed = 1;
@@ -216,8 +216,9 @@ static dlc_status wrong_size(dlc_endpoint *e, const dlc_request *r, const char *
                       r->peer, r->tag, how, r->bytes);
 }
 
-/* What came in of a piece. */
-static dlc_status take(dlc_endpoint *e, dlc_request *r, int code, MPI_Status *is) {
+/* Counts and checks the bytes received for a piece. */
+static dlc_status check_received(dlc_endpoint *e, dlc_request *r, int code,
+                                 MPI_Status *is) {
     int bytes = 0, class = MPI_SUCCESS;
     if (code != MPI_SUCCESS) {
         MPI_Error_class(code, &class);
@@ -236,7 +237,7 @@ static dlc_status test_pieces(dlc_endpoint *e, dlc_request *r, int *done) {
         int code = MPI_Test(&r->piece[r->done], &flag, &is);
         dlc_status status = DLC_OK;
         if (r->is_receive && (flag || code != MPI_SUCCESS))
-            status = take(e, r, code, &is);
+            status = check_received(e, r, code, &is);
         else if (code != MPI_SUCCESS)
             status = world_failed(e, code, "sending");
         if (status != DLC_OK)
@@ -254,9 +255,9 @@ static dlc_status test_pieces(dlc_endpoint *e, dlc_request *r, int *done) {
     return DLC_OK;
 }
 
-static dlc_status look(dlc_endpoint *e, void *what, int *holds) {
+static dlc_status poll_request(dlc_endpoint *e, void *what, int *holds) {
     dlc_request *r = what;
-    dlc_status status = e->unknown ? hear_all(e) : DLC_OK;
+    dlc_status status = e->unknown_tags ? receive_announcements(e) : DLC_OK;
     if (status != DLC_OK)
         return abandon(e, status);
     if (r->is_receive && !r->posted)
@@ -266,7 +267,7 @@ static dlc_status look(dlc_endpoint *e, void *what, int *holds) {
 
 dlc_status messages_test(dlc_endpoint *e, dlc_request *r, int *done) {
     int holds = 0;
-    dlc_status status = look(e, r, &holds);
+    dlc_status status = poll_request(e, r, &holds);
     if (status != DLC_OK)
         return status;
     if (holds)
@@ -276,15 +277,15 @@ dlc_status messages_test(dlc_endpoint *e, dlc_request *r, int *done) {
 }
 
 dlc_status messages_wait(dlc_endpoint *e, dlc_request *r) {
-    dlc_status status = wait_until(e, look, r);
+    dlc_status status = wait_until(e, poll_request, r);
     if (status == DLC_OK)
         free_request(e, r);
     return status;
 }
 
-/* ---- The end --------------------------------------------------------------------- */
+/* ---- Closing -------------------------------------------------------------------- */
 
-/* Ends a receive; false where something has come for it, or may still. */
+/* Cancels a receive; returns 0 if a message has arrived for it, or still may. */
 static int cancel(MPI_Request *receive) {
     MPI_Status status;
     int done = 0, cancelled = 0;
@@ -296,24 +297,24 @@ static int cancel(MPI_Request *receive) {
     return 0;
 }
 
-/* Lets go of what is under way. MPI may still write into buffers of receives that it
- * cannot cancel, so those requests are left to it. */
+/* Cancels everything in flight. MPI may still write to buffers of receives that it
+ * cannot cancel, so those requests are leaked. */
 void messages_close(dlc_endpoint *e) {
-    while (e->under_way) {
-        dlc_request *r = e->under_way;
-        int well = r->is_receive;
+    while (e->in_flight) {
+        dlc_request *r = e->in_flight;
+        int cancelled = r->is_receive;
         for (size_t i = 0; i < r->pieces; i++) {
             if (r->piece[i] == MPI_REQUEST_NULL)
                 continue;
             if (r->is_receive)
-                well &= cancel(&r->piece[i]);
+                cancelled &= cancel(&r->piece[i]);
             else
                 MPI_Request_free(&r->piece[i]);
         }
         if (r->announced != MPI_REQUEST_NULL)
             MPI_Request_free(&r->announced);
-        if (!well)
-            e->failed = 1; /* nothing that peers may be waited for after */
+        if (!cancelled)
+            e->failed = 1; /* close must not wait for peers */
         free_request(e, r);
     }
 }

@@ -1,6 +1,6 @@
-/* Ranks that mpirun or srun has started, through the MPI library: whatever it was
- * built for carries the messages, and its collectives do the sums, in an order of
- * their own. */
+/* The mpi transport: ranks started by mpirun or srun communicate through the MPI
+ * library, whose collectives reduce in an order of their own. Declares its options and
+ * operations, and computes its score. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ static dlc_status load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-/* The device's memory is host memory where work on it has no queue. */
+/* The CPU reads the device's memory directly where work on the device has no queue. */
 static int is_host_memory(const dlc_transport_args *args) {
     return !DLC_CAN(args->device_ops, queue_open);
 }
@@ -42,10 +42,10 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     return DLC_OK;
 }
 
-/* Looking costs others nothing where every rank of this machine has a core. */
+/* Polling slows nobody down where every rank of this machine has a core. */
 static uint64_t spin_time(const dlc_transport_args *args) {
     int64_t us = host->get_int(args->settings, "spin_us");
-    const dlc_place *first = args->places, *place = first;
+    const dlc_rank_info *first = args->rank_info, *place = first;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = 0;
     int32_t node = 0;
 
@@ -106,7 +106,7 @@ static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_by
 
 static const dlc_option options[] = {
     DLC_INT("spin_us", "-1", -1, 1000000,
-            "microseconds to look for news before sleeping; -1: 50, or 0 where ranks "
+            "microseconds to poll before sleeping; -1: 50, or 0 where ranks "
             "share cores"),
     DLC_OPTIONS_END,
 };
@@ -138,7 +138,7 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "mpi",

@@ -1,7 +1,8 @@
-/* Tags of 64 bits, numbered: MPI's are smaller. A hash table with linear probing. */
+/* Numbers for 64-bit tags, since MPI's tags are smaller: a hash table with linear
+ * probing, used by messages.c. */
 #include "endpoint.h"
 
-/* MPI guarantees tags up to 32,767 only; all libraries in use have many more. */
+/* MPI guarantees tags only up to 32,767; all libraries in use allow many more. */
 enum { NUMBERS_MOST = 1 << 20, ROOM_LEAST = 16 };
 
 /* The tag's slot, or the free one where it belongs. */
@@ -34,8 +35,8 @@ static dlc_status grow(tag_table *table) {
 dlc_status tags_add(tag_table *table, dlc_tag tag, int number) {
     if (number > NUMBERS_MOST)
         return host->fail(DLC_ERR_UNSUPPORTED,
-                          "more than %d tags between two ranks are more than this "
-                          "transport can tell apart",
+                          "this transport supports at most %d tags between two "
+                          "ranks",
                           NUMBERS_MOST);
     if (2 * (table->count + 1) > table->room) {
         dlc_status status = grow(table);

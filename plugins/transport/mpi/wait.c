@@ -1,5 +1,5 @@
-/* Waiting. MPI has nothing that wakes a sleeper, so this looks for a moment where
- * there are cores enough, and then between naps that grow. */
+/* Waiting: MPI cannot wake a sleeping thread, so this polls for a moment where there
+ * are enough cores, and then between sleeps that grow. */
 #include <sched.h>
 #include <time.h>
 
@@ -7,13 +7,13 @@
 
 #define NAP_LEAST_NS 2000L
 #define NAP_MOST_NS 100000L
-/* Looks in a row before the job is asked whether it ends. */
+/* Polls in a row before args->check is called. */
 enum { ROUNDS = 256 };
-/* Turns handed to others that want the core, before the first nap. */
+/* Times to yield the core before the first sleep. */
 enum { YIELDS = 16 };
 
 typedef struct pause_state {
-    uint64_t since; /* when it began to stand still; 0: it doesn't */
+    uint64_t since; /* when it became idle; 0: it is not */
     int yields;
     long nap_ns;
 } pause_state;
@@ -24,8 +24,8 @@ static void pause_core(void) {
 #endif
 }
 
-/* One step of waiting; 1: it slept. */
-static int hold_on(const dlc_endpoint *e, pause_state *p) {
+/* One step of waiting; returns 1 if it slept. */
+static int wait_step(const dlc_endpoint *e, pause_state *p) {
     if (e->spin_ns > 0) {
         uint64_t now = host->now_ns();
         p->since = p->since ? p->since : now;
@@ -45,15 +45,15 @@ static int hold_on(const dlc_endpoint *e, pause_state *p) {
     return 1;
 }
 
-dlc_status wait_until(dlc_endpoint *e, condition *look, void *what) {
+dlc_status wait_until(dlc_endpoint *e, condition *poll_once, void *what) {
     pause_state p = {.nap_ns = NAP_LEAST_NS};
     int holds = 0;
 
     for (int round = 1;; round++) {
-        dlc_status status = look(e, what, &holds);
+        dlc_status status = poll_once(e, what, &holds);
         if (status != DLC_OK || holds)
             return status;
-        if (hold_on(e, &p) || round % ROUNDS == 0) {
+        if (wait_step(e, &p) || round % ROUNDS == 0) {
             status = e->args->check(e->args->job);
             if (status != DLC_OK) {
                 e->failed = 1;
@@ -68,7 +68,7 @@ typedef struct one_request {
     const char *what;
 } one_request;
 
-static dlc_status look_at_one(dlc_endpoint *e, void *what, int *holds) {
+static dlc_status poll_one(dlc_endpoint *e, void *what, int *holds) {
     const one_request *one = what;
     int code = MPI_Test(one->request, holds, MPI_STATUS_IGNORE);
     return code == MPI_SUCCESS ? DLC_OK : world_failed(e, code, one->what);
@@ -76,5 +76,5 @@ static dlc_status look_at_one(dlc_endpoint *e, void *what, int *holds) {
 
 dlc_status wait_for(dlc_endpoint *e, MPI_Request *request, const char *what) {
     one_request one = {request, what};
-    return wait_until(e, look_at_one, &one);
+    return wait_until(e, poll_one, &one);
 }

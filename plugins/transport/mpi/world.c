@@ -1,8 +1,10 @@
-/* MPI's world: one a process, begun with the first endpoint, ended with the process.
+/* MPI_COMM_WORLD: initialises MPI with the first endpoint, creates the communicators of
+ * endpoints, and finalises MPI when the process exits.
  *
  * MPI_Finalize waits for every process of the world, so it is called only where all
- * endpoints have ended well, together with their peers'. A process that fails leaves
- * it out; the launcher then sees a process that failed, as it should. */
+ * endpoints were closed without an error, together with their peers'. A process that
+ * fails leaves it out; the launcher then sees a failed process, as it should.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +16,20 @@
 #include <mpi-ext.h>
 #endif
 
-/* A rank that ends well does so within this time of the others. */
-#define GOODBYE_NS UINT64_C(60000000000)
+/* How long a rank that closes waits for the others to close, too. */
+#define CLOSE_TIMEOUT_NS UINT64_C(60000000000)
 
 enum { CREATE_TAG = 1 };
 
-/* Unavoidable: the library has one world a process, too. */
+/* A global, since MPI's state is global to the process. */
 static struct {
     pthread_mutex_t lock;
-    int begun; /* by us */
+    int begun; /* by this plugin */
     int failed;
-    size_t open; /* endpoints */
+    size_t open; /* number of endpoints */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- What the launcher tells ----------------------------------------------------- */
+/* ---- The launcher's environment ------------------------------------------ */
 
 static int number_of(const char *name) {
     const char *text = getenv(name);
@@ -37,7 +39,7 @@ static int number_of(const char *name) {
                                                                          : -1;
 }
 
-/* The first that is there. */
+/* The value of the first variable that is set. */
 static int first_of(const char *const *names) {
     for (; *names; names++)
         if (number_of(*names) >= 0)
@@ -75,7 +77,7 @@ int world_is_cuda_aware(void) {
 #endif
 }
 
-/* Up to the first comma or line: the rest is about who built it. */
+/* Up to the first comma or line break: the rest says who built it. */
 void world_library(char *text, size_t bytes) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -97,14 +99,14 @@ dlc_status world_failed(dlc_endpoint *e, int code, const char *what) {
     return host->fail(DLC_ERR_UNAVAILABLE, "MPI, %s: %s", what, text);
 }
 
-/* ---- Beginning and end ----------------------------------------------------------- */
+/* ---- Initialisation ------------------------------------------------------------- */
 
 static void finalize(void) {
     if (world.begun && !world.failed && world.open == 0 && world_has_begun())
         MPI_Finalize();
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static dlc_status begin(void) {
     int begun = 0, ended = 0, level = 0;
     MPI_Finalized(&ended);
@@ -114,31 +116,32 @@ static dlc_status begin(void) {
     if (begun) {
         MPI_Query_thread(&level);
     } else {
-        /* An error in here ends the process: the library offers no other way. */
+        /* An error in here ends the process; MPI offers no other way. */
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
             return host->fail(DLC_ERR_UNAVAILABLE, "MPI cannot be initialised");
         world.begun = 1;
         if (atexit(finalize) != 0)
             world.failed = 1;
     }
-    /* Endpoints may be used by a thread each. */
+    /* Several threads may use an endpoint each. */
     return level >= MPI_THREAD_MULTIPLE
                ? DLC_OK
                : host->fail(DLC_ERR_UNAVAILABLE,
                             "this MPI library was built without support for threads");
 }
 
-/* Every rank of the group must be a process of its own in MPI's world. */
+/* Every rank of the group must be a process of its own in MPI_COMM_WORLD. */
 static dlc_status check_ranks(const dlc_transport_args *args, const int *ranks) {
     for (int32_t r = 0; r < args->ranks; r++) {
         if (ranks[r] < 0)
             return host->fail(DLC_ERR_CONFIG, "rank %d was not started by mpirun", r);
         for (int32_t k = 0; k < r; k++)
             if (ranks[k] == ranks[r])
-                return host->fail(DLC_ERR_CONFIG,
-                                  "ranks %d and %d belong to one process of mpirun's "
-                                  "(%d); MPI takes one rank a process",
-                                  k, r, ranks[r]);
+                return host->fail(
+                    DLC_ERR_CONFIG,
+                    "ranks %d and %d are in one process of mpirun's (%d); "
+                    "MPI needs a process per rank",
+                    k, r, ranks[r]);
     }
     return DLC_OK;
 }
@@ -146,7 +149,7 @@ static dlc_status check_ranks(const dlc_transport_args *args, const int *ranks) 
 static dlc_status begin_together(dlc_endpoint *e, int *ranks) {
     const dlc_transport_args *args = e->args;
     int mine = launched_rank();
-    dlc_status status = args->allgather(args->job, &mine, sizeof mine, ranks);
+    dlc_status status = args->oob_all_gather(args->job, &mine, sizeof mine, ranks);
     if (status == DLC_OK)
         status = check_ranks(args, ranks);
     if (status != DLC_OK)
@@ -156,15 +159,15 @@ static dlc_status begin_together(dlc_endpoint *e, int *ranks) {
     pthread_mutex_unlock(&world.lock);
     if (status != DLC_OK)
         return status;
-    /* The library's own count, which is what it works with. */
+    /* MPI's own rank, which may differ from the launcher's. */
     int code = MPI_Comm_rank(MPI_COMM_WORLD, &mine);
     if (code != MPI_SUCCESS)
         return world_failed(e, code, "asking for the rank");
-    status = args->allgather(args->job, &mine, sizeof mine, ranks);
+    status = args->oob_all_gather(args->job, &mine, sizeof mine, ranks);
     return status == DLC_OK ? check_ranks(args, ranks) : status;
 }
 
-/* The group is the world, in its order. */
+/* Is the group all of the world, in its order? */
 static int is_world(const dlc_transport_args *args, const int *ranks) {
     int size = 0;
     if (MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS || size != args->ranks)
@@ -175,7 +178,7 @@ static int is_world(const dlc_transport_args *args, const int *ranks) {
     return 1;
 }
 
-/* Of a part of the world: the library has no call for it that would not block. */
+/* For a part of the world; MPI has no nonblocking call for it. */
 static int create_part(dlc_endpoint *e, const int *ranks) {
     MPI_Group all, part;
     int code = MPI_Comm_group(MPI_COMM_WORLD, &all);
@@ -227,34 +230,34 @@ dlc_status world_open(dlc_endpoint *e) {
     return status;
 }
 
-typedef struct goodbye {
+typedef struct barrier_wait {
     MPI_Request barrier;
     uint64_t until;
-} goodbye;
+} barrier_wait;
 
-static dlc_status look(dlc_endpoint *e, void *what, int *holds) {
-    goodbye *bye = what;
-    if (host->now_ns() > bye->until)
-        return host->fail(DLC_ERR_PEER, "a rank does not end its use of MPI");
-    int code = MPI_Test(&bye->barrier, holds, MPI_STATUS_IGNORE);
+static dlc_status poll_barrier(dlc_endpoint *e, void *what, int *holds) {
+    barrier_wait *wait = what;
+    if (host->now_ns() > wait->until)
+        return host->fail(DLC_ERR_PEER, "a rank does not close its MPI communicator");
+    int code = MPI_Test(&wait->barrier, holds, MPI_STATUS_IGNORE);
     return code == MPI_SUCCESS ? DLC_OK : world_failed(e, code, "ending");
 }
 
-/* Have all peers closed, too? Only then may the end of the process wait for them. */
+/* Waits until all peers close. Only then may MPI_Finalize wait for them. */
 static int all_close(dlc_endpoint *e) {
-    goodbye bye = {.until = host->now_ns() + GOODBYE_NS};
+    barrier_wait wait = {.until = host->now_ns() + CLOSE_TIMEOUT_NS};
     if (e->failed || e->args->check(e->args->job) != DLC_OK ||
-        MPI_Ibarrier(e->comm, &bye.barrier) != MPI_SUCCESS)
+        MPI_Ibarrier(e->comm, &wait.barrier) != MPI_SUCCESS)
         return 0;
-    return wait_until(e, look, &bye) == DLC_OK;
+    return wait_until(e, poll_barrier, &wait) == DLC_OK;
 }
 
 void world_close(dlc_endpoint *e) {
-    int well = all_close(e);
-    if (well)
-        well = MPI_Comm_free(&e->comm) == MPI_SUCCESS;
+    int ok = all_close(e);
+    if (ok)
+        ok = MPI_Comm_free(&e->comm) == MPI_SUCCESS;
     pthread_mutex_lock(&world.lock);
     world.open--;
-    world.failed |= !well;
+    world.failed |= !ok;
     pthread_mutex_unlock(&world.lock);
 }

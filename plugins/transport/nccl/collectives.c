@@ -1,12 +1,13 @@
-/* Collectives: NCCL's own, on the queue that is given, or on ours and waited for.
+/* Collectives: NCCL's own, stream-ordered on the caller's queue, or on the endpoint's
+ * queue and waited for.
  *
- * NCCL's reduce-scatter and all-gather have slices of one size. Where the ranks' slices
- * differ, by one element, each is a reduction to its rank, or a broadcast from it, all
- * of them in one group: as many bytes over the links.
+ * NCCL's reduce-scatter and all-gather need slices of equal size. Where the ranks'
+ * slices differ, by one element, each slice is a reduce to its rank, or a broadcast
+ * from it, all of them in one group: the same number of bytes over the links.
  */
 #include "nccl_transport.h"
 
-/* Slice r begins here: [count*r/ranks, count*(r+1)/ranks). */
+/* Slice r is [count*r/ranks, count*(r+1)/ranks); returns its beginning. */
 static size_t slice(const dlc_endpoint *e, size_t count, int32_t r) {
     size_t ranks = (size_t)e->ranks, at = (size_t)r;
     return count / ranks * at + count % ranks * at / ranks;
@@ -15,13 +16,13 @@ static size_t slice(const dlc_endpoint *e, size_t count, int32_t r) {
 typedef ncclResult_t collective(const dlc_endpoint *e, cudaStream_t stream,
                                 float *buffer, size_t count);
 
-static ncclResult_t sum_all(const dlc_endpoint *e, cudaStream_t stream, float *buffer,
-                            size_t count) {
+static ncclResult_t reduce_all(const dlc_endpoint *e, cudaStream_t stream,
+                               float *buffer, size_t count) {
     return nccl.AllReduce(buffer, buffer, count, ncclFloat32, ncclSum, e->comm, stream);
 }
 
-static ncclResult_t sum_slices(const dlc_endpoint *e, cudaStream_t stream,
-                               float *buffer, size_t count) {
+static ncclResult_t reduce_slices(const dlc_endpoint *e, cudaStream_t stream,
+                                  float *buffer, size_t count) {
     size_t ranks = (size_t)e->ranks;
     if (count % ranks == 0)
         return nccl.ReduceScatter(buffer, buffer + slice(e, count, e->rank),
@@ -54,36 +55,36 @@ static ncclResult_t gather_slices(const dlc_endpoint *e, cudaStream_t stream,
     return result == ncclSuccess || result == ncclInProgress ? ended : result;
 }
 
-static dlc_status give(dlc_endpoint *e, dlc_queue *queue, collective *call,
-                       const char *what, float *buffer, size_t count) {
-    dlc_status status = endpoint_good(e);
+static dlc_status enqueue(dlc_endpoint *e, dlc_queue *queue, collective *call,
+                          const char *what, float *buffer, size_t count) {
+    dlc_status status = endpoint_check(e);
     if (status != DLC_OK || count == 0)
         return status;
-    return endpoint_took(e, call(e, dlc_cuda_stream(queue), buffer, count), what);
+    return endpoint_await(e, call(e, dlc_cuda_stream(queue), buffer, count), what);
 }
 
 dlc_status queue_all_reduce(dlc_endpoint *e, dlc_queue *queue, float *buffer,
                             size_t count) {
-    return give(e, queue, sum_all, "all-reduce", buffer, count);
+    return enqueue(e, queue, reduce_all, "all-reduce", buffer, count);
 }
 
 dlc_status queue_reduce_scatter(dlc_endpoint *e, dlc_queue *queue, float *buffer,
                                 size_t count) {
-    return give(e, queue, sum_slices, "reduce-scatter", buffer, count);
+    return enqueue(e, queue, reduce_slices, "reduce-scatter", buffer, count);
 }
 
 dlc_status queue_all_gather(dlc_endpoint *e, dlc_queue *queue, float *buffer,
                             size_t count) {
-    return give(e, queue, gather_slices, "all-gather", buffer, count);
+    return enqueue(e, queue, gather_slices, "all-gather", buffer, count);
 }
 
-/* ---- What blocks ---------------------------------------------------------------- */
+/* ---- Blocking calls ------------------------------------------------------------- */
 
-/* Until our queue has done what it was given. */
-static dlc_status wait_here(dlc_endpoint *e, dlc_status given, const char *what) {
+/* Blocks until the endpoint's queue has done its work. */
+static dlc_status wait_here(dlc_endpoint *e, dlc_status queued, const char *what) {
     const dlc_transport_args *args = e->args;
-    if (given != DLC_OK)
-        return given;
+    if (queued != DLC_OK)
+        return queued;
     dlc_status status = args->device_ops->event_record(args->device, e->queue,
                                                        e->event);
     return status == DLC_OK ? wait_for(e, e->event, what) : status;
@@ -103,10 +104,10 @@ dlc_status all_gather(dlc_endpoint *e, float *buffer, size_t count) {
 }
 
 dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t bytes) {
-    dlc_status status = endpoint_good(e);
+    dlc_status status = endpoint_check(e);
     if (status != DLC_OK || bytes == 0)
         return status;
     ncclResult_t result = nccl.Broadcast(buffer, buffer, bytes, ncclUint8, root,
                                          e->comm, dlc_cuda_stream(e->queue));
-    return wait_here(e, endpoint_took(e, result, "broadcast"), "broadcast");
+    return wait_here(e, endpoint_await(e, result, "broadcast"), "broadcast");
 }

@@ -1,5 +1,5 @@
-/* Opening and closing: what the ranks must agree on, the communicator, and memory that
- * it is told of. */
+/* Opens and closes an endpoint: checks that the ranks agree, creates the communicator,
+ * and registers memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,20 +9,20 @@
 
 enum { MAGIC = 0x6e63636c };
 
-/* What the ranks show each other. */
-typedef struct card {
+/* What the ranks exchange. */
+typedef struct rank_check {
     uint32_t magic;
     char version[32];
     char host_id[64];  /* NCCL_HOSTID */
-    char problem[256]; /* why this rank cannot; "": it can */
+    char problem[256]; /* why NCCL cannot start on this rank; "": it can */
     ncclUniqueId id;   /* of rank 0 */
-} card;
+} rank_check;
 
-/* ---- Agreeing ------------------------------------------------------------------- */
+/* ---- Agreement ----------------------------------------------------------- */
 
-static void fill_card(const dlc_endpoint *e, card *mine) {
+static void fill_check(const dlc_endpoint *e, rank_check *mine) {
     const char *problem = library_open(), *host_id = getenv("NCCL_HOSTID");
-    *mine = (card){.magic = MAGIC};
+    *mine = (rank_check){.magic = MAGIC};
     if (host_id)
         (void)snprintf(mine->host_id, sizeof mine->host_id, "%s", host_id);
     if (!problem) {
@@ -35,62 +35,63 @@ static void fill_card(const dlc_endpoint *e, card *mine) {
         (void)snprintf(mine->problem, sizeof mine->problem, "%s", problem);
 }
 
-static dlc_status compare(const dlc_endpoint *e, const card *cards) {
+static dlc_status compare(const dlc_endpoint *e, const rank_check *checks) {
     for (int32_t r = 0; r < e->ranks; r++) {
-        const card *theirs = &cards[r];
+        const rank_check *theirs = &checks[r];
         if (theirs->magic != MAGIC)
             return host->fail(DLC_ERR_PEER,
-                              "rank %d talks another language: do all ranks run the "
+                              "rank %d speaks another protocol: do all ranks run the "
                               "same program?",
                               r);
         if (theirs->problem[0])
             return host->fail(DLC_ERR_UNAVAILABLE, "NCCL does not start on rank %d: %s",
                               r, theirs->problem);
-        if (strcmp(theirs->version, cards[0].version) != 0)
+        if (strcmp(theirs->version, checks[0].version) != 0)
             return host->fail(DLC_ERR_CONFIG,
                               "rank %d has NCCL %s, rank 0 has %s: give all the same "
                               "(LD_LIBRARY_PATH)",
-                              r, theirs->version, cards[0].version);
+                              r, theirs->version, checks[0].version);
     }
     return DLC_OK;
 }
 
-/* NCCL refuses two ranks on one GPU, unless it takes them for ranks of two machines. */
-static dlc_status check_gpus(const dlc_endpoint *e, const card *cards) {
-    const dlc_place *a = e->args->places;
+/* NCCL refuses two ranks on one GPU, unless NCCL_HOSTID makes it take them for two
+ * machines. */
+static dlc_status check_gpus(const dlc_endpoint *e, const rank_check *checks) {
+    const dlc_rank_info *a = e->args->rank_info;
     for (int32_t r = 0; r < e->ranks; r++, a = DLC_NEXT(a)) {
-        const dlc_place *b = e->args->places;
+        const dlc_rank_info *b = e->args->rank_info;
         for (int32_t k = 0; k < r; k++, b = DLC_NEXT(b))
             if (a->node == b->node && a->device_index == b->device_index &&
-                strcmp(cards[r].host_id, cards[k].host_id) == 0)
+                strcmp(checks[r].host_id, checks[k].host_id) == 0)
                 return host->fail(DLC_ERR_CONFIG,
                                   "ranks %d and %d share a GPU and NCCL_HOSTID (%s): "
                                   "give each process another one",
-                                  k, r, cards[r].host_id);
+                                  k, r, checks[r].host_id);
     }
     return DLC_OK;
 }
 
 static dlc_status agree(const dlc_endpoint *e, ncclUniqueId *id) {
     const dlc_transport_args *args = e->args;
-    card mine, *cards = host->alloc((size_t)e->ranks * sizeof *cards);
-    if (!cards)
+    rank_check mine, *checks = host->alloc((size_t)e->ranks * sizeof *checks);
+    if (!checks)
         return DLC_ERR_NOMEM;
-    fill_card(e, &mine);
-    dlc_status status = args->allgather(args->job, &mine, sizeof mine, cards);
+    fill_check(e, &mine);
+    dlc_status status = args->oob_all_gather(args->job, &mine, sizeof mine, checks);
     if (status == DLC_OK)
-        status = compare(e, cards);
+        status = compare(e, checks);
     if (status == DLC_OK)
-        status = check_gpus(e, cards);
-    *id = cards[0].id;
-    host->free(cards);
+        status = check_gpus(e, checks);
+    *id = checks[0].id;
+    host->free(checks);
     return status;
 }
 
 /* ---- Opening -------------------------------------------------------------------- */
 
-/* Our own queue and memory. The first work makes this thread's GPU the one that NCCL
- * takes: it asks the runtime which is in use. */
+/* The endpoint's queue and memory. The first work makes this thread's GPU current,
+ * which NCCL then uses. */
 static dlc_status open_queue(dlc_endpoint *e) {
     enum { TOKEN_BYTES = 64 };
     const dlc_device_ops *ops = e->args->device_ops;
@@ -111,7 +112,7 @@ static dlc_status open_queue(dlc_endpoint *e) {
 static dlc_status open_comm(dlc_endpoint *e, ncclUniqueId id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return endpoint_took(
+    return endpoint_await(
         e, nccl.CommInitRankConfig(&e->comm, e->ranks, id, e->rank, &config),
         "start a communicator");
 }
@@ -140,8 +141,8 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
 
 /* ---- Closing -------------------------------------------------------------------- */
 
-/* Lets the last messages to the others out, where all goes well: for LIMIT at most,
- * since that takes the others, too. 1: it did. */
+/* Lets the last messages to other ranks complete, if nothing failed: for LIMIT_NS at
+ * most, since the others have to close as well. Returns 1 if it did. */
 static int finish(dlc_endpoint *e) {
     enum { LIMIT_NS = 1000000000 };
     const struct timespec nap = {0, 200000L};
@@ -156,7 +157,7 @@ static int finish(dlc_endpoint *e) {
     return state == ncclSuccess;
 }
 
-static void forget_memory(dlc_endpoint *e) {
+static void deregister_all(dlc_endpoint *e) {
     while (e->registered) {
         registration *first = e->registered;
         if (e->comm)
@@ -172,7 +173,7 @@ void endpoint_close(dlc_endpoint *e) {
     const dlc_device_ops *ops = e->args->device_ops;
     dlc_device *device = e->args->device;
     int idle = e->failed == DLC_OK && !e->requests;
-    forget_memory(e);
+    deregister_all(e);
     if (e->comm && idle && finish(e))
         (void)nccl.CommDestroy(e->comm);
     else if (e->comm)
@@ -187,11 +188,12 @@ void endpoint_close(dlc_endpoint *e) {
     host->free(e);
 }
 
-/* ---- Memory and words -------------------------------------------------------- */
+/* ---- Registered memory --------------------------------------------------- */
 
-/* What NCCL won't register is copied through its own buffers, as any other. */
-dlc_status endpoint_attach(dlc_endpoint *e, const dlc_memory *memory) {
-    dlc_status status = endpoint_good(e);
+/* Memory that NCCL does not register is copied through NCCL's buffers, like any other.
+ */
+dlc_status endpoint_register(dlc_endpoint *e, const dlc_memory *memory) {
+    dlc_status status = endpoint_check(e);
     if (status != DLC_OK || !nccl.CommRegister)
         return status;
     registration *made = host->alloc(sizeof *made);
@@ -205,7 +207,7 @@ dlc_status endpoint_attach(dlc_endpoint *e, const dlc_memory *memory) {
         host->free(made);
         return DLC_OK;
     }
-    status = endpoint_took(e, result, "register memory");
+    status = endpoint_await(e, result, "register memory");
     if (status != DLC_OK) {
         host->free(made);
         return status;

@@ -1,4 +1,4 @@
-/* Opens NCCL: whatever differs between its versions is here. */
+/* Loads NCCL, and contains what differs between its versions. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 
 nccl_calls nccl;
 
-static char problem[256]; /* "": it is open */
+static char problem[256]; /* "": loaded */
 static char version[32];
 
 static int find(void *library, const char *name, void *place) {
@@ -40,11 +40,11 @@ static void find_calls(void *library) {
         nccl.CommRegister = NULL;
 }
 
-/* NCCL_VERSION of nccl.h, undone. */
+/* Decodes NCCL_VERSION of nccl.h. */
 static void read_version(void) {
     int code = 0;
     if (nccl.GetVersion(&code) != ncclSuccess) {
-        (void)snprintf(problem, sizeof problem, "%s does not tell its version",
+        (void)snprintf(problem, sizeof problem, "%s does not report its version",
                        LIBRARY);
         return;
     }

@@ -1,5 +1,5 @@
-/* NCCL's calls, found at run time: the library is opened when a job asks for this
- * transport, not with the plugin. */
+/* NCCL's calls, resolved at run time: the library is loaded when a job asks for this
+ * transport, and not with the plugin. */
 #ifndef NCCL_LIBRARY_H
 #define NCCL_LIBRARY_H
 
@@ -32,17 +32,17 @@ typedef struct nccl_calls {
 #define X(name) __typeof__(&nccl##name) name;
     NCCL_CALLS(X)
 #undef X
-    /* From 2.19 on; NULL before. */
+    /* From NCCL 2.19 on; NULL before. */
     __typeof__(&ncclCommRegister) CommRegister;
     __typeof__(&ncclCommDeregister) CommDeregister;
 } nccl_calls;
 
 extern nccl_calls nccl;
 
-/* Before any of them, from any thread; cheap after the first time. NULL, or why it
- * cannot be used here. */
+/* Loads NCCL and resolves its calls; must precede them. Any thread; cheap after the
+ * first time. Returns NULL, or why NCCL cannot be used here. */
 const char *library_open(void);
-/* "2.28.9"; once it is open. */
+/* The version, "2.28.9"; valid after library_open. */
 const char *library_version(void);
 
 #endif

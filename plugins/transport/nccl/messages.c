@@ -1,24 +1,24 @@
-/* Messages, as far as NCCL has them.
+/* Messages, as far as NCCL supports them.
  *
- * It has no tags: between two ranks messages match in order. And what one group of its
- * calls has begun must end before the next begins. So messages are gathered, and those
- * that are waiting go in one group when somebody waits for one. This holds where all
- * ranks work in step: each receives from a peer in the order in which that one sends,
- * whatever the tags, and begins all that its peers need before it waits. That is how
- * the collectives that are made from messages, and a barrier, do it. Other programs may
- * wait for ever, until the job ends: they need another transport.
+ * NCCL has no tags: between two ranks messages match in order, and a group of calls
+ * must complete before the next one begins. So messages are collected, and all pending
+ * ones are started in one group when the caller waits for one. This works where all
+ * ranks run in lockstep: each receives from a peer in the order in which that peer
+ * sends, whatever the tags, and posts everything that its peers need before it waits.
+ * The collectives and the barrier that the core builds from messages do so. Other
+ * programs may hang until the job ends, and need another transport.
  */
 #include "nccl_transport.h"
 
-/* Messages that went together. */
+/* Messages that were started in one group. */
 struct batch {
-    dlc_event *event; /* own */
+    dlc_event *event; /* owned */
     int32_t refs;     /* requests that have not seen it done */
 };
 
 struct dlc_request {
     dlc_request *next;
-    batch *batch; /* NULL: not given to NCCL yet */
+    batch *batch; /* NULL: not started yet */
     int32_t peer;
     int is_send;
     void *buffer;
@@ -26,7 +26,7 @@ struct dlc_request {
 };
 
 static dlc_status add(dlc_endpoint *e, const dlc_request *what, dlc_request **request) {
-    dlc_status status = endpoint_good(e);
+    dlc_status status = endpoint_check(e);
     if (status != DLC_OK)
         return status;
     dlc_request *made = host->alloc(sizeof *made);
@@ -34,7 +34,8 @@ static dlc_status add(dlc_endpoint *e, const dlc_request *what, dlc_request **re
         return DLC_ERR_NOMEM;
     *made = *what;
     made->next = e->requests;
-    /* Of no bytes: one of ours, so that who waits for it waits for the peer. */
+    /* A message of 0 bytes sends one byte of ours, so that the receiver waits for the
+     * sender. */
     if (made->bytes == 0) {
         made->buffer = (char *)e->token.base + (made->is_send ? 0 : 1);
         made->bytes = 1;
@@ -62,7 +63,7 @@ dlc_status message_recv(dlc_endpoint *e, int32_t peer, dlc_tag tag, void *buffer
                request);
 }
 
-static void let_go(dlc_endpoint *e, batch *b) {
+static void batch_release(dlc_endpoint *e, batch *b) {
     if (!b || --b->refs > 0)
         return;
     if (b->event)
@@ -70,8 +71,8 @@ static void let_go(dlc_endpoint *e, batch *b) {
     host->free(b);
 }
 
-/* The list has the newest first, NCCL is to have them in order. */
-static ncclResult_t give_in_order(dlc_endpoint *e, dlc_request *newest, batch *b) {
+/* The list is newest first; NCCL needs them in order. */
+static ncclResult_t start_in_order(dlc_endpoint *e, dlc_request *newest, batch *b) {
     cudaStream_t stream = dlc_cuda_stream(e->queue);
     dlc_request *reversed = NULL, *next = NULL;
     ncclResult_t result = ncclSuccess;
@@ -100,7 +101,7 @@ static ncclResult_t give_in_order(dlc_endpoint *e, dlc_request *newest, batch *b
 
 static dlc_status flush(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
-    dlc_status status = endpoint_good(e);
+    dlc_status status = endpoint_check(e);
     if (status != DLC_OK || !e->requests || e->requests->batch)
         return status;
     batch *b = host->alloc(sizeof *b);
@@ -111,24 +112,24 @@ static dlc_status flush(dlc_endpoint *e) {
     if (status == DLC_OK) {
         ncclResult_t result = nccl.GroupStart();
         if (result == ncclSuccess)
-            result = give_in_order(e, e->requests, b);
+            result = start_in_order(e, e->requests, b);
         ncclResult_t ended = nccl.GroupEnd();
-        int went = result == ncclSuccess || result == ncclInProgress;
-        status = endpoint_took(e, went ? ended : result, "pass messages");
+        int started = result == ncclSuccess || result == ncclInProgress;
+        status = endpoint_await(e, started ? ended : result, "pass messages");
     }
     if (status == DLC_OK)
         status = args->device_ops->event_record(args->device, e->queue, b->event);
-    let_go(e, b);
+    batch_release(e, b);
     return status;
 }
 
-static void release(dlc_endpoint *e, dlc_request *request) {
+static void request_free(dlc_endpoint *e, dlc_request *request) {
     dlc_request **at = &e->requests;
     while (*at && *at != request)
         at = &(*at)->next;
     if (*at)
         *at = request->next;
-    let_go(e, request->batch);
+    batch_release(e, request->batch);
     host->free(request);
 }
 
@@ -140,7 +141,7 @@ dlc_status request_test(dlc_endpoint *e, dlc_request *request, int *done) {
     if (status != DLC_OK)
         return status;
     if (*done)
-        release(e, request);
+        request_free(e, request);
     else
         status = endpoint_poll(e);
     return status;
@@ -151,11 +152,11 @@ dlc_status request_wait(dlc_endpoint *e, dlc_request *request) {
     if (status == DLC_OK)
         status = wait_for(e, request->batch->event, "messages");
     if (status == DLC_OK)
-        release(e, request);
+        request_free(e, request);
     return status;
 }
 
 void messages_close(dlc_endpoint *e) {
     while (e->requests)
-        release(e, e->requests);
+        request_free(e, e->requests);
 }

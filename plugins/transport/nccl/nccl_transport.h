@@ -1,11 +1,11 @@
-/* What the files of the nccl transport share.
+/* Internals of the nccl transport.
  *
- * Streams, events and memory are those of the device "cuda" (<dlcore/cuda.h>) and are
- * handled by its operations: this plugin itself needs nothing of CUDA but names.
+ * Streams, events and memory belong to the device "cuda" (<dlcore/cuda.h>) and are used
+ * through its operations: this plugin needs only types of CUDA.
  *
- * The communicator is one that never blocks: NCCL answers "in progress", and we look
- * until it is not, asking the job meanwhile. So a peer that is lost while NCCL waits
- * for it ends the wait: the communicator is aborted, here as on every other rank.
+ * The communicator is nonblocking: NCCL returns "in progress", and we poll until it is
+ * not, calling args->check meanwhile. So the loss of a peer ends a wait for it: the
+ * communicator is aborted, here as on every other rank.
  */
 #ifndef NCCL_TRANSPORT_H
 #define NCCL_TRANSPORT_H
@@ -27,40 +27,41 @@ struct dlc_endpoint {
     int32_t rank, ranks;
     uint64_t spin_ns;
 
-    ncclComm_t comm;  /* NULL: not yet, or aborted */
-    dlc_queue *queue; /* own; of what blocks */
-    dlc_event *event; /* own; the end of that */
-    dlc_memory token; /* own; for messages of no bytes */
+    ncclComm_t comm;  /* NULL: not created yet, or aborted */
+    dlc_queue *queue; /* owned; for blocking calls */
+    dlc_event *event; /* owned; end of a blocking call */
+    dlc_memory token; /* owned; for messages of 0 bytes */
 
     registration *registered;
-    dlc_request *requests; /* all that are not done, newest first */
-    dlc_status failed;     /* the first error: good for closing only */
-    char problem[256];     /* its sentence */
+    dlc_request *requests; /* those in flight, newest first */
+    dlc_status failed;     /* the first error: the endpoint can only be closed */
+    char problem[256];     /* and its message */
 };
 
 extern const dlc_host *host;
 
-/* endpoint.c */
+/* endpoint.c: endpoint_open is collective over the group. */
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint);
 void endpoint_close(dlc_endpoint *endpoint);
-dlc_status endpoint_attach(dlc_endpoint *endpoint, const dlc_memory *memory);
+dlc_status endpoint_register(dlc_endpoint *endpoint, const dlc_memory *memory);
 dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);
 
 /* wait.c */
-/* Ends the endpoint with an error: aborts the communicator, keeps the sentence. */
+/* Records an error and aborts the communicator. Returns `status`. */
 dlc_status endpoint_fail(dlc_endpoint *endpoint, dlc_status status, const char *format,
                          ...) __attribute__((format(printf, 3, 4)));
-/* DLC_OK while it is good for anything. */
-dlc_status endpoint_good(const dlc_endpoint *endpoint);
-/* What a call of NCCL answered: until the communicator has taken it in. `what` is for
- * the sentence: "NCCL cannot <what>". */
-dlc_status endpoint_took(dlc_endpoint *endpoint, ncclResult_t result, const char *what);
-/* Has anything failed, is the job ending? */
+/* DLC_OK, or the error that ended this endpoint. */
+dlc_status endpoint_check(const dlc_endpoint *endpoint);
+/* Waits until NCCL has accepted a call that returned `result`. `what` completes the
+ * message "NCCL cannot <what>". */
+dlc_status endpoint_await(dlc_endpoint *endpoint, ncclResult_t result,
+                          const char *what);
+/* Reports an error of NCCL, or the end of the job. */
 dlc_status endpoint_poll(dlc_endpoint *endpoint);
-/* Until the event has come. */
+/* Blocks until the event is done. */
 dlc_status wait_for(dlc_endpoint *endpoint, dlc_event *event, const char *what);
 
-/* collectives.c */
+/* collectives.c: the collective calls of dlc_transport_ops. */
 dlc_status all_reduce(dlc_endpoint *endpoint, float *buffer, size_t count);
 dlc_status reduce_scatter(dlc_endpoint *endpoint, float *buffer, size_t count);
 dlc_status all_gather(dlc_endpoint *endpoint, float *buffer, size_t count);
@@ -72,7 +73,8 @@ dlc_status queue_reduce_scatter(dlc_endpoint *endpoint, dlc_queue *queue, float 
 dlc_status queue_all_gather(dlc_endpoint *endpoint, dlc_queue *queue, float *buffer,
                             size_t count);
 
-/* messages.c */
+/* messages.c: the send and receive calls of dlc_transport_ops; see there for their
+ * limits. */
 dlc_status message_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
                         const void *buffer, size_t bytes, dlc_request **request);
 dlc_status message_recv(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, void *buffer,

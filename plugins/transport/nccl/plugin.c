@@ -1,5 +1,6 @@
-/* NCCL: GPUs of one machine or of many, over NVLink, PCIe and networks; in NCCL's own
- * order of summing. */
+/* The nccl transport: GPUs of one or many machines, over NVLink, PCIe and networks,
+ * reduced in NCCL's own order. Declares its options and operations, and computes its
+ * score. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +16,17 @@ static dlc_status load(const dlc_host *the_host) {
 
 /* ---- Score ------------------------------------------------------------------- */
 
-/* All on GPUs, and each on another one? */
+/* Do all ranks compute on GPUs, each on another one? */
 static int has_gpus(const dlc_transport_args *args, char *reason, size_t reason_bytes) {
-    const dlc_place *a = args->places;
+    const dlc_rank_info *a = args->rank_info;
     for (int32_t r = 0; r < args->ranks; r++, a = DLC_NEXT(a)) {
         if (strcmp(a->device, DLC_CUDA_DEVICE) != 0) {
             (void)snprintf(reason, reason_bytes,
-                           "NCCL joins GPUs, and rank %d computes on %.31s", r,
+                           "NCCL needs GPUs, and rank %d computes on %.31s", r,
                            a->device);
             return 0;
         }
-        const dlc_place *b = args->places;
+        const dlc_rank_info *b = args->rank_info;
         for (int32_t k = 0; k < r; k++, b = DLC_NEXT(b)) {
             if (a->node != b->node || a->device_index != b->device_index ||
                 getenv("NCCL_HOSTID"))
@@ -41,10 +42,10 @@ static int has_gpus(const dlc_transport_args *args, char *reason, size_t reason_
 }
 
 static int32_t count_nodes(const dlc_transport_args *args) {
-    const dlc_place *place = args->places;
+    const dlc_rank_info *place = args->rank_info;
     int32_t nodes = 0;
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
-        const dlc_place *before = args->places;
+        const dlc_rank_info *before = args->rank_info;
         int32_t k = 0;
         for (; k < r && before->node != place->node; k++)
             before = DLC_NEXT(before);
@@ -74,8 +75,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
 /* ---- The tables -------------------------------------------------------------- */
 
 static const dlc_option options[] = {
-    DLC_INT("spin_us", "20", 0, 1000000,
-            "microseconds to look for news before sleeping"),
+    DLC_INT("spin_us", "20", 0, 1000000, "microseconds to poll before sleeping"),
     DLC_OPTIONS_END,
 };
 
@@ -92,7 +92,7 @@ static const dlc_transport_ops ops = {
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
     .broadcast = broadcast,
-    .attach = endpoint_attach,
+    .register_buffer = endpoint_register,
     .describe = endpoint_describe,
     .queue_all_reduce = queue_all_reduce,
     .queue_reduce_scatter = queue_reduce_scatter,
@@ -105,13 +105,13 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_TRANSPORT,
      .name = "nccl",
      .help = "NCCL: GPUs over NVLink, PCIe and networks",
-     .caps = DLC_TRANSPORT_DEVICE_MEMORY | DLC_TRANSPORT_RECORDS,
+     .caps = DLC_TRANSPORT_DEVICE_MEMORY | DLC_TRANSPORT_CAPTURABLE,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "nccl",

@@ -1,24 +1,24 @@
-/* Attached memory: exported, imported by everybody, and found again. */
+/* Registered memory: exported, imported by all ranks, and looked up by address. */
 #include <inttypes.h>
 
 #include "p2p.h"
 
-/* What a rank tells of the memory that it attaches. */
-typedef struct offer {
+/* What a rank sends about the memory that it registers. */
+typedef struct exported_memory {
     dlc_status status; /* of its export */
-    dlc_share share;
-} offer;
+    dlc_ipc_handle share;
+} exported_memory;
 
 dlc_status arenas_open(dlc_endpoint *e, int tree) {
     e->arenas = host->alloc(sizeof *e->arenas);
     if (!e->arenas)
         return DLC_ERR_NOMEM;
     e->arenas->tree = tree;
-    return lane_open(e, &e->arenas->lane);
+    return copy_queue_open(e, &e->arenas->work);
 }
 
-/* Of the ranks' memory, what was imported. */
-static void let_go(const dlc_endpoint *e, arena *a) {
+/* Frees the mappings of the other ranks' memory. */
+static void release_imports(const dlc_endpoint *e, arena *a) {
     for (int32_t r = 0; a->memory && r < e->ranks; r++)
         if (r != e->rank && a->memory[r].base)
             e->args->device_ops->free(e->args->device, &a->memory[r]);
@@ -29,32 +29,32 @@ void arenas_close(dlc_endpoint *e) {
     arenas *all = e->arenas;
     if (!all)
         return;
-    words_close(e);
-    lane_close(e, &all->lane);
+    semaphores_close(e);
+    copy_queue_close(e, &all->work);
     for (uint32_t i = 0; i < all->count; i++)
-        let_go(e, &all->list[i]);
+        release_imports(e, &all->list[i]);
     bounce_close(e);
     host->free(all->list);
     host->free(all);
     e->arenas = NULL;
 }
 
-static dlc_status check_offers(const dlc_endpoint *e, const offer *offers) {
+static dlc_status check_exports(const dlc_endpoint *e, const exported_memory *exports) {
     for (int32_t r = 0; r < e->ranks; r++) {
-        if (offers[r].status != DLC_OK)
-            return host->fail(offers[r].status,
-                              "rank %d could not share the memory to attach", r);
-        if (offers[r].share.bytes != offers[e->rank].share.bytes)
+        if (exports[r].status != DLC_OK)
+            return host->fail(exports[r].status,
+                              "rank %d could not export the memory to register", r);
+        if (exports[r].share.bytes != exports[e->rank].share.bytes)
             return host->fail(DLC_ERR_CONFIG,
-                              "rank %d attaches %" PRIu64 " bytes, rank %d %" PRIu64
+                              "rank %d registers %" PRIu64 " bytes, rank %d %" PRIu64
                               ": the memory must have one size",
-                              r, offers[r].share.bytes, e->rank,
-                              offers[e->rank].share.bytes);
+                              r, exports[r].share.bytes, e->rank,
+                              exports[e->rank].share.bytes);
     }
     return DLC_OK;
 }
 
-static dlc_status import_all(const dlc_endpoint *e, const offer *offers,
+static dlc_status import_all(const dlc_endpoint *e, const exported_memory *exports,
                              const dlc_memory *mine, arena *a) {
     const dlc_transport_args *args = e->args;
 
@@ -64,22 +64,23 @@ static dlc_status import_all(const dlc_endpoint *e, const offer *offers,
         return DLC_ERR_NOMEM;
     a->memory[e->rank] = *mine;
     for (int32_t i = 1; i < e->ranks; i++) {
-        int32_t r = (e->rank + i) % e->ranks; /* not all at the same one */
+        int32_t r = (e->rank + i) % e->ranks; /* each rank starts with another one */
         a->memory[r].size = sizeof a->memory[r];
-        dlc_status status = args->device_ops->share_import(
-            args->device, &offers[r].share, &a->memory[r]);
+        dlc_status status = args->device_ops->ipc_import(
+            args->device, &exports[r].share, &a->memory[r]);
         if (status != DLC_OK)
             return status;
     }
     return DLC_OK;
 }
 
-/* Everybody's status, so that all of them attach or none; and nobody goes away with
- * what another is about to import. The first that failed, or mine. */
-static dlc_status agree(dlc_endpoint *e, dlc_status mine, offer *offers) {
+/* Exchanges statuses, so that all ranks register the memory or none does, and no rank
+ * exits before the others have imported its memory. Returns this rank's error, or the
+ * first of another's. */
+static dlc_status agree(dlc_endpoint *e, dlc_status mine, exported_memory *exports) {
     const dlc_transport_args *args = e->args;
-    dlc_status *all = (dlc_status *)(void *)offers; /* room enough */
-    dlc_status status = args->allgather(args->job, &mine, sizeof mine, all);
+    dlc_status *all = (dlc_status *)(void *)exports; /* large enough */
+    dlc_status status = args->oob_all_gather(args->job, &mine, sizeof mine, all);
 
     if (mine != DLC_OK || status != DLC_OK)
         return mine != DLC_OK ? mine : status;
@@ -89,7 +90,7 @@ static dlc_status agree(dlc_endpoint *e, dlc_status mine, offer *offers) {
     return DLC_OK;
 }
 
-/* Makes room for one more. */
+/* Makes room for one more arena. */
 static dlc_status grow(arenas *all) {
     arena *list = host->alloc((all->count + 1) * sizeof *list);
     if (!list)
@@ -101,32 +102,32 @@ static dlc_status grow(arenas *all) {
     return DLC_OK;
 }
 
-dlc_status arenas_attach(dlc_endpoint *e, const dlc_memory *memory) {
+dlc_status arenas_register(dlc_endpoint *e, const dlc_memory *memory) {
     const dlc_transport_args *args = e->args;
-    offer mine = {.share = {.size = sizeof mine.share}};
+    exported_memory mine = {.share = {.size = sizeof mine.share}};
     arena a = {0};
-    offer *offers = host->alloc((size_t)e->ranks * sizeof *offers);
-    dlc_status status = offers ? grow(e->arenas) : DLC_ERR_NOMEM;
+    exported_memory *exports = host->alloc((size_t)e->ranks * sizeof *exports);
+    dlc_status status = exports ? grow(e->arenas) : DLC_ERR_NOMEM;
 
     if (status == DLC_OK)
-        status = args->device_ops->share_export(args->device, memory, &mine.share);
+        status = args->device_ops->ipc_export(args->device, memory, &mine.share);
     mine.status = status;
-    if (!offers)
-        return status; /* nothing to take part with: the job ends */
-    dlc_status met = args->allgather(args->job, &mine, sizeof mine, offers);
+    if (!exports)
+        return status; /* cannot take part in the exchange: the job ends */
+    dlc_status gathered = args->oob_all_gather(args->job, &mine, sizeof mine, exports);
     if (status == DLC_OK)
-        status = met;
+        status = gathered;
     if (status == DLC_OK)
-        status = check_offers(e, offers);
+        status = check_exports(e, exports);
     if (status == DLC_OK)
-        status = import_all(e, offers, memory, &a);
-    if (met == DLC_OK)
-        status = agree(e, status, offers);
+        status = import_all(e, exports, memory, &a);
+    if (gathered == DLC_OK)
+        status = agree(e, status, exports);
     if (status == DLC_OK)
         e->arenas->list[e->arenas->count++] = a;
     else
-        let_go(e, &a);
-    host->free(offers);
+        release_imports(e, &a);
+    host->free(exports);
     return status;
 }
 

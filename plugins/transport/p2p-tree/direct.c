@@ -1,11 +1,11 @@
-/* The direct schedule: each rank sums its own slice of everybody's, chunk by chunk, and
- * stores it to everybody's while it is in the cache; a device with queues is given all
- * chunks, and waited for once. Each byte of each arena is read
- * once and written once; no rank waits for another but at the beginning and the end.
- */
+/* The direct schedule: each rank reduces its own slice of all ranks' buffers, chunk by
+ * chunk, and stores it to all of them while it is in the cache. A device with queues is
+ * given all chunks, and waited for once. Each byte of each arena is read once and
+ * written once; ranks wait for each other only at the beginning and at the end. */
 #include "p2p.h"
 
-/* A chunk of this rank's slice, summed to all ranks' arenas (or to its own only). */
+/* Reduces a chunk of this rank's slice into all ranks' arenas (or only into its own).
+ */
 static dlc_status sum_chunk(dlc_endpoint *e, const call *c, size_t at, size_t n) {
     for (int32_t i = 0; i < e->ranks; i++) {
         int32_t r = (e->rank + i) % e->ranks;
@@ -29,7 +29,8 @@ dlc_status direct_reduce(dlc_endpoint *e, const call *c) {
     return status == DLC_OK ? call_leave(e, c, 0, e->ranks) : status;
 }
 
-/* From `source` to this rank's: elements (of a broadcast bytes) at .. end-1. */
+/* Copies from rank `source` to this rank: elements (in a broadcast bytes) at .. end-1.
+ */
 static dlc_status fetch(dlc_endpoint *e, const call *c, int32_t source, size_t at,
                         size_t end) {
     const dlc_transport_args *args = e->args;
@@ -54,14 +55,14 @@ dlc_status direct_gather(dlc_endpoint *e, const call *c) {
     dlc_status status = call_enter(e, c, 0, e->ranks);
 
     for (int32_t i = 1; i < e->ranks && status == DLC_OK; i++) {
-        int32_t r = (e->rank + i) % e->ranks; /* not all from the same one */
+        int32_t r = (e->rank + i) % e->ranks; /* each rank starts with another one */
         status = fetch(e, c, r, call_slice(e, c, r), call_slice(e, c, r + 1));
     }
     status = call_finish(e, c, status);
     return status == DLC_OK ? call_leave(e, c, 0, e->ranks) : status;
 }
 
-/* The others wait for the root only, and only the root waits for all. */
+/* The other ranks wait only for the root; the root waits for all of them. */
 dlc_status direct_broadcast(dlc_endpoint *e, const call *c, int32_t root) {
     int is_root = e->rank == root;
     dlc_status status = call_enter(e, c, root, root + 1);
@@ -75,26 +76,28 @@ dlc_status direct_broadcast(dlc_endpoint *e, const call *c, int32_t root) {
     return status;
 }
 
-/* Elements of a step that are done at a time: long enough to be worth going past the
- * caches, short enough for the job to be asked. */
+/* Elements of a range updated at a time: long enough for streaming stores to pay, short
+ * enough between two calls of args->check. */
 enum { UPDATE_PIECE = 1 << 20 };
 
-/* A sum, or what is one already, becomes everybody's weights. */
+/* Updates all ranks' weights from the gradients, which are reduced here unless they are
+ * already. */
 static dlc_status update_piece(dlc_endpoint *e, const update *u,
-                               const dlc_weight_step *step, size_t at, size_t n) {
+                               const dlc_update_range *step, size_t at, size_t n) {
     const dlc_transport_args *args = e->args;
     for (int32_t i = 0; i < e->ranks; i++) {
         int32_t r = (e->rank + i) % e->ranks;
         e->sources[r] = arenas_at(e, &u->gradients, r, step->begin + at);
         e->targets[i] = arenas_at(e, &u->weights, r, step->begin + at);
     }
-    return args->device_ops->momentum_to(
-        args->device, NULL, n, step->how, e->sources + (u->is_summed ? e->rank : 0),
-        u->is_summed ? 1 : e->ranks, step->velocity + at, e->targets, e->ranks);
+    return args->device_ops->momentum_to(args->device, NULL, n, step->momentum,
+                                         e->sources + (u->is_reduced ? e->rank : 0),
+                                         u->is_reduced ? 1 : e->ranks,
+                                         step->velocity + at, e->targets, e->ranks);
 }
 
 static dlc_status update_step(dlc_endpoint *e, const update *u,
-                              const dlc_weight_step *step) {
+                              const dlc_update_range *step) {
     dlc_status status = DLC_OK;
     for (size_t at = 0; at < step->count && status == DLC_OK; at += UPDATE_PIECE) {
         size_t left = step->count - at;
@@ -107,7 +110,7 @@ static dlc_status update_step(dlc_endpoint *e, const update *u,
 }
 
 dlc_status direct_update(dlc_endpoint *e, const update *u) {
-    const dlc_weight_step *step = u->steps;
+    const dlc_update_range *step = u->steps;
     dlc_status status = call_enter(e, &u->gradients, 0, e->ranks);
 
     for (int32_t i = 0; i < u->count && status == DLC_OK; i++, step = DLC_NEXT(step))

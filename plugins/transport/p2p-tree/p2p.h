@@ -1,36 +1,37 @@
-/* What the files of the p2p-tree transport share.
+/* Internals of the p2p-tree transport.
  *
- * Memory that has been attached is mapped by every rank, so a collective in it reads
- * and writes everybody's where it lies. Its addresses are the device's: they are only
- * handed to the device's operations. Marks (see ../shm/shm.h) say who may touch what.
+ * Every rank maps the other ranks' registered memory, so a collective reads and writes
+ * it in place. The addresses are the device's: they are only passed to the device's
+ * operations. Progress counters (see ../shm/shm.h) order the accesses.
  */
 #ifndef P2P_H
 #define P2P_H
 
 #include "../shm/shm.h"
 
-/* Attached memory. */
+/* Registered memory. */
 typedef struct arena {
-    dlc_memory *memory; /* one a rank; this rank's is the caller's */
+    dlc_memory *memory; /* one per rank; this rank's belongs to the caller */
     size_t bytes;
 } arena;
 
-typedef struct words words; /* words.c */
+typedef struct semaphores semaphores; /* semaphores.c */
 
 enum { BOUNCE_BYTES = 4 << 20 };
 
 typedef struct arenas {
     arena *list;
     uint32_t count;
-    lane lane;         /* where the device has such */
-    int tree;          /* schedule of the reducing collectives */
-    uint64_t calls;    /* in attached memory, since the start */
-    uint64_t chunks;   /* of the tree, since the start */
-    dlc_memory bounce; /* own; see bounce.c */
-    words *words;      /* own; NULL: queues can't keep step, the processor does */
+    copy_queue work;        /* of collectives that are not stream-ordered */
+    int tree;               /* reduce in the tree schedule, else direct */
+    uint64_t calls;         /* in registered memory, since the start */
+    uint64_t chunks;        /* of the tree, since the start */
+    dlc_memory bounce;      /* owned; see bounce_buffer.c */
+    semaphores *semaphores; /* owned; NULL: the device has none and the CPU waits
+                               between steps */
 } arenas;
 
-/* A collective at a place in attached memory. */
+/* A collective at an offset of an arena. */
 typedef enum call_kind {
     ALL_REDUCE = 1,
     REDUCE_SCATTER,
@@ -42,87 +43,92 @@ typedef enum call_kind {
 typedef struct call {
     call_kind kind;
     uint32_t arena;
-    size_t offset, count; /* bytes into it; elements, of a broadcast bytes */
-    dlc_queue *queue;     /* all of it is given to it; NULL: the processor takes part */
+    size_t offset, count; /* offset in bytes; count in elements, in a broadcast bytes */
+    dlc_queue *queue;     /* NULL: not stream-ordered, the CPU waits between steps */
 } call;
 
-/* Of what gradients in one arena and weights in another become. */
+/* A fused reduce-scatter, update and all-gather: gradients in one arena, weights in
+ * another. */
 typedef struct update {
     call gradients, weights; /* of the kind UPDATE */
-    int is_summed;           /* this rank's gradients are the sums already */
-    const dlc_weight_step *steps;
+    int is_reduced;          /* this rank's slice of the gradients is reduced already */
+    const dlc_update_range *steps;
     int32_t count;
 } update;
 
-/* arenas.c */
+/* arenas.c: arenas_open and arenas_register are collective over the group. */
 dlc_status arenas_open(dlc_endpoint *endpoint, int tree);
 void arenas_close(dlc_endpoint *endpoint);
-dlc_status arenas_attach(dlc_endpoint *endpoint, const dlc_memory *memory);
-/* 1 and the place, where all of the buffer lies in one arena. */
+dlc_status arenas_register(dlc_endpoint *endpoint, const dlc_memory *memory);
+/* Returns 1 and fills in arena and offset if one arena contains the whole buffer. */
 int arenas_find(const dlc_endpoint *endpoint, const void *buffer, size_t bytes,
                 call *place);
-/* A rank's own of what `place` says, `at` elements into it. */
+/* Address in rank `rank`'s memory, `at` elements after the beginning of the call. */
 float *arenas_at(const dlc_endpoint *endpoint, const call *place, int32_t rank,
                  size_t at);
 
-/* calls.c: everybody has come to this collective, and to the same; everybody (of ranks
- * first .. end-1; of a call for a queue, all) is through with it. */
+/* calls.c: call_enter returns when ranks first .. end-1 have entered this collective,
+ * and fails if theirs differs; call_leave returns when they have left it.
+ * Stream-ordered calls synchronize all ranks in the queue and return at once. */
 dlc_status call_enter(dlc_endpoint *endpoint, const call *call, int32_t first,
                       int32_t end);
 dlc_status call_leave(dlc_endpoint *endpoint, const call *call, int32_t first,
                       int32_t end);
-/* The work given to the device is done, and the job goes on. */
+/* Waits for the work given to the device, and calls args->check. */
 dlc_status call_sync(dlc_endpoint *endpoint);
-/* The same at the end of a collective, which may have failed; nothing of one for a
- * queue, which goes on. */
+/* Waits at the end of a collective, also when it has failed; returns the first error.
+ * Does nothing for a stream-ordered call. */
 dlc_status call_finish(dlc_endpoint *endpoint, const call *call, dlc_status status);
-/* Where its work goes; NULL: it is done when a call returns. */
+/* The queue that its work goes to; NULL: work is done when a call returns. */
 dlc_queue *call_queue(const dlc_endpoint *endpoint, const call *call);
-/* Where a rank's slice begins. */
+/* First element of a rank's slice. */
 size_t call_slice(const dlc_endpoint *endpoint, const call *call, int32_t rank);
-/* Elements to work on at a time, by which schedule. */
+/* Elements to work on at a time, by schedule. */
 size_t call_chunk(const dlc_endpoint *endpoint, const call *call, int tree);
 
-/* By the schedule that suits: all but broadcasts. */
+/* Runs a reduction or an all-gather by the schedule that suits its size. */
 dlc_status call_run(dlc_endpoint *endpoint, const call *call);
 
-/* direct.c, tree.c */
+/* direct.c and tree.c: the two schedules. All block unless the call is stream-ordered.
+ */
 dlc_status direct_reduce(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_gather(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_broadcast(dlc_endpoint *endpoint, const call *call, int32_t root);
 dlc_status tree_run(dlc_endpoint *endpoint, const call *call);
 dlc_status direct_update(dlc_endpoint *endpoint, const update *update);
 
-/* bounce.c: for memory that the processor cannot read. All ranks open together. */
+/* bounce_buffer.c: for memory that the CPU cannot read. Opening is collective. */
 dlc_status bounce_open(dlc_endpoint *endpoint);
 void bounce_close(dlc_endpoint *endpoint);
 dlc_status bounce_all_reduce(dlc_endpoint *endpoint, float *buffer, size_t count);
 
-/* words.c: steps of queues, in turns. */
-enum { TURN_ENTER, TURN_LEAVE, TURN_STAGE }; /* of the tree, from there on */
+/* semaphores.c: synchronizes the ranks' queues, phase by phase. */
+enum { PHASE_ENTER, PHASE_LEAVE, PHASE_STAGE }; /* first of the tree's phases */
 typedef struct span {
-    int32_t turn, first, end; /* ranks first .. end-1, but this one */
+    int32_t phase, first, end; /* ranks first .. end-1, without this one */
 } span;
-/* All ranks open together, with lanes and arenas. No words are no error. */
-dlc_status words_open(dlc_endpoint *endpoint);
-void words_close(dlc_endpoint *endpoint);
-dlc_status words_tell(const dlc_endpoint *endpoint, dlc_queue *order, const span *to,
-                      uint32_t value);
-/* `is_last`: nobody tells more in this turn before all have met. */
-dlc_status words_await(const dlc_endpoint *endpoint, dlc_queue *order, const span *from,
-                       uint32_t value, int is_last);
-/* All ranks wait for all; in ENTER and LEAVE by turns. */
-dlc_status words_meet(const dlc_endpoint *endpoint, dlc_queue *order, int32_t turn);
-/* dlc_transport_ops.poll */
-dlc_status words_poll(dlc_endpoint *endpoint);
+/* Collective over the group, after copy queues and arenas were opened. Leaves
+ * arenas->semaphores NULL, without an error, where the device has no semaphores. */
+dlc_status semaphores_open(dlc_endpoint *endpoint);
+void semaphores_close(dlc_endpoint *endpoint);
+dlc_status semaphores_signal(const dlc_endpoint *endpoint, dlc_queue *order,
+                             const span *to, uint32_t value);
+/* `is_last`: no rank signals this phase again before the next barrier. */
+dlc_status semaphores_wait(const dlc_endpoint *endpoint, dlc_queue *order,
+                           const span *from, uint32_t value, int is_last);
+/* All ranks wait for all; PHASE_ENTER and PHASE_LEAVE alternate. */
+dlc_status semaphores_barrier(const dlc_endpoint *endpoint, dlc_queue *order,
+                              int32_t phase);
+/* Implements dlc_transport_ops.poll. */
+dlc_status semaphores_poll(dlc_endpoint *endpoint);
 
-/* queued.c: as dlc_transport_ops has them. */
+/* stream_ordered.c: implements these calls of dlc_transport_ops. */
 dlc_status queue_all_reduce(dlc_endpoint *endpoint, dlc_queue *order, float *buffer,
                             size_t count);
 dlc_status queue_reduce_scatter(dlc_endpoint *endpoint, dlc_queue *order, float *buffer,
                                 size_t count);
 dlc_status queue_all_gather(dlc_endpoint *endpoint, dlc_queue *order, float *buffer,
                             size_t count);
-dlc_status queues(dlc_endpoint *endpoint, int *may);
+dlc_status supports_queues(dlc_endpoint *endpoint, int *may);
 
 #endif

@@ -1,6 +1,6 @@
-/* Ranks of one machine that map each other's memory: collectives in attached memory
- * read and write it where it lies. Messages, and collectives elsewhere, go through
- * memory files. */
+/* The p2p-tree transport: ranks of one machine that map each other's memory.
+ * Collectives read and write registered memory in place; messages, and collectives in
+ * other memory, go through the memory files of ../shm. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,13 +8,13 @@
 
 static int can_share(const dlc_transport_args *args) {
     const dlc_device_ops *ops = args->device_ops;
-    return DLC_HAS(ops, share_import) && ops->share_export && ops->share_import;
+    return DLC_HAS(ops, ipc_import) && ops->ipc_export && ops->ipc_import;
 }
 
-/* One kind of device everywhere, and it shares. */
-static int devices_share(const dlc_transport_args *args, char *reason,
-                         size_t reason_bytes) {
-    const dlc_place *first = args->places, *place = first;
+/* All ranks use one kind of device, and it can share memory. */
+static int devices_can_share(const dlc_transport_args *args, char *reason,
+                             size_t reason_bytes) {
+    const dlc_rank_info *first = args->rank_info, *place = first;
 
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
         if (strncmp(place->device, first->device, sizeof place->device) == 0)
@@ -32,38 +32,39 @@ static int devices_share(const dlc_transport_args *args, char *reason,
     return 1;
 }
 
-/* Of two ranks, the first reads and writes the second's memory. */
-static dlc_status reaches(const dlc_transport_args *args, const dlc_place *from,
-                          const dlc_place *to, int *can) {
+/* Can rank `from` read and write the memory of rank `to`? */
+static dlc_status can_access(const dlc_transport_args *args, const dlc_rank_info *from,
+                             const dlc_rank_info *to, int *can) {
     if (from->device_index == to->device_index) {
         *can = 1;
         return DLC_OK;
     }
-    return args->device_ops->reaches(args->device, from->device_index, to->device_index,
-                                     can);
+    return args->device_ops->can_access_peer(args->device, from->device_index,
+                                             to->device_index, can);
 }
 
-/* Each rank's unit reaches each other's, both ways. */
-static dlc_status units_reach(const dlc_transport_args *args, char *reason,
-                              size_t reason_bytes, int *all) {
-    const dlc_place *from = args->places, *to;
+/* Can all pairs of ranks access each other's memory, both ways? */
+static dlc_status all_can_access(const dlc_transport_args *args, char *reason,
+                                 size_t reason_bytes, int *all) {
+    const dlc_rank_info *from = args->rank_info, *to;
 
     *all = 1;
-    if (!args->device || !args->device_ops || !DLC_CAN(args->device_ops, reaches))
+    if (!args->device || !args->device_ops ||
+        !DLC_CAN(args->device_ops, can_access_peer))
         return DLC_OK;
     for (int32_t i = 0; i < args->ranks; i++, from = DLC_NEXT(from)) {
-        to = args->places;
+        to = args->rank_info;
         for (int32_t k = 0; k < args->ranks; k++, to = DLC_NEXT(to)) {
-            dlc_status status = reaches(args, from, to, all);
+            dlc_status status = can_access(args, from, to, all);
             if (status != DLC_OK)
                 return status;
             if (*all)
                 continue;
-            (void)snprintf(reason, reason_bytes,
-                           "%.31s %d of rank %d cannot reach the memory of %.31s %d of "
-                           "rank %d",
-                           from->device, from->device_index, i, to->device,
-                           to->device_index, k);
+            (void)snprintf(
+                reason, reason_bytes,
+                "%.31s %d of rank %d cannot access the memory of %.31s %d of "
+                "rank %d",
+                from->device, from->device_index, i, to->device, to->device_index, k);
             return DLC_OK;
         }
     }
@@ -75,22 +76,22 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     int all = 0;
 
     *score = 0;
-    if (!endpoint_reaches(args, reason, reason_bytes) ||
-        !devices_share(args, reason, reason_bytes))
+    if (!endpoint_same_node(args, reason, reason_bytes) ||
+        !devices_can_share(args, reason, reason_bytes))
         return DLC_OK;
-    dlc_status status = units_reach(args, reason, reason_bytes, &all);
+    dlc_status status = all_can_access(args, reason, reason_bytes, &all);
     if (status != DLC_OK || !all)
         return status;
     (void)snprintf(reason, reason_bytes,
-                   "memory that %d rank%s of one node map%s of each other", args->ranks,
+                   "%d rank%s of one node map%s each other's memory", args->ranks,
                    args->ranks == 1 ? "" : "s", args->ranks == 1 ? "s" : "");
     *score = 70;
     return DLC_OK;
 }
 
-/* Where the ranks are on several sockets or memory nodes. */
-static int is_spread(const dlc_transport_args *args) {
-    const dlc_place *first = args->places, *place = first;
+/* Are the ranks on several sockets or NUMA nodes? */
+static int spans_sockets(const dlc_transport_args *args) {
+    const dlc_rank_info *first = args->rank_info, *place = first;
 
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place))
         if (DLC_HAS(place, numa) && DLC_HAS(first, numa) &&
@@ -108,9 +109,10 @@ static void transport_close(dlc_endpoint *e) {
 static dlc_status transport_open(const dlc_transport_args *args,
                                  dlc_endpoint **endpoint) {
     const char *schedule = host->get_string(args->settings, "schedule");
-    /* Two ranks have nobody nearer. */
+    /* Among two ranks there is no nearer pair. */
     int tree = strcmp(schedule, "tree") == 0 ||
-               (strcmp(schedule, "auto") == 0 && args->ranks > 2 && is_spread(args));
+               (strcmp(schedule, "auto") == 0 && args->ranks > 2 &&
+                spans_sockets(args));
     dlc_endpoint *e = NULL;
 
     if (!can_share(args))
@@ -124,7 +126,7 @@ static dlc_status transport_open(const dlc_transport_args *args,
     if (status == DLC_OK)
         status = bounce_open(e);
     if (status == DLC_OK)
-        status = words_open(e);
+        status = semaphores_open(e);
     if (status != DLC_OK) {
         transport_close(e);
         return status;
@@ -135,9 +137,10 @@ static dlc_status transport_open(const dlc_transport_args *args,
 
 static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
     const char *steps = e->host_memory || e->ranks == 1 ? ""
-                        : e->arenas->words              ? ", all of it work for queues"
-                                           : ", the processor waits between steps: the "
-                                             "device's queues can't keep step by words";
+                        : e->arenas->semaphores
+                            ? ", stream-ordered"
+                            : ", the CPU waits between steps: the "
+                              "device has no semaphores for its queues";
     (void)snprintf(text, text_bytes, "%s schedule%s",
                    e->arenas->tree ? "tree" : "direct", steps);
     return DLC_OK;
@@ -147,8 +150,8 @@ static dlc_status transport_describe(dlc_endpoint *e, char *text, size_t text_by
 
 typedef dlc_status collective(dlc_endpoint *endpoint, float *buffer, size_t count);
 
-/* In attached memory, or elsewhere: staged where the processor reads it. What is small
- * there is staged, too: that takes one step. */
+/* Runs in place in registered memory; otherwise staged where the CPU can read it, else
+ * through the bounce buffer. Small buffers are staged as well: that takes one step. */
 static dlc_status run(dlc_endpoint *e, call_kind kind, float *buffer, size_t count,
                       collective *in_host_memory, collective *in_any) {
     call c = {.kind = kind, .count = count};
@@ -184,16 +187,16 @@ static dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t 
     return staged_broadcast(e, root, buffer, bytes);
 }
 
-/* The tree first brings sums home, where ranks are far from each other. */
-static dlc_status sum_first(dlc_endpoint *e, update *u) {
+/* Where ranks are far apart, the tree reduces the gradients first. */
+static dlc_status reduce_first(dlc_endpoint *e, update *u) {
     call sum = u->gradients;
     sum.kind = REDUCE_SCATTER;
-    u->is_summed = 1;
+    u->is_reduced = 1;
     return tree_run(e, &sum);
 }
 
 static dlc_status run_update(dlc_endpoint *e, float *gradients, float *weights,
-                             size_t count, const dlc_weight_step *steps,
+                             size_t count, const dlc_update_range *steps,
                              int32_t step_count) {
     update u = {.gradients = {.kind = UPDATE, .count = count},
                 .weights = {.kind = UPDATE, .count = count},
@@ -201,19 +204,20 @@ static dlc_status run_update(dlc_endpoint *e, float *gradients, float *weights,
                 .count = step_count};
 
     if (!e->host_memory)
-        return host->fail(DLC_ERR_UNSUPPORTED, "updates of memory that the processor "
-                                               "cannot read are no single pass");
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "the fused update needs memory that the CPU "
+                          "can read");
     if (!arenas_find(e, gradients, count * sizeof *gradients, &u.gradients) ||
         !arenas_find(e, weights, count * sizeof *weights, &u.weights))
-        return host->fail(DLC_ERR_INTERNAL, "an update outside of attached memory");
-    dlc_status status = e->arenas->tree ? sum_first(e, &u) : DLC_OK;
+        return host->fail(DLC_ERR_INTERNAL, "an update outside of registered memory");
+    dlc_status status = e->arenas->tree ? reduce_first(e, &u) : DLC_OK;
     return status == DLC_OK ? direct_update(e, &u) : status;
 }
 
 static const dlc_option options[] = {
     SHM_OPTIONS,
     DLC_CHOICE("schedule", "auto", "auto|direct|tree",
-               "auto: tree where ranks are on several sockets or memory nodes"),
+               "auto: tree where ranks are on several sockets or NUMA nodes"),
     DLC_OPTIONS_END,
 };
 
@@ -231,30 +235,30 @@ static const dlc_transport_ops ops = {
     .all_gather = all_gather,
     .broadcast = broadcast,
     .wait_any = wait_any,
-    .nudge = nudge,
-    .attach = arenas_attach,
+    .wakeup = wait_wakeup,
+    .register_buffer = arenas_register,
     .describe = transport_describe,
     .queue_all_reduce = queue_all_reduce,
     .queue_reduce_scatter = queue_reduce_scatter,
     .queue_all_gather = queue_all_gather,
-    .poll = words_poll,
-    .queues = queues,
-    .update = run_update,
+    .poll = semaphores_poll,
+    .supports_queues = supports_queues,
+    .fused_update = run_update,
 };
 
 static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_TRANSPORT,
      .name = "p2p-tree",
-     .help = "memory that the ranks of one machine map of each other",
+     .help = "the ranks of one machine map each other's memory",
      .caps = DLC_TRANSPORT_PAIRWISE | DLC_TRANSPORT_DEVICE_MEMORY |
-             DLC_TRANSPORT_RECORDS,
+             DLC_TRANSPORT_CAPTURABLE,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "p2p-tree",

@@ -1,25 +1,26 @@
-/* The tree: ranks pair nearest first, so that the far links carry least.
+/* The tree schedule: nearest ranks pair first, so that distant links carry least.
  *
  * Blocks of 1, 2, 4, ... neighbouring ranks hold sums of their members' buffers. At
  * each level two blocks join: the sums of both are added into the sum of the joined
- * block, the lower one's first, which is the pairwise order. A block's sum is spread
- * over its members, by slices: its member number (slice mod size of a full block) owns
- * it, and holds it in its own arena. So a slice stays with its owner or moves to the
- * same member of the other block, both of them read from each other at the same time,
+ * block, the lower one's first, which is the pairwise order. A block's sum is
+ * distributed over its members, by slices: member number (slice mod size of a full
+ * block) owns it, and holds it in its own arena. So a slice stays with its owner or
+ * moves to the same member of the other block, both read each other at the same time,
  * and in the end rank r owns slice r. Where a block has fewer members than a full one,
- * a number beyond them loses its highest bits until it names one; that agrees with the
- * smaller blocks that it was made of. The way down is the same backwards, and copies.
+ * a number beyond them loses its highest bits until it names a member; that agrees with
+ * the smaller blocks that it was made of. The all-gather runs the levels backwards, and
+ * copies.
  *
- * Two levels inside a socket and one between two of them thus cross the link between
- * with one buffer each way, where the direct schedule takes a buffer for every two
- * ranks. The slices are cut into chunks that follow each other through the levels:
- * stage s of chunk k begins when the ranks concerned have done stage s-1 of it.
+ * Two levels inside a socket and one between two sockets thus cross the link between
+ * them with one buffer each way, where the direct schedule takes a buffer for every two
+ * ranks. Slices are cut into chunks that are pipelined through the levels: stage s of
+ * chunk k begins when the ranks concerned have done stage s-1 of it.
  *
- * Who writes where another reads? A rank writes a slice in its arena, on the way up,
- * as the owner in the joined block, and others of that block read slices from it that
- * it owned in its old block: none that it owns in the joined block but itself. On the
- * way down it writes slices that it owned in the old block and not in the joined one,
- * and others read those that it owns in the joined one.
+ * No rank writes what another reads. On the way up a rank writes, in its own arena,
+ * slices that it owns in the joined block, while others of that block read slices from
+ * it that it owned in its old block: none that it owns in the joined block but itself.
+ * On the way down it writes slices that it owned in the old block and not in the joined
+ * one, and others read those that it owns in the joined one.
  */
 #include "p2p.h"
 
@@ -40,7 +41,7 @@ static int32_t block_end(const dlc_endpoint *e, int32_t rank, int32_t level) {
     return end < e->ranks ? end : e->ranks;
 }
 
-/* Who owns a slice in the block of `rank`. */
+/* The rank that owns a slice in the block of `rank`. */
 static int32_t owner_of(const dlc_endpoint *e, int32_t rank, int32_t level,
                         int32_t slice) {
     int32_t begin = block_begin(rank, level);
@@ -52,7 +53,7 @@ static int32_t owner_of(const dlc_endpoint *e, int32_t rank, int32_t level,
     return begin + number;
 }
 
-/* Chunk k of a slice: where it begins, and its length. */
+/* Chunk k of a slice: returns where it begins, and its length in *n. */
 static size_t chunk_of(const dlc_endpoint *e, const tree *t, int32_t slice, uint64_t k,
                        size_t *n) {
     size_t begin = call_slice(e, t->call, slice) + k * t->chunk;
@@ -62,8 +63,8 @@ static size_t chunk_of(const dlc_endpoint *e, const tree *t, int32_t slice, uint
     return begin;
 }
 
-/* The block of this rank at `level` joins its neighbour. */
-static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
+/* Reduces: the block of this rank at `level` joins its neighbour. */
+static dlc_status reduce_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
     const dlc_transport_args *args = e->args;
     int32_t low = block_begin(e->rank, level + 1), high = low + (1 << level);
     dlc_status status = DLC_OK;
@@ -80,8 +81,9 @@ static dlc_status go_up(dlc_endpoint *e, const tree *t, int32_t level, uint64_t 
     return status;
 }
 
-/* What this rank owned before that, it gets back, complete. */
-static dlc_status go_down(dlc_endpoint *e, const tree *t, int32_t level, uint64_t k) {
+/* Gathers: copies back the complete slices that this rank owned at `level`. */
+static dlc_status gather_down(dlc_endpoint *e, const tree *t, int32_t level,
+                              uint64_t k) {
     const dlc_transport_args *args = e->args;
     dlc_status status = DLC_OK;
 
@@ -101,40 +103,40 @@ static int32_t level_of(const tree *t, int32_t stage) {
     return stage < t->levels ? stage : 2 * t->levels - 1 - stage;
 }
 
-/* Who takes part in a stage with this rank. */
+/* The ranks that take part in a stage with this one. */
 static span partners(const dlc_endpoint *e, const tree *t, int32_t stage) {
     int32_t level = level_of(t, stage) + 1;
-    return (span){TURN_STAGE + stage - 1, block_begin(e->rank, level),
+    return (span){PHASE_STAGE + stage - 1, block_begin(e->rank, level),
                   block_end(e, e->rank, level)};
 }
 
-/* Those who take part in the next stage wait for this one. */
-static dlc_status tell_stage(dlc_endpoint *e, const tree *t, int32_t stage,
-                             uint64_t k) {
+/* Signals the ranks of the next stage, which wait for this one. */
+static dlc_status publish_stage(dlc_endpoint *e, const tree *t, int32_t stage,
+                                uint64_t k) {
     if (!t->call->queue) {
-        marks_tell(e, MARK_STAGE + (uint32_t)stage, e->arenas->chunks + k + 1, 0,
-                   e->ranks);
+        progress_publish(e, PROGRESS_STAGE + (uint32_t)stage, e->arenas->chunks + k + 1,
+                         0, e->ranks);
         return DLC_OK;
     }
     if (stage + 1 == t->end)
         return DLC_OK;
     span to = partners(e, t, stage + 1);
-    return words_tell(e, t->call->queue, &to, (uint32_t)k + 1);
+    return semaphores_signal(e, t->call->queue, &to, (uint32_t)k + 1);
 }
 
 static dlc_status await_stage_before(dlc_endpoint *e, const tree *t, int32_t stage,
                                      uint64_t k) {
     span from = partners(e, t, stage);
     if (t->call->queue)
-        return words_await(e, t->call->queue, &from, (uint32_t)k + 1,
-                           k + 1 == t->chunks);
-    return marks_await(e, MARK_STAGE + (uint32_t)stage - 1, e->arenas->chunks + k + 1,
-                       from.first, from.end);
+        return semaphores_wait(e, t->call->queue, &from, (uint32_t)k + 1,
+                               k + 1 == t->chunks);
+    return progress_wait(e, PROGRESS_STAGE + (uint32_t)stage - 1,
+                         e->arenas->chunks + k + 1, from.first, from.end);
 }
 
-/* Has the processor to wait for the device before it tells of what that has done? */
-static int tells_later(const dlc_endpoint *e, const tree *t) {
-    return e->arenas->lane.queue && !t->call->queue;
+/* Must the CPU wait for the device before it publishes what the device has done? */
+static int must_sync_first(const dlc_endpoint *e, const tree *t) {
+    return e->arenas->work.queue && !t->call->queue;
 }
 
 static dlc_status run_stage(dlc_endpoint *e, const tree *t, int32_t stage, uint64_t k) {
@@ -142,15 +144,16 @@ static dlc_status run_stage(dlc_endpoint *e, const tree *t, int32_t stage, uint6
     dlc_status status = stage > t->first ? await_stage_before(e, t, stage, k) : DLC_OK;
 
     if (status == DLC_OK)
-        status = stage < t->levels ? go_up(e, t, level, k) : go_down(e, t, level, k);
-    if (status != DLC_OK || tells_later(e, t))
+        status = stage < t->levels ? reduce_up(e, t, level, k)
+                                   : gather_down(e, t, level, k);
+    if (status != DLC_OK || must_sync_first(e, t))
         return status;
     status = e->args->check(e->args->job);
-    return status == DLC_OK ? tell_stage(e, t, stage, k) : status;
+    return status == DLC_OK ? publish_stage(e, t, stage, k) : status;
 }
 
-/* Each stage, of the chunk that has come to it. A device with queues is given all of
- * them, and waited for once; a queue that keeps step by itself is never waited for. */
+/* Runs each stage on the chunk that has come to it. A device with queues is given all
+ * of them and waited for once; a stream-ordered call never waits. */
 static dlc_status run_round(dlc_endpoint *e, const tree *t, uint64_t round) {
     uint64_t stages = (uint64_t)(t->end - t->first);
     uint64_t begin = round < t->chunks ? 0 : round - t->chunks + 1;
@@ -159,11 +162,11 @@ static dlc_status run_round(dlc_endpoint *e, const tree *t, uint64_t round) {
 
     for (uint64_t s = begin; s < end && status == DLC_OK; s++)
         status = run_stage(e, t, t->first + (int32_t)s, round - s);
-    if (status != DLC_OK || !tells_later(e, t))
+    if (status != DLC_OK || !must_sync_first(e, t))
         return status;
     status = call_sync(e);
     for (uint64_t s = begin; s < end && status == DLC_OK; s++)
-        status = tell_stage(e, t, t->first + (int32_t)s, round - s);
+        status = publish_stage(e, t, t->first + (int32_t)s, round - s);
     return status;
 }
 
@@ -183,7 +186,7 @@ dlc_status tree_run(dlc_endpoint *e, const call *c) {
         status = run_round(e, &t, i);
     if (!c->queue) {
         e->arenas->chunks += t.chunks;
-        status = lane_settle(e, &e->arenas->lane, status);
+        status = copy_queue_drain(e, &e->arenas->work, status);
     }
     return status == DLC_OK ? call_leave(e, c, 0, e->ranks) : status;
 }

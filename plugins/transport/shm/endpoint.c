@@ -1,4 +1,5 @@
-/* Opening and closing, and what plugins' tables have in common. */
+/* Opens and closes an endpoint: reads the options, creates the memory files, the
+ * request lists and the copy queues. Also the load call of the plugins. */
 #include <stdio.h>
 
 #include "shm.h"
@@ -10,9 +11,9 @@ dlc_status endpoint_load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-int endpoint_reaches(const dlc_transport_args *args, char *reason,
-                     size_t reason_bytes) {
-    const dlc_place *first = args->places, *place = first;
+int endpoint_same_node(const dlc_transport_args *args, char *reason,
+                       size_t reason_bytes) {
+    const dlc_rank_info *first = args->rank_info, *place = first;
 
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
         if (place->node == first->node && place->uid == first->uid)
@@ -35,8 +36,8 @@ void endpoint_pin(dlc_endpoint *e) {
         if (args->device_ops->pin(args->device, e->peers[e->pinned].map,
                                   e->file_bytes) != DLC_OK) {
             host->log(DLC_LOG_WARN,
-                      "shared memory could not be pinned: copies from and to the "
-                      "device are slower than they might be");
+                      "shared memory cannot be pinned: copies from and to the "
+                      "device will be slower");
             break;
         }
         e->pinned++;
@@ -53,9 +54,9 @@ void endpoint_close(dlc_endpoint *e) {
     if (!e)
         return;
     if (e->peers) {
-        lane_close(e, &e->pass);
-        lane_close(e, &e->store);
-        lane_close(e, &e->fetch);
+        copy_queue_close(e, &e->message_copies);
+        copy_queue_close(e, &e->store);
+        copy_queue_close(e, &e->fetch);
         unpin(e);
         messages_close(e);
         files_close(e);
@@ -66,40 +67,40 @@ void endpoint_close(dlc_endpoint *e) {
     host->free(e);
 }
 
-/* The device's memory is host memory where work on it has no queue. */
+/* The CPU reads the device's memory directly where work on the device has no queue. */
 static int is_host_memory(const dlc_transport_args *args) {
     return !DLC_CAN(args->device_ops, queue_open);
 }
 
-/* An option's value; 0 stands for a share of `room`, within bounds: many ranks have
- * many rings, and are given less of each. */
-static size_t shared_out(const dlc_transport_args *args, const char *name, int64_t room,
-                         int64_t least, int64_t most) {
+/* An option's value. 0 stands for an equal share of `room` per rank, within bounds:
+ * with many ranks there are many rings, and each gets less. */
+static size_t share_of(const dlc_transport_args *args, const char *name, int64_t room,
+                       int64_t least, int64_t most) {
     int64_t value = host->get_int(args->settings, name), share = room / args->ranks;
     if (value == 0)
         value = share < least ? least : share > most ? most : share;
     return (size_t)value;
 }
 
-static size_t whole_lines(size_t bytes) {
+static size_t round_up_to_line(size_t bytes) {
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* Measured on Zen 4, two ranks: messages and sums are fastest with about half a MiB
- * between two ranks, which leaves room in the second cache for what they are made of.
- * Sums like long chunks. A device's copies want to be so long that their beginning and
- * end, some microseconds, don't count. */
+/* Measured on Zen 4, two ranks: messages and reductions are fastest with about half a
+ * MiB between two ranks, which leaves room in the L2 cache for their operands.
+ * Reductions prefer long chunks. Copies of a device should be long enough to hide its
+ * launch overhead of some microseconds. */
 static void read_settings(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
     int far = !e->host_memory;
     int64_t piece = far ? 256 << 10 : 32 << 10;
-    e->windows = far ? FAR_STEPS : STEPS;
-    e->slots = far ? shared_out(args, "slots", 32, 4, 8)
-                   : shared_out(args, "slots", 64, 4, 16);
-    e->slot_bytes = whole_lines(shared_out(args, "slot_bytes", piece, piece, piece));
-    e->chunk_bytes = whole_lines(
-        far ? shared_out(args, "chunk_bytes", 2 << 20, 128 << 10, 1 << 20)
-            : shared_out(args, "chunk_bytes", 256 << 10, 16 << 10, 128 << 10));
+    e->windows = far ? DEVICE_STEPS : STEPS;
+    e->slots = far ? share_of(args, "slots", 32, 4, 8)
+                   : share_of(args, "slots", 64, 4, 16);
+    e->slot_bytes = round_up_to_line(share_of(args, "slot_bytes", piece, piece, piece));
+    e->chunk_bytes = round_up_to_line(
+        far ? share_of(args, "chunk_bytes", 2 << 20, 128 << 10, 1 << 20)
+            : share_of(args, "chunk_bytes", 256 << 10, 16 << 10, 128 << 10));
     e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
 }
 
@@ -121,11 +122,11 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     if (e->peers && e->sources && e->targets)
         status = files_open(e);
     if (status == DLC_OK)
-        status = lane_open(e, &e->fetch);
+        status = copy_queue_open(e, &e->fetch);
     if (status == DLC_OK)
-        status = lane_open(e, &e->store);
+        status = copy_queue_open(e, &e->store);
     if (status == DLC_OK)
-        status = lane_open(e, &e->pass);
+        status = copy_queue_open(e, &e->message_copies);
     if (status != DLC_OK) {
         endpoint_close(e);
         return status;

@@ -1,8 +1,9 @@
-/* The memory files: made, exchanged, checked and mapped.
+/* Memory files: creates this rank's, exchanges their descriptions, checks and maps
+ * those of the other ranks.
  *
- * A memory file (memfd) has no name in any file system: it is gone with the last
- * process that maps it, however that ends. Peers open it through
- * /proc/<pid>/fd/<n> of its maker.
+ * A memory file (memfd) has no name in any file system: it disappears with the last
+ * process that maps it, however that process ends. Peers open it through
+ * /proc/<pid>/fd/<n> of its creator.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +23,15 @@
 
 #define PAGE ((size_t)4096)
 #define MAGIC 0x6467617473636c64u
-/* What every rank tells the others. */
-typedef struct card {
+/* What every rank sends to the others about its file. */
+typedef struct file_info {
     uint64_t magic, nonce;
     uint64_t device, inode; /* of the file */
     uint64_t slots, slot_bytes, chunk_bytes, windows;
     uint32_t pid;
     int32_t fd;
-    cpu_set_t cores; /* where it may run */
-} card;
+    cpu_set_t cores; /* CPUs that it may run on */
+} file_info;
 
 static size_t slot_stride(const dlc_endpoint *e) {
     return sizeof(slot) + e->slot_bytes;
@@ -68,7 +69,7 @@ static dlc_status map_file(const dlc_endpoint *e, int fd, char **map) {
     return DLC_OK;
 }
 
-static dlc_status make_file(dlc_endpoint *e, card *mine) {
+static dlc_status make_file(dlc_endpoint *e, file_info *mine) {
     struct stat about;
 
     e->fd = memfd_create("dlcore-transport", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -77,23 +78,24 @@ static dlc_status make_file(dlc_endpoint *e, card *mine) {
         fstat(e->fd, &about) != 0)
         return host->fail(DLC_ERR_NOMEM, "cannot make %zu bytes of shared memory: %s",
                           e->file_bytes, strerror(errno));
-    *mine = (card){.magic = MAGIC,
-                   .nonce = host->now_ns() ^ (uint64_t)getpid() << 40,
-                   .device = about.st_dev,
-                   .inode = about.st_ino,
-                   .slots = e->slots,
-                   .slot_bytes = e->slot_bytes,
-                   .chunk_bytes = e->chunk_bytes,
-                   .windows = e->windows,
-                   .pid = (uint32_t)getpid(),
-                   .fd = e->fd};
+    *mine = (file_info){.magic = MAGIC,
+                        .nonce = host->now_ns() ^ (uint64_t)getpid() << 40,
+                        .device = about.st_dev,
+                        .inode = about.st_ino,
+                        .slots = e->slots,
+                        .slot_bytes = e->slot_bytes,
+                        .chunk_bytes = e->chunk_bytes,
+                        .windows = e->windows,
+                        .pid = (uint32_t)getpid(),
+                        .fd = e->fd};
     if (sched_getaffinity(0, sizeof mine->cores, &mine->cores) != 0)
-        CPU_ZERO(&mine->cores); /* more cores than a set holds */
+        CPU_ZERO(&mine->cores); /* more CPUs than the set can hold */
 
     dlc_status status = map_file(e, e->fd, &e->peers[e->rank].map);
     if (status != DLC_OK)
         return status;
-    /* What every exchange uses is made at once; the rings come as they are used. */
+    /* Populates the windows, which every gradient exchange uses; rings are populated on
+     * first use. */
     size_t used = windows_offset(e) / PAGE * PAGE;
     (void)madvise(e->peers[e->rank].map + used, e->file_bytes - used,
                   MADV_POPULATE_WRITE);
@@ -103,23 +105,24 @@ static dlc_status make_file(dlc_endpoint *e, card *mine) {
     return DLC_OK;
 }
 
-static dlc_status open_file(dlc_endpoint *e, int32_t rank, const card *its) {
+static dlc_status open_file(dlc_endpoint *e, int32_t rank, const file_info *its) {
     char path[64];
     struct stat about;
 
     if (its->windows != e->windows)
         return host->fail(DLC_ERR_CONFIG,
-                          "rank %d and this one compute in different kinds of memory: "
+                          "rank %d and this rank compute in different kinds of memory: "
                           "give all ranks the same device",
                           rank);
     if (its->magic != MAGIC || its->slots != e->slots ||
         its->slot_bytes != e->slot_bytes || its->chunk_bytes != e->chunk_bytes)
-        return host->fail(DLC_ERR_CONFIG,
-                          "rank %d has other settings of this transport (slots %" PRIu64
-                          ", slot_bytes %" PRIu64 ", chunk_bytes %" PRIu64
-                          "; here %zu, %zu, %zu): give all ranks the same",
-                          rank, its->slots, its->slot_bytes, its->chunk_bytes, e->slots,
-                          e->slot_bytes, e->chunk_bytes);
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "rank %d has different settings of this transport (slots %" PRIu64
+            ", slot_bytes %" PRIu64 ", chunk_bytes %" PRIu64
+            "; here %zu, %zu, %zu): give all ranks the same",
+            rank, its->slots, its->slot_bytes, its->chunk_bytes, e->slots,
+            e->slot_bytes, e->chunk_bytes);
     (void)snprintf(path, sizeof path, "/proc/%" PRIu32 "/fd/%" PRId32, its->pid,
                    its->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -144,21 +147,21 @@ static dlc_status open_file(dlc_endpoint *e, int32_t rank, const card *its) {
     return DLC_OK;
 }
 
-/* Has every rank a core to itself? */
-static int enough_cores(const card *cards, int32_t ranks) {
+/* Is there a core for every rank? */
+static int enough_cores(const file_info *infos, int32_t ranks) {
     cpu_set_t all;
     CPU_ZERO(&all);
     for (int32_t r = 0; r < ranks; r++)
-        CPU_OR(&all, &all, &cards[r].cores);
+        CPU_OR(&all, &all, &infos[r].cores);
     return CPU_COUNT(&all) >= ranks;
 }
 
-static dlc_status open_peers(dlc_endpoint *e, const card *cards) {
+static dlc_status open_peers(dlc_endpoint *e, const file_info *infos) {
     for (int32_t r = 0; r < e->ranks; r++) {
         peer *p = &e->peers[r];
         p->rank = r;
         if (r != e->rank) {
-            dlc_status status = open_file(e, r, &cards[r]);
+            dlc_status status = open_file(e, r, &infos[r]);
             if (status != DLC_OK)
                 return status;
         }
@@ -171,23 +174,23 @@ static dlc_status open_peers(dlc_endpoint *e, const card *cards) {
 
 dlc_status files_open(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
-    card mine;
-    card *cards = host->alloc((size_t)e->ranks * sizeof *cards);
-    if (!cards)
+    file_info mine;
+    file_info *infos = host->alloc((size_t)e->ranks * sizeof *infos);
+    if (!infos)
         return DLC_ERR_NOMEM;
 
     e->file_bytes = windows_offset(e) + e->windows * window_stride(e);
     dlc_status status = make_file(e, &mine);
     if (status == DLC_OK)
-        status = args->allgather(args->job, &mine, sizeof mine, cards);
+        status = args->oob_all_gather(args->job, &mine, sizeof mine, infos);
     if (status == DLC_OK)
-        status = open_peers(e, cards);
+        status = open_peers(e, infos);
     if (status == DLC_OK)
-        e->crowded = !enough_cores(cards, e->ranks);
-    /* Nobody may go on, and perhaps away, before all have opened its file. */
+        e->oversubscribed = !enough_cores(infos, e->ranks);
+    /* No rank may continue, and perhaps exit, before all ranks have opened its file. */
     if (status == DLC_OK)
-        status = args->allgather(args->job, &mine, 1, cards);
-    host->free(cards);
+        status = args->oob_all_gather(args->job, &mine, 1, infos);
+    host->free(infos);
     return status;
 }
 

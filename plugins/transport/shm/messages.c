@@ -1,13 +1,14 @@
-/* Messages: cut into pieces that go through the ring of their ordered pair.
+/* Messages: cut into pieces that go through the ring of their sender and receiver.
  *
- * The sends to one peer go out in order, piece by piece, as slots come free; a send
+ * The sends to one peer go out in order, piece by piece, as slots become free; a send
  * is done when its last piece is in the ring. The receiver takes pieces out in that
- * order and copies them to the first receive that asked for the tag.
+ * order and copies them to the first receive posted for the tag.
  *
- * A message that nobody asked for yet stays in the ring (its sender is held back)
- * as long as nothing else is awaited from that peer; else it might stand in the way
- * of what is awaited, and is moved to memory of its own. So memory grows only when
- * tags are asked for in another order than sent, by the messages overtaken.
+ * An unexpected message (no receive is posted for it yet) stays in the ring, which
+ * blocks its sender, as long as no receive from that peer is pending; otherwise it
+ * could block the expected message, and is moved to memory of its own. So memory grows
+ * only when receives are posted in another order than the sends, by the messages
+ * overtaken.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static void queue_add(queue *q, dlc_request *r) {
     q->last = r;
 }
 
-/* The first of a tag, taken out; NULL if there is none. */
+/* Removes and returns the first request of a tag, or NULL. */
 static dlc_request *queue_take(queue *q, dlc_tag tag) {
     dlc_request *before = NULL;
     for (dlc_request *r = q->first; r; before = r, r = r->next) {
@@ -76,7 +77,7 @@ static slot *slot_at(const dlc_endpoint *e, ring *of, uint64_t number) {
                             number % e->slots * (sizeof(slot) + e->slot_bytes));
 }
 
-/* ---- Out ------------------------------------------------------------------- */
+/* ---- Sending --------------------------------------------------------------- */
 
 static dlc_status put_piece(dlc_endpoint *e, peer *p, dlc_request *r) {
     slot *s = slot_at(e, p->out, p->written);
@@ -95,31 +96,31 @@ static dlc_status put_piece(dlc_endpoint *e, peer *p, dlc_request *r) {
     return DLC_OK;
 }
 
-/* How many pieces to move at a time: half a ring where a device copies them, which is
- * waited for after that, so that both sides have something to do. */
+/* How many pieces to move at a time: half a ring where a device copies them, since
+ * these copies are waited for and both sides should stay busy. */
 static size_t batch(const dlc_endpoint *e) {
     return e->host_memory ? e->slots : (e->slots + 1) / 2;
 }
 
-/* The other side sees how far this one has written or read, if it looks. */
-static dlc_status show(dlc_endpoint *e, _Atomic uint64_t *word, uint64_t slots) {
+/* Publishes how far this rank has written or read a ring. */
+static dlc_status publish(dlc_endpoint *e, _Atomic uint64_t *word, uint64_t slots) {
     dlc_status status = copies_done(e);
     if (status == DLC_OK)
         atomic_store(word, slots);
     return status;
 }
 
-/* Where it doesn't, it is woken for all that has been moved, not for every piece: woken
- * for one it would often take this one's core, and sleep again behind it. */
-static dlc_status call(dlc_endpoint *e, const peer *p, _Atomic uint64_t *word,
-                       uint64_t slots) {
-    dlc_status status = e->host_memory ? DLC_OK : show(e, word, slots);
+/* Wakes the peer once for all that was moved and not for every piece: it would often
+ * preempt this rank, and sleep again after one piece. */
+static dlc_status notify_peer(dlc_endpoint *e, const peer *p, _Atomic uint64_t *word,
+                              uint64_t slots) {
+    dlc_status status = e->host_memory ? DLC_OK : publish(e, word, slots);
     if (status == DLC_OK && p->rank != e->rank)
-        wake(p->head);
+        wake_rank(p->head);
     return status;
 }
 
-/* Fills slots that are free now. */
+/* Fills free slots. */
 static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
     size_t most = batch(e), i = 0;
     for (; i < most && p->sends.first; i++) {
@@ -128,7 +129,7 @@ static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
             break;
         dlc_status status = put_piece(e, p, r);
         if (status == DLC_OK && e->host_memory)
-            status = show(e, &p->out->written, p->written);
+            status = publish(e, &p->out->written, p->written);
         if (status != DLC_OK)
             return status;
         *moved = 1;
@@ -140,12 +141,12 @@ static dlc_status push(dlc_endpoint *e, peer *p, int *moved) {
             e->sending--;
         }
     }
-    return i > 0 ? call(e, p, &p->out->written, p->written) : DLC_OK;
+    return i > 0 ? notify_peer(e, p, &p->out->written, p->written) : DLC_OK;
 }
 
-/* ---- In -------------------------------------------------------------------- */
+/* ---- Receiving ------------------------------------------------------------- */
 
-/* A message begins with this slot: who gets it? */
+/* Finds the request that receives the message beginning with this slot. */
 static dlc_status match(dlc_endpoint *e, peer *p, const slot *s, dlc_request **out) {
     dlc_request *r = queue_take(&p->receives, s->tag);
     if (!r) {
@@ -161,7 +162,8 @@ static dlc_status match(dlc_endpoint *e, peer *p, const slot *s, dlc_request **o
         queue_add(&p->unexpected, r);
     } else if (r->bytes != s->bytes) {
         r->sent = s->bytes;
-        r->status = DLC_ERR_CONFIG; /* told by wait or test; its bytes are dropped */
+        r->status =
+            DLC_ERR_CONFIG; /* returned by wait or test; the bytes are dropped */
     }
     *out = r;
     return DLC_OK;
@@ -174,8 +176,8 @@ static dlc_status take_piece(dlc_endpoint *e, peer *p, slot *s) {
 
     if (s->tag != r->tag || piece > e->slot_bytes || piece > whole - r->moved)
         return host->fail(DLC_ERR_INTERNAL,
-                          "broken message from rank %d (tag %" PRIu64 "): has its "
-                          "shared memory been written over?",
+                          "corrupt message from rank %d (tag %" PRIu64 "): has its "
+                          "shared memory been overwritten?",
                           p->rank, s->tag);
     if (piece > 0 && r->status == DLC_OK) {
         dlc_status status = DLC_OK;
@@ -196,7 +198,7 @@ static dlc_status take_piece(dlc_endpoint *e, peer *p, slot *s) {
     return DLC_OK;
 }
 
-/* Empties slots that are full now. */
+/* Empties full slots. */
 static dlc_status pull(dlc_endpoint *e, peer *p, int *moved) {
     size_t most = batch(e), i = 0;
     for (; i < most && (p->current || p->receives.first); i++) {
@@ -211,12 +213,12 @@ static dlc_status pull(dlc_endpoint *e, peer *p, int *moved) {
         dlc_status status = take_piece(e, p, s);
         p->read++;
         if (status == DLC_OK && e->host_memory)
-            status = show(e, &p->in->read, p->read);
+            status = publish(e, &p->in->read, p->read);
         if (status != DLC_OK)
             return status;
         *moved = 1;
     }
-    return i > 0 ? call(e, p, &p->in->read, p->read) : DLC_OK;
+    return i > 0 ? notify_peer(e, p, &p->in->read, p->read) : DLC_OK;
 }
 
 dlc_status messages_move(dlc_endpoint *e, int *moved) {
@@ -232,7 +234,7 @@ dlc_status messages_move(dlc_endpoint *e, int *moved) {
     return DLC_OK;
 }
 
-/* ---- The calls ------------------------------------------------------------- */
+/* ---- Transport operations -------------------------------------------------- */
 
 static peer *find_peer(dlc_endpoint *e, int32_t rank) {
     if (rank >= 0 && rank < e->ranks)
@@ -255,12 +257,12 @@ dlc_status messages_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *b
     int moved = 0;
     dlc_status status = push(e, p, &moved);
     if (status != DLC_OK)
-        return status; /* the request stays the endpoint's */
+        return status; /* the endpoint keeps the request */
     *request = r;
     return DLC_OK;
 }
 
-/* From memory of this rank's own. */
+/* Copies an unexpected message from host memory to the receive buffer. */
 static dlc_status unpack(dlc_endpoint *e, void *dst, void *src, size_t bytes) {
     if (e->host_memory) {
         memcpy(dst, src, bytes);
@@ -270,8 +272,9 @@ static dlc_status unpack(dlc_endpoint *e, void *dst, void *src, size_t bytes) {
     return status == DLC_OK ? copies_done(e) : status;
 }
 
-/* The message came, or began to come, before it was asked for. */
-static dlc_status adopt(dlc_endpoint *e, peer *p, dlc_request *early, dlc_request *r) {
+/* A receive is posted for a message that has begun to arrive already. */
+static dlc_status match_unexpected(dlc_endpoint *e, peer *p, dlc_request *early,
+                                   dlc_request *r) {
     dlc_status status = DLC_OK;
 
     if (early->bytes != r->bytes) {
@@ -301,7 +304,7 @@ dlc_status messages_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffe
     dlc_status status = DLC_OK;
     dlc_request *early = queue_take(&p->unexpected, tag);
     if (early) {
-        status = adopt(e, p, early, r);
+        status = match_unexpected(e, p, early, r);
         if (!r->done)
             e->receiving++;
     } else {

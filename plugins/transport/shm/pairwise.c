@@ -1,16 +1,16 @@
-/* Sums by the processor of what a device has copied to it, in the SDK's order: ranks
- * in twos, the sums of these in twos, and so on. */
+/* Sums that the CPU computes from what a device has copied to shared memory, in the
+ * SDK's order: pairs of ranks, then pairs of these sums, and so on. */
 #include <string.h>
 
 #include "shm.h"
 
 enum {
-    BLOCK = 1024, /* elements; the partial sums stay in the first cache */
-    FEW = 4,      /* sources that one pass takes */
+    BLOCK = 1024, /* elements; the partial sums stay in the L1 cache */
+    FEW = 4,      /* sources per pass */
 };
 
-/* Each element is read before it is written, so none depends on the one before, also
- * where dst is a source. */
+/* Each element is read before it is written, so iterations are independent even where
+ * dst is one of the sources. */
 #define EACH _Pragma("GCC ivdep")
 
 static void sum_few(size_t n, const float *const *s, int32_t count, size_t at,
@@ -28,7 +28,7 @@ static void sum_few(size_t n, const float *const *s, int32_t count, size_t at,
         memcpy(dst, a, n * sizeof *dst);
 }
 
-/* The largest power of two below the count, and the rest. */
+/* Splits the sources at the largest power of two below the count. */
 static void sum_block(size_t n, const float *const *s, int32_t count, size_t at,
                       float *dst) {
     float low[BLOCK], high[BLOCK];

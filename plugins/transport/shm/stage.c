@@ -1,13 +1,14 @@
-/* Copies into shared memory, in whichever of two ways is faster here and now.
+/* Copies into shared memory, with plain or streaming stores, whichever is faster on
+ * this machine at this time.
  *
- * A line of a slot lies in the cache of the rank that read it last. Writing to it in
- * the plain way first fetches it from there. Between cores that share a cache that
- * is the fastest; between cores that don't it is slow (measured on a Zen 4 machine:
- * 30 GB/s and 2 GB/s), and stores that go past the caches to memory are much better
- * there (16 GB/s). Where the ranks' cores lie is not ours to know, and on a virtual
- * machine it changes; so a small part of the copies is used to time both ways.
+ * A cache line of a slot is in the cache of the rank that read it last, and a plain
+ * store first fetches it from there. Between cores that share a cache that is fastest;
+ * between cores that don't it is slow (measured on a Zen 4 machine: 30 GB/s and 2
+ * GB/s), and streaming stores to memory do much better (16 GB/s). Which cores the ranks
+ * run on is not known here, and on a virtual machine it changes; so a small part of the
+ * copies is used to time both ways.
  *
- * How it is written is each writer's own affair: a reader need not know.
+ * Each writer chooses for itself; readers need not know.
  */
 #include <string.h>
 
@@ -18,16 +19,16 @@
 #endif
 
 enum {
-    LEAST = 4096,  /* bytes that are worth a thought */
-    PROBE = 16384, /* bytes that are worth timing */
+    LEAST = 4096,  /* bytes worth the choice */
+    PROBE = 16384, /* bytes long enough to time */
     EVERY = 64,    /* copies between two timings of one way */
 };
 
-/* Plain stores unless the others take less than half the time: what was streamed
- * comes to its reader from memory, not from a cache. */
+/* Plain stores win unless streaming takes less than half the time: the reader fetches
+ * streamed data from memory and not from a cache. */
 #define PLAIN_UP_TO 2.0
 
-/* Past the caches; dst is at a multiple of 16 bytes, bytes a multiple of 64. */
+/* Bypasses the caches; dst is aligned to 16 bytes, bytes is a multiple of 64. */
 static void stream(void *dst, const void *src, size_t bytes) {
 #if defined(__x86_64__)
     __m128i *to = dst;
@@ -40,7 +41,7 @@ static void stream(void *dst, const void *src, size_t bytes) {
         _mm_stream_si128(to + i + 2, c);
         _mm_stream_si128(to + i + 3, d);
     }
-    _mm_sfence(); /* before the word that tells of them */
+    _mm_sfence(); /* before the counter that publishes them */
 #else
     memcpy(dst, src, bytes);
 #endif
@@ -55,8 +56,8 @@ static void copy(int streamed, unsigned char *dst, const unsigned char *src,
         memcpy(dst + lines, src + lines, bytes - lines);
 }
 
-/* Nanoseconds a byte; a new time counts for a half. */
-static void time_copy(pace *p, int streamed, unsigned char *dst,
+/* Nanoseconds per byte, as a moving average: a new time counts for one half. */
+static void time_copy(copy_cost *p, int streamed, unsigned char *dst,
                       const unsigned char *src, size_t bytes) {
     uint64_t since = host->now_ns();
     copy(streamed, dst, src, bytes);
@@ -67,19 +68,19 @@ static void time_copy(pace *p, int streamed, unsigned char *dst,
     p->streamed = p->cost[1] > 0.0 && p->cost[0] > PLAIN_UP_TO * p->cost[1];
 }
 
-void stage(pace *p, void *dst, const void *src, size_t bytes) {
-    unsigned turn = bytes < PROBE ? EVERY : p->copies++ % EVERY;
+void stage(copy_cost *p, void *dst, const void *src, size_t bytes) {
+    unsigned round = bytes < PROBE ? EVERY : p->copies++ % EVERY;
 
-    if (turn < 2)
-        time_copy(p, turn == 0, dst, src, bytes);
+    if (round < 2)
+        time_copy(p, round == 0, dst, src, bytes);
     else
         copy(p->streamed && bytes >= LEAST, dst, src, bytes);
 }
 
-/* A line that its reader only reads stays with both cores, and to write it again is
- * slow: 7 GB/s on a Zen 4 machine. One that the reader writes, too, belongs to the
- * reader alone, and comes back at 37 GB/s. So each line gets its first word written to
- * it. */
+/* A cache line that its reader only reads stays shared by both cores, and writing it
+ * again is slow: 7 GB/s on a Zen 4 machine. A line that the reader writes becomes
+ * exclusive to the reader, and is rewritten at 37 GB/s. So the first word of each line
+ * is written back. */
 void drain(void *dst, void *shared, size_t bytes) {
     unsigned char *to = dst, *from = shared;
     size_t i = 0;
@@ -96,26 +97,26 @@ void drain(void *dst, void *shared, size_t bytes) {
 
 dlc_status copy_in(dlc_endpoint *e, void *shared, const void *src, size_t bytes) {
     if (!e->host_memory)
-        return lane_copy(e, &e->pass, shared, src, bytes);
-    stage(&e->pace, shared, src, bytes);
+        return copy_queue_add(e, &e->message_copies, shared, src, bytes);
+    stage(&e->copy_cost, shared, src, bytes);
     return DLC_OK;
 }
 
 dlc_status copy_out(dlc_endpoint *e, void *dst, void *shared, size_t bytes) {
     if (!e->host_memory)
-        return lane_copy(e, &e->pass, dst, shared, bytes);
+        return copy_queue_add(e, &e->message_copies, dst, shared, bytes);
     drain(dst, shared, bytes);
     return DLC_OK;
 }
 
 dlc_status copies_done(dlc_endpoint *e) {
-    if (!e->pass.given)
+    if (!e->message_copies.pending)
         return DLC_OK;
-    dlc_status status = lane_mark(e, &e->pass, 0);
-    return status == DLC_OK ? lane_await(e, &e->pass, 0) : status;
+    dlc_status status = copy_queue_record(e, &e->message_copies, 0);
+    return status == DLC_OK ? copy_queue_wait(e, &e->message_copies, 0) : status;
 }
 
-/* For devices that have no such call. */
+/* For devices without sum_to. */
 static dlc_status sum_and_copy(dlc_endpoint *e, dlc_queue *order, size_t n,
                                int32_t targets) {
     const dlc_device_ops *ops = e->args->device_ops;

@@ -1,30 +1,30 @@
-/* Collectives through shared memory: every rank sums its own slice of everybody's.
+/* Collectives through shared memory: every rank reduces its own slice of all buffers.
  *
- * The buffer is cut into one slice a rank, a slice into chunks. In step k each rank
+ * The buffer is cut into one slice per rank, a slice into chunks. In step k each rank
  *
- *     fills   copies chunk k of the others' slices into its window k,
- *     sums    chunk k of its own slice, from everybody's window in the pairwise order,
- *             into its buffer and, where it was found, into everybody's window,
- *     takes   chunk k of the others' slices back from its window.
+ *     fills   copies chunk k of the other ranks' slices into its window k,
+ *     sums    chunk k of its own slice, from all ranks' windows in the pairwise order,
+ *             into its buffer and back into all ranks' windows,
+ *     takes   chunk k of the other ranks' slices from its own window.
  *
- * A window has room for a chunk of each rank; a rank's own is where it offers its slice
- * when there is nothing to sum. Fill, sum and take run one and two steps behind each
+ * A window has room for a chunk of each rank; a rank's own chunk is where it offers its
+ * slice when nothing is reduced. Fill, sum and take run one and two steps behind each
  * other, so that no rank waits for a chunk that was begun in the same round. Windows
- * are a ring of STEPS: the others' chunks of one may be filled again when all ranks
- * have summed it, its own when all have taken it.
+ * are a ring of STEPS: the other ranks' chunks may be overwritten when all ranks have
+ * reduced them, a rank's own when all have taken it.
  *
- * A small buffer takes one step: everybody reads all of everybody's, and sums it.
+ * A small buffer takes one step: every rank reads all buffers and sums them itself.
  */
 #include <string.h>
 
 #include "shm.h"
 
-/* Bytes that one rank reads of all the others. One step waits for the others once,
- * three parts wait twice and move half as much: measured on Zen 4, two and four ranks.
+/* Bytes that a rank reads from all others. One step waits for the others once; three
+ * phases wait twice and move half as much. Measured on Zen 4 with two and four ranks.
  */
-enum { SMALL = 512, SMALL_CROWDED = 64 << 10 };
+enum { SMALL = 512, SMALL_OVERSUBSCRIBED = 64 << 10 };
 
-/* A collective under way. */
+/* A collective in progress. */
 typedef struct work {
     float *buffer;
     size_t count;
@@ -33,27 +33,27 @@ typedef struct work {
     int reduce, gather;
 } work;
 
-static size_t slice_begin(const dlc_endpoint *e, const work *w, int32_t rank) {
+static size_t slice_start(const dlc_endpoint *e, const work *w, int32_t rank) {
     size_t ranks = (size_t)e->ranks, r = (size_t)rank;
     return w->count / ranks * r + w->count % ranks * r / ranks;
 }
 
-/* Chunk k of a rank's slice: its place in the buffer and its length. */
+/* Chunk k of a rank's slice: returns its place in the buffer, and its length in *n. */
 static size_t chunk_of(const dlc_endpoint *e, const work *w, int32_t rank, uint64_t k,
                        size_t *n) {
-    size_t begin = slice_begin(e, w, rank) + k * w->chunk;
-    size_t end = slice_begin(e, w, rank + 1);
+    size_t begin = slice_start(e, w, rank) + k * w->chunk;
+    size_t end = slice_start(e, w, rank + 1);
     size_t left = begin < end ? end - begin : 0;
     *n = left < w->chunk ? left : w->chunk;
     return begin;
 }
 
 static dlc_status await(dlc_endpoint *e, uint32_t which, uint64_t steps) {
-    return marks_await(e, which, steps, 0, e->ranks);
+    return progress_wait(e, which, steps, 0, e->ranks);
 }
 
-/* ... before the ring of steps comes round to `step` again. Since every step waits for
- * all ranks, none gets that far ahead; this keeps it so. */
+/* Waits before the ring of windows wraps around to `step`. Every step waits for all
+ * ranks, so none gets that far ahead; this guarantees it. */
 static dlc_status await_room(dlc_endpoint *e, uint32_t which, uint64_t step) {
     return step < STEPS ? DLC_OK : await(e, which, step - STEPS + 1);
 }
@@ -65,35 +65,35 @@ static float *window_at(const dlc_endpoint *e, int32_t rank, uint64_t step,
     return (float *)(void *)at;
 }
 
-static void tell(dlc_endpoint *e, uint32_t which, uint64_t steps) {
-    marks_tell(e, which, steps, 0, e->ranks);
+static void publish(dlc_endpoint *e, uint32_t which, uint64_t steps) {
+    progress_publish(e, which, steps, 0, e->ranks);
 }
 
-/* ---- The three parts of a step --------------------------------------------- */
+/* ---- The three phases of a step ------------------------------------------------ */
 
 static dlc_status fill(dlc_endpoint *e, const work *w, uint64_t k) {
     uint64_t step = w->first + k;
-    dlc_status status = w->reduce ? await_room(e, MARK_SUMMED, step) : DLC_OK;
+    dlc_status status = w->reduce ? await_room(e, PROGRESS_SUMMED, step) : DLC_OK;
     if (status != DLC_OK)
         return status;
 
     for (int32_t i = 1; w->reduce && i < e->ranks; i++) {
-        int32_t r = (e->rank + i) % e->ranks; /* not all at the same time */
+        int32_t r = (e->rank + i) % e->ranks; /* each rank starts with another one */
         size_t n = 0, at = chunk_of(e, w, r, k, &n);
-        stage(&e->pace, window_at(e, e->rank, step, r), w->buffer + at,
+        stage(&e->copy_cost, window_at(e, e->rank, step, r), w->buffer + at,
               n * sizeof(float));
     }
-    tell(e, MARK_FILLED, step + 1);
+    publish(e, PROGRESS_FILLED, step + 1);
     return DLC_OK;
 }
 
-/* Everybody's chunk of my slice: into the buffer, and back to where it came from.
- * There, too, where nobody takes it: a window that was written to is filled faster, see
- * drain. */
+/* Reduces all ranks' chunks of this rank's slice, into the buffer and back into the
+ * windows that they came from. This is done even for a reduce-scatter, where nobody
+ * takes the result: a window that was written to is filled faster, see drain(). */
 static dlc_status sum(dlc_endpoint *e, const work *w, uint64_t k) {
     uint64_t step = w->first + k;
     size_t n = 0, at = chunk_of(e, w, e->rank, k, &n);
-    dlc_status status = await(e, MARK_FILLED, step + 1);
+    dlc_status status = await(e, PROGRESS_FILLED, step + 1);
     if (status != DLC_OK)
         return status;
 
@@ -105,24 +105,24 @@ static dlc_status sum(dlc_endpoint *e, const work *w, uint64_t k) {
     if (n > 0)
         status = sum_to(e, NULL, n, e->ranks);
     if (status == DLC_OK)
-        tell(e, MARK_SUMMED, step + 1);
+        publish(e, PROGRESS_SUMMED, step + 1);
     return status;
 }
 
-/* Nothing to sum: my slice as it is, in my own place. */
+/* Nothing is reduced: publishes this rank's slice in its own place. */
 static dlc_status offer(dlc_endpoint *e, const work *w, uint64_t k) {
     uint64_t step = w->first + k;
     size_t n = 0, at = chunk_of(e, w, e->rank, k, &n);
-    dlc_status status = await_room(e, MARK_TAKEN, step);
+    dlc_status status = await_room(e, PROGRESS_TAKEN, step);
     if (status != DLC_OK)
         return status;
-    stage(&e->pace, window_at(e, e->rank, step, e->rank), w->buffer + at,
+    stage(&e->copy_cost, window_at(e, e->rank, step, e->rank), w->buffer + at,
           n * sizeof(float));
-    tell(e, MARK_SUMMED, step + 1);
+    publish(e, PROGRESS_SUMMED, step + 1);
     return DLC_OK;
 }
 
-/* What others may read, too. */
+/* Reads a chunk that other ranks may read as well. */
 static void read_offer(const dlc_endpoint *e, void *dst, void *offer, size_t bytes) {
     if (e->ranks == 2)
         drain(dst, offer, bytes);
@@ -132,19 +132,19 @@ static void read_offer(const dlc_endpoint *e, void *dst, void *offer, size_t byt
 
 static dlc_status take(dlc_endpoint *e, const work *w, uint64_t k) {
     uint64_t step = w->first + k;
-    dlc_status status = w->gather ? await(e, MARK_SUMMED, step + 1) : DLC_OK;
+    dlc_status status = w->gather ? await(e, PROGRESS_SUMMED, step + 1) : DLC_OK;
     if (status != DLC_OK)
         return status;
 
     for (int32_t i = 1; w->gather && i < e->ranks; i++) {
         int32_t r = (e->rank + i) % e->ranks;
         size_t n = 0, at = chunk_of(e, w, r, k, &n);
-        if (w->reduce) /* out of my own window, which I fill */
+        if (w->reduce) /* from this rank's own window, which only it fills */
             memcpy(w->buffer + at, window_at(e, e->rank, step, r), n * sizeof(float));
         else
             read_offer(e, w->buffer + at, window_at(e, r, step, r), n * sizeof(float));
     }
-    tell(e, MARK_TAKEN, step + 1);
+    publish(e, PROGRESS_TAKEN, step + 1);
     return DLC_OK;
 }
 
@@ -166,18 +166,18 @@ static dlc_status run_large(dlc_endpoint *e, work *w) {
     return status;
 }
 
-/* The window is all mine: nobody who has summed two steps on has still to take from my
- * own place in it. */
+/* The whole window may be filled: every rank that has reduced two steps later has taken
+ * this rank's chunk from it. */
 static dlc_status run_small(dlc_endpoint *e, const work *w) {
     uint64_t step = w->first;
-    dlc_status status = await_room(e, MARK_SUMMED, step + 2);
+    dlc_status status = await_room(e, PROGRESS_SUMMED, step + 2);
     if (status != DLC_OK)
         return status;
-    stage(&e->pace, files_window(e, e->rank, step), w->buffer,
+    stage(&e->copy_cost, files_window(e, e->rank, step), w->buffer,
           w->count * sizeof(float));
-    tell(e, MARK_FILLED, step + 1);
+    publish(e, PROGRESS_FILLED, step + 1);
 
-    status = await(e, MARK_FILLED, step + 1);
+    status = await(e, PROGRESS_FILLED, step + 1);
     if (status != DLC_OK)
         return status;
     for (int32_t r = 0; r < e->ranks; r++)
@@ -186,14 +186,15 @@ static dlc_status run_small(dlc_endpoint *e, const work *w) {
     status = sum_to(e, NULL, w->count, 1);
     if (status != DLC_OK)
         return status;
-    atomic_store(&e->head->marks[MARK_TAKEN].steps, step + 1);
-    tell(e, MARK_SUMMED, step + 1);
+    atomic_store(&e->head->progress[PROGRESS_TAKEN].steps, step + 1);
+    publish(e, PROGRESS_SUMMED, step + 1);
     e->step++;
     return DLC_OK;
 }
 
 int staged_is_small(const dlc_endpoint *e, size_t count) {
-    size_t most = e->crowded ? SMALL_CROWDED : SMALL, ranks = (size_t)e->ranks;
+    size_t most = e->oversubscribed ? SMALL_OVERSUBSCRIBED : SMALL,
+           ranks = (size_t)e->ranks;
     return e->host_memory && count < most &&
            count * sizeof(float) * (ranks - 1) <= most &&
            count * sizeof(float) <= ranks * e->chunk_bytes;
@@ -206,8 +207,8 @@ static dlc_status run(dlc_endpoint *e, float *buffer, size_t count, int reduce,
     if (e->ranks == 1 || count == 0)
         return DLC_OK;
     if (!e->host_memory)
-        return reduce ? far_reduce(e, buffer, count, gather)
-                      : far_gather(e, buffer, count);
+        return reduce ? staged_device_reduce(e, buffer, count, gather)
+                      : staged_device_gather(e, buffer, count);
     if (reduce && gather && staged_is_small(e, count))
         return run_small(e, &w);
     return run_large(e, &w);
@@ -227,24 +228,26 @@ dlc_status staged_all_gather(dlc_endpoint *e, float *buffer, size_t count) {
 
 /* ---- Broadcast ------------------------------------------------------------- */
 
-/* One chunk of `n` bytes, from the root's window to everybody. The marks that this has
- * no use for move on with the others. */
+/* Broadcasts one chunk of `n` bytes through the root's window. Counters that a
+ * broadcast does not need advance with the others. */
 static dlc_status pass_on(dlc_endpoint *e, int32_t root, unsigned char *at, size_t n) {
     uint64_t step = e->step;
     float *out = window_at(e, root, step, root);
     int is_root = e->rank == root;
-    dlc_status status = is_root ? await_room(e, MARK_TAKEN, step)
-                                : marks_await(e, MARK_SUMMED, step + 1, root, root + 1);
+    dlc_status status = is_root ? await_room(e, PROGRESS_TAKEN, step)
+                                : progress_wait(e, PROGRESS_SUMMED, step + 1, root,
+                                                root + 1);
 
     if (status != DLC_OK)
         return status;
     if (is_root)
-        stage(&e->pace, out, at, n);
+        stage(&e->copy_cost, out, at, n);
     else
         read_offer(e, at, out, n);
-    atomic_store(&e->head->marks[MARK_FILLED].steps, step + 1);
-    atomic_store(&e->head->marks[is_root ? MARK_TAKEN : MARK_SUMMED].steps, step + 1);
-    tell(e, is_root ? MARK_SUMMED : MARK_TAKEN, step + 1);
+    atomic_store(&e->head->progress[PROGRESS_FILLED].steps, step + 1);
+    atomic_store(&e->head->progress[is_root ? PROGRESS_TAKEN : PROGRESS_SUMMED].steps,
+                 step + 1);
+    publish(e, is_root ? PROGRESS_SUMMED : PROGRESS_TAKEN, step + 1);
     e->step++;
     return DLC_OK;
 }
@@ -257,7 +260,7 @@ dlc_status staged_broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t 
         return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", root,
                           e->ranks);
     if (!e->host_memory && e->ranks > 1)
-        return far_broadcast(e, root, buffer, bytes);
+        return staged_device_broadcast(e, root, buffer, bytes);
     for (size_t i = 0; e->ranks > 1 && i < bytes && status == DLC_OK;
          i += e->chunk_bytes) {
         size_t left = bytes - i;

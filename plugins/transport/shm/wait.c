@@ -1,19 +1,18 @@
-/* Waiting: looks for a moment, then sleeps on the rank's own futex until somebody
- * wakes it. Where ranks share cores, each look lets the others have this one first:
- * among ranks that are all in one exchange that is several times faster than to sleep,
- * and where others compute the moment is over when this rank is back.
+/* Waiting: polls for a moment, then sleeps on the rank's own futex until another rank
+ * wakes it. Where ranks share cores, each poll yields the core first: among ranks that
+ * take part in one collective that is several times faster than sleeping, and where
+ * others compute the polling time is over when this rank runs again.
  *
- * No wake-up is lost. A sleeper stores asleep = 1 and then looks once more for what
- * it waits for; whoever changes that stores the change first and then loads
- * `asleep`. All four are sequentially consistent, so at least one of the two sees
- * the other's store. A waker that saw 1 sets 0 before it wakes: a sleeper that has
- * not got into the kernel by then finds another value than it expects and returns
- * at once.
+ * No wakeup is lost. A sleeper stores asleep = 1 and then checks its condition once
+ * more; a waker stores the change first and then loads `asleep`. All four are
+ * sequentially consistent, so at least one of the two sees the other's store. A waker
+ * that saw 1 stores 0 before it calls the kernel: a sleeper that is not in the kernel
+ * yet finds another value than it expects and returns at once.
  *
- * A sleeper that waits for marks says for which, and is left asleep until all of them
- * are there: what it waits for is written before `asleep`, so a waker whose mark its
- * last look missed finds the whole of it, and the last to come of several sees the
- * others' marks.
+ * A sleeper that waits for progress counters says which, and is left asleep until all
+ * of them have got there: its goal is written before `asleep`, so a waker whose counter
+ * the sleeper's last check missed reads the complete goal, and the last of several
+ * ranks to get there sees the counters of the others.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -24,14 +23,14 @@
 
 #include "shm.h"
 
-/* How long to sleep before the job is asked whether it ends. */
+/* Longest sleep between two calls of args->check. */
 #define NAP_NS 40000000L
-/* Rounds in which something moved before the job is asked. */
+/* Rounds with progress between two calls of args->check. */
 enum { ROUNDS = 256 };
-/* Looks at the condition between two looks at everything. */
+/* Checks of the condition between two polls of the messages. */
 enum { SPINS = 16 };
 
-void wake(head *sleeper) {
+void wake_rank(head *sleeper) {
     if (atomic_load(&sleeper->asleep) && atomic_exchange(&sleeper->asleep, 0))
         syscall(SYS_futex, &sleeper->asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
@@ -42,26 +41,28 @@ static void pause_core(void) {
 #endif
 }
 
-/* One look at everything: DLC_OK and *still = 1 when nothing moved. */
-static dlc_status look(dlc_endpoint *e, condition *holds, const void *what,
-                       int *still) {
+/* Moves messages and checks the condition; *idle = 1 when nothing moved and it does not
+ * hold. */
+static dlc_status poll_messages(dlc_endpoint *e, condition *holds, const void *what,
+                                int *idle) {
     int moved = 0;
     dlc_status status = messages_move(e, &moved);
-    *still = !moved && !holds(e, what);
+    *idle = !moved && !holds(e, what);
     return status;
 }
 
-/* In what it waits for, so that nobody wakes it for less; before `asleep` is set. */
-static void tell_goal(head *h, const goal *aim) {
+/* Publishes what this rank waits for, before `asleep` is set, so that other ranks don't
+ * wake_rank it too early. */
+static void publish_goal(head *h, const goal *aim) {
     atomic_store(&h->end, aim ? aim->end : 0);
     if (aim) {
-        atomic_store(&h->mark, aim->mark);
+        atomic_store(&h->counter, aim->counter);
         atomic_store(&h->first, aim->first);
         atomic_store(&h->steps, aim->steps);
     }
 }
 
-/* For so many seconds, but never long. */
+/* A timeout of `seconds`, at most NAP_NS. */
 static struct timespec nap_of(double seconds) {
     long most = seconds * 1e9 < (double)NAP_NS ? (long)(seconds * 1e9) : NAP_NS;
     return (struct timespec){0, most};
@@ -70,20 +71,20 @@ static struct timespec nap_of(double seconds) {
 static dlc_status nap(dlc_endpoint *e, condition *holds, const void *what,
                       const goal *aim, double seconds) {
     struct timespec limit = nap_of(seconds);
-    int still = 0;
+    int idle = 0;
 
-    tell_goal(e->head, aim);
+    publish_goal(e->head, aim);
     atomic_store(&e->head->asleep, 1);
-    dlc_status status = look(e, holds, what, &still);
-    if (status == DLC_OK && still)
+    dlc_status status = poll_messages(e, holds, what, &idle);
+    if (status == DLC_OK && idle)
         syscall(SYS_futex, &e->head->asleep, FUTEX_WAIT, 1, &limit, NULL, 0);
     atomic_store(&e->head->asleep, 0);
     return status == DLC_OK ? e->args->check(e->args->job) : status;
 }
 
-/* A moment of looking at nothing but the condition. */
+/* Polls the condition alone for a moment. */
 static void spin(const dlc_endpoint *e, condition *holds, const void *what) {
-    if (e->crowded)
+    if (e->oversubscribed)
         (void)sched_yield();
     for (int i = 0; i < SPINS && !holds(e, what); i++)
         pause_core();
@@ -91,16 +92,16 @@ static void spin(const dlc_endpoint *e, condition *holds, const void *what) {
 
 dlc_status wait_until(dlc_endpoint *e, condition *holds, const void *what,
                       const goal *aim) {
-    uint64_t since = 0; /* when it began to stand still; 0: it doesn't */
+    uint64_t since = 0; /* when it became idle; 0: it is not */
 
     for (int round = 1; !holds(e, what); round++) {
-        int still = 0;
-        dlc_status status = look(e, holds, what, &still);
+        int idle = 0;
+        dlc_status status = poll_messages(e, holds, what, &idle);
         if (status == DLC_OK && round % ROUNDS == 0)
             status = e->args->check(e->args->job);
         if (status != DLC_OK)
             return status;
-        if (!still) {
+        if (!idle) {
             since = 0;
             continue;
         }
@@ -120,29 +121,30 @@ dlc_status wait_until(dlc_endpoint *e, condition *holds, const void *what,
     return DLC_OK;
 }
 
-/* ---- For any of several ------------------------------------------------------ */
+/* ---- wait_any ----------------------------------------------------------------- */
 
-void nudge(dlc_endpoint *e) {
-    atomic_store(&e->nudged, 1);
-    wake(e->head);
+void wait_wakeup(dlc_endpoint *e) {
+    atomic_store(&e->wakeup_requested, 1);
+    wake_rank(e->head);
 }
 
 /* What wait_any waits for. */
-typedef struct any {
+typedef struct request_set {
     dlc_request *const *requests;
     int32_t count;
-} any;
+} request_set;
 
 static int any_is_done(const dlc_endpoint *e, const void *what) {
-    const any *of = what;
-    return atomic_load(&e->nudged) || messages_find(e, of->requests, of->count) >= 0;
+    const request_set *of = what;
+    return atomic_load(&e->wakeup_requested) ||
+           messages_find(e, of->requests, of->count) >= 0;
 }
 
-/* Who is nudged, and who waits for a peer's messages, computes beside: it does not
- * look before it sleeps, which would take the core from those that it waits for. */
+/* Does not poll before it sleeps: the caller (the communication thread) runs beside
+ * computing threads, which polling would take cores from. */
 dlc_status wait_any(dlc_endpoint *e, dlc_request *const *requests, int32_t count,
                     double seconds, int32_t *which) {
-    const any of = {requests, count};
+    const request_set of = {requests, count};
     uint64_t since = host->now_ns();
     double left = seconds;
 
@@ -159,7 +161,7 @@ dlc_status wait_any(dlc_endpoint *e, dlc_request *const *requests, int32_t count
             *which = found;
             return messages_finish(e, requests[found]);
         }
-        if (atomic_exchange(&e->nudged, 0) || !(left > 0)) {
+        if (atomic_exchange(&e->wakeup_requested, 0) || !(left > 0)) {
             *which = -1;
             return DLC_OK;
         }

@@ -1,22 +1,22 @@
 /* Messages in chunks.
  *
- * Those of devices whose memory UCX cannot read go through host memory.
- * A send fills one chunk while the one before is under way, so that the copy from the
- * device and the network work at the same time; likewise on the other side. Two chunks
- * a peer are enough for that. They always come free again, because the receiver
- * fetches every chunk at once, wanted or not: so no order of sends and receives can
- * stand still for want of one.
+ * Messages of devices whose memory UCX cannot read go through host memory. A send fills
+ * one chunk while the previous one is in flight, so that the copy from the device and
+ * the network overlap; the receiver does likewise. Two chunks per peer are enough for
+ * that. They always become free again, because the receiver fetches every chunk at
+ * once, posted or not: so no order of sends and receives can deadlock for lack of
+ * chunks.
  *
- * Those that TCP carries go without it, straight out of the memory they are in: in
- * chunks, since UCX's own way (an offer, an answer, the bytes, a word that they have
- * come) has each of these wait behind all the bytes of other messages that are under
- * way to the same peer. Two ranks that send each other large messages then do so one
- * after the other, and whoever sends some at a time sees all of them come at once, and
- * the line stand still. What of them may leave when is in offers.c.
+ * Messages over TCP are sent in chunks without a copy. In UCX's rendezvous protocol
+ * over TCP each control message (RTS, CTS, completion) waits behind all the bytes of
+ * other messages in flight to the same peer: two ranks that send each other large
+ * messages do so one after the other, and a rank that sends several at a time sees them
+ * all complete at once, with the link idle in between. rendezvous.c decides how much of
+ * a message may be sent.
  */
 #include "ucx.h"
 
-enum { UNDER_WAY = 2 };
+enum { CHUNKS_IN_FLIGHT = 2 };
 
 chunk *chunk_take(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
@@ -56,9 +56,9 @@ void chunks_close(dlc_endpoint *e) {
     }
 }
 
-/* ---- Out -------------------------------------------------------------------- */
+/* ---- Sending ---------------------------------------------------------------- */
 
-/* Done when its last chunk has left. */
+/* A send is done when its last chunk has left. */
 static void finish(dlc_endpoint *e, dlc_request *r) {
     if (r->moved < r->bytes || r->chunks > 0)
         return;
@@ -81,7 +81,8 @@ static void chunk_sent(void *request, ucs_status_t status, void *context) {
     ucx.request_free(request);
 }
 
-/* Where the next bytes of a send are to be sent from. */
+/* Copies to the staging chunk where needed; *from is where the next bytes are sent
+ * from. */
 static dlc_status stage(dlc_endpoint *e, const dlc_request *r, chunk *c, size_t bytes,
                         const void **from) {
     const dlc_transport_args *args = e->args;
@@ -94,7 +95,7 @@ static dlc_status stage(dlc_endpoint *e, const dlc_request *r, chunk *c, size_t 
 }
 
 static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
-    size_t left = offer_limit(e, r) - r->moved,
+    size_t left = rendezvous_limit(e, r) - r->moved,
            most = e->staged ? e->chunk_bytes : STREAM_CHUNK;
     size_t bytes = left < most ? left : most;
     const void *from;
@@ -135,13 +136,13 @@ void chunks_queue(dlc_endpoint *e, dlc_request *r) {
 dlc_status chunks_push(dlc_endpoint *e, int32_t to, int *moved) {
     peer *p = &e->peers[to];
 
-    while (p->staged.first && p->chunks < UNDER_WAY) {
+    while (p->staged.first && p->chunks < CHUNKS_IN_FLIGHT) {
         dlc_request *r = p->staged.first;
         dlc_status status = send_chunk(e, r);
         if (status != DLC_OK)
             return status;
         *moved = 1;
-        if (r->moved < offer_limit(e, r))
+        if (r->moved < rendezvous_limit(e, r))
             continue;
         queue_remove(&p->staged, r);
         e->queued--;
@@ -152,23 +153,24 @@ dlc_status chunks_push(dlc_endpoint *e, int32_t to, int *moved) {
     return DLC_OK;
 }
 
-int chunks_move_on(dlc_endpoint *e) {
+int chunks_progress(dlc_endpoint *e) {
     int moved = 0;
     for (int32_t r = 0; r < e->ranks && e->queued > 0 && e->failed == DLC_OK; r++)
         e->failed = chunks_push(e, r, &moved);
     return moved;
 }
 
-/* ---- In --------------------------------------------------------------------- */
+/* ---- Receiving -------------------------------------------------------------- */
 
-static void landed(void *request, ucs_status_t status, size_t bytes, void *context) {
-    piece *p = context;
+static void fetch_done(void *request, ucs_status_t status, size_t bytes,
+                       void *context) {
+    fragment *p = context;
     dlc_endpoint *e = p->endpoint;
 
     (void)bytes;
     e->fetches--;
     if (status == UCS_OK) {
-        arrival_landed(p);
+        receive_fetched(p);
     } else if (e->broken == UCS_OK) {
         e->broken = status;
         e->broken_peer = p->header.from;
@@ -176,18 +178,18 @@ static void landed(void *request, ucs_status_t status, size_t bytes, void *conte
     ucx.request_free(request);
 }
 
-dlc_status chunks_fetch(dlc_endpoint *e, piece *p) {
+dlc_status chunks_fetch(dlc_endpoint *e, fragment *p) {
     chunk *c = chunk_take(e);
     if (!c)
         return DLC_ERR_NOMEM;
     ucp_request_param_t how = how_to_send(e, NULL, p);
-    how.cb.recv_am = landed;
+    how.cb.recv_am = fetch_done;
     ucs_status_ptr_t request = ucx.am_recv_data_nbx(e->worker, p->data, c->memory.base,
                                                     p->bytes, &how);
 
     p->chunk = c;
     p->data = c->memory.base;
-    p->state = request ? COMING : HERE;
+    p->state = request ? FETCHING : RECEIVED;
     e->fetches += UCS_PTR_IS_PTR(request);
     return UCS_PTR_IS_ERR(request)
                ? endpoint_lost(e, p->header.from, UCS_PTR_STATUS(request))

@@ -1,5 +1,5 @@
-/* Opening and closing: UCX's context and worker, the cards that the ranks show each
- * other, and the ways to the peers. */
+/* Opens and closes an endpoint: UCX's context and worker, the information that ranks
+ * exchange, and the connections to the peers. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,22 +10,22 @@
 
 #define MAGIC 0x6463782d312e3031u
 
-/* How long to wait for the job to find out who died. */
-#define NEWS_NS UINT64_C(500000000)
+/* How long to wait for the job to report which rank is lost. */
+#define REPORT_NS UINT64_C(500000000)
 
-/* What every rank tells the others. */
-typedef struct card {
+/* What every rank sends to the others. */
+typedef struct peer_info {
     uint64_t magic;
     uint64_t chunk_bytes;
     uint32_t address_bytes;
     int32_t staged;
     char version[16]; /* of UCX */
-    cpu_set_t cores;  /* where it may run */
-} card;
+    cpu_set_t cores;  /* CPUs that it may run on */
+} peer_info;
 
 /* ---- UCX's context --------------------------------------------------------- */
 
-/* Our options go before UCX's environment, since they were given for this run. */
+/* Options of net.ini and the command line override UCX's environment. */
 static dlc_status set(ucp_config_t *config, const dlc_settings *settings,
                       const char *option, const char *name) {
     const char *value = settings ? host->get_string(settings, option) : NULL;
@@ -39,14 +39,14 @@ static dlc_status set(ucp_config_t *config, const dlc_settings *settings,
     return DLC_OK;
 }
 
-static dlc_status init(ucp_config_t *config, int32_t ranks, int32_t near_ranks,
+static dlc_status init(ucp_config_t *config, int32_t ranks, int32_t local_ranks,
                        ucp_context_h *context) {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
                       UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
         .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
         .estimated_num_eps = (size_t)ranks,
-        .estimated_num_ppn = (size_t)near_ranks};
+        .estimated_num_ppn = (size_t)local_ranks};
     ucs_status_t status = ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
                                            config, context);
     if (status != UCS_OK)
@@ -57,10 +57,10 @@ static dlc_status init(ucp_config_t *config, int32_t ranks, int32_t near_ranks,
     return DLC_OK;
 }
 
-/* Where ranks share memory UCX has a queue of elements, which a message of up to 76
- * bytes fits in; longer ones lie elsewhere, and sender and receiver then write and read
- * some lines of the cache more. In elements of this size there is room for UCX's
- * headers, ours and SHORT bytes. Who tells UCX a size is obeyed. */
+/* Between ranks that share memory UCX has a queue of elements that a message of up to
+ * 76 bytes fits in; longer ones are stored elsewhere, which costs sender and receiver
+ * some cache lines more. Elements of this size have room for UCX's headers, ours and
+ * SHORT bytes. A size set in the environment takes precedence. */
 #define ELEMENT "8256"
 
 static void widen_queues(ucp_config_t *config) {
@@ -70,11 +70,12 @@ static void widen_queues(ucp_config_t *config) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]))
             return;
-    (void)ucx.config_modify(config, UCX_ELEMENT_KEY, ELEMENT); /* else it is slower */
+    (void)ucx.config_modify(config, UCX_ELEMENT_KEY,
+                            ELEMENT); /* if it fails, messages are only slower */
 }
 
-dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t near_ranks,
-                        ucp_context_h *context) {
+dlc_status context_open(const dlc_settings *settings, int32_t ranks,
+                        int32_t local_ranks, ucp_context_h *context) {
     ucp_config_t *config;
     dlc_status status = library_open();
     if (status != DLC_OK)
@@ -89,7 +90,7 @@ dlc_status context_open(const dlc_settings *settings, int32_t ranks, int32_t nea
     if (status == DLC_OK)
         widen_queues(config);
     if (status == DLC_OK)
-        status = init(config, ranks, near_ranks, context);
+        status = init(config, ranks, local_ranks, context);
     ucx.config_release(config);
     return status;
 }
@@ -99,71 +100,71 @@ static dlc_status open_worker(dlc_endpoint *e) {
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     ucs_status_t status = ucx.worker_create(e->context, &params, &e->worker);
     if (status == UCS_OK)
-        status = ucx.worker_get_efd(e->worker, &e->wake_fd);
+        status = ucx.worker_get_efd(e->worker, &e->event_fd);
     if (status != UCS_OK)
         return host->fail(DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s",
                           ucx.text_of(status));
     return connect_handlers(e);
 }
 
-/* ---- What the ranks show each other ----------------------------------------- */
+/* ---- Exchange of information between ranks ---------------------------------- */
 
-static dlc_status compare(const dlc_endpoint *e, const card *cards) {
-    const card *mine = &cards[e->rank];
+static dlc_status compare(const dlc_endpoint *e, const peer_info *infos) {
+    const peer_info *mine = &infos[e->rank];
     for (int32_t r = 0; r < e->ranks; r++) {
-        if (cards[r].magic != MAGIC || cards[r].address_bytes == 0)
+        if (infos[r].magic != MAGIC || infos[r].address_bytes == 0)
             return host->fail(DLC_ERR_PEER,
-                              "rank %d talks another language: do all "
+                              "rank %d speaks another protocol: do all "
                               "ranks run the same program?",
                               r);
-        if (cards[r].chunk_bytes != mine->chunk_bytes)
+        if (infos[r].chunk_bytes != mine->chunk_bytes)
             return host->fail(DLC_ERR_CONFIG,
-                              "rank %d has other settings of this transport "
+                              "rank %d has different settings of this transport "
                               "(chunk_bytes %llu; here %llu): give all ranks the same",
-                              r, (unsigned long long)cards[r].chunk_bytes,
+                              r, (unsigned long long)infos[r].chunk_bytes,
                               (unsigned long long)mine->chunk_bytes);
-        if (memcmp(cards[r].version, mine->version, sizeof mine->version) != 0)
+        if (memcmp(infos[r].version, mine->version, sizeof mine->version) != 0)
             host->log(DLC_LOG_WARN,
                       "rank %d has UCX %.15s, rank %d has %.15s: they may not "
-                      "understand each other",
-                      r, cards[r].version, e->rank, mine->version);
+                      "be compatible",
+                      r, infos[r].version, e->rank, mine->version);
     }
     return DLC_OK;
 }
 
-/* The cores of this node for each of its ranks. */
-static int share_of_cores(const dlc_endpoint *e, const card *cards) {
-    const dlc_place *place = e->args->places;
+/* The cores of this node, divided by its ranks. */
+static int cores_per_rank(const dlc_endpoint *e, const peer_info *infos) {
+    const dlc_rank_info *place = e->args->rank_info;
     int32_t node = 0;
-    int near = 0;
+    int local = 0;
     cpu_set_t all;
 
     for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place))
         if (r == e->rank)
             node = place->node;
     CPU_ZERO(&all);
-    place = e->args->places;
+    place = e->args->rank_info;
     for (int32_t r = 0; r < e->ranks; r++, place = DLC_NEXT(place)) {
         if (place->node != node)
             continue;
-        near++;
-        CPU_OR(&all, &all, &cards[r].cores);
+        local++;
+        CPU_OR(&all, &all, &infos[r].cores);
     }
-    return near > 0 ? CPU_COUNT(&all) / near : 0;
+    return local > 0 ? CPU_COUNT(&all) / local : 0;
 }
 
-static dlc_status exchange_addresses(dlc_endpoint *e, const card *cards,
+static dlc_status exchange_addresses(dlc_endpoint *e, const peer_info *infos,
                                      const ucp_address_t *mine) {
     size_t most = 0;
     for (int32_t r = 0; r < e->ranks; r++)
-        most = cards[r].address_bytes > most ? cards[r].address_bytes : most;
+        most = infos[r].address_bytes > most ? infos[r].address_bytes : most;
 
     unsigned char *padded = host->alloc(most);
     e->addresses = host->alloc(most * (size_t)e->ranks);
     dlc_status status = padded && e->addresses ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK) {
-        memcpy(padded, mine, cards[e->rank].address_bytes);
-        status = e->args->allgather(e->args->job, padded, most, e->addresses);
+        memcpy(padded, mine, infos[e->rank].address_bytes);
+        status = e->args->oob_all_gather(e->args->job, padded, most, e->addresses);
     }
     for (int32_t r = 0; r < e->ranks && status == DLC_OK; r++)
         e->peers[r].address = (const ucp_address_t *)(const void *)(e->addresses +
@@ -172,14 +173,14 @@ static dlc_status exchange_addresses(dlc_endpoint *e, const card *cards,
     return status;
 }
 
-/* Is this device's memory known to UCX? */
-static int knows_memory(const dlc_endpoint *e) {
+/* Does UCX support this device's memory? */
+static int supports_device_memory(const dlc_endpoint *e) {
     static const struct {
         const char *device;
         ucs_memory_type_t type;
     } kinds[] = {{"cuda", UCS_MEMORY_TYPE_CUDA}, {"rocm", UCS_MEMORY_TYPE_ROCM}};
     ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
-    const dlc_place *place = e->args->places;
+    const dlc_rank_info *place = e->args->rank_info;
 
     for (int32_t r = 0; r < e->rank; r++)
         place = DLC_NEXT(place);
@@ -191,55 +192,56 @@ static int knows_memory(const dlc_endpoint *e) {
     return 0;
 }
 
-static dlc_status introduce(dlc_endpoint *e) {
-    card mine = {.magic = MAGIC,
-                 .chunk_bytes = e->chunk_bytes,
-                 .staged = !e->near && !knows_memory(e)};
-    card *cards = host->alloc((size_t)e->ranks * sizeof *cards);
+static dlc_status exchange_info(dlc_endpoint *e) {
+    peer_info mine = {.magic = MAGIC,
+                      .chunk_bytes = e->chunk_bytes,
+                      .staged = !e->host_memory && !supports_device_memory(e)};
+    peer_info *infos = host->alloc((size_t)e->ranks * sizeof *infos);
     ucp_address_t *address;
     size_t address_bytes;
 
-    if (!cards)
+    if (!infos)
         return DLC_ERR_NOMEM;
     ucs_status_t got = ucx.worker_get_address(e->worker, &address, &address_bytes);
     if (got != UCS_OK) {
-        host->free(cards);
+        host->free(infos);
         return host->fail(DLC_ERR_UNAVAILABLE, "UCX has no address here: %s",
                           ucx.text_of(got));
     }
     mine.address_bytes = (uint32_t)address_bytes;
     (void)snprintf(mine.version, sizeof mine.version, "%s", ucx.get_version_string());
     if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0)
-        CPU_ZERO(&mine.cores); /* more cores than a set holds */
+        CPU_ZERO(&mine.cores); /* more CPUs than the set can hold */
 
-    dlc_status status = e->args->allgather(e->args->job, &mine, sizeof mine, cards);
+    dlc_status status = e->args->oob_all_gather(e->args->job, &mine, sizeof mine,
+                                                infos);
     if (status == DLC_OK)
-        status = compare(e, cards);
+        status = compare(e, infos);
     if (status == DLC_OK)
-        status = exchange_addresses(e, cards, address);
+        status = exchange_addresses(e, infos, address);
     if (status == DLC_OK) {
-        e->cores = share_of_cores(e, cards);
-        /* Looking before sleeping pays only where every rank has a core. */
+        e->cores = cores_per_rank(e, infos);
+        /* Polling pays only where every rank has a core. */
         e->spin_ns = e->cores > 0 ? e->spin_ns : 0;
     }
     for (int32_t r = 0; r < e->ranks; r++)
-        e->staged |= cards[r].staged;
-    e->at_once = e->near && !e->staged;
+        e->staged |= infos[r].staged;
+    e->fast_path = e->host_memory && !e->staged;
     ucx.worker_release_address(e->worker, address);
-    host->free(cards);
+    host->free(infos);
     return status;
 }
 
-/* ---- Open, close ------------------------------------------------------------ */
+/* ---- Opening and closing ----------------------------------------------------- */
 
-static int32_t count_near(const dlc_transport_args *args) {
-    const dlc_place *mine = args->places, *place = args->places;
-    int32_t near = 0;
+static int32_t count_local(const dlc_transport_args *args) {
+    const dlc_rank_info *mine = args->rank_info, *place = args->rank_info;
+    int32_t local = 0;
     for (int32_t r = 0; r < args->rank; r++)
         mine = DLC_NEXT(mine);
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place))
-        near += place->node == mine->node;
-    return near;
+        local += place->node == mine->node;
+    return local;
 }
 
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
@@ -252,19 +254,19 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
     e->chunk_bytes = (size_t)host->get_int(args->settings, "chunk_bytes");
     e->packed.from = e->rank;
-    e->gone = (dlc_request){.endpoint = e, .done = 1};
-    e->near = !DLC_CAN(args->device_ops, queue_open);
+    e->completed = (dlc_request){.endpoint = e, .done = 1};
+    e->host_memory = !DLC_CAN(args->device_ops, queue_open);
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
 
-    dlc_status status = any_open(e);
+    dlc_status status = wakeup_open(e);
     if (status == DLC_OK && !e->peers)
         status = DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = context_open(args->settings, e->ranks, count_near(args), &e->context);
+        status = context_open(args->settings, e->ranks, count_local(args), &e->context);
     if (status == DLC_OK)
         status = open_worker(e);
     if (status == DLC_OK)
-        status = introduce(e);
+        status = exchange_info(e);
     if (status == DLC_OK)
         status = connect_all(e);
     if (status != DLC_OK) {
@@ -278,29 +280,30 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
 void endpoint_close(dlc_endpoint *e) {
     if (!e)
         return;
-    library_quiet(1); /* what is still under way is given up, and not worth a word */
+    library_quiet(
+        1); /* messages in flight are cancelled, which is not worth a warning */
     connect_close(e);
     library_quiet(0);
-    arrivals_close(e);
+    receive_close(e);
     chunks_close(e);
     requests_close(e);
-    any_close(e);
+    wakeup_close(e);
     host->free(e->addresses);
     host->free(e->peers);
     host->free(e);
 }
 
-/* ---- The peers -------------------------------------------------------------- */
+/* ---- Peers ------------------------------------------------------------------- */
 
-dlc_status endpoint_stranger(const dlc_endpoint *e, int32_t rank) {
+dlc_status endpoint_no_rank(const dlc_endpoint *e, int32_t rank) {
     return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", rank, e->ranks);
 }
 
 dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
-    const dlc_place *place = e->args->places;
+    const dlc_rank_info *place = e->args->rank_info;
     uint64_t since = host->now_ns();
 
-    while (host->now_ns() - since < NEWS_NS) {
+    while (host->now_ns() - since < REPORT_NS) {
         dlc_status status = e->args->check(e->args->job);
         if (status != DLC_OK)
             return status;
@@ -309,14 +312,14 @@ dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
     for (int32_t r = 0; r < rank; r++)
         place = DLC_NEXT(place);
     return host->fail(DLC_ERR_PEER,
-                      "UCX does not reach rank %d on %.64s: %s: is the network between "
-                      "the two all right?",
+                      "UCX cannot reach rank %d on %.64s: %s: is the network between "
+                      "the two working?",
                       rank, place->host, ucx.text_of(why));
 }
 
-/* Names what leads to one peer on this node, and to one on another. */
+/* Lists the transports to one peer on this node and to one on another node. */
 dlc_status endpoint_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
-    const dlc_place *place = e->args->places, *mine = place;
+    const dlc_rank_info *place = e->args->rank_info, *mine = place;
     int seen[2] = {0, 0};
     size_t used = 0;
 

@@ -1,6 +1,6 @@
-/* Opens UCX, and keeps it from doing more than it is asked to: whatever differs
- * between its versions is here. From 1.13 on the calls are the same; what it offers
- * beside them may be missing. */
+/* Loads UCX, and contains what differs between its versions: log and signal handlers,
+ * known problems. The calls are the same from 1.13 on; symbols beside them may be
+ * missing. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,8 +18,8 @@
 
 ucx_calls ucx;
 
-static char problem[256]; /* "": it is open */
-static atomic_int quiet;  /* how many ask for it */
+static char problem[256]; /* "": loaded */
+static atomic_int quiet;  /* number of callers that asked for it */
 
 static dlc_log_level level_of(ucs_log_level_t level) {
     if (level <= UCS_LOG_LEVEL_WARN && !atomic_load(&quiet))
@@ -31,16 +31,16 @@ void library_quiet(int on) {
     atomic_fetch_add(&quiet, on ? 1 : -1);
 }
 
-int library_bears_messages(void) {
+int library_closes_in_flight(void) {
     static const char known[] = "1.13.";
     return strncmp(ucx.get_version_string(), known, sizeof known - 1) == 0;
 }
 
-/* One of UCX's log lines, as one of ours. */
-static ucs_log_func_rc_t take_line(const char *file, unsigned line,
-                                   const char *function, ucs_log_level_t level,
-                                   const ucs_log_component_config_t *component,
-                                   const char *message, va_list values) {
+/* Forwards a line of UCX's log to dlcore's. */
+static ucs_log_func_rc_t on_log_line(const char *file, unsigned line,
+                                     const char *function, ucs_log_level_t level,
+                                     const ucs_log_component_config_t *component,
+                                     const char *message, va_list values) {
     char text[512];
 
     (void)file, (void)line, (void)function, (void)component;
@@ -50,20 +50,20 @@ static ucs_log_func_rc_t take_line(const char *file, unsigned line,
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/* UCX prints on stdout, which is for results. Who names a file gets that file. */
+/* UCX logs to stdout, which is for results. UCX_LOG_FILE, if set, takes precedence. */
 static void redirect_log(void *library) {
     __typeof__(&ucs_log_push_handler) push_handler;
     void *found = dlsym(library, "ucs_log_push_handler");
 
     memcpy(&push_handler, &found, sizeof found);
     if (push_handler && !getenv("UCX_LOG_FILE"))
-        push_handler(take_line);
+        push_handler(on_log_line);
 }
 
-/* Its handlers of crashes would hide the signal that the launcher tells of, and that
- * of SIGHUP our own. Who asks for them gets them. */
+/* UCX's crash handlers would hide the signal that the launcher reports, and its SIGHUP
+ * handler ours. They stay if the environment asks for them. */
 static void *open_quietly(void) {
-    enum { SIGNALS = 32 }; /* the classic ones */
+    enum { SIGNALS = 32 }; /* without real-time signals */
     struct sigaction before[SIGNALS];
     int asked = getenv("UCX_HANDLE_ERRORS") || getenv("UCX_ERROR_SIGNALS") ||
                 getenv("UCX_DEBUG_SIGNO");

@@ -1,8 +1,8 @@
-/* UCX's calls, found at run time.
+/* UCX's calls, resolved at run time.
  *
- * The library is opened when a job uses this transport, not with the plugin: as it is
- * opened it takes over the signals of a crash and SIGHUP, and that must befall neither
- * those who only list plugins nor the process that forks the ranks.
+ * The library is loaded when a job uses this transport, and not with the plugin: when
+ * loaded it takes over the crash signals and SIGHUP, which must happen neither in
+ * commands that only list plugins nor in the process that forks the ranks.
  */
 #ifndef UCX_LIBRARY_H
 #define UCX_LIBRARY_H
@@ -55,16 +55,17 @@ typedef struct ucx_calls {
 
 extern ucx_calls ucx;
 
-/* An option of UCX's that we set, whether its shared memory is used or not: warnings
- * that it is not are kept to ourselves. */
+/* An option of UCX that is set whether UCX uses shared memory or not; its warnings
+ * about unused options are hidden. */
 #define UCX_ELEMENT_KEY "MM_FIFO_ELEM_SIZE"
 
-/* Before any of them, from any thread; cheap after the first time. */
+/* Loads UCX and resolves its calls; must precede them. Any thread; cheap after the
+ * first time. */
 dlc_status library_open(void);
-/* Keeps its warnings to ourselves, until it is called with 0. */
+/* Logs UCX's warnings at debug level until it is called with 0. Calls nest. */
 void library_quiet(int on);
-/* May a worker and its context end while messages are under way? Version 1.13 bears it,
- * later ones now and then abort the process (seen: 1.18). */
-int library_bears_messages(void);
+/* May a worker and its context be closed while messages are in flight? Version 1.13
+ * supports it; later ones sometimes abort the process (seen with 1.18). */
+int library_closes_in_flight(void);
 
 #endif

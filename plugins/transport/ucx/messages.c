@@ -1,13 +1,13 @@
-/* Requests, and the calls that make them. */
+/* Requests, and the send and receive calls of the transport. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "ucx.h"
 
-/* What may leave at once, where UCX can do that: see ELEMENT in endpoint.c. */
+/* Longest message sent without a request; see ELEMENT in endpoint.c. */
 enum { SHORT = 8 << 10 };
 
-dlc_request *of_number(const queue *q, uint32_t number) {
+dlc_request *find_number(const queue *q, uint32_t number) {
     dlc_request *r = q->first;
     while (r && r->header.number != number)
         r = r->next;
@@ -52,7 +52,7 @@ ucp_request_param_t how_to_send(const dlc_endpoint *e, ucp_send_nbx_callback_t d
                                .cb.send = done,
                                .user_data = context,
                                .memory_type = UCS_MEMORY_TYPE_HOST};
-    if (e->near || e->staged) /* else UCX finds out */
+    if (e->host_memory || e->staged) /* else UCX detects the memory type */
         how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     return how;
 }
@@ -60,26 +60,26 @@ ucp_request_param_t how_to_send(const dlc_endpoint *e, ucp_send_nbx_callback_t d
 ucp_request_param_t how_to_send_to(const dlc_endpoint *e, int32_t to,
                                    ucp_send_nbx_callback_t done, void *context) {
     ucp_request_param_t how = how_to_send(e, done, context);
-    if (!e->staged && e->peers[to].stream) {
+    if (!e->staged && e->peers[to].tcp_only) {
         how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         how.flags = UCP_AM_SEND_FLAG_EAGER;
     }
     return how;
 }
 
-ucs_status_t send_word(const dlc_endpoint *e, int32_t to, unsigned id,
-                       const void *words, size_t bytes) {
+ucs_status_t send_control(const dlc_endpoint *e, int32_t to, unsigned id,
+                          const void *words, size_t bytes) {
     ucp_request_param_t how = {0};
     ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[to].ep, id, words, bytes, NULL,
                                                0, &how);
     if (UCS_PTR_IS_PTR(request))
-        ucx.request_free(request); /* once it is done */
+        ucx.request_free(request); /* freed by UCX when it is done */
     return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_OK;
 }
 
-/* ---- Out -------------------------------------------------------------------- */
+/* ---- Sending ---------------------------------------------------------------- */
 
-static void sent(void *request, ucs_status_t status, void *context) {
+static void send_done(void *request, ucs_status_t status, void *context) {
     dlc_request *r = context;
     if (status != UCS_OK) {
         r->status = DLC_ERR_PEER;
@@ -90,18 +90,18 @@ static void sent(void *request, ucs_status_t status, void *context) {
     ucx.request_free(request);
 }
 
-/* Short ones mostly leave at once. Then they need no request of their own, and without
- * one go at more than twice the rate. */
+/* Short messages mostly complete at once. Without a request of their own they go at
+ * more than twice the rate. */
 static int send_short(ucp_ep_h ep, const void *head, size_t head_bytes,
                       const void *bytes, size_t count) {
-    static const ucp_request_param_t now_or_never = {
+    static const ucp_request_param_t immediate = {
         .op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL};
     return ucx.am_send_nbx(ep, MESSAGE_ID, head, head_bytes, bytes, count,
-                           &now_or_never) == NULL;
+                           &immediate) == NULL;
 }
 
-/* Of the shortest, header and bytes are put together here: UCX, given both, writes them
- * to the peer one by one, which takes up to 100 ns more. */
+/* Packs the shortest messages and their header into one buffer: UCX writes two buffers
+ * to the peer separately, which takes up to 100 ns more. */
 static int send_packed(dlc_endpoint *e, const peer *p, dlc_tag tag, const void *buffer,
                        size_t bytes) {
     e->packed.tag = tag;
@@ -112,7 +112,7 @@ static int send_packed(dlc_endpoint *e, const peer *p, dlc_tag tag, const void *
 }
 
 static dlc_status send_whole(dlc_endpoint *e, dlc_request *r) {
-    ucp_request_param_t how = how_to_send_to(e, r->peer, sent, r);
+    ucp_request_param_t how = how_to_send_to(e, r->peer, send_done, r);
     ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[r->peer].ep, MESSAGE_ID,
                                                &r->header, WHOLE_HEADER, r->source,
                                                r->bytes, &how);
@@ -134,21 +134,20 @@ static dlc_status send_in_chunks(dlc_endpoint *e, dlc_request *r) {
 }
 
 static int in_chunks(const dlc_endpoint *e, int32_t to, size_t bytes) {
-    return e->staged || (e->peers[to].stream && bytes > STREAM_CHUNK);
+    return e->staged || (e->peers[to].tcp_only && bytes > STREAM_CHUNK);
 }
 
-/* Apart, so that the shortest don't wait for what it needs. */
-static __attribute__((noinline)) dlc_status send_longer(dlc_endpoint *e, int32_t to,
-                                                        dlc_tag tag, const void *buffer,
-                                                        size_t bytes,
-                                                        dlc_request **request) {
+/* Not inlined, so that the shortest messages don't pay for its prologue. */
+static __attribute__((noinline)) dlc_status
+send_unpacked(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *buffer,
+              size_t bytes, dlc_request **request) {
     peer *p = &e->peers[to];
     header head = {.tag = tag, .bytes = bytes, .number = p->sent, .from = e->rank};
 
-    if (e->at_once && bytes > PACKED && bytes <= SHORT &&
+    if (e->fast_path && bytes > PACKED && bytes <= SHORT &&
         send_short(p->ep, &head, WHOLE_HEADER, buffer, bytes)) {
         p->sent++;
-        *request = &e->gone;
+        *request = &e->completed;
         return DLC_OK;
     }
     dlc_request *r = request_new(e, to, bytes);
@@ -161,7 +160,7 @@ static __attribute__((noinline)) dlc_status send_longer(dlc_endpoint *e, int32_t
     dlc_status status = in_chunks(e, to, bytes) ? send_in_chunks(e, r)
                                                 : send_whole(e, r);
     if (status != DLC_OK)
-        return status; /* the request stays the endpoint's */
+        return status; /* the endpoint keeps the request */
     *request = r;
     return DLC_OK;
 }
@@ -169,21 +168,21 @@ static __attribute__((noinline)) dlc_status send_longer(dlc_endpoint *e, int32_t
 dlc_status message_send(dlc_endpoint *e, int32_t to, dlc_tag tag, const void *buffer,
                         size_t bytes, dlc_request **request) {
     if (!is_rank(e, to))
-        return endpoint_stranger(e, to);
+        return endpoint_no_rank(e, to);
     peer *p = &e->peers[to];
-    if (bytes > PACKED || !e->at_once || !send_packed(e, p, tag, buffer, bytes))
-        return send_longer(e, to, tag, buffer, bytes, request);
+    if (bytes > PACKED || !e->fast_path || !send_packed(e, p, tag, buffer, bytes))
+        return send_unpacked(e, to, tag, buffer, bytes, request);
     p->sent++;
-    *request = &e->gone;
+    *request = &e->completed;
     return DLC_OK;
 }
 
-/* ---- In --------------------------------------------------------------------- */
+/* ---- Receiving -------------------------------------------------------------- */
 
 dlc_status message_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffer,
                         size_t bytes, dlc_request **request) {
     if (!is_rank(e, from))
-        return endpoint_stranger(e, from);
+        return endpoint_no_rank(e, from);
     dlc_request *r = request_new(e, from, bytes);
     if (!r)
         return DLC_ERR_NOMEM;
@@ -192,7 +191,7 @@ dlc_status message_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffer
     r->header.tag = tag;
     dlc_status status = DLC_OK;
     if (e->peers[from].unexpected.first)
-        status = arrivals_claim(e, r);
+        status = receive_post(e, r);
     else
         queue_add(&e->peers[from].receives, r);
     if (status != DLC_OK)
@@ -201,7 +200,7 @@ dlc_status message_recv(dlc_endpoint *e, int32_t from, dlc_tag tag, void *buffer
     return DLC_OK;
 }
 
-/* ---- Done? ------------------------------------------------------------------- */
+/* ---- Completion ------------------------------------------------------------- */
 
 static dlc_status fail(dlc_endpoint *e, dlc_request *r) {
     dlc_status status = r->status;
@@ -220,15 +219,15 @@ static dlc_status fail(dlc_endpoint *e, dlc_request *r) {
 static dlc_status finish(dlc_endpoint *e, dlc_request *r) {
     if (r->status != DLC_OK)
         return fail(e, r);
-    if (r != &e->gone)
+    if (r != &e->completed)
         request_free(e, r);
     return DLC_OK;
 }
 
 dlc_status request_test(dlc_endpoint *e, dlc_request *r, int *done) {
     if (!r->done) {
-        (void)move_on(e);
-        dlc_status status = trouble(e);
+        (void)progress(e);
+        dlc_status status = check_error(e);
         if (status != DLC_OK)
             return status;
     }
@@ -238,7 +237,7 @@ dlc_status request_test(dlc_endpoint *e, dlc_request *r, int *done) {
 
 dlc_status request_wait(dlc_endpoint *e, dlc_request *r) {
     dlc_status status = DLC_OK;
-    if (r == &e->gone)
+    if (r == &e->completed)
         return DLC_OK;
     if (!r->done)
         status = wait_for(e, &r->done, r->kind == RECEIVE && r->next);

@@ -1,10 +1,11 @@
-/* What UCX found, by name. It tells programs only since 1.14, and then not of a
- * context; it has always told people, so this reads what it prints:
+/* Names of the transports that UCX uses. It has an API for them only since 1.14, and
+ * not for a context, so this parses what UCX prints for people:
  *
  *     #      resource 1  :  md 1  dev 1  flags -- tcp/lo
  *     #                 lane[0]:  3:sysv/memory.0 md[2]           -> md[2]/sysv ...
  *
- * Where a version prints something else the names are missing, nothing more. */
+ * With a version that prints something else the names are missing, and nothing more.
+ */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +13,15 @@
 
 #include "ucx.h"
 
-/* Those that join processes of one machine only. */
-static int is_inside(const char *name) {
-    static const char *const inside[] = {
+/* Does it reach processes of this machine only? */
+static int is_local(const char *name) {
+    static const char *const local[] = {
         "self/",  "posix/",     "sysv/",     "cma/",      "knem/",      "xpmem/",
         "tcp/lo", "cuda_copy/", "cuda_ipc/", "gdr_copy/", "rocm_copy/", "rocm_ipc/"};
-    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
-        size_t n = strlen(inside[i]);
-        if (strncmp(name, inside[i], n) == 0 &&
-            (inside[i][n - 1] == '/' || name[n] == '\0'))
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        size_t n = strlen(local[i]);
+        if (strncmp(name, local[i], n) == 0 &&
+            (local[i][n - 1] == '/' || name[n] == '\0'))
             return 1;
     }
     return 0;
@@ -42,7 +43,7 @@ static void add(const char *name, char *text, size_t bytes) {
     (void)snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
 }
 
-/* Cuts "self/memory0.0" behind the device: UCX adds the number of a path. */
+/* Cuts the path number that UCX appends to the device ("self/memory0.0"). */
 static void cut_path(char *name) {
     char *dot = strrchr(name, '.');
     if (dot && isdigit((unsigned char)dot[1]) &&
@@ -50,12 +51,12 @@ static void cut_path(char *name) {
         *dot = '\0';
 }
 
-static void read_resource(char *line, int beyond, char *text, size_t bytes) {
+static void read_resource(char *line, int external_only, char *text, size_t bytes) {
     char *name = strrchr(line, ' ');
     if (!strstr(line, " resource ") || !name || !strchr(name, '/'))
         return;
     name++;
-    if (!beyond || !is_inside(name))
+    if (!external_only || !is_local(name))
         add(name, text, bytes);
 }
 
@@ -73,7 +74,7 @@ static void read_lane(char *line, char *text, size_t bytes) {
         add(name, text, bytes);
 }
 
-/* The lines of a memory stream, one at a time. */
+/* Returns the next line of a text, or NULL, and terminates it. */
 static char *next_line(char **rest) {
     char *line = *rest;
     if (!line || *line == '\0')
@@ -84,7 +85,8 @@ static char *next_line(char **rest) {
     return line;
 }
 
-void names_of_context(ucp_context_h context, int beyond, char *text, size_t bytes) {
+void names_of_context(ucp_context_h context, int external_only, char *text,
+                      size_t bytes) {
     char *printed = NULL, *rest;
     size_t size = 0;
     FILE *stream = open_memstream(&printed, &size);
@@ -96,7 +98,7 @@ void names_of_context(ucp_context_h context, int beyond, char *text, size_t byte
     if (fclose(stream) == 0) {
         rest = printed;
         for (char *line; (line = next_line(&rest)) != NULL;)
-            read_resource(line, beyond, text, bytes);
+            read_resource(line, external_only, text, bytes);
     }
     free(printed);
 }

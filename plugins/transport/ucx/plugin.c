@@ -1,4 +1,5 @@
-/* UCX: whatever joins the ranks, from shared memory over TCP to RDMA. */
+/* The UCX transport: any interconnect that UCX supports, from shared memory and TCP to
+ * RDMA. Declares its options and operations, and computes its score. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +16,11 @@ static dlc_status load(const dlc_host *the_host) {
 /* ---- Score ------------------------------------------------------------------- */
 
 static int32_t count_nodes(const dlc_transport_args *args) {
-    const dlc_place *place = args->places;
+    const dlc_rank_info *place = args->rank_info;
     int32_t nodes = 0;
 
     for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
-        const dlc_place *before = args->places;
+        const dlc_rank_info *before = args->rank_info;
         int32_t k = 0;
         while (k < r && before->node != place->node) {
             before = DLC_NEXT(before);
@@ -30,9 +31,10 @@ static int32_t count_nodes(const dlc_transport_args *args) {
     return nodes;
 }
 
-/* What UCX has here that leads to other machines. To ask it takes some 10 ms, and the
- * answer does not change. "": nothing, or see the detail sentence. */
-static dlc_status ways_out(const dlc_transport_args *args, char *text, size_t bytes) {
+/* Lists UCX's transports to other machines. Takes some 10 ms and does not change, so
+ * the answer is cached. "": none, or see the error. */
+static dlc_status external_transports(const dlc_transport_args *args, char *text,
+                                      size_t bytes) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char known[192], of[192];
     ucp_context_h context;
@@ -70,7 +72,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
         *score = 30;
         return DLC_OK;
     }
-    dlc_status status = ways_out(args, names, sizeof names);
+    dlc_status status = external_transports(args, names, sizeof names);
     if (status != DLC_OK) {
         (void)snprintf(reason, reason_bytes, "UCX does not start here");
     } else if (names[0] == '\0') {
@@ -85,14 +87,14 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
 /* ---- The tables --------------------------------------------------------------- */
 
 static const dlc_option options[] = {
-    DLC_INT("spin_us", "20", 0, 1000000,
-            "microseconds to look for news before sleeping"),
+    DLC_INT("spin_us", "20", 0, 1000000, "microseconds to poll before sleeping"),
     DLC_STRING("tls", "",
-               "UCX's transports, as UCX_TLS has them (tcp,self); empty: all"),
+               "UCX's transports, in the syntax of UCX_TLS (tcp,self); empty: all"),
     DLC_STRING("net_devices", "",
-               "network devices, as UCX_NET_DEVICES has them; empty: all"),
-    DLC_OPTION("chunk_bytes", DLC_OPT_BYTES, 0, "512K", 64, 1 << 26, NULL,
-               "chunks of device memory that UCX cannot read"),
+               "network devices, in the syntax of UCX_NET_DEVICES; empty: all"),
+    DLC_OPTION(
+        "chunk_bytes", DLC_OPT_BYTES, 0, "512K", 64, 1 << 26, NULL,
+        "size of chunks through host memory, for devices that UCX does not support"),
     DLC_OPTIONS_END,
 };
 
@@ -112,7 +114,7 @@ static const dlc_transport_ops ops = {
     .get = region_get,
     .describe = endpoint_describe,
     .wait_any = wait_any,
-    .nudge = nudge,
+    .wakeup = wait_wakeup,
 };
 
 static const dlc_feature features[] = {
@@ -126,7 +128,7 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "ucx",

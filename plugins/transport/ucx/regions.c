@@ -1,7 +1,7 @@
-/* Registered memory, and access to it from one side.
+/* Registered memory, and one-sided access to it (put, get).
  *
- * Where no transport can do that alone (TCP can't), UCX does it by messages: then the
- * bytes move when the owner of the region makes some call on its endpoint.
+ * Where no UCX transport supports that (TCP does not), UCX emulates it by messages:
+ * then the bytes move when the owner of the region makes some call on its endpoint.
  */
 #include <string.h>
 
@@ -9,10 +9,10 @@
 
 enum { REMOTE_MAX = 256 };
 
-/* What a peer needs; UCX's key follows. */
-typedef struct ticket {
+/* What a peer needs for access; UCX's packed key follows. */
+typedef struct remote_address {
     uint64_t base, bytes;
-} ticket;
+} remote_address;
 
 static dlc_status map_memory(dlc_endpoint *e, void *base, size_t bytes,
                              ucp_mem_h *memory) {
@@ -29,15 +29,16 @@ static dlc_status map_memory(dlc_endpoint *e, void *base, size_t bytes,
     return DLC_OK;
 }
 
-static dlc_status write_ticket(dlc_endpoint *e, const void *base, size_t bytes,
+static dlc_status write_remote(dlc_endpoint *e, const void *base, size_t bytes,
                                ucp_mem_h memory, void *remote, size_t *remote_bytes) {
-    ticket mine = {(uintptr_t)base, bytes};
+    remote_address mine = {(uintptr_t)base, bytes};
     void *key;
     size_t key_bytes;
 
     ucs_status_t status = ucx.rkey_pack(e->context, memory, &key, &key_bytes);
     if (status != UCS_OK)
-        return host->fail(DLC_ERR_UNSUPPORTED, "UCX has no key for peers: %s",
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "UCX cannot pack the key of a region: %s",
                           ucx.text_of(status));
     if (sizeof mine + key_bytes <= REMOTE_MAX) {
         memcpy(remote, &mine, sizeof mine);
@@ -46,10 +47,11 @@ static dlc_status write_ticket(dlc_endpoint *e, const void *base, size_t bytes,
     }
     ucx.rkey_buffer_release(key);
     if (sizeof mine + key_bytes > REMOTE_MAX)
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "UCX's key has %zu bytes, more than fit: name fewer adapters "
-                          "in UCX_NET_DEVICES",
-                          key_bytes);
+        return host->fail(
+            DLC_ERR_UNSUPPORTED,
+            "UCX's key of a region has %zu bytes, too many: name fewer adapters "
+            "in UCX_NET_DEVICES",
+            key_bytes);
     return DLC_OK;
 }
 
@@ -63,7 +65,7 @@ dlc_status region_open(dlc_endpoint *e, void *base, size_t bytes, dlc_region **r
         return DLC_ERR_NOMEM;
     dlc_status status = map_memory(e, base, bytes, &r->memory);
     if (status == DLC_OK)
-        status = write_ticket(e, base, bytes, r->memory, remote, remote_bytes);
+        status = write_remote(e, base, bytes, r->memory, remote, remote_bytes);
     if (status != DLC_OK) {
         region_close(e, r);
         return status;
@@ -87,18 +89,18 @@ void region_close(dlc_endpoint *e, dlc_region *r) {
 
 dlc_status region_import(dlc_endpoint *e, int32_t from, const void *remote,
                          size_t remote_bytes, dlc_region **region) {
-    ticket its;
+    remote_address its;
     unsigned char key[REMOTE_MAX] = {0};
 
     if (remote_bytes <= sizeof its || remote_bytes > REMOTE_MAX)
         return host->fail(DLC_ERR_CONFIG,
-                          "no region of rank %d has %zu bytes for its "
-                          "peers",
+                          "not a region of rank %d: its description has %zu "
+                          "bytes",
                           from, remote_bytes);
     memcpy(&its, remote, sizeof its);
     memcpy(key, (const char *)remote + sizeof its, remote_bytes - sizeof its);
     if (!is_rank(e, from))
-        return endpoint_stranger(e, from);
+        return endpoint_no_rank(e, from);
     dlc_region *r = host->alloc(sizeof *r);
     if (!r)
         return DLC_ERR_NOMEM;
@@ -130,7 +132,7 @@ static void accessed(void *request, ucs_status_t status, void *context) {
 
 static dlc_status check_access(const dlc_region *region, size_t offset, size_t bytes) {
     if (!region->key)
-        return host->fail(DLC_ERR_CONFIG, "this region is no peer's");
+        return host->fail(DLC_ERR_CONFIG, "put and get need a peer's region");
     if (offset > region->bytes || bytes > region->bytes - offset)
         return host->fail(DLC_ERR_CONFIG,
                           "%zu bytes at %zu are not within the %zu of rank %d's region",
@@ -138,7 +140,8 @@ static dlc_status check_access(const dlc_region *region, size_t offset, size_t b
     return DLC_OK;
 }
 
-/* A request for an access that is allowed, and the way to the peer; or NULL and why. */
+/* A request for an access within bounds, and the peer's endpoint; or NULL and *status.
+ */
 static dlc_request *begin(dlc_endpoint *e, const dlc_region *region, size_t offset,
                           size_t bytes, ucp_ep_h *ep, dlc_status *status) {
     *status = check_access(region, offset, bytes);
@@ -165,8 +168,8 @@ static dlc_status started(dlc_endpoint *e, dlc_request *r, ucs_status_ptr_t requ
     return DLC_OK;
 }
 
-/* UCX says that a put is done when its buffer is free; when the way to the peer has
- * been flushed after it, the bytes are there. */
+/* UCX completes a put when its buffer is free; the bytes are in place when the endpoint
+ * has been flushed afterwards. */
 dlc_status region_put(dlc_endpoint *e, const void *local, dlc_region *remote,
                       size_t offset, size_t bytes, dlc_request **request) {
     dlc_status status = DLC_OK;
@@ -175,15 +178,15 @@ dlc_status region_put(dlc_endpoint *e, const void *local, dlc_region *remote,
     if (!r)
         return status;
 
-    ucp_request_param_t quietly = how_to_send(e, NULL, NULL);
-    quietly.op_attr_mask &= ~(uint32_t)(UCP_OP_ATTR_FIELD_CALLBACK |
-                                        UCP_OP_ATTR_FIELD_USER_DATA);
+    ucp_request_param_t no_callback = how_to_send(e, NULL, NULL);
+    no_callback.op_attr_mask &= ~(uint32_t)(UCP_OP_ATTR_FIELD_CALLBACK |
+                                            UCP_OP_ATTR_FIELD_USER_DATA);
     ucs_status_ptr_t put = ucx.put_nbx(ep, local, bytes, remote->base + offset,
-                                       remote->key, &quietly);
+                                       remote->key, &no_callback);
     if (UCS_PTR_IS_ERR(put))
         return endpoint_lost(e, r->peer, UCS_PTR_STATUS(put));
     if (put)
-        ucx.request_free(put); /* once it is done */
+        ucx.request_free(put); /* freed by UCX when it is done */
     ucp_request_param_t how = how_to_send(e, accessed, r);
     return started(e, r, ucx.ep_flush_nbx(ep, &how), request);
 }

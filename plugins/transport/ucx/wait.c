@@ -1,13 +1,12 @@
-/* Moving on, and waiting: looks for a while where there are cores enough, then sleeps
- * on UCX's event file until something comes. UCX arms it only when nothing is there to
- * be done, so no event is lost.
+/* Progress and waiting: polls for a while where there are enough cores, then sleeps on
+ * UCX's event file descriptor. UCX arms it only when nothing is pending, so no event is
+ * lost.
  *
- * For how long: to sleep and be woken takes longer than most messages, so where the
- * waits of late would have been over soon, it looks for that long. But only while its
- * core has nothing else to do: where the process's other threads compute, and there is
- * no core for this one, it sleeps at once. Looking would not only keep them from it,
- * the system would also count it as this thread's turn, and let it wait when bytes
- * come.
+ * How long to poll: sleeping and waking up takes longer than most messages, so if
+ * polling would have caught recent completions, it polls for that long. But only while
+ * its core is idle otherwise: where the process's other threads compute, and there is
+ * no core for this one, it sleeps at once. Polling would not only slow them down; the
+ * scheduler would also charge it to this thread, and delay it when bytes arrive.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,24 +14,24 @@
 
 #include "ucx.h"
 
-/* How long to sleep before the job is asked whether it ends. */
+/* Longest sleep between two calls of args->check. */
 enum { NAP_MS = 40 };
-/* Rounds in which something moved before the job is asked. */
+/* Rounds with progress between two calls of args->check. */
 enum { ROUNDS = 256 };
-/* Looks at which nothing moved before the clock is asked: in memory it takes as long as
- * one. Over TCP one is some system calls. */
-enum { LOOKS = 32 };
-/* Pauses between two looks, of some 16 ns each. A look takes from the sender the lines
- * of memory that it writes: no pause at first, since the message may be about to come,
- * then one more with each TIRING looks; BATCH where several messages are wanted of a
- * peer, so that it writes some in a row. */
-enum { TIRING = 4, BATCH = 24 };
-/* To look for longer than this never pays, in spin_ns. */
-enum { MOST_PATIENCE = 32 };
-/* How long a judgement on whether there is a core to spare holds. */
-#define JUDGED_FOR_NS UINT64_C(5000000)
+/* Polls without progress between two readings of the clock: in shared memory a poll
+ * takes as long as reading the clock. Over TCP a poll is several system calls. */
+enum { POLLS = 32 };
+/* Pauses (of some 16 ns) between two polls. A poll takes cache lines from the sender
+ * that it is writing: no pause at first, since the message may be about to arrive, then
+ * one more after every BACKOFF polls; BATCH where several messages of a peer are
+ * awaited, so that it writes some in a row. */
+enum { BACKOFF = 4, BATCH = 24 };
+/* Longest useful polling time, in multiples of spin_ns. */
+enum { MOST_SPIN = 32 };
+/* How often to determine whether a core is idle. */
+#define RECHECK_NS UINT64_C(5000000)
 
-dlc_status trouble(dlc_endpoint *e) {
+dlc_status check_error(dlc_endpoint *e) {
     if (e->broken != UCS_OK)
         return endpoint_lost(e, e->broken_peer, e->broken);
     return e->failed;
@@ -44,14 +43,14 @@ static dlc_status nap(dlc_endpoint *e, int *slept) {
         return DLC_OK;
     if (armed != UCS_OK)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: %s", ucx.text_of(armed));
-    struct pollfd file = {.fd = e->wake_fd, .events = POLLIN};
+    struct pollfd file = {.fd = e->event_fd, .events = POLLIN};
     *slept = 1;
     if (poll(&file, 1, NAP_MS) < 0 && errno != EINTR)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: poll fails");
     return e->args->check(e->args->job);
 }
 
-/* ---- How long to look --------------------------------------------------------- */
+/* ---- How long to poll -------------------------------------------------------- */
 
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec now = {0, 0};
@@ -59,49 +58,49 @@ static uint64_t clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* What is known of the calling thread; of a third one what was of the second is
- * forgotten. */
-static watcher *watcher_of(dlc_endpoint *e) {
+/* The state of the calling thread; a third thread replaces the second. */
+static waiter *waiter_of(dlc_endpoint *e) {
     pthread_t me = pthread_self();
-    watcher *w = e->watchers;
+    waiter *w = e->waiters;
 
-    while (w < e->watchers + WATCHERS - 1 && w->known && !pthread_equal(w->thread, me))
+    while (w < e->waiters + WAITERS - 1 && w->known && !pthread_equal(w->thread, me))
         w++;
     if (!w->known || !pthread_equal(w->thread, me))
-        *w = (watcher){.thread = me,
-                       .known = 1,
-                       .patience = e->spin_ns,
-                       .spare = 1,
-                       .judged = host->now_ns()};
+        *w = (waiter){.thread = me,
+                      .known = 1,
+                      .poll_ns = e->spin_ns,
+                      .core_idle = 1,
+                      .checked_ns = host->now_ns()};
     return w;
 }
 
-/* Have the process's other threads left a core of its share, since this was asked? */
-static int core_to_spare(const dlc_endpoint *e, watcher *w, uint64_t now) {
+/* Have the process's other threads left one of its cores idle since the last call? */
+static int has_idle_core(const dlc_endpoint *e, waiter *w, uint64_t now) {
     uint64_t all = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
              mine = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    uint64_t others = all > mine ? all - mine : 0, passed = now - w->judged;
-    uint64_t used = others > w->others ? others - w->others : 0;
+    uint64_t others = all > mine ? all - mine : 0, passed = now - w->checked_ns;
+    uint64_t used = others > w->others_ns ? others - w->others_ns : 0;
 
-    w->judged = now;
-    w->others = others;
+    w->checked_ns = now;
+    w->others_ns = others;
     return used < ((uint64_t)e->cores - 1) * passed + passed / 4;
 }
 
-/* A wait is over in which nothing moved since then; `slept`: it was not only looked. */
-static void judge(const dlc_endpoint *e, watcher *w, uint64_t since, int slept) {
-    uint64_t now = host->now_ns(), most = e->spin_ns * MOST_PATIENCE;
+/* Adapts the polling time after an idle wait since `since`; `slept`: polling was not
+ * enough. */
+static void adapt(const dlc_endpoint *e, waiter *w, uint64_t since, int slept) {
+    uint64_t now = host->now_ns(), most = e->spin_ns * MOST_SPIN;
 
-    if (now - w->judged > JUDGED_FOR_NS)
-        w->spare = core_to_spare(e, w, now);
-    if (!w->spare)
-        w->patience = 0;
-    else if (w->patience < e->spin_ns)
-        w->patience = e->spin_ns;
+    if (now - w->checked_ns > RECHECK_NS)
+        w->core_idle = has_idle_core(e, w, now);
+    if (!w->core_idle)
+        w->poll_ns = 0;
+    else if (w->poll_ns < e->spin_ns)
+        w->poll_ns = e->spin_ns;
     else if (slept && now - since < most)
-        w->patience = 2 * w->patience < most ? 2 * w->patience : most;
+        w->poll_ns = 2 * w->poll_ns < most ? 2 * w->poll_ns : most;
     else if (slept)
-        w->patience = w->patience / 2 > e->spin_ns ? w->patience / 2 : e->spin_ns;
+        w->poll_ns = w->poll_ns / 2 > e->spin_ns ? w->poll_ns / 2 : e->spin_ns;
 }
 
 static inline void pause_core(int times) {
@@ -113,35 +112,37 @@ static inline void pause_core(int times) {
 #endif
 }
 
-/* Looks until something moves, LOOKS times where there is the patience. */
-static int look(dlc_endpoint *e, const watcher *w, const int *done, int several) {
-    int looks = w->patience > 0 && !e->streams ? LOOKS : 1;
-    for (int looked = 1;; looked++) {
-        int moved = move_on(e);
-        if (moved || *done || looked == looks)
+/* Polls until something moves, up to POLLS times where this thread polls at all. */
+static int poll_progress(dlc_endpoint *e, const waiter *w, const int *done,
+                         int several) {
+    int polls = w->poll_ns > 0 && !e->has_tcp_peers ? POLLS : 1;
+    for (int polled = 1;; polled++) {
+        int moved = progress(e);
+        if (moved || *done || polled == polls)
             return moved;
-        pause_core(several ? BATCH : looked / TIRING);
+        pause_core(several ? BATCH : polled / BACKOFF);
     }
 }
 
-static __attribute__((noinline)) dlc_status wait_longer(dlc_endpoint *e,
-                                                        const int *done, int several) {
-    uint64_t since = 0, now = 0; /* when it was first seen to stand still, and last */
-    watcher *w = watcher_of(e);
+static __attribute__((noinline)) dlc_status wait_slow(dlc_endpoint *e, const int *done,
+                                                      int several) {
+    uint64_t since = 0,
+             now = 0; /* when it became idle, and the last reading of the clock */
+    waiter *w = waiter_of(e);
     int slept = 0;
 
     for (unsigned round = 1; !*done; round++) {
-        int moved = look(e, w, done, several);
+        int moved = poll_progress(e, w, done, several);
         if (*done)
             break;
-        dlc_status status = trouble(e);
+        dlc_status status = check_error(e);
         if (status == DLC_OK && round % ROUNDS == 0)
             status = e->args->check(e->args->job);
         if (status != DLC_OK)
             return status;
         if (moved) {
             if (slept || now - since > e->spin_ns)
-                judge(e, w, since, slept);
+                adapt(e, w, since, slept);
             since = now = 0;
             slept = 0;
             continue;
@@ -149,18 +150,18 @@ static __attribute__((noinline)) dlc_status wait_longer(dlc_endpoint *e,
         now = host->now_ns();
         if (!since)
             since = now;
-        if (w->patience > 0 && now - since < w->patience)
+        if (w->poll_ns > 0 && now - since < w->poll_ns)
             continue;
         status = nap(e, &slept);
         if (status != DLC_OK)
             return status;
     }
     if (slept || now - since > e->spin_ns)
-        judge(e, w, since, slept);
+        adapt(e, w, since, slept);
     return DLC_OK;
 }
 
 dlc_status wait_for(dlc_endpoint *e, const int *done, int several) {
-    (void)move_on(e);
-    return *done ? DLC_OK : wait_longer(e, done, several);
+    (void)progress(e);
+    return *done ? DLC_OK : wait_slow(e, done, several);
 }

@@ -1,5 +1,5 @@
-/* Conversions against what the compiler does with one number at a time, and against
- * every value of the small types. */
+/* Conformance of devices: conversions, compared with the compiler's for single numbers,
+ * and exhaustively for the small types. */
 #include <check.h>
 #include <fenv.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "support/mirror.h"
 #include "support/plugins.h"
 
-/* Checks in long loops: Check's own write a record each. */
+/* For long loops: Check's own assertions write a record each. */
 #define MUST(condition, ...) \
     do { \
         if (!(condition)) \
@@ -49,7 +49,7 @@ static uint32_t bits_of(float value) {
     return bits;
 }
 
-/* What a half means, from its definition. */
+/* The value of a half, by its definition. */
 static double half_value(uint16_t half) {
     int exponent = half >> 10 & 31, fraction = half & 1023;
     double size = exponent == 0    ? ldexp(fraction, -24)
@@ -81,8 +81,9 @@ START_TEST(every_small_number_becomes_a_float) {
 }
 END_TEST
 
-/* Is `got` the nearest of a type of 16 bits to x, of two as near the even one? Its
- * neighbours in size are got - 1 and got + 1 (infinity stands for one step more). */
+/* Is `got` the 16-bit value nearest to x, and the even one of two equally near? Its
+ * neighbours in magnitude are got - 1 and got + 1 (infinity stands for one step more).
+ */
 static void nearest(float x, uint16_t got, double (*value)(uint16_t), double beyond,
                     uint16_t infinity) {
     double is = (double)fabsf(x);
@@ -140,7 +141,7 @@ static float *numbers(void) {
     dlc_random random = dlc_random_make(3, 1);
     for (size_t i = 0; i < N; i++) {
         x[i] = float_of(dlc_random_u32(&random));
-        /* Many near the halves' range and exactly between two of them. */
+        /* Many are in the halves' range, and exactly between two of them. */
         if (i % 2)
             x[i] = float_of((bits_of(x[i]) & 0x8ffff000) | 0x30000000);
         if (isnan(x[i]))
@@ -184,7 +185,7 @@ START_TEST(nan_stays_nan) {
 END_TEST
 
 static double within(double x, double low, double high) {
-    double whole = nearbyint(x); /* to the nearest, of two the even one */
+    double whole = nearbyint(x); /* rounds to nearest, ties to even */
     return whole < low ? low : whole > high ? high : whole;
 }
 
@@ -255,11 +256,11 @@ START_TEST(same_type_is_a_copy) {
 }
 END_TEST
 
-START_TEST(what_is_not_offered) {
+START_TEST(unsupported_conversions) {
     char a[64] = "", b[64] = "same";
     ck_assert_int_eq(ops->convert(device, NULL, 8, DLC_F16, a, DLC_U8, b),
                      DLC_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(dlc_detail(), "by way of float32"));
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "to float32 first"));
     ck_assert_int_eq(ops->convert(device, NULL, 8, (dlc_dtype)99, a, (dlc_dtype)99, b),
                      DLC_ERR_UNSUPPORTED);
     ck_assert_str_eq(b, "same");
@@ -279,7 +280,7 @@ int main(void) {
     tcase_add_test(tests, whole_numbers);
     tcase_add_test(tests, doubles);
     tcase_add_test(tests, same_type_is_a_copy);
-    tcase_add_test(tests, what_is_not_offered);
+    tcase_add_test(tests, unsupported_conversions);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

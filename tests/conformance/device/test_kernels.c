@@ -1,5 +1,6 @@
-/* Every kernel of a device against plain loops: odd sizes, unaligned places,
- * nothing touched outside, the same bits for any number of threads. */
+/* Conformance of devices: every kernel compared with plain loops, for odd sizes and
+ * unaligned pointers; nothing is written outside, and results don't depend on the
+ * number of threads. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "support/mirror.h"
 #include "support/plugins.h"
 
-/* Around the sizes at which vectors, blocks and threads begin and end. */
+/* Sizes around the limits of vectors, blocks and threads. */
 static const size_t sizes[] = {0,     1,     2,     3,     7,     8,     15,
                                16,    17,    31,    33,    63,    64,    65,
                                255,   1000,  1023,  1024,  1025,  4095,  4097,
@@ -57,7 +58,7 @@ static void teardown(void) {
     plugins_close();
 }
 
-/* Runs `body` for each size, each number of threads, and places off by 0 .. 2. */
+/* Runs `body` for each size, each number of threads, and offsets 0 .. 2. */
 #define FOR_ALL(n, at) \
     for (size_t t_ = 0; t_ < sizeof thread_counts / sizeof *thread_counts; \
          t_++, ops->close(device)) \
@@ -108,8 +109,8 @@ static float of_half(uint16_t half) {
     return value;
 }
 
-/* The nearest half of an exact sum, the even one of two: by trying all the halves
- * near to the one cut off. */
+/* The half nearest to an exact sum, ties to even: tries all halves near the truncated
+ * one. */
 static uint16_t nearest_half(double exact) {
     float cut = (float)exact;
     uint32_t bits;
@@ -125,8 +126,8 @@ static uint16_t nearest_half(double exact) {
     return best;
 }
 
-/* Halves with 8 bits of mantissa and near exponents: float32 holds their sum exactly,
- * so that there is one rounding only. */
+/* Halves with 8 bits of mantissa and similar exponents: float32 holds their sum
+ * exactly, so there is only one rounding. */
 START_TEST(add_bf16_rounds_to_nearest_even) {
     uint16_t *x = (uint16_t *)b, *y = (uint16_t *)got, *sum = (uint16_t *)want;
     dlc_random random = dlc_random_make(7, 7);
@@ -157,7 +158,7 @@ START_TEST(add_bf16_at_the_ends) {
         {0xff80, 0x0000, 0xff80}, /* -infinity */
         {0x8000, 0x8000, 0x8000}, /* -0 */
         {0x0001, 0x0001, 0x0002}, /* denormals */
-        {0x3f80, 0x3b80, 0x3f80}, /* 1 + 2^-8: half way, to even */
+        {0x3f80, 0x3b80, 0x3f80}, /* 1 + 2^-8: a tie, rounds to even */
         {0x3f81, 0x3b80, 0x3f82},
     };
     open_device(1);
@@ -169,14 +170,14 @@ START_TEST(add_bf16_at_the_ends) {
     uint16_t x = 0x7f81, nan = 0x3f80, less = 0xff80;
     ck_assert_int_eq(ops->add_bf16(device, NULL, 1, &x, &nan), DLC_OK);
     ck_assert(isnan(of_half(nan)));
-    x = 0x7f80; /* infinity less infinity */
+    x = 0x7f80; /* infinity minus infinity */
     ck_assert_int_eq(ops->add_bf16(device, NULL, 1, &x, &less), DLC_OK);
     ck_assert(isnan(of_half(less)));
     ops->close(device);
 }
 END_TEST
 
-/* Two roundings, never a fused one: the same on every processor. */
+/* Two roundings, never a fused multiply-add: the same on every CPU. */
 START_TEST(axpy_rounds_twice) {
     FOR_ALL(n, at) {
         start_from(a);
@@ -190,7 +191,7 @@ START_TEST(axpy_rounds_twice) {
 }
 END_TEST
 
-/* As dlc_device_ops.sum says it. */
+/* The order of dlc_device_ops.sum. */
 static float pairwise(const float *const *sources, int32_t count, size_t i) {
     float s[32];
     for (int32_t k = 0; k < count; k++)
@@ -245,7 +246,7 @@ START_TEST(sum_into_a_source) {
 }
 END_TEST
 
-/* To all of its sources, to some of them, to others, and to one of them twice. */
+/* Destinations: all of its sources, some of them, others, and one of them twice. */
 START_TEST(sum_to_several) {
     enum { MAX = 9 };
     static float room_of[MAX][20001 + 2 * PAD], expected[20001 + 2 * PAD];
@@ -312,9 +313,9 @@ static void check_momentum(uint32_t nesterov) {
     float *w = room(), *w_want = room();
     dlc_momentum how = {.size = sizeof how,
                         .nesterov = nesterov,
-                        .rate = 0.05f,
+                        .learning_rate = 0.05f,
                         .momentum = 0.9f,
-                        .decay = 0.004f,
+                        .weight_decay = 0.004f,
                         .grad_scale = 0.25f};
     FOR_ALL(n, at) {
         memcpy(w, b, (MOST + 2 * PAD) * sizeof(float));
@@ -350,7 +351,7 @@ START_TEST(momentum_nesterov) {
 }
 END_TEST
 
-/* A sum and a step, as two calls make them; the last size goes past the caches. */
+/* A sum and an update, as two calls compute them; the last size exceeds the caches. */
 static void check_momentum_to(size_t n, int32_t count, int32_t targets) {
     enum { GRADIENTS = 5, TARGETS = 3 };
     const size_t all = n + 2 * PAD;
@@ -374,9 +375,9 @@ static void check_momentum_to(size_t n, int32_t count, int32_t targets) {
     }
     dlc_momentum how = {.size = sizeof how,
                         .nesterov = n % 2,
-                        .rate = 0.05f,
+                        .learning_rate = 0.05f,
                         .momentum = 0.9f,
-                        .decay = 0.004f,
+                        .weight_decay = 0.004f,
                         .grad_scale = 0.25f};
     ck_assert_int_eq(ops->sum(device, NULL, n, gradients, count, sum), DLC_OK);
     ck_assert_int_eq(ops->momentum(device, NULL, n, &how, sum, want_velocity + PAD + 1,
@@ -413,8 +414,8 @@ START_TEST(momentum_to_is_a_sum_and_a_step) {
 }
 END_TEST
 
-/* Planes that begin and end anywhere, in the middle of vectors too; bytes that lie as
- * the floats do, and otherwise. */
+/* Planes begin and end anywhere, even within vectors; bytes have the floats' alignment,
+ * and others. */
 START_TEST(normalize_takes_each_channels_mean) {
     static const size_t planes[] = {
         1, 2, 3, 7, 64, 784, 16385, 227 * 227, (size_t)1 << 33};

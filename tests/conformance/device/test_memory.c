@@ -1,5 +1,5 @@
-/* The cpu device's memory: zeroed, aligned, of any size; shared between processes,
- * and refused when it is not what was exported. */
+/* Conformance of the cpu device's memory: zeroed, aligned, of any size; shared between
+ * processes, and refused when it is not the exported memory. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ START_TEST(zeroed_and_aligned) {
             memset(memory.base, 0x77, sizes[i]);
             ops->free(device, &memory);
             ck_assert_ptr_null(memory.base);
-            ops->free(device, &memory); /* once more does no harm */
+            ops->free(device, &memory); /* freeing twice does no harm */
         }
 }
 END_TEST
@@ -65,20 +65,20 @@ END_TEST
 
 START_TEST(only_shared_is_exported) {
     dlc_memory memory = no_memory(), again = no_memory();
-    dlc_share share = {.size = sizeof share};
+    dlc_ipc_handle share = {.size = sizeof share};
     ck_assert_int_eq(ops->alloc(device, 1 << 22, 0, &memory), DLC_OK);
-    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_ERR_CONFIG);
+    ck_assert_int_eq(ops->ipc_export(device, &memory, &share), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "DLC_MEM_SHARED"));
     ops->free(device, &memory);
     ck_assert_int_eq(ops->alloc(device, 1000, DLC_MEM_SHARED, &memory), DLC_OK);
-    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_OK);
-    ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_OK);
+    ck_assert_int_eq(ops->ipc_export(device, &memory, &share), DLC_OK);
+    ck_assert_int_eq(ops->ipc_import(device, &share, &again), DLC_OK);
     ck_assert_uint_eq(again.bytes, 1000);
     ck_assert_ptr_ne(again.base, memory.base);
     ((char *)memory.base)[999] = 5;
     ck_assert_int_eq(((char *)again.base)[999], 5);
-    /* What was imported is its owner's to export. */
-    ck_assert_int_eq(ops->share_export(device, &again, &share), DLC_ERR_CONFIG);
+    /* Only the owner may export imported memory. */
+    ck_assert_int_eq(ops->ipc_export(device, &again, &share), DLC_ERR_CONFIG);
     ops->free(device, &again);
     ops->free(device, &memory);
 }
@@ -86,14 +86,14 @@ END_TEST
 
 START_TEST(freed_is_refused) {
     dlc_memory memory = no_memory(), other = no_memory(), again = no_memory();
-    dlc_share share = {.size = sizeof share};
+    dlc_ipc_handle share = {.size = sizeof share};
     ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &memory), DLC_OK);
-    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_OK);
+    ck_assert_int_eq(ops->ipc_export(device, &memory, &share), DLC_OK);
     ops->free(device, &memory);
-    ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
-    /* Another object under the same number. */
+    ck_assert_int_eq(ops->ipc_import(device, &share, &again), DLC_ERR_IO);
+    /* Another file under the same descriptor number. */
     ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &other), DLC_OK);
-    ck_assert_int_eq(ops->share_import(device, &share, &again), DLC_ERR_IO);
+    ck_assert_int_eq(ops->ipc_import(device, &share, &again), DLC_ERR_IO);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "not what was exported"));
     ops->free(device, &other);
 }
@@ -101,15 +101,15 @@ END_TEST
 
 START_TEST(changed_shares) {
     dlc_memory memory = no_memory();
-    dlc_share share = {.size = sizeof share};
+    dlc_ipc_handle share = {.size = sizeof share};
     size_t refused = 0;
     ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &memory), DLC_OK);
-    ck_assert_int_eq(ops->share_export(device, &memory, &share), DLC_OK);
-    for (size_t i = offsetof(dlc_share, pid); i < sizeof share; i++) {
-        dlc_share changed = share;
+    ck_assert_int_eq(ops->ipc_export(device, &memory, &share), DLC_OK);
+    for (size_t i = offsetof(dlc_ipc_handle, pid); i < sizeof share; i++) {
+        dlc_ipc_handle changed = share;
         dlc_memory again = no_memory();
         ((unsigned char *)&changed)[i] ^= 0xff;
-        if (ops->share_import(device, &changed, &again) != DLC_OK)
+        if (ops->ipc_import(device, &changed, &again) != DLC_OK)
             refused++;
         else
             ops->free(device, &again);
@@ -119,19 +119,19 @@ START_TEST(changed_shares) {
 }
 END_TEST
 
-/* Rank 0 owns it and is gone before the others look at it. */
+/* Rank 0 owns it and has exited before the others read it. */
 static void shared_body(test_rank *rank, void *context) {
     size_t bytes = *(const size_t *)context;
-    dlc_share mine = {.size = sizeof mine}, all[3];
+    dlc_ipc_handle mine = {.size = sizeof mine}, all[3];
     dlc_memory own = no_memory(), its = no_memory();
 
     setup();
     RANK_OK(rank, ops->alloc(device, bytes, DLC_MEM_SHARED, &own));
     memset(own.base, 'a' + rank->rank, bytes);
-    RANK_OK(rank, ops->share_export(device, &own, &mine));
-    RANK_OK(rank, ranks_allgather(rank, &mine, sizeof mine, all));
+    RANK_OK(rank, ops->ipc_export(device, &own, &mine));
+    RANK_OK(rank, ranks_all_gather(rank, &mine, sizeof mine, all));
     if (rank->rank > 0)
-        RANK_OK(rank, ops->share_import(device, &all[0], &its));
+        RANK_OK(rank, ops->ipc_import(device, &all[0], &its));
     ranks_barrier(rank);
     if (rank->rank == 0)
         _exit(0);
@@ -158,11 +158,11 @@ START_TEST(describes_itself) {
     ck_assert_int_eq(count, 1);
     ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
     ck_assert_str_ne(info.name, "");
-    ck_assert_int_ge(info.units, 1);
+    ck_assert_int_ge(info.compute_units, 1);
     ck_assert_uint_gt(info.memory_bytes, 1 << 20);
     ck_assert_int_eq(ops->describe(1, &info), DLC_ERR_CONFIG);
     ck_assert_int_eq(ops->open(&args, &device), DLC_ERR_CONFIG);
-    /* Of a caller that knows only the name. */
+    /* A caller that knows only the name. */
     memset(&info, 0x55, sizeof info);
     info.size = offsetof(dlc_device_info, memory_bytes);
     ck_assert_int_eq(ops->describe(0, &info), DLC_OK);

@@ -1,5 +1,6 @@
-/* What training in 16-bit floats takes: sums of them, the loss scale, steps that read
- * their rate and scale from memory. Against plain loops. */
+/* Conformance of devices: what training in 16-bit floats needs, that is sums of them,
+ * the loss scale, and updates that read learning rate and scale from memory. Compared
+ * with plain loops. */
 #include <check.h>
 #include <math.h>
 #include <stddef.h>
@@ -38,9 +39,9 @@ static void open_device(int threads) {
             for (size_t s_ = 0, n; \
                  s_ < sizeof sizes / sizeof *sizes && ((n = sizes[s_]), 1); s_++)
 
-/* ---- add_f16 --------------------------------------------------------------------- */
+/* ---- add_f16 ------------------------------------------------------------- */
 
-/* Every half of up to 65504, exactly; subnormals too. */
+/* Every half up to 65504, exactly; subnormals too. */
 static double of_half(uint16_t half) {
     int exponent = half >> 10 & 31, mantissa = half & 1023;
     double size = exponent ? ldexp(1024 + mantissa, exponent - 25)
@@ -48,7 +49,7 @@ static double of_half(uint16_t half) {
     return half & 0x8000 ? -size : size;
 }
 
-/* The nearest half, the even one of two: by trying all that have the sign. */
+/* The nearest half, ties to even: tries all with this sign. */
 static uint16_t nearest_half(double exact) {
     uint16_t sign = signbit(exact) ? 0x8000 : 0, best = sign;
     if (fabs(exact) >= 65520)
@@ -68,7 +69,7 @@ START_TEST(add_f16_rounds_to_nearest_even) {
     uint16_t x[COUNT], y[COUNT + 1], want[COUNT];
     int subnormal = 0, infinite = 0, inexact = 0;
     for (size_t i = 0; i < COUNT; i++) {
-        /* half of them alike in size, so that they cancel */
+        /* half of them similar in magnitude, so that they cancel */
         uint16_t exponent = (uint16_t)(dlc_random_below(&random, 31) << 10);
         x[i] = (uint16_t)(exponent | dlc_random_below(&random, 0x400));
         uint16_t other = i % 2 ? exponent
@@ -112,7 +113,7 @@ START_TEST(add_f16_of_any_size) {
 }
 END_TEST
 
-/* ---- add_mean -------------------------------------------------------------------- */
+/* ---- add_mean ------------------------------------------------------------ */
 
 START_TEST(add_mean_is_a_weighted_mean) {
     const float pair[2] = {10, 4}, none[2] = {7, 0};
@@ -126,7 +127,7 @@ START_TEST(add_mean_is_a_weighted_mean) {
 }
 END_TEST
 
-/* ---- momentum -------------------------------------------------------------------- */
+/* ---- momentum ------------------------------------------------------------ */
 
 typedef struct state {
     float *gradient, *velocity, *weight;
@@ -162,12 +163,12 @@ static void step(const state *s, size_t n, const dlc_momentum *how) {
 }
 
 static const dlc_momentum plain = {.size = sizeof plain,
-                                   .rate = 0.5f,
+                                   .learning_rate = 0.5f,
                                    .momentum = 0.9f,
-                                   .decay = 0.01f,
+                                   .weight_decay = 0.01f,
                                    .grad_scale = 0.25f};
 
-/* What lies in memory are factors: the same as of the numbers multiplied. */
+/* Factors in memory give the same result as factors multiplied in. */
 START_TEST(momentum_reads_its_factors) {
     const float rate = 0.125f;
     const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f};
@@ -176,9 +177,9 @@ START_TEST(momentum_reads_its_factors) {
             state a = make_state(), b = make_state();
             dlc_momentum how = plain, want = plain;
             how.nesterov = want.nesterov = nesterov;
-            how.rate_at = &rate;
+            how.learning_rate_at = &rate;
             how.loss_scale = &scale;
-            want.rate *= rate;
+            want.learning_rate *= rate;
             want.grad_scale *= scale.inverse;
             step(&a, n, &how);
             step(&b, n, &want);
@@ -204,20 +205,21 @@ START_TEST(momentum_skips_an_overflow) {
 }
 END_TEST
 
-/* A caller of before knows nothing of what was added: what lies behind is not read. */
+/* A caller built with an older header does not know the added fields: they are not
+ * read. */
 START_TEST(momentum_of_a_smaller_struct) {
     static const dlc_loss_scale stop = {.overflow = 1};
     state a = make_state(), b = make_state();
     dlc_momentum how = plain;
-    how.size = offsetof(dlc_momentum, rate_at);
-    how.rate_at = (const float *)8; /* nowhere */
+    how.size = offsetof(dlc_momentum, learning_rate_at);
+    how.learning_rate_at = (const float *)8; /* an invalid address */
     how.loss_scale = &stop;
     open_device(1);
     step(&a, 1000, &how);
     step(&b, 1000, &plain);
     ck_assert(same_state(&a, &b));
     how.size = offsetof(dlc_momentum, loss_scale);
-    how.rate_at = NULL;
+    how.learning_rate_at = NULL;
     step(&a, 1000, &how);
     step(&b, 1000, &plain);
     ck_assert(same_state(&a, &b));
@@ -227,31 +229,35 @@ START_TEST(momentum_of_a_smaller_struct) {
 }
 END_TEST
 
-/* ---- adapt_scale ------------------------------------------------------------- */
+/* ---- update_loss_scale ---------------------------------------------------------- */
 
-/* Wherever the one that is not finite stands. */
-START_TEST(adapt_scale_finds_every_overflow) {
+/* Wherever the non-finite element is. */
+START_TEST(update_loss_scale_finds_every_overflow) {
     static const float bad[] = {INFINITY, -INFINITY, NAN};
     float *x = calloc(MOST + 1, sizeof *x);
     FOR_ALL(n) {
         for (size_t i = 0; i <= MOST; i++)
             x[i] = i % 2 ? -3e38f : 1e-42f;
-        x[n] = NAN; /* behind: not looked at */
+        x[n] = NAN; /* past the end: not checked */
         for (size_t k = 0; k < 30; k++) {
             size_t at = n ? (k < 10   ? k
                              : k < 20 ? n - 1 - (k - 10) % n
                                       : k * 977) %
                                 n
                           : 0;
-            dlc_loss_scale scale = {.scale = 8, .good = 1};
-            ck_assert_int_eq(ops->adapt_scale(device, NULL, n, x, 5, &scale), DLC_OK);
-            ck_assert(!scale.overflow && scale.good == 2 && scale.inverse == 0.125f);
+            dlc_loss_scale scale = {.scale = 8, .good_iterations = 1};
+            ck_assert_int_eq(ops->update_loss_scale(device, NULL, n, x, 5, &scale),
+                             DLC_OK);
+            ck_assert(!scale.overflow && scale.good_iterations == 2 &&
+                      scale.inverse == 0.125f);
             if (n == 0)
                 break;
             float kept = x[at];
             x[at] = bad[k % 3];
-            ck_assert_int_eq(ops->adapt_scale(device, NULL, n, x, 5, &scale), DLC_OK);
-            ck_assert_msg(scale.overflow == 1, "%zu of %zu is not seen", at, n);
+            ck_assert_int_eq(ops->update_loss_scale(device, NULL, n, x, 5, &scale),
+                             DLC_OK);
+            ck_assert_msg(scale.overflow == 1, "element %zu of %zu is not found", at,
+                          n);
             x[at] = kept;
         }
     }
@@ -259,39 +265,39 @@ START_TEST(adapt_scale_finds_every_overflow) {
 }
 END_TEST
 
-START_TEST(adapt_scale_follows_what_it_sees) {
+START_TEST(update_loss_scale_adapts) {
     const float good = 1, bad = INFINITY;
     dlc_loss_scale scale = {.scale = 4};
     open_device(1);
-#define ADAPT(x) \
-    ck_assert_int_eq(ops->adapt_scale(device, NULL, 1, x, 2, &scale), DLC_OK)
+#define UPDATE(x) \
+    ck_assert_int_eq(ops->update_loss_scale(device, NULL, 1, x, 2, &scale), DLC_OK)
 #define IS(scale_, inverse_, overflow_, good_, skipped_) \
     ck_assert_msg(scale.scale == (scale_) && scale.inverse == (inverse_) && \
-                      scale.overflow == (overflow_) && scale.good == (good_) && \
-                      scale.skipped == (skipped_), \
+                      scale.overflow == (overflow_) && \
+                      scale.good_iterations == (good_) && scale.skipped == (skipped_), \
                   "scale %g, inverse %g, overflow %d, good %d, skipped %lld", \
                   (double)scale.scale, (double)scale.inverse, scale.overflow, \
-                  scale.good, (long long)scale.skipped)
-    ADAPT(&good);
+                  scale.good_iterations, (long long)scale.skipped)
+    UPDATE(&good);
     IS(4, 0.25f, 0, 1, 0);
-    ADAPT(&good);
+    UPDATE(&good);
     IS(8, 0.25f, 0, 0, 0);
-    ADAPT(&good);
+    UPDATE(&good);
     IS(8, 0.125f, 0, 1, 0);
-    ADAPT(&bad);
+    UPDATE(&bad);
     IS(4, 0.125f, 1, 0, 1);
-    ADAPT(&bad);
+    UPDATE(&bad);
     IS(2, 0.25f, 1, 0, 2);
-    ADAPT(&bad);
+    UPDATE(&bad);
     IS(1, 0.5f, 1, 0, 3);
-    ADAPT(&bad); /* no further down */
+    UPDATE(&bad); /* at the lower limit */
     IS(1, 1, 1, 0, 4);
     scale.scale = 0x1p23f;
-    ADAPT(&good);
-    ADAPT(&good);
+    UPDATE(&good);
+    UPDATE(&good);
     IS(0x1p24f, 0x1p-23f, 0, 0, 4);
-    ADAPT(&good);
-    ADAPT(&good); /* no further up */
+    UPDATE(&good);
+    UPDATE(&good); /* at the upper limit */
     IS(0x1p24f, 0x1p-24f, 0, 0, 4);
     ops->close(device);
 }
@@ -310,8 +316,8 @@ int main(void) {
     tcase_add_test(tests, momentum_reads_its_factors);
     tcase_add_test(tests, momentum_skips_an_overflow);
     tcase_add_test(tests, momentum_of_a_smaller_struct);
-    tcase_add_test(tests, adapt_scale_finds_every_overflow);
-    tcase_add_test(tests, adapt_scale_follows_what_it_sees);
+    tcase_add_test(tests, update_loss_scale_finds_every_overflow);
+    tcase_add_test(tests, update_loss_scale_adapts);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

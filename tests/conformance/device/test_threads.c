@@ -1,5 +1,5 @@
-/* Where the cpu device's threads run: on the hardware threads that it is given, each on
- * one; where the user has placed them, not there; and back where they were at close. */
+/* Where the cpu device's threads run: each on one of the CPUs that it is given;
+ * elsewhere if the user has placed threads; and where they were before after close. */
 #include <check.h>
 #include <dirent.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 static const dlc_device_ops *ops;
 static cpu_set_t before;
-static int32_t cpus[2]; /* two that this process may use */
+static int32_t cpus[2]; /* two CPUs that this process may use */
 static int found;
 
 static void setup(void) {
@@ -30,7 +30,7 @@ static dlc_device *open_device(int threads) {
     return device;
 }
 
-/* How many threads of this process may run on `cpu` alone. */
+/* How many threads of this process may run only on `cpu`. */
 static int bound_to(int cpu) {
     int count = 0;
     DIR *folder = opendir("/proc/self/task");
@@ -51,9 +51,9 @@ static int caller_is_back(void) {
     return CPU_EQUAL(&now, &before);
 }
 
-START_TEST(one_is_bound_and_let_go) {
+START_TEST(one_is_bound_and_released) {
     if (found < 2)
-        return; /* nothing to see with one */
+        return; /* nothing to test with one */
     int others = bound_to(cpus[0]);
     dlc_device *device = open_device(1);
     ck_assert_int_eq(bound_to(cpus[0]), others + 1);
@@ -71,7 +71,7 @@ START_TEST(two_are_bound_apart) {
     ck_assert_int_eq(bound_to(cpus[1]), 1);
     ops->close(device);
     ck_assert(caller_is_back());
-    /* Another one moves the same pool. */
+    /* Another device moves the threads of the same pool. */
     int32_t first = cpus[0];
     cpus[0] = cpus[1];
     cpus[1] = first;
@@ -95,8 +95,8 @@ START_TEST(the_user_comes_first) {
 }
 END_TEST
 
-/* A plugin's word is not what the kernel grants: no such processor, no harm. */
-START_TEST(absurd_processors_are_ignored) {
+/* A plugin may ask for a CPU that does not exist; that does no harm. */
+START_TEST(nonexistent_cpus_are_ignored) {
     static const int32_t absurd[] = {8191, 100000, -1};
     cpus[0] = cpus[1] = absurd[_i];
     dlc_device *device = open_device(2);
@@ -111,10 +111,10 @@ int main(void) {
     Suite *suite = suite_create("device threads");
     TCase *tests = tcase_create("threads");
     tcase_add_checked_fixture(tests, setup, plugins_close);
-    tcase_add_test(tests, one_is_bound_and_let_go);
+    tcase_add_test(tests, one_is_bound_and_released);
     tcase_add_test(tests, two_are_bound_apart);
     tcase_add_loop_test(tests, the_user_comes_first, 0, 3);
-    tcase_add_loop_test(tests, absurd_processors_are_ignored, 0, 3);
+    tcase_add_loop_test(tests, nonexistent_cpus_are_ignored, 0, 3);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,4 @@
-/* See checker.h. */
+/* Compares a layer with its reference, with finite differences, and with itself. */
 #include "checker.h"
 
 #include <check.h>
@@ -11,16 +11,16 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "machine.h"
 #include "reference.h"
+#include "target.h"
 
 enum {
-    SAMPLES = 48, /* gradients checked of each tensor */
-    SKIPPED = 77  /* exit code that ctest knows */
+    SAMPLES = 48, /* gradients checked per tensor */
+    SKIPPED = 77  /* exit code that ctest takes for skipped */
 };
 
-/* A random permutation of evenly spaced numbers in -reach .. reach, others for
- * another salt. */
+/* A random permutation of evenly spaced numbers in -reach .. reach, different for each
+ * salt. */
 void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
     dlc_random random = dlc_random_make(salt, 7);
     for (int64_t i = 0; i < count; i++) {
@@ -33,7 +33,7 @@ void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
         data[i] = data[j];
         data[j] = swap;
     }
-    /* No value is zero, where relu has its kink. */
+    /* No value is zero, where relu is not differentiable. */
     for (int64_t i = 0; i < count; i++)
         if (fabsf(data[i]) < 1e-3f)
             data[i] += 2e-3f;
@@ -46,81 +46,82 @@ void fill_labels(void *data, int64_t count, int64_t classes) {
         labels[i] = (int32_t)dlc_random_below(&random, (uint64_t)classes);
 }
 
-double far_apart(const float *a, const float *b, int64_t count) {
+double largest_difference(const float *a, const float *b, int64_t count) {
     double most = 0;
     for (int64_t i = 0; i < count; i++) {
         double far = fabs((double)a[i] - (double)b[i]);
-        if (isnan(far) || far > most) /* nothing is larger than NaN: it stays */
+        if (isnan(far) || far > most) /* nothing is larger than NaN, so it stays */
             most = far;
     }
     return most;
 }
 
-/* ---- Against itself ------------------------------------------------------------- */
+/* ---- Comparison with itself ----------------------------------------------------- */
 
-void fill_rig(rig *r) {
+void fill_fixture(fixture *r) {
     for (int32_t i = 0; i < r->plan.inputs; i++)
-        fill_values(r->in_data[i], rig_in_count(r, i), 1 + (uint64_t)i, 2);
+        fill_values(r->in_data[i], fixture_in_count(r, i), 1 + (uint64_t)i, 2);
     for (int32_t p = 0; p < r->plan.params; p++)
-        fill_values(r->param_data[p], rig_param_count(r, p), 5 + (uint64_t)p, 1);
-    fill_values(r->out_diff, rig_out_count(r), 9, 1);
+        fill_values(r->param_data[p], fixture_param_count(r, p), 5 + (uint64_t)p, 1);
+    fill_values(r->out_diff, fixture_out_count(r), 9, 1);
 }
 
-static void open_rig(rig *r, const rig_spec *spec) {
-    ck_assert_msg(rig_open(r, spec) == DLC_OK, "%s", dlc_detail());
+static void open_fixture(fixture *r, const layer_spec *spec) {
+    ck_assert_msg(fixture_open(r, spec) == DLC_OK, "%s", dlc_detail());
 }
 
-void run_rig(rig *r, const rig_spec *spec) {
-    open_rig(r, spec);
-    fill_rig(r);
-    ck_assert_int_eq(rig_forward(r), DLC_OK);
+void run_fixture(fixture *r, const layer_spec *spec) {
+    open_fixture(r, spec);
+    fill_fixture(r);
+    ck_assert_int_eq(fixture_forward(r), DLC_OK);
     if (r->spec.phase == DLC_PHASE_TRAIN)
-        ck_assert_int_eq(rig_backward(r), DLC_OK);
+        ck_assert_int_eq(fixture_backward(r), DLC_OK);
 }
 
 void check_same_bits(const float *a, const float *b, int64_t count) {
     ck_assert_mem_eq(a, b, (size_t)count * sizeof(float));
 }
 
-void check_same_results(const rig *a, const rig *b) {
-    check_same_bits(a->out_data, b->out_data, rig_out_count(a));
+void check_same_results(const fixture *a, const fixture *b) {
+    check_same_bits(a->out_data, b->out_data, fixture_out_count(a));
     for (int32_t i = 0; i < a->plan.inputs; i++)
-        check_same_bits(a->in_diff[i], b->in_diff[i], rig_in_count(a, i));
+        check_same_bits(a->in_diff[i], b->in_diff[i], fixture_in_count(a, i));
     for (int32_t p = 0; p < a->plan.params; p++) {
-        check_same_bits(a->param_data[p], b->param_data[p], rig_param_count(a, p));
-        check_same_bits(a->param_diff[p], b->param_diff[p], rig_param_count(a, p));
+        check_same_bits(a->param_data[p], b->param_data[p], fixture_param_count(a, p));
+        check_same_bits(a->param_diff[p], b->param_diff[p], fixture_param_count(a, p));
     }
 }
 
-void check_twin(const rig_spec *train, const rig_spec *test, double most) {
-    rig trained, beside, alone;
-    rig_spec spec = *test;
-    open_rig(&trained, train);
+void check_test_net(const layer_spec *train, const layer_spec *test, double most) {
+    fixture trained, beside, alone;
+    layer_spec spec = *test;
+    open_fixture(&trained, train);
     spec.phase = DLC_PHASE_TEST;
-    run_rig(&alone, &spec);
-    spec.twin = &trained;
-    run_rig(&beside, &spec);
+    run_fixture(&alone, &spec);
+    spec.train_layer = &trained;
+    run_fixture(&beside, &spec);
     for (int32_t p = 0; p < trained.plan.params; p++)
         ck_assert_int_eq(trained.param[p].count, beside.param[p].count);
-    double far = far_apart(beside.out_data, alone.out_data, rig_out_count(&beside));
-    ck_assert_msg(far < most, "%s of %lld, a twin of %s of %lld: %g apart",
+    double far = largest_difference(beside.out_data, alone.out_data,
+                                    fixture_out_count(&beside));
+    ck_assert_msg(far < most, "%s of %lld, sharing the weights of %s of %lld: %g apart",
                   test->settings, (long long)test->in[0].dims[0], train->settings,
                   (long long)train->in[0].dims[0], far);
-    rig_close(&beside);
-    rig_close(&alone);
-    rig_close(&trained);
+    fixture_close(&beside);
+    fixture_close(&alone);
+    fixture_close(&trained);
 }
 
-/* ---- Against its reference ------------------------------------------------------ */
+/* ---- Comparison with the reference ---------------------------------------------- */
 
-typedef struct bench {
-    rig rig;
+typedef struct comparison {
+    fixture fixture;
     ref_values values;
     ref_forward forward;
-    double low, high, slope; /* of the activation taken over */
+    double low, high, slope; /* of the fused activation */
     char where[640];
     double tolerance;
-} bench;
+} comparison;
 
 static double *doubles_of(const float *data, int64_t count) {
     double *copy = dlc_alloc((size_t)count, sizeof(double));
@@ -129,8 +130,9 @@ static double *doubles_of(const float *data, int64_t count) {
     return copy;
 }
 
-/* What a 16-bit type holds: the layer and its reference then start from the same. */
-static void round_off(const rig *r, float *data, int64_t count) {
+/* Rounds values to the 16-bit type, so that the layer and its reference have the same
+ * input. */
+static void round_values(const fixture *r, float *data, int64_t count) {
     uint32_t kept = r->spec.floats == DLC_BF16 ? 0xffff0000u : 0xffffe000u;
     for (int64_t i = 0; i < count && r->spec.floats != DLC_F32; i++) {
         uint32_t bits;
@@ -140,102 +142,103 @@ static void round_off(const rig *r, float *data, int64_t count) {
     }
 }
 
-static void fill(bench *b) {
-    rig *r = &b->rig;
+static void fill(comparison *b) {
+    fixture *r = &b->fixture;
     for (int32_t i = 0; i < r->plan.inputs; i++) {
         if (r->in[i].dtype == DLC_I32)
-            fill_labels(r->in_data[i], rig_in_count(r, i), r->in[0].shape.dims[1]);
+            fill_labels(r->in_data[i], fixture_in_count(r, i), r->in[0].shape.dims[1]);
         else
-            fill_values(r->in_data[i], rig_in_count(r, i), 10 + (uint64_t)i, 2);
+            fill_values(r->in_data[i], fixture_in_count(r, i), 10 + (uint64_t)i, 2);
         if (r->in[i].dtype != DLC_I32)
-            round_off(r, r->in_data[i], rig_in_count(r, i));
-        b->values.in[i] = doubles_of(r->in_data[i], rig_in_count(r, i));
+            round_values(r, r->in_data[i], fixture_in_count(r, i));
+        b->values.in[i] = doubles_of(r->in_data[i], fixture_in_count(r, i));
         if (r->in[i].dtype == DLC_I32)
             b->values.labels = (const int32_t *)(const void *)r->in_data[i];
     }
     for (int32_t i = 0; i < r->plan.params; i++) {
         float *data = r->param_data[i];
-        int64_t count = rig_param_count(r, i);
+        int64_t count = fixture_param_count(r, i);
         fill_values(data, count, 20 + (uint64_t)i, 1);
         if (strcmp(r->param[i].name, "variance") == 0)
             for (int64_t k = 0; k < count; k++)
                 data[k] = fabsf(data[k]) + 0.1f;
         b->values.param[i] = doubles_of(data, count);
     }
-    fill_values(r->out_diff, rig_out_count(r), 30, 1);
-    round_off(r, r->out_diff, rig_out_count(r));
-    b->values.out = dlc_alloc((size_t)rig_out_count(r), sizeof(double));
+    fill_values(r->out_diff, fixture_out_count(r), 30, 1);
+    round_values(r, r->out_diff, fixture_out_count(r));
+    b->values.out = dlc_alloc((size_t)fixture_out_count(r), sizeof(double));
 }
 
-/* Once, for references are computed hundreds of times. */
-static void read_activation(bench *b) {
-    const rig_spec *spec = &b->rig.spec;
+/* Read once, since references are computed hundreds of times. */
+static void read_activation(comparison *b) {
+    const layer_spec *spec = &b->fixture.spec;
     b->high = INFINITY;
-    if (!spec->absorb)
+    if (!spec->fused)
         return;
-    if (spec->absorb_type && strcmp(spec->absorb_type, "clip") == 0) {
+    if (spec->fused_type && strcmp(spec->fused_type, "clip") == 0) {
         b->high = 6;
-        (void)sscanf(spec->absorb, "min=%lf max=%lf", &b->low, &b->high);
+        (void)sscanf(spec->fused, "min=%lf max=%lf", &b->low, &b->high);
     } else {
-        (void)sscanf(spec->absorb, "negative_slope=%lf", &b->slope);
+        (void)sscanf(spec->fused, "negative_slope=%lf", &b->slope);
     }
 }
 
-static double after(const bench *b, double value) {
+static double activated(const comparison *b, double value) {
     return value > b->high  ? b->high
            : value < b->low ? b->low + b->slope * (value - b->low)
                             : value;
 }
 
-/* Reference and what was taken over. */
-static void compute(const bench *b) {
-    const rig *r = &b->rig;
-    const int64_t count = rig_out_count(r);
+/* Computes the reference and the fused activation. */
+static void compute(const comparison *b) {
+    const fixture *r = &b->fixture;
+    const int64_t count = fixture_out_count(r);
     double *out = b->values.out;
     b->forward(r, &b->values);
-    for (int64_t i = 0; i < count && r->spec.join; i++)
+    for (int64_t i = 0; i < count && r->spec.residual; i++)
         out[i] += b->values.in[1][i];
-    for (int64_t i = 0; i < count && r->spec.absorb; i++)
-        out[i] = after(b, out[i]);
+    for (int64_t i = 0; i < count && r->spec.fused; i++)
+        out[i] = activated(b, out[i]);
 }
 
-static double size_of(const double *data, int64_t count) {
+static double magnitude_of(const double *data, int64_t count) {
     double most = 1e-2;
     for (int64_t i = 0; i < count; i++)
         most = fmax(most, fabs(data[i]));
     return most;
 }
 
-static void compare_forward(const bench *b) {
-    const rig *r = &b->rig;
-    int64_t count = rig_out_count(r);
+static void compare_forward(const comparison *b) {
+    const fixture *r = &b->fixture;
+    int64_t count = fixture_out_count(r);
     compute(b);
-    double size = size_of(b->values.out, count);
+    double size = magnitude_of(b->values.out, count);
     for (int64_t i = 0; i < count; i++) {
         double want = b->values.out[i], got = (double)r->out_data[i];
-        if (!(fabs(want - got) <= b->tolerance * size)) /* NaN too */
+        if (!(fabs(want - got) <= b->tolerance * size)) /* NaN, too */
             ck_abort_msg("%s: output %lld is %.9g, the reference %.9g", b->where,
                          (long long)i, got, want);
     }
 }
 
-/* What backward differentiates: the mean loss, or the output times out_diff. */
-static double objective(const bench *b) {
-    const rig *r = &b->rig;
+/* The function that backward differentiates: the mean loss, or the output times
+ * out_diff. */
+static double objective(const comparison *b) {
+    const fixture *r = &b->fixture;
     compute(b);
     if (r->feature->caps & DLC_LAYER_LOSS)
         return b->values.out[1] > 0
                    ? (double)r->loss_scale * b->values.out[0] / b->values.out[1]
                    : 0;
-    const int64_t count = rig_out_count(r);
+    const int64_t count = fixture_out_count(r);
     double sum = 0;
     for (int64_t i = 0; i < count; i++)
         sum += b->values.out[i] * (double)r->out_diff[i];
     return sum;
 }
 
-static double slope_at(const bench *b, double *x) {
-    const double step = 1e-7, keep = *x; /* small: seldom across a kink */
+static double slope_at(const comparison *b, double *x) {
+    const double step = 1e-7, keep = *x; /* small: seldom crosses a kink */
     *x = keep + step;
     double up = objective(b);
     *x = keep - step;
@@ -244,8 +247,9 @@ static double slope_at(const bench *b, double *x) {
     return (up - down) / (2 * step);
 }
 
-/* All gradients of a small tensor; of a large one the first, the last and some. */
-static void compare_gradient(const bench *b, const char *what, double *x,
+/* Checks all gradients of a small tensor; of a large one the first, the last and some
+ * others. */
+static void compare_gradient(const comparison *b, const char *what, double *x,
                              const float *got, int64_t count) {
     dlc_random random = dlc_random_make(5, (uint64_t)count);
     int64_t at[SAMPLES], n = count < SAMPLES ? count : SAMPLES;
@@ -256,50 +260,50 @@ static void compare_gradient(const bench *b, const char *what, double *x,
             at[k] = k ? count - 1 : 0;
         want[k] = slope_at(b, &x[at[k]]);
     }
-    double size = size_of(want, n);
+    double size = magnitude_of(want, n);
     for (int64_t k = 0; k < n; k++)
         if (!(fabs(want[k] - (double)got[at[k]]) <= b->tolerance * size))
             ck_abort_msg("%s: gradient %lld of %s is %.9g, by finite differences %.9g",
                          b->where, (long long)at[k], what, (double)got[at[k]], want[k]);
 }
 
-static void compare_backward(const bench *b) {
-    const rig *r = &b->rig;
+static void compare_backward(const comparison *b) {
+    const fixture *r = &b->fixture;
     for (int32_t i = 0; i < r->plan.inputs; i++)
         if (!(r->plan.no_gradient >> i & 1))
             compare_gradient(b, "the input", b->values.in[i], r->in_diff[i],
-                             rig_in_count(r, i));
+                             fixture_in_count(r, i));
     for (int32_t i = 0; i < r->plan.params; i++)
         if (!(r->param[i].flags & DLC_PARAM_BUFFER))
             compare_gradient(b, r->param[i].name, b->values.param[i], r->param_diff[i],
-                             rig_param_count(r, i));
+                             fixture_param_count(r, i));
 }
 
-/* Runs all again and wants the same bits. */
-static void run_again(bench *b, int backward) {
-    rig *r = &b->rig;
+/* Runs everything again and requires bitwise identical results. */
+static void run_again(comparison *b, int backward) {
+    fixture *r = &b->fixture;
     const int32_t params = r->plan.params;
-    size_t out_bytes = (size_t)rig_out_count(r) * sizeof(float);
-    size_t in_bytes = (size_t)rig_in_count(r, 0) * sizeof(float);
+    size_t out_bytes = (size_t)fixture_out_count(r) * sizeof(float);
+    size_t in_bytes = (size_t)fixture_in_count(r, 0) * sizeof(float);
     float *out = dlc_alloc(out_bytes, 1), *in_diff = dlc_alloc(in_bytes, 1);
     memcpy(out, r->out_data, out_bytes);
     memcpy(in_diff, r->in_diff[0], in_bytes);
     float *grad[DLC_MAX_PARAMS] = {NULL};
     for (int32_t i = 0; i < params; i++) {
-        grad[i] = dlc_alloc((size_t)rig_param_count(r, i), sizeof(float));
+        grad[i] = dlc_alloc((size_t)fixture_param_count(r, i), sizeof(float));
         memcpy(grad[i], r->param_diff[i],
-               (size_t)rig_param_count(r, i) * sizeof(float));
+               (size_t)fixture_param_count(r, i) * sizeof(float));
     }
-    ck_assert_msg(rig_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+    ck_assert_msg(fixture_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
     if (backward)
-        ck_assert_msg(rig_backward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+        ck_assert_msg(fixture_backward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
     ck_assert_msg(memcmp(out, r->out_data, out_bytes) == 0, "%s: output not repeatable",
                   b->where);
     ck_assert_msg(memcmp(in_diff, r->in_diff[0], in_bytes) == 0,
                   "%s: gradient not repeatable", b->where);
     for (int32_t i = 0; i < params; i++) {
         ck_assert_msg(memcmp(grad[i], r->param_diff[i],
-                             (size_t)rig_param_count(r, i) * sizeof(float)) == 0,
+                             (size_t)fixture_param_count(r, i) * sizeof(float)) == 0,
                       "%s: gradient of %s not repeatable", b->where, r->param[i].name);
         dlc_free(grad[i]);
     }
@@ -307,16 +311,16 @@ static void run_again(bench *b, int backward) {
     dlc_free(in_diff);
 }
 
-static void bench_close(bench *b) {
+static void comparison_close(comparison *b) {
     for (int i = 0; i < DLC_MAX_INPUTS; i++)
         dlc_free(b->values.in[i]);
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         dlc_free(b->values.param[i]);
     dlc_free(b->values.out);
-    rig_close(&b->rig);
+    fixture_close(&b->fixture);
 }
 
-static void name_it(bench *b, const rig_spec *spec) {
+static void describe_case(comparison *b, const layer_spec *spec) {
     char shape[128] = "";
     for (int32_t i = 0; i < spec->in[0].rank; i++) {
         size_t used = strlen(shape);
@@ -329,41 +333,41 @@ static void name_it(bench *b, const rig_spec *spec) {
                    spec->floats == DLC_BF16  ? " bf16"
                    : spec->floats == DLC_F16 ? " fp16"
                                              : "",
-                   spec->join ? ", sum" : "",
-                   !spec->absorb       ? ""
-                   : spec->absorb_type ? spec->absorb_type
-                                       : ", relu",
-                   spec->absorb ? spec->absorb : "", spec->in_place ? ", in place" : "",
+                   spec->residual ? ", sum" : "",
+                   !spec->fused       ? ""
+                   : spec->fused_type ? spec->fused_type
+                                      : ", relu",
+                   spec->fused ? spec->fused : "", spec->in_place ? ", in place" : "",
                    spec->phase == DLC_PHASE_TEST ? "(test)" : "(train)");
 }
 
-void check_layer(const rig_spec *spec, double tolerance) {
-    bench *b = dlc_alloc(1, sizeof *b);
-    rig *r = &b->rig;
-    name_it(b, spec);
+void check_layer(const layer_spec *spec, double tolerance) {
+    comparison *b = dlc_alloc(1, sizeof *b);
+    fixture *r = &b->fixture;
+    describe_case(b, spec);
     b->tolerance = tolerance;
     b->forward = ref_find(spec->type);
-    dlc_status status = rig_open(r, spec);
+    dlc_status status = fixture_open(r, spec);
     ck_assert_msg(status == DLC_OK, "%s: %s", b->where, dlc_detail());
     r->loss_scale = 0.5f;
     read_activation(b);
     fill(b);
     int backward = r->spec.phase == DLC_PHASE_TRAIN && r->ops->backward;
-    ck_assert_msg(rig_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+    ck_assert_msg(fixture_forward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
     if (backward)
-        ck_assert_msg(rig_backward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
+        ck_assert_msg(fixture_backward(r) == DLC_OK, "%s: %s", b->where, dlc_detail());
     compare_forward(b);
     if (backward)
         compare_backward(b);
     run_again(b, backward);
-    bench_close(b);
+    comparison_close(b);
     dlc_free(b);
 }
 
-void check_all_ways(const rig_spec *spec, double tolerance) {
+void check_all_ways(const layer_spec *spec, double tolerance) {
     static const char *const layouts[] = {NULL, "last", "blocked"};
     for (size_t i = 0; i < (spec->in[0].rank == 4 ? 3 : 1); i++) {
-        rig_spec one = *spec;
+        layer_spec one = *spec;
         one.layout = layouts[i];
         check_layer(&one, tolerance);
         one.phase = DLC_PHASE_TEST;
@@ -371,12 +375,12 @@ void check_all_ways(const rig_spec *spec, double tolerance) {
     }
 }
 
-void check_refused(const rig_spec *spec, dlc_status status, const char *words) {
-    rig *r = dlc_alloc(1, sizeof *r);
-    ck_assert_int_eq(rig_open(r, spec), status);
+void check_refused(const layer_spec *spec, dlc_status status, const char *words) {
+    fixture *r = dlc_alloc(1, sizeof *r);
+    ck_assert_int_eq(fixture_open(r, spec), status);
     ck_assert_msg(strstr(dlc_detail(), words) != NULL, "'%s' is not in '%s'", words,
                   dlc_detail());
-    rig_close(r);
+    fixture_close(r);
     dlc_free(r);
 }
 
@@ -386,9 +390,9 @@ int skip_suite(const char *why) {
 }
 
 int run_suite(const char *name, TCase *tests) {
-    if (machine_why_not())
-        return skip_suite(machine_why_not());
-    (void)rig_plugin(); /* once, for all the processes to come */
+    if (target_why_not())
+        return skip_suite(target_why_not());
+    (void)fixture_plugin(); /* loads the plugin once, before tests fork */
     Suite *suite = suite_create(name);
     tcase_set_timeout(tests, 120);
     suite_add_tcase(suite, tests);

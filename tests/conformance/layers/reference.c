@@ -1,4 +1,4 @@
-/* See reference.h. */
+/* Reference implementations of the layers: plain loops in double precision. */
 #include "reference.h"
 
 #include <check.h>
@@ -9,20 +9,20 @@
 
 #include "config/config.h"
 
-static int64_t get(const rig *r, const char *name) {
+static int64_t get(const fixture *r, const char *name) {
     return dlc_settings_get_int(r->settings, name);
 }
 
-static double number(const rig *r, const char *name) {
+static double number(const fixture *r, const char *name) {
     return dlc_settings_get_float(r->settings, name);
 }
 
-static int is(const rig *r, const char *name, const char *text) {
+static int is(const fixture *r, const char *name, const char *text) {
     return strcmp(dlc_settings_get_string(r->settings, name), text) == 0;
 }
 
-/* "<name>_h" where given, else <name>. */
-static int64_t side(const rig *r, const char *name, const char *suffix,
+/* The value of "<name>_h" if given, else of <name>. */
+static int64_t side(const fixture *r, const char *name, const char *suffix,
                     const char *whole) {
     char key[64];
     (void)snprintf(key, sizeof key, "%s_%s", name, suffix);
@@ -33,7 +33,7 @@ typedef struct window {
     int64_t k[2], s[2], p[2], d[2];
 } window;
 
-static window window_of(const rig *r, int dilated) {
+static window window_of(const fixture *r, int dilated) {
     static const char *const suffix[2] = {"h", "w"};
     window w;
     for (int i = 0; i < 2; i++) {
@@ -45,11 +45,11 @@ static window window_of(const rig *r, int dilated) {
     return w;
 }
 
-static const int64_t *in_dims(const rig *r) {
+static const int64_t *in_dims(const fixture *r) {
     return r->in[0].shape.dims;
 }
 
-static const int64_t *out_dims(const rig *r) {
+static const int64_t *out_dims(const fixture *r) {
     return r->out[0].shape.dims;
 }
 
@@ -58,14 +58,14 @@ static int64_t at4(const int64_t *dims, int64_t n, int64_t c, int64_t y, int64_t
 }
 
 /* Elements of one channel of one sample. */
-static int64_t spatial_of(const rig *r) {
-    return rig_in_count(r, 0) / in_dims(r)[0] / in_dims(r)[1];
+static int64_t spatial_of(const fixture *r) {
+    return fixture_in_count(r, 0) / in_dims(r)[0] / in_dims(r)[1];
 }
 
 /* ---- Weighted layers --------------------------------------------------------- */
 
-/* Of one plane, a window whose corner is at (top, left), perhaps outside. By value: the
- * sanitizers then have less to look at in the innermost loop of all these tests. */
+/* A window of one plane whose corner is at (top, left), which may be outside. Arguments
+ * are passed by value, which is faster under sanitizers in this innermost loop. */
 static double conv_plane(const double *plane, int64_t rows, int64_t columns,
                          const double *weight, window w, int64_t top, int64_t left) {
     double sum = 0;
@@ -82,7 +82,7 @@ static double conv_plane(const double *plane, int64_t rows, int64_t columns,
     return sum;
 }
 
-static double conv_point(const rig *r, const ref_values *v, const window *w,
+static double conv_point(const fixture *r, const ref_values *v, const window *w,
                          int64_t groups, int64_t n, int64_t f, int64_t y, int64_t x) {
     const int64_t *in = in_dims(r), *wd = r->param[0].shape.dims;
     int64_t per_group = in[1] / groups;
@@ -95,7 +95,7 @@ static double conv_point(const rig *r, const ref_values *v, const window *w,
     return sum;
 }
 
-static void ref_convolution(const rig *r, const ref_values *v) {
+static void ref_convolution(const fixture *r, const ref_values *v) {
     window w = window_of(r, 1);
     const int64_t *out = out_dims(r), groups = get(r, "group");
     for (int64_t n = 0; n < out[0]; n++)
@@ -106,7 +106,7 @@ static void ref_convolution(const rig *r, const ref_values *v) {
                                                               x);
 }
 
-static void ref_inner_product(const rig *r, const ref_values *v) {
+static void ref_inner_product(const fixture *r, const ref_values *v) {
     int64_t outputs = out_dims(r)[1], features = r->param[0].shape.dims[1];
     for (int64_t n = 0; n < out_dims(r)[0]; n++)
         for (int64_t o = 0; o < outputs; o++) {
@@ -119,7 +119,7 @@ static void ref_inner_product(const rig *r, const ref_values *v) {
 
 /* ---- Pooling ----------------------------------------------------------------- */
 
-static double pool_point(const rig *r, const double *plane, const window *w,
+static double pool_point(const fixture *r, const double *plane, const window *w,
                          int average, int inside, int64_t y, int64_t x) {
     const int64_t *in = in_dims(r);
     int64_t y0 = y * w->s[0] - w->p[0], x0 = x * w->s[1] - w->p[1];
@@ -144,7 +144,7 @@ static double pool_point(const rig *r, const double *plane, const window *w,
     return sum / (double)(inside ? seen : (y2 - y0) * (x2 - x0));
 }
 
-static void ref_pooling(const rig *r, const ref_values *v) {
+static void ref_pooling(const fixture *r, const ref_values *v) {
     window w;
     const int64_t *in = in_dims(r), *out = out_dims(r);
     int average = is(r, "method", "average"), inside = is(r, "average_over", "image");
@@ -165,7 +165,7 @@ static double softplus(double x) {
     return log1p(exp(x));
 }
 
-static double activate(const rig *r, const char *type, double x) {
+static double activate(const fixture *r, const char *type, double x) {
     if (strcmp(type, "relu") == 0)
         return x > 0 ? x : number(r, "negative_slope") * x;
     if (strcmp(type, "sigmoid") == 0)
@@ -191,30 +191,30 @@ static double activate(const rig *r, const char *type, double x) {
     return fabs(x); /* abs */
 }
 
-static void ref_activation(const rig *r, const ref_values *v) {
-    for (int64_t i = 0; i < rig_out_count(r); i++)
+static void ref_activation(const fixture *r, const ref_values *v) {
+    for (int64_t i = 0; i < fixture_out_count(r); i++)
         v->out[i] = activate(r, r->spec.type, v->in[0][i]);
 }
 
 /* ---- Losses and metrics ------------------------------------------------------ */
 
-static int counts(const rig *r, int32_t label) {
+static int counts(const fixture *r, int32_t label) {
     return label != DLC_LABEL_NONE &&
            !(dlc_settings_is_set(r->settings, "ignore_label") &&
              label == get(r, "ignore_label"));
 }
 
 /* Score of class c at position i. */
-static double score(const rig *r, const ref_values *v, int64_t i, int64_t c) {
+static double score(const fixture *r, const ref_values *v, int64_t i, int64_t c) {
     const int64_t classes = in_dims(r)[1], spatial = spatial_of(r);
     return v->in[0][(i / spatial * classes + c) * spatial + i % spatial];
 }
 
-static void ref_softmax_loss(const rig *r, const ref_values *v) {
+static void ref_softmax_loss(const fixture *r, const ref_values *v) {
     int64_t classes = in_dims(r)[1];
     double smooth = number(r, "label_smoothing");
     v->out[0] = v->out[1] = 0;
-    for (int64_t i = 0; i < rig_in_count(r, 1); i++) {
+    for (int64_t i = 0; i < fixture_in_count(r, 1); i++) {
         if (!counts(r, v->labels[i]))
             continue;
         double top = -DBL_MAX, sum = 0;
@@ -231,9 +231,9 @@ static void ref_softmax_loss(const rig *r, const ref_values *v) {
     }
 }
 
-static void ref_accuracy(const rig *r, const ref_values *v) {
+static void ref_accuracy(const fixture *r, const ref_values *v) {
     v->out[0] = v->out[1] = 0;
-    for (int64_t i = 0; i < rig_in_count(r, 1); i++) {
+    for (int64_t i = 0; i < fixture_in_count(r, 1); i++) {
         int64_t better = 0;
         if (!counts(r, v->labels[i]))
             continue;
@@ -276,7 +276,7 @@ static double lrn_point(const lrn *l, const int64_t *d, const ref_values *v, int
     return v->in[0][at4(d, n, c, y, x)] * pow(base, -l->beta);
 }
 
-static void ref_lrn(const rig *r, const ref_values *v) {
+static void ref_lrn(const fixture *r, const ref_values *v) {
     const int64_t *d = in_dims(r);
     const lrn l = {.size = get(r, "local_size"),
                    .across = is(r, "norm_region", "across_channels"),
@@ -291,7 +291,7 @@ static void ref_lrn(const rig *r, const ref_values *v) {
 }
 
 /* Mean and variance of channel c over the batch. */
-static void moments(const rig *r, const ref_values *v, int64_t c, double *mean,
+static void moments(const fixture *r, const ref_values *v, int64_t c, double *mean,
                     double *variance) {
     int64_t batch = in_dims(r)[0], channels = in_dims(r)[1], size = spatial_of(r);
     double count = (double)(batch * size);
@@ -305,7 +305,7 @@ static void moments(const rig *r, const ref_values *v, int64_t c, double *mean,
                          count;
 }
 
-static void ref_batch_norm(const rig *r, const ref_values *v) {
+static void ref_batch_norm(const fixture *r, const ref_values *v) {
     int64_t batch = in_dims(r)[0], channels = in_dims(r)[1], size = spatial_of(r);
     int first = r->plan.params == 4 ? 2 : 0;
     int own = r->spec.phase == DLC_PHASE_TRAIN &&
@@ -325,8 +325,9 @@ static void ref_batch_norm(const rig *r, const ref_values *v) {
     }
 }
 
-static void ref_scale(const rig *r, const ref_values *v) {
-    int64_t size = spatial_of(r), channels = in_dims(r)[1], count = rig_out_count(r);
+static void ref_scale(const fixture *r, const ref_values *v) {
+    int64_t size = spatial_of(r), channels = in_dims(r)[1],
+            count = fixture_out_count(r);
     for (int64_t i = 0; i < count; i++) {
         int64_t c = i / size % channels;
         v->out[i] = v->in[0][i] * v->param[0][c];
@@ -335,13 +336,13 @@ static void ref_scale(const rig *r, const ref_values *v) {
     }
 }
 
-/* ---- Shapes and joins -------------------------------------------------------- */
+/* ---- Shapes and element-wise layers -------------------------------------------- */
 
-static void ref_flatten(const rig *r, const ref_values *v) {
-    memcpy(v->out, v->in[0], (size_t)rig_out_count(r) * sizeof(double));
+static void ref_flatten(const fixture *r, const ref_values *v) {
+    memcpy(v->out, v->in[0], (size_t)fixture_out_count(r) * sizeof(double));
 }
 
-static void ref_concat(const rig *r, const ref_values *v) {
+static void ref_concat(const fixture *r, const ref_values *v) {
     int64_t axis = get(r, "axis"), inner = 1, outer = 1, at = 0;
     for (int64_t d = 0; d < r->out[0].shape.rank; d++) {
         outer *= d < axis ? out_dims(r)[d] : 1;
@@ -355,11 +356,11 @@ static void ref_concat(const rig *r, const ref_values *v) {
         }
 }
 
-static void ref_eltwise(const rig *r, const ref_values *v) {
+static void ref_eltwise(const fixture *r, const ref_values *v) {
     const double *factors = NULL;
     size_t given = dlc_settings_get_floats(r->settings, "coeff", &factors);
     const int sum = is(r, "operation", "sum"), product = is(r, "operation", "product");
-    const int64_t count = rig_out_count(r);
+    const int64_t count = fixture_out_count(r);
     for (int64_t k = 0; k < count; k++) {
         double out = v->in[0][k] * (given ? factors[0] : 1);
         for (int32_t i = 1; i < r->plan.inputs; i++) {
@@ -375,11 +376,11 @@ static void ref_eltwise(const rig *r, const ref_values *v) {
     }
 }
 
-static void ref_softmax(const rig *r, const ref_values *v) {
+static void ref_softmax(const fixture *r, const ref_values *v) {
     int64_t axis = get(r, "axis"), inner = 1, along = in_dims(r)[axis];
     for (int64_t d = axis + 1; d < r->in[0].shape.rank; d++)
         inner *= in_dims(r)[d];
-    for (int64_t i = 0; i < rig_out_count(r) / along; i++) {
+    for (int64_t i = 0; i < fixture_out_count(r) / along; i++) {
         int64_t at = i / inner * along * inner + i % inner;
         double sum = 0;
         for (int64_t c = 0; c < along; c++)
@@ -389,7 +390,7 @@ static void ref_softmax(const rig *r, const ref_values *v) {
     }
 }
 
-/* ---- Which ------------------------------------------------------------------- */
+/* ---- Lookup ------------------------------------------------------------------- */
 
 ref_forward ref_find(const char *type) {
     static const struct {

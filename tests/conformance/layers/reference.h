@@ -1,12 +1,12 @@
-/* What the layers should compute: plain loops in double precision, on plain arrays,
- * written for reading. Forward only; gradients are checked by finite differences of
- * these, which doubles make sharp. */
+/* References for the layers: plain loops in double precision, on plain arrays, written
+ * for readability. Forward only; gradients are checked by finite differences of these.
+ */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
-#include "rig.h"
+#include "layer_fixture.h"
 
-/* Values of a layer, as doubles. `out` has rig_out_count elements. */
+/* Values of a layer, as doubles. `out` has fixture_out_count elements. */
 typedef struct ref_values {
     double *in[DLC_MAX_INPUTS];
     double *param[DLC_MAX_PARAMS];
@@ -14,7 +14,7 @@ typedef struct ref_values {
     const int32_t *labels;
 } ref_values;
 
-typedef void (*ref_forward)(const rig *r, const ref_values *v);
+typedef void (*ref_forward)(const fixture *r, const ref_values *v);
 
 /* The reference of a layer type; fails the test if there is none. */
 ref_forward ref_find(const char *type);

@@ -1,5 +1,5 @@
-/* dropout: its statistics, and that its choice depends on nothing but (seed, layer,
- * iteration, element of the global batch). */
+/* dropout: its statistics, and that its choice depends only on (seed, layer, iteration,
+ * element of the global batch). */
 #include "checker.h"
 
 #include <math.h>
@@ -7,16 +7,16 @@
 
 #include "base/random.h"
 
-static void open_ones(rig *r, const rig_spec *spec) {
-    ck_assert_int_eq(rig_open(r, spec), DLC_OK);
-    for (int64_t i = 0; i < rig_in_count(r, 0); i++)
+static void open_ones(fixture *r, const layer_spec *spec) {
+    ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
+    for (int64_t i = 0; i < fixture_in_count(r, 0); i++)
         r->in_data[0][i] = 1;
-    ck_assert_int_eq(rig_forward(r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(r), DLC_OK);
 }
 
-static int same_output(const rig *a, const rig *b) {
-    return memcmp(a->out_data, b->out_data, (size_t)rig_out_count(a) * sizeof(float)) ==
-           0;
+static int same_output(const fixture *a, const fixture *b) {
+    return memcmp(a->out_data, b->out_data,
+                  (size_t)fixture_out_count(a) * sizeof(float)) == 0;
 }
 
 START_TEST(statistics) {
@@ -25,13 +25,13 @@ START_TEST(statistics) {
         double ratio;
     } rows[] = {{"", 0.5}, {"ratio=0.1", 0.1}, {"ratio=0.9", 0.9}, {"ratio=0", 0}};
     for (int i = 0; i < COUNT(rows); i++) {
-        rig r;
-        rig_spec spec = {.type = "dropout",
-                         .settings = rows[i].settings,
-                         .seed = 42,
-                         .in = {SHAPE(100, 1001)}};
+        fixture r;
+        layer_spec spec = {.type = "dropout",
+                           .settings = rows[i].settings,
+                           .seed = 42,
+                           .in = {SHAPE(100, 1001)}};
         open_ones(&r, &spec);
-        int64_t zero = 0, count = rig_out_count(&r);
+        int64_t zero = 0, count = fixture_out_count(&r);
         float left = (float)(1 / (1 - rows[i].ratio));
         for (int64_t k = 0; k < count; k++) {
             zero += r.out_data[k] == 0;
@@ -42,53 +42,53 @@ START_TEST(statistics) {
         /* Five standard deviations. */
         double far = 5 * sqrt(rows[i].ratio * (1 - rows[i].ratio) * (double)count);
         ck_assert_double_le(fabs((double)zero - rows[i].ratio * (double)count), far);
-        rig_close(&r);
+        fixture_close(&r);
     }
 }
 END_TEST
 
-/* Backward lets through what forward did, scaled alike. */
+/* Backward keeps the same elements as forward, scaled alike. */
 START_TEST(backward) {
     static const char *const layouts[] = {NULL, "last", "blocked"};
     for (int i = 0; i < 6; i++) {
-        rig r;
-        rig_spec spec = {.type = "dropout",
-                         .settings = "ratio=0.3",
-                         .layout = layouts[i / 2],
-                         .in_place = i % 2,
-                         .in = {SHAPE(3, 17, 4, 5)}};
+        fixture r;
+        layer_spec spec = {.type = "dropout",
+                           .settings = "ratio=0.3",
+                           .layout = layouts[i / 2],
+                           .in_place = i % 2,
+                           .in = {SHAPE(3, 17, 4, 5)}};
         open_ones(&r, &spec);
-        fill_values(r.out_diff, rig_out_count(&r), 1, 1);
-        ck_assert_int_eq(rig_backward(&r), DLC_OK);
-        for (int64_t k = 0; k < rig_out_count(&r); k++)
+        fill_values(r.out_diff, fixture_out_count(&r), 1, 1);
+        ck_assert_int_eq(fixture_backward(&r), DLC_OK);
+        for (int64_t k = 0; k < fixture_out_count(&r); k++)
             ck_assert_float_eq_tol(r.in_diff[0][k], r.out_diff[k] * r.out_data[k],
                                    1e-6f);
-        rig_close(&r);
+        fixture_close(&r);
     }
 }
 END_TEST
 
 START_TEST(what_it_depends_on) {
-    const rig_spec base = {.type = "dropout",
-                           .settings = "",
-                           .seed = 1,
-                           .index = 2,
-                           .iteration = 3,
-                           .in = {SHAPE(8, 5, 3, 3)}};
-    rig_spec spec = base;
-    rig first, other;
+    const layer_spec base = {.type = "dropout",
+                             .settings = "",
+                             .seed = 1,
+                             .index = 2,
+                             .iteration = 3,
+                             .in = {SHAPE(8, 5, 3, 3)}};
+    layer_spec spec = base;
+    fixture first, other;
     open_ones(&first, &base);
-    /* Not on these. */
+    /* Must not depend on these. */
     spec.threads = 1;
     open_ones(&other, &spec);
     ck_assert(same_output(&first, &other));
-    rig_close(&other);
+    fixture_close(&other);
     spec = base;
     spec.layout = "last";
     open_ones(&other, &spec);
     ck_assert(same_output(&first, &other));
-    rig_close(&other);
-    /* On these. */
+    fixture_close(&other);
+    /* Must depend on these. */
     for (int i = 0; i < 4; i++) {
         spec = base;
         spec.seed += i == 0;
@@ -97,32 +97,33 @@ START_TEST(what_it_depends_on) {
         spec.sample += i == 3;
         open_ones(&other, &spec);
         ck_assert(!same_output(&first, &other));
-        rig_close(&other);
+        fixture_close(&other);
     }
-    rig_close(&first);
+    fixture_close(&first);
 }
 END_TEST
 
-/* Four ranks with two samples each draw what one rank with eight does. */
+/* Four ranks with two samples each draw what one rank with eight draws. */
 START_TEST(ranks) {
-    rig whole, part;
-    rig_spec spec = {
+    fixture whole, part;
+    layer_spec spec = {
         .type = "dropout", .settings = "", .seed = 9, .in = {SHAPE(8, 5, 3, 3)}};
     open_ones(&whole, &spec);
     spec.in[0].dims[0] = 2;
     for (int rank = 0; rank < 4; rank++) {
         spec.sample = 2 * rank;
         open_ones(&part, &spec);
-        ck_assert_mem_eq(part.out_data, whole.out_data + rank * rig_out_count(&part),
-                         (size_t)rig_out_count(&part) * sizeof(float));
-        rig_close(&part);
+        ck_assert_mem_eq(part.out_data,
+                         whole.out_data + rank * fixture_out_count(&part),
+                         (size_t)fixture_out_count(&part) * sizeof(float));
+        fixture_close(&part);
     }
-    rig_close(&whole);
+    fixture_close(&whole);
 }
 END_TEST
 
-/* The very same elements in every family: a net's numbers are its seed's, whatever it
- * runs on. Element e of the global batch takes word e % 4 of block e / 4. */
+/* The same elements in every family: results depend on the seed, and not on the device.
+ * Element e of the global batch uses word e % 4 of block e / 4. */
 START_TEST(bits) {
     static const struct {
         dlc_shape in;
@@ -134,17 +135,17 @@ START_TEST(bits) {
                  {{4, {3, 20, 3, 3}}, "blocked"},
                  {{1, {5}}, NULL}};
     for (int i = 0; i < COUNT(cases); i++) {
-        rig r;
-        rig_spec spec = {.type = "dropout",
-                         .settings = "ratio=0.25",
-                         .layout = cases[i].layout,
-                         .seed = 0x123456789abcdef0u,
-                         .index = 7,
-                         .iteration = 3,
-                         .sample = 1000001,
-                         .in = {cases[i].in}};
+        fixture r;
+        layer_spec spec = {.type = "dropout",
+                           .settings = "ratio=0.25",
+                           .layout = cases[i].layout,
+                           .seed = 0x123456789abcdef0u,
+                           .index = 7,
+                           .iteration = 3,
+                           .sample = 1000001,
+                           .in = {cases[i].in}};
         open_ones(&r, &spec);
-        uint64_t count = (uint64_t)rig_out_count(&r);
+        uint64_t count = (uint64_t)fixture_out_count(&r);
         uint64_t first = 1000001 * (count / (uint64_t)cases[i].in.dims[0]);
         for (uint64_t k = 0; k < count; k++) {
             uint32_t words[4];
@@ -153,7 +154,7 @@ START_TEST(bits) {
             if ((r.out_data[k] != 0) != kept)
                 ck_abort_msg("case %d: element %llu", i, (unsigned long long)k);
         }
-        rig_close(&r);
+        fixture_close(&r);
     }
 }
 END_TEST
@@ -161,18 +162,19 @@ END_TEST
 START_TEST(testing) {
     static const char *const layouts[] = {NULL, "last", "blocked"};
     for (int i = 0; i < 6; i++) {
-        rig r;
-        rig_spec spec = {.type = "dropout",
-                         .settings = "",
-                         .phase = DLC_PHASE_TEST,
-                         .layout = layouts[i / 2],
-                         .in_place = i % 2,
-                         .in = {SHAPE(3, 17, 4, 5)}};
-        ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
-        fill_values(r.in_data[0], rig_in_count(&r, 0), 1, 1);
-        ck_assert_int_eq(rig_forward(&r), DLC_OK);
-        ck_assert_double_eq(far_apart(r.in_data[0], r.out_data, rig_out_count(&r)), 0);
-        rig_close(&r);
+        fixture r;
+        layer_spec spec = {.type = "dropout",
+                           .settings = "",
+                           .phase = DLC_PHASE_TEST,
+                           .layout = layouts[i / 2],
+                           .in_place = i % 2,
+                           .in = {SHAPE(3, 17, 4, 5)}};
+        ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+        fill_values(r.in_data[0], fixture_in_count(&r, 0), 1, 1);
+        ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+        ck_assert_double_eq(
+            largest_difference(r.in_data[0], r.out_data, fixture_out_count(&r)), 0);
+        fixture_close(&r);
     }
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* Layers of images: pooling, lrn, batch_norm, scale. */
+/* Layers for images: pooling, lrn, batch_norm, scale. */
 #include "checker.h"
 
 #include <math.h>
@@ -14,10 +14,10 @@ static const struct {
     {"kernel_size=3 stride=2", {4, {2, 32, 8, 8}}},
     {"kernel_size=3 stride=2", {4, {1, 3, 7, 10}}},
     {"kernel_size=3 stride=2 round=floor", {4, {1, 17, 8, 9}}},
-    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 6, 7}}}, /* over the edge below */
-    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 7, 6}}}, /* and on the right */
+    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 6, 7}}}, /* beyond the lower edge */
+    {"kernel_size=3 stride=2 pad=1", {4, {2, 5, 7, 6}}}, /* beyond the right edge */
     {"kernel_size=3 stride=1 pad=1 round=floor", {4, {1, 20, 5, 4}}},
-    {"kernel_size=1 stride=3", {4, {1, 3, 5, 8}}}, /* stride over the edge */
+    {"kernel_size=1 stride=3", {4, {1, 3, 5, 8}}}, /* stride beyond the edge */
     {"kernel_size=2 stride=3", {4, {2, 3, 6, 8}}},
     {"kernel_size=1", {4, {1, 1, 1, 1}}},
     {"kernel_h=2 kernel_w=3 stride_h=1 stride_w=2 pad_w=1", {4, {1, 17, 6, 9}}},
@@ -27,7 +27,7 @@ static const struct {
 };
 
 START_TEST(pool_max) {
-    rig_spec spec = {
+    layer_spec spec = {
         .type = "pooling", .settings = pools[_i].settings, .in = {pools[_i].in}};
     check_all_ways(&spec, 1e-5);
 }
@@ -38,7 +38,8 @@ START_TEST(pool_average) {
     for (int i = 0; i < 2; i++) {
         char *settings = dlc_format("method=average average_over=%s %s", over[i],
                                     pools[_i].settings);
-        rig_spec spec = {.type = "pooling", .settings = settings, .in = {pools[_i].in}};
+        layer_spec spec = {
+            .type = "pooling", .settings = settings, .in = {pools[_i].in}};
         check_all_ways(&spec, 1e-5);
         dlc_free(settings);
     }
@@ -59,14 +60,14 @@ START_TEST(pool_shapes) {
         {"kernel_size=2 stride=2 pad=1", 3, 2},
     };
     for (int i = 0; i < COUNT(rows); i++) {
-        rig r;
-        rig_spec spec = {.type = "pooling",
-                         .settings = rows[i].settings,
-                         .in = {SHAPE(1, 1, rows[i].in, rows[i].in)}};
-        ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+        fixture r;
+        layer_spec spec = {.type = "pooling",
+                           .settings = rows[i].settings,
+                           .in = {SHAPE(1, 1, rows[i].in, rows[i].in)}};
+        ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
         ck_assert_int_eq(r.out[0].shape.dims[2], rows[i].out);
         ck_assert_int_eq(r.out[0].shape.dims[3], rows[i].out);
-        rig_close(&r);
+        fixture_close(&r);
     }
 }
 END_TEST
@@ -87,7 +88,8 @@ static const struct {
 };
 
 START_TEST(lrn) {
-    rig_spec spec = {.type = "lrn", .settings = lrns[_i].settings, .in = {lrns[_i].in}};
+    layer_spec spec = {
+        .type = "lrn", .settings = lrns[_i].settings, .in = {lrns[_i].in}};
     check_all_ways(&spec, 3e-5);
 }
 END_TEST
@@ -98,16 +100,16 @@ static const dlc_shape channels[] = {
 };
 
 START_TEST(batch_norm) {
-    if (!rig_knows("batch_norm"))
+    if (!fixture_knows("batch_norm"))
         return;
     static const char *const settings[] = {
         "", "eps=0.01 scale_bias=no", "use_global_stats=yes",
         "use_global_stats=yes scale_bias=no momentum=0.5"};
     for (int i = 0; i < COUNT(settings); i++) {
-        rig_spec spec = {
+        layer_spec spec = {
             .type = "batch_norm", .settings = settings[i], .in = {channels[_i]}};
         check_all_ways(&spec, 2e-4);
-        spec.absorb = "";
+        spec.fused = "";
         check_all_ways(&spec, 2e-4);
     }
 }
@@ -115,76 +117,79 @@ END_TEST
 
 /* mean and variance move towards the batch's, the latter unbiased. */
 START_TEST(batch_norm_averages) {
-    if (!rig_knows("batch_norm"))
+    if (!fixture_knows("batch_norm"))
         return;
-    rig r;
-    rig_spec spec = {
+    fixture r;
+    layer_spec spec = {
         .type = "batch_norm", .settings = "momentum=0.75", .in = {SHAPE(2, 1, 2, 1)}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     const float in[4] = {1, 2, 3, 6}; /* mean 3, variance 14/3 */
     memcpy(r.in_data[0], in, sizeof in);
     r.param_data[0][0] = 1;
     r.param_data[2][0] = 7;
     r.param_data[3][0] = 2;
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq_tol(r.param_data[2][0], 0.75f * 7 + 0.25f * 3, 1e-5f);
     ck_assert_float_eq_tol(r.param_data[3][0], 0.75f * 2 + 0.25f * 14 / 3, 1e-5f);
     ck_assert_uint_eq(r.param[2].flags, DLC_PARAM_BUFFER);
     ck_assert_uint_eq(r.param[0].flags, 0);
-    rig_close(&r);
+    fixture_close(&r);
     spec.settings = "use_global_stats=yes momentum=0.75";
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     r.param_data[2][0] = 7;
     r.param_data[3][0] = 2;
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq(r.param_data[2][0], 7);
     ck_assert_float_eq(r.param_data[3][0], 2);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* A first layer's input wants no gradient; the parameters' must still come. */
+/* The input of the first layer needs no gradient; the parameters' must still be
+ * computed. */
 START_TEST(no_input_gradient) {
     static const char *const types[] = {"batch_norm", "scale", "convolution"};
     static const char *const settings[] = {"", "bias=yes",
                                            "num_output=5 kernel_size=1"};
     for (int i = 0; i < COUNT(types); i++) {
-        rig with, without;
-        if (!rig_knows(types[i]))
+        fixture with, without;
+        if (!fixture_knows(types[i]))
             continue;
-        rig_spec spec = {
+        layer_spec spec = {
             .type = types[i], .settings = settings[i], .in = {SHAPE(3, 5, 4, 4)}};
-        ck_assert_int_eq(rig_open(&with, &spec), DLC_OK);
-        ck_assert_int_eq(rig_open(&without, &spec), DLC_OK);
+        ck_assert_int_eq(fixture_open(&with, &spec), DLC_OK);
+        ck_assert_int_eq(fixture_open(&without, &spec), DLC_OK);
         without.unwanted = 1;
-        rig *both[] = {&with, &without};
+        fixture *both[] = {&with, &without};
         for (int k = 0; k < 2; k++) {
-            fill_values(both[k]->in_data[0], rig_in_count(both[k], 0), 1, 1);
-            fill_values(both[k]->out_diff, rig_out_count(both[k]), 2, 1);
+            fill_values(both[k]->in_data[0], fixture_in_count(both[k], 0), 1, 1);
+            fill_values(both[k]->out_diff, fixture_out_count(both[k]), 2, 1);
             for (int32_t p = 0; p < both[k]->plan.params; p++)
-                fill_values(both[k]->param_data[p], rig_param_count(both[k], p), 3, 1);
-            ck_assert_int_eq(rig_forward(both[k]), DLC_OK);
-            ck_assert_int_eq(rig_backward(both[k]), DLC_OK);
+                fill_values(both[k]->param_data[p], fixture_param_count(both[k], p), 3,
+                            1);
+            ck_assert_int_eq(fixture_forward(both[k]), DLC_OK);
+            ck_assert_int_eq(fixture_backward(both[k]), DLC_OK);
         }
         for (int p = 0; p < 2; p++)
-            ck_assert_double_eq(far_apart(with.param_diff[p], without.param_diff[p],
-                                          rig_param_count(&with, p)),
+            ck_assert_double_eq(largest_difference(with.param_diff[p],
+                                                   without.param_diff[p],
+                                                   fixture_param_count(&with, p)),
                                 0);
-        rig_close(&with);
-        rig_close(&without);
+        fixture_close(&with);
+        fixture_close(&without);
     }
 }
 END_TEST
 
 START_TEST(scale) {
-    rig_spec spec = {.type = "scale", .settings = "", .in = {channels[_i]}};
+    layer_spec spec = {.type = "scale", .settings = "", .in = {channels[_i]}};
     check_all_ways(&spec, 1e-5);
     spec.settings = "bias=yes";
     check_all_ways(&spec, 1e-5);
 }
 END_TEST
 
-/* In 16 bits, which round what is written, and averages of what was rounded. */
+/* 16-bit types round outputs, and averages of rounded values. */
 START_TEST(sixteen_bits) {
     static const struct {
         dlc_dtype type;
@@ -201,22 +206,22 @@ START_TEST(sixteen_bits) {
         {"scale", "bias=yes"},
     };
     static const dlc_shape shapes[] = {{4, {2, 16, 6, 5}}, {4, {3, 5, 4, 7}}};
-    if (!rig_has(types[_i].type))
+    if (!fixture_has(types[_i].type))
         return;
     for (int i = 0; i < COUNT(cases); i++)
         for (int k = 0; k < COUNT(shapes); k++) {
-            rig_spec spec = {.type = cases[i].type,
-                             .settings = cases[i].settings,
-                             .floats = types[_i].type,
-                             .in = {shapes[k]}};
-            if (rig_takes(spec.type, spec.floats))
+            layer_spec spec = {.type = cases[i].type,
+                               .settings = cases[i].settings,
+                               .floats = types[_i].type,
+                               .in = {shapes[k]}};
+            if (fixture_takes(spec.type, spec.floats))
                 check_all_ways(&spec, types[_i].tolerance);
         }
 }
 END_TEST
 
 START_TEST(refusals) {
-    rig_spec spec = {.type = "pooling", .in = {SHAPE(2, 3, 5, 4)}};
+    layer_spec spec = {.type = "pooling", .in = {SHAPE(2, 3, 5, 4)}};
     spec.settings = "";
     check_refused(&spec, DLC_ERR_CONFIG, "kernel_size");
     spec.settings = "kernel_size=6";
@@ -230,12 +235,13 @@ START_TEST(refusals) {
     spec.settings = "kernel_size=2";
     spec.in[0] = SHAPE(2, 3);
     check_refused(&spec, DLC_ERR_CONFIG, "2x3");
-    spec = (rig_spec){
+    spec = (layer_spec){
         .type = "lrn", .settings = "local_size=4", .in = {SHAPE(1, 2, 3, 3)}};
     check_refused(&spec, DLC_ERR_CONFIG, "odd");
-    if (!rig_knows("batch_norm"))
+    if (!fixture_knows("batch_norm"))
         return;
-    spec = (rig_spec){.type = "batch_norm", .settings = "", .in = {SHAPE(1, 3, 1, 1)}};
+    spec = (layer_spec){
+        .type = "batch_norm", .settings = "", .in = {SHAPE(1, 3, 1, 1)}};
     check_refused(&spec, DLC_ERR_CONFIG, "1x3x1x1");
     spec.in[0] = SHAPE(3);
     check_refused(&spec, DLC_ERR_CONFIG, "dimensions");

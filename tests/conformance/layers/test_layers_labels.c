@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "machine.h"
+#include "target.h"
 
 static const struct {
     const char *settings;
@@ -20,16 +20,16 @@ static const struct {
     {"ignore_label=0", {4, {2, 5, 3, 4}}, {4, {2, 1, 3, 4}}},
 };
 
-static rig_spec spec_of(const char *type, int i) {
-    return (rig_spec){.type = type,
-                      .settings = cases[i].settings,
-                      .inputs = 2,
-                      .labels = 2,
-                      .in = {cases[i].scores, cases[i].labels}};
+static layer_spec spec_of(const char *type, int i) {
+    return (layer_spec){.type = type,
+                        .settings = cases[i].settings,
+                        .inputs = 2,
+                        .labels = 2,
+                        .in = {cases[i].scores, cases[i].labels}};
 }
 
 START_TEST(softmax_loss) {
-    rig_spec spec = spec_of("softmax_loss", _i);
+    layer_spec spec = spec_of("softmax_loss", _i);
     check_all_ways(&spec, 1e-5);
 }
 END_TEST
@@ -37,7 +37,7 @@ END_TEST
 START_TEST(label_smoothing) {
     static const char *const settings[] = {"label_smoothing=0.1", "label_smoothing=1"};
     for (int i = 0; i < 2; i++) {
-        rig_spec spec = spec_of("softmax_loss", 0);
+        layer_spec spec = spec_of("softmax_loss", 0);
         spec.settings = settings[i];
         check_all_ways(&spec, 1e-5);
         spec = spec_of("softmax_loss", 5);
@@ -47,82 +47,82 @@ START_TEST(label_smoothing) {
 }
 END_TEST
 
-/* In 16 bits, where the family has them. */
+/* In 16-bit types, if the family has them. */
 START_TEST(sixteen_bits) {
     static const char *const types[] = {"softmax_loss", "accuracy"};
     static const dlc_dtype floats[] = {DLC_BF16, DLC_F16};
     for (int t = 0; t < 2; t++)
         for (int k = 0; k < 2; k++) {
-            rig_spec spec = spec_of(types[t], _i);
+            layer_spec spec = spec_of(types[t], _i);
             spec.floats = floats[k];
-            if (rig_has(spec.floats) && rig_takes(spec.type, spec.floats))
+            if (fixture_has(spec.floats) && fixture_takes(spec.type, spec.floats))
                 check_all_ways(&spec, k ? 1.0 / 1024 : 1.0 / 128);
         }
 }
 END_TEST
 
 START_TEST(accuracy) {
-    rig_spec spec = spec_of("accuracy", _i);
+    layer_spec spec = spec_of("accuracy", _i);
     check_all_ways(&spec, 1e-6);
     spec.settings = "top_k=2";
     check_all_ways(&spec, 1e-6);
 }
 END_TEST
 
-static void scores_open(rig *r, const char *type, const char *settings,
+static void scores_open(fixture *r, const char *type, const char *settings,
                         const float scores[6], const int32_t labels[2]) {
-    rig_spec spec = {.type = type,
-                     .settings = settings,
-                     .inputs = 2,
-                     .labels = 2,
-                     .in = {SHAPE(2, 3), SHAPE(2)}};
-    ck_assert_int_eq(rig_open(r, &spec), DLC_OK);
+    layer_spec spec = {.type = type,
+                       .settings = settings,
+                       .inputs = 2,
+                       .labels = 2,
+                       .in = {SHAPE(2, 3), SHAPE(2)}};
+    ck_assert_int_eq(fixture_open(r, &spec), DLC_OK);
     memcpy(r->in_data[0], scores, 6 * sizeof *scores);
     memcpy(r->in_data[1], labels, 2 * sizeof *labels);
 }
 
-/* Scores that overflow exp, either way. */
+/* Scores that overflow exp, in either direction. */
 START_TEST(large_scores) {
     static const float scores[6] = {1000, 0, -1000, -2000, -2001, -3000};
     static const int32_t labels[2] = {0, 1};
-    rig r;
+    fixture r;
     scores_open(&r, "softmax_loss", "", scores, labels);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq_tol(r.out_data[0], (float)(log1p(exp(-1)) + 1), 1e-5f);
     ck_assert_float_eq(r.out_data[1], 2);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
     ck_assert_float_eq_tol(r.in_diff[0][0], 0, 1e-6f);
     ck_assert_float_eq_tol(r.in_diff[0][4], (float)((1 / (1 + exp(1)) - 1) / 2), 1e-6f);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* Fill-up samples don't count, in the sum, the count or the gradient. */
+/* Padding samples don't count, in the sum, the count or the gradient. */
 START_TEST(no_samples) {
     static const float scores[6] = {1, 2, 3, 4, 5, 6};
     static const int32_t one[2] = {DLC_LABEL_NONE, 2}, none[2] = {-1, -1};
-    rig r;
+    fixture r;
     scores_open(&r, "softmax_loss", "", scores, one);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
     ck_assert_float_eq(r.out_data[1], 1);
     for (int i = 0; i < 3; i++)
         ck_assert_float_eq(r.in_diff[0][i], 0);
     double p = exp(6) / (exp(4) + exp(5) + exp(6));
     ck_assert_float_eq_tol(r.in_diff[0][5], (float)(p - 1), 1e-6f);
     memcpy(r.in_data[1], none, sizeof none);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
     ck_assert_float_eq(r.out_data[0], 0);
     ck_assert_float_eq(r.out_data[1], 0);
     for (int i = 0; i < 6; i++)
         ck_assert_float_eq(r.in_diff[0][i], 0);
-    rig_close(&r);
+    fixture_close(&r);
     scores_open(&r, "accuracy", "", scores, one);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq(r.out_data[0], 1);
     ck_assert_float_eq(r.out_data[1], 1);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
@@ -130,27 +130,27 @@ END_TEST
 START_TEST(ties) {
     static const float scores[6] = {2, 2, 2, NAN, NAN, NAN};
     static const int32_t labels[2] = {0, 0};
-    rig r;
+    fixture r;
     scores_open(&r, "accuracy", "", scores, labels);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq(r.out_data[0], 0);
     ck_assert_float_eq(r.out_data[1], 2);
-    rig_close(&r);
+    fixture_close(&r);
     scores_open(&r, "accuracy", "top_k=3", scores, labels);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq(r.out_data[0], 1);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* Where labels are read behind our back, the sum is no number at once, and a later pass
- * tells why. */
-static dlc_status forward_until_told(rig *r) {
-    dlc_status status = rig_forward(r);
-    if (status != DLC_OK || !machine_is_async())
+/* If labels are read asynchronously, the sum is NaN at once, and a later pass returns
+ * the error. */
+static dlc_status forward_until_error(fixture *r) {
+    dlc_status status = fixture_forward(r);
+    if (status != DLC_OK || !target_is_async())
         return status;
     ck_assert_float_nan(r->out_data[0]);
-    return rig_forward(r);
+    return fixture_forward(r);
 }
 
 START_TEST(bad_labels) {
@@ -159,27 +159,27 @@ START_TEST(bad_labels) {
     static const int32_t labels[][2] = {{0, 3}, {-2, 0}, {0, INT32_MAX}};
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < COUNT(labels); i++) {
-            rig r;
+            fixture r;
             scores_open(&r, types[t], "", scores, labels[i]);
-            ck_assert_int_eq(forward_until_told(&r), DLC_ERR_DATA);
+            ck_assert_int_eq(forward_until_error(&r), DLC_ERR_DATA);
             ck_assert_ptr_nonnull(strstr(dlc_detail(), "label"));
-            rig_close(&r);
+            fixture_close(&r);
         }
-    rig r;
+    fixture r;
     static const int32_t ignored[2] = {77, 0};
     scores_open(&r, "softmax_loss", "ignore_label=77", scores, ignored);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_float_eq(r.out_data[1], 1);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
 START_TEST(refusals) {
-    rig_spec spec = {.type = "softmax_loss",
-                     .settings = "",
-                     .inputs = 2,
-                     .labels = 2,
-                     .in = {SHAPE(2, 3), SHAPE(3)}};
+    layer_spec spec = {.type = "softmax_loss",
+                       .settings = "",
+                       .inputs = 2,
+                       .labels = 2,
+                       .in = {SHAPE(2, 3), SHAPE(3)}};
     check_refused(&spec, DLC_ERR_CONFIG, "it is 3");
     spec.in[1] = SHAPE(2);
     spec.labels = 0;

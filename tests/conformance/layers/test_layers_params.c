@@ -1,5 +1,5 @@
-/* Parameters: plain in, plain out, padding zero; a test net reads its twin's. And the
- * option tables, as the host checks them. */
+/* Parameters: import and export round-trip, padding stays zero; a test net reads the
+ * train net's. And the option tables, as the host checks them. */
 #include "checker.h"
 
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "machine.h"
 #include "plugin/check.h"
+#include "target.h"
 
 static const struct {
     const char *type, *settings;
@@ -24,21 +24,22 @@ static const struct {
     {"scale", "bias=yes", {4, {2, 5, 3, 3}}},
 };
 
-/* Every value goes into one place of its own; all other places are zero. */
+/* Every value has a place of its own; all other places are zero. */
 START_TEST(round_trip) {
-    rig r;
-    rig_spec spec = {
+    fixture r;
+    layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     for (int32_t p = 0; p < r.plan.params; p++) {
-        int64_t count = rig_param_count(&r, p), own_count = r.param[p].count, used = 0;
+        int64_t count = fixture_param_count(&r, p), own_count = r.param[p].count,
+                used = 0;
         ck_assert_int_ge(own_count, count);
         float *plain = dlc_alloc((size_t)count, sizeof(float));
         float *back = dlc_alloc((size_t)count, sizeof(float));
         float *own = dlc_alloc((size_t)own_count, sizeof(float));
         for (int64_t i = 0; i < count; i++)
             plain[i] = (float)(i + 1);
-        rig_param_import(&r, p, plain, own);
+        fixture_param_import(&r, p, plain, own);
         double sum = 0;
         for (int64_t i = 0; i < own_count; i++) {
             used += own[i] != 0;
@@ -46,79 +47,79 @@ START_TEST(round_trip) {
         }
         ck_assert_int_eq(used, count);
         ck_assert_double_eq(sum, (double)count * (double)(count + 1) / 2);
-        rig_param_export(&r, p, own, back);
+        fixture_param_export(&r, p, own, back);
         ck_assert_mem_eq(plain, back, (size_t)count * sizeof(float));
         dlc_free(plain);
         dlc_free(back);
         dlc_free(own);
     }
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* Gradients leave the padding zero, so that a solver's state stays zero there. */
+/* Gradients leave the padding zero, so that solver state stays zero there. */
 START_TEST(padding_stays_zero) {
-    rig r;
-    rig_spec spec = {
+    fixture r;
+    layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
-    int64_t count = r.param[0].count, plain_count = rig_param_count(&r, 0);
-    fill_values(r.in_data[0], rig_in_count(&r, 0), 1, 1);
-    fill_values(r.out_diff, rig_out_count(&r), 2, 1);
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+    int64_t count = r.param[0].count, plain_count = fixture_param_count(&r, 0);
+    fill_values(r.in_data[0], fixture_in_count(&r, 0), 1, 1);
+    fill_values(r.out_diff, fixture_out_count(&r), 2, 1);
     for (int32_t p = 0; p < r.plan.params; p++)
-        fill_values(r.param_data[p], rig_param_count(&r, p), 3, 1);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+        fill_values(r.param_data[p], fixture_param_count(&r, p), 3, 1);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
     float *own = dlc_alloc((size_t)count, sizeof(float));
     float *back = dlc_alloc((size_t)count, sizeof(float));
-    rig_param_gradient(&r, 0, own);
-    rig_param_import(&r, 0, r.param_diff[0], back);
+    fixture_param_gradient(&r, 0, own);
+    fixture_param_import(&r, 0, r.param_diff[0], back);
     ck_assert_mem_eq(own, back, (size_t)count * sizeof(float));
     ck_assert_int_ge(count, plain_count);
     dlc_free(own);
     dlc_free(back);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* A test net with another batch size computes with the training net's weights, as
- * they lie there. */
-START_TEST(twin) {
-    rig train, test;
-    rig_spec spec = {
+/* A test net with another batch size computes with the train net's weights, in their
+ * layout. */
+START_TEST(test_net) {
+    fixture train, test;
+    layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
-    ck_assert_int_eq(rig_open(&train, &spec), DLC_OK);
+    ck_assert_int_eq(fixture_open(&train, &spec), DLC_OK);
     spec.phase = DLC_PHASE_TEST;
-    spec.twin = &train;
+    spec.train_layer = &train;
     spec.in[0].dims[0] += 3;
-    ck_assert_int_eq(rig_open(&test, &spec), DLC_OK);
+    ck_assert_int_eq(fixture_open(&test, &spec), DLC_OK);
     for (int32_t p = 0; p < train.plan.params; p++) {
         ck_assert_int_eq(train.param[p].count, test.param[p].count);
-        int64_t count = rig_param_count(&train, p);
+        int64_t count = fixture_param_count(&train, p);
         float *a = dlc_alloc((size_t)train.param[p].count, sizeof(float));
         float *b = dlc_alloc((size_t)train.param[p].count, sizeof(float));
         fill_values(train.param_data[p], count, 5, 1);
-        rig_param_import(&train, p, train.param_data[p], a);
-        rig_param_import(&test, p, train.param_data[p], b);
+        fixture_param_import(&train, p, train.param_data[p], a);
+        fixture_param_import(&test, p, train.param_data[p], b);
         ck_assert_mem_eq(a, b, (size_t)train.param[p].count * sizeof(float));
         dlc_free(a);
         dlc_free(b);
     }
-    rig_close(&test);
-    rig_close(&train);
+    fixture_close(&test);
+    fixture_close(&train);
 }
 END_TEST
 
 START_TEST(option_tables) {
     int features = 0;
-    for (const dlc_feature *f = rig_plugin()->features; f->name; f = DLC_NEXT(f)) {
+    for (const dlc_feature *f = fixture_plugin()->features; f->name; f = DLC_NEXT(f)) {
         dlc_entry_state state = 0;
         ck_assert_msg(dlc_feature_check(f, &state) == DLC_OK, "%s: %s", f->name,
                       dlc_detail());
         if (f->options)
             ck_assert_msg(dlc_options_check(f->options) == DLC_OK, "%s: %s", f->name,
                           dlc_detail());
-        ck_assert_str_eq(f->device, machine_device());
+        ck_assert_str_eq(f->device, target_device());
         for (const dlc_option *o = f->options; o && o->name; o = DLC_NEXT(o))
             ck_assert_msg(o->help && *o->help, "%s: %s has no help", f->name, o->name);
         features++;
@@ -127,31 +128,31 @@ START_TEST(option_tables) {
 }
 END_TEST
 
-/* absorb takes a relu and nothing else, and only one. */
-START_TEST(absorb) {
-    rig r;
-    rig_spec spec = {.type = "convolution",
-                     .settings = "num_output=2 kernel_size=1",
-                     .absorb = "",
-                     .in = {SHAPE(1, 2, 2, 2)}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
-    ck_assert_int_eq(r.ops->absorb(r.layer, rig_feature("relu"), NULL),
+/* Fuses a relu and nothing else, and only one. */
+START_TEST(fuse) {
+    fixture r;
+    layer_spec spec = {.type = "convolution",
+                       .settings = "num_output=2 kernel_size=1",
+                       .fused = "",
+                       .in = {SHAPE(1, 2, 2, 2)}};
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+    ck_assert_int_eq(r.ops->fuse(r.layer, fixture_feature("relu"), NULL),
                      DLC_ERR_UNSUPPORTED);
-    rig_close(&r);
-    spec.absorb = NULL;
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
-    ck_assert_int_eq(r.ops->absorb(r.layer, rig_feature("sigmoid"), NULL),
+    fixture_close(&r);
+    spec.fused = NULL;
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+    ck_assert_int_eq(r.ops->fuse(r.layer, fixture_feature("sigmoid"), NULL),
                      DLC_ERR_UNSUPPORTED);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
 START_TEST(costs) {
-    rig r;
-    rig_spec spec = {.type = "convolution",
-                     .settings = "num_output=6 kernel_size=3 group=2",
-                     .in = {SHAPE(2, 4, 5, 6)}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    fixture r;
+    layer_spec spec = {.type = "convolution",
+                       .settings = "num_output=6 kernel_size=3 group=2",
+                       .in = {SHAPE(2, 4, 5, 6)}};
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     ck_assert_int_eq(r.plan.multiply_adds, 2 * 6 * 3 * 4 * 2 * 9);
     ck_assert_int_eq(r.param[0].fan_in, 18);
     ck_assert_int_eq(r.param[0].fan_out, 54);
@@ -161,17 +162,18 @@ START_TEST(costs) {
     ck_assert_int_gt(strlen(text), 3);
     r.ops->describe(r.layer, text, 5);
     ck_assert_int_eq(strlen(text), 4);
-    rig_close(&r);
-    spec = (rig_spec){.type = "inner_product",
-                      .settings = "num_output=7 weight_lr_mult=3 bias_lr_mult=2 bias_decay=0",
-                      .in = {SHAPE(2, 4, 5)}};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    fixture_close(&r);
+    spec = (layer_spec){
+        .type = "inner_product",
+        .settings = "num_output=7 weight_lr_mult=3 bias_lr_mult=2 bias_decay_mult=0",
+        .in = {SHAPE(2, 4, 5)}};
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     ck_assert_int_eq(r.plan.multiply_adds, 2 * 20 * 7);
-    ck_assert_double_eq(r.param[0].rate, 3);
-    ck_assert_double_eq(r.param[0].decay, 1);
-    ck_assert_double_eq(r.param[1].rate, 2);
-    ck_assert_double_eq(r.param[1].decay, 0);
-    rig_close(&r);
+    ck_assert_double_eq(r.param[0].lr_mult, 3);
+    ck_assert_double_eq(r.param[0].decay_mult, 1);
+    ck_assert_double_eq(r.param[1].lr_mult, 2);
+    ck_assert_double_eq(r.param[1].decay_mult, 0);
+    fixture_close(&r);
 }
 END_TEST
 
@@ -179,9 +181,9 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, round_trip, 0, COUNT(cases));
     tcase_add_loop_test(tests, padding_stays_zero, 0, COUNT(cases));
-    tcase_add_loop_test(tests, twin, 0, COUNT(cases));
+    tcase_add_loop_test(tests, test_net, 0, COUNT(cases));
     tcase_add_test(tests, option_tables);
-    tcase_add_test(tests, absorb);
+    tcase_add_test(tests, fuse);
     tcase_add_test(tests, costs);
     return run_suite("layers-params", tests);
 }

@@ -1,4 +1,5 @@
-/* Activations, and what joins or reshapes: softmax, eltwise, concat, flatten. */
+/* Activations, and layers that combine or reshape: softmax, eltwise, concat, flatten.
+ */
 #include "checker.h"
 
 static const struct {
@@ -30,9 +31,9 @@ static const dlc_shape shapes[] = {
 
 START_TEST(activation) {
     for (int i = 0; i < COUNT(shapes); i++) {
-        rig_spec spec = {.type = activations[_i].type,
-                         .settings = activations[_i].settings,
-                         .in = {shapes[i]}};
+        layer_spec spec = {.type = activations[_i].type,
+                           .settings = activations[_i].settings,
+                           .in = {shapes[i]}};
         check_all_ways(&spec, activations[_i].tolerance);
         spec.in_place = 1;
         check_all_ways(&spec, activations[_i].tolerance);
@@ -43,13 +44,13 @@ END_TEST
 START_TEST(softmax) {
     static const char *const settings[] = {"", "axis=0", "axis=2", "axis=3"};
     for (int i = 0; i < COUNT(settings); i++) {
-        rig_spec spec = {
+        layer_spec spec = {
             .type = "softmax", .settings = settings[i], .in = {SHAPE(3, 17, 4, 2)}};
         check_all_ways(&spec, 1e-5);
         spec.in_place = 1;
         check_all_ways(&spec, 1e-5);
     }
-    rig_spec spec = {.type = "softmax", .settings = "", .in = {SHAPE(4, 10)}};
+    layer_spec spec = {.type = "softmax", .settings = "", .in = {SHAPE(4, 10)}};
     check_all_ways(&spec, 1e-5);
     spec.in[0] = SHAPE(1, 1);
     check_all_ways(&spec, 1e-5);
@@ -63,107 +64,107 @@ START_TEST(eltwise) {
     static const dlc_shape in[] = {
         {4, {2, 20, 5, 3}}, {4, {1, 1, 1, 1}}, {2, {3, 5000}}};
     for (int i = 0; i < COUNT(in); i++) {
-        rig_spec spec = {.type = "eltwise",
-                         .settings = eltwise_settings[_i],
-                         .inputs = 3,
-                         .in = {in[i], in[i], in[i]}};
+        layer_spec spec = {.type = "eltwise",
+                           .settings = eltwise_settings[_i],
+                           .inputs = 3,
+                           .in = {in[i], in[i], in[i]}};
         check_all_ways(&spec, 1e-5);
-        spec.absorb = "";
+        spec.fused = "";
         check_all_ways(&spec, 1e-5);
-        spec.absorb = "negative_slope=0.5";
+        spec.fused = "negative_slope=0.5";
         check_all_ways(&spec, 1e-5);
     }
-    rig_spec one = {.type = "eltwise", .settings = "", .in = {in[0]}};
+    layer_spec one = {.type = "eltwise", .settings = "", .in = {in[0]}};
     check_all_ways(&one, 1e-5);
 }
 END_TEST
 
-/* The sum of two, in place of either; the largest is not held by the caches. */
+/* The sum of two, in place of either; the largest exceeds the caches. */
 START_TEST(eltwise_sum) {
     static const dlc_shape in[] = {
         {4, {2, 20, 5, 3}}, {4, {1, 1, 1, 1}}, {2, {2, 1030}}};
     static const char *const clips[] = {"", "min=-0.5 max=1.25"};
     for (int i = 0; i < COUNT(in); i++)
         for (int place = 0; place < 3; place++) {
-            rig_spec spec = {.type = "eltwise",
-                             .settings = "",
-                             .inputs = 2,
-                             .in = {in[i], in[i]},
-                             .in_place = place};
+            layer_spec spec = {.type = "eltwise",
+                               .settings = "",
+                               .inputs = 2,
+                               .in = {in[i], in[i]},
+                               .in_place = place};
             check_all_ways(&spec, 1e-6);
-            spec.absorb = place % 2 ? "" : "negative_slope=0.5";
+            spec.fused = place % 2 ? "" : "negative_slope=0.5";
             check_all_ways(&spec, 1e-6);
-            spec.absorb_type = "clip";
-            spec.absorb = clips[place % 2];
+            spec.fused_type = "clip";
+            spec.fused = clips[place % 2];
             check_all_ways(&spec, 1e-6);
-            spec = (rig_spec){.type = "eltwise",
-                              .settings = eltwise_settings[place + 1],
-                              .inputs = 3,
-                              .in = {in[i], in[i], in[i]},
-                              .absorb = "",
-                              .in_place = 1 + place};
+            spec = (layer_spec){.type = "eltwise",
+                                .settings = eltwise_settings[place + 1],
+                                .inputs = 3,
+                                .in = {in[i], in[i], in[i]},
+                                .fused = "",
+                                .in_place = 1 + place};
             check_all_ways(&spec, 1e-5);
         }
 }
 END_TEST
 
-/* Two inputs with factors are no plain sum; and of several that are largest the first
- * one has the gradient. */
+/* Two inputs with factors are no plain sum; and of several equal maxima the first one
+ * gets the gradient. */
 START_TEST(eltwise_of_two) {
-    rig r;
+    fixture r;
     const dlc_shape in = SHAPE(2, 20, 5, 3);
-    rig_spec spec = {
+    layer_spec spec = {
         .type = "eltwise", .settings = "coeff=0.5,-2", .inputs = 2, .in = {in, in}};
     check_all_ways(&spec, 1e-5);
     spec.settings = "operation=max";
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
-    for (int64_t i = 0; i < rig_out_count(&r); i++) {
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+    for (int64_t i = 0; i < fixture_out_count(&r); i++) {
         r.in_data[0][i] = 1;
         r.in_data[1][i] = (float)(i % 3);
         r.out_diff[i] = (float)(i + 1);
     }
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
-    for (int64_t i = 0; i < rig_out_count(&r); i++) {
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
+    for (int64_t i = 0; i < fixture_out_count(&r); i++) {
         int second = i % 3 == 2;
         ck_assert_float_eq(r.out_data[i], second ? 2 : 1);
         ck_assert_float_eq(r.in_diff[0][i], second ? 0 : (float)(i + 1));
         ck_assert_float_eq(r.in_diff[1][i], second ? (float)(i + 1) : 0);
     }
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* Written past the caches: of values that tell where they belong. */
+/* Written with streaming stores: values that identify their position. */
 START_TEST(eltwise_large) {
-    rig r;
-    rig_spec spec = {.type = "eltwise",
-                     .settings = "",
-                     .inputs = 2,
-                     .absorb = "",
-                     .in = {SHAPE(3, 700001), SHAPE(3, 700001)},
-                     .in_place = _i};
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
-    for (int64_t i = 0; i < rig_out_count(&r); i++) {
+    fixture r;
+    layer_spec spec = {.type = "eltwise",
+                       .settings = "",
+                       .inputs = 2,
+                       .fused = "",
+                       .in = {SHAPE(3, 700001), SHAPE(3, 700001)},
+                       .in_place = _i};
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+    for (int64_t i = 0; i < fixture_out_count(&r); i++) {
         r.in_data[0][i] = (float)(i % 1013) - 500;
         r.in_data[1][i] = (float)(i % 7);
         r.out_diff[i] = (float)(i % 911 + 1);
     }
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
-    for (int64_t i = 0; i < rig_out_count(&r); i++) {
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
+    for (int64_t i = 0; i < fixture_out_count(&r); i++) {
         float sum = (float)(i % 1013) - 500 + (float)(i % 7);
         float diff = sum > 0 ? (float)(i % 911 + 1) : 0;
         if (r.out_data[i] != (sum > 0 ? sum : 0) || r.in_diff[0][i] != diff ||
             r.in_diff[1][i] != diff)
             ck_abort_msg("element %lld is wrong", (long long)i);
     }
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
-/* Half a unit in the last of their bits, and another one where what backward reads was
- * rounded. Where the hardware lacks a type nothing asks for it. */
+/* Half a unit in the last place, and another one where what backward reads was rounded.
+ * Types that the hardware lacks are skipped. */
 static const struct {
     dlc_dtype type;
     double tolerance;
@@ -171,7 +172,7 @@ static const struct {
 
 START_TEST(sixteen_bits) {
     static const struct {
-        const char *type, *settings, *absorb;
+        const char *type, *settings, *fused;
         int32_t inputs;
     } cases[] = {
         {"relu", "", NULL, 1},
@@ -190,17 +191,17 @@ START_TEST(sixteen_bits) {
         {"concat", "axis=0", NULL, 2},
         {"flatten", "", NULL, 1},
     };
-    if (!rig_has(sixteen[_i].type))
+    if (!fixture_has(sixteen[_i].type))
         return;
     for (int i = 0; i < COUNT(cases); i++) {
         const dlc_shape in = SHAPE(2, 20, 5, 3);
-        rig_spec spec = {.type = cases[i].type,
-                         .settings = cases[i].settings,
-                         .absorb = cases[i].absorb,
-                         .inputs = cases[i].inputs,
-                         .in = {in, in, in},
-                         .floats = sixteen[_i].type};
-        if (!rig_takes(spec.type, spec.floats))
+        layer_spec spec = {.type = cases[i].type,
+                           .settings = cases[i].settings,
+                           .fused = cases[i].fused,
+                           .inputs = cases[i].inputs,
+                           .in = {in, in, in},
+                           .floats = sixteen[_i].type};
+        if (!fixture_takes(spec.type, spec.floats))
             continue;
         check_all_ways(&spec, sixteen[_i].tolerance);
         spec.in_place = 1;
@@ -210,10 +211,11 @@ START_TEST(sixteen_bits) {
 END_TEST
 
 START_TEST(concat) {
-    rig_spec spec = {.type = "concat",
-                     .settings = "",
-                     .inputs = 3,
-                     .in = {SHAPE(2, 3, 4, 5), SHAPE(2, 17, 4, 5), SHAPE(2, 1, 4, 5)}};
+    layer_spec spec = {
+        .type = "concat",
+        .settings = "",
+        .inputs = 3,
+        .in = {SHAPE(2, 3, 4, 5), SHAPE(2, 17, 4, 5), SHAPE(2, 1, 4, 5)}};
     check_all_ways(&spec, 1e-6);
     spec.settings = "axis=0";
     spec.in[1] = SHAPE(1, 3, 4, 5);
@@ -227,46 +229,46 @@ START_TEST(concat) {
     spec.in[1] = SHAPE(2, 3, 4, 1);
     spec.in[2] = SHAPE(2, 3, 4, 2);
     check_all_ways(&spec, 1e-6);
-    spec = (rig_spec){.type = "concat",
-                      .settings = "",
-                      .inputs = 2,
-                      .in = {SHAPE(3, 4), SHAPE(3, 1)}};
+    spec = (layer_spec){.type = "concat",
+                        .settings = "",
+                        .inputs = 2,
+                        .in = {SHAPE(3, 4), SHAPE(3, 1)}};
     check_all_ways(&spec, 1e-6);
     spec.inputs = 1;
     check_all_ways(&spec, 1e-6);
-    spec = (rig_spec){.type = "concat",
-                      .settings = "axis=0",
-                      .inputs = 2,
-                      .in = {SHAPE(3), SHAPE(5)}};
+    spec = (layer_spec){.type = "concat",
+                        .settings = "axis=0",
+                        .inputs = 2,
+                        .in = {SHAPE(3), SHAPE(5)}};
     check_all_ways(&spec, 1e-6);
 }
 END_TEST
 
 START_TEST(flatten) {
-    rig_spec spec = {.type = "flatten", .settings = "", .in = {SHAPE(2, 3, 4, 5)}};
+    layer_spec spec = {.type = "flatten", .settings = "", .in = {SHAPE(2, 3, 4, 5)}};
     check_all_ways(&spec, 1e-6);
     spec.in_place = 1;
     check_all_ways(&spec, 1e-6);
-    rig r;
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    fixture r;
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     ck_assert_int_eq(r.out[0].shape.rank, 2);
     ck_assert_int_eq(r.out[0].shape.dims[1], 60);
-    rig_close(&r);
+    fixture_close(&r);
     spec.settings = "axis=2";
     check_all_ways(&spec, 1e-6);
     spec.settings = "axis=0";
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     ck_assert_int_eq(r.out[0].shape.rank, 1);
     ck_assert_int_eq(r.out[0].shape.dims[0], 120);
-    rig_close(&r);
+    fixture_close(&r);
 }
 END_TEST
 
 START_TEST(refusals) {
-    rig_spec spec = {.type = "eltwise",
-                     .settings = "",
-                     .inputs = 2,
-                     .in = {SHAPE(2, 3, 4, 5), SHAPE(2, 3, 5, 4)}};
+    layer_spec spec = {.type = "eltwise",
+                       .settings = "",
+                       .inputs = 2,
+                       .in = {SHAPE(2, 3, 4, 5), SHAPE(2, 3, 5, 4)}};
     check_refused(&spec, DLC_ERR_CONFIG, "2x3x5x4");
     spec.in[1] = spec.in[0];
     spec.settings = "coeff=1,2,3";
@@ -279,7 +281,7 @@ START_TEST(refusals) {
     check_refused(&spec, DLC_ERR_CONFIG, "2x4x4x5");
     spec.settings = "axis=4";
     check_refused(&spec, DLC_ERR_CONFIG, "axis = 4");
-    spec = (rig_spec){.type = "softmax", .settings = "axis=2", .in = {SHAPE(2, 3)}};
+    spec = (layer_spec){.type = "softmax", .settings = "axis=2", .in = {SHAPE(2, 3)}};
     check_refused(&spec, DLC_ERR_CONFIG, "axis = 2");
     spec.type = "flatten";
     check_refused(&spec, DLC_ERR_CONFIG, "axis = 2");

@@ -1,11 +1,11 @@
-/* convolution and inner_product, with the relu that they take over. */
+/* convolution and inner_product, with the relu that they fuse. */
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checker.h"
-#include "machine.h"
+#include "target.h"
 
 static const struct {
     const char *settings;
@@ -32,18 +32,18 @@ static const struct {
 };
 
 START_TEST(convolution) {
-    rig_spec spec = {.type = "convolution",
-                     .settings = convolutions[_i].settings,
-                     .in = {convolutions[_i].in}};
+    layer_spec spec = {.type = "convolution",
+                       .settings = convolutions[_i].settings,
+                       .in = {convolutions[_i].in}};
     check_all_ways(&spec, 2e-5);
 }
 END_TEST
 
 START_TEST(convolution_with_relu) {
-    rig_spec spec = {.type = "convolution",
-                     .settings = convolutions[_i].settings,
-                     .absorb = _i % 2 ? "negative_slope=0.25" : "",
-                     .in = {convolutions[_i].in}};
+    layer_spec spec = {.type = "convolution",
+                       .settings = convolutions[_i].settings,
+                       .fused = _i % 2 ? "negative_slope=0.25" : "",
+                       .in = {convolutions[_i].in}};
     check_layer(&spec, 2e-5);
     spec.phase = DLC_PHASE_TEST;
     check_layer(&spec, 2e-5);
@@ -65,19 +65,19 @@ static const struct {
 };
 
 START_TEST(inner_product) {
-    rig_spec spec = {.type = "inner_product",
-                     .settings = products[_i].settings,
-                     .in = {products[_i].in}};
+    layer_spec spec = {.type = "inner_product",
+                       .settings = products[_i].settings,
+                       .in = {products[_i].in}};
     check_all_ways(&spec, 2e-5);
-    spec.absorb = "";
+    spec.fused = "";
     check_all_ways(&spec, 2e-5);
-    spec.absorb = "negative_slope=0.1";
+    spec.fused = "negative_slope=0.1";
     check_all_ways(&spec, 2e-5);
 }
 END_TEST
 
-/* Layers of LeNet and cifar10-full at full size: two runs give the same bits, one
- * thread the same numbers. */
+/* Layers of LeNet and cifar10-full at full size: two runs are bitwise identical, and so
+ * is a run with one thread. */
 static const struct {
     const char *type, *settings;
     dlc_shape in;
@@ -92,44 +92,49 @@ static const struct {
     {"inner_product", "num_output=10", {2, {100, 1024}}},
 };
 
-static void open_and_run(rig *r, const rig_spec *spec) {
-    ck_assert_int_eq(rig_open(r, spec), DLC_OK);
-    fill_values(r->in_data[0], rig_in_count(r, 0), 1, 1);
-    fill_values(r->param_data[0], rig_param_count(r, 0), 2, 1);
-    fill_values(r->param_data[1], rig_param_count(r, 1), 3, 1);
-    fill_values(r->out_diff, rig_out_count(r), 4, 1);
-    ck_assert_int_eq(rig_forward(r), DLC_OK);
-    ck_assert_int_eq(rig_backward(r), DLC_OK);
+static void open_and_run(fixture *r, const layer_spec *spec) {
+    ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
+    fill_values(r->in_data[0], fixture_in_count(r, 0), 1, 1);
+    fill_values(r->param_data[0], fixture_param_count(r, 0), 2, 1);
+    fill_values(r->param_data[1], fixture_param_count(r, 1), 3, 1);
+    fill_values(r->out_diff, fixture_out_count(r), 4, 1);
+    ck_assert_int_eq(fixture_forward(r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(r), DLC_OK);
 }
 
 START_TEST(repeatable) {
-    rig a, b, one;
-    rig_spec spec = {.type = large[_i].type,
-                     .settings = large[_i].settings,
-                     .absorb = "",
-                     .in = {large[_i].in}};
+    fixture a, b, one;
+    layer_spec spec = {.type = large[_i].type,
+                       .settings = large[_i].settings,
+                       .fused = "",
+                       .in = {large[_i].in}};
     open_and_run(&a, &spec);
     open_and_run(&b, &spec);
     spec.threads = 1;
     open_and_run(&one, &spec);
-    ck_assert_double_eq(far_apart(a.out_data, b.out_data, rig_out_count(&a)), 0);
-    ck_assert_double_eq(far_apart(a.in_diff[0], b.in_diff[0], rig_in_count(&a, 0)), 0);
-    ck_assert_double_le(far_apart(a.out_data, one.out_data, rig_out_count(&a)), 1e-3);
+    ck_assert_double_eq(
+        largest_difference(a.out_data, b.out_data, fixture_out_count(&a)), 0);
+    ck_assert_double_eq(
+        largest_difference(a.in_diff[0], b.in_diff[0], fixture_in_count(&a, 0)), 0);
+    ck_assert_double_le(
+        largest_difference(a.out_data, one.out_data, fixture_out_count(&a)), 1e-3);
     for (int32_t i = 0; i < 2; i++) {
-        int64_t count = rig_param_count(&a, i);
-        ck_assert_double_eq(far_apart(a.param_diff[i], b.param_diff[i], count), 0);
-        ck_assert_double_le(far_apart(a.param_diff[i], one.param_diff[i], count), 1e-2);
+        int64_t count = fixture_param_count(&a, i);
+        ck_assert_double_eq(largest_difference(a.param_diff[i], b.param_diff[i], count),
+                            0);
+        ck_assert_double_le(
+            largest_difference(a.param_diff[i], one.param_diff[i], count), 1e-2);
     }
-    rig_close(&a);
-    rig_close(&b);
-    rig_close(&one);
+    fixture_close(&a);
+    fixture_close(&b);
+    fixture_close(&one);
 }
 END_TEST
 
-/* ---- Gradients that are added to ----------------------------------------------- */
+/* ---- Accumulated gradients ------------------------------------------------------ */
 
 static const struct {
-    const char *type, *settings, *absorb;
+    const char *type, *settings, *fused;
     dlc_shape in;
 } shared[] = {
     {"convolution", "num_output=32 kernel_size=3 pad=1", "", {4, {2, 16, 9, 7}}},
@@ -144,63 +149,65 @@ static const struct {
     {"inner_product", "num_output=16 bias=no", NULL, {2, {5, 24}}},
 };
 
-/* Others' gradients are in in_diff; this one's comes to them, rounded once or twice. */
-static void check_adds(const rig_spec *spec, double tolerance) {
-    rig alone, added;
-    rig_spec adding = *spec;
-    adding.adds = 1;
-    run_rig(&alone, spec);
-    ck_assert_int_eq(rig_open(&added, &adding), DLC_OK);
-    ck_assert_uint_eq(alone.plan.adds_gradient, 0); /* nobody asked */
-    if (machine_layers_are("cudnn"))
-        ck_assert_uint_eq(added.plan.adds_gradient, 1);
-    int64_t count = rig_in_count(&added, 0);
+/* in_diff has the gradients of other readers; this layer's are added, rounded once or
+ * twice. */
+static void check_accumulate(const layer_spec *spec, double tolerance) {
+    fixture alone, added;
+    layer_spec adding = *spec;
+    adding.accumulate = 1;
+    run_fixture(&alone, spec);
+    ck_assert_int_eq(fixture_open(&added, &adding), DLC_OK);
+    ck_assert_uint_eq(alone.plan.accumulates_gradient, 0); /* not requested */
+    if (target_layers_are("cudnn"))
+        ck_assert_uint_eq(added.plan.accumulates_gradient, 1);
+    int64_t count = fixture_in_count(&added, 0);
     float *sum = malloc((size_t)count * sizeof *sum);
     ck_assert_ptr_nonnull(sum);
     double size = 1;
-    fill_rig(&added);
+    fill_fixture(&added);
     fill_values(added.in_diff[0], count, 77, 1);
     for (int64_t i = 0; i < count; i++) {
         sum[i] = alone.in_diff[0][i];
-        if (added.plan.adds_gradient)
+        if (added.plan.accumulates_gradient)
             sum[i] += added.in_diff[0][i];
         size = fmax(size, fabs((double)sum[i]));
     }
-    ck_assert_int_eq(rig_forward(&added), DLC_OK);
-    ck_assert_int_eq(rig_backward(&added), DLC_OK);
-    double far = far_apart(sum, added.in_diff[0], count);
+    ck_assert_int_eq(fixture_forward(&added), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&added), DLC_OK);
+    double far = largest_difference(sum, added.in_diff[0], count);
     ck_assert_msg(far <= tolerance * size, "%s %s: %g apart, of %g", spec->type,
                   spec->settings, far, size);
     for (int32_t p = 0; p < alone.plan.params; p++)
         check_same_bits(alone.param_diff[p], added.param_diff[p],
-                        rig_param_count(&alone, p));
+                        fixture_param_count(&alone, p));
     free(sum);
-    rig_close(&added);
-    rig_close(&alone);
+    fixture_close(&added);
+    fixture_close(&alone);
 }
 
-START_TEST(adds_to_what_is_there) {
+START_TEST(accumulates) {
     static const struct {
         dlc_dtype floats;
         double tolerance;
     } types[] = {{DLC_F32, 1e-5}, {DLC_BF16, 1.0 / 128}, {DLC_F16, 1.0 / 1024}};
     for (int t = 0; t < COUNT(types); t++) {
-        rig_spec spec = {.type = shared[_i].type,
-                         .settings = shared[_i].settings,
-                         .absorb = shared[_i].absorb,
-                         .floats = types[t].floats,
-                         .in = {shared[_i].in}};
-        if (t && !(rig_has(types[t].floats) && rig_takes(spec.type, types[t].floats)))
+        layer_spec spec = {.type = shared[_i].type,
+                           .settings = shared[_i].settings,
+                           .fused = shared[_i].fused,
+                           .floats = types[t].floats,
+                           .in = {shared[_i].in}};
+        if (t && !(fixture_has(types[t].floats) &&
+                   fixture_takes(spec.type, types[t].floats)))
             continue;
-        check_adds(&spec, types[t].tolerance);
+        check_accumulate(&spec, types[t].tolerance);
     }
 }
 END_TEST
 
-/* ---- Slices ------------------------------------------------------------------ */
+/* ---- Channel-parallel layers ---------------------------------------------------- */
 
 static const struct {
-    const char *type, *settings, *absorb;
+    const char *type, *settings, *fused;
     dlc_shape in;
 } slices[] = {
     {"convolution", "num_output=20 kernel_size=3 pad=1", "", {4, {2, 5, 6, 7}}},
@@ -209,7 +216,8 @@ static const struct {
     {"inner_product", "num_output=10 bias=no", NULL, {2, {4, 19}}},
 };
 
-/* Channels [first, first + some) of each of `rows` rows, from or into `whole`. */
+/* Copies channels [first, first + some) of each of `rows` rows, from or into `whole`.
+ */
 static void copy_channels(float *whole, float *slice, int64_t rows, int64_t channels,
                           int64_t first, int64_t some, int64_t area, int into) {
     for (int64_t n = 0; n < rows; n++)
@@ -220,100 +228,102 @@ static void copy_channels(float *whole, float *slice, int64_t rows, int64_t chan
         }
 }
 
-/* Runs channels [begin, end) by themselves; what comes of it goes into `found`, which
- * is the whole again when all have been run. */
-static void run_slice(const rig_spec *whole_spec, rig *whole, int64_t begin,
-                      int64_t end, rig *found) {
-    rig r;
-    rig_spec spec = *whole_spec;
-    spec.slice_begin = begin;
-    spec.slice_end = end;
-    ck_assert_int_eq(rig_open(&r, &spec), DLC_OK);
+/* Runs channels [begin, end) alone and copies the results into `found`, which is
+ * complete when all have been run. */
+static void run_channels(const layer_spec *whole_spec, fixture *whole, int64_t begin,
+                         int64_t end, fixture *found) {
+    fixture r;
+    layer_spec spec = *whole_spec;
+    spec.channel_begin = begin;
+    spec.channel_end = end;
+    ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     const dlc_shape *out = &r.out[0].shape, *all = &whole->out[0].shape;
     int64_t some = end - begin, channels = all->dims[1];
     int64_t area = dlc_shape_count(out) / (out->dims[0] * some);
     ck_assert_int_eq(out->dims[1], some);
     ck_assert_int_eq(r.plan.params, whole->plan.params);
     memcpy(r.in_data[0], whole->in_data[0],
-           (size_t)rig_in_count(&r, 0) * sizeof(float));
+           (size_t)fixture_in_count(&r, 0) * sizeof(float));
     for (int32_t p = 0; p < r.plan.params; p++) {
-        int64_t row = rig_param_count(&r, p) / some;
+        int64_t row = fixture_param_count(&r, p) / some;
         ck_assert_int_eq(r.param[p].shape.dims[0], some);
         copy_channels(whole->param_data[p], r.param_data[p], 1, channels, begin, some,
                       row, 0);
     }
     copy_channels(whole->out_diff, r.out_diff, out->dims[0], channels, begin, some,
                   area, 0);
-    ck_assert_int_eq(rig_forward(&r), DLC_OK);
-    ck_assert_int_eq(rig_backward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(&r), DLC_OK);
     copy_channels(found->out_data, r.out_data, out->dims[0], channels, begin, some,
                   area, 1);
     for (int32_t p = 0; p < r.plan.params; p++)
         copy_channels(found->param_diff[p], r.param_diff[p], 1, channels, begin, some,
-                      rig_param_count(&r, p) / some, 1);
-    for (int64_t i = 0; i < rig_in_count(&r, 0); i++)
+                      fixture_param_count(&r, p) / some, 1);
+    for (int64_t i = 0; i < fixture_in_count(&r, 0); i++)
         found->in_diff[0][i] += r.in_diff[0][i];
-    rig_close(&r);
+    fixture_close(&r);
 }
 
-static void open_and_fill(const rig_spec *spec, rig *r) {
-    ck_assert_int_eq(rig_open(r, spec), DLC_OK);
-    fill_values(r->in_data[0], rig_in_count(r, 0), 1, 1);
-    fill_values(r->out_diff, rig_out_count(r), 2, 1);
+static void open_and_fill(const layer_spec *spec, fixture *r) {
+    ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
+    fill_values(r->in_data[0], fixture_in_count(r, 0), 1, 1);
+    fill_values(r->out_diff, fixture_out_count(r), 2, 1);
     for (int32_t p = 0; p < r->plan.params; p++)
-        fill_values(r->param_data[p], rig_param_count(r, p), (uint64_t)p + 3, 1);
+        fill_values(r->param_data[p], fixture_param_count(r, p), (uint64_t)p + 3, 1);
 }
 
-/* What slices give is, put together, what the whole layer gives; gradients of the
- * input, which all of them read, add up. */
-START_TEST(slices_make_the_whole) {
-    rig whole, found;
-    rig_spec spec = {.type = slices[_i].type,
-                     .settings = slices[_i].settings,
-                     .absorb = slices[_i].absorb,
-                     .in = {slices[_i].in}};
-    if (!(rig_feature(spec.type)->caps & DLC_LAYER_SLICES))
+/* The results of all parts together equal those of the whole layer; gradients of the
+ * input, which all parts read, are added. */
+START_TEST(channel_parallel) {
+    fixture whole, found;
+    layer_spec spec = {.type = slices[_i].type,
+                       .settings = slices[_i].settings,
+                       .fused = slices[_i].fused,
+                       .in = {slices[_i].in}};
+    if (!(fixture_feature(spec.type)->caps & DLC_LAYER_CHANNEL_PARALLEL))
         return;
     open_and_fill(&spec, &whole);
     open_and_fill(&spec, &found);
-    ck_assert_int_eq(rig_forward(&whole), DLC_OK);
-    /* backward may write over its out_diff */
-    float *diff = malloc((size_t)rig_out_count(&whole) * sizeof *diff);
+    ck_assert_int_eq(fixture_forward(&whole), DLC_OK);
+    /* backward may overwrite its out_diff */
+    float *diff = malloc((size_t)fixture_out_count(&whole) * sizeof *diff);
     ck_assert_ptr_nonnull(diff);
-    memcpy(diff, whole.out_diff, (size_t)rig_out_count(&whole) * sizeof *diff);
-    ck_assert_int_eq(rig_backward(&whole), DLC_OK);
-    memcpy(whole.out_diff, diff, (size_t)rig_out_count(&whole) * sizeof *diff);
+    memcpy(diff, whole.out_diff, (size_t)fixture_out_count(&whole) * sizeof *diff);
+    ck_assert_int_eq(fixture_backward(&whole), DLC_OK);
+    memcpy(whole.out_diff, diff, (size_t)fixture_out_count(&whole) * sizeof *diff);
     free(diff);
-    memset(found.in_diff[0], 0, (size_t)rig_in_count(&found, 0) * sizeof(float));
+    memset(found.in_diff[0], 0, (size_t)fixture_in_count(&found, 0) * sizeof(float));
     int64_t channels = whole.out[0].shape.dims[1];
     const int64_t cut[] = {0, 1, channels / 2, channels};
     for (int i = 0; i < COUNT(cut) - 1; i++)
-        run_slice(&spec, &whole, cut[i], cut[i + 1], &found);
+        run_channels(&spec, &whole, cut[i], cut[i + 1], &found);
     ck_assert_double_le(
-        far_apart(whole.out_data, found.out_data, rig_out_count(&whole)), 1e-4);
-    ck_assert_double_le(
-        far_apart(whole.in_diff[0], found.in_diff[0], rig_in_count(&whole, 0)), 1e-4);
+        largest_difference(whole.out_data, found.out_data, fixture_out_count(&whole)),
+        1e-4);
+    ck_assert_double_le(largest_difference(whole.in_diff[0], found.in_diff[0],
+                                           fixture_in_count(&whole, 0)),
+                        1e-4);
     for (int32_t p = 0; p < whole.plan.params; p++)
-        ck_assert_double_le(far_apart(whole.param_diff[p], found.param_diff[p],
-                                      rig_param_count(&whole, p)),
+        ck_assert_double_le(largest_difference(whole.param_diff[p], found.param_diff[p],
+                                               fixture_param_count(&whole, p)),
                             1e-4);
-    rig_close(&found);
-    rig_close(&whole);
+    fixture_close(&found);
+    fixture_close(&whole);
 }
 END_TEST
 
-START_TEST(groups_have_no_slices) {
-    rig_spec spec = {.type = "convolution",
-                     .settings = "num_output=4 kernel_size=3 group=2",
-                     .in = {SHAPE(2, 4, 5, 4)},
-                     .slice_end = 2};
-    if (rig_feature("convolution")->caps & DLC_LAYER_SLICES)
+START_TEST(groups_are_not_channel_parallel) {
+    layer_spec spec = {.type = "convolution",
+                       .settings = "num_output=4 kernel_size=3 group=2",
+                       .in = {SHAPE(2, 4, 5, 4)},
+                       .channel_end = 2};
+    if (fixture_feature("convolution")->caps & DLC_LAYER_CHANNEL_PARALLEL)
         check_refused(&spec, DLC_ERR_UNSUPPORTED, "group = 2 cannot be split");
 }
 END_TEST
 
 START_TEST(refusals) {
-    rig_spec spec = {.type = "convolution", .in = {SHAPE(2, 3, 5, 4)}};
+    layer_spec spec = {.type = "convolution", .in = {SHAPE(2, 3, 5, 4)}};
     spec.settings = "num_output=4";
     check_refused(&spec, DLC_ERR_CONFIG, "kernel_size");
     spec.settings = "num_output=4 kernel_h=3";
@@ -334,7 +344,7 @@ START_TEST(refusals) {
     spec.inputs = 2;
     spec.in[1] = spec.in[0];
     check_refused(&spec, DLC_ERR_CONFIG, "1 input");
-    spec = (rig_spec){
+    spec = (layer_spec){
         .type = "inner_product", .settings = "num_output=3", .in = {SHAPE(7)}};
     check_refused(&spec, DLC_ERR_CONFIG, "dimensions");
     spec.settings = "num_output=16777216";
@@ -349,9 +359,9 @@ int main(void) {
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
-    tcase_add_loop_test(tests, adds_to_what_is_there, 0, COUNT(shared));
-    tcase_add_loop_test(tests, slices_make_the_whole, 0, COUNT(slices));
-    tcase_add_test(tests, groups_have_no_slices);
+    tcase_add_loop_test(tests, accumulates, 0, COUNT(shared));
+    tcase_add_loop_test(tests, channel_parallel, 0, COUNT(slices));
+    tcase_add_test(tests, groups_are_not_channel_parallel);
     tcase_add_test(tests, refusals);
     return run_suite("layers-weighted", tests);
 }

@@ -1,15 +1,16 @@
-/* Convolutions by our own Winograd transform: against plain references, test nets
- * beside training nets, and any number of threads; and when it is chosen. */
+/* Convolutions by our own Winograd transform: compared with plain references, in test
+ * nets that share a train net's weights, with any number of threads; and when it is
+ * chosen. */
 #include "checker.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "machine.h"
+#include "target.h"
 
-/* Images that tiles don't divide, padding on no, on both and on most sides, groups,
- * channels that blocks of vectors don't divide, and more than one block of tiles. */
+/* Images that are no multiple of tiles, padding on no, both and most sides, groups,
+ * channels that are no multiple of vector blocks, and more than one block of tiles. */
 static const struct {
     const char *settings;
     dlc_shape in;
@@ -25,77 +26,77 @@ static const struct {
     {"num_output=144 kernel_size=3 pad=1 group=3", {4, {9, 96, 12, 12}}},
 };
 
-static int chooses(const rig_spec *spec) {
-    rig r;
+static int chooses(const layer_spec *spec) {
+    fixture r;
     char text[128] = "";
-    if (rig_open(&r, spec) == DLC_OK)
+    if (fixture_open(&r, spec) == DLC_OK)
         r.ops->describe(r.layer, text, sizeof text);
-    rig_close(&r);
+    fixture_close(&r);
     return strstr(text, "own:") && strstr(text, "winograd");
 }
 
-static rig_spec spec_of(int i) {
-    return (rig_spec){.type = "convolution",
-                      .settings = convolutions[i].settings,
-                      .in = {convolutions[i].in}};
+static layer_spec spec_of(int i) {
+    return (layer_spec){.type = "convolution",
+                        .settings = convolutions[i].settings,
+                        .in = {convolutions[i].in}};
 }
 
-/* Where vectors are too short for it nothing is chosen, and there is nothing to test.
- */
+/* If vectors are too short for it, it is never chosen, and there is nothing to test. */
 static int is_here(void) {
-    rig_spec first = spec_of(0);
+    layer_spec first = spec_of(0);
     return chooses(&first);
 }
 
-/* Beside the largest number. */
+/* Relative to the largest number. */
 static void check_near(const float *a, const float *b, int64_t count) {
     double most = 0;
     for (int64_t i = 0; i < count; i++)
         most = fabs((double)b[i]) > most ? fabs((double)b[i]) : most;
-    ck_assert_double_le(far_apart(a, b, count), 2e-5 * most);
+    ck_assert_double_le(largest_difference(a, b, count), 2e-5 * most);
 }
 
-/* The same as the sums as they stand. */
-static void check_direct(rig_spec spec) {
-    rig own, direct;
+/* Compared with the direct convolution. */
+static void check_direct(layer_spec spec) {
+    fixture own, direct;
     char text[256];
     ck_assert(chooses(&spec) || !is_here());
-    run_rig(&own, &spec);
+    run_fixture(&own, &spec);
     (void)snprintf(text, sizeof text, "%s algorithm=direct", spec.settings);
     spec.settings = text;
-    run_rig(&direct, &spec);
-    check_near(own.out_data, direct.out_data, rig_out_count(&own));
+    run_fixture(&direct, &spec);
+    check_near(own.out_data, direct.out_data, fixture_out_count(&own));
     if (spec.phase != DLC_PHASE_TEST) {
-        check_near(own.in_diff[0], direct.in_diff[0], rig_in_count(&own, 0));
+        check_near(own.in_diff[0], direct.in_diff[0], fixture_in_count(&own, 0));
         for (int32_t p = 0; p < own.plan.params; p++)
             check_near(own.param_diff[p], direct.param_diff[p],
-                       rig_param_count(&own, p));
+                       fixture_param_count(&own, p));
     }
-    rig_close(&own);
-    rig_close(&direct);
+    fixture_close(&own);
+    fixture_close(&direct);
 }
 
 START_TEST(convolution) {
-    rig_spec spec = spec_of(_i);
+    layer_spec spec = spec_of(_i);
     check_direct(spec);
     spec.layout = "last";
     check_direct(spec);
     spec.layout = "blocked";
-    spec.absorb = "";
+    spec.fused = "";
     check_direct(spec);
-    spec.absorb = "negative_slope=0.25";
+    spec.fused = "negative_slope=0.25";
     check_direct(spec);
     spec.phase = DLC_PHASE_TEST;
     check_direct(spec);
 }
 END_TEST
 
-/* Against the plain reference and finite differences, which take long: the least. */
+/* Compared with the plain reference and finite differences, which take long: as little
+ * as possible. */
 START_TEST(reference) {
-    rig_spec spec = {.type = "convolution",
-                     .settings = _i ? "num_output=32 kernel_size=5 pad=2"
-                                    : "num_output=64 kernel_size=3 pad=1 group=2",
-                     .in = {SHAPE(1, _i ? 32 : 64, 8, 8)}};
+    layer_spec spec = {.type = "convolution",
+                       .settings = _i ? "num_output=32 kernel_size=5 pad=2"
+                                      : "num_output=64 kernel_size=3 pad=1 group=2",
+                       .in = {SHAPE(1, _i ? 32 : 64, 8, 8)}};
     ck_assert(chooses(&spec) || !is_here());
     check_layer(&spec, 5e-5);
 }
@@ -103,29 +104,30 @@ END_TEST
 
 START_TEST(any_number_of_threads) {
     static const int32_t threads[] = {1, 2, 3, 7};
-    rig r[COUNT(threads)];
-    rig_spec spec = spec_of(_i);
+    fixture r[COUNT(threads)];
+    layer_spec spec = spec_of(_i);
     if (!is_here())
         return;
     for (int k = 0; k < COUNT(threads); k++) {
         spec.threads = threads[k];
-        ck_assert_int_eq(rig_open(&r[k], &spec), DLC_OK);
-        fill_rig(&r[k]);
+        ck_assert_int_eq(fixture_open(&r[k], &spec), DLC_OK);
+        fill_fixture(&r[k]);
     }
-    /* Prepared for one number and run with another, they keep to their memory. */
+    /* Prepared for one number of threads and run with another, they stay within their
+     * memory. */
     for (int k = 0; k < COUNT(threads); k++) {
-        ck_assert_int_eq(rig_forward(&r[k]), DLC_OK);
-        ck_assert_int_eq(rig_backward(&r[k]), DLC_OK);
+        ck_assert_int_eq(fixture_forward(&r[k]), DLC_OK);
+        ck_assert_int_eq(fixture_backward(&r[k]), DLC_OK);
         check_same_results(&r[0], &r[k]);
     }
     for (int k = 0; k < COUNT(threads); k++)
-        rig_close(&r[k]);
+        fixture_close(&r[k]);
 }
 END_TEST
 
-/* By the window, the channels and the size of the image, and not against a wish. */
+/* Depends on window, channels and image size, and on the option `algorithm`. */
 static int chosen(const char *settings, dlc_shape in) {
-    rig_spec spec = {.type = "convolution", .settings = settings, .in = {in}};
+    layer_spec spec = {.type = "convolution", .settings = settings, .in = {in}};
     return chooses(&spec);
 }
 
@@ -158,16 +160,16 @@ END_TEST
 
 static void check_settings(const char *train_settings, const char *test_settings,
                            int64_t test_batch) {
-    rig_spec train = {.type = "convolution",
-                      .settings = train_settings,
-                      .in = {SHAPE(2, 64, 12, 12)}};
-    rig_spec test = train;
+    layer_spec train = {.type = "convolution",
+                        .settings = train_settings,
+                        .in = {SHAPE(2, 64, 12, 12)}};
+    layer_spec test = train;
     test.settings = test_settings;
     test.in[0].dims[0] = test_batch;
-    check_twin(&train, &test, 1e-3);
+    check_test_net(&train, &test, 1e-3);
 }
 
-START_TEST(twins) {
+START_TEST(test_nets) {
     static const char own[] = "num_output=64 kernel_size=3 pad=1 group=2";
     static const char library[] =
         "num_output=64 kernel_size=3 pad=1 group=2 algorithm=direct";
@@ -179,13 +181,13 @@ START_TEST(twins) {
 END_TEST
 
 int main(void) {
-    if (!machine_layers_are("onednn"))
+    if (!target_layers_are("onednn"))
         return skip_suite("only oneDNN's layers have a transform of their own");
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, reference, 0, 2);
     tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(convolutions));
     tcase_add_test(tests, choice);
-    tcase_add_test(tests, twins);
+    tcase_add_test(tests, test_nets);
     return run_suite("layers-winograd", tests);
 }

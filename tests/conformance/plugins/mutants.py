@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Does `dlcore plugin check` catch what is broken?
+"""Tests that `dlcore plugin check` finds faults.
 
-What `dlcore plugin new` makes of each kind must pass every check. Then each mutant, a
-plugin with one promise broken, must fail the check that it was made for.
+The plugin that `dlcore plugin new` makes for each kind must pass every check. Each mutant, a
+plugin in which one rule is broken, must fail the check that it was made for.
 
-    mutants.py [CHECK...]     those whose check begins so
+    mutants.py [CHECK...]     only mutants for checks whose name begins with CHECK
 """
 import concurrent.futures
 import json
@@ -19,10 +19,10 @@ DLCORE = os.environ["DLCORE_BIN"]
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ("device", "transport", "layer", "solver", "data")
 
-# No template has queues.
+# Checks without a mutant, since no template has queues.
 NO_MUTANT = {"device.queues"}
 
-# (check, kind, [(text, what comes in its place)...], further compiler flags)
+# (check, kind, [(text of the template, replacement)...], additional compiler flags)
 MUTANTS = []
 
 
@@ -31,12 +31,12 @@ def mutant(check, kind, *changes, flags=()):
 
 
 # ---- The file ----------------------------------------------------------------------
-END = "const dlc_plugin dlc_plugin_v1 = {"
+END = "const dlc_plugin dlc_plugin_v0 = {"
 mutant("file.exports", "solver", (END, "DLC_EXPORT int stray = 1;\n" + END))
-mutant("file.data", "solver", ("#include <dlcore/solver.h>", "#define dlc_plugin_v1 moved\n#include <dlcore/solver.h>"),
-       (END, '__asm__(".globl dlc_plugin_v1\\n.type dlc_plugin_v1, @function\\n'
-             'dlc_plugin_v1 = solver_destroy");\n' + END))
-mutant("file.apart", "solver", (END, "int dlc_registry_open(void **);\nint (*const use)(void **) "
+mutant("file.data", "solver", ("#include <dlcore/solver.h>", "#define dlc_plugin_v0 moved\n#include <dlcore/solver.h>"),
+       (END, '__asm__(".globl dlc_plugin_v0\\n.type dlc_plugin_v0, @function\\n'
+             'dlc_plugin_v0 = solver_destroy");\n' + END))
+mutant("file.independent", "solver", (END, "int dlc_registry_open(void **);\nint (*const use)(void **) "
                                      "__attribute__((visibility(\"hidden\"))) = dlc_registry_open;\n" + END))
 mutant("file.safe", "solver", flags=["-Wl,-z,execstack"])
 mutant("file.descriptor", "solver", (".version = PLUGIN_VERSION", '.version = ""'))
@@ -45,16 +45,16 @@ mutant("file.constant", "solver", ("static const dlc_solver_ops ops", "static dl
 ROW = """    {.size = sizeof(dlc_feature), .kind = DLC_KIND_SOLVER, .name = "sample", .help = "again",
      .caps = DLC_SOLVER_SYNCHRONOUS, .options = options, .ops = &ops},
     DLC_FEATURES_END,"""
-mutant("file.distinct", "solver", ("    DLC_FEATURES_END,", ROW))
-mutant("feature.row", "solver", ('.help = "plain gradient descent"', ".help = NULL"))
-mutant("feature.row", "solver", ("    .finish = solver_finish,\n", ""))
+mutant("file.duplicates", "solver", ("    DLC_FEATURES_END,", ROW))
+mutant("feature.descriptor", "solver", ('.help = "plain gradient descent"', ".help = NULL"))
+mutant("feature.descriptor", "solver", ("    .finish = solver_finish,\n", ""))
 mutant("feature.calls", "solver", (".caps = DLC_SOLVER_SYNCHRONOUS", ".caps = 0"))
 mutant("feature.help", "solver", ('"learning rate"', '"learning rate."'))
-mutant("feature.keys", "solver", ('DLC_FLOAT("rate", "0.01"', 'DLC_FLOAT("type", "0.01"'))
+mutant("feature.keys", "solver", ('DLC_FLOAT("learning_rate", "0.01"', 'DLC_FLOAT("type", "0.01"'))
 
 # ---- load() ------------------------------------------------------------------------
 LOAD = "    host = services;\n"
-mutant("load.says", "solver", (LOAD, LOAD + "    return DLC_ERR_UNAVAILABLE;\n"))
+mutant("load.reports", "solver", (LOAD, LOAD + "    return DLC_ERR_UNAVAILABLE;\n"))
 mutant("load.threads", "solver",
        ("static dlc_status solver_load", "#include <pthread.h>\n#include <unistd.h>\nstatic void *idle(void *x) {\n"
                                          "    pause();\n    return x;\n}\nstatic dlc_status solver_load"),
@@ -70,51 +70,51 @@ mutant("load.process", "solver", ("static dlc_status solver_load",
 mutant("load.stdout", "solver", ("static dlc_status solver_load", "#include <stdio.h>\nstatic dlc_status solver_load"),
        (LOAD, LOAD + '    puts("hello");\n'))
 mutant("load.memory", "solver", (LOAD, LOAD + "    *(volatile char *)host->alloc(1) = 1;\n"))
-mutant("load.says", "data", (LOAD, LOAD + "    const char *end = (const char *)services + services->size;\n"
+mutant("load.reports", "data", (LOAD, LOAD + "    const char *end = (const char *)services + services->size;\n"
                                           "    if (*(const volatile char *)end)\n        return DLC_ERR_UNAVAILABLE;\n"))
 
-# ---- Life --------------------------------------------------------------------------
-mutant("life.again", "solver", ("    host->free(solver);", "    (void)solver;"))
-mutant("life.again", "data", ("    host->free(source);", "    (void)source;"))
-mutant("life.two", "data", ("    made->seed = args->seed;", "    static int open_now;\n    if (open_now++)\n        "
+# ---- Lifecycle ---------------------------------------------------------------------
+mutant("lifecycle.leaks", "solver", ("    host->free(solver);", "    (void)solver;"))
+mutant("lifecycle.leaks", "data", ("    host->free(source);", "    (void)source;"))
+mutant("lifecycle.two", "data", ("    made->seed = args->seed;", "    static int open_now;\n    if (open_now++)\n        "
                             'return host->fail(DLC_ERR_IO, "busy");\n    made->seed = args->seed;'))
-mutant("life.null", "solver", ("    host->free(solver);", "    solver->rate = 0;\n    host->free(solver);"))
-mutant("life.memory", "solver", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
-mutant("life.memory", "layer", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
+mutant("lifecycle.null", "solver", ("    host->free(solver);", "    solver->learning_rate = 0;\n    host->free(solver);"))
+mutant("lifecycle.no_memory", "solver", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
+mutant("lifecycle.no_memory", "layer", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
 
 # ---- Solvers -----------------------------------------------------------------------
 NEEDS = "    (void)needs;\n"
-mutant("solver.needs", "solver", (NEEDS, "    needs->micro_batches = 0;\n"))
+mutant("solver.needs", "solver", (NEEDS, "    needs->accumulation_steps = 0;\n"))
 mutant("solver.needs", "solver", (NEEDS, "    needs->slots = 1;\n"))
-mutant("solver.older", "solver", (NEEDS, "    needs->queued = 1;\n"))
-mutant("solver.converges", "solver", ("(float)-own", "(float)own"))
-mutant("solver.learning_rate", "solver", ("    (void)iteration;\n    return solver->rate;", "    static int asked;\n"
-                                 "    (void)iteration;\n    return solver->rate / ++asked;"))
+mutant("solver.older_host", "solver", (NEEDS, "    needs->capturable = 1;\n"))
+mutant("solver.converges", "solver", ("(float)-rate", "(float)rate"))
+mutant("solver.learning_rate", "solver", ("    (void)iteration;\n    return solver->learning_rate;", "    static int asked;\n"
+                                 "    (void)iteration;\n    return solver->learning_rate / ++asked;"))
 WAITS = "        rc = exchange->wait(exchange->context, b);\n"
-mutant("solver.own", "solver", ("    for (int32_t s = 0; rc == DLC_OK",
+mutant("solver.untouched", "solver", ("    for (int32_t s = 0; rc == DLC_OK",
                                 "    solver->ops->axpy(solver->device, NULL, exchange->bucket_begin[exchange->buckets], "
-                                "(float)-rate, solver->gradients, solver->weights);\n    for (int32_t s = 0; rc == DLC_OK"))
+                                "(float)-learning_rate, solver->gradients, solver->weights);\n    for (int32_t s = 0; rc == DLC_OK"))
 mutant("solver.exchange", "solver", (WAITS, "        ;\n"))
 mutant("solver.exchange", "solver", ("    return solver->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;"
                                      "\n    return solver->exchange->start("))
-mutant("solver.order", "solver", ("    (void)micro;\n", "    (void)micro;\n    solver->weights[bucket * 100] += 1;\n"))
-mutant("solver.repeats", "solver", ("    double rate = solver_rate(solver, iteration);",
-                                    "    static int calls;\n    double rate = solver_rate(solver, iteration) / ++calls;"))
-mutant("solver.resume", "solver", ("    double rate, decay;\n};", "    double rate, decay;\n    int steps;\n};"),
-       ("    double rate = solver_rate(solver, iteration);",
-        "    double rate = solver_rate(solver, iteration) / ++solver->steps;"))
+mutant("solver.order", "solver", ("    (void)micro_batch;\n", "    (void)micro_batch;\n    solver->weights[bucket * 100] += 1;\n"))
+mutant("solver.repeats", "solver", ("    double learning_rate = solver_learning_rate(solver, iteration);",
+                                    "    static int calls;\n    double learning_rate = solver_learning_rate(solver, iteration) / ++calls;"))
+mutant("solver.resume", "solver", ("    double learning_rate, weight_decay;\n};", "    double learning_rate, weight_decay;\n    int steps;\n};"),
+       ("    double learning_rate = solver_learning_rate(solver, iteration);",
+        "    double learning_rate = solver_learning_rate(solver, iteration) / ++solver->steps;"))
 SAVES = ("static dlc_status solver_save(dlc_solver *solver, void *blob, size_t *bytes) {\n    (void)solver;\n    if (blob)\n"
          "        *(char *)blob = 1;\n    *bytes = 1;\n    return DLC_OK;\n}\n"
          "static dlc_status solver_load_state(dlc_solver *solver, const void *blob, size_t bytes) {\n    (void)solver;\n"
          "    (void)blob;\n    (void)bytes;\n    return DLC_OK;\n}\nstatic const dlc_solver_ops ops = {\n"
          "    .save = solver_save,\n    .load = solver_load_state,")
 mutant("solver.damage", "solver", ("static const dlc_solver_ops ops = {", SAVES))
-mutant("solver.shards", "solver", (NEEDS, "    needs->shards = 1;\n"))
-LATE = ("static dlc_status solver_update(dlc_solver *solver, int64_t iteration, int32_t bucket) {\n    (void)solver;\n"
+mutant("solver.sharding", "solver", (NEEDS, "    needs->sharding = 1;\n"))
+DEFERRED = ("static dlc_status solver_update(dlc_solver *solver, int64_t iteration, int32_t bucket) {\n    (void)solver;\n"
         "    (void)iteration;\n    (void)bucket;\n    return DLC_OK;\n}\nstatic const dlc_solver_ops ops = {\n"
         "    .update = solver_update,")
-mutant("solver.late", "solver", (NEEDS, "    needs->late = 1;\n"), ("static const dlc_solver_ops ops = {", LATE))
-mutant("solver.close", "solver", ("    host->free(solver);", "    if (solver->rate > 0)\n        host->free(solver);"))
+mutant("solver.deferred_update", "solver", (NEEDS, "    needs->deferred_update = 1;\n"), ("static const dlc_solver_ops ops = {", DEFERRED))
+mutant("solver.close", "solver", ("    host->free(solver);", "    if (solver->learning_rate > 0)\n        host->free(solver);"))
 
 # ---- Data --------------------------------------------------------------------------
 READ = "    unsigned char *pixels = data;\n"
@@ -125,10 +125,10 @@ mutant("data.finite", "data", ("{3, {1, source->side, source->side}}", "{3, {1, 
                                                            "pixels[i] = (unsigned char)(noise | bright | 255)"))
 mutant("data.order", "data", (READ, READ + "    static int64_t turn;\n    turn++;\n"),
        ("source->first + index[i], pixels)", "source->first + index[i] + turn, pixels)"))
-mutant("data.room", "data", ("    return DLC_OK;\n}\n\nstatic const dlc_option", "    *pixels = 1;\n    return DLC_OK;\n}"
+mutant("data.bounds", "data", ("    return DLC_OK;\n}\n\nstatic const dlc_option", "    *pixels = 1;\n    return DLC_OK;\n}"
                              "\n\nstatic const dlc_option"))
 mutant("data.whole", "data", ("for (int64_t i = 0; i < side * side; i++)", "for (int64_t i = 1; i < side * side; i++)"))
-mutant("data.alike", "data", ("    made->seed = args->seed;", "    static uint64_t count;\n    made->seed = "
+mutant("data.identical", "data", ("    made->seed = args->seed;", "    static uint64_t count;\n    made->seed = "
                               "args->seed + count++;"))
 mutant("data.threads", "data", (READ, READ + "    static _Thread_local int mine;\n    static int threads;\n    if (!mine++ &&"
                                 " threads++)\n        return host->fail(DLC_ERR_IO, \"another thread\");\n"))
@@ -141,7 +141,7 @@ mutant("data.fork", "data", ("#include <string.h>", "#include <string.h>\n#inclu
 # ---- Layers ------------------------------------------------------------------------
 FORWARD = "    for (int64_t i = 0; i < layer->count; i++)\n        y[i] ="
 mutant("layer.runs", "layer", (FORWARD, "    for (int64_t i = 0; i <= layer->count; i++)\n        y[i] ="))
-mutant("layer.test", "layer", ("    made->name = args->name;", "    made->name = args->name;\n    if (args->phase == "
+mutant("layer.test_phase", "layer", ("    made->name = args->name;", "    made->name = args->name;\n    if (args->phase == "
                                "DLC_PHASE_TEST)\n        made->name = NULL;"),
        (FORWARD, "    if (!layer->name)\n        y[0] = NAN;\n    for (int64_t i = layer->name ? 0 : 1; i < layer->count; "
         "i++)\n        y[i] ="))
@@ -155,13 +155,13 @@ mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = dy[i
 mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = i ? dy[i] * root * root : 1.5f * dy[i]"))
 mutant("layer.backward", "layer", ("dx[i] = dy[i] * root * root", "dx[i] += dy[i] * root * root"),
        ("    plan->in_place = 1;\n", ""))
-mutant("layer.adds", "layer", ("    plan->in_place = 1;\n", "    plan->adds_gradient = plan->shares_gradient;\n"))
-mutant("layer.adds", "layer", ("    plan->in_place = 1;\n", "    plan->adds_gradient = 2;\n"))
+mutant("layer.accumulate", "layer", ("    plan->in_place = 1;\n", "    plan->accumulates_gradient = plan->shared_gradient;\n"))
+mutant("layer.accumulate", "layer", ("    plan->in_place = 1;\n", "    plan->accumulates_gradient = 2;\n"))
 DESCRIBE = ("static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {\n    (void)layer;\n    (void)bytes;\n"
             "    for (int i = 0; i < 7; i++)\n        text[i] = 'x';\n    text[7] = 0;\n}\n"
             "static const dlc_layer_ops ops = {\n    .describe = layer_describe,")
 mutant("layer.describe", "layer", ("static const dlc_layer_ops ops = {", DESCRIBE))
-mutant("layer.bits", "layer", (".caps = DLC_LAYER_REPEATABLE", ".caps = DLC_LAYER_POINTWISE"),
+mutant("layer.capabilities", "layer", (".caps = DLC_LAYER_RECOMPUTABLE", ".caps = DLC_LAYER_POINTWISE"),
        ("    plan->out[0].shape = plan->in[0].shape;", "    plan->out[0].shape = plan->in[0].shape;\n"
         "    plan->out[0].shape.dims[0] *= 2;"),
        (FORWARD, "    for (int64_t i = 0; i < layer->count; i++)\n        y[i] = y[i + layer->count] ="))
@@ -176,7 +176,7 @@ mutant("layer.params", "layer", ("static const dlc_layer_ops ops = {", PARAMS),
        ("    plan->reads_out = 1;", "    plan->reads_out = 1;\n    plan->param[0].count = 4;"))
 
 # ---- Devices -----------------------------------------------------------------------
-mutant("device.describe", "device", ("info->units = 1", "info->units = 0"))
+mutant("device.describe", "device", ("info->compute_units = 1", "info->compute_units = 0"))
 mutant("device.fork", "device", ("    *count = 1;\n", "    static int asked;\n    if (!asked)\n        asked = getpid();\n"
                                  "    *count = asked == getpid() ? 1 : 0;\n"))
 mutant("device.fork", "device", ("    made->threads = args->threads;", "    static int first;\n    if (!first)\n        first"
@@ -194,21 +194,21 @@ mutant("device.kernels", "device", ("        y[i] += alpha * x[i];", "        y[
 mutant("device.sum", "device", ("        dst[i] = pairwise(sources, 0, count, i);",
                                 "        for (int32_t j = 0; j < count; j++)\n            dst[i] = (j ? dst[i] : 0) + "
                                 "sources[j][i];"))
-mutant("device.momentum", "device", ("(1 + how->momentum) * v", "how->momentum * v"))
+mutant("device.momentum", "device", ("(1 + args->momentum) * v", "args->momentum * v"))
 mutant("device.norm", "device", ("    for (size_t i = 0; i < n; i++)\n        sum += (double)x",
                                  "    for (size_t i = 1; i < n; i++)\n        sum += (double)x"))
 mutant("device.convert", "device", ("    if (from != DLC_U8 || to != DLC_F32)", "    if (to == DLC_BF16)\n        return "
                                     "DLC_OK;\n    if (from == DLC_BF16)\n        return device_fill(device, queue, dst, 0, "
                                     "4 * n);\n    if (from != DLC_U8 || to != DLC_F32)"))
-SHARES = ("static dlc_status give(dlc_device *d, const dlc_memory *m, dlc_share *share) {\n    (void)d;\n"
-          "    share->bytes = m->bytes;\n    return DLC_OK;\n}\n"
-          "static dlc_status get(dlc_device *d, const dlc_share *share, dlc_memory *m) {\n"
-          "    return device_alloc(d, share->bytes, 0, m);\n}\nstatic const dlc_device_ops ops = {\n"
-          "    .share_export = give,\n    .share_import = get,")
-SHARING = (("static const dlc_device_ops ops = {", SHARES), (".caps = DLC_DEVICE_HOST", ".caps = DLC_DEVICE_HOST | "
-                                                             "DLC_DEVICE_SHARES"))
-mutant("device.share", "device", *SHARING)
-mutant("device.private", "device", *SHARING)
+IPC_CALLS = ("static dlc_status give(dlc_device *d, const dlc_memory *m, dlc_ipc_handle *handle) {\n    (void)d;\n"
+          "    handle->bytes = m->bytes;\n    return DLC_OK;\n}\n"
+          "static dlc_status get(dlc_device *d, const dlc_ipc_handle *handle, dlc_memory *m) {\n"
+          "    return device_alloc(d, handle->bytes, 0, m);\n}\nstatic const dlc_device_ops ops = {\n"
+          "    .ipc_export = give,\n    .ipc_import = get,")
+WITH_IPC = (("static const dlc_device_ops ops = {", IPC_CALLS), (".caps = DLC_DEVICE_HOST", ".caps = DLC_DEVICE_HOST | "
+                                                             "DLC_DEVICE_IPC"))
+mutant("device.ipc", "device", *WITH_IPC)
+mutant("device.ipc_flag", "device", *WITH_IPC)
 
 # ---- Transports --------------------------------------------------------------------
 mutant("transport.score", "transport", ("    *score = 10;", "    static int32_t asked;\n    *score = 10 + ++asked;"))
@@ -220,57 +220,57 @@ mutant("transport.messages", "transport", ("    r->moved += n;\n", "    r->moved
                                            "r->moved == n)\n        r->buffer[n] ^= 1;\n"))
 mutant("transport.messages", "transport", ("        r->done = r->moved == r->bytes;\n        if (r->done)",
                                            "        r->done = r->moved == r->bytes && r->bytes > 0;\n        if (r->done)"))
-mutant("transport.tags", "transport", ("while (early && early->tag != tag)", "while (early && early->bytes != bytes)"))
+mutant("transport.tags", "transport", ("while (arrived && arrived->tag != tag)", "while (arrived && arrived->bytes != bytes)"))
 mutant("transport.flood", "transport", ("    r->is_send = 1;", "    static int count;\n    if (++count > 250)\n        return"
                                         ' host->fail(DLC_ERR_IO, "too many");\n    r->is_send = 1;'))
 mutant("transport.large", "transport", ("&packet, MSG_DONTWAIT | MSG_NOSIGNAL)", "&packet, MSG_NOSIGNAL)"),
        ("    append(&e->peers[rank].sends, r);", "    append(&e->peers[rank].sends, r);\n    if (push(&e->peers[rank]) != "
         "DLC_OK)\n        return DLC_ERR_PEER;"))
-mutant("transport.test", "transport", ("    dlc_status rc = r->done ? DLC_OK : move(e);", "    dlc_status rc = r->done || "
-                                       "*done == 0 ? DLC_OK : move(e);"),
+mutant("transport.test", "transport", ("    dlc_status rc = r->done ? DLC_OK : progress(e);", "    dlc_status rc = r->done || "
+                                       "*done == 0 ? DLC_OK : progress(e);"),
        ("    for (int done = 0;;) {", "    for (int done = 1;; done = 1) {"))
-mutant("transport.idle", "transport", ("    (void)poll(e->polls, (nfds_t)e->args->ranks, NAP_MS);", "    (void)e;"))
+mutant("transport.idle", "transport", ("    (void)poll(e->polls, (nfds_t)e->args->ranks, SLEEP_MS);", "    (void)e;"))
 BLIND = (("            rc = e->args->check(e->args->job);", "            rc = DLC_OK;"),
          ("    if (rc == DLC_OK && !r->done && p->fd < 0)\n        return host->fail(DLC_ERR_PEER, \"rank %d has closed its "
           "connection\", r->peer);\n", ""))
 mutant("transport.death", "transport", *BLIND)
 mutant("transport.close", "transport", ("    if (!e)\n        return;\n", "    if (!e)\n        return;\n    for (int32_t r ="
                                         " 0; r < e->args->ranks; r++)\n        while (e->peers[r].recvs)\n            "
-                                        "move(e);\n"))
+                                        "progress(e);\n"))
 mutant("transport.leftovers", "transport", ("#include <unistd.h>", "#include <unistd.h>\n#include <stdlib.h>"),
        ("    e->args = args;\n", '    e->args = args;\n    char left[] = "/dev/shm/dlcore-mutant-XXXXXX";\n'
         "    (void)!mkstemp(left);\n"))
-SUMS = ("static const dlc_transport_ops ops = {", f'#include "{HERE}/sums.h"\nstatic const dlc_transport_ops ops = {{\n'
-                                                  "    .all_reduce = sums_all_reduce,")
+ALL_REDUCE = ("static const dlc_transport_ops ops = {", f'#include "{HERE}/all_reduce.h"\nstatic const dlc_transport_ops ops = {{\n'
+                                                  "    .all_reduce = template_all_reduce,")
 PAIRWISE = ("     .ops = &ops},", "     .caps = DLC_TRANSPORT_PAIRWISE,\n     .ops = &ops},")
-mutant("transport.sums", "transport", SUMS, PAIRWISE,
+mutant("transport.collectives", "transport", ALL_REDUCE, PAIRWISE,
        ("    r->done = r->moved == r->bytes;\n    return DLC_OK;",
         "    if (r->tag == 77 && r->bytes > 4 && !r->is_send)\n        return DLC_OK;\n"
         "    if (r->tag == 77 && n > 8)\n        r->buffer[7] ^= 1;\n    r->done = r->moved == r->bytes;\n    return DLC_OK;"))
-mutant("transport.late", "transport", SUMS, PAIRWISE, (".all_reduce = sums_all_reduce", ".all_reduce = in_time"),
+mutant("transport.skew", "transport", ALL_REDUCE, PAIRWISE, (".all_reduce = template_all_reduce", ".all_reduce = in_time"),
        ("static const dlc_transport_ops ops = {", "static dlc_status in_time(dlc_endpoint *e, float *buffer, size_t count);\n"
         "static const dlc_transport_ops ops = {"),
        ("static const dlc_feature features[]", "static dlc_status in_time(dlc_endpoint *e, float *buffer, size_t count) {\n"
-        "    uint64_t start = host->now_ns();\n    dlc_status rc = sums_all_reduce(e, buffer, count);\n"
+        "    uint64_t start = host->now_ns();\n    dlc_status rc = template_all_reduce(e, buffer, count);\n"
         "    if (host->now_ns() - start > 300000)\n        buffer[0] = 0;\n    return rc;\n}\n"
         "static const dlc_feature features[]"))
-mutant("transport.mixed", "transport", SUMS, PAIRWISE, ("    r->tag = tag;\n", "    static int sums;\n    sums += tag == 77;\n"
+mutant("transport.mixed", "transport", ALL_REDUCE, PAIRWISE, ("    r->tag = tag;\n", "    static int sums;\n    sums += tag == 77;\n"
                                                         "    r->tag = sums > 4 && tag != 77 ? tag + 1 + (dlc_tag)"
                                                         "rank : tag;\n"))
-mutant("transport.attach", "transport", SUMS, PAIRWISE,
-       ("static const dlc_transport_ops ops = {", "static const char *told;\nstatic dlc_status attach(dlc_endpoint *e, const "
-        "dlc_memory *memory) {\n    (void)e;\n    told = memory->base;\n    return DLC_OK;\n}\n"
-        "static dlc_status in_told(dlc_endpoint *e, float *buffer, size_t count);\n"
-        "static const dlc_transport_ops ops = {\n    .attach = attach,"),
-       (".all_reduce = sums_all_reduce", ".all_reduce = in_told"),
-       ("static const dlc_feature features[]", "static dlc_status in_told(dlc_endpoint *e, float *buffer, size_t count) {\n"
-        "    if (told && (const char *)buffer > told)\n        buffer[count - 1] = 0;\n"
-        "    return sums_all_reduce(e, buffer, count);\n}\nstatic const dlc_feature features[]"))
-mutant("transport.death_in_sum", "transport", SUMS, PAIRWISE, (".all_reduce = sums_all_reduce", ".all_reduce = calm"),
+mutant("transport.register_buffer", "transport", ALL_REDUCE, PAIRWISE,
+       ("static const dlc_transport_ops ops = {", "static const char *registered;\nstatic dlc_status register_buffer(dlc_endpoint *e, const "
+        "dlc_memory *memory) {\n    (void)e;\n    registered = memory->base;\n    return DLC_OK;\n}\n"
+        "static dlc_status in_registered(dlc_endpoint *e, float *buffer, size_t count);\n"
+        "static const dlc_transport_ops ops = {\n    .register_buffer = register_buffer,"),
+       (".all_reduce = template_all_reduce", ".all_reduce = in_registered"),
+       ("static const dlc_feature features[]", "static dlc_status in_registered(dlc_endpoint *e, float *buffer, size_t count) {\n"
+        "    if (registered && (const char *)buffer > registered)\n        buffer[count - 1] = 0;\n"
+        "    return template_all_reduce(e, buffer, count);\n}\nstatic const dlc_feature features[]"))
+mutant("transport.death_in_collective", "transport", ALL_REDUCE, PAIRWISE, (".all_reduce = template_all_reduce", ".all_reduce = calm"),
        ("static const dlc_transport_ops ops = {", "static dlc_status calm(dlc_endpoint *e, float *buffer, size_t count);\n"
         "static const dlc_transport_ops ops = {"),
        ("static const dlc_feature features[]", "static dlc_status calm(dlc_endpoint *e, float *buffer, size_t count) {\n"
-        "    (void)sums_all_reduce(e, buffer, count);\n    return DLC_OK;\n}\nstatic const dlc_feature features[]"))
+        "    (void)template_all_reduce(e, buffer, count);\n    return DLC_OK;\n}\nstatic const dlc_feature features[]"))
 REGIONS = ("struct dlc_region { int nothing; };\nstatic struct dlc_region one;\n"
            "static dlc_status r_open(dlc_endpoint *e, void *base, size_t n, dlc_region **r, void *remote, size_t *bytes) {\n"
            "    (void)e; (void)base; (void)n; (void)remote;\n    *r = &one;\n    *bytes = 8;\n    return DLC_OK;\n}\n"
@@ -291,12 +291,12 @@ def compile_plugin(folder, sources, kind, flags, out):
                "-lm", "-lpthread", *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"a {kind} does not compile: {done.stderr[-800:]}")
+        raise RuntimeError(f"a mutant of the {kind} template does not compile: {done.stderr[-800:]}")
     out.chmod(0o755)
 
 
 def check(path, only=None):
-    environment = {**os.environ, "DLCORE_CONFORMANCE_PATIENCE": "0.15" if only else "1"}
+    environment = {**os.environ, "DLCORE_CONFORMANCE_TIMEOUT_SCALE": "0.15" if only else "1"}
     done = subprocess.run([DLCORE, "plugin", "check", str(path), *(["--only", only] if only else [])],
                           capture_output=True, text=True, env=environment)
     return done.returncode, done.stdout + done.stderr
@@ -312,15 +312,15 @@ def make_templates(folder):
 
 
 def try_whole(folder, kind, sources):
-    """The template passes, and every check that it meets has a mutant."""
+    """The template must pass, and every check that runs on it must have a mutant."""
     out = folder / f"{kind}.so"
     compile_plugin(folder / kind, sources, kind, (), out)
     done = subprocess.run([DLCORE, "plugin", "check", str(out), "--json"], capture_output=True, text=True)
     checks = json.loads(done.stdout)["checks"]
-    failures = [f"the template of a {kind} fails {what['check']}: {what['reason']}" for what in checks
+    failures = [f"the {kind} template fails {what['check']}: {what['reason']}" for what in checks
                 if what["verdict"] == "failed"]
-    bare = {what["check"] for what in checks} - {what[0] for what in MUTANTS} - NO_MUTANT
-    return failures + [f"there is no mutant for {name}" for name in sorted(bare)]
+    untested = {what["check"] for what in checks} - {what[0] for what in MUTANTS} - NO_MUTANT
+    return failures + [f"there is no mutant for {name}" for name in sorted(untested)]
 
 
 def mutate(sources, changes):
@@ -328,7 +328,7 @@ def mutate(sources, changes):
     for old, new in changes:
         found = [name for name, text in texts.items() if old in text]
         if not found:
-            raise RuntimeError(f"the template has no {old!r} any more")
+            raise RuntimeError(f"no template contains {old!r}")
         texts[found[0]] = texts[found[0]].replace(old, new, 1)
     return texts
 

@@ -1,3 +1,5 @@
+/* Opens the device and the transport under test for one rank, and wraps the calls of
+ * the transport so that tests can use host memory. */
 #include "group.h"
 
 #include <stdio.h>
@@ -15,21 +17,21 @@ static const char *device_name(void) {
     return name ? name : "cpu";
 }
 
-int group_is_far(void) {
+int group_has_device_memory(void) {
     return !(plugin_find(DLC_KIND_DEVICE, device_name())->caps & DLC_DEVICE_HOST);
 }
 
 int group_most_ranks(void) {
-    return SANITIZED ? 3 : group_is_far() ? 4 : 8;
+    return SANITIZED ? 3 : group_has_device_memory() ? 4 : 8;
 }
 
-static dlc_place *make_places(int ranks) {
-    dlc_place *places = dlc_alloc((size_t)ranks, sizeof *places);
+static dlc_rank_info *make_places(int ranks) {
+    dlc_rank_info *places = dlc_alloc((size_t)ranks, sizeof *places);
     for (int r = 0; places && r < ranks; r++) {
-        places[r] = (dlc_place){.size = sizeof *places,
-                                .pid = (uint32_t)getpid(),
-                                .uid = (uint32_t)getuid(),
-                                .host = "here"};
+        places[r] = (dlc_rank_info){.size = sizeof *places,
+                                    .pid = (uint32_t)getpid(),
+                                    .uid = (uint32_t)getuid(),
+                                    .host = "here"};
         (void)snprintf(places[r].device, sizeof places[r].device, "%s", device_name());
     }
     return places;
@@ -39,10 +41,10 @@ static int can_run(const dlc_feature *feature) {
     const dlc_transport_ops *ops = feature->ops;
     if (feature->device && strcmp(feature->device, device_name()) != 0)
         return 0;
-    dlc_place *places = make_places(2);
+    dlc_rank_info *places = make_places(2);
     dlc_settings *settings = plugin_settings(feature, NULL);
     dlc_transport_args args = {
-        .size = sizeof args, .ranks = 2, .places = places, .settings = settings};
+        .size = sizeof args, .ranks = 2, .rank_info = places, .settings = settings};
     char reason[256];
     int32_t score = 0;
 
@@ -71,7 +73,7 @@ void group_prepare(group *g, test_rank *rank, const group_kind *kind) {
     *g = (group){.rank = rank,
                  .ops = feature->ops,
                  .device_ops = where->ops,
-                 .far = !(where->caps & DLC_DEVICE_HOST),
+                 .device_memory = !(where->caps & DLC_DEVICE_HOST),
                  .places = make_places(rank->ranks),
                  .settings = plugin_settings(feature, kind->sets)};
     RANK_CHECK(rank, g->places);
@@ -80,12 +82,12 @@ void group_prepare(group *g, test_rank *rank, const group_kind *kind) {
     g->args = (dlc_transport_args){.size = sizeof g->args,
                                    .rank = rank->rank,
                                    .ranks = rank->ranks,
-                                   .places = g->places,
+                                   .rank_info = g->places,
                                    .settings = g->settings,
                                    .device_ops = g->device_ops,
                                    .device = g->device,
                                    .job = rank,
-                                   .allgather = ranks_allgather,
+                                   .oob_all_gather = ranks_all_gather,
                                    .check = ranks_check};
 }
 
@@ -108,7 +110,7 @@ void group_close(group *g) {
 void group_send(group *g, int to, dlc_tag tag, const void *buffer, size_t bytes,
                 dlc_request **request) {
     void *at = (void *)buffer;
-    shadow *s = g->far ? shadow_begin(g, at, bytes, &at) : NULL;
+    shadow *s = g->device_memory ? shadow_begin(g, at, bytes, &at) : NULL;
     RANK_OK(g->rank, g->ops->send(g->endpoint, to, tag, at, bytes, request));
     if (s)
         shadow_keep(s, *request, 0);
@@ -117,7 +119,7 @@ void group_send(group *g, int to, dlc_tag tag, const void *buffer, size_t bytes,
 void group_recv(group *g, int from, dlc_tag tag, void *buffer, size_t bytes,
                 dlc_request **request) {
     void *at = buffer;
-    shadow *s = g->far ? shadow_begin(g, at, bytes, &at) : NULL;
+    shadow *s = g->device_memory ? shadow_begin(g, at, bytes, &at) : NULL;
     RANK_OK(g->rank, g->ops->recv(g->endpoint, from, tag, at, bytes, request));
     if (s)
         shadow_keep(s, *request, 1);
@@ -125,8 +127,8 @@ void group_recv(group *g, int from, dlc_tag tag, void *buffer, size_t bytes,
 
 dlc_status group_finish(group *g, dlc_request *request) {
     dlc_status status = g->ops->wait(g->endpoint, request);
-    /* One that the job's end left under way stays until close. */
-    if (g->far && ranks_check(g->rank) == DLC_OK)
+    /* A request in flight when the job ends stays until close. */
+    if (g->device_memory && ranks_check(g->rank) == DLC_OK)
         shadow_done(g, request, status);
     return status;
 }
@@ -137,7 +139,7 @@ void group_wait(group *g, dlc_request *request) {
 
 dlc_status group_test(group *g, dlc_request *request, int *done) {
     dlc_status status = g->ops->test(g->endpoint, request, done);
-    if (g->far && status == DLC_OK && *done)
+    if (g->device_memory && status == DLC_OK && *done)
         shadow_done(g, request, status);
     return status;
 }
@@ -148,7 +150,8 @@ typedef dlc_status collective(dlc_endpoint *endpoint, float *buffer, size_t coun
 
 static dlc_status collect(group *g, collective *call, float *buffer, size_t count) {
     void *at = buffer;
-    shadow *s = g->far ? shadow_begin(g, at, count * sizeof *buffer, &at) : NULL;
+    shadow *s = g->device_memory ? shadow_begin(g, at, count * sizeof *buffer, &at)
+                                 : NULL;
     dlc_status status = call(g->endpoint, at, count);
     if (s)
         shadow_end(g, s, status == DLC_OK);
@@ -169,16 +172,16 @@ dlc_status group_all_gather(group *g, float *buffer, size_t count) {
 
 dlc_status group_broadcast(group *g, int32_t root, void *buffer, size_t bytes) {
     void *at = buffer;
-    shadow *s = g->far ? shadow_begin(g, buffer, bytes, &at) : NULL;
+    shadow *s = g->device_memory ? shadow_begin(g, buffer, bytes, &at) : NULL;
     dlc_status status = g->ops->broadcast(g->endpoint, root, at, bytes);
     if (s)
         shadow_end(g, s, status == DLC_OK);
     return status;
 }
 
-/* ---- Bytes ------------------------------------------------------------------- */
+/* ---- Test data ----------------------------------------------------------------- */
 
-/* A byte that changes with everything; cheap, since 64 MiB are made of it. */
+/* A byte that depends on everything; cheap, since 64 MiB are filled with it. */
 static unsigned char byte_at(size_t i, uint64_t key) {
     return (unsigned char)((i * 0x9e3779b97f4a7c15u + key) >> 56);
 }

@@ -1,7 +1,7 @@
-/* One rank's side of a group on the transport under test: every usable transport of
- * this build that can join ranks of this machine passes the same suite, on the device
- * that DLCORE_TEST_DEVICE names (else "cpu"), with the setting DLCORE_TEST_DEVICE_SET.
- */
+/* One rank's side of a group on the transport under test. Every usable transport of
+ * this build that works between ranks of this machine runs the same suite, on the
+ * device that DLCORE_TEST_DEVICE names (else "cpu"), with the setting
+ * DLCORE_TEST_DEVICE_SET. */
 #ifndef TEST_GROUP_H
 #define TEST_GROUP_H
 
@@ -14,32 +14,31 @@ typedef struct group {
     dlc_endpoint *endpoint;
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    int far; /* the processor cannot read the device's memory */
-    /* Own. */
+    int device_memory; /* the CPU cannot read the device's memory */
+    /* Owned. */
     struct shadow *shadows;
-    dlc_place *places;
+    dlc_rank_info *places;
     dlc_settings *settings;
     dlc_transport_args args;
 } group;
 
-/* Names of the transports under test; NULL behind the last. */
+/* Names of the transports under test; NULL after the last. */
 const char *group_transport(size_t i);
 
-/* Is the device another one than the processor? Then fewer ranks are enough. */
-int group_is_far(void);
-/* How many ranks tests that run with any number of them should take: with more a device
- * that works behind the caller's back takes a minute, and so do sanitizers, which see
- * no other code then. */
+/* Does the device have memory of its own? Then fewer ranks are enough. */
+int group_has_device_memory(void);
+/* The most ranks that tests should use: more take a minute on an asynchronous device
+ * and under sanitizers, and cover no other code. */
 int group_most_ranks(void);
 
-/* Which transport, and its settings ("slots=2", NULL-terminated; NULL: defaults). */
+/* A transport and its settings ("slots=2", NULL-terminated; NULL: defaults). */
 typedef struct group_kind {
     const char *transport;
     const char *const *sets;
 } group_kind;
 
 void group_open(group *g, test_rank *rank, const group_kind *kind);
-/* All but the endpoint's own open, for tests that expect it to fail. */
+/* Does all but call the endpoint's open, for tests that expect it to fail. */
 void group_prepare(group *g, test_rank *rank, const group_kind *kind);
 void group_close(group *g);
 
@@ -51,13 +50,13 @@ void group_wait(group *g, dlc_request *request);
 dlc_status group_finish(group *g, dlc_request *request);
 dlc_status group_test(group *g, dlc_request *request, int *done);
 
-/* The transport's, on host memory whatever the device's is. */
+/* The transport's collectives, on host memory whatever the device's memory is. */
 dlc_status group_all_reduce(group *g, float *buffer, size_t count);
 dlc_status group_reduce_scatter(group *g, float *buffer, size_t count);
 dlc_status group_all_gather(group *g, float *buffer, size_t count);
 dlc_status group_broadcast(group *g, int32_t root, void *buffer, size_t bytes);
 
-/* Bytes that tell who sent what to whom. */
+/* Fills and checks bytes that identify sender, receiver and message. */
 void group_write(void *buffer, size_t bytes, int from, int to, uint64_t what);
 int group_is(const void *buffer, size_t bytes, int from, int to, uint64_t what);
 

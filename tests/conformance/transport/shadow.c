@@ -1,3 +1,4 @@
+/* Copies host memory to guarded device memory before a call, and back after it. */
 #include "shadow.h"
 
 #include <string.h>
@@ -11,8 +12,8 @@ struct shadow {
     char *host;
     size_t bytes;
     char *at;          /* on the device */
-    dlc_memory memory; /* own; none where it is attached, or a piece of that */
-    int attached;      /* the host memory is ours */
+    dlc_memory memory; /* owned; empty for registered memory and parts of it */
+    int registered;    /* the host memory is owned */
     dlc_request *request;
     int into;
 };
@@ -30,30 +31,30 @@ static shadow *add(group *g, void *host, size_t bytes) {
     return s;
 }
 
-static void drop(group *g, shadow *s) {
+static void shadow_free(group *g, shadow *s) {
     shadow **place = &g->shadows;
     while (*place != s)
         place = &(*place)->next;
     *place = s->next;
-    if (s->attached)
+    if (s->registered)
         dlc_free(s->host);
     else if (s->memory.base)
         g->device_ops->free(g->device, &s->memory);
     dlc_free(s);
 }
 
-void *shadow_attached(group *g, const dlc_memory *memory) {
+void *shadow_registered(group *g, const dlc_memory *memory) {
     char *host = dlc_alloc(memory->bytes, 1);
     RANK_CHECK(g->rank, host);
     shadow *s = add(g, host, memory->bytes);
     s->at = memory->base;
-    s->attached = 1;
+    s->registered = 1;
     return host;
 }
 
 /* ---- Pieces ------------------------------------------------------------------ */
 
-/* One more element before and behind goes with it, where there is one. */
+/* Extends a piece by one element before and after it, where there is one. */
 static void widen(const shadow *s, char **host, size_t *bytes) {
     size_t before = *host - s->host >= 4 ? 4 : 0;
     size_t left = (size_t)(s->host + s->bytes - *host) - *bytes;
@@ -61,15 +62,15 @@ static void widen(const shadow *s, char **host, size_t *bytes) {
     *bytes += before + (left >= 4 ? 4 : 0);
 }
 
-/* The attached one that has these bytes. */
+/* The registered shadow that contains these bytes. */
 static shadow *find(const group *g, const char *host, size_t bytes) {
     for (shadow *s = g->shadows; s; s = s->next)
-        if (s->attached && host >= s->host && host + bytes <= s->host + s->bytes)
+        if (s->registered && host >= s->host && host + bytes <= s->host + s->bytes)
             return s;
     return NULL;
 }
 
-static shadow *make(group *g, char *host, size_t bytes) {
+static shadow *shadow_new(group *g, char *host, size_t bytes) {
     size_t offset = GUARD + (uintptr_t)host % GUARD, room = bytes + (size_t)3 * GUARD;
     shadow *s = add(g, host, bytes);
 
@@ -101,7 +102,7 @@ shadow *shadow_begin(group *g, void *host, size_t bytes, void **at) {
         piece->at = s->at + (begin - s->host);
         return piece;
     }
-    s = make(g, begin, bytes);
+    s = shadow_new(g, begin, bytes);
     *at = s->at;
     return s;
 }
@@ -111,7 +112,7 @@ void shadow_end(group *g, shadow *s, int copy_back) {
         copy(g, s->host, s->at, s->bytes);
     if (s->memory.base)
         check_guards(g, s);
-    drop(g, s);
+    shadow_free(g, s);
 }
 
 void shadow_keep(shadow *s, dlc_request *request, int into) {
@@ -129,5 +130,5 @@ void shadow_done(group *g, const dlc_request *request, dlc_status status) {
 
 void shadows_free(group *g) {
     while (g->shadows)
-        drop(g, g->shadows);
+        shadow_free(g, g->shadows);
 }

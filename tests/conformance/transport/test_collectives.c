@@ -1,5 +1,6 @@
-/* Collectives of a transport: every count, every number of ranks, the SDK's order of
- * sums bit for bit where the transport claims it, and messages beside them. */
+/* Conformance of transports: collectives with every count and number of ranks, bitwise
+ * in the SDK's order of reduction where the transport claims it, and with messages in
+ * flight. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +107,8 @@ START_TEST(every_count) {
 }
 END_TEST
 
-/* Calls of every kind and size in a row, with pauses, and messages that are under
- * way meanwhile: one before each call, waited for after it. */
+/* Calls of every kind and size in a row, with pauses; a message is sent before each
+ * call and waited for after it. */
 static void mixture_body(test_rank *rank, void *context) {
     group g;
     int me = rank->rank, ranks = rank->ranks;
@@ -173,7 +174,7 @@ START_TEST(large) {
 }
 END_TEST
 
-/* The shared-memory transport with rings so small that they go round all the time. */
+/* The shared-memory transport with rings so small that they wrap all the time. */
 START_TEST(small_rings) {
     static const char *const sets[] = {"slots=1", "slot_bytes=64", "chunk_bytes=64",
                                        NULL};

@@ -1,5 +1,5 @@
-/* What goes wrong: peers that die, wrong arguments, strange neighbours; and that
- * nothing is left over. */
+/* Conformance of transports: errors. Peers that die, invalid arguments, corrupt set-up
+ * data; and resources that must not leak. */
 #include <check.h>
 #include <dirent.h>
 #include <signal.h>
@@ -30,10 +30,10 @@ enum { BYTES = 8 << 20 };
 static dlc_status block_in(group *g, int how, float *buffer) {
     dlc_request *request = NULL;
     switch (how) {
-    case 0: /* nobody will ever send it */
+    case 0: /* never sent */
         group_recv(g, 1, 77, buffer, BYTES, &request);
         return group_finish(g, request);
-    case 1: /* more than is taken before it is asked for */
+    case 1: /* more than is buffered before a receive is posted */
         group_send(g, 1, 78, buffer, BYTES, &request);
         return group_finish(g, request);
     case 2:
@@ -47,10 +47,10 @@ static dlc_status block_in(group *g, int how, float *buffer) {
     }
 }
 
-/* Rank 1 dies while the others wait for it, each in another call. The contract says
- * 100 ms; a machine under load gets more, but not for ever. */
+/* Rank 1 dies while the others wait for it, each in another call. The contract says 100
+ * ms; a machine under load gets more time, but not unlimited. */
 static void killed_body(test_rank *rank, void *context) {
-    uint64_t *dying = (uint64_t *)(void *)rank->board;
+    uint64_t *dying = (uint64_t *)(void *)rank->shared;
     float *buffer = dlc_alloc(BYTES, 1);
     group g;
 
@@ -76,8 +76,8 @@ START_TEST(killed_while_others_wait) {
 }
 END_TEST
 
-/* Killed in the middle of it all, at any moment; the rest leave with an error or
- * were done before. */
+/* A rank is killed at any moment; the others leave with an error, or were done before.
+ */
 static void killed_at_work_body(test_rank *rank, void *context) {
     enum { COUNT = 100000 };
     float *buffer = dlc_alloc(COUNT, sizeof *buffer);
@@ -102,7 +102,7 @@ START_TEST(killed_at_work) {
 }
 END_TEST
 
-/* A rank is gone before the group is there. */
+/* A rank is gone before the group is open. */
 static void killed_before_open_body(test_rank *rank, void *context) {
     group g;
     group_prepare(&g, rank, context);
@@ -118,7 +118,7 @@ START_TEST(killed_before_open) {
 }
 END_TEST
 
-/* ---- Wrong calls ----------------------------------------------------------- */
+/* ---- Invalid calls -------------------------------------------------------------- */
 
 static void wrong_calls_body(test_rank *rank, void *context) {
     group g;
@@ -132,7 +132,7 @@ static void wrong_calls_body(test_rank *rank, void *context) {
     RANK_CHECK(rank,
                g.ops->recv(g.endpoint, -1, 1, buffer, 1, &request) == DLC_ERR_CONFIG);
     RANK_CHECK(rank, strstr(dlc_detail(), "rank -1") && request == NULL);
-    /* Sizes that don't agree, seen early and late; what comes after is whole. */
+    /* Sizes that differ, detected early and late; later messages are intact. */
     for (int late = 0; late < 2; late++)
         for (size_t wrong = 3; wrong < sizeof buffer; wrong += sizeof buffer / 2 - 7) {
             dlc_request *bad, *good;
@@ -172,7 +172,7 @@ static void other_settings_body(test_rank *rank, void *context) {
 
     group_prepare(&g, rank, &kind);
     RANK_CHECK(rank, g.ops->open(&g.args, &g.endpoint) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, strstr(dlc_detail(), "other settings") != NULL);
+    RANK_CHECK(rank, strstr(dlc_detail(), "different settings") != NULL);
     ranks_barrier(rank);
     group_close(&g);
 }
@@ -182,16 +182,17 @@ START_TEST(other_settings) {
 }
 END_TEST
 
-/* ---- Strange neighbours ---------------------------------------------------- */
+/* ---- Corrupt set-up data ------------------------------------------------- */
 
-/* This process plays both ranks: what it tells of itself comes back as the other
- * rank's, with one byte changed. */
-typedef struct echo {
+/* This process plays both ranks: what it sends comes back as the other rank's, with one
+ * byte changed. */
+typedef struct loopback {
     size_t flip, bytes;
-} echo;
+} loopback;
 
-static dlc_status echo_allgather(void *job, const void *mine, size_t bytes, void *all) {
-    echo *e = job;
+static dlc_status loopback_all_gather(void *job, const void *mine, size_t bytes,
+                                      void *all) {
+    loopback *e = job;
     unsigned char *other = (unsigned char *)all + bytes;
     memcpy(all, mine, bytes);
     memcpy(other, mine, bytes);
@@ -203,7 +204,7 @@ static dlc_status echo_allgather(void *job, const void *mine, size_t bytes, void
     return DLC_OK;
 }
 
-static dlc_status echo_check(void *job) {
+static dlc_status loopback_check(void *job) {
     (void)job;
     return DLC_OK;
 }
@@ -218,17 +219,17 @@ static int open_files(void) {
     return count;
 }
 
-START_TEST(changed_cards) {
+START_TEST(corrupt_set_up_data) {
     test_rank rank = {.rank = 0, .ranks = 2};
     group_kind kind = {"host-staged", NULL};
-    echo e = {.flip = SIZE_MAX, .bytes = 1};
+    loopback e = {.flip = SIZE_MAX, .bytes = 1};
     size_t refused = 0;
     group g;
 
     group_prepare(&g, &rank, &kind);
     g.args.job = &e;
-    g.args.allgather = echo_allgather;
-    g.args.check = echo_check;
+    g.args.oob_all_gather = loopback_all_gather;
+    g.args.check = loopback_check;
     ck_assert_int_eq(g.ops->open(&g.args, &g.endpoint), DLC_OK);
     g.ops->close(g.endpoint);
     g.endpoint = NULL;
@@ -241,7 +242,7 @@ START_TEST(changed_cards) {
         g.ops->close(g.endpoint);
         g.endpoint = NULL;
     }
-    /* Everything but the cores that the rank may run on. */
+    /* Everything but the CPUs that the rank may run on. */
     ck_assert_uint_ge(refused, 64);
     ck_assert_int_eq(open_files(), files);
     group_close(&g);
@@ -251,10 +252,10 @@ END_TEST
 START_TEST(scores) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
     const dlc_transport_ops *ops = feature->ops;
-    dlc_place place[3] = {{.size = sizeof *place, .node = 4},
-                          {.size = sizeof *place, .node = 4},
-                          {.size = sizeof *place, .node = 4}};
-    dlc_transport_args args = {.size = sizeof args, .ranks = 3, .places = place};
+    dlc_rank_info place[3] = {{.size = sizeof *place, .node = 4},
+                              {.size = sizeof *place, .node = 4},
+                              {.size = sizeof *place, .node = 4}};
+    dlc_transport_args args = {.size = sizeof args, .ranks = 3, .rank_info = place};
     char reason[64];
     int32_t score = -1;
 
@@ -276,9 +277,9 @@ START_TEST(scores) {
 }
 END_TEST
 
-/* ---- Nothing is left over -------------------------------------------------- */
+/* ---- Leaks ---------------------------------------------------------------------- */
 
-/* But for those of mutants.py, which may run at the same time. */
+/* Without those of mutants.py, which may run at the same time. */
 static int files_in(const char *path) {
     DIR *folder = opendir(path);
     int count = 0;
@@ -299,7 +300,7 @@ static void closed_body(test_rank *rank, void *context) {
         group_prepare(&g, rank, context);
         int files = open_files();
         RANK_OK(rank, g.ops->open(&g.args, &g.endpoint));
-        /* Closed with requests of every kind under way. */
+        /* Closed with requests of every kind in flight. */
         group_recv(&g, (rank->rank + 1) % rank->ranks, 1, buffer, 100, &request);
         group_send(&g, (rank->rank + 1) % rank->ranks, 2, buffer, 100, &request);
         ranks_barrier(rank);
@@ -327,7 +328,7 @@ int main(void) {
     tcase_add_test(tests, killed_before_open);
     tcase_add_test(tests, wrong_calls);
     tcase_add_test(tests, other_settings);
-    tcase_add_test(tests, changed_cards);
+    tcase_add_test(tests, corrupt_set_up_data);
     tcase_add_test(tests, scores);
     tcase_add_test(tests, nothing_is_left);
     suite_add_tcase(suite, tests);

@@ -1,4 +1,5 @@
-/* Messages: any size, any order of tags, any number, all ways at once. */
+/* Conformance of transports: messages of any size, any order of tags, any number, in
+ * all directions at once. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -64,7 +65,7 @@ START_TEST(sizes) {
 END_TEST
 
 static void huge_body(test_rank *rank, void *context) {
-    const size_t huge = (size_t)(group_is_far() ? 8 : 64) << 20;
+    const size_t huge = (size_t)(group_has_device_memory() ? 8 : 64) << 20;
     group g;
     dlc_request *send, *recv;
     int other = 1 - rank->rank;
@@ -87,8 +88,8 @@ START_TEST(huge_both_ways) {
 }
 END_TEST
 
-/* Every rank sends MANY messages of as many tags to every other, and asks for those
- * of the others in an order of its own, with pauses; some tags are used twice. */
+/* Every rank sends MANY messages with many tags to every other, and receives those of
+ * the others in an order of its own, with pauses; some tags are used twice. */
 enum { MANY = 120 };
 
 static size_t size_of(int from, int to, int k) {
@@ -182,8 +183,8 @@ START_TEST(tags_in_any_order) {
 }
 END_TEST
 
-/* Much that nobody has asked for yet stands before what is asked for; and what is
- * asked for while it comes in. */
+/* Many unexpected messages precede the expected one; and a receive is posted while its
+ * message arrives. */
 static void overtaking_body(test_rank *rank, void *context) {
     enum { BIG = 3 << 20, SMALL = 100 };
     group g;
@@ -203,7 +204,7 @@ static void overtaking_body(test_rank *rank, void *context) {
             int done = 0;
             memset(one, 0, BIG);
             group_recv(&g, 0, 2, two, SMALL, &small);
-            for (int i = 0; i < round; i++) { /* a part of the big one comes in */
+            for (int i = 0; i < round; i++) { /* a part of the large one arrives */
                 RANK_OK(rank, group_test(&g, small, &done));
                 if (done)
                     break;
@@ -226,8 +227,8 @@ START_TEST(overtaking) {
 }
 END_TEST
 
-/* All to all, large, everything under way before anything is waited for, and waited
- * for in the worst order. */
+/* All to all, large, everything posted before anything is waited for, and waited for in
+ * the worst order. */
 static void flood_body(test_rank *rank, void *context) {
     enum { BYTES = 700001 };
     group g;
@@ -268,7 +269,8 @@ START_TEST(flood) {
 }
 END_TEST
 
-/* A request by test alone; and that a receive is not done before it was sent. */
+/* Completes requests by test alone; a receive must not be done before its message was
+ * sent. */
 static void polling_body(test_rank *rank, void *context) {
     group g;
     dlc_request *request = NULL;
@@ -299,7 +301,7 @@ START_TEST(polling) {
 }
 END_TEST
 
-/* ---- Any of several ----------------------------------------------------------- */
+/* ---- wait_any ------------------------------------------------------------------- */
 
 static int32_t any_of(group *g, dlc_request *const *requests, int32_t count,
                       double seconds, double *waited) {
@@ -310,23 +312,23 @@ static int32_t any_of(group *g, dlc_request *const *requests, int32_t count,
     return which;
 }
 
-static void *nudge_later(void *context) {
+static void *wakeup_thread(void *context) {
     group *g = context;
     usleep(30000);
-    g->ops->nudge(g->endpoint);
+    g->ops->wakeup(g->endpoint);
     return NULL;
 }
 
-/* Nobody sends yet. */
-static void wait_in_vain(group *g, dlc_request *const *requests) {
+/* Nothing is sent yet. */
+static void wait_for_nothing(group *g, dlc_request *const *requests) {
     pthread_t thread;
     double waited;
     RANK_CHECK(g->rank, any_of(g, requests, 3, 0.05, &waited) == -1 && waited > 0.045);
     RANK_CHECK(g->rank, any_of(g, requests, 0, 0, &waited) == -1);
-    RANK_CHECK(g->rank, !pthread_create(&thread, NULL, nudge_later, g));
+    RANK_CHECK(g->rank, !pthread_create(&thread, NULL, wakeup_thread, g));
     RANK_CHECK(g->rank, any_of(g, requests, 3, 20, &waited) == -1 && waited < 10);
     RANK_CHECK(g->rank, !pthread_join(thread, NULL));
-    g->ops->nudge(g->endpoint);
+    g->ops->wakeup(g->endpoint);
     RANK_CHECK(g->rank, any_of(g, requests, 3, 20, &waited) == -1 && waited < 10);
     RANK_CHECK(g->rank, any_of(g, requests, 3, 0.03, &waited) == -1 && waited > 0.025);
 }
@@ -338,11 +340,11 @@ static void any_body(test_rank *rank, void *context) {
     double waited;
 
     group_open(&g, rank, context);
-    int able = DLC_CAN(g.ops, wait_any) && !g.far;
+    int able = DLC_CAN(g.ops, wait_any) && !g.device_memory;
     for (int32_t r = 1; able && rank->rank == 0 && r < 3; r++)
         RANK_OK(rank, g.ops->recv(g.endpoint, r, 4, words[r], 8, &requests[r]));
     if (able && rank->rank == 0)
-        wait_in_vain(&g, requests);
+        wait_for_nothing(&g, requests);
     ranks_barrier(rank);
     for (int left = 2; able && rank->rank == 0 && left > 0; left--) {
         int32_t which = any_of(&g, requests, 3, 20, &waited);

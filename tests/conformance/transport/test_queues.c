@@ -1,6 +1,5 @@
-/* Collectives as work for a queue: any number of them under way, in attached memory and
- * elsewhere, recorded, and when a rank is lost. For a device with queues, whose memory
- * the processor need not reach. */
+/* Conformance of transports: stream-ordered collectives. Many in flight, in registered
+ * and other memory, captured, and when a rank is lost. For a device with queues. */
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,44 +8,44 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "attach.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "registered.h"
 #include "support/reference.h"
 
 enum { ROOM = 130000, HOST = 1 << 20 /* floats */ };
 
-/* A group with a queue, memory that is attached, memory that is not, and the host's. */
-typedef struct bench {
+/* A group with a queue, registered memory, other device memory, and host memory. */
+typedef struct fixture {
     group g;
     dlc_queue *queue;
     dlc_event *event;
     dlc_memory arena, plain, host;
-    size_t used; /* floats of host */
-} bench;
+    size_t used; /* floats of `host` in use */
+} fixture;
 
-static void get_memory(bench *b, size_t count, uint32_t flags, dlc_memory *memory) {
+static void get_memory(fixture *b, size_t count, uint32_t flags, dlc_memory *memory) {
     *memory = (dlc_memory){.size = sizeof *memory};
     RANK_OK(b->g.rank,
             b->g.device_ops->alloc(b->g.device, count * sizeof(float), flags, memory));
 }
 
-static void open_bench(bench *b, test_rank *rank, const group_kind *kind) {
+static void fixture_open(fixture *b, test_rank *rank, const group_kind *kind) {
     int may = 1;
-    *b = (bench){.used = 0};
+    *b = (fixture){.used = 0};
     group_open(&b->g, rank, kind);
-    if (DLC_CAN(b->g.ops, queues))
-        RANK_OK(rank, b->g.ops->queues(b->g.endpoint, &may));
+    if (DLC_CAN(b->g.ops, supports_queues))
+        RANK_OK(rank, b->g.ops->supports_queues(b->g.endpoint, &may));
     RANK_CHECK(rank, may || rank->ranks == 1);
     get_memory(b, ROOM, DLC_MEM_SHARED, &b->arena);
     get_memory(b, ROOM, 0, &b->plain);
     get_memory(b, HOST, DLC_MEM_STAGING, &b->host);
-    RANK_OK(rank, b->g.ops->attach(b->g.endpoint, &b->arena));
+    RANK_OK(rank, b->g.ops->register_buffer(b->g.endpoint, &b->arena));
     RANK_OK(rank, b->g.device_ops->queue_open(b->g.device, &b->queue));
     RANK_OK(rank, b->g.device_ops->event_open(b->g.device, &b->event));
 }
 
-static void close_bench(bench *b) {
+static void fixture_close(fixture *b) {
     const dlc_device_ops *ops = b->g.device_ops;
     ops->event_close(b->g.device, b->event);
     ops->queue_close(b->g.device, b->queue);
@@ -58,15 +57,15 @@ static void close_bench(bench *b) {
     group_close(&b->g);
 }
 
-static float *host_floats(bench *b, size_t count) {
+static float *host_floats(fixture *b, size_t count) {
     float *at = (float *)b->host.base + b->used;
     b->used += count;
     RANK_CHECK(b->g.rank, b->used <= HOST);
     return at;
 }
 
-/* As the core waits: asks the transport meanwhile. */
-static dlc_status wait_for_queue(bench *b) {
+/* Waits as the core does, polling the transport meanwhile. */
+static dlc_status wait_for_queue(fixture *b) {
     const struct timespec pause = {.tv_nsec = 50000};
     const dlc_device_ops *ops = b->g.device_ops;
     dlc_status status = ops->event_record(b->g.device, b->queue, b->event);
@@ -90,10 +89,10 @@ typedef struct trial {
     size_t count;
     uint64_t salt;
     float *at;             /* on the device */
-    float *before, *after; /* the host's */
+    float *before, *after; /* on the host */
 } trial;
 
-static trial make_trial(bench *b, kind what, size_t count, size_t offset,
+static trial make_trial(fixture *b, kind what, size_t count, size_t offset,
                         uint64_t salt) {
     trial t = {.kind = what, .count = count, .salt = salt};
     t.at = (float *)(salt % 4 ? b->arena.base : b->plain.base) + offset;
@@ -102,7 +101,7 @@ static trial make_trial(bench *b, kind what, size_t count, size_t offset,
     return t;
 }
 
-static void give(bench *b, const trial *t) {
+static void submit(fixture *b, const trial *t) {
     const dlc_transport_ops *ops = b->g.ops;
     const dlc_device_ops *device_ops = b->g.device_ops;
     size_t bytes = t->count * sizeof(float);
@@ -122,12 +121,12 @@ static void give(bench *b, const trial *t) {
     RANK_OK(b->g.rank, device_ops->copy(b->g.device, b->queue, t->after, t->at, bytes));
 }
 
-static void fill(const bench *b, const trial *t) {
+static void fill(const fixture *b, const trial *t) {
     reference_fill(t->salt, b->g.rank->rank, t->count, t->before);
     memset(t->after, 0, t->count * sizeof(float));
 }
 
-static void check(const bench *b, const trial *t) {
+static void check(const fixture *b, const trial *t) {
     int me = b->g.rank->rank, ranks = b->g.rank->ranks;
     size_t begin = t->count * (size_t)me / (size_t)ranks;
     size_t end = t->count * ((size_t)me + 1) / (size_t)ranks;
@@ -142,12 +141,12 @@ static void check(const bench *b, const trial *t) {
         begin = 0;
         end = t->count;
     }
-    if (attach_is_pairwise(&b->g))
+    if (registered_is_pairwise(&b->g))
         RANK_CHECK(b->g.rank,
                    reference_wrong(t->salt, ranks, begin, end, t->after) == 0);
 }
 
-/* ---- The ways that there are ------------------------------------------------ */
+/* ---- Schedules ------------------------------------------------------------------ */
 
 static int has_queues(const char *transport) {
     const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, transport)->ops;
@@ -157,15 +156,15 @@ static int has_queues(const char *transport) {
 static void run_all(int ranks, uint64_t lost, rank_body *body) {
     static const char *const pieces[] = {"schedule=tree", "chunk_bytes=4K", NULL};
     const char *name;
-    for (int i = 0; i < ATTACH_WAYS - 1; i++) {
-        group_kind way = attach_ways[i];
-        if (i == ATTACH_WAYS - 2)
+    for (int i = 0; i < REGISTERED_SETTINGS - 1; i++) {
+        group_kind way = registered_settings[i];
+        if (i == REGISTERED_SETTINGS - 2)
             way.sets = pieces;
-        attach_run(&way, ranks, lost, body);
+        registered_run(&way, ranks, lost, body);
     }
     for (size_t i = 0; (name = group_transport(i)) != NULL; i++)
-        if (has_queues(name) && strcmp(name, attach_ways[0].transport) != 0)
-            attach_run(&(group_kind){name, NULL}, ranks, lost, body);
+        if (has_queues(name) && strcmp(name, registered_settings[0].transport) != 0)
+            registered_run(&(group_kind){name, NULL}, ranks, lost, body);
     plugins_close();
 }
 
@@ -177,9 +176,9 @@ static void many_body(test_rank *rank, void *context) {
     enum { TRIALS = KINDS * sizeof counts / sizeof *counts };
     dlc_random mine = dlc_random_make(9, 10 + (uint64_t)rank->rank);
     trial all[TRIALS];
-    bench b;
+    fixture b;
 
-    open_bench(&b, rank, context);
+    fixture_open(&b, rank, context);
     for (size_t i = 0; i < TRIALS; i++) {
         size_t count = counts[i / KINDS];
         all[i] = make_trial(&b, (kind)(i % KINDS), count, 1 + i * 1031 % 60000, i);
@@ -188,12 +187,12 @@ static void many_body(test_rank *rank, void *context) {
     for (size_t i = 0; i < TRIALS; i++) {
         if (dlc_random_below(&mine, 6) == 0)
             usleep((unsigned)dlc_random_below(&mine, 2000));
-        give(&b, &all[i]);
+        submit(&b, &all[i]);
     }
     RANK_OK(rank, wait_for_queue(&b));
     for (size_t i = 0; i < TRIALS; i++)
         check(&b, &all[i]);
-    close_bench(&b);
+    fixture_close(&b);
 }
 
 static const int rank_counts[] = {1, 2, 3, 4};
@@ -205,25 +204,26 @@ START_TEST(many) {
 }
 END_TEST
 
-/* The same values of the words at each run; others come between, of either kind. */
-static void recorded_body(test_rank *rank, void *context) {
+/* Semaphores have the same values at each launch; other calls, of either kind, come in
+ * between. */
+static void captured_body(test_rank *rank, void *context) {
     enum { RUNS = 12, ODD = 5003 };
-    dlc_recording *recording = NULL;
+    dlc_captured_graph *graph = NULL;
     trial inside[KINDS], between;
-    bench b;
+    fixture b;
 
-    open_bench(&b, rank, context);
+    fixture_open(&b, rank, context);
     const dlc_device_ops *ops = b.g.device_ops;
     for (int i = 0; i < KINDS; i++)
         inside[i] = make_trial(&b, (kind)i, ODD + (size_t)i, 1 + (size_t)i * 9000,
                                (uint64_t)i + 1);
     between = make_trial(&b, ALL_REDUCE, ODD, 40001, 77);
-    give(&b, &inside[0]); /* what is set up at first use */
+    submit(&b, &inside[0]); /* sets up what is created on first use */
     RANK_OK(rank, wait_for_queue(&b));
-    RANK_OK(rank, ops->record_begin(b.g.device, b.queue));
+    RANK_OK(rank, ops->capture_begin(b.g.device, b.queue));
     for (int i = 0; i < KINDS; i++)
-        give(&b, &inside[i]);
-    RANK_OK(rank, ops->record_end(b.g.device, b.queue, &recording));
+        submit(&b, &inside[i]);
+    RANK_OK(rank, ops->capture_end(b.g.device, b.queue, &graph));
     for (uint64_t run = 0; run < RUNS; run++) {
         for (int i = 0; i < KINDS; i++) {
             inside[i].salt = 100 * run + (uint64_t)i;
@@ -231,36 +231,36 @@ static void recorded_body(test_rank *rank, void *context) {
         }
         fill(&b, &between);
         if (run % 3 == 0)
-            give(&b, &between);
-        RANK_OK(rank, ops->record_run(b.g.device, b.queue, recording));
+            submit(&b, &between);
+        RANK_OK(rank, ops->graph_launch(b.g.device, b.queue, graph));
         if (run % 3 == 1)
-            give(&b, &between);
+            submit(&b, &between);
         RANK_OK(rank, wait_for_queue(&b));
         for (int i = 0; i < KINDS; i++)
             check(&b, &inside[i]);
         if (run % 3 < 2)
             check(&b, &between);
-        if (run % 4 == 0) /* what blocks goes its own way */
+        if (run % 4 == 0) /* a blocking call does not use the semaphores */
             RANK_OK(rank, b.g.ops->all_reduce(b.g.endpoint, b.arena.base, ODD));
     }
-    ops->record_close(b.g.device, recording);
-    close_bench(&b);
+    ops->graph_close(b.g.device, graph);
+    fixture_close(&b);
 }
 
-START_TEST(recorded) {
-    run_all(2 + _i, 0, recorded_body);
+START_TEST(captured) {
+    run_all(2 + _i, 0, captured_body);
 }
 END_TEST
 
-/* Killed in the middle, at any moment. The others are told by poll, and then their
- * queues run empty. */
+/* A rank is killed at any moment. The others get an error from poll, and their queues
+ * drain. */
 static void killed_body(test_rank *rank, void *context) {
     enum { AHEAD = 6 };
     dlc_status status = DLC_OK;
-    bench b;
+    fixture b;
 
-    open_bench(&b, rank, context);
-    if (rank->rank == 1 && fork() == 0) { /* the parent dies when this says so */
+    fixture_open(&b, rank, context);
+    if (rank->rank == 1 && fork() == 0) { /* the parent dies while this one continues */
         usleep((unsigned)(getpid() % 40) * 1000);
         (void)kill(getppid(), SIGKILL);
         _exit(0);
@@ -276,7 +276,7 @@ static void killed_body(test_rank *rank, void *context) {
     RANK_CHECK(rank, b.g.ops->poll(b.g.endpoint) == DLC_ERR_PEER);
     RANK_CHECK(rank, b.g.ops->poll(b.g.endpoint) == DLC_ERR_PEER);
     (void)b.g.device_ops->queue_sync(b.g.device, b.queue);
-    close_bench(&b);
+    fixture_close(&b);
 }
 
 START_TEST(killed) {
@@ -284,56 +284,56 @@ START_TEST(killed) {
 }
 END_TEST
 
-/* A device whose queues have no words: said so, and the processor helps. */
-static void wordless_body(test_rank *rank, void *context) {
+/* A device whose queues have no semaphores: reported, and the CPU waits instead. */
+static void no_semaphores_body(test_rank *rank, void *context) {
     dlc_memory memory;
     char words[256] = "";
     int may = 1;
     group g;
 
     group_open(&g, rank, context);
-    RANK_OK(rank, g.ops->queues(g.endpoint, &may));
+    RANK_OK(rank, g.ops->supports_queues(g.endpoint, &may));
     RANK_CHECK(rank, !may);
     RANK_OK(rank, g.ops->describe(g.endpoint, words, sizeof words));
-    RANK_CHECK(rank, strstr(words, "the processor waits between steps") != NULL);
-    float *arena = attach(&g, ROOM, &memory);
+    RANK_CHECK(rank, strstr(words, "the CPU waits between steps") != NULL);
+    float *arena = register_floats(&g, ROOM, &memory);
     RANK_CHECK(rank, g.ops->queue_all_reduce(g.endpoint, NULL, memory.base, 100) ==
                          DLC_ERR_UNSUPPORTED);
     reference_fill(3, rank->rank, ROOM, arena);
     RANK_OK(rank, group_all_reduce(&g, arena, ROOM));
     RANK_CHECK(rank, reference_wrong(3, rank->ranks, 0, ROOM, arena) == 0);
-    attach_finish(&g, &memory, NULL);
+    registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(wordless) {
+START_TEST(no_semaphores) {
     const char *device = getenv("DLCORE_TEST_DEVICE");
-    if (!device || strcmp(device, "later") != 0)
+    if (!device || strcmp(device, "async") != 0)
         return;
-    (void)setenv("DLCORE_TEST_DEVICE_SET", "later_words=no", 1);
+    (void)setenv("DLCORE_TEST_DEVICE_SET", "async_semaphores=no", 1);
     for (int i = 0; i < 2; i++)
-        attach_run(&attach_ways[i], 3, 0, wordless_body);
+        registered_run(&registered_settings[i], 3, 0, no_semaphores_body);
     plugins_close();
 }
 END_TEST
 
-static int is_behind_queues(void) {
+static int has_async_queues(void) {
     const char *device = getenv("DLCORE_TEST_DEVICE");
     return device && plugin_find(DLC_KIND_DEVICE, device)->caps & DLC_DEVICE_ASYNC;
 }
 
 int main(void) {
-    if (!is_behind_queues()) {
+    if (!has_async_queues()) {
         puts("this device has no queues");
         return 77;
     }
     plugins_close();
-    Suite *suite = suite_create("collectives for queues");
+    Suite *suite = suite_create("stream-ordered collectives");
     TCase *tests = tcase_create("queues");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, many, 0, COUNTS);
-    tcase_add_loop_test(tests, recorded, 0, 3);
+    tcase_add_loop_test(tests, captured, 0, 3);
     tcase_add_loop_test(tests, killed, 0, 3);
-    tcase_add_test(tests, wordless);
+    tcase_add_test(tests, no_semaphores);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,7 +1,7 @@
-/* Schedules that are forced, where they would be a race: the ranks take turns by a
- * barrier that is not the transport's. What comes before anybody asks for it, more than
- * a ring holds, both ways full at once, messages under way when it is closed, and ranks
- * that don't agree on a count. */
+/* Conformance of transports: interleavings that would otherwise be a race, forced by a
+ * barrier that is not the transport's. Messages before their receives are posted, more
+ * than a ring holds, both directions full at once, messages in flight at close, and
+ * ranks that disagree on a count. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +49,8 @@ static void send_all(group *g, test_rank *rank, int to, traffic *t) {
     }
 }
 
-/* Looks at them for a while, and at each that is done no more. */
-static void look(group *g, test_rank *rank, traffic *t, int turns) {
+/* Tests the requests for a while; each that is done is not tested again. */
+static void poll_requests(group *g, test_rank *rank, traffic *t, int turns) {
     for (int turn = 0; turn < turns; turn++)
         for (int i = 0; i < MESSAGES; i++) {
             int done = 0;
@@ -61,7 +61,7 @@ static void look(group *g, test_rank *rank, traffic *t, int turns) {
         }
 }
 
-/* Of the two tags the second first, so nothing is asked for in the order it came in. */
+/* The second of the two tags first, so receives are in another order than the sends. */
 static void receive_all(group *g, test_rank *rank, int from, traffic *t) {
     for (int pass = 1; pass >= 0; pass--)
         for (int i = 0; i < MESSAGES; i++)
@@ -93,7 +93,7 @@ static void free_all(traffic *t) {
     *t = (traffic){0};
 }
 
-/* All is sent, and looked at, before the receiver asks for anything or even looks. */
+/* Everything is sent, and tested, before the receiver posts anything or even polls. */
 static void early_body(test_rank *rank, void *context) {
     group g;
     traffic t = {0};
@@ -102,7 +102,7 @@ static void early_body(test_rank *rank, void *context) {
         int from = round % 2, to = 1 - from;
         if (rank->rank == from) {
             send_all(&g, rank, to, &t);
-            look(&g, rank, &t, 20);
+            poll_requests(&g, rank, &t, 20);
         }
         ranks_barrier(rank);
         if (rank->rank == to)
@@ -121,7 +121,7 @@ START_TEST(early_messages) {
 }
 END_TEST
 
-/* Both ways are full before anybody receives; then what comes back has to find room. */
+/* Both directions are full before anybody receives; then the replies must find room. */
 static void full_body(test_rank *rank, void *context) {
     group g;
     traffic out = {0}, in = {0};
@@ -129,10 +129,10 @@ static void full_body(test_rank *rank, void *context) {
     group_open(&g, rank, context);
     for (int round = 0; round < 3; round++) {
         send_all(&g, rank, other, &out);
-        look(&g, rank, &out, 20);
+        poll_requests(&g, rank, &out, 20);
         ranks_barrier(rank);
         receive_all(&g, rank, other, &in);
-        if (round % 2) { /* sends first, receives first */
+        if (round % 2) { /* sends first, or receives first */
             finish(&g, &out);
             finish(&g, &in);
         } else {
@@ -152,7 +152,7 @@ START_TEST(both_ways_full) {
 }
 END_TEST
 
-/* A rank that only sends gets on though the others never look while it does. */
+/* A rank that only sends makes progress though the others never poll meanwhile. */
 static void pass_on_body(test_rank *rank, void *context) {
     group g;
     traffic t = {0};
@@ -178,8 +178,8 @@ START_TEST(one_after_the_other) {
 }
 END_TEST
 
-/* What is under way when an endpoint is closed is given up: nobody hangs, and the next
- * group of the same ranks sees nothing of it. */
+/* What is in flight when an endpoint is closed is cancelled: nobody hangs, and the next
+ * group of the same ranks is not affected. */
 static void close_body(test_rank *rank, void *context) {
     group g;
     traffic left = {0}, t = {0};
@@ -191,7 +191,7 @@ static void close_body(test_rank *rank, void *context) {
         else
             receive_all(&g, rank, other, &left);
         if (round > 1)
-            look(&g, rank, &left, 5);
+            poll_requests(&g, rank, &left, 5);
         ranks_barrier(rank);
         uint64_t start = dlc_now_ns();
         group_close(&g);
@@ -212,14 +212,14 @@ static void close_body(test_rank *rank, void *context) {
     }
 }
 
-START_TEST(closed_under_way) {
+START_TEST(closed_in_flight) {
     run_all(2, close_body);
 }
 END_TEST
 
-/* The same collective with unlike counts is a mistake of the caller. Each rank gets an
- * error or waits until the job ends, leaves at once then, and nothing is written
- * outside of anybody's buffer. */
+/* Different counts in one collective are a mistake of the caller. Each rank gets an
+ * error or waits until the job ends, then leaves at once; nothing is written outside of
+ * any buffer. */
 typedef dlc_status collective(group *g, float *buffer, size_t count);
 
 static collective *const collectives[] = {group_all_reduce, group_reduce_scatter,
@@ -227,18 +227,18 @@ static collective *const collectives[] = {group_all_reduce, group_reduce_scatter
 
 enum { CALLS = 16 }; /* on the board: rank i calls */
 
-static void unlike_body(test_rank *rank, void *context) {
+static void different_counts_body(test_rank *rank, void *context) {
     enum { COUNT = 30000, GUARD = 64 };
     static const size_t counts[][2] = {{COUNT, COUNT / 3}, {1, COUNT}, {0, COUNT}};
     group g;
-    int which = rank->board[0], shape = rank->board[1];
+    int which = rank->shared[0], shape = rank->shared[1];
     float *buffer = dlc_alloc(COUNT + 2 * GUARD, sizeof *buffer);
     RANK_CHECK(rank, buffer);
     size_t count = counts[shape][rank->rank > 0];
     for (size_t i = 0; i < COUNT + 2 * GUARD; i++)
         buffer[i] = 7.0f;
     group_open(&g, rank, context);
-    __atomic_store_n(&rank->board[CALLS + rank->rank], 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&rank->shared[CALLS + rank->rank], 1, __ATOMIC_SEQ_CST);
     (void)collectives[which](&g, buffer + GUARD, count);
     for (size_t i = 0; i < GUARD; i++)
         RANK_CHECK(rank, buffer[i] == 7.0f);
@@ -248,21 +248,21 @@ static void unlike_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-typedef struct unlike {
+typedef struct different_counts {
     group_kind kind;
     char which, shape;
-} unlike;
+} different_counts;
 
-/* The job ends a moment later, by a rank that is in no group; who still waits then has
- * seconds. */
+/* The job ends a moment later, by a rank that is in no group; ranks that still wait
+ * have seconds to leave. */
 static void ended_body(test_rank *rank, void *context) {
-    const unlike *how = context;
-    rank->board[0] = how->which;
-    rank->board[1] = how->shape;
+    const different_counts *how = context;
+    rank->shared[0] = how->which;
+    rank->shared[1] = how->shape;
     ranks_barrier(rank);
     if (rank->rank == rank->ranks - 1) {
         for (int r = 0; r < rank->rank; r++)
-            while (!__atomic_load_n(&rank->board[CALLS + r], __ATOMIC_SEQ_CST))
+            while (!__atomic_load_n(&rank->shared[CALLS + r], __ATOMIC_SEQ_CST))
                 usleep(1000);
         usleep(50000);
         ranks_end(rank);
@@ -270,15 +270,15 @@ static void ended_body(test_rank *rank, void *context) {
     }
     test_rank few = *rank;
     few.ranks = rank->ranks - 1;
-    unlike_body(&few, (void *)&how->kind);
+    different_counts_body(&few, (void *)&how->kind);
 }
 
-START_TEST(unlike_counts) {
+START_TEST(different_counts_in_a_collective) {
     const char *name;
     for (size_t i = 0; (name = group_transport(i)) != NULL; i++) {
-        unlike how = {{name, NULL}, (char)(_i % 3), (char)(_i / 3)};
+        different_counts how = {{name, NULL}, (char)(_i % 3), (char)(_i / 3)};
         const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, name)->ops;
-        if (!DLC_CAN(ops, all_reduce)) /* the core builds them from messages */
+        if (!DLC_CAN(ops, all_reduce)) /* the core builds it from messages */
             continue;
         ck_assert_msg(ranks_run(3, 10, ended_body, &how) == 0, "%s, case %d", name, _i);
     }
@@ -293,8 +293,8 @@ int main(void) {
     tcase_add_test(tests, early_messages);
     tcase_add_test(tests, both_ways_full);
     tcase_add_test(tests, one_after_the_other);
-    tcase_add_test(tests, closed_under_way);
-    tcase_add_loop_test(tests, unlike_counts, 0, 9);
+    tcase_add_test(tests, closed_in_flight);
+    tcase_add_loop_test(tests, different_counts_in_a_collective, 0, 9);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,16 +1,16 @@
-/* A sum, an update and a gathering in one pass: the bits that the three calls give. */
+/* Conformance of transports: the fused update is bitwise identical to a reduce-scatter,
+ * an update and an all-gather. */
 #include <check.h>
 #include <string.h>
 
-#include "attach.h"
 #include "base/memory.h"
+#include "registered.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
 
 enum { ROOM = 100000, STEPS = 3, ROUNDS = 3 };
 
-/* What every rank does with its slice: steps that leave gaps before and between them.
- */
+/* What every rank does with its slice: ranges with gaps before and between them. */
 typedef struct plan {
     size_t begin[STEPS], count[STEPS];
     dlc_momentum how[STEPS];
@@ -31,15 +31,15 @@ static plan plan_of(size_t count, int rank, int ranks) {
         p.count[i] = to - from - gap;
         p.how[i] = (dlc_momentum){.size = sizeof p.how[i],
                                   .nesterov = i == 1,
-                                  .rate = 0.01f * (float)(i + 1),
+                                  .learning_rate = 0.01f * (float)(i + 1),
                                   .momentum = 0.9f,
-                                  .decay = 0.001f,
+                                  .weight_decay = 0.001f,
                                   .grad_scale = 0.5f};
     }
     return p;
 }
 
-/* What a rank alone makes of the sums; of all slices, as every rank's weights. */
+/* Computes the expected weights from the sums, for all slices. */
 static void expect(const group *g, uint64_t salt, size_t count, float *velocity,
                    float *weights) {
     int ranks = g->rank->ranks;
@@ -61,18 +61,18 @@ static void expect(const group *g, uint64_t salt, size_t count, float *velocity,
 static void update(group *g, float *gradients, float *weights, float *velocity,
                    size_t count) {
     plan p = plan_of(count, g->rank->rank, g->rank->ranks);
-    dlc_weight_step steps[STEPS];
+    dlc_update_range steps[STEPS];
     for (int i = 0; i < STEPS; i++)
-        steps[i] = (dlc_weight_step){.size = sizeof *steps,
-                                     .how = &p.how[i],
-                                     .begin = p.begin[i],
-                                     .count = p.count[i],
-                                     .velocity = velocity + p.begin[i]};
+        steps[i] = (dlc_update_range){.size = sizeof *steps,
+                                      .momentum = &p.how[i],
+                                      .begin = p.begin[i],
+                                      .count = p.count[i],
+                                      .velocity = velocity + p.begin[i]};
     RANK_OK(g->rank,
-            g->ops->update(g->endpoint, gradients, weights, count, steps, STEPS));
+            g->ops->fused_update(g->endpoint, gradients, weights, count, steps, STEPS));
 }
 
-/* Velocities of other ranks' slices stay as they were. */
+/* Velocities of other ranks' slices must not change. */
 static void check_velocity(const group *g, const float *velocity, const float *all,
                            size_t count) {
     int me = g->rank->rank, ranks = g->rank->ranks;
@@ -108,34 +108,35 @@ static void update_body(test_rank *rank, void *context) {
     group g;
 
     group_open(&g, rank, context);
-    float *weights = attach(&g, ROOM, &one), *gradients = attach(&g, ROOM, &two);
-    for (size_t i = 0; DLC_CAN(g.ops, update) && i < sizeof counts / sizeof *counts;
-         i++)
+    float *weights = register_floats(&g, ROOM, &one),
+          *gradients = register_floats(&g, ROOM, &two);
+    for (size_t i = 0;
+         DLC_CAN(g.ops, fused_update) && i < sizeof counts / sizeof *counts; i++)
         try_update(&g, gradients + 1, weights + 1, counts[i]);
-    attach_finish(&g, &one, &two);
+    registered_finish(&g, &one, &two);
 }
 
 START_TEST(as_three_calls) {
-    attach_run_all(_i, 0, update_body);
+    registered_run_all(_i, 0, update_body);
 }
 END_TEST
 
-/* Pieces so large that weights go past the caches. */
+/* So large that weights bypass the caches. */
 static void large_body(test_rank *rank, void *context) {
     enum { LARGE = SANITIZED ? 700001 : 3000001 };
     dlc_memory one, two;
     group g;
 
     group_open(&g, rank, context);
-    float *weights = attach(&g, LARGE + 2, &one),
-          *gradients = attach(&g, LARGE + 2, &two);
-    if (DLC_CAN(g.ops, update))
+    float *weights = register_floats(&g, LARGE + 2, &one),
+          *gradients = register_floats(&g, LARGE + 2, &two);
+    if (DLC_CAN(g.ops, fused_update))
         try_update(&g, gradients + 1, weights + 1, LARGE);
-    attach_finish(&g, &one, &two);
+    registered_finish(&g, &one, &two);
 }
 
 START_TEST(large) {
-    attach_run_all(2, 0, large_body);
+    registered_run_all(2, 0, large_body);
 }
 END_TEST
 
@@ -145,15 +146,15 @@ static void outside_body(test_rank *rank, void *context) {
     group g;
 
     group_open(&g, rank, context);
-    (void)attach(&g, ROOM, &memory);
-    if (DLC_CAN(g.ops, update))
-        RANK_CHECK(rank, g.ops->update(g.endpoint, gradients, weights, 8, NULL, 0) ==
-                             DLC_ERR_INTERNAL);
-    attach_finish(&g, &memory, NULL);
+    (void)register_floats(&g, ROOM, &memory);
+    if (DLC_CAN(g.ops, fused_update))
+        RANK_CHECK(rank, g.ops->fused_update(g.endpoint, gradients, weights, 8, NULL,
+                                             0) == DLC_ERR_INTERNAL);
+    registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(outside_of_attached_memory) {
-    attach_run_all(2, 0, outside_body);
+START_TEST(outside_of_registered_memory) {
+    registered_run_all(2, 0, outside_body);
 }
 END_TEST
 
@@ -163,7 +164,7 @@ int main(void) {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, as_three_calls, 1, SANITIZED ? 4 : 6);
     tcase_add_test(tests, large);
-    tcase_add_test(tests, outside_of_attached_memory);
+    tcase_add_test(tests, outside_of_registered_memory);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,15 +1,16 @@
-/* For LD_PRELOAD: the file operations of a process and its children.
+/* For LD_PRELOAD: logs the file operations of a process and its children, and makes
+ * some of them fail.
  *
- * FILES_LOG=PATH adds a line for each to that file, with tabs between its words:
+ * FILES_LOG=PATH appends a line for each operation to that file, separated by tabs:
  *     CALL file|folder PATH [NEW-PATH]
- * CALL is create (an open that makes a file), write (pwrite as well), fsync (fdatasync
- * as well), rename, unlink, mkdir or readdir (for each entry). One that was made to
- * fail has "failed" in place of file or folder.
+ * CALL is create (an open that may create a file), write (or pwrite), fsync (or
+ * fdatasync), rename, unlink, mkdir or readdir (for each entry). A call that was made
+ * to fail has "failed" in place of file or folder.
  *
- * FILES_FAIL=CALL[,CALL]... fails with the error FILES_ERROR (a number) where the path
- * contains FILES_IN and what it is of, file or folder, is FILES_OF (both may be
- * absent): call number FILES_AT of each process (1 if absent), and with FILES_EVER all
- * after it, too.
+ * FILES_FAIL=CALL[,CALL]... makes calls fail with the error FILES_ERROR (a number; EIO
+ * if absent), if the path contains FILES_IN and is a FILES_OF, file or folder (both may
+ * be absent): the call number FILES_AT of each process (1 if absent), and with
+ * FILES_EVER all later ones, too.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -27,7 +28,7 @@
 
 #define REAL(name) __extension__((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
-static const char *of_path(const char *path) {
+static const char *kind_of_path(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? "folder" : "file";
 }
@@ -53,8 +54,8 @@ static void note(const char *call, const char *what, const char *path,
     (void)syscall(SYS_close, fd);
 }
 
-/* Is the call one of the list? */
-static int is_of(const char *list, const char *call) {
+/* Is the call in the comma-separated list? */
+static int is_in_list(const char *list, const char *call) {
     size_t length = strlen(call);
     while (list && (strncmp(list, call, length) != 0 ||
                     (list[length] && list[length] != ','))) {
@@ -70,14 +71,15 @@ static int is_wanted(const char *name, const char *text, int whole) {
            (whole ? strcmp(text, wanted) == 0 : strstr(text, wanted) != NULL);
 }
 
-/* Notes the call; 1, with errno, where it must fail. */
+/* Logs the call; returns 1 and sets errno if it must fail. */
 static int fails(const char *call, const char *what, const char *path,
                  const char *new_path) {
     static pid_t counted;
     static long count;
     const char *wanted = getenv("FILES_FAIL"), *at = getenv("FILES_AT");
     const char *error = getenv("FILES_ERROR");
-    int before = errno, is_it = is_of(wanted, call) && is_wanted("FILES_OF", what, 1) &&
+    int before = errno, is_it = is_in_list(wanted, call) &&
+                                is_wanted("FILES_OF", what, 1) &&
                                 is_wanted("FILES_IN", path, 0);
     if (counted != getpid()) {
         counted = getpid();
@@ -97,7 +99,7 @@ static int fails_at(const char *call, int fd) {
     char path[PATH_MAX];
     int before = errno;
     path_of(fd, path);
-    const char *what = of_path(path);
+    const char *what = kind_of_path(path);
     errno = before;
     return fails(call, what, path, NULL);
 }
@@ -132,11 +134,11 @@ int fdatasync(int fd) {
 }
 
 int rename(const char *from, const char *to) {
-    return fails("rename", of_path(from), from, to) ? -1 : REAL(rename)(from, to);
+    return fails("rename", kind_of_path(from), from, to) ? -1 : REAL(rename)(from, to);
 }
 
 int unlink(const char *path) {
-    return fails("unlink", of_path(path), path, NULL) ? -1 : REAL(unlink)(path);
+    return fails("unlink", kind_of_path(path), path, NULL) ? -1 : REAL(unlink)(path);
 }
 
 int mkdir(const char *path, mode_t mode) {

@@ -1,7 +1,7 @@
-/* For LD_PRELOAD: allocation number FAIL_AT of the process fails, counted from 1 over
- * those that the command and its library ask for, themselves or through the C library:
- * others have faults of their own (CUDA's runtime and UCX crash). Of children none
- * does. */
+/* For LD_PRELOAD: makes one allocation of the process fail, number FAIL_AT, counted
+ * from 1 over those of the command and its library, direct or through the C library.
+ * Other libraries have bugs of their own (CUDA's runtime and UCX crash). No allocation
+ * of a child process fails. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,7 +32,8 @@ static int is_in(const void *caller, const char *name) {
     return file && strncmp(file, name, strlen(name)) == 0;
 }
 
-/* What the C library asks for is whose who called it. */
+/* Does the command or its library allocate? For calls from the C library, its caller
+ * counts. */
 static int is_watched(const void *caller) {
     enum { DEPTH = 16 };
     void *frame[DEPTH];

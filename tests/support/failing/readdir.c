@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: readdir() of folders whose path ends with FAIL_READDIR_IN gives one
- * entry and then the error EIO, as a disk that fails in the middle. */
+/* For LD_PRELOAD: in folders whose path ends with FAIL_READDIR_IN, readdir() returns
+ * one entry and then fails with EIO, like a disk that fails half way. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int is_named(DIR *dir) {
+static int should_fail(DIR *dir) {
     char link[64], path[PATH_MAX];
     const char *end = getenv("FAIL_READDIR_IN");
     snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd(dir));
@@ -25,7 +25,7 @@ struct dirent *readdir(DIR *dir) {
     static struct dirent *(*real)(DIR *);
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "readdir");
-    if (is_named(dir) && telldir(dir) != 0) {
+    if (should_fail(dir) && telldir(dir) != 0) {
         errno = EIO;
         return NULL;
     }

@@ -1,6 +1,6 @@
-/* For LD_PRELOAD: send() number FAIL_SEND_AT of each process fails with the error
- * FAIL_SEND_ERROR (a number); with FAIL_SEND_EVER all after it, too. FAIL_SEND_IN=child
- * leaves the process that was started alone, FAIL_SEND_IN=parent all others. */
+/* For LD_PRELOAD: makes send() number FAIL_SEND_AT of each process fail with the error
+ * number FAIL_SEND_ERROR, and with FAIL_SEND_EVER all later ones. FAIL_SEND_IN=child
+ * exempts the process that was started, FAIL_SEND_IN=parent all others. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

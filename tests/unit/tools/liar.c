@@ -1,5 +1,5 @@
-/* A transport for tests of `dlcore bench comm`: another one (the file that TEST_WRAPPED
- * names), whose all-reduce gives rank 0 three wrong elements. */
+/* A faulty transport for tests of `dlcore bench comm`: wraps another one (the file
+ * named by TEST_WRAPPED) and gives rank 0 three wrong elements in an all-reduce. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -79,7 +79,7 @@ static dlc_status load(const dlc_host *host) {
     return plugin->load ? plugin->load(host) : DLC_OK;
 }
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "liar",

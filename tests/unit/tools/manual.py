@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/net-ini.md and dlcore-net.ini(5): made from today's option tables, whole, and true.
+"""Tests docs/net-ini.md and dlcore-net.ini(5): up to date with the option tables, and complete.
 
 Usage: manual.py SOURCE BUILD
 """

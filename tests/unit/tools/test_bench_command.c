@@ -1,5 +1,5 @@
-/* dlcore bench comm, as a user runs it: every operation right on several ranks, the
- * three ways to show it, and words for what cannot be. */
+/* Tests `dlcore bench comm` as a user runs it: correct results of every operation on
+ * several ranks, the three output formats, and messages for mistakes. */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static json_int_t number(const json_t *object, const char *key) {
     return json_integer_value(value);
 }
 
-/* All operations, sizes in order, nothing wrong. */
+/* Checks all operations, ascending sizes, and no wrong elements. */
 static void check_rows(const json_t *list, int ranks) {
     static const int sizes[] = {4096, 16384, 65536};
     const json_t *row;
@@ -58,11 +58,11 @@ START_TEST(every_operation_is_right) {
 }
 END_TEST
 
-/* The transport of liar.c: what is wrong is counted, and is an error. */
-START_TEST(wrong_sums_are_found) {
+/* With the faulty transport of liar.c wrong elements are counted, and are an error. */
+START_TEST(wrong_results_are_found) {
     const char *plugins = getenv("DLCORE_PLUGIN_PATH"), *liar = getenv("TEST_LIAR");
     char path[4096];
-    ck_assert_msg(plugins && liar, "run the tests by ctest");
+    ck_assert_msg(plugins && liar, "run the tests with ctest");
     snprintf(path, sizeof path, "%s:%s", plugins, liar);
     setenv("DLCORE_PLUGIN_PATH", path, 1);
     command_result result = run(1, COMMAND("bench", "comm", "--transport=liar",
@@ -80,7 +80,7 @@ START_TEST(wrong_sums_are_found) {
 }
 END_TEST
 
-START_TEST(table_and_picture) {
+START_TEST(table_and_plot) {
     char plot[512] = "--plot=";
     size_t size;
     strncat(plot, scratch_path("plot.svg"), sizeof plot - strlen(plot) - 1);
@@ -98,7 +98,7 @@ START_TEST(table_and_picture) {
 }
 END_TEST
 
-/* --json prints one document and nothing else; unchecked is null. */
+/* --json prints one document and nothing else; "wrong" is null if unchecked. */
 START_TEST(json_alone) {
     command_result result = run(
         0, COMMAND("bench", "comm", "--max=4K", "--no-check", "--json", "-q", QUICK));
@@ -111,7 +111,7 @@ START_TEST(json_alone) {
 }
 END_TEST
 
-START_TEST(what_cannot_be) {
+START_TEST(bad_arguments) {
     static const struct {
         int code;
         const char *word, *argument;
@@ -121,13 +121,13 @@ START_TEST(what_cannot_be) {
         {2, "such as 64K", "--min=3"},
         {2, "such as 64K", "--max=64KB"},
         {2, "--min is more than --max", "--min=1G"},
-        {2, "a whole number", "--factor=1"},
+        {2, "not an integer", "--factor=1"},
         {2, "or auto", "--iterations=-1"},
         {2, "or auto", "--warm-up=many"},
         {2, "takes no argument: 'net.ini'", "net.ini"},
-        {2, "two ranks or more", "--ranks=1"},
+        {2, "at least two ranks", "--ranks=1"},
         {2, "out of range", "--ranks=0"},
-        {2, "more than the", "--max=1000G"},
+        {2, "has only", "--max=1000G"},
         {3, "there is no transport \"nope\"", "--transport=nope"},
         {3, "there is no device \"nope\"", "--device=nope"},
         {2, "no setting \"nope\"", "--set=transport.nope=1"},
@@ -142,7 +142,7 @@ START_TEST(what_cannot_be) {
 }
 END_TEST
 
-/* A signal ends it behind the block that is under way, on all ranks together. */
+/* A signal ends the command after the current block, on all ranks together. */
 START_TEST(signal_ends_it) {
     const char *folder = scratch_write("begun", "", 0);
     char path[512];
@@ -176,10 +176,10 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, every_operation_is_right, 0, 6);
-    tcase_add_test(tests, wrong_sums_are_found);
-    tcase_add_test(tests, table_and_picture);
+    tcase_add_test(tests, wrong_results_are_found);
+    tcase_add_test(tests, table_and_plot);
     tcase_add_test(tests, json_alone);
-    tcase_add_loop_test(tests, what_cannot_be, 0, 17);
+    tcase_add_loop_test(tests, bad_arguments, 0, 17);
     tcase_add_test(tests, signal_ends_it);
     tcase_add_test(tests, subjects);
     suite_add_tcase(suite, tests);

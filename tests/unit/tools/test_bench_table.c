@@ -1,4 +1,5 @@
-/* What `dlcore bench comm` shows: rates, columns, JSON, the picture, and its words. */
+/* Tests the output of `dlcore bench comm`: rates, columns, JSON, the plot, and the
+ * parsing of sizes and names. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -35,7 +36,7 @@ START_TEST(rates_are_those_of_nccl_tests) {
 }
 END_TEST
 
-/* Two ranks move as much as is summed. */
+/* With two ranks bus and algorithm bandwidth are equal. */
 START_TEST(two_ranks) {
     dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
     ck_near(dlc_bench_busbw(&row, 2), 1);
@@ -64,15 +65,15 @@ START_TEST(lines_have_the_columns) {
 }
 END_TEST
 
-/* The heads stand over their columns: each title ends where its values end. */
-START_TEST(head_stands_over_the_columns) {
+/* Titles are aligned with their columns: each ends where its values end. */
+START_TEST(titles_are_aligned) {
     dlc_bench_row row = row_of(BENCH_ALL_GATHER);
     dlc_text text = {0}, line = {0};
     dlc_bench_text_head(&head, row.op, &text);
     dlc_bench_text_row(&head, &row, &line);
     const char *second = strchr(dlc_text_string(&text), '\n') + 1;
     ck_assert_ptr_nonnull(
-        strstr(dlc_text_string(&text), "all_gather, 4 ranks, a<b>, attached memory"));
+        strstr(dlc_text_string(&text), "all_gather, 4 ranks, a<b>, registered memory"));
     ck_assert_uint_eq(strcspn(second, "\n"), line.length - 1);
     ck_assert_ptr_eq(strstr(second, "#wrong") + 6, strchr(second, '\n'));
     dlc_text_free(&text);
@@ -109,7 +110,7 @@ static size_t count_of(const char *text, const char *what) {
     return count;
 }
 
-START_TEST(picture_has_a_line_for_each_operation) {
+START_TEST(plot_has_a_line_per_operation) {
     dlc_bench_row rows[6];
     dlc_text svg = {0};
     for (int i = 0; i < 6; i++) {
@@ -120,7 +121,7 @@ START_TEST(picture_has_a_line_for_each_operation) {
     ck_assert_int_eq(dlc_bench_svg(&head, rows, 6, &svg), DLC_OK);
     const char *text = dlc_text_string(&svg);
     ck_assert_ptr_nonnull(strstr(text, "4 ranks by a&lt;b&gt;"));
-    /* Two panels: a mark for each row, a stretch between neighbours of one operation.
+    /* Two panels: a mark for each row, a line between neighbors of one operation.
      */
     ck_assert_uint_eq(count_of(text, "<line class=\"op0\""), 4);
     ck_assert_uint_eq(count_of(text, "<line class=\"op1\""), 4);
@@ -134,9 +135,9 @@ START_TEST(picture_has_a_line_for_each_operation) {
 }
 END_TEST
 
-/* Lines that end at one place, even at the edge: each name can be read, in the picture,
- * and on the side of the line's last point. */
-START_TEST(names_do_not_lie_on_each_other) {
+/* Even if all lines end at one place, at the edge, names don't overlap, and are inside
+ * the picture, next to the line's last point. */
+START_TEST(names_do_not_overlap) {
     dlc_bench_row rows[2 * BENCH_OPS];
     for (int i = 0; i < 2 * BENCH_OPS; i++) {
         rows[i] = row_of((dlc_bench_op)(i / 2));
@@ -173,8 +174,8 @@ START_TEST(names_do_not_lie_on_each_other) {
 }
 END_TEST
 
-/* One size, no time: nothing to divide by. */
-START_TEST(picture_of_little) {
+/* One size and a time of zero: no division by zero. */
+START_TEST(plot_of_one_size) {
     dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
     for (int i = 0; i < 3; i++) {
         dlc_text svg = {0};
@@ -246,11 +247,11 @@ int main(void) {
     tcase_add_loop_test(tests, rates_are_those_of_nccl_tests, 0, BENCH_OPS);
     tcase_add_test(tests, two_ranks);
     tcase_add_test(tests, lines_have_the_columns);
-    tcase_add_test(tests, head_stands_over_the_columns);
+    tcase_add_test(tests, titles_are_aligned);
     tcase_add_test(tests, json_is_a_list_of_objects);
-    tcase_add_test(tests, picture_has_a_line_for_each_operation);
-    tcase_add_loop_test(tests, names_do_not_lie_on_each_other, 0, 3);
-    tcase_add_test(tests, picture_of_little);
+    tcase_add_test(tests, plot_has_a_line_per_operation);
+    tcase_add_loop_test(tests, names_do_not_overlap, 0, 3);
+    tcase_add_test(tests, plot_of_one_size);
     tcase_add_test(tests, sizes);
     tcase_add_test(tests, names_of_operations);
     suite_add_tcase(suite, tests);

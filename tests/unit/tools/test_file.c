@@ -1,4 +1,4 @@
-/* A file that is there whole or not at all. */
+/* Tests tools/file.c: a file is written completely or not at all. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,9 +45,9 @@ static void refuses(const char *path, const char *why) {
 START_TEST(refuses_what_it_cannot_write) {
     refuses(scratch_path("no/such/folder.svg"), "No such file");
     ck_assert_int_eq(mkdir(scratch_path("folder"), 0777), 0);
-    refuses(scratch_path("folder"), "no plain file");
+    refuses(scratch_path("folder"), "not a regular file");
     ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0666), 0);
-    refuses(scratch_path("pipe"), "no plain file");
+    refuses(scratch_path("pipe"), "not a regular file");
     char overlong[5000] = {0};
     memset(overlong, 'x', sizeof overlong - 1);
     ck_assert_int_eq(dlc_tool_file_check(overlong), DLC_ERR_IO);

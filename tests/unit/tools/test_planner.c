@@ -1,5 +1,5 @@
-/* What `dlcore plan` works out, without measuring: texts, recorded machines, scaling,
- * and the report. */
+/* Tests what `dlcore plan` computes without measuring: parsing, recorded machines,
+ * scaling and the report. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { LAYERS = 4 };
 
-/* What a measurement could have been. */
+/* A fake measurement. */
 static plan_measured *measured_of(int32_t ranks) {
     static const dlc_plan_layer layer[LAYERS] = {
         {.name = "conv",
@@ -44,37 +44,38 @@ static plan_measured *measured_of(int32_t ranks) {
     m->ranks = ranks;
     m->threads = 1;
     m->batch = 32;
-    m->update = 5e9;
+    m->update_bandwidth = 5e9;
     m->copies = 2;
     m->host = 1;
-    m->sum_latency = 20e-6;
-    m->sum_rate = 5e9;
+    m->all_reduce_latency = 20e-6;
+    m->all_reduce_bandwidth = 5e9;
     m->layers = LAYERS;
     (void)snprintf(m->transport, sizeof m->transport, "%s", "memory");
     memcpy(m->layer, layer, sizeof layer);
     return m;
 }
 
-static const plan_said nothing_said = {.latency = -1, .speed = 1};
+static const plan_given nothing_given = {.latency = -1, .speed = 1};
 
 static const char *machine(const char *name) {
     static char path[512];
     const char *root = getenv("DLCORE_SOURCE_DIR");
     ck_assert_msg(root != NULL, "run the tests by ctest");
-    (void)snprintf(path, sizeof path, "%s/tests/topo/machines/%s.xml", root, name);
+    (void)snprintf(path, sizeof path, "%s/tests/topology/machines/%s.xml", root, name);
     return path;
 }
 
-static plan_target target_of(const plan_said *said, int32_t ranks) {
+static plan_target target_of(const plan_given *given, int32_t ranks) {
     plan_measured *m = measured_of(ranks);
     plan_target target;
-    dlc_status status = plan_target_make(said, m, &target);
+    dlc_status status = plan_target_make(given, m, &target);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     free(m);
     return target;
 }
 
-/* ---- Texts ----------------------------------------------------------------------- */
+/* ---- Parsing -----------------------------------------------------------------------
+ */
 
 START_TEST(rates_and_times) {
     double value = 0;
@@ -103,7 +104,7 @@ static const char *const bad_rates[] = {"",
                                         "1 Gb/s x",
                                         "1Gb/sGb/sGb/sGb/sGb/s"};
 
-START_TEST(bad_rates_are_none) {
+START_TEST(bad_rates_are_refused) {
     double value = 7;
     for (size_t i = 0; i < sizeof bad_rates / sizeof *bad_rates; i++) {
         ck_assert_msg(!plan_parse_rate(bad_rates[i], &value), "'%s'", bad_rates[i]);
@@ -131,67 +132,68 @@ END_TEST
 /* ---- Targets --------------------------------------------------------------------- */
 
 START_TEST(this_machine) {
-    plan_target target = target_of(&nothing_said, 2);
+    plan_target target = target_of(&nothing_given, 2);
     ck_assert_int_eq(target.cluster.nodes, 1);
-    ck_assert_int_eq(target.cluster.each, 2);
-    /* A sum of 5 GB by two ranks takes a second: half of it goes each way, twice. */
+    ck_assert_int_eq(target.cluster.ranks_per_node, 2);
+    /* An all-reduce of 5 GB on two ranks takes a second: each sends half of it, twice.
+     */
     ck_assert_double_eq_tol(target.cluster.inside.bandwidth, 5e9, 1);
     ck_assert_double_eq_tol(target.cluster.inside.latency, 10e-6, 1e-12);
-    ck_contains(target.inside, "measured here, by memory");
-    ck_assert_double_eq(target.cluster.stolen, 1);
+    ck_contains(target.inside, "measured here, with transport memory");
+    ck_assert_double_eq(target.cluster.interference, 1);
 }
 END_TEST
 
-START_TEST(as_said) {
-    plan_said said = {.nodes = 16,
-                      .each = 8,
-                      .link = 12.5e9,
-                      .inside = 5e10,
-                      .latency = 5e-6,
-                      .speed = 1};
-    plan_target target = target_of(&said, 1);
+START_TEST(as_given) {
+    plan_given given = {.nodes = 16,
+                        .ranks_per_node = 8,
+                        .link = 12.5e9,
+                        .inside = 5e10,
+                        .latency = 5e-6,
+                        .speed = 1};
+    plan_target target = target_of(&given, 1);
     ck_assert_int_eq(dlc_plan_ranks(&target.cluster), 128);
     ck_assert_double_eq(target.cluster.between.bandwidth, 12.5e9);
     ck_assert_double_eq(target.cluster.between.latency, 5e-6);
     ck_assert_double_eq(target.cluster.inside.bandwidth, 5e10);
-    ck_contains(target.between, "as said");
+    ck_contains(target.between, "as given");
 }
 END_TEST
 
-/* Every recorded machine: ranks, links that are above 0; GPUs by NVLink are nearer than
- * those by PCI. */
+/* Every recorded machine has ranks and links with a bandwidth; NVLink is faster than
+ * PCIe. */
 static const char *const machines[] = {
     "cloud-a100-4numa", "cloud-h100-2numa", "dgx-1",     "dual-socket",    "four-numa",
     "hgx-a100",         "hgx-h100",         "mi300x",    "nvswitch",       "pcie-box",
     "pcie-plain",       "pcie-switches",    "version-3", "virtual-machine"};
 
 START_TEST(recorded_machines) {
-    plan_said said = nothing_said;
-    said.from = machine(machines[_i]);
-    said.nodes = 2;
-    plan_target target = target_of(&said, 1);
+    plan_given given = nothing_given;
+    given.from = machine(machines[_i]);
+    given.nodes = 2;
+    plan_target target = target_of(&given, 1);
     ck_assert_int_eq(target.cluster.nodes, 2);
-    ck_assert_int_ge(target.cluster.each, 1);
+    ck_assert_int_ge(target.cluster.ranks_per_node, 1);
     ck_assert_double_gt(target.cluster.inside.bandwidth, 0);
     ck_assert_double_gt(target.cluster.between.bandwidth, 0);
 }
 END_TEST
 
 START_TEST(recorded_gpus) {
-    plan_said said = nothing_said;
-    said.from = machine("hgx-h100");
-    plan_target nvlink = target_of(&said, 1);
-    ck_assert_int_eq(nvlink.cluster.each, 8);
+    plan_given given = nothing_given;
+    given.from = machine("hgx-h100");
+    plan_target nvlink = target_of(&given, 1);
+    ck_assert_int_eq(nvlink.cluster.ranks_per_node, 8);
     ck_contains(nvlink.inside, "NV");
-    ck_assert_str_eq(nvlink.way_inside, "p2p");
-    said.from = machine("pcie-box");
-    plan_target pci = target_of(&said, 1);
+    ck_assert_str_eq(nvlink.route_inside, "p2p");
+    given.from = machine("pcie-box");
+    plan_target pci = target_of(&given, 1);
     ck_assert_double_lt(pci.cluster.inside.bandwidth, nvlink.cluster.inside.bandwidth);
-    said.each = nvlink.cluster.each * 100;
-    said.nodes = 1;
+    given.ranks_per_node = nvlink.cluster.ranks_per_node * 100;
+    given.nodes = 1;
     plan_measured *m = measured_of(1);
     plan_target target;
-    ck_assert_int_eq(plan_target_make(&said, m, &target), DLC_ERR_CONFIG);
+    ck_assert_int_eq(plan_target_make(&given, m, &target), DLC_ERR_CONFIG);
     ck_contains(dlc_detail(), "GPUs");
     free(m);
 }
@@ -200,13 +202,13 @@ END_TEST
 START_TEST(bad_recordings) {
     static const char not_xml[] = "this is no machine";
     plan_measured *m = measured_of(1);
-    plan_said said = nothing_said;
+    plan_given given = nothing_given;
     plan_target target;
-    said.from = "/nowhere/machine.xml";
-    ck_assert_int_ne(plan_target_make(&said, m, &target), DLC_OK);
+    given.from = "/nowhere/machine.xml";
+    ck_assert_int_ne(plan_target_make(&given, m, &target), DLC_OK);
     ck_contains(dlc_detail(), "/nowhere/machine.xml");
-    said.from = scratch_write("bad.xml", not_xml, sizeof not_xml - 1);
-    ck_assert_int_ne(plan_target_make(&said, m, &target), DLC_OK);
+    given.from = scratch_write("bad.xml", not_xml, sizeof not_xml - 1);
+    ck_assert_int_ne(plan_target_make(&given, m, &target), DLC_OK);
     free(m);
 }
 END_TEST
@@ -224,13 +226,16 @@ static plan_prediction predict(const dlc_plan_cluster *cluster) {
 
 START_TEST(rows_of_ranks) {
     static const int32_t expected[] = {1, 2, 4, 6, 12, 18};
-    dlc_plan_cluster c = {
-        .nodes = 3, .each = 6, .inside = {1e-5, 1e10, 0}, .between = {1e-5, 1e9, 0}};
+    dlc_plan_cluster c = {.nodes = 3,
+                          .ranks_per_node = 6,
+                          .inside = {1e-5, 1e10, 0},
+                          .between = {1e-5, 1e9, 0}};
     plan_prediction p = predict(&c);
     ck_assert_uint_eq(p.rows, 6);
     for (size_t i = 0; i < p.rows; i++) {
         ck_assert_int_eq(p.row[i].ranks, expected[i]);
-        ck_assert_int_eq((intmax_t)p.row[i].nodes * p.row[i].each, expected[i]);
+        ck_assert_int_eq((intmax_t)p.row[i].nodes * p.row[i].ranks_per_node,
+                         expected[i]);
     }
     ck_assert_double_eq_tol(p.row[0].weak.efficiency, 1, 1e-9);
     ck_assert_double_eq_tol(p.row[0].strong.efficiency, 1, 1e-9);
@@ -238,11 +243,14 @@ START_TEST(rows_of_ranks) {
 }
 END_TEST
 
-/* More machines: more images in all, fewer a rank; the best mix is never slower than
- * data parallelism; weak scaling is never worse than strong. */
+/* More machines: more images per second in total, fewer per rank; the best combination
+ * is never slower than data parallelism; weak scaling is never worse than strong. */
 START_TEST(limits_of_scaling) {
-    dlc_plan_cluster c = {
-        .nodes = 16, .each = 1, .between = {1e-5, 1e9, 0}, .update = 5e9, .copies = 2};
+    dlc_plan_cluster c = {.nodes = 16,
+                          .ranks_per_node = 1,
+                          .between = {1e-5, 1e9, 0},
+                          .update_bandwidth = 5e9,
+                          .copies = 2};
     plan_prediction p = predict(&c);
     for (size_t i = 0; i < p.rows; i++) {
         const plan_row *row = &p.row[i];
@@ -262,22 +270,24 @@ START_TEST(limits_of_scaling) {
 }
 END_TEST
 
-/* Over a slow link nearly all the bytes are those of one layer: split it. */
+/* Nearly all bytes are those of one layer, which is split on a slow link. */
 START_TEST(slow_links_split) {
-    dlc_plan_cluster c = {
-        .nodes = 2, .each = 1, .between = {50e-6, 1.25e8, 0}, .update = 5e9};
+    dlc_plan_cluster c = {.nodes = 2,
+                          .ranks_per_node = 1,
+                          .between = {50e-6, 1.25e8, 0},
+                          .update_bandwidth = 5e9};
     plan_prediction p = predict(&c);
     const plan_scaling *last = &p.row[p.rows - 1].weak;
-    ck_assert_int_eq(last->best.kind, PLAN_SPLIT);
+    ck_assert_int_eq(last->best.kind, PLAN_TENSOR);
     ck_assert_int_eq(last->best.split, 1);
-    ck_assert(p.choice[2].model && !p.choice[0].model);
+    ck_assert(p.choice[2].tensor && !p.choice[0].tensor);
     ck_assert_double_gt(last->best.images_per_s, 2 * last->images_per_s);
     plan_prediction_free(&p);
 }
 END_TEST
 
 START_TEST(more_ranks_than_samples) {
-    dlc_plan_cluster c = {.nodes = 64, .each = 1, .between = {1e-5, 1e9, 0}};
+    dlc_plan_cluster c = {.nodes = 64, .ranks_per_node = 1, .between = {1e-5, 1e9, 0}};
     plan_prediction p = predict(&c);
     ck_assert_double_eq(p.row[p.rows - 1].strong.samples, 0);
     ck_assert_double_gt(p.row[p.rows - 1].weak.images_per_s, 0);
@@ -297,15 +307,15 @@ END_TEST
 
 START_TEST(nothing_to_plan) {
     const dlc_plan_layer idle = {.name = "idle"};
-    dlc_plan_cluster one = {.nodes = 1, .each = 1};
+    dlc_plan_cluster one = {.nodes = 1, .ranks_per_node = 1};
     plan_prediction p;
     ck_assert_int_eq(plan_predict(&idle, 1, &one, 32, &p), DLC_ERR_CONFIG);
 }
 END_TEST
 
-START_TEST(without_memory) {
+START_TEST(out_of_memory) {
     plan_measured *m = measured_of(1);
-    dlc_plan_cluster c = {.nodes = 2, .each = 1, .between = {1e-5, 1e9, 0}};
+    dlc_plan_cluster c = {.nodes = 2, .ranks_per_node = 1, .between = {1e-5, 1e9, 0}};
     plan_prediction p;
     for (size_t n = 1; n < 40; n += 3) {
         dlc_memory_fail_at(n);
@@ -321,16 +331,16 @@ END_TEST
 
 static void report_of(int checked, dlc_text *text, dlc_json *json) {
     plan_measured *m = measured_of(2);
-    plan_said said = {
-        .nodes = 4, .each = 2, .link = 1.25e8, .latency = 5e-6, .speed = 2};
-    plan_target target = target_of(&said, 2);
+    plan_given given = {
+        .nodes = 4, .ranks_per_node = 2, .link = 1.25e8, .latency = 5e-6, .speed = 2};
+    plan_target target = target_of(&given, 2);
     plan_prediction p = predict(&target.cluster);
     plan_report report = {.net = "small",
-                          .device = "processor",
+                          .device = "cpu",
                           .batch = 32,
                           .measured = m,
                           .layer = m->layer,
-                          .said = &said,
+                          .given = &given,
                           .target = &target,
                           .prediction = &p};
     if (checked)
@@ -343,24 +353,24 @@ static void report_of(int checked, dlc_text *text, dlc_json *json) {
     free(m);
 }
 
-START_TEST(report_for_people) {
+START_TEST(report_as_text) {
     dlc_text text = {0};
     dlc_json json = {0};
     report_of(1, &text, &json);
     ck_contains(dlc_text_string(&text), "small: 50.25 million parameters (201.0 MB)");
-    ck_contains(dlc_text_string(&text), "predicted for: 4 machines of 2 ranks");
-    ck_contains(dlc_text_string(&text), "taken for: a rank 2 times as fast");
+    ck_contains(dlc_text_string(&text), "predicted for: 4 machines with 2 ranks each");
+    ck_contains(dlc_text_string(&text), "scaled to: a rank 2 times as fast");
     ck_contains(dlc_text_string(&text),
                 "110.0 images/s predicted, 100.0 measured: 10.0 % "
-                "too many");
-    ck_contains(dlc_text_string(&text), "model  ip");
-    ck_contains(dlc_text_string(&text), "best for 8 ranks: data, 1 layer split");
+                "too high");
+    ck_contains(dlc_text_string(&text), "tensor ip");
+    ck_contains(dlc_text_string(&text), "best for 8 ranks: data, 1 tensor layer");
     dlc_text_free(&text);
     dlc_text_free(&json.text);
 }
 END_TEST
 
-START_TEST(report_for_programs) {
+START_TEST(report_as_json) {
     dlc_text text = {0};
     dlc_json json = {0};
     report_of(_i, &text, &json);
@@ -379,7 +389,7 @@ START_TEST(report_for_programs) {
     const json_t *weak = json_object_get(json_array_get(rows, 3), "weak");
     ck_assert_str_eq(
         json_string_value(json_object_get(json_object_get(weak, "best"), "kind")),
-        "split");
+        "tensor");
     json_decref(root);
     dlc_text_free(&text);
     dlc_text_free(&json.text);
@@ -391,10 +401,10 @@ int main(void) {
     TCase *cases = tcase_create("planner");
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
     tcase_add_test(cases, rates_and_times);
-    tcase_add_test(cases, bad_rates_are_none);
+    tcase_add_test(cases, bad_rates_are_refused);
     tcase_add_test(cases, machines_and_ranks);
     tcase_add_test(cases, this_machine);
-    tcase_add_test(cases, as_said);
+    tcase_add_test(cases, as_given);
     tcase_add_loop_test(cases, recorded_machines, 0,
                         sizeof machines / sizeof *machines);
     tcase_add_test(cases, recorded_gpus);
@@ -405,9 +415,9 @@ int main(void) {
     tcase_add_test(cases, more_ranks_than_samples);
     tcase_add_test(cases, faster_ranks);
     tcase_add_test(cases, nothing_to_plan);
-    tcase_add_test(cases, without_memory);
-    tcase_add_test(cases, report_for_people);
-    tcase_add_loop_test(cases, report_for_programs, 0, 2);
+    tcase_add_test(cases, out_of_memory);
+    tcase_add_test(cases, report_as_text);
+    tcase_add_loop_test(cases, report_as_json, 0, 2);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

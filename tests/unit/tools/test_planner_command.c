@@ -1,4 +1,4 @@
-/* dlcore plan, as a user runs it: on a small net with made-up data. */
+/* Tests `dlcore plan` as a user runs it, on a small net with synthetic data. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 static const char net[] =
     "[net]\nname = small\n[data]\nsource = synthetic\n"
     "shape = 1, 12, 12\nclasses = 4\nsamples = 256\nbatch = 16\n"
-    "[solver]\ntype = sgd\nrate = 0.01\nmomentum = 0.9\n"
+    "[solver]\ntype = sgd\nlearning_rate = 0.01\nmomentum = 0.9\n"
     "[train]\nepochs = 1\n"
     "[conv]\ntype = convolution\nnum_output = 8\nkernel_size = 3\n"
     "[relu]\ntype = relu\n"
@@ -65,12 +65,13 @@ START_TEST(two_ranks_compared) {
     ck_assert_double_gt(number(conv, "backward"), 0);
     ck_assert_double_eq(number(conv, "output_bytes"), 4 * 8 * 10 * 10);
     ck_assert(json_is_true(json_object_get(conv, "can_split")));
-    /* What crosses from one stage to the next is what its last layer gives. */
+    /* The boundary tensor of two stages is the output of the first one's last layer. */
     const json_t *stage = json_array_get(json_object_get(root, "stages"), 0);
     ck_assert_msg(json_is_object(stage), "no stages: %s", result.out);
     const char *last = json_string_value(json_object_get(stage, "last"));
     const json_t *pipeline = json_object_get(root, "pipeline"), *layer;
-    double samples = 16 * number(pipeline, "stages") / number(pipeline, "sub_batches");
+    double samples = 16 * number(pipeline, "stages") /
+                     number(pipeline, "micro_batches");
     size_t i;
     json_array_foreach(json_object_get(root, "layers"), i, layer) {
         if (strcmp(json_string_value(json_object_get(layer, "name")), last) == 0)
@@ -82,8 +83,8 @@ START_TEST(two_ranks_compared) {
 }
 END_TEST
 
-/* A rank that is said to train so much alone does so in the first row. */
-START_TEST(speed_as_said) {
+/* The first row has the throughput given by --images-per-s. */
+START_TEST(speed_as_given) {
     command_result result = run(0,
                                 COMMAND("plan", small(), "--ranks=1", "--passes=3",
                                         "--images-per-s=5000", "--batch=8", "--json"));
@@ -98,7 +99,7 @@ START_TEST(speed_as_said) {
 }
 END_TEST
 
-/* What is learned while speed is measured is of no interest, be it nonsense. */
+/* A run that diverges can still be timed. */
 START_TEST(diverges) {
     command_result result = run(0, COMMAND("plan", small(), "--ranks=2", "--passes=2",
                                            "--set=solver.learning_rate=1e9", "--json"));
@@ -112,11 +113,11 @@ END_TEST
 
 START_TEST(recorded_machine) {
     char path[512];
-    (void)snprintf(path, sizeof path, "--from=%s/tests/topo/machines/hgx-h100.xml",
+    (void)snprintf(path, sizeof path, "--from=%s/tests/topology/machines/hgx-h100.xml",
                    getenv("DLCORE_SOURCE_DIR"));
     command_result result = run(0, COMMAND("plan", small(), "--ranks=1", "--passes=3",
                                            path, "--nodes=2", "--no-check"));
-    ck_contains(result.out, "predicted for: 2 machines of 8 ranks");
+    ck_contains(result.out, "predicted for: 2 machines with 8 ranks each");
     ck_contains(result.out, "hgx-h100.xml");
     ck_contains(result.out, "not compared with a real run");
     command_free(&result);
@@ -166,7 +167,7 @@ int main(void) {
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, two_ranks_compared);
-    tcase_add_test(cases, speed_as_said);
+    tcase_add_test(cases, speed_as_given);
     tcase_add_test(cases, diverges);
     tcase_add_test(cases, recorded_machine);
     tcase_add_loop_test(cases, bad_options, 0, sizeof bad / sizeof *bad);

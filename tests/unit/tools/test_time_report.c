@@ -1,4 +1,5 @@
-/* What `dlcore time` shows: the table's columns and lines, the JSON, the picture. */
+/* Tests the output of `dlcore time`: the table's columns and lines, the JSON, the plot.
+ */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -18,8 +19,8 @@ static const dlc_time_head head = {.net = "<net> & \"sons\" \xff",
                                    .batch = 32,
                                    .threads = 2};
 
-/* `rows` layers, the i-th of 1 + i ms forward and as much backward; the first does the
- * work of the last. */
+/* Makes `rows` layers, the i-th with 1 + i ms forward and as much backward; the last is
+ * fused into the first. */
 static void make(size_t rows, dlc_time_order order, dlc_time_table *table) {
     static char names[MANY][48];
     dlc_net_row *net = dlc_alloc(rows, sizeof *net);
@@ -36,7 +37,7 @@ static void make(size_t rows, dlc_time_order order, dlc_time_table *table) {
         seconds[i * TIME_PARTS] = seconds[i * TIME_PARTS + 1] = (double)(1 + i) * 1e-3;
         seconds[i * TIME_PARTS + TIME_UPDATE] = 1e-3;
     }
-    net[rows - 1].absorbed_by = names[0];
+    net[rows - 1].fused_into = names[0];
     memset(net[rows - 1].work, 0, sizeof net[rows - 1].work);
     memset(&seconds[(rows - 1) * TIME_PARTS], 0, TIME_PARTS * sizeof *seconds);
     samples.whole[0] = 1;
@@ -72,8 +73,8 @@ START_TEST(text_shows_rows_totals_and_types) {
     ck_contains(text,
                 "total             6000.0   6000.0        -   3000.0  15000.0 100.0");
     ck_contains(text, "convolution x2    4000.0");
-    ck_contains(text, "15000.0 us a pass, 2133 images/s");
-    ck_contains(text, "(and 1 that others do the work of: --all)");
+    ck_contains(text, "15000.0 us per pass, 2133 images/s");
+    ck_contains(text, "(and 1 fused into others: --all)");
     ck_assert_ptr_null(strstr(text, "layer3"));
     ck_assert(strstr(text, "layer2") < strstr(text, "layer0"));
     dlc_free(text);
@@ -89,8 +90,8 @@ START_TEST(text_fits_the_terminal) {
     dlc_time_table table;
     make(4, TIME_AS_IN_NET, &table);
     char *text = text_of(&table, &(dlc_time_style){.width = 80});
-    /* The sentences above and below may be longer. */
-    char *line = strchr(text, '\n') + 1, *last = strstr(text, " us a pass");
+    /* The lines above and below the table may be longer. */
+    char *line = strchr(text, '\n') + 1, *last = strstr(text, " us per pass");
     ck_assert_ptr_nonnull(last);
     for (char *end; (end = strchr(line, '\n')) && end < last; line = end + 1) {
         ck_assert_int_le((int)(end - line), 80);
@@ -108,7 +109,7 @@ START_TEST(long_names_are_cut) {
     dlc_time_cut_name("res2a.branch.reduce", 8, cut);
     ck_assert_str_eq(cut, "res..uce");
     dlc_time_cut_name("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4", 8, cut);
-    ck_assert_str_eq(cut, "\xc3\xa4..\xc3\xa4"); /* between letters */
+    ck_assert_str_eq(cut, "\xc3\xa4..\xc3\xa4"); /* never within a UTF-8 sequence */
 }
 END_TEST
 
@@ -118,7 +119,7 @@ static double number(const json_t *object, const char *key) {
     return json_number_value(value);
 }
 
-START_TEST(json_has_every_figure) {
+START_TEST(json_has_every_value) {
     dlc_time_table table;
     dlc_json json = {0};
     make(4, TIME_SLOWEST_FIRST, &table);
@@ -141,7 +142,7 @@ START_TEST(json_has_every_figure) {
     ck_assert_str_eq(json_string_value(json_object_get(first, "name")), "layer2");
     ck_assert_str_eq(json_string_value(json_object_get(first, "choice")),
                      "jit:own blocked");
-    ck_assert(json_is_null(json_object_get(first, "absorbed_by")));
+    ck_assert(json_is_null(json_object_get(first, "fused_into")));
     json_t *data = json_object_get(first, "backward_data");
     ck_assert_double_eq_tol(number(data, "us"), 3000, 1e-6);
     ck_assert_double_eq(number(data, "multiply_adds"), 1000000);
@@ -154,7 +155,7 @@ START_TEST(json_has_every_figure) {
     ck_assert_double_eq_tol(number(json_object_get(first, "update"), "gbytes_per_s"), 5,
                             1e-9);
     json_t *last = json_array_get(layers, 3);
-    ck_assert_str_eq(json_string_value(json_object_get(last, "absorbed_by")), "layer0");
+    ck_assert_str_eq(json_string_value(json_object_get(last, "fused_into")), "layer0");
     json_decref(root);
     dlc_text_free(&json.text);
     dlc_time_table_free(&table);
@@ -172,7 +173,7 @@ START_TEST(svg_draws_and_escapes) {
     make(4, TIME_SLOWEST_FIRST, &table);
     char *svg = svg_of(&table);
     ck_contains(svg, "<svg xmlns=");
-    ck_contains(svg, "&lt;net&gt; &amp; &quot;sons&quot; ?: where");
+    ck_contains(svg, "&lt;net&gt; &amp; &quot;sons&quot; ?: time of each");
     ck_contains(svg, "prefers-color-scheme: dark");
     ck_contains(svg, ">layer2</text>");
     ck_contains(svg, "layer2, update: 1000.0 us, 5.0 GB/s (jit:own blocked)");
@@ -185,12 +186,13 @@ START_TEST(svg_draws_and_escapes) {
 }
 END_TEST
 
-/* The slowest 40 have a bar each, in the table's order, the others one together. */
-START_TEST(svg_sums_the_others_up) {
+/* The slowest 40 have a bar each, in the table's order; one bar is the sum of the
+ * others. */
+START_TEST(svg_sums_up_the_others) {
     dlc_time_table table;
     make(MANY, TIME_AS_IN_NET, &table);
     char *svg = svg_of(&table);
-    /* The others have one, and so do two types. */
+    /* One bar for the others, and one for each of two types. */
     ck_assert_int_eq(lines_with(svg, "class=\"name\" text-anchor=\"end\""), 40 + 3);
     ck_assert_ptr_null(strstr(svg, ">layer18</text>"));
     const char *slowest = strstr(svg, ">layer58</text>");
@@ -221,9 +223,9 @@ int main(void) {
     tcase_add_test(cases, text_shows_rows_totals_and_types);
     tcase_add_test(cases, text_fits_the_terminal);
     tcase_add_test(cases, long_names_are_cut);
-    tcase_add_test(cases, json_has_every_figure);
+    tcase_add_test(cases, json_has_every_value);
     tcase_add_test(cases, svg_draws_and_escapes);
-    tcase_add_test(cases, svg_sums_the_others_up);
+    tcase_add_test(cases, svg_sums_up_the_others);
     tcase_add_test(cases, svg_of_nothing);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

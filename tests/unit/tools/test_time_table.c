@@ -1,4 +1,5 @@
-/* The arithmetic behind `dlcore time`: medians, sums, shares, rates, order, groups. */
+/* Tests the arithmetic of `dlcore time`: medians, sums, shares, rates, order, groups.
+ */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static const dlc_net_row net[ROWS] = {
      .multiply_adds = 1000,
      .work = {{1000, 4000}, {0, 0}, {1000, 4000}},
      .choice = "fast"},
-    {.name = "relu", .type = "relu", .absorbed_by = "conv"},
+    {.name = "relu", .type = "relu", .fused_into = "conv"},
     {.name = "reorder",
      .type = "reorder",
      .is_reorder = 1,
@@ -55,7 +56,7 @@ static void make(dlc_time_order order, dlc_time_table *table) {
     dlc_time_samples_free(&samples);
 }
 
-/* A pass that took a hundred times as long changes nothing. */
+/* One pass that took a hundred times as long doesn't change the medians. */
 START_TEST(medians_and_sums) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
@@ -72,9 +73,9 @@ START_TEST(medians_and_sums) {
     ck_assert_double_eq_tol(table.row[0].share, 3.5 / 16.5, 1e-12);
     ck_assert_double_eq_tol(table.sum.share, 1, 1e-12);
     ck_assert_int_eq(table.sum.parameters, 150);
-    ck_assert_double_eq_tol(table.pass_least, 0.010, 1e-12);
+    ck_assert_double_eq_tol(table.pass_min, 0.010, 1e-12);
     ck_assert_double_eq_tol(table.pass_median, 0.013, 1e-12);
-    ck_assert_double_eq_tol(table.pass_most, 2, 1e-12);
+    ck_assert_double_eq_tol(table.pass_max, 2, 1e-12);
     dlc_time_table_free(&table);
 }
 END_TEST
@@ -104,7 +105,7 @@ START_TEST(order_and_names) {
     for (int i = 0; i < ROWS; i++)
         ck_assert_str_eq(table.row[i].name, by_time[i]);
     ck_assert_str_eq(table.row[1].choice, "fast");
-    ck_assert_str_eq(table.row[3].absorbed_by, "conv");
+    ck_assert_str_eq(table.row[3].fused_into, "conv");
     dlc_time_table_free(&table);
     make(TIME_AS_IN_NET, &table);
     for (int i = 0; i < ROWS; i++)
@@ -113,7 +114,7 @@ START_TEST(order_and_names) {
 }
 END_TEST
 
-/* By type, slowest first; what another layer does is no layer of its own. */
+/* Grouped by type, slowest first; fused layers aren't counted. */
 START_TEST(types_are_added_up) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
@@ -133,14 +134,15 @@ START_TEST(rates) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
     const dlc_time_row *conv = &table.row[0], *reorder = &table.row[2];
-    /* 1,000 multiply-adds in 1 ms are 2 million operations a second. */
+    /* 1,000 multiply-adds in 1 ms are 2 million operations per second. */
     ck_assert_double_eq_tol(dlc_time_gflops(conv, DLC_NET_FORWARD), 2e-3, 1e-12);
-    ck_assert_double_eq_tol(dlc_time_gflops(conv, DLC_NET_BACKWARD_PARAM), 1e-3, 1e-12);
+    ck_assert_double_eq_tol(dlc_time_gflops(conv, DLC_NET_BACKWARD_WEIGHTS), 1e-3,
+                            1e-12);
     ck_assert_double_eq(dlc_time_gflops(conv, DLC_NET_BACKWARD_DATA), 0);
     ck_assert_double_eq(dlc_time_gflops(conv, TIME_UPDATE), 0);
     ck_assert_double_eq_tol(dlc_time_gbytes(conv, DLC_NET_FORWARD), 4e-3, 1e-12);
     ck_assert_double_eq_tol(dlc_time_gbytes(conv, TIME_UPDATE), 4e-3, 1e-12);
-    /* The row: operations over the time of the parts that do any. */
+    /* The row's rate is over the time of the parts that do such operations. */
     ck_assert_double_eq_tol(dlc_time_row_gflops(conv), 4e-6 / 3e-3, 1e-12);
     ck_assert_double_eq_tol(dlc_time_row_gbytes(conv), 10e-6 / 3.5e-3, 1e-12);
     ck_assert_double_eq(dlc_time_row_gflops(reorder), 0);
@@ -149,8 +151,8 @@ START_TEST(rates) {
 }
 END_TEST
 
-/* A gradient that is handed on as it is takes no time: that is no rate. */
-START_TEST(no_rate_of_what_did_not_happen) {
+/* A gradient that is passed on without copying takes no time, so it has no rate. */
+START_TEST(no_rate_without_work) {
     dlc_time_row row = {.work = {{0, 1000000}, {0, 1000000}}, .seconds = {1e-3, 2e-7}};
     ck_assert_double_eq(dlc_time_gbytes(&row, DLC_NET_BACKWARD_DATA), 0);
     ck_assert_double_eq_tol(dlc_time_row_gbytes(&row), 1, 1e-9);
@@ -172,8 +174,8 @@ START_TEST(no_passes_at_all) {
 }
 END_TEST
 
-/* Whatever allocation fails: an error, nothing lost, nothing leaked. */
-START_TEST(without_memory) {
+/* If any allocation fails there is an error, and no leak. */
+START_TEST(out_of_memory) {
     dlc_time_samples samples;
     fill(&samples);
     size_t n = 1;
@@ -211,9 +213,9 @@ int main(void) {
     tcase_add_test(cases, order_and_names);
     tcase_add_test(cases, types_are_added_up);
     tcase_add_test(cases, rates);
-    tcase_add_test(cases, no_rate_of_what_did_not_happen);
+    tcase_add_test(cases, no_rate_without_work);
     tcase_add_test(cases, no_passes_at_all);
-    tcase_add_test(cases, without_memory);
+    tcase_add_test(cases, out_of_memory);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

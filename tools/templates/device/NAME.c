@@ -1,10 +1,9 @@
-/* The device "@NAME@": host memory and one thread, in plain loops. The layers that run
- * on it are in layers.c; without any, nothing could be trained here.
+/* The device "@NAME@": host memory and plain loops on one thread. layers.c has a few
+ * layers that run on it, so that it can train something.
  *
- * Every call has done its work when it returns: there are no queues. The core may still
- * call from several threads, so nothing here has state. For a device with queues of its
- * own see <dlcore/device.h>: what must be there then has DLC_DEVICE_ASYNC.
- */
+ * It has no queues: the work of every call is done when the call returns. The core may
+ * call from several threads at once, so nothing here has state. <dlcore/device.h> lists
+ * the calls of a device with queues (DLC_DEVICE_ASYNC). */
 #include "device.h"
 
 #include <math.h>
@@ -15,10 +14,10 @@
 const dlc_host *host;
 
 struct dlc_device {
-    int32_t threads; /* that it might use */
+    int32_t threads; /* number of threads that it may use */
 };
 
-/* ---- Which there are ------------------------------------------------------------- */
+/* ---- Description ------------------------------------------------------------ */
 
 static dlc_status device_count(int32_t *count) {
     *count = 1;
@@ -28,10 +27,11 @@ static dlc_status device_count(int32_t *count) {
 static dlc_status check_index(int32_t index) {
     return index == 0
                ? DLC_OK
-               : host->fail(DLC_ERR_CONFIG, "there is no @NAME@ %d, only 0", index);
+               : host->fail(DLC_ERR_CONFIG,
+                            "there is no device @NAME@ %d, only number 0", index);
 }
 
-/* A newer or older core may know more or fewer fields: DLC_HAS. */
+/* Another version of the core may have more or fewer fields, so it asks DLC_HAS. */
 static dlc_status device_describe(int32_t index, dlc_device_info *info) {
     dlc_status rc = check_index(index);
     if (rc != DLC_OK)
@@ -41,8 +41,8 @@ static dlc_status device_describe(int32_t index, dlc_device_info *info) {
     if (DLC_HAS(info, memory_bytes))
         info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
                              (uint64_t)sysconf(_SC_PAGESIZE);
-    if (DLC_HAS(info, units))
-        info->units = 1;
+    if (DLC_HAS(info, compute_units))
+        info->compute_units = 1;
     if (DLC_HAS(info, numa))
         info->numa = -1;
     return DLC_OK;
@@ -64,9 +64,10 @@ static void device_close(dlc_device *device) {
     host->free(device);
 }
 
-/* ---- Memory ---------------------------------------------------------------------- */
+/* ---- Memory ----------------------------------------------------------------- */
 
-/* host->alloc gives what a device must: zeroed, aligned to 64 bytes. */
+/* Memory of a device must be zeroed and aligned to 64 bytes, and host->alloc gives
+ * that. */
 static dlc_status device_alloc(dlc_device *device, size_t bytes, uint32_t flags,
                                dlc_memory *memory) {
     (void)device;
@@ -105,7 +106,7 @@ static dlc_status device_fill(dlc_device *device, dlc_queue *queue, void *dst, i
     return DLC_OK;
 }
 
-/* ---- Kernels --------------------------------------------------------------------- */
+/* ---- Kernels ---------------------------------------------------------------- */
 
 static dlc_status device_scale(dlc_device *device, dlc_queue *queue, size_t n,
                                float alpha, float *x) {
@@ -134,7 +135,7 @@ static dlc_status device_axpy(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-/* The types that this device has layers for: bytes to float32 and float32 to itself. */
+/* Converts bytes to float32, and any type to itself: the types that its layers use. */
 static dlc_status device_convert(dlc_device *device, dlc_queue *queue, size_t n,
                                  dlc_dtype from, const void *src, dlc_dtype to,
                                  void *dst) {
@@ -150,8 +151,9 @@ static dlc_status device_convert(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-/* Element i of sources [first, first + count): the first half, a power of two, plus the
- * rest, each summed likewise. */
+/* The sum of element i of the sources [first, first + count): that of the first `half`
+ * sources, where half is a power of two, plus that of the rest, each computed
+ * likewise. */
 static float pairwise(const float *const *sources, int32_t first, int32_t count,
                       size_t i) {
     int32_t half = 1;
@@ -163,7 +165,7 @@ static float pairwise(const float *const *sources, int32_t first, int32_t count,
            pairwise(sources, first + half, count - half, i);
 }
 
-/* The SDK's order, the same on all devices, so that all give the same bits. */
+/* All devices add in this order, so that their results are bitwise identical. */
 static dlc_status device_sum(dlc_device *device, dlc_queue *queue, size_t n,
                              const float *const *sources, int32_t count, float *dst) {
     (void)device;
@@ -184,22 +186,24 @@ static dlc_status device_norm2(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-/* What the core reads from device memory it gives only to devices with queues. */
+/* learning_rate_at and loss_scale are always NULL here: only devices with queues get
+ * them. */
 static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                                  const dlc_momentum *how, const float *gradient,
+                                  const dlc_momentum *args, const float *gradient,
                                   float *velocity, float *weight) {
     (void)device;
     (void)queue;
     for (size_t i = 0; i < n; i++) {
-        float g = how->grad_scale * gradient[i] + how->decay * weight[i];
-        float old = velocity[i], v = how->momentum * old + how->rate * g;
+        float g = args->grad_scale * gradient[i] + args->weight_decay * weight[i];
+        float old = velocity[i], v = args->momentum * old + args->learning_rate * g;
         velocity[i] = v;
-        weight[i] -= how->nesterov ? (1 + how->momentum) * v - how->momentum * old : v;
+        weight[i] -= args->nesterov ? (1 + args->momentum) * v - args->momentum * old
+                                    : v;
     }
     return DLC_OK;
 }
 
-/* ---- The plugin ------------------------------------------------------------------ */
+/* ---- The plugin ------------------------------------------------------------- */
 
 static dlc_status plugin_load(const dlc_host *services) {
     host = services;
@@ -249,14 +253,15 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_LAYER,
      .name = "accuracy",
-     .help = "share of samples whose label scores best; inputs: scores, labels",
+     .help =
+         "fraction of samples whose label has the best score; inputs: scores, labels",
      .device = "@NAME@",
      .caps = DLC_LAYER_METRIC | DLC_LAYER_TEST_ONLY,
      .ops = &accuracy_ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "@NAME@",

@@ -1,17 +1,18 @@
-/* Enough layers to train something on the device: inner_product, softmax_loss and
- * accuracy, in plain loops over float32 in plain layout. */
+/* A few layers, so that the device can train something: inner_product, softmax_loss and
+ * accuracy, as plain loops over float32 in plain layout. */
 #include "device.h"
 
 #include <math.h>
 
 struct dlc_layer {
-    const char *name; /* section of net.ini */
+    const char *name; /* the section of net.ini, for messages */
     dlc_phase phase;
-    int64_t samples, inputs, outputs; /* outputs: or classes */
-    int64_t counted;                  /* samples of the last batch that have a label */
+    int64_t samples, inputs;
+    int64_t outputs; /* of a sample; number of classes of losses and metrics */
+    int64_t counted; /* samples of the last batch that have a label */
 };
 
-/* ---- What they have in common ---------------------------------------------------- */
+/* ---- All layers ------------------------------------------------------------- */
 
 static dlc_status make(const dlc_layer_args *args, dlc_layer **layer) {
     dlc_layer *made = host->alloc(sizeof *made);
@@ -33,10 +34,11 @@ static dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan
         return host->fail(DLC_ERR_CONFIG, "layer '%s': takes %d input%s, not %d",
                           layer->name, inputs, inputs == 1 ? "" : "s", plan->inputs);
     if (plan->in[0].shape.rank < 2 || plan->in[0].dtype != DLC_F32)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': its first input must be float32, one row a "
-                          "sample",
-                          layer->name);
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': its first input must be float32, with one row for "
+            "each sample",
+            layer->name);
     return DLC_OK;
 }
 
@@ -45,11 +47,11 @@ static void want_plain(dlc_tensor *tensor) {
     tensor->bytes = 0;
 }
 
-/* ---- inner_product: y = W x + b -------------------------------------------------- */
+/* ---- inner_product: y = W x + b --------------------------------------------- */
 
 const dlc_option inner_product_options[] = {
     DLC_INT("num_output", "10", 1, 1 << 24, "number of outputs of a sample"),
-    DLC_FILLER("weight_filler", "xavier", "first values of the weights"),
+    DLC_FILLER("weight_filler", "xavier", "initial values of the weights"),
     DLC_OPTIONS_END,
 };
 
@@ -85,10 +87,10 @@ static dlc_status product_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     weight->filler = ((product *)layer)->filler;
     weight->fan_in = layer->inputs;
     weight->fan_out = layer->outputs;
-    weight->rate = weight->decay = 1;
+    weight->lr_mult = weight->decay_mult = 1;
     bias->name = "bias";
     bias->shape = (dlc_shape){1, {layer->outputs}};
-    bias->rate = 1;
+    bias->lr_mult = 1;
     return DLC_OK;
 }
 
@@ -117,7 +119,7 @@ static dlc_status product_forward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* dW = dy x^T, db = dy, summed over the batch; dx = W^T dy where somebody wants it. */
+/* dW = dy x^T and db = dy, accumulated over the batch; dx = W^T dy, if it is wanted. */
 static dlc_status product_backward(dlc_layer *layer, const dlc_layer_run *run) {
     int64_t inputs = layer->inputs, outputs = layer->outputs;
     const float *x = run->in[0], *dy = run->out_diff[0], *weight = run->param[0];
@@ -142,7 +144,7 @@ static dlc_status product_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* ---- Scores and labels ----------------------------------------------------------- */
+/* ---- Scores and labels ------------------------------------------------------ */
 
 static dlc_status labels_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     dlc_status rc = need_inputs(layer, plan, 2);
@@ -152,10 +154,11 @@ static dlc_status labels_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     layer->outputs = dlc_shape_count(&plan->in[0].shape) / layer->samples;
     if (plan->in[1].dtype != DLC_I32 ||
         dlc_shape_count(&plan->in[1].shape) != layer->samples)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': its second input must be labels, one a sample",
-                          layer->name);
-    plan->out[0].dtype = DLC_F32; /* sum and number of samples */
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "layer '%s': its second input must be one label for each sample",
+            layer->name);
+    plan->out[0].dtype = DLC_F32; /* a sum, and the number of samples */
     plan->out[0].shape = (dlc_shape){1, {2}};
     plan->no_gradient = 2; /* bit 1: the labels */
     return DLC_OK;
@@ -170,21 +173,21 @@ static dlc_status labels_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* Fails for a label that has no score. */
+/* Counts the samples with a label. Fails if a label has no score. */
 static dlc_status count_labels(dlc_layer *layer, const int32_t *label) {
     layer->counted = 0;
     for (int64_t i = 0; i < layer->samples; i++) {
         if (label[i] == DLC_LABEL_NONE)
             continue;
         if (label[i] < 0 || label[i] >= layer->outputs)
-            return host->fail(DLC_ERR_DATA, "layer '%s': label %d is outside 0 .. %lld",
+            return host->fail(DLC_ERR_DATA, "layer '%s': label %d is not in 0 .. %lld",
                               layer->name, label[i], (long long)layer->outputs - 1);
         layer->counted++;
     }
     return DLC_OK;
 }
 
-/* log(sum of exp(score)), out of reach of overflows. */
+/* log(sum of exp(score)), computed so that it cannot overflow. */
 static float log_sum_exp(const float *score, int64_t classes) {
     float top = score[0];
     for (int64_t c = 1; c < classes; c++)
@@ -211,7 +214,8 @@ static dlc_status loss_forward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* Of the mean over the samples with a label: softmax(scores), less 1 at the label. */
+/* The gradient of the mean loss over the samples with a label: softmax(scores), minus 1
+ * at the label. */
 static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     const float *score = run->in[0];
     const int32_t *label = run->in[1];
@@ -222,8 +226,8 @@ static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     for (int64_t i = 0; i < layer->samples; i++, score += layer->outputs) {
         float all = log_sum_exp(score, layer->outputs);
         for (int64_t c = 0; c < layer->outputs; c++) {
-            float share = expf(score[c] - all) - (c == label[i] ? 1.0f : 0.0f);
-            *diff++ = label[i] == DLC_LABEL_NONE ? 0 : share * scale;
+            float gradient = expf(score[c] - all) - (c == label[i] ? 1.0f : 0.0f);
+            *diff++ = label[i] == DLC_LABEL_NONE ? 0 : gradient * scale;
         }
     }
     return DLC_OK;
@@ -254,9 +258,10 @@ static dlc_status accuracy_forward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* ---- The family ------------------------------------------------------------------ */
+/* ---- The family ------------------------------------------------------------- */
 
-/* All tensors are plain: layers share nothing, and there is nothing to reorder. */
+/* The layers share nothing, and as all tensors are plain there is nothing to
+ * reorder. */
 static dlc_status family_open(const dlc_family_args *args, void **context) {
     (void)args;
     *context = NULL;
@@ -277,14 +282,14 @@ static dlc_status family_reorder_create(void *context, const dlc_tensor *from,
     (void)from;
     (void)to;
     (void)reorder;
-    return host->fail(DLC_ERR_UNSUPPORTED, "@NAME@ has no layouts of its own");
+    return host->fail(DLC_ERR_UNSUPPORTED, "@NAME@ supports the plain layout only");
 }
 
 static dlc_status family_reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
     (void)reorder;
     (void)src;
     (void)dst;
-    return host->fail(DLC_ERR_INTERNAL, "@NAME@ has no layouts of its own");
+    return host->fail(DLC_ERR_INTERNAL, "@NAME@ supports the plain layout only");
 }
 
 static void family_reorder_destroy(dlc_reorder *reorder) {
@@ -300,7 +305,7 @@ static const dlc_family family = {
     .reorder_create = family_reorder_create,
     .reorder_run = family_reorder_run,
     .reorder_destroy = family_reorder_destroy,
-    .shapes_alone = 1,
+    .infers_without_device = 1,
 };
 
 const dlc_layer_ops inner_product_ops = {

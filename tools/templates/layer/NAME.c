@@ -1,9 +1,8 @@
-/* The layer type "@NAME@" for the processor: y = x / (1 + slope |x|), element by
- * element, and its gradient.
+/* The layer type "@NAME@" for the CPU: y = x / (1 + slope |x|) for each element, and
+ * its gradient.
  *
- * It reads and writes plain float32: whatever layout the layers around it prefer, the
- * core puts a reorder in between.
- */
+ * It reads and writes plain float32. If the layers around it use other layouts, the
+ * core inserts reorders. */
 #include <dlcore/layer.h>
 
 #include <math.h>
@@ -11,12 +10,12 @@
 static const dlc_host *host;
 
 struct dlc_layer {
-    const char *name; /* section of net.ini */
+    const char *name; /* the section of net.ini, for messages */
     float slope;
     int64_t count;
 };
 
-/* ---- Life ------------------------------------------------------------------------ */
+/* ---- Building--------------------------------------------------------------------- */
 
 static dlc_status layer_create(const dlc_layer_args *args, dlc_layer **layer) {
     dlc_layer *made = host->alloc(sizeof *made);
@@ -32,10 +31,10 @@ static void layer_destroy(dlc_layer *layer) {
     host->free(layer);
 }
 
-/* Shapes only: the core clears the plan before, so what is not set is none. */
+/* Shapes only. The core has cleared the plan, so the layer has no parameters. */
 static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (plan->inputs != 1)
-        return host->fail(DLC_ERR_CONFIG, "layer '%s': takes one input, not %d",
+        return host->fail(DLC_ERR_CONFIG, "layer '%s': needs one input, not %d",
                           layer->name, plan->inputs);
     plan->out[0].shape = plan->in[0].shape;
     plan->out[0].dtype = DLC_F32;
@@ -48,7 +47,7 @@ static void want_plain(dlc_tensor *tensor) {
     tensor->bytes = 0;
 }
 
-/* Backward needs the output alone, so the output may take the input's place. */
+/* Backward reads the output only, so the output may overwrite the input. */
 static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     want_plain(&plan->in[0]);
     want_plain(&plan->out[0]);
@@ -58,7 +57,7 @@ static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-/* ---- A pass ---------------------------------------------------------------------- */
+/* ---- Running ---------------------------------------------------------------- */
 
 static dlc_status layer_forward(dlc_layer *layer, const dlc_layer_run *run) {
     const float *x = run->in[0];
@@ -73,7 +72,7 @@ static dlc_status layer_backward(dlc_layer *layer, const dlc_layer_run *run) {
     const float *y = run->out[0], *dy = run->out_diff[0];
     float *dx = run->in_diff[0];
     if (!dx)
-        return DLC_OK; /* nobody wants it */
+        return DLC_OK; /* the gradient is not wanted */
     for (int64_t i = 0; i < layer->count; i++) {
         float root = 1 - layer->slope * fabsf(y[i]);
         dx[i] = dy[i] * root * root;
@@ -81,10 +80,10 @@ static dlc_status layer_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* ---- The family ------------------------------------------------------------------ */
+/* ---- The family ------------------------------------------------------------- */
 
-/* What layers of one library share for a net: nothing here. All tensors are plain, so
- * there is nothing to reorder either. */
+/* A family is what the layers of one library share: here nothing. As all tensors are
+ * plain, there is nothing to reorder either. */
 static dlc_status family_open(const dlc_family_args *args, void **context) {
     (void)args;
     *context = NULL;
@@ -105,14 +104,14 @@ static dlc_status family_reorder_create(void *context, const dlc_tensor *from,
     (void)from;
     (void)to;
     (void)reorder;
-    return host->fail(DLC_ERR_UNSUPPORTED, "@NAME@ has no layouts of its own");
+    return host->fail(DLC_ERR_UNSUPPORTED, "@NAME@ supports the plain layout only");
 }
 
 static dlc_status family_reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
     (void)reorder;
     (void)src;
     (void)dst;
-    return host->fail(DLC_ERR_INTERNAL, "@NAME@ has no layouts of its own");
+    return host->fail(DLC_ERR_INTERNAL, "@NAME@ supports the plain layout only");
 }
 
 static void family_reorder_destroy(dlc_reorder *reorder) {
@@ -128,10 +127,10 @@ static const dlc_family family = {
     .reorder_create = family_reorder_create,
     .reorder_run = family_reorder_run,
     .reorder_destroy = family_reorder_destroy,
-    .shapes_alone = 1,
+    .infers_without_device = 1,
 };
 
-/* ---- The plugin ------------------------------------------------------------------ */
+/* ---- The plugin ------------------------------------------------------------- */
 
 static dlc_status plugin_load(const dlc_host *services) {
     host = services;
@@ -139,7 +138,7 @@ static dlc_status plugin_load(const dlc_host *services) {
 }
 
 static const dlc_option options[] = {
-    DLC_FLOAT("slope", "1", 0, 1e6, "how soon it bends"),
+    DLC_FLOAT("slope", "1", 0, 1e6, "how quickly the output saturates"),
     DLC_OPTIONS_END,
 };
 
@@ -158,15 +157,15 @@ static const dlc_feature features[] = {
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_LAYER,
      .name = "@NAME@",
-     .help = "x / (1 + slope |x|), element by element",
+     .help = "x / (1 + slope |x|) for each element",
      .device = "cpu", // "cpu" is the device that the layer works on
-     .caps = DLC_LAYER_REPEATABLE,
+     .caps = DLC_LAYER_RECOMPUTABLE,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "@NAME@",

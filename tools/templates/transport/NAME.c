@@ -1,13 +1,14 @@
-/* The transport "@NAME@": messages between the ranks of one machine, over Unix sockets.
+/* The transport "@NAME@": messages between the ranks of one machine, over Unix
+ * sockets.
  *
- * Each pair of ranks has a socket of packets (SOCK_SEQPACKET), which arrive whole and
- * in order. A message is one packet or several, one message behind the other; each
- * packet begins with the message's tag and size. What arrives before anybody asked for
- * it is kept until somebody does.
+ * Each pair of ranks has a SOCK_SEQPACKET socket, whose packets arrive whole and in
+ * order. A message is one or more packets, and the next message begins after its
+ * last packet. Each packet begins with the tag and size of its message. A message
+ * that arrives before its receive was posted is kept until then.
  *
- * That is all a transport must do: the core makes sums and all else out of messages, in
- * its own order, so that weights are the same to the bit on every transport.
- */
+ * Nothing else is required of a transport: the core builds collectives from
+ * messages, in one order of reduction, so that weights are bitwise identical on all
+ * transports. */
 #include <dlcore/transport.h>
 
 #include <errno.h>
@@ -20,13 +21,15 @@
 
 static const dlc_host *host;
 
-enum { PACKET = 64 << 10, NAP_MS = 50 };
+enum { PACKET = 64 << 10, SLEEP_MS = 50 };
 
+/* The beginning of each packet. */
 typedef struct header {
     uint64_t tag, bytes;
 } header;
 
-/* Also a message that nobody has asked for yet; then its bytes lie behind it. */
+/* A send, a receive, or an unexpected message: one that arrived before its receive was
+ * posted. The bytes of an unexpected message are behind the struct. */
 struct dlc_request {
     dlc_request *next;
     int32_t peer;
@@ -36,32 +39,33 @@ struct dlc_request {
     int is_send, started, done;
 };
 
+/* What the endpoint has for each rank. */
 typedef struct peer {
-    int fd;                             /* -1: myself, or closed at the other end */
-    dlc_request *sends, *recvs, *early; /* in their order, until they are released */
-    dlc_request *incoming;              /* of recvs or early: half here */
+    int fd; /* -1: this rank itself, or the other end has closed */
+    dlc_request *sends, *recvs, *unexpected; /* in order, until they are released */
+    dlc_request *incoming; /* the one whose packets are arriving, or NULL */
 } peer;
 
 struct dlc_endpoint {
     const dlc_transport_args *args;
     struct pollfd *polls;
-    peer peers[]; /* one a rank */
+    peer peers[]; /* one for each rank */
 };
 
-/* ---- Can it run here? ------------------------------------------------------------ */
+/* ---- Score ------------------------------------------------------------------ */
 
 static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
                                   char *reason, size_t room) {
-    const dlc_place *first = args->places, *place = first;
+    const dlc_rank_info *first = args->rank_info, *info = first;
     *score = 0;
     if (DLC_CAN(args->device_ops, queue_open)) {
-        (void)snprintf(reason, room, "cannot read the device's memory");
+        (void)snprintf(reason, room, "it cannot send the memory of this device");
         return DLC_OK;
     }
-    for (int32_t r = 0; r < args->ranks; r++, place = DLC_NEXT(place)) {
-        if (place->node != first->node || place->uid != first->uid) {
+    for (int32_t r = 0; r < args->ranks; r++, info = DLC_NEXT(info)) {
+        if (info->node != first->node || info->uid != first->uid) {
             (void)snprintf(reason, room,
-                           "rank %d is on another node, or another user's", r);
+                           "rank %d is on another node or of another user", r);
             return DLC_OK;
         }
     }
@@ -70,7 +74,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     return DLC_OK;
 }
 
-/* ---- Requests -------------------------------------------------------------------- */
+/* ---- Requests --------------------------------------------------------------- */
 
 static void append(dlc_request **list, dlc_request *r) {
     while (*list)
@@ -93,11 +97,12 @@ static void free_list(dlc_request *list) {
 }
 
 static dlc_status fail_io(int32_t rank, const char *what) {
-    return host->fail(DLC_ERR_PEER, "the connection with rank %d broke while %s: %s",
+    return host->fail(DLC_ERR_PEER, "the connection to rank %d failed while %s: %s",
                       rank, what, strerror(errno));
 }
 
-/* With `own` bytes behind it; NULL: no memory, and the sentence is set. */
+/* Allocates a request with `own` bytes behind it. NULL: out of memory, and the detail
+ * sentence is set. */
 static dlc_request *make_request(int32_t rank, dlc_tag tag, size_t bytes, size_t own) {
     dlc_request *r = host->alloc(sizeof *r + own);
     if (!r)
@@ -108,9 +113,9 @@ static dlc_request *make_request(int32_t rank, dlc_tag tag, size_t bytes, size_t
     return r;
 }
 
-/* ---- Moving packets -------------------------------------------------------------- */
+/* ---- Packets ---------------------------------------------------------------- */
 
-/* One packet of the message; *moved says whether the socket took it. */
+/* Sends one packet of the message. *moved is 0 if the socket is full. */
 static dlc_status send_packet(const peer *p, dlc_request *r, int *moved) {
     header head = {r->tag, r->bytes};
     size_t rest = r->bytes - r->moved, n = rest < PACKET ? rest : PACKET;
@@ -124,6 +129,7 @@ static dlc_status send_packet(const peer *p, dlc_request *r, int *moved) {
     return DLC_OK;
 }
 
+/* Sends as many packets as the socket takes. */
 static dlc_status push(const peer *p) {
     for (dlc_request *r = p->sends; r; r = r->next)
         for (int moved = 1; !r->done;) {
@@ -134,7 +140,8 @@ static dlc_status push(const peer *p) {
     return DLC_OK;
 }
 
-/* Who gets the message that begins: the first who asked for its tag, or nobody yet. */
+/* Finds the first posted receive for a message that begins to arrive; if there is none,
+ * the message is unexpected. */
 static dlc_status begin(peer *p, int32_t rank, const header *head) {
     dlc_request *r = p->recvs;
     while (r && (r->started || r->tag != head->tag))
@@ -143,17 +150,18 @@ static dlc_status begin(peer *p, int32_t rank, const header *head) {
         if (!(r = make_request(rank, head->tag, head->bytes, head->bytes)))
             return DLC_ERR_NOMEM;
         r->buffer = (char *)(r + 1);
-        append(&p->early, r);
+        append(&p->unexpected, r);
     }
     r->started = 1;
     p->incoming = r;
     return r->bytes == head->bytes
                ? DLC_OK
                : host->fail(DLC_ERR_INTERNAL,
-                            "rank %d sent %llu bytes where %zu were asked for", rank,
+                            "rank %d sent %llu bytes, but %zu were expected", rank,
                             (unsigned long long)head->bytes, r->bytes);
 }
 
+/* Receives all packets that have arrived. */
 static dlc_status pull(dlc_endpoint *e, int32_t rank) {
     peer *p = &e->peers[rank];
     header head;
@@ -162,7 +170,7 @@ static dlc_status pull(dlc_endpoint *e, int32_t rank) {
         if (got < 0)
             return errno == EAGAIN || errno == EINTR ? DLC_OK
                                                      : fail_io(rank, "receiving");
-        if (got == 0) { /* closed at the other end: a failure if we want more of it */
+        if (got == 0) { /* the peer has closed; an error only if more is expected */
             close(p->fd);
             p->fd = -1;
             return DLC_OK;
@@ -183,7 +191,8 @@ static dlc_status pull(dlc_endpoint *e, int32_t rank) {
     }
 }
 
-static dlc_status move(dlc_endpoint *e) {
+/* Makes progress on all connections. */
+static dlc_status progress(dlc_endpoint *e) {
     dlc_status rc = DLC_OK;
     for (int32_t r = 0; rc == DLC_OK && r < e->args->ranks; r++) {
         if (e->peers[r].fd >= 0)
@@ -194,18 +203,18 @@ static dlc_status move(dlc_endpoint *e) {
     return rc;
 }
 
-/* Sleeps until something may move. */
-static void sleep_a_little(dlc_endpoint *e) {
+/* Sleeps until a socket is ready, but at most SLEEP_MS. */
+static void sleep_until_ready(dlc_endpoint *e) {
     for (int32_t r = 0; r < e->args->ranks; r++) {
         e->polls[r] = (struct pollfd){.fd = e->peers[r].fd, .events = POLLIN};
         for (const dlc_request *s = e->peers[r].sends; s; s = s->next)
             if (!s->done)
                 e->polls[r].events = POLLIN | POLLOUT;
     }
-    (void)poll(e->polls, (nfds_t)e->args->ranks, NAP_MS);
+    (void)poll(e->polls, (nfds_t)e->args->ranks, SLEEP_MS);
 }
 
-/* ---- The operations -------------------------------------------------------------- */
+/* ---- Messages --------------------------------------------------------------- */
 
 static dlc_status transport_send(dlc_endpoint *e, int32_t rank, dlc_tag tag,
                                  const void *buffer, size_t bytes,
@@ -213,7 +222,7 @@ static dlc_status transport_send(dlc_endpoint *e, int32_t rank, dlc_tag tag,
     dlc_request *r = make_request(rank, tag, bytes, 0);
     if (!r)
         return DLC_ERR_NOMEM;
-    r->buffer = (char *)(uintptr_t)buffer; /* only read */
+    r->buffer = (char *)(uintptr_t)buffer; /* it is only read */
     r->is_send = 1;
     append(&e->peers[rank].sends, r);
     *request = r;
@@ -226,33 +235,33 @@ static dlc_status transport_recv(dlc_endpoint *e, int32_t rank, dlc_tag tag,
     if (!r)
         return DLC_ERR_NOMEM;
     peer *p = &e->peers[rank];
-    dlc_request *early = p->early;
-    while (early && early->tag != tag)
-        early = early->next;
+    dlc_request *arrived = p->unexpected;
+    while (arrived && arrived->tag != tag)
+        arrived = arrived->next;
     r->buffer = buffer;
     append(&p->recvs, r);
     *request = r;
-    if (!early)
+    if (!arrived)
         return DLC_OK;
-    if (early->bytes != bytes)
+    if (arrived->bytes != bytes)
         return host->fail(DLC_ERR_INTERNAL,
-                          "rank %d sent %zu bytes where %zu were asked for", rank,
-                          early->bytes, bytes);
-    if (early->moved)
-        memcpy(buffer, early->buffer, early->moved);
+                          "rank %d sent %zu bytes, but %zu were expected", rank,
+                          arrived->bytes, bytes);
+    if (arrived->moved)
+        memcpy(buffer, arrived->buffer, arrived->moved);
     r->started = 1;
-    r->moved = early->moved;
-    r->done = early->done;
-    if (p->incoming == early)
+    r->moved = arrived->moved;
+    r->done = arrived->done;
+    if (p->incoming == arrived)
         p->incoming = r;
-    take_out(&p->early, early);
-    host->free(early);
+    take_out(&p->unexpected, arrived);
+    host->free(arrived);
     return DLC_OK;
 }
 
 static dlc_status transport_test(dlc_endpoint *e, dlc_request *r, int *done) {
     peer *p = &e->peers[r->peer];
-    dlc_status rc = r->done ? DLC_OK : move(e);
+    dlc_status rc = r->done ? DLC_OK : progress(e);
     if (rc == DLC_OK && !r->done && p->fd < 0)
         return host->fail(DLC_ERR_PEER, "rank %d has closed its connection", r->peer);
     *done = rc == DLC_OK && r->done;
@@ -270,11 +279,11 @@ static dlc_status transport_wait(dlc_endpoint *e, dlc_request *r) {
             rc = e->args->check(e->args->job);
         if (rc != DLC_OK || done)
             return rc;
-        sleep_a_little(e);
+        sleep_until_ready(e);
     }
 }
 
-/* ---- Open and close -------------------------------------------------------------- */
+/* ---- Open and close --------------------------------------------------------- */
 
 static void transport_close(dlc_endpoint *e) {
     if (!e)
@@ -284,7 +293,7 @@ static void transport_close(dlc_endpoint *e) {
             close(e->peers[r].fd);
         free_list(e->peers[r].sends);
         free_list(e->peers[r].recvs);
-        free_list(e->peers[r].early);
+        free_list(e->peers[r].unexpected);
     }
     host->free(e->polls);
     host->free(e);
@@ -294,10 +303,10 @@ static dlc_status fail_open(const char *what) {
     return host->fail(DLC_ERR_IO, "@NAME@: %s: %s", what, strerror(errno));
 }
 
-/* Waits until the socket has something, or the job ends. */
-static dlc_status await(const dlc_transport_args *args, int fd) {
-    struct pollfd poll_it = {.fd = fd, .events = POLLIN};
-    while (poll(&poll_it, 1, NAP_MS) <= 0) {
+/* Waits until the socket is readable or the job ends. */
+static dlc_status wait_readable(const dlc_transport_args *args, int fd) {
+    struct pollfd socket_poll = {.fd = fd, .events = POLLIN};
+    while (poll(&socket_poll, 1, SLEEP_MS) <= 0) {
         dlc_status rc = args->check(args->job);
         if (rc != DLC_OK)
             return rc;
@@ -305,21 +314,22 @@ static dlc_status await(const dlc_transport_args *args, int fd) {
     return DLC_OK;
 }
 
-/* One rank above mine connects and says which it is. Others of this machine may see the
- * socket, too: only processes of this user are let in. */
+/* Accepts a connection from a rank above this one, which sends its number first. Other
+ * users of this machine can see the socket too, so only processes of this user are
+ * accepted. */
 static dlc_status accept_one(dlc_endpoint *e, int listener, int *accepted) {
     const dlc_transport_args *args = e->args;
-    struct ucred who = {0};
-    socklen_t length = sizeof who;
+    struct ucred process = {0};
+    socklen_t length = sizeof process;
     int32_t rank = -1;
-    dlc_status rc = await(args, listener);
+    dlc_status rc = wait_readable(args, listener);
     if (rc != DLC_OK)
         return rc;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return fail_open("accepting a connection");
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 &&
-        who.uid == geteuid() && (rc = await(args, fd)) == DLC_OK &&
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &length) == 0 &&
+        process.uid == geteuid() && (rc = wait_readable(args, fd)) == DLC_OK &&
         recv(fd, &rank, sizeof rank, 0) == sizeof rank && rank > args->rank &&
         rank < args->ranks && e->peers[rank].fd < 0) {
         e->peers[rank].fd = fd;
@@ -330,7 +340,7 @@ static dlc_status accept_one(dlc_endpoint *e, int listener, int *accepted) {
     return rc;
 }
 
-/* To a rank below mine, which listens already. */
+/* Connects to a rank below this one, which is already listening. */
 static dlc_status connect_to(dlc_endpoint *e, int32_t rank,
                              const struct sockaddr_un *address) {
     socklen_t length = (socklen_t)(sizeof address->sun_family + 6);
@@ -342,8 +352,9 @@ static dlc_status connect_to(dlc_endpoint *e, int32_t rank,
     return DLC_OK;
 }
 
-/* Every rank listens at a name that the kernel gives it (a zero and five digits), tells
- * all its name, connects to the ranks below it and is connected to by those above. */
+/* Connects all ranks. Each rank listens at an abstract address that the kernel chooses
+ * (a zero and five digits), distributes the address, connects to the ranks below it,
+ * and accepts connections from the ranks above it. */
 static dlc_status connect_all(dlc_endpoint *e, int listener,
                               struct sockaddr_un *addresses) {
     const dlc_transport_args *args = e->args;
@@ -354,7 +365,7 @@ static dlc_status connect_all(dlc_endpoint *e, int listener,
         getsockname(listener, (struct sockaddr *)&mine, &length) != 0 ||
         listen(listener, args->ranks) != 0)
         return fail_open("listening");
-    dlc_status rc = args->allgather(args->job, &mine, sizeof mine, addresses);
+    dlc_status rc = args->oob_all_gather(args->job, &mine, sizeof mine, addresses);
     for (int32_t r = 0; rc == DLC_OK && r < args->rank; r++)
         rc = connect_to(e, r, &addresses[r]);
     for (int accepted = args->rank + 1; rc == DLC_OK && accepted < args->ranks;)
@@ -389,7 +400,7 @@ static dlc_status transport_open(const dlc_transport_args *args,
     return rc;
 }
 
-/* ---- The plugin ------------------------------------------------------------------ */
+/* ---- The plugin ------------------------------------------------------------- */
 
 static dlc_status transport_load(const dlc_host *services) {
     host = services;
@@ -416,7 +427,7 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v1 = {
+const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),
     .abi_minor = DLC_ABI_MINOR,
     .name = "@NAME@",

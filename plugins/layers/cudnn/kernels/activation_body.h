@@ -1,4 +1,4 @@
-/* Activations: one number in, one number out. */
+/* The arithmetic of activations. */
 #ifndef DLCORE_CUDNN_ACTIVATION_BODY_H
 #define DLCORE_CUDNN_ACTIVATION_BODY_H
 
@@ -30,11 +30,11 @@ typedef struct activation_args {
     dlc_dtype type;
     int64_t count;
     float alpha;  /* of elu; beta of swish */
-    bounds limit; /* as the type holds them */
+    bounds limit; /* rounded to the type */
     const void *in;
     void *out;
     /* backward */
-    const void *read; /* the output or the input, see activation_by_output */
+    const void *read; /* output or input, see activation_by_output */
     const void *out_diff;
     void *in_diff;
 } activation_args;
@@ -91,7 +91,7 @@ BODY float mish_slope(float x) {
     return t + x * (1 - t * t) * sigmoid_of(x);
 }
 
-/* The gradient of what was read, from the output `v` or the input `v`. */
+/* The gradient of the input, given `v`: the output or the input. */
 BODY float activation_gradient(const activation_args *a, float v, float diff) {
     float s;
     switch (a->kind) {
@@ -140,23 +140,23 @@ BODY void activation_backward_many(const activation_args *a, dlc_dtype type, int
     store(type, width, a->in_diff, at, diff);
 }
 
-/* Threads of stretch_of(type, count). */
+/* Called by the threads of vector_range_of(type, count). */
 BODY void activation_forward_at(const activation_args *a, dlc_dtype type,
                                 int64_t item) {
-    const stretch s = stretch_of(type, a->count);
+    const vector_range s = vector_range_of(type, a->count);
     if (item < s.wide)
         activation_forward_many(a, type, s.width, item * s.width);
     else if (item < s.items)
-        activation_forward_many(a, type, 1, stretch_rest(s, item));
+        activation_forward_many(a, type, 1, vector_range_rest(s, item));
 }
 
 BODY void activation_backward_at(const activation_args *a, dlc_dtype type,
                                  int64_t item) {
-    const stretch s = stretch_of(type, a->count);
+    const vector_range s = vector_range_of(type, a->count);
     if (item < s.wide)
         activation_backward_many(a, type, s.width, item * s.width);
     else if (item < s.items)
-        activation_backward_many(a, type, 1, stretch_rest(s, item));
+        activation_backward_many(a, type, 1, vector_range_rest(s, item));
 }
 
 #endif

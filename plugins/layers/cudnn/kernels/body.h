@@ -1,9 +1,9 @@
-/* What the bodies of our kernels are made of. A body is the arithmetic of one thread: a
- * function of its place in the grid (host_device.h), so that tests run the very same
- * text on the host, with a loop for the grid.
+/* Building blocks of the kernel bodies. A body is the arithmetic of one thread, as a
+ * function of its position in the grid (host_device.h), so that tests can run the same
+ * source on the host in plain loops.
  *
- * Element type and width (elements a thread takes at once) are arguments that kernels
- * give as constants: the compiler then sees through all of it. */
+ * Kernels pass element type and width (elements that a thread handles at once) as
+ * constants, so that the compiler resolves them. */
 #ifndef DLCORE_CUDNN_BODY_H
 #define DLCORE_CUDNN_BODY_H
 
@@ -37,7 +37,7 @@ BODY float from_bf16(uint16_t half) {
     return float_of((uint32_t)half << 16);
 }
 
-/* To the nearest, ties to even; what is no number stays none. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 BODY uint16_t to_bf16(float value) {
 #ifdef __CUDA_ARCH__
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
@@ -54,9 +54,9 @@ BODY float from_f16(uint16_t half) {
     return __half2float(__ushort_as_half(half));
 #else
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
-    if (rest >= 0x7c00u) /* infinity, or no number */
+    if (rest >= 0x7c00u) /* infinity or NaN */
         return float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-    /* 2^112 brings the exponent from one bias to the other, subnormals included. */
+    /* 2^112 converts the exponent from one bias to the other, subnormals included. */
     return float_of(sign | bits_of(float_of(rest << 13) * 0x1p112f));
 #endif
 }
@@ -69,9 +69,9 @@ BODY uint16_t to_f16(float value) {
     uint32_t sign = bits >> 16 & 0x8000u;
     if (rest > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (rest >= 0x477ff000u) /* rounds to what it cannot hold */
+    if (rest >= 0x477ff000u) /* rounds to infinity */
         return (uint16_t)(sign | 0x7c00u);
-    if (rest < 0x38800000u) { /* subnormal: in steps of 2^-24, which adding rounds to */
+    if (rest < 0x38800000u) { /* subnormal: adding 0.5 rounds to steps of 2^-24 */
         float shifted = float_of(rest) + 0.5f;
         return (uint16_t)(sign | (bits_of(shifted) - bits_of(0.5f)));
     }
@@ -79,7 +79,7 @@ BODY uint16_t to_f16(float value) {
 #endif
 }
 
-/* What a tensor of `type` makes of a number. */
+/* The value after it was stored in a tensor of `type`. */
 BODY float as_stored(dlc_dtype type, float value) {
     if (type == DLC_BF16)
         return from_bf16(to_bf16(value));
@@ -90,13 +90,13 @@ BODY float as_stored(dlc_dtype type, float value) {
 
 enum { WIDE_BYTES = 16, WIDEST = 8 };
 
-/* A thread takes one element, or 16 bytes of them, which are then aligned. */
+/* The elements that a thread handles: one, or 16 aligned bytes of them. */
 BODY int width_of(dlc_dtype type, int wide) {
     return !wide ? 1 : type == DLC_F32 ? 4 : 8;
 }
 
 typedef struct pack {
-    float v[WIDEST]; /* the first `width` count */
+    float v[WIDEST]; /* the first `width` are used */
 } pack;
 
 BODY float load_one(dlc_dtype type, const void *from, int64_t at) {
@@ -117,7 +117,7 @@ BODY size_t size_of(dlc_dtype type) {
     return type == DLC_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* 1, 2, 4, 8 or 16 bytes, aligned to as many, by one access. */
+/* Copies 1, 2, 4, 8 or 16 bytes, aligned to their number, by one access. */
 BODY void copy_aligned(size_t bytes, void *to, const void *from) {
 #ifdef __CUDA_ARCH__
     if (bytes == sizeof(uint4))
@@ -135,14 +135,14 @@ BODY void copy_aligned(size_t bytes, void *to, const void *from) {
 #endif
 }
 
-/* Up to 16 bytes, as they lie. */
+/* Up to 16 bytes as they are in memory. */
 typedef union raw {
     float single[4];
     uint16_t half[8];
     uint8_t byte[16];
 } __attribute__((aligned(16))) raw;
 
-/* `width` elements, aligned to as many; `at` counts elements. */
+/* `width` elements, aligned to their number; `at` counts elements. */
 BODY pack load(dlc_dtype type, int width, const void *from, int64_t at) {
     pack out;
     raw r;
@@ -167,61 +167,61 @@ BODY void store(dlc_dtype type, int width, void *to, int64_t at, pack values) {
                  (char *)to + at * (int64_t)size_of(type), &r);
 }
 
-/* `count` elements in a row, shared out: first threads that take 16 bytes each, then
- * some for what is left over, one element each. */
-typedef struct stretch {
-    int64_t items; /* threads */
-    int64_t wide;  /* of them */
-    int width;     /* of those */
-} stretch;
+/* How `count` contiguous elements are divided among threads: the first take 16 bytes
+ * each, the last take the remaining elements, one each. */
+typedef struct vector_range {
+    int64_t items; /* number of threads */
+    int64_t wide;  /* threads that take 16 bytes */
+    int width;     /* elements in 16 bytes */
+} vector_range;
 
-BODY stretch stretch_of(dlc_dtype type, int64_t count) {
-    stretch s;
+BODY vector_range vector_range_of(dlc_dtype type, int64_t count) {
+    vector_range s;
     s.width = width_of(type, 1);
     s.wide = count / s.width;
     s.items = s.wide + count % s.width;
     return s;
 }
 
-/* Thread `item`'s first element, if it takes only one. */
-BODY int64_t stretch_rest(stretch s, int64_t item) {
+/* The element of thread `item`, which is one of those that take a single one. */
+BODY int64_t vector_range_rest(vector_range s, int64_t item) {
     return s.wide * s.width + (item - s.wide);
 }
 
 /* ---- Division ------------------------------------------------------------------- */
 
-/* By a number that is known before the kernel runs, as a product; of what is below
- * 2^31. Granlund and Montgomery, "Division by invariant integers using multiplication",
- * PLDI 1994, figure 4.1. */
-typedef struct divider {
+/* Division of numbers below 2^31 by a number that is known before the kernel runs, as a
+ * multiplication. Granlund and Montgomery, "Division by invariant integers using
+ * multiplication", PLDI 1994, figure 4.1. */
+typedef struct fast_divisor {
     uint32_t by, factor, shift;
-} divider;
+} fast_divisor;
 
-BODY divider divider_of(int64_t by) {
-    divider d = {(uint32_t)by, 0, 0};
+BODY fast_divisor fast_divisor_of(int64_t by) {
+    fast_divisor d = {(uint32_t)by, 0, 0};
     while ((1ull << d.shift) < d.by)
         d.shift++;
     d.factor = (uint32_t)(((1ull << 32) * ((1ull << d.shift) - d.by)) / d.by + 1);
     return d;
 }
 
-BODY uint32_t divided(uint32_t n, divider d) {
+BODY uint32_t fast_divide(uint32_t n, fast_divisor d) {
     uint32_t high = (uint32_t)((uint64_t)n * d.factor >> 32);
     return (high + n) >> d.shift;
 }
 
-/* What is left over, and *n the quotient. */
-BODY uint32_t split(uint32_t *n, divider d) {
-    uint32_t quotient = divided(*n, d), rest = *n - quotient * d.by;
+/* Divides *n and returns the remainder. */
+BODY uint32_t fast_divmod(uint32_t *n, fast_divisor d) {
+    uint32_t quotient = fast_divide(*n, d), rest = *n - quotient * d.by;
     *n = quotient;
     return rest;
 }
 
-BODY int64_t least(int64_t a, int64_t b) {
+BODY int64_t min_i64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-BODY int64_t most(int64_t a, int64_t b) {
+BODY int64_t max_i64(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 

@@ -1,6 +1,6 @@
-/* dropout: which elements stay is drawn by (seed, layer, iteration, number of the
- * element in the global batch, in plain order), so that it is what the family on the
- * processor draws; backward draws again. Element e takes word e % 4 of block e / 4. */
+/* dropout: which elements are kept is drawn by (seed, layer, iteration, index of the
+ * element in the global batch, in plain order), as by the family on the CPU; backward
+ * draws again. Element e uses word e % 4 of block e / 4. */
 #ifndef DLCORE_CUDNN_DROPOUT_BODY_H
 #define DLCORE_CUDNN_DROPOUT_BODY_H
 
@@ -13,12 +13,12 @@ typedef struct dropout_args {
     dlc_dtype type;
     int64_t count;                       /* elements */
     int64_t features, channels, spatial; /* of a sample */
-    int last;                            /* channels last, and more than one place */
+    int last; /* 1: channels last, and more than one position */
     uint64_t seed;
-    uint32_t index, limit; /* words below the limit drop an element */
-    float scale;           /* of what stays */
+    uint32_t index, limit; /* elements with a word below this are dropped */
+    float scale;           /* of kept elements */
     dlc_step step;
-    const dlc_step *step_at; /* in place of `step`, unless NULL */
+    const dlc_step *step_at; /* not NULL: replaces `step` */
     const void *from;
     void *to;
 } dropout_args;
@@ -32,15 +32,15 @@ BODY philox_words dropout_words(const dropout_args *d, uint64_t block,
     return philox(d->seed, block, d->index, (uint32_t)iteration);
 }
 
-/* Word k; by an index the words would have to lie in memory. */
+/* Returns word k without indexing, which would place the words in memory. */
 BODY uint32_t word_of(const philox_words *words, uint64_t k) {
     uint32_t low = k & 1 ? words->word[1] : words->word[0];
     uint32_t high = k & 1 ? words->word[3] : words->word[2];
     return k & 2 ? high : low;
 }
 
-/* Threads: in plain order one for each four elements that share a block, and one more
- * as the batch may begin inside of one; else one an element. */
+/* Number of threads. Plain order: one per group of four elements that share a block,
+ * plus one since the batch may start inside a block. Otherwise one per element. */
 BODY int64_t dropout_items(const dropout_args *d) {
     return d->last ? d->count : d->count / 4 + 2;
 }
@@ -53,7 +53,9 @@ BODY void dropout_plain_at(const dropout_args *d, dlc_dtype type, int64_t item) 
     const dlc_step step = dropout_step(d);
     uint64_t first = (uint64_t)step.sample * (uint64_t)d->features;
     uint64_t block = first / 4 + (uint64_t)item;
-    int64_t at = (int64_t)(block * 4 - first); /* of its first element; below 0: none */
+    int64_t at =
+        (int64_t)(block * 4 -
+                  first); /* of its first element; negative: before the batch */
     if (at >= d->count)
         return;
     const philox_words random = dropout_words(d, block, step.iteration);
@@ -71,7 +73,7 @@ BODY void dropout_plain_at(const dropout_args *d, dlc_dtype type, int64_t item) 
                 dropout_kept(d, word_of(&random, k), load_one(type, d->from, at + k)));
 }
 
-/* Channels last: neighbours in memory are far apart in plain order. */
+/* Channels last: elements that are adjacent in memory belong to different blocks. */
 BODY void dropout_last_at(const dropout_args *d, dlc_dtype type, int64_t item) {
     if (item >= d->count)
         return;

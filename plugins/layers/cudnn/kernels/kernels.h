@@ -1,5 +1,6 @@
-/* Our own kernels: each call gives one pass of a layer to a stream. What a kernel does,
- * and what its arguments mean, stands in the body's header. Arguments are copied. */
+/* Launchers of our own kernels: each enqueues one pass of a layer on a stream. The
+ * header of the body explains what the kernel does and what its arguments mean.
+ * Arguments are copied. */
 #ifndef DLCORE_CUDNN_KERNELS_H
 #define DLCORE_CUDNN_KERNELS_H
 
@@ -25,11 +26,11 @@ cudaError_t activation_backward_run(const activation_args *a, cudaStream_t strea
 cudaError_t eltwise_forward_run(const eltwise_args *a, cudaStream_t stream);
 cudaError_t eltwise_backward_run(const eltwise_args *a, cudaStream_t stream);
 
-/* After pooling_ready(). */
+/* Require pooling_ready(). */
 cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream);
 cudaError_t pooling_backward_run(const pooling_args *p, cudaStream_t stream);
 
-/* After lrn_ready(). */
+/* Require lrn_ready(). */
 cudaError_t lrn_forward_run(const lrn_args *l, cudaStream_t stream);
 cudaError_t lrn_backward_run(const lrn_args *l, cudaStream_t stream);
 
@@ -42,18 +43,18 @@ cudaError_t accuracy_run(const labels_args *l, cudaStream_t stream);
 
 cudaError_t dropout_run(const dropout_args *d, cudaStream_t stream);
 
-/* from -> to; in backward with `bias` NULL. */
+/* Scales from -> to; `bias` is NULL in backward. */
 cudaError_t scale_run(const scale_args *s, cudaStream_t stream);
 /* The gradients of factor and bias. */
 cudaError_t scale_sums_run(const scale_args *s, cudaStream_t stream);
 
-/* After concat_ready(). */
+/* Requires concat_ready(). */
 cudaError_t concat_run(const concat_args *c, int backward, cudaStream_t stream);
 
-/* Not over each other. */
+/* The ranges must not overlap. */
 cudaError_t copy_run(void *to, const void *from, size_t bytes, cudaStream_t stream);
 
-/* Memory that both sides see at one address; zero. */
+/* Allocates a zeroed report in memory that host and GPU access at the same address. */
 cudaError_t report_open(label_report **report);
 void report_close(label_report *report); /* NULL allowed */
 

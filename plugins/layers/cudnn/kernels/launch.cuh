@@ -1,4 +1,4 @@
-// How kernels are launched: grids, and element types as constants.
+// Helpers for launching kernels: grid sizes, and element types as template constants.
 #ifndef DLCORE_CUDNN_LAUNCH_CUH
 #define DLCORE_CUDNN_LAUNCH_CUH
 
@@ -7,20 +7,20 @@
 #include "../launch.h"
 #include "kernels.h"
 
-// An item is what one thread does. Bodies that divide count them in 32 bits.
+// An item is the work of one thread. Bodies that divide need 32-bit item numbers.
 constexpr int64_t MOST_ITEMS = (1ll << 31) - BLOCK;
 
 static inline unsigned blocks_of(int64_t items) {
     return (unsigned)((items + BLOCK - 1) / BLOCK);
 }
 
-static __device__ __forceinline__ int64_t item_here() {
+static __device__ __forceinline__ int64_t item_id() {
     return (int64_t)blockIdx.x * BLOCK + threadIdx.x;
 }
 
 template <dlc_dtype TYPE> using type_constant = std::integral_constant<dlc_dtype, TYPE>;
 
-// Calls `launch` with the type as a constant.
+// Calls `launch` with the element type as a constant.
 template <typename L> cudaError_t with_type(dlc_dtype type, L launch) {
     if (type == DLC_F32)
         launch(type_constant<DLC_F32>());
@@ -31,7 +31,7 @@ template <typename L> cudaError_t with_type(dlc_dtype type, L launch) {
     return cudaPeekAtLastError();
 }
 
-// ... and with the width of what a thread takes, 16 bytes or one element.
+// Calls `launch` with element type and width (16 bytes or one element) as constants.
 template <typename L> cudaError_t with_width(dlc_dtype type, int wide, L launch) {
     return with_type(type, [&](auto t) {
         if (wide)

@@ -1,4 +1,4 @@
-// Local response normalisation.
+// Kernels of local response normalization.
 #include "launch.cuh"
 
 template <dlc_dtype TYPE, int BACKWARD>
@@ -13,7 +13,7 @@ static __global__ void __launch_bounds__(BLOCK)
         lrn_forward_at(&l, TYPE, item);
 }
 
-// The arguments for what lies `elements` further on.
+// The arguments for the elements from offset `elements` on.
 static lrn_args elements_from(const lrn_args *l, int64_t elements) {
     int64_t bytes = elements * (int64_t)size_of(l->type);
     lrn_args part = *l;
@@ -30,12 +30,12 @@ static lrn_args elements_from(const lrn_args *l, int64_t elements) {
 
 template <int BACKWARD>
 static cudaError_t lrn_run(const lrn_args *l, cudaStream_t stream) {
-    int64_t each = lrn_items(l), at_once = most(MOST_ITEMS / each, 1);
+    int64_t each = lrn_items(l), at_once = max_i64(MOST_ITEMS / each, 1);
     cudaError_t error = cudaSuccess;
     for (int64_t first = 0; first < l->images && error == cudaSuccess;
          first += at_once) {
         lrn_args part = elements_from(l, first * each);
-        uint32_t items = (uint32_t)(least(at_once, l->images - first) * each);
+        uint32_t items = (uint32_t)(min_i64(at_once, l->images - first) * each);
         error = with_type(l->type, [&](auto type) {
             LAUNCH((lrn_kernel<decltype(type)::value, BACKWARD>), blocks_of(items),
                    BLOCK, stream, part, items);

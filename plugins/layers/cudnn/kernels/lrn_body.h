@@ -1,5 +1,5 @@
-/* Local response normalisation of images that lie channels last: each element over a
- * box around it, of channels or of places.
+/* Local response normalization of channels-last images: each element is divided by a
+ * function of a box around it, of channels or of positions.
  *
  *     b = k + alpha * sum of x^2 in the box,  y = x * b^-beta
  *     dx = dy * b^-beta - 2 * alpha * beta * x * sum of dy * y / b in the box */
@@ -10,12 +10,12 @@
 
 typedef struct lrn_args {
     dlc_dtype type;
-    int across;      /* channels, else places */
-    int32_t half;    /* the box reaches so far to either side */
+    int across;      /* 1: channels; 0: positions */
+    int32_t half;    /* the box extends this far to either side */
     int32_t size[3]; /* rows, columns, channels */
     int64_t images;
-    float alpha, beta, k; /* alpha is divided by the box's volume already */
-    divider rows, columns, channels;
+    float alpha, beta, k; /* alpha is already divided by the box's volume */
+    fast_divisor rows, columns, channels;
     const void *in;
     void *out;      /* backward: read */
     float *inverse; /* 1 / b; written by forward unless NULL */
@@ -23,33 +23,33 @@ typedef struct lrn_args {
     void *in_diff;
 } lrn_args;
 
-/* Fills in what follows from the rest. */
+/* Sets the derived fields. */
 BODY void lrn_ready(lrn_args *l) {
-    l->rows = divider_of(l->size[0]);
-    l->columns = divider_of(l->size[1]);
-    l->channels = divider_of(l->size[2]);
+    l->rows = fast_divisor_of(l->size[0]);
+    l->columns = fast_divisor_of(l->size[1]);
+    l->channels = fast_divisor_of(l->size[2]);
 }
 
-/* Threads for an image. */
+/* Threads per image. */
 BODY int64_t lrn_items(const lrn_args *l) {
     return (int64_t)l->size[0] * l->size[1] * l->size[2];
 }
 
 typedef struct lrn_box {
     int32_t begin[3], end[3];
-    int64_t image; /* where it begins */
+    int64_t image; /* offset of the image */
 } lrn_box;
 
 BODY lrn_box lrn_box_of(const lrn_args *l, uint32_t item) {
     int32_t at[3];
     lrn_box box;
-    at[2] = (int32_t)split(&item, l->channels);
-    at[1] = (int32_t)split(&item, l->columns);
-    at[0] = (int32_t)split(&item, l->rows);
+    at[2] = (int32_t)fast_divmod(&item, l->channels);
+    at[1] = (int32_t)fast_divmod(&item, l->columns);
+    at[0] = (int32_t)fast_divmod(&item, l->rows);
     for (int i = 0; i < 3; i++) {
         int32_t half = l->across == (i == 2) ? l->half : 0;
-        box.begin[i] = (int32_t)most(at[i] - half, 0);
-        box.end[i] = (int32_t)least(at[i] + half + 1, l->size[i]);
+        box.begin[i] = (int32_t)max_i64(at[i] - half, 0);
+        box.end[i] = (int32_t)min_i64(at[i] + half + 1, l->size[i]);
     }
     box.image = (int64_t)item * lrn_items(l);
     return box;
@@ -61,7 +61,7 @@ BODY int64_t lrn_index(const lrn_args *l, const lrn_box *box, int32_t y, int32_t
 }
 
 BODY float lrn_power(float x, float exponent) {
-    if (exponent == 0.75f) { /* which nearly all nets have, for two roots */
+    if (exponent == 0.75f) { /* the usual exponent, by two square roots */
         float root = sqrtf(x);
         return root * sqrtf(root);
     }

@@ -1,4 +1,4 @@
-// Windows over images.
+// Kernels of pooling.
 #include "launch.cuh"
 
 template <dlc_dtype TYPE, int WIDTH, int BACKWARD>
@@ -28,12 +28,12 @@ static pooling_args images_from(const pooling_args *p, int backward, int64_t fir
 
 template <int BACKWARD>
 static cudaError_t pooling_run(const pooling_args *p, cudaStream_t stream) {
-    int64_t each = pooling_items(p, BACKWARD), at_once = most(MOST_ITEMS / each, 1);
+    int64_t each = pooling_items(p, BACKWARD), at_once = max_i64(MOST_ITEMS / each, 1);
     cudaError_t error = cudaSuccess;
     for (int64_t first = 0; first < p->images && error == cudaSuccess;
          first += at_once) {
         pooling_args part = images_from(p, BACKWARD, first);
-        uint32_t items = (uint32_t)(least(at_once, p->images - first) * each);
+        uint32_t items = (uint32_t)(min_i64(at_once, p->images - first) * each);
         error = with_width(p->type, p->wide, [&](auto type, auto width) {
             LAUNCH((pooling_kernel<decltype(type)::value, decltype(width)::value,
                                    BACKWARD>),

@@ -1,4 +1,4 @@
-/* Windows over images that lie channels last. Backward gathers: each pixel looks at the
+/* Pooling of channels-last images. Backward gathers: for each pixel it visits the
  * windows that cover it, in a fixed order. */
 #ifndef DLCORE_CUDNN_POOLING_BODY_H
 #define DLCORE_CUDNN_POOLING_BODY_H
@@ -8,41 +8,43 @@
 typedef struct pooling_args {
     dlc_dtype type;
     int average;
-    int inside;     /* an average is over what lies inside the image */
-    int wide;       /* channels can be taken 16 bytes at a time */
-    int wide_place; /* places in windows are uint32_t, else uint8_t */
+    int inside;     /* 1: an average excludes the padding */
+    int wide;       /* 1: channels can be read 16 bytes at a time */
+    int wide_place; /* 1: positions in windows are uint32_t, else uint8_t */
     int32_t in[2], out[2], kernel[2], stride[2], pad[2];
     int64_t channels, images;
-    divider columns[2], rows[2], vectors; /* of in and out; channels by width */
-    divider step[2];                      /* the stride */
-    const void *from;                     /* forward: in; backward: out_diff */
-    void *to;                             /* forward: out; backward: in_diff */
-    void *place; /* of the maximum in its window; NULL: not wanted, or averages */
+    fast_divisor columns[2], rows[2], vectors; /* of in and out; channels / width */
+    fast_divisor step[2];                      /* by the stride */
+    const void *from;                          /* forward: in; backward: out_diff */
+    void *to;                                  /* forward: out; backward: in_diff */
+    void *
+        place; /* position of the maximum in its window; NULL: not wanted, or average */
 } pooling_args;
 
-/* Fills in what follows from the rest. */
+/* Sets the derived fields. */
 BODY void pooling_ready(pooling_args *p) {
     int width;
     p->wide = p->channels % width_of(p->type, 1) == 0;
     width = width_of(p->type, p->wide);
     p->wide_place = (int64_t)p->kernel[0] * p->kernel[1] > 256;
-    p->vectors = divider_of(p->channels / width);
-    p->rows[0] = divider_of(p->in[0]);
-    p->rows[1] = divider_of(p->out[0]);
-    p->columns[0] = divider_of(p->in[1]);
-    p->columns[1] = divider_of(p->out[1]);
+    p->vectors = fast_divisor_of(p->channels / width);
+    p->rows[0] = fast_divisor_of(p->in[0]);
+    p->rows[1] = fast_divisor_of(p->out[0]);
+    p->columns[0] = fast_divisor_of(p->in[1]);
+    p->columns[1] = fast_divisor_of(p->out[1]);
     for (int i = 0; i < 2; i++)
-        p->step[i] = divider_of(p->stride[i]);
+        p->step[i] = fast_divisor_of(p->stride[i]);
 }
 
-/* Threads for an image: forward one for a few channels of each output, backward of each
- * input. */
+/* Threads per image: one per few channels of each output (forward) or input
+ * (backward). */
 BODY int64_t pooling_items(const pooling_args *p, int backward) {
     const int32_t *size = backward ? p->in : p->out;
     return p->channels / width_of(p->type, p->wide) * size[0] * size[1];
 }
 
-/* A window's part inside the image, and the area that an average divides by. */
+/* The part of a window inside the image, and 1 / the area that an average divides
+ * by. */
 typedef struct pooling_part {
     int32_t begin[2], end[2]; /* inside */
     int32_t origin[2];        /* of the window */
@@ -54,10 +56,10 @@ BODY pooling_part pooling_part_of(const pooling_args *p, int32_t y, int32_t x) {
     float area = 1;
     for (int i = 0; i < 2; i++) {
         int32_t begin = (i ? x : y) * p->stride[i] - p->pad[i];
-        int32_t end = (int32_t)least(begin + p->kernel[i], p->in[i] + p->pad[i]);
+        int32_t end = (int32_t)min_i64(begin + p->kernel[i], p->in[i] + p->pad[i]);
         part.origin[i] = begin;
-        part.begin[i] = (int32_t)most(begin, 0);
-        part.end[i] = (int32_t)least(end, p->in[i]);
+        part.begin[i] = (int32_t)max_i64(begin, 0);
+        part.end[i] = (int32_t)min_i64(end, p->in[i]);
         area *= (float)(p->inside ? part.end[i] - part.begin[i] : end - begin);
     }
     part.share = 1 / area;
@@ -72,9 +74,9 @@ typedef struct pooling_at {
 BODY pooling_at pooling_split(const pooling_args *p, int out, int width,
                               uint32_t item) {
     pooling_at at;
-    at.channel = (int64_t)split(&item, p->vectors) * width;
-    at.x = (int32_t)split(&item, p->columns[out]);
-    at.y = (int32_t)split(&item, p->rows[out]);
+    at.channel = (int64_t)fast_divmod(&item, p->vectors) * width;
+    at.x = (int32_t)fast_divmod(&item, p->columns[out]);
+    at.y = (int32_t)fast_divmod(&item, p->rows[out]);
     at.image = item;
     return at;
 }
@@ -114,13 +116,14 @@ BODY void store_places(const pooling_args *p, int width, int64_t at, const place
     copy_aligned((size_t)width, (uint8_t *)p->place + at, r.byte);
 }
 
-/* Place (y, x) of a window, as one number. */
+/* Position (y, x) of a window as one number. */
 BODY uint32_t pooling_place(const pooling_args *p, const pooling_part *part, int32_t y,
                             int32_t x) {
     return (uint32_t)((y - part->origin[0]) * p->kernel[1] + (x - part->origin[1]));
 }
 
-/* The first of the largest; what is no number is larger than any, so that it shows. */
+/* Takes the first of the largest; NaN counts as larger than any number, so that it is
+ * visible. */
 BODY void pooling_max(const pooling_args *p, dlc_dtype type, int width, pooling_at at,
                       const pooling_part *part) {
     pack best;
@@ -171,16 +174,15 @@ BODY void pooling_forward_at(const pooling_args *p, dlc_dtype type, int width,
         pooling_max(p, type, width, at, &part);
 }
 
-/* The windows that cover a row or column: from *first up to the one that is returned.
- */
+/* The windows that cover a row or column: from *first to the returned one. */
 BODY int32_t pooling_covering(const pooling_args *p, int i, int32_t at,
                               int32_t *first) {
     int32_t shifted = at + p->pad[i], before = shifted - p->kernel[i];
-    *first = before < 0 ? 0 : (int32_t)divided((uint32_t)before, p->step[i]) + 1;
-    return (int32_t)least(divided((uint32_t)shifted, p->step[i]), p->out[i] - 1);
+    *first = before < 0 ? 0 : (int32_t)fast_divide((uint32_t)before, p->step[i]) + 1;
+    return (int32_t)min_i64(fast_divide((uint32_t)shifted, p->step[i]), p->out[i] - 1);
 }
 
-/* One window's share of the gradient of (at.y, at.x). */
+/* Adds one window's contribution to the gradient at (at.y, at.x). */
 BODY void pooling_gather(const pooling_args *p, dlc_dtype type, int width,
                          pooling_at at, int32_t y, int32_t x, pack *sum) {
     const pooling_part part = pooling_part_of(p, y, x);

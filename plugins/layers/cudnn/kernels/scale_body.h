@@ -1,14 +1,15 @@
-/* Each channel times a number, plus another one; and the sums of their gradients, in
- * two steps whose order depends on the shape alone. Rows of channels, channels last. */
+/* Multiplies each channel by a number and adds another; their gradients are sums in two
+ * steps whose order depends on the shape alone. The data is rows of channels, channels
+ * last. */
 #ifndef DLCORE_CUDNN_SCALE_BODY_H
 #define DLCORE_CUDNN_SCALE_BODY_H
 
-#include "lanes.h"
+#include "warp.h"
 
 enum {
-    SCALE_LANES = 8,   /* threads that share a channel of a chunk */
-    SCALE_ROWS = 128,  /* of a chunk, at least */
-    SCALE_CHUNKS = 512 /* at most */
+    SCALE_ROW_THREADS = 8, /* threads that share a channel of a chunk */
+    SCALE_ROWS = 128,      /* minimum rows of a chunk */
+    SCALE_CHUNKS = 512     /* maximum */
 };
 
 typedef struct scale_args {
@@ -19,13 +20,13 @@ typedef struct scale_args {
     const float *factor, *bias; /* bias: NULL for none, as in backward */
     /* backward */
     const void *in;
-    float *partial;                 /* two floats a chunk and channel */
+    float *partial;                 /* two floats per chunk and channel */
     float *factor_diff, *bias_diff; /* bias_diff: NULL for none */
 } scale_args;
 
-/* Rows are cut into so many chunks, summed up by themselves. */
+/* The number of chunks into which the rows are divided. */
 BODY int64_t scale_chunks(int64_t rows) {
-    return least((rows + SCALE_ROWS - 1) / SCALE_ROWS, SCALE_CHUNKS);
+    return min_i64((rows + SCALE_ROWS - 1) / SCALE_ROWS, SCALE_CHUNKS);
 }
 
 BODY int scale_width(const scale_args *s) {
@@ -33,7 +34,7 @@ BODY int scale_width(const scale_args *s) {
     return s->channels % width == 0 ? width : 1;
 }
 
-/* A few channels of one row; `vector` counts `width` channels. */
+/* Handles `width` channels of one row; `vector` counts such groups. */
 BODY void scale_at(const scale_args *s, dlc_dtype type, int width, int64_t row,
                    int64_t vector) {
     int64_t channel = vector * width, at = row * s->channels + channel;
@@ -46,13 +47,13 @@ BODY void scale_at(const scale_args *s, dlc_dtype type, int width, int64_t row,
     store(type, width, s->to, at, v);
 }
 
-/* What lane `lane` adds up of a chunk: a: of the factor's gradient, b: of the bias'. */
+/* The partial sums of one thread: a of the factor's gradient, b of the bias'. */
 BODY pair scale_partial(const scale_args *s, dlc_dtype type, int64_t channel,
                         int64_t chunk, int lane) {
     int64_t chunks = scale_chunks(s->rows), each = (s->rows + chunks - 1) / chunks;
-    int64_t end = least((chunk + 1) * each, s->rows);
+    int64_t end = min_i64((chunk + 1) * each, s->rows);
     pair sum = {0, 0};
-    for (int64_t r = chunk * each + lane; r < end; r += SCALE_LANES) {
+    for (int64_t r = chunk * each + lane; r < end; r += SCALE_ROW_THREADS) {
         float diff = load_one(type, s->from, r * s->channels + channel);
         sum.a += diff * load_one(type, s->in, r * s->channels + channel);
         sum.b += diff;
@@ -66,7 +67,7 @@ BODY void scale_partial_done(const scale_args *s, int64_t channel, int64_t chunk
     s->partial[2 * (chunk * s->channels + channel) + 1] = sum.b;
 }
 
-/* The chunks of one channel. */
+/* Adds up the chunks of one channel. */
 BODY void scale_sum_at(const scale_args *s, int64_t channel) {
     int64_t chunks = scale_chunks(s->rows);
     pair sum = {0, 0};

@@ -1,12 +1,12 @@
-/* softmax along one dimension of a dense tensor: rows of `along` elements that lie
- * `inner` apart. Rows whose elements are neighbours have the lanes of a warp, others a
- * thread. */
+/* softmax along one dimension of a dense tensor: rows of `along` elements with stride
+ * `inner`. Rows of adjacent elements are handled by the lanes of a warp, others by one
+ * thread each. */
 #ifndef DLCORE_CUDNN_SOFTMAX_BODY_H
 #define DLCORE_CUDNN_SOFTMAX_BODY_H
 
-#include "lanes.h"
+#include "warp.h"
 
-/* Where a row's elements are: `classes` of them, each `stride` behind the last. */
+/* The elements of a row: `classes` of them, with the given stride. */
 typedef struct row_view {
     dlc_dtype type;
     const void *values;
@@ -17,19 +17,19 @@ BODY float row_value(const row_view *r, dlc_dtype type, int64_t c) {
     return load_one(type, r->values, r->first + c * r->stride);
 }
 
-/* One lane's share of the largest. */
-BODY float row_top(const row_view *r, dlc_dtype type, int lane, int lanes) {
-    float top = -INFINITY;
+/* One lane's part of the maximum. */
+BODY float row_max(const row_view *r, dlc_dtype type, int lane, int lanes) {
+    float max = -INFINITY;
     for (int64_t c = lane; c < r->classes; c += lanes)
-        top = larger(row_value(r, type, c), top);
-    return top;
+        max = max_or_nan(row_value(r, type, c), max);
+    return max;
 }
 
-/* One lane's share of: the sum of exp(value - top), the sum of value - top. */
-BODY pair row_sums(const row_view *r, dlc_dtype type, int lane, int lanes, float top) {
+/* One lane's part of the sums of exp(value - max) and of value - max. */
+BODY pair row_sums(const row_view *r, dlc_dtype type, int lane, int lanes, float max) {
     pair sum = {0, 0};
     for (int64_t c = lane; c < r->classes; c += lanes) {
-        float over = row_value(r, type, c) - top;
+        float over = row_value(r, type, c) - max;
         sum.a += expf(over);
         sum.b += over;
     }
@@ -49,7 +49,7 @@ BODY int64_t softmax_rows(const softmax_args *s) {
 }
 
 BODY int softmax_lanes(const softmax_args *s) {
-    return s->inner == 1 ? LANES : 1;
+    return s->inner == 1 ? WARP_SIZE : 1;
 }
 
 BODY row_view softmax_row(const softmax_args *s, const float *values, int64_t i) {
@@ -59,13 +59,14 @@ BODY row_view softmax_row(const softmax_args *s, const float *values, int64_t i)
 }
 
 BODY void softmax_write(const softmax_args *s, const row_view *r, int lane, int lanes,
-                        float top, float sum) {
-    float share = 1 / sum;
+                        float max, float sum) {
+    float inverse_sum = 1 / sum;
     for (int64_t c = lane; c < s->along; c += lanes)
-        s->out[r->first + c * r->stride] = expf(row_value(r, DLC_F32, c) - top) * share;
+        s->out[r->first + c * r->stride] = expf(row_value(r, DLC_F32, c) - max) *
+                                           inverse_sum;
 }
 
-/* One lane's share of the sum of output times gradient. */
+/* One lane's part of the dot product of output and gradient. */
 BODY float softmax_dot(const softmax_args *s, const row_view *r, int lane, int lanes) {
     float dot = 0;
     for (int64_t c = lane; c < s->along; c += lanes) {

@@ -1,8 +1,8 @@
-# What must come of it; read by train.sh.
+# The expected results; read by train.sh.
 train once
 at_least once 0.95
 
-# The same samples in every run, and however many ranks share them out.
+# Samples must not depend on the run or on the number of ranks that split them.
 train again
 same once again
 train two --ranks=2 --scaling=strong

@@ -1,8 +1,8 @@
-# What must come of it; read by train.sh.
+# The expected results; read by train.sh.
 train once
 at_least once 0.95
 
-# Twice the same; two ranks share the batch: the same, but for the rounding of sums.
+# Training must be reproducible. Two ranks that split the batch may differ by rounding.
 train again
 same once again
 train two --ranks=2 --scaling=strong

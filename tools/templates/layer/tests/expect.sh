@@ -1,8 +1,9 @@
-# What must come of it; read by train.sh.
+# The expected results; read by train.sh.
 train once
 at_least once 0.95
 
-# Twice the same; nearly so on two ranks; with less memory the same bits.
+# Training must be reproducible, and bitwise identical if activations are recomputed.
+# Two ranks that split the batch may differ by rounding.
 train again
 same once again
 train two --ranks=2 --scaling=strong

@@ -1,0 +1,138 @@
+/* Times small and large all-reduces and memory passes, and computes what follows from
+ * them for buckets and sharded updates. */
+#include "comm/comm_benchmark.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+enum {
+    SMALL = 1024,        /* elements of the all-reduce that gives the latency */
+    FIRST = 64 * 1024,   /* elements tried first for the bandwidth */
+    LARGE = 1024 * 1024, /* elements for the bandwidth, unless FIRST takes long */
+    ROUNDS = 5,
+    MIN_BUCKET = 64 << 10, /* bytes */
+};
+static const double LONG_SECONDS = 0.02;
+/* Seconds that each bucket, however small, takes from the compute threads that share
+ * its cores: threads are woken, find their peers late, sleep, and are woken again.
+ * Measured: 0.06 ms in shared memory, more over TCP. */
+static const double HANDOVER = 200e-6;
+
+static size_t at_most(size_t count, size_t limit) {
+    return count < limit ? count : limit;
+}
+
+/* Gives the time of the fastest of some consecutive all-reduces of `size` elements.
+ * They walk over the whole buffer, because gradients that backward wrote a while ago
+ * are not in the cache either. */
+static dlc_status time_all_reduce(dlc_comm *comm, float *zeros, size_t count,
+                                  size_t size, int rounds, double *seconds) {
+    size_t slots = size ? count / size : 1, slot = 0;
+    *seconds = INFINITY;
+    for (int i = 0; i < rounds; i++) {
+        uint64_t since = dlc_now_ns();
+        DLC_TRY(dlc_comm_all_reduce(comm, zeros + slot * size, size));
+        *seconds = fmin(*seconds, dlc_since(since));
+        slot = (slot + 1) % slots;
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_comm_max_seconds(dlc_comm *comm, double *seconds) {
+    double *all = dlc_alloc((size_t)dlc_comm_ranks(comm), sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_comm_oob_all_gather(comm, seconds, sizeof *seconds, all);
+    for (int32_t r = 0; status == DLC_OK && r < dlc_comm_ranks(comm); r++)
+        *seconds = fmax(*seconds, all[r]);
+    dlc_free(all);
+    return status;
+}
+
+static dlc_status measure_all_reduce(dlc_comm *comm, float *zeros, size_t count,
+                                     dlc_comm_cost *cost) {
+    double small = 0, first = 0, large = 0;
+    size_t size = at_most(count, FIRST);
+
+    DLC_TRY(
+        time_all_reduce(comm, zeros, count, at_most(count, SMALL), 2 * ROUNDS, &small));
+    DLC_TRY(dlc_comm_max_seconds(comm, &small));
+    DLC_TRY(time_all_reduce(comm, zeros, count, size, 2, &first));
+    DLC_TRY(dlc_comm_max_seconds(comm, &first));
+    large = first;
+    if (first < LONG_SECONDS) {
+        size = at_most(count, LARGE);
+        DLC_TRY(time_all_reduce(comm, zeros, count, size, ROUNDS, &large));
+        DLC_TRY(dlc_comm_max_seconds(comm, &large));
+    }
+    double rest = fmax(large - small, 1e-9);
+    cost->latency = small;
+    cost->bandwidth = (double)(size * sizeof(float)) / rest;
+    return DLC_OK;
+}
+
+/* Gives the time of the fastest of some additions of a buffer to another or to itself.
+ */
+static dlc_status time_add(const dlc_device_ops *ops, dlc_device *device, size_t count,
+                           const float *from, float *to, double *seconds) {
+    *seconds = INFINITY;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t since = dlc_now_ns();
+        DLC_TRY(ops->add(device, NULL, count, from, to));
+        *seconds = fmin(*seconds, dlc_since(since));
+    }
+    return DLC_OK;
+}
+
+/* An update with momentum reads gradient, velocity and weight and writes two of them;
+ * adding a buffer to itself reads and writes it: 5 moves against 2. */
+static dlc_status measure_update(dlc_comm *comm, const dlc_device_ops *ops,
+                                 dlc_device *device, float *zeros, size_t count,
+                                 dlc_comm_cost *cost) {
+    size_t size = at_most(count, 16 * (size_t)LARGE);
+    double seconds = 0;
+    DLC_TRY(time_add(ops, device, size, zeros, zeros, &seconds));
+    DLC_TRY(dlc_comm_max_seconds(comm, &seconds));
+    cost->update_bandwidth = (double)(size * sizeof(float)) /
+                             fmax(seconds * 5 / 2, 1e-9);
+    return DLC_OK;
+}
+
+dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,
+                                     dlc_device *device, double *bandwidth) {
+    const size_t half = 8 * (size_t)LARGE, bytes = 2 * half * sizeof(float);
+    dlc_memory memory = {.size = sizeof memory};
+    double seconds = 0;
+
+    DLC_TRY(ops->alloc(device, bytes, 0, &memory));
+    float *from = memory.base, *to = from + half;
+    dlc_status status = time_add(ops, device, half, from, to, &seconds);
+    ops->free(device, &memory);
+    DLC_TRY(status);
+    DLC_TRY(dlc_comm_max_seconds(comm, &seconds));
+    *bandwidth = 1.5 * (double)bytes /
+                 fmax(seconds, 1e-9); /* reads both halves, writes one */
+    return DLC_OK;
+}
+
+dlc_status dlc_comm_benchmark(dlc_comm *comm, const dlc_device_ops *ops,
+                              dlc_device *device, float *zeros, size_t count,
+                              dlc_comm_cost *cost) {
+    DLC_TRY(measure_all_reduce(comm, zeros, count, cost));
+    return measure_update(comm, ops, device, zeros, count, cost);
+}
+
+size_t dlc_comm_cost_bucket_bytes(const dlc_comm_cost *cost, size_t bytes) {
+    double each = cost->latency + HANDOVER;
+    double best = sqrt((double)bytes * each * cost->bandwidth);
+    return best > MIN_BUCKET ? (size_t)best : MIN_BUCKET;
+}
+
+int dlc_comm_cost_favors_sharding(const dlc_comm_cost *cost, int32_t ranks) {
+    double all_gather = 0.5 / cost->bandwidth;
+    double saved = (1.0 - 1.0 / ranks) / cost->update_bandwidth;
+    return all_gather < saved;
+}

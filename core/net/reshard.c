@@ -1,0 +1,348 @@
+/* Runs reshard operations. In either placement every rank has a *region* of the tensor,
+ * samples by channels; each rank sends to each other rank what its old region and the
+ * other's new region have in common. In backward of a replicated tensor all ranks have
+ * the same region, and what they contribute to it is added up. */
+#include <string.h>
+
+#include "net/batch_chunks.h"
+
+static const dlc_tag TAG = UINT64_C(0xdc02000000000000);
+
+/* ---- Regions --------------------------------------------------------------------- */
+
+typedef struct region {
+    int64_t row, rows, channel, channels;
+} region;
+
+/* The region of a rank; `chunk` is the batch chunk, if the tensor is of one. */
+static region region_of(const dlc_net *net, const net_reshard *reshard,
+                        net_placement placement, int32_t rank, int32_t chunk) {
+    const dlc_net_tensor_parallel *tp = net->args.tensor_parallel;
+    const int64_t *first = tp->first_sample;
+    region made = {0, reshard->samples, 0, reshard->channels};
+    if (placement == SAMPLE_SHARDED && reshard->in_chunk) {
+        net_rows rows = dlc_net_chunk_rows(net, chunk, rank);
+        made.row = rows.at;
+        made.rows = rows.count;
+    } else if (placement == SAMPLE_SHARDED) {
+        made.row = first[rank] - first[0];
+        made.rows = first[rank + 1] - first[rank];
+    } else if (placement == CHANNEL_SHARDED) {
+        made.channel = dlc_net_channel_begin(tp, reshard->channels, rank);
+        made.channels = dlc_net_channel_begin(tp, reshard->channels, rank + 1) -
+                        made.channel;
+    }
+    return made;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t common(int64_t a, int64_t a_count, int64_t b, int64_t b_count,
+                      int64_t *count) {
+    int64_t begin = larger(a, b);
+    int64_t end = a + a_count < b + b_count ? a + a_count : b + b_count;
+    *count = larger(end - begin, 0);
+    return begin;
+}
+
+static region intersect(const region *a, const region *b) {
+    region made;
+    made.row = common(a->row, a->rows, b->row, b->rows, &made.rows);
+    made.channel = common(a->channel, a->channels, b->channel, b->channels,
+                          &made.channels);
+    return made;
+}
+
+/* ---- Blocks ---------------------------------------------------------------------- */
+
+/* A region within another, as rows of elements. */
+
+typedef struct block {
+    int64_t begin, rows, width, stride; /* in elements */
+} block;
+
+static block block_in(const net_reshard *reshard, const region *outer,
+                      const region *inner) {
+    int64_t spatial = reshard->spatial;
+    return (block){.begin = ((inner->row - outer->row) * outer->channels +
+                             inner->channel - outer->channel) *
+                            spatial,
+                   .rows = inner->rows,
+                   .width = inner->channels * spatial,
+                   .stride = outer->channels * spatial};
+}
+
+static size_t block_count(const block *b) {
+    return (size_t)(b->rows * b->width);
+}
+
+static int is_dense(const block *b) {
+    return b->rows <= 1 || b->width == b->stride;
+}
+
+/* The block in packed form. */
+static block packed(const block *b) {
+    return (block){.rows = b->rows, .width = b->width, .stride = b->width};
+}
+
+static dlc_status copy(const dlc_net *net, const float *from, const block *at_from,
+                       float *to, const block *at_to) {
+    const dlc_net_args *args = &net->args;
+    int dense = is_dense(at_from) && is_dense(at_to);
+    int64_t rows = dense ? 1 : at_from->rows;
+    size_t bytes = sizeof(float) *
+                   (dense ? block_count(at_from) : (size_t)at_from->width);
+    for (int64_t i = 0; bytes > 0 && i < rows; i++)
+        DLC_TRY(args->device_ops->copy(
+            args->device, args->queue, to + at_to->begin + i * at_to->stride,
+            from + at_from->begin + i * at_from->stride, bytes));
+    return DLC_OK;
+}
+
+/* ---- One direction of a reshard operation ---------------------------------------- */
+
+typedef struct direction {
+    const dlc_net *net;
+    net_reshard *reshard;
+    net_placement from, to;
+    int32_t chunk;
+    int sums;
+    region here, there; /* what this rank has, and what it receives */
+    const float *src;
+    float *dst;
+    float *scratch; /* NULL: only count how much is needed */
+    size_t used;    /* elements of `scratch` */
+} direction;
+
+static region region_from(const direction *dir, int32_t rank) {
+    return region_of(dir->net, dir->reshard, dir->from, rank, dir->chunk);
+}
+
+static region region_to(const direction *dir, int32_t rank) {
+    return region_of(dir->net, dir->reshard, dir->to, rank, dir->chunk);
+}
+
+static direction direction_of(const dlc_net *net, net_reshard *reshard, int backward,
+                              int32_t chunk) {
+    int32_t rank = net->args.tensor_parallel->rank;
+    direction dir = {.net = net,
+                     .reshard = reshard,
+                     .from = backward ? reshard->to : reshard->from,
+                     .to = backward ? reshard->from : reshard->to,
+                     .chunk = chunk};
+    dir.sums = backward && reshard->to == REPLICATED;
+    dir.here = region_from(&dir, rank);
+    dir.there = region_to(&dir, rank);
+    return dir;
+}
+
+static float *take(direction *dir, size_t count) {
+    enum { LINE = 16 };
+    float *place = dir->scratch ? dir->scratch + dir->used : NULL;
+    dir->used += (count + LINE - 1) / LINE * LINE;
+    return place;
+}
+
+/* The place in dst of what a rank sends. */
+static block incoming(const direction *dir, int32_t rank) {
+    region theirs = region_from(dir, rank);
+    region shared = intersect(&theirs, &dir->there);
+    return block_in(dir->reshard, &dir->there, &shared);
+}
+
+/* The place in src of what is sent to a rank. */
+static block outgoing(const direction *dir, int32_t rank) {
+    region theirs = region_to(dir, rank);
+    region shared = intersect(&dir->here, &theirs);
+    return block_in(dir->reshard, &dir->here, &shared);
+}
+
+static int is_staged(const direction *dir, const block *b) {
+    return dir->sums || !is_dense(b);
+}
+
+/* The i-th other rank; each rank begins with the one after it, to balance the load. */
+static int32_t other(const direction *dir, int32_t i) {
+    const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
+    return (tp->rank + i) % tp->ranks;
+}
+
+static dlc_status receive_all(direction *dir) {
+    const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
+    for (int32_t i = 1; i < tp->ranks; i++) {
+        int32_t rank = other(dir, i);
+        block b = incoming(dir, rank);
+        size_t count = block_count(&b);
+        if (!count)
+            continue;
+        float *to = is_staged(dir, &b) ? take(dir, count) : NULL;
+        if (!dir->scratch)
+            continue;
+        if (!to)
+            to = dir->dst + b.begin;
+        dir->reshard->source[rank] = to;
+        DLC_TRY(tp->p2p->recv(tp->p2p->context, rank, TAG, to, count * sizeof(float),
+                              &dir->reshard->request[rank]));
+    }
+    return DLC_OK;
+}
+
+static dlc_status pack_all(direction *dir, const float **packs) {
+    const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
+    for (int32_t rank = 0; rank < tp->ranks; rank++) {
+        block b = outgoing(dir, rank), dense = packed(&b);
+        int mine = rank == tp->rank;
+        if (!block_count(&b) || (mine && !dir->sums))
+            continue;
+        float *pack = is_dense(&b) ? NULL : take(dir, block_count(&b));
+        if (!dir->scratch)
+            continue;
+        packs[rank] = pack ? pack : dir->src + b.begin;
+        if (pack)
+            DLC_TRY(copy(dir->net, dir->src, &b, pack, &dense));
+    }
+    return DLC_OK;
+}
+
+static dlc_status send_all(direction *dir, const float *const *packs) {
+    const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
+    for (int32_t i = 1; i < tp->ranks; i++) {
+        int32_t rank = other(dir, i);
+        block b = outgoing(dir, rank);
+        if (!block_count(&b))
+            continue;
+        DLC_TRY(tp->p2p->send(tp->p2p->context, rank, TAG, packs[rank],
+                              block_count(&b) * sizeof(float),
+                              &dir->reshard->request[tp->ranks + rank]));
+    }
+    return DLC_OK;
+}
+
+/* Copies what a rank has sent to its place. */
+static dlc_status unpack(const direction *dir, int32_t rank) {
+    block b = incoming(dir, rank), dense = packed(&b);
+    if (dir->sums || is_dense(&b))
+        return DLC_OK;
+    return copy(dir->net, dir->reshard->source[rank], &dense, dir->dst, &b);
+}
+
+static dlc_status wait_all(const direction *dir) {
+    const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
+    const dlc_p2p_channel *p2p = tp->p2p;
+    dlc_request **request = dir->reshard->request;
+    int32_t left = 0;
+    for (int32_t i = 0; i < 2 * tp->ranks; i++)
+        left += request[i] != NULL;
+    while (left > 0) {
+        int32_t which = -1;
+        DLC_TRY(p2p->wait_any(p2p->context, request, 2 * tp->ranks, 1.0, &which));
+        if (which < 0) {
+            DLC_TRY(p2p->check(p2p->context));
+            continue;
+        }
+        request[which] = NULL;
+        left--;
+        if (which < tp->ranks)
+            DLC_TRY(unpack(dir, which));
+    }
+    return DLC_OK;
+}
+
+/* Handles this rank's own part: a contribution to the sum, or a copy to its place. */
+static dlc_status keep_own(const direction *dir, const float *const *packs) {
+    int32_t rank = dir->net->args.tensor_parallel->rank;
+    block from = outgoing(dir, rank), to = incoming(dir, rank);
+    if (dir->sums) {
+        dir->reshard->source[rank] = packs[rank];
+        return DLC_OK;
+    }
+    return copy(dir->net, dir->src, &from, dir->dst, &to);
+}
+
+static dlc_status sum(const direction *dir) {
+    const dlc_net_args *args = &dir->net->args;
+    int64_t count = dir->there.rows * dir->there.channels * dir->reshard->spatial;
+    if (!dir->sums || count == 0)
+        return DLC_OK;
+    return args->device_ops->sum(args->device, args->queue, (size_t)count,
+                                 dir->reshard->source, args->tensor_parallel->ranks,
+                                 dir->dst);
+}
+
+/* Clears dst if there are rows that no rank sends, as in the last batch chunk. */
+static dlc_status clear_rest(const direction *dir) {
+    const dlc_net_args *args = &dir->net->args;
+    const net_reshard *reshard = dir->reshard;
+    int64_t capacity = dir->to == SAMPLE_SHARDED ? dir->net->chunks.local_rows
+                                                 : reshard->samples;
+    int64_t rows = 0, channels = dir->there.channels;
+    if (!reshard->in_chunk ||
+        (dir->from != SAMPLE_SHARDED && dir->to != SAMPLE_SHARDED))
+        return DLC_OK;
+    for (int32_t rank = 0; rank < args->tensor_parallel->ranks; rank++)
+        rows += region_from(dir, rank).rows;
+    rows = dir->to == SAMPLE_SHARDED ? dir->there.rows : rows;
+    if (rows == capacity)
+        return DLC_OK;
+    return args->device_ops->fill(args->device, args->queue, dir->dst, 0,
+                                  (size_t)(capacity * channels * reshard->spatial) *
+                                      sizeof(float));
+}
+
+static dlc_status run(direction *dir) {
+    const dlc_net *net = dir->net;
+    const dlc_net_tensor_parallel *tp = net->args.tensor_parallel;
+    const float **packs = dir->reshard->pack;
+    memset(dir->reshard->request, 0,
+           2 * (size_t)tp->ranks * sizeof *dir->reshard->request);
+    DLC_TRY(clear_rest(dir));
+    DLC_TRY(dlc_net_sync(net)); /* dst and scratch are no longer in use */
+    DLC_TRY(receive_all(dir));
+    DLC_TRY(pack_all(dir, packs));
+    DLC_TRY(dlc_net_sync(net));
+    DLC_TRY(send_all(dir, packs));
+    DLC_TRY(keep_own(dir, packs));
+    DLC_TRY(wait_all(dir));
+    return sum(dir);
+}
+
+static size_t scratch_of(const dlc_net *net, net_reshard *reshard, int backward) {
+    int32_t chunks = reshard->in_chunk ? net->chunks.count : 1;
+    size_t most = 0;
+    for (int32_t k = 0; k < chunks; k++) {
+        direction dir = direction_of(net, reshard, backward, k);
+        (void)receive_all(&dir); /* without scratch memory this only counts */
+        (void)pack_all(&dir, NULL);
+        most = dir.used > most ? dir.used : most;
+    }
+    return most * sizeof(float);
+}
+
+size_t dlc_net_reshard_scratch(const dlc_net *net, net_reshard *reshard) {
+    size_t forward = scratch_of(net, reshard, 0);
+    size_t backward = net->args.phase == DLC_PHASE_TRAIN ? scratch_of(net, reshard, 1)
+                                                         : 0;
+    /* Never 0: a NULL scratch pointer means that bytes are only counted. */
+    size_t most = forward > backward ? forward : backward;
+    return most ? most : sizeof(float);
+}
+
+dlc_status dlc_net_reshard_forward(const dlc_net *net, net_op *op, const void *in,
+                                   void *out) {
+    direction dir = direction_of(net, op->reshard, 0, net->chunks.current);
+    dir.src = in;
+    dir.dst = out;
+    dir.scratch = op->scratch[NET_RUN_FORWARD];
+    return run(&dir);
+}
+
+dlc_status dlc_net_reshard_backward(const dlc_net *net, net_op *op,
+                                    const void *out_diff, void *in_diff) {
+    direction dir = direction_of(net, op->reshard, 1, net->chunks.current);
+    dir.src = out_diff;
+    dir.dst = in_diff;
+    dir.scratch = op->scratch[NET_RUN_BACKWARD];
+    return run(&dir);
+}

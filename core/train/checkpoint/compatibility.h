@@ -1,0 +1,21 @@
+/* Checks that a run can resume from a checkpoint: the same net, data and seed, and a
+ * solver that can continue from the saved state. The whole file is checked before any
+ * of it is loaded. Called by resume.c. */
+#ifndef DLC_TRAIN_CHECKPOINT_COMPATIBILITY_H
+#define DLC_TRAIN_CHECKPOINT_COMPATIBILITY_H
+
+#include "train/checkpoint/safetensors.h"
+#include "train/session.h"
+
+/* Rank 0. DLC_ERR_DATA if the run cannot resume from it; every difference is logged as
+ * "before -> now". Settings that may change, and have, are logged too. */
+dlc_status dlc_compatibility_check(const dlc_session *session,
+                                   const dlc_safetensors *file);
+
+/* Checks that the file has all parameters of `net`, in their shapes. DLC_ERR_DATA,
+ * naming the first that is missing or has another shape. */
+dlc_status dlc_compatibility_check_weights(const dlc_session *session,
+                                           const dlc_net *net,
+                                           const dlc_safetensors *file);
+
+#endif

@@ -1,0 +1,251 @@
+/* Transports: how ranks reach each other.
+ *
+ * A transport passes tagged messages between the ranks of a group, and rates how well
+ * it suits a group. Everything else is optional: the core builds collectives from
+ * messages if the transport has none of its own.
+ *
+ *     call                                     needed          may block
+ *     score                                    required        no
+ *     open                                     required        yes
+ *     close                                    required        never on a peer
+ *     send recv test                           required        no
+ *     wait                                     required        yes
+ *     wait_any wakeup                          optional, both  wait_any
+ *     all_reduce reduce_scatter all_gather
+ *       broadcast                              optional        yes
+ *     register_buffer                          optional        yes
+ *     fused_update                             optional        yes
+ *     queue_all_reduce queue_reduce_scatter
+ *       queue_all_gather poll                  optional, all   no
+ *     supports_queues                          optional        no
+ *     region_open region_close region_import   optional        yes
+ *     put get                                  optional        no
+ *     describe                                 optional        no
+ *
+ * Threads: calls on one endpoint come from one thread at a time, except for wakeup,
+ * which any thread may call at any time.
+ *
+ * Blocking calls must call args->check often enough to return within 100 ms after it
+ * fails, with the status that it returned; that is how a rank learns that another one
+ * died. They must sleep rather than spin while nothing moves. After an error of class 3
+ * the endpoint can only be closed. */
+#ifndef DLCORE_TRANSPORT_H
+#define DLCORE_TRANSPORT_H
+
+#include <dlcore/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dlc_endpoint dlc_endpoint; /* a rank's end of a group; the plugin's */
+typedef struct dlc_request dlc_request;   /* a pending operation; the plugin's */
+typedef struct dlc_region dlc_region;     /* memory for put and get; the plugin's */
+
+/* Capability bits of a transport feature. */
+enum {
+    /* Its reductions add in the pairwise order of dlc_device_ops.sum over the ranks of
+     * the group, whatever the size of the buffer and of its pieces. */
+    DLC_TRANSPORT_PAIRWISE = 1u << 0,
+
+    /* Can send and receive the memory of devices without DLC_DEVICE_HOST. */
+    DLC_TRANSPORT_DEVICE_MEMORY = 1u << 1,
+
+    /* Its queue_ collectives can be captured (dlc_device_ops.capture_begin). */
+    DLC_TRANSPORT_CAPTURABLE = 1u << 2,
+};
+
+/* Where a rank runs. */
+typedef struct dlc_rank_info {
+    uint32_t size;
+    int32_t node; /* ranks with the same number are on the same machine */
+    uint32_t pid;
+    uint32_t uid;
+    char host[64];
+    char device[32]; /* "cpu", "cuda" */
+    int32_t device_index;
+
+    /* Of the CPU that its compute threads run on, or that its device is nearest to: the
+     * operating system's numbers of the socket and the NUMA node on that machine. -1:
+     * not known. */
+    int32_t package;
+    int32_t numa;
+} dlc_rank_info;
+
+/* The arguments of score and open. */
+typedef struct dlc_transport_args {
+    uint32_t size;
+    int32_t rank;                   /* of the caller in this group, 0 .. ranks-1 */
+    int32_t ranks;                  /* number of ranks in this group */
+    const dlc_rank_info *rank_info; /* one for each rank; walk with DLC_NEXT */
+    const dlc_settings *settings;   /* of the feature's option table */
+    const dlc_device_ops *device_ops;
+    dlc_device *device; /* whose memory is sent and received */
+
+    /* Services of the job. */
+
+    void *job; /* the first argument of the calls below */
+
+    /* Out-of-band all-gather, for set-up only: each rank of the group passes `bytes`
+     * bytes in `mine` and gets those of all ranks in `all`, in the order of the ranks.
+     * Blocks. All ranks make the same calls in the same order. NULL in score. */
+    dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
+
+    /* DLC_OK, or the status to return at once because the job is ending. Cheap; any
+     * thread. */
+    dlc_status (*check)(void *job);
+} dlc_transport_args;
+
+/* The part of a bucket that is updated with one set of hyperparameters. */
+typedef struct dlc_update_range {
+    uint32_t size;
+    const dlc_momentum *momentum;
+    size_t begin, count; /* in elements, from the beginning of the bucket */
+    float *velocity;     /* of these elements */
+} dlc_update_range;
+
+/* Tells messages between the same two ranks apart. Both sides use the same tag and
+ * size. */
+typedef uint64_t dlc_tag;
+
+/* The table of calls of a transport. */
+typedef struct dlc_transport_ops {
+    uint32_t size;
+
+    /* Required. *score tells how well the transport suits this group: 0 if it cannot
+     * run here, otherwise 1 to 100, the higher the better. `reason` gets a short
+     * explanation: "shared memory, 2 ranks on one node", "rank 2 is on another node".
+     * Has no side effects. All ranks must compute the same score. */
+    dlc_status (*score)(const dlc_transport_args *args, int32_t *score, char *reason,
+                        size_t reason_bytes);
+
+    /* Required. Connects the ranks; all ranks of the group call it together. `args` and
+     * what it points to, except for rank_info, are valid until close. The caller owns
+     * *endpoint. */
+    dlc_status (*open)(const dlc_transport_args *args, dlc_endpoint **endpoint);
+
+    /* Required. Closes the endpoint and cancels what is in flight, without waiting for
+     * a peer. Does nothing if `endpoint` is NULL. */
+    void (*close)(dlc_endpoint *endpoint);
+
+    /* Point-to-point messages, required. */
+
+    /* Start sending or receiving `bytes` bytes, 0 or more. The transport uses the
+     * buffer until the request is done. Any number of requests may be in flight.
+     * Messages between two ranks with the same tag arrive in the order in which they
+     * were sent. The caller passes *request to test, wait or wait_any until one of them
+     * finds it done; that call releases it. */
+
+    dlc_status (*send)(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
+                       const void *buffer, size_t bytes, dlc_request **request);
+    dlc_status (*recv)(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag, void *buffer,
+                       size_t bytes, dlc_request **request);
+
+    /* Makes progress on all requests. *done = 1 if this one is done, and released;
+     * otherwise 0. */
+    dlc_status (*test)(dlc_endpoint *endpoint, dlc_request *request, int *done);
+
+    /* Blocks until the request is done, and releases it. */
+    dlc_status (*wait)(dlc_endpoint *endpoint, dlc_request *request);
+
+    /* One-sided access to registered memory, optional. All calls, but either put or get
+     * may be NULL. */
+
+    /* Registers memory so that it can be sent without a copy and peers can put and get
+     * it. Writes a description for the peers to `remote`, which has room for 256 bytes.
+     * The caller owns *region. */
+    dlc_status (*region_open)(dlc_endpoint *endpoint, void *base, size_t bytes,
+                              dlc_region **region, void *remote, size_t *remote_bytes);
+
+    /* Releases a region from region_open or region_import. */
+    void (*region_close)(dlc_endpoint *endpoint, dlc_region *region);
+
+    /* Opens a peer's region from the description that its region_open wrote. The caller
+     * owns *region. */
+    dlc_status (*region_import)(dlc_endpoint *endpoint, int32_t peer,
+                                const void *remote, size_t remote_bytes,
+                                dlc_region **region);
+
+    /* Start writing to, or reading from, `offset` bytes into a peer's region. The
+     * request is done when the bytes are in place. */
+
+    dlc_status (*put)(dlc_endpoint *endpoint, const void *local, dlc_region *remote,
+                      size_t offset, size_t bytes, dlc_request **request);
+    dlc_status (*get)(dlc_endpoint *endpoint, void *local, dlc_region *remote,
+                      size_t offset, size_t bytes, dlc_request **request);
+
+    /* Waiting for several requests, optional. Both calls or none. */
+
+    /* Blocks until one of `count` requests is done, releases it and stores its index in
+     * *which. NULL entries are skipped. Stores -1 if none is done after `seconds`, or
+     * after wakeup. It is fair to all requests, and sleeps at once if nothing moves. */
+    dlc_status (*wait_any)(dlc_endpoint *endpoint, dlc_request *const *requests,
+                           int32_t count, double seconds, int32_t *which);
+
+    /* Makes the wait_any that is running, or otherwise the next one, return. Any
+     * thread. */
+    void (*wakeup)(dlc_endpoint *endpoint);
+
+    /* Collectives over all ranks of the group, in place, blocking; each is optional.
+     * All ranks make the same calls in the same order. Slice r of `count` elements is
+     * [count*r/ranks, count*(r+1)/ranks). */
+
+    /* The buffer becomes the sum over all ranks. */
+    dlc_status (*all_reduce)(dlc_endpoint *endpoint, float *buffer, size_t count);
+
+    /* Slice `rank` becomes the sum over all ranks; the rest of the buffer is
+     * undefined. */
+    dlc_status (*reduce_scatter)(dlc_endpoint *endpoint, float *buffer, size_t count);
+
+    /* Slice r becomes that of rank r, for all r. */
+    dlc_status (*all_gather)(dlc_endpoint *endpoint, float *buffer, size_t count);
+
+    /* The buffer becomes that of rank `root`. */
+    dlc_status (*broadcast)(dlc_endpoint *endpoint, int32_t root, void *buffer,
+                            size_t bytes);
+
+    /* Optional. All ranks together, each with memory of the same size that was
+     * allocated with DLC_MEM_SHARED: later collectives will use it, at the same offset
+     * on all ranks. The transport may map the memory of the peers or register it with
+     * its adapter. Collectives in other memory must still work. May be called several
+     * times. The memory stays valid until close. */
+    dlc_status (*register_buffer)(dlc_endpoint *endpoint, const dlc_memory *memory);
+
+    /* Optional, for devices with momentum_to: reduce_scatter of `count` gradients,
+     * momentum on this rank's slice, and all_gather of the weights, in one pass over
+     * memory. Both buffers are registered, and no rank reads the weights meanwhile. The
+     * ranges are in ascending order within the slice; weights between them do not
+     * change. The gradients are undefined afterwards. */
+    dlc_status (*fused_update)(dlc_endpoint *endpoint, float *gradients, float *weights,
+                               size_t count, const dlc_update_range *ranges,
+                               int32_t range_count);
+
+    /* Stream-ordered collectives, optional: submitted to a queue of the device, as in
+     * NCCL. They return at once and do not block on a peer. All of these three and
+     * poll, or none; without supports_queues every endpoint supports them. */
+
+    dlc_status (*queue_all_reduce)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                   float *buffer, size_t count);
+    dlc_status (*queue_reduce_scatter)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                       float *buffer, size_t count);
+    dlc_status (*queue_all_gather)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                   float *buffer, size_t count);
+
+    /* Returns the error of a stream-ordered collective that failed, or DLC_ERR_PEER if
+     * a peer is gone. Work that waits on the queue is then cancelled, and the endpoint
+     * can only be closed. Cheap. */
+    dlc_status (*poll)(dlc_endpoint *endpoint);
+
+    /* *supported = 1 if this endpoint supports stream-ordered collectives, otherwise 0.
+     * All ranks must get the same answer. */
+    dlc_status (*supports_queues)(dlc_endpoint *endpoint, int *supported);
+
+    /* Optional. Writes what the endpoint found and uses to `text`, in a few words for
+     * people: "rc_mlx5/mlx5_0:1, cma". Always ends with a NUL. */
+    dlc_status (*describe)(dlc_endpoint *endpoint, char *text, size_t text_bytes);
+} dlc_transport_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,471 @@
+/* The device's operations: each checks that its pointers are device memory, and queues
+ * the cpu's own operation. */
+#include <string.h>
+#include <time.h>
+
+#include "async.h"
+
+const dlc_device_ops *cpu_device;
+
+const dlc_option device_options[] = {
+    DLC_INT("async_seed", "1", 0, 1e9, "seed of the pauses"),
+    DLC_INT("async_us", "200", 0, 1e6,
+            "longest pause before an operation, in microseconds"),
+    DLC_BOOL("async_semaphores", "yes", "queues have semaphores"),
+    DLC_OPTIONS_END,
+};
+
+dlc_status check_device_memory(const char *call, const void *address) {
+    if (!address || is_device_address(address))
+        return DLC_OK;
+    return host->fail(DLC_ERR_DEVICE, "%s: %p is not memory of device async", call,
+                      address);
+}
+
+/* ---- Opening, memory --------------------------------------------------------- */
+
+static dlc_status device_open(const dlc_device_args *args, dlc_device **device) {
+    dlc_device *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    dlc_device_args cpu = *args;
+    cpu.settings = NULL;
+    cpu.cpus = NULL; /* another thread runs its work than the one that opens it */
+    dlc_status status = cpu_device->open(&cpu, &made->cpu);
+    if (status != DLC_OK) {
+        host->free(made);
+        return status;
+    }
+    made->threads = args->threads > 1 ? args->threads : 1;
+    made->seed = 1;
+    made->pause_us = 200;
+    made->semaphores = 1;
+    if (args->settings) {
+        made->seed = (uint64_t)host->get_int(args->settings, "async_seed");
+        made->pause_us = host->get_int(args->settings, "async_us");
+        made->semaphores = host->get_bool(args->settings, "async_semaphores");
+    }
+    *device = made;
+    return DLC_OK;
+}
+
+static void device_close(dlc_device *device) {
+    if (!device)
+        return;
+    cpu_device->close(device->cpu);
+    host->free(device);
+}
+
+static dlc_status device_alloc(dlc_device *device, size_t bytes, uint32_t flags,
+                               dlc_memory *memory) {
+    dlc_status status = capture_refuse("alloc");
+    if (status == DLC_OK)
+        status = cpu_device->alloc(device->cpu, bytes, flags, memory);
+    if (status == DLC_OK && !(flags & DLC_MEM_STAGING))
+        memory->base = to_device_address(memory->base);
+    return status;
+}
+
+static dlc_memory cpu_memory(const dlc_memory *memory) {
+    dlc_memory cpu = *memory;
+    cpu.base = to_host_address(cpu.base);
+    return cpu;
+}
+
+static void device_free(dlc_device *device, dlc_memory *memory) {
+    *memory = cpu_memory(memory);
+    cpu_device->free(device->cpu, memory);
+}
+
+static dlc_status device_export(dlc_device *device, const dlc_memory *memory,
+                                dlc_ipc_handle *share) {
+    dlc_memory cpu = cpu_memory(memory);
+    return cpu_device->ipc_export(device->cpu, &cpu, share);
+}
+
+static dlc_status device_import(dlc_device *device, const dlc_ipc_handle *share,
+                                dlc_memory *memory) {
+    dlc_status status = cpu_device->ipc_import(device->cpu, share, memory);
+    if (status == DLC_OK)
+        memory->base = to_device_address(memory->base);
+    return status;
+}
+
+/* ---- Kernels ----------------------------------------------------------------- */
+
+/* Arguments of most kernels, with host addresses. */
+typedef struct kernel {
+    dlc_device *cpu;
+    size_t n;
+    float alpha;
+    int32_t number; /* a byte, or a growth interval */
+    dlc_dtype from, to;
+    const void *x;
+    void *y;
+} kernel;
+
+/* NULL is allowed where an argument need not be device memory. */
+static dlc_status submit(dlc_queue *queue, const char *call, work_fn *run,
+                         const kernel *k) {
+    dlc_status status = call ? check_device_memory(call, k->x) : DLC_OK;
+    if (status == DLC_OK && call)
+        status = check_device_memory(call, k->y);
+    if (status != DLC_OK)
+        return status;
+    kernel cpu = *k;
+    cpu.cpu = k->cpu->cpu;
+    cpu.x = to_host_address(k->x);
+    cpu.y = to_host_address(k->y);
+    return work_submit(queue, run, &cpu, sizeof cpu);
+}
+
+static dlc_status run_copy(const void *args) {
+    const kernel *k = args;
+    return cpu_device->copy(k->cpu, NULL, k->y, k->x, k->n);
+}
+
+static dlc_status device_copy(dlc_device *device, dlc_queue *queue, void *dst,
+                              const void *src, size_t bytes) {
+    return submit(queue, NULL, run_copy,
+                  &(kernel){.cpu = device, .n = bytes, .x = src, .y = dst});
+}
+
+static dlc_status run_fill(const void *args) {
+    const kernel *k = args;
+    return cpu_device->fill(k->cpu, NULL, k->y, k->number, k->n);
+}
+
+static dlc_status device_fill_(dlc_device *device, dlc_queue *queue, void *dst,
+                               int byte, size_t bytes) {
+    return submit(queue, "fill", run_fill,
+                  &(kernel){.cpu = device, .n = bytes, .number = byte, .y = dst});
+}
+
+static dlc_status run_scale(const void *args) {
+    const kernel *k = args;
+    return cpu_device->scale(k->cpu, NULL, k->n, k->alpha, k->y);
+}
+
+static dlc_status device_scale(dlc_device *device, dlc_queue *queue, size_t n,
+                               float alpha, float *x) {
+    return submit(queue, "scale", run_scale,
+                  &(kernel){.cpu = device, .n = n, .alpha = alpha, .y = x});
+}
+
+static dlc_status run_add(const void *args) {
+    const kernel *k = args;
+    return cpu_device->add(k->cpu, NULL, k->n, k->x, k->y);
+}
+
+static dlc_status device_add(dlc_device *device, dlc_queue *queue, size_t n,
+                             const float *x, float *y) {
+    return submit(queue, "add", run_add,
+                  &(kernel){.cpu = device, .n = n, .x = x, .y = y});
+}
+
+static dlc_status run_add_bf16(const void *args) {
+    const kernel *k = args;
+    return cpu_device->add_bf16(k->cpu, NULL, k->n, k->x, k->y);
+}
+
+static dlc_status device_add_bf16(dlc_device *device, dlc_queue *queue, size_t n,
+                                  const uint16_t *x, uint16_t *y) {
+    return submit(queue, "add_bf16", run_add_bf16,
+                  &(kernel){.cpu = device, .n = n, .x = x, .y = y});
+}
+
+static dlc_status run_add_f16(const void *args) {
+    const kernel *k = args;
+    return cpu_device->add_f16(k->cpu, NULL, k->n, k->x, k->y);
+}
+
+static dlc_status device_add_f16(dlc_device *device, dlc_queue *queue, size_t n,
+                                 const uint16_t *x, uint16_t *y) {
+    return submit(queue, "add_f16", run_add_f16,
+                  &(kernel){.cpu = device, .n = n, .x = x, .y = y});
+}
+
+static dlc_status run_axpy(const void *args) {
+    const kernel *k = args;
+    return cpu_device->axpy(k->cpu, NULL, k->n, k->alpha, k->x, k->y);
+}
+
+static dlc_status device_axpy(dlc_device *device, dlc_queue *queue, size_t n,
+                              float alpha, const float *x, float *y) {
+    return submit(queue, "axpy", run_axpy,
+                  &(kernel){.cpu = device, .n = n, .alpha = alpha, .x = x, .y = y});
+}
+
+static dlc_status run_add_mean(const void *args) {
+    const kernel *k = args;
+    return cpu_device->add_mean(k->cpu, NULL, k->alpha, k->x, k->y);
+}
+
+static dlc_status device_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
+                                  const float *x, float *y) {
+    return submit(queue, "add_mean", run_add_mean,
+                  &(kernel){.cpu = device, .alpha = alpha, .x = x, .y = y});
+}
+
+static dlc_status run_update_loss_scale(const void *args) {
+    const kernel *k = args;
+    return cpu_device->update_loss_scale(k->cpu, NULL, k->n, k->x, k->number, k->y);
+}
+
+static dlc_status device_update_loss_scale(dlc_device *device, dlc_queue *queue,
+                                           size_t n, const float *gradients,
+                                           int32_t patience, dlc_loss_scale *scale) {
+    return submit(
+        queue, "update_loss_scale", run_update_loss_scale,
+        &(kernel){
+            .cpu = device, .n = n, .number = patience, .x = gradients, .y = scale});
+}
+
+static dlc_status run_convert(const void *args) {
+    const kernel *k = args;
+    return cpu_device->convert(k->cpu, NULL, k->n, k->from, k->x, k->to, k->y);
+}
+
+static dlc_status device_convert(dlc_device *device, dlc_queue *queue, size_t n,
+                                 dlc_dtype from, const void *src, dlc_dtype to,
+                                 void *dst) {
+    return submit(
+        queue, "convert", run_convert,
+        &(kernel){.cpu = device, .n = n, .from = from, .to = to, .x = src, .y = dst});
+}
+
+/* ---- Kernels with arguments of their own --------------------------------------- */
+
+/* The addresses follow the struct: sources, then destinations. */
+typedef struct sum_args {
+    dlc_device *cpu;
+    size_t n;
+    int32_t count, dst_count;
+    void *at[];
+} sum_args;
+
+static dlc_status run_sum(const void *args) {
+    const sum_args *s = args;
+    const float *const *sources = (const float *const *)(const void *)s->at;
+    float *const *dsts = (float *const *)(const void *)(s->at + s->count);
+    if (cpu_device->sum_to)
+        return cpu_device->sum_to(s->cpu, NULL, s->n, sources, s->count, dsts,
+                                  s->dst_count);
+    return cpu_device->sum(s->cpu, NULL, s->n, sources, s->count, dsts[0]);
+}
+
+static dlc_status device_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
+                                const float *const *sources, int32_t count,
+                                float *const *dsts, int32_t dst_count) {
+    if (count < 1 || dst_count < 1)
+        return host->fail(DLC_ERR_CONFIG, "sum of %d sources to %d destinations", count,
+                          dst_count);
+    size_t all = (size_t)count + (size_t)dst_count;
+    size_t bytes = sizeof(sum_args) + all * sizeof(void *);
+    sum_args *s = host->alloc(bytes);
+    if (!s)
+        return DLC_ERR_NOMEM;
+    *s = (sum_args){.cpu = device->cpu, .n = n, .count = count, .dst_count = dst_count};
+    dlc_status status = DLC_OK;
+    for (int32_t i = 0; status == DLC_OK && i < count + dst_count; i++) {
+        const void *at = i < count ? (const void *)sources[i] : dsts[i - count];
+        status = check_device_memory("sum", at);
+        s->at[i] = to_host_address(at);
+    }
+    if (status == DLC_OK)
+        status = work_submit(queue, run_sum, s, bytes);
+    host->free(s);
+    return status;
+}
+
+static dlc_status device_sum(dlc_device *device, dlc_queue *queue, size_t n,
+                             const float *const *sources, int32_t count, float *dst) {
+    return device_sum_to(device, queue, n, sources, count, &dst, 1);
+}
+
+typedef struct norm_args {
+    dlc_device *cpu;
+    size_t n;
+    const float *x;
+    double *result;
+} norm_args;
+
+static dlc_status run_norm2(const void *args) {
+    const norm_args *a = args;
+    return cpu_device->norm2(a->cpu, NULL, a->n, a->x, a->result);
+}
+
+static dlc_status device_norm2(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *x, double *result) {
+    norm_args args = {device->cpu, n, to_host_address(x), result};
+    dlc_status status = capture_refuse("norm2");
+    if (status == DLC_OK)
+        status = check_device_memory("norm2", x);
+    if (status == DLC_OK)
+        status = work_submit(queue, run_norm2, &args, sizeof args);
+    return status == DLC_OK ? queue_sync(device, queue) : status;
+}
+
+typedef struct momentum_args {
+    dlc_device *cpu;
+    size_t n;
+    dlc_momentum how;
+    const float *gradient;
+    float *velocity, *weight;
+} momentum_args;
+
+static dlc_status run_momentum(const void *args) {
+    const momentum_args *a = args;
+    return cpu_device->momentum(a->cpu, NULL, a->n, &a->how, a->gradient, a->velocity,
+                                a->weight);
+}
+
+static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n,
+                                  const dlc_momentum *how, const float *gradient,
+                                  float *velocity, float *weight) {
+    momentum_args args = {.cpu = device->cpu,
+                          .n = n,
+                          .gradient = to_host_address(gradient),
+                          .velocity = to_host_address(velocity),
+                          .weight = to_host_address(weight)};
+    memcpy(&args.how, how, how->size < sizeof *how ? how->size : sizeof *how);
+    const void *all[] = {gradient, velocity, weight, args.how.learning_rate_at,
+                         args.how.loss_scale};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        dlc_status status = check_device_memory("momentum", all[i]);
+        if (status != DLC_OK)
+            return status;
+    }
+    args.how.size = sizeof args.how;
+    args.how.learning_rate_at = to_host_address(args.how.learning_rate_at);
+    args.how.loss_scale = to_host_address(args.how.loss_scale);
+    return work_submit(queue, run_momentum, &args, sizeof args);
+}
+
+typedef struct normalize_args {
+    dlc_device *cpu;
+    size_t n, plane, channels;
+    const uint8_t *src;
+    const float *mean;
+    float scale, *dst;
+} normalize_args;
+
+static dlc_status run_normalize(const void *args) {
+    const normalize_args *a = args;
+    return cpu_device->normalize(a->cpu, NULL, a->n, a->plane, a->channels, a->src,
+                                 a->mean, a->scale, a->dst);
+}
+
+static dlc_status device_normalize(dlc_device *device, dlc_queue *queue, size_t n,
+                                   size_t plane, size_t channels, const uint8_t *src,
+                                   const float *mean, float scale, float *dst) {
+    const void *all[] = {src, mean, dst};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        dlc_status status = check_device_memory("normalize", all[i]);
+        if (status != DLC_OK)
+            return status;
+    }
+    normalize_args args = {.cpu = device->cpu,
+                           .n = n,
+                           .plane = plane,
+                           .channels = channels,
+                           .src = to_host_address(src),
+                           .mean = to_host_address(mean),
+                           .scale = scale,
+                           .dst = to_host_address(dst)};
+    return work_submit(queue, run_normalize, &args, sizeof args);
+}
+
+/* ---- Semaphores shared by processes: queues wait without the lock --------------- */
+
+typedef struct semaphore_args {
+    int32_t count;
+    dlc_semaphore_op step[];
+} semaphore_args;
+
+static int is_reached(const dlc_semaphore_op *s) {
+    return (int32_t)(__atomic_load_n(s->semaphore, __ATOMIC_SEQ_CST) - s->value) >= 0;
+}
+
+static dlc_status run_semaphores(const void *args) {
+    const struct timespec nap = {.tv_nsec = 20000};
+    const semaphore_args *w = args;
+    for (int32_t i = 0; i < w->count; i++) {
+        const dlc_semaphore_op *s = &w->step[i];
+        if (s->kind == DLC_SEMAPHORE_WRITE)
+            __atomic_store_n(s->semaphore, s->value, __ATOMIC_SEQ_CST);
+        while (s->kind == DLC_SEMAPHORE_WAIT && !is_reached(s))
+            (void)nanosleep(&nap, NULL);
+    }
+    return DLC_OK;
+}
+
+static dlc_status device_semaphores(dlc_device *device, dlc_queue *queue,
+                                    const dlc_semaphore_op *steps, int32_t count) {
+    if (!device->semaphores)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "semaphores are disabled (async_semaphores)");
+    if (count < 1)
+        return DLC_OK;
+    size_t bytes = sizeof(semaphore_args) + (size_t)count * sizeof *steps;
+    semaphore_args *w = host->alloc(bytes);
+    if (!w)
+        return DLC_ERR_NOMEM;
+    w->count = count;
+    for (int32_t i = 0; i < count; i++) {
+        w->step[i] = steps[i];
+        w->step[i].semaphore = to_host_address(steps[i].semaphore);
+    }
+    dlc_status status = work_submit(queue, run_semaphores, w, bytes);
+    host->free(w);
+    return status;
+}
+
+/* ---- The table --------------------------------------------------------------- */
+
+dlc_device_ops device_ops = {
+    .size = sizeof device_ops,
+    .open = device_open,
+    .close = device_close,
+    .alloc = device_alloc,
+    .free = device_free,
+    .copy = device_copy,
+    .fill = device_fill_,
+    .queue_open = queue_open,
+    .queue_close = queue_close,
+    .queue_sync = queue_sync,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .scale = device_scale,
+    .add = device_add,
+    .axpy = device_axpy,
+    .convert = device_convert,
+    .sum = device_sum,
+    .norm2 = device_norm2,
+    .momentum = device_momentum,
+    .ipc_export = device_export,
+    .ipc_import = device_import,
+    .sum_to = device_sum_to,
+    .event_sync = event_sync,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
+    .queue_semaphores = device_semaphores,
+};
+
+void device_fill(const dlc_device_ops *cpu) {
+    cpu_device = cpu;
+    device_ops.count = cpu->count;
+    device_ops.describe = cpu->describe;
+    device_ops.add_bf16 = DLC_CAN(cpu, add_bf16) ? device_add_bf16 : NULL;
+    device_ops.add_f16 = DLC_CAN(cpu, add_f16) ? device_add_f16 : NULL;
+    device_ops.add_mean = DLC_CAN(cpu, add_mean) ? device_add_mean : NULL;
+    device_ops.update_loss_scale = DLC_CAN(cpu, update_loss_scale)
+                                       ? device_update_loss_scale
+                                       : NULL;
+    device_ops.normalize = DLC_CAN(cpu, normalize) ? device_normalize : NULL;
+}

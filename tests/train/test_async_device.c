@@ -1,0 +1,279 @@
+/* Training on the asynchronous test device (tests/support/async): its results must be
+ * bitwise identical to the cpu device's, whatever the order of asynchronous work. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+enum { ITERATIONS = 30 };
+
+static const char *net; /* path of the net.ini */
+static int captured; /* did the last training report that it captured its iterations? */
+
+/* LeNet from models/, on synthetic samples. */
+static const char *write_lenet(void) {
+    static const char head[] =
+        "[net]\nname = small\n"
+        "[data]\nsource = synthetic\nshape = 1,28,28\nclasses = 10\nsamples = 640\n"
+        "batch = 32\nscale = 0.00390625\n"
+        "[data.test]\nsource = synthetic\nshape = 1,28,28\nclasses = 10\n"
+        "samples = 100\nfirst = 1000\nbatch = 64\nscale = 0.00390625\n"
+        "[solver]\ntype = sgd\nlearning_rate = 0.01\nmomentum = 0.9\nweight_decay = 0.0005\n"
+        "policy = inv\ngamma = 0.0001\npower = 0.75\n"
+        "[train]\niterations = 30\ntest_interval = 20\n";
+    static char text[16384];
+    char path[4096];
+    size_t length = sizeof head - 1;
+    snprintf(path, sizeof path, "%s/models/lenet.ini", getenv("DLCORE_SOURCE_DIR"));
+    FILE *file = fopen(path, "re");
+    ck_assert_msg(file != NULL, "%s is not there", path);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char *layers = strstr(text, "[conv1]");
+    ck_assert_ptr_nonnull(layers);
+    char *whole = malloc(length + strlen(layers) + 1);
+    ck_assert_ptr_nonnull(whole);
+    memcpy(whole, head, length);
+    strcpy(whole + length, layers);
+    const char *made = scratch_write("lenet.ini", whole, strlen(whole));
+    free(whole);
+    return made;
+}
+
+/* Trains it with the arguments after its own. Returns the checkpoint's path. */
+static const char *train(const char *folder, const char *device,
+                         const char *const *more) {
+    static char paths[2][4096];
+    static const char *const seeds[] = {"--set=train.async_seed=5",
+                                        "--set=train.async_seed=6",
+                                        "--set=train.async_seed=7"};
+    static int turn;
+    char *path = paths[turn++ % 2];
+    char set_device[64], set_folder[64];
+    snprintf(set_device, sizeof set_device, "--set=train.device=%s", device);
+    snprintf(set_folder, sizeof set_folder, "--run-dir=%s", folder);
+    const char *arguments[16] = {"train", net, set_device, set_folder};
+    int count = 4;
+    int is_async = strcmp(device, "async") == 0;
+    for (int i = 0; more[i] && count < 13; i++) {
+        if (!is_async && strncmp(more[i], "--set=train.async", 17) == 0)
+            continue;
+        arguments[count++] = !is_async && strcmp(more[i], "--transport=async") == 0
+                                 ? "--transport=p2p-tree"
+                                 : more[i];
+    }
+#ifdef __SANITIZE_THREAD__ /* libgomp's barriers look like races to it */
+    arguments[count++] = "--set=train.threads=1";
+#endif
+    if (is_async) /* a different order each time, reproducible by the seed */
+        arguments[count] = seeds[turn % 3];
+    command_result result = command_run(200, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == 0, "exit code %d: %s", result.exit_code,
+                  result.err);
+    captured = strstr(result.err, "iterations are captured") != NULL;
+    command_free(&result);
+    snprintf(path, 4096, "%s/%s/small-%08d.safetensors", net_folder(), folder,
+             ITERATIONS);
+    return path;
+}
+
+static void same_on_both(const char *const *more) {
+    const char *want = train("cpu", "cpu", more);
+    ck_assert(net_same_tensors(want, train("async", "async", more)));
+}
+
+START_TEST(lenet_is_the_cpus) {
+    net = write_lenet();
+    same_on_both(COMMAND(NULL));
+    ck_assert_int_eq(captured, 1);
+}
+END_TEST
+
+#define RUN "iterations = 30\ntest_interval = 10\n"
+#define AT_ONCE "--transport=p2p-tree", "--set=transport.overlap_forward=no"
+
+static const struct {
+    const char *run;
+    const char *more[5];
+    int captured;
+} ways[] = {
+    {RUN, {NULL}, 1},
+    {RUN "recompute = yes\n", {NULL}, 1},
+    {RUN, {"--set=solver.accumulation_steps=3"}, 0},
+    {RUN, {"--set=solver.clip_gradients=0.5"}, 0},
+    {RUN, {"--set=loss.loss_weight=0.3"}, 1},
+    {RUN, {"--set=loss.loss_weight=3", "--set=solver.accumulation_steps=2"}, 0},
+    {RUN,
+     {"--set=solver.nesterov=yes", "--set=solver.policy=step",
+      "--set=solver.step_size=7"},
+     1},
+    {RUN "[parallel]\nranks = 3\n", {"--transport=host-staged", "--scaling=strong"}, 0},
+    /* Queues that synchronize by semaphores. */
+    {RUN "[parallel]\nranks = 2\n", {AT_ONCE}, 1},
+    {RUN "[parallel]\nranks = 2\n", {AT_ONCE, "--set=solver.accumulation_steps=2"}, 0},
+    {RUN "[parallel]\nranks = 5\n",
+     {AT_ONCE, "--set=transport.shard_optimizer=yes"},
+     1},
+    {RUN "[parallel]\nranks = 4\n[transport]\nbucket_bytes = 16K\n",
+     {AT_ONCE, "--set=transport.schedule=tree", "--set=transport.chunk_bytes=4K"},
+     1},
+    {RUN "[parallel]\nranks = 3\n", {AT_ONCE, "--set=train.async_semaphores=no"}, 0},
+    /* Stream-ordered collectives; on the cpu device the ones they are built from. */
+    {RUN "[parallel]\nranks = 2\n", {"--transport=async"}, 1},
+    {RUN "[parallel]\nranks = 3\n",
+     {"--transport=async", "--set=solver.clip_gradients=0.5"},
+     0},
+    {RUN "[parallel]\nranks = 2\n",
+     {"--transport=async", "--set=solver.accumulation_steps=2"},
+     0},
+    /* Pipeline stages. */
+    {RUN "[parallel]\nranks = 2\nstages = ip1\n", {AT_ONCE}, 0},
+    {RUN "[parallel]\nranks = 4\nstages = ip1\n",
+     {"--transport=host-staged", "--set=solver.accumulation_steps=2"},
+     0},
+};
+
+START_TEST(every_setting_is_the_cpus) {
+#ifdef __SANITIZE_ADDRESS__ /* it takes twice as long */
+    if (_i % 2)
+        return;
+#endif
+    net = net_write(ways[_i].run);
+    same_on_both(ways[_i].more);
+    ck_assert_int_eq(captured, ways[_i].captured);
+}
+END_TEST
+
+/* Samples of bytes are uploaded as bytes; float samples, and both augmented. */
+static const char *const samples[][9] = {
+    {"--set=data.shape=3,12,12", "--set=data.test.shape=3,12,12", "--set=data.crop=9",
+     "--set=data.test.crop=9", "--set=data.pad=1", "--set=data.mirror=yes",
+     "--set=data.mean=101.3,99,3", "--set=data.threads=3", NULL},
+    {"--set=data.element=float32", "--set=data.mean=0.3", "--set=data.crop=9",
+     "--set=data.test.crop=9", "--set=data.mirror=yes", NULL},
+};
+
+START_TEST(samples_become_the_cpus) {
+    net = net_write(RUN);
+    same_on_both(samples[_i]);
+    ck_assert_int_eq(captured, 1);
+}
+END_TEST
+
+static double uploads(const char *const *arguments) {
+    command_result result = command_run(60, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    double bytes = net_number(strstr(result.out, "\"memory\""), "uploads");
+    command_free(&result);
+    return bytes;
+}
+
+/* Two batches of 24 samples are in flight, as bytes where possible. */
+START_TEST(uploads_are_planned) {
+    net = net_write(RUN);
+    const double pixels = 24.0 * 144, labels = 24.0 * 4;
+    ck_assert_double_eq(
+        uploads(COMMAND("check", net, "--json", "--set=train.device=async")),
+        2 * (pixels + labels));
+    ck_assert_double_eq(
+        uploads(COMMAND("check", net, "--json", "--set=train.device=async",
+                        "--set=data.element=float32")),
+        2 * (4 * pixels + labels));
+    ck_assert_double_eq(
+        uploads(COMMAND("check", net, "--json", "--set=train.device=cpu")), 0);
+}
+END_TEST
+
+/* Training resumes from a checkpoint. */
+START_TEST(resumes) {
+    net = net_write(RUN "checkpoint_interval = 20\n");
+    const char *want = train("cpu", "cpu", COMMAND("--seed=3"));
+    (void)train("first", "async", COMMAND("--seed=3"));
+    const char *got = train(
+        "async", "async",
+        COMMAND("--seed=3", "--resume=first/small-00000020.safetensors"));
+    ck_assert(net_same_tensors(want, got));
+}
+END_TEST
+
+/* [train] autotune, as passed to the layers' family (which logs it at debug level). */
+static const struct {
+    const char *run;
+    const char *arguments[8];
+    const char *says;
+    int exit_code;
+} tunings[] = {
+    {"", {"check"}, "async: autotune is 0", 0},
+    {"autotune = yes\n", {"check"}, "async: autotune is 1", 0},
+    {"autotune = yes\n",
+     {"train", "--set=train.autotune=no"},
+     "async: autotune is 0",
+     0},
+    {"", {"train", "--set=train.autotune=yes"}, "async: autotune is 1", 0},
+    {"[parallel]\nranks = 2\n",
+     {"train", "--set=train.autotune=yes"},
+     "async: autotune is 1",
+     0},
+    {"[parallel]\nstages = ip1\nranks = 2\n",
+     {"train", "--set=train.autotune=yes"},
+     "async: autotune is 1",
+     0},
+    {"", {"time", "--passes=1", "--set=train.autotune=yes"}, "async: autotune is 1", 0},
+    {"autotune = yes\n",
+     {"plan", "--passes=1", "--no-check"},
+     "async: autotune is 1",
+     0},
+    {"autotune = perhaps\n", {"check"}, "autotune: \"perhaps\" is neither", 2},
+    {"",
+     {"train", "--set=train.autotune=8"},
+     "--set: [train] autotune: \"8\" is neither",
+     2},
+};
+
+START_TEST(autotune_is_passed_on) {
+    char run[128];
+    const char *arguments[16] = {tunings[_i].arguments[0]};
+    int count = 1;
+    (void)snprintf(run, sizeof run, "iterations = 1\n%s", tunings[_i].run);
+    arguments[count++] = net_write(run);
+    arguments[count++] = "--set=train.device=async";
+    arguments[count++] = "-v";
+    for (int i = 1; tunings[_i].arguments[i]; i++)
+        arguments[count++] = tunings[_i].arguments[i];
+    command_result result = command_run(100, net_folder(), arguments);
+    ck_assert_msg(result.exit_code == tunings[_i].exit_code, "exit code %d: %s",
+                  result.exit_code, result.err);
+    ck_assert_msg(strstr(result.err, tunings[_i].says) != NULL, "\"%s\" is not in %s",
+                  tunings[_i].says, result.err);
+    /* The outline of stages, which prepares nothing, does not pass it. */
+    if (strstr(tunings[_i].says, "is 1") && !strstr(run, "stages"))
+        ck_assert_ptr_null(strstr(result.err, "async: autotune is 0"));
+    command_free(&result);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("async");
+    TCase *cases = tcase_create("async");
+    tcase_set_timeout(cases, 120);
+    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
+    tcase_add_test(cases, lenet_is_the_cpus);
+    tcase_add_loop_test(cases, every_setting_is_the_cpus, 0,
+                        sizeof ways / sizeof *ways);
+    tcase_add_loop_test(cases, samples_become_the_cpus, 0,
+                        sizeof samples / sizeof *samples);
+    tcase_add_test(cases, uploads_are_planned);
+    tcase_add_test(cases, resumes);
+    tcase_add_loop_test(cases, autotune_is_passed_on, 0,
+                        sizeof tunings / sizeof *tunings);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

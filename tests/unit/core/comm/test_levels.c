@@ -1,0 +1,312 @@
+/* Tests communicators of two levels: every layout of ranks over nodes gives the same
+ * bits with one transport, with its messages alone, and with one transport inside the
+ * nodes and one between them. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/comm.h"
+#include "comm/team.h"
+#include "config/config.h"
+#include "support/plugins.h"
+#include "support/ranks.h"
+#include "support/reference.h"
+#include "support/sanitized.h"
+
+enum { MOST_RANKS = 8, MOST = 40001 };
+
+typedef struct machine_layout {
+    int ranks, even;
+    int node[MOST_RANKS];
+} machine_layout;
+
+static const machine_layout layouts[] = {
+    {4, 1, {0, 0, 1, 1}},          {4, 1, {7, 3, 7, 3}}, {6, 1, {0, 0, 0, 1, 1, 1}},
+    {6, 1, {2, 2, 1, 1, 0, 0}},    {3, 0, {0, 0, 1}},    {5, 0, {0, 1, 1, 1, 2}},
+    {7, 0, {5, 5, 5, 9, 9, 9, 9}}, {2, 1, {0, 1}},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static const size_t counts[] = {1, 3, 5, 100, 2048, 2049, 16385, 40001};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+/* How the ranks are connected. */
+enum { TWO_LEVELS, ONE_LEVEL, ONE_LEVEL_MESSAGES, MODES };
+
+typedef struct fixture {
+    test_rank *rank;
+    const machine_layout *layout;
+    int mode;
+    dlc_comm *comm;
+    dlc_settings *settings;
+    float *buffer;
+} fixture;
+
+static const dlc_transport_ops *original; /* wrapped by messages_only */
+static int sends;                         /* of this rank */
+
+static dlc_status count_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
+                             const void *buffer, size_t bytes, dlc_request **request) {
+    sends++;
+    return original->send(endpoint, peer, tag, buffer, bytes, request);
+}
+
+static const dlc_feature *messages_only(const dlc_feature *feature) {
+    static dlc_transport_ops ops;
+    static dlc_feature limited;
+    original = feature->ops;
+    memcpy(&ops, original, sizeof ops);
+    ops.size = offsetof(dlc_transport_ops, region_open);
+    ops.send = count_send;
+    limited = *feature;
+    limited.ops = &ops;
+    return &limited;
+}
+
+static void fixture_open(fixture *b, test_rank *rank, const machine_layout *layout,
+                         int mode) {
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
+    dlc_rank_info rank_info[MOST_RANKS];
+
+    *b = (fixture){.rank = rank, .layout = layout, .mode = mode};
+    b->settings = plugin_settings(feature, NULL);
+    for (int r = 0; r < layout->ranks; r++)
+        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info,
+                                       .node = layout->node[r]};
+    if (mode == ONE_LEVEL_MESSAGES)
+        feature = messages_only(feature);
+    dlc_comm_args args = {.level = {feature, b->settings},
+                          .rank = rank->rank,
+                          .ranks = rank->ranks,
+                          .rank_info = rank_info,
+                          .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                          .device = {.size = sizeof args.device, .threads = 1},
+                          .job = rank,
+                          .oob_all_gather = ranks_all_gather,
+                          .check = ranks_check};
+    if (mode == TWO_LEVELS)
+        args.inter_node = args.level;
+    RANK_OK(rank, dlc_comm_open(&args, &b->comm));
+    b->buffer = dlc_alloc(MOST + 1, sizeof *b->buffer);
+    RANK_CHECK(rank, b->buffer);
+}
+
+static void fixture_close(fixture *b) {
+    dlc_comm_close(b->comm);
+    dlc_settings_free(b->settings);
+    dlc_free(b->buffer);
+    plugins_close();
+}
+
+static void put(fixture *b, uint64_t salt, size_t count) {
+    reference_fill(salt, b->rank->rank, count, b->buffer);
+    b->buffer[count] = 42.0f;
+}
+
+/* Sums pairwise in rank_info; an odd operand is passed up, as in a tree with missing
+ * leaves. */
+static float pairwise(float *value, int count) {
+    for (int stride = 1; stride < count; stride *= 2)
+        for (int i = 0; i + stride < count; i += 2 * stride)
+            value[i] += value[i + stride];
+    return value[0];
+}
+
+static float expected(const machine_layout *layout, uint64_t salt, size_t i) {
+    float node_sum[MOST_RANKS];
+    int nodes = 0;
+    for (int r = 0; r < layout->ranks; r++) {
+        float value[MOST_RANKS];
+        int count = 0, seen = 0;
+        for (int q = 0; q < r; q++)
+            seen |= layout->node[q] == layout->node[r];
+        for (int q = r; !seen && q < layout->ranks; q++)
+            if (layout->node[q] == layout->node[r])
+                value[count++] = reference_value(salt, q, i);
+        if (!seen)
+            node_sum[nodes++] = pairwise(value, count);
+    }
+    return pairwise(node_sum, nodes);
+}
+
+static void check_range(const fixture *b, uint64_t salt, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; i++) {
+        float right = expected(b->layout, salt, i);
+        RANK_CHECK(b->rank, memcmp(&right, &b->buffer[i], sizeof right) == 0);
+    }
+}
+
+static void check_reductions(fixture *b, size_t count, uint64_t salt) {
+    size_t begin = 0, end = 0;
+
+    put(b, salt, count);
+    RANK_OK(b->rank, dlc_comm_all_reduce(b->comm, b->buffer, count));
+    check_range(b, salt, 0, count);
+
+    put(b, salt + 1, count);
+    dlc_comm_shard(b->comm, count, &begin, &end);
+    RANK_CHECK(b->rank, begin <= end && end <= count);
+    RANK_OK(b->rank, dlc_comm_reduce_scatter(b->comm, b->buffer, count));
+    check_range(b, salt + 1, begin, end);
+    RANK_OK(b->rank, dlc_comm_all_gather(b->comm, b->buffer, count));
+    check_range(b, salt + 1, 0, count);
+    RANK_CHECK(b->rank, b->buffer[count] == 42.0f);
+}
+
+static void broadcasts(fixture *b, size_t count, uint64_t salt) {
+    for (int root = 0; root < b->rank->ranks; root++) {
+        put(b, salt, count);
+        RANK_OK(b->rank,
+                dlc_comm_broadcast(b->comm, root, b->buffer, count * sizeof(float)));
+        for (size_t i = 0; i < count; i++)
+            RANK_CHECK(b->rank, b->buffer[i] == reference_value(salt, root, i));
+        RANK_OK(b->rank, dlc_comm_barrier(b->comm));
+    }
+}
+
+static void same_bits_body(test_rank *rank, void *context) {
+    const int *which = context;
+    fixture b;
+    fixture_open(&b, rank, &layouts[which[0]], which[1]);
+    int shards = b.mode != TWO_LEVELS || b.layout->even;
+    RANK_CHECK(rank, dlc_comm_has_shards(b.comm) == shards);
+    for (size_t i = 0; i < COUNTS; i++)
+        check_reductions(&b, counts[i], 10 * i);
+    broadcasts(&b, 777, 5);
+    fixture_close(&b);
+}
+
+static int is_tested(const machine_layout *layout) {
+    return !SANITIZED || layout->ranks < 6;
+}
+
+START_TEST(same_bits) {
+    int which[] = {_i / MODES, _i % MODES};
+    if (!is_tested(&layouts[which[0]]))
+        return;
+    ck_assert_msg(ranks_run(layouts[which[0]].ranks, 60, same_bits_body, which) == 0,
+                  "layout %d, mode %d", which[0], which[1]);
+}
+END_TEST
+
+/* Each of two ranks sends a buffer in one message if they are on two nodes, and in two
+ * halves if they share one. */
+static void messages_per_all_reduce_body(test_rank *rank, void *context) {
+    const machine_layout *layout = context;
+    int two_nodes = layout->node[0] != layout->node[1];
+    fixture b;
+    fixture_open(&b, rank, layout, ONE_LEVEL_MESSAGES);
+    for (size_t i = 0; i < COUNTS; i++) {
+        sends = 0;
+        put(&b, i, counts[i]);
+        RANK_OK(rank, dlc_comm_all_reduce(b.comm, b.buffer, counts[i]));
+        check_range(&b, i, 0, counts[i]);
+        RANK_CHECK(rank, sends == (two_nodes || counts[i] <= 2048 ? 1 : 2));
+    }
+    fixture_close(&b);
+}
+
+START_TEST(messages_per_all_reduce) {
+    machine_layout layout = {2, 1, {0, _i}};
+    ck_assert_int_eq(ranks_run(2, 60, messages_per_all_reduce_body, &layout), 0);
+}
+END_TEST
+
+/* The ranks' shards cover a buffer and don't overlap. */
+static void shards_body(test_rank *rank, void *context) {
+    const machine_layout *layout = context;
+    char *owners = rank->shared;
+    fixture b;
+    fixture_open(&b, rank, layout, TWO_LEVELS);
+    for (size_t count = 0; count < 40; count++) {
+        size_t begin = 0, end = 0;
+        dlc_comm_shard(b.comm, count, &begin, &end);
+        for (size_t i = begin; i < end; i++)
+            __atomic_fetch_add(&owners[count * 64 + i], 1, __ATOMIC_SEQ_CST);
+    }
+    ranks_barrier(rank);
+    for (size_t count = 0; count < 40; count++)
+        for (size_t i = 0; i < count; i++)
+            RANK_CHECK(rank, owners[count * 64 + i] == 1);
+    fixture_close(&b);
+}
+
+START_TEST(shards) {
+    machine_layout copy = layouts[_i];
+    if (is_tested(&copy))
+        ck_assert_int_eq(ranks_run(copy.ranks, 60, shards_body, &copy), 0);
+}
+END_TEST
+
+static void cancelled_body(test_rank *rank, void *context) {
+    (void)context;
+    fixture b;
+    fixture_open(&b, rank, &layouts[0], TWO_LEVELS);
+    if (rank->rank == 0) {
+        dlc_comm_cancel(b.comm);
+        put(&b, 1, 5000);
+        RANK_CHECK(rank,
+                   dlc_comm_all_reduce(b.comm, b.buffer, 5000) == DLC_ERR_CANCELLED);
+    }
+    ranks_barrier(rank);
+    fixture_close(&b);
+}
+
+START_TEST(cancelled) {
+    ck_assert_int_eq(ranks_run(4, 30, cancelled_body, NULL), 0);
+}
+END_TEST
+
+/* If a rank dies while the teams are being opened, opening fails on all others. */
+static void lost_peer_body(test_rank *rank, void *context) {
+    (void)context;
+    fixture b = {0};
+    const machine_layout *layout = &layouts[5];
+    dlc_rank_info rank_info[MOST_RANKS];
+    if (rank->rank == 2) {
+        ranks_end(rank);
+        return;
+    }
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
+    b.settings = plugin_settings(feature, NULL);
+    for (int r = 0; r < layout->ranks; r++)
+        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info,
+                                       .node = layout->node[r]};
+    dlc_comm_args args = {.level = {feature, b.settings},
+                          .inter_node = {feature, b.settings},
+                          .rank = rank->rank,
+                          .ranks = rank->ranks,
+                          .rank_info = rank_info,
+                          .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                          .device = {.size = sizeof args.device, .threads = 1},
+                          .job = rank,
+                          .oob_all_gather = ranks_all_gather,
+                          .check = ranks_check};
+    RANK_CHECK(rank, dlc_comm_open(&args, &b.comm) == DLC_ERR_PEER);
+    dlc_settings_free(b.settings);
+    plugins_close();
+}
+
+START_TEST(lost_peer) {
+    ck_assert_int_eq(ranks_run(5, 30, lost_peer_body, NULL), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("levels");
+    TCase *tests = tcase_create("levels");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, same_bits, 0, LAYOUTS * MODES);
+    tcase_add_loop_test(tests, messages_per_all_reduce, 0, 2);
+    tcase_add_loop_test(tests, shards, 0, 4);
+    tcase_add_test(tests, cancelled);
+    tcase_add_test(tests, lost_peer);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

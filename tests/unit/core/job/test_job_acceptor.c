@@ -1,0 +1,471 @@
+/* Tests the handshake, and what else may connect to the hub besides agents: garbage,
+ * silent and slow clients, floods, and clients without the secret. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "job/acceptor.h"
+#include "job/address.h"
+#include "job/frame.h"
+#include "job_fixture.h"
+
+static const dlc_secret no_secret;
+
+static dlc_secret secret_of(const char *text) {
+    dlc_secret secret = {.length = strlen(text)};
+    memcpy(secret.bytes, text, secret.length);
+    return secret;
+}
+
+/* ---- Proofs ------------------------------------------------------------------ */
+
+/* Different lists of parts give different proofs, and so do different secrets. (RFC
+ * 4231, test case 2, would need a bare HMAC.) */
+START_TEST(parts_are_kept_apart) {
+    dlc_secret secret = secret_of("a secret that is long");
+    unsigned char a[DLC_PROOF_BYTES], b[DLC_PROOF_BYTES], c[DLC_PROOF_BYTES];
+    dlc_part one[] = {{"ab", 2}, {"c", 1}}, other[] = {{"a", 1}, {"bc", 2}};
+    ck_assert_int_eq(dlc_secret_prove(&secret, one, 2, a), DLC_OK);
+    ck_assert_int_eq(dlc_secret_prove(&secret, other, 2, b), DLC_OK);
+    ck_assert_int_eq(dlc_secret_prove(&secret, one, 2, c), DLC_OK);
+    ck_assert(dlc_proofs_equal(a, c));
+    ck_assert(!dlc_proofs_equal(a, b));
+    secret.bytes[0] ^= 1;
+    ck_assert_int_eq(dlc_secret_prove(&secret, one, 2, c), DLC_OK);
+    ck_assert(!dlc_proofs_equal(a, c));
+}
+END_TEST
+
+/* A flipped bit anywhere in the three messages is detected by one side or the other. */
+START_TEST(every_bit_counts) {
+    dlc_secret secret = secret_of("a secret that is long");
+    dlc_challenge challenge;
+    dlc_hello hello = {.rank = 1, .ranks = 2, .pid = 77, .digest = 5, .version = "1"};
+    dlc_welcome welcome = {.verdict = DLC_JOIN_WELCOME};
+    ck_assert_int_eq(dlc_challenge_make(&secret, &challenge), DLC_OK);
+    ck_assert_int_eq(dlc_hello_make(&secret, &challenge, &hello), DLC_OK);
+    ck_assert(dlc_hello_is_valid(&secret, &challenge, &hello));
+    ck_assert_int_eq(dlc_welcome_make(&secret, &challenge, &hello, &welcome), DLC_OK);
+    ck_assert(dlc_welcome_is_valid(&secret, &challenge, &hello, &welcome));
+    for (size_t bit = 0; bit < 8 * sizeof challenge; bit++) {
+        dlc_challenge turned = challenge;
+        ((unsigned char *)&turned)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        ck_assert(!dlc_hello_is_valid(&secret, &turned, &hello));
+        ck_assert(!dlc_welcome_is_valid(&secret, &turned, &hello, &welcome));
+    }
+    for (size_t bit = 0; bit < 8 * sizeof hello; bit++) {
+        dlc_hello turned = hello;
+        ((unsigned char *)&turned)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        ck_assert(!dlc_hello_is_valid(&secret, &challenge, &turned));
+    }
+    for (size_t bit = 0; bit < 8 * sizeof welcome; bit++) {
+        dlc_welcome turned = welcome;
+        ((unsigned char *)&turned)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        ck_assert(!dlc_welcome_is_valid(&secret, &challenge, &hello, &turned));
+    }
+}
+END_TEST
+
+/* A proof is worthless when it is reflected or replayed. */
+START_TEST(no_reflection_no_replay) {
+    dlc_secret secret = secret_of("a secret that is long");
+    dlc_challenge first, second;
+    dlc_hello hello = {.rank = 1, .ranks = 2};
+    dlc_welcome welcome = {.verdict = DLC_JOIN_WELCOME};
+    ck_assert_int_eq(dlc_challenge_make(&secret, &first), DLC_OK);
+    ck_assert_int_eq(dlc_challenge_make(&secret, &second), DLC_OK);
+    ck_assert(memcmp(first.nonce, second.nonce, sizeof first.nonce) != 0);
+    ck_assert_int_eq(dlc_hello_make(&secret, &first, &hello), DLC_OK);
+    ck_assert(!dlc_hello_is_valid(&secret, &second, &hello));
+    memcpy(welcome.proof, hello.proof, sizeof welcome.proof);
+    memcpy(welcome.magic, hello.magic, sizeof welcome.magic);
+    ck_assert(!dlc_welcome_is_valid(&secret, &first, &hello, &welcome));
+    /* A client without the secret gets no proof to learn from. */
+    unsigned char zeros[DLC_PROOF_BYTES] = {0};
+    welcome.verdict = DLC_JOIN_SECRET;
+    ck_assert_int_eq(dlc_welcome_make(&secret, &first, &hello, &welcome), DLC_OK);
+    ck_assert_mem_eq(welcome.proof, zeros, sizeof zeros);
+}
+END_TEST
+
+START_TEST(secrets_are_random) {
+    dlc_secret a, b;
+    ck_assert_int_eq(dlc_secret_make(&a), DLC_OK);
+    ck_assert_int_eq(dlc_secret_make(&b), DLC_OK);
+    ck_assert_uint_eq(a.length, 64);
+    ck_assert(memcmp(a.bytes, b.bytes, a.length) != 0);
+}
+END_TEST
+
+/* ---- An acceptor driven by the test ------------------------------------------ */
+
+typedef struct server {
+    dlc_acceptor acceptor;
+    dlc_address address;
+    dlc_secret secret;
+    int verified, admitted, fd;
+} server;
+
+static dlc_join_verdict verify(void *context, const dlc_hello *hello,
+                               dlc_welcome *welcome) {
+    server *s = context;
+    (void)welcome;
+    s->verified++;
+    return hello->rank == 1 ? DLC_JOIN_WELCOME : DLC_JOIN_RANKS;
+}
+
+static void admit(void *context, const dlc_hello *hello, int fd) {
+    server *s = context;
+    ck_assert_uint_eq(hello->rank, 1);
+    if (s->admitted++)
+        close(s->fd);
+    s->fd = fd;
+}
+
+static void server_open(server *s, const dlc_secret *secret) {
+    dlc_address list[DLC_ADDRESSES_MAX];
+    int count, listener;
+    memset(s, 0, sizeof *s);
+    s->secret = *secret;
+    ck_assert_int_eq(dlc_address_resolve("127.0.0.1", 0, list, &count), DLC_OK);
+    ck_assert_int_eq(dlc_address_listen("x", list, count, &listener, &s->address),
+                     DLC_OK);
+    dlc_acceptor_open(&s->acceptor, listener, &s->secret);
+    s->acceptor.verify = verify;
+    s->acceptor.admit = admit;
+    s->acceptor.context = s;
+}
+
+static void server_close(server *s) {
+    if (s->admitted)
+        close(s->fd);
+    dlc_acceptor_close(&s->acceptor);
+}
+
+/* Handles events as the hub does; fails if that takes long. */
+static void server_step(server *s, int times) {
+    for (int i = 0; i < times; i++) {
+        struct pollfd polled[DLC_ACCEPTOR_POLLED];
+        dlc_acceptor_poll_set(&s->acceptor, polled);
+        ck_assert_int_ge(poll(polled, DLC_ACCEPTOR_POLLED, 5), 0);
+        uint64_t start = dlc_now_ns();
+        dlc_acceptor_handle_events(&s->acceptor, polled);
+        if (!is_slow_run())
+            ck_assert_double_lt(dlc_since(start), 2);
+    }
+}
+
+static int pending(const server *s) {
+    int count = 0;
+    for (int i = 0; i < DLC_ACCEPTOR_PENDING; i++)
+        count += s->acceptor.pending[i].fd >= 0;
+    return count;
+}
+
+static int connect_client(const server *s) {
+    int fd = dlc_address_connect(&s->address, 1000);
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+/* Reads exactly `length` bytes; returns 0 if the other side closes before. */
+static int read_all(server *s, int fd, void *to, size_t length) {
+    size_t got = 0;
+    for (int i = 0; got < length && i < 2000; i++) {
+        server_step(s, 1);
+        ssize_t done = recv(fd, (char *)to + got, length - got, MSG_DONTWAIT);
+        if (done == 0 || (done < 0 && errno != EAGAIN))
+            return 0;
+        got += done > 0 ? (size_t)done : 0;
+    }
+    return got == length;
+}
+
+/* Does the agent's side of the handshake; returns the verdict, or -1 if the acceptor
+ * closes the connection. */
+static int join(server *s, const dlc_secret *secret, uint32_t rank) {
+    dlc_challenge challenge;
+    dlc_hello hello = {.rank = rank, .ranks = 2};
+    dlc_welcome welcome;
+    int fd = connect_client(s), verdict = -1;
+    if (read_all(s, fd, &challenge, sizeof challenge) &&
+        dlc_hello_make(secret, &challenge, &hello) == DLC_OK &&
+        send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello &&
+        read_all(s, fd, &welcome, sizeof welcome)) {
+        verdict = (int)welcome.verdict;
+        if (welcome.verdict != DLC_JOIN_SECRET)
+            ck_assert(dlc_welcome_is_valid(secret, &challenge, &hello, &welcome));
+    }
+    close(fd);
+    return verdict;
+}
+
+START_TEST(joining) {
+    dlc_secret secret = secret_of("a secret that is long");
+    dlc_secret wrong = secret_of("a secret that is wrong");
+    server s;
+    server_open(&s, _i ? &secret : &no_secret);
+    ck_assert_int_eq(join(&s, &s.secret, 1), DLC_JOIN_WELCOME);
+    ck_assert_int_eq(join(&s, &s.secret, 0), DLC_JOIN_RANKS);
+    ck_assert_int_eq(s.verified, 2);
+    ck_assert_int_eq(s.admitted, 1);
+    if (_i) {
+        ck_assert_int_eq(join(&s, &wrong, 1), DLC_JOIN_SECRET);
+        ck_assert_int_eq(join(&s, &no_secret, 1), DLC_JOIN_SECRET);
+        ck_assert_int_eq(s.verified, 2); /* they are not even looked at */
+    }
+    ck_assert_int_eq(pending(&s), 0);
+    server_close(&s);
+}
+END_TEST
+
+/* Does the handshake, blocking, in a process of another user; returns the verdict. */
+static int join_as(const server *s, uid_t user) {
+    dlc_challenge challenge;
+    dlc_hello hello = {.rank = 1, .ranks = 2};
+    dlc_welcome welcome;
+    struct pollfd polled = {.events = POLLIN};
+    if (setuid(user))
+        return 90;
+    polled.fd = dlc_address_connect(&s->address, 1000);
+    if (poll(&polled, 1, 5000) != 1 ||
+        recv(polled.fd, &challenge, sizeof challenge, 0) != (ssize_t)sizeof challenge ||
+        dlc_hello_make(&s->secret, &challenge, &hello) != DLC_OK ||
+        send(polled.fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello ||
+        poll(&polled, 1, 5000) != 1 ||
+        recv(polled.fd, &welcome, sizeof welcome, 0) != (ssize_t)sizeof welcome)
+        return 91;
+    return (int)welcome.verdict;
+}
+
+/* A process of another user is admitted only with the secret. */
+START_TEST(other_users) {
+    dlc_secret secret = secret_of("a secret that is long");
+    server s;
+    int status = 0;
+    if (geteuid() != 0)
+        return; /* only root can change its user */
+    server_open(&s, _i ? &secret : &no_secret);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (!pid)
+        _exit(join_as(&s, 65534));
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        server_step(&s, 1);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), _i ? DLC_JOIN_WELCOME : DLC_JOIN_SECRET);
+    ck_assert_int_eq(s.admitted, _i);
+    server_close(&s);
+}
+END_TEST
+
+/* What scanners on a network send to any open port. */
+static const char *const garbage[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                                      "\n",
+                                      "",
+                                      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                                      "dlc-job",
+                                      "dlc-joc\n and more of the like"};
+
+START_TEST(garbage_is_dropped) {
+    server s;
+    server_open(&s, &no_secret);
+    int fd = connect_client(&s);
+    size_t length = strlen(garbage[_i]);
+    ck_assert_int_eq(send(fd, garbage[_i], length, MSG_NOSIGNAL), (ssize_t)length);
+    server_step(&s, 20);
+    shutdown(fd, SHUT_WR);
+    server_step(&s, 20);
+    ck_assert_int_eq(pending(&s), 0);
+    ck_assert_int_eq(join(&s, &no_secret, 1), DLC_JOIN_WELCOME);
+    close(fd);
+    server_close(&s);
+}
+END_TEST
+
+/* Whatever follows a hello is not read before the verdict, and not after a refusal. */
+START_TEST(more_than_a_hello) {
+    static char flood[1 << 20];
+    server s;
+    server_open(&s, &no_secret);
+    int fd = connect_client(&s);
+    dlc_challenge challenge;
+    dlc_hello hello = {.rank = 5, .ranks = 2};
+    ck_assert(read_all(&s, fd, &challenge, sizeof challenge));
+    ck_assert_int_eq(dlc_hello_make(&no_secret, &challenge, &hello), DLC_OK);
+    memcpy(flood, &hello, sizeof hello);
+    for (int i = 0; i < 50; i++) {
+        (void)!send(fd, flood, sizeof flood, MSG_NOSIGNAL | MSG_DONTWAIT);
+        server_step(&s, 1);
+    }
+    ck_assert_int_eq(s.verified, 1);
+    ck_assert_int_eq(pending(&s), 0);
+    ck_assert_int_eq(join(&s, &no_secret, 1), DLC_JOIN_WELCOME);
+    close(fd);
+    server_close(&s);
+}
+END_TEST
+
+/* A client that sends a byte now and then is dropped after five seconds. */
+START_TEST(slow_clients_time_out) {
+    server s;
+    server_open(&s, &no_secret);
+    int silent = connect_client(&s), slow = connect_client(&s);
+    dlc_hello hello;
+    memset(&hello, 0, sizeof hello);
+    memcpy(hello.magic, "dlc-job\n", 8);
+    uint64_t start = dlc_now_ns();
+    for (size_t i = 0; pending(&s) || i < 5; i++) {
+        if (i < sizeof hello)
+            (void)!send(slow, (char *)&hello + i, 1, MSG_NOSIGNAL);
+        server_step(&s, 20);
+        ck_assert_double_lt(dlc_since(start), 25);
+    }
+    ck_assert_double_ge(dlc_since(start), 4.9);
+    close(silent);
+    close(slow);
+    server_close(&s);
+}
+END_TEST
+
+/* More connections than there are slots: the oldest are dropped. */
+START_TEST(floods_do_not_block_others) {
+    enum { FLOOD = 400 };
+    int fd[FLOOD];
+    server s;
+    server_open(&s, &no_secret);
+    for (int i = 0; i < FLOOD; i++) {
+        fd[i] = connect_client(&s);
+        if (i % 10 == 0)
+            server_step(&s, 1);
+        ck_assert_int_le(pending(&s), DLC_ACCEPTOR_PENDING);
+    }
+    ck_assert_int_eq(join(&s, &no_secret, 1), DLC_JOIN_WELCOME);
+    for (int i = 0; i < FLOOD; i++)
+        close(fd[i]);
+    server_step(&s, 50);
+    ck_assert_int_eq(pending(&s), 0);
+    server_close(&s);
+}
+END_TEST
+
+/* Without free descriptors, a pending connection is dropped for a new one. */
+START_TEST(out_of_descriptors) {
+    struct rlimit limit;
+    int fd[40];
+    server s;
+    server_open(&s, &no_secret);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < 40; i++)
+        fd[i] = connect_client(&s);
+    rlim_t before = limit.rlim_cur;
+    int next = dup(STDERR_FILENO);
+    close(next);
+    limit.rlim_cur = (rlim_t)next + 20; /* for 20 of the 40 */
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    server_step(&s, 20);
+    ck_assert_int_ge(pending(&s), 1);
+    ck_assert_int_le(pending(&s), 20);
+    limit.rlim_cur = before;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(join(&s, &no_secret, 1), DLC_JOIN_WELCOME);
+    for (int i = 0; i < 40; i++)
+        close(fd[i]);
+    server_close(&s);
+}
+END_TEST
+
+/* ---- Whole jobs -------------------------------------------------------------- */
+
+static int join_main(dlc_job *job, void *argument) {
+    (void)argument;
+    shared_enter(job);
+    for (int i = 0; i < 50; i++)
+        if (dlc_job_barrier(job) != DLC_OK)
+            return 1;
+    return 0;
+}
+
+static int connect_to_port(int port) {
+    dlc_address list[DLC_ADDRESSES_MAX];
+    int count;
+    ck_assert_int_eq(dlc_address_resolve("127.0.0.1", (uint16_t)port, list, &count),
+                     DLC_OK);
+    for (int i = 0; i < 1000; i++) {
+        int fd = dlc_address_connect(&list[0], 1000);
+        if (fd >= 0)
+            return fd;
+        usleep(10000);
+    }
+    return -1;
+}
+
+START_TEST(a_job_starts_despite_garbage) {
+    external_job job = {.ranks = 3, .port = free_port()};
+    int fd[100];
+    external_start_rank(&job, 0, NULL, NULL, join_main, NULL);
+    for (int i = 0; i < 100; i++) {
+        fd[i] = connect_to_port(job.port);
+        ck_assert_int_ge(fd[i], 0);
+        const char *text = garbage[i % 6];
+        (void)!send(fd[i], text, strlen(text), MSG_NOSIGNAL);
+    }
+    external_start_rank(&job, 1, NULL, NULL, join_main, NULL);
+    external_start_rank(&job, 2, NULL, NULL, join_main, NULL);
+    external_wait(&job, 0);
+    for (int i = 0; i < 100; i++)
+        close(fd[i]);
+    external_free(&job);
+}
+END_TEST
+
+/* When all ranks have joined, the hub stops listening. */
+static int quiet_main(dlc_job *job, void *argument) {
+    const int *port = argument;
+    dlc_address list[DLC_ADDRESSES_MAX];
+    int count;
+    if (dlc_job_barrier(job) != DLC_OK ||
+        dlc_address_resolve("127.0.0.1", (uint16_t)*port, list, &count) != DLC_OK)
+        return 1;
+    usleep(50000);
+    int fd = dlc_address_connect(&list[0], 1000);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 ? 2 : dlc_exit_code(dlc_job_barrier(job));
+}
+
+START_TEST(the_listener_closes) {
+    external_job job = {.ranks = 2, .port = free_port()};
+    external_start_rank(&job, 0, NULL, NULL, quiet_main, &job.port);
+    external_start_rank(&job, 1, NULL, NULL, quiet_main, &job.port);
+    external_wait(&job, 0);
+    external_free(&job);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("gate");
+    tcase_add_test(tests, parts_are_kept_apart);
+    tcase_add_test(tests, every_bit_counts);
+    tcase_add_test(tests, no_reflection_no_replay);
+    tcase_add_test(tests, secrets_are_random);
+    tcase_add_loop_test(tests, joining, 0, 2);
+    tcase_add_loop_test(tests, other_users, 0, 2);
+    tcase_add_loop_test(tests, garbage_is_dropped, 0, sizeof garbage / sizeof *garbage);
+    tcase_add_test(tests, more_than_a_hello);
+    tcase_add_test(tests, slow_clients_time_out);
+    tcase_add_test(tests, floods_do_not_block_others);
+    tcase_add_test(tests, out_of_descriptors);
+    tcase_add_test(tests, a_job_starts_despite_garbage);
+    tcase_add_test(tests, the_listener_closes);
+    return run_tests("job: gate", tests);
+}

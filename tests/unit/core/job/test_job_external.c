@@ -1,0 +1,428 @@
+/* Tests external launch by variables: joining, contradictions in the environment,
+ * secrets, signals. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "job_fixture.h"
+
+/* ---- Joining ----------------------------------------------------------------- */
+
+/* Checks the rank infos, and a collective larger than any socket buffer. */
+static int join_main(dlc_job *job, void *argument) {
+    (void)argument;
+    enum { WORDS = 30000 };
+    static int mine[WORDS], all[8 * WORDS];
+    int rank = dlc_job_rank(job), ranks = dlc_job_ranks(job);
+    shared_enter(job);
+    for (int i = 0; i < WORDS; i++)
+        mine[i] = rank * WORDS + i;
+    for (int round = 0; round < 20; round++)
+        if (dlc_job_barrier(job) != DLC_OK)
+            return 1;
+    if (dlc_job_all_gather(job, mine, sizeof mine, all) != DLC_OK)
+        return 2;
+    for (int i = 0; i < ranks * WORDS; i++)
+        if (all[i] != i)
+            return 3;
+    for (int r = 0; r < ranks; r++) {
+        const dlc_rank_info *info = dlc_job_rank_info(job, r);
+        if (info->pid != (uint32_t)atomic_load(&shared->pid[r]) || info->node != 0)
+            return 4;
+    }
+    if (dlc_job_broadcast(job, ranks - 1, all, sizeof mine) != DLC_OK)
+        return 5;
+    return dlc_job_threads(job) >= 1 ? 0 : 6;
+}
+
+static const int rank_counts[] = {1, 2, 3, 5};
+
+START_TEST(all_ranks_join) {
+    external_job job = external_start(rank_counts[_i], NULL, join_main, NULL);
+    external_wait(&job, 0);
+    for (int r = 0; r < job.ranks; r++)
+        ck_assert_str_eq(dlc_text_string(&job.process[r].text), "");
+    external_free(&job);
+}
+END_TEST
+
+/* Ranks may start in any order, rank 0 last. */
+START_TEST(rank_0_comes_last) {
+    external_job job = {.ranks = 3, .port = free_port()};
+    for (int r = 2; r >= 0; r--) {
+        external_start_rank(&job, r, NULL, NULL, join_main, NULL);
+        usleep(100000);
+    }
+    external_wait(&job, 0);
+    external_free(&job);
+}
+END_TEST
+
+static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=localhost",
+                                        "MASTER_ADDR=127.0.0.2"};
+
+START_TEST(other_addresses) {
+    const char *extra[] = {addresses[_i], "LOCAL_WORLD_SIZE=2", NULL};
+    external_job job = {.ranks = 2, .port = free_port()};
+    if (_i == 0 && access("/proc/net/if_inet6", F_OK))
+        return; /* no IPv6 on this machine */
+    for (int r = 0; r < 2; r++)
+        external_start_rank(&job, r, extra, NULL, join_main, NULL);
+    external_wait(&job, 0);
+    external_free(&job);
+}
+END_TEST
+
+/* DLCORE_PORT overrides MASTER_PORT, which the launcher may need itself. */
+START_TEST(another_port) {
+    char port[32];
+    const char *extra[] = {port, NULL};
+    external_job job = {.ranks = 2, .port = 1};
+    snprintf(port, sizeof port, "DLCORE_PORT=%d", free_port());
+    for (int r = 0; r < 2; r++)
+        external_start_rank(&job, r, extra, NULL, join_main, NULL);
+    external_wait(&job, 0);
+    external_free(&job);
+}
+END_TEST
+
+static int codes_main(dlc_job *job, void *argument) {
+    const int *codes = argument;
+    shared_enter(job);
+    if (dlc_job_barrier(job) != DLC_OK)
+        return 9;
+    return codes[dlc_job_rank(job)];
+}
+
+/* Every process ends with the exit code of the job. */
+static const int codes[][4] = {{0, 0, 0, 0}, {0, 3, 0, 3}, {4, 0, 0, 4}, {1, 1, 1, 1}};
+
+START_TEST(codes_are_shared) {
+    external_job job = external_start(3, NULL, codes_main, (void *)codes[_i]);
+    external_wait(&job, codes[_i][3]);
+    external_free(&job);
+}
+END_TEST
+
+/* ---- Contradictions ---------------------------------------------------------- */
+
+static int never_main(dlc_job *job, void *argument) {
+    (void)argument;
+    shared_enter(job);
+    return 77;
+}
+
+typedef struct wrong_case {
+    const char *set[7];
+    int ranks;
+    const char *says;
+} wrong_case;
+
+#define FULL(rank, ranks) \
+    "RANK=" rank, "WORLD_SIZE=" ranks, "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711"
+
+static const wrong_case wrong_cases[] = {
+    {{FULL("2", "2")}, 1, "RANK=2 and WORLD_SIZE=2 contradict"},
+    {{FULL("x", "2")}, 1, "RANK=x"},
+    {{FULL("-1", "2")}, 1, "RANK=-1"},
+    {{FULL("0", "2x")}, 1, "WORLD_SIZE=2x"},
+    {{FULL("0", "0")}, 1, "WORLD_SIZE=0"},
+    {{FULL(" 1", "2")}, 1, "RANK= 1"},
+    {{FULL("0", "99999999999999999999")}, 1, "WORLD_SIZE=9999"},
+    {{FULL("0", "1025")}, 1, "WORLD_SIZE=1025"},
+    {{"RANK=0"}, 1, "WORLD_SIZE is not"},
+    {{"WORLD_SIZE=2"}, 1, "RANK is not"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1"}, 1, "MASTER_ADDR is not"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=::1"}, 1, "MASTER_PORT is not"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=", "MASTER_PORT=1"},
+     1,
+     "MASTER_ADDR is not"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=::1", "MASTER_PORT=0"},
+     1,
+     "MASTER_PORT=0"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=::1", "MASTER_PORT=65536"},
+     1,
+     "MASTER_PORT=65536"},
+    {{FULL("0", "2"), "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=1"}, 1, "LOCAL_RANK=1 and"},
+    {{FULL("0", "2"), "LOCAL_RANK=1"}, 1, "LOCAL_RANK=1 and RANK=0"},
+    {{FULL("0", "2"), "LOCAL_WORLD_SIZE=3"}, 1, "LOCAL_WORLD_SIZE=3"},
+    {{FULL("0", "2"), "LOCAL_RANK=one"}, 1, "LOCAL_RANK=one"},
+    {{FULL("0", "2")}, 3, "--ranks=3"},
+    {{FULL("0", "2"), "DLCORE_PORT=no"}, 1, "DLCORE_PORT=no"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=no-such-host.invalid", "MASTER_PORT=1"},
+     1,
+     "no-such-host.invalid"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=4711"},
+     1,
+     "rank 0 must run on MASTER_ADDR"},
+    {{"PMIX_NAMESPACE=a"}, 1, "PMIX_RANK is not"},
+    {{"PMIX_NAMESPACE=a", "PMIX_RANK=1", "RANK=0"}, 1, "contradict each other"},
+    {{"PMI_SIZE=2", "PMI_RANK=0"}, 1, "PMI-1"},
+    {{"SLURM_STEP_NUM_TASKS=2"}, 1, "srun --mpi=pmix"},
+    {{FULL("0", "2"), "DLCORE_SECRET=short"}, 1, "5 characters"},
+    {{FULL("0", "2"), "DLCORE_SECRET=sixteen-letters-", "DLCORE_SECRET_FILE=x"},
+     1,
+     "unset one"},
+    {{FULL("0", "2"), "DLCORE_SECRET_FILE=/no/such/file"}, 1, "/no/such/file"},
+    {{FULL("0", "2"), "DLCORE_SECRET_FILE=/"}, 1, "is not a file"},
+    {{FULL("0", "2"), "DLCORE_SECRET_FILE=/etc/passwd"}, 1, "chmod 600"},
+};
+
+START_TEST(contradictions) {
+    const wrong_case *wrong = &wrong_cases[_i];
+    dlc_job_options options = {.ranks = wrong->ranks, .external = 1};
+    job_process process = process_start_environment(wrong->set, &options, never_main,
+                                                    NULL);
+    int code = process_wait(&process);
+    ck_assert_msg(code == 2 && strstr(dlc_text_string(&process.text), wrong->says),
+                  "code %d: %s", code, dlc_text_string(&process.text));
+    ck_assert_int_eq(atomic_load(&shared->pid[0]), 0);
+    dlc_text_free(&process.text);
+}
+END_TEST
+
+/* Without options.external the environment is ignored. */
+START_TEST(not_asked) {
+    const char *set[] = {"RANK=9", "PMIX_NAMESPACE=x", NULL};
+    dlc_job_options options = {.ranks = 2};
+    job_process process = process_start_environment(set, &options, join_main, NULL);
+    ck_assert_int_eq(process_wait(&process), 0);
+    dlc_text_free(&process.text);
+}
+END_TEST
+
+START_TEST(port_is_taken) {
+    external_job first = external_start(2, NULL, join_main, NULL), second = first;
+    external_wait(&first, 0);
+    /* A second job on the port where another hub listens. */
+    external_start_rank(&first, 0, NULL, NULL, join_main, NULL);
+    usleep(300000);
+    external_start_rank(&second, 0, NULL, NULL, join_main, NULL);
+    second.ranks = 1;
+    external_wait(&second, 2);
+    ck_assert(external_prints(&second, 0, "listens at 127.0.0.1"));
+    external_start_rank(&first, 1, NULL, NULL, join_main, NULL);
+    external_wait(&first, 0);
+    external_free(&first);
+    external_free(&second);
+}
+END_TEST
+
+/* Rank 1 is started with the number of another rank, with another number of ranks, and
+ * with another net.ini. */
+START_TEST(ranks_disagree) {
+    static const char *const says[] = {"has been started twice", "expects 4 ranks",
+                                       "different net.ini"};
+    static const char *const says_it[] = {"rank 2 has been started twice",
+                                          "expects 4 ranks", "different net.ini"};
+    const char *const extra[][2] = {{"RANK=2"}, {"WORLD_SIZE=4"}, {NULL}};
+    dlc_job_options options = {.ranks = 1, .digest = 7};
+    external_job job = {.ranks = 3, .port = free_port()};
+    external_start_rank(&job, 0, NULL, &options, never_main, NULL);
+    external_start_rank(&job, 2, NULL, &options, never_main, NULL);
+    usleep(300000);
+    options.digest += _i == 2;
+    external_start_rank(&job, 1, extra[_i], &options, never_main, NULL);
+    external_wait(&job, 2);
+    ck_assert(external_prints(&job, 0, says[_i]));
+    ck_assert(external_prints(&job, 1, says_it[_i]));
+    external_free(&job);
+}
+END_TEST
+
+/* A rank that joins after the job has failed is told so at once. */
+START_TEST(too_late) {
+    dlc_job_options options = {.ranks = 1, .digest = 7};
+    external_job job = {.ranks = 3, .port = free_port()};
+    external_start_rank(&job, 0, NULL, &options, never_main, NULL);
+    options.digest = 8;
+    external_start_rank(&job, 1, NULL, &options, never_main, NULL);
+    usleep(500000);
+    external_start_rank(&job, 2, NULL, &options, never_main, NULL);
+    external_wait(&job, 2);
+    ck_assert(external_prints(&job, 2, "joined too late"));
+    external_free(&job);
+}
+END_TEST
+
+START_TEST(missing_ranks_are_named) {
+    dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 0.7};
+    external_job job = {.ranks = 6, .port = free_port()};
+    external_start_rank(&job, 0, NULL, &options, never_main, NULL);
+    external_start_rank(&job, 2, NULL, &options, never_main, NULL);
+    int code = process_wait(&job.process[0]);
+    ck_assert_msg(code == 5 && external_prints(&job, 0, "missing rank 1, 3 to 5"), "%s",
+                  dlc_text_string(&job.process[0].text));
+    ck_assert_int_eq(process_wait(&job.process[2]), 5);
+    external_free(&job);
+}
+END_TEST
+
+START_TEST(rank_0_is_missing) {
+    dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 0.5};
+    external_job job = {.ranks = 2, .port = free_port()};
+    external_start_rank(&job, 1, NULL, &options, never_main, NULL);
+    ck_assert_int_eq(process_wait(&job.process[1]), 5);
+    ck_assert(external_prints(&job, 1, "could not reach rank 0 at 127.0.0.1:"));
+    external_free(&job);
+}
+END_TEST
+
+/* ---- Secrets ----------------------------------------------------------------- */
+
+#define SECRET_A "DLCORE_SECRET=correct horse battery"
+#define SECRET_B "DLCORE_SECRET=correct horse battery staple"
+
+typedef struct secret_case {
+    const char *first[2], *second[2];
+    const char *says; /* printed by rank 1; NULL: they join */
+} secret_case;
+
+static const secret_case secret_cases[] = {
+    {{SECRET_A}, {SECRET_A}, NULL},
+    {{SECRET_A}, {SECRET_B}, "has a different secret"},
+    {{SECRET_A}, {NULL}, "has a secret, and this rank has none"},
+    {{NULL}, {SECRET_A}, "has no secret, but this rank has"},
+};
+
+START_TEST(secrets) {
+    const secret_case *test = &secret_cases[_i];
+    dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 1};
+    external_job job = {.ranks = 2, .port = free_port()};
+    external_start_rank(&job, 0, test->first, &options, join_main, NULL);
+    external_start_rank(&job, 1, test->second, &options, join_main, NULL);
+    int second = process_wait(&job.process[1]), first = process_wait(&job.process[0]);
+    ck_assert_msg(second == (test->says ? 2 : 0), "%d: %s", second,
+                  dlc_text_string(&job.process[1].text));
+    ck_assert_int_eq(first, test->says ? 5 : 0); /* rank 0 goes on waiting */
+    if (test->says)
+        ck_assert(external_prints(&job, 1, test->says));
+    external_free(&job);
+}
+END_TEST
+
+START_TEST(secret_file) {
+    char path[] = "/tmp/dlcore-secret-XXXXXX", variable[64];
+    const char *extra[] = {variable, NULL};
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, "a secret of some length\n", 24), 24);
+    snprintf(variable, sizeof variable, "DLCORE_SECRET_FILE=%s", path);
+    ck_assert_int_eq(fchmod(fd, _i ? 0640 : 0600), 0);
+    close(fd);
+    external_job job = {.ranks = 2, .port = free_port()};
+    for (int r = 0; r < 2; r++)
+        external_start_rank(&job, r, extra, NULL, join_main, NULL);
+    external_wait(&job, _i ? 2 : 0);
+    unlink(path);
+    external_free(&job);
+}
+END_TEST
+
+/* Any address of this machine except loopback, if it has one. */
+static int find_address(char *text, size_t room) {
+    FILE *found = popen("hostname -I 2>/dev/null", "re");
+    int got = found && fscanf(found, "%63s", text) == 1;
+    (void)room;
+    if (found)
+        pclose(found);
+    return got;
+}
+
+START_TEST(off_loopback_needs_a_secret) {
+    char own[64], address[96];
+    if (!find_address(own, sizeof own))
+        return;
+    snprintf(address, sizeof address, "MASTER_ADDR=%s", own);
+    const char *extra[] = {address, _i ? SECRET_A : NULL, NULL};
+    external_job job = {.ranks = 2, .port = free_port()};
+    dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 2};
+    for (int r = 0; r < 2; r++)
+        external_start_rank(&job, r, extra, &options, join_main, NULL);
+    int first = process_wait(&job.process[0]), second = process_wait(&job.process[1]);
+    ck_assert_int_eq(first, _i ? 0 : 2);
+    ck_assert_int_eq(second, _i ? 0 : 5);
+    if (!_i)
+        ck_assert(external_prints(&job, 0, "except on loopback, ranks need a secret"));
+    external_free(&job);
+}
+END_TEST
+
+/* ---- Signals ----------------------------------------------------------------- */
+
+static int obey_main(dlc_job *job, void *argument) {
+    (void)argument;
+    shared_enter(job);
+    unsigned seen = 0;
+    while (!(seen & DLC_JOB_STOP)) {
+        if (dlc_job_check(job) != DLC_OK)
+            return 5;
+        seen |= dlc_job_requests(job);
+        atomic_fetch_or(&shared->seen[dlc_job_rank(job)], seen);
+        usleep(1000);
+    }
+    return 0;
+}
+
+START_TEST(a_signal_to_anyone) {
+    external_job job = external_start(3, NULL, obey_main, NULL);
+    shared_wait_ranks(3);
+    pid_t to = _i < 3 ? job.process[_i].pid : atomic_load(&shared->pid[_i - 3]);
+    kill(to, SIGHUP);
+    kill(to, SIGUSR1);
+    for (int r = 0; r < 3; r++)
+        while (~atomic_load(&shared->seen[r]) & (DLC_JOB_CHECKPOINT | DLC_JOB_RELOAD))
+            usleep(1000);
+    if (_i % 2)
+        kill(to, SIGTERM);
+    else
+        for (int r = 0; r < 3; r++)
+            kill(job.process[r].pid, SIGTERM);
+    external_wait(&job, 128 + SIGTERM);
+    external_free(&job);
+}
+END_TEST
+
+/* A signal while ranks are still missing ends the job at once. */
+START_TEST(a_signal_while_waiting) {
+    external_job job = {.ranks = 3, .port = free_port()};
+    external_start_rank(&job, 0, NULL, NULL, never_main, NULL);
+    external_start_rank(&job, 1, NULL, NULL, never_main, NULL);
+    usleep(400000);
+    uint64_t start = dlc_now_ns();
+    kill(job.process[_i].pid, SIGTERM);
+    int first = process_wait(&job.process[0]), second = process_wait(&job.process[1]);
+    ck_assert_int_eq(first, 128 + SIGTERM);
+    ck_assert_int_eq(second, 128 + SIGTERM);
+    ck_assert_double_lt(dlc_since(start), 10);
+    external_free(&job);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("external");
+    tcase_add_loop_test(tests, all_ranks_join, 0, 4);
+    tcase_add_test(tests, rank_0_comes_last);
+    tcase_add_loop_test(tests, other_addresses, 0, 3);
+    tcase_add_test(tests, another_port);
+    tcase_add_loop_test(tests, codes_are_shared, 0, sizeof codes / sizeof *codes);
+    tcase_add_loop_test(tests, contradictions, 0,
+                        sizeof wrong_cases / sizeof *wrong_cases);
+    tcase_add_test(tests, not_asked);
+    tcase_add_test(tests, port_is_taken);
+    tcase_add_loop_test(tests, ranks_disagree, 0, 3);
+    tcase_add_test(tests, too_late);
+    tcase_add_test(tests, missing_ranks_are_named);
+    tcase_add_test(tests, rank_0_is_missing);
+    tcase_add_loop_test(tests, secrets, 0, sizeof secret_cases / sizeof *secret_cases);
+    tcase_add_loop_test(tests, secret_file, 0, 2);
+    tcase_add_loop_test(tests, off_loopback_needs_a_secret, 0, 2);
+    tcase_add_loop_test(tests, a_signal_to_anyone, 0, 6);
+    tcase_add_loop_test(tests, a_signal_while_waiting, 0, 2);
+    return run_tests("job: external launch", tests);
+}

@@ -1,0 +1,538 @@
+/* Tests what the hub decides, without processes: its ranks are remote ones, whose side
+ * of the control channel each test plays. */
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "job/channel.h"
+#include "job/hub.h"
+#include "job/job.h"
+#include "job/spawn.h"
+
+enum { RANKS = 3 };
+
+static dlc_hub hub;
+static dlc_peer peer[RANKS];
+static int far_end[RANKS]; /* the agents' ends of the control channels */
+
+static void setup(void) {
+    uint64_t now = dlc_now_ns();
+    memset(peer, 0, sizeof peer);
+    hub = (dlc_hub){.ranks = RANKS,
+                    .peer = peer,
+                    .signals = -1,
+                    .remotes = 1,
+                    .last_heartbeat = now};
+    for (int r = 0; r < RANKS; r++) {
+        int pair[2];
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+        peer[r] = (dlc_peer){.pid = 100 + r,
+                             .host = "h",
+                             .running = 1,
+                             .control = pair[0],
+                             .output = {.fd = -1},
+                             .remote = 1,
+                             .joined = 1,
+                             .last_heard = now};
+        far_end[r] = pair[1];
+    }
+    dlc_hub_watchdog_reset(&hub);
+}
+
+static void teardown(void) {
+    for (int r = 0; r < RANKS; r++) {
+        if (peer[r].control >= 0)
+            close(peer[r].control);
+        close(far_end[r]);
+        dlc_text_free(&peer[r].out);
+        dlc_payload_free(&peer[r].part);
+    }
+    dlc_free(hub.result);
+}
+
+/* The next frame sent to a rank, except heartbeats; its payload in `text`. kind 0:
+ * none. */
+static dlc_frame next_frame(int rank, char *text, size_t room) {
+    dlc_frame frame;
+    do {
+        dlc_hub_flush(&hub, rank);
+        if (recv(far_end[rank], &frame, sizeof frame, MSG_DONTWAIT) != sizeof frame)
+            return (dlc_frame){0};
+        ck_assert_uint_lt(frame.bytes, room);
+        if (frame.bytes)
+            ck_assert_int_eq(dlc_frame_read(far_end[rank], text, frame.bytes), DLC_OK);
+        text[frame.bytes] = '\0';
+    } while (frame.kind == DLC_FRAME_HEARTBEAT);
+    return frame;
+}
+
+static void expect_frame(int rank, uint32_t kind, int32_t number, const char *says) {
+    char text[1024] = "";
+    dlc_frame frame = next_frame(rank, text, sizeof text);
+    ck_assert_msg(frame.kind == kind && frame.number == number && strstr(text, says),
+                  "rank %d: kind %u, number %d: %s", rank, frame.kind, frame.number,
+                  text);
+}
+
+static void expect_nothing(int rank) {
+    char text[1024];
+    ck_assert_uint_eq(next_frame(rank, text, sizeof text).kind, 0);
+}
+
+static uint64_t ago(double seconds) {
+    return dlc_now_ns() - (uint64_t)(seconds * 1e9);
+}
+
+static void say(int rank, const void *bytes, size_t count) {
+    ck_assert_int_eq(send(far_end[rank], bytes, count, MSG_NOSIGNAL), (ssize_t)count);
+}
+
+/* ---- How a job ends ---------------------------------------------------------- */
+
+START_TEST(first_failure_counts) {
+    dlc_hub_rank_ended(&hub, 1, 0, 3);
+    ck_assert(hub.aborting);
+    ck_assert_uint_gt(hub.kill_at, dlc_now_ns()); /* the others have time to end */
+    ck_assert_uint_le(hub.kill_at, dlc_now_ns() + DLC_GRACE_NS);
+    for (int r = 0; r < RANKS; r++)
+        expect_frame(r, DLC_FRAME_ABORT, DLC_ERR_PEER,
+                     "rank 1 (host h, pid 101) ended");
+    dlc_hub_rank_ended(&hub, 0, 0, 7); /* because of that */
+    dlc_hub_rank_ended(&hub, 2, 0, 0);
+    expect_nothing(2);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 3);
+}
+END_TEST
+
+START_TEST(a_signal_is_worse_than_a_code) {
+    dlc_hub_rank_ended(&hub, 1, 0, 3);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 3);
+    dlc_hub_rank_ended(&hub, 0, 1, SIGSEGV);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_PEER));
+}
+END_TEST
+
+START_TEST(own_kills_are_no_loss) {
+    dlc_hub_rank_ended(&hub, 1, 0, 3);
+    dlc_hub_kill_rank(&hub, 0, SIGKILL);
+    dlc_hub_rank_ended(&hub, 0, 1, SIGKILL);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 3);
+    dlc_hub_end_by_signal(&hub, SIGTERM);
+    dlc_hub_rank_ended(&hub, 2, 1, SIGKILL);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 128 + SIGTERM);
+}
+END_TEST
+
+START_TEST(first_abort_counts) {
+    dlc_hub_abort(&hub, DLC_ERR_INTERNAL, "first");
+    dlc_hub_abort(&hub, DLC_ERR_PEER, "second");
+    expect_frame(2, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, "first");
+    expect_nothing(2);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_INTERNAL));
+}
+END_TEST
+
+/* ---- Collectives ------------------------------------------------------------- */
+
+static int begin(int rank, dlc_frame frame) {
+    peer[rank].frame = frame;
+    return dlc_hub_call_begin(&hub, rank);
+}
+
+static dlc_frame gather_of(size_t bytes) {
+    return (dlc_frame){.kind = DLC_FRAME_ALL_GATHER, .size = bytes, .bytes = bytes};
+}
+
+START_TEST(contributions_are_in_rank_order) {
+    static const int order[RANKS] = {2, 0, 1};
+    char text[64];
+    for (int i = 0; i < RANKS; i++) {
+        const dlc_frame frame = gather_of(2);
+        say(order[i], &frame, sizeof frame);
+        say(order[i], "aabbcc" + 2 * order[i], 2);
+        dlc_hub_read(&hub, order[i]);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        dlc_frame frame = next_frame(r, text, sizeof text);
+        ck_assert_uint_eq(frame.kind, DLC_FRAME_RESULT);
+        ck_assert_str_eq(text, "aabbcc");
+    }
+    ck_assert(!hub.aborting);
+}
+END_TEST
+
+static const struct {
+    dlc_frame first, second;
+    const char *says;
+} unlike[] = {
+    {{DLC_FRAME_BROADCAST, 1, 8, 0},
+     {DLC_FRAME_BROADCAST, 2, 8, 0},
+     "broadcast of 8 bytes from rank 2"},
+    {{DLC_FRAME_BROADCAST, 1, 8, 0},
+     {DLC_FRAME_BROADCAST, 1, 9, 0},
+     "broadcast of 9 bytes from rank 1"},
+    {{DLC_FRAME_ALL_GATHER, 0, 8, 8}, {DLC_FRAME_BROADCAST, 1, 8, 0}, "broadcast of 8"},
+    {{DLC_FRAME_ALL_GATHER, 0, 8, 8},
+     {DLC_FRAME_ALL_GATHER, 0, 4, 4},
+     "all-gather of 4"},
+};
+
+START_TEST(different_calls_are_reported) {
+    ck_assert(begin(2, unlike[_i].first) || unlike[_i].first.number == 2);
+    ck_assert(!begin(0, unlike[_i].second));
+    expect_frame(1, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, unlike[_i].says);
+}
+END_TEST
+
+/* A header that does not fit the call, and a call before the last result has been
+ * sent. */
+START_TEST(malformed_calls_are_reported) {
+    if (_i == 0) {
+        ck_assert(begin(1, gather_of(4)));
+        dlc_hub_call_end(&hub, 1);
+        ck_assert(!begin(1, gather_of(4)));
+    } else if (_i == 1) {
+        ck_assert(!begin(1, (dlc_frame){DLC_FRAME_ALL_GATHER, 0, 8, 4}));
+    } else if (_i == 2) {
+        ck_assert(!begin(1, (dlc_frame){DLC_FRAME_BROADCAST, 0, 8, 8}));
+    } else if (_i == 3) {
+        ck_assert(!begin(1, (dlc_frame){DLC_FRAME_BROADCAST, 1, 8, 0}));
+    } else {
+        ck_assert(!begin(1, (dlc_frame){DLC_FRAME_BROADCAST, RANKS, 8, 0}));
+    }
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL,
+                 "rank 1 sent a malformed message");
+}
+END_TEST
+
+/* The limit applies to the whole result, not to each contribution. */
+START_TEST(large_results_are_refused) {
+    ck_assert(!begin(1, gather_of(DLC_FRAME_BYTES_MAX / 2)));
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL,
+                 "too much for the control channel");
+    ck_assert(!hub.call.open);
+}
+END_TEST
+
+START_TEST(ended_ranks_are_not_waited_for) {
+    ck_assert(begin(0, gather_of(4)));
+    dlc_hub_call_end(&hub, 0);
+    dlc_hub_rank_ended(&hub, 0, 0, 0); /* its contribution is complete */
+    ck_assert(!hub.aborting);
+    dlc_hub_rank_ended(&hub, 2, 0, 0);
+    ck_assert(hub.aborting);
+    expect_frame(1, DLC_FRAME_ABORT, DLC_ERR_PEER,
+                 "rank 2 (host h, pid 102) has ended");
+}
+END_TEST
+
+/* A result larger than the socket's buffer is sent in pieces, and what follows it comes
+ * after it. */
+START_TEST(results_go_out_whole) {
+    enum { BYTES = 3 << 20 };
+    const int room = 1;
+    const dlc_frame request = {.kind = DLC_FRAME_REQUEST, .number = 5};
+    char *got = dlc_alloc(BYTES, 1);
+    dlc_frame frame;
+    size_t at = 0;
+    ck_assert_ptr_nonnull(got);
+    for (size_t i = 0; i < BYTES; i++)
+        got[i] = (char)(i % 251);
+    for (int r = 0; r < RANKS; r++) {
+        const dlc_frame call = {DLC_FRAME_BROADCAST, 0, BYTES, r ? 0 : BYTES};
+        setsockopt(peer[r].control, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        say(r, &call, sizeof call);
+        for (size_t sent = 0; r == 0 && sent < BYTES;) {
+            ssize_t done = send(far_end[0], got + sent, BYTES - sent, MSG_DONTWAIT);
+            sent += done > 0 ? (size_t)done : 0;
+            dlc_hub_read(&hub, 0);
+        }
+        dlc_hub_read(&hub, r);
+    }
+    memset(got, 0, BYTES);
+    dlc_hub_send(&hub, 1, &request, NULL);
+    dlc_hub_flush(&hub, 1);
+    ck_assert_int_eq(dlc_frame_read(far_end[1], &frame, sizeof frame), DLC_OK);
+    ck_assert_uint_eq(frame.bytes, BYTES);
+    for (int stalls = 0; at < BYTES && stalls < 1000; stalls++) {
+        ssize_t done = recv(far_end[1], got + at, BYTES - at, MSG_DONTWAIT);
+        stalls = done > 0 ? 0 : stalls;
+        at += done > 0 ? (size_t)done : 0;
+        dlc_hub_flush(&hub, 1);
+    }
+    ck_assert_uint_eq(at, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        if (got[i] != (char)(i % 251))
+            ck_abort_msg("byte %zu is wrong", i);
+    expect_frame(1, DLC_FRAME_REQUEST, 5, "");
+    dlc_free(got);
+}
+END_TEST
+
+/* ---- Receiving --------------------------------------------------------------- */
+
+START_TEST(frames_come_in_pieces) {
+    char bytes[sizeof(dlc_frame) + 4], text[64];
+    const dlc_frame frame = gather_of(4);
+    for (int r = 0; r < RANKS; r++) {
+        memcpy(bytes, &frame, sizeof frame);
+        snprintf(text, sizeof text, "<%d%d>", r, r);
+        memcpy(bytes + sizeof frame, text, 4);
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            say(r, bytes + i, 1);
+            dlc_hub_read(&hub, r);
+        }
+    }
+    next_frame(0, text, sizeof text);
+    ck_assert_str_eq(text, "<00><11><22>");
+    ck_assert(!hub.aborting);
+}
+END_TEST
+
+static const dlc_frame unknown[] = {
+    {DLC_FRAME_SIGNAL, SIGKILL, 0, 0}, {DLC_FRAME_SIGNAL, 0, 0, 0},
+    {DLC_FRAME_HEARTBEAT, 0, 0, 0},    {DLC_FRAME_ABORT, 0, 0, 0},
+    {DLC_FRAME_RESULT, 0, 0, 0},       {99, 0, 0, 0},
+};
+
+START_TEST(unknown_messages_are_refused) {
+    say(1, &unknown[_i], sizeof unknown[_i]);
+    dlc_hub_read(&hub, 1);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, "sent an unknown message");
+}
+END_TEST
+
+/* Only remote ranks send heartbeats; those of children are taken by the hub. */
+START_TEST(heartbeats_come_from_remote_ranks) {
+    const dlc_frame frame = {.kind = DLC_FRAME_HEARTBEAT,
+                             .bytes = sizeof(dlc_heartbeat)};
+    const dlc_heartbeat heartbeat = {.pid = 77, .state = 'R', .steps = 5};
+    say(1, &frame, sizeof frame);
+    say(1, &heartbeat, sizeof heartbeat);
+    dlc_hub_read(&hub, 1);
+    ck_assert_int_eq(peer[1].pid, 77);
+    ck_assert_uint_eq(peer[1].heartbeat.steps, 5);
+    ck_assert(!hub.aborting);
+    peer[2].remote = 0;
+    say(2, &frame, sizeof frame);
+    say(2, &heartbeat, sizeof heartbeat);
+    dlc_hub_read(&hub, 2);
+    ck_assert_int_eq(peer[2].pid, 102);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, "sent an unknown message");
+    peer[2].remote = 1;
+}
+END_TEST
+
+START_TEST(channels_pass_frames_on) {
+    const dlc_frame frame = {.kind = DLC_FRAME_ABORT, .number = 7, .bytes = 5};
+    const dlc_frame huge = {.kind = DLC_FRAME_ABORT,
+                            .bytes = DLC_FRAME_BYTES_MAX + 1ull};
+    dlc_channel to = {.fd = peer[0].control}, from = {.fd = far_end[0]};
+    dlc_channel_send(&to, &frame, "hello");
+    dlc_channel_send(&to, &frame, "again");
+    dlc_channel_flush(&to);
+    ck_assert(!dlc_channel_has_output(&to));
+    ck_assert_int_eq(dlc_channel_read(&from), 1);
+    ck_assert_int_eq(from.frame.number, 7);
+    ck_assert_mem_eq(from.payload.bytes, "hello", 6); /* NUL-terminated */
+    ck_assert_int_eq(dlc_channel_read(&from), 1);
+    ck_assert_str_eq(from.payload.bytes, "again");
+    ck_assert_int_eq(dlc_channel_read(&from), 0);
+    ck_assert_int_ge(from.fd, 0);
+    ck_assert_int_eq(send(to.fd, &huge, sizeof huge, MSG_NOSIGNAL), sizeof huge);
+    ck_assert_int_eq(dlc_channel_read(&from), 0);
+    ck_assert_int_eq(from.fd, -1); /* malformed */
+    far_end[0] = dup(to.fd);
+    dlc_channel_close(&to);
+    dlc_channel_close(&from);
+    peer[0].control = -1;
+}
+END_TEST
+
+/* Writes in two pieces, with a pause that the reader has to wait through. */
+static void *send_in_two(void *argument) {
+    const int *fd = argument;
+    (void)!write(*fd, "hel", 3);
+    usleep(50000);
+    (void)!write(*fd, "lo", 2);
+    return NULL;
+}
+
+START_TEST(frames_are_read_whole) {
+    pthread_t thread;
+    char text[6] = "";
+    ck_assert_int_eq(pthread_create(&thread, NULL, send_in_two, &peer[0].control), 0);
+    ck_assert_int_eq(dlc_frame_read(far_end[0], text, 5), DLC_OK);
+    pthread_join(thread, NULL);
+    ck_assert_str_eq(text, "hello");
+}
+END_TEST
+
+/* ---- Hangs ------------------------------------------------------------------- */
+
+/* All ranks have been idle for so long: no progress, not busy, no dlc_job_check. */
+static void set_idle(double seconds) {
+    hub.hang_timeout = 1;
+    hub.last_heartbeat = dlc_now_ns();
+    for (int r = 0; r < RANKS; r++) {
+        peer[r].last_progress = peer[r].last_busy = peer[r].last_check = ago(seconds);
+        peer[r].last_heard = hub.last_heartbeat;
+        peer[r].heartbeat.steps = 1;
+    }
+}
+
+START_TEST(waiting_ranks_are_not_culprits) {
+    set_idle(2);
+    peer[0].last_check = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(hub.aborting);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER, "rank 1 (host h, pid 101) hangs");
+    expect_nothing(0);
+    for (int r = 1; r < RANKS; r++) {
+        expect_frame(r, DLC_FRAME_ABORT, DLC_ERR_PEER, "rank 1");
+        expect_frame(r, DLC_FRAME_KILL, SIGKILL, "");
+    }
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_PEER));
+}
+END_TEST
+
+START_TEST(all_wait_for_each_other) {
+    set_idle(2);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_check = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER, "all wait for each other");
+    expect_nothing(0);
+}
+END_TEST
+
+/* A computing rank has ten times the hang timeout, and no more. */
+START_TEST(computing_ranks_get_more_time) {
+    set_idle(9);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_check = dlc_now_ns();
+    peer[1].last_busy = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(!hub.aborting);
+    set_idle(11);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_check = dlc_now_ns();
+    peer[1].last_busy = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(hub.aborting);
+}
+END_TEST
+
+START_TEST(silent_agents_are_lost) {
+    set_idle(0);
+    peer[1].last_heard = ago(2);
+    peer[2].last_heard = ago(2);
+    peer[2].joined = 0; /* has not joined yet: left to the acceptor */
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(hub.aborting && !peer[1].running && peer[2].running);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER, "lost rank 1 (host h, pid 101)");
+}
+END_TEST
+
+/* A stopping job waits for ranks that wait or save, but not for one that goes on
+ * computing. */
+START_TEST(stopping_has_an_end) {
+    set_idle(5);
+    hub.stop_signal = SIGTERM;
+    hub.stopped_at = ago(3);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_check = peer[r].last_progress = dlc_now_ns();
+    peer[0].last_progress = ago(5); /* waits */
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(!hub.killed && !hub.aborting);
+    peer[1].last_progress = ago(5);
+    peer[1].last_busy = peer[1].last_disk_wait = dlc_now_ns(); /* saves */
+    hub.last_heartbeat = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(!hub.killed && !hub.aborting);
+    peer[1].last_disk_wait = 0;
+    hub.last_heartbeat = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(hub.killed);
+    for (int r = 0; r < RANKS; r++)
+        expect_frame(r, DLC_FRAME_KILL, SIGKILL, "");
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 128 + SIGTERM);
+}
+END_TEST
+
+/* Exit codes are cut to a byte; only 0 becomes 0. */
+START_TEST(codes_fit_a_byte) {
+    static const struct {
+        int code, byte;
+    } cases[] = {{0, 0}, {1, 1}, {255, 255}, {256, 1}, {257, 1}, {512, 1}, {-1, 255}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_int_eq(dlc_exit_byte(cases[i].code), cases[i].byte);
+}
+END_TEST
+
+/* ---- Signals ----------------------------------------------------------------- */
+
+START_TEST(asked_again) {
+    uint64_t mine = 0, other = 0;
+    dlc_hub_signal(&hub, SIGINT, &mine);
+    expect_frame(1, DLC_FRAME_REQUEST, DLC_JOB_STOP, "");
+    dlc_hub_signal(&hub, SIGINT, &mine); /* a duplicate of the first */
+    dlc_hub_signal(&hub, SIGTERM,
+                   &other); /* to another process: not a second request */
+    ck_assert(!hub.killed);
+    expect_nothing(1);
+    usleep(250000);
+    dlc_hub_signal(&hub, SIGINT, &mine);
+    ck_assert(hub.killed);
+    expect_frame(1, DLC_FRAME_KILL, SIGKILL, "");
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 128 + SIGINT);
+}
+END_TEST
+
+#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
+
+int main(void) {
+    const TTest *const tests[] = {
+        first_failure_counts,
+        a_signal_is_worse_than_a_code,
+        own_kills_are_no_loss,
+        first_abort_counts,
+        contributions_are_in_rank_order,
+        large_results_are_refused,
+        ended_ranks_are_not_waited_for,
+        results_go_out_whole,
+        frames_come_in_pieces,
+        heartbeats_come_from_remote_ranks,
+        channels_pass_frames_on,
+        frames_are_read_whole,
+        waiting_ranks_are_not_culprits,
+        all_wait_for_each_other,
+        computing_ranks_get_more_time,
+        silent_agents_are_lost,
+        stopping_has_an_end,
+        codes_fit_a_byte,
+        asked_again,
+    };
+    Suite *suite = suite_create("job: the hub");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, setup, teardown);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        tcase_add_test(all, tests[i]);
+    tcase_add_loop_test(all, different_calls_are_reported, 0, COUNT(unlike));
+    tcase_add_loop_test(all, malformed_calls_are_reported, 0, 5);
+    tcase_add_loop_test(all, unknown_messages_are_refused, 0, COUNT(unknown));
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,382 @@
+/* Tests what is cached about inspected files, what is not, and caches that cannot be
+ * read, written or trusted. */
+#include <check.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "plugin/report.h"
+#include "plugin/scan.h"
+#include "plugin_folders.h"
+
+/* The state of a file, with the cache. */
+static dlc_entry_state state_with_cache(const char *dir, const char *file) {
+    dlc_registry *registry = registry_over(dir);
+    dlc_entry_state state = entry_of(registry, file)->state;
+    dlc_registry_close(registry);
+    return state;
+}
+
+static dlc_entry_state state_after_rescan(const char *file) {
+    dlc_registry *registry = NULL;
+    ck_assert_int_eq(dlc_registry_rescan(&registry), DLC_OK);
+    dlc_entry_state state = entry_of(registry, file)->state;
+    dlc_registry_close(registry);
+    return state;
+}
+
+/* Changes the time stamp only. */
+static void touch(const char *path) {
+    const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+START_TEST(caches_valid_plugins) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "two", NULL);
+    cache_dir_make();
+    ck_assert_int_eq(state_with_cache(dir, "two.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), 1);
+    ck_assert_ptr_nonnull(cache_file());
+
+    dlc_registry *registry = registry_over(dir);
+    const dlc_plugin_entry *entry = entry_of(registry, "two.so");
+    ck_assert_int_eq(entry->state, DLC_ENTRY_USABLE);
+    ck_assert_str_eq(entry->path, path);
+    ck_assert_str_eq(entry->name, "two");
+    ck_assert_str_eq(entry->version, "1.0");
+    ck_assert_str_eq(entry->license, "BSD-2-Clause");
+    ck_assert_uint_eq(entry->features, 2);
+    ck_assert_str_eq(entry->feature[1].name, "digits");
+    ck_assert_str_eq(entry->feature[1].help, "one sample");
+    ck_assert_uint_eq(entry->feature[1].caps, 1ull << 63);
+    dlc_registry_close(registry);
+    ck_assert_int_eq(load_count(), 1);
+
+    touch(path);
+    ck_assert_int_eq(state_with_cache(dir, "two.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), 2);
+    ck_assert_int_eq(state_with_cache(dir, "two.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), 2);
+    ck_assert_int_eq(state_after_rescan("two.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), 3);
+}
+END_TEST
+
+/* A refusal that depends only on the file is cached with its reason. */
+START_TEST(caches_refusals) {
+    const char *dir = dir_make();
+    dir_add(dir, "name-upper", NULL);
+    dir_add(dir, "feature-call", NULL);
+    cache_dir_make();
+    for (int i = 0; i < 2; i++) {
+        dlc_registry *registry = registry_over(dir);
+        ck_contains(entry_of(registry, "name-upper.so")->reason, "no valid name");
+        const dlc_plugin_entry *entry = entry_of(registry, "feature-call.so");
+        ck_assert_int_eq(entry->feature[0].state, DLC_ENTRY_REFUSED);
+        ck_contains(entry->feature[0].reason, "lacks read");
+        dlc_registry_close(registry);
+        ck_assert_int_eq(load_count(), 1);
+    }
+}
+END_TEST
+
+/* A file that has crashed is skipped, although it would not crash again, until it
+ * changes or a rescan is requested. */
+START_TEST(caches_a_crash) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "crash-told", NULL);
+    char *first = NULL;
+    cache_dir_make();
+    setenv("FIXTURE_CRASH", "1", 1);
+    for (int i = 0; i < 3; i++) {
+        dlc_registry *registry = registry_over(dir);
+        const dlc_plugin_entry *entry = entry_of(registry, "crash-told.so");
+        ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
+        ck_contains(entry->reason, "crashed (signal 6");
+        ck_contains(entry->reason, "dlcore plugin list --rescan");
+        first = first ? first : strdup(entry->reason);
+        ck_assert_str_eq(entry->reason, first); /* with the time of the crash */
+        dlc_registry_close(registry);
+        ck_assert_int_eq(load_count(), 1);
+        unsetenv("FIXTURE_CRASH");
+    }
+    free(first);
+    touch(path);
+    ck_assert_int_eq(state_with_cache(dir, "crash-told.so"), DLC_ENTRY_USABLE);
+
+    setenv("FIXTURE_CRASH", "1", 1);
+    ck_assert_int_eq(state_after_rescan("crash-told.so"), DLC_ENTRY_REFUSED);
+    unsetenv("FIXTURE_CRASH");
+    ck_assert_int_eq(state_with_cache(dir, "crash-told.so"), DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(state_after_rescan("crash-told.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(state_with_cache(dir, "crash-told.so"), DLC_ENTRY_USABLE);
+}
+END_TEST
+
+/* The second time there is no wait. */
+START_TEST(caches_a_hang) {
+    const char *dir = dir_make();
+    dir_add(dir, "loaded-hang", NULL);
+    cache_dir_make();
+    dlc_scan_timeout(1000);
+    ck_assert_int_eq(state_with_cache(dir, "loaded-hang.so"), DLC_ENTRY_REFUSED);
+    int loads = load_count();
+    dlc_scan_timeout(1000000);
+    ck_assert_int_eq(state_with_cache(dir, "loaded-hang.so"), DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(load_count(), loads);
+}
+END_TEST
+
+/* A driver or library may be installed later, so unavailability is checked again. */
+START_TEST(does_not_cache_unavailable_plugins) {
+    const char *dir = dir_make();
+    dir_add(dir, "good", NULL);
+    dir_add(dir, "undefined", NULL);
+    cache_dir_make();
+    setenv("FIXTURE_ABSENT", "no abacus", 1);
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_UNAVAILABLE);
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_UNAVAILABLE);
+    ck_assert_int_eq(load_count(), 2);
+    ck_assert_ptr_null(cache_file());
+    unsetenv("FIXTURE_ABSENT");
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    setenv("FIXTURE_ABSENT", "no abacus", 1);
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE); /* cached */
+    ck_assert_int_eq(state_after_rescan("good.so"), DLC_ENTRY_UNAVAILABLE);
+    ck_assert_int_eq(state_with_cache(dir, "good.so"),
+                     DLC_ENTRY_UNAVAILABLE); /* dropped */
+}
+END_TEST
+
+/* Owner and mode of a file are checked each time. */
+START_TEST(checks_owner_and_mode_each_time) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "good", NULL);
+    cache_dir_make();
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(chmod(path, 0666), 0);
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_REFUSED);
+}
+END_TEST
+
+/* The same user searches different folders in turn. */
+START_TEST(keeps_other_folders) {
+    const char *a = dir_make(), *b = dir_make();
+    const char *path = dir_add(a, "good", NULL);
+    dir_add(b, "two", NULL);
+    cache_dir_make();
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(state_with_cache(a, "good.so"), DLC_ENTRY_USABLE);
+        ck_assert_int_eq(state_with_cache(b, "two.so"), DLC_ENTRY_USABLE);
+        ck_assert_int_eq(load_count(), 2);
+    }
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(state_after_rescan("two.so"), DLC_ENTRY_USABLE);
+    struct stat info;
+    ck_assert_int_eq(stat(cache_file(), &info), 0);
+    ck_assert_int_eq(state_with_cache(b, "two.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), 3);
+}
+END_TEST
+
+/* ---- Invalid caches ---------------------------------------------------------- */
+
+/* The cache is ignored and replaced, and used the next time. */
+static void expect_rescan(const char *dir) {
+    int loads = load_count();
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), loads + 1);
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), loads + 1);
+}
+
+START_TEST(ignores_damage) {
+    const char *dir = dir_make();
+    dir_add(dir, "good", NULL);
+    cache_dir_make();
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    const char *file = cache_file();
+    struct stat info;
+    ck_assert_int_eq(stat(file, &info), 0);
+    for (off_t at = 8; at < info.st_size; at += info.st_size / 8) {
+        char byte;
+        int fd = open(file, O_RDWR | O_CLOEXEC);
+        ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x20;
+        ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+        expect_rescan(dir);
+    }
+    for (off_t bytes = info.st_size - 1; bytes > 0; bytes /= 3) {
+        ck_assert_int_eq(truncate(file, bytes), 0);
+        expect_rescan(dir);
+    }
+}
+END_TEST
+
+/* An unknown state of a plugin or a feature is damage, too. */
+START_TEST(ignores_unknown_states) {
+    for (int state = -1; state <= DLC_ENTRY_UNTRIED + 1; state++) {
+        dlc_feature_entry feature = {.name = "f", .reason = "why", .state = state};
+        dlc_report report = {.plugin = {.name = "p",
+                                        .version = "1",
+                                        .license = "none",
+                                        .state = DLC_ENTRY_USABLE,
+                                        .features = 1},
+                             .feature = &feature},
+                   back = {0};
+        dlc_text bytes = {0};
+        int known = state >= DLC_ENTRY_USABLE && state <= DLC_ENTRY_UNTRIED;
+        dlc_report_pack(&report, &bytes);
+        ck_assert_int_eq(dlc_report_unpack(bytes.bytes, bytes.length, &back),
+                         known ? DLC_OK : DLC_ERR_DATA);
+        dlc_free(back.feature);
+        dlc_text_free(&bytes);
+    }
+}
+END_TEST
+
+START_TEST(ignores_what_others_may_write) {
+    const char *dir = dir_make();
+    dir_add(dir, "good", NULL);
+    cache_dir_make();
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    const char *file = cache_file();
+    ck_assert_int_eq(chmod(file, 0606), 0);
+    expect_rescan(dir);
+    ck_assert_int_eq(chmod(file, 0660), 0);
+    expect_rescan(dir);
+    if (geteuid() == 0) { /* only root can change owners */
+        ck_assert_int_eq(chown(file, 12345, 12345), 0);
+        expect_rescan(dir);
+    }
+    char away[PATH_MAX + 8];
+    snprintf(away, sizeof away, "%s/away", dir);
+    ck_assert_int_eq(rename(file, away), 0);
+    ck_assert_int_eq(symlink(away, file), 0);
+    expect_rescan(dir);
+}
+END_TEST
+
+/* Nothing can be cached, which is not an error. */
+static void expect_no_cache(const char *dir) {
+    for (int i = 0; i < 2; i++) {
+        int loads = load_count();
+        ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+        ck_assert_int_eq(load_count(), loads + 1);
+    }
+}
+
+START_TEST(works_without_a_cache) {
+    const char *dir = dir_make(), *home;
+    dir_add(dir, "good", NULL);
+    home = cache_dir_make();
+    /* No folder can be created there, and a file is not a folder. */
+    setenv("XDG_CACHE_HOME", "/proc/none", 1);
+    expect_no_cache(dir);
+    setenv("XDG_CACHE_HOME", "/dev/null", 1);
+    expect_no_cache(dir);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    expect_no_cache(dir);
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    setenv("HOME", "", 1);
+    expect_no_cache(dir);
+    ck_assert_int_eq(access("relative", F_OK), -1);
+    if (geteuid() == 0) { /* the folder of another user, as when sudo keeps HOME */
+        ck_assert_int_eq(chown(home, 12345, 12345), 0);
+        setenv("HOME", home, 1);
+        unsetenv("XDG_CACHE_HOME");
+        expect_no_cache(dir);
+        ck_assert_int_eq(access(dir_path(home, ".cache"), F_OK), -1);
+    }
+}
+END_TEST
+
+START_TEST(makes_its_folders) {
+    const char *dir = dir_make(), *home;
+    dir_add(dir, "good", NULL);
+    home = cache_dir_make();
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", home, 1);
+    expect_rescan(dir);
+    struct stat info;
+    ck_assert_int_eq(stat(dir_path(home, ".cache/dlcore"), &info), 0);
+    ck_assert_int_eq(info.st_mode & 0777, 0700);
+}
+END_TEST
+
+/* Several processes start without a cache at once: each finds everything, and the cache
+ * file stays valid. */
+START_TEST(many_at_once) {
+    enum { PROCESSES = 6 };
+    const char *dir = dir_make();
+    static const char *const all[] = {"good", "two", "for-vax", "crash-told", "older"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        dir_add(dir, all[i], NULL);
+    cache_dir_make();
+    pid_t child[PROCESSES];
+    for (int p = 0; p < PROCESSES; p++) {
+        child[p] = fork();
+        ck_assert_int_ge(child[p], 0);
+        if (child[p])
+            continue;
+        int right = 1;
+        for (int round = 0; round < 4; round++) {
+            dlc_registry *registry = NULL;
+            right &= setenv("DLCORE_PLUGIN_PATH", dir, 1) == 0;
+            right &= (round % 2 ? dlc_registry_open(&registry)
+                                : dlc_registry_rescan(&registry)) == 0;
+            for (size_t i = 0; right && i < sizeof all / sizeof *all; i++)
+                right = dlc_registry_plugin(registry, i)->state == DLC_ENTRY_USABLE;
+            dlc_registry_close(registry);
+        }
+        _exit(right ? 0 : 1);
+    }
+    for (int p = 0; p < PROCESSES; p++) {
+        int status;
+        ck_assert_int_eq(waitpid(child[p], &status, 0), child[p]);
+        ck_assert_int_eq(status, 0);
+    }
+    int loads = load_count();
+    ck_assert_ptr_nonnull(cache_file());
+    ck_assert_int_eq(state_with_cache(dir, "two.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), loads);
+}
+END_TEST
+
+int main(void) {
+    const TTest *const tests[] = {
+        caches_valid_plugins,
+        caches_refusals,
+        caches_a_crash,
+        caches_a_hang,
+        does_not_cache_unavailable_plugins,
+        checks_owner_and_mode_each_time,
+        keeps_other_folders,
+        ignores_damage,
+        ignores_unknown_states,
+        ignores_what_others_may_write,
+        works_without_a_cache,
+        makes_its_folders,
+        many_at_once,
+    };
+    Suite *suite = suite_create("cache");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, NULL, dir_remove_all);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        tcase_add_test(all, tests[i]);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

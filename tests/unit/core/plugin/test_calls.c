@@ -1,0 +1,152 @@
+/* Tests dlc_calls_missing: it names a required call that a table of operations lacks,
+ * whether the call is NULL or beyond the end of a shorter table, and accepts tables
+ * without optional calls. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dlcore/dlcore.h>
+
+#include "plugin/calls.h"
+
+typedef union tables {
+    uint32_t size;
+    dlc_device_ops device;
+    dlc_transport_ops transport;
+    dlc_layer_ops layer;
+    dlc_solver_ops solver;
+    dlc_data_ops data;
+} tables;
+
+static tables ops;
+static dlc_family family;
+static dlc_feature feature;
+
+/* Sets every pointer of the tables to something that is not NULL; no test calls them.
+ */
+static void fill(dlc_kind kind, uint64_t caps, size_t size) {
+    memset(&ops, 0x5a, sizeof ops);
+    memset(&family, 0x5a, sizeof family);
+    family.size = sizeof family;
+    ops.size = (uint32_t)size;
+    if (kind == DLC_KIND_LAYER)
+        ops.layer.family = &family;
+    feature = (dlc_feature){
+        .size = sizeof feature, .kind = kind, .caps = caps, .name = "x", .ops = &ops};
+}
+
+#define LACKS(kind, caps, table, field) \
+    do { \
+        fill(kind, caps, sizeof ops.table); \
+        ck_assert_ptr_null(dlc_calls_missing(&feature)); \
+        memset(&ops.table.field, 0, sizeof ops.table.field); \
+        ck_assert_pstr_eq(dlc_calls_missing(&feature), #field); \
+        fill(kind, caps, \
+             (size_t)((char *)&ops.table.field - (char *)&ops) + \
+                 sizeof ops.table.field - 1); \
+        ck_assert_pstr_eq(dlc_calls_missing(&feature), #field); \
+    } while (0)
+
+#define ALLOWS(kind, caps, table, field) \
+    do { \
+        fill(kind, caps, sizeof ops.table); \
+        memset(&ops.table.field, 0, sizeof ops.table.field); \
+        ck_assert_ptr_null(dlc_calls_missing(&feature)); \
+    } while (0)
+
+START_TEST(devices) {
+    LACKS(DLC_KIND_DEVICE, 0, device, count);
+    LACKS(DLC_KIND_DEVICE, 0, device, describe);
+    LACKS(DLC_KIND_DEVICE, 0, device, open);
+    LACKS(DLC_KIND_DEVICE, 0, device, close);
+    LACKS(DLC_KIND_DEVICE, 0, device, alloc);
+    LACKS(DLC_KIND_DEVICE, 0, device, free);
+    LACKS(DLC_KIND_DEVICE, 0, device, copy);
+    LACKS(DLC_KIND_DEVICE, 0, device, fill);
+    LACKS(DLC_KIND_DEVICE, 0, device, scale);
+    LACKS(DLC_KIND_DEVICE, 0, device, add);
+    LACKS(DLC_KIND_DEVICE, 0, device, axpy);
+    LACKS(DLC_KIND_DEVICE, 0, device, convert);
+    LACKS(DLC_KIND_DEVICE, 0, device, sum);
+    LACKS(DLC_KIND_DEVICE, 0, device, norm2);
+    LACKS(DLC_KIND_DEVICE, 0, device, momentum);
+    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, queue_open);
+    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, event_done);
+    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, event_sync);
+    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_IPC, device, ipc_export);
+    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_IPC, device, ipc_import);
+    ALLOWS(DLC_KIND_DEVICE, DLC_DEVICE_IPC, device, queue_open);
+    ALLOWS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, ipc_import);
+}
+END_TEST
+
+START_TEST(transports) {
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, score);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, open);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, close);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, send);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, recv);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, test);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, wait);
+    ALLOWS(DLC_KIND_TRANSPORT, ~0ull, transport, all_reduce);
+    /* A table that ends before the optional calls. */
+    fill(DLC_KIND_TRANSPORT, 0, offsetof(dlc_transport_ops, region_open));
+    ck_assert_ptr_null(dlc_calls_missing(&feature));
+}
+END_TEST
+
+START_TEST(layers) {
+    LACKS(DLC_KIND_LAYER, 0, layer, create);
+    LACKS(DLC_KIND_LAYER, 0, layer, destroy);
+    LACKS(DLC_KIND_LAYER, 0, layer, infer);
+    LACKS(DLC_KIND_LAYER, 0, layer, prepare);
+    LACKS(DLC_KIND_LAYER, 0, layer, forward);
+    ALLOWS(DLC_KIND_LAYER, 0, layer, fuse);
+    ALLOWS(DLC_KIND_LAYER, 0, layer, backward);
+    ALLOWS(DLC_KIND_LAYER, 0, layer, describe);
+    fill(DLC_KIND_LAYER, 0, sizeof ops.layer);
+    ops.layer.family = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "family");
+    fill(DLC_KIND_LAYER, 0, sizeof ops.layer);
+    family.same_layout = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "same_layout");
+    fill(DLC_KIND_LAYER, 0, sizeof ops.layer);
+    family.size = offsetof(dlc_family, reorder_destroy);
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "reorder_destroy");
+}
+END_TEST
+
+START_TEST(solvers) {
+    LACKS(DLC_KIND_SOLVER, 0, solver, needs);
+    LACKS(DLC_KIND_SOLVER, 0, solver, create);
+    LACKS(DLC_KIND_SOLVER, 0, solver, destroy);
+    LACKS(DLC_KIND_SOLVER, 0, solver, learning_rate);
+    LACKS(DLC_KIND_SOLVER, 0, solver, ready);
+    LACKS(DLC_KIND_SOLVER, 0, solver, finish);
+    ALLOWS(DLC_KIND_SOLVER, 0, solver, save);
+}
+END_TEST
+
+START_TEST(sources) {
+    LACKS(DLC_KIND_DATA, 0, data, open);
+    LACKS(DLC_KIND_DATA, 0, data, close);
+    LACKS(DLC_KIND_DATA, 0, data, describe);
+    LACKS(DLC_KIND_DATA, 0, data, read);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("calls");
+    TCase *all = tcase_create("all");
+    tcase_add_test(all, devices);
+    tcase_add_test(all, transports);
+    tcase_add_test(all, layers);
+    tcase_add_test(all, solvers);
+    tcase_add_test(all, sources);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

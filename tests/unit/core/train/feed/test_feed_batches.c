@@ -1,0 +1,195 @@
+/* Tests the ring of batches of a feed: batches come in order, stay valid while they are
+ * held, and can be found by a seek. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "numbered.h"
+
+#define BATCH 6
+#define ITERATIONS 30
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+}
+
+static dlc_feed_args mirrored_args(struct dlc_source *source) {
+    dlc_feed_args args = numbered_args(source, BATCH);
+    args.augment.mirror = 1;
+    args.augment.crop = 2;
+    return args;
+}
+
+/* The first iterations, read sequentially. */
+static int32_t expected_labels[ITERATIONS][BATCH];
+static float expected_data[ITERATIONS][BATCH * 8];
+
+static void take_expected(void) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = mirrored_args(&source);
+    dlc_feed *feed = numbered_open(&args);
+    for (int i = 0; i < ITERATIONS; i++) {
+        dlc_batch batch = numbered_next(feed);
+        memcpy(expected_labels[i], batch.labels, sizeof expected_labels[i]);
+        memcpy(expected_data[i], batch.data, sizeof expected_data[i]);
+    }
+    dlc_feed_close(feed);
+}
+
+static void check_batch(const dlc_batch *batch, int64_t iteration) {
+    ck_assert_int_eq(batch->iteration, iteration);
+    ck_assert_mem_eq(batch->labels, expected_labels[iteration],
+                     sizeof expected_labels[0]);
+    ck_assert_mem_eq(batch->data, expected_data[iteration], sizeof expected_data[0]);
+}
+
+/* Seeks randomly, both while batches are ready and while one is being made; one thread
+ * and several give the same. */
+START_TEST(seek_is_sequential) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = mirrored_args(&source);
+    args.prefetch = 1 + _i;
+    args.threads = 3 * _i;
+    take_expected();
+    dlc_feed *feed = numbered_open(&args);
+    unsigned state = 1;
+    for (int round = 0; round < 300; round++) {
+        state = state * 1103515245u + 12345u;
+        int64_t target = (state >> 16) % (ITERATIONS - 3);
+        ck_assert_int_eq(dlc_feed_seek(feed, target), DLC_OK);
+        if (round % 50 == 0)
+            nap();
+        for (int64_t i = 0; i < (state >> 8) % 4; i++) {
+            dlc_batch batch = numbered_next(feed);
+            check_batch(&batch, target + i);
+        }
+    }
+    dlc_feed_close(feed);
+    ck_assert_int_eq(source.collision, 0);
+}
+END_TEST
+
+START_TEST(seek_to_where_it_is) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = numbered_args(&source, BATCH);
+    dlc_feed *feed = numbered_open(&args);
+    for (int i = 0; i < 10; i++) {
+        ck_assert_int_eq(dlc_feed_seek(feed, i), DLC_OK);
+        numbered_next(feed);
+    }
+    dlc_feed_close(feed);
+    ck_assert_int_le(source.reads, 10 + args.prefetch); /* no batch was made twice */
+}
+END_TEST
+
+START_TEST(far_away) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = numbered_args(&source, BATCH);
+    dlc_feed *feed = numbered_open(&args);
+    const int64_t far = INT64_C(1) << 50;
+    ck_assert_int_eq(dlc_feed_seek(feed, far), DLC_OK);
+    ck_assert_int_eq(numbered_next(feed).iteration, far);
+    ck_assert_int_eq(numbered_next(feed).iteration, far + 1);
+    ck_assert_int_eq(dlc_feed_seek(feed, -1), DLC_ERR_INTERNAL);
+    ck_assert_int_eq(dlc_feed_seek(feed, INT64_MAX), DLC_ERR_INTERNAL);
+    ck_assert_int_eq(numbered_next(feed).iteration, far + 2);
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* No more is read than fits; a batch that is held does not change while others are
+ * made. */
+START_TEST(held_and_bounded) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = mirrored_args(&source);
+    args.prefetch = 1 + _i;
+    take_expected();
+    dlc_feed *feed = numbered_open(&args);
+    for (int64_t i = 0; i < 20; i++) {
+        dlc_batch batch = numbered_next(feed);
+        if (i % 5 == 0)
+            nap();
+        ck_assert_int_le(source.reads, i + 1 + args.prefetch);
+        check_batch(&batch, i);
+    }
+    ck_assert_int_eq(dlc_feed_seek(feed, 3), DLC_OK); /* the held batch stays valid */
+    dlc_batch batch = numbered_next(feed);
+    check_batch(&batch, 3);
+    ck_assert_int_eq(dlc_feed_seek(feed, 25), DLC_OK);
+    nap();
+    check_batch(&batch, 3);
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* A pass that was interrupted can begin again; the next pass begins automatically. */
+START_TEST(passes_of_a_test) {
+    struct dlc_source source = {.samples = 10};
+    dlc_feed_args args = numbered_args(&source, 4);
+    args.test = 1;
+    dlc_feed *feed = numbered_open(&args);
+    ck_assert_int_eq(dlc_feed_batches(feed), 3);
+    ck_assert_int_eq(numbered_next(feed).labels[0], 0);
+    ck_assert_int_eq(numbered_next(feed).labels[0], 4);
+    ck_assert_int_eq(dlc_feed_seek(feed, 0), DLC_OK);
+    for (int pass = 0; pass < 3; pass++) {
+        ck_assert_int_eq(numbered_next(feed).labels[0], 0);
+        ck_assert_int_eq(numbered_next(feed).labels[0], 4);
+        dlc_batch last = numbered_next(feed);
+        ck_assert_int_eq(last.samples, 2);
+        ck_assert_int_eq(last.labels[1], 9);
+        ck_assert_int_eq(dlc_feed_seek(feed, 0), DLC_OK); /* is there already */
+    }
+    ck_assert_int_eq(dlc_feed_seek(feed, 3), DLC_ERR_INTERNAL);
+    dlc_feed_close(feed);
+    ck_assert_int_le(source.reads, 2 + args.prefetch + 1 + 9 + args.prefetch);
+}
+END_TEST
+
+START_TEST(no_samples_for_this_rank) {
+    struct dlc_source source = {.samples = 1};
+    dlc_feed_args args = numbered_args(&source, 4);
+    dlc_batch batch;
+    args.test = 1;
+    args.ranks = 2; /* rank 0 of 2 has samples [0, 0) */
+    dlc_feed *feed = numbered_open(&args);
+    ck_assert_int_eq(dlc_feed_batches(feed), 0);
+    ck_assert_int_eq(dlc_feed_seek(feed, 0), DLC_OK);
+    ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_INTERNAL);
+    dlc_feed_close(feed);
+    ck_assert_int_eq(source.reads, 0);
+}
+END_TEST
+
+START_TEST(opened_and_closed) {
+    for (int i = 0; i < 200; i++) {
+        struct dlc_source source = {.samples = 17};
+        dlc_feed_args args = numbered_args(&source, BATCH);
+        dlc_feed *feed = numbered_open(&args);
+        for (int k = 0; k < i % 3; k++)
+            numbered_next(feed);
+        dlc_feed_close(feed);
+    }
+    dlc_feed_close(NULL);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("feed.batches");
+    TCase *tcase = tcase_create("batches");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, seek_is_sequential, 0, 3);
+    tcase_add_test(tcase, seek_to_where_it_is);
+    tcase_add_test(tcase, far_away);
+    tcase_add_loop_test(tcase, held_and_bounded, 0, 3);
+    tcase_add_test(tcase, passes_of_a_test);
+    tcase_add_test(tcase, no_samples_for_this_rank);
+    tcase_add_test(tcase, opened_and_closed);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,136 @@
+/* Tests feeds that keep bytes: after the conversion by the device, batches are bitwise
+ * identical to those that the feed converts itself. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "numbered.h"
+
+#define BATCH 6
+#define MOST (BATCH * 2 * 7 * 8)
+
+static const double means[] = {101.3, 3};
+
+static const struct {
+    dlc_augment augment;
+    int test;
+    int as_read; /* the source reads directly into the batch */
+} ways[] = {
+    {{.scale = 1}, 0, 1},
+    {{.scale = 0.017f, .mean = means, .means = 2}, 0, 1},
+    {{.scale = 0.017f, .mean = means, .means = 1, .mirror = 1}, 0, 0},
+    {{.scale = 0.017f, .mean = means, .means = 1, .mirror = 1}, 1, 1},
+    {{.scale = 3, .mean = means, .means = 2, .crop = 2}, 0, 0},
+    {{.scale = 3, .mean = means, .means = 2, .crop = 3, .pad = 2, .mirror = 1}, 0, 0},
+    {{.scale = 3, .mean = means, .means = 2, .crop = 3, .pad = 2, .mirror = 1}, 1, 0},
+    {{.scale = 0.1f, .mean = means, .means = 2, .pad = 2}, 0, 0},
+};
+
+static dlc_feed_args args_of(struct dlc_source *source, int way, int threads) {
+    dlc_feed_args args = numbered_args(source, BATCH);
+    args.augment = ways[way].augment;
+    args.test = ways[way].test;
+    args.threads = threads;
+    return args;
+}
+
+static size_t floats_of(const dlc_feed *feed, const dlc_batch *batch, float *to) {
+    dlc_shape shape = dlc_feed_shape(feed);
+    const dlc_augment *augment = dlc_feed_augment(feed);
+    const uint8_t *bytes = batch->data;
+    int64_t plane = shape.dims[1] * shape.dims[2];
+    size_t count = (size_t)BATCH * (size_t)dlc_shape_count(&shape);
+    ck_assert_int_eq(dlc_feed_dtype(feed), DLC_U8);
+    for (size_t i = 0; i < count; i++)
+        to[i] = ((float)bytes[i] -
+                 dlc_augment_mean(augment, (int64_t)i / plane % shape.dims[0])) *
+                augment->scale;
+    return count;
+}
+
+START_TEST(become_the_same_floats) {
+    int way = _i / 2, threads = _i % 2 * 3;
+    struct dlc_source source = {.samples = 17}, other = {.samples = 17};
+    dlc_feed_args args = args_of(&source, way, threads);
+    dlc_feed_args as_bytes = args_of(&other, way, threads);
+    as_bytes.keep_bytes = 1;
+    dlc_feed *feed = numbered_open(&args), *kept = numbered_open(&as_bytes);
+    ck_assert_int_eq(dlc_feed_dtype(feed), DLC_F32);
+    for (int i = 0; i < 20; i++) {
+        float made[MOST];
+        dlc_batch want = numbered_next(feed), got = numbered_next(kept);
+        size_t count = floats_of(kept, &got, made);
+        ck_assert_mem_eq(made, want.data, count * sizeof *made);
+        ck_assert_mem_eq(got.labels, want.labels, BATCH * sizeof *got.labels);
+        ck_assert_int_eq(got.samples, want.samples);
+        ck_assert_int_eq(got.iteration, want.iteration);
+    }
+    dlc_feed_close(feed);
+    dlc_feed_close(kept);
+    ck_assert_int_eq(other.collision, 0);
+}
+END_TEST
+
+/* It has no effect on a source of floats. */
+START_TEST(only_of_a_source_of_bytes) {
+    dlc_data_info info = {.samples = 17, .shape = {3, {2, 3, 4}}, .dtype = DLC_F32};
+    struct dlc_source source = {.info = &info};
+    dlc_feed_args args = numbered_args(&source, BATCH);
+    args.keep_bytes = 1;
+    dlc_feed *feed = numbered_open(&args);
+    ck_assert_int_eq(dlc_feed_dtype(feed), DLC_F32);
+    numbered_next(feed);
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* A quarter of the memory of floats; and no separate buffer if the source reads
+ * directly into the batch. */
+START_TEST(take_less_memory) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = args_of(&source, _i, 1);
+    args.shuffle = 0;
+    uint64_t floats = 0, batch_of_floats = 0, bytes = 0, batch = 0;
+    ck_assert_int_eq(dlc_feed_bytes(&args, &floats, &batch_of_floats), DLC_OK);
+    args.keep_bytes = 1;
+    ck_assert_int_eq(dlc_feed_bytes(&args, &bytes, &batch), DLC_OK);
+    uint64_t labels = BATCH * sizeof(int32_t), as_read = BATCH * NUMBERED_COUNT;
+    ck_assert_uint_eq((batch - labels) * sizeof(float), batch_of_floats - labels);
+    ck_assert_uint_eq(floats, 3 * batch_of_floats + as_read);
+    ck_assert_uint_eq(bytes, 3 * batch + (ways[_i].as_read ? 0 : as_read));
+}
+END_TEST
+
+/* More batches are kept ready if they are small: the limit is in bytes. */
+START_TEST(more_are_kept_ready) {
+    dlc_data_info info = {
+        .samples = 17, .shape = {3, {3, 1000, 1000}}, .dtype = DLC_U8};
+    struct dlc_source source = {.info = &info};
+    dlc_feed_args args = numbered_args(&source, 3);
+    uint64_t bytes = 0, batch = 0;
+    args.prefetch = 0;
+    ck_assert_int_eq(dlc_feed_bytes(&args, &bytes, &batch), DLC_OK);
+    ck_assert_uint_eq(bytes / batch, 1 + 1);
+    args.keep_bytes = 1;
+    ck_assert_int_eq(dlc_feed_bytes(&args, &bytes, &batch), DLC_OK);
+    ck_assert_uint_eq(bytes / batch, 3 + 1);
+}
+END_TEST
+
+int main(void) {
+    enum { WAYS = sizeof ways / sizeof *ways };
+    Suite *suite = suite_create("feed.bytes");
+    TCase *tcase = tcase_create("bytes");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, become_the_same_floats, 0, 2 * WAYS);
+    tcase_add_test(tcase, only_of_a_source_of_bytes);
+    tcase_add_loop_test(tcase, take_less_memory, 0, WAYS);
+    tcase_add_test(tcase, more_are_kept_ready);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

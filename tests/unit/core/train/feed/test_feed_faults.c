@@ -1,0 +1,147 @@
+/* Tests feeds whose source fails or describes itself wrongly, invalid arguments, and
+ * failing allocations. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "numbered.h"
+#include "support/scratch.h"
+
+/* Batches before the failed one are still returned; then every call returns its error.
+ */
+START_TEST(a_read_fails) {
+    struct dlc_source source = {.samples = 17, .fail_read = 4};
+    dlc_feed_args args = numbered_args(&source, 5);
+    dlc_batch batch;
+    args.prefetch = 1 + _i;
+    dlc_feed *feed = numbered_open(&args);
+    for (int64_t i = 0; i < 3; i++)
+        ck_assert_int_eq(numbered_next(feed).iteration, i);
+    for (int i = 0; i < 3; i++) {
+        dlc_fail(DLC_OK, "something else");
+        ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
+        ck_contains(dlc_detail(), "read 4 failed");
+    }
+    ck_assert_int_eq(source.reads, 4);
+    dlc_feed_close(feed);
+}
+END_TEST
+
+START_TEST(never_read_after_a_failure) {
+    struct dlc_source source = {.samples = 17, .fail_read = 1};
+    dlc_feed_args args = numbered_args(&source, 5);
+    dlc_feed_close(numbered_open(&args));
+}
+END_TEST
+
+START_TEST(labels_out_of_range) {
+    struct dlc_source source = {.samples = 17, .classes = 16};
+    dlc_feed_args args = numbered_args(&source, 5);
+    dlc_batch batch;
+    dlc_status status = DLC_OK;
+    dlc_feed *feed = numbered_open(&args);
+    for (int i = 0; i < 4 && status == DLC_OK; i++)
+        status = dlc_feed_next(feed, &batch);
+    ck_assert_int_eq(status, DLC_ERR_DATA);
+    ck_contains(dlc_detail(),
+                "sample 16 has label 16, but the source has classes 0 to 15");
+    dlc_feed_close(feed);
+}
+END_TEST
+
+static const dlc_data_info nonsense[] = {
+    {.samples = 0, .shape = {3, {2, 3, 4}}, .dtype = DLC_U8},
+    {.samples = 1, .shape = {2, {2, 3}}, .dtype = DLC_U8},
+    {.samples = 1, .shape = {3, {2, 0, 4}}, .dtype = DLC_U8},
+    {.samples = 1, .shape = {3, {2, -1, 4}}, .dtype = DLC_U8},
+    {.samples = 1, .shape = {3, {2, 3, 4}}, .dtype = DLC_F16},
+    {.samples = 1, .shape = {3, {2, 3, 4}}, .dtype = DLC_U8, .classes = -1},
+    {.samples = 1, .shape = {3, {1 << 30, 1 << 30, 1 << 30}}, .dtype = DLC_U8},
+    {.samples = 1, .shape = {3, {1, 1 << 30, INT64_C(1) << 32}}, .dtype = DLC_U8},
+};
+
+START_TEST(an_invalid_source) {
+    dlc_data_info info = nonsense[_i];
+    struct dlc_source source = {.info = &info};
+    dlc_feed_args args = numbered_args(&source, 5);
+    dlc_feed *feed = NULL;
+    ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_INTERNAL);
+    ck_assert_ptr_null(feed);
+    ck_contains(dlc_detail(), "describes invalid samples");
+}
+END_TEST
+
+static void refused(dlc_feed_args args) {
+    dlc_feed *feed = NULL;
+    ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_INTERNAL);
+    ck_assert_ptr_null(feed);
+    ck_contains(dlc_detail(), "invalid arguments");
+}
+
+START_TEST(wrong_arguments) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args good = numbered_args(&source, 5), args;
+    args = good, args.count = 0, refused(args);
+    args = good, args.prefetch = -1, refused(args);
+    args = good, args.offset = 1, refused(args);
+    args = good, args.offset = -1, refused(args);
+    args = good, args.batch = 4, refused(args);
+    good.test = 1;
+    args = good, args.rank = 1, refused(args);
+    args = good, args.rank = -1, refused(args);
+    args = good, args.ranks = 0, refused(args);
+}
+END_TEST
+
+START_TEST(settings_that_do_not_fit) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = numbered_args(&source, 5);
+    dlc_feed *feed = NULL;
+    args.augment.crop = 5;
+    ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
+    ck_assert_ptr_null(feed);
+}
+END_TEST
+
+START_TEST(no_memory) {
+    dlc_status status = DLC_ERR_NOMEM;
+    size_t n = 1;
+    for (; status != DLC_OK; n++) {
+        struct dlc_source source = {.samples = 17};
+        dlc_feed_args args = numbered_args(&source, 5);
+        dlc_feed *feed = NULL;
+        ck_assert_uint_lt(n, 100);
+        dlc_memory_fail_at(n);
+        status = dlc_feed_open(&args, &feed);
+        dlc_memory_fail_at(0);
+        if (status != DLC_OK) {
+            ck_assert_int_eq(status, DLC_ERR_NOMEM);
+            ck_assert_ptr_null(feed);
+        }
+        dlc_feed_close(feed);
+    }
+    ck_assert_uint_gt(n, 5);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("feed.faults");
+    TCase *tcase = tcase_create("faults");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, a_read_fails, 0, 5);
+    tcase_add_test(tcase, never_read_after_a_failure);
+    tcase_add_test(tcase, labels_out_of_range);
+    tcase_add_loop_test(tcase, an_invalid_source, 0,
+                        sizeof nonsense / sizeof nonsense[0]);
+    tcase_add_test(tcase, wrong_arguments);
+    tcase_add_test(tcase, settings_that_do_not_fit);
+    tcase_add_test(tcase, no_memory);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,185 @@
+/* Tests how feeds split samples among ranks: together the ranks always get the same
+ * samples, however many they are. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "numbered.h"
+
+#define RANKS_MAX 5
+#define CROPPED (2 * 2 * 2)
+
+static dlc_feed_args augmented_args(struct dlc_source *source, int32_t batch) {
+    static const double mean[] = {3, 4};
+    dlc_feed_args args = numbered_args(source, batch);
+    args.augment = (dlc_augment){
+        .scale = 0.5f, .mean = mean, .means = 2, .mirror = 1, .crop = 2, .pad = 1};
+    return args;
+}
+
+/* Feeds of `ranks` that split a batch unevenly: rank r begins at batch * r / ranks,
+ * shifted by one if there is room. */
+static int open_ranks(const dlc_feed_args *whole, int ranks, struct dlc_source *sources,
+                      dlc_feed **feeds) {
+    int64_t begin = 0;
+    int opened = 0;
+    for (int r = 0; r < ranks; r++) {
+        int64_t end = whole->batch * (r + 1) / ranks;
+        if (r + 1 < ranks && end + 1 < whole->batch && r % 2)
+            end++;
+        if (end == begin)
+            continue; /* fewer samples than ranks */
+        dlc_feed_args args = *whole;
+        sources[r] = (struct dlc_source){.samples = whole->source->samples};
+        args.source = &sources[r];
+        args.offset = begin;
+        args.count = (int32_t)(end - begin);
+        feeds[opened++] = numbered_open(&args);
+        begin = end;
+    }
+    return opened;
+}
+
+/* An iteration of a single rank equals those of all ranks concatenated: labels and
+ * augmented values. _i chooses batch and samples. */
+START_TEST(training) {
+    static const int32_t batches[] = {1, 5, 7, 12, 40};
+    static const int64_t samples[] = {1, 17, 36};
+    int32_t batch = batches[_i % 5];
+    struct dlc_source source = {.samples = samples[_i / 5]};
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        struct dlc_source sources[RANKS_MAX];
+        dlc_feed *feeds[RANKS_MAX];
+        dlc_feed_args args = augmented_args(&source, batch);
+        dlc_feed *alone = numbered_open(&args);
+        int opened = open_ranks(&args, ranks, sources, feeds);
+        for (int64_t iteration = 0; iteration < 20; iteration++) {
+            dlc_batch all = numbered_next(alone);
+            ck_assert_int_eq(all.iteration, iteration);
+            ck_assert_int_eq(all.samples, batch);
+            int32_t at = 0;
+            for (int r = 0; r < opened; r++) {
+                dlc_batch part = numbered_next(feeds[r]);
+                size_t n = (size_t)part.samples;
+                ck_assert_int_eq(part.iteration, iteration);
+                ck_assert_mem_eq(part.labels, all.labels + at, n * sizeof(int32_t));
+                ck_assert_mem_eq(part.data, (const float *)all.data + at * CROPPED,
+                                 n * CROPPED * sizeof(float));
+                at += part.samples;
+            }
+            ck_assert_int_eq(at, batch);
+        }
+        for (int r = 0; r < opened; r++)
+            dlc_feed_close(feeds[r]);
+        dlc_feed_close(alone);
+    }
+}
+END_TEST
+
+/* The sequence goes through all samples, epoch after epoch, across batches. */
+START_TEST(epochs) {
+    struct dlc_source source = {.samples = 17};
+    dlc_feed_args args = numbered_args(&source, 5);
+    dlc_feed *feed = numbered_open(&args);
+    int64_t sequence[5 * 17];
+    ck_assert_int_eq(dlc_feed_samples(feed), 17);
+    for (int i = 0; i < 17; i++) {
+        dlc_batch batch = numbered_next(feed);
+        for (int k = 0; k < 5; k++)
+            sequence[5 * i + k] = batch.labels[k];
+    }
+    for (int epoch = 0; epoch < 5; epoch++) {
+        int seen[17] = {0};
+        for (int i = 0; i < 17; i++)
+            ck_assert_int_eq(seen[sequence[17 * epoch + i]]++, 0);
+        if (epoch)
+            ck_assert_int_ne(memcmp(sequence, sequence + (ptrdiff_t)17 * epoch,
+                                    17 * sizeof *sequence),
+                             0);
+    }
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* Without shuffling and augmentation samples come in order, with the values of the
+ * source. */
+START_TEST(plain_values) {
+    struct dlc_source source = {.samples = 7};
+    dlc_feed_args args = numbered_args(&source, 3);
+    args.shuffle = 0;
+    dlc_feed *feed = numbered_open(&args);
+    dlc_shape shape = dlc_feed_shape(feed);
+    ck_assert_int_eq(shape.rank, 3);
+    ck_assert_int_eq(shape.dims[0], 2);
+    ck_assert_int_eq(shape.dims[1], 3);
+    ck_assert_int_eq(shape.dims[2], 4);
+    for (int64_t position = 0; position < 21; position++) {
+        static dlc_batch batch;
+        if (position % 3 == 0)
+            batch = numbered_next(feed);
+        ck_assert_int_eq(batch.labels[position % 3], position % 7);
+        const float *data = batch.data;
+        for (int k = 0; k < NUMBERED_COUNT; k++)
+            ck_assert_float_eq(data[position % 3 * NUMBERED_COUNT + k],
+                               (float)((10 * (position % 7) + k) % 251));
+    }
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* A test uses each sample exactly once over all ranks, and again in the next pass; the
+ * padding of the last batch is marked. */
+START_TEST(testing) {
+    int64_t samples = _i + 1;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        int seen[2][16] = {{0}};
+        for (int rank = 0; rank < ranks; rank++) {
+            struct dlc_source source = {.samples = samples};
+            dlc_feed_args args = numbered_args(&source, 4);
+            args.test = 1;
+            args.rank = rank;
+            args.ranks = ranks;
+            args.augment.mirror = 1; /* not in a test */
+            dlc_feed *feed = numbered_open(&args);
+            int64_t batches = dlc_feed_batches(feed);
+            for (int64_t i = 0; i < 2 * batches; i++) {
+                dlc_batch batch = numbered_next(feed);
+                ck_assert_int_eq(batch.iteration, i % batches);
+                ck_assert_int_ge(batch.samples, 1);
+                if (i % batches < batches - 1)
+                    ck_assert_int_eq(batch.samples, 4);
+                const float *data = batch.data;
+                for (int k = 0; k < 4; k++) {
+                    int32_t label = batch.labels[k];
+                    ck_assert_int_eq(label == DLC_LABEL_NONE, k >= batch.samples);
+                    if (k < batch.samples)
+                        seen[i / batches][label]++;
+                    ck_assert_float_eq(data[k * NUMBERED_COUNT + 1],
+                                       k < batch.samples ? (float)(10 * label + 1) : 1);
+                }
+            }
+            dlc_feed_close(feed);
+        }
+        for (int64_t i = 0; i < 16; i++) {
+            ck_assert_int_eq(seen[0][i], i < samples);
+            ck_assert_int_eq(seen[1][i], i < samples);
+        }
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("feed.shares");
+    TCase *tcase = tcase_create("ranks");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, training, 0, 15);
+    tcase_add_test(tcase, epochs);
+    tcase_add_test(tcase, plain_values);
+    tcase_add_loop_test(tcase, testing, 0, 14);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

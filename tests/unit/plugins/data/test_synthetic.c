@@ -1,0 +1,214 @@
+/* Tests the data source "synthetic": samples are reproducible and in range, and their
+ * patterns can be learned. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "source.h"
+#include "support/plugins.h"
+
+#define PIXELS (3 * 8 * 9)
+#define CLASSES 4
+#define SAMPLES 400
+
+static opened open_with(uint64_t seed, const char *one, const char *two) {
+    opened o;
+    const char *sets[] = {"shape=3,8,9", "classes=4", "samples=400", one, two, NULL};
+    if (!one)
+        sets[3] = two;
+    ck_assert_int_eq(source_open("synthetic", seed, sets, &o), DLC_OK);
+    ck_assert_int_eq(o.info.samples, SAMPLES);
+    ck_assert_int_eq(o.info.classes, CLASSES);
+    ck_assert_int_eq(o.info.shape.rank, 3);
+    ck_assert_int_eq(dlc_shape_count(&o.info.shape), PIXELS);
+    ck_assert_int_eq(o.info.shape.dims[1], 8);
+    return o;
+}
+
+static void read_all(opened *o, void *data, int32_t *labels) {
+    int64_t index[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++)
+        index[i] = i;
+    ck_assert_int_eq(o->ops->read(o->source, SAMPLES, index, data, labels), DLC_OK);
+}
+
+static unsigned char all[SAMPLES][PIXELS], other[SAMPLES][PIXELS];
+static int32_t all_labels[SAMPLES], other_labels[SAMPLES];
+
+START_TEST(repeatable) {
+    const char *kind = _i ? "kind=noise" : "kind=blobs";
+    opened a = open_with(5, kind, NULL), b = open_with(5, kind, NULL);
+    opened c = open_with(6, kind, NULL);
+    read_all(&a, all, all_labels);
+    for (int i = SAMPLES - 1; i >= 0; i--) { /* any order, one at a time */
+        int64_t index = i;
+        ck_assert_int_eq(b.ops->read(b.source, 1, &index, other[i], &other_labels[i]),
+                         DLC_OK);
+    }
+    ck_assert_mem_eq(all, other, sizeof all);
+    ck_assert_mem_eq(all_labels, other_labels, sizeof all_labels);
+    read_all(&c, other, other_labels);
+    for (int i = 0; i < SAMPLES; i++)
+        ck_assert_int_ne(memcmp(all[i], other[i], PIXELS), 0);
+    source_close(&a);
+    source_close(&b);
+    source_close(&c);
+}
+END_TEST
+
+START_TEST(first) {
+    opened a = open_with(5, NULL, NULL), b = open_with(5, "first=100", NULL);
+    read_all(&a, all, all_labels);
+    read_all(&b, other, other_labels);
+    ck_assert_mem_eq(all[100], other[0], sizeof all - 100 * PIXELS);
+    ck_assert_mem_eq(all_labels + 100, other_labels, sizeof all_labels / 4 * 3);
+    source_close(&a);
+    source_close(&b);
+}
+END_TEST
+
+START_TEST(labels_and_range) {
+    opened o = open_with(1, "kind=noise", NULL);
+    int count[CLASSES] = {0};
+    int seen[256] = {0};
+    read_all(&o, all, all_labels);
+    for (int i = 0; i < SAMPLES; i++) {
+        ck_assert_int_ge(all_labels[i], 0);
+        ck_assert_int_lt(all_labels[i], CLASSES);
+        count[all_labels[i]]++;
+        for (int k = 0; k < PIXELS; k++)
+            seen[all[i][k]] = 1;
+    }
+    for (int c = 0; c < CLASSES; c++)
+        ck_assert_int_gt(count[c], SAMPLES / CLASSES / 2);
+    for (int v = 0; v < 256; v++)
+        ck_assert_int_eq(seen[v], 1);
+    source_close(&o);
+}
+END_TEST
+
+static uint64_t mix(uint64_t word) {
+    word += UINT64_C(0x9e3779b97f4a7c15);
+    word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
+    return word ^ word >> 31;
+}
+
+/* The noise equals its definition byte by byte, whichever instruction set generates it;
+ * the sizes end in the middle of a word or vector. */
+START_TEST(noise_is_the_same_everywhere) {
+    static const int sizes[] = {1, 7, 8, 9, 15, 31, 63, 64, 65, 127, 129, 200, 1003};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        char shape[32];
+        unsigned char bytes[2 * 1003 + 1];
+        const char *const sets[] = {shape, "classes=4", "samples=9", "kind=noise",
+                                    NULL};
+        const int64_t index[] = {7, 0};
+        int32_t labels[2];
+        opened o;
+        snprintf(shape, sizeof shape, "shape=1,1,%d", sizes[s]);
+        ck_assert_int_eq(source_open("synthetic", 5, sets, &o), DLC_OK);
+        memset(bytes, 77, sizeof bytes);
+        ck_assert_int_eq(o.ops->read(o.source, 2, index, bytes, labels), DLC_OK);
+        for (int i = 0; i < 2 * sizes[s]; i++) {
+            uint64_t k = (uint64_t)(i % sizes[s]);
+            uint64_t stream = mix(mix(5) ^ (uint64_t)index[i / sizes[s]] << 1);
+            uint64_t word = mix(stream + 3 + k / 8);
+            ck_assert_uint_eq(bytes[i], word >> 8 * (k % 8) & 255);
+        }
+        ck_assert_uint_eq(bytes[2 * sizes[s]], 77);
+        source_close(&o);
+    }
+}
+END_TEST
+
+START_TEST(float_elements) {
+    static float floats[SAMPLES][PIXELS];
+    opened a = open_with(5, NULL, NULL), b = open_with(5, "element=float32", NULL);
+    ck_assert_int_eq(a.info.dtype, DLC_U8);
+    ck_assert_int_eq(b.info.dtype, DLC_F32);
+    read_all(&a, all, all_labels);
+    read_all(&b, floats, other_labels);
+    ck_assert_mem_eq(all_labels, other_labels, sizeof all_labels);
+    float most = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        for (int k = 0; k < PIXELS; k++)
+            most = fmaxf(most, fabsf(floats[i][k] * 255 - (float)all[i][k]));
+    }
+    ck_assert_float_le(most, 0.5001f);
+    source_close(&a);
+    source_close(&b);
+}
+END_TEST
+
+/* The nearest class mean of the first half classifies the second half. */
+START_TEST(blobs_can_be_learned) {
+    static double mean[CLASSES][PIXELS];
+    int count[CLASSES] = {0}, right = 0;
+    opened o = open_with(3, NULL, NULL);
+    read_all(&o, all, all_labels);
+    for (int i = 0; i < SAMPLES / 2; i++)
+        count[all_labels[i]]++;
+    for (int i = 0; i < SAMPLES / 2; i++) {
+        for (int k = 0; k < PIXELS; k++)
+            mean[all_labels[i]][k] += all[i][k] / (double)count[all_labels[i]];
+    }
+    for (int i = SAMPLES / 2; i < SAMPLES; i++) {
+        int best = 0;
+        double least = INFINITY;
+        for (int c = 0; c < CLASSES; c++) {
+            double distance = 0;
+            for (int k = 0; k < PIXELS; k++)
+                distance += (all[i][k] - mean[c][k]) * (all[i][k] - mean[c][k]);
+            if (distance < least) {
+                least = distance;
+                best = c;
+            }
+        }
+        right += best == all_labels[i];
+    }
+    ck_assert_int_gt(right, SAMPLES / 2 * 9 / 10);
+    source_close(&o);
+}
+END_TEST
+
+START_TEST(wrong_shapes) {
+    const char *const two[] = {"shape=3,8", NULL};
+    const char *const four[] = {"shape=3,8,9,1", NULL};
+    const char *const large[] = {"shape=65536,65536,65536", NULL};
+    source_refused("synthetic", two, DLC_ERR_CONFIG, "shape has 2 numbers");
+    source_refused("synthetic", four, DLC_ERR_CONFIG, "shape has 4 numbers");
+    source_refused("synthetic", large, DLC_ERR_CONFIG, "281474976710656 values is too");
+}
+END_TEST
+
+START_TEST(no_memory) {
+    const char *const sets[] = {"shape=1,4,4", NULL};
+    source_starved("synthetic", sets);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("data.synthetic");
+    TCase *tcase = tcase_create("synthetic");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, repeatable, 0, 2);
+    tcase_add_test(tcase, first);
+    tcase_add_test(tcase, labels_and_range);
+    tcase_add_test(tcase, noise_is_the_same_everywhere);
+    tcase_add_test(tcase, float_elements);
+    tcase_add_test(tcase, blobs_can_be_learned);
+    tcase_add_test(tcase, wrong_shapes);
+    tcase_add_test(tcase, no_memory);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    plugin_find(DLC_KIND_DATA, "synthetic"); /* once, before the tests fork */
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    plugins_close();
+    return failed != 0;
+}

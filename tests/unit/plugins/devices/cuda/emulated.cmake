@@ -1,0 +1,35 @@
+# The cuda device's kernels as a device that runs on the CPU, and the conformance tests
+# of devices on it.
+enable_language(CXX)
+add_library(cuda-emulated OBJECT fakes/emulated.cpp)
+target_include_directories(cuda-emulated PRIVATE ${PROJECT_SOURCE_DIR}/include
+  ${PROJECT_SOURCE_DIR}/tests ${cuda})
+target_compile_definitions(cuda-emulated PRIVATE _GNU_SOURCE EMULATED="${cuda}/kernels.cu")
+target_compile_options(cuda-emulated PRIVATE -O2 -ffp-contract=off -Wno-unknown-pragmas
+  -Wno-attributes)
+target_link_libraries(cuda-emulated PRIVATE dlc::cuda)
+set_target_properties(cuda-emulated PROPERTIES
+  CXX_STANDARD 17 CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+
+set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins)
+add_library(test-emulated MODULE fakes/on_host.c ${cuda}/compute.c
+  $<TARGET_OBJECTS:cuda-emulated>)
+set_target_properties(test-emulated PROPERTIES PREFIX "" OUTPUT_NAME device-emulated
+  C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${folder})
+target_include_directories(test-emulated PRIVATE ${PROJECT_SOURCE_DIR}/include ${cuda})
+target_compile_definitions(test-emulated PRIVATE DLC_VERSION="${PROJECT_VERSION}")
+# CUDA's headers only; the runtime is fake.
+target_include_directories(test-emulated SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(test-emulated PRIVATE dlc_flags dlc::threads)
+add_custom_command(TARGET test-emulated POST_BUILD VERBATIM
+  COMMAND chmod go-w $<TARGET_FILE:test-emulated> ${folder})
+
+foreach(what kernels convert precision)
+  if(TARGET test_device_${what})
+    add_dependencies(test_device_${what} test-emulated)
+    add_test(NAME test_device_${what}_emulated COMMAND test_device_${what})
+    dlc_set_test(test_device_${what}_emulated LABELS conformance ENVIRONMENT
+      DLCORE_TEST_DEVICE=emulated
+      DLCORE_PLUGIN_PATH=${DLC_PLUGIN_OUTPUT_DIR}:${folder})
+  endif()
+endforeach()

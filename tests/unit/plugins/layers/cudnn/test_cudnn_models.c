@@ -1,0 +1,294 @@
+/* Tests the nets of models/ for a GPU that is not here, in all precisions: cuDNN has an
+ * engine for every layer, memory stays in bounds, activations and biases are fused, and
+ * shapes are those of the CPU layers. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "net/net.h"
+
+static const char *const reserved[] = {"net",       "data",  "data.test", "solver",
+                                       "transport", "train", "parallel",  NULL};
+
+typedef struct model {
+    const char *name;
+    int64_t batch, channels, side;
+} model;
+
+static const model models[] = {
+    {"lenet", 64, 1, 28},          {"lenet-fashion", 64, 1, 28},
+    {"cifar10-quick", 100, 3, 32}, {"cifar10-full", 100, 3, 32},
+    {"alexnet", 64, 3, 227},       {"caffenet", 32, 3, 227},
+    {"googlenet", 32, 3, 224},     {"vgg16", 16, 3, 224},
+    {"resnet18", 32, 3, 224},      {"resnet50", 32, 3, 224},
+    {"mobilenet-v2", 32, 3, 224}};
+enum { MODELS = sizeof models / sizeof *models };
+
+typedef struct precision {
+    const char *name;
+    dlc_dtype dtype;
+    uint32_t math;
+} precision;
+
+static const precision precisions[] = {{"float32", DLC_F32, 0},
+                                       {"tf32", DLC_F32, DLC_MATH_TF32},
+                                       {"bf16", DLC_BF16, 0},
+                                       {"fp16", DLC_F16, 0}};
+enum { PRECISIONS = sizeof precisions / sizeof *precisions };
+
+/* A graph of layers for one device, and a net of it. */
+typedef struct built {
+    dlc_config *config;
+    dlc_problems problems;
+    dlc_graph *graph;
+    dlc_net *net;
+} built;
+
+static dlc_registry *registry;
+
+static void open_all(void) {
+    ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
+}
+
+static void close_all(void) {
+    dlc_registry_close(registry);
+}
+
+static void make_graph(built *b, const model *m, const char *device) {
+    char path[512];
+    memset(b, 0, sizeof *b);
+    (void)snprintf(path, sizeof path, "%s/models/%s.ini", getenv("DLCORE_SOURCE_DIR"),
+                   m->name);
+    ck_assert_int_eq(dlc_config_load(path, reserved, NULL, 0, &b->problems, &b->config),
+                     DLC_OK);
+    dlc_status status = dlc_graph_make(b->config, reserved, registry, device,
+                                       &b->problems, &b->graph);
+    ck_assert_int_eq(status, DLC_OK);
+    ck_assert_int_eq(dlc_problems_report(&b->problems), DLC_OK);
+}
+
+/* Nothing is computed and no memory is allocated: the operations of the CPU device
+ * replace those of the GPU's. */
+static void make_net(built *b, const model *m, const precision *p, const char *device,
+                     dlc_phase phase, dlc_net *train_net) {
+    const dlc_feature *cpu = NULL;
+    ck_assert_int_eq(dlc_registry_use_first(registry, DLC_KIND_DEVICE, &cpu), DLC_OK);
+    dlc_feature device_feature = *cpu;
+    device_feature.name = device;
+    const dlc_net_args args = {
+        .graph = b->graph,
+        .phase = phase,
+        .device_feature = &device_feature,
+        .device_ops = cpu->ops,
+        .threads = 1,
+        .precision = p->dtype,
+        .math = p->math,
+        .sample = {.rank = 3, .dims = {m->channels, m->side, m->side}},
+        .batch = m->batch,
+        .seed = 1,
+        .train_net = train_net};
+    dlc_status status = dlc_net_build(&args, &b->net);
+    ck_assert_msg(status == DLC_OK, "%s in %s on %s: %s", m->name, p->name, device,
+                  dlc_detail());
+}
+
+static void drop(built *b) {
+    dlc_net_free(b->net);
+    dlc_graph_free(b->graph);
+    dlc_problems_free(&b->problems);
+    dlc_config_free(b->config);
+}
+
+static void row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
+    ck_assert_int_eq(dlc_net_row_at(net, i, row), DLC_OK);
+}
+
+/* The descriptions of convolutions name an engine that fuses everything. */
+static void check_choices(const model *m, const precision *p, const dlc_net *net) {
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        row_at(net, i, &row);
+        if (row.is_reorder || row.fused_into || strcmp(row.type, "convolution") != 0)
+            continue;
+        ck_assert_msg(strncmp(row.choice, "engine ", 7) == 0, "%s", row.choice);
+        ck_assert_msg(!strstr(row.choice, "then"),
+                      "%s in %s: layer '%s' is not fused: %s", m->name, p->name,
+                      row.name, row.choice);
+    }
+}
+
+/* In half precision the convolutions of a residual net provide the statistics of its
+ * batch norms: all but the first, for whose few channels cuDNN has no such engine. */
+static void check_statistics(const model *m, const precision *p, const dlc_net *net) {
+    int norms = 0, given = 0;
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        row_at(net, i, &row);
+        if (row.is_reorder || row.fused_into || strcmp(row.type, "batch_norm") != 0)
+            continue;
+        norms++;
+        given += strstr(row.choice, "statistics given") != NULL;
+    }
+    if (p->dtype != DLC_F16)
+        ck_assert_int_eq(given, 0);
+    else if (strncmp(m->name, "resnet", 6) == 0)
+        ck_assert_msg(norms > 1 && given == norms - 1, "%s: %d of %d", m->name, given,
+                      norms);
+    if (given > 0)
+        printf("%s: the statistics of %d of %d batch norms are given\n", m->name, given,
+               norms);
+}
+
+/* Where a tensor forks, convolutions accumulate into the gradient, so that no extra
+ * pass is needed. The exception: GoogLeNet's two side heads start with a pooling that
+ * is not the first of its fork in backward. */
+static void check_added(const model *m, const dlc_net *net) {
+    int added = 0, expected = strcmp(m->name, "googlenet") == 0 ? 2 : 0;
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        row_at(net, i, &row);
+        added += row.added;
+        ck_assert_msg(row.added == 0 || strcmp(row.type, "pooling") == 0,
+                      "%s: the gradient of layer '%s' is added apart", m->name,
+                      row.name);
+    }
+    ck_assert_msg(added == expected, "%s: %d gradients are added apart, not %d",
+                  m->name, added, expected);
+}
+
+static void check_fused(const model *m, const dlc_net *net) {
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        row_at(net, i, &row);
+        if (!row.is_reorder && strcmp(row.type, "relu") == 0 &&
+            strncmp(m->name, "resnet", 6) == 0)
+            ck_assert_msg(row.fused_into != NULL, "%s: relu '%s' runs by itself",
+                          m->name, row.name);
+    }
+}
+
+/* All layers share scratch memory, so the total stays near the size of the tensors. */
+static void check_memory(const model *m, const precision *p, const dlc_net *net) {
+    const size_t most = (size_t)14 << 30;
+    dlc_net_memory memory = dlc_net_memory_plan(net);
+    ck_assert_msg(memory.activations < most, "%s in %s wants %zu MiB", m->name, p->name,
+                  memory.activations >> 20);
+}
+
+static void check_model(const model *m, const precision *p) {
+    built train, test;
+    make_graph(&train, m, "cuda");
+    make_net(&train, m, p, "cuda", DLC_PHASE_TRAIN, NULL);
+    check_choices(m, p, train.net);
+    check_fused(m, train.net);
+    check_statistics(m, p, train.net);
+    check_added(m, train.net);
+    check_memory(m, p, train.net);
+    test = (built){.graph = train.graph};
+    make_net(&test, m, p, "cuda", DLC_PHASE_TEST, train.net);
+    dlc_net_free(test.net);
+    drop(&train);
+}
+
+START_TEST(every_layer_has_an_engine) {
+    for (int p = 0; p < PRECISIONS; p++)
+        check_model(&models[_i], &precisions[p]);
+}
+END_TEST
+
+/* The next row that is a layer and not a reorder; 0 after the last. */
+static int next_layer(const dlc_net *net, int32_t *i, dlc_net_row *row) {
+    while (*i < dlc_net_rows(net)) {
+        row_at(net, (*i)++, row);
+        if (!row->is_reorder)
+            return 1;
+    }
+    return 0;
+}
+
+START_TEST(shapes_equal_those_of_the_cpu) {
+    const model *m = &models[_i];
+    built cuda, cpu;
+    make_graph(&cuda, m, "cuda");
+    make_graph(&cpu, m, "cpu");
+    make_net(&cuda, m, &precisions[1], "cuda", DLC_PHASE_TRAIN, NULL);
+    make_net(&cpu, m, &precisions[0], "cpu", DLC_PHASE_TRAIN, NULL);
+    dlc_net_row a, b;
+    int32_t i = 0, j = 0, rows = 0;
+    while (next_layer(cuda.net, &i, &a)) {
+        ck_assert_int_eq(next_layer(cpu.net, &j, &b), 1);
+        ck_assert_str_eq(a.name, b.name);
+        ck_assert_str_eq(a.type, b.type);
+        ck_assert_msg(a.output.rank == b.output.rank, "%s: layer '%s'", m->name,
+                      a.name);
+        for (int32_t d = 0; d < a.output.rank; d++)
+            ck_assert_int_eq(a.output.dims[d], b.output.dims[d]);
+        ck_assert_int_eq(a.parameters, b.parameters);
+        ck_assert_int_eq(a.multiply_adds, b.multiply_adds);
+        rows++;
+    }
+    ck_assert_int_eq(next_layer(cpu.net, &j, &b), 0);
+    ck_assert_int_gt(rows, 4);
+    drop(&cuda);
+    drop(&cpu);
+}
+END_TEST
+
+static void same_text(const char *a, const char *b, const char *where) {
+    ck_assert_msg((!a && !b) || (a && b && strcmp(a, b) == 0), "%s: \"%s\", \"%s\"",
+                  where, a ? a : "-", b ? b : "-");
+}
+
+static void same_options(const dlc_feature *cuda, const dlc_feature *cpu) {
+    const dlc_option *a = cuda->options, *b = cpu->options;
+    ck_assert_msg(!a == !b, "%s", cuda->name);
+    for (; a && b && a->name && b->name; a = DLC_NEXT(a), b = DLC_NEXT(b)) {
+        same_text(a->name, b->name, cuda->name);
+        same_text(a->def, b->def, a->name);
+        same_text(a->choices, b->choices, a->name);
+        ck_assert_int_eq(a->type, b->type);
+        ck_assert_int_eq(a->flags, b->flags);
+        ck_assert_msg(a->min == b->min && a->max == b->max, "%s", a->name);
+    }
+    ck_assert_msg(!a || (!a->name && !b->name), "%s: one has more options", cuda->name);
+}
+
+/* One net.ini works on both devices: types and options are the same. */
+START_TEST(types_and_options_equal_those_of_the_cpu) {
+    const dlc_feature_entry *entry;
+    int types = 0;
+    for (size_t i = 0; (entry = dlc_registry_usable(registry, DLC_KIND_LAYER, i));
+         i++) {
+        const dlc_feature *cpu = NULL, *cuda = NULL;
+        if (!entry->device || strcmp(entry->device, "cpu") != 0)
+            continue;
+        dlc_status status = dlc_registry_use(registry, entry, &cpu);
+        if (status == DLC_OK)
+            status = dlc_registry_find(registry, DLC_KIND_LAYER, cpu->name, "cuda",
+                                       &cuda);
+        ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+        same_options(cuda, cpu);
+        types++;
+    }
+    ck_assert_int_ge(types, 24);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cudnn models");
+    TCase *tc = tcase_create("models");
+    tcase_add_unchecked_fixture(tc, open_all, close_all);
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, types_and_options_equal_those_of_the_cpu);
+    tcase_add_loop_test(tc, shapes_equal_those_of_the_cpu, 0, MODELS);
+    tcase_add_loop_test(tc, every_layer_has_an_engine, 0, MODELS);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

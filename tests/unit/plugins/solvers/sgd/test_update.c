@@ -1,0 +1,366 @@
+/* Solver sgd: weights after some iterations against a plain reference, and the order in
+ * which buckets are reduced and updated. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "fixture.h"
+
+static test_fixture r;
+
+/* The expected update, one element at a time, in double. */
+typedef struct reference {
+    double rate, momentum, decay, clip;
+    int nesterov, micro_batches;
+    double weight[FIXTURE_ELEMENTS_MAX], velocity[FIXTURE_ELEMENTS_MAX];
+} reference;
+
+static reference ref;
+
+static float gradient(size_t i, int32_t micro) {
+    return 0.1f * sinf((float)i + 1) + 0.03f * (float)micro - 0.02f;
+}
+
+static float start_weight(size_t i) {
+    return cosf((float)i);
+}
+
+/* The mean gradient of all ranks and micro-batches. */
+static double whole_gradient(size_t i) {
+    double sum = r.peer[i];
+    for (int32_t m = 0; m < ref.micro_batches; m++)
+        sum += (double)gradient(i, m);
+    return sum / ref.micro_batches;
+}
+
+static double clip_factor(void) {
+    double square = 0;
+    if (ref.clip <= 0)
+        return 1;
+    for (size_t i = 0; i < r.count - r.control_words; i++)
+        square += r.used[i] * whole_gradient(i) * whole_gradient(i);
+    return sqrt(square) > ref.clip ? ref.clip / sqrt(square) : 1;
+}
+
+static void reference_step(void) {
+    double factor = clip_factor();
+    for (int32_t s = 0; s < r.segments; s++) {
+        const dlc_segment *segment = &r.segment[s];
+        for (size_t i = segment->offset; i < segment->offset + segment->count; i++) {
+            double g = whole_gradient(i) * factor +
+                       ref.decay * segment->decay_mult * ref.weight[i];
+            double old = ref.velocity[i];
+            double v = ref.momentum * old + ref.rate * segment->lr_mult * g;
+            ref.velocity[i] = v;
+            ref.weight[i] -= ref.nesterov ? (1 + ref.momentum) * v - ref.momentum * old
+                                          : v;
+        }
+    }
+}
+
+/* Five segments with two gaps between them, and three control words. */
+static void lay_out(int32_t borders, const size_t *border) {
+    fixture_segment(&r, 0, 7, 1, 1);
+    fixture_segment(&r, 5, 20, 1, 1);
+    fixture_segment(&r, 0, 4, 2, 0);
+    fixture_segment(&r, 12, 16, 1, 1);
+    fixture_segment(&r, 0, 30, 1, 3);
+    fixture_buckets(&r, 3, borders, border);
+    for (size_t i = 0; i < r.count; i++) {
+        r.weights[i] = r.used[i] ? start_weight(i) : 0;
+        r.peer[i] = r.used[i] ? 0.05f * (float)(i % 5) : 0;
+        ref.weight[i] = (double)r.weights[i];
+        ref.velocity[i] = 0;
+    }
+}
+
+static void compare(int iterations) {
+    ck_assert_msg(fixture_create(&r) == DLC_OK, "%s", dlc_detail());
+    for (int k = 0; k < iterations; k++) {
+        ck_assert_int_eq(fixture_iterate(&r, k, gradient), DLC_OK);
+        reference_step();
+    }
+    for (size_t i = 0; i < r.count; i++) {
+        ck_assert_float_eq_tol(r.weights[i], (float)ref.weight[i], 2e-6f);
+        ck_assert_float_eq_tol(r.slots[0][i], (float)ref.velocity[i], 2e-6f);
+    }
+    /* The control words are reduced with the last micro-batch, and not updated. */
+    for (size_t i = r.count - r.control_words; i < r.count; i++) {
+        ck_assert_float_eq(r.gradients[i],
+                           gradient(i, r.needs.accumulation_steps - 1) + r.peer[i]);
+        ck_assert_float_eq(r.weights[i], start_weight(i));
+    }
+}
+
+static const size_t some_borders[] = {10, 30, 31, 70, 96};
+#define SOME_BORDERS 5, some_borders
+
+START_TEST(plain) {
+    ref = (reference){.rate = 0.1, .micro_batches = 1};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0");
+    ck_assert_int_eq(r.needs.slots, 1);
+    ck_assert_uint_eq(r.needs.slot_saved, 1);
+    ck_assert_str_eq(r.needs.slot_name[0], "momentum");
+    ck_assert_int_eq(r.needs.accumulation_steps, 1);
+    lay_out(SOME_BORDERS);
+    compare(5);
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(momentum_and_decay) {
+    ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 1};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
+                 "solver.weight_decay=0.01");
+    lay_out(SOME_BORDERS);
+    compare(10);
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(nesterov) {
+    ref = (reference){
+        .rate = 0.1, .momentum = 0.9, .decay = 0.01, .nesterov = 1, .micro_batches = 1};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
+                 "solver.weight_decay=0.01", "solver.nesterov=yes");
+    lay_out(SOME_BORDERS);
+    compare(10);
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(accumulates) {
+    ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 3};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
+                 "solver.weight_decay=0.01", "solver.accumulation_steps=3");
+    ck_assert_int_eq(r.needs.accumulation_steps, 3);
+    ck_assert_int_eq(r.needs.slots, 2);
+    ck_assert_uint_eq(r.needs.slot_saved, 1); /* only momentum */
+    ck_assert_ptr_nonnull(r.needs.slot_name[1]);
+    lay_out(SOME_BORDERS);
+    compare(4);
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(clips) {
+    ref = (reference){
+        .rate = 0.1, .momentum = 0.9, .decay = 0.01, .clip = 0.3, .micro_batches = 2};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
+                 "solver.weight_decay=0.01", "solver.clip_gradients=0.3",
+                 "solver.accumulation_steps=2");
+    lay_out(SOME_BORDERS);
+    ck_assert_double_lt(clip_factor(), 0.9);
+    compare(4);
+    fixture_close(&r);
+}
+END_TEST
+
+/* Sharding, deferring and capturing need a solver that can work with a part of the
+ * gradient, which clipping can not. */
+START_TEST(partial_updates) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
+    ck_assert_int_eq(r.needs.sharding, 1);
+    ck_assert_int_eq(r.needs.deferred_update, 1);
+    ck_assert_int_eq(r.needs.capturable, 1);
+    fixture_close(&r);
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
+    ck_assert_int_eq(r.needs.sharding, 0);
+    ck_assert_int_eq(r.needs.deferred_update, 0);
+    ck_assert_int_eq(r.needs.capturable, 0);
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(leaves_short_gradients) {
+    ref = (reference){.rate = 0.1, .clip = 100, .micro_batches = 1};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0",
+                 "solver.clip_gradients=100");
+    lay_out(SOME_BORDERS);
+    ck_assert_double_eq(clip_factor(), 1);
+    compare(2);
+    fixture_close(&r);
+}
+END_TEST
+
+/* The weights are bitwise identical however the arena is cut into buckets. */
+START_TEST(buckets_change_nothing) {
+    static const size_t many[] = {1, 7, 27, 33, 64};
+    static const struct {
+        int32_t borders;
+        const size_t *border;
+    } cuts[] = {{0, NULL}, {SOME_BORDERS}, {5, many}, {2, many}};
+    float first[FIXTURE_ELEMENTS_MAX];
+    const char *clip = _i ? "solver.clip_gradients=0.2" : "solver.clip_gradients=0";
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.weight_decay=0.01",
+                     "solver.accumulation_steps=2", clip);
+        lay_out(cuts[c].borders, cuts[c].border);
+        ck_assert_int_eq(fixture_create(&r), DLC_OK);
+        for (int k = 0; k < 5; k++)
+            ck_assert_int_eq(fixture_iterate(&r, k, gradient), DLC_OK);
+        if (c == 0)
+            memcpy(first, r.weights, sizeof first);
+        ck_assert_mem_eq(first, r.weights, sizeof first);
+        fixture_close(&r);
+    }
+}
+END_TEST
+
+/* Reduces as soon as a bucket is ready, updates as soon as it is reduced, joins
+ * neighbours in one call. */
+START_TEST(order) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.accumulation_steps=2");
+    lay_out(SOME_BORDERS);
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    for (int32_t b = 0; b < 6; b++)
+        ck_assert_int_eq(r.ops->ready(r.solver, 0, 0, b), DLC_OK);
+    ck_assert_str_eq(r.trace, ""); /* not the last micro-batch */
+    ck_assert_int_eq(r.ops->ready(r.solver, 0, 1, 0), DLC_OK);
+    ck_assert_str_eq(r.trace, "s0 ");
+    for (int32_t b = 1; b < 6; b++)
+        ck_assert_int_eq(r.ops->ready(r.solver, 0, 1, b), DLC_OK);
+    ck_assert_int_eq(r.ops->finish(r.solver, 0), DLC_OK);
+    /* The second segment, 12 to 31, is in buckets 1 to 3; the third and the fifth have
+     * other multipliers than their neighbours; the control words are never updated. */
+    ck_assert_str_eq(r.trace, "s0 s1 s2 s3 s4 s5 w0 u7 w1 u18 w2 u1 w3 u1 u4 u16 u6 w4 "
+                              "u24 w5 ");
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(clipping_waits_for_all) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
+    lay_out(1, &some_borders[1]);
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    ck_assert_int_eq(fixture_iterate(&r, 0, gradient), DLC_OK);
+    /* Neighbours with equal multipliers are one call, including the gap between them.
+     */
+    ck_assert_str_eq(r.trace, "s0 s1 w0 w1 u30 u2 u4 u16 u30 ");
+    fixture_close(&r);
+}
+END_TEST
+
+/* lr_mult = 0 freezes a parameter, weight decay included. */
+START_TEST(frozen) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.weight_decay=0.5");
+    fixture_segment(&r, 0, 8, 0, 1);
+    fixture_segment(&r, 0, 8, 1, 0);
+    fixture_buckets(&r, 0, 0, NULL);
+    for (size_t i = 0; i < r.count; i++)
+        r.weights[i] = start_weight(i);
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    ck_assert_int_eq(fixture_iterate(&r, 0, gradient), DLC_OK);
+    ck_assert_str_eq(r.trace, "s0 w0 u8 ");
+    for (size_t i = 0; i < 8; i++)
+        ck_assert_float_eq(r.weights[i], start_weight(i));
+    for (size_t i = 8; i < 16; i++)
+        ck_assert_float_ne(r.weights[i], start_weight(i));
+    fixture_close(&r);
+}
+END_TEST
+
+static float not_a_number(size_t i, int32_t micro) {
+    (void)micro;
+    return i == 3 ? NAN : 1;
+}
+
+START_TEST(clipping_reports_divergence) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
+    lay_out(SOME_BORDERS);
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    ck_assert_int_eq(fixture_iterate(&r, 12, not_a_number), DLC_ERR_DIVERGED);
+    ck_assert_ptr_nonnull(
+        strstr(dlc_detail(), "the gradient is not finite at iteration 12"));
+    ck_assert_float_eq(r.weights[0], start_weight(0)); /* weights are unchanged */
+    fixture_close(&r);
+}
+END_TEST
+
+static int32_t broken_bucket;
+
+static dlc_status broken_exchange(void *context, int32_t bucket) {
+    (void)context;
+    return bucket == broken_bucket ? DLC_ERR_PEER : DLC_OK;
+}
+
+/* The status of any failed exchange call is returned. */
+START_TEST(passes_errors_on) {
+    for (broken_bucket = 0; broken_bucket < 6; broken_bucket++) {
+        FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
+        lay_out(SOME_BORDERS);
+        if (_i)
+            r.exchange.start = broken_exchange;
+        else
+            r.exchange.wait = broken_exchange;
+        ck_assert_int_eq(fixture_create(&r), DLC_OK);
+        ck_assert_int_eq(fixture_iterate(&r, 0, gradient), DLC_ERR_PEER);
+        fixture_close(&r);
+    }
+}
+END_TEST
+
+START_TEST(create_survives_lack_of_memory) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
+    lay_out(SOME_BORDERS);
+    size_t n = 1;
+    for (;; n++) {
+        dlc_memory_fail_at(n);
+        dlc_status rc = fixture_create(&r);
+        dlc_memory_fail_at(0);
+        if (rc == DLC_OK)
+            break;
+        ck_assert_int_eq(rc, DLC_ERR_NOMEM);
+        ck_assert_ptr_null(r.solver);
+    }
+    ck_assert_uint_ge(n, 3);
+    fixture_close(&r);
+}
+END_TEST
+
+/* Arguments that break the core's promises are refused before anything is written. */
+START_TEST(checks_the_core) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
+    lay_out(SOME_BORDERS);
+    r.segment[1].offset = 5; /* overlaps the first */
+    ck_assert_int_eq(fixture_create(&r), DLC_ERR_INTERNAL);
+    r.segment[1].offset = 7;
+    r.segment[4].count += 1; /* overlaps the control words */
+    ck_assert_int_eq(fixture_create(&r), DLC_ERR_INTERNAL);
+    r.segment[4].count -= 1;
+    r.bucket_begin[r.exchange.buckets]--;
+    ck_assert_int_eq(fixture_create(&r), DLC_ERR_INTERNAL);
+    r.bucket_begin[r.exchange.buckets]++;
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    fixture_close(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("update");
+    TCase *all = tcase_create("all");
+    tcase_add_test(all, plain);
+    tcase_add_test(all, momentum_and_decay);
+    tcase_add_test(all, nesterov);
+    tcase_add_test(all, accumulates);
+    tcase_add_test(all, clips);
+    tcase_add_test(all, partial_updates);
+    tcase_add_test(all, leaves_short_gradients);
+    tcase_add_loop_test(all, buckets_change_nothing, 0, 2);
+    tcase_add_test(all, order);
+    tcase_add_test(all, clipping_waits_for_all);
+    tcase_add_test(all, frozen);
+    tcase_add_test(all, clipping_reports_divergence);
+    tcase_add_loop_test(all, passes_errors_on, 0, 2);
+    tcase_add_test(all, create_survives_lack_of_memory);
+    tcase_add_test(all, checks_the_core);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,83 @@
+/* What the transport says of the NCCL that is there: NCCL_EXPECT. Nothing more happens:
+ * a library that cannot be used is a reason, no error. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dlcore/transport.h>
+
+#include "base/status.h"
+#include "support/plugins.h"
+
+static dlc_rank_info place[4];
+static char reason[256];
+
+static int32_t score(int ranks) {
+    const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, "nccl")->ops;
+    dlc_transport_args args = {.size = sizeof args, .ranks = ranks, .rank_info = place};
+    int32_t found = -1;
+    ck_assert_int_eq(ops->score(&args, &found, reason, sizeof reason), DLC_OK);
+    return found;
+}
+
+/* Ranks of one node, each on a GPU of its own. */
+static void setup(void) {
+    for (int i = 0; i < 4; i++) {
+        place[i] = (dlc_rank_info){.size = sizeof place[i], .device_index = i};
+        snprintf(place[i].device, sizeof place[i].device, "cuda");
+    }
+    ck_assert_int_eq(unsetenv("NCCL_HOSTID"), 0);
+}
+
+#define REASON(words) \
+    ck_assert_msg(strstr(reason, (words)) != NULL, "\"%s\" has no \"%s\"", reason, \
+                  (words))
+
+START_TEST(the_library_is_told_of) {
+    const char *expected = getenv("NCCL_EXPECT");
+    ck_assert_ptr_nonnull(expected);
+    int usable = strstr(expected, "GPUs") != NULL;
+    ck_assert_int_eq(score(2), usable ? 90 : 0);
+    REASON(expected);
+    if (!usable)
+        REASON("NCCL cannot be used here");
+}
+END_TEST
+
+START_TEST(processors_are_refused) {
+    snprintf(place[2].device, sizeof place[2].device, "cpu");
+    ck_assert_int_eq(score(3), 0);
+    REASON("rank 2 computes on cpu");
+}
+END_TEST
+
+START_TEST(one_gpu_twice_is_refused) {
+    place[3].device_index = 1;
+    ck_assert_int_eq(score(4), 0);
+    REASON("ranks 1 and 3 share GPU 1");
+    place[3].node = 1; /* another machine's */
+    if (strstr(getenv("NCCL_EXPECT"), "GPUs")) {
+        ck_assert_int_eq(score(4), 90);
+        REASON("4 GPUs on 2 nodes");
+        place[3].node = 0;
+        ck_assert_int_eq(setenv("NCCL_HOSTID", "a", 1), 0);
+        ck_assert_int_eq(score(4), 90);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("nccl: library");
+    TCase *tests = tcase_create("library");
+    tcase_add_checked_fixture(tests, setup, plugins_close);
+    tcase_add_test(tests, the_library_is_told_of);
+    tcase_add_test(tests, processors_are_refused);
+    tcase_add_test(tests, one_gpu_twice_is_refused);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

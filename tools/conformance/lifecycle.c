@@ -1,0 +1,258 @@
+/* The checks of opening and closing, for the kinds that one process can open alone:
+ * devices, layers, solvers and data sources. */
+#include <string.h>
+
+#include <dlcore/dlcore.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device_fixture.h"
+#include "host.h"
+#include "suite.h"
+
+/* An object of the plugin, and what it needs. */
+typedef struct fixture {
+    suite_run *run;
+    device_fixture device; /* for solvers and layers */
+    void *family;          /* for layers */
+    void *object;
+    float *arena; /* for solvers: weights, gradients and slots */
+} fixture;
+
+enum { ELEMENTS = 64, CONTROL_WORDS = 16 };
+
+/* ---- Opening and closing ---------------------------------------------------- */
+
+static dlc_status open_device(fixture *l) {
+    const dlc_device_ops *ops = l->run->feature->ops;
+    int32_t count = 0;
+    dlc_device_args args = {
+        .size = sizeof args, .settings = l->run->settings, .threads = 2};
+    dlc_status status = ops->count(&count);
+    if (status == DLC_OK && count < 1)
+        suite_skip(l->run, "this machine has no such device");
+    dlc_device *device = NULL;
+    status = status == DLC_OK ? ops->open(&args, &device) : status;
+    l->object = device;
+    return status;
+}
+
+static dlc_status open_data(fixture *l) {
+    const dlc_data_ops *ops = l->run->feature->ops;
+    dlc_data_args args = {.size = sizeof args, .settings = l->run->settings, .seed = 1};
+    dlc_source *source = NULL;
+    dlc_status status = ops->open(&args, &source);
+    l->object = source;
+    return status;
+}
+
+static dlc_status open_layer(fixture *l) {
+    const dlc_layer_ops *ops = l->run->feature->ops;
+    dlc_family_args family = {.size = sizeof family,
+                              .device_ops = l->device.ops,
+                              .device = l->device.handle,
+                              .threads = 1,
+                              .phase = DLC_PHASE_TRAIN,
+                              .precision = DLC_F32};
+    DLC_TRY(ops->family->open(&family, &l->family));
+    dlc_layer_args args = {.size = sizeof args,
+                           .name = "checked",
+                           .settings = l->run->settings,
+                           .context = l->family,
+                           .phase = DLC_PHASE_TRAIN,
+                           .seed = 1};
+    dlc_layer *layer = NULL;
+    dlc_status status = ops->create(&args, &layer);
+    l->object = layer;
+    return status;
+}
+
+static dlc_status open_solver(fixture *l) {
+    static const size_t begin[] = {0, ELEMENTS};
+    const dlc_solver_ops *ops = l->run->feature->ops;
+    dlc_solver_needs needs = {.size = sizeof needs, .accumulation_steps = 1};
+    dlc_segment segment = {.size = sizeof segment,
+                           .name = "weight",
+                           .count = ELEMENTS - CONTROL_WORDS,
+                           .lr_mult = 1,
+                           .decay_mult = 1};
+    dlc_exchange exchange = {
+        .size = sizeof exchange, .ranks = 1, .buckets = 1, .bucket_begin = begin};
+    dlc_solver_args args = {.size = sizeof args,
+                            .settings = l->run->settings,
+                            .device_ops = l->device.ops,
+                            .device = l->device.handle,
+                            .count = ELEMENTS,
+                            .control_words = CONTROL_WORDS,
+                            .weights = l->arena,
+                            .gradients = l->arena + ELEMENTS,
+                            .segments = 1,
+                            .segment = &segment,
+                            .exchange = &exchange,
+                            .max_iterations = 10,
+                            .epoch_iterations = 5};
+    DLC_TRY(ops->needs(l->run->settings, &needs));
+    for (int32_t i = 0; i < needs.slots && i < DLC_MAX_SLOTS; i++)
+        args.slots[i] = l->arena + (size_t)(2 + i) * ELEMENTS;
+    dlc_solver *solver = NULL;
+    dlc_status status = ops->create(&args, &solver);
+    l->object = solver;
+    return status;
+}
+
+static dlc_status fixture_open(fixture *l) {
+    l->object = l->family = NULL;
+    switch ((dlc_kind)l->run->feature->kind) {
+    case DLC_KIND_DEVICE:
+        return open_device(l);
+    case DLC_KIND_DATA:
+        return open_data(l);
+    case DLC_KIND_LAYER:
+        return open_layer(l);
+    case DLC_KIND_SOLVER:
+        return open_solver(l);
+    case DLC_KIND_TRANSPORT:
+        break;
+    }
+    suite_skip(l->run, "a transport needs several ranks; see the checks transport.*");
+}
+
+static void close_layer(fixture *l, dlc_layer *layer) {
+    const dlc_layer_ops *ops = l->run->feature->ops;
+    ops->destroy(layer);
+    if (l->family)
+        ops->family->close(l->family);
+    l->family = NULL;
+}
+
+/* Closes what fixture_open opened; `object` may be NULL. */
+static void fixture_close(fixture *l, void *object) {
+    const void *ops = l->run->feature->ops;
+    switch ((dlc_kind)l->run->feature->kind) {
+    case DLC_KIND_DEVICE:
+        ((const dlc_device_ops *)ops)->close(object);
+        break;
+    case DLC_KIND_DATA:
+        ((const dlc_data_ops *)ops)->close(object);
+        break;
+    case DLC_KIND_LAYER:
+        close_layer(l, object);
+        break;
+    case DLC_KIND_SOLVER:
+        ((const dlc_solver_ops *)ops)->destroy(object);
+        break;
+    case DLC_KIND_TRANSPORT:
+        break;
+    }
+}
+
+/* Prepares the device and the memory that solvers and layers need. */
+static void fixture_begin(suite_run *run, fixture *l) {
+    *l = (fixture){.run = run};
+    if (run->feature->kind == DLC_KIND_LAYER || run->feature->kind == DLC_KIND_SOLVER)
+        device_fixture_open(run, &l->device);
+    if (run->feature->kind == DLC_KIND_SOLVER)
+        l->arena = device_fixture_floats(run, &l->device,
+                                         (size_t)(2 + DLC_MAX_SLOTS) * ELEMENTS);
+}
+
+/* ---- Checks ----------------------------------------------------------------- */
+
+/* Skips the check if a setting is missing: some features report that when they open. */
+static void must_open(fixture *l) {
+    dlc_status status = fixture_open(l);
+    if (status == DLC_ERR_CONFIG)
+        suite_skip(l->run, "it cannot be opened with these settings: %s (use --set)",
+                   dlc_detail());
+    suite_must(l->run, status, "opening it");
+}
+
+/* The first few times may keep something for good, such as a pool; the others must
+ * not. */
+static void opens_again_and_again(suite_run *run) {
+    enum { TIMES = 12, WARM_UP = 2 };
+    int64_t allocations = 0;
+    int files = 0, threads = 0;
+    fixture l;
+    fixture_begin(run, &l);
+    for (int i = 0; i < TIMES; i++) {
+        must_open(&l);
+        fixture_close(&l, l.object);
+        if (i == WARM_UP) {
+            allocations = suite_host_allocations();
+            files = suite_count_entries(SUITE_FILES);
+            threads = suite_count_entries(SUITE_THREADS);
+        }
+    }
+    int times = TIMES - 1 - WARM_UP;
+    if (suite_host_allocations() > allocations)
+        suite_fail(run, "opened and closed %d times, it leaks %lld allocations", times,
+                   (long long)(suite_host_allocations() - allocations));
+    if (suite_count_entries(SUITE_FILES) > files)
+        suite_fail(run, "opened and closed %d times, it leaves %d files open", times,
+                   suite_count_entries(SUITE_FILES) - files);
+    if (suite_count_entries(SUITE_THREADS) > threads)
+        suite_fail(run, "opened and closed %d times, it leaves %d threads running",
+                   times, suite_count_entries(SUITE_THREADS) - threads);
+}
+
+static void two_at_a_time(suite_run *run) {
+    fixture l;
+    fixture_begin(run, &l);
+    must_open(&l);
+    fixture other = l;
+    suite_must(run, fixture_open(&other), "opening a second one");
+    fixture_close(&l, l.object);
+    fixture_close(&other, other.object);
+}
+
+static void takes_null(suite_run *run) {
+    fixture l;
+    fixture_begin(run, &l);
+    fixture_close(&l, NULL);
+}
+
+/* Makes each allocation fail once: opening must return an error with a sentence and
+ * leave nothing allocated, and it must work the next time. */
+static void goes_without_memory(suite_run *run) {
+    enum { MOST = 400 };
+    fixture l;
+    fixture_begin(run, &l);
+    must_open(&l);
+    fixture_close(&l, l.object);
+    for (int64_t n = 1; n <= MOST; n++) {
+        int64_t before = suite_host_allocations();
+        (void)dlc_fail(DLC_OK, "%s", "");
+        suite_host_fail_allocation(n);
+        dlc_status status = fixture_open(&l);
+        int failed = suite_host_has_failed();
+        suite_host_fail_allocation(0);
+        if (status != DLC_OK && !*dlc_detail())
+            suite_fail(
+                run,
+                "opening fails without a detail sentence when allocation %lld fails",
+                (long long)n);
+        fixture_close(&l, l.object);
+        if (status != DLC_OK && suite_host_allocations() > before)
+            suite_fail(run,
+                       "opening fails at allocation %lld and leaks %lld allocations",
+                       (long long)n, (long long)(suite_host_allocations() - before));
+        if (!failed)
+            break;
+    }
+    suite_must(run, fixture_open(&l), "opening it after allocations had failed");
+    fixture_close(&l, l.object);
+}
+
+#define CHECK(name, promise, run) \
+    { name, promise, 0, 1, SUITE_LOADED, 120, run }
+
+const suite_check suite_lifecycle_checks[] = {
+    CHECK("lifecycle.leaks", "opening and closing leaks nothing",
+          opens_again_and_again),
+    CHECK("lifecycle.two", "two can be open at the same time", two_at_a_time),
+    CHECK("lifecycle.null", "closing NULL does nothing", takes_null),
+    CHECK("lifecycle.no_memory", "opening survives the failure of each allocation",
+          goes_without_memory),
+    {.name = NULL},
+};

@@ -1,0 +1,205 @@
+/* The checks of transports when nothing moves, when a rank dies, and when the ranks
+ * have ended. */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "group.h"
+
+/* ---- Waiting and failures --------------------------------------------------- */
+
+static double cpu_seconds(void) {
+    struct timespec used;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}
+
+static void wait_for_a_sleeper(suite_member *m) {
+    unsigned char *byte = suite_group_bytes(m, 1);
+    dlc_request *request;
+    const struct timespec long_pause = {.tv_sec = 1, .tv_nsec = 500000000};
+    if (m->rank == 1) {
+        (void)nanosleep(&long_pause, NULL);
+        suite_group_send(m, 0, 1, byte, 1, &request);
+        suite_group_wait(m, request);
+        return;
+    }
+    double before = cpu_seconds();
+    suite_group_recv(m, 1, 1, byte, 1, &request);
+    suite_group_wait(m, request);
+    double used = cpu_seconds() - before;
+    if (used > 0.1)
+        suite_fail(
+            m->run,
+            "a wait of 1.5 s used %.2f s of CPU time; it must sleep while nothing "
+            "moves",
+            used);
+}
+
+static void sleeps(suite_run *run) {
+    suite_group_play(run, 2, 0, wait_for_a_sleeper);
+}
+
+#define LEAVE_SECONDS 1.0 /* generous: the rule is 0.1 s */
+
+static void must_leave(suite_member *m, dlc_status status, double since) {
+    if (status == DLC_OK)
+        suite_fail(m->run, "a call that needs a dead rank succeeded");
+    if (since > LEAVE_SECONDS)
+        suite_fail(
+            m->run,
+            "a blocking call returned %.1f s after the job began to end; 0.1 s is "
+            "allowed",
+            since);
+}
+
+static void lose_a_peer(suite_member *m) {
+    unsigned char *byte = suite_group_bytes(m, 1);
+    dlc_request *request;
+    suite_group_barrier(m);
+    if (m->rank == 1)
+        _exit(9);
+    uint64_t start = dlc_now_ns();
+    dlc_status status = m->ops->recv(m->endpoint, 1, 1, byte, 1, &request);
+    if (status == DLC_OK)
+        status = m->ops->wait(m->endpoint, request);
+    must_leave(m, status, dlc_since(start));
+}
+
+static void notices_a_death(suite_run *run) {
+    suite_group_play(run, 3, 1u << 1, lose_a_peer);
+}
+
+static void lose_a_peer_in_a_collective(suite_member *m) {
+    float *x = device_fixture_floats(m->run, &m->device, 100000);
+    suite_group_barrier(m);
+    if (m->rank == 2)
+        _exit(9);
+    uint64_t start = dlc_now_ns();
+    must_leave(m, m->ops->all_reduce(m->endpoint, x, 100000), dlc_since(start));
+}
+
+static void notices_a_death_in_a_collective(suite_run *run) {
+    const dlc_transport_ops *ops = run->feature->ops;
+    if (!DLC_CAN(ops, all_reduce))
+        suite_skip(run, "it has no all_reduce");
+    suite_group_play(run, 3, 1u << 2, lose_a_peer_in_a_collective);
+}
+
+static void leave_requests_in_flight(suite_member *m) {
+    enum { BYTES = 1 << 20 };
+    int32_t peer = 1 - m->rank;
+    dlc_request *request;
+    suite_group_recv(m, peer, 1, suite_group_bytes(m, BYTES), BYTES, &request);
+    suite_group_send(m, peer, 2, suite_group_bytes(m, BYTES), BYTES, &request);
+}
+
+static void closes_at_any_time(suite_run *run) {
+    suite_group_play(run, 2, 0, leave_requests_in_flight);
+}
+
+static void nothing(suite_member *m) {
+    m->ops->close(NULL);
+}
+
+/* ---- Leftovers -------------------------------------------------------------- */
+
+#define SHARED "/dev/shm"
+enum { NAMES_MOST = 256, NAME_BYTES = 96 };
+
+typedef struct listing {
+    char name[NAMES_MOST][NAME_BYTES];
+    int count;
+} listing;
+
+static void list_shared(listing *list) {
+    DIR *dir = opendir(SHARED);
+    list->count = 0;
+    for (const struct dirent *entry; dir && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.' && list->count < NAMES_MOST)
+            (void)snprintf(list->name[list->count++], NAME_BYTES, "%.95s",
+                           entry->d_name);
+    if (dir)
+        (void)closedir(dir);
+}
+
+static int has(const listing *list, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->name[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* 1 if the process has the file open or mapped. */
+static int holds(const char *process, const char *name) {
+    char path[300], line[512];
+    int found = 0;
+    (void)snprintf(path, sizeof path, "/proc/%.20s/maps", process);
+    FILE *maps = fopen(path, "re");
+    while (maps && !found && fgets(line, sizeof line, maps))
+        found = strstr(line, SHARED) && strstr(line, name);
+    if (maps)
+        (void)fclose(maps);
+    (void)snprintf(path, sizeof path, "/proc/%.20s/fd", process);
+    DIR *dir = found ? NULL : opendir(path);
+    for (const struct dirent *entry; dir && !found && (entry = readdir(dir));) {
+        (void)snprintf(path, sizeof path, "/proc/%.20s/fd/%.20s", process,
+                       entry->d_name);
+        ssize_t length = readlink(path, line, sizeof line - 1);
+        line[length > 0 ? length : 0] = '\0';
+        found = strstr(line, SHARED) && strstr(line, name);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return found;
+}
+
+/* 1 if a process has the file open. It belongs to another job then: our ranks have
+ * ended. */
+static int is_in_use(const char *name) {
+    int found = 0;
+    DIR *dir = opendir("/proc");
+    for (const struct dirent *entry; dir && !found && (entry = readdir(dir));)
+        found = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' &&
+                holds(entry->d_name, name);
+    if (dir)
+        (void)closedir(dir);
+    return found;
+}
+
+static int is_there(const char *name) {
+    char path[NAME_BYTES + sizeof SHARED + 1];
+    (void)snprintf(path, sizeof path, SHARED "/%s", name);
+    return access(path, F_OK) == 0;
+}
+
+static void leaves_nothing(suite_run *run) {
+    static listing before, after;
+    list_shared(&before);
+    for (int32_t ranks = 2; ranks <= 4; ranks++)
+        suite_group_play(run, ranks, 0, nothing);
+    suite_group_play(run, 3, 1u << 1, lose_a_peer);
+    list_shared(&after);
+    for (int i = 0; i < after.count; i++)
+        if (!has(&before, after.name[i]) && !is_in_use(after.name[i]) &&
+            is_there(after.name[i]))
+            suite_fail(run, SHARED "/%s is left after its ranks have ended",
+                       after.name[i]);
+}
+
+#define CHECK(name, promise, run) \
+    { name, promise, DLC_KIND_TRANSPORT, 0, SUITE_LOADED, 60, run }
+
+const suite_check suite_transport_fault_checks[] = {
+    CHECK("transport.idle", "a blocked call sleeps", sleeps),
+    CHECK("transport.death", "a wait returns when a peer dies", notices_a_death),
+    CHECK("transport.death_in_collective", "a collective returns when a peer dies",
+          notices_a_death_in_a_collective),
+    CHECK("transport.close", "close cancels what is in flight", closes_at_any_time),
+    CHECK("transport.leftovers", "nothing is left in /dev/shm", leaves_nothing),
+    {.name = NULL},
+};
