@@ -1,12 +1,12 @@
 /* The dlcore command: finds the subcommand, prepares the process, and calls it. */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/suggest.h"
 #include "command.h"
+#include "spinning.h"
 #include "streams.h"
 #include "topology/cores.h"
 
@@ -54,19 +54,10 @@ static int unknown(const char *name) {
     return 2;
 }
 
-/* OpenMP's threads spin while they wait for each other, by default for milliseconds,
- * which wastes the core if another process wants it (measured: seven times slower beside
- * two busy processes, and no gain on an idle machine). libgomp reads this variable when
- * the first plugin loads it. */
-static void limit_spinning(void) {
-    if (!getenv("OMP_WAIT_POLICY"))
-        setenv("GOMP_SPINCOUNT", "5000", 0);
-}
-
 int main(int argc, char **argv) {
     /* Exceeding the limit on file sizes is an error to report, not a reason to die. */
     signal(SIGXFSZ, SIG_IGN);
-    limit_spinning();
+    dlc_tool_limit_spinning();
     dlc_tool_guard_streams();
     dlc_cores_save_affinity();
     if (argc < 2) {

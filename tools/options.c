@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "spinning.h"
 #include "train/device_indices.h"
 
 enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_JOB };
@@ -171,6 +172,7 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
         dlc_log_results_to_stderr();
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
+    dlc_tool_report_spinning();
     return dlc_setup_open(&args, setup);
 }
 
