@@ -1,4 +1,4 @@
-/* A fake data source whose samples are their numbers (numbered.h), for tests of the feed. */
+/* A fake data source whose samples are their numbers, for tests of the feed. */
 #include "numbered.h"
 
 #include <check.h>
