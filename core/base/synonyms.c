@@ -14,7 +14,7 @@ const dlc_synonym dlc_synonyms[] = {
      "data.test", NULL},
     {"model network architecture", "net", NULL},
     {"distributed parallelism dist ddp", "parallel", NULL},
-    {"communication comm backend", "transport", NULL},
+    {"communication comm", "transport", NULL},
 
     /* Of the solver. */
     {"adam adamw", NULL,
