@@ -46,8 +46,8 @@ SETTINGS = ("--set=solver.learning_rate=0.03",)
 CONTESTANTS = {
     "sgd": [],
     "sgd, batch_split = auto": ["--set=parallel.batch_split=auto"],
-    "ssp": ["--solver=ssp", "--set=solver.staleness=3"],
-    "ssp, batch_split = equal": ["--solver=ssp", "--set=solver.staleness=3",
+    "ssp": ["--consistency=ssp", "--set=consistency.staleness=3"],
+    "ssp, batch_split = equal": ["--consistency=ssp", "--set=consistency.staleness=3",
                            "--set=parallel.batch_split=equal"],
 }
 KINDS = {"even": "no rank is slow", "steady": "the last rank has half of what the others have",

@@ -32,9 +32,9 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 enable_language(CUDA)
-find_package(CUDAToolkit 12 QUIET)
+find_package(CUDAToolkit 12.8 QUIET)
 if(NOT TARGET CUDA::cudart_static)
-  message(STATUS "CUDA: left out, because version 12 or later with its static runtime is "
+  message(STATUS "CUDA: left out, because version 12.8 or later with its static runtime is "
     "needed: ${CMAKE_CUDA_COMPILER} is version ${CMAKE_CUDA_COMPILER_VERSION}")
   return()
 endif()

@@ -7,7 +7,8 @@
 # LIBS takes core folders (base, config, ...; with their own dependencies), the libraries
 # of cmake/libraries.cmake (zlib, dnnl, ...) and plain linker names (m).
 
-set(DLC_CORE_FOLDERS base config plugin topology net plan comm job train)
+include(dlcore_rule)
+set(DLC_CORE_FOLDERS base config plugin topology solver net plan comm job train)
 
 # dlc_sort_libs(<folders> <libraries> <missing> <lib>...): sorts a LIBS list into
 # core folders (with their dependencies), libraries to link, and what was not found.
@@ -95,10 +96,21 @@ function(dlc_add_core name)
   set_property(GLOBAL APPEND PROPERTY DLC_CORE_TARGETS ${target})
 endfunction()
 
-# dlc_add_plugin(<folder> <name> SOURCES ... [LIBS ...]): a plugin, lib/dlcore/0/<kind>-
-# <name>.so, which exports only dlc_plugin_v0. Left out if one of its libraries is missing.
+# dlc_add_rule(<target> <file>): compiles a header of rules for GPUs, if CUDA was found.
+function(dlc_add_rule target file)
+  set(nvcc "")
+  if(TARGET dlc::cuda)
+    set(nvcc ${CMAKE_CUDA_COMPILER})
+  endif()
+  dlcore_add_rule(${target} ${file} ${PROJECT_SOURCE_DIR}/include "${nvcc}"
+    ${CMAKE_CUDA_ARCHITECTURES})
+endfunction()
+
+# dlc_add_plugin(<folder> <name> SOURCES ... [RULE <file>] [LIBS ...]): a plugin,
+# lib/dlcore/0/<kind>-<name>.so, which exports only dlc_plugin_v0. Left out if one of its
+# libraries is missing. RULE: the header with a solver's rules, to be compiled for GPUs too.
 function(dlc_add_plugin folder name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "RULE" "SOURCES;LIBS;DEFINITIONS")
   string(REGEX REPLACE "/.*" "" kind ${folder})
   string(REGEX REPLACE "^(device|solver)s$" "\\1" kind ${kind})
   set(target ${kind}-${name})
@@ -123,6 +135,12 @@ function(dlc_add_plugin folder name)
   target_link_libraries(${target} PRIVATE dlc_flags ${libraries})
   target_link_options(${target} PRIVATE -Wl,-z,defs
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map)
+  if(kind STREQUAL "solver")
+    dlcore_set_rule_options(${target})
+  endif()
+  if(arg_RULE)
+    dlc_add_rule(${target} ${arg_RULE})
+  endif()
   dlc_set_rpath(${target} $ORIGIN/../..)
   # dlcore refuses files that a group can write to, which umask 002 would create.
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM

@@ -1,9 +1,13 @@
-# dlcore_add_plugin(<kind> <name> SOURCES <file>... [LIBS <library>...])
+# dlcore_add_plugin(<kind> <name> SOURCES <file>... [RULE <file>] [LIBS <library>...])
 #
 # Builds the plugin <kind>-<name>.so, target <kind>-<name>: it exports the one symbol
-# dlc_plugin_v0 and has no undefined symbols. Kinds: device, transport, layer, solver, data.
-# LIBS goes to target_link_libraries(). If project() has a VERSION, the sources get it as
-# the string PLUGIN_VERSION.
+# dlc_plugin_v0 and has no undefined symbols. Kinds: device, transport, layer, solver,
+# consistency, data. LIBS goes to target_link_libraries(). If project() has a VERSION, the
+# sources get it as the string PLUGIN_VERSION.
+#
+# RULE is the header with the rules of a solver (DLC_RULE) and nothing else. If nvcc is
+# found, they are compiled for GPUs as well: for CMAKE_CUDA_ARCHITECTURES, or otherwise for
+# all major architectures that nvcc knows.
 #
 # The plugin is built in <build>/plugins, which DLCORE_PLUGIN_PATH can name. It is installed
 # where dlcore looks for plugins, whatever CMAKE_INSTALL_PREFIX is (DESTDIR is honoured);
@@ -12,12 +16,31 @@
 set(DLCORE_PLUGIN_INSTALL_DIR "${dlcore_PLUGINS_DIR}" CACHE PATH
   "Where plugins of dlcore are installed")
 
+include(${CMAKE_CURRENT_LIST_DIR}/dlcore_rule.cmake)
+
+# dlcore_find_nvcc(<nvcc> <architectures>)
+function(dlcore_find_nvcc nvcc_out architectures_out)
+  set(architectures all-major)
+  if(CMAKE_CUDA_ARCHITECTURES)
+    set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  endif()
+  find_program(DLCORE_NVCC nvcc HINTS ${CMAKE_CUDA_COMPILER} ENV CUDACXX
+    PATHS $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
+  mark_as_advanced(DLCORE_NVCC)
+  set(${nvcc_out} "" PARENT_SCOPE)
+  if(DLCORE_NVCC)
+    set(${nvcc_out} ${DLCORE_NVCC} PARENT_SCOPE)
+  endif()
+  set(${architectures_out} ${architectures} PARENT_SCOPE)
+endfunction()
+
 function(dlcore_add_plugin kind name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS;RULE")
+  list(REMOVE_ITEM arg_KEYWORDS_MISSING_VALUES RULE) # RULE ${rules} may name none
   set(call "dlcore_add_plugin(${kind} ${name})")
-  if(NOT kind MATCHES "^(device|transport|layer|solver|data)$")
+  if(NOT kind MATCHES "^(device|transport|layer|solver|consistency|data)$")
     message(FATAL_ERROR "${call}: '${kind}' is not a kind of plugin: device, transport, "
-      "layer, solver or data")
+      "layer, solver, consistency or data")
   endif()
   if(NOT name MATCHES "^[a-z0-9_-]+$")
     message(FATAL_ERROR "${call}: a name may contain only a-z, 0-9, '-' and '_'")
@@ -45,6 +68,13 @@ function(dlcore_add_plugin kind name)
   target_link_libraries(${target} PRIVATE dlcore::headers ${arg_LIBS})
   target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--as-needed
     "-Wl,--version-script=${dlcore_PLUGIN_MAP}")
+  if(kind STREQUAL "solver")
+    dlcore_set_rule_options(${target})
+  endif()
+  if(arg_RULE)
+    dlcore_find_nvcc(nvcc architectures)
+    dlcore_add_rule(${target} ${arg_RULE} ${dlcore_INCLUDE_DIR} "${nvcc}" ${architectures})
+  endif()
   # dlcore refuses files that a group can write to, which umask 002 would create.
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM
     COMMAND chmod go-w "$<TARGET_FILE:${target}>" "${CMAKE_BINARY_DIR}/plugins")

@@ -84,6 +84,7 @@ static const char *const job_settings[] = {
     "parallel.ranks",   "train.device",  "transport.type",   "solver.type",
     "parallel.scaling", "train.epochs",  "train.iterations", "train.run_dir",
     "train.seed",       "train.threads", "train.gpu",        "train.overcommit",
+    "consistency.type",
 };
 
 static const struct argp_option job_options[] = {
@@ -91,6 +92,8 @@ static const struct argp_option job_options[] = {
     {"device", KEY_JOB + 1, "NAME", 0, "where layers run", 2},
     {"transport", KEY_JOB + 2, "NAME", 0, "how ranks communicate, or auto", 2},
     {"solver", KEY_JOB + 3, "NAME", 0, "update rule for the weights", 2},
+    {"consistency", KEY_JOB + 12, "NAME|synchronous", 0,
+     "when the updates of one rank become visible to the others", 2},
     {"scaling", KEY_JOB + 4, "weak|strong", 0,
      "weak: each rank has the whole batch; strong: it is split among the ranks", 2},
     {"epochs", KEY_JOB + 5, "N", 0, "passes over the training data", 2},

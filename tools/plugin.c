@@ -34,8 +34,8 @@ static int is_action(const plugin_command *command, const char *action) {
 static void check_new(const plugin_command *command, struct argp_state *state) {
     if (!command->second)
         argp_error(state,
-                   "new needs a kind (device, transport, layer, solver, data) and a "
-                   "name");
+                   "new needs a kind (device, transport, layer, solver, consistency, data) "
+                   "and a name");
     else if (command->json)
         argp_error(state, "--json goes with list and inspect");
 }
@@ -140,10 +140,10 @@ static const struct argp argp = {
         "list shows all plugins that were found, with the reason if one cannot be used. "
         "inspect shows a plugin's file, its features and their options, or the keys "
         "that dlcore itself reads from a section of net.ini (net, data, data.test, "
-        "solver, train, parallel, transport, layer, block; sections: all of them). check "
-        "tests a file against the SDK's headers, each check in a process of its own. "
+        "solver, consistency, train, parallel, transport, layer, block; sections: all of "
+        "them). check tests a file against the SDK's headers, each check in a process of its own. "
         "new makes a folder that builds, tests and packages a new plugin. Kinds: "
-        "device, transport, layer, solver, data."
+        "device, transport, layer, solver, consistency, data."
         "\vdlcore looks for plugins beside libdlcore, in dlcore/0, then in each folder "
         "of DLCORE_PLUGIN_PATH. They are inspected in a process of their own: one that "
         "crashes or hangs there is left out. The result is cached in ~/.cache/dlcore "
@@ -155,7 +155,7 @@ static void print_row(const char *kind, const char *name, const char *device,
                       const dlc_plugin_entry *plugin, dlc_entry_state state,
                       const char *reason) {
     char clean[64], clean_device[64];
-    printf("%-10s %-18s %-8s %-14s %-8s %s%s%s\n", kind,
+    printf("%-11s %-18s %-8s %-14s %-8s %s%s%s\n", kind,
            dlc_plugin_printable(name, clean, sizeof clean),
            dlc_plugin_printable(device, clean_device, sizeof clean_device),
            plugin->name, plugin->version ? plugin->version : "-",
@@ -169,15 +169,15 @@ static void print_feature(const dlc_feature_entry *entry) {
 }
 
 static int is_known_kind(const dlc_feature_entry *feature) {
-    return feature->kind >= DLC_KIND_DEVICE && feature->kind <= DLC_KIND_DATA;
+    return feature->kind >= DLC_KIND_DEVICE && feature->kind <= DLC_KIND_CONSISTENCY;
 }
 
 static void print_list(const dlc_registry *registry) {
     const dlc_feature_entry *entry;
     const dlc_plugin_entry *plugin;
-    printf("%-10s %-18s %-8s %-14s %-8s %s\n", "KIND", "NAME", "DEVICE", "PLUGIN",
+    printf("%-11s %-18s %-8s %-14s %-8s %s\n", "KIND", "NAME", "DEVICE", "PLUGIN",
            "VERSION", "STATE");
-    for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_DATA; kind++)
+    for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_CONSISTENCY; kind++)
         for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++)
             print_feature(entry);
     for (size_t i = 0; (entry = dlc_registry_feature(registry, 0, i)); i++)

@@ -31,7 +31,6 @@ static const struct {
     {DLC_KIND_LAYER, DLC_LAYER_RECOMPUTABLE, "recomputable"},
     {DLC_KIND_LAYER, DLC_LAYER_BF16, "bf16"},
     {DLC_KIND_LAYER, DLC_LAYER_F16, "fp16"},
-    {DLC_KIND_SOLVER, DLC_SOLVER_SYNCHRONOUS, "synchronous"},
 };
 
 void dlc_caps_text(const dlc_feature_entry *feature, dlc_text *text) {

@@ -1,7 +1,7 @@
 /* Measures the solver's update layer by layer. Called by time_measure.c.
  *
- * In training one solver updates the weights bucket by bucket, across layers. Here each
- * layer with parameters has a solver of its own with the same settings, which sees the
+ * In training the weights are updated bucket by bucket, across layers. Here each layer
+ * with parameters has an update of its own with the same settings, which sees the
  * layer's slice of the session's weights, gradients and slots as the whole arena, with
  * one bucket that needs no exchange. So it does the work of training on the memory of
  * training. Only what spans layers differs: a device call may cover several layers in
@@ -15,12 +15,12 @@
 
 typedef struct dlc_time_update dlc_time_update;
 
-/* Opens solvers for `count` rows of the session's net. */
+/* Opens updates for `count` rows of the session's net. */
 dlc_status dlc_time_update_open(const dlc_session *session, const dlc_net_row *rows,
                                 size_t count, dlc_time_update **update);
 void dlc_time_update_close(dlc_time_update *update); /* NULL is allowed */
 
-/* The minimum of bytes that row i's update moves: gradients, weights and saved slots
+/* The minimum of bytes that row i's update moves: gradients, weights and slots
  * are read, weights and slots written. 0 if gradients are accumulated over batches. */
 dlc_net_work dlc_time_update_work(const dlc_time_update *update, size_t i);
 

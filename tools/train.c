@@ -63,8 +63,8 @@ static const struct argp argp = {
         "stderr; with --json results go there too, and stdout has one JSON "
         "document.\n\nEvery option of a job is a shorthand for --set: --ranks=2 is "
         "--set parallel.ranks=2. SIGINT and SIGTERM write a checkpoint and stop; SIGHUP "
-        "writes one and continues; SIGUSR1 reads [solver] again, if the solver allows "
-        "it.",
+        "writes one and continues; SIGUSR1 reads [consistency] again, if the model "
+        "allows it.",
     .children = dlc_tool_children};
 
 static void say_exchange(const dlc_train_result *result) {

@@ -380,7 +380,7 @@ dlc_status dlc_comm_barrier(dlc_comm *comm) {
 int dlc_comm_can_fuse_update(const dlc_comm *comm) {
     const dlc_team *team = comm->team[INTRA_NODE];
     return team && !comm->two_levels && team->reduces &&
-           DLC_CAN(team->ops, fused_update) && DLC_CAN(comm->device_ops, momentum_to);
+           DLC_CAN(team->ops, fused_update) && DLC_CAN(comm->device_ops, update_to);
 }
 
 dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weights,

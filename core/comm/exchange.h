@@ -15,7 +15,7 @@
 #ifndef DLC_COMM_EXCHANGE_H
 #define DLC_COMM_EXCHANGE_H
 
-#include <dlcore/solver.h>
+#include <dlcore/consistency.h>
 
 #include "comm/comm.h"
 

@@ -8,7 +8,7 @@
 #ifndef DLC_COMM_P2P_CHANNEL_H
 #define DLC_COMM_P2P_CHANNEL_H
 
-#include <dlcore/solver.h>
+#include <dlcore/consistency.h>
 
 #include "comm/comm.h"
 

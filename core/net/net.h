@@ -15,10 +15,10 @@
 #define DLC_NET_NET_H
 
 #include <dlcore/layer.h>
-#include <dlcore/solver.h>
 
 #include "net/graph.h"
 #include "net/progress_engine.h"
+#include "solver/segment.h"
 
 typedef struct dlc_net dlc_net;
 

@@ -65,8 +65,7 @@ static void add_segment(dlc_net *net, const dlc_net_param *param,
                         const dlc_param *from) {
     dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
     dlc_segment *segment = param->is_sharded ? net->sharded_segment : net->segment;
-    segment[arenas->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
-                                                .name = param->name,
+    segment[arenas->segments++] = (dlc_segment){.name = param->name,
                                                 .offset = param->offset,
                                                 .count = param->count,
                                                 .lr_mult = from->lr_mult,

@@ -8,7 +8,7 @@
 #ifndef DLC_NET_PROGRESS_ENGINE_H
 #define DLC_NET_PROGRESS_ENGINE_H
 
-#include <dlcore/solver.h>
+#include <dlcore/consistency.h>
 
 #include "base/status.h"
 

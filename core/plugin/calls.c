@@ -43,7 +43,7 @@ static const call device_calls[] = {
     CALL(dlc_device_ops, convert),
     CALL(dlc_device_ops, sum),
     CALL(dlc_device_ops, norm2),
-    CALL(dlc_device_ops, momentum),
+    CALL(dlc_device_ops, update),
     CALL_IF(dlc_device_ops, ipc_export, DLC_DEVICE_IPC),
     CALL_IF(dlc_device_ops, ipc_import, DLC_DEVICE_IPC),
     CALLS_END,
@@ -74,11 +74,15 @@ static const call family_calls[] = {
 };
 static const call solver_calls[] = {
     CALL(dlc_solver_ops, needs),
-    CALL(dlc_solver_ops, create),
-    CALL(dlc_solver_ops, destroy),
-    CALL(dlc_solver_ops, learning_rate),
-    CALL(dlc_solver_ops, ready),
-    CALL(dlc_solver_ops, finish),
+    CALLS_END,
+};
+static const call consistency_calls[] = {
+    CALL(dlc_consistency_ops, needs),
+    CALL(dlc_consistency_ops, create),
+    CALL(dlc_consistency_ops, destroy),
+    CALL(dlc_consistency_ops, ready),
+    CALL(dlc_consistency_ops, finish),
+    CALL(dlc_consistency_ops, synchronize),
     CALLS_END,
 };
 static const call data_calls[] = {
@@ -120,6 +124,8 @@ const char *dlc_calls_missing(const dlc_feature *feature) {
                               family_calls, feature->caps);
     case DLC_KIND_SOLVER:
         return missing(feature->ops, solver_calls, feature->caps);
+    case DLC_KIND_CONSISTENCY:
+        return missing(feature->ops, consistency_calls, feature->caps);
     case DLC_KIND_DATA:
         return missing(feature->ops, data_calls, feature->caps);
     }

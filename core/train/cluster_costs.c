@@ -36,7 +36,7 @@ static void describe_cluster(const dlc_session *session, dlc_cluster_costs *meas
         .update_bandwidth = measured->comm.update_bandwidth,
         .interference = on_host ? 1 : 0,
         .handover = on_host ? HANDOVER : 0,
-        .copies = 1 + session->needs.slots,
+        .copies = 1 + session->solver.slots,
         .fused_update = dlc_exchange_schedule_is_fused(session)};
     dlc_plan_links_from_all_reduce(measured->comm.latency, measured->comm.bandwidth,
                                    &measured->cluster);

@@ -7,12 +7,14 @@
 #ifndef DLC_TRAIN_CONTROL_H
 #define DLC_TRAIN_CONTROL_H
 
+#include <dlcore/rule.h>
+
 #include "net/net.h"
 
 /* Values for the device. */
 typedef struct dlc_control_input {
     dlc_step step;
-    float learning_rate;
+    dlc_rule_values values;                 /* of the solver */
     float control_words[DLC_CONTROL_WORDS]; /* this rank's, for the end of the gradient
                                             arena */
 } dlc_control_input;

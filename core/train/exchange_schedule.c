@@ -47,14 +47,15 @@ static int is_set_to(const dlc_session *session, const char *name, const char *t
 }
 
 int dlc_exchange_schedule_is_fused(const dlc_session *session) {
-    return session->needs.sharding && !is_set_to(session, "shard_optimizer", "no") &&
+    return dlc_session_may_shard(session) &&
+           !is_set_to(session, "shard_optimizer", "no") &&
            dlc_comm_can_fuse_update(session->connection.comm);
 }
 
 /* The fused pass over memory moves fewer bytes than any other method. */
 static int choose_sharding(const dlc_session *session, const dlc_comm_cost *cost) {
     const dlc_comm *comm = session->connection.comm;
-    if (!session->needs.sharding || !dlc_comm_has_shards(comm))
+    if (!dlc_session_may_shard(session) || !dlc_comm_has_shards(comm))
         return 0;
     if (!is_set_to(session, "shard_optimizer", "auto"))
         return is_set_to(session, "shard_optimizer", "yes");
@@ -64,7 +65,7 @@ static int choose_sharding(const dlc_session *session, const dlc_comm_cost *cost
 
 static dlc_status choose_overlap(const dlc_session *session, const dlc_comm_cost *cost,
                                  int *overlap_forward) {
-    if (!session->needs.deferred_update || session->pipeline)
+    if (!dlc_session_may_defer(session) || session->pipeline)
         return DLC_OK;
     if (is_set_to(session, "overlap_forward", "auto"))
         return find_overlap(session, cost, overlap_forward);
@@ -109,15 +110,15 @@ static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *sch
              (double)schedule->bucket_bytes / 1e6, method);
 }
 
-/* For a solver with a p2p channel of its own, each rank goes on as soon as it may.
- * Buckets are small enough to be in flight while backward makes the next, and large
- * enough that their transfer takes longer than waking up the receiver. */
-static dlc_exchange_schedule of_async_solver(const dlc_session *session) {
+/* With a consistency model that has a p2p channel of its own, each rank goes on as soon
+ * as it may. Buckets are small enough to be in flight while backward makes the next,
+ * and large enough that their transfer takes longer than waking up the receiver. */
+static dlc_exchange_schedule of_async_model(const dlc_session *session) {
     enum { LEAST = 1 << 20, MOST = 4 << 20 };
     size_t part = arena_bytes(session) / PARTS, bucket = given_bucket(session);
     if (bucket == 0)
         bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
-    int overlap_forward = session->needs.deferred_update && !session->loss_scale.base;
+    int overlap_forward = dlc_session_may_defer(session) && !session->loss_scale.base;
     if (session->rank == 0)
         dlc_info("ranks may be in different iterations; buckets of %.2f MB%s",
                  (double)bucket / 1e6,
@@ -138,7 +139,7 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     if (dlc_comm_ranks(comm) == 1)
         return DLC_OK;
     if (session->asynchronous) {
-        *schedule = of_async_solver(session);
+        *schedule = of_async_model(session);
         return DLC_OK;
     }
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,

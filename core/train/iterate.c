@@ -1,5 +1,6 @@
 /* Runs the iterations of training: passes of this rank's batch, handing finished
- * buckets to the solver, control words, capture of the iteration as a graph. */
+ * buckets to the consistency model, control words, capture of the iteration as a graph.
+ */
 #include "train/iterate.h"
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@ enum {
     CONTROL_LOSS = 0,       /* this rank's part of the mean loss */
     CONTROL_STOP = 1,       /* > 0: a rank was asked to stop */
     CONTROL_CHECKPOINT = 2, /* > 0: a rank was asked for a checkpoint */
-    CONTROL_RELOAD = 3,     /* > 0: a rank was asked to read [solver] again */
+    CONTROL_RELOAD = 3,     /* > 0: a rank was asked to read [consistency] again */
 };
 
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
@@ -31,15 +32,32 @@ dlc_upload dlc_iterate_upload(const dlc_session *session) {
 
 /* ---- The work of one iteration ------------------------------------------------ */
 
-/* Hands the solver every bucket whose gradients are final, up to `elements`. */
+/* The last of several micro-batches carries the control words of all, because the
+ * arenas are added up. */
+static int is_last_micro_batch(const dlc_iterate *iterate) {
+    return iterate->micro_batch == iterate->session->accumulation_steps - 1;
+}
+
+/* Adds a bucket to those of earlier micro-batches; the sum of all is ready. */
+static dlc_status bucket_ready(const dlc_iterate *iterate, int32_t bucket) {
+    const dlc_session *session = iterate->session;
+    DLC_TRY(dlc_accumulate(&session->accumulator, iterate->micro_batch,
+                           session->bucket_begin[bucket],
+                           session->bucket_begin[bucket + 1]));
+    return is_last_micro_batch(iterate)
+               ? session->consistency_ops->ready(session->consistency,
+                                                 session->iteration, bucket)
+               : DLC_OK;
+}
+
+/* Hands over every bucket whose gradients are final, up to `elements`. */
 static dlc_status mark_ready(void *context, size_t elements) {
     dlc_iterate *iterate = context;
     dlc_session *session = iterate->session;
     while (iterate->bucket < session->buckets &&
            session->bucket_begin[iterate->bucket + 1] <= elements) {
         uint64_t began = dlc_now_ns();
-        DLC_TRY(session->solver_ops->ready(session->solver, session->iteration,
-                                           iterate->micro_batch, iterate->bucket));
+        DLC_TRY(bucket_ready(iterate, iterate->bucket));
         iterate->solver_seconds += dlc_since(began);
         iterate->bucket++;
     }
@@ -51,12 +69,6 @@ static float *control_words_of(const dlc_session *session) {
     return arenas->gradients + arenas->count - arenas->control_words;
 }
 
-/* The last of several micro-batches carries the control words of all, because a solver
- * may add the arenas up. */
-static int is_last_micro_batch(const dlc_iterate *iterate) {
-    return iterate->micro_batch == iterate->session->accumulation_steps - 1;
-}
-
 /* Writes what this rank asks of all ranks; its loss is written elsewhere. */
 static void write_requests(dlc_iterate *iterate, float control[DLC_CONTROL_WORDS]) {
     unsigned asked = dlc_job_requests(iterate->session->job) | iterate->requests;
@@ -66,7 +78,7 @@ static void write_requests(dlc_iterate *iterate, float control[DLC_CONTROL_WORDS
     control[CONTROL_RELOAD] = asked & DLC_JOB_RELOAD ? 1.0f : 0.0f;
 }
 
-/* A rank without samples runs no passes: a server of the solver, or a rank that
+/* A rank without samples runs no passes: a parameter server, or a rank that
  * [parallel] batch_split gives none. */
 static int is_server(const dlc_session *session) {
     return session->local_batch == 0;
@@ -158,7 +170,8 @@ static dlc_status update(dlc_iterate *iterate) {
     dlc_job_activity(session->job, "update", NULL, 0);
     DLC_TRY(dlc_tensor_parallel_finish(session));
     if (!session->deferred_update)
-        return session->solver_ops->finish(session->solver, session->iteration);
+        return session->consistency_ops->finish(session->consistency,
+                                                session->iteration);
     dlc_updates_defer(&session->updates, session->iteration);
     return dlc_updates_need(&session->updates, count - 1, count);
 }
@@ -240,7 +253,9 @@ static const char *obstacle(const dlc_session *session) {
     if (!DLC_CAN(ops, capture_begin) || !DLC_CAN(ops, capture_end) ||
         !DLC_CAN(ops, graph_launch) || !DLC_CAN(ops, graph_close))
         return "the device cannot capture graphs";
-    if (!session->needs.capturable)
+    if (session->asynchronous)
+        return "the ranks may be in different iterations";
+    if (dlc_solver_needs_whole_tensors(&session->solver))
         return "the solver, with these settings, reads results on the CPU";
     if (session->accumulation_steps > 1)
         return "an iteration has several micro-batches";
@@ -314,10 +329,8 @@ static dlc_status captured_pass(dlc_iterate *iterate) {
 
 static dlc_status queue_iteration(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    const dlc_solver_ops *solver = session->solver_ops;
-    dlc_control_input in = {.step = {session->iteration, session->local_offset},
-                            .learning_rate = (float)solver->learning_rate(
-                                session->solver, session->iteration)};
+    dlc_control_input in = {.step = {session->iteration, session->local_offset}};
+    DLC_TRY(dlc_solver_values(&session->solver, session->iteration, &in.values));
     write_requests(iterate, in.control_words);
     DLC_TRY(dlc_control_begin(&session->control, &in));
     int same = session->accumulation_steps == 1 && !is_server(session);

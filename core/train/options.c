@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-const char *const dlc_reserved_sections[] = {"net",   "data",     "data.test", "solver",
-                                             "train", "parallel", "transport", NULL};
+const char *const dlc_reserved_sections[] = {"net",      "data",        "data.test",
+                                             "solver",   "consistency", "train",
+                                             "parallel", "transport",   NULL};
 
 const dlc_option dlc_net_section_options[] = {
     DLC_STRING(
@@ -33,6 +34,14 @@ const dlc_option dlc_solver_section_options[] = {
     DLC_OPTION(
         "type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
         "the update rule of the weights; `dlcore plugin list` shows the solvers"),
+    DLC_OPTIONS_END};
+
+const dlc_option dlc_consistency_section_options[] = {
+    DLC_STRING(
+        "type", "synchronous",
+        "when the updates of one rank become visible to the others; synchronous: "
+        "after each iteration all ranks have the same weights; `dlcore plugin "
+        "list` shows other models"),
     DLC_OPTIONS_END};
 
 const dlc_option dlc_transport_section_options[] = {

@@ -60,13 +60,12 @@ void dlc_progress_announce(const dlc_progress *progress) {
     const dlc_setup *setup = session->setup;
     if (session->rank != 0)
         return;
-    double rate = session->solver_ops->learning_rate(session->solver,
-                                                     session->iteration);
+    double rate = dlc_solver_learning_rate(&session->solver, session->iteration);
     int64_t samples = dlc_session_samples(session);
     int64_t halfway = (session->iteration + session->max_iterations) / 2;
-    dlc_info("net '%s' on %s, %" PRId32 " rank%s, solver %s", setup->name,
+    dlc_info("net '%s' on %s, %" PRId32 " rank%s, solver %s, %s", setup->name,
              setup->device->name, session->ranks, session->ranks > 1 ? "s" : "",
-             setup->solver->name);
+             setup->solver->name, setup->consistency->name);
     dlc_info("effective batch %" PRId64 " (%s scaling: %" PRId64 " %s%s)", samples,
              setup->strong ? "strong" : "weak", setup->train.batch,
              setup->strong ? "split among all ranks" : "per rank",
@@ -74,7 +73,7 @@ void dlc_progress_announce(const dlc_progress *progress) {
     say_batch_split(session);
     dlc_pipeline_announce(session);
     dlc_info("learning rate %g now, %g halfway", rate,
-             session->solver_ops->learning_rate(session->solver, halfway));
+             dlc_solver_learning_rate(&session->solver, halfway));
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
              " iterations), %" PRId64 " samples",
              session->max_iterations - session->iteration,
@@ -146,8 +145,7 @@ static void draw_bar(const dlc_progress *progress) {
 static void write_line(dlc_progress *progress) {
     const dlc_session *session = progress->session;
     double loss = progress->loss_sum / (double)progress->loss_count;
-    double rate = session->solver_ops->learning_rate(session->solver,
-                                                     progress->done - 1);
+    double rate = dlc_solver_learning_rate(&session->solver, progress->done - 1);
     double speed = dlc_progress_throughput(progress);
     if (!dlc_log_is_terminal())
         dlc_info("iteration %" PRId64 ", epoch %.2f: training loss %.4f, "

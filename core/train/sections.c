@@ -2,6 +2,7 @@
 #include "train/sections.h"
 
 #include "config/config.h"
+#include "solver/solver.h"
 #include "train/feed/feed.h"
 #include "train/setup.h"
 
@@ -25,8 +26,14 @@ const dlc_section_keys dlc_section_table[] = {
     {.name = "solver",
      .title = "[solver]",
      .help = "the update rule of the weights",
-     .tables = {dlc_solver_section_options},
+     .tables = {dlc_solver_section_options, dlc_solver_options},
      .kind = DLC_KIND_SOLVER,
+     .key = "type"},
+    {.name = "consistency",
+     .title = "[consistency]",
+     .help = "when the updates of one rank become visible to the others",
+     .tables = {dlc_consistency_section_options},
+     .kind = DLC_KIND_CONSISTENCY,
      .key = "type"},
     {.name = "train",
      .title = "[train]",

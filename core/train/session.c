@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "solver/synchronous.h"
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
 #include "train/checkpoint/run_folder.h"
@@ -152,78 +153,105 @@ static dlc_status open_exchange(dlc_session *session) {
 
 /* ---- Solver ------------------------------------------------------------------ */
 
+/* Asks the solver and the consistency model what they need. */
 static dlc_status ask_solver(dlc_session *session) {
-    session->solver_ops = session->setup->solver->ops;
-    session->needs = (dlc_solver_needs){.size = sizeof session->needs,
-                                        .accumulation_steps = 1};
+    dlc_setup *setup = session->setup;
+    DLC_TRY(dlc_solver_make(setup->solver, setup->solver_settings, &session->solver));
+    session->accumulation_steps = session->solver.accumulation_steps;
+    session->consistency_ops = setup->consistency->ops;
+    session->asynchronous = setup->consistency != &dlc_synchronous_feature;
+    session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
     DLC_TRY(
-        session->solver_ops->needs(session->setup->solver_settings, &session->needs));
-    session->accumulation_steps = session->needs.accumulation_steps;
-    session->asynchronous = !(session->setup->solver->caps & DLC_SOLVER_SYNCHRONOUS);
+        session->consistency_ops->needs(setup->consistency_settings, &session->needs));
     if (session->needs.servers < session->ranks)
-        session->setup->servers = session->needs.servers;
+        setup->servers = session->needs.servers;
     return DLC_OK;
 }
 
-static void count_iterations(dlc_session *session) {
+int dlc_session_may_shard(const dlc_session *session) {
+    return !session->asynchronous && !dlc_solver_needs_whole_tensors(&session->solver);
+}
+
+int dlc_session_may_defer(const dlc_session *session) {
+    return session->needs.deferred_update &&
+           !dlc_solver_needs_whole_tensors(&session->solver);
+}
+
+static dlc_status count_iterations(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     int64_t step = dlc_session_samples(session);
     session->epoch_iterations = (setup->train.info.samples + step - 1) / step;
     session->max_iterations = setup->iterations >= 0
                                   ? setup->iterations
                                   : setup->epochs * session->epoch_iterations;
+    return dlc_solver_set_schedule(&session->solver, session->max_iterations,
+                                   session->epoch_iterations, NULL);
 }
 
 /* NULL with deferred updates: they belong to the iteration before the one that the
  * control block describes. */
-static const float *learning_rate_at(const dlc_session *session) {
+static const dlc_rule_values *values_at(const dlc_session *session) {
     return dlc_session_async_queue(session) && !session->deferred_update
-               ? &session->control.on_device->learning_rate
+               ? &session->control.on_device->values
                : NULL;
 }
 
 static dlc_status open_slots(dlc_session *session) {
-    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
-    for (int32_t i = 0; i < session->needs.slots; i++) {
-        session->slot[i] = (dlc_memory){.size = sizeof session->slot[i]};
-        DLC_TRY(
-            session->device_ops->alloc(session->device, bytes, 0, &session->slot[i]));
-    }
-    return DLC_OK;
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    session->accumulator = (dlc_accumulator){
+        .ops = session->device_ops,
+        .device = session->device,
+        .queue = session->queue,
+        .steps = session->solver.accumulation_steps,
+        .gradients = arenas->gradients,
+        .count = arenas->count - arenas->control_words};
+    DLC_TRY(dlc_slots_open(&session->solver, session->device_ops, session->device,
+                           arenas->count, session->slot));
+    return dlc_accumulator_open(&session->accumulator);
 }
 
-static dlc_status open_solver(dlc_session *session) {
+static dlc_status open_updater(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_solver_args args = {.size = sizeof args,
-                            .settings = session->setup->solver_settings,
-                            .device_ops = session->device_ops,
-                            .device = session->device,
-                            .queue = session->queue,
-                            .count = arenas->count,
-                            .control_words = arenas->control_words,
-                            .weights = arenas->weights,
-                            .gradients = arenas->gradients,
-                            .segments = arenas->segments,
-                            .segment = arenas->segment,
-                            .exchange = dlc_exchanger_table(session->exchanger),
-                            .max_iterations = session->max_iterations,
-                            .epoch_iterations = session->epoch_iterations,
-                            .learning_rate_at = learning_rate_at(session),
-                            .loss_scale = loss_scale(session),
-                            .p2p = session->p2p ? dlc_p2p_table(session->p2p) : NULL,
-                            .iteration = session->iteration,
-                            .schedule = dlc_run_folder_schedule(session->run_folder),
-                            .batch_split = session->setup->batch_split.count};
-    for (int32_t i = 0; i < session->needs.slots; i++)
+    dlc_update_target target = {.solver = &session->solver,
+                                .device_ops = session->device_ops,
+                                .device = session->device,
+                                .queue = session->queue,
+                                .segment = arenas->segment,
+                                .segments = arenas->segments,
+                                .count = arenas->count - arenas->control_words,
+                                .values_at = values_at(session),
+                                .loss_scale = loss_scale(session)};
+    return dlc_solver_updater_open(&target, &session->updater);
+}
+
+static dlc_status open_model(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    const dlc_consistency_ops *ops = session->consistency_ops;
+    DLC_TRY(open_updater(session));
+    dlc_consistency_args args = {.size = sizeof args,
+                                 .settings = session->setup->consistency_settings,
+                                 .device_ops = session->device_ops,
+                                 .device = session->device,
+                                 .queue = session->queue,
+                                 .count = arenas->count,
+                                 .control_words = arenas->control_words,
+                                 .weights = arenas->weights,
+                                 .gradients = arenas->gradients,
+                                 .updater = dlc_solver_updater_table(session->updater),
+                                 .exchange = dlc_exchanger_table(session->exchanger),
+                                 .p2p = session->p2p ? dlc_p2p_table(session->p2p)
+                                                     : NULL,
+                                 .batch_split = session->setup->batch_split.count,
+                                 .iteration = session->iteration};
+    for (int32_t i = 0; i < session->solver.slots; i++)
         args.slots[i] = session->slot[i].base;
-    DLC_TRY(session->solver_ops->create(&args, &session->solver));
-    if (session->solver_state)
-        DLC_TRY(session->solver_ops->load(session->solver, session->solver_state,
-                                          session->solver_state_bytes));
+    DLC_TRY(ops->create(&args, &session->consistency));
+    if (session->model_state)
+        DLC_TRY(ops->load(session->consistency, session->model_state,
+                          session->model_state_bytes));
     return session->deferred_update
-               ? dlc_updates_open(session->solver_ops, session->solver,
-                                  session->bucket_begin, session->buckets,
-                                  &session->updates)
+               ? dlc_updates_open(ops, session->consistency, session->bucket_begin,
+                                  session->buckets, &session->updates)
                : DLC_OK;
 }
 
@@ -260,8 +288,7 @@ static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(open_device(session));
     DLC_TRY(ask_solver(session));
     DLC_TRY(split_batch(session));
-    count_iterations(session);
-    return DLC_OK;
+    return count_iterations(session);
 }
 
 /* Opens what a plan shows; no tensor memory is allocated. */
@@ -270,7 +297,7 @@ static dlc_status open_plan(dlc_session *session) {
     if (session->ranks > 1) {
         DLC_TRY(dlc_asynchronous_check(session));
         DLC_TRY(dlc_pipeline_plan(session));
-        count_iterations(session); /* pipeline stages split the batch differently */
+        DLC_TRY(count_iterations(session)); /* pipeline stages split it differently */
         DLC_TRY(dlc_tensor_parallel_choose(session));
     }
     return dlc_nets_build(session);
@@ -302,7 +329,7 @@ static dlc_status open_train(dlc_session *session) {
     if (dlc_pipeline_is_open(session))
         DLC_TRY(aside(session, open_connection));
     DLC_TRY(dlc_pipeline_plan(session));
-    count_iterations(session); /* pipeline stages split the batch differently */
+    DLC_TRY(count_iterations(session)); /* pipeline stages split the batch otherwise */
     DLC_TRY(open_control(session));
     DLC_TRY(open_loss_scale(session));
     DLC_TRY(dlc_nets_split_batch(session));
@@ -312,8 +339,11 @@ static dlc_status open_train(dlc_session *session) {
 }
 
 dlc_status dlc_session_start(dlc_session *session) {
+    DLC_TRY(dlc_solver_set_schedule(&session->solver, session->max_iterations,
+                                    session->epoch_iterations,
+                                    dlc_run_folder_schedule(session->run_folder)));
     DLC_TRY(dlc_tensor_parallel_start(session));
-    return aside(session, open_solver);
+    return aside(session, open_model);
 }
 
 static dlc_status open_test(dlc_session *session) {
@@ -362,15 +392,15 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
 static void close_work(dlc_session *session) {
     dlc_updates_close(&session->updates);
     dlc_p2p_cancel(session->p2p); /* no thread waits for a peer that has left */
-    if (session->solver)
-        session->solver_ops->destroy(session->solver);
+    if (session->consistency)
+        session->consistency_ops->destroy(session->consistency);
+    dlc_solver_updater_close(session->updater);
     dlc_p2p_close(session->p2p);
     dlc_shards_close(session->shards);
     dlc_tensor_parallel_close(session);
-    dlc_free(session->solver_state);
-    for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
-        if (session->slot[i].base)
-            session->device_ops->free(session->device, &session->slot[i]);
+    dlc_free(session->model_state);
+    dlc_accumulator_close(&session->accumulator);
+    dlc_slots_close(session->device_ops, session->device, session->slot);
     dlc_exchanger_close(session->exchanger);
     dlc_pipeline_disconnect(session);
     dlc_connection_close(&session->connection);
@@ -392,7 +422,8 @@ static dlc_session remaining(const dlc_session *from) {
                          .queue = from->queue,
                          .loss_scale = from->loss_scale,
                          .control = from->control,
-                         .solver_ops = from->solver_ops,
+                         .solver = from->solver,
+                         .consistency_ops = from->consistency_ops,
                          .needs = from->needs,
                          .asynchronous = from->asynchronous,
                          .accumulation_steps = from->accumulation_steps,

@@ -1,6 +1,6 @@
 /* A session is one rank at work: what it opened from the setup (device, feeds, nets,
- * transport, exchange, solver) and its progress. `dlcore train`, `test`, `check`,
- * `time` and `plan` open one.
+ * transport, exchange, consistency model) and its progress. `dlcore train`, `test`,
+ * `check`, `time` and `plan` open one.
  *
  * Threads: the train thread. The feeds and the exchange each have a thread of their
  * own.
@@ -12,6 +12,9 @@
 #include "comm/p2p_channel.h"
 #include "job/job.h"
 #include "net/net.h"
+#include "solver/accumulate.h"
+#include "solver/slots.h"
+#include "solver/updater.h"
 #include "train/connection.h"
 #include "train/control.h"
 #include "train/feed/feed.h"
@@ -39,9 +42,12 @@ typedef struct dlc_session {
     size_t *bucket_begin;
     int32_t buckets;
 
-    const dlc_solver_ops *solver_ops;
-    dlc_solver *solver;
-    dlc_solver_needs needs;
+    dlc_solver solver;
+    dlc_accumulator accumulator;
+    dlc_solver_updater *updater;
+    const dlc_consistency_ops *consistency_ops;
+    dlc_consistency *consistency;
+    dlc_consistency_needs needs;
     int deferred_update; /* weights are updated when the next forward needs them */
     dlc_updates updates; /* deferred ones that are still pending */
     dlc_memory slot[DLC_MAX_SLOTS];
@@ -49,13 +55,14 @@ typedef struct dlc_session {
     struct dlc_pipeline *pipeline; /* NULL: every rank has the whole net (pipeline.h) */
     dlc_shards *shards;            /* NULL: every rank has all parameters */
     struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
-    /* Own; the solver's bytes from a checkpoint, until the solver is started; NULL. */
-    void *solver_state;
-    size_t solver_state_bytes;
+    /* Own; the consistency model's bytes from a checkpoint, until it is started; NULL.
+     */
+    void *model_state;
+    size_t model_state_bytes;
 
     int asynchronous; /* ranks may be in different iterations (asynchronous.h) */
-    dlc_p2p *p2p;     /* the solver's p2p channel; NULL: it needs none */
-    dlc_solver_stats earlier_stats; /* of solvers that were closed (staleness.h) */
+    dlc_p2p *p2p;     /* the consistency model's p2p channel; NULL: it needs none */
+    dlc_consistency_stats earlier_stats; /* of models that were closed (staleness.h) */
     int64_t synchronized; /* iteration after which the ranks last had equal weights */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
@@ -68,10 +75,11 @@ typedef struct dlc_session {
     dlc_exchange_stats exchanged; /* until the exchange was last reopened */
 } dlc_session;
 
-/* Opens everything for training but the solver. Collective: all ranks call it. */
+/* Opens everything for training but the consistency model. Collective: all ranks call
+ * it. */
 dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session);
-/* Opens the solver, which begins with the session's current weights, slots and
- * iteration. Collective. */
+/* Opens the consistency model, which begins with the session's current weights, slots
+ * and iteration. Collective. */
 dlc_status dlc_session_start(dlc_session *session);
 /* Closes and reopens everything but the device and its queue, after the batch was split
  * anew; weights and slots have their initial values again. Collective. On failure the
@@ -94,6 +102,11 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
  * iterations run one by one. Pipeline stages get NULL, since they send results as soon
  * as they are computed. */
 dlc_queue *dlc_session_async_queue(const dlc_session *session);
+
+/* May each rank update a shard of the weights? May the update of a bucket be deferred,
+ * with this solver? */
+int dlc_session_may_shard(const dlc_session *session);
+int dlc_session_may_defer(const dlc_session *session);
 
 /* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/host.h"
+#include "solver/solver.h"
+#include "solver/synchronous.h"
 #include "train/classes.h"
 #include "train/data_source.h"
 #include "train/device_indices.h"
@@ -77,11 +79,32 @@ static dlc_status check_solver(dlc_setup *setup, dlc_problems *problems) {
     setup->solver = find_named(setup, problems, "solver", "type", DLC_KIND_SOLVER);
     if (!setup->solver && found && dlc_section_value(found, "type"))
         return DLC_OK;
+    /* A solver's row takes the place of the core's: it has another default. */
     const dlc_option *tables[] = {dlc_solver_section_options,
-                                  setup->solver ? setup->solver->options : NULL};
-    DLC_TRY(dlc_settings_make(setup->config, "solver", tables, 2, problems,
+                                  setup->solver ? setup->solver->options : NULL,
+                                  dlc_solver_options};
+    DLC_TRY(dlc_settings_make(setup->config, "solver", tables, 3, problems,
                               &setup->solver_settings));
     setup->solver_broken = problems->found != before;
+    return DLC_OK;
+}
+
+static dlc_status check_consistency(dlc_setup *setup, dlc_problems *problems) {
+    const dlc_section *found = dlc_config_find(setup->config, "consistency");
+    const char *type = found ? dlc_section_value(found, "type") : NULL;
+    size_t before = problems->found;
+    setup->consistency = &dlc_synchronous_feature;
+    if (type && strcmp(type, dlc_synchronous_feature.name) != 0)
+        setup->consistency = find_named(setup, problems, "consistency", "type",
+                                        DLC_KIND_CONSISTENCY);
+    setup->consistency_broken = !setup->consistency;
+    if (!setup->consistency)
+        return DLC_OK;
+    const dlc_option *tables[] = {dlc_consistency_section_options,
+                                  setup->consistency->options};
+    DLC_TRY(dlc_settings_make(setup->config, "consistency", tables, 2, problems,
+                              &setup->consistency_settings));
+    setup->consistency_broken = problems->found != before;
     return DLC_OK;
 }
 
@@ -279,6 +302,7 @@ static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
         DLC_TRY(check_data(setup, problems, "data.test", dlc_test_section_options,
                            &setup->test));
     DLC_TRY(check_solver(setup, problems));
+    DLC_TRY(check_consistency(setup, problems));
     DLC_TRY(check_transport(setup, problems));
     check_batch_split(setup, problems);
     if (!setup->device)
@@ -386,7 +410,8 @@ void dlc_setup_rank_samples(const dlc_setup *setup, int32_t rank, int64_t *offse
     dlc_batch_split_range(&setup->batch_split, rank, offset, count);
 }
 
-dlc_status dlc_setup_add_solver_settings(dlc_setup *setup, dlc_settings *settings) {
+dlc_status dlc_setup_add_consistency_settings(dlc_setup *setup,
+                                              dlc_settings *settings) {
     size_t count = setup->old_settings_count;
     dlc_settings **grown = dlc_grow(setup->old_settings, count, count + 1,
                                     sizeof *grown);
@@ -400,8 +425,8 @@ dlc_status dlc_setup_add_solver_settings(dlc_setup *setup, dlc_settings *setting
 }
 
 void dlc_setup_use_added_settings(dlc_setup *setup) {
-    dlc_settings *before = setup->solver_settings;
-    setup->solver_settings = setup->old_settings[setup->old_settings_count - 1];
+    dlc_settings *before = setup->consistency_settings;
+    setup->consistency_settings = setup->old_settings[setup->old_settings_count - 1];
     setup->old_settings[setup->old_settings_count - 1] = before;
 }
 
@@ -422,6 +447,7 @@ void dlc_setup_close(dlc_setup *setup) {
     dlc_settings_free(setup->train_settings);
     dlc_settings_free(setup->parallel_settings);
     dlc_settings_free(setup->solver_settings);
+    dlc_settings_free(setup->consistency_settings);
     for (size_t i = 0; i < setup->old_settings_count; i++)
         dlc_settings_free(setup->old_settings[i]);
     dlc_free(setup->old_settings);

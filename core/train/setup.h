@@ -8,8 +8,8 @@
 #ifndef DLC_TRAIN_SETUP_H
 #define DLC_TRAIN_SETUP_H
 
+#include <dlcore/consistency.h>
 #include <dlcore/data.h>
-#include <dlcore/solver.h>
 #include <dlcore/transport.h>
 
 #include "config/config.h"
@@ -41,11 +41,13 @@ typedef struct dlc_setup {
 
     const dlc_feature *device;
     const dlc_feature *solver;
-    const char *transport; /* a feature's name, or "auto" */
-    dlc_settings *net_settings, *solver_settings, *train_settings, *parallel_settings,
-        *transport_settings;
-    int solver_broken;           /* [solver] has mistakes */
-    dlc_settings **old_settings; /* own; of [solver], from before it was read again */
+    const dlc_feature *consistency; /* a plugin's, or dlc_synchronous_feature */
+    const char *transport;          /* a feature's name, or "auto" */
+    dlc_settings *net_settings, *solver_settings, *consistency_settings,
+        *train_settings, *parallel_settings, *transport_settings;
+    int solver_broken; /* [solver] has mistakes */
+    int consistency_broken;
+    dlc_settings **old_settings; /* own; of [consistency], before it was read again */
     size_t old_settings_count;
     dlc_data_setup train, test;
 
@@ -70,6 +72,7 @@ extern const dlc_option dlc_net_section_options[];
 extern const dlc_option dlc_data_section_options[];
 extern const dlc_option dlc_test_section_options[];
 extern const dlc_option dlc_solver_section_options[];
+extern const dlc_option dlc_consistency_section_options[];
 extern const dlc_option dlc_transport_section_options[];
 extern const dlc_option dlc_train_section_options[];
 extern const dlc_option dlc_parallel_section_options[];
@@ -92,10 +95,12 @@ typedef struct dlc_setup_args {
  * failure every mistake has been logged and *setup is not set. */
 dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup);
 void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
-/* Takes ownership of newly read [solver] settings, even on failure (DLC_ERR_NOMEM). */
-dlc_status dlc_setup_add_solver_settings(dlc_setup *setup, dlc_settings *settings);
-/* Makes the settings added last the current ones, after the solver has accepted them.
- * The previous ones stay valid until dlc_setup_close, as the SDK promises solvers. */
+/* Takes ownership of newly read [consistency] settings, even on failure
+ * (DLC_ERR_NOMEM). */
+dlc_status dlc_setup_add_consistency_settings(dlc_setup *setup, dlc_settings *settings);
+/* Makes the settings added last the current ones, after the consistency model has
+ * accepted them. The previous ones stay valid until dlc_setup_close, as the SDK
+ * promises. */
 void dlc_setup_use_added_settings(dlc_setup *setup);
 
 /* Sets the number of ranks, which overrides [parallel] ranks when another launcher has

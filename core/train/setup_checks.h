@@ -19,7 +19,8 @@ dlc_status dlc_setup_check_data(dlc_setup *setup, unsigned phases,
 dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
                                   dlc_problems *problems);
 
-/* Checks the solver's settings and the learning rates over the whole job. */
+/* Checks solver and consistency model with their settings, and the learning rates over
+ * the whole job. */
 dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems);
 
 #endif

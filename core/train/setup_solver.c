@@ -1,47 +1,104 @@
-/* Checks the solver's settings and the learning rates over the whole job; called by
- * dlc_setup_open. */
+/* Checks the solver and the consistency model with their settings, and the learning
+ * rates over the whole job; called by dlc_setup_open. */
+#include "solver/solver.h"
+#include "solver/synchronous.h"
 #include "train/setup_checks.h"
 
 /* Iterations of the job and of an epoch; 0: unknown, since no data is open. */
-static int64_t iterations_of(const dlc_setup *setup, const dlc_solver_needs *needs,
-                             int64_t *of_epoch) {
+static int64_t iterations_of(const dlc_setup *setup, int32_t servers,
+                             int32_t accumulation_steps, int64_t *of_epoch) {
     dlc_setup with_servers = *setup;
-    with_servers.servers = needs->servers < setup->ranks ? needs->servers : 0;
-    int64_t step = dlc_setup_global_batch(&with_servers) * needs->accumulation_steps;
+    with_servers.servers = servers < setup->ranks ? servers : 0;
+    int64_t step = dlc_setup_global_batch(&with_servers) * accumulation_steps;
     int64_t samples = setup->train.source ? setup->train.info.samples : 0;
     *of_epoch = step > 0 ? (samples + step - 1) / step : 0;
     return setup->iterations >= 0 ? setup->iterations : setup->epochs * *of_epoch;
 }
 
-/* Checks the learning-rate schedule, if the solver can. */
-static dlc_status check_schedule(const dlc_setup *setup, const dlc_solver_ops *ops,
-                                 const dlc_solver_needs *needs,
-                                 dlc_problems *problems) {
+static dlc_status check_schedule(const dlc_setup *setup, const dlc_solver *solver,
+                                 int32_t servers, dlc_problems *problems) {
     const dlc_settings *settings = setup->solver_settings;
     char warning[512] = "";
-    int64_t of_epoch, iterations = iterations_of(setup, needs, &of_epoch);
-    if (!DLC_CAN(ops, check_schedule) || iterations < 1 || of_epoch < 1)
+    int64_t of_epoch, iterations = iterations_of(setup, servers,
+                                                 solver->accumulation_steps, &of_epoch);
+    if (iterations < 1 || of_epoch < 1)
         return DLC_OK;
-    DLC_TRY(
-        ops->check_schedule(settings, iterations, of_epoch, warning, sizeof warning));
+    DLC_TRY(dlc_lr_policy_check_job(settings, iterations, of_epoch, warning,
+                                    sizeof warning));
     if (warning[0])
         dlc_problems_warn_text(problems, setup->config,
                                dlc_settings_line(settings, "type"), "solver", warning);
     return DLC_OK;
 }
 
-dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
-    const dlc_settings *settings = setup->solver_settings;
-    dlc_solver_needs needs = {.size = sizeof needs, .accumulation_steps = 1};
-    if (!setup->solver || !settings || setup->solver_broken)
-        return DLC_OK;
-    const dlc_solver_ops *ops = setup->solver->ops;
-    dlc_status status = ops->needs(settings, &needs);
-    if (status == DLC_OK)
-        status = check_schedule(setup, ops, &needs, problems);
+/* Reports a failure, which is one of the settings unless memory ran out. */
+static dlc_status report(const dlc_setup *setup, const dlc_settings *settings,
+                         const char *section, dlc_status status,
+                         dlc_problems *problems) {
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
     dlc_problems_add_failure(problems, setup->config,
-                             dlc_settings_line(settings, "type"), "solver", status);
+                             dlc_settings_line(settings, "type"), section, status);
     return DLC_OK;
+}
+
+static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *problems,
+                                    int32_t *servers) {
+    dlc_consistency_needs needs = {.size = sizeof needs};
+    if (setup->consistency_broken)
+        return DLC_OK;
+    const dlc_consistency_ops *ops = setup->consistency->ops;
+    dlc_status status = ops->needs(setup->consistency_settings, &needs);
+    if (status == DLC_OK)
+        *servers = needs.servers;
+    return report(setup, setup->consistency_settings, "consistency", status, problems);
+}
+
+/* Only in synchronous training does a rank have the reduced gradient of all. */
+static dlc_status check_together(const dlc_setup *setup, const dlc_solver *solver,
+                                 dlc_problems *problems) {
+    const char *reason = dlc_solver_whole_reason(solver);
+    if (reason && !setup->consistency_broken &&
+        setup->consistency != &dlc_synchronous_feature)
+        dlc_problems_add(
+            problems, setup->config,
+            dlc_settings_line(setup->consistency_settings, "type"),
+            "[consistency] type = %s never has the reduced gradient of all "
+            "ranks, which [solver] type = %s needs for %s; set type = "
+            "synchronous",
+            setup->consistency->name, solver->name, reason);
+    return DLC_OK;
+}
+
+/* The result of a test decides on the next iteration, so no rank may be ahead. */
+static void check_plateau(const dlc_setup *setup, const dlc_solver *solver,
+                          dlc_problems *problems) {
+    int line = dlc_settings_line(setup->solver_settings, "policy");
+    if (!solver->plateau.is_used)
+        return;
+    if (!setup->test.present)
+        dlc_problems_add(
+            problems, setup->config, line,
+            "[solver] policy = plateau follows the loss of tests, and there "
+            "is no [data.test]");
+    if (!setup->consistency_broken && setup->consistency != &dlc_synchronous_feature)
+        dlc_problems_add(problems, setup->config, line,
+                         "[solver] policy = plateau needs ranks that are in the same "
+                         "iteration; set [consistency] type = synchronous");
+}
+
+dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
+    int32_t servers = 0;
+    dlc_solver solver;
+    DLC_TRY(check_consistency(setup, problems, &servers));
+    if (!setup->solver || !setup->solver_settings || setup->solver_broken)
+        return DLC_OK;
+    dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, &solver);
+    if (status == DLC_OK)
+        status = check_together(setup, &solver, problems);
+    if (status == DLC_OK)
+        check_plateau(setup, &solver, problems);
+    if (status == DLC_OK)
+        status = check_schedule(setup, &solver, servers, problems);
+    return report(setup, setup->solver_settings, "solver", status, problems);
 }

@@ -104,6 +104,15 @@ static dlc_status iterate(train_loop *loop) {
 
 /* ---- Between iterations ------------------------------------------------------ */
 
+/* All ranks have the same result, and no iteration is in flight. */
+static void report_to_schedule(dlc_session *session, const dlc_evaluation *evaluation) {
+    if (dlc_lr_plateau_report(&session->solver.plateau, session->iteration,
+                              evaluation->loss) &&
+        session->rank == 0)
+        dlc_info("the test loss has stopped falling: the learning rate is now %g",
+                 dlc_solver_learning_rate(&session->solver, session->iteration));
+}
+
 static dlc_status test(train_loop *loop) {
     dlc_session *session = loop->session;
     if (!session->test_net || loop->tested == session->iteration)
@@ -115,6 +124,7 @@ static dlc_status test(train_loop *loop) {
     loop->tested = session->iteration;
     loop->result->test_loss = evaluation.loss;
     loop->result->accuracy = evaluation.accuracy;
+    report_to_schedule(session, &evaluation);
     dlc_checkpointer_note_test(&loop->checkpointer, &evaluation);
     dlc_progress_result(&loop->progress, &evaluation);
     if (loop->target > 0 && evaluation.accuracy >= loop->target) {
@@ -137,7 +147,7 @@ static dlc_status save(train_loop *loop, int must) {
 
 static dlc_status reload(train_loop *loop) {
     DLC_TRY(end_all(loop));
-    return dlc_reload_solver(loop->session);
+    return dlc_reload_consistency(loop->session);
 }
 
 /* Splits the batch anew if the ranks turn out to differ in throughput. */
@@ -287,6 +297,7 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_string(json, "transport", session->connection.transport);
     dlc_json_string(json, "device", setup->device->name);
     dlc_json_string(json, "solver", setup->solver->name);
+    dlc_json_string(json, "consistency", setup->consistency->name);
     dlc_json_string(json, "scaling", setup->strong ? "strong" : "weak");
     dlc_json_int(json, "batch", session->local_batch);
     dlc_json_array(json, "batch_split");

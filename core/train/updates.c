@@ -6,14 +6,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-dlc_status dlc_updates_open(const dlc_solver_ops *ops, dlc_solver *solver,
+dlc_status dlc_updates_open(const dlc_consistency_ops *ops, dlc_consistency *model,
                             const size_t *begin, int32_t buckets,
                             dlc_updates *updates) {
     char *pending = dlc_alloc((size_t)buckets, 1);
     if (!pending)
         return DLC_ERR_NOMEM;
     *updates = (dlc_updates){.ops = ops,
-                             .solver = solver,
+                             .model = model,
                              .begin = begin,
                              .buckets = buckets,
                              .pending = pending};
@@ -35,7 +35,7 @@ static dlc_status update(dlc_updates *updates, int32_t bucket) {
     updates->pending[bucket] = 0;
     updates->count--;
     uint64_t began = dlc_now_ns();
-    DLC_TRY(updates->ops->update(updates->solver, updates->iteration, bucket));
+    DLC_TRY(updates->ops->update(updates->model, updates->iteration, bucket));
     updates->seconds += dlc_since(began);
     return DLC_OK;
 }

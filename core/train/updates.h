@@ -6,14 +6,14 @@
 #ifndef DLC_TRAIN_UPDATES_H
 #define DLC_TRAIN_UPDATES_H
 
-#include <dlcore/solver.h>
+#include <dlcore/consistency.h>
 
 #include "base/status.h"
 
 /* Initialize with {0}. */
 typedef struct dlc_updates {
-    const dlc_solver_ops *ops; /* NULL: nothing is deferred */
-    dlc_solver *solver;
+    const dlc_consistency_ops *ops; /* NULL: nothing is deferred */
+    dlc_consistency *model;
     const size_t *begin; /* first element of each bucket */
     int32_t buckets;
     char *pending;     /* own; is the bucket's update pending? */
@@ -22,8 +22,8 @@ typedef struct dlc_updates {
     double seconds;    /* seconds spent on updates; reset by its reader */
 } dlc_updates;
 
-/* The solver must have `update`; `begin` (buckets + 1 elements) must outlive this. */
-dlc_status dlc_updates_open(const dlc_solver_ops *ops, dlc_solver *solver,
+/* The model must have `update`; `begin` (buckets + 1 elements) must outlive this. */
+dlc_status dlc_updates_open(const dlc_consistency_ops *ops, dlc_consistency *model,
                             const size_t *begin, int32_t buckets, dlc_updates *updates);
 void dlc_updates_close(dlc_updates *updates); /* a zeroed one is allowed */
 

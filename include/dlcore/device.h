@@ -8,7 +8,7 @@
  *     open close                                required         yes
  *     alloc free                                required         yes
  *     copy fill                                 required         without a queue
- *     scale add axpy convert sum momentum       required         without a queue
+ *     scale add axpy convert sum update         required         without a queue
  *     norm2                                     required         yes
  *     queue_open queue_close                    ASYNC            yes
  *     queue_sync event_sync                     ASYNC            yes
@@ -18,7 +18,7 @@
  *     links can_access_peer                     optional         no
  *     pin unpin                                 optional         yes
  *     add_bf16 add_f16 add_mean sum_to
- *       momentum_to normalize
+ *       update_to normalize
  *       update_loss_scale                       optional         without a queue
  *     capture_begin capture_end graph_launch
  *       graph_close                             optional, all    no
@@ -42,6 +42,7 @@
 #define DLCORE_DEVICE_H
 
 #include <dlcore/plugin.h>
+#include <dlcore/rule.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -152,42 +153,6 @@ typedef struct dlc_ipc_handle {
 
 /* ---- Arguments of kernels ----------------------------------------------------- */
 
-/* The state of dynamic loss scaling, which keeps gradients from vanishing in 16-bit
- * floats (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2). It is in
- * device memory, and only update_loss_scale writes it. It has no `size` and does not
- * change within a major version. */
-typedef struct dlc_loss_scale {
-    float scale; /* factor of the loss in the next pass */
-
-    /* 1 / scale at the time when the current gradients were computed. */
-    float inverse;
-
-    /* 1: the current gradients contain infinity or NaN, and no weight is updated
-     * from them. */
-    int32_t overflow;
-
-    int32_t good_iterations; /* without overflow since `scale` last changed */
-    int64_t skipped;         /* iterations with overflow so far */
-} dlc_loss_scale;
-
-/* One step of SGD with momentum, as Caffe defines it (Jia et al. 2014; Sutskever et al.
- * 2013, equations 1-4):
- *     g = grad_scale * gradient + weight_decay * weight
- *     v = momentum * v_old + learning_rate * g
- *     weight -= nesterov ? (1 + momentum) * v - momentum * v_old : v */
-typedef struct dlc_momentum {
-    uint32_t size;
-    uint32_t nesterov; /* 0 or 1 */
-    float learning_rate, momentum, weight_decay, grad_scale;
-
-    /* Values in device memory, read when the work is done; each pointer may be NULL. */
-
-    const float *learning_rate_at; /* multiplies learning_rate */
-
-    /* Its `inverse` multiplies grad_scale; if it has `overflow`, nothing is changed. */
-    const dlc_loss_scale *loss_scale;
-} dlc_momentum;
-
 /* What a queue does at a semaphore. */
 typedef enum dlc_semaphore_kind {
     /* *semaphore = value, after all earlier work of the queue. */
@@ -282,10 +247,12 @@ typedef struct dlc_device_ops {
     dlc_status (*norm2)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                         double *result);
 
-    /* One step of SGD with momentum (see dlc_momentum), in one pass over memory. */
-    dlc_status (*momentum)(dlc_device *device, dlc_queue *queue, size_t n,
-                           const dlc_momentum *args, const float *gradient,
-                           float *velocity, float *weight);
+    /* Updates n weights and their slots by the rule of `update`, in one pass over
+     * memory. `slots` has a pointer for each slot of the rule. No two arrays overlap.
+     * DLC_ERR_UNSUPPORTED: the rule has no code for this device. */
+    dlc_status (*update)(dlc_device *device, dlc_queue *queue, size_t n,
+                         const dlc_update *update, const float *gradient,
+                         float *const *slots, float *weight);
 
     /* Queues and events, required with DLC_DEVICE_ASYNC and NULL without it. */
 
@@ -372,13 +339,13 @@ typedef struct dlc_device_ops {
                          const float *const *sources, int32_t count, float *const *dsts,
                          int32_t dst_count);
 
-    /* Sums `count` gradients as sum does, and makes a step of momentum with the result,
-     * in one pass over memory. Reads weights[0] and writes all of `weight_count` copies
-     * of the weights. The gradients are unchanged. No two arrays overlap. */
-    dlc_status (*momentum_to)(dlc_device *device, dlc_queue *queue, size_t n,
-                              const dlc_momentum *args, const float *const *gradients,
-                              int32_t count, float *velocity, float *const *weights,
-                              int32_t weight_count);
+    /* Sums `count` gradients as sum does, and updates with the result, in one pass over
+     * memory. Reads weights[0] and writes all of `weight_count` copies of the weights.
+     * The gradients are unchanged. No two arrays overlap. */
+    dlc_status (*update_to)(dlc_device *device, dlc_queue *queue, size_t n,
+                            const dlc_update *update, const float *const *gradients,
+                            int32_t count, float *const *slots, float *const *weights,
+                            int32_t weight_count);
 
     /* Converts images of bytes to what nets read:
      *     dst[i] = ((float)src[i] - mean[channel of i]) * scale

@@ -9,8 +9,9 @@
  *     };
  *
  * Each feature in its table is one thing that the plugin offers: a device, a transport,
- * a layer type, a solver or a data source, with its options and its table of calls. A
- * plugin can be inspected by reading this data; none of its code runs except load.
+ * a layer type, a solver, a consistency model or a data source, with its options and
+ * its table of calls. A plugin can be inspected by reading this data; none of its code
+ * runs except load.
  *
  *     call             needed    thread                may block
  *     dlc_plugin.load  optional  the one that loads    no
@@ -38,11 +39,11 @@
 extern "C" {
 #endif
 
-/* The version of this interface: draft 0.9. A draft may change in any way with its
+/* The version of this interface: draft 0.10. A draft may change in any way with its
  * minor number, so build a plugin against the headers of the dlcore that is to load it.
  * 1.0 will freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
-#define DLC_ABI_MINOR 9
+#define DLC_ABI_MINOR 10
 
 /* The name of the exported symbol, with the major version. */
 #define DLC_PLUGIN_SYMBOL "dlc_plugin_v0"
@@ -212,11 +213,12 @@ typedef struct dlc_host {
 
 /* The kind of a feature, which determines the type of its table of calls. */
 typedef enum dlc_kind {
-    DLC_KIND_DEVICE = 1,    /* dlc_device_ops, <dlcore/device.h> */
-    DLC_KIND_TRANSPORT = 2, /* dlc_transport_ops, <dlcore/transport.h> */
-    DLC_KIND_LAYER = 3,     /* dlc_layer_ops, <dlcore/layer.h> */
-    DLC_KIND_SOLVER = 4,    /* dlc_solver_ops, <dlcore/solver.h> */
-    DLC_KIND_DATA = 5,      /* dlc_data_ops, <dlcore/data.h> */
+    DLC_KIND_DEVICE = 1,      /* dlc_device_ops, <dlcore/device.h> */
+    DLC_KIND_TRANSPORT = 2,   /* dlc_transport_ops, <dlcore/transport.h> */
+    DLC_KIND_LAYER = 3,       /* dlc_layer_ops, <dlcore/layer.h> */
+    DLC_KIND_SOLVER = 4,      /* dlc_solver_ops, <dlcore/solver.h> */
+    DLC_KIND_DATA = 5,        /* dlc_data_ops, <dlcore/data.h> */
+    DLC_KIND_CONSISTENCY = 6, /* dlc_consistency_ops, <dlcore/consistency.h> */
 } dlc_kind;
 
 /* One thing that a plugin offers. An array of features ends with one whose name is NULL

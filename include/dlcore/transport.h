@@ -96,12 +96,13 @@ typedef struct dlc_transport_args {
     dlc_status (*check)(void *job);
 } dlc_transport_args;
 
-/* The part of a bucket that is updated with one set of hyperparameters. */
+/* The part of a bucket that is updated with one set of hyperparameters. A transport
+ * passes it to dlc_device_ops.update_to and need not know what is in it. */
 typedef struct dlc_update_range {
     uint32_t size;
-    const dlc_momentum *momentum;
-    size_t begin, count; /* in elements, from the beginning of the bucket */
-    float *velocity;     /* of these elements */
+    const dlc_update *update;
+    size_t begin, count;         /* in elements, from the beginning of the bucket */
+    float *slots[DLC_MAX_SLOTS]; /* of these elements; NULL beyond the rule's */
 } dlc_update_range;
 
 /* Tells messages between the same two ranks apart. Both sides use the same tag and
@@ -211,11 +212,11 @@ typedef struct dlc_transport_ops {
      * times. The memory stays valid until close. */
     dlc_status (*register_buffer)(dlc_endpoint *endpoint, const dlc_memory *memory);
 
-    /* Optional, for devices with momentum_to: reduce_scatter of `count` gradients,
-     * momentum on this rank's slice, and all_gather of the weights, in one pass over
-     * memory. Both buffers are registered, and no rank reads the weights meanwhile. The
-     * ranges are in ascending order within the slice; weights between them do not
-     * change. The gradients are undefined afterwards. */
+    /* Optional, for devices with update_to: reduce_scatter of `count` gradients, update
+     * of this rank's slice, and all_gather of the weights, in one pass over memory.
+     * Both buffers are registered, and no rank reads the weights meanwhile. The ranges
+     * are in ascending order within the slice; weights between them do not change. The
+     * gradients are undefined afterwards. */
     dlc_status (*fused_update)(dlc_endpoint *endpoint, float *gradients, float *weights,
                                size_t count, const dlc_update_range *ranges,
                                int32_t range_count);

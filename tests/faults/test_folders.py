@@ -54,7 +54,7 @@ class Folders(unittest.TestCase):
         box = self.folder / "box"
         box.mkdir()
         for name in ("a.so", "b.so"):
-            (box / name).symlink_to(PLUGINS / "solver-adam.so")
+            (box / name).symlink_to(PLUGINS / "data-image-folder.so")
         self.reported(box, 0, "plugin", "list", DLCORE_PLUGIN_PATH=str(box))
 
     def test_pictures(self):

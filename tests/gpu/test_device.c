@@ -11,6 +11,7 @@
 #include "support/mirror.h"
 #include "support/plugins.h"
 #include "support/ranks.h"
+#include "support/updates.h"
 
 enum { N = 50000, BUFFERS = 4, BYTES = N * sizeof(float) };
 
@@ -302,24 +303,24 @@ START_TEST(a_captured_graph_reads_memory_at_each_launch) {
     dlc_memory kept = none();
     OK(ops->alloc(device, sizeof state, 0, &kept));
     OK(ops->copy(device, NULL, kept.base, &state, sizeof state));
-    dlc_momentum how = {.size = sizeof how,
-                        .learning_rate = 1,
-                        .grad_scale = 1,
-                        .learning_rate_at = x[3],
-                        .loss_scale = kept.base};
+    dlc_update update = test_subtraction();
+    dlc_rule_values values = update.values;
+    update.values_at = (const dlc_rule_values *)(const void *)x[3];
+    update.loss_scale = kept.base;
     dlc_captured_graph *graph = NULL;
     set(x[0], 8);
     set(x[1], 0);
     set(x[2], 0);
     OK(ops->capture_begin(device, q1));
     OK(ops->update_loss_scale(device, q1, N, x[0], 2, kept.base));
-    OK(ops->momentum(device, q1, N, &how, x[0], x[1], x[2]));
+    OK(ops->update(device, q1, N, &update, x[0], NULL, x[2]));
     OK(ops->capture_end(device, q1, &graph));
     /* scale: 4, 4 (then 8), 8, an overflow (then 4), 4 */
     static const float scale[] = {4, 4, 8, 0, 4};
     float want = 0;
     for (int i = 0; i < 5; i++) {
-        set(x[3], (float)i + 1);
+        values.learning_rate = (float)i + 1;
+        OK(ops->copy(device, NULL, x[3], &values, sizeof values));
         set(x[0], scale[i] ? 8 : INFINITY);
         OK(ops->graph_launch(device, q1, graph));
         OK(ops->queue_sync(device, q1));

@@ -20,10 +20,12 @@ CORE = {
     "plugin": ["base", "config"],
     "topology": ["base"],
     "job": ["base", "topology"],
-    "net": ["base", "config", "plugin"],
+    "solver": ["base", "config"],
+    "net": ["base", "config", "plugin", "solver"],
     "comm": ["base", "plugin"],
     "plan": ["base", "config", "plugin", "topology", "net"],
-    "train": ["base", "config", "plugin", "topology", "job", "net", "comm", "plan"],
+    "train": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
+              "plan"],
 }
 
 # What the public headers may include besides each other: freestanding C, so that they

@@ -9,7 +9,7 @@
 
 #include "support/plugins.h"
 
-enum { GUARD = 64, ALIGN = 64, OPERANDS_MAX = 64, ROOM = 16 << 20, FILLING = 0xa5 };
+enum { GUARD = 64, ALIGN = 64, OPERANDS_MAX = 64, ROOM = 32 << 20, FILLING = 0xa5 };
 
 /* An operand in host memory, and its copy on the device during a call. */
 typedef struct operand {
@@ -238,20 +238,50 @@ static dlc_status mirror_norm2(dlc_device *device, dlc_queue *queue, size_t n,
     return copy_out(device, m.real->norm2(device, queue, n, on_device, result));
 }
 
-static dlc_status mirror_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                                  const dlc_momentum *how, const float *gradient,
-                                  float *velocity, float *weight) {
-    dlc_momentum on_device = *how;
+/* An update with its pointers, and its slots, in the device's memory. */
+static dlc_update update_in(const dlc_update *update, size_t n, float *const *slots,
+                            float **on_device) {
+    dlc_update made = *update;
+    if (update->values_at)
+        made.values_at = in(update->values_at, sizeof *update->values_at);
+    if (update->loss_scale)
+        made.loss_scale = in(update->loss_scale, sizeof *update->loss_scale);
+    for (int32_t k = 0; k < update->rule->slots; k++)
+        on_device[k] = out(slots[k], n * sizeof(float));
+    return made;
+}
+
+static dlc_status mirror_update(dlc_device *device, dlc_queue *queue, size_t n,
+                                const dlc_update *update, const float *gradient,
+                                float *const *slots, float *weight) {
+    float *s[DLC_MAX_SLOTS];
     begin();
-    if (DLC_HAS(how, learning_rate_at) && how->learning_rate_at)
-        on_device.learning_rate_at = in(how->learning_rate_at,
-                                        sizeof *how->learning_rate_at);
-    if (DLC_HAS(how, loss_scale) && how->loss_scale)
-        on_device.loss_scale = in(how->loss_scale, sizeof *how->loss_scale);
-    float *g = in(gradient, n * sizeof *g), *v = out(velocity, n * sizeof *v);
-    float *w = out(weight, n * sizeof *w);
+    dlc_update on_device = update_in(update, n, slots, s);
+    float *g = in(gradient, n * sizeof *g), *w = out(weight, n * sizeof *w);
     copy_in(device);
-    return copy_out(device, m.real->momentum(device, queue, n, &on_device, g, v, w));
+    return copy_out(device, m.real->update(device, queue, n, &on_device, g, s, w));
+}
+
+static dlc_status mirror_update_to(dlc_device *device, dlc_queue *queue, size_t n,
+                                   const dlc_update *update,
+                                   const float *const *gradients, int32_t count,
+                                   float *const *slots, float *const *weights,
+                                   int32_t weight_count) {
+    float *s[DLC_MAX_SLOTS], *to[OPERANDS_MAX];
+    const float *from[OPERANDS_MAX];
+    if (count < 1 || weight_count < 1)
+        return m.real->update_to(device, queue, n, update, gradients, count, slots,
+                                 weights, weight_count);
+    ck_assert(count <= OPERANDS_MAX && weight_count <= OPERANDS_MAX);
+    begin();
+    dlc_update on_device = update_in(update, n, slots, s);
+    for (int32_t i = 0; i < count; i++)
+        from[i] = in(gradients[i], n * sizeof(float));
+    for (int32_t i = 0; i < weight_count; i++)
+        to[i] = out(weights[i], n * sizeof(float));
+    copy_in(device);
+    return copy_out(device, m.real->update_to(device, queue, n, &on_device, from, count,
+                                              s, to, weight_count));
 }
 
 static dlc_status mirror_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
@@ -285,7 +315,7 @@ static dlc_status mirror_normalize(dlc_device *device, dlc_queue *queue, size_t 
                                               on_device, scale, to));
 }
 
-static const dlc_device_ops mirrored = {
+static dlc_device_ops mirrored = {
     .size = sizeof mirrored,
     .open = mirror_open,
     .close = mirror_close,
@@ -297,7 +327,7 @@ static const dlc_device_ops mirrored = {
     .convert = mirror_convert,
     .sum = mirror_sum,
     .norm2 = mirror_norm2,
-    .momentum = mirror_momentum,
+    .update = mirror_update,
     .add_bf16 = mirror_add_bf16,
     .sum_to = mirror_sum_to,
     .add_mean = mirror_add_mean,
@@ -311,5 +341,6 @@ const dlc_device_ops *mirror_ops(void) {
     m.real = feature->ops;
     if ((feature->caps & DLC_DEVICE_HOST) && !getenv("DLCORE_TEST_MIRROR"))
         return m.real;
+    mirrored.update_to = DLC_CAN(m.real, update_to) ? mirror_update_to : NULL;
     return &mirrored;
 }

@@ -1,5 +1,6 @@
-/* Solver ssp from the command line: equal to sgd without staleness, statistics of
- * staleness, stop and resume, changes while the job runs, servers. */
+/* Consistency model ssp from the command line: equal to synchronous training without
+ * staleness, for linear and nonlinear rules; statistics of staleness, stop and resume,
+ * changes while the job runs, servers. */
 #include <check.h>
 #include <dirent.h>
 #include <jansson.h>
@@ -44,37 +45,45 @@ static char *text_of(const char *name) {
     return text;
 }
 
-/* The net with `type = ssp` and more in [solver]. */
-static const char *net_of_ssp(const char *run, const char *more) {
-    static const char before[] = "type = sgd\n";
+/* The net without the key of [solver] that only sgd has. */
+static const char *net_without_momentum(const char *run) {
+    static const char key[] = "momentum = 0.9\n";
     static char path[4096];
     snprintf(path, sizeof path, "%s", net_write(run));
-    char *text = text_of("net.ini");
-    size_t size = strlen(text);
-    char *whole = calloc(size + strlen(more) + 64, 1);
-    ck_assert_ptr_nonnull(whole);
-    const char *at = strstr(text, before);
+    char *text = text_of("net.ini"), *at = strstr(text, key);
     ck_assert_ptr_nonnull(at);
-    sprintf(whole, "%.*stype = ssp\n%s%s", (int)(at - text), text, more,
-            at + strlen(before));
-    scratch_write("net.ini", whole, strlen(whole));
-    free(whole);
+    memmove(at, at + strlen(key), strlen(at + strlen(key)) + 1);
+    scratch_write("net.ini", text, strlen(text));
     free(text);
     return path;
 }
 
+/* The net with [consistency]: `type = ssp` and more. */
+static const char *net_of_ssp(const char *run, const char *more) {
+    char text[512];
+    snprintf(text, sizeof text, "%s[consistency]\ntype = ssp\n%s", run, more);
+    return net_write(text);
+}
+
 /* ---- Semantics --------------------------------------------------------------- */
 
-/* Without staleness: sgd's weights, with the same [solver]. Servers are additional
- * ranks. */
-START_TEST(no_staleness_is_sgd) {
-    static const char *const servers[] = {"solver.servers=0", "solver.servers=1"};
+static const char *const solvers[] = {"--solver=sgd", "--solver=adam"};
+
+/* Without staleness: the weights of synchronous training, whatever the rule. Servers
+ * are additional ranks. */
+START_TEST(no_staleness_is_synchronous) {
+    static const char *const servers[] = {"consistency.servers=0",
+                                          "consistency.servers=1"};
     static const char *const ranks[] = {"--ranks=3", "--ranks=4"};
-    const char *net = net_write(run_section);
-    train(COMMAND("train", net, "--ranks=3", "--run-dir=sgd"));
-    train(COMMAND("train", net, ranks[_i], "--solver", "ssp", "--set", servers[_i],
-                  "--set", "transport.bucket_bytes=2K", "--run-dir=ssp"));
-    ck_assert(net_same_tensors(checkpoint_of("sgd", 60), checkpoint_of("ssp", 60)));
+    const char *solver = solvers[_i / 2];
+    const char *net = _i / 2 ? net_without_momentum(run_section)
+                             : net_write(run_section);
+    train(COMMAND("train", net, "--ranks=3", solver, "--run-dir=synchronous"));
+    train(COMMAND("train", net, ranks[_i % 2], solver, "--consistency=ssp", "--set",
+                  servers[_i % 2], "--set", "transport.bucket_bytes=2K",
+                  "--run-dir=ssp"));
+    ck_assert(
+        net_same_tensors(checkpoint_of("synchronous", 60), checkpoint_of("ssp", 60)));
 }
 END_TEST
 
@@ -87,11 +96,11 @@ static json_t *member(json_t *object, const char *key) {
 /* Staleness is reported, and never larger than allowed. */
 START_TEST(staleness_is_reported) {
     const char *net = net_write(run_section);
-    command_result result = command_run(120, net_folder(),
-                                        COMMAND("train", net, "--ranks=3", "--solver",
-                                                "ssp", "--set", "solver.staleness=3",
-                                                "--set", "transport.bucket_bytes=2K",
-                                                "--json", "--run-dir=ssp"));
+    command_result result = command_run(
+        120, net_folder(),
+        COMMAND("train", net, "--ranks=3", "--consistency", "ssp", "--set",
+                "consistency.staleness=3", "--set", "transport.bucket_bytes=2K",
+                "--json", "--run-dir=ssp"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "staleness of 180 reads");
     json_t *json = json_loads(result.out, 0, NULL);
@@ -115,8 +124,8 @@ START_TEST(some_rank_must_compute) {
     const char *net = net_write(run_section);
     command_result result = command_run(60, net_folder(),
                                         COMMAND("train", net, "--ranks=2",
-                                                "--solver=ssp", "--set",
-                                                "solver.servers=2"));
+                                                "--consistency=ssp", "--set",
+                                                "consistency.servers=2"));
     ck_assert_int_eq(result.exit_code, 2);
     ck_contains(result.err, "needs 2 servers, but there are 2 ranks");
     command_free(&result);
@@ -162,8 +171,8 @@ static void wait_for(pid_t pid, const char *part, int often) {
                  text + length - shown);
 }
 
-static const char *const stalenesses[] = {"solver.staleness=0", "solver.staleness=3",
-                                          "solver.staleness=inf"};
+static const char *const stalenesses[] = {
+    "consistency.staleness=0", "consistency.staleness=3", "consistency.staleness=inf"};
 
 /* The iteration of the last checkpoint in a folder of the scratch folder. */
 static int last_in(const char *folder) {
@@ -183,9 +192,9 @@ static int last_in(const char *folder) {
 /* Ranks in different iterations stop, and write checkpoints, at the same iteration. */
 START_TEST(stopped_and_resumed) {
     const char *net = net_write(endless), *staleness = stalenesses[_i % 3];
-    const char *servers = _i / 3 ? "solver.servers=1" : "solver.servers=0";
+    const char *servers = _i / 3 ? "consistency.servers=1" : "consistency.servers=0";
     pid_t pid = command_start(net_folder(),
-                              COMMAND("train", net, "--ranks=3", "--solver=ssp",
+                              COMMAND("train", net, "--ranks=3", "--consistency=ssp",
                                       "--set", staleness, "--set", servers, "--set",
                                       "train.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
@@ -201,7 +210,7 @@ START_TEST(stopped_and_resumed) {
     snprintf(iterations, sizeof iterations, "--iterations=%d", 2 * last_in("s") + 10);
     command_result result = command_run(
         60, net_folder(),
-        COMMAND("train", net, "--ranks=2", "--solver=ssp", "--set", staleness,
+        COMMAND("train", net, "--ranks=2", "--consistency=ssp", "--set", staleness,
                 "--resume=auto", iterations, "--run-dir=s"));
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.err, "resumed from ");
@@ -212,10 +221,10 @@ END_TEST
 /* The rank that dies, a worker or a server, is named. */
 START_TEST(a_death_is_reported) {
     const char *net = net_write(endless);
-    pid_t pid = command_start(net_folder(),
-                              COMMAND("train", net, "--ranks=3", "--solver=ssp",
-                                      "--set", "solver.staleness=3", "--set",
-                                      "solver.servers=1", "--set", "train.display=10"));
+    pid_t pid = command_start(
+        net_folder(), COMMAND("train", net, "--ranks=3", "--consistency=ssp", "--set",
+                              "consistency.staleness=3", "--set",
+                              "consistency.servers=1", "--set", "train.display=10"));
     char path[128], name[64];
     int child[3] = {0};
     wait_for(pid, "iteration 10,", 1);
@@ -233,7 +242,7 @@ START_TEST(a_death_is_reported) {
 }
 END_TEST
 
-/* SIGUSR1: [solver] is read again; a mistake changes nothing. */
+/* SIGUSR1: [consistency] is read again; a mistake changes nothing. */
 START_TEST(changed_while_it_runs) {
     const char *net = net_of_ssp(endless, "staleness = 0\n");
     pid_t pid = command_start(
@@ -242,35 +251,36 @@ START_TEST(changed_while_it_runs) {
     wait_for(pid, "iteration 10,", 1);
     net_of_ssp(endless, "staleness = 3\n");
     kill(pid, SIGUSR1);
-    wait_for(pid, "[solver] staleness = 3, was 0", 1);
+    wait_for(pid, "[consistency] staleness = 3, was 0", 1);
     kill(pid, SIGUSR1);
     wait_for(pid, "nothing has changed", 1);
     net_of_ssp(endless, "staleness = much\n");
     kill(pid, SIGUSR1);
     wait_for(pid, "staleness: \"much\" is not a number", 1);
-    net_of_ssp(endless, "staleness = inf\nnesterov = yes\n");
+    net_of_ssp(endless, "staleness = inf\nservers = 1\n");
     kill(pid, SIGUSR1);
-    wait_for(pid, "[solver] nesterov cannot be changed while the job runs: it is no",
+    wait_for(pid, "[consistency] servers cannot be changed while the job runs: it is 0",
              1);
-    wait_for(pid, "[solver] is unchanged: 1 mistake in ", 2);
+    wait_for(pid, "[consistency] is unchanged: 1 mistake in ", 2);
     net_write(endless);
     kill(pid, SIGUSR1);
-    wait_for(pid, "[solver] type cannot be changed while the job runs: it is ssp", 1);
+    wait_for(pid, "[consistency] type cannot be changed while the job runs: it is ssp",
+             1);
     net_of_ssp(endless, "staleness = inf\n");
     kill(pid, SIGUSR1);
-    wait_for(pid, "[solver] staleness = inf, was 3", 1);
+    wait_for(pid, "[consistency] staleness = inf, was 3", 1);
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
 }
 END_TEST
 
-START_TEST(sgd_takes_no_changes) {
+START_TEST(synchronous_takes_no_changes) {
     const char *net = net_write(endless), *ranks = _i ? "--ranks=2" : "--ranks=1";
     pid_t pid = command_start(net_folder(), COMMAND("train", net, ranks, "--set",
                                                     "train.display=10", "--run-dir=s"));
     wait_for(pid, "iteration 10,", 1);
     kill(pid, SIGUSR1);
-    wait_for(pid, "solver 'sgd' cannot be changed while the job runs", 1);
+    wait_for(pid, "consistency 'synchronous' cannot be changed while the job runs", 1);
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
 }
@@ -281,13 +291,13 @@ int main(void) {
     TCase *cases = tcase_create("asynchronous");
     tcase_set_timeout(cases, 180);
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, no_staleness_is_sgd, 0, 2);
+    tcase_add_loop_test(cases, no_staleness_is_synchronous, 0, 4);
     tcase_add_test(cases, staleness_is_reported);
     tcase_add_test(cases, some_rank_must_compute);
     tcase_add_loop_test(cases, stopped_and_resumed, 0, 6);
     tcase_add_loop_test(cases, a_death_is_reported, 0, 3);
     tcase_add_test(cases, changed_while_it_runs);
-    tcase_add_loop_test(cases, sgd_takes_no_changes, 0, 2);
+    tcase_add_loop_test(cases, synchronous_takes_no_changes, 0, 2);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

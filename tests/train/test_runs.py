@@ -558,10 +558,10 @@ class Compatibility(Runs):
         self.assertRegex(said, r"\[solver\] type \(the new solver cannot use \w+/[\w.]+\): "
                                "adam -> sgd")
         self.assertEqual(self.names(self.folder / "two"), ["small-00000005.safetensors"])
-        # A solver with the same kind of state continues from it.
+        # Another consistency model continues from it.
         _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=25",
-                             "--set=solver.type=ssp", "--ranks=2", "--scaling=strong")
-        self.assertIn("was written by solver 'sgd'; 'ssp' continues from its state", said)
+                             "--consistency=ssp", "--ranks=2", "--scaling=strong")
+        self.assertIn("resumed from ", said)
 
     def test_all_differences_in_one_run(self):
         self.write(width=16)

@@ -334,7 +334,7 @@ class UnevenRanks(unittest.TestCase):
             [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
              f"--log-file={log}", "--set=train.display=1", "--set=train.checkpoint_last=no",
              "--set=train.checkpoint_minutes=0",
-             "--solver=ssp", "--set=solver.staleness=3", *more],
+             "--consistency=ssp", "--set=consistency.staleness=3", *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(job.kill)
         slow_down_a_rank(job, log)

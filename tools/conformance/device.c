@@ -10,24 +10,16 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "device_fixture.h"
-
-/* The device under test. */
-typedef struct fixture {
-    suite_run *run;
-    const dlc_device_ops *ops;
-    dlc_device *device;
-    dlc_queue *queue; /* NULL: work is done when a call returns */
-} fixture;
+#include "device_checks.h"
 
 static const size_t sizes[] = {1, 2, 7, 16, 63, 1000, 4099, 100003};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void fixture_open(suite_run *run, fixture *b) {
+void device_check_open(suite_run *run, device_check *b) {
     int32_t count = 0;
     dlc_device_args args = {
         .size = sizeof args, .settings = run->settings, .threads = 2};
-    *b = (fixture){.run = run, .ops = run->feature->ops};
+    *b = (device_check){.run = run, .ops = run->feature->ops};
     suite_must(run, b->ops->count(&count), "count");
     if (count < 1)
         suite_skip(run, "this machine has no such device");
@@ -36,47 +28,45 @@ static void fixture_open(suite_run *run, fixture *b) {
         suite_must(run, b->ops->queue_open(b->device, &b->queue), "queue_open");
 }
 
-static void finish_queue(const fixture *b) {
+static void finish_queue(const device_check *b) {
     if (b->queue)
         suite_must(b->run, b->ops->queue_sync(b->device, b->queue), "queue_sync");
 }
 
-static void *take(const fixture *b, size_t bytes) {
+void *device_check_take(const device_check *b, size_t bytes) {
     dlc_memory memory = {.size = sizeof memory};
     suite_must(b->run, b->ops->alloc(b->device, bytes, 0, &memory), "alloc");
     return memory.base;
 }
 
-static void copy(const fixture *b, void *to, const void *from, size_t bytes) {
+void device_check_copy(const device_check *b, void *to, const void *from,
+                       size_t bytes) {
     suite_must(b->run, b->ops->copy(b->device, b->queue, to, from, bytes), "copy");
     finish_queue(b);
 }
 
-static float *host_floats(const fixture *b, size_t count) {
+static float *host_floats(const device_check *b, size_t count) {
     float *x = dlc_alloc(count + 1, sizeof *x);
     if (!x)
         suite_skip(b->run, "out of memory");
     return x;
 }
 
-/* Fills a host array, *here, and a device array, which is returned, with the same
- * random numbers. A guard word follows both. */
-static float *upload(const fixture *b, size_t count, uint64_t seed, float **here) {
-    float *there = take(b, (count + 1) * sizeof *there);
+float *device_check_upload(const device_check *b, size_t count, uint64_t seed,
+                           float **here) {
+    float *there = device_check_take(b, (count + 1) * sizeof *there);
     *here = host_floats(b, count);
     suite_random(*here, count, seed);
     (*here)[count] = 12345.0f;
-    copy(b, there, *here, (count + 1) * sizeof **here);
+    device_check_copy(b, there, *here, (count + 1) * sizeof **here);
     return there;
 }
 
-/* Fails unless the device array has the expected values and its guard word is
- * intact. */
-static void compare(const fixture *b, const char *call, const float *there,
-                    const float *wanted, size_t count, double tolerance) {
+void device_check_compare(const device_check *b, const char *call, const float *there,
+                          const float *wanted, size_t count, double tolerance) {
     float *back = host_floats(b, count);
     finish_queue(b);
-    copy(b, back, there, (count + 1) * sizeof *back);
+    device_check_copy(b, back, there, (count + 1) * sizeof *back);
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)back[i] - (double)wanted[i]) <=
               tolerance * (1 + fabs((double)wanted[i]))))
@@ -126,22 +116,22 @@ static void works_after_a_fork(suite_run *run) {
     suite_must(run, ops->count(&again), "count after a fork");
     if (again != count)
         suite_fail(run, "count is %d, and %d after a fork", count, again);
-    fixture b;
+    device_check b;
     float *here;
-    fixture_open(run, &b);
-    float *there = upload(&b, 100, 1, &here);
+    device_check_open(run, &b);
+    float *there = device_check_upload(&b, 100, 1, &here);
     suite_must(run, b.ops->scale(b.device, b.queue, 100, 2.0f, there), "scale");
     for (int i = 0; i < 100; i++)
         here[i] *= 2.0f;
-    compare(&b, "scale", there, here, 100, 0);
+    device_check_compare(&b, "scale", there, here, 100, 0);
 }
 
 /* ---- Memory ----------------------------------------------------------------- */
 
 static void memory_is_zeroed(suite_run *run) {
     static const uint32_t flags[] = {0, DLC_MEM_SHARED, DLC_MEM_STAGING};
-    fixture b;
-    fixture_open(run, &b);
+    device_check b;
+    device_check_open(run, &b);
     for (int again = 0; again < 2; again++)
         for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
             enum { BYTES = 100000 };
@@ -157,13 +147,13 @@ static void memory_is_zeroed(suite_run *run) {
                            "alloc returned %zu bytes at %p, not %d bytes at a multiple "
                            "of 64",
                            memory.bytes, memory.base, BYTES);
-            copy(&b, back, memory.base, BYTES);
+            device_check_copy(&b, back, memory.base, BYTES);
             for (size_t i = 0; i < BYTES; i++)
                 if (back[i])
                     suite_fail(run, "new memory is not zeroed");
             suite_must(run, b.ops->fill(b.device, b.queue, memory.base, 0x55, BYTES),
                        "fill");
-            copy(&b, back, memory.base, BYTES);
+            device_check_copy(&b, back, memory.base, BYTES);
             for (size_t i = 0; i < BYTES; i++)
                 if (back[i] != 0x55)
                     suite_fail(run, "fill or copy skipped byte %zu", i);
@@ -173,9 +163,9 @@ static void memory_is_zeroed(suite_run *run) {
 }
 
 static void too_much_is_refused(suite_run *run) {
-    fixture b;
+    device_check b;
     dlc_memory memory = {.size = sizeof memory};
-    fixture_open(run, &b);
+    device_check_open(run, &b);
     (void)dlc_fail(DLC_OK, "%s", "");
     if (b.ops->alloc(b.device, SIZE_MAX / 2, 0, &memory) == DLC_OK)
         suite_fail(run, "alloc of half the address space succeeded");
@@ -188,24 +178,25 @@ static void too_much_is_refused(suite_run *run) {
 /* ---- Kernels ---------------------------------------------------------------- */
 
 static void kernels_are_right(suite_run *run) {
-    fixture b;
-    fixture_open(run, &b);
+    device_check b;
+    device_check_open(run, &b);
     for (int s = 0; s < SIZES; s++) {
         size_t n = sizes[s];
         float *x, *y;
-        float *dx = upload(&b, n, 1, &x), *dy = upload(&b, n, 2, &y);
+        float *dx = device_check_upload(&b, n, 1, &x),
+              *dy = device_check_upload(&b, n, 2, &y);
         suite_must(run, b.ops->scale(b.device, b.queue, n, 0.37f, dx), "scale");
         for (size_t i = 0; i < n; i++)
             x[i] *= 0.37f;
-        compare(&b, "scale", dx, x, n, 0);
+        device_check_compare(&b, "scale", dx, x, n, 0);
         suite_must(run, b.ops->add(b.device, b.queue, n, dx, dy), "add");
         for (size_t i = 0; i < n; i++)
             y[i] += x[i];
-        compare(&b, "add", dy, y, n, 0);
+        device_check_compare(&b, "add", dy, y, n, 0);
         suite_must(run, b.ops->axpy(b.device, b.queue, n, -1.5f, dx, dy), "axpy");
         for (size_t i = 0; i < n; i++)
             y[i] += -1.5f * x[i];
-        compare(&b, "axpy", dy, y, n, 1e-6);
+        device_check_compare(&b, "axpy", dy, y, n, 1e-6);
     }
 }
 
@@ -213,60 +204,33 @@ static void kernels_are_right(suite_run *run) {
  * agree. */
 static void sums_pairwise(suite_run *run) {
     enum { SOURCES = 7 };
-    fixture b;
-    fixture_open(run, &b);
+    device_check b;
+    device_check_open(run, &b);
     for (int s = 0; s < SIZES; s++)
         for (int32_t count = 1; count <= SOURCES; count++) {
             const float *sources[SOURCES];
             float *here[SOURCES];
             size_t n = sizes[s];
             for (int32_t i = 0; i < count; i++)
-                sources[i] = upload(&b, n, 10 + (uint64_t)i, &here[i]);
-            float *unused, *sum = upload(&b, n, 99, &unused);
+                sources[i] = device_check_upload(&b, n, 10 + (uint64_t)i, &here[i]);
+            float *unused, *sum = device_check_upload(&b, n, 99, &unused);
             suite_must(run, b.ops->sum(b.device, b.queue, n, sources, count, sum),
                        "sum");
             for (int32_t stride = 1; stride < count; stride *= 2)
                 for (int32_t i = 0; i + stride < count; i += 2 * stride)
                     for (size_t j = 0; j < n; j++)
                         here[i][j] += here[i + stride][j];
-            compare(&b, "sum", sum, here[0], n, 0);
-        }
-}
-
-static void momentum_is_right(suite_run *run) {
-    fixture b;
-    fixture_open(run, &b);
-    for (int s = 0; s < SIZES; s++)
-        for (uint32_t nesterov = 0; nesterov < 2; nesterov++) {
-            size_t n = sizes[s];
-            float *g, *v, *w;
-            float *dg = upload(&b, n, 1, &g), *dv = upload(&b, n, 2, &v),
-                  *dw = upload(&b, n, 3, &w);
-            dlc_momentum how = {.size = sizeof how,
-                                .nesterov = nesterov,
-                                .learning_rate = 0.1f,
-                                .momentum = 0.9f,
-                                .weight_decay = 0.01f,
-                                .grad_scale = 0.5f};
-            suite_must(run, b.ops->momentum(b.device, b.queue, n, &how, dg, dv, dw),
-                       "momentum");
-            for (size_t i = 0; i < n; i++) {
-                float old = v[i];
-                v[i] = 0.9f * old + 0.1f * (0.5f * g[i] + 0.01f * w[i]);
-                w[i] -= nesterov ? 1.9f * v[i] - 0.9f * old : v[i];
-            }
-            compare(&b, "momentum (velocity)", dv, v, n, 1e-5);
-            compare(&b, "momentum (weights)", dw, w, n, 1e-5);
+            device_check_compare(&b, "sum", sum, here[0], n, 0);
         }
 }
 
 static void norm_is_a_sum_of_squares(suite_run *run) {
-    fixture b;
-    fixture_open(run, &b);
+    device_check b;
+    device_check_open(run, &b);
     for (int s = 0; s < SIZES; s++) {
         float *x;
         double wanted = 0, first = -1, second = -1;
-        float *dx = upload(&b, sizes[s], 1, &x);
+        float *dx = device_check_upload(&b, sizes[s], 1, &x);
         for (size_t i = 0; i < sizes[s]; i++)
             wanted += (double)x[i] * (double)x[i];
         suite_must(run, b.ops->norm2(b.device, b.queue, sizes[s], dx, &first), "norm2");
@@ -282,12 +246,12 @@ static void norm_is_a_sum_of_squares(suite_run *run) {
 
 static void converts_and_back(suite_run *run) {
     enum { COUNT = 1000 };
-    fixture b;
+    device_check b;
     float *x;
-    fixture_open(run, &b);
-    float *dx = upload(&b, COUNT, 1, &x);
-    void *half = take(&b, COUNT * sizeof(uint16_t));
-    float *unused, *back = upload(&b, COUNT, 5, &unused);
+    device_check_open(run, &b);
+    float *dx = device_check_upload(&b, COUNT, 1, &x);
+    void *half = device_check_take(&b, COUNT * sizeof(uint16_t));
+    float *unused, *back = device_check_upload(&b, COUNT, 5, &unused);
     dlc_status status = b.ops->convert(b.device, b.queue, COUNT, DLC_F32, dx, DLC_BF16,
                                        half);
     if (status == DLC_ERR_UNSUPPORTED)
@@ -296,23 +260,23 @@ static void converts_and_back(suite_run *run) {
     suite_must(run,
                b.ops->convert(b.device, b.queue, COUNT, DLC_BF16, half, DLC_F32, back),
                "convert");
-    compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
+    device_check_compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
 }
 
 /* ---- Queues ----------------------------------------------------------------- */
 
 static void queues_keep_order(suite_run *run) {
     enum { COUNT = 100003, ROUNDS = 50 };
-    fixture b;
+    device_check b;
     float *x;
-    fixture_open(run, &b);
+    device_check_open(run, &b);
     if (!b.queue)
         suite_skip(run, "it has no queues");
     dlc_queue *other = NULL;
     dlc_event *event = NULL;
     suite_must(run, b.ops->queue_open(b.device, &other), "queue_open");
     suite_must(run, b.ops->event_open(b.device, &event), "event_open");
-    float *dx = upload(&b, COUNT, 1, &x);
+    float *dx = device_check_upload(&b, COUNT, 1, &x);
     for (int i = 0; i < ROUNDS; i++) {
         dlc_queue *here = i % 2 ? other : b.queue, *there = i % 2 ? b.queue : other;
         suite_must(run, b.ops->scale(b.device, here, COUNT, i % 3 ? 0.5f : 3.0f, dx),
@@ -328,21 +292,22 @@ static void queues_keep_order(suite_run *run) {
     suite_must(run, b.ops->event_done(b.device, event, &done), "event_done");
     if (!done)
         suite_fail(run, "an event is not done after event_sync has returned");
-    compare(&b, "work on two queues that wait for each other", dx, x, COUNT, 0);
+    device_check_compare(&b, "work on two queues that wait for each other", dx, x,
+                         COUNT, 0);
     b.ops->event_close(b.device, event);
     b.ops->queue_close(b.device, other);
 }
 
 /* ---- Sharing memory --------------------------------------------------------- */
 
-static void use_imported_memory(const fixture *b, const dlc_ipc_handle *handle,
+static void use_imported_memory(const device_check *b, const dlc_ipc_handle *handle,
                                 size_t count) {
     dlc_memory memory = {.size = sizeof memory};
     float *wanted = host_floats(b, count);
     suite_must(b->run, b->ops->ipc_import(b->device, handle, &memory), "ipc_import");
     suite_random(wanted, count, 3);
     wanted[count] = 12345.0f;
-    compare(b, "imported memory", memory.base, wanted, count, 0);
+    device_check_compare(b, "imported memory", memory.base, wanted, count, 0);
     suite_must(b->run, b->ops->scale(b->device, b->queue, count, 2.0f, memory.base),
                "scale");
     finish_queue(b);
@@ -354,7 +319,7 @@ static void shares_with_a_child(suite_run *run) {
     enum { COUNT = 5000 };
     int pipes[2][2];
     char byte = 0;
-    fixture b;
+    device_check b;
     dlc_ipc_handle handle = {.size = sizeof handle};
     if (!(run->feature->caps & DLC_DEVICE_IPC))
         suite_skip(run, "it is not DLC_DEVICE_IPC");
@@ -363,7 +328,7 @@ static void shares_with_a_child(suite_run *run) {
     pid_t child = fork();
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
-    fixture_open(run, &b);
+    device_check_open(run, &b);
     if (child == 0) {
         if (read(pipes[0][0], &handle, sizeof handle) != (ssize_t)sizeof handle)
             _exit(1);
@@ -379,7 +344,7 @@ static void shares_with_a_child(suite_run *run) {
         run,
         b.ops->alloc(b.device, (COUNT + 1) * sizeof(float), DLC_MEM_SHARED, &memory),
         "alloc");
-    copy(&b, memory.base, numbers, (COUNT + 1) * sizeof *numbers);
+    device_check_copy(&b, memory.base, numbers, (COUNT + 1) * sizeof *numbers);
     suite_must(run, b.ops->ipc_export(b.device, &memory, &handle), "ipc_export");
     if (write(pipes[0][1], &handle, sizeof handle) != (ssize_t)sizeof handle)
         suite_skip(run, "write: %s", strerror(errno));
@@ -389,16 +354,17 @@ static void shares_with_a_child(suite_run *run) {
     (void)waitpid(child, NULL, 0);
     for (int i = 0; i < COUNT; i++)
         numbers[i] *= 2.0f;
-    compare(&b, "memory that another process changed", memory.base, numbers, COUNT, 0);
+    device_check_compare(&b, "memory that another process changed", memory.base,
+                         numbers, COUNT, 0);
 }
 
 static void exports_shared_memory_only(suite_run *run) {
-    fixture b;
+    device_check b;
     dlc_memory memory = {.size = sizeof memory};
     dlc_ipc_handle handle = {.size = sizeof handle};
     if (!(run->feature->caps & DLC_DEVICE_IPC))
         suite_skip(run, "it is not DLC_DEVICE_IPC");
-    fixture_open(run, &b);
+    device_check_open(run, &b);
     suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory), "alloc");
     if (b.ops->ipc_export(b.device, &memory, &handle) == DLC_OK)
         suite_fail(run, "it exports memory that was not allocated with DLC_MEM_SHARED");
@@ -419,7 +385,6 @@ const suite_check suite_device_checks[] = {
     CHECK("device.kernels", "scale, add and axpy are right for any size",
           kernels_are_right),
     CHECK("device.sum", "sum is bitwise that of the pairwise order", sums_pairwise),
-    CHECK("device.momentum", "momentum is right", momentum_is_right),
     CHECK("device.norm", "norm2 is right and reproducible", norm_is_a_sum_of_squares),
     CHECK("device.convert", "conversion to bfloat16 and back is right",
           converts_and_back),

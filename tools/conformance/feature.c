@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "plugin/check.h"
+#include "solver/solver.h"
 #include "suite.h"
 
 static void descriptor_is_valid(suite_run *run) {
@@ -80,12 +81,9 @@ static void layer_calls(suite_run *run) {
         suite_fail(run, "a metric cannot be DLC_LAYER_POINTWISE");
 }
 
-static void solver_calls(suite_run *run) {
-    const dlc_solver_ops *ops = run->feature->ops;
+static void consistency_calls(suite_run *run) {
+    const dlc_consistency_ops *ops = run->feature->ops;
     ALL_OR_NONE(run, CALL(save), CALL(load));
-    int synchronous = (run->feature->caps & DLC_SOLVER_SYNCHRONOUS) != 0;
-    if (!synchronous && !DLC_CAN(ops, synchronize))
-        suite_fail(run, "it is not DLC_SOLVER_SYNCHRONOUS but has no synchronize");
 }
 
 static void calls_fit(suite_run *run) {
@@ -99,9 +97,10 @@ static void calls_fit(suite_run *run) {
     case DLC_KIND_LAYER:
         layer_calls(run);
         break;
-    case DLC_KIND_SOLVER:
-        solver_calls(run);
+    case DLC_KIND_CONSISTENCY:
+        consistency_calls(run);
         break;
+    case DLC_KIND_SOLVER:
     case DLC_KIND_DATA:
         break;
     }
@@ -131,6 +130,18 @@ static void options_have_their_own_names(suite_run *run) {
                            row->name);
 }
 
+/* A solver may give one of the core's keys another default, but the core still reads
+ * it. */
+static void solver_options_keep_types(suite_run *run) {
+    const dlc_option *row = run->feature->options;
+    for (; row && row->name; row = DLC_NEXT(row))
+        for (const dlc_option *core = dlc_solver_options; core->name;
+             core = DLC_NEXT(core))
+            if (strcmp(row->name, core->name) == 0 && row->type != core->type)
+                suite_fail(run, "option %s has another type than the core's",
+                           row->name);
+}
+
 const suite_check suite_feature_checks[] = {
     {"feature.descriptor", "valid name, help, needs and options; required calls", 0, 1,
      SUITE_OPENED, 30, descriptor_is_valid},
@@ -140,5 +151,7 @@ const suite_check suite_feature_checks[] = {
      options_have_help},
     {"feature.keys", "no option has the name of a key of the core", 0, 1, SUITE_OPENED,
      30, options_have_their_own_names},
+    {"solver.keys", "keys of the core keep their types", DLC_KIND_SOLVER, 0,
+     SUITE_OPENED, 30, solver_options_keep_types},
     {.name = NULL},
 };

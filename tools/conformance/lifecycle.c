@@ -1,5 +1,5 @@
 /* The checks of opening and closing, for the kinds that one process can open alone:
- * devices, layers, solvers and data sources. */
+ * devices, layers, consistency models and data sources. */
 #include <string.h>
 
 #include <dlcore/dlcore.h>
@@ -9,17 +9,16 @@
 #include "device_fixture.h"
 #include "host.h"
 #include "suite.h"
+#include "training_fixture.h"
 
 /* An object of the plugin, and what it needs. */
 typedef struct fixture {
     suite_run *run;
-    device_fixture device; /* for solvers and layers */
+    device_fixture device; /* for layers */
     void *family;          /* for layers */
+    training_fixture training;
     void *object;
-    float *arena; /* for solvers: weights, gradients and slots */
 } fixture;
-
-enum { ELEMENTS = 64, CONTROL_WORDS = 16 };
 
 /* ---- Opening and closing ---------------------------------------------------- */
 
@@ -67,36 +66,10 @@ static dlc_status open_layer(fixture *l) {
     return status;
 }
 
-static dlc_status open_solver(fixture *l) {
-    static const size_t begin[] = {0, ELEMENTS};
-    const dlc_solver_ops *ops = l->run->feature->ops;
-    dlc_solver_needs needs = {.size = sizeof needs, .accumulation_steps = 1};
-    dlc_segment segment = {.size = sizeof segment,
-                           .name = "weight",
-                           .count = ELEMENTS - CONTROL_WORDS,
-                           .lr_mult = 1,
-                           .decay_mult = 1};
-    dlc_exchange exchange = {
-        .size = sizeof exchange, .ranks = 1, .buckets = 1, .bucket_begin = begin};
-    dlc_solver_args args = {.size = sizeof args,
-                            .settings = l->run->settings,
-                            .device_ops = l->device.ops,
-                            .device = l->device.handle,
-                            .count = ELEMENTS,
-                            .control_words = CONTROL_WORDS,
-                            .weights = l->arena,
-                            .gradients = l->arena + ELEMENTS,
-                            .segments = 1,
-                            .segment = &segment,
-                            .exchange = &exchange,
-                            .max_iterations = 10,
-                            .epoch_iterations = 5};
-    DLC_TRY(ops->needs(l->run->settings, &needs));
-    for (int32_t i = 0; i < needs.slots && i < DLC_MAX_SLOTS; i++)
-        args.slots[i] = l->arena + (size_t)(2 + i) * ELEMENTS;
-    dlc_solver *solver = NULL;
-    dlc_status status = ops->create(&args, &solver);
-    l->object = solver;
+static dlc_status open_consistency(fixture *l) {
+    l->training.model = NULL;
+    dlc_status status = training_fixture_create(&l->training, 0);
+    l->object = l->training.model;
     return status;
 }
 
@@ -109,8 +82,10 @@ static dlc_status fixture_open(fixture *l) {
         return open_data(l);
     case DLC_KIND_LAYER:
         return open_layer(l);
+    case DLC_KIND_CONSISTENCY:
+        return open_consistency(l);
     case DLC_KIND_SOLVER:
-        return open_solver(l);
+        suite_skip(l->run, "a solver has nothing to open");
     case DLC_KIND_TRANSPORT:
         break;
     }
@@ -138,22 +113,24 @@ static void fixture_close(fixture *l, void *object) {
     case DLC_KIND_LAYER:
         close_layer(l, object);
         break;
-    case DLC_KIND_SOLVER:
-        ((const dlc_solver_ops *)ops)->destroy(object);
+    case DLC_KIND_CONSISTENCY:
+        ((const dlc_consistency_ops *)ops)->destroy(object);
         break;
+    case DLC_KIND_SOLVER:
     case DLC_KIND_TRANSPORT:
         break;
     }
 }
 
-/* Prepares the device and the memory that solvers and layers need. */
+/* Prepares what layers and consistency models work with. */
 static void fixture_begin(suite_run *run, fixture *l) {
     *l = (fixture){.run = run};
-    if (run->feature->kind == DLC_KIND_LAYER || run->feature->kind == DLC_KIND_SOLVER)
-        device_fixture_open(run, &l->device);
     if (run->feature->kind == DLC_KIND_SOLVER)
-        l->arena = device_fixture_floats(run, &l->device,
-                                         (size_t)(2 + DLC_MAX_SLOTS) * ELEMENTS);
+        suite_skip(run, "a solver has nothing to open");
+    if (run->feature->kind == DLC_KIND_LAYER)
+        device_fixture_open(run, &l->device);
+    if (run->feature->kind == DLC_KIND_CONSISTENCY)
+        training_fixture_open(run, &l->training);
 }
 
 /* ---- Checks ----------------------------------------------------------------- */

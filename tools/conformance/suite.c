@@ -22,18 +22,15 @@
 #include "host.h"
 #include "plugin/object.h"
 #include "plugin/registry.h"
+#include "solver/solver.h"
 
 static const suite_check *const tables[] = {
-    suite_file_checks,
-    suite_load_checks,
-    suite_feature_checks,
-    suite_lifecycle_checks,
-    suite_device_checks,
-    suite_transport_checks,
-    suite_transport_fault_checks,
-    suite_layer_checks,
-    suite_solver_checks,
-    suite_data_checks,
+    suite_file_checks,        suite_load_checks,
+    suite_feature_checks,     suite_lifecycle_checks,
+    suite_device_checks,      suite_device_update_checks,
+    suite_transport_checks,   suite_transport_fault_checks,
+    suite_layer_checks,       suite_solver_checks,
+    suite_consistency_checks, suite_data_checks,
 };
 
 const suite_check *suite_at(size_t i) {
@@ -121,7 +118,10 @@ static char *setting_for(const dlc_feature *feature, const char *set) {
 static void make_settings(suite_run *run) {
     const suite_subject *subject = run->subject;
     const char *const reserved[] = {"feature", NULL};
-    const dlc_option *options[] = {run->feature->options};
+    /* The core reads its own keys of [solver] beside those of the plugin. */
+    const dlc_option *options[] = {
+        run->feature->options,
+        run->feature->kind == DLC_KIND_SOLVER ? dlc_solver_options : NULL};
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     char **sets = dlc_alloc(subject->nsets + 1, sizeof *sets);
@@ -134,7 +134,7 @@ static void make_settings(suite_run *run) {
                                               count, &problems, &config)
                             : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = dlc_settings_make(config, "feature", options, 1, &problems,
+        status = dlc_settings_make(config, "feature", options, 2, &problems,
                                    &run->settings);
     suite_must(run, status, "making its settings");
     if (problems.errors)

@@ -1,27 +1,27 @@
-/* Support for solvers that let ranks be in different iterations: checks, their p2p
- * channel, synchronization, throughput. */
+/* Support for consistency models that let ranks be in different iterations: checks,
+ * their p2p channel, synchronization, throughput. */
 #include "train/asynchronous/asynchronous.h"
 
 #include "base/memory.h"
+#include "train/nets.h"
 
 dlc_status dlc_asynchronous_check(const dlc_session *session) {
-    const char *name = session->setup->solver->name;
+    const char *name = session->setup->consistency->name;
     int32_t servers = session->needs.servers;
 
     if (servers < 0 || servers >= session->ranks)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "[solver] needs %d server%s, but there %s %d rank%s, and at least one "
+            "[consistency] needs %d server%s, but there %s %d rank%s, and at least one "
             "must compute: start more ranks, or set fewer servers",
             servers, servers == 1 ? "" : "s", session->ranks == 1 ? "is" : "are",
             session->ranks, session->ranks == 1 ? "" : "s");
-    if (session->asynchronous && session->ranks > 1 &&
-        !DLC_CAN(session->solver_ops, synchronize))
-        return dlc_fail(
-            DLC_ERR_PLUGIN,
-            "solver '%s' cannot bring the ranks to the same weights (it is "
-            "not synchronous and has no `synchronize`): use it with one rank",
-            name);
+    if (session->asynchronous && dlc_nets_precision(session->setup) == DLC_F16)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "consistency '%s' doesn't work with fp16: whether a gradient "
+                        "overflowed must be known before it is used; set [train] "
+                        "precision = bf16",
+                        name);
     return DLC_OK;
 }
 
@@ -32,13 +32,11 @@ dlc_status dlc_asynchronous_open_p2p(dlc_session *session) {
 }
 
 dlc_status dlc_asynchronous_synchronize(dlc_session *session) {
-    const dlc_solver_ops *ops = session->solver_ops;
-
-    if (!session->asynchronous || session->synchronized == session->iteration ||
-        !DLC_CAN(ops, synchronize))
+    if (!session->asynchronous || session->synchronized == session->iteration)
         return DLC_OK;
     dlc_job_activity(session->job, "synchronizing all ranks", NULL, 0);
-    DLC_TRY(ops->synchronize(session->solver, session->iteration));
+    DLC_TRY(session->consistency_ops->synchronize(session->consistency,
+                                                  session->iteration));
     session->synchronized = session->iteration;
     return DLC_OK;
 }

@@ -1,19 +1,19 @@
-/* Support for solvers whose ranks need not be in the same iteration (without
- * DLC_SOLVER_SYNCHRONOUS). All ranks count iterations alike, so each comes to the next
- * test or checkpoint by itself, and there they synchronize. */
+/* Support for consistency models whose ranks need not be in the same iteration. All
+ * ranks count iterations alike, so each comes to the next test or checkpoint by itself,
+ * and there they synchronize. */
 #ifndef DLC_TRAIN_ASYNCHRONOUS_H
 #define DLC_TRAIN_ASYNCHRONOUS_H
 
 #include "train/session.h"
 
-/* Can this job have what the solver needs? DLC_ERR_CONFIG or DLC_ERR_PLUGIN if not. */
+/* Can this job have what the consistency model needs? DLC_ERR_CONFIG if not. */
 dlc_status dlc_asynchronous_check(const dlc_session *session);
 
-/* Collective. Opens the p2p channel if the solver asked for one. */
+/* Collective. Opens the p2p channel if the model asked for one. */
 dlc_status dlc_asynchronous_open_p2p(dlc_session *session);
 
 /* Collective. Waits until all ranks are after this iteration, with the same weights;
- * nothing is in flight then. Does nothing with a synchronous solver. */
+ * nothing is in flight then. Does nothing in synchronous training. */
 dlc_status dlc_asynchronous_synchronize(dlc_session *session);
 
 /* Collective. *speed: images a second, as one rank would estimate it for the whole job

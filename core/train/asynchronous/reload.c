@@ -1,5 +1,5 @@
-/* Reads [solver] on rank 0, sends the settings to all ranks and hands them to the
- * solver. */
+/* Reads [consistency] on rank 0, sends the settings to all ranks and hands them to
+ * the consistency model. */
 #include "train/asynchronous/reload.h"
 
 #include <string.h>
@@ -11,8 +11,9 @@
 
 static dlc_status make_settings(const dlc_setup *setup, const dlc_config *config,
                                 dlc_problems *problems, dlc_settings **settings) {
-    const dlc_option *tables[] = {dlc_solver_section_options, setup->solver->options};
-    return dlc_settings_make(config, "solver", tables, 2, problems, settings);
+    const dlc_option *tables[] = {dlc_consistency_section_options,
+                                  setup->consistency->options};
+    return dlc_settings_make(config, "consistency", tables, 2, problems, settings);
 }
 
 static int is_same(const char *one, const char *other) {
@@ -24,19 +25,19 @@ static void check_changes(const dlc_setup *setup, const dlc_config *config,
                           const dlc_settings *settings, dlc_problems *problems) {
     for (size_t i = 0; i < dlc_settings_count(settings); i++) {
         dlc_setting it = dlc_settings_at(settings, i);
-        const char *was = dlc_settings_text(setup->solver_settings, it.name);
+        const char *was = dlc_settings_text(setup->consistency_settings, it.name);
         if (!(it.option->flags & DLC_OPT_LIVE) && !is_same(was, it.text))
             dlc_problems_add(
                 problems, config, dlc_settings_line(settings, it.name),
-                "[solver] %s cannot be changed while the job runs: it is %s", it.name,
-                was ? was : "not set");
+                "[consistency] %s cannot be changed while the job runs: it is %s",
+                it.name, was ? was : "not set");
     }
 }
 
 /* Reports every mistake. `path` NULL: only `sets`. */
-static dlc_status read_solver(const dlc_setup *setup, const char *path,
-                              const char *const *sets, size_t count,
-                              dlc_settings **settings) {
+static dlc_status read_consistency(const dlc_setup *setup, const char *path,
+                                   const char *const *sets, size_t count,
+                                   dlc_settings **settings) {
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     dlc_settings *made = NULL;
@@ -60,13 +61,13 @@ static dlc_status read_solver(const dlc_setup *setup, const char *path,
 
 /* ---- From rank 0 to all ------------------------------------------------------ */
 
-/* Appends "solver.NAME=VALUE" for each setting, NUL-terminated. */
+/* Appends "consistency.NAME=VALUE" for each setting, NUL-terminated. */
 static dlc_status pack(const dlc_settings *settings, dlc_text *text) {
     for (size_t i = 0; i < dlc_settings_count(settings); i++) {
         dlc_setting it = dlc_settings_at(settings, i);
         if (!it.is_set)
             continue;
-        dlc_text_add(text, "solver.%s=%s", it.name, it.text);
+        dlc_text_add(text, "consistency.%s=%s", it.name, it.text);
         dlc_text_append(text, "", 1);
     }
     return dlc_text_status(text);
@@ -82,7 +83,7 @@ static dlc_status unpack(const dlc_setup *setup, const char *bytes, size_t lengt
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < count; i++, bytes += strlen(bytes) + 1)
         sets[i] = bytes;
-    dlc_status status = read_solver(setup, NULL, sets, count, settings);
+    dlc_status status = read_consistency(setup, NULL, sets, count, settings);
     dlc_free(sets);
     return status;
 }
@@ -119,8 +120,8 @@ static dlc_status read_on_rank_0(dlc_session *session, dlc_settings **settings) 
     char *bytes = NULL;
     size_t length = 0;
     int sound = session->rank == 0 &&
-                read_solver(setup, setup->path, (const char *const *)setup->sets,
-                            setup->set_count, &made) == DLC_OK &&
+                read_consistency(setup, setup->path, (const char *const *)setup->sets,
+                                 setup->set_count, &made) == DLC_OK &&
                 pack(made, &text) == DLC_OK;
     dlc_status status = broadcast_text(session, sound ? &text : NULL, &bytes, &length);
     if (status == DLC_OK && length != SIZE_MAX && session->rank != 0)
@@ -144,41 +145,43 @@ static void log_changes(const dlc_settings *before, const dlc_settings *now) {
         const char *was = dlc_settings_text(before, it.name);
         if (is_same(was, it.text))
             continue;
-        dlc_info("[solver] %s = %s, was %s", it.name, it.text ? it.text : "(unset)",
-                 was ? was : "(unset)");
+        dlc_info("[consistency] %s = %s, was %s", it.name,
+                 it.text ? it.text : "(unset)", was ? was : "(unset)");
         changes++;
     }
     if (!changes)
-        dlc_info("[solver] was read again: nothing has changed");
+        dlc_info("[consistency] was read again: nothing has changed");
 }
 
 static dlc_status apply(dlc_session *session, dlc_settings *settings) {
     dlc_setup *setup = session->setup;
-    DLC_TRY(dlc_setup_add_solver_settings(setup, settings));
-    dlc_status status = session->solver_ops->configure(session->solver, settings);
+    DLC_TRY(dlc_setup_add_consistency_settings(setup, settings));
+    dlc_status status = session->consistency_ops->configure(session->consistency,
+                                                            settings);
     if (status == DLC_OK && session->rank == 0)
-        log_changes(setup->solver_settings, settings);
+        log_changes(setup->consistency_settings, settings);
     if (status == DLC_OK)
         dlc_setup_use_added_settings(setup);
     else if (session->rank == 0)
-        dlc_error("[solver] is unchanged: %s", dlc_detail());
+        dlc_error("[consistency] is unchanged: %s", dlc_detail());
     return DLC_OK;
 }
 
-dlc_status dlc_reload_solver(dlc_session *session) {
+dlc_status dlc_reload_consistency(dlc_session *session) {
     dlc_settings *settings = NULL;
 
-    if (!session->asynchronous || !DLC_CAN(session->solver_ops, configure)) {
+    if (!session->asynchronous || !DLC_CAN(session->consistency_ops, configure)) {
         if (session->rank == 0)
-            dlc_warn("solver '%s' cannot be changed while the job runs: [solver] is "
-                     "unchanged",
-                     session->setup->solver->name);
+            dlc_warn(
+                "consistency '%s' cannot be changed while the job runs: [consistency] is "
+                "unchanged",
+                session->setup->consistency->name);
         return DLC_OK;
     }
     DLC_TRY(read_on_rank_0(session, &settings));
     if (settings)
         return apply(session, settings);
     if (session->rank == 0)
-        dlc_error("[solver] is unchanged: %s", dlc_detail());
+        dlc_error("[consistency] is unchanged: %s", dlc_detail());
     return DLC_OK;
 }

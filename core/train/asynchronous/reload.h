@@ -1,12 +1,12 @@
-/* Reads [solver] again while training, when SIGUSR1 asks for it. */
+/* Reads [consistency] again while training, when SIGUSR1 asks for it. */
 #ifndef DLC_TRAIN_ASYNCHRONOUS_RELOAD_H
 #define DLC_TRAIN_ASYNCHRONOUS_RELOAD_H
 
 #include "train/session.h"
 
 /* Collective, right after a synchronization (asynchronous.h). Rank 0 reads net.ini
- * again; --set still takes precedence. A mistake, or a setting that the solver can't
+ * again; --set still takes precedence. A mistake, or a setting that the model can't
  * change any more, is logged and leaves everything as it was. */
-dlc_status dlc_reload_solver(dlc_session *session);
+dlc_status dlc_reload_consistency(dlc_session *session);
 
 #endif

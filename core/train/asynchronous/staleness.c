@@ -9,7 +9,8 @@
 
 /* Adds earlier statistics. Of two ranks that were waited for, the slower one is kept.
  */
-static void add_earlier(const dlc_solver_stats *seen, dlc_solver_stats *stats) {
+static void add_earlier(const dlc_consistency_stats *seen,
+                        dlc_consistency_stats *stats) {
     stats->wait_seconds += seen->wait_seconds;
     stats->reads += seen->reads;
     for (int i = 0; i < DLC_STALENESS_BINS; i++)
@@ -22,20 +23,20 @@ static void add_earlier(const dlc_solver_stats *seen, dlc_solver_stats *stats) {
     }
 }
 
-static dlc_status get_stats(const dlc_session *session, dlc_solver_stats *stats) {
-    *stats = (dlc_solver_stats){.size = sizeof *stats, .slowest = -1};
-    DLC_TRY(session->solver_ops->stats(session->solver, stats));
+static dlc_status get_stats(const dlc_session *session, dlc_consistency_stats *stats) {
+    *stats = (dlc_consistency_stats){.size = sizeof *stats, .slowest = -1};
+    DLC_TRY(session->consistency_ops->stats(session->consistency, stats));
     add_earlier(&session->earlier_stats, stats);
     return DLC_OK;
 }
 
 static int has_stats(const dlc_session *session) {
-    return session->asynchronous && session->solver &&
-           DLC_CAN(session->solver_ops, stats);
+    return session->asynchronous && session->consistency &&
+           DLC_CAN(session->consistency_ops, stats);
 }
 
 dlc_status dlc_staleness_keep(dlc_session *session) {
-    dlc_solver_stats now;
+    dlc_consistency_stats now;
     if (!has_stats(session))
         return DLC_OK;
     DLC_TRY(get_stats(session, &now));
@@ -44,7 +45,7 @@ dlc_status dlc_staleness_keep(dlc_session *session) {
 }
 
 /* Finds the rank that all ranks together waited for longest. */
-static void find_slowest(const dlc_solver_stats *all, dlc_staleness *staleness) {
+static void find_slowest(const dlc_consistency_stats *all, dlc_staleness *staleness) {
     staleness->slowest = -1;
     for (int32_t r = 0; r < staleness->ranks; r++) {
         double waited = 0;
@@ -58,7 +59,7 @@ static void find_slowest(const dlc_solver_stats *all, dlc_staleness *staleness) 
     }
 }
 
-static void add_up(const dlc_solver_stats *all, dlc_staleness *staleness) {
+static void add_up(const dlc_consistency_stats *all, dlc_staleness *staleness) {
     for (int32_t r = 0; r < staleness->ranks; r++) {
         staleness->waited[r] = all[r].wait_seconds;
         staleness->reads += all[r].reads;
@@ -70,7 +71,7 @@ static void add_up(const dlc_solver_stats *all, dlc_staleness *staleness) {
 
 dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness) {
     dlc_staleness made = {.ranks = session->ranks};
-    dlc_solver_stats mine, *all;
+    dlc_consistency_stats mine, *all;
 
     if (!has_stats(session))
         return DLC_OK;
@@ -172,7 +173,7 @@ void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json) {
 }
 
 void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json) {
-    dlc_solver_stats mine;
+    dlc_consistency_stats mine;
 
     if (!has_stats(session) || get_stats(session, &mine) != DLC_OK)
         return;

@@ -1,6 +1,6 @@
-/* Statistics of a solver whose ranks need not be in the same iteration: how stale the
- * weights were that iterations computed with, how long ranks waited, and for which
- * rank. */
+/* Statistics of a consistency model whose ranks need not be in the same iteration: how
+ * stale the weights were that iterations computed with, how long ranks waited, and for
+ * which rank. */
 #ifndef DLC_TRAIN_STALENESS_H
 #define DLC_TRAIN_STALENESS_H
 
@@ -9,7 +9,7 @@
 
 /* Of all ranks. Initialize with {0}, release with dlc_staleness_free. */
 typedef struct dlc_staleness {
-    int32_t ranks; /* 0: the solver has no statistics */
+    int32_t ranks; /* 0: the consistency model has no statistics */
     int64_t reads, bin[DLC_STALENESS_BINS];
     double *waited;  /* own; seconds, for each rank */
     int32_t slowest; /* the rank that others waited for longest; -1: none */
@@ -20,7 +20,7 @@ typedef struct dlc_staleness {
 dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness);
 void dlc_staleness_free(dlc_staleness *staleness);
 
-/* Saves this rank's statistics before the solver is closed and reopened. */
+/* Saves this rank's statistics before the consistency model is closed and reopened. */
 dlc_status dlc_staleness_keep(dlc_session *session);
 
 /* Logs a few lines for people. */
@@ -28,8 +28,8 @@ void dlc_staleness_log(const dlc_staleness *staleness);
 /* Adds "staleness", "waited" and "slowest" to the open object. */
 void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json);
 
-/* Adds "staleness" and "waited" of this rank alone, up to now; nothing if the solver
- * has no statistics. */
+/* Adds "staleness" and "waited" of this rank alone, up to now; nothing if the
+ * consistency model has no statistics. */
 void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json);
 
 #endif

@@ -19,10 +19,10 @@ enum { ENOUGH = 20, MOST = 320, FIRST = 3 };
 
 /* Seconds that this rank has waited for others since the session was opened. */
 static double waited_for_others(const dlc_session *session) {
-    dlc_solver_stats stats = {.size = sizeof stats};
+    dlc_consistency_stats stats = {.size = sizeof stats};
     double waited = dlc_exchanger_stats(session->exchanger).waited;
-    if (DLC_CAN(session->solver_ops, stats) &&
-        session->solver_ops->stats(session->solver, &stats) == DLC_OK)
+    if (DLC_CAN(session->consistency_ops, stats) &&
+        session->consistency_ops->stats(session->consistency, &stats) == DLC_OK)
         waited += stats.wait_seconds;
     return waited;
 }
@@ -114,19 +114,19 @@ dlc_status dlc_rebalance_compare(dlc_rebalance *rebalance, dlc_session *session,
 typedef struct saved_state {
     float **plain;
     size_t count;
-    void *solver; /* opaque state of the solver */
-    size_t solver_bytes;
+    void *model; /* opaque state of the consistency model */
+    size_t model_bytes;
 } saved_state;
 
 static void state_free(saved_state *state) {
     for (size_t i = 0; state->plain && i < state->count; i++)
         dlc_free(state->plain[i]);
     dlc_free(state->plain);
-    dlc_free(state->solver);
+    dlc_free(state->model);
 }
 
 static int32_t parts(const dlc_session *session) {
-    return session->needs.slots + 1;
+    return session->solver.slots + 1;
 }
 
 /* The arena of a parameter: part 0 is the parameter, parts from 1 are its slots. NULL:
@@ -134,8 +134,8 @@ static int32_t parts(const dlc_session *session) {
 static float *arena_of(const dlc_session *session, int32_t i, int32_t part) {
     if (part == 0)
         return dlc_net_param_arena(session->net, i);
-    int saved = (session->needs.slot_saved >> (part - 1) & 1) != 0;
-    return saved && !dlc_net_param_at(session->net, i)->is_buffer
+    return dlc_solver_saves(&session->solver, part - 1) &&
+                   !dlc_net_param_at(session->net, i)->is_buffer
                ? session->slot[part - 1].base
                : NULL;
 }
@@ -151,21 +151,21 @@ static dlc_status save_one(const dlc_session *session, int32_t i, int32_t part,
                   : DLC_ERR_NOMEM;
 }
 
-static dlc_status save_solver(const dlc_session *session, saved_state *state) {
-    const dlc_solver_ops *ops = session->solver_ops;
+static dlc_status save_model(const dlc_session *session, saved_state *state) {
+    const dlc_consistency_ops *ops = session->consistency_ops;
     if (!DLC_CAN(ops, save) || !DLC_CAN(ops, load))
         return DLC_OK;
-    DLC_TRY(ops->save(session->solver, NULL, &state->solver_bytes));
-    state->solver = dlc_alloc(state->solver_bytes, 1);
-    return state->solver
-               ? ops->save(session->solver, state->solver, &state->solver_bytes)
+    DLC_TRY(ops->save(session->consistency, NULL, &state->model_bytes));
+    state->model = dlc_alloc(state->model_bytes, 1);
+    return state->model
+               ? ops->save(session->consistency, state->model, &state->model_bytes)
                : DLC_ERR_NOMEM;
 }
 
 /* Each rank keeps its own running averages, unlike in a checkpoint. */
 static dlc_status save_state(dlc_session *session, saved_state *state) {
     for (int32_t part = 1; part < parts(session); part++)
-        if (session->needs.slot_saved >> (part - 1) & 1)
+        if (dlc_solver_saves(&session->solver, part - 1))
             DLC_TRY(dlc_exchanger_all_gather(session->exchanger,
                                              session->slot[part - 1].base));
     int32_t params = dlc_net_params(session->net);
@@ -177,7 +177,7 @@ static dlc_status save_state(dlc_session *session, saved_state *state) {
         for (int32_t part = 0; part < parts(session); part++)
             DLC_TRY(
                 save_one(session, i, part, &state->plain[i * parts(session) + part]));
-    return save_solver(session, state);
+    return save_model(session, state);
 }
 
 static dlc_status restore_state(dlc_session *session, saved_state *state) {
@@ -188,9 +188,9 @@ static dlc_status restore_state(dlc_session *session, saved_state *state) {
                 DLC_TRY(dlc_net_param_import(session->net, i, plain,
                                              arena_of(session, i, part)));
         }
-    session->solver_state = state->solver; /* now owned by the session */
-    session->solver_state_bytes = state->solver_bytes;
-    state->solver = NULL;
+    session->model_state = state->model; /* now owned by the session */
+    session->model_state_bytes = state->model_bytes;
+    state->model = NULL;
     if (session->feed)
         DLC_TRY(dlc_feed_seek(session->feed,
                               session->iteration * session->accumulation_steps));

@@ -2,9 +2,9 @@
  *
  * A checkpoint is a safetensors file: each parameter under its name ("conv1.weight") in
  * plain layout, each of the solver's slots as "slot/parameter"
- * ("momentum/conv1.weight"), the solver's own bytes as "solver"; metadata under
- * "dlcore.*". The random state and the data cursor are functions of the seed and the
- * iteration.
+ * ("momentum/conv1.weight"), the consistency model's own bytes as "consistency";
+ * metadata under "dlcore.*". The random state and the data cursor are functions of the
+ * seed and the iteration.
  *
  * Every call here is collective: all ranks make it, and rank 0 reads and writes. Called
  * by the training loop and by `dlcore test`.
@@ -23,7 +23,8 @@
 dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path);
 
 /* Restores weights, solver state and iteration from the checkpoint that the run folder
- * names, or from the newest one that is intact. The solver must not have been started.
+ * names, or from the newest one that is intact. The consistency model must not have
+ * been started.
  */
 dlc_status dlc_checkpoint_resume(dlc_session *session);
 

@@ -47,6 +47,8 @@ static const dlc_settings *settings_of(const dlc_setup *setup, const char *secti
         return setup->test.settings;
     if (strcmp(section, "solver") == 0)
         return setup->solver_settings;
+    if (strcmp(section, "consistency") == 0)
+        return setup->consistency_settings;
     for (int32_t i = 0; i < graph->layers; i++)
         if (strcmp(graph->layer[i].name, section) == 0)
             return graph->layer[i].settings;
@@ -169,20 +171,20 @@ dlc_status dlc_compatibility_check_weights(const dlc_session *session,
 
 static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *file) {
     char prefix[128];
-    for (int32_t slot = 0; slot < session->needs.slots; slot++) {
-        snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
-        for (int32_t i = 0; dlc_slot_is_saved(session, slot) &&
+    for (int32_t slot = 0; slot < session->solver.slots; slot++) {
+        snprintf(prefix, sizeof prefix, "%s/", session->solver.needs.slot_name[slot]);
+        for (int32_t i = 0; dlc_solver_saves(&session->solver, slot) &&
                             i < dlc_full_param_count(session, session->net);
              i++)
             if (!dlc_full_param_at(session, session->net, i).is_buffer)
                 DLC_TRY(find_param(session, session->net, i, file, prefix));
     }
-    if (!DLC_CAN(session->solver_ops, load))
+    if (!DLC_CAN(session->consistency_ops, load))
         return DLC_OK;
-    if (!dlc_safetensors_get(file, "solver"))
-        return dlc_fail(DLC_ERR_DATA, "%s has no solver state",
+    if (!dlc_safetensors_get(file, DLC_MODEL_STATE_TENSOR))
+        return dlc_fail(DLC_ERR_DATA, "%s has no state of a consistency model",
                         dlc_safetensors_path(file));
-    return dlc_safetensors_find(file, "solver", DLC_U8, NULL);
+    return dlc_safetensors_find(file, DLC_MODEL_STATE_TENSOR, DLC_U8, NULL);
 }
 
 /* Does this run have a use for the tensor? */
@@ -190,14 +192,14 @@ static int has_use(const dlc_session *session, const char *name) {
     const char *slash = strchr(name, '/');
     if (strcmp(name, DLC_RUNNING_AVERAGES_TENSOR) == 0)
         return 1; /* not needed: the file has their means, too */
-    if (strcmp(name, "solver") == 0)
-        return DLC_CAN(session->solver_ops, load);
+    if (strcmp(name, DLC_MODEL_STATE_TENSOR) == 0)
+        return 1; /* compare_tensors says when it is missing */
     for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
         if (strcmp(dlc_full_param_at(session, session->net, i).name, name) == 0)
             return 1;
-    for (int32_t slot = 0; slash && slot < session->needs.slots; slot++) {
-        const char *mine = session->needs.slot_name[slot];
-        if (dlc_slot_is_saved(session, slot) &&
+    for (int32_t slot = 0; slash && slot < session->solver.slots; slot++) {
+        const char *mine = session->solver.needs.slot_name[slot];
+        if (dlc_solver_saves(&session->solver, slot) &&
             strlen(mine) == (size_t)(slash - name) &&
             strncmp(mine, name, strlen(mine)) == 0)
             return 1;

@@ -65,10 +65,6 @@ dlc_status dlc_full_params_end(dlc_session *session, const dlc_net *net,
     return status == DLC_OK ? ended : status;
 }
 
-int dlc_slot_is_saved(const dlc_session *session, int32_t slot) {
-    return (session->needs.slot_saved >> slot & 1) != 0;
-}
-
 dlc_status dlc_broadcast_status(dlc_session *session, dlc_status status) {
     struct {
         dlc_status status;

@@ -34,8 +34,8 @@ dlc_status dlc_full_param_import(dlc_session *session, dlc_net *net, int32_t i,
 dlc_status dlc_full_params_end(dlc_session *session, const dlc_net *net,
                                dlc_status status);
 
-/* Is the solver's slot part of a checkpoint? */
-int dlc_slot_is_saved(const dlc_session *session, int32_t slot);
+/* The tensor with the consistency model's own bytes. */
+#define DLC_MODEL_STATE_TENSOR "consistency"
 
 /* Broadcasts rank 0's status and detail sentence. A failure of another rank is returned
  * on that rank alone, which ends the job. */

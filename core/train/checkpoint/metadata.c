@@ -118,6 +118,11 @@ static void add_state(dlc_metadata *metadata, const dlc_session *session) {
         add_int(metadata, "dlcore.best", state->best);
     add_float(metadata, "dlcore.best_loss", state->best_loss);
     add_float(metadata, "dlcore.best_accuracy", state->best_accuracy);
+    if (session->solver.plateau.is_used) {
+        char text[DLC_LR_PLATEAU_TEXT];
+        dlc_lr_plateau_print(&session->solver.plateau, text);
+        add(metadata, "dlcore.plateau", text);
+    }
     if (state->has_schedule) {
         const dlc_lr_schedule *schedule = &state->schedule;
         add_own(metadata, "dlcore.schedule",
@@ -164,6 +169,7 @@ dlc_status dlc_metadata_make(dlc_session *session, dlc_metadata *metadata) {
     add(metadata, "dlcore.net", setup->name);
     add(metadata, "dlcore.device", setup->device->name);
     add(metadata, "dlcore.solver", setup->solver->name);
+    add(metadata, "dlcore.consistency", setup->consistency->name);
     add_progress(metadata, session);
     add_state(metadata, session);
     DLC_TRY(add_loss_scale(metadata, session));

@@ -66,6 +66,7 @@ void dlc_net_ini_print(const dlc_setup *setup, dlc_text *text) {
     add_settings(text, "data", setup->train.settings);
     add_settings(text, "data.test", setup->test.settings);
     add_settings(text, "solver", setup->solver_settings);
+    add_settings(text, "consistency", setup->consistency_settings);
     add_settings(text, "train", setup->train_settings);
     add_settings(text, "parallel", setup->parallel_settings);
     add_settings(text, "transport", setup->transport_settings);

@@ -38,11 +38,11 @@ static dlc_status import_weights(dlc_session *session, dlc_net *net,
     return DLC_OK;
 }
 
-static dlc_status import_solver(dlc_session *session, const dlc_safetensors *file) {
-    for (int32_t slot = 0; slot < session->needs.slots; slot++) {
+static dlc_status import_slots(dlc_session *session, const dlc_safetensors *file) {
+    for (int32_t slot = 0; slot < session->solver.slots; slot++) {
         char prefix[128];
-        snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
-        for (int32_t i = 0; dlc_slot_is_saved(session, slot) &&
+        snprintf(prefix, sizeof prefix, "%s/", session->solver.needs.slot_name[slot]);
+        for (int32_t i = 0; dlc_solver_saves(&session->solver, slot) &&
                             i < dlc_full_param_count(session, session->net);
              i++)
             if (!dlc_full_param_at(session, session->net, i).is_buffer)
@@ -51,22 +51,22 @@ static dlc_status import_solver(dlc_session *session, const dlc_safetensors *fil
     return DLC_OK;
 }
 
-/* Keeps the solver's bytes, which it takes ownership of, until the solver is started.
- * Called again if another file is tried. */
-static void keep_solver_bytes(dlc_session *session, void *bytes, size_t count) {
-    dlc_free(session->solver_state);
-    session->solver_state = bytes;
-    session->solver_state_bytes = count;
+/* Keeps the consistency model's bytes, which it takes ownership of, until the model is
+ * started. Called again if another file is tried. */
+static void keep_model_bytes(dlc_session *session, void *bytes, size_t count) {
+    dlc_free(session->model_state);
+    session->model_state = bytes;
+    session->model_state_bytes = count;
 }
 
-static dlc_status import_solver_bytes(dlc_session *session,
-                                      const dlc_safetensors *file) {
+static dlc_status import_model_bytes(dlc_session *session,
+                                     const dlc_safetensors *file) {
     void *bytes = NULL;
-    if (!DLC_CAN(session->solver_ops, load))
+    if (!DLC_CAN(session->consistency_ops, load))
         return DLC_OK;
-    DLC_TRY(dlc_safetensors_read(file, "solver", DLC_U8, NULL, &bytes));
-    const dlc_safetensor *solver = dlc_safetensors_get(file, "solver");
-    keep_solver_bytes(session, bytes, (size_t)dlc_shape_count(&solver->shape));
+    DLC_TRY(dlc_safetensors_read(file, DLC_MODEL_STATE_TENSOR, DLC_U8, NULL, &bytes));
+    const dlc_safetensor *state = dlc_safetensors_get(file, DLC_MODEL_STATE_TENSOR);
+    keep_model_bytes(session, bytes, (size_t)dlc_shape_count(&state->shape));
     return DLC_OK;
 }
 
@@ -95,8 +95,8 @@ static dlc_status resume_from(dlc_session *session, const dlc_safetensors *file)
         return DLC_OK;
     }
     DLC_TRY(import_weights(session, session->net, file));
-    DLC_TRY(import_solver(session, file));
-    DLC_TRY(import_solver_bytes(session, file));
+    DLC_TRY(import_slots(session, file));
+    DLC_TRY(import_model_bytes(session, file));
     DLC_TRY(import_loss_scale(session, file));
     dlc_info("resumed from %s at iteration %" PRId64, dlc_safetensors_path(file),
              session->iteration);
@@ -133,9 +133,9 @@ static dlc_status resume_newest(dlc_session *session, dlc_safetensors **file) {
     return status;
 }
 
-/* Broadcasts the solver's bytes from rank 0, which may have none. */
-static dlc_status share_solver_bytes(dlc_session *session) {
-    uint64_t count = session->solver_state ? session->solver_state_bytes : UINT64_MAX;
+/* Broadcasts the consistency model's bytes from rank 0, which may have none. */
+static dlc_status share_model_bytes(dlc_session *session) {
+    uint64_t count = session->model_state ? session->model_state_bytes : UINT64_MAX;
     DLC_TRY(dlc_job_broadcast(session->job, 0, &count, sizeof count));
     if (count == UINT64_MAX)
         return DLC_OK;
@@ -143,9 +143,9 @@ static dlc_status share_solver_bytes(dlc_session *session) {
         void *bytes = dlc_alloc((size_t)count, 1);
         if (!bytes)
             return DLC_ERR_NOMEM;
-        keep_solver_bytes(session, bytes, (size_t)count);
+        keep_model_bytes(session, bytes, (size_t)count);
     }
-    return dlc_job_broadcast(session->job, 0, session->solver_state, (size_t)count);
+    return dlc_job_broadcast(session->job, 0, session->model_state, (size_t)count);
 }
 
 /* Broadcasts the arenas from rank 0, unless parameters are sharded. */
@@ -158,8 +158,8 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
     if (arenas->buffer_count)
         DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->buffers,
                                    arenas->buffer_count * sizeof(float)));
-    for (int32_t i = 0; with_solver && i < session->needs.slots; i++)
-        if (dlc_slot_is_saved(session, i))
+    for (int32_t i = 0; with_solver && i < session->solver.slots; i++)
+        if (dlc_solver_saves(&session->solver, i))
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
                                        session->slot[i].base,
                                        arenas->count * sizeof(float)));
@@ -175,7 +175,10 @@ static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solve
         DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
                                    session->loss_scale.base, sizeof(dlc_loss_scale)));
     if (with_solver)
-        DLC_TRY(share_solver_bytes(session));
+        DLC_TRY(dlc_job_broadcast(session->job, 0, &session->solver.plateau,
+                                  sizeof session->solver.plateau));
+    if (with_solver)
+        DLC_TRY(share_model_bytes(session));
     return dlc_job_broadcast(session->job, 0, &session->iteration,
                              sizeof session->iteration);
 }

@@ -36,6 +36,13 @@ static void read_state(const dlc_safetensors *file, dlc_run_state *state) {
     state->best_accuracy = dlc_metadata_float(file, "dlcore.best_accuracy", unknown);
 }
 
+static void read_plateau(const dlc_safetensors *file, dlc_lr_plateau *plateau) {
+    const char *text = dlc_safetensors_metadata(file, "dlcore.plateau");
+    if (plateau->is_used && text && !dlc_lr_plateau_read(plateau, text))
+        dlc_warn("%s: dlcore.plateau is damaged, so policy plateau begins anew",
+                 dlc_safetensors_path(file));
+}
+
 static void read_schedule(const dlc_safetensors *file, dlc_run_state *state) {
     const char *text = dlc_safetensors_metadata(file, "dlcore.schedule");
     dlc_lr_schedule *read = &state->schedule;
@@ -114,12 +121,13 @@ dlc_status dlc_resume_schedule_from(dlc_session *session, const dlc_safetensors 
     DLC_TRY(read_past(file, &past));
     read_state(file, state);
     read_schedule(file, state);
+    read_plateau(file, &session->solver.plateau);
     if (past.max_iterations < 0)
         past.max_iterations = session->max_iterations;
     state->begin = count_iterations(session, &past);
     state->was_done = past.iteration >= past.max_iterations;
     if (dlc_session_samples(session) != past.batch) /* iterations are renumbered */
-        state->best = state->tested = -1;
+        state->best = state->tested = session->solver.plateau.tested = -1;
     folder->retention.was_best = state->best;
     if (state->begin > session->max_iterations)
         return dlc_fail(
@@ -142,7 +150,7 @@ dlc_status dlc_resume_schedule_from(dlc_session *session, const dlc_safetensors 
 dlc_status dlc_resume_schedule_check_rate(const dlc_session *session) {
     const dlc_run_state *state = &session->run_folder->state;
     if (!state->was_done || state->begin >= session->max_iterations ||
-        session->solver_ops->learning_rate(session->solver, session->iteration) > 0)
+        dlc_solver_learning_rate(&session->solver, session->iteration) > 0)
         return DLC_OK;
     return dlc_fail(
         DLC_ERR_CONFIG,

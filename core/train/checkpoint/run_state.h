@@ -3,7 +3,7 @@
 #ifndef DLC_TRAIN_RUN_STATE_H
 #define DLC_TRAIN_RUN_STATE_H
 
-#include <dlcore/solver.h>
+#include "solver/schedule.h"
 
 typedef struct dlc_run_state {
     /* Losses and accuracies are NaN while they are unknown. */

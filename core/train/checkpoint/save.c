@@ -26,7 +26,7 @@ typedef struct tensor_list {
     char **name;
     param_copy *copy;
     size_t count;
-    void *blob; /* own; the solver's state */
+    void *blob; /* own; the consistency model's state */
     float *plain;
     size_t plain_count;
     int borrowed; /* `plain` is the gradients' arena */
@@ -97,25 +97,25 @@ static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_
 
 static dlc_status list_add_slot(tensor_list *list, dlc_session *session, int32_t slot) {
     char prefix[128];
-    snprintf(prefix, sizeof prefix, "%s/", session->needs.slot_name[slot]);
+    snprintf(prefix, sizeof prefix, "%s/", session->solver.needs.slot_name[slot]);
     for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
         if (!dlc_full_param_at(session, session->net, i).is_buffer)
             DLC_TRY(list_add_param(list, session, i, prefix, slot));
     return DLC_OK;
 }
 
-static dlc_status list_add_solver(tensor_list *list, const dlc_session *session) {
-    const dlc_solver_ops *ops = session->solver_ops;
+static dlc_status list_add_model(tensor_list *list, const dlc_session *session) {
+    const dlc_consistency_ops *ops = session->consistency_ops;
     size_t bytes = 0;
     if (!DLC_CAN(ops, save))
         return DLC_OK;
-    DLC_TRY(ops->save(session->solver, NULL, &bytes));
+    DLC_TRY(ops->save(session->consistency, NULL, &bytes));
     list->blob = dlc_alloc(bytes, 1);
     if (!list->blob)
         return DLC_ERR_NOMEM;
-    DLC_TRY(ops->save(session->solver, list->blob, &bytes));
+    DLC_TRY(ops->save(session->consistency, list->blob, &bytes));
     size_t at = list->count;
-    list->name[at] = dlc_strdup("solver");
+    list->name[at] = dlc_strdup(DLC_MODEL_STATE_TENSOR);
     if (!list->name[at])
         return DLC_ERR_NOMEM;
     list->count++;
@@ -146,7 +146,7 @@ static dlc_status list_add_running(tensor_list *list, const dlc_session *session
 static dlc_status list_fill(tensor_list *list, dlc_session *session,
                             const dlc_running_averages *running) {
     size_t params = (size_t)dlc_full_param_count(session, session->net);
-    size_t room = params * (size_t)(1 + session->needs.slots) + 2;
+    size_t room = params * (size_t)(1 + session->solver.slots) + 2;
     list->tensor = dlc_alloc(room, sizeof *list->tensor);
     list->name = dlc_alloc(room, sizeof *list->name);
     list->copy = dlc_alloc(room, sizeof *list->copy);
@@ -154,12 +154,12 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session,
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < (int32_t)params; i++)
         DLC_TRY(list_add_param(list, session, i, "", -1));
-    for (int32_t slot = 0; slot < session->needs.slots; slot++)
-        if (dlc_slot_is_saved(session, slot))
+    for (int32_t slot = 0; slot < session->solver.slots; slot++)
+        if (dlc_solver_saves(&session->solver, slot))
             DLC_TRY(list_add_slot(list, session, slot));
     if (running->all)
         DLC_TRY(list_add_running(list, session, running));
-    return list_add_solver(list, session);
+    return list_add_model(list, session);
 }
 
 static dlc_status write_file(dlc_session *session, const dlc_running_averages *running,
@@ -217,8 +217,8 @@ static dlc_status save_as_rank_0(dlc_session *session,
 
 /* With shard_optimizer each rank has its shard of the solver's state. */
 static dlc_status gather_slots(dlc_session *session) {
-    for (int32_t slot = 0; slot < session->needs.slots; slot++)
-        if (dlc_slot_is_saved(session, slot))
+    for (int32_t slot = 0; slot < session->solver.slots; slot++)
+        if (dlc_solver_saves(&session->solver, slot))
             DLC_TRY(
                 dlc_exchanger_all_gather(session->exchanger, session->slot[slot].base));
     return DLC_OK;

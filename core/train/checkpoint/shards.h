@@ -13,7 +13,7 @@
 #ifndef DLC_TRAIN_CHECKPOINT_SHARDS_H
 #define DLC_TRAIN_CHECKPOINT_SHARDS_H
 
-#include <dlcore/solver.h>
+#include <dlcore/consistency.h>
 
 #include "job/job.h"
 

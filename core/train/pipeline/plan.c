@@ -33,16 +33,14 @@ static dlc_status check_job(const dlc_session *session) {
     if (session->asynchronous)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "%s: solver '%s' lets ranks be ahead of each other, which stages "
-            "cannot be; use another solver, or remove stages",
-            where, setup->solver->name);
-    if (!session->needs.sharding)
-        return dlc_fail(
-            DLC_ERR_CONFIG,
-            "%s: solver '%s', with these settings, needs all gradients on one "
-            "rank, and no stage has all; remove the setting that needs them "
-            "(clip_gradients), or remove stages",
-            where, setup->solver->name);
+            "%s: consistency '%s' lets ranks be ahead of each other, which stages "
+            "cannot be; set [consistency] type = synchronous, or remove stages",
+            where, setup->consistency->name);
+    if (session->solver.clip_norm > 0)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: clip_gradients needs all gradients on one rank, and no "
+                        "stage has all; remove it, use clip_value, or remove stages",
+                        where);
     if (setup->batch_split.is_auto || setup->batch_split.proportions)
         return dlc_fail(
             DLC_ERR_CONFIG,

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "plan/batch_chunks.h"
-#include "train/checkpoint/run_folder.h"
 #include "train/pipeline/pipeline.h"
 #include "train/session.h"
 #include "train/tensor/planning.h"
@@ -20,16 +19,15 @@ static dlc_status check_job(const dlc_session *session) {
     if (session->asynchronous)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "solver '%s' lets ranks be ahead of each other, which ranks that "
+            "consistency '%s' lets ranks be ahead of each other, which ranks that "
             "split a layer cannot be; set parallel = data",
-            session->setup->solver->name);
-    if (!session->needs.sharding)
+            session->setup->consistency->name);
+    if (dlc_solver_needs_whole_tensors(&session->solver))
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "solver '%s', with these settings, needs all gradients on one rank, and "
-            "of split layers no rank has all; set parallel = data, or remove "
-            "the setting that needs them (clip_gradients)",
-            session->setup->solver->name);
+            "solver '%s' needs whole tensors on one rank for %s, and of split layers no "
+            "rank has all; set parallel = data, or use another setting or solver",
+            session->solver.name, dlc_solver_whole_reason(&session->solver));
     if (session->loss_scale.base)
         return dlc_fail(DLC_ERR_CONFIG, "layers cannot be split with fp16; set "
                                         "[train] precision = bf16, or parallel = data");
@@ -228,13 +226,8 @@ dlc_status dlc_tensor_parallel_open_p2p(dlc_session *session) {
 
 dlc_status dlc_tensor_parallel_open_slots(dlc_session *session) {
     dlc_tensor_parallel *tensor = &session->tensor_parallel;
-    size_t bytes = dlc_net_sharded_arenas(session->net)->count * sizeof(float);
-    for (int32_t i = 0; bytes > 0 && i < session->needs.slots; i++) {
-        tensor->slot[i] = (dlc_memory){.size = sizeof tensor->slot[i]};
-        DLC_TRY(
-            session->device_ops->alloc(session->device, bytes, 0, &tensor->slot[i]));
-    }
-    return DLC_OK;
+    return dlc_slots_open(&session->solver, session->device_ops, session->device,
+                          dlc_net_sharded_arenas(session->net)->count, tensor->slot);
 }
 
 /* ---- Checkpoint shards ----------------------------------------------------------- */
@@ -291,62 +284,35 @@ dlc_status dlc_tensor_parallel_open_shards(dlc_session *session) {
     return status;
 }
 
-/* ---- The solver ------------------------------------------------------------------ */
-
-static dlc_status no_reduction(void *context, int32_t bucket) {
-    (void)context;
-    (void)bucket;
-    return DLC_OK;
-}
+/* ---- The update ------------------------------------------------------------------ */
 
 dlc_status dlc_tensor_parallel_start(dlc_session *session) {
     dlc_tensor_parallel *tensor = &session->tensor_parallel;
     const dlc_arenas *arenas = dlc_net_sharded_arenas(session->net);
+    dlc_update_target target = {.solver = &session->solver,
+                                .device_ops = session->device_ops,
+                                .device = session->device,
+                                .queue = session->queue,
+                                .segment = arenas->segment,
+                                .segments = arenas->segments,
+                                .count = arenas->count};
+    float *slots[DLC_MAX_SLOTS] = {0};
     if (!arenas->count)
         return DLC_OK;
-    tensor->border[1] = arenas->count;
-    tensor->exchange = (dlc_exchange){.size = sizeof tensor->exchange,
-                                      .ranks = 1,
-                                      .buckets = 1,
-                                      .bucket_begin = tensor->border,
-                                      .start = no_reduction,
-                                      .wait = no_reduction};
-    dlc_solver_args args = {.size = sizeof args,
-                            .settings = session->setup->solver_settings,
-                            .device_ops = session->device_ops,
-                            .device = session->device,
-                            .queue = session->queue,
-                            .count = arenas->count,
-                            .weights = arenas->weights,
-                            .gradients = arenas->gradients,
-                            .segments = arenas->segments,
-                            .segment = arenas->segment,
-                            .exchange = &tensor->exchange,
-                            .max_iterations = session->max_iterations,
-                            .epoch_iterations = session->epoch_iterations,
-                            .iteration = session->iteration,
-                            .schedule = dlc_run_folder_schedule(session->run_folder)};
-    for (int32_t i = 0; i < session->needs.slots; i++)
-        args.slots[i] = tensor->slot[i].base;
-    DLC_TRY(session->solver_ops->create(&args, &tensor->solver));
-    if (session->solver_state)
-        DLC_TRY(session->solver_ops->load(tensor->solver, session->solver_state,
-                                          session->solver_state_bytes));
-    return DLC_OK;
+    for (int32_t i = 0; i < session->solver.slots; i++)
+        slots[i] = tensor->slot[i].base;
+    return dlc_local_update_open(&target, arenas->weights, arenas->gradients, slots,
+                                 &tensor->update);
 }
 
 dlc_status dlc_tensor_parallel_ready(dlc_session *session, int32_t micro_batch) {
-    if (!session->tensor_parallel.solver)
-        return DLC_OK;
-    return session->solver_ops->ready(session->tensor_parallel.solver,
-                                      session->iteration, micro_batch, 0);
+    return dlc_local_update_ready(&session->tensor_parallel.update, session->iteration,
+                                  micro_batch);
 }
 
 dlc_status dlc_tensor_parallel_finish(dlc_session *session) {
-    if (!session->tensor_parallel.solver)
-        return DLC_OK;
-    return session->solver_ops->finish(session->tensor_parallel.solver,
-                                       session->iteration);
+    return dlc_local_update_finish(&session->tensor_parallel.update,
+                                   session->iteration);
 }
 
 /* ---- Tests ----------------------------------------------------------------------- */
@@ -390,11 +356,8 @@ dlc_status dlc_tensor_parallel_pad_test(dlc_session *session, int64_t batches) {
 
 void dlc_tensor_parallel_close(dlc_session *session) {
     dlc_tensor_parallel *tensor = &session->tensor_parallel;
-    if (tensor->solver)
-        session->solver_ops->destroy(tensor->solver);
-    for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
-        if (tensor->slot[i].base)
-            session->device_ops->free(session->device, &tensor->slot[i]);
+    dlc_local_update_close(&tensor->update);
+    dlc_slots_close(session->device_ops, session->device, tensor->slot);
     dlc_p2p_cancel(tensor->chunk_p2p);
     dlc_progress_engine_close(tensor->engine);
     dlc_p2p_close(tensor->chunk_p2p);

@@ -4,8 +4,8 @@
  * (net/tensor_parallel.h).
  *
  * Gradients of these weights need no reduction, because each rank saw the samples of
- * all ranks. They are in arenas of their own, which a second instance of the solver
- * updates as in a job of one rank.
+ * all ranks. They are in arenas of their own, which are updated as in a job of one
+ * rank.
  *
  * Threads: the training thread. */
 #ifndef DLC_TRAIN_TENSOR_TENSOR_PARALLEL_H
@@ -13,6 +13,8 @@
 
 #include "comm/p2p_channel.h"
 #include "net/net.h"
+#include "solver/local_update.h"
+#include "solver/slots.h"
 #include "train/checkpoint/shards.h"
 
 struct dlc_session;
@@ -27,9 +29,7 @@ typedef struct dlc_tensor_parallel {
     dlc_p2p *chunk_p2p; /* for batch chunks; NULL without them */
     dlc_progress_engine *engine;
     dlc_memory slot[DLC_MAX_SLOTS];
-    dlc_solver *solver;
-    size_t border[2];
-    dlc_exchange exchange;
+    dlc_local_update update;
 } dlc_tensor_parallel;
 
 /* Is something left to the planner (auto)? Then the ranks must be connected before
@@ -47,7 +47,7 @@ dlc_status dlc_tensor_parallel_open_p2p(struct dlc_session *session);
 /* Allocate the solver's slots; then tell the checkpoint which rows this rank has. */
 dlc_status dlc_tensor_parallel_open_slots(struct dlc_session *session);
 dlc_status dlc_tensor_parallel_open_shards(struct dlc_session *session);
-/* Creates the solver; weights and slots must have their initial values. */
+/* Opens the update; weights and slots must have their initial values. */
 dlc_status dlc_tensor_parallel_start(struct dlc_session *session);
 void dlc_tensor_parallel_close(struct dlc_session *session);
 

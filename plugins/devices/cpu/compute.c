@@ -145,75 +145,56 @@ dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-typedef struct step {
-    const dlc_momentum *how;
-    const float *gradient;
-    float *velocity, *weight;
-} step;
+typedef struct rule_job {
+    const dlc_rule *rule;
+    dlc_rule_step step;
+    const float *const *gradients;
+    int32_t count, weight_count;
+    float *const *slots, *const *weights;
+} rule_job;
 
-static void range_momentum(const void *job, size_t begin, size_t end) {
-    const step *s = job;
-    kernel_momentum(end - begin, s->how, s->gradient + begin, s->velocity + begin,
-                    s->weight + begin);
+static void range_update(const void *job, size_t begin, size_t end) {
+    const rule_job *j = job;
+    kernel_update(begin, end, j->rule, &j->step, j->gradients[0] + begin, j->slots,
+                  j->weights[0]);
 }
 
-/* Copies a step into a struct with all fields and applies the factors that are in
- * memory; returns 0 if nothing is to be changed. */
-static int resolve_step(const dlc_momentum *how, dlc_momentum *now) {
-    const float *learning_rate_at = DLC_HAS(how, learning_rate_at)
-                                        ? how->learning_rate_at
-                                        : NULL;
-    const dlc_loss_scale *loss = DLC_HAS(how, loss_scale) ? how->loss_scale : NULL;
-    *now = (dlc_momentum){
-        .size = sizeof *now,
-        .nesterov = how->nesterov,
-        .learning_rate = how->learning_rate *
-                         (learning_rate_at ? *learning_rate_at : 1.0f),
-        .momentum = how->momentum,
-        .weight_decay = how->weight_decay,
-        .grad_scale = how->grad_scale * (loss ? loss->inverse : 1.0f)};
-    return !loss || !loss->overflow;
-}
-
-dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                            const dlc_momentum *how, const float *gradient,
-                            float *velocity, float *weight) {
-    dlc_momentum now;
+dlc_status compute_update(dlc_device *device, dlc_queue *queue, size_t n,
+                          const dlc_update *update, const float *gradient,
+                          float *const *slots, float *weight) {
+    rule_job job = {.rule = update->rule,
+                    .gradients = &gradient,
+                    .slots = slots,
+                    .weights = &weight};
     (void)queue;
-    if (resolve_step(how, &now))
-        parallel_for(device, n, range_momentum,
-                     &(step){&now, gradient, velocity, weight});
+    if (dlc_rule_step_make(update, &job.step))
+        parallel_for(device, n, range_update, &job);
     return DLC_OK;
 }
 
-typedef struct step_to {
-    const dlc_momentum *how;
-    const float *const *gradients;
-    int32_t count, weight_count;
-    float *velocity;
-    float *const *weights;
-} step_to;
-
-static void range_momentum_to(const void *job, size_t begin, size_t end) {
-    const step_to *s = job;
-    kernel_momentum_to(begin, end, s->how, s->gradients, s->count, s->velocity,
-                       s->weights, s->weight_count);
+static void range_update_to(const void *job, size_t begin, size_t end) {
+    const rule_job *j = job;
+    kernel_update_to(begin, end, j->rule, &j->step, j->gradients, j->count, j->slots,
+                     j->weights, j->weight_count);
 }
 
-dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
-                               const dlc_momentum *how, const float *const *gradients,
-                               int32_t count, float *velocity, float *const *weights,
-                               int32_t weight_count) {
-    dlc_momentum now;
+dlc_status compute_update_to(dlc_device *device, dlc_queue *queue, size_t n,
+                             const dlc_update *update, const float *const *gradients,
+                             int32_t count, float *const *slots, float *const *weights,
+                             int32_t weight_count) {
+    rule_job job = {.rule = update->rule,
+                    .gradients = gradients,
+                    .count = count,
+                    .weight_count = weight_count,
+                    .slots = slots,
+                    .weights = weights};
     (void)queue;
     if (count < 1 || weight_count < 1)
         return host->fail(DLC_ERR_CONFIG,
                           "an update of %d gradients for %d weights: give at least one",
                           count, weight_count);
-    if (resolve_step(how, &now))
-        parallel_for(
-            device, n, range_momentum_to,
-            &(step_to){&now, gradients, count, weight_count, velocity, weights});
+    if (dlc_rule_step_make(update, &job.step))
+        parallel_for(device, n, range_update_to, &job);
     return DLC_OK;
 }
 

@@ -59,13 +59,13 @@ dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
                           float *const *dsts, int32_t dst_count);
 dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                          double *result);
-dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                            const dlc_momentum *how, const float *gradient,
-                            float *velocity, float *weight);
-dlc_status compute_momentum_to(dlc_device *device, dlc_queue *queue, size_t n,
-                               const dlc_momentum *how, const float *const *gradients,
-                               int32_t count, float *velocity, float *const *weights,
-                               int32_t weight_count);
+dlc_status compute_update(dlc_device *device, dlc_queue *queue, size_t n,
+                          const dlc_update *update, const float *gradient,
+                          float *const *slots, float *weight);
+dlc_status compute_update_to(dlc_device *device, dlc_queue *queue, size_t n,
+                             const dlc_update *update, const float *const *gradients,
+                             int32_t count, float *const *slots, float *const *weights,
+                             int32_t weight_count);
 dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
                                      const float *gradients, int32_t growth_interval,
                                      dlc_loss_scale *scale);
@@ -86,14 +86,16 @@ double kernel_norm2(size_t n, const float *x);
 int kernel_all_finite(size_t n, const float *x);
 void kernel_normalize(size_t n, const uint8_t *src, float mean, float scale,
                       float *dst);
-/* `how` has learning_rate_at and loss_scale applied already (see compute.c). */
-void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
-                     float *velocity, float *weight);
+/* Runs a rule on the elements begin .. end-1. `gradient` is of element `begin`. */
+void kernel_update(size_t begin, size_t end, const dlc_rule *rule,
+                   const dlc_rule_step *step, const float *gradient,
+                   float *const *slots, float *weight);
 /* Writes all of weights[0 .. weight_count-1]. In a pass over more memory than the
  * caches hold, arrays that are only written use streaming stores. */
-void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
-                        const float *const *gradients, int32_t count, float *velocity,
-                        float *const *weights, int32_t weight_count);
+void kernel_update_to(size_t begin, size_t end, const dlc_rule *rule,
+                      const dlc_rule_step *step, const float *const *gradients,
+                      int32_t count, float *const *slots, float *const *weights,
+                      int32_t weight_count);
 
 /* convert.c: the loop for a pair of types; NULL where there is none. */
 typedef void convert_fn(size_t n, const void *src, void *dst);

@@ -25,29 +25,6 @@ CLONES void kernel_axpy(size_t n, float alpha, const float *x, float *y) {
     EACH for (size_t i = 0; i < n; i++) y[i] += alpha * x[i];
 }
 
-CLONES void kernel_momentum(size_t n, const dlc_momentum *how, const float *gradient,
-                            float *velocity, float *weight) {
-    float rate = how->learning_rate, momentum = how->momentum;
-    float decay = how->weight_decay, scale = how->grad_scale;
-
-    if (how->nesterov) {
-        EACH for (size_t i = 0; i < n; i++) {
-            float g = scale * gradient[i] + decay * weight[i];
-            float old = velocity[i];
-            float v = momentum * old + rate * g;
-            velocity[i] = v;
-            weight[i] -= (1.0f + momentum) * v - momentum * old;
-        }
-    } else {
-        EACH for (size_t i = 0; i < n; i++) {
-            float g = scale * gradient[i] + decay * weight[i];
-            float v = momentum * velocity[i] + rate * g;
-            velocity[i] = v;
-            weight[i] -= v;
-        }
-    }
-}
-
 /* Sixteen partial sums, added at the end: the order depends on n alone. */
 CLONES double kernel_norm2(size_t n, const float *x) {
     double sums[16] = {0};
@@ -199,9 +176,19 @@ static void fence_stores(void) {
 #endif
 }
 
-void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
-                        const float *const *gradients, int32_t count, float *velocity,
-                        float *const *weights, int32_t weight_count) {
+void kernel_update(size_t begin, size_t end, const dlc_rule *rule,
+                   const dlc_rule_step *step, const float *gradient,
+                   float *const *slots, float *weight) {
+    float *at[DLC_MAX_SLOTS] = {0};
+    for (int32_t k = 0; k < rule->slots; k++)
+        at[k] = slots[k] + begin;
+    rule->run(step, end - begin, gradient, at, weight + begin);
+}
+
+void kernel_update_to(size_t begin, size_t end, const dlc_rule *rule,
+                      const dlc_rule_step *step, const float *const *gradients,
+                      int32_t count, float *const *slots, float *const *weights,
+                      int32_t weight_count) {
     enum { LARGE = 1 << 18 }; /* elements; more than one core's own caches hold */
     int streaming = end - begin >= LARGE;
     float sum[BLOCK];
@@ -210,7 +197,7 @@ void kernel_momentum_to(size_t begin, size_t end, const dlc_momentum *how,
     for (size_t at = begin; at < end; at += n, n = end - at) {
         n = n < BLOCK ? n : BLOCK;
         sum_block(at, n, gradients, count, sum);
-        kernel_momentum(n, how, sum, velocity + at, weights[0] + at);
+        kernel_update(at, at + n, rule, step, sum, slots, weights[0]);
         for (int32_t i = 1; i < weight_count; i++) {
             if (streaming && n == BLOCK && until_aligned(weights[i] + at, n) == 0)
                 stream_block(weights[i] + at, weights[0] + at);

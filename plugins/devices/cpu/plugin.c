@@ -99,7 +99,7 @@ static const dlc_device_ops ops = {
     .convert = compute_convert,
     .sum = compute_sum,
     .norm2 = compute_norm2,
-    .momentum = compute_momentum,
+    .update = compute_update,
     .ipc_export = memory_export,
     .ipc_import = memory_import,
     .add_bf16 = compute_add_bf16,
@@ -107,7 +107,7 @@ static const dlc_device_ops ops = {
     .add_mean = compute_add_mean,
     .add_f16 = compute_add_f16,
     .update_loss_scale = compute_update_loss_scale,
-    .momentum_to = compute_momentum_to,
+    .update_to = compute_update_to,
     .normalize = compute_normalize,
 };
 

@@ -181,35 +181,7 @@ BODY float body_pairwise(float *s, int most, int count) {
     return s[0];
 }
 
-/* ---- The momentum step ------------------------------------------------------- */
-
-/* A dlc_momentum with all fields. */
-typedef struct body_step {
-    float rate, momentum, decay, grad_scale;
-    int nesterov;
-    const float *learning_rate_at;    /* NULL: 1 */
-    const dlc_loss_scale *loss_scale; /* NULL: 1 */
-} body_step;
-
-/* Factors common to all elements; returns 0 if nothing is to be changed. */
-BODY int body_factors(const body_step *how, float *rate, float *grad_scale) {
-    *rate = how->rate;
-    *grad_scale = how->grad_scale;
-    if (how->learning_rate_at)
-        *rate *= *how->learning_rate_at;
-    if (!how->loss_scale)
-        return 1;
-    *grad_scale *= how->loss_scale->inverse;
-    return how->loss_scale->overflow == 0;
-}
-
-BODY void body_momentum(const body_step *how, float rate, float grad_scale,
-                        float gradient, float *velocity, float *weight) {
-    float g = grad_scale * gradient + how->decay * *weight;
-    float old = *velocity, v = how->momentum * old + rate * g;
-    *velocity = v;
-    *weight -= how->nesterov ? (1.0f + how->momentum) * v - how->momentum * old : v;
-}
+/* ---- A mean ------------------------------------------------------------------ */
 
 /* *y += alpha * x[0] / x[1] */
 BODY void body_add_mean(float alpha, const float *x, float *y) {

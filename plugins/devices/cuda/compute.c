@@ -124,20 +124,49 @@ dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const f
     return DLC_OK;
 }
 
-dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                            const dlc_momentum *how, const float *gradient,
-                            float *velocity, float *weight) {
-    body_step step = {.rate = how->learning_rate,
-                      .momentum = how->momentum,
-                      .decay = how->weight_decay,
-                      .grad_scale = how->grad_scale,
-                      .nesterov = how->nesterov != 0,
-                      .learning_rate_at = DLC_HAS(how, learning_rate_at)
-                                              ? how->learning_rate_at
-                                              : NULL,
-                      .loss_scale = DLC_HAS(how, loss_scale) ? how->loss_scale : NULL};
-    WORK(device, queue, "momentum",
-         n ? kernel_momentum(at, n, &step, gradient, velocity, weight) : cudaSuccess);
+/* Packs begin where all pointers are aligned; if their alignments differ, there are
+ * none. */
+static dlc_rule_operands operands_of(size_t n, const dlc_rule *rule,
+                                     const float *gradient, float *const *slots,
+                                     float *weight) {
+    const size_t pack = DLC_RULE_PACK * sizeof(float);
+    dlc_rule_operands o = {.n = n, .gradient = gradient, .weight = weight};
+    uintptr_t offset = (uintptr_t)weight % pack;
+    int aligned = (uintptr_t)gradient % pack == offset;
+    for (int32_t k = 0; k < rule->slots; k++) {
+        o.slots[k] = slots[k];
+        aligned = aligned && (uintptr_t)slots[k] % pack == offset;
+    }
+    o.head = aligned ? (pack - offset) % pack / sizeof(float) : n;
+    o.head = o.head < n ? o.head : n;
+    o.packs = (n - o.head) / DLC_RULE_PACK;
+    return o;
+}
+
+/* Enough threads to fill all multiprocessors, which take turns if there is more work.
+ */
+static cudaError_t launch_update(kernel_launch at, cudaKernel_t kernel,
+                                 dlc_update update, dlc_rule_operands operands) {
+    enum { THREADS = 256, BLOCKS = 8 /* of a multiprocessor */ };
+    size_t singles = operands.n - operands.packs * DLC_RULE_PACK;
+    size_t items = operands.packs > singles ? operands.packs : singles;
+    size_t blocks = (items + THREADS - 1) / THREADS, most = (size_t)at.units * BLOCKS;
+    void *arguments[] = {&update, &operands};
+    const dim3 grid = {(unsigned)(blocks < most ? blocks : most), 1, 1};
+    const dim3 block = {THREADS, 1, 1};
+    return cudaLaunchKernel((const void *)kernel, grid, block, arguments, 0, at.stream);
+}
+
+dlc_status compute_update(dlc_device *device, dlc_queue *queue, size_t n,
+                          const dlc_update *update, const float *gradient,
+                          float *const *slots, float *weight) {
+    cudaKernel_t kernel = NULL;
+    dlc_status status = rules_find(device, update->rule, &kernel);
+    if (status != DLC_OK || n == 0)
+        return status;
+    WORK(device, queue, "update",
+         launch_update(at, kernel, *update,
+                       operands_of(n, update->rule, gradient, slots, weight)));
 }
 
 dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,

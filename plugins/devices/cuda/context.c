@@ -120,6 +120,7 @@ dlc_status gpu_open(const dlc_device_args *args, dlc_device **device) {
     made->number = number;
     (void)snprintf(made->address, sizeof made->address, "%s", gpu->address);
     (void)pthread_mutex_init(&made->squares, NULL);
+    (void)pthread_mutex_init(&made->rules_lock, NULL);
     status = prepare(made);
     if (status != DLC_OK) {
         gpu_close(made);
@@ -138,10 +139,12 @@ void gpu_close(dlc_device *device) {
         (void)cudaStreamSynchronize(device->own);
         (void)cudaStreamDestroy(device->own);
     }
+    rules_close(device);
     (void)cudaFree(device->parts);
     (void)cudaFreeHost(device->result);
     (void)cudaGetLastError();
     driver_close(&device->calls);
     (void)pthread_mutex_destroy(&device->squares);
+    (void)pthread_mutex_destroy(&device->rules_lock);
     host->free(device);
 }

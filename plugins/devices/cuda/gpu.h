@@ -12,6 +12,8 @@
 
 extern const dlc_host *host;
 
+typedef struct rule_kernel rule_kernel; /* rules.c */
+
 struct dlc_device {
     int number;       /* the runtime's index; first, as <dlcore/cuda.h> promises */
     int units;        /* multiprocessors */
@@ -23,6 +25,8 @@ struct dlc_device {
     pthread_mutex_t squares; /* held by norm2, for the two fields below */
     double *parts;           /* device memory */
     double *result;          /* host memory that the GPU can access */
+    pthread_mutex_t rules_lock;
+    rule_kernel *rules; /* owned; see rules.c */
 };
 
 /* ---- error.c ----------------------------------------------------------------- */
@@ -100,6 +104,14 @@ void graph_close(dlc_device *device, dlc_captured_graph *graph);
  * block. */
 dlc_status capture_refuse(const char *what);
 
+/* ---- rules.c ----------------------------------------------------------------- */
+
+/* The kernel of a rule, which is loaded when it is first asked for.
+ * DLC_ERR_UNSUPPORTED: the rule has no code for this GPU. Any thread, also during a
+ * capture. */
+dlc_status rules_find(dlc_device *device, const dlc_rule *rule, cudaKernel_t *kernel);
+void rules_close(dlc_device *device);
+
 /* ---- compute.c --------------------------------------------------------------- */
 
 dlc_status compute_copy(dlc_device *device, dlc_queue *queue, void *dst,
@@ -125,9 +137,9 @@ dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
                           float *const *dsts, int32_t dst_count);
 dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
                          double *result);
-dlc_status compute_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                            const dlc_momentum *how, const float *gradient,
-                            float *velocity, float *weight);
+dlc_status compute_update(dlc_device *device, dlc_queue *queue, size_t n,
+                          const dlc_update *update, const float *gradient,
+                          float *const *slots, float *weight);
 dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
                             const float *x, float *y);
 dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,

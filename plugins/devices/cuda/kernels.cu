@@ -345,44 +345,6 @@ cudaError_t kernel_sum_to(kernel_launch at, size_t n, const float *const *source
     return sum<64, 1>(at, n, sources, count, dsts, dst_count);
 }
 
-/* ---- The momentum step ------------------------------------------------------- */
-
-namespace {
-
-struct momentum_pass {
-    enum { PACK = 4 };
-    body_step how;
-    const float *gradient;
-    float *velocity, *weight;
-    template <int W> struct seen { pack<float, W> g, v, w; };
-    template <int W> __device__ void load(size_t at, seen<W> &s) const {
-        s.g = load_pack<W>(gradient, at);
-        s.v = load_pack<W>(velocity, at);
-        s.w = load_pack<W>(weight, at);
-    }
-    template <int W> __device__ void done(size_t at, seen<W> &s) const {
-        float rate, grad_scale;
-        if (!body_factors(&how, &rate, &grad_scale))
-            return;
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            body_momentum(&how, rate, grad_scale, s.g.v[i], &s.v.v[i], &s.w.v[i]);
-        store_pack(velocity, at, s.v);
-        store_pack(weight, at, s.w);
-    }
-};
-
-} // namespace
-
-cudaError_t kernel_momentum(kernel_launch at, size_t n, const body_step *how,
-                            const float *gradient, float *velocity, float *weight) {
-    constexpr int W = momentum_pass::PACK;
-    momentum_pass pass = {*how, gradient, velocity, weight};
-    unsigned offset = offset_of<W>(weight);
-    bool aligned = offset_of<W>(gradient) == offset && offset_of<W>(velocity) == offset;
-    return sweep_all<2>(at, n, offset, aligned, pass);
-}
-
 /* ---- The sum of squares ------------------------------------------------------ */
 
 namespace {

@@ -33,8 +33,6 @@ cudaError_t kernel_convert(kernel_launch at, size_t n, dlc_dtype from, const voi
                            dlc_dtype to, void *dst);
 cudaError_t kernel_sum_to(kernel_launch at, size_t n, const float *const *sources,
                           int count, float *const *dsts, int dst_count);
-cudaError_t kernel_momentum(kernel_launch at, size_t n, const body_step *how,
-                            const float *gradient, float *velocity, float *weight);
 /* `parts` has room for KERNEL_PARTS; *result may be host memory that the GPU can
  * access. */
 cudaError_t kernel_norm2(kernel_launch at, size_t n, const float *x, double *parts,

@@ -85,15 +85,17 @@ enum { UPDATE_PIECE = 1 << 20 };
 static dlc_status update_piece(dlc_endpoint *e, const update *u,
                                const dlc_update_range *step, size_t at, size_t n) {
     const dlc_transport_args *args = e->args;
+    float *slots[DLC_MAX_SLOTS];
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        slots[k] = step->slots[k] ? step->slots[k] + at : NULL;
     for (int32_t i = 0; i < e->ranks; i++) {
         int32_t r = (e->rank + i) % e->ranks;
         e->sources[r] = arenas_at(e, &u->gradients, r, step->begin + at);
         e->targets[i] = arenas_at(e, &u->weights, r, step->begin + at);
     }
-    return args->device_ops->momentum_to(args->device, NULL, n, step->momentum,
-                                         e->sources + (u->is_reduced ? e->rank : 0),
-                                         u->is_reduced ? 1 : e->ranks,
-                                         step->velocity + at, e->targets, e->ranks);
+    return args->device_ops->update_to(
+        args->device, NULL, n, step->update, e->sources + (u->is_reduced ? e->rank : 0),
+        u->is_reduced ? 1 : e->ranks, slots, e->targets, e->ranks);
 }
 
 static dlc_status update_step(dlc_endpoint *e, const update *u,

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
+#include "support/updates.h"
 
 /* Sizes around the limits of vectors, blocks and threads. */
 static const size_t sizes[] = {0,     1,     2,     3,     7,     8,     15,
@@ -309,107 +310,149 @@ START_TEST(norm2_is_a_sum_of_squares) {
 }
 END_TEST
 
-static void check_momentum(uint32_t nesterov) {
-    float *w = room(), *w_want = room();
-    dlc_momentum how = {.size = sizeof how,
-                        .nesterov = nesterov,
-                        .learning_rate = 0.05f,
-                        .momentum = 0.9f,
-                        .weight_decay = 0.004f,
-                        .grad_scale = 0.25f};
-    FOR_ALL(n, at) {
-        memcpy(w, b, (MOST + 2 * PAD) * sizeof(float));
-        memcpy(w_want, b, (MOST + 2 * PAD) * sizeof(float));
-        start_from(c); /* the velocities */
-        for (size_t i = at; i < at + n; i++) {
-            volatile float scaled = 0.25f * a[i], decayed = 0.004f * b[i];
-            volatile float g = scaled + decayed;
-            volatile float kept = 0.9f * c[i], step = 0.05f * g;
-            volatile float now = kept + step;
-            volatile float ahead = (1.0f + 0.9f) * now, back = 0.9f * c[i];
-            volatile float by = nesterov ? ahead - back : now;
-            want[i] = now;
-            w_want[i] = b[i] - by;
-        }
-        ck_assert_int_eq(ops->momentum(device, NULL, n, &how, a + at, got + at, w + at),
-                         DLC_OK);
-        same_bits("momentum", n, at);
-        ck_assert_msg(memcmp(w, w_want, (MOST + 2 * PAD) * sizeof(float)) == 0,
-                      "weights after momentum of %zu at %zu", n, at);
-    }
-    free(w);
-    free(w_want);
+/* ---- Updates ----------------------------------------------------------------- */
+
+/* NaN may have any sign and payload: instructions choose which operand's they keep. */
+static void same_floats(const char *what, const float *x, const float *wanted,
+                        size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&x[i], &wanted[i], sizeof *x) != 0 &&
+            !(isnan(x[i]) && isnan(wanted[i])))
+            ck_abort_msg("%s: element %zu of %zu is %a, not %a", what, i, n,
+                         (double)x[i], (double)wanted[i]);
 }
 
-START_TEST(momentum_is_caffes) {
-    check_momentum(0);
-}
-END_TEST
+/* What an update works on, with other elements before and after. */
+typedef struct operands {
+    size_t all;
+    float *memory, *gradient, *slots[DLC_MAX_SLOTS], *weight;
+} operands;
 
-START_TEST(momentum_nesterov) {
-    check_momentum(1);
-}
-END_TEST
-
-/* A sum and an update, as two calls compute them; the last size exceeds the caches. */
-static void check_momentum_to(size_t n, int32_t count, int32_t targets) {
-    enum { GRADIENTS = 5, TARGETS = 3 };
+static operands make_operands(size_t n) {
+    static const float odd[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 1e-44f, -1e38f};
     const size_t all = n + 2 * PAD;
-    float *memory = calloc((GRADIENTS + TARGETS + 4) * all, sizeof(float));
-    ck_assert_ptr_nonnull(memory);
-    float *at = memory, *weights[TARGETS], *inner[TARGETS];
-    const float *gradients[GRADIENTS];
-    for (int32_t k = 0; k < GRADIENTS; k++, at += all)
-        gradients[k] = at + PAD + 1;
-    for (size_t i = 0; i < GRADIENTS * all; i++)
-        memory[i] = a[i % MOST];
-    for (int32_t k = 0; k < TARGETS; k++, at += all) {
-        weights[k] = at;
-        inner[k] = at + PAD + 1;
-    }
-    float *velocity = at, *want_velocity = at + all, *want_weights = at + 2 * all;
-    float *sum = at + 3 * all;
-    for (size_t i = 0; i < all; i++) {
-        velocity[i] = want_velocity[i] = b[i % MOST];
-        weights[0][i] = want_weights[i] = c[i % MOST];
-    }
-    dlc_momentum how = {.size = sizeof how,
-                        .nesterov = n % 2,
-                        .learning_rate = 0.05f,
-                        .momentum = 0.9f,
-                        .weight_decay = 0.004f,
-                        .grad_scale = 0.25f};
-    ck_assert_int_eq(ops->sum(device, NULL, n, gradients, count, sum), DLC_OK);
-    ck_assert_int_eq(ops->momentum(device, NULL, n, &how, sum, want_velocity + PAD + 1,
-                                   want_weights + PAD + 1),
-                     DLC_OK);
-    ck_assert_int_eq(ops->momentum_to(device, NULL, n, &how, gradients, count,
-                                      velocity + PAD + 1, inner, targets),
-                     DLC_OK);
-    ck_assert(memcmp(velocity, want_velocity, all * sizeof(float)) == 0);
-    ck_assert(memcmp(weights[0], want_weights, all * sizeof(float)) == 0);
-    memset(want_weights, 0, (PAD + 1) * sizeof(float));
-    memset(want_weights + PAD + 1 + n, 0, (PAD - 1) * sizeof(float));
-    for (int32_t k = 1; k < targets; k++)
-        ck_assert(memcmp(weights[k], want_weights, all * sizeof(float)) == 0);
-    memset(want_weights, 0, all * sizeof(float));
-    for (int32_t k = targets; k < TARGETS; k++)
-        ck_assert(memcmp(weights[k], want_weights, all * sizeof(float)) == 0);
-    size_t changed = 0;
-    for (size_t i = 0; i < GRADIENTS * all; i++)
-        changed += memory[i] != a[i % MOST];
-    ck_assert_uint_eq(changed, 0);
-    free(memory);
+    operands o = {.all = (2 + DLC_MAX_SLOTS) * all};
+    o.memory = calloc(o.all, sizeof(float));
+    ck_assert_ptr_nonnull(o.memory);
+    for (size_t i = 0; i < o.all; i++)
+        o.memory[i] = i % 53 == 3 ? odd[i / 53 % 7] : a[i % MOST];
+    o.gradient = o.memory;
+    o.weight = o.memory + all;
+    for (size_t k = 0; k < DLC_MAX_SLOTS; k++)
+        o.slots[k] = o.memory + (2 + k) * all;
+    return o;
 }
 
-START_TEST(momentum_to_is_a_sum_and_a_step) {
-    static const size_t lengths[] = {0, 1, 17, 1029, 20001};
+/* Slots that the rule does not have must not be read. */
+static void point_to(const operands *o, const dlc_rule *rule, size_t at,
+                     float **slots) {
+    for (int32_t k = 0; k < DLC_MAX_SLOTS; k++)
+        slots[k] = k < rule->slots ? o->slots[k] + at + (k & 1) : NULL;
+}
+
+static void check_update(const dlc_update *update, size_t n, size_t at) {
+    operands x = make_operands(n), wanted = make_operands(n);
+    float *slots[DLC_MAX_SLOTS];
+    point_to(&wanted, update->rule, at, slots);
+    test_update_reference(update, n, wanted.gradient + at + 1, slots,
+                          wanted.weight + at);
+    point_to(&x, update->rule, at, slots);
+    ck_assert_int_eq(
+        ops->update(device, NULL, n, update, x.gradient + at + 1, slots, x.weight + at),
+        DLC_OK);
+    same_floats(update->rule->kernel, x.memory, wanted.memory, x.all);
+    free(x.memory);
+    free(wanted.memory);
+}
+
+START_TEST(updates_follow_the_rule) {
+    const dlc_update update = test_update(_i);
+    FOR_ALL(n, at) {
+        check_update(&update, n, at);
+    }
+}
+END_TEST
+
+/* Infinite: gradients are not clipped, not even infinite ones. */
+START_TEST(updates_without_decay_or_clipping) {
+    dlc_update update = test_update(_i);
+    update.values.weight_decay = update.values.l1_decay = 0;
+    update.values.clip_value = INFINITY;
     open_device(2);
-    for (size_t i = 0; DLC_CAN(ops, momentum_to) && i < 5; i++)
-        for (int32_t count = 1; count <= 5; count++)
-            check_momentum_to(lengths[i], count, 1 + count % 3);
-    if (DLC_CAN(ops, momentum_to))
-        check_momentum_to(700016, 2, 3);
+    check_update(&update, 20001, PAD + 1);
+    update.values.own[1] = 0; /* not Nesterov's */
+    check_update(&update, 20001, PAD);
+    ops->close(device);
+}
+END_TEST
+
+enum { GRADIENTS = 5, TARGETS = 3 };
+
+static void fill_gradients(size_t n, float **gradients) {
+    for (size_t k = 0; k < GRADIENTS; k++) {
+        gradients[k] = malloc((n + 1) * sizeof(float));
+        ck_assert_ptr_nonnull(gradients[k]);
+        for (size_t i = 0; i <= n; i++)
+            gradients[k][i] = (k % 2 ? b : c)[(i + k) % MOST];
+    }
+}
+
+/* Compares with a sum and an update. All but the first copy of the weights begin with
+ * other numbers. */
+static void check_update_to(const dlc_update *update, size_t n, int32_t count,
+                            int32_t targets) {
+    const size_t at = PAD + 1;
+    operands x = make_operands(n), wanted = make_operands(n), copies[TARGETS];
+    float *gradients[GRADIENTS], *same[GRADIENTS], *slots[DLC_MAX_SLOTS];
+    float *weights[TARGETS] = {x.weight + at}, *sum = wanted.gradient + at;
+    fill_gradients(n, gradients);
+    fill_gradients(n, same);
+    for (int32_t k = 1; k < targets; k++) {
+        copies[k] = make_operands(n);
+        memset(copies[k].memory, 0, copies[k].all * sizeof(float));
+        weights[k] = copies[k].weight + at;
+    }
+    ck_assert_int_eq(
+        ops->sum(device, NULL, n, (const float *const *)gradients, count, sum), DLC_OK);
+    memcpy(x.gradient + at, sum, n * sizeof(float));
+    point_to(&wanted, update->rule, at, slots);
+    ck_assert_int_eq(
+        ops->update(device, NULL, n, update, sum, slots, wanted.weight + at), DLC_OK);
+    point_to(&x, update->rule, at, slots);
+    ck_assert_int_eq(ops->update_to(device, NULL, n, update,
+                                    (const float *const *)gradients, count, slots,
+                                    weights, targets),
+                     DLC_OK);
+    same_floats("update_to", x.memory, wanted.memory, x.all);
+    memset(wanted.weight, 0, at * sizeof(float));
+    memset(wanted.weight + at + n, 0, (PAD - 1) * sizeof(float));
+    for (int32_t k = 1; k < targets; k++) {
+        same_floats("a copy", copies[k].weight, wanted.weight, n + 2 * PAD);
+        free(copies[k].memory);
+    }
+    for (int k = 0; k < GRADIENTS; k++) {
+        same_floats("a gradient", gradients[k], same[k], n + 1);
+        free(gradients[k]);
+        free(same[k]);
+    }
+    free(x.memory);
+    free(wanted.memory);
+}
+
+/* The last length exceeds the caches. */
+START_TEST(update_to_is_a_sum_and_an_update) {
+    static const size_t lengths[] = {0, 1, 17, 1029, 20001};
+    const dlc_update update = test_update(_i);
+    open_device(2);
+    for (size_t i = 0; DLC_CAN(ops, update_to) && i < 5; i++)
+        for (int32_t count = 1; count <= GRADIENTS; count++)
+            check_update_to(&update, lengths[i], count, 1 + count % 3);
+    if (DLC_CAN(ops, update_to)) {
+        check_update_to(&update, 700016, 2, 3);
+        ck_assert_int_eq(
+            ops->update_to(device, NULL, 0, &update, NULL, 0, NULL, NULL, 1),
+            DLC_ERR_CONFIG);
+    }
     ops->close(device);
 }
 END_TEST
@@ -475,9 +518,9 @@ int main(void) {
     tcase_add_test(tests, sum_to_several);
     tcase_add_test(tests, sum_of_nothing_is_refused);
     tcase_add_test(tests, norm2_is_a_sum_of_squares);
-    tcase_add_test(tests, momentum_is_caffes);
-    tcase_add_test(tests, momentum_nesterov);
-    tcase_add_test(tests, momentum_to_is_a_sum_and_a_step);
+    tcase_add_loop_test(tests, updates_follow_the_rule, 0, TEST_RULES);
+    tcase_add_loop_test(tests, updates_without_decay_or_clipping, 0, TEST_RULES);
+    tcase_add_loop_test(tests, update_to_is_a_sum_and_an_update, 0, TEST_RULES);
     tcase_add_test(tests, normalize_takes_each_channels_mean);
     tcase_add_test(tests, copy_and_fill);
     suite_add_tcase(suite, tests);

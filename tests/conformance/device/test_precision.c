@@ -1,5 +1,5 @@
 /* Conformance of devices: what training in 16-bit floats needs, that is sums of them,
- * the loss scale, and updates that read learning rate and scale from memory. Compared
+ * the loss scale, and updates that read values and scale from memory. Compared
  * with plain loops. */
 #include <check.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
+#include "support/updates.h"
 
 enum { MOST = 40007, PAD = 8 };
 static const size_t sizes[] = {0, 1, 7, 33, 1000, 16384, 16385, MOST};
@@ -127,105 +128,93 @@ START_TEST(add_mean_is_a_weighted_mean) {
 }
 END_TEST
 
-/* ---- momentum ------------------------------------------------------------ */
+/* ---- update -------------------------------------------------------------- */
 
 typedef struct state {
-    float *gradient, *velocity, *weight;
+    float *gradient, *slots[DLC_MAX_SLOTS], *weight;
 } state;
+
+static float *make_floats(dlc_random *random) {
+    float *x = malloc(MOST * sizeof *x);
+    ck_assert_ptr_nonnull(x);
+    for (size_t i = 0; i < MOST; i++)
+        x[i] = dlc_random_normal(random);
+    return x;
+}
 
 static state make_state(void) {
     dlc_random random = dlc_random_make(5, 6);
-    state s = {malloc(MOST * sizeof(float)), malloc(MOST * sizeof(float)),
-               malloc(MOST * sizeof(float))};
-    for (size_t i = 0; i < MOST; i++) {
-        s.gradient[i] = dlc_random_normal(&random);
-        s.velocity[i] = dlc_random_normal(&random);
-        s.weight[i] = dlc_random_normal(&random);
-    }
+    state s = {.gradient = make_floats(&random), .weight = make_floats(&random)};
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        s.slots[k] = make_floats(&random);
     return s;
 }
 
 static void free_state(const state *s) {
     free(s->gradient);
-    free(s->velocity);
     free(s->weight);
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        free(s->slots[k]);
 }
 
 static int same_state(const state *a, const state *b) {
-    return memcmp(a->velocity, b->velocity, MOST * sizeof(float)) == 0 &&
-           memcmp(a->weight, b->weight, MOST * sizeof(float)) == 0;
+    int same = memcmp(a->weight, b->weight, MOST * sizeof(float)) == 0;
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        same = same && memcmp(a->slots[k], b->slots[k], MOST * sizeof(float)) == 0;
+    return same;
 }
 
-static void step(const state *s, size_t n, const dlc_momentum *how) {
+static void step(const state *s, size_t n, const dlc_update *update) {
     ck_assert_int_eq(
-        ops->momentum(device, NULL, n, how, s->gradient, s->velocity, s->weight),
-        DLC_OK);
+        ops->update(device, NULL, n, update, s->gradient, s->slots, s->weight), DLC_OK);
 }
 
-static const dlc_momentum plain = {.size = sizeof plain,
-                                   .learning_rate = 0.5f,
-                                   .momentum = 0.9f,
-                                   .weight_decay = 0.01f,
-                                   .grad_scale = 0.25f};
+/* Does update a change the same as b, which changes something? */
+static void check_same_update(size_t n, const dlc_update *one, const dlc_update *two) {
+    state a = make_state(), b = make_state(), before = make_state();
+    step(&a, n, one);
+    step(&b, n, two);
+    ck_assert(same_state(&a, &b));
+    ck_assert(n == 0 || !same_state(&a, &before));
+    free_state(&a);
+    free_state(&b);
+    free_state(&before);
+}
 
-/* Factors in memory give the same result as factors multiplied in. */
-START_TEST(momentum_reads_its_factors) {
-    const float rate = 0.125f;
+/* Values and scale in memory give the same result as by value. */
+START_TEST(update_reads_its_values) {
+    const dlc_update wanted = test_update(_i);
     const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f};
     FOR_ALL(n) {
-        for (uint32_t nesterov = 0; nesterov < 2; nesterov++) {
-            state a = make_state(), b = make_state();
-            dlc_momentum how = plain, want = plain;
-            how.nesterov = want.nesterov = nesterov;
-            how.learning_rate_at = &rate;
-            how.loss_scale = &scale;
-            want.learning_rate *= rate;
-            want.grad_scale *= scale.inverse;
-            step(&a, n, &how);
-            step(&b, n, &want);
-            ck_assert(same_state(&a, &b));
-            free_state(&a);
-            free_state(&b);
-        }
+        dlc_update update = wanted;
+        update.values = (dlc_rule_values){.learning_rate = NAN};
+        update.values_at = &wanted.values;
+        update.loss_scale = &scale;
+        update.grad_scale *= scale.scale;
+        check_same_update(n, &update, &wanted);
     }
 }
 END_TEST
 
-START_TEST(momentum_skips_an_overflow) {
+START_TEST(update_skips_an_overflow) {
     const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f, .overflow = 1};
     FOR_ALL(n) {
         state a = make_state(), b = make_state();
-        dlc_momentum how = plain;
-        how.loss_scale = &scale;
-        step(&a, n, &how);
+        dlc_update update = test_update(_i);
+        update.loss_scale = &scale;
+        step(&a, n, &update);
         ck_assert(same_state(&a, &b));
+        float *copies[2] = {a.weight, b.gradient};
+        if (DLC_CAN(ops, update_to))
+            ck_assert_int_eq(ops->update_to(device, NULL, n, &update,
+                                            (const float *[]){a.gradient}, 1, a.slots,
+                                            copies, 2),
+                             DLC_OK);
+        ck_assert(same_state(&a, &b) &&
+                  memcmp(a.gradient, b.gradient, MOST * sizeof(float)) == 0);
         free_state(&a);
         free_state(&b);
     }
-}
-END_TEST
-
-/* A caller built with an older header does not know the added fields: they are not
- * read. */
-START_TEST(momentum_of_a_smaller_struct) {
-    static const dlc_loss_scale stop = {.overflow = 1};
-    state a = make_state(), b = make_state();
-    dlc_momentum how = plain;
-    how.size = offsetof(dlc_momentum, learning_rate_at);
-    how.learning_rate_at = (const float *)8; /* an invalid address */
-    how.loss_scale = &stop;
-    open_device(1);
-    step(&a, 1000, &how);
-    step(&b, 1000, &plain);
-    ck_assert(same_state(&a, &b));
-    how.size = offsetof(dlc_momentum, loss_scale);
-    how.learning_rate_at = NULL;
-    step(&a, 1000, &how);
-    step(&b, 1000, &plain);
-    ck_assert(same_state(&a, &b));
-    ops->close(device);
-    free_state(&a);
-    free_state(&b);
 }
 END_TEST
 
@@ -313,9 +302,8 @@ int main(void) {
     tcase_add_test(tests, add_f16_rounds_to_nearest_even);
     tcase_add_test(tests, add_f16_of_any_size);
     tcase_add_test(tests, add_mean_is_a_weighted_mean);
-    tcase_add_test(tests, momentum_reads_its_factors);
-    tcase_add_test(tests, momentum_skips_an_overflow);
-    tcase_add_test(tests, momentum_of_a_smaller_struct);
+    tcase_add_loop_test(tests, update_reads_its_values, 0, TEST_RULES);
+    tcase_add_loop_test(tests, update_skips_an_overflow, 0, TEST_RULES);
     tcase_add_test(tests, update_loss_scale_finds_every_overflow);
     tcase_add_test(tests, update_loss_scale_adapts);
     suite_add_tcase(suite, tests);

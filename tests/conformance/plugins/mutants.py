@@ -194,7 +194,19 @@ mutant("device.kernels", "device", ("        y[i] += alpha * x[i];", "        y[
 mutant("device.sum", "device", ("        dst[i] = pairwise(sources, 0, count, i);",
                                 "        for (int32_t j = 0; j < count; j++)\n            dst[i] = (j ? dst[i] : 0) + "
                                 "sources[j][i];"))
-mutant("device.momentum", "device", ("(1 + args->momentum) * v", "args->momentum * v"))
+mutant("device.update", "device", ("run(&step, n, gradient", "run(&step, n - n % 2, gradient"))
+mutant("device.update_values", "device", ("    if (dlc_rule_step_make(update, &step))",
+                                          "    if (dlc_rule_step_make(update, &step) || 1)"))
+mutant("device.update_values", "device", ("    if (dlc_rule_step_make(update, &step))",
+                                          "    dlc_update at = *update;\n    at.values_at = NULL;\n"
+                                          "    if (dlc_rule_step_make(&at, &step))"))
+UPDATE_TO = ("static dlc_status to(dlc_device *d, dlc_queue *q, size_t n, const dlc_update *u,\n"
+             "                     const float *const *g, int32_t count, float *const *s, float *const *w,\n"
+             "                     int32_t copies) {\n"
+             "    (void)count;\n    dlc_status status = device_update(d, q, n, u, g[0], s, w[0]);\n"
+             "    for (int32_t i = 1; i < copies; i++)\n        memcpy(w[i], w[0], n * sizeof(float));\n"
+             "    return status;\n}\nstatic const dlc_device_ops ops = {\n    .update_to = to,")
+mutant("device.update_to", "device", ("static const dlc_device_ops ops = {", UPDATE_TO))
 mutant("device.norm", "device", ("    for (size_t i = 0; i < n; i++)\n        sum += (double)x",
                                  "    for (size_t i = 1; i < n; i++)\n        sum += (double)x"))
 mutant("device.convert", "device", ("    if (from != DLC_U8 || to != DLC_F32)", "    if (to == DLC_BF16)\n        return "

@@ -7,13 +7,14 @@
 #include "registered.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/updates.h"
 
 enum { ROOM = 100000, STEPS = 3, ROUNDS = 3 };
 
 /* What every rank does with its slice: ranges with gaps before and between them. */
 typedef struct plan {
     size_t begin[STEPS], count[STEPS];
-    dlc_momentum how[STEPS];
+    dlc_update update[STEPS];
 } plan;
 
 static size_t slice(size_t count, int rank, int ranks) {
@@ -29,77 +30,99 @@ static plan plan_of(size_t count, int rank, int ranks) {
         size_t gap = to - from > i ? i : 0;
         p.begin[i] = from + gap;
         p.count[i] = to - from - gap;
-        p.how[i] = (dlc_momentum){.size = sizeof p.how[i],
-                                  .nesterov = i == 1,
-                                  .learning_rate = 0.01f * (float)(i + 1),
-                                  .momentum = 0.9f,
-                                  .weight_decay = 0.001f,
-                                  .grad_scale = 0.5f};
+        p.update[i] = test_update(TEST_MOMENTUM + (int)i);
+        p.update[i].lr_mult = (float)(i + 1);
     }
     return p;
 }
 
-/* Computes the expected weights from the sums, for all slices. */
-static void expect(const group *g, uint64_t salt, size_t count, float *velocity,
-                   float *weights) {
+/* Slots and weights of all elements. */
+typedef struct model {
+    float *slots[DLC_MAX_SLOTS], *weights;
+} model;
+
+static void slots_at(const model *m, size_t at, const dlc_rule *rule, float **slots) {
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        slots[k] = k < rule->slots ? m->slots[k] + at : NULL;
+}
+
+/* Computes the expected slots and weights from the sums, for all slices. */
+static void expect(const group *g, uint64_t salt, size_t count, const model *m) {
     int ranks = g->rank->ranks;
-    float *sum = dlc_alloc(count + 1, sizeof *sum);
+    float *sum = dlc_alloc(count + 1, sizeof *sum), *slots[DLC_MAX_SLOTS];
     RANK_CHECK(g->rank, sum);
     for (size_t i = 0; i < count; i++)
         sum[i] = reference_sum(salt, ranks, i);
     for (int r = 0; r < ranks; r++) {
         plan p = plan_of(count, r, ranks);
-        for (int i = 0; i < STEPS; i++)
-            RANK_OK(g->rank,
-                    g->device_ops->momentum(g->device, NULL, p.count[i], &p.how[i],
-                                            sum + p.begin[i], velocity + p.begin[i],
-                                            weights + p.begin[i]));
+        for (int i = 0; i < STEPS; i++) {
+            slots_at(m, p.begin[i], p.update[i].rule, slots);
+            RANK_OK(g->rank, g->device_ops->update(g->device, NULL, p.count[i],
+                                                   &p.update[i], sum + p.begin[i],
+                                                   slots, m->weights + p.begin[i]));
+        }
     }
     dlc_free(sum);
 }
 
-static void update(group *g, float *gradients, float *weights, float *velocity,
-                   size_t count) {
+static void update(group *g, float *gradients, const model *m, size_t count) {
     plan p = plan_of(count, g->rank->rank, g->rank->ranks);
-    dlc_update_range steps[STEPS];
-    for (int i = 0; i < STEPS; i++)
-        steps[i] = (dlc_update_range){.size = sizeof *steps,
-                                      .momentum = &p.how[i],
-                                      .begin = p.begin[i],
-                                      .count = p.count[i],
-                                      .velocity = velocity + p.begin[i]};
-    RANK_OK(g->rank,
-            g->ops->fused_update(g->endpoint, gradients, weights, count, steps, STEPS));
+    dlc_update_range ranges[STEPS];
+    for (int i = 0; i < STEPS; i++) {
+        ranges[i] = (dlc_update_range){.size = sizeof *ranges,
+                                       .update = &p.update[i],
+                                       .begin = p.begin[i],
+                                       .count = p.count[i]};
+        slots_at(m, p.begin[i], p.update[i].rule, ranges[i].slots);
+    }
+    RANK_OK(g->rank, g->ops->fused_update(g->endpoint, gradients, m->weights, count,
+                                          ranges, STEPS));
 }
 
-/* Velocities of other ranks' slices must not change. */
-static void check_velocity(const group *g, const float *velocity, const float *all,
-                           size_t count) {
+/* Slots of other ranks' slices must not change. */
+static void check_slots(const group *g, const model *m, const model *all,
+                        size_t count) {
     int me = g->rank->rank, ranks = g->rank->ranks;
     size_t begin = slice(count, me, ranks), end = slice(count, me + 1, ranks);
-    for (size_t i = 0; i < count; i++)
-        RANK_CHECK(g->rank, velocity[i] == (i >= begin && i < end ? all[i] : 0.0f));
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        for (size_t i = 0; i < count; i++)
+            RANK_CHECK(g->rank, m->slots[k][i] ==
+                                    (i >= begin && i < end ? all->slots[k][i] : 0.0f));
+}
+
+static model make_model(const group *g, size_t count) {
+    model m = {.weights = dlc_alloc(count + 1, sizeof(float))};
+    RANK_CHECK(g->rank, m.weights);
+    for (int k = 0; k < DLC_MAX_SLOTS; k++) {
+        m.slots[k] = dlc_alloc(count + 1, sizeof(float));
+        RANK_CHECK(g->rank, m.slots[k]);
+    }
+    return m;
+}
+
+static void free_model(const model *m) {
+    dlc_free(m->weights);
+    for (int k = 0; k < DLC_MAX_SLOTS; k++)
+        dlc_free(m->slots[k]);
 }
 
 static void try_update(group *g, float *gradients, float *weights, size_t count) {
-    float *velocity = dlc_alloc(count + 1, sizeof *velocity);
-    float *want = dlc_alloc(count + 1, sizeof *want);
-    float *want_velocity = dlc_alloc(count + 1, sizeof *want_velocity);
-    RANK_CHECK(g->rank, velocity && want && want_velocity);
+    model mine = make_model(g, count), want = make_model(g, count), m = mine;
+    m.weights = weights;
     for (size_t i = 0; i < count; i++)
-        weights[i] = want[i] = reference_value(77, 0, i);
+        weights[i] = want.weights[i] = reference_value(77, 0, i);
     weights[-1] = weights[count] = 42.0f;
     for (uint64_t round = 0; round < ROUNDS; round++) {
         reference_fill(round, g->rank->rank, count, gradients);
-        expect(g, round, count, want_velocity, want);
-        update(g, gradients, weights, velocity, count);
-        RANK_CHECK(g->rank, memcmp(weights, want, count * sizeof *want) == 0);
-        check_velocity(g, velocity, want_velocity, count);
+        expect(g, round, count, &want);
+        update(g, gradients, &m, count);
+        RANK_CHECK(g->rank,
+                   memcmp(weights, want.weights, count * sizeof *weights) == 0);
+        check_slots(g, &m, &want, count);
     }
     RANK_CHECK(g->rank, weights[-1] == 42.0f && weights[count] == 42.0f);
-    dlc_free(want_velocity);
-    dlc_free(want);
-    dlc_free(velocity);
+    free_model(&mine);
+    free_model(&want);
 }
 
 static void update_body(test_rank *rank, void *context) {

@@ -306,40 +306,48 @@ static dlc_status device_norm2(dlc_device *device, dlc_queue *queue, size_t n,
     return status == DLC_OK ? queue_sync(device, queue) : status;
 }
 
-typedef struct momentum_args {
+typedef struct update_args {
     dlc_device *cpu;
     size_t n;
-    dlc_momentum how;
+    dlc_update update;
     const float *gradient;
-    float *velocity, *weight;
-} momentum_args;
+    float *slots[DLC_MAX_SLOTS], *weight;
+} update_args;
 
-static dlc_status run_momentum(const void *args) {
-    const momentum_args *a = args;
-    return cpu_device->momentum(a->cpu, NULL, a->n, &a->how, a->gradient, a->velocity,
-                                a->weight);
+static dlc_status run_update(const void *args) {
+    const update_args *a = args;
+    return cpu_device->update(a->cpu, NULL, a->n, &a->update, a->gradient, a->slots,
+                              a->weight);
 }
 
-static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                                  const dlc_momentum *how, const float *gradient,
-                                  float *velocity, float *weight) {
-    momentum_args args = {.cpu = device->cpu,
-                          .n = n,
-                          .gradient = to_host_address(gradient),
-                          .velocity = to_host_address(velocity),
-                          .weight = to_host_address(weight)};
-    memcpy(&args.how, how, how->size < sizeof *how ? how->size : sizeof *how);
-    const void *all[] = {gradient, velocity, weight, args.how.learning_rate_at,
-                         args.how.loss_scale};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        dlc_status status = check_device_memory("momentum", all[i]);
-        if (status != DLC_OK)
-            return status;
-    }
-    args.how.size = sizeof args.how;
-    args.how.learning_rate_at = to_host_address(args.how.learning_rate_at);
-    args.how.loss_scale = to_host_address(args.how.loss_scale);
-    return work_submit(queue, run_momentum, &args, sizeof args);
+static dlc_status check_update(const dlc_update *update, const float *gradient,
+                               float *const *slots, const float *weight) {
+    const void *all[4 + DLC_MAX_SLOTS] = {gradient, weight, update->values_at,
+                                          update->loss_scale};
+    dlc_status status = DLC_OK;
+    for (int32_t k = 0; k < update->rule->slots; k++)
+        all[4 + k] = slots[k];
+    for (size_t i = 0; status == DLC_OK && i < sizeof all / sizeof *all; i++)
+        status = check_device_memory("update", all[i]);
+    return status;
+}
+
+static dlc_status device_update(dlc_device *device, dlc_queue *queue, size_t n,
+                                const dlc_update *update, const float *gradient,
+                                float *const *slots, float *weight) {
+    dlc_status status = check_update(update, gradient, slots, weight);
+    if (status != DLC_OK)
+        return status;
+    update_args args = {.cpu = device->cpu,
+                        .n = n,
+                        .update = *update,
+                        .gradient = to_host_address(gradient),
+                        .weight = to_host_address(weight)};
+    args.update.values_at = to_host_address(update->values_at);
+    args.update.loss_scale = to_host_address(update->loss_scale);
+    for (int32_t k = 0; k < update->rule->slots; k++)
+        args.slots[k] = to_host_address(slots[k]);
+    return work_submit(queue, run_update, &args, sizeof args);
 }
 
 typedef struct normalize_args {
@@ -445,7 +453,7 @@ dlc_device_ops device_ops = {
     .convert = device_convert,
     .sum = device_sum,
     .norm2 = device_norm2,
-    .momentum = device_momentum,
+    .update = device_update,
     .ipc_export = device_export,
     .ipc_import = device_import,
     .sum_to = device_sum_to,

@@ -43,16 +43,15 @@ static const struct {
     /* The synonym is not a candidate, and a similar spelling is not meant. */
     {"max_iter", {"max_iterations"}, NULL, "; that is `iterations` in [train]"},
     {"lr", {"lrn"}, "lrn", "; that is `learning_rate` in [solver]"},
-    {"adam",
-     {"sgd", "ssp"},
+    {"keras.optimizers.Adam", {"adagrad", "adam"}, "adam", "; did you mean adam?"},
+    {"amsgrad",
+     {"adagrad", "adam"},
      NULL,
-     "; Adam is in examples/adam: once that plugin is built, `type = adam` in "
-     "[solver]"},
-    {"keras.optimizers.Adam",
-     {"sgd", "ssp"},
+     "; that is `amsgrad = yes` of adam and adamw"},
+    {"torch.optim.Lion",
+     {"sgd", "adam"},
      NULL,
-     "; Adam is in examples/adam: once that plugin is built, `type = adam` in "
-     "[solver]"},
+     "; there is no such solver; `dlcore plugin new solver NAME` starts one"},
     /* No suggestion. */
     {"", {"rate"}, NULL, ""},
     {"_", {"rate"}, NULL, ""},

@@ -17,6 +17,7 @@
 #include "support/plugins.h"
 #include "support/ranks.h"
 #include "support/reference.h"
+#include "support/updates.h"
 
 enum { BUCKETS = 7, COUNT = 60000, ROUNDS = 20 };
 static const size_t begin[BUCKETS + 1] = {0, 1, 5000, 5000, 9000, 40000, 59990, COUNT};
@@ -196,35 +197,33 @@ START_TEST(sharded) {
 END_TEST
 
 /* One update per bucket, which subtracts the reduction itself from the weights. */
-static void start_update(fixture *b, const dlc_momentum *how, float *velocity,
-                         dlc_update_range *range, int32_t bucket) {
+static void start_update(fixture *b, const dlc_update *update, dlc_update_range *range,
+                         int32_t bucket) {
     const dlc_exchange *table = b->table;
     size_t own = table->shard_begin[bucket];
     *range = (dlc_update_range){.size = sizeof *range,
-                                .momentum = how,
+                                .update = update,
                                 .begin = own - begin[bucket],
-                                .count = table->shard_end[bucket] - own,
-                                .velocity = velocity + own};
+                                .count = table->shard_end[bucket] - own};
     RANK_OK(b->rank, table->fused_update(table->context, bucket, range, 1));
 }
 
 static void fused_update_body(test_rank *rank, void *context) {
-    const dlc_momentum how = {.size = sizeof how, .learning_rate = 1, .grad_scale = 1};
+    const dlc_update update = test_subtraction();
     dlc_random random = dlc_random_make(13, (uint64_t)rank->rank);
-    float *velocity = dlc_alloc(COUNT, sizeof *velocity);
     dlc_update_range ranges[BUCKETS];
     const int32_t last = BUCKETS - 1;
     fixture b;
 
     (void)context;
     fixture_open(&b, rank, FUSED_UPDATES);
-    RANK_CHECK(rank, velocity && (b.table->fused_update != NULL) == (rank->ranks > 1));
+    RANK_CHECK(rank, (b.table->fused_update != NULL) == (rank->ranks > 1));
     for (uint64_t round = 0; rank->ranks > 1 && round < ROUNDS; round++) {
         memset(b.weights, 0, begin[last] * sizeof(float));
         ranks_barrier(rank);
         for (int32_t bucket = 0; bucket < last; bucket++) {
             backward(&b, &random, round, bucket);
-            start_update(&b, &how, velocity, &ranges[bucket], bucket);
+            start_update(&b, &update, &ranges[bucket], bucket);
         }
         RANK_CHECK(rank, b.table->fused_update(b.table->context, last, ranges, 1) ==
                              DLC_ERR_INTERNAL);
@@ -240,7 +239,6 @@ static void fused_update_body(test_rank *rank, void *context) {
     }
     uint64_t bytes = dlc_exchanger_stats(b.exchanger).bytes;
     RANK_CHECK(rank, bytes == (rank->ranks > 1 ? sizeof(float) * COUNT * ROUNDS : 0));
-    dlc_free(velocity);
     fixture_close(&b);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fixture.h"
+#include "support/updates.h"
 
 enum { RUNS = 100, BYTES = FIXTURE_FLOATS * sizeof(float) };
 
@@ -128,21 +129,18 @@ END_TEST
 /* Memory that work points to is read at each launch. */
 START_TEST(reads_memory_at_each_launch) {
     dlc_captured_graph *r = NULL;
-    float *rate = buffer[3];
-    dlc_momentum how = {.size = sizeof how,
-                        .learning_rate = 1,
-                        .grad_scale = 1,
-                        .learning_rate_at = rate};
+    dlc_update update = test_subtraction();
+    dlc_rule_values values = update.values;
+    update.values_at = (const dlc_rule_values *)(const void *)buffer[3];
     fixture_set(buffer[0], 1); /* gradient */
-    fixture_set(buffer[1], 0); /* velocity */
     fixture_set(buffer[2], 0); /* weight */
     OK(ops->capture_begin(device, q1));
-    OK(ops->momentum(device, q1, FIXTURE_FLOATS, &how, buffer[0], buffer[1],
-                     buffer[2]));
+    OK(ops->update(device, q1, FIXTURE_FLOATS, &update, buffer[0], NULL, buffer[2]));
     OK(ops->capture_end(device, q1, &r));
     float want = 0;
     for (int i = 1; i <= 5; i++) {
-        fixture_set(rate, (float)i);
+        values.learning_rate = (float)i;
+        OK(ops->copy(device, NULL, buffer[3], &values, sizeof values));
         OK(ops->graph_launch(device, q1, r));
         OK(ops->queue_sync(device, q1));
         want -= (float)i;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fixture.h"
+#include "support/updates.h"
 
 enum { ROUNDS = 300, BYTES = FIXTURE_FLOATS * sizeof(float) };
 
@@ -25,15 +26,19 @@ START_TEST(kernels_take_device_memory_only) {
     float on_host[8] = {0};
     const float *sources[2] = {buffer[0], on_host};
     double norm;
-    dlc_momentum how = {.size = sizeof how, .learning_rate_at = on_host};
+    dlc_update update = test_subtraction(), other = test_update(TEST_MOMENTUM);
+    update.values_at = (const dlc_rule_values *)(const void *)on_host;
     FAILS(ops->scale(device, q1, 8, 2, on_host), DLC_ERR_DEVICE,
           "not memory of device");
     FAILS(ops->add(device, q1, 8, on_host, buffer[0]), DLC_ERR_DEVICE, "add");
     FAILS(ops->add(device, NULL, 8, buffer[0], on_host), DLC_ERR_DEVICE, "add");
     FAILS(ops->sum(device, q1, 8, sources, 2, buffer[0]), DLC_ERR_DEVICE, "sum");
     FAILS(ops->norm2(device, q1, 8, on_host, &norm), DLC_ERR_DEVICE, "norm2");
-    FAILS(ops->momentum(device, q1, 8, &how, buffer[0], buffer[1], buffer[2]),
-          DLC_ERR_DEVICE, "momentum");
+    FAILS(ops->update(device, q1, 8, &update, buffer[0], NULL, buffer[2]),
+          DLC_ERR_DEVICE, "update");
+    FAILS(
+        ops->update(device, q1, 8, &other, buffer[0], (float *[]){on_host}, buffer[2]),
+        DLC_ERR_DEVICE, "update");
     OK(ops->queue_sync(device, q1));
 }
 END_TEST
@@ -62,14 +67,18 @@ START_TEST(arguments_are_read_at_once) {
     for (int i = 0; i < ROUNDS; i++) {
         const float *sources[2] = {buffer[0], buffer[1]};
         float *dsts[2] = {buffer[2], buffer[3]};
-        dlc_momentum how = {.size = sizeof how, .learning_rate = 0, .grad_scale = 1};
+        float *slots[1] = {buffer[1]};
+        dlc_update update = test_update(TEST_MOMENTUM);
+        update.values.learning_rate = 0;
+        update.values.own[0] = 0;
         OK(ops->fill(device, q1, buffer[2], 0, BYTES));
         OK(ops->sum_to(device, q1, FIXTURE_FLOATS, sources, 2, dsts, 2));
-        OK(ops->momentum(device, q1, FIXTURE_FLOATS, &how, buffer[0], buffer[1],
-                         buffer[2]));
+        OK(ops->update(device, q1, FIXTURE_FLOATS, &update, buffer[0], slots,
+                       buffer[2]));
         memset(sources, 0, sizeof sources);
         memset(dsts, 0, sizeof dsts);
-        how.learning_rate = NAN;
+        memset(slots, 0, sizeof slots);
+        update.values.learning_rate = NAN;
         OK(ops->sum(device, q1, FIXTURE_FLOATS, (const float *[]){buffer[2], buffer[3]},
                     2, buffer[3]));
         OK(ops->queue_sync(device, q1));

@@ -1,7 +1,7 @@
 # The cuda device's kernels as a device that runs on the CPU, and the conformance tests
 # of devices on it.
 enable_language(CXX)
-add_library(cuda-emulated OBJECT fakes/emulated.cpp)
+add_library(cuda-emulated OBJECT fakes/emulated.cpp fakes/emulated_rules.cpp)
 target_include_directories(cuda-emulated PRIVATE ${PROJECT_SOURCE_DIR}/include
   ${PROJECT_SOURCE_DIR}/tests ${cuda})
 target_compile_definitions(cuda-emulated PRIVATE _GNU_SOURCE EMULATED="${cuda}/kernels.cu")
@@ -13,6 +13,7 @@ set_target_properties(cuda-emulated PROPERTIES
 
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins)
 add_library(test-emulated MODULE fakes/on_host.c ${cuda}/compute.c
+  ${cuda}/rules.c
   $<TARGET_OBJECTS:cuda-emulated>)
 set_target_properties(test-emulated PROPERTIES PREFIX "" OUTPUT_NAME device-emulated
   C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${folder})

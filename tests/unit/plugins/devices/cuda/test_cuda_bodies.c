@@ -274,47 +274,7 @@ START_TEST(sums_of_up_to_64) {
 }
 END_TEST
 
-/* ---- The step ---------------------------------------------------------------- */
-
-static const float rate_now = 0.3f;
-static const dlc_loss_scale calm = {.scale = 8, .inverse = 0.125f};
-static const dlc_loss_scale burst = {.scale = 8, .inverse = 0.125f, .overflow = 1};
-
-static const struct {
-    uint32_t nesterov;
-    const float *learning_rate_at;
-    const dlc_loss_scale *loss_scale;
-} steps[] = {{0, NULL, NULL},       {1, NULL, NULL},       {0, &rate_now, NULL},
-             {1, &rate_now, &calm}, {0, &rate_now, &calm}, {1, &rate_now, &burst}};
-
-START_TEST(momentum) {
-    dlc_momentum how = {.size = sizeof how,
-                        .nesterov = steps[_i].nesterov,
-                        .learning_rate = 0.05f,
-                        .momentum = 0.9f,
-                        .weight_decay = 0.004f,
-                        .grad_scale = 0.25f,
-                        .learning_rate_at = steps[_i].learning_rate_at,
-                        .loss_scale = steps[_i].loss_scale};
-    body_step step = {
-        0.05f,         0.9f, 0.004f, 0.25f, (int)how.nesterov, how.learning_rate_at,
-        how.loss_scale};
-    float *g = numbers(5, 0), *v = numbers(6, 0), *w = numbers(7, 0);
-    float *v_want = copy_of(v), *w_want = copy_of(w), rate, scale;
-    ck_assert_int_eq(ops->momentum(device, NULL, N, &how, g, v_want, w_want), DLC_OK);
-    int goes_on = body_factors(&step, &rate, &scale);
-    ck_assert_int_eq(goes_on, steps[_i].loss_scale != &burst);
-    for (size_t i = 0; goes_on && i < N; i++)
-        body_momentum(&step, rate, scale, g[i], &v[i], &w[i]);
-    same_floats("velocity", v, v_want, N);
-    same_floats("weight", w, w_want, N);
-    free(g);
-    free(v);
-    free(w);
-    free(v_want);
-    free(w_want);
-}
-END_TEST
+/* ---- A mean ------------------------------------------------------------------ */
 
 START_TEST(means) {
     static const float pairs[][2] = {{10, 4}, {7, 0}, {1, 3}, {-5, 7}, {0, 2}};
@@ -370,7 +330,6 @@ int main(void) {
     tcase_add_test(tests, images);
     tcase_add_test(tests, halves);
     tcase_add_test(tests, sums_of_up_to_64);
-    tcase_add_loop_test(tests, momentum, 0, (int)(sizeof steps / sizeof *steps));
     tcase_add_test(tests, means);
     tcase_add_test(tests, finds_what_is_not_finite);
     tcase_add_test(tests, loss_scale);

@@ -52,6 +52,41 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+dlc_status gpu_use(const dlc_device *device) {
+    (void)device;
+    return DLC_OK;
+}
+
+/* A library is the address of its image; emulated_rules.cpp has its kernels. */
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
+                                enum cudaJitOption *jit_options, void **jit_values,
+                                unsigned int jit_count, enum cudaLibraryOption *options,
+                                void **values, unsigned int count) {
+    static char one;
+    if (!code || jit_options || jit_values || jit_count || options || values || count)
+        return cudaErrorInvalidValue;
+    *library = (cudaLibrary_t)(void *)&one;
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
+    return library ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes,
+                                  const void *kernel) {
+    memset(attributes, 0, sizeof *attributes);
+    return kernel ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    static _Thread_local enum cudaStreamCaptureMode current;
+    enum cudaStreamCaptureMode before = current;
+    current = *mode;
+    *mode = before;
+    return cudaSuccess;
+}
+
 /* ---- The plugin -------------------------------------------------------------- */
 
 static dlc_status load(const dlc_host *the_host) {
@@ -80,6 +115,7 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
     made->parts = calloc(1024, sizeof *made->parts);
     made->result = calloc(1, sizeof *made->result);
     (void)pthread_mutex_init(&made->squares, NULL);
+    (void)pthread_mutex_init(&made->rules_lock, NULL);
     *device = made;
     return DLC_OK;
 }
@@ -87,9 +123,11 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
 static void device_close(dlc_device *device) {
     if (!device)
         return;
+    rules_close(device);
     free(device->parts);
     free(device->result);
     (void)pthread_mutex_destroy(&device->squares);
+    (void)pthread_mutex_destroy(&device->rules_lock);
     host->free(device);
 }
 
@@ -124,7 +162,7 @@ static const dlc_device_ops ops = {
     .convert = compute_convert,
     .sum = compute_sum,
     .norm2 = compute_norm2,
-    .momentum = compute_momentum,
+    .update = compute_update,
     .add_bf16 = compute_add_bf16,
     .sum_to = compute_sum_to,
     .add_mean = compute_add_mean,

@@ -1,0 +1,34 @@
+/* The update of arenas whose gradients no other rank has a part in: rows of
+ * tensor-parallel layers, and what `dlcore time` measures. Accumulation, updater and
+ * the synchronous model in one.
+ *
+ * Threads: the train thread. */
+#ifndef DLC_SOLVER_LOCAL_UPDATE_H
+#define DLC_SOLVER_LOCAL_UPDATE_H
+
+#include "solver/accumulate.h"
+#include "solver/updater.h"
+
+/* Initialize with {0}. It must not move while it is open. */
+typedef struct dlc_local_update {
+    dlc_accumulator accumulator;
+    dlc_solver_updater *updater;
+    dlc_consistency *model;
+    size_t border[2];
+    dlc_exchange exchange;
+} dlc_local_update;
+
+/* The arenas have `target->count` elements; `slots` as many arenas as the rule has. On
+ * failure the caller still closes it. */
+dlc_status dlc_local_update_open(const dlc_update_target *target, float *weights,
+                                 float *gradients, float *const *slots,
+                                 dlc_local_update *update);
+void dlc_local_update_close(dlc_local_update *update); /* a zeroed one is allowed */
+
+/* The gradients of a micro-batch are complete; of all micro-batches: updates the
+ * weights. They do nothing if `update` is not open. */
+dlc_status dlc_local_update_ready(const dlc_local_update *update, int64_t iteration,
+                                  int32_t micro_batch);
+dlc_status dlc_local_update_finish(const dlc_local_update *update, int64_t iteration);
+
+#endif

@@ -1,0 +1,133 @@
+/* Makes the learning-rate policy of a job from its settings. */
+#include "solver/schedule.h"
+
+#include <math.h>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "solver/policies.h"
+
+static const dlc_lr_form *form_of(const dlc_settings *settings) {
+    const dlc_lr_form *form = dlc_lr_form_find(
+        dlc_settings_get_string(settings, "policy"));
+    return form ? form
+                : dlc_lr_form_find("fixed"); /* the option table knows them all */
+}
+
+static dlc_status check_values(const dlc_settings *settings) {
+    const int64_t *values;
+    size_t count = dlc_settings_get_ints(settings, "step_values", &values);
+    if (!count)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: policy = multistep needs step_values, the iterations "
+                        "at which the learning rate falls",
+                        dlc_settings_where(settings, "policy"));
+    for (size_t i = 1; i < count; i++)
+        if (values[i] <= values[i - 1])
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "%s: step_values must increase, but %lld follows %lld",
+                            dlc_settings_where(settings, "step_values"),
+                            (long long)values[i], (long long)values[i - 1]);
+    return DLC_OK;
+}
+
+static int has_warmup(const dlc_settings *settings) {
+    return dlc_settings_get_int(settings, "warmup") > 0 ||
+           dlc_settings_get_float(settings, "warmup_epochs") > 0;
+}
+
+static dlc_status check_warmup(const dlc_settings *settings, const dlc_lr_form *form) {
+    if (dlc_settings_get_int(settings, "warmup") &&
+        dlc_settings_get_float(settings, "warmup_epochs") != 0)
+        return dlc_fail(DLC_ERR_CONFIG, "%s: give warmup or warmup_epochs, not both",
+                        dlc_settings_where(settings, "warmup_epochs"));
+    if (form->flags & DLC_LR_OWN_WARMUP && has_warmup(settings))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: policy = %s begins with a rise of its own (cycle_rise); "
+                        "remove the warm-up",
+                        dlc_settings_where(settings, "policy"), form->name);
+    return DLC_OK;
+}
+
+static dlc_status check_gamma(const dlc_settings *settings, const dlc_lr_form *form) {
+    double gamma = dlc_settings_get_float(settings, "gamma");
+    if (gamma < 0 && !(form->flags & DLC_LR_NEGATIVE_GAMMA))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: gamma may be negative only with policy = sigmoid",
+                        dlc_settings_where(settings, "gamma"));
+    if (gamma >= 1 && form->flags & DLC_LR_FALLS)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: policy = %s needs a gamma below 1, as the learning rate is "
+            "to fall",
+            dlc_settings_where(settings, "gamma"), form->name);
+    return DLC_OK;
+}
+
+dlc_status dlc_lr_policy_check(const dlc_settings *settings) {
+    const dlc_lr_form *form = form_of(settings);
+    DLC_TRY(check_warmup(settings, form));
+    DLC_TRY(check_gamma(settings, form));
+    if (form->flags & DLC_LR_STEP_SIZE && !dlc_settings_get_int(settings, "step_size"))
+        return dlc_fail(DLC_ERR_CONFIG, "%s: policy = %s needs step_size",
+                        dlc_settings_where(settings, "policy"), form->name);
+    return form->flags & DLC_LR_STEP_VALUES ? check_values(settings) : DLC_OK;
+}
+
+dlc_status dlc_lr_policy_make(const dlc_settings *settings, int64_t max_iterations,
+                              int64_t epoch_iterations, const dlc_lr_schedule *schedule,
+                              dlc_lr_policy *made) {
+    if (schedule) {
+        max_iterations = schedule->max_iterations;
+        epoch_iterations = schedule->epoch_iterations;
+    }
+    int64_t end = dlc_settings_get_int(settings, "max_iterations");
+    int64_t warmup = dlc_settings_get_int(settings, "warmup");
+    *made = (dlc_lr_policy){
+        .form = form_of(settings),
+        .base_rate = dlc_settings_get_float(settings, "learning_rate"),
+        .gamma = dlc_settings_get_float(settings, "gamma"),
+        .power = dlc_settings_get_float(settings, "power"),
+        .min_rate = dlc_settings_get_float(settings, "min_learning_rate"),
+        .step = (double)dlc_settings_get_int(settings, "step_size"),
+        .period_mult = dlc_settings_get_float(settings, "period_mult"),
+        .cycle_rise = dlc_settings_get_float(settings, "cycle_rise"),
+        .cycle_divisor = dlc_settings_get_float(settings, "cycle_divisor"),
+        .end = (double)(end > 0 ? end : max_iterations),
+        .warmup = warmup ? (double)warmup
+                         : round(dlc_settings_get_float(settings, "warmup_epochs") *
+                                 (double)epoch_iterations),
+        .warmup_rate = dlc_settings_get_float(settings, "warmup_learning_rate"),
+    };
+    if (schedule) {
+        made->is_resumed = 1;
+        made->schedule = *schedule;
+    }
+    int has_end = (made->form->flags & DLC_LR_END) != 0;
+    made->ends = has_end && end <= 0;
+    made->nvalues = dlc_settings_get_ints(settings, "step_values", &made->values);
+    if (has_end && made->end < 0)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: policy = %s needs to know where it ends: set max_iterations",
+            dlc_settings_where(settings, "policy"), made->form->name);
+    return DLC_OK;
+}
+
+/* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It ends at
+ * the policy's value of that iteration; the policy counts from iteration 0 all the
+ * same. */
+double dlc_lr_policy_rate(const dlc_lr_policy *policy, int64_t iteration) {
+    const dlc_lr_schedule *schedule = &policy->schedule;
+    double i = (double)iteration, warm = i;
+    if (policy->is_resumed && iteration >= schedule->begin) {
+        double since = (double)(iteration - schedule->begin);
+        warm = schedule->from + since * schedule->step;
+        i = policy->ends ? schedule->from_to_end + since * schedule->step_to_end : warm;
+    }
+    if (warm >= policy->warmup)
+        return policy->form->rate(policy, i);
+    return policy->warmup_rate +
+           (policy->form->rate(policy, policy->warmup) - policy->warmup_rate) * warm /
+               policy->warmup;
+}

@@ -1,0 +1,485 @@
+/* Every learning-rate policy against its closed form, what is refused, and what is said
+ * about the learning rates of a whole job. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "solver/plateau.h"
+#include "solver/solver.h"
+
+/* The settings of [solver] and the policy of a job. */
+typedef struct fixture {
+    dlc_config *config;
+    dlc_problems problems;
+    dlc_settings *settings;
+    dlc_lr_policy policy;
+    int64_t max_iterations, epoch_iterations;
+    const dlc_lr_schedule *schedule;
+} fixture;
+
+static fixture r;
+
+/* Reads settings "solver.KEY=VALUE". */
+static void open_settings(const char *const *sets, size_t count) {
+    static const char *const reserved[] = {"solver", NULL};
+    static const dlc_option *const tables[] = {dlc_solver_options};
+    r = (fixture){.max_iterations = -1, .epoch_iterations = 100};
+    ck_assert_int_eq(
+        dlc_config_load(NULL, reserved, sets, count, &r.problems, &r.config), DLC_OK);
+    ck_assert_int_eq(
+        dlc_settings_make(r.config, "solver", tables, 1, &r.problems, &r.settings),
+        DLC_OK);
+    ck_assert_msg(dlc_problems_report(&r.problems) == DLC_OK, "%s", dlc_detail());
+}
+
+static void close_settings(void) {
+    dlc_settings_free(r.settings);
+    dlc_config_free(r.config);
+    dlc_problems_free(&r.problems);
+}
+
+#define OPEN(...) \
+    do { \
+        const char *const sets_[] = {__VA_ARGS__}; \
+        open_settings(sets_, sizeof sets_ / sizeof *sets_); \
+        ck_assert_msg(dlc_lr_policy_check(r.settings) == DLC_OK, "%s", dlc_detail()); \
+    } while (0)
+
+static dlc_status make_policy(void) {
+    return dlc_lr_policy_make(r.settings, r.max_iterations, r.epoch_iterations,
+                              r.schedule, &r.policy);
+}
+
+static void begin(void) {
+    ck_assert_msg(make_policy() == DLC_OK, "%s", dlc_detail());
+}
+
+static double rate(int64_t iteration) {
+    return dlc_lr_policy_rate(&r.policy, iteration);
+}
+
+static void expect(int64_t iteration, double value) {
+    double got = rate(iteration);
+    ck_assert_msg(fabs(got - value) <= 1e-12 * fabs(value) + 1e-15,
+                  "iteration %lld: rate %.17g, expected %.17g", (long long)iteration,
+                  got, value);
+}
+
+static const int64_t points[] = {0, 1, 7, 9, 10, 11, 19, 20, 99, 100, 101, 100000};
+
+#define AT_ALL_POINTS(i, value) \
+    for (size_t p_ = 0; p_ < sizeof points / sizeof *points; p_++) { \
+        int64_t i = points[p_]; \
+        expect(i, value); \
+    }
+
+START_TEST(fixed) {
+    OPEN("solver.learning_rate=0.25");
+    begin();
+    AT_ALL_POINTS(i, (0.0 * (double)i) + 0.25)
+    close_settings();
+}
+END_TEST
+
+START_TEST(step) {
+    OPEN("solver.policy=step", "solver.learning_rate=0.1", "solver.gamma=0.5",
+         "solver.step_size=10");
+    begin();
+    AT_ALL_POINTS(i, 0.1 * pow(0.5, (double)(i / 10)))
+    expect(9, 0.1);
+    expect(10, 0.05);
+    expect(20, 0.025);
+    close_settings();
+}
+END_TEST
+
+START_TEST(multistep) {
+    OPEN("solver.policy=multistep", "solver.learning_rate=0.1", "solver.gamma=0.1",
+         "solver.step_values=10, 20, 100");
+    begin();
+    expect(0, 0.1);
+    expect(9, 0.1);
+    expect(10, 0.01);
+    expect(19, 0.01);
+    expect(20, 0.001);
+    expect(99, 0.001);
+    expect(100, 0.0001);
+    expect(1000000, 0.0001);
+    close_settings();
+}
+END_TEST
+
+START_TEST(exponential) {
+    OPEN("solver.policy=exp", "solver.learning_rate=0.1", "solver.gamma=0.99");
+    begin();
+    AT_ALL_POINTS(i, 0.1 * pow(0.99, (double)i))
+    close_settings();
+}
+END_TEST
+
+/* With the numbers of Caffe's LeNet. */
+START_TEST(inverse) {
+    OPEN("solver.policy=inv", "solver.learning_rate=0.01", "solver.gamma=0.0001",
+         "solver.power=0.75");
+    begin();
+    AT_ALL_POINTS(i, 0.01 * pow(1 + 0.0001 * (double)i, -0.75))
+    expect(0, 0.01);
+    ck_assert_double_eq_tol(rate(10000), 0.00594604, 5e-9);
+    close_settings();
+}
+END_TEST
+
+START_TEST(polynomial) {
+    OPEN("solver.policy=poly", "solver.learning_rate=0.1", "solver.power=2",
+         "solver.max_iterations=100");
+    begin();
+    AT_ALL_POINTS(i, i < 100 ? 0.1 * (1 - (double)i / 100) * (1 - (double)i / 100) : 0)
+    close_settings();
+}
+END_TEST
+
+START_TEST(polynomial_ends_with_the_job) {
+    OPEN("solver.policy=poly", "solver.learning_rate=1");
+    r.max_iterations = 50;
+    begin();
+    expect(0, 1);
+    expect(25, 0.5);
+    expect(50, 0);
+    expect(51, 0);
+    close_settings();
+}
+END_TEST
+
+START_TEST(sigmoid) {
+    OPEN("solver.policy=sigmoid", "solver.learning_rate=0.1", "solver.gamma=-0.05",
+         "solver.step_size=100");
+    begin();
+    AT_ALL_POINTS(i, 0.1 / (1 + exp(0.05 * ((double)i - 100))))
+    expect(100, 0.05);
+    close_settings();
+}
+END_TEST
+
+START_TEST(cosine) {
+    OPEN("solver.policy=cosine", "solver.learning_rate=0.9",
+         "solver.min_learning_rate=0.1", "solver.max_iterations=100");
+    begin();
+    AT_ALL_POINTS(i, i < 100 ? 0.1 + 0.4 * (1 + cos(M_PI * (double)i / 100)) : 0.1)
+    expect(0, 0.9);
+    expect(50, 0.5);
+    close_settings();
+}
+END_TEST
+
+/* Periods of 4, 8, 16 and 32 iterations, as those of PyTorch with T_0 = 4, T_mult = 2
+ * and eta_min = 0.1. */
+START_TEST(restarts) {
+    OPEN("solver.policy=cosine_restarts", "solver.learning_rate=0.9",
+         "solver.min_learning_rate=0.1", "solver.step_size=4", "solver.period_mult=2");
+    begin();
+    static const int64_t start[] = {0, 4, 12, 28, 60};
+    for (int k = 0; k < 4; k++)
+        for (int64_t i = start[k]; i < start[k + 1]; i++)
+            expect(i, 0.1 + 0.4 * (1 + cos(M_PI * (double)(i - start[k]) /
+                                           (double)(start[k + 1] - start[k]))));
+    expect(28, 0.9);
+    expect(20, 0.5);
+    close_settings();
+
+    OPEN("solver.policy=cosine_restarts", "solver.learning_rate=1",
+         "solver.step_size=10");
+    begin();
+    AT_ALL_POINTS(i, (1 + cos(M_PI * (double)(i % 10) / 10)) / 2)
+    close_settings();
+}
+END_TEST
+
+START_TEST(one_cycle) {
+    OPEN("solver.policy=one_cycle", "solver.learning_rate=1", "solver.cycle_rise=0.25",
+         "solver.cycle_divisor=10", "solver.min_learning_rate=0.02");
+    r.max_iterations = 80;
+    begin();
+    expect(0, 0.1);
+    expect(10, 0.55);
+    expect(20, 1);
+    expect(50, 0.51);
+    expect(80, 0.02);
+    expect(1000, 0.02);
+    for (int64_t i = 0; i < 20; i++)
+        expect(i, 1 - 0.45 * (1 + cos(M_PI * (double)i / 20)));
+    close_settings();
+
+    OPEN("solver.policy=one_cycle", "solver.cycle_rise=0", "solver.learning_rate=1",
+         "solver.max_iterations=10");
+    begin();
+    expect(0, 1);
+    expect(5, 0.5);
+    close_settings();
+}
+END_TEST
+
+/* ---- Plateau ------------------------------------------------------------------ */
+
+/* Reports losses of tests after iterations 10, 20, ...; returns the factor. */
+static double after_tests(dlc_lr_plateau *plateau, int64_t *iteration, int tests,
+                          const double *losses) {
+    for (int i = 0; i < tests; i++) {
+        double before = plateau->factor;
+        int falls = dlc_lr_plateau_report(plateau, *iteration += 10, losses[i]);
+        ck_assert_int_eq(falls, plateau->factor < before);
+    }
+    return plateau->factor;
+}
+
+START_TEST(plateau) {
+    OPEN("solver.policy=plateau", "solver.learning_rate=1", "solver.gamma=0.5",
+         "solver.patience=2", "solver.threshold=0.1", "solver.min_learning_rate=0.2");
+    dlc_lr_plateau p = dlc_lr_plateau_make(r.settings);
+    int64_t i = 0;
+    const double falling[] = {4, 3, 2}, almost[] = {1.9, 1.85, 1.81};
+    ck_assert_double_eq(after_tests(&p, &i, 3, falling), 1);
+    ck_assert_double_eq(after_tests(&p, &i, 2, almost), 1);
+    /* A test that is repeated does not count. */
+    ck_assert_int_eq(dlc_lr_plateau_report(&p, i, 9), 0);
+    ck_assert_double_eq(after_tests(&p, &i, 1, &almost[2]), 0.5);
+    /* Progress, measured from the best loss, which is still 2. */
+    const double better[] = {1.79, 1.79, 1.79};
+    ck_assert_double_eq(after_tests(&p, &i, 3, better), 0.5);
+    const double worse[] = {(double)NAN, 7, 7, 7, 7, 7, 7};
+    ck_assert_double_eq(after_tests(&p, &i, 1, worse), 0.25);
+    ck_assert_double_eq(after_tests(&p, &i, 3, worse), 0.2); /* not 0.125 */
+    ck_assert_double_eq(after_tests(&p, &i, 7, worse), 0.2);
+    close_settings();
+}
+END_TEST
+
+/* A run that is resumed from the text goes on like the one that wrote it. */
+START_TEST(plateau_is_saved) {
+    OPEN("solver.policy=plateau", "solver.gamma=0.3", "solver.patience=1");
+    char text[DLC_LR_PLATEAU_TEXT];
+    const double losses[] = {0.7, 1.0 / 3, 0.5, 0.4, 0.4, 0.4, 0.4};
+    for (int stop = 0; stop < 7; stop++) {
+        dlc_lr_plateau one = dlc_lr_plateau_make(r.settings), other = one;
+        int64_t i = 0, j;
+        after_tests(&one, &i, stop, losses);
+        j = i;
+        dlc_lr_plateau_print(&one, text);
+        ck_assert_int_eq(dlc_lr_plateau_read(&other, text), 1);
+        ck_assert_double_eq(after_tests(&one, &i, 7 - stop, losses + stop),
+                            after_tests(&other, &j, 7 - stop, losses + stop));
+        ck_assert(one.factor < 0.1);
+        ck_assert_mem_eq(&one, &other, sizeof one);
+    }
+    dlc_lr_plateau kept = dlc_lr_plateau_make(r.settings), read = kept;
+    ck_assert_int_eq(dlc_lr_plateau_read(&read, "0.1 nonsense"), 0);
+    ck_assert_mem_eq(&kept, &read, sizeof kept);
+    close_settings();
+}
+END_TEST
+
+START_TEST(other_policies_have_no_plateau) {
+    OPEN("solver.policy=step", "solver.step_size=5", "solver.patience=0");
+    dlc_lr_plateau p = dlc_lr_plateau_make(r.settings);
+    const double losses[] = {1, 1, 1, 1};
+    int64_t i = 0;
+    ck_assert_double_eq(after_tests(&p, &i, 4, losses), 1);
+    close_settings();
+}
+END_TEST
+
+/* ---- Warm-up and resumed runs ------------------------------------------------- */
+
+START_TEST(warmup) {
+    OPEN("solver.learning_rate=0.8", "solver.warmup=10",
+         "solver.warmup_learning_rate=0.2");
+    begin();
+    for (int64_t i = 0; i < 10; i++)
+        expect(i, 0.2 + 0.06 * (double)i);
+    expect(10, 0.8);
+    expect(11, 0.8);
+    close_settings();
+}
+END_TEST
+
+/* Warm-up ends at the policy's value; the policy counts from iteration 0. */
+START_TEST(warmup_meets_policy) {
+    OPEN("solver.learning_rate=1", "solver.policy=poly", "solver.max_iterations=1000",
+         "solver.warmup_epochs=2.5");
+    r.epoch_iterations = 40;
+    begin();
+    expect(0, 0);
+    expect(50, 0.45);
+    expect(100, 0.9);
+    expect(200, 0.8);
+    close_settings();
+}
+END_TEST
+
+/* A resumed run continues its schedule from where it was, at its own pace; a policy
+ * that ends with the run is stretched over what is left. */
+START_TEST(resumed) {
+    const dlc_lr_schedule half = {.max_iterations = 100,
+                                  .epoch_iterations = 10,
+                                  .begin = 20,
+                                  .from = 40,
+                                  .step = 2,
+                                  .from_to_end = 40,
+                                  .step_to_end = 0.75};
+    OPEN("solver.learning_rate=1", "solver.policy=step", "solver.gamma=0.5",
+         "solver.step_size=10");
+    r.schedule = &half;
+    begin();
+    expect(20, 1.0 / 16);
+    expect(24, 1.0 / 16);
+    expect(25, 1.0 / 32);
+    expect(30, 1.0 / 64);
+    close_settings();
+
+    OPEN("solver.learning_rate=1", "solver.policy=poly", "solver.power=1");
+    r.schedule = &half;
+    begin();
+    expect(20, 0.6);
+    expect(60, 0.3);
+    expect(100, 0);
+    close_settings();
+
+    OPEN("solver.learning_rate=0.8", "solver.warmup=60",
+         "solver.warmup_learning_rate=0.2");
+    r.schedule = &half;
+    begin();
+    expect(20, 0.6);
+    expect(25, 0.7);
+    expect(30, 0.8);
+    close_settings();
+}
+END_TEST
+
+/* ---- What is refused --------------------------------------------------------- */
+
+static const struct {
+    const char *sets[3];
+    const char *says;
+} wrong[] = {
+    {{"solver.policy=step"}, "policy = step needs step_size"},
+    {{"solver.policy=sigmoid"}, "policy = sigmoid needs step_size"},
+    {{"solver.policy=multistep"}, "policy = multistep needs step_values"},
+    {{"solver.policy=multistep", "solver.step_values=10,20,20"},
+     "step_values must increase, but 20 follows 20"},
+    {{"solver.policy=multistep", "solver.step_values=10,5"},
+     "step_values must increase, but 5 follows 10"},
+    {{"solver.policy=exp", "solver.gamma=-0.5"}, "gamma may be negative only with"},
+    {{"solver.warmup=5", "solver.warmup_epochs=1"}, "give warmup or warmup_epochs"},
+    {{"solver.policy=cosine_restarts"}, "policy = cosine_restarts needs step_size"},
+    {{"solver.policy=one_cycle", "solver.warmup=5"}, "a rise of its own"},
+    {{"solver.policy=one_cycle", "solver.warmup_epochs=0.5"}, "a rise of its own"},
+    {{"solver.policy=plateau", "solver.gamma=1"}, "needs a gamma below 1"},
+};
+
+START_TEST(refuses) {
+    size_t count = 0;
+    while (count < 3 && wrong[_i].sets[count])
+        count++;
+    open_settings(wrong[_i].sets, count);
+    ck_assert_int_eq(dlc_lr_policy_check(r.settings), DLC_ERR_CONFIG);
+    ck_assert_msg(strstr(dlc_detail(), wrong[_i].says) != NULL, "%s", dlc_detail());
+    ck_assert_msg(strncmp(dlc_detail(), "--set: ", 7) == 0, "%s", dlc_detail());
+    close_settings();
+}
+END_TEST
+
+START_TEST(refuses_what_never_ends) {
+    static const char *const policies[] = {"poly", "cosine", "one_cycle"};
+    char text[64];
+    snprintf(text, sizeof text, "solver.policy=%s", policies[_i]);
+    OPEN(text);
+    ck_assert_int_eq(make_policy(), DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), policies[_i]));
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "needs to know where it ends"));
+    close_settings();
+}
+END_TEST
+
+/* ---- A whole job -------------------------------------------------------------- */
+
+/* A job of 100 iterations, 10 of them an epoch. */
+static const struct {
+    const char *sets[4];
+    dlc_status status;
+    const char *says; /* the error or the warning; NULL: nothing */
+} jobs[] = {
+    {{"solver.policy=fixed"}, DLC_OK, NULL},
+    {{"solver.learning_rate=0"}, DLC_ERR_CONFIG, "nothing would be learned"},
+    {{"solver.policy=exp", "solver.gamma=1e9"}, DLC_ERR_CONFIG, "would grow to"},
+    {{"solver.warmup_epochs=20"}, DLC_OK, "it ends before"},
+    {{"solver.policy=poly", "solver.max_iterations=50"}, DLC_OK, "nothing more"},
+    {{"solver.policy=sigmoid", "solver.gamma=0.1", "solver.step_size=200"},
+     DLC_OK,
+     "is never reached"},
+    /* The highest rate is in the middle. */
+    {{"solver.policy=one_cycle"}, DLC_OK, NULL},
+    {{"solver.policy=one_cycle", "solver.max_iterations=1000"},
+     DLC_OK,
+     "is never reached"},
+    /* The warm-up hides the first period, and the next one begins in time or too late.
+     */
+    {{"solver.policy=cosine_restarts", "solver.step_size=60", "solver.warmup=50"},
+     DLC_OK,
+     NULL},
+    {{"solver.policy=cosine_restarts", "solver.step_size=110", "solver.warmup=90"},
+     DLC_OK,
+     "is never reached"},
+};
+
+START_TEST(whole_job) {
+    char warning[512] = "";
+    size_t count = 0;
+    while (count < 4 && jobs[_i].sets[count])
+        count++;
+    open_settings(jobs[_i].sets, count);
+    ck_assert_int_eq(dlc_lr_policy_check(r.settings), DLC_OK);
+    ck_assert_int_eq(
+        dlc_lr_policy_check_job(r.settings, 100, 10, warning, sizeof warning),
+        jobs[_i].status);
+    const char *said = jobs[_i].status == DLC_OK ? warning : dlc_detail();
+    if (jobs[_i].says)
+        ck_assert_msg(strstr(said, jobs[_i].says) != NULL, "%s", said);
+    else
+        ck_assert_str_eq(said, "");
+    close_settings();
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("schedule");
+    TCase *all = tcase_create("all");
+    tcase_add_test(all, fixed);
+    tcase_add_test(all, step);
+    tcase_add_test(all, multistep);
+    tcase_add_test(all, exponential);
+    tcase_add_test(all, inverse);
+    tcase_add_test(all, polynomial);
+    tcase_add_test(all, polynomial_ends_with_the_job);
+    tcase_add_test(all, sigmoid);
+    tcase_add_test(all, cosine);
+    tcase_add_test(all, restarts);
+    tcase_add_test(all, one_cycle);
+    tcase_add_test(all, plateau);
+    tcase_add_test(all, plateau_is_saved);
+    tcase_add_test(all, other_policies_have_no_plateau);
+    tcase_add_test(all, warmup);
+    tcase_add_test(all, warmup_meets_policy);
+    tcase_add_test(all, resumed);
+    tcase_add_loop_test(all, refuses, 0, (int)(sizeof wrong / sizeof *wrong));
+    tcase_add_loop_test(all, refuses_what_never_ends, 0, 3);
+    tcase_add_loop_test(all, whole_job, 0, (int)(sizeof jobs / sizeof *jobs));
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

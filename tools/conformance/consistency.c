@@ -1,0 +1,237 @@
+/* The checks of consistency models, with one rank. What models do between ranks is
+ * tested by training jobs. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "training_fixture.h"
+
+static void reports_its_needs(suite_run *run) {
+    const dlc_consistency_ops *ops = run->feature->ops;
+    dlc_consistency_needs a = {.size = sizeof a}, b = {.size = sizeof b};
+    suite_must(run, ops->needs(run->settings, &a), "needs");
+    suite_must(run, ops->needs(run->settings, &b), "needs");
+    if (memcmp(&a, &b, sizeof a) != 0)
+        suite_fail(run, "needs gives different results for the same settings");
+    if (a.servers < 0)
+        suite_fail(run, "needs reports %d servers", a.servers);
+    if (a.deferred_update && !DLC_CAN(ops, update))
+        suite_fail(run, "needs.deferred_update is set, but there is no update");
+}
+
+static void converges(suite_run *run) {
+    training_fixture f;
+    training_fixture_begin(run, &f);
+    double before = training_fixture_distance(&f);
+    for (int64_t i = 0; i < (int64_t)10 * TRAINING_STEPS; i++)
+        training_fixture_step(&f, i);
+    double after = training_fixture_distance(&f);
+    if (!isfinite(after) || after > before / 10)
+        suite_fail(run,
+                   "minimizing a quadratic function, the distance to the minimum went "
+                   "from %g to %g in %d steps",
+                   before, after, 10 * TRAINING_STEPS);
+}
+
+static void leaves_the_rest(suite_run *run) {
+    training_fixture f;
+    float frozen[16];
+    const size_t last = training_offsets[TRAINING_SEGMENTS - 1];
+    training_fixture_begin(run, &f);
+    memcpy(frozen, f.weights + last, sizeof frozen);
+    for (int64_t i = 0; i < TRAINING_STEPS; i++)
+        training_fixture_step(&f, i);
+    for (size_t i = 0; i < TRAINING_COUNT; i++)
+        if (!training_fixture_is_parameter(i) && f.weights[i] != 0)
+            suite_fail(run, "it updates the control words, or the padding between "
+                            "parameters");
+    if (!suite_same(frozen, f.weights + last, 16))
+        suite_fail(run, "it updates a parameter with lr_mult 0");
+}
+
+static void exchanges_control_words(suite_run *run) {
+    training_fixture f;
+    int seen = 0;
+    training_fixture_begin(run, &f);
+    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
+        training_fixture_backward(&f, i);
+        training_fixture_finish(&f, i);
+        const float *words = f.gradients + TRAINING_COUNT - TRAINING_CONTROL_WORDS;
+        if (words[0] != 0.5f)
+            suite_fail(run, "the sum of one rank's losses of 0.5 is %g",
+                       (double)words[0]);
+        seen += words[1] > 0;
+    }
+    if (seen < TRAINING_STEPS / 2)
+        suite_fail(run, "of %d requests in the control words %d arrived",
+                   TRAINING_STEPS, seen);
+}
+
+static void repeats_itself(suite_run *run) {
+    training_fixture a, b;
+    training_fixture_begin(run, &a);
+    training_fixture_begin(run, &b);
+    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
+        training_fixture_step(&a, i);
+        training_fixture_step(&b, i);
+    }
+    if (!suite_same(a.weights, b.weights, TRAINING_COUNT))
+        suite_fail(run, "two runs from the same weights give different weights");
+}
+
+/* A model that moves gradients by itself uses no exchange. */
+static void exchanges_every_bucket(suite_run *run) {
+    training_fixture f;
+    training_fixture_begin(run, &f);
+    for (int64_t i = 0; i < 3; i++) {
+        int started = 0;
+        training_fixture_step(&f, i);
+        for (int b = 0; b < TRAINING_BUCKETS; b++)
+            started += f.started[b];
+        if (!started)
+            suite_skip(run, "it does not use the exchange");
+        if (f.early)
+            suite_fail(run, "it waited for a bucket that it had not started");
+        for (int b = 0; b < TRAINING_BUCKETS; b++)
+            if (f.started[b] != 1 || f.waited[b] < 1)
+                suite_fail(run,
+                           "in an iteration it started bucket %d %d times and waited "
+                           "for it %d times",
+                           b, f.started[b], f.waited[b]);
+    }
+}
+
+/* Weights must not change before their gradients are reduced. */
+static void waits_before_it_updates(suite_run *run) {
+    training_fixture f;
+    float before[TRAINING_COUNT];
+    training_fixture_begin(run, &f);
+    for (int64_t i = 0; i < 3; i++) {
+        memcpy(before, f.weights, sizeof before);
+        training_fixture_backward(&f, i);
+        for (int b = 0; b < TRAINING_BUCKETS; b++) {
+            size_t begin = training_borders[b], end = training_borders[b + 1];
+            if (f.started[b] && !f.waited[b] &&
+                !suite_same(before + begin, f.weights + begin, end - begin))
+                suite_fail(run,
+                           "it changed weights of bucket %d before it had waited for "
+                           "the bucket",
+                           b);
+        }
+        training_fixture_finish(&f, i);
+    }
+}
+
+/* ---- Resuming --------------------------------------------------------------- */
+
+static void carry_blob(const training_fixture *from, training_fixture *to) {
+    suite_run *run = from->run;
+    size_t bytes = 0;
+    if (!DLC_CAN(from->ops, save))
+        return;
+    suite_must(run, from->ops->save(from->model, NULL, &bytes),
+               "save (number of bytes)");
+    unsigned char *blob = dlc_alloc(bytes + 1, 1);
+    if (!blob)
+        suite_skip(run, "out of memory");
+    blob[bytes] = 0xa5;
+    suite_must(run, from->ops->save(from->model, blob, &bytes), "save");
+    if (blob[bytes] != 0xa5)
+        suite_fail(run, "save writes more bytes than it reported");
+    suite_must(run, to->ops->load(to->model, blob, bytes), "load of a saved state");
+}
+
+static void resumes(suite_run *run) {
+    enum { HALF = TRAINING_STEPS / 2 };
+    training_fixture whole, first, second;
+    training_fixture_begin(run, &whole);
+    training_fixture_begin(run, &first);
+    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
+        training_fixture_step(&whole, i);
+        if (i == HALF - 1)
+            suite_must(run, whole.ops->synchronize(whole.model, HALF), "synchronize");
+    }
+    for (int64_t i = 0; i < HALF; i++)
+        training_fixture_step(&first, i);
+    suite_must(run, first.ops->synchronize(first.model, HALF), "synchronize");
+    training_fixture_open(run, &second);
+    training_fixture_carry_over(&first, &second);
+    suite_must(run, training_fixture_create(&second, HALF), "create");
+    carry_blob(&first, &second);
+    for (int64_t i = HALF; i < TRAINING_STEPS; i++)
+        training_fixture_step(&second, i);
+    if (!suite_same(whole.weights, second.weights, TRAINING_COUNT))
+        suite_fail(run,
+                   "a run that is saved and resumed gives other weights than a run "
+                   "without interruption");
+}
+
+static void refuses_damage(suite_run *run) {
+    training_fixture f;
+    unsigned char nonsense[37];
+    training_fixture_begin(run, &f);
+    if (!DLC_CAN(f.ops, load))
+        suite_skip(run, "it has no state except the slots");
+    memset(nonsense, 0xee, sizeof nonsense);
+    if (f.ops->load(f.model, nonsense, sizeof nonsense) == DLC_OK)
+        suite_fail(run, "load accepts 37 bytes of garbage");
+    if (!*dlc_detail())
+        suite_fail(run, "load failed without a detail sentence");
+}
+
+/* ---- Updates and the end ---------------------------------------------------- */
+
+static void defers_updates(suite_run *run) {
+    training_fixture now, deferred;
+    training_fixture_begin(run, &now);
+    if (!now.needs.deferred_update)
+        suite_skip(run, "it does not support deferred updates");
+    training_fixture_begin(run, &deferred);
+    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
+        training_fixture_step(&now, i);
+        training_fixture_backward(&deferred, i);
+        for (int b = TRAINING_BUCKETS - 1; b >= 0; b--)
+            suite_must(run,
+                       deferred.ops->update(deferred.model, i,
+                                            (b + (int)i) % TRAINING_BUCKETS),
+                       "update");
+    }
+    if (!suite_same(now.weights, deferred.weights, TRAINING_COUNT))
+        suite_fail(run, "update of each bucket gives other weights than finish");
+}
+
+static void closes(suite_run *run) {
+    training_fixture f;
+    training_fixture_begin(run, &f);
+    f.ops->destroy(NULL);
+    training_fixture_step(&f, 0);
+    training_fixture_backward(&f, 1); /* destroyed in the middle of an iteration */
+    training_fixture_destroy(&f);
+}
+
+#define CHECK(name, promise, run) \
+    { name, promise, DLC_KIND_CONSISTENCY, 0, SUITE_LOADED, 30, run }
+
+const suite_check suite_consistency_checks[] = {
+    CHECK("consistency.needs", "needs is valid and depends on the settings alone",
+          reports_its_needs),
+    CHECK("consistency.converges", "it minimizes a quadratic function", converges),
+    CHECK("consistency.untouched",
+          "control words, padding and frozen parameters do not change",
+          leaves_the_rest),
+    CHECK("consistency.control_words", "the control words arrive",
+          exchanges_control_words),
+    CHECK("consistency.exchange", "every bucket is started once and then waited for",
+          exchanges_every_bucket),
+    CHECK("consistency.order", "weights change only after their gradients are reduced",
+          waits_before_it_updates),
+    CHECK("consistency.repeats", "training is bitwise reproducible", repeats_itself),
+    CHECK("consistency.resume", "a resumed run is bitwise identical", resumes),
+    CHECK("consistency.damage", "load rejects a damaged state", refuses_damage),
+    CHECK("consistency.deferred_update", "update is bitwise identical to finish",
+          defers_updates),
+    CHECK("consistency.close",
+          "destroy works with NULL and in the middle of an iteration", closes),
+    {.name = NULL},
+};

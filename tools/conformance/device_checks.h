@@ -1,0 +1,34 @@
+/* The device under test, and what the files with checks of devices share. */
+#ifndef DLC_TOOLS_CONFORMANCE_DEVICE_CHECKS_H
+#define DLC_TOOLS_CONFORMANCE_DEVICE_CHECKS_H
+
+#include "device_fixture.h"
+
+typedef struct device_check {
+    suite_run *run;
+    const dlc_device_ops *ops;
+    dlc_device *device;
+    dlc_queue *queue; /* NULL: work is done when a call returns */
+} device_check;
+
+/* Opens the device, and a queue if it has queues. Skips the check if this machine has
+ * no such device. */
+void device_check_open(suite_run *run, device_check *check);
+
+/* Device memory, and a copy after which all work is done. Memory is never freed. */
+void *device_check_take(const device_check *check, size_t bytes);
+void device_check_copy(const device_check *check, void *to, const void *from,
+                       size_t bytes);
+
+/* Fills a host array, *here, and a device array, which is returned, with the same
+ * random numbers. A guard word follows both. */
+float *device_check_upload(const device_check *check, size_t count, uint64_t seed,
+                           float **here);
+
+/* Fails unless the device array has the expected values and its guard word is
+ * intact. */
+void device_check_compare(const device_check *check, const char *call,
+                          const float *there, const float *wanted, size_t count,
+                          double tolerance);
+
+#endif

@@ -1,0 +1,234 @@
+/* Sets up arenas, exchange, solver and model, and runs iterations. */
+#include "training_fixture.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "solver/synchronous.h"
+
+const size_t training_offsets[TRAINING_SEGMENTS] = {0, 48, 64, 176, 208};
+const size_t training_counts[TRAINING_SEGMENTS] = {40, 7, 100, 31, 16};
+const size_t training_borders[TRAINING_BUCKETS + 1] = {0, 100, 208, TRAINING_COUNT};
+
+/* ---- A solver, for checks of models --------------------------------------------- */
+
+static void run_momentum(const dlc_rule_step *step, size_t n, const float *gradient,
+                         float *const *slots, float *weight) {
+    for (size_t i = 0; i < n; i++) {
+        slots[0][i] = 0.5f * slots[0][i] +
+                      step->learning_rate *
+                          dlc_rule_gradient(step, gradient[i], weight[i]);
+        weight[i] -= slots[0][i];
+    }
+}
+
+static const dlc_rule momentum = {
+    .size = sizeof momentum, .slots = 1, .run = run_momentum};
+
+static dlc_status momentum_needs(const dlc_settings *settings,
+                                 dlc_solver_needs *needs) {
+    (void)settings;
+    needs->rule = &momentum;
+    needs->slot_name[0] = "momentum";
+    needs->slot_saved = 1;
+    return DLC_OK;
+}
+
+static const dlc_solver_ops momentum_ops = {.size = sizeof momentum_ops,
+                                            .needs = momentum_needs};
+static const dlc_feature momentum_feature = {.size = sizeof momentum_feature,
+                                             .kind = DLC_KIND_SOLVER,
+                                             .name = "momentum",
+                                             .ops = &momentum_ops};
+
+static const dlc_settings *default_settings(suite_run *run) {
+    const dlc_option *tables[] = {dlc_solver_options};
+    dlc_problems problems = {0};
+    dlc_settings *settings = NULL;
+    suite_must(run, dlc_settings_make(NULL, "solver", tables, 1, &problems, &settings),
+               "the solver's settings");
+    return settings;
+}
+
+static void make_solver(training_fixture *f) {
+    suite_run *run = f->run;
+    int under_test = run->feature->kind == DLC_KIND_SOLVER;
+    dlc_status status = under_test
+                            ? dlc_solver_make(run->feature, run->settings, &f->solver)
+                            : dlc_solver_make(&momentum_feature, default_settings(run),
+                                              &f->solver);
+    suite_must(run, status, "needs");
+    suite_must(run, dlc_solver_set_schedule(&f->solver, 1000, 100, NULL),
+               "the learning-rate schedule");
+    f->ops = under_test ? &dlc_synchronous_ops : run->feature->ops;
+    f->settings = run->settings;
+    f->needs = (dlc_consistency_needs){.size = sizeof f->needs};
+    suite_must(run, f->ops->needs(f->settings, &f->needs), "needs");
+}
+
+/* ---- The exchange ----------------------------------------------------------- */
+
+static void check_bucket(const training_fixture *f, const char *call, int32_t bucket) {
+    if (bucket < 0 || bucket >= TRAINING_BUCKETS)
+        suite_fail(f->run, "it called %s for bucket %d of %d", call, bucket,
+                   TRAINING_BUCKETS);
+}
+
+static dlc_status count_start(void *context, int32_t bucket) {
+    training_fixture *f = context;
+    check_bucket(f, "start", bucket);
+    f->started[bucket]++;
+    return DLC_OK;
+}
+
+static dlc_status count_wait(void *context, int32_t bucket) {
+    training_fixture *f = context;
+    check_bucket(f, "wait", bucket);
+    f->early |= f->started[bucket] <= f->waited[bucket];
+    f->waited[bucket]++;
+    return DLC_OK;
+}
+
+/* ---- Opening and closing ---------------------------------------------------- */
+
+static void lay_out(training_fixture *f) {
+    for (int i = 0; i < TRAINING_SEGMENTS; i++) {
+        f->segment[i] = (dlc_segment){.name = "segment",
+                                      .offset = training_offsets[i],
+                                      .count = training_counts[i],
+                                      .lr_mult = i == TRAINING_SEGMENTS - 1 ? 0
+                                                                            : 1 + i % 2,
+                                      .decay_mult = i % 2};
+        suite_random(f->weights + training_offsets[i], training_counts[i],
+                     7 + (uint64_t)i);
+        suite_random(f->goal + training_offsets[i], training_counts[i],
+                     70 + (uint64_t)i);
+    }
+    f->exchange = (dlc_exchange){.size = sizeof f->exchange,
+                                 .context = f,
+                                 .ranks = 1,
+                                 .buckets = TRAINING_BUCKETS,
+                                 .bucket_begin = training_borders,
+                                 .start = count_start,
+                                 .wait = count_wait};
+}
+
+static void open_slots(training_fixture *f) {
+    for (int32_t i = 0; i < f->solver.slots; i++) {
+        f->slots[i] = device_fixture_floats(f->run, &f->device, TRAINING_COUNT);
+        for (size_t j = 0; j < TRAINING_COUNT; j++)
+            f->slots[i][j] = f->solver.needs.slot_initial[i];
+    }
+}
+
+void training_fixture_open(suite_run *run, training_fixture *f) {
+    *f = (training_fixture){.run = run};
+    make_solver(f);
+    device_fixture_open(run, &f->device);
+    f->weights = device_fixture_floats(run, &f->device, TRAINING_COUNT);
+    f->gradients = device_fixture_floats(run, &f->device, TRAINING_COUNT);
+    f->goal = device_fixture_floats(run, &f->device, TRAINING_COUNT);
+    open_slots(f);
+    lay_out(f);
+    f->accumulator = (dlc_accumulator){.ops = f->device.ops,
+                                       .device = f->device.handle,
+                                       .steps = f->solver.accumulation_steps,
+                                       .gradients = f->gradients,
+                                       .count = TRAINING_COUNT -
+                                                TRAINING_CONTROL_WORDS};
+    suite_must(run, dlc_accumulator_open(&f->accumulator), "the device's alloc");
+}
+
+dlc_status training_fixture_create(training_fixture *f, int64_t iteration) {
+    dlc_update_target target = {.solver = &f->solver,
+                                .device_ops = f->device.ops,
+                                .device = f->device.handle,
+                                .segment = f->segment,
+                                .segments = TRAINING_SEGMENTS,
+                                .count = TRAINING_COUNT - TRAINING_CONTROL_WORDS};
+    if (!f->updater)
+        DLC_TRY(dlc_solver_updater_open(&target, &f->updater));
+    dlc_consistency_args args = {.size = sizeof args,
+                                 .settings = f->settings,
+                                 .device_ops = f->device.ops,
+                                 .device = f->device.handle,
+                                 .count = TRAINING_COUNT,
+                                 .control_words = TRAINING_CONTROL_WORDS,
+                                 .weights = f->weights,
+                                 .gradients = f->gradients,
+                                 .updater = dlc_solver_updater_table(f->updater),
+                                 .exchange = &f->exchange,
+                                 .iteration = iteration};
+    for (int32_t i = 0; i < f->solver.slots; i++)
+        args.slots[i] = f->slots[i];
+    return f->ops->create(&args, &f->model);
+}
+
+void training_fixture_destroy(training_fixture *f) {
+    f->ops->destroy(f->model);
+    f->model = NULL;
+}
+
+void training_fixture_begin(suite_run *run, training_fixture *f) {
+    training_fixture_open(run, f);
+    suite_must(run, training_fixture_create(f, 0), "create");
+}
+
+/* ---- An iteration ----------------------------------------------------------- */
+
+static void fill_gradients(const training_fixture *f) {
+    memset(f->gradients, 0, TRAINING_COUNT * sizeof(float));
+    for (size_t i = 0; i < TRAINING_COUNT; i++)
+        if (training_fixture_is_parameter(i))
+            f->gradients[i] = f->weights[i] - f->goal[i];
+    for (size_t i = TRAINING_COUNT - TRAINING_CONTROL_WORDS; i < TRAINING_COUNT; i++)
+        f->gradients[i] = 0.5f;
+}
+
+void training_fixture_backward(training_fixture *f, int64_t iteration) {
+    memset(f->started, 0, sizeof f->started);
+    memset(f->waited, 0, sizeof f->waited);
+    f->early = 0;
+    for (int32_t micro = 0; micro < f->accumulator.steps; micro++) {
+        fill_gradients(f);
+        suite_must(f->run, dlc_accumulate(&f->accumulator, micro, 0, TRAINING_COUNT),
+                   "accumulation");
+    }
+    for (int32_t b = 0; b < TRAINING_BUCKETS; b++)
+        suite_must(f->run, f->ops->ready(f->model, iteration, b), "ready");
+}
+
+void training_fixture_finish(training_fixture *f, int64_t iteration) {
+    suite_must(f->run, f->ops->finish(f->model, iteration), "finish");
+}
+
+void training_fixture_step(training_fixture *f, int64_t iteration) {
+    training_fixture_backward(f, iteration);
+    training_fixture_finish(f, iteration);
+}
+
+/* ---- Looking at the result -------------------------------------------------- */
+
+double training_fixture_distance(const training_fixture *f) {
+    double sum = 0;
+    for (size_t i = 0; i < training_offsets[TRAINING_SEGMENTS - 1]; i++)
+        if (training_fixture_is_parameter(i))
+            sum += pow((double)f->weights[i] - (double)f->goal[i], 2);
+    return sqrt(sum);
+}
+
+void training_fixture_carry_over(const training_fixture *from, training_fixture *to) {
+    memcpy(to->weights, from->weights, TRAINING_COUNT * sizeof(float));
+    for (int32_t i = 0; i < from->solver.slots; i++)
+        if (dlc_solver_saves(&from->solver, i))
+            memcpy(to->slots[i], from->slots[i], TRAINING_COUNT * sizeof(float));
+}
+
+int training_fixture_is_parameter(size_t element) {
+    for (int i = 0; i < TRAINING_SEGMENTS; i++)
+        if (element >= training_offsets[i] &&
+            element < training_offsets[i] + training_counts[i])
+            return 1;
+    return 0;
+}

@@ -1,0 +1,69 @@
+/* Training without a net, for the checks of solvers and consistency models: they
+ * minimize a quadratic function, half the squared distance of the weights to a goal,
+ * with an exchange of one rank that counts its calls. A solver under test gets the
+ * core's synchronous model; a model under test gets a solver of this file's. */
+#ifndef DLC_TOOLS_CONFORMANCE_TRAINING_FIXTURE_H
+#define DLC_TOOLS_CONFORMANCE_TRAINING_FIXTURE_H
+
+#include "device_fixture.h"
+#include "solver/accumulate.h"
+#include "solver/updater.h"
+
+enum {
+    TRAINING_SEGMENTS = 5,
+    TRAINING_BUCKETS = 3,
+    TRAINING_CONTROL_WORDS = 16,
+    TRAINING_COUNT = 240,
+    TRAINING_STEPS = 40
+};
+
+/* Segments begin at multiples of 16 elements; the last one has lr_mult 0. One border is
+ * in the middle of a segment; the last bucket has the control words. */
+extern const size_t training_offsets[TRAINING_SEGMENTS];
+extern const size_t training_counts[TRAINING_SEGMENTS];
+extern const size_t training_borders[TRAINING_BUCKETS + 1];
+
+typedef struct training_fixture {
+    suite_run *run;
+    device_fixture device;
+    dlc_solver solver;
+    const dlc_consistency_ops *ops;
+    const dlc_settings *settings; /* of the model */
+    dlc_consistency_needs needs;
+    dlc_segment segment[TRAINING_SEGMENTS];
+    float *weights, *gradients, *slots[DLC_MAX_SLOTS], *goal;
+    dlc_accumulator accumulator;
+    dlc_exchange exchange;
+    dlc_solver_updater *updater;
+    dlc_consistency *model;
+
+    /* Numbers of calls of the exchange in the last step. */
+    int started[TRAINING_BUCKETS], waited[TRAINING_BUCKETS];
+    int early; /* 1: it waited for a bucket that it had not started */
+} training_fixture;
+
+/* Opens the device, makes the solver, and fills weights, goal and slots. */
+void training_fixture_open(suite_run *run, training_fixture *fixture);
+
+/* Creates the model, which begins with iteration `iteration`; then destroys it. */
+dlc_status training_fixture_create(training_fixture *fixture, int64_t iteration);
+void training_fixture_destroy(training_fixture *fixture);
+
+/* Opens and creates for the first iteration. */
+void training_fixture_begin(suite_run *run, training_fixture *fixture);
+
+/* Both halves of an iteration, and an iteration. The control words are 0.5 each. */
+void training_fixture_backward(training_fixture *fixture, int64_t iteration);
+void training_fixture_finish(training_fixture *fixture, int64_t iteration);
+void training_fixture_step(training_fixture *fixture, int64_t iteration);
+
+/* The distance of all weights that are updated to the goal. */
+double training_fixture_distance(const training_fixture *fixture);
+
+/* Copies weights and saved slots, as a checkpoint does. */
+void training_fixture_carry_over(const training_fixture *from, training_fixture *to);
+
+/* Is it an element of a segment? */
+int training_fixture_is_parameter(size_t element);
+
+#endif
