@@ -15,6 +15,7 @@ typedef union tables {
     dlc_transport_ops transport;
     dlc_layer_ops layer;
     dlc_solver_ops solver;
+    dlc_consistency_ops consistency;
     dlc_data_ops data;
 } tables;
 
@@ -69,7 +70,7 @@ START_TEST(devices) {
     LACKS(DLC_KIND_DEVICE, 0, device, convert);
     LACKS(DLC_KIND_DEVICE, 0, device, sum);
     LACKS(DLC_KIND_DEVICE, 0, device, norm2);
-    LACKS(DLC_KIND_DEVICE, 0, device, momentum);
+    LACKS(DLC_KIND_DEVICE, 0, device, update);
     LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, queue_open);
     LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, event_done);
     LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, event_sync);
@@ -118,12 +119,19 @@ END_TEST
 
 START_TEST(solvers) {
     LACKS(DLC_KIND_SOLVER, 0, solver, needs);
-    LACKS(DLC_KIND_SOLVER, 0, solver, create);
-    LACKS(DLC_KIND_SOLVER, 0, solver, destroy);
-    LACKS(DLC_KIND_SOLVER, 0, solver, learning_rate);
-    LACKS(DLC_KIND_SOLVER, 0, solver, ready);
-    LACKS(DLC_KIND_SOLVER, 0, solver, finish);
-    ALLOWS(DLC_KIND_SOLVER, 0, solver, save);
+    ALLOWS(DLC_KIND_SOLVER, 0, solver, values);
+    ALLOWS(DLC_KIND_SOLVER, 0, solver, trust);
+}
+END_TEST
+
+START_TEST(consistency_models) {
+    LACKS(DLC_KIND_CONSISTENCY, 0, consistency, needs);
+    LACKS(DLC_KIND_CONSISTENCY, 0, consistency, create);
+    LACKS(DLC_KIND_CONSISTENCY, 0, consistency, destroy);
+    LACKS(DLC_KIND_CONSISTENCY, 0, consistency, ready);
+    LACKS(DLC_KIND_CONSISTENCY, 0, consistency, finish);
+    LACKS(DLC_KIND_CONSISTENCY, 0, consistency, synchronize);
+    ALLOWS(DLC_KIND_CONSISTENCY, 0, consistency, save);
 }
 END_TEST
 
@@ -142,6 +150,7 @@ int main(void) {
     tcase_add_test(all, transports);
     tcase_add_test(all, layers);
     tcase_add_test(all, solvers);
+    tcase_add_test(all, consistency_models);
     tcase_add_test(all, sources);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);

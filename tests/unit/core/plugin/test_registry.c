@@ -425,6 +425,7 @@ START_TEST(names_states_and_kinds) {
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_TRANSPORT), "transport");
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_LAYER), "layer");
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_SOLVER), "solver");
+    ck_assert_str_eq(dlc_kind_text(DLC_KIND_CONSISTENCY), "consistency");
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_DATA), "data");
     ck_assert_str_eq(dlc_kind_text((dlc_kind)77), "unknown");
     for (int a = DLC_ENTRY_USABLE; a <= DLC_ENTRY_UNTRIED; a++)

@@ -1,5 +1,5 @@
-/* Solver sgd: weights after some iterations against a plain reference, and the order in
- * which buckets are reduced and updated. */
+/* Synchronous training with sgd: weights after some iterations against a plain
+ * reference, and the order in which buckets are reduced and updated. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static test_fixture r;
 
 /* The expected update, one element at a time, in double. */
 typedef struct reference {
-    double rate, momentum, decay, clip;
+    double rate, momentum, decay, l1, clip, clip_value;
     int nesterov, micro_batches;
     double weight[FIXTURE_ELEMENTS_MAX], velocity[FIXTURE_ELEMENTS_MAX];
 } reference;
@@ -50,8 +50,12 @@ static void reference_step(void) {
     for (int32_t s = 0; s < r.segments; s++) {
         const dlc_segment *segment = &r.segment[s];
         for (size_t i = segment->offset; i < segment->offset + segment->count; i++) {
-            double g = whole_gradient(i) * factor +
-                       ref.decay * segment->decay_mult * ref.weight[i];
+            double g = whole_gradient(i) * factor;
+            if (ref.clip_value > 0)
+                g = fmax(-ref.clip_value, fmin(ref.clip_value, g));
+            g += ref.decay * segment->decay_mult * ref.weight[i] +
+                 ref.l1 * segment->decay_mult *
+                     ((ref.weight[i] > 0) - (ref.weight[i] < 0));
             double old = ref.velocity[i];
             double v = ref.momentum * old + ref.rate * segment->lr_mult * g;
             ref.velocity[i] = v;
@@ -90,7 +94,7 @@ static void compare(int iterations) {
     /* The control words are reduced with the last micro-batch, and not updated. */
     for (size_t i = r.count - r.control_words; i < r.count; i++) {
         ck_assert_float_eq(r.gradients[i],
-                           gradient(i, r.needs.accumulation_steps - 1) + r.peer[i]);
+                           gradient(i, r.solver.accumulation_steps - 1) + r.peer[i]);
         ck_assert_float_eq(r.weights[i], start_weight(i));
     }
 }
@@ -101,10 +105,10 @@ static const size_t some_borders[] = {10, 30, 31, 70, 96};
 START_TEST(plain) {
     ref = (reference){.rate = 0.1, .micro_batches = 1};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0");
-    ck_assert_int_eq(r.needs.slots, 1);
-    ck_assert_uint_eq(r.needs.slot_saved, 1);
-    ck_assert_str_eq(r.needs.slot_name[0], "momentum");
-    ck_assert_int_eq(r.needs.accumulation_steps, 1);
+    ck_assert_int_eq(r.solver.slots, 1);
+    ck_assert_uint_eq(r.solver.needs.slot_saved, 1);
+    ck_assert_str_eq(r.solver.needs.slot_name[0], "momentum");
+    ck_assert_int_eq(r.solver.accumulation_steps, 1);
     lay_out(SOME_BORDERS);
     compare(5);
     fixture_close(&r);
@@ -136,10 +140,8 @@ START_TEST(accumulates) {
     ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 3};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
                  "solver.weight_decay=0.01", "solver.accumulation_steps=3");
-    ck_assert_int_eq(r.needs.accumulation_steps, 3);
-    ck_assert_int_eq(r.needs.slots, 2);
-    ck_assert_uint_eq(r.needs.slot_saved, 1); /* only momentum */
-    ck_assert_ptr_nonnull(r.needs.slot_name[1]);
+    ck_assert_int_eq(r.solver.accumulation_steps, 3);
+    ck_assert_int_eq(r.solver.slots, 1); /* the sum is the core's */
     lay_out(SOME_BORDERS);
     compare(4);
     fixture_close(&r);
@@ -159,18 +161,54 @@ START_TEST(clips) {
 }
 END_TEST
 
+START_TEST(clips_values) {
+    ref = (reference){.rate = 0.1,
+                      .momentum = 0.9,
+                      .decay = 0.01,
+                      .l1 = 0.003,
+                      .clip_value = 0.05,
+                      .micro_batches = 2};
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
+                 "solver.weight_decay=0.01", "solver.l1_decay=0.003",
+                 "solver.clip_value=0.05", "solver.accumulation_steps=2");
+    lay_out(SOME_BORDERS);
+    compare(4);
+    fixture_close(&r);
+}
+END_TEST
+
+/* The gradients are scaled; clipping sees them as they were. */
+START_TEST(clips_scaled_gradients) {
+    float first[FIXTURE_ELEMENTS_MAX];
+    dlc_loss_scale scale = {.scale = 1, .inverse = 1};
+    for (int scaled = 0; scaled < 2; scaled++) {
+        FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=0.3");
+        lay_out(SOME_BORDERS);
+        scale = (dlc_loss_scale){.scale = 1, .inverse = scaled ? 0.25f : 1};
+        r.loss_scale = &scale;
+        for (size_t i = 0; scaled && i < r.count; i++)
+            r.peer[i] = 4 * r.peer[i] + 3 * (r.used[i] ? gradient(i, 0) : 0);
+        ck_assert_int_eq(fixture_create(&r), DLC_OK);
+        ck_assert_int_eq(fixture_iterate(&r, 0, gradient), DLC_OK);
+        if (!scaled)
+            memcpy(first, r.weights, sizeof first);
+        for (size_t i = 0; i < r.count; i++)
+            ck_assert_float_eq_tol(first[i], r.weights[i], 1e-6f);
+        fixture_close(&r);
+    }
+}
+END_TEST
+
 /* Sharding, deferring and capturing need a solver that can work with a part of the
- * gradient, which clipping can not. */
+ * gradient, which clipping by norm can not. */
 START_TEST(partial_updates) {
-    FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
-    ck_assert_int_eq(r.needs.sharding, 1);
-    ck_assert_int_eq(r.needs.deferred_update, 1);
-    ck_assert_int_eq(r.needs.capturable, 1);
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_value=1");
+    ck_assert_int_eq(dlc_solver_needs_whole_tensors(&r.solver), 0);
+    ck_assert_ptr_null(dlc_solver_whole_reason(&r.solver));
     fixture_close(&r);
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
-    ck_assert_int_eq(r.needs.sharding, 0);
-    ck_assert_int_eq(r.needs.deferred_update, 0);
-    ck_assert_int_eq(r.needs.capturable, 0);
+    ck_assert_int_eq(dlc_solver_needs_whole_tensors(&r.solver), 1);
+    ck_assert_str_eq(dlc_solver_whole_reason(&r.solver), "clip_gradients");
     fixture_close(&r);
 }
 END_TEST
@@ -217,13 +255,13 @@ START_TEST(order) {
     lay_out(SOME_BORDERS);
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
     for (int32_t b = 0; b < 6; b++)
-        ck_assert_int_eq(r.ops->ready(r.solver, 0, 0, b), DLC_OK);
+        ck_assert_int_eq(fixture_ready(&r, 0, 0, b), DLC_OK);
     ck_assert_str_eq(r.trace, ""); /* not the last micro-batch */
-    ck_assert_int_eq(r.ops->ready(r.solver, 0, 1, 0), DLC_OK);
+    ck_assert_int_eq(fixture_ready(&r, 0, 1, 0), DLC_OK);
     ck_assert_str_eq(r.trace, "s0 ");
     for (int32_t b = 1; b < 6; b++)
-        ck_assert_int_eq(r.ops->ready(r.solver, 0, 1, b), DLC_OK);
-    ck_assert_int_eq(r.ops->finish(r.solver, 0), DLC_OK);
+        ck_assert_int_eq(fixture_ready(&r, 0, 1, b), DLC_OK);
+    ck_assert_int_eq(dlc_synchronous_ops.finish(r.model, 0), DLC_OK);
     /* The second segment, 12 to 31, is in buckets 1 to 3; the third and the fifth have
      * other multipliers than their neighbours; the control words are never updated. */
     ck_assert_str_eq(r.trace, "s0 s1 s2 s3 s4 s5 w0 u7 w1 u18 w2 u1 w3 u1 u4 u16 u6 w4 "
@@ -259,6 +297,31 @@ START_TEST(frozen) {
         ck_assert_float_eq(r.weights[i], start_weight(i));
     for (size_t i = 8; i < 16; i++)
         ck_assert_float_ne(r.weights[i], start_weight(i));
+    fixture_close(&r);
+}
+END_TEST
+
+static float overflowing(size_t i, int32_t micro) {
+    (void)micro;
+    return i == 3 ? INFINITY : 1;
+}
+
+/* An overflow changes no weight and no slot, and is no error: the scale was too large.
+ */
+START_TEST(skips_an_overflow) {
+    dlc_loss_scale scale = {.scale = 8, .inverse = 0.125f};
+    const char *clip = _i ? "solver.clip_gradients=0.3" : "solver.clip_gradients=0";
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", clip);
+    lay_out(SOME_BORDERS);
+    r.loss_scale = &scale;
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    ck_assert_int_eq(fixture_iterate(&r, 0, overflowing), DLC_OK);
+    for (size_t i = 0; i < r.count; i++) {
+        ck_assert_float_eq(r.weights[i], r.used[i] ? start_weight(i) : 0);
+        ck_assert_float_eq(r.slots[0][i], 0);
+    }
+    ck_assert_float_lt(scale.scale, 8);
+    ck_assert_int_eq((int)scale.skipped, 1);
     fixture_close(&r);
 }
 END_TEST
@@ -314,7 +377,7 @@ START_TEST(create_survives_lack_of_memory) {
         if (rc == DLC_OK)
             break;
         ck_assert_int_eq(rc, DLC_ERR_NOMEM);
-        ck_assert_ptr_null(r.solver);
+        ck_assert_ptr_null(r.model);
     }
     ck_assert_uint_ge(n, 3);
     fixture_close(&r);
@@ -331,22 +394,25 @@ START_TEST(checks_the_core) {
     r.segment[4].count += 1; /* overlaps the control words */
     ck_assert_int_eq(fixture_create(&r), DLC_ERR_INTERNAL);
     r.segment[4].count -= 1;
-    r.bucket_begin[r.exchange.buckets]--;
+    r.bucket_begin[r.exchange.buckets] -= 4; /* they end before the control words */
     ck_assert_int_eq(fixture_create(&r), DLC_ERR_INTERNAL);
-    r.bucket_begin[r.exchange.buckets]++;
+    r.bucket_begin[r.exchange.buckets] += 4;
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
     fixture_close(&r);
 }
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("update");
+    Suite *suite = suite_create("synchronous");
     TCase *all = tcase_create("all");
     tcase_add_test(all, plain);
     tcase_add_test(all, momentum_and_decay);
     tcase_add_test(all, nesterov);
     tcase_add_test(all, accumulates);
     tcase_add_test(all, clips);
+    tcase_add_test(all, clips_values);
+    tcase_add_test(all, clips_scaled_gradients);
+    tcase_add_loop_test(all, skips_an_overflow, 0, 2);
     tcase_add_test(all, partial_updates);
     tcase_add_test(all, leaves_short_gradients);
     tcase_add_loop_test(all, buckets_change_nothing, 0, 2);

@@ -1,4 +1,4 @@
-/* Runs solver sgd with a traced exchange and a CPU device whose momentum calls are
+/* Runs synchronous training with a traced exchange and a CPU device whose updates are
  * traced. */
 #include "fixture.h"
 
@@ -19,11 +19,11 @@ static void trace(test_fixture *fixture, const char *what, int number) {
              number < 0 ? "%s " : "%s%d ", what, number);
 }
 
-static dlc_status counted_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                                   const dlc_momentum *how, const float *gradient,
-                                   float *velocity, float *weight) {
+static dlc_status counted_update(dlc_device *device, dlc_queue *queue, size_t n,
+                                 const dlc_update *update, const float *gradient,
+                                 float *const *slots, float *weight) {
     trace(current, "u", (int)n);
-    return real->momentum(device, queue, n, how, gradient, velocity, weight);
+    return real->update(device, queue, n, update, gradient, slots, weight);
 }
 
 static dlc_status exchange_start(void *context, int32_t bucket) {
@@ -54,42 +54,40 @@ static void open_device(test_fixture *fixture) {
     real = feature->ops;
     ck_assert_uint_ge(real->size, sizeof fixture->device_ops);
     fixture->device_ops = *real;
-    fixture->device_ops.momentum = counted_momentum;
+    fixture->device_ops.update = counted_update;
     ck_assert_int_eq(real->open(&args, &fixture->device), DLC_OK);
 }
 
-void fixture_open(test_fixture *fixture, const char *const *sets, size_t nsets,
-                  dlc_status *needs) {
+void fixture_open(test_fixture *fixture, const dlc_feature *feature,
+                  const char *const *sets, size_t nsets, dlc_status *made) {
     static const char *const reserved[] = {"solver", NULL};
     memset(fixture, 0, sizeof *fixture);
     current = fixture;
     setenv("DLCORE_PLUGIN_PATH", FIXTURE_PLUGINS, 1);
     ck_assert_int_eq(dlc_registry_open(&fixture->registry), DLC_OK);
     open_device(fixture);
-    const dlc_feature *feature = find(fixture, DLC_KIND_SOLVER, "sgd");
-    fixture->ops = feature->ops;
+    fixture->feature = feature ? feature : find(fixture, DLC_KIND_SOLVER, "sgd");
+    const dlc_option *tables[] = {fixture->feature->options, dlc_solver_options};
 
     ck_assert_int_eq(dlc_config_load(NULL, reserved, sets, nsets, &fixture->problems,
                                      &fixture->config),
                      DLC_OK);
-    ck_assert_int_eq(dlc_settings_make(fixture->config, "solver", &feature->options, 1,
+    ck_assert_int_eq(dlc_settings_make(fixture->config, "solver", tables, 2,
                                        &fixture->problems, &fixture->settings),
                      DLC_OK);
     ck_assert_msg(dlc_problems_report(&fixture->problems) == DLC_OK, "%s",
                   dlc_detail());
-    fixture->needs = (dlc_solver_needs){.size = sizeof fixture->needs,
-                                        .accumulation_steps = 1};
-    fixture->max_iterations = -1;
-    fixture->epoch_iterations = 100;
-    *needs = fixture->ops->needs(fixture->settings, &fixture->needs);
+    *made = dlc_solver_make(fixture->feature, fixture->settings, &fixture->solver);
+    if (*made == DLC_OK)
+        ck_assert_int_eq(dlc_solver_set_schedule(&fixture->solver, -1, 100, NULL),
+                         DLC_OK);
 }
 
 void fixture_segment(test_fixture *fixture, size_t gap, size_t count, double rate,
                      double decay) {
     ck_assert_int_lt(fixture->segments, FIXTURE_SEGMENTS_MAX);
     ck_assert_uint_le(fixture->count + gap + count, FIXTURE_ELEMENTS_MAX);
-    fixture->segment[fixture->segments++] = (dlc_segment){.size = sizeof(dlc_segment),
-                                                          .name = "any",
+    fixture->segment[fixture->segments++] = (dlc_segment){.name = "any",
                                                           .offset = fixture->count +
                                                                     gap,
                                                           .count = count,
@@ -117,45 +115,79 @@ void fixture_buckets(test_fixture *fixture, size_t control_words, int32_t border
                                        .wait = exchange_wait};
 }
 
-dlc_status fixture_create(test_fixture *fixture) {
+static dlc_status create(test_fixture *fixture) {
     if (!fixture->segments) {
         fixture_segment(fixture, 0, 4, 1, 1);
         fixture_buckets(fixture, 0, 0, NULL);
     }
-    dlc_solver_args args = {
-        .size = sizeof args,
-        .settings = fixture->settings,
-        .device_ops = &fixture->device_ops,
+    size_t trained = fixture->count - fixture->control_words;
+    dlc_update_target target = {.solver = &fixture->solver,
+                                .device_ops = &fixture->device_ops,
+                                .device = fixture->device,
+                                .segment = fixture->segment,
+                                .segments = fixture->segments,
+                                .count = trained,
+                                .loss_scale = fixture->loss_scale};
+    fixture->accumulator = (dlc_accumulator){
+        .ops = &fixture->device_ops,
         .device = fixture->device,
-        .count = fixture->count,
-        .control_words = fixture->control_words,
-        .weights = fixture->weights,
+        .steps = fixture->solver.accumulation_steps,
         .gradients = fixture->gradients,
-        .slots = {fixture->slots[0],
-                  fixture->needs.slots > 1 ? fixture->slots[1] : NULL},
-        .segments = fixture->segments,
-        .segment = fixture->segment,
-        .exchange = &fixture->exchange,
-        .max_iterations = fixture->max_iterations,
-        .epoch_iterations = fixture->epoch_iterations,
-        .schedule = fixture->schedule,
-    };
-    return fixture->ops->create(&args, &fixture->solver);
+        .count = trained};
+    DLC_TRY(dlc_accumulator_open(&fixture->accumulator));
+    DLC_TRY(dlc_solver_updater_open(&target, &fixture->updater));
+    dlc_consistency_args args = {.size = sizeof args,
+                                 .device_ops = &fixture->device_ops,
+                                 .device = fixture->device,
+                                 .count = fixture->count,
+                                 .control_words = fixture->control_words,
+                                 .weights = fixture->weights,
+                                 .gradients = fixture->gradients,
+                                 .updater = dlc_solver_updater_table(fixture->updater),
+                                 .exchange = &fixture->exchange};
+    for (int32_t i = 0; i < fixture->solver.slots; i++)
+        args.slots[i] = fixture->slots[i];
+    return dlc_synchronous_ops.create(&args, &fixture->model);
+}
+
+/* What fixture_create has made. */
+static void destroy(test_fixture *fixture) {
+    dlc_synchronous_ops.destroy(fixture->model);
+    dlc_solver_updater_close(fixture->updater);
+    dlc_accumulator_close(&fixture->accumulator);
+    fixture->model = NULL;
+    fixture->updater = NULL;
+}
+
+dlc_status fixture_create(test_fixture *fixture) {
+    dlc_status status = create(fixture);
+    if (status != DLC_OK)
+        destroy(fixture);
+    return status;
+}
+
+dlc_status fixture_ready(test_fixture *fixture, int64_t iteration, int32_t micro,
+                         int32_t bucket) {
+    DLC_TRY(dlc_accumulate(&fixture->accumulator, micro, fixture->bucket_begin[bucket],
+                           fixture->bucket_begin[bucket + 1]));
+    return micro == fixture->solver.accumulation_steps - 1
+               ? dlc_synchronous_ops.ready(fixture->model, iteration, bucket)
+               : DLC_OK;
 }
 
 dlc_status fixture_iterate(test_fixture *fixture, int64_t iteration,
                            fixture_gradient *gradient) {
-    for (int32_t micro = 0; micro < fixture->needs.accumulation_steps; micro++) {
+    for (int32_t micro = 0; micro < fixture->solver.accumulation_steps; micro++) {
         for (size_t i = 0; i < fixture->count; i++)
             fixture->gradients[i] = fixture->used[i] ? gradient(i, micro) : 0;
         for (int32_t b = 0; b < fixture->exchange.buckets; b++)
-            DLC_TRY(fixture->ops->ready(fixture->solver, iteration, micro, b));
+            DLC_TRY(fixture_ready(fixture, iteration, micro, b));
     }
-    return fixture->ops->finish(fixture->solver, iteration);
+    return dlc_synchronous_ops.finish(fixture->model, iteration);
 }
 
 void fixture_close(test_fixture *fixture) {
-    fixture->ops->destroy(fixture->solver);
+    destroy(fixture);
     dlc_settings_free(fixture->settings);
     dlc_config_free(fixture->config);
     dlc_problems_free(&fixture->problems);
