@@ -123,16 +123,20 @@ class Parameter:
         return value
 
 
+def step_of(rule, p, t, lr, decay, g, options):
+    if rule in DECOUPLED:
+        rule(p, t, lr, g, decay=decay, **options)
+    else:
+        rule(p, t, lr, [x + decay * w for x, w in zip(g, p.w)], **options)
+
+
 def reference(rule, inputs, weight_decay, options):
     parameters = [Parameter(w, lr_mult, decay_mult) for w, (_, lr_mult, decay_mult) in
                   zip(parts(inputs.weights), SEGMENTS)]
     for t in range(1, STEPS + 1):
         for p, g in zip(parameters, parts(inputs.gradients[t - 1])):
-            lr, decay = inputs.rates[t - 1] * p.lr_mult, weight_decay * p.decay_mult
-            if rule in DECOUPLED:
-                rule(p, t, lr, g, decay=decay, **options)
-            else:
-                rule(p, t, lr, [x + decay * w for x, w in zip(g, p.w)], **options)
+            step_of(rule, p, t, inputs.rates[t - 1] * p.lr_mult, weight_decay * p.decay_mult,
+                    g, options)
     return [x for p in parameters for x in p.w]
 
 

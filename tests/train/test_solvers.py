@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Tests that every solver gets from the core what sgd gets: bitwise identical weights on
+every transport, with sharded, fused, deferred and captured updates, with staleness 0, and
+after a resume; gradient accumulation; and the first step of a net."""
+
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from test_combinations import read_metadata, read_tensors
+from test_transports import is_there, tensors_digest
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(TESTS / "unit/plugins/solvers/rules"))
+import test_rules  # pylint: disable=wrong-import-position
+
+BIN = os.environ["DLCORE_BIN"]
+ASYNC_PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/async/plugins"
+ITERATIONS = 5
+
+NET = """[net]
+name = tiny
+[data]
+source = synthetic
+shape = 1,8,8
+classes = 4
+samples = 240
+batch = 12
+scale = 0.00390625
+[solver]
+type = sgd
+learning_rate = 0.01
+weight_decay = 0.01
+policy = poly
+power = 0.5
+max_iterations = 12
+[train]
+threads = 1
+checkpoint_minutes = 0
+[conv]
+type = convolution
+num_output = 5
+kernel_size = 3
+weight_filler = xavier
+weight_lr_mult = 0.5
+bias_decay_mult = 0
+[relu]
+type = relu
+[ip1]
+type = inner_product
+num_output = 11
+weight_filler = xavier
+[ip2]
+type = inner_product
+num_output = 4
+weight_filler = xavier
+bias_lr_mult = 2
+[loss]
+type = softmax_loss
+"""
+
+TEST = """[data.test]
+source = synthetic
+shape = 1,8,8
+classes = 4
+samples = 30
+first = 1000
+batch = 10
+scale = 0.00390625
+"""
+
+# A solver with the options that take the most state. What is WHOLE needs the gradients of
+# whole tensors on every rank, and cannot be sharded, captured or stale.
+SOLVERS = {
+    "sgd": {},
+    "sgd in PyTorch's form": {"momentum_form": "pytorch", "dampening": 0.1},
+    "adagrad": {"initial_accumulator": 0.1, "learning_rate_decay": 0.1},
+    "rmsprop": {"centered": True, "momentum": 0.5},
+    "adadelta": {"epsilon": 0.01},
+    "adam": {"amsgrad": True},
+    "adamw": {},
+    "lars": {"nesterov": True, "trust_coefficient": 1},
+    "lamb": {},
+}
+# lr_mult and decay_mult of the net's parameters.
+MULTIPLIERS = {"conv.weight": (0.5, 1), "conv.bias": (1, 0), "ip2.bias": (2, 1)}
+WHOLE = ("lars", "lamb")
+PARTIAL = [name for name in SOLVERS if name not in WHOLE]
+SHARDED = "--set=transport.shard_optimizer=yes"
+WHOLE_UPDATES = "--set=transport.shard_optimizer=no"
+
+
+def options_of(name):
+    return [f"--solver={name.split()[0]}",
+            *(f"--set=solver.{key}={str(value).lower()}"
+              for key, value in SOLVERS[name].items())]
+
+
+def sharded(name):
+    return [SHARDED] if name in PARTIAL else []
+
+
+class Solvers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = pathlib.Path(scratch.name)
+        cls.net = cls.folder / "tiny.ini"
+        cls.net.write_text(NET)
+        cls.known = {}
+
+    def run_it(self, *options, ranks=1, iterations=ITERATIONS, **variables):
+        return subprocess.run(
+            [BIN, "train", str(self.net), "--json", f"--ranks={ranks}", "--scaling=strong",
+             f"--iterations={iterations}", f"--run-dir={tempfile.mkdtemp(dir=self.folder)}",
+             *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+            env={**os.environ, **variables})
+
+    def train(self, *options, **more):
+        """The checkpoint, and what the command has said."""
+        done = self.run_it(*options, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return pathlib.Path(json.loads(done.stdout)["checkpoint"]), done.stderr
+
+    def plain(self, name, ranks):
+        """The checkpoint of a run without any of what is tested here."""
+        if (name, ranks) not in self.known:
+            self.known[name, ranks], _ = self.train(
+                *options_of(name), "--transport=host-staged", WHOLE_UPDATES, ranks=ranks)
+        return self.known[name, ranks]
+
+    def same(self, name, *options, ranks=2, says=None, **variables):
+        with self.subTest(name, ranks=ranks, options=options):
+            path, said = self.train(*options_of(name), *options, ranks=ranks, **variables)
+            self.assertEqual(tensors_digest(path), tensors_digest(self.plain(name, ranks)))
+            if says:
+                self.assertIn(says, said)
+
+    def test_transports(self):
+        for name, ranks, transport in itertools.product(SOLVERS, (2, 3), ("p2p-tree", "ucx")):
+            if is_there(transport):
+                self.same(name, f"--transport={transport}", WHOLE_UPDATES, ranks=ranks)
+
+    def test_sharded(self):
+        """On p2p-tree the update is fused with the exchange."""
+        for name in PARTIAL:
+            self.same(name, "--transport=host-staged", SHARDED)
+            for ranks in (2, 3):
+                self.same(name, "--transport=p2p-tree", SHARDED, ranks=ranks)
+
+    def test_deferred(self):
+        for name in PARTIAL:
+            self.same(name, "--transport=p2p-tree", WHOLE_UPDATES,
+                      "--set=transport.overlap_forward=yes")
+
+    def test_stale_by_nothing(self):
+        for name in PARTIAL:
+            self.same(name, "--consistency=ssp", "--set=consistency.staleness=0", ranks=3)
+
+    def test_never_stale(self):
+        for name in WHOLE:
+            with self.subTest(name):
+                done = self.run_it(*options_of(name), "--consistency=ssp", ranks=2)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("never has the reduced gradient of all ranks", done.stderr)
+
+    def test_captured(self):
+        for name in PARTIAL:
+            self.same(name, "--device=async", "--transport=p2p-tree", ranks=1,
+                      says="iterations are captured as a graph",
+                      DLCORE_PLUGIN_PATH=f"{os.environ['DLCORE_PLUGIN_PATH']}:{ASYNC_PLUGINS}")
+
+    def test_resumed(self):
+        """Also where each rank updates only a shard."""
+        for name in SOLVERS:
+            half, _ = self.train(*options_of(name), iterations=3, ranks=2)
+            self.same(name, f"--resume={half}", *sharded(name))
+
+    def test_accumulated(self):
+        """Two micro-batches are the same on every transport, and one batch but for
+        rounding."""
+        for name in SOLVERS:
+            options = [*options_of(name), "--set=data.batch=6",
+                       "--set=solver.accumulation_steps=2"]
+            with self.subTest(name):
+                two, _ = self.train(*options, "--transport=host-staged", ranks=2)
+                other, _ = self.train(*options, "--transport=p2p-tree", *sharded(name),
+                                      ranks=2)
+                self.assertEqual(tensors_digest(two), tensors_digest(other))
+                self.check_near(read_tensors(self.plain(name, 2)), read_tensors(two), 1e-3)
+
+    def check_near(self, expected, found, within):
+        self.assertEqual(list(expected), list(found))
+        for name, wanted in expected.items():
+            most = max(map(abs, wanted))
+            off = max(abs(a - b) for a, b in zip(wanted, found[name]))
+            self.assertLessEqual(off, within * most, name)
+
+    def weights_after(self, iterations, *options):
+        tensors = read_tensors(self.train(*options, iterations=iterations)[0])
+        return {name: list(x) for name, x in tensors.items() if "/" not in name}
+
+    def test_first_step(self):
+        """The gradient, which a step of sgd without momentum shows if the learning rate is
+        large, and the reference of each rule give the weights after one iteration."""
+        large = 2 ** 16
+        start = self.weights_after(0)
+        moved = self.weights_after(1, f"--set=solver.learning_rate={large}",
+                                   "--set=solver.momentum=0", "--set=solver.weight_decay=0")
+        for name, options in SOLVERS.items():
+            rule = getattr(test_rules, name.split()[0])
+            expected = {}
+            for key, weights in start.items():
+                lr_mult, decay_mult = MULTIPLIERS.get(key, (1, 1))
+                p = test_rules.Parameter(list(weights), lr_mult, decay_mult)
+                g = [(a - b) / (large * lr_mult) for a, b in zip(weights, moved[key])]
+                test_rules.step_of(rule, p, 1, 0.01 * lr_mult, 0.01 * decay_mult, g, options)
+                expected[key] = [a - b for a, b in zip(p.w, weights)]
+            with self.subTest(name):
+                found = self.weights_after(1, *options_of(name))
+                steps = {key: [a - b for a, b in zip(found[key], weights)]
+                         for key, weights in start.items()}
+                self.check_near(expected, steps, 1e-3)
+
+    def test_plateau(self):
+        """Its state is a part of checkpoints, and the same on all ranks."""
+        self.net.write_text(NET.replace("poly", "plateau") + TEST)
+        try:
+            options = ["--set=solver.patience=0", "--set=solver.threshold=1",
+                       "--set=train.test_interval=1", "--set=solver.type=adam"]
+            whole, said = self.train(*options, ranks=2)
+            self.assertIn("the test loss has stopped falling", said)
+            half, _ = self.train(*options, ranks=2, iterations=3)
+            for ranks in (2, 3):
+                rest, _ = self.train(*options, f"--resume={half}", ranks=ranks)
+                if ranks == 2:
+                    self.assertEqual(tensors_digest(rest), tensors_digest(whole))
+                self.assertEqual(read_metadata(rest)["dlcore.plateau"].split()[0],
+                                 read_metadata(whole)["dlcore.plateau"].split()[0])
+            for more, reason in ((["--consistency=ssp"], "in the same iteration"),):
+                done = self.run_it(*options, *more, ranks=2)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(reason, done.stderr)
+        finally:
+            self.net.write_text(NET)
+        done = self.run_it("--set=solver.policy=plateau")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no [data.test]", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
