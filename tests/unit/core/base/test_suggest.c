@@ -46,7 +46,7 @@ static const struct {
     {"keras.optimizers.Adam", {"adagrad", "adam"}, "adam", "; did you mean adam?"},
     {"amsgrad",
      {"adagrad", "adam"},
-     NULL,
+     "adagrad",
      "; that is `amsgrad = yes` of adam and adamw"},
     {"torch.optim.Lion",
      {"sgd", "adam"},

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "net/graph.h"
 #include "plugin/registry.h"
+#include "solver/solver.h"
 #include "train/feed/feed.h"
 #include "train/setup.h"
 
@@ -43,15 +44,12 @@ static int in_table(const dlc_option *table, const char *word, size_t length) {
 }
 
 static int in_core(const char *word, size_t length) {
-    const dlc_option *tables[] = {dlc_net_section_options,
-                                  dlc_data_section_options,
-                                  dlc_test_section_options,
-                                  dlc_solver_section_options,
-                                  dlc_transport_section_options,
-                                  dlc_train_section_options,
-                                  dlc_parallel_section_options,
-                                  dlc_feed_options,
-                                  dlc_graph_options};
+    const dlc_option *tables[] = {
+        dlc_net_section_options,   dlc_data_section_options,
+        dlc_test_section_options,  dlc_solver_section_options,
+        dlc_solver_options,        dlc_transport_section_options,
+        dlc_train_section_options, dlc_parallel_section_options,
+        dlc_feed_options,          dlc_graph_options};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (in_table(tables[i], word, length))
             return 1;
