@@ -1,0 +1,307 @@
+/* The updater that consistency models get, slots, and what is checked about a solver's
+ * answers. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "fixture.h"
+#include "solver/slots.h"
+
+static test_fixture r;
+
+static float gradient(size_t i, int32_t micro) {
+    return 0.1f * sinf((float)i + 1) + 0.03f * (float)micro;
+}
+
+static void lay_out(void) {
+    fixture_segment(&r, 0, 7, 1, 1);
+    fixture_segment(&r, 5, 20, 1, 1);
+    fixture_segment(&r, 0, 4, 2, 0);
+    fixture_segment(&r, 0, 3, 0, 1);
+    fixture_segment(&r, 12, 16, 1, 1);
+    fixture_buckets(&r, 3, 0, NULL);
+    for (size_t i = 0; i < r.count; i++)
+        r.weights[i] = r.used[i] ? cosf((float)i) : 0;
+}
+
+/* ---- The updater ----------------------------------------------------------------- */
+
+/* Updates elements [begin, end) with copies of the arenas, as a model would. */
+static void update_part(const dlc_updater *updater, const dlc_rule_values *values,
+                        size_t begin, size_t end, float scale) {
+    float weight[FIXTURE_ELEMENTS_MAX], slot[FIXTURE_ELEMENTS_MAX];
+    float *slots[] = {slot};
+    size_t bytes = (end - begin) * sizeof(float);
+    memcpy(weight, r.weights + begin, bytes);
+    memcpy(slot, r.slots[0] + begin, bytes);
+    ck_assert_int_eq(updater->update(updater->context, values, begin, end - begin,
+                                     scale, r.gradients + begin, slots, weight),
+                     DLC_OK);
+    memcpy(r.weights + begin, weight, bytes);
+    memcpy(r.slots[0] + begin, slot, bytes);
+}
+
+static void open_updater(void) {
+    FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
+                 "solver.weight_decay=0.01", "solver.accumulation_steps=2");
+    lay_out();
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+}
+
+/* Parts of any size give bitwise what synchronous training gives. */
+START_TEST(parts_are_the_whole) {
+    static const size_t lengths[] = {FIXTURE_ELEMENTS_MAX, 1, 3, 10, 31};
+    float weights[FIXTURE_ELEMENTS_MAX], slot[FIXTURE_ELEMENTS_MAX];
+    size_t length = lengths[_i];
+    dlc_rule_values values;
+    open_updater();
+    ck_assert_int_eq(fixture_iterate(&r, 4, gradient), DLC_OK);
+    memcpy(weights, r.weights, sizeof weights);
+    memcpy(slot, r.slots[0], sizeof slot);
+    fixture_close(&r);
+
+    open_updater();
+    const dlc_updater *updater = dlc_solver_updater_table(r.updater);
+    ck_assert_int_eq(updater->slots, 1);
+    ck_assert_int_eq(updater->values(updater->context, 4, &values), DLC_OK);
+    for (size_t i = 0; i < r.count; i++) /* the sum of two micro-batches */
+        r.gradients[i] = r.used[i] ? gradient(i, 1) + gradient(i, 0) : 0;
+    for (size_t at = 0; at < r.count; at += length)
+        update_part(updater, &values, at, at + length < r.count ? at + length : r.count,
+                    1);
+    ck_assert_mem_eq(weights, r.weights, r.count * sizeof(float));
+    ck_assert_mem_eq(slot, r.slots[0], r.count * sizeof(float));
+    fixture_close(&r);
+}
+END_TEST
+
+START_TEST(scales_gradients) {
+    float first[FIXTURE_ELEMENTS_MAX];
+    dlc_rule_values values;
+    for (int scaled = 0; scaled < 2; scaled++) {
+        open_updater();
+        const dlc_updater *updater = dlc_solver_updater_table(r.updater);
+        ck_assert_int_eq(updater->values(updater->context, 0, &values), DLC_OK);
+        for (size_t i = 0; i < r.count; i++)
+            r.gradients[i] = gradient(i, 0) / (scaled ? 4 : 1);
+        update_part(updater, &values, 0, r.count, scaled ? 4 : 1);
+        if (!scaled)
+            memcpy(first, r.weights, sizeof first);
+        ck_assert_mem_eq(first, r.weights, sizeof first); /* a power of two is exact */
+        fixture_close(&r);
+    }
+}
+END_TEST
+
+/* ---- Made-up solvers ------------------------------------------------------------- */
+
+static void run_plain(const dlc_rule_step *step, size_t n, const float *gradients,
+                      float *const *slots, float *weight) {
+    for (size_t i = 0; i < n; i++) {
+        float g = dlc_rule_gradient(step, gradients[i], weight[i]);
+        slots[1][i] = g;
+        weight[i] -= step->trust * g;
+    }
+}
+
+static void run_direction(const dlc_rule_step *step, size_t n, const float *gradients,
+                          float *const *slots, float *weight) {
+    (void)weight;
+    for (size_t i = 0; i < n; i++)
+        slots[0][i] = 2 * step->grad_scale * gradients[i];
+}
+
+static const dlc_rule plain = {.size = sizeof plain, .slots = 2, .run = run_plain};
+static const dlc_rule direction = {
+    .size = sizeof direction, .slots = 2, .run = run_direction};
+static const dlc_rule no_code = {.size = sizeof no_code, .slots = 2};
+static const dlc_rule many_slots = {
+    .size = sizeof many_slots, .slots = DLC_MAX_SLOTS + 1, .run = run_plain};
+static const dlc_rule one_slot = {
+    .size = sizeof one_slot, .slots = 1, .run = run_direction};
+
+static dlc_solver_needs answer;
+
+static dlc_status give_answer(const dlc_settings *settings, dlc_solver_needs *needs) {
+    (void)settings;
+    *needs = answer;
+    return DLC_OK;
+}
+
+/* What the last iteration asked for, one entry for each tensor. */
+static double seen_weight[8], seen_norm[8], seen_decay[8];
+static int seen;
+
+static float note_trust(const dlc_settings *settings, const dlc_rule_values *values,
+                        double decay_mult, double weight_norm, double norm) {
+    (void)settings;
+    (void)values;
+    seen_weight[seen] = weight_norm;
+    seen_decay[seen] = decay_mult;
+    seen_norm[seen++] = norm;
+    return 0.5f;
+}
+
+static const dlc_solver_ops made_up_ops = {
+    .size = sizeof made_up_ops, .needs = give_answer, .trust = note_trust};
+static const dlc_solver_ops no_trust_ops = {.size = sizeof no_trust_ops,
+                                            .needs = give_answer};
+static dlc_feature made_up = {.size = sizeof made_up,
+                              .kind = DLC_KIND_SOLVER,
+                              .name = "made-up",
+                              .ops = &made_up_ops};
+
+static dlc_solver_needs sound(void) {
+    made_up.ops = &made_up_ops;
+    return (dlc_solver_needs){.size = sizeof answer,
+                              .rule = &plain,
+                              .slot_name = {"first", "second"},
+                              .slot_initial = {0.25f, 0},
+                              .slot_saved = 1};
+}
+
+static void refuse(const char *why, dlc_status expected) {
+    dlc_status made = DLC_OK;
+    fixture_open(&r, &made_up, NULL, 0, &made);
+    ck_assert_int_eq(made, expected);
+    ck_assert_msg(strstr(dlc_detail(), why) != NULL, "%s", dlc_detail());
+    fixture_close(&r);
+}
+
+START_TEST(refuses_bad_answers) {
+    answer = sound();
+    answer.rule = NULL;
+    refuse("has no rule", DLC_ERR_PLUGIN);
+    answer.rule = &no_code;
+    refuse("has no rule", DLC_ERR_PLUGIN);
+    answer.rule = &many_slots;
+    refuse("has no rule", DLC_ERR_PLUGIN);
+    answer = sound();
+    answer.slot_name[1] = NULL;
+    refuse("does not name all of its slots", DLC_ERR_PLUGIN);
+    answer.slot_name[1] = "a/b";
+    refuse("does not name all of its slots", DLC_ERR_PLUGIN);
+    answer.slot_name[1] = "first";
+    refuse("gives two slots the same name", DLC_ERR_PLUGIN);
+    answer = sound();
+    answer.slot_initial[1] = NAN;
+    refuse("not finite", DLC_ERR_PLUGIN);
+    answer = sound();
+    answer.norms = 99;
+    refuse("norms that this version does not know", DLC_ERR_PLUGIN);
+    answer.norms = DLC_NORMS_SLOT;
+    answer.norm_slot = 2;
+    refuse("the norm of a slot that it does not have", DLC_ERR_PLUGIN);
+    answer.norm_slot = 0;
+    answer.direction = &one_slot;
+    refuse("other slots than its rule", DLC_ERR_PLUGIN);
+    answer.norms = DLC_NORMS_GRADIENT;
+    answer.direction = &direction;
+    refuse("takes no norm of it", DLC_ERR_PLUGIN);
+    answer.direction = NULL;
+    made_up.ops = &no_trust_ops;
+    refuse("has no `trust`", DLC_ERR_PLUGIN);
+}
+END_TEST
+
+START_TEST(refuses_clip_value_with_norms) {
+    const char *const sets[] = {"solver.clip_value=1"};
+    dlc_status made = DLC_OK;
+    answer = sound();
+    answer.norms = DLC_NORMS_GRADIENT;
+    fixture_open(&r, &made_up, sets, 1, &made);
+    ck_assert_int_eq(made, DLC_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "clip_value doesn't work with"));
+    fixture_close(&r);
+}
+END_TEST
+
+/* ---- Norms and slots ------------------------------------------------------------- */
+
+static double norm_of(const float *x, size_t begin, size_t count) {
+    double sum = 0;
+    for (size_t i = begin; i < begin + count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* The trust of each tensor, whole and in order, whatever the buckets; `_i`: from the
+ * gradient, or from a slot after the direction. */
+START_TEST(takes_norms_of_tensors) {
+    static const size_t borders[] = {10, 30};
+    float weights[FIXTURE_ELEMENTS_MAX];
+    answer = sound();
+    answer.norms = _i ? DLC_NORMS_SLOT : DLC_NORMS_GRADIENT;
+    answer.direction = _i ? &direction : NULL;
+    FIXTURE_OPEN_WITH(&r, &made_up, "solver.learning_rate=0.1",
+                      "solver.accumulation_steps=2");
+    fixture_segment(&r, 0, 7, 1, 1);
+    fixture_segment(&r, 5, 20, 1, 1);
+    fixture_segment(&r, 0, 4, 0, 1); /* never updated: no norms of it */
+    fixture_segment(&r, 0, 16, 1, 3);
+    fixture_buckets(&r, 3, 2, borders);
+    for (size_t i = 0; i < r.count; i++)
+        weights[i] = r.weights[i] = r.used[i] ? cosf((float)i) : 0;
+    ck_assert_int_eq(fixture_create(&r), DLC_OK);
+    seen = 0;
+    ck_assert_int_eq(fixture_iterate(&r, 0, gradient), DLC_OK);
+    ck_assert_int_eq(seen, 3);
+    for (int s = 0, t = 0; s < 4; s++) {
+        const dlc_segment *segment = &r.segment[s];
+        if (segment->lr_mult == 0)
+            continue;
+        double g = norm_of(r.gradients, segment->offset, segment->count) / 2;
+        ck_assert_double_eq_tol(
+            seen_weight[t], norm_of(weights, segment->offset, segment->count), 1e-6);
+        ck_assert_double_eq_tol(seen_norm[t], _i ? 2 * g : g, 1e-6);
+        ck_assert_double_eq(seen_decay[t], segment->decay_mult);
+        for (size_t i = segment->offset; i < segment->offset + segment->count; i++)
+            ck_assert_float_eq_tol(r.weights[i],
+                                   weights[i] - 0.5f * 0.5f * r.gradients[i], 1e-6f);
+        t++;
+    }
+    ck_assert_int_eq(dlc_solver_needs_whole_tensors(&r.solver), 1);
+    fixture_close(&r);
+}
+END_TEST
+
+/* Slots begin with their initial values, however large they are. */
+START_TEST(slots_begin_as_they_should) {
+    const size_t count = (1 << 16) + 37;
+    dlc_memory slot[DLC_MAX_SLOTS] = {{0}};
+    answer = sound();
+    FIXTURE_OPEN_WITH(&r, &made_up, "solver.learning_rate=0.1");
+    ck_assert_int_eq(dlc_slots_open(&r.solver, &r.device_ops, r.device, count, slot),
+                     DLC_OK);
+    const float *first = slot[0].base, *second = slot[1].base;
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_float_eq(first[i], 0.25f);
+        ck_assert_float_eq(second[i], 0);
+    }
+    ck_assert_ptr_null(slot[2].base);
+    ck_assert_int_eq(dlc_solver_saves(&r.solver, 0), 1);
+    ck_assert_int_eq(dlc_solver_saves(&r.solver, 1), 0);
+    dlc_slots_close(&r.device_ops, r.device, slot);
+    fixture_close(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("updater");
+    TCase *all = tcase_create("all");
+    tcase_add_loop_test(all, parts_are_the_whole, 0, 5);
+    tcase_add_test(all, scales_gradients);
+    tcase_add_test(all, refuses_bad_answers);
+    tcase_add_test(all, refuses_clip_value_with_norms);
+    tcase_add_loop_test(all, takes_norms_of_tensors, 0, 2);
+    tcase_add_test(all, slots_begin_as_they_should);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
