@@ -17,7 +17,7 @@ import tempfile
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 DLCORE = os.environ["DLCORE_BIN"]
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = ("device", "transport", "layer", "solver", "data")
+KINDS = ("device", "transport", "layer", "solver", "consistency", "data")
 
 # Checks without a mutant, since no template has queues.
 NO_MUTANT = {"device.queues"}
@@ -35,7 +35,7 @@ END = "const dlc_plugin dlc_plugin_v0 = {"
 mutant("file.exports", "solver", (END, "DLC_EXPORT int stray = 1;\n" + END))
 mutant("file.data", "solver", ("#include <dlcore/solver.h>", "#define dlc_plugin_v0 moved\n#include <dlcore/solver.h>"),
        (END, '__asm__(".globl dlc_plugin_v0\\n.type dlc_plugin_v0, @function\\n'
-             'dlc_plugin_v0 = solver_destroy");\n' + END))
+             'dlc_plugin_v0 = solver_needs");\n' + END))
 mutant("file.independent", "solver", (END, "int dlc_registry_open(void **);\nint (*const use)(void **) "
                                      "__attribute__((visibility(\"hidden\"))) = dlc_registry_open;\n" + END))
 mutant("file.safe", "solver", flags=["-Wl,-z,execstack"])
@@ -43,14 +43,18 @@ mutant("file.descriptor", "solver", (".version = PLUGIN_VERSION", '.version = ""
 mutant("file.descriptor", "solver", ("DLC_FEATURES_END,", "{.size = 8, .name = NULL},"))
 mutant("file.constant", "solver", ("static const dlc_solver_ops ops", "static dlc_solver_ops ops"))
 ROW = """    {.size = sizeof(dlc_feature), .kind = DLC_KIND_SOLVER, .name = "sample", .help = "again",
-     .caps = DLC_SOLVER_SYNCHRONOUS, .options = options, .ops = &ops},
+     .options = options, .ops = &ops},
     DLC_FEATURES_END,"""
 mutant("file.duplicates", "solver", ("    DLC_FEATURES_END,", ROW))
-mutant("feature.descriptor", "solver", ('.help = "plain gradient descent"', ".help = NULL"))
-mutant("feature.descriptor", "solver", ("    .finish = solver_finish,\n", ""))
-mutant("feature.calls", "solver", (".caps = DLC_SOLVER_SYNCHRONOUS", ".caps = 0"))
-mutant("feature.help", "solver", ('"learning rate"', '"learning rate."'))
-mutant("feature.keys", "solver", ('DLC_FLOAT("learning_rate", "0.01"', 'DLC_FLOAT("type", "0.01"'))
+mutant("feature.descriptor", "solver", ('.help = "gradient descent with momentum"', ".help = NULL"))
+mutant("feature.descriptor", "solver", ("    .needs = solver_needs,\n", ""))
+mutant("feature.descriptor", "consistency", ("    .finish = model_finish,\n", ""))
+mutant("feature.calls", "consistency", ("    .synchronize = model_synchronize,\n", "    .synchronize = model_synchronize,\n"
+                                        "    .save = (void *)model_synchronize,\n"))
+mutant("feature.help", "solver", ('that a step keeps"', 'that a step keeps."'))
+mutant("feature.keys", "solver", ('DLC_FLOAT("momentum", "0.9"', 'DLC_FLOAT("type", "0.9"'))
+mutant("solver.keys", "solver", ('    DLC_FLOAT("momentum"', '    DLC_INT("learning_rate", "1", 0, 9, "a whole number"),\n'
+                                 '    DLC_FLOAT("momentum"'))
 
 # ---- load() ------------------------------------------------------------------------
 LOAD = "    host = services;\n"
@@ -74,47 +78,66 @@ mutant("load.reports", "data", (LOAD, LOAD + "    const char *end = (const char 
                                           "    if (*(const volatile char *)end)\n        return DLC_ERR_UNAVAILABLE;\n"))
 
 # ---- Lifecycle ---------------------------------------------------------------------
-mutant("lifecycle.leaks", "solver", ("    host->free(solver);", "    (void)solver;"))
+mutant("lifecycle.leaks", "consistency", ("    host->free(model);", "    (void)model;"))
 mutant("lifecycle.leaks", "data", ("    host->free(source);", "    (void)source;"))
 mutant("lifecycle.two", "data", ("    made->seed = args->seed;", "    static int open_now;\n    if (open_now++)\n        "
                             'return host->fail(DLC_ERR_IO, "busy");\n    made->seed = args->seed;'))
-mutant("lifecycle.null", "solver", ("    host->free(solver);", "    solver->learning_rate = 0;\n    host->free(solver);"))
-mutant("lifecycle.no_memory", "solver", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
+mutant("lifecycle.null", "consistency", ("    host->free(model);", "    model->trained = 0;\n    host->free(model);"))
+mutant("lifecycle.no_memory", "consistency", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
 mutant("lifecycle.no_memory", "layer", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
 
 # ---- Solvers -----------------------------------------------------------------------
-NEEDS = "    (void)needs;\n"
-mutant("solver.needs", "solver", (NEEDS, "    needs->accumulation_steps = 0;\n"))
-mutant("solver.needs", "solver", (NEEDS, "    needs->slots = 1;\n"))
-mutant("solver.older_host", "solver", (NEEDS, "    needs->capturable = 1;\n"))
-mutant("solver.converges", "solver", ("(float)-rate", "(float)rate"))
-mutant("solver.learning_rate", "solver", ("    (void)iteration;\n    return solver->learning_rate;", "    static int asked;\n"
-                                 "    (void)iteration;\n    return solver->learning_rate / ++asked;"))
+NEEDS = "    (void)settings;\n    needs->rule = &update;\n"
+STEP = "    *weight -= step->learning_rate * slot[VELOCITY];\n"
+VALUES = "    (void)iteration;\n    values->own[MOMENTUM]"
+mutant("solver.needs", "solver", (NEEDS, "    (void)settings;\n"))
+mutant("solver.needs", "solver", ("needs->slot_saved = 1u", "needs->slot_saved = 2u"))
+mutant("solver.needs", "solver", ('    needs->slot_name[VELOCITY] = "velocity";\n', ""))
+mutant("solver.values", "solver", (VALUES, "    static int asked;\n    values->own[1] = (float)++asked;\n" + VALUES))
+mutant("solver.values", "solver", (VALUES, "    values->own[1] = 1e38f * 1e38f;\n" + VALUES))
+mutant("solver.trust", "solver", (NEEDS, NEEDS + "    needs->norms = DLC_NORMS_GRADIENT;\n"),
+       ("static const dlc_solver_ops ops = {", "static float ratio(const dlc_settings *settings, const dlc_rule_values *values, "
+        "double decay_mult,\n                   double weight_norm, double norm) {\n    return (float)(weight_norm / norm);\n}\n"
+        "static const dlc_solver_ops ops = {\n    .trust = ratio,"))
+mutant("solver.elements", "solver", (STEP, "    static int turn;\n    *weight += 1e-3f * (float)(++turn % 3);\n" + STEP))
+mutant("solver.nan", "solver", (STEP, "    if (slot[VELOCITY] == slot[VELOCITY])\n    " + STEP))
+mutant("solver.padding", "solver", (STEP, "    *weight += 1e-3f;\n" + STEP))
+mutant("solver.converges", "solver", ("*weight -= step", "*weight += step"))
+mutant("solver.repeats", "solver", (VALUES, "    static float asked;\n    values->learning_rate /= ++asked;\n" + VALUES))
+mutant("solver.resume", "solver", ("    needs->slot_saved = 1u << VELOCITY;\n", ""))
+
+# ---- Consistency models ------------------------------------------------------------
+MODEL_NEEDS = "    (void)needs;\n"
 WAITS = "        rc = exchange->wait(exchange->context, b);\n"
-mutant("solver.untouched", "solver", ("    for (int32_t s = 0; rc == DLC_OK",
-                                "    solver->ops->axpy(solver->device, NULL, exchange->bucket_begin[exchange->buckets], "
-                                "(float)-learning_rate, solver->gradients, solver->weights);\n    for (int32_t s = 0; rc == DLC_OK"))
-mutant("solver.exchange", "solver", (WAITS, "        ;\n"))
-mutant("solver.exchange", "solver", ("    return solver->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;"
-                                     "\n    return solver->exchange->start("))
-mutant("solver.order", "solver", ("    (void)micro_batch;\n", "    (void)micro_batch;\n    solver->weights[bucket * 100] += 1;\n"))
-mutant("solver.repeats", "solver", ("    double learning_rate = solver_learning_rate(solver, iteration);",
-                                    "    static int calls;\n    double learning_rate = solver_learning_rate(solver, iteration) / ++calls;"))
-mutant("solver.resume", "solver", ("    double learning_rate, weight_decay;\n};", "    double learning_rate, weight_decay;\n    int steps;\n};"),
-       ("    double learning_rate = solver_learning_rate(solver, iteration);",
-        "    double learning_rate = solver_learning_rate(solver, iteration) / ++solver->steps;"))
-SAVES = ("static dlc_status solver_save(dlc_solver *solver, void *blob, size_t *bytes) {\n    (void)solver;\n    if (blob)\n"
+FINISH = "    const dlc_exchange *exchange = model->exchange;\n    dlc_rule_values values;\n"
+SAVES = ("static dlc_status model_save(dlc_consistency *model, void *blob, size_t *bytes) {\n    (void)model;\n    if (blob)\n"
          "        *(char *)blob = 1;\n    *bytes = 1;\n    return DLC_OK;\n}\n"
-         "static dlc_status solver_load_state(dlc_solver *solver, const void *blob, size_t bytes) {\n    (void)solver;\n"
-         "    (void)blob;\n    (void)bytes;\n    return DLC_OK;\n}\nstatic const dlc_solver_ops ops = {\n"
-         "    .save = solver_save,\n    .load = solver_load_state,")
-mutant("solver.damage", "solver", ("static const dlc_solver_ops ops = {", SAVES))
-mutant("solver.sharding", "solver", (NEEDS, "    needs->sharding = 1;\n"))
-DEFERRED = ("static dlc_status solver_update(dlc_solver *solver, int64_t iteration, int32_t bucket) {\n    (void)solver;\n"
-        "    (void)iteration;\n    (void)bucket;\n    return DLC_OK;\n}\nstatic const dlc_solver_ops ops = {\n"
-        "    .update = solver_update,")
-mutant("solver.deferred_update", "solver", (NEEDS, "    needs->deferred_update = 1;\n"), ("static const dlc_solver_ops ops = {", DEFERRED))
-mutant("solver.close", "solver", ("    host->free(solver);", "    if (solver->learning_rate > 0)\n        host->free(solver);"))
+         "static dlc_status model_load_state(dlc_consistency *model, const void *blob, size_t bytes) {\n    (void)model;\n"
+         "    (void)blob;\n    (void)bytes;\n    return DLC_OK;\n}\nstatic const dlc_consistency_ops ops = {\n"
+         "    .save = model_save,\n    .load = model_load_state,")
+DEFERRED = ("static dlc_status model_update(dlc_consistency *model, int64_t iteration, int32_t bucket) {\n    (void)model;\n"
+        "    (void)iteration;\n    (void)bucket;\n    return DLC_OK;\n}\nstatic const dlc_consistency_ops ops = {\n"
+        "    .update = model_update,")
+mutant("consistency.needs", "consistency", (MODEL_NEEDS, "    needs->deferred_update = 1;\n"))
+mutant("consistency.needs", "consistency", (MODEL_NEEDS, "    needs->servers = -1;\n"))
+mutant("consistency.converges", "consistency", ("end - begin, 1,", "end - begin, -1,"))
+mutant("consistency.untouched", "consistency", (FINISH, FINISH + "    for (size_t i = 0; i < model->trained; i++)\n"
+                                                "        model->weights[i] += 1e-3f;\n"))
+mutant("consistency.control_words", "consistency", (FINISH, FINISH + "    model->gradients[model->trained] *= 2;\n"))
+mutant("consistency.control_words", "consistency", (FINISH, FINISH + "    model->gradients[model->trained + 1] = 0;\n"))
+mutant("consistency.exchange", "consistency", (WAITS, ""))
+mutant("consistency.exchange", "consistency", ("    return model->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;\n"
+                                               "    return model->exchange->start("))
+mutant("consistency.order", "consistency", ("    return model->exchange->start(", "    model->weights[bucket * 100] += 1;\n"
+                                            "    return model->exchange->start("))
+COUNTS = ("    size_t trained;", "    int64_t steps;\n    size_t trained;")
+SCALES = "    for (int32_t b = 0; rc == DLC_OK && b < exchange->buckets; b++) {"
+mutant("consistency.repeats", "consistency", (SCALES, "    static float calls;\n    values.learning_rate /= ++calls;\n" + SCALES))
+mutant("consistency.resume", "consistency", COUNTS, (SCALES, "    values.learning_rate /= (float)++model->steps;\n" + SCALES))
+mutant("consistency.damage", "consistency", ("static const dlc_consistency_ops ops = {", SAVES))
+mutant("consistency.deferred_update", "consistency", (MODEL_NEEDS, "    needs->deferred_update = 1;\n"),
+       ("static const dlc_consistency_ops ops = {", DEFERRED))
+mutant("consistency.close", "consistency", ("    host->free(model);", "    if (model->trained > 0)\n        host->free(model);"))
 
 # ---- Data --------------------------------------------------------------------------
 READ = "    unsigned char *pixels = data;\n"
@@ -299,7 +322,8 @@ mutant("transport.regions", "transport", ("static const dlc_transport_ops ops = 
 
 def compile_plugin(folder, sources, kind, flags, out):
     command = ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-O0", "-w", "-shared", "-fPIC", "-fvisibility=hidden",
-               "-DPLUGIN_VERSION=\"1.0\"", f"-I{SOURCE}/include", f"-I{folder}", *map(str, sources), "-o", str(out),
+               "-DPLUGIN_VERSION=\"1.0\"", f"-I{SOURCE}/include", f"-I{folder}",
+               *(str(path) for path in sources if path.suffix == ".c"), "-o", str(out),
                "-lm", "-lpthread", *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -319,7 +343,7 @@ def make_templates(folder):
     for kind in KINDS:
         made = folder / kind
         subprocess.run([DLCORE, "plugin", "new", kind, "sample", "--dir", str(made)], check=True, capture_output=True)
-        templates[kind] = sorted(made.glob("*.c"))
+        templates[kind] = sorted(made.glob("*.[ch]"))
     return templates
 
 
