@@ -19,10 +19,6 @@ const dlc_synonym dlc_synonyms[] = {
     /* Of the solver. */
     {"nadam radam adamax adafactor lion signsgd lbfgs ftrl shampoo", NULL,
      "there is no such solver; `dlcore plugin new solver NAME` starts one"},
-    {"fusedadam", "adam", NULL},
-    {"decoupledadam fusedadamw", "adamw", NULL},
-    {"larc larssgd", "lars", NULL},
-    {"nvlamb fusedlamb lambc", "lamb", NULL},
     {"amsgrad", "amsgrad", "that is `amsgrad = yes` of adam and adamw"},
     {"betas", "beta1", "those are `beta1` and `beta2` in [solver]"},
     {"beta1 beta", "beta1", "that is `beta1` of adam, adamw and lamb"},

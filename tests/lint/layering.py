@@ -30,7 +30,7 @@ CORE = {
 
 # What the public headers may include besides each other: freestanding C, so that they
 # compile anywhere and pull in nothing else.
-SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h"}
+SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h", "math.h"}
 
 # Libraries that only plugins may know, whether or not such a plugin exists.
 LIBRARIES = ["onednn", "dnnl", "mkldnn", "cudnn", "cublas", "nccl", "rccl", "ucx",
