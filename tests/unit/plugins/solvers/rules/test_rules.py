@@ -5,7 +5,7 @@ from the published formulas that each one names."""
 import math
 import unittest
 
-from rule_cases import CASES, SEGMENTS, STEPS, Inputs, distance, parts, steps_of
+from rule_cases import CASES, SEGMENTS, STEPS, Inputs, distance, parts, require_device, steps_of
 
 TOLERANCE = 1e-5
 
@@ -169,4 +169,5 @@ class Rules(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    require_device()
     unittest.main(verbosity=2)

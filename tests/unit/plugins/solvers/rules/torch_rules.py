@@ -4,7 +4,7 @@
 import sys
 import unittest
 
-from rule_cases import CASES, SEGMENTS, STEPS, Inputs, distance, parts, steps_of
+from rule_cases import CASES, SEGMENTS, STEPS, Inputs, distance, parts, require_device, steps_of
 
 try:
     import torch
@@ -67,4 +67,5 @@ class TorchRules(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    require_device()
     unittest.main(verbosity=2)
