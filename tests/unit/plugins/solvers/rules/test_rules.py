@@ -159,7 +159,8 @@ class Rules(unittest.TestCase):
     def test_slots(self):
         """What a rule doesn't need takes no memory."""
         for solver, options, slots in (
-                ("sgd", {}, 1), ("adagrad", {}, 1), ("rmsprop", {}, 1), ("rmsprop", {"momentum": 0.5}, 2),
+                ("sgd", {}, 1), ("adagrad", {}, 1), ("rmsprop", {}, 1),
+                ("rmsprop", {"momentum": 0.5}, 2),
                 ("rmsprop", {"centered": True}, 2),
                 ("rmsprop", {"centered": True, "momentum": 0.5}, 3), ("adadelta", {}, 2),
                 ("adam", {}, 2), ("adam", {"amsgrad": True}, 3), ("adamw", {}, 2),

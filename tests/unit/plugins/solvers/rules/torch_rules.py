@@ -14,9 +14,9 @@ except ImportError:
 
 TOLERANCE = 1e-5
 
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
-              "adadelta": torch.optim.Adadelta, "adam": torch.optim.Adam,
-              "adamw": torch.optim.AdamW}
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad,
+              "rmsprop": torch.optim.RMSprop, "adadelta": torch.optim.Adadelta,
+              "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 NAMES = {"epsilon": "eps", "learning_rate_decay": "lr_decay",
          "initial_accumulator": "initial_accumulator_value"}
 
