@@ -1,7 +1,7 @@
 /* Reads safetensors files. Nothing in a file is trusted before it was checked: every
  * size against the size of the file, every offset against its neighbors, the bytes of
- * every tensor against its type and shape, and the checksum of the whole. Opening a
- * file allocates memory for its header only. */
+ * every tensor against its type and shape, and the checksum of the whole
+ * (safetensors_checksum.c). Opening a file allocates memory for its header only. */
 #include "train/checkpoint/safetensors.h"
 
 #include <errno.h>
@@ -13,34 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "train/checkpoint/safetensors_format.h"
-
-enum { CHUNK_BYTES = 1 << 20 };
-
-typedef struct entry {
-    dlc_safetensor tensor;
-    const format_type *type;
-    uint64_t begin, end; /* in the data */
-} entry;
-
-struct dlc_safetensors {
-    char *path;
-    json_t *root;     /* owns names and metadata */
-    json_t *metadata; /* NULL: none */
-    size_t count;
-    entry *entries;
-    const char **names; /* of the entries, for the nearest one */
-    char *header;       /* as in the file */
-    uint64_t header_length;
-    uint64_t data_bytes;
-    int fd; /* tensors are read from it on request */
-    int has_checksum;
-};
+#include "train/checkpoint/safetensors_file.h"
 
 /* ---- The bytes --------------------------------------------------------------- */
 
@@ -59,20 +36,21 @@ static dlc_status open_file(const char *path, int *fd, uint64_t *bytes) {
     return DLC_OK;
 }
 
-static dlc_status read_at(const char *path, int fd, uint64_t begin, void *into,
-                          uint64_t bytes) {
+dlc_status dlc_safetensors_read_at(const dlc_safetensors *file, uint64_t begin,
+                                   void *into, uint64_t bytes) {
     uint64_t got = 0;
     while (got < bytes) {
-        ssize_t n = pread(fd, (char *)into + got, bytes - got, (off_t)(begin + got));
+        ssize_t n = pread(file->fd, (char *)into + got, bytes - got,
+                          (off_t)(begin + got));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return dlc_fail(DLC_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s", path,
-                            begin + got, strerror(errno));
+            return dlc_fail(DLC_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s",
+                            file->path, begin + got, strerror(errno));
         if (n == 0)
             return dlc_fail(DLC_ERR_DATA,
-                            "%s ends at byte %" PRIu64 " while it is being read", path,
-                            begin + got);
+                            "%s ends at byte %" PRIu64 " while it is being read",
+                            file->path, begin + got);
         got += (uint64_t)n;
     }
     return DLC_OK;
@@ -84,7 +62,7 @@ static dlc_status read_header(dlc_safetensors *file, uint64_t bytes) {
         return dlc_fail(DLC_ERR_DATA,
                         "%s has %" PRIu64 " bytes: too short for a safetensors file",
                         file->path, bytes);
-    DLC_TRY(read_at(file->path, file->fd, 0, length, sizeof length));
+    DLC_TRY(dlc_safetensors_read_at(file, 0, length, sizeof length));
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         file->header_length = file->header_length << 8 | length[i];
     if (file->header_length < 2 || file->header_length > HEADER_MAX)
@@ -102,7 +80,7 @@ static dlc_status read_header(dlc_safetensors *file, uint64_t bytes) {
     if (!file->header)
         return DLC_ERR_NOMEM;
     DLC_TRY(
-        read_at(file->path, file->fd, LENGTH_BYTES, file->header, file->header_length));
+        dlc_safetensors_read_at(file, LENGTH_BYTES, file->header, file->header_length));
     file->data_bytes = bytes - LENGTH_BYTES - file->header_length;
     return DLC_OK;
 }
@@ -267,85 +245,6 @@ static dlc_status parse_entries(dlc_safetensors *file) {
     return check_layout(file);
 }
 
-/* ---- The checksum ------------------------------------------------------------ */
-
-static int is_our_own(const dlc_safetensors *file) {
-    const char *key;
-    json_t *value;
-    json_object_foreach(file->metadata, key, value) {
-        if (strncmp(key, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-/* The digits of the checksum in the header's text; NULL if they are not where
- * safetensors_write.c puts them. */
-static char *find_digits(const dlc_safetensors *file) {
-    const char *value = dlc_safetensors_metadata(file, CHECKSUM_KEY);
-    size_t prefix = strlen(CHECKSUM_TEXT);
-    char *place = memmem(file->header, (size_t)file->header_length, CHECKSUM_TEXT,
-                         prefix);
-    /* The closing quote is there: the header is sound JSON. */
-    if (!value || strlen(value) != DIGITS || !place ||
-        strncmp(place + prefix, value, DIGITS) != 0)
-        return NULL;
-    return place + prefix;
-}
-
-/* Hashes the tensors in chunks, because a file may be larger than the memory of this
- * machine. */
-static dlc_status hash_data(const dlc_safetensors *file, XXH64_state_t *hash) {
-    uint64_t begin = LENGTH_BYTES + file->header_length;
-    void *chunk = dlc_alloc(CHUNK_BYTES, 1);
-    dlc_status status = chunk ? DLC_OK : DLC_ERR_NOMEM;
-    for (uint64_t done = 0; status == DLC_OK && done < file->data_bytes;) {
-        uint64_t left = file->data_bytes - done;
-        uint64_t bytes = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-        status = read_at(file->path, file->fd, begin + done, chunk, bytes);
-        if (status == DLC_OK)
-            XXH64_update(hash, chunk, (size_t)bytes);
-        done += bytes;
-    }
-    dlc_free(chunk);
-    return status;
-}
-
-static dlc_status hash_file(dlc_safetensors *file, char *digits, uint64_t *sum) {
-    unsigned char length[LENGTH_BYTES];
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        length[i] = (unsigned char)(file->header_length >> 8 * i);
-    memset(digits, '0', DIGITS);
-    XXH64_state_t hash;
-    XXH64_reset(&hash, 0);
-    XXH64_update(&hash, length, sizeof length);
-    XXH64_update(&hash, file->header, (size_t)file->header_length);
-    DLC_TRY(hash_data(file, &hash));
-    *sum = XXH64_digest(&hash);
-    return DLC_OK;
-}
-
-dlc_status dlc_safetensors_verify(dlc_safetensors *file) {
-    if (!is_our_own(file))
-        return DLC_OK;
-    char *digits = find_digits(file);
-    if (digits) {
-        uint64_t sum;
-        char found[DIGITS + 1];
-        char stored[DIGITS + 1] = {0};
-        memcpy(stored, digits, DIGITS);
-        DLC_TRY(hash_file(file, digits, &sum));
-        snprintf(found, sizeof found, "%016" PRIx64, sum);
-        file->has_checksum = strcmp(found, stored) == 0;
-    }
-    if (!file->has_checksum)
-        return dlc_fail(DLC_ERR_DATA,
-                        "%s: the checksum in it doesn't match its contents: the file "
-                        "was damaged or edited",
-                        file->path);
-    return DLC_OK;
-}
-
 /* ---- Opening ------------------------------------------------------------------ */
 
 static dlc_status check_header(dlc_safetensors *file, uint64_t bytes) {
@@ -502,8 +401,8 @@ dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
     void *read = dlc_alloc((size_t)bytes, 1);
     if (!read)
         return DLC_ERR_NOMEM;
-    status = read_at(file->path, file->fd,
-                     LENGTH_BYTES + file->header_length + found->begin, read, bytes);
+    status = dlc_safetensors_read_at(
+        file, LENGTH_BYTES + file->header_length + found->begin, read, bytes);
     if (status != DLC_OK) {
         dlc_free(read);
         return status;
