@@ -3,12 +3,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/memory.h"
 #include "train/checkpoint/safetensors_file.h"
 
 enum { CHUNK_BYTES = 1 << 20 };
+
+/* ---- The digits -------------------------------------------------------------- */
 
 static int is_our_own(const dlc_safetensors *file) {
     const char *key;
@@ -34,22 +38,76 @@ static char *find_digits(const dlc_safetensors *file) {
     return place + prefix;
 }
 
-/* Hashes the tensors in chunks, because a file may be larger than the memory of this
- * machine. */
-static dlc_status hash_data(const dlc_safetensors *file, XXH64_state_t *hash) {
-    uint64_t begin = LENGTH_BYTES + file->header_length;
-    void *chunk = dlc_alloc(CHUNK_BYTES, 1);
-    dlc_status status = chunk ? DLC_OK : DLC_ERR_NOMEM;
-    for (uint64_t done = 0; status == DLC_OK && done < file->data_bytes;) {
-        uint64_t left = file->data_bytes - done;
-        uint64_t bytes = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-        status = dlc_safetensors_read_at(file, begin + done, chunk, bytes);
-        if (status == DLC_OK)
-            XXH64_update(hash, chunk, (size_t)bytes);
-        done += bytes;
+/* ---- Holes ------------------------------------------------------------------- */
+
+/* A stretch in which nothing is stored: it reads as zeros. */
+typedef struct hole {
+    uint64_t begin, end;
+} hole;
+
+/* The first hole from `at` on; an empty one at the end of the file if there is none, or
+ * if the file system cannot tell. */
+static hole next_hole(const dlc_safetensors *file, uint64_t at) {
+    uint64_t end = LENGTH_BYTES + file->header_length + file->data_bytes;
+    off_t begin = lseek(file->fd, (off_t)at, SEEK_HOLE);
+    if (begin < 0 || (uint64_t)begin >= end)
+        return (hole){end, end};
+    off_t data = lseek(file->fd, begin, SEEK_DATA); /* fails if there is none behind */
+    return (hole){(uint64_t)begin,
+                  data < 0 || (uint64_t)data > end ? end : (uint64_t)data};
+}
+
+/* Refuses a file in which more is missing than its file system can hold, which would
+ * take forever to read. The writer leaves no holes, but a hole alone is no damage: some
+ * file systems, and tools that copy files, store zeros as holes. */
+static dlc_status check_holes(const dlc_safetensors *file) {
+    struct statvfs disk;
+    uint64_t missing = 0, end = LENGTH_BYTES + file->header_length + file->data_bytes;
+    for (hole next = next_hole(file, 0); next.begin < end;
+         next = next_hole(file, next.end))
+        missing += next.end - next.begin;
+    if (!missing || fstatvfs(file->fd, &disk) || !disk.f_blocks)
+        return DLC_OK;
+    uint64_t capacity = (uint64_t)disk.f_blocks * disk.f_frsize;
+    return missing <= capacity
+               ? DLC_OK
+               : dlc_fail(DLC_ERR_DATA,
+                          "%s has holes of %" PRIu64 " bytes, more than the %" PRIu64
+                          " bytes of its file system: the file was damaged or edited",
+                          file->path, missing, capacity);
+}
+
+/* ---- Hashing ----------------------------------------------------------------- */
+
+/* Two chunks, because a file may be larger than the memory of this machine. */
+typedef struct chunks {
+    void *read, *zeros;
+} chunks;
+
+/* Hashes the bytes from `at` to `end`, which are in a hole if `zeros` is given. */
+static dlc_status hash_span(const dlc_safetensors *file, uint64_t at, uint64_t end,
+                            void *chunk, const void *zeros, XXH64_state_t *hash) {
+    while (at < end) {
+        uint64_t bytes = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
+        if (!zeros)
+            DLC_TRY(dlc_safetensors_read_at(file, at, chunk, bytes));
+        XXH64_update(hash, zeros ? zeros : chunk, (size_t)bytes);
+        at += bytes;
     }
-    dlc_free(chunk);
-    return status;
+    return DLC_OK;
+}
+
+/* Hashes the tensors. Holes are not read: most of the time would be spent there. */
+static dlc_status hash_data(const dlc_safetensors *file, const chunks *with,
+                            XXH64_state_t *hash) {
+    uint64_t at = LENGTH_BYTES + file->header_length, end = at + file->data_bytes;
+    while (at < end) {
+        hole next = next_hole(file, at);
+        DLC_TRY(hash_span(file, at, next.begin, with->read, NULL, hash));
+        DLC_TRY(hash_span(file, next.begin, next.end, NULL, with->zeros, hash));
+        at = next.end;
+    }
+    return DLC_OK;
 }
 
 static dlc_status hash_file(dlc_safetensors *file, char *digits, uint64_t *sum) {
@@ -61,9 +119,14 @@ static dlc_status hash_file(dlc_safetensors *file, char *digits, uint64_t *sum) 
     XXH64_reset(&hash, 0);
     XXH64_update(&hash, length, sizeof length);
     XXH64_update(&hash, file->header, (size_t)file->header_length);
-    DLC_TRY(hash_data(file, &hash));
-    *sum = XXH64_digest(&hash);
-    return DLC_OK;
+    const chunks with = {dlc_alloc(CHUNK_BYTES, 1), dlc_alloc(CHUNK_BYTES, 1)};
+    dlc_status status = with.read && with.zeros ? hash_data(file, &with, &hash)
+                                                : DLC_ERR_NOMEM;
+    dlc_free(with.read);
+    dlc_free(with.zeros);
+    if (status == DLC_OK)
+        *sum = XXH64_digest(&hash);
+    return status;
 }
 
 dlc_status dlc_safetensors_verify(dlc_safetensors *file) {
@@ -75,6 +138,7 @@ dlc_status dlc_safetensors_verify(dlc_safetensors *file) {
         char found[DIGITS + 1];
         char stored[DIGITS + 1] = {0};
         memcpy(stored, digits, DIGITS);
+        DLC_TRY(check_holes(file));
         DLC_TRY(hash_file(file, digits, &sum));
         snprintf(found, sizeof found, "%016" PRIx64, sum);
         file->has_checksum = strcmp(found, stored) == 0;

@@ -1,14 +1,17 @@
 /* Tests reading safetensors files: what is accepted, and everything that must be
  * refused. */
 #include <check.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "support/scratch.h"
@@ -376,6 +379,64 @@ START_TEST(memory_of_a_huge_file) {
 }
 END_TEST
 
+/* How many bytes this process has read by system calls. */
+static long long bytes_read(void) {
+    long long bytes = -1;
+    FILE *io = fopen("/proc/self/io", "re");
+    ck_assert_ptr_nonnull(io);
+    ck_assert_int_eq(fscanf(io, "rchar: %lld", &bytes), 1);
+    fclose(io);
+    return bytes;
+}
+
+/* A tool that copies files, or a compressing file system, may store zeros as holes: the
+ * file is still whole, and its holes need not be read. */
+START_TEST(zeros_as_holes) {
+    enum { BYTES = 64 << 20, ODD = 12345 };
+    unsigned char *bytes = calloc(1, BYTES);
+    ck_assert_ptr_nonnull(bytes);
+    memset(bytes + (8 << 20), 7, ODD);
+    const dlc_safetensor tensor = {"big", DLC_U8, {1, {BYTES}}, bytes, NULL, NULL};
+    const char *path = scratch_path("file");
+    ck_assert_int_eq(dlc_safetensors_write(path, &tensor, 1, NULL, 0), DLC_OK);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    /* Around the bytes that are not zero, and to the end of the file. */
+    ck_assert_int_eq(
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 1 << 20, 6 << 20), 0);
+    ck_assert_int_eq(
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 9 << 20, BYTES), 0);
+    close(fd);
+    long long before = bytes_read();
+    dlc_safetensors *file = opened(path);
+    ck_assert_int_eq(dlc_safetensors_has_checksum(file), 1);
+    ck_assert_int_lt(bytes_read() - before, 6 << 20);
+    check_tensor(file, "big", DLC_U8, NULL, bytes, BYTES);
+    dlc_safetensors_close(file);
+    /* A hole in place of bytes that are not zero is damage. */
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8 << 20, 1 << 20), 0);
+    close(fd);
+    refused(path, "damaged or edited");
+    free(bytes);
+}
+END_TEST
+
+/* A file with more holes than its file system has room is refused without hashing
+ * zeros for hours. */
+START_TEST(more_holes_than_room) {
+    struct statvfs disk;
+    ck_assert_int_eq(statvfs(scratch_path(""), &disk), 0);
+    long long mib = (long long)(disk.f_blocks * disk.f_frsize >> 20) + 1;
+    double before = dlc_cpu_seconds();
+    refused(sparse("\"__metadata__\":{\"dlcore.checksum\":\"0123456789abcdef\"},", mib),
+            "has holes of ");
+    ck_contains(dlc_detail(), "bytes of its file system");
+    ck_assert_double_lt(dlc_cpu_seconds() - before, 1);
+}
+END_TEST
+
 /* The checksum covers all chunks that it is computed in. */
 START_TEST(many_chunks) {
     enum { BYTES = (3 << 20) + 5 };
@@ -444,6 +505,8 @@ int main(void) {
     tcase_add_test(tcase, other_kinds_of_files);
     tcase_add_test(tcase, deeply_nested);
     tcase_add_test(tcase, memory_of_a_huge_file);
+    tcase_add_test(tcase, zeros_as_holes);
+    tcase_add_test(tcase, more_holes_than_room);
     tcase_add_test(tcase, many_chunks);
     tcase_add_test(tcase, no_memory);
     tcase_add_test(tcase, no_memory_for_json);
