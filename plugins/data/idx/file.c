@@ -1,8 +1,10 @@
 /* Reads IDX files, compressed by gzip or not. A size in the header is never trusted: it
- * is compared with the size of the file, and memory is populated as data arrives. A
- * compressed file is mapped and decompressed in one go by libdeflate, which is twice as
- * fast as zlib; with zlib this would be most of the time before the first iteration.
- * Called by idx.c. */
+ * is compared with the size of the file, and memory is populated as data arrives. No
+ * file is mapped: another program may cut it short while it is read. A compressed file
+ * is decompressed in one go by libdeflate, which is twice as fast as zlib; with zlib
+ * this would be most of the time before the first iteration. A large one goes through
+ * zlib in blocks, so that memory is needed for the unpacked data only. Called by idx.c.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
@@ -22,6 +24,8 @@
 #define DEFLATE_MOST 1032
 /* What gzip adds at most: to incompressible data, and a file name in the header. */
 #define GZIP_OVERHEAD(plain) ((plain) / 64 + (1 << 20))
+/* The largest compressed file that is decompressed in one go. */
+#define IN_ONE_GO ((size_t)64 << 20)
 /* Blocks of this size use huge pages: page faults are expensive otherwise. */
 #define HUGE_FROM ((size_t)4 << 20)
 
@@ -98,23 +102,27 @@ static dlc_status damaged(const disk_file *file, const char *how) {
                             file->path, how);
 }
 
+static dlc_status no_memory(const disk_file *file) {
+    return file->host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s",
+                            file->path);
+}
+
 /* Decompresses the file from its start, chunk by chunk, until the output is full or the
- * stream ends. *result: zlib's last return value. */
-static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result) {
-    unsigned char chunk[4096];
-    size_t at = 0;
+ * stream ends. *result: zlib's last return value; *used: the bytes that it has read. */
+static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result,
+                               size_t *used) {
+    unsigned char chunk[1 << 16];
     *result = Z_OK;
-    while (z->avail_out && (*result == Z_OK || *result == Z_BUF_ERROR) &&
-           at < file->size) {
-        size_t bytes = file->size - at;
+    while (z->avail_out && *result == Z_OK && *used < file->size) {
+        size_t bytes = file->size - *used;
         bytes = bytes < sizeof chunk ? bytes : sizeof chunk;
-        dlc_status status = read_at(file, at, chunk, bytes);
+        dlc_status status = read_at(file, *used, chunk, bytes);
         if (status != DLC_OK)
             return status;
-        at += bytes;
         z->next_in = chunk;
         z->avail_in = (unsigned)bytes;
         *result = inflate(z, Z_SYNC_FLUSH);
+        *used += bytes - z->avail_in;
     }
     return DLC_OK;
 }
@@ -123,19 +131,19 @@ static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result) 
  * detected by the decompression of the whole file. */
 static dlc_status unpack_header(const disk_file *file, unsigned char *into,
                                 size_t *size) {
+    size_t used = 0;
     z_stream z = {0};
     int result = inflateInit2(&z, 15 + 16); /* expects a gzip header */
     dlc_status status = DLC_OK;
     z.next_out = into;
     z.avail_out = HEADER_MOST;
     if (result == Z_OK)
-        status = inflate_some(file, &z, &result);
+        status = inflate_some(file, &z, &result, &used);
     (void)inflateEnd(&z);
     if (status != DLC_OK)
         return status;
     if (result == Z_MEM_ERROR)
-        return file->host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s",
-                                file->path);
+        return no_memory(file);
     *size = HEADER_MOST - z.avail_out;
     int whole = *size >= HEADER_FIXED && *size >= HEADER_FIXED + 4 * (size_t)into[3];
     if (result != Z_OK && result != Z_STREAM_END && !whole)
@@ -177,42 +185,99 @@ static dlc_status check_packed(const disk_file *file, size_t plain) {
     return DLC_OK;
 }
 
-static dlc_status inflate_all(const disk_file *file, const unsigned char *packed,
-                              unsigned char *into, size_t size) {
-    size_t used = 0, made = 0;
-    struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
-    if (!decompressor)
-        return file->host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s",
-                                file->path);
-    enum libdeflate_result result = libdeflate_gzip_decompress_ex(
-        decompressor, packed, file->size, into, size, &used, &made);
-    libdeflate_free_decompressor(decompressor);
-    if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
+/* What a decompressor has made of a file. */
+typedef struct unpacked {
+    enum { UNPACKED, HOLDS_MORE, IS_DAMAGED } end;
+    size_t used, made; /* bytes, before and after */
+} unpacked;
+
+static dlc_status check_unpacked(const disk_file *file, const unpacked *got,
+                                 size_t size) {
+    if (got->end == HOLDS_MORE)
         return damaged(file, "it holds more than its header asks for");
-    if (result != LIBDEFLATE_SUCCESS || made != size)
+    if (got->end == IS_DAMAGED || got->made != size)
         return damaged(file, "contents, length and checksum don't match, or it "
                              "was cut short");
-    if (used != file->size)
+    if (got->used != file->size)
         return file->host->fail(
             DLC_ERR_DATA,
             "%s: the gzip stream ends at byte %zu, but the file has %zu "
             "bytes: there is something after it that does not belong there",
-            file->path, used, file->size);
+            file->path, got->used, file->size);
     return DLC_OK;
 }
 
-/* Maps the packed file instead of reading it: memory is needed for the unpacked data
- * only, and a damaged file is read no further than its first wrong byte. */
-static dlc_status unpack(const disk_file *file, unsigned char *into, size_t size) {
-    void *packed = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
-    if (packed == MAP_FAILED)
-        return file->host->fail(errno == ENOMEM ? DLC_ERR_NOMEM : DLC_ERR_IO,
-                                "cannot map the %zu bytes of %s: %s", file->size,
-                                file->path, strerror(errno));
-    madvise(packed, file->size, MADV_SEQUENTIAL); /* only advice: it may fail */
-    dlc_status status = inflate_all(file, packed, into, size);
+static dlc_status inflate_all(const disk_file *file, const unsigned char *packed,
+                              unsigned char *into, size_t size) {
+    unpacked got = {.end = IS_DAMAGED};
+    struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
+    if (!decompressor)
+        return no_memory(file);
+    enum libdeflate_result result = libdeflate_gzip_decompress_ex(
+        decompressor, packed, file->size, into, size, &got.used, &got.made);
+    libdeflate_free_decompressor(decompressor);
+    if (result == LIBDEFLATE_SUCCESS)
+        got.end = UNPACKED;
+    else if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
+        got.end = HOLDS_MORE;
+    return check_unpacked(file, &got, size);
+}
+
+static dlc_status unpack_in_one_go(const disk_file *file, unsigned char *into,
+                                   size_t size) {
+    unsigned char *packed = NULL;
+    dlc_status status = reserve(file, file->size, &packed);
+    if (!packed)
+        return status;
+    status = read_at(file, 0, packed, file->size);
+    if (status == DLC_OK)
+        status = inflate_all(file, packed, into, size);
     munmap(packed, file->size);
     return status;
+}
+
+/* Decompresses into pieces of the output, whose sizes zlib can count. After the last
+ * one there is room for one byte, which shows whether the stream holds more. */
+static dlc_status inflate_pieces(const disk_file *file, z_stream *z,
+                                 unsigned char *into, size_t size, unpacked *got) {
+    const size_t most = (size_t)1 << 30;
+    unsigned char spare;
+    int result = Z_OK;
+    size_t made = 1;
+    while (result == Z_OK && made && got->made <= size) {
+        size_t left = size - got->made;
+        size_t room = left ? left < most ? left : most : 1;
+        z->next_out = left ? into + got->made : &spare;
+        z->avail_out = (unsigned)room;
+        dlc_status status = inflate_some(file, z, &result, &got->used);
+        if (status != DLC_OK)
+            return status;
+        made = room - z->avail_out;
+        got->made += made;
+    }
+    if (result == Z_MEM_ERROR)
+        return no_memory(file);
+    if (got->made > size)
+        got->end = HOLDS_MORE;
+    else
+        got->end = result == Z_STREAM_END ? UNPACKED : IS_DAMAGED;
+    return check_unpacked(file, got, size);
+}
+
+static dlc_status unpack_in_blocks(const disk_file *file, unsigned char *into,
+                                   size_t size) {
+    z_stream z = {0};
+    unpacked got = {.end = IS_DAMAGED};
+    if (inflateInit2(&z, 15 + 16) != Z_OK)
+        return no_memory(file);
+    dlc_status status = inflate_pieces(file, &z, into, size, &got);
+    (void)inflateEnd(&z);
+    return status;
+}
+
+static dlc_status unpack(const disk_file *file, unsigned char *into, size_t size) {
+    return file->size > IN_ONE_GO ? unpack_in_blocks(file, into, size)
+                                  : unpack_in_one_go(file, into, size);
 }
 
 /* ---- The header --------------------------------------------------------------- */

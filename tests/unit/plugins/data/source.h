@@ -1,4 +1,4 @@
-/* Opens the data sources of this build as the core does. Used by test_idx, test_cifar
+/* Opens the data sources of this build as the core does. Used by test_idx*, test_cifar
  * and test_synthetic. */
 #ifndef TEST_SOURCE_H
 #define TEST_SOURCE_H
