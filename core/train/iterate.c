@@ -10,12 +10,15 @@
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
-enum {
-    CONTROL_LOSS = 0,       /* this rank's part of the mean loss */
-    CONTROL_STOP = 1,       /* > 0: a rank was asked to stop */
-    CONTROL_CHECKPOINT = 2, /* > 0: a rank was asked for a checkpoint */
-    CONTROL_RELOAD = 3,     /* > 0: a rank was asked to read [consistency] again */
-};
+enum { CONTROL_LOSS = 0 }; /* this rank's part of the mean loss */
+
+/* Words that are > 0 if a rank was asked to do something. */
+static const struct {
+    unsigned request;
+    int word;
+} request_words[] = {{DLC_JOB_STOP, 1}, {DLC_JOB_CHECKPOINT, 2}, {DLC_JOB_RELOAD, 3}};
+
+enum { REQUEST_WORDS = sizeof request_words / sizeof request_words[0] };
 
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
     return dlc_session_async_queue(iterate->session);
@@ -71,11 +74,22 @@ static float *control_words_of(const dlc_session *session) {
 
 /* Writes what this rank asks of all ranks; its loss is written elsewhere. */
 static void write_requests(dlc_iterate *iterate, float control[DLC_CONTROL_WORDS]) {
-    unsigned asked = dlc_job_requests(iterate->session->job) | iterate->requests;
-    iterate->requests = 0;
-    control[CONTROL_STOP] = asked & DLC_JOB_STOP ? 1.0f : 0.0f;
-    control[CONTROL_CHECKPOINT] = asked & DLC_JOB_CHECKPOINT ? 1.0f : 0.0f;
-    control[CONTROL_RELOAD] = asked & DLC_JOB_RELOAD ? 1.0f : 0.0f;
+    unsigned learned = dlc_job_requests(iterate->session->job) | iterate->requested;
+    unsigned asks = dlc_requests_ask(&iterate->requests, learned);
+    iterate->requested = 0;
+    for (int i = 0; i < REQUEST_WORDS; i++)
+        control[request_words[i].word] = asks & request_words[i].request ? 1.0f : 0.0f;
+}
+
+/* Returns what all ranks have agreed on. */
+static unsigned read_requests(dlc_iterate *iterate,
+                              const float control[DLC_CONTROL_WORDS]) {
+    unsigned agreed = 0;
+    for (int i = 0; i < REQUEST_WORDS; i++)
+        if (control[request_words[i].word] > 0)
+            agreed |= request_words[i].request;
+    dlc_requests_agree(&iterate->requests, agreed);
+    return agreed;
 }
 
 /* A rank without samples runs no passes: a parameter server, or a rank that
@@ -401,8 +415,6 @@ dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
     }
     *result = (dlc_iterate_result){.loss = (double)control[CONTROL_LOSS],
                                    .own_loss = iterate->loss,
-                                   .stop = control[CONTROL_STOP] > 0,
-                                   .checkpoint = control[CONTROL_CHECKPOINT] > 0,
-                                   .reload = control[CONTROL_RELOAD] > 0};
+                                   .agreed = read_requests(iterate, control)};
     return DLC_OK;
 }

@@ -9,14 +9,15 @@
 #ifndef DLC_TRAIN_ITERATE_H
 #define DLC_TRAIN_ITERATE_H
 
+#include "train/requests.h"
 #include "train/session.h"
 #include "train/upload.h"
 
 /* What the ranks have agreed on in an iteration. */
 typedef struct dlc_iterate_result {
-    double loss;                  /* mean over the global batch */
-    double own_loss;              /* this rank's part of it; 0 with a queue */
-    int stop, checkpoint, reload; /* some rank was asked to */
+    double loss;     /* mean over the global batch */
+    double own_loss; /* this rank's part of it; 0 with a queue */
+    unsigned agreed; /* DLC_JOB_* requests */
 } dlc_iterate_result;
 
 typedef struct dlc_iterate {
@@ -30,8 +31,9 @@ typedef struct dlc_iterate {
     /* State of the iteration that has begun. */
     int32_t micro_batch, bucket; /* next bucket to become ready */
     double loss;
-    int has_result;    /* without a queue */
-    unsigned requests; /* DLC_JOB_* requests of this rank for its next control words */
+    int has_result;     /* without a queue */
+    unsigned requested; /* by the loop, beside what the user asks: DLC_JOB_* */
+    dlc_requests requests;
 
     /* Seconds spent on samples since the last dlc_iterate_computed, and in the solver
      * during the current pass. */

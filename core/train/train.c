@@ -29,11 +29,16 @@ typedef struct train_loop {
     dlc_checkpointer checkpointer;
     int64_t test_interval; /* 0: never */
     double target;
-    int64_t tested; /* iteration after which the last test was; -1: none */
-    double loss;    /* of the last iteration that is complete */
-    int stop, checkpoint, reload; /* requests that all ranks have agreed on */
-    int is_trial;                 /* dlc_train_options.is_trial */
+    int64_t tested;     /* iteration after which the last test was; -1: none */
+    double loss;        /* of the last iteration that is complete */
+    int is_good_enough; /* the target is reached */
+    unsigned agreed;    /* requests of the user, DLC_JOB_*, that are to be met */
+    int is_trial;       /* dlc_train_options.is_trial */
 } train_loop;
+
+static int ends(const train_loop *loop) {
+    return loop->is_good_enough || loop->agreed & DLC_JOB_STOP;
+}
 
 static int is_due(int64_t interval, int64_t iteration) {
     return interval > 0 && iteration % interval == 0;
@@ -66,9 +71,7 @@ static dlc_status end_oldest(train_loop *loop) {
     dlc_iterate_result result;
     DLC_TRY(dlc_iterate_end(&loop->iterate, &result));
     loop->loss = result.loss;
-    loop->stop |= result.stop;
-    loop->checkpoint |= result.checkpoint;
-    loop->reload |= result.reload;
+    loop->agreed |= result.agreed;
     DLC_TRY(check_loss(loop, result.own_loss));
     dlc_progress_iteration_end(&loop->progress, loop->loss);
     end_epoch(loop);
@@ -91,7 +94,7 @@ static dlc_status end_all(train_loop *loop) {
 
 static dlc_status iterate(train_loop *loop) {
     if (dlc_checkpointer_must_ask(&loop->checkpointer))
-        loop->iterate.requests |= DLC_JOB_CHECKPOINT;
+        loop->iterate.requested |= DLC_JOB_CHECKPOINT;
     dlc_progress_iteration_begin(&loop->progress);
     dlc_rebalance_begin(&loop->rebalance, loop->session);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
@@ -129,7 +132,7 @@ static dlc_status test(train_loop *loop) {
     dlc_progress_result(&loop->progress, &evaluation);
     if (loop->target > 0 && evaluation.accuracy >= loop->target) {
         loop->result->target_seconds = dlc_process_seconds();
-        loop->stop = 1;
+        loop->is_good_enough = 1;
         if (session->rank == 0)
             dlc_info("accuracy %.4f reached after %.2f s", evaluation.accuracy,
                      loop->result->target_seconds);
@@ -139,6 +142,7 @@ static dlc_status test(train_loop *loop) {
 
 static dlc_status save(train_loop *loop, int must) {
     DLC_TRY(end_all(loop));
+    loop->agreed &= ~DLC_JOB_CHECKPOINT;
     dlc_job_activity(loop->session->job, "checkpoint", NULL, 0);
     dlc_checkpointer_note_loss(&loop->checkpointer,
                                dlc_progress_training_loss(&loop->progress));
@@ -147,7 +151,18 @@ static dlc_status save(train_loop *loop, int must) {
 
 static dlc_status reload(train_loop *loop) {
     DLC_TRY(end_all(loop));
+    loop->agreed &= ~DLC_JOB_RELOAD;
     return dlc_reload_consistency(loop->session);
+}
+
+/* Agrees on all requests of the user that are on their way between the ranks. */
+static dlc_status settle(train_loop *loop) {
+    const dlc_session *session = loop->session;
+    unsigned agreed = 0;
+    DLC_TRY(dlc_requests_settle(&loop->iterate.requests, session->job, session->ranks,
+                                &agreed));
+    loop->agreed |= agreed;
+    return DLC_OK;
 }
 
 /* Splits the batch anew if the ranks turn out to differ in throughput. */
@@ -160,6 +175,7 @@ static dlc_status rebalance(train_loop *loop) {
     if (!changed)
         return DLC_OK;
     DLC_TRY(end_all(loop));
+    DLC_TRY(settle(loop)); /* the solver is closed, with what it was asked */
     dlc_iterate_close(&loop->iterate);
     DLC_TRY(dlc_rebalance_run(loop->session));
     return dlc_iterate_open(loop->session, &loop->iterate);
@@ -169,25 +185,27 @@ static dlc_status run(train_loop *loop) {
     dlc_session *session = loop->session;
     if (dlc_settings_get_bool(session->setup->train_settings, "test_first"))
         DLC_TRY(test(loop));
-    while (session->iteration < session->max_iterations && !loop->stop) {
+    while (session->iteration < session->max_iterations && !ends(loop)) {
         DLC_TRY(iterate(loop));
-        loop->result->stopped = loop->stop;
-        if (!loop->stop && is_due(loop->test_interval, session->iteration))
+        if (!ends(loop) && is_due(loop->test_interval, session->iteration))
             DLC_TRY(test(loop));
-        if (loop->checkpoint || dlc_checkpointer_is_due(&loop->checkpointer))
+        if (loop->agreed & DLC_JOB_CHECKPOINT ||
+            dlc_checkpointer_is_due(&loop->checkpointer))
             DLC_TRY(save(loop, 0));
-        if (loop->reload)
+        if (loop->agreed & DLC_JOB_RELOAD)
             DLC_TRY(reload(loop));
-        loop->checkpoint = loop->reload = 0;
-        if (!loop->stop)
+        if (!ends(loop))
             DLC_TRY(rebalance(loop));
     }
+    loop->result->stopped = (loop->agreed & DLC_JOB_STOP) != 0;
     DLC_TRY(end_all(loop));
     dlc_progress_end(&loop->progress);
     if (!loop->result->stopped)
         DLC_TRY(test(loop));
     dlc_progress_result(&loop->progress, NULL);
-    if (loop->result->stopped || loop->checkpointer.last || loop->checkpointer.improved)
+    DLC_TRY(settle(loop));
+    if (loop->agreed & (DLC_JOB_STOP | DLC_JOB_CHECKPOINT) || loop->checkpointer.last ||
+        loop->checkpointer.improved)
         DLC_TRY(save(loop, 1));
     return DLC_OK;
 }
