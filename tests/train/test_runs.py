@@ -627,6 +627,8 @@ class Compatibility(Runs):
         self.assertIn("trying the one before", said)
         self.assertIn("at iteration 15", said)
         # It is not in the way of the next one.
+        self.assertIn("small-00000020.safetensors is from before the run was resumed", said)
+        self.assertTrue((self.folder / "one/small-00000020.superseded.safetensors").is_dir())
         _, said = self.train("--run-dir=one", "--resume=auto", "--iterations=19")
         self.assertIn("at iteration 18", said)
 
