@@ -4,8 +4,9 @@
 tests/mutants.txt lists the mistakes (mutants) by area; its header explains the format. Each
 is applied in a copy of the sources with its own build folder, under build/mutants. What
 changed is built, and the tests of the area run, the fastest first, until one fails: those
-of `first`, then those of `wider`. A test must fail twice to count; a hang counts too.
-Results are kept in build/mutants/results.json, and another run continues from there.
+of `first`, then those of `wider`. A test must fail twice to count; a hang counts too, if the
+test hangs for twice as long the second time. Results are kept in
+build/mutants/results.json, and another run continues from there.
 
     mutants.py                        runs every mutant without a result
     mutants.py --area job,topology    those of some areas
@@ -144,6 +145,7 @@ class Tree:
         self.source, self.folder, self.options = source, folder, options
         self.build = folder / "build"
         self.commands, self.libraries, self.times = {}, [], {}
+        self.hung = set()  # tests that ran into their time limit since the last mutant
 
     def prepare(self):
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -195,11 +197,11 @@ class Tree:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return done.stdout if done.returncode else None
 
-    def run(self, tests, stop):
+    def run(self, tests, stop, patience=1):
         """Runs tests in one call; -> {test: (failed, seconds)} of those that ran."""
         report = self.folder / "build" / "mutant.xml"
         report.unlink(missing_ok=True)
-        limit = max(self.options.patience + 8 * self.times.get(name, 5.0) for name in tests)
+        limit = patience * max(self.options.patience + 8 * self.times.get(name, 5.0) for name in tests)
         command = ["ctest", "--test-dir", str(self.build), "--output-junit", str(report), "--timeout",
                    f"{limit:.0f}", "-R", "^(" + "|".join(re.escape(name) for name in tests) + ")$"]
         subprocess.run(command + (["--stop-on-failure"] if stop else []), stdin=subprocess.DEVNULL,
@@ -209,7 +211,10 @@ class Tree:
         if report.exists():
             for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
                 if case.get("status") in ("run", "fail"):
-                    ran[case.get("name")] = (case.get("status") == "fail", float(case.get("time", 0)))
+                    seconds = float(case.get("time", 0))
+                    ran[case.get("name")] = (case.get("status") == "fail", seconds)
+                    if seconds >= limit:
+                        self.hung.add(case.get("name"))
         return ran
 
     def end_strays(self):
@@ -257,7 +262,8 @@ class Tree:
             while group:
                 ran = self.run(group, stop)
                 failed = [name for name, (fails, _) in ran.items() if fails]
-                sure = [name for name in failed if self.run([name], True).get(name, (False, 0))[0]]
+                # A test that hung gets twice the time, lest a busy machine looks like a mutant.
+                sure = [name for name in failed if self.run([name], True, 2).get(name, (False, 0))[0]]
                 noticed += sure
                 if sure and stop:
                     return noticed
@@ -273,6 +279,7 @@ class Tree:
         result = {"key": mutant.key(), "area": mutant.area.name, "state": "survived", "by": []}
         path.write_text(whole.replace(old, new))
         seen = set(without)
+        self.hung.clear()
         try:
             for patterns in (mutant.area.first, mutant.area.wider):
                 tests = [name for name in self.select(patterns) if name not in seen]
@@ -282,7 +289,8 @@ class Tree:
                     return dict(result, state="does not build", said=said[-2000:])
                 result["by"] += self.noticed_by(tests, not self.options.every_test)
                 if result["by"]:
-                    return dict(result, state="noticed", seconds=round(time.time() - start))
+                    hung = sorted(self.hung & set(result["by"]))
+                    return dict(result, state="noticed", hung=hung, seconds=round(time.time() - start))
             return dict(result, seconds=round(time.time() - start))
         finally:
             path.write_text(whole)
@@ -389,7 +397,9 @@ def detail(areas, results):
     for area in areas:
         for mutant in area.mutants:
             found = results.get(mutant) or {"state": "not tried", "by": []}
-            lines.append(f"| {mutant.name} | {mutant.file} | {', '.join(found['by']) or found['state']} |")
+            hung = set(found.get("hung", ()))
+            by = ", ".join(name + " (hung)" * (name in hung) for name in found["by"])
+            lines.append(f"| {mutant.name} | {mutant.file} | {by or found['state']} |")
     return lines
 
 
