@@ -477,16 +477,19 @@ START_TEST(claim_without_room) {
 }
 END_TEST
 
-/* A few bytes cannot unpack to a gigabyte. */
+/* A few bytes cannot unpack to a gigabyte, nor to 100 kB. */
 START_TEST(claim_beyond_deflate) {
-    bytes images = header(8, 3, (const uint32_t[]){1000, 1000, 1000});
-    bytes labels = small_labels(), images_gz = packed(&images);
-    images_gz.at[images_gz.size - 4] = 16; /* 1000000016 */
-    images_gz.at[images_gz.size - 3] = 0xca;
-    images_gz.at[images_gz.size - 2] = 0x9a;
-    images_gz.at[images_gz.size - 1] = 0x3b;
-    put(&images_gz, &labels);
-    refused("compressed bytes can hold");
+    const uint32_t sides[] = {1000, 10};
+    bytes labels = small_labels();
+    for (int i = 0; i < 2; i++) {
+        bytes images = header(8, 3, (const uint32_t[]){1000, sides[i], sides[i]});
+        bytes images_gz = packed(&images);
+        uint32_t size = 16 + 1000 * sides[i] * sides[i];
+        for (int k = 0; k < 4; k++)
+            images_gz.at[images_gz.size - 4 + k] = (unsigned char)(size >> 8 * k);
+        put(&images_gz, &labels);
+        refused("compressed bytes can hold");
+    }
 }
 END_TEST
 
