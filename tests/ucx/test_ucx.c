@@ -1,4 +1,4 @@
-/* What only the ucx transport has: one-sided access, its description and score, and
+/* What only the ucx transport has: its description and score, and
  * what it must leave alone in the process. */
 #include <check.h>
 #include <signal.h>
@@ -23,17 +23,7 @@ static void run(int ranks, rank_body *body, const char *const *sets) {
     plugins_close();
 }
 
-/* ---- One-sided access ------------------------------------------------------- */
-
-enum { SLOT = 100003 };
-
-typedef struct remote_info {
-    size_t bytes;
-    unsigned char remote[256];
-} remote_info;
-
-/* Makes progress until all ranks have come here: over TCP one-sided access needs the
- * other side's progress. */
+/* Makes progress until all ranks have come here. */
 static void progress_barrier(group *g) {
     for (int r = 0; r < g->rank->ranks; r++) {
         dlc_request *out, *in;
@@ -45,94 +35,6 @@ static void progress_barrier(group *g) {
         group_wait(g, in);
     }
 }
-
-/* Every rank's memory has a slot for every rank. */
-static void access_body(test_rank *rank, void *context) {
-    group g;
-    int me = rank->rank, ranks = rank->ranks;
-    size_t bytes = (size_t)ranks * SLOT;
-    unsigned char *memory = dlc_alloc(bytes, 1), *work = dlc_alloc(SLOT, 1);
-    remote_info mine = {0}, *all = dlc_alloc((size_t)ranks, sizeof *all);
-    dlc_region *own, *region;
-    dlc_request *request;
-
-    RANK_CHECK(rank, memory && work && all);
-    group_open(&g, rank, context);
-    RANK_OK(rank, g.ops->region_open(g.endpoint, memory, bytes, &own, mine.remote,
-                                     &mine.bytes));
-    RANK_CHECK(rank, mine.bytes > 0 && mine.bytes <= sizeof mine.remote);
-    RANK_OK(rank, ranks_all_gather(rank, &mine, sizeof mine, all));
-    for (int i = 0; i < ranks; i++) {
-        int r = (me + i) % ranks;
-        RANK_OK(rank, g.ops->region_import(g.endpoint, r, all[r].remote, all[r].bytes,
-                                           &region));
-        group_write(work, SLOT, me, r, 1);
-        RANK_OK(rank, g.ops->put(g.endpoint, work, region, (size_t)me * SLOT, SLOT,
-                                 &request));
-        group_wait(&g, request);
-        memset(work, 0, SLOT);
-        RANK_OK(rank, g.ops->get(g.endpoint, work, region, (size_t)me * SLOT, SLOT,
-                                 &request));
-        group_wait(&g, request);
-        RANK_CHECK(rank, group_is(work, SLOT, me, r, 1));
-        g.ops->region_close(g.endpoint, region);
-    }
-    progress_barrier(&g);
-    for (int r = 0; r < ranks; r++)
-        RANK_CHECK(rank, group_is(memory + (size_t)r * SLOT, SLOT, r, me, 1));
-    g.ops->region_close(g.endpoint, own);
-    group_close(&g);
-    dlc_free(all);
-    dlc_free(work);
-    dlc_free(memory);
-}
-
-START_TEST(one_sided) {
-    run(2, access_body, settings[_i]);
-    run(4, access_body, settings[_i]);
-}
-END_TEST
-
-static void wrong_access_body(test_rank *rank, void *context) {
-    group g;
-    char memory[100] = "", word[8] = "";
-    remote_info mine = {0}, all[2];
-    dlc_region *own, *region = NULL;
-    dlc_request *request = NULL;
-    int other = 1 - rank->rank;
-
-    group_open(&g, rank, context);
-    RANK_OK(rank, g.ops->region_open(g.endpoint, memory, 100, &own, mine.remote,
-                                     &mine.bytes));
-    RANK_OK(rank, ranks_all_gather(rank, &mine, sizeof mine, all));
-    RANK_CHECK(rank, g.ops->region_import(g.endpoint, other, all[other].remote, 16,
-                                          &region) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, g.ops->region_import(g.endpoint, other, all[other].remote, 257,
-                                          &region) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, g.ops->region_import(g.endpoint, 2, all[other].remote,
-                                          all[other].bytes, &region) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, region == NULL);
-    RANK_OK(rank, g.ops->region_import(g.endpoint, other, all[other].remote,
-                                       all[other].bytes, &region));
-    RANK_CHECK(rank,
-               g.ops->put(g.endpoint, word, region, 93, 8, &request) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, strstr(dlc_detail(), "8 bytes at 93") != NULL);
-    RANK_CHECK(rank, g.ops->get(g.endpoint, word, region, SIZE_MAX - 3, 8, &request) ==
-                         DLC_ERR_CONFIG);
-    RANK_CHECK(rank,
-               g.ops->get(g.endpoint, word, own, 0, 8, &request) == DLC_ERR_CONFIG);
-    RANK_CHECK(rank, request == NULL);
-    progress_barrier(&g);
-    g.ops->region_close(g.endpoint, region);
-    g.ops->region_close(g.endpoint, own);
-    g.ops->region_close(g.endpoint, NULL);
-    group_close(&g);
-}
-
-START_TEST(wrong_access) {
-    run(2, wrong_access_body, NULL);
-}
-END_TEST
 
 /* ---- Large messages --------------------------------------------------------- */
 
@@ -476,8 +378,6 @@ int main(void) {
     Suite *suite = suite_create("ucx");
     TCase *tests = tcase_create("ucx");
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, one_sided, 0, SETTINGS);
-    tcase_add_test(tests, wrong_access);
     tcase_add_loop_test(tests, unexpected, 0, SETTINGS);
     tcase_add_loop_test(tests, bidirectional, 0, SETTINGS);
     tcase_add_loop_test(tests, short_messages, 0, SETTINGS);

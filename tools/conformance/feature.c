@@ -57,7 +57,6 @@ static void device_calls(suite_run *run) {
 static void transport_calls(suite_run *run) {
     const dlc_transport_ops *ops = run->feature->ops;
     uint64_t caps = run->feature->caps;
-    ALL_OR_NONE(run, CALL(region_open), CALL(region_close), CALL(region_import));
     ALL_OR_NONE(run, CALL(wait_any), CALL(wakeup));
     ALL_OR_NONE(run, CALL(queue_all_reduce), CALL(queue_reduce_scatter),
                 CALL(queue_all_gather), CALL(poll));
@@ -65,8 +64,6 @@ static void transport_calls(suite_run *run) {
               DLC_CAN(ops, queue_all_reduce), "queue_all_reduce");
     must_have(run, (caps & DLC_TRANSPORT_PAIRWISE) != 0, "DLC_TRANSPORT_PAIRWISE",
               DLC_CAN(ops, all_reduce) || DLC_CAN(ops, reduce_scatter), "all_reduce");
-    if ((DLC_CAN(ops, put) || DLC_CAN(ops, get)) && !DLC_CAN(ops, region_import))
-        suite_fail(run, "it has put or get, but no region_import");
 }
 
 static void layer_calls(suite_run *run) {

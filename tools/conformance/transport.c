@@ -1,4 +1,4 @@
-/* The checks of transports: score, messages, collectives and one-sided access. */
+/* The checks of transports: score, messages and collectives. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -392,60 +392,6 @@ static void mixes(suite_run *run) {
     suite_group_play(run, 3, 0, messages_between_collectives);
 }
 
-/* ---- One-sided -------------------------------------------------------------- */
-
-static void put_and_get(suite_member *m) {
-    enum { BYTES = 5000, REMOTE = 256 };
-    struct {
-        size_t bytes;
-        unsigned char key[REMOTE];
-    } mine = {.bytes = REMOTE}, all[GROUP_MOST];
-    int32_t peer = 1 - m->rank;
-    dlc_region *own = NULL, *far = NULL;
-    dlc_request *request;
-    unsigned char *window = suite_group_bytes(m, (size_t)2 * BYTES),
-                  *local = suite_group_bytes(m, BYTES);
-    suite_must(m->run,
-               m->ops->region_open(m->endpoint, window, (size_t)2 * BYTES, &own,
-                                   mine.key, &mine.bytes),
-               "region_open");
-    if (mine.bytes > REMOTE)
-        suite_fail(m->run,
-                   "region_open wrote a description of %zu bytes; 256 are allowed",
-                   mine.bytes);
-    suite_must(m->run, m->args.oob_all_gather(m, &mine, sizeof mine, all),
-               "the out-of-band all-gather");
-    suite_must(
-        m->run,
-        m->ops->region_import(m->endpoint, peer, all[peer].key, all[peer].bytes, &far),
-        "region_import");
-    fill(local, BYTES, m->rank, peer, 6);
-    suite_must(m->run, m->ops->put(m->endpoint, local, far, BYTES, BYTES, &request),
-               "put");
-    suite_group_wait(m, request);
-    swap_all(m, 1, 60); /* makes progress, and synchronizes both ranks */
-    verify(m, window + BYTES, BYTES, peer, 6);
-    if (DLC_CAN(m->ops, get)) {
-        memset(local, 0, BYTES);
-        suite_must(m->run, m->ops->get(m->endpoint, local, far, BYTES, BYTES, &request),
-                   "get");
-        suite_group_wait(m, request);
-        for (size_t i = 0; i < BYTES; i++)
-            if (local[i] != byte_of(m->rank, peer, 6, i))
-                suite_fail(m->run, "get reads other bytes than put wrote");
-    }
-    swap_all(m, 1, 61);
-    m->ops->region_close(m->endpoint, far);
-    m->ops->region_close(m->endpoint, own);
-}
-
-static void puts_and_gets(suite_run *run) {
-    const dlc_transport_ops *ops = run->feature->ops;
-    if (!DLC_CAN(ops, region_open) || !DLC_CAN(ops, put))
-        suite_skip(run, "it has no put");
-    suite_group_play(run, 2, 0, put_and_get);
-}
-
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_TRANSPORT, 0, SUITE_LOADED, 60, run }
 
@@ -468,7 +414,5 @@ const suite_check suite_transport_checks[] = {
     CHECK("transport.register_buffer", "collectives work in registered memory",
           registers_buffers),
     CHECK("transport.mixed", "messages and collectives can be mixed", mixes),
-    CHECK("transport.regions", "put and get access the memory of a peer",
-          puts_and_gets),
     {.name = NULL},
 };

@@ -41,12 +41,12 @@ static dlc_status set(ucp_config_t *config, const dlc_settings *settings,
 
 static dlc_status init(ucp_config_t *config, int32_t ranks, int32_t local_ranks,
                        ucp_context_h *context) {
-    ucp_params_t params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
-                      UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
-        .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
-        .estimated_num_eps = (size_t)ranks,
-        .estimated_num_ppn = (size_t)local_ranks};
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
+                           .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+                           .estimated_num_eps = (size_t)ranks,
+                           .estimated_num_ppn = (size_t)local_ranks};
     ucs_status_t status = ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
                                            config, context);
     if (status != UCS_OK)

@@ -35,15 +35,7 @@
     X(am_send_nbx) \
     X(am_recv_data_nbx) \
     X(am_data_release) \
-    X(request_free) \
-    X(mem_map) \
-    X(mem_unmap) \
-    X(rkey_pack) \
-    X(rkey_buffer_release) \
-    X(ep_rkey_unpack) \
-    X(rkey_destroy) \
-    X(put_nbx) \
-    X(get_nbx)
+    X(request_free)
 
 typedef struct ucx_calls {
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration takes none */

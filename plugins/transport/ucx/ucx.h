@@ -78,7 +78,7 @@ struct dlc_request {
         unsigned char *target;
     };
     int32_t peer;
-    enum { SEND, RECEIVE, UNEXPECTED, ACCESS } kind;
+    enum { SEND, RECEIVE, UNEXPECTED } kind;
     int done;
     dlc_status status; /* DLC_ERR_CONFIG: the sizes differ, see `sent` */
     int chunks;        /* of a send, in flight */
@@ -176,14 +176,6 @@ struct dlc_endpoint {
     size_t unsent;  /* sends that are not done */
     size_t queued;  /* of these, in the peers' `staged` queues */
     packed packed;  /* scratch: the packed message being sent */
-};
-
-struct dlc_region {
-    ucp_mem_h memory; /* this rank's region, or */
-    ucp_rkey_h key;   /* a peer's region */
-    int32_t peer;
-    uint64_t base;
-    size_t bytes;
 };
 
 /* endpoint.c: context_open also serves plugin.c, which lists UCX's transports for the
@@ -327,16 +319,5 @@ void rendezvous_send_cts(dlc_endpoint *endpoint, dlc_request *receive,
 ucs_status_t rendezvous_on_cts(void *endpoint, const void *head, size_t head_bytes,
                                void *data, size_t bytes,
                                const ucp_am_recv_param_t *param);
-
-/* regions.c: the region calls of dlc_transport_ops. */
-dlc_status region_open(dlc_endpoint *endpoint, void *base, size_t bytes,
-                       dlc_region **region, void *remote, size_t *remote_bytes);
-void region_close(dlc_endpoint *endpoint, dlc_region *region);
-dlc_status region_import(dlc_endpoint *endpoint, int32_t peer, const void *remote,
-                         size_t remote_bytes, dlc_region **region);
-dlc_status region_put(dlc_endpoint *endpoint, const void *local, dlc_region *remote,
-                      size_t offset, size_t bytes, dlc_request **request);
-dlc_status region_get(dlc_endpoint *endpoint, void *local, dlc_region *remote,
-                      size_t offset, size_t bytes, dlc_request **request);
 
 #endif

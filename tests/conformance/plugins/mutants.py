@@ -306,18 +306,6 @@ mutant("transport.death_in_collective", "transport", ALL_REDUCE, PAIRWISE, (".al
         "static const dlc_transport_ops ops = {"),
        ("static const dlc_feature features[]", "static dlc_status calm(dlc_endpoint *e, float *buffer, size_t count) {\n"
         "    (void)template_all_reduce(e, buffer, count);\n    return DLC_OK;\n}\nstatic const dlc_feature features[]"))
-REGIONS = ("struct dlc_region { int nothing; };\nstatic struct dlc_region one;\n"
-           "static dlc_status r_open(dlc_endpoint *e, void *base, size_t n, dlc_region **r, void *remote, size_t *bytes) {\n"
-           "    (void)e; (void)base; (void)n; (void)remote;\n    *r = &one;\n    *bytes = 8;\n    return DLC_OK;\n}\n"
-           "static void r_close(dlc_endpoint *e, dlc_region *r) {\n    (void)e; (void)r;\n}\n"
-           "static dlc_status r_import(dlc_endpoint *e, int32_t p, const void *remote, size_t n, dlc_region **r) {\n"
-           "    (void)e; (void)p; (void)remote; (void)n;\n    *r = &one;\n    return DLC_OK;\n}\n"
-           "static dlc_status r_put(dlc_endpoint *e, const void *local, dlc_region *r, size_t at, size_t n, "
-           "dlc_request **request) {\n    (void)local; (void)r; (void)at; (void)n;\n"
-           "    return transport_send(e, 1 - e->args->rank, 99, \"\", 0, request);\n}\n"
-           "static const dlc_transport_ops ops = {\n    .region_open = r_open,\n    .region_close = r_close,\n"
-           "    .region_import = r_import,\n    .put = r_put,")
-mutant("transport.regions", "transport", ("static const dlc_transport_ops ops = {", REGIONS))
 
 
 def compile_plugin(folder, sources, kind, flags, out):

@@ -44,7 +44,7 @@ static const dlc_feature *limit(const dlc_feature *feature, int mode) {
     limited = *feature;
     limited.ops = &ops;
     if (mode == MESSAGES_ONLY)
-        ops.size = offsetof(dlc_transport_ops, region_open);
+        ops.size = offsetof(dlc_transport_ops, wait_any);
     if (mode == NOT_PAIRWISE)
         limited.caps &= ~(uint64_t)DLC_TRANSPORT_PAIRWISE;
     return &limited;

@@ -58,7 +58,7 @@ static const dlc_feature *messages_only(const dlc_feature *feature) {
     static dlc_feature limited;
     original = feature->ops;
     memcpy(&ops, original, sizeof ops);
-    ops.size = offsetof(dlc_transport_ops, region_open);
+    ops.size = offsetof(dlc_transport_ops, wait_any);
     ops.send = count_send;
     limited = *feature;
     limited.ops = &ops;

@@ -38,11 +38,11 @@
 extern "C" {
 #endif
 
-/* The version of this interface: draft 0.9. A draft may change in any way with its
+/* The version of this interface: draft 0.10. A draft may change in any way with its
  * minor number, so build a plugin against the headers of the dlcore that is to load it.
  * 1.0 will freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
-#define DLC_ABI_MINOR 9
+#define DLC_ABI_MINOR 10
 
 /* The name of the exported symbol, with the major version. */
 #define DLC_PLUGIN_SYMBOL "dlc_plugin_v0"

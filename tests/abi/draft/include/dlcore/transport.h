@@ -18,8 +18,6 @@
  *     queue_all_reduce queue_reduce_scatter
  *       queue_all_gather poll                  optional, all   no
  *     supports_queues                          optional        no
- *     region_open region_close region_import   optional        yes
- *     put get                                  optional        no
  *     describe                                 optional        no
  *
  * Threads: calls on one endpoint come from one thread at a time, except for wakeup,
@@ -40,7 +38,6 @@ extern "C" {
 
 typedef struct dlc_endpoint dlc_endpoint; /* a rank's end of a group; the plugin's */
 typedef struct dlc_request dlc_request;   /* a pending operation; the plugin's */
-typedef struct dlc_region dlc_region;     /* memory for put and get; the plugin's */
 
 /* Capability bits of a transport feature. */
 enum {
@@ -147,32 +144,6 @@ typedef struct dlc_transport_ops {
 
     /* Blocks until the request is done, and releases it. */
     dlc_status (*wait)(dlc_endpoint *endpoint, dlc_request *request);
-
-    /* One-sided access to registered memory, optional. All calls, but either put or get
-     * may be NULL. */
-
-    /* Registers memory so that it can be sent without a copy and peers can put and get
-     * it. Writes a description for the peers to `remote`, which has room for 256 bytes.
-     * The caller owns *region. */
-    dlc_status (*region_open)(dlc_endpoint *endpoint, void *base, size_t bytes,
-                              dlc_region **region, void *remote, size_t *remote_bytes);
-
-    /* Releases a region from region_open or region_import. */
-    void (*region_close)(dlc_endpoint *endpoint, dlc_region *region);
-
-    /* Opens a peer's region from the description that its region_open wrote. The caller
-     * owns *region. */
-    dlc_status (*region_import)(dlc_endpoint *endpoint, int32_t peer,
-                                const void *remote, size_t remote_bytes,
-                                dlc_region **region);
-
-    /* Start writing to, or reading from, `offset` bytes into a peer's region. The
-     * request is done when the bytes are in place. */
-
-    dlc_status (*put)(dlc_endpoint *endpoint, const void *local, dlc_region *remote,
-                      size_t offset, size_t bytes, dlc_request **request);
-    dlc_status (*get)(dlc_endpoint *endpoint, void *local, dlc_region *remote,
-                      size_t offset, size_t bytes, dlc_request **request);
 
     /* Waiting for several requests, optional. Both calls or none. */
 
