@@ -69,8 +69,22 @@ static dlc_status check_features(const char *path, const dlc_plugin *plugin,
     return DLC_OK;
 }
 
+/* The structs of another draft may look the same and mean something else. */
+static dlc_status check_draft(const char *path, const dlc_plugin *plugin) {
+    if (DLC_ABI_MAJOR > 0 || !DLC_HAS(plugin, abi_minor) ||
+        plugin->abi_minor == DLC_ABI_MINOR)
+        return DLC_OK;
+    return dlc_fail(
+        DLC_ERR_PLUGIN,
+        "%s: it was built for draft %d.%u of the plugin interface, and this "
+        "dlcore has draft %d.%d; build it again with the headers of this "
+        "dlcore",
+        path, DLC_ABI_MAJOR, plugin->abi_minor, DLC_ABI_MAJOR, DLC_ABI_MINOR);
+}
+
 dlc_status dlc_plugin_check(const char *path, const dlc_plugin *plugin,
                             size_t *features) {
+    DLC_TRY(check_draft(path, plugin));
     const char *wrong = size_wrong(plugin->size, PLUGIN_MIN);
     if (wrong)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: its %s has a size of %u bytes, %s", path,

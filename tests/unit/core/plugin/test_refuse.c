@@ -29,6 +29,8 @@ static const refusal refusals[] = {
     {"inherits", "exports no dlc_plugin_v0 of its own, only that of "},
     {"major2",
      "built for version 2 of the plugin interface, this dlcore has version 0"},
+    {"draft-before", "it was built for draft 0."},
+    {"draft-after", "build it again with the headers of this dlcore"},
     {"small", "a size of 16 bytes, too small for its required fields"},
     {"huge", "a size of 1073741824 bytes, implausibly large"},
     {"odd-size", "not a multiple of its alignment"},
