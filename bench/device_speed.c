@@ -88,7 +88,7 @@ static dlc_status time_of(bench *b, kernel *run, double *seconds) {
         for (int k = 0; k < RUNS; k++)
             DLC_TRY(run(b));
         if (b->queue)
-            DLC_TRY(b->ops->queue_sync(b->device, b->queue));
+            DLC_TRY(b->ops->queues->queue_sync(b->device, b->queue));
         if (i >= 0)
             times[i] = dlc_since(since) / RUNS;
     }
@@ -126,8 +126,8 @@ static dlc_status measure_all(bench *b) {
 static dlc_status run(bench *b, int32_t index) {
     dlc_device_args args = {.size = sizeof args, .index = index, .threads = 1};
     DLC_TRY(b->ops->open(&args, &b->device));
-    if (DLC_CAN(b->ops, queue_open))
-        DLC_TRY(b->ops->queue_open(b->device, &b->queue));
+    if (DLC_CAN(b->ops, queues))
+        DLC_TRY(b->ops->queues->queue_open(b->device, &b->queue));
     for (int i = 0; i < ARRAYS; i++) {
         b->memory[i].size = sizeof b->memory[i];
         DLC_TRY(b->ops->alloc(b->device, COUNT * sizeof(float), 0, &b->memory[i]));
@@ -141,7 +141,7 @@ static void let_go(bench *b) {
         if (b->memory[i].base)
             b->ops->free(b->device, &b->memory[i]);
     if (b->queue)
-        b->ops->queue_close(b->device, b->queue);
+        b->ops->queues->queue_close(b->device, b->queue);
     if (b->device)
         b->ops->close(b->device);
 }

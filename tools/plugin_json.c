@@ -14,8 +14,6 @@ static const struct {
     const char *text;
 } caps[] = {
     {DLC_KIND_DEVICE, DLC_DEVICE_HOST, "host memory"},
-    {DLC_KIND_DEVICE, DLC_DEVICE_IPC, "shared memory"},
-    {DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, "asynchronous"},
     {DLC_KIND_TRANSPORT, DLC_TRANSPORT_PAIRWISE, "pairwise order"},
     {DLC_KIND_TRANSPORT, DLC_TRANSPORT_DEVICE_MEMORY, "device memory"},
     {DLC_KIND_TRANSPORT, DLC_TRANSPORT_CAPTURABLE, "capturable"},
@@ -33,6 +31,19 @@ static const struct {
     {DLC_KIND_LAYER, DLC_LAYER_F16, "fp16"},
 };
 
+/* What the optional calls of a feature say. */
+static const struct {
+    dlc_kind kind;
+    uint32_t bit;
+    const char *text;
+} offers[] = {
+    {DLC_KIND_DEVICE, DLC_OFFERS_IPC, "shared memory"},
+    {DLC_KIND_DEVICE, DLC_OFFERS_QUEUES, "queues"},
+    {DLC_KIND_DEVICE, DLC_OFFERS_CAPTURE, "captured graphs"},
+    {DLC_KIND_DEVICE, DLC_OFFERS_SEMAPHORES, "semaphores"},
+    {DLC_KIND_TRANSPORT, DLC_OFFERS_QUEUES, "stream-ordered"},
+};
+
 void dlc_caps_text(const dlc_feature_entry *feature, dlc_text *text) {
     uint64_t left = feature->caps;
     const char *comma = "";
@@ -42,12 +53,18 @@ void dlc_caps_text(const dlc_feature_entry *feature, dlc_text *text) {
             left &= ~caps[i].bit;
             comma = ", ";
         }
+    for (size_t i = 0; i < sizeof offers / sizeof *offers; i++)
+        if (feature->kind == (uint32_t)offers[i].kind &&
+            (feature->offers & offers[i].bit)) {
+            dlc_text_add(text, "%s%s", comma, offers[i].text);
+            comma = ", ";
+        }
     for (int bit = 0; bit < 64; bit++)
         if (left & (uint64_t)1 << bit) {
             dlc_text_add(text, "%sbit %d, unknown here", comma, bit);
             comma = ", ";
         }
-    if (!feature->caps)
+    if (!*comma)
         dlc_text_add(text, "-");
 }
 

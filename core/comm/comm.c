@@ -420,19 +420,19 @@ static dlc_status submit(dlc_comm *comm, queue_call *call, dlc_queue *queue,
 
 dlc_status dlc_comm_queue_all_reduce(dlc_comm *comm, dlc_queue *queue, float *buffer,
                                      size_t count) {
-    return submit(comm, comm->team[INTRA_NODE]->ops->queue_all_reduce, queue, buffer,
+    return submit(comm, comm->team[INTRA_NODE]->ops->queues->all_reduce, queue, buffer,
                   count);
 }
 
 dlc_status dlc_comm_queue_reduce_scatter(dlc_comm *comm, dlc_queue *queue,
                                          float *buffer, size_t count) {
-    return submit(comm, comm->team[INTRA_NODE]->ops->queue_reduce_scatter, queue,
+    return submit(comm, comm->team[INTRA_NODE]->ops->queues->reduce_scatter, queue,
                   buffer, count);
 }
 
 dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *buffer,
                                      size_t count) {
-    return submit(comm, comm->team[INTRA_NODE]->ops->queue_all_gather, queue, buffer,
+    return submit(comm, comm->team[INTRA_NODE]->ops->queues->all_gather, queue, buffer,
                   count);
 }
 
@@ -441,8 +441,8 @@ dlc_status dlc_comm_poll(dlc_comm *comm) {
     const dlc_team *team = comm->team[INTRA_NODE];
     dlc_status status = DLC_OK;
     int go = 0;
-    if (team && DLC_CAN(team->ops, poll))
-        status = team->ops->poll(team->endpoint);
+    if (team && team->supports_queues)
+        status = team->ops->queues->poll(team->endpoint);
     DLC_TRY(begin(comm, 1, &go));
     if (go && status == DLC_OK)
         status = check(comm);

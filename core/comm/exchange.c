@@ -121,7 +121,7 @@ static dlc_status open_events(dlc_exchanger *x, dlc_bucket_op op) {
     if (!x->ready[op])
         return DLC_ERR_NOMEM;
     for (int32_t b = 0; b < args->buckets; b++)
-        DLC_TRY(args->device_ops->event_open(args->device, &x->ready[op][b]));
+        DLC_TRY(args->device_ops->queues->event_open(args->device, &x->ready[op][b]));
     return DLC_OK;
 }
 
@@ -129,7 +129,7 @@ static void close_events(dlc_exchanger *x, dlc_bucket_op op) {
     const dlc_exchange_args *args = &x->args;
     for (int32_t b = 0; x->ready[op] && b < args->buckets; b++)
         if (x->ready[op][b])
-            args->device_ops->event_close(args->device, x->ready[op][b]);
+            args->device_ops->queues->event_close(args->device, x->ready[op][b]);
     dlc_free(x->ready[op]);
 }
 

@@ -67,7 +67,7 @@ static dlc_status agree_on_bucket(dlc_exchanger *x, int32_t *bucket) {
 static int is_filled(const dlc_exchanger *x, int32_t bucket) {
     int done = 1;
     if (x->ready[DLC_BUCKET_REDUCE] &&
-        x->args.device_ops->event_done(
+        x->args.device_ops->queues->event_done(
             x->args.device, x->ready[DLC_BUCKET_REDUCE][bucket], &done) != DLC_OK)
         return 1; /* await_filled reports the error */
     return done;
@@ -109,8 +109,8 @@ static dlc_status choose_newest(dlc_exchanger *x, int32_t *bucket) {
 static dlc_status await_filled(dlc_exchanger *x, const dlc_bucket_task *what) {
     if (!x->ready[what->op])
         return DLC_OK;
-    return x->args.device_ops->event_sync(x->args.device,
-                                          x->ready[what->op][what->bucket]);
+    return x->args.device_ops->queues->event_sync(x->args.device,
+                                                  x->ready[what->op][what->bucket]);
 }
 
 /* Whether the device is idle during this task: with a queue, once backward is done.
@@ -210,8 +210,8 @@ static dlc_status record_ready(const dlc_exchanger *x, dlc_bucket_op op,
     const dlc_exchange_args *args = &x->args;
     if (!x->ready[op])
         return DLC_OK;
-    return args->device_ops->event_record(args->device, args->queue,
-                                          x->ready[op][bucket]);
+    return args->device_ops->queues->event_record(args->device, args->queue,
+                                                  x->ready[op][bucket]);
 }
 
 /* Adds a task. With the lock held. */

@@ -23,10 +23,11 @@ static dlc_status open_events(dlc_stream_ordered *exchange) {
     if (!exchange->ready || !exchange->done)
         return DLC_ERR_NOMEM;
     for (size_t b = 0; b < buckets; b++) {
-        DLC_TRY(args->device_ops->event_open(args->device, &exchange->ready[b]));
-        DLC_TRY(args->device_ops->event_open(args->device, &exchange->done[b]));
+        DLC_TRY(
+            args->device_ops->queues->event_open(args->device, &exchange->ready[b]));
+        DLC_TRY(args->device_ops->queues->event_open(args->device, &exchange->done[b]));
     }
-    return args->device_ops->event_open(args->device, &exchange->all_done);
+    return args->device_ops->queues->event_open(args->device, &exchange->all_done);
 }
 
 dlc_status dlc_stream_ordered_open(const dlc_stream_ordered_args *args,
@@ -35,7 +36,8 @@ dlc_status dlc_stream_ordered_open(const dlc_stream_ordered_args *args,
     if (!made)
         return DLC_ERR_NOMEM;
     made->args = *args;
-    dlc_status status = args->device_ops->queue_open(args->device, &made->queue);
+    dlc_status status = args->device_ops->queues->queue_open(args->device,
+                                                             &made->queue);
     if (status == DLC_OK)
         status = open_events(made);
     if (status != DLC_OK) {
@@ -50,7 +52,7 @@ static void close_events(const dlc_stream_ordered *exchange, dlc_event **event) 
     const dlc_stream_ordered_args *args = &exchange->args;
     for (int32_t b = 0; event && b < args->buckets; b++)
         if (event[b])
-            args->device_ops->event_close(args->device, event[b]);
+            args->device_ops->queues->event_close(args->device, event[b]);
     dlc_free(event);
 }
 
@@ -63,9 +65,9 @@ static void drain(const dlc_stream_ordered *exchange, dlc_queue *queue) {
     const struct timespec pause = {.tv_nsec = 100000};
     int done = 0;
 
-    if (ops->event_record(args->device, queue, exchange->all_done) != DLC_OK)
+    if (ops->queues->event_record(args->device, queue, exchange->all_done) != DLC_OK)
         return;
-    while (ops->event_done(args->device, exchange->all_done, &done) == DLC_OK &&
+    while (ops->queues->event_done(args->device, exchange->all_done, &done) == DLC_OK &&
            !done) {
         (void)dlc_comm_poll(args->comm);
         (void)nanosleep(&pause, NULL);
@@ -84,9 +86,9 @@ void dlc_stream_ordered_close(dlc_stream_ordered *exchange) {
     close_events(exchange, exchange->ready);
     close_events(exchange, exchange->done);
     if (exchange->all_done)
-        args->device_ops->event_close(args->device, exchange->all_done);
+        args->device_ops->queues->event_close(args->device, exchange->all_done);
     if (exchange->queue)
-        args->device_ops->queue_close(args->device, exchange->queue);
+        args->device_ops->queues->queue_close(args->device, exchange->queue);
     dlc_free(exchange);
 }
 
@@ -96,21 +98,25 @@ dlc_status dlc_stream_ordered_start(dlc_stream_ordered *exchange, int32_t bucket
     const dlc_stream_ordered_args *args = &exchange->args;
     const dlc_device_ops *ops = args->device_ops;
 
-    DLC_TRY(ops->event_record(args->device, args->queue, exchange->ready[bucket]));
-    DLC_TRY(ops->event_wait(args->device, exchange->queue, exchange->ready[bucket]));
+    DLC_TRY(
+        ops->queues->event_record(args->device, args->queue, exchange->ready[bucket]));
+    DLC_TRY(ops->queues->event_wait(args->device, exchange->queue,
+                                    exchange->ready[bucket]));
     DLC_TRY(call(args->comm, exchange->queue, buffer, count));
-    return ops->event_record(args->device, exchange->queue, exchange->done[bucket]);
+    return ops->queues->event_record(args->device, exchange->queue,
+                                     exchange->done[bucket]);
 }
 
 dlc_status dlc_stream_ordered_wait(dlc_stream_ordered *exchange, int32_t bucket) {
     const dlc_stream_ordered_args *args = &exchange->args;
-    return args->device_ops->event_wait(args->device, args->queue,
-                                        exchange->done[bucket]);
+    return args->device_ops->queues->event_wait(args->device, args->queue,
+                                                exchange->done[bucket]);
 }
 
 dlc_status dlc_stream_ordered_wait_all(dlc_stream_ordered *exchange) {
     const dlc_stream_ordered_args *args = &exchange->args;
     const dlc_device_ops *ops = args->device_ops;
-    DLC_TRY(ops->event_record(args->device, exchange->queue, exchange->all_done));
-    return ops->event_wait(args->device, args->queue, exchange->all_done);
+    DLC_TRY(
+        ops->queues->event_record(args->device, exchange->queue, exchange->all_done));
+    return ops->queues->event_wait(args->device, args->queue, exchange->all_done);
 }

@@ -17,10 +17,10 @@ static int may_reduce(const dlc_team *team, const dlc_team_args *args) {
 
 /* Some transports support queues only on some devices. */
 static dlc_status query_queues(dlc_team *team) {
-    team->supports_queues = DLC_CAN(team->ops, queue_all_reduce);
-    if (!team->supports_queues || !DLC_CAN(team->ops, supports_queues))
+    team->supports_queues = DLC_CAN(team->ops, queues);
+    if (!team->supports_queues || !DLC_CAN(team->ops->queues, supported))
         return DLC_OK;
-    return team->ops->supports_queues(team->endpoint, &team->supports_queues);
+    return team->ops->queues->supported(team->endpoint, &team->supports_queues);
 }
 
 static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {

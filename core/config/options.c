@@ -6,6 +6,8 @@
 #include "base/status.h"
 #include "config/internal.h"
 
+enum { LAST_TYPE = DLC_OPT_FLOATS };
+
 /* ---- Checking ---- */
 
 static int is_option_name(const char *name) {
@@ -33,7 +35,7 @@ static int choices_are_sound(const char *choices) {
 static const char *row_mistake(const dlc_option *table, const dlc_option *row) {
     if (!is_option_name(row->name))
         return "its name has characters other than a-z, 0-9 and '_', or is too long";
-    if (row->type < DLC_OPT_INT || row->type > DLC_OPT_FILLER)
+    if (row->type < DLC_OPT_INT || row->type > LAST_TYPE)
         return "its type is unknown to this version of the core";
     if (has_range(row->type) && !(row->min <= row->max))
         return "its range is empty";
@@ -116,7 +118,7 @@ void dlc_option_takes(const dlc_option *option, dlc_text *text) {
         [DLC_OPT_BYTES] = "size (64K, 16M, 2G)",
         [DLC_OPT_FILLER] = FILLERS,
     };
-    if (option->type < DLC_OPT_INT || option->type > DLC_OPT_FILLER)
+    if (option->type < DLC_OPT_INT || option->type > LAST_TYPE)
         return;
     dlc_text_add(text, "%s", names[option->type]);
     if (option->type == DLC_OPT_CHOICE)

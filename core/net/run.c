@@ -12,7 +12,7 @@ static dlc_status copy(const dlc_net *net, void *dst, const void *src, size_t by
 
 dlc_status dlc_net_sync(const dlc_net *net) {
     const dlc_net_args *args = &net->args;
-    return args->queue ? args->device_ops->queue_sync(args->device, args->queue)
+    return args->queue ? args->device_ops->queues->queue_sync(args->device, args->queue)
                        : DLC_OK;
 }
 

@@ -17,7 +17,7 @@
 #define NUMBER(x) STRING(x)
 #define HEADER \
     "dlcore " DLC_VERSION ": plugins of interface " NUMBER(DLC_ABI_MAJOR) "." NUMBER( \
-        DLC_ABI_MINOR) ", layout 1\n"
+        DLC_ABI_MINOR) ", layout 2\n"
 #define BYTES_MAX (64u << 20)
 #define FILES_MAX 1024u /* beyond that, files not seen this time are dropped */
 

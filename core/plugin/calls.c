@@ -1,58 +1,53 @@
 /* The required operations of each kind of feature: all that <dlcore/...> does not call
- * optional, so that the core need not check before each call. */
+ * optional, so that the core need not check before each call. And the optional tables.
+ */
 #include "plugin/calls.h"
 
 #include <string.h>
 
 #include <dlcore/dlcore.h>
 
+#include "plugin/registry.h"
+
 typedef struct call {
     size_t offset;
     const char *name; /* NULL: the end */
-    uint64_t caps;    /* only for features with one of these bits; 0: for all */
 } call;
 
 #define CALL(table, name_) \
     { .offset = offsetof(table, name_), .name = #name_ }
-#define CALL_IF(table, name_, caps_) \
-    { .offset = offsetof(table, name_), .name = #name_, .caps = (caps_) }
 #define CALLS_END \
     { .name = NULL }
 
 static const call device_calls[] = {
-    CALL(dlc_device_ops, count),
-    CALL(dlc_device_ops, describe),
-    CALL(dlc_device_ops, open),
-    CALL(dlc_device_ops, close),
-    CALL(dlc_device_ops, alloc),
-    CALL(dlc_device_ops, free),
-    CALL(dlc_device_ops, copy),
-    CALL(dlc_device_ops, fill),
-    CALL_IF(dlc_device_ops, queue_open, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, queue_close, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, queue_sync, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, event_open, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, event_close, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, event_record, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, event_wait, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, event_done, DLC_DEVICE_ASYNC),
-    CALL_IF(dlc_device_ops, event_sync, DLC_DEVICE_ASYNC),
-    CALL(dlc_device_ops, scale),
-    CALL(dlc_device_ops, add),
-    CALL(dlc_device_ops, axpy),
-    CALL(dlc_device_ops, convert),
-    CALL(dlc_device_ops, sum),
-    CALL(dlc_device_ops, norm2),
-    CALL(dlc_device_ops, update),
-    CALL_IF(dlc_device_ops, ipc_export, DLC_DEVICE_IPC),
-    CALL_IF(dlc_device_ops, ipc_import, DLC_DEVICE_IPC),
-    CALLS_END,
+    CALL(dlc_device_ops, count),  CALL(dlc_device_ops, describe),
+    CALL(dlc_device_ops, open),   CALL(dlc_device_ops, close),
+    CALL(dlc_device_ops, alloc),  CALL(dlc_device_ops, free),
+    CALL(dlc_device_ops, copy),   CALL(dlc_device_ops, fill),
+    CALL(dlc_device_ops, scale),  CALL(dlc_device_ops, add),
+    CALL(dlc_device_ops, axpy),   CALL(dlc_device_ops, convert),
+    CALL(dlc_device_ops, sum),    CALL(dlc_device_ops, norm2),
+    CALL(dlc_device_ops, update), CALLS_END,
+};
+static const call device_queue_calls[] = {
+    CALL(dlc_device_queue_ops, queue_open),  CALL(dlc_device_queue_ops, queue_close),
+    CALL(dlc_device_queue_ops, queue_sync),  CALL(dlc_device_queue_ops, event_open),
+    CALL(dlc_device_queue_ops, event_close), CALL(dlc_device_queue_ops, event_record),
+    CALL(dlc_device_queue_ops, event_wait),  CALL(dlc_device_queue_ops, event_done),
+    CALL(dlc_device_queue_ops, event_sync),  CALLS_END,
 };
 static const call transport_calls[] = {
     CALL(dlc_transport_ops, score), CALL(dlc_transport_ops, open),
     CALL(dlc_transport_ops, close), CALL(dlc_transport_ops, send),
     CALL(dlc_transport_ops, recv),  CALL(dlc_transport_ops, test),
     CALL(dlc_transport_ops, wait),  CALLS_END,
+};
+static const call transport_queue_calls[] = {
+    CALL(dlc_transport_queue_ops, all_reduce),
+    CALL(dlc_transport_queue_ops, reduce_scatter),
+    CALL(dlc_transport_queue_ops, all_gather),
+    CALL(dlc_transport_queue_ops, poll),
+    CALLS_END,
 };
 static const call layer_calls[] = {
     CALL(dlc_layer_ops, family),
@@ -95,12 +90,10 @@ static const call data_calls[] = {
 
 /* The first missing operation. `table` starts with its size, and every entry is a
  * pointer. */
-static const char *missing(const void *table, const call *calls, uint64_t caps) {
+static const char *missing(const void *table, const call *calls) {
     uint32_t size;
     memcpy(&size, table, sizeof size);
     for (; calls->name; calls++) {
-        if (calls->caps && !(calls->caps & caps))
-            continue;
         void (*entry)(void) = NULL;
         if (size >= calls->offset + sizeof entry)
             memcpy(&entry, (const char *)table + calls->offset, sizeof entry);
@@ -110,24 +103,61 @@ static const char *missing(const void *table, const call *calls, uint64_t caps) 
     return NULL;
 }
 
+static const char *missing_of_device(const dlc_feature *feature) {
+    const dlc_device_ops *ops = feature->ops;
+    const char *name = missing(ops, device_calls);
+    if (name)
+        return name;
+    if (DLC_CAN(ops, queues))
+        return missing(ops->queues, device_queue_calls);
+    return feature->caps & DLC_DEVICE_HOST ? NULL : "queues";
+}
+
+static const char *missing_of_transport(const dlc_transport_ops *ops) {
+    const char *name = missing(ops, transport_calls);
+    return !name && DLC_CAN(ops, queues) ? missing(ops->queues, transport_queue_calls)
+                                         : name;
+}
+
+static const char *missing_of_layer(const dlc_layer_ops *ops) {
+    const char *name = missing(ops, layer_calls);
+    return name ? name : missing(ops->family, family_calls);
+}
+
 const char *dlc_calls_missing(const dlc_feature *feature) {
-    const char *name;
     switch ((dlc_kind)feature->kind) {
     case DLC_KIND_DEVICE:
-        return missing(feature->ops, device_calls, feature->caps);
+        return missing_of_device(feature);
     case DLC_KIND_TRANSPORT:
-        return missing(feature->ops, transport_calls, feature->caps);
+        return missing_of_transport(feature->ops);
     case DLC_KIND_LAYER:
-        name = missing(feature->ops, layer_calls, feature->caps);
-        return name ? name
-                    : missing(((const dlc_layer_ops *)feature->ops)->family,
-                              family_calls, feature->caps);
+        return missing_of_layer(feature->ops);
     case DLC_KIND_SOLVER:
-        return missing(feature->ops, solver_calls, feature->caps);
+        return missing(feature->ops, solver_calls);
     case DLC_KIND_CONSISTENCY:
-        return missing(feature->ops, consistency_calls, feature->caps);
+        return missing(feature->ops, consistency_calls);
     case DLC_KIND_DATA:
-        return missing(feature->ops, data_calls, feature->caps);
+        return missing(feature->ops, data_calls);
     }
     return NULL;
+}
+
+uint32_t dlc_calls_offered(const dlc_feature *feature) {
+    const dlc_device_ops *device = feature->ops;
+    const dlc_transport_ops *transport = feature->ops;
+    uint32_t found = 0;
+    if (feature->kind == DLC_KIND_TRANSPORT)
+        return DLC_CAN(transport, queues) ? DLC_OFFERS_QUEUES : 0;
+    if (feature->kind != DLC_KIND_DEVICE)
+        return 0;
+    if (DLC_CAN(device, ipc_export))
+        found |= DLC_OFFERS_IPC;
+    if (!DLC_CAN(device, queues))
+        return found;
+    found |= DLC_OFFERS_QUEUES;
+    if (DLC_CAN(device->queues, capture_begin))
+        found |= DLC_OFFERS_CAPTURE;
+    if (DLC_CAN(device->queues, queue_semaphores))
+        found |= DLC_OFFERS_SEMAPHORES;
+    return found;
 }

@@ -27,11 +27,20 @@ typedef enum dlc_entry_state {
     DLC_ENTRY_UNTRIED = 6,  /* load() was not called (dlc_registry_inspect) */
 } dlc_entry_state;
 
+/* Optional calls that change how the core uses a feature. */
+enum {
+    DLC_OFFERS_QUEUES = 1u << 0,     /* a device's queues, stream-ordered collectives */
+    DLC_OFFERS_CAPTURE = 1u << 1,    /* captured graphs */
+    DLC_OFFERS_SEMAPHORES = 1u << 2, /* semaphores of queues */
+    DLC_OFFERS_IPC = 1u << 3,        /* memory that other processes map */
+};
+
 typedef struct dlc_feature_entry {
     uint32_t kind; /* dlc_kind, or one that this host does not know */
     const char *name, *help, *device; /* as in dlc_feature; in a refused feature they
                                          may be any text, and help NULL */
     uint64_t caps;
+    uint32_t offers; /* DLC_OFFERS_ bits; 0 if it is refused */
     const struct dlc_plugin_entry *plugin;
     dlc_entry_state state;
     const char *reason; /* NULL if usable */

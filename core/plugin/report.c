@@ -64,6 +64,7 @@ void dlc_report_pack(const dlc_report *report, dlc_text *bytes) {
         const dlc_feature_entry *feature = &report->feature[i];
         dlc_pack_number(bytes, feature->kind);
         dlc_pack_number(bytes, feature->caps);
+        dlc_pack_number(bytes, feature->offers);
         dlc_pack_number(bytes, feature->state);
         dlc_pack_text(bytes, feature->reason);
         dlc_pack_text(bytes, feature->name);
@@ -95,6 +96,7 @@ static void unpack_plugin(dlc_unpacking *from, dlc_report *report) {
 static void unpack_feature(dlc_unpacking *from, dlc_feature_entry *feature) {
     feature->kind = (uint32_t)dlc_unpack_number(from);
     feature->caps = dlc_unpack_number(from);
+    feature->offers = (uint32_t)dlc_unpack_number(from);
     feature->state = unpack_state(from);
     feature->reason = dlc_unpack_text(from);
     feature->name = dlc_unpack_text(from);

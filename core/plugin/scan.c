@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "plugin/calls.h"
 #include "plugin/check.h"
 #include "plugin/object.h"
 #include "plugin/report.h"
@@ -88,10 +89,12 @@ static void check_features(int fd, const dlc_plugin *plugin, dlc_report *report)
                                      .device = feature->device,
                                      .caps = feature->caps};
         dlc_status rc = dlc_feature_check(feature, &entry->state);
-        if (rc == DLC_OK)
-            entry->state = DLC_ENTRY_USABLE;
-        else
+        if (rc != DLC_OK) {
             entry->reason = keep_detail(fd, rc);
+            continue;
+        }
+        entry->state = DLC_ENTRY_USABLE;
+        entry->offers = dlc_calls_offered(feature);
     }
 }
 

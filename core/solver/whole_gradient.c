@@ -36,7 +36,7 @@ static dlc_status read_loss_scale(const dlc_update_target *target, double *inver
     dlc_loss_scale now = {.inverse = 1};
     if (target->loss_scale) {
         if (target->queue)
-            DLC_TRY(ops->queue_sync(target->device, target->queue));
+            DLC_TRY(ops->queues->queue_sync(target->device, target->queue));
         DLC_TRY(ops->copy(target->device, NULL, &now, target->loss_scale, sizeof now));
     }
     *inverse = (double)now.inverse;

@@ -28,7 +28,8 @@ dlc_status dlc_control_open(dlc_control *control) {
     for (int i = 0; i < DLC_CONTROL_SLOTS; i++) {
         control->slot[i].input = &memory[i].input;
         control->slot[i].control_words = memory[i].control_words;
-        DLC_TRY(control->ops->event_open(control->device, &control->slot[i].done));
+        DLC_TRY(
+            control->ops->queues->event_open(control->device, &control->slot[i].done));
     }
     return DLC_OK;
 }
@@ -36,7 +37,7 @@ dlc_status dlc_control_open(dlc_control *control) {
 void dlc_control_close(dlc_control *control) {
     for (int i = 0; i < DLC_CONTROL_SLOTS; i++)
         if (control->slot[i].done)
-            control->ops->event_close(control->device, control->slot[i].done);
+            control->ops->queues->event_close(control->device, control->slot[i].done);
     if (control->host.base)
         control->ops->free(control->device, &control->host);
     if (control->device_memory.base)
@@ -60,7 +61,8 @@ dlc_status dlc_control_end(dlc_control *control, const float *control_words) {
     DLC_TRY(control->ops->copy(control->device, control->queue, slot->control_words,
                                control_words,
                                DLC_CONTROL_WORDS * sizeof *control_words));
-    DLC_TRY(control->ops->event_record(control->device, control->queue, slot->done));
+    DLC_TRY(control->ops->queues->event_record(control->device, control->queue,
+                                               slot->done));
     control->submitted++;
     return DLC_OK;
 }

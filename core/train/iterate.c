@@ -264,8 +264,7 @@ static dlc_status all_passes(dlc_iterate *iterate) {
 /* Returns why an iteration can't be captured, or NULL. */
 static const char *obstacle(const dlc_session *session) {
     const dlc_device_ops *ops = session->device_ops;
-    if (!DLC_CAN(ops, capture_begin) || !DLC_CAN(ops, capture_end) ||
-        !DLC_CAN(ops, graph_launch) || !DLC_CAN(ops, graph_close))
+    if (!DLC_CAN(ops, queues) || !DLC_CAN(ops->queues, capture_begin))
         return "the device cannot capture graphs";
     if (session->asynchronous)
         return "the ranks may be in different iterations";
@@ -308,10 +307,10 @@ static void capture(dlc_iterate *iterate, int64_t batch) {
     const dlc_device_ops *ops = session->device_ops;
 
     iterate->may_capture = 0; /* only one attempt */
-    if (ops->capture_begin(session->device, session->queue) == DLC_OK) {
+    if (ops->queues->capture_begin(session->device, session->queue) == DLC_OK) {
         dlc_status noted = one_pass(iterate, batch);
         dlc_captured_graph **to = noted == DLC_OK ? &iterate->graph : NULL;
-        if (ops->capture_end(session->device, session->queue, to) == DLC_OK &&
+        if (ops->queues->capture_end(session->device, session->queue, to) == DLC_OK &&
             iterate->graph) {
             dlc_info("iterations are captured as a graph");
             return;
@@ -324,8 +323,8 @@ static dlc_status launch_graph(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     dlc_job_activity(session->job, "captured iteration", NULL, 0);
     dlc_exchanger_count_replay(session->exchanger);
-    return session->device_ops->graph_launch(session->device, session->queue,
-                                             iterate->graph);
+    return session->device_ops->queues->graph_launch(session->device, session->queue,
+                                                     iterate->graph);
 }
 
 /* The first two iterations set up everything that is set up at first use. */
@@ -372,7 +371,7 @@ dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
 void dlc_iterate_close(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
     if (iterate->graph)
-        session->device_ops->graph_close(session->device, iterate->graph);
+        session->device_ops->queues->graph_close(session->device, iterate->graph);
     dlc_upload_close(&iterate->upload);
     *iterate = (dlc_iterate){0};
 }

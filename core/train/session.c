@@ -42,9 +42,9 @@ static dlc_status open_device(dlc_session *session) {
     dlc_device_args args = device_args(session);
     session->device_ops = session->setup->device->ops;
     DLC_TRY(session->device_ops->open(&args, &session->device));
-    if (!(session->setup->device->caps & DLC_DEVICE_ASYNC))
+    if (!DLC_CAN(session->device_ops, queues))
         return DLC_OK;
-    return session->device_ops->queue_open(session->device, &session->queue);
+    return session->device_ops->queues->queue_open(session->device, &session->queue);
 }
 
 static void find_local_batch(dlc_session *session) {
@@ -459,7 +459,7 @@ void dlc_session_close(dlc_session *session) {
     if (session->loss_scale.base)
         session->device_ops->free(session->device, &session->loss_scale);
     if (session->queue)
-        session->device_ops->queue_close(session->device, session->queue);
+        session->device_ops->queues->queue_close(session->device, session->queue);
     if (session->device_ops)
         session->device_ops->close(session->device);
     *session = (dlc_session){.setup = NULL};
@@ -477,9 +477,9 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
     int done = 0;
 
     if (!dlc_exchanger_is_stream_ordered(session->exchanger))
-        return ops->event_sync(session->device, event);
+        return ops->queues->event_sync(session->device, event);
     for (;;) {
-        DLC_TRY(ops->event_done(session->device, event, &done));
+        DLC_TRY(ops->queues->event_done(session->device, event, &done));
         if (done)
             return DLC_OK;
         DLC_TRY(dlc_comm_poll(session->connection.comm));

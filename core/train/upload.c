@@ -24,8 +24,8 @@ static size_t label_bytes(const dlc_upload *upload) {
 static dlc_status open_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
     DLC_TRY(alloc_memory(upload, data_bytes(upload), &slot->data));
     DLC_TRY(alloc_memory(upload, label_bytes(upload), &slot->labels));
-    DLC_TRY(upload->ops->event_open(upload->device, &slot->arrived));
-    return upload->ops->event_open(upload->device, &slot->collected);
+    DLC_TRY(upload->ops->queues->event_open(upload->device, &slot->arrived));
+    return upload->ops->queues->event_open(upload->device, &slot->collected);
 }
 
 static int is_bytes(const dlc_upload *upload) {
@@ -53,16 +53,16 @@ dlc_status dlc_upload_open(dlc_upload *upload) {
         return DLC_OK;
     if (is_bytes(upload))
         DLC_TRY(upload_mean(upload));
-    DLC_TRY(upload->ops->queue_open(upload->device, &upload->upload_queue));
+    DLC_TRY(upload->ops->queues->queue_open(upload->device, &upload->upload_queue));
     DLC_TRY(open_slot(upload, &upload->slot[0]));
     return open_slot(upload, &upload->slot[1]);
 }
 
 static void close_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
     if (slot->collected)
-        upload->ops->event_close(upload->device, slot->collected);
+        upload->ops->queues->event_close(upload->device, slot->collected);
     if (slot->arrived)
-        upload->ops->event_close(upload->device, slot->arrived);
+        upload->ops->queues->event_close(upload->device, slot->arrived);
     if (slot->labels.base)
         upload->ops->free(upload->device, &slot->labels);
     if (slot->data.base)
@@ -71,11 +71,11 @@ static void close_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
 
 void dlc_upload_close(dlc_upload *upload) {
     if (upload->upload_queue) /* a copy may still be writing to the slots */
-        (void)upload->ops->queue_sync(upload->device, upload->upload_queue);
+        (void)upload->ops->queues->queue_sync(upload->device, upload->upload_queue);
     close_slot(upload, &upload->slot[0]);
     close_slot(upload, &upload->slot[1]);
     if (upload->upload_queue)
-        upload->ops->queue_close(upload->device, upload->upload_queue);
+        upload->ops->queues->queue_close(upload->device, upload->upload_queue);
     if (upload->mean.base)
         upload->ops->free(upload->device, &upload->mean);
     *upload = (dlc_upload){0};
@@ -85,7 +85,7 @@ void dlc_upload_close(dlc_upload *upload) {
  * copied. */
 static dlc_status next_feed_batch(dlc_upload *upload, dlc_batch *batch) {
     if (upload->copying)
-        DLC_TRY(upload->ops->event_sync(upload->device, upload->copying));
+        DLC_TRY(upload->ops->queues->event_sync(upload->device, upload->copying));
     upload->copying = NULL;
     return dlc_feed_next(upload->feed, batch);
 }
@@ -96,12 +96,14 @@ static dlc_status fill(dlc_upload *upload, dlc_upload_slot *slot) {
 
     DLC_TRY(next_feed_batch(upload, &batch));
     if (slot->was_used)
-        DLC_TRY(ops->event_wait(upload->device, upload->upload_queue, slot->collected));
+        DLC_TRY(ops->queues->event_wait(upload->device, upload->upload_queue,
+                                        slot->collected));
     DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->data.base, batch.data,
                       data_bytes(upload)));
     DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->labels.base,
                       batch.labels, label_bytes(upload)));
-    DLC_TRY(ops->event_record(upload->device, upload->upload_queue, slot->arrived));
+    DLC_TRY(
+        ops->queues->event_record(upload->device, upload->upload_queue, slot->arrived));
     upload->copying = slot->arrived;
     slot->iteration = batch.iteration;
     slot->is_full = 1;
@@ -137,9 +139,9 @@ dlc_status dlc_upload_next(dlc_upload *upload, int64_t *iteration) {
     if (!upload->queue)
         return set_input_in_place(upload, iteration);
     DLC_TRY(dlc_upload_prefetch(upload));
-    DLC_TRY(ops->event_wait(upload->device, upload->queue, slot->arrived));
+    DLC_TRY(ops->queues->event_wait(upload->device, upload->queue, slot->arrived));
     DLC_TRY(set_input(upload, slot));
-    DLC_TRY(ops->event_record(upload->device, upload->queue, slot->collected));
+    DLC_TRY(ops->queues->event_record(upload->device, upload->queue, slot->collected));
     slot->was_used = 1;
     slot->is_full = 0;
     upload->at ^= 1;

@@ -322,7 +322,7 @@ static dlc_status tcp_open(const dlc_transport_args *args, dlc_endpoint **endpoi
 
 static dlc_status tcp_score(const dlc_transport_args *args, int32_t *score,
                             char *reason, size_t bytes) {
-    *score = DLC_CAN(args->device_ops, queue_open) ? 0 : SCORE;
+    *score = DLC_CAN(args->device_ops, queues) ? 0 : SCORE;
     (void)snprintf(reason, bytes, "%s",
                    *score ? "TCP sockets" : "it cannot send the memory of this device");
     return DLC_OK;

@@ -1,39 +1,48 @@
 /* Devices: memory, and the element-wise arithmetic that the core and the solvers need.
  *
- * A device plugin provides memory, copies, queues (streams of work that is done in
- * order), events, a few kernels, and the sharing of memory between processes.
+ * A device plugin provides memory, copies and a few kernels, and, where the hardware
+ * has them, queues (streams of work that is done in order), events, captured graphs and
+ * the sharing of memory between processes.
  *
- *     call                                      needed           may block
- *     count describe                            required         no
- *     open close                                required         yes
- *     alloc free                                required         yes
- *     copy fill                                 required         without a queue
- *     scale add axpy convert sum update         required         without a queue
- *     norm2                                     required         yes
- *     queue_open queue_close                    ASYNC            yes
- *     queue_sync event_sync                     ASYNC            yes
- *     event_open event_close event_record
- *       event_wait event_done                   ASYNC            no
- *     ipc_export ipc_import                     IPC              yes
- *     links can_access_peer                     optional         no
- *     pin unpin                                 optional         yes
+ *     dlc_device_ops                    needed          thread  may block
+ *     count describe                    required        any     no
+ *     links                             optional        any     no
+ *     open close                        required        one     yes
+ *     alloc free                        required        any     yes
+ *     copy fill                         required        any     without a queue
+ *     can_access_peer native            optional        any     no
+ *     pin unpin                         optional, both  any     yes
+ *     ipc_export ipc_import             optional, both  any     yes
+ *     scale add axpy convert sum
+ *       update                          required        any     without a queue
+ *     norm2                             required        any     yes
  *     add_bf16 add_f16 add_mean sum_to
  *       update_to normalize
- *       update_loss_scale                       optional         without a queue
- *     capture_begin capture_end graph_launch
- *       graph_close                             optional, all    no
- *     queue_semaphores                          optional         no
- *     range_begin range_end                     optional, both   no
+ *       update_loss_scale               optional        any     without a queue
+ *     range_begin range_end             optional, both  any     no
  *
- * ASYNC and IPC: required with the capability bits DLC_DEVICE_ASYNC and DLC_DEVICE_IPC.
+ *     dlc_device_queue_ops              needed          thread  may block
+ *     queue_open queue_close            required        any     yes
+ *     queue_sync event_sync             required        any     yes
+ *     event_open event_close
+ *       event_record event_wait
+ *       event_done                      required        any     no
+ *     capture_begin capture_end
+ *       graph_launch graph_close        optional, all   any     no
+ *     queue_semaphores                  optional        any     no
  *
  * Queues. Work on a queue is done in the order in which it was submitted, and a call
  * that takes a queue only submits it. If the queue is NULL the work is done when the
- * call returns. A device without DLC_DEVICE_ASYNC has no queues: every queue argument
- * is NULL. Memory that submitted work uses must stay valid until the work is done.
+ * call returns. A device without queues (dlc_device_ops.queues is NULL) gets NULL for
+ * every queue, and its memory must be host memory (DLC_DEVICE_HOST): so whoever has the
+ * table of calls knows that the CPU may read the memory. Memory that submitted work
+ * uses must stay valid until the work is done.
  *
  * Threads. open and close are called on one thread. Any thread may make the other
- * calls, several at once, but one queue is used by one thread at a time.
+ * calls, several at once, but one queue is used by one thread at a time. A process may
+ * open a device several times: a call on one dlc_device accepts memory, queues and
+ * events that another one of the same index made, but what opened a thing also closes
+ * it.
  *
  * Errors. DLC_ERR_NOMEM from alloc and open, DLC_ERR_UNSUPPORTED for types and units
  * that a device cannot do, DLC_ERR_DEVICE if the device has stopped working. Work on a
@@ -53,11 +62,9 @@ typedef struct dlc_queue dlc_queue;   /* work that is done in order; a CUDA stre
 typedef struct dlc_event dlc_event;   /* a point in a queue */
 typedef struct dlc_captured_graph dlc_captured_graph; /* work that can be repeated */
 
-/* Capability bits of a device feature. */
+/* Capability bits of a device feature; its tables of calls say what else it has. */
 enum {
-    DLC_DEVICE_HOST = 1u << 0,  /* the CPU reads and writes its memory directly */
-    DLC_DEVICE_IPC = 1u << 1,   /* has ipc_export and ipc_import */
-    DLC_DEVICE_ASYNC = 1u << 2, /* has queues and events */
+    DLC_DEVICE_HOST = 1u << 0, /* the CPU reads and writes its memory directly */
 };
 
 /* ---- Devices and links ------------------------------------------------------- */
@@ -121,6 +128,14 @@ typedef struct dlc_device_args {
     const int32_t *cpus;
 } dlc_device_args;
 
+/* ---- Native handles ------------------------------------------------------------ */
+
+/* What the libraries of a vendor call a device or a queue, and the C type of that. */
+typedef enum dlc_native_kind {
+    DLC_NATIVE_CUDA_DEVICE = 1, /* of a device: int, as cudaSetDevice takes it */
+    DLC_NATIVE_CUDA_STREAM = 2, /* of a queue: cudaStream_t */
+} dlc_native_kind;
+
 /* ---- Memory ------------------------------------------------------------------ */
 
 /* Flags of alloc. */
@@ -132,8 +147,8 @@ enum {
     DLC_MEM_STAGING = 1u << 1
 };
 
-/* A block of memory: zeroed, aligned to at least 64 bytes. alloc or ipc_import fills it
- * in and free releases it. */
+/* A block of memory: zeroed, aligned to at least 64 bytes. Filled in by alloc or
+ * ipc_import, released by free. */
 typedef struct dlc_memory {
     uint32_t size;
     uint32_t flags; /* DLC_MEM_SHARED and DLC_MEM_STAGING */
@@ -151,7 +166,7 @@ typedef struct dlc_ipc_handle {
     unsigned char key[64]; /* for the plugin's use */
 } dlc_ipc_handle;
 
-/* ---- Arguments of kernels ----------------------------------------------------- */
+/* ---- Queues, events and captured graphs ------------------------------------------ */
 
 /* What a queue does at a semaphore. */
 typedef enum dlc_semaphore_kind {
@@ -171,90 +186,10 @@ typedef struct dlc_semaphore_op {
     uint32_t *semaphore;
 } dlc_semaphore_op;
 
-/* ---- Calls ------------------------------------------------------------------- */
-
-/* The table of calls of a device. */
-typedef struct dlc_device_ops {
+/* The calls that only a device with queues has. All but the groups marked optional are
+ * required. */
+typedef struct dlc_device_queue_ops {
     uint32_t size;
-
-    /* count, describe and links may be called before open, in a process that forks
-     * later: they must not start anything (threads, driver contexts) that a child
-     * process could not start again for itself. */
-
-    /* Required. The number of devices that can be opened; may be 0. */
-    dlc_status (*count)(int32_t *count);
-
-    /* Required. Fills in as much of `info` as its size covers; the caller sets the
-     * size. */
-    dlc_status (*describe)(int32_t index, dlc_device_info *info);
-
-    /* Required. Opens a device. The caller owns *device and releases it with close. */
-    dlc_status (*open)(const dlc_device_args *args, dlc_device **device);
-
-    /* Required. Closes the device; does nothing if `device` is NULL. It does not
-     * release memory, queues and events, which must be released first. */
-    void (*close)(dlc_device *device);
-
-    /* Required. Allocates memory and fills in `memory`, whose size the caller has set.
-     * `flags` is a combination of DLC_MEM_SHARED and DLC_MEM_STAGING. */
-    dlc_status (*alloc)(dlc_device *device, size_t bytes, uint32_t flags,
-                        dlc_memory *memory);
-
-    /* Required. Releases memory from alloc or ipc_import. */
-    void (*free)(dlc_device *device, dlc_memory *memory);
-
-    /* Required. Copies `bytes` bytes. Each side is memory of this device or host
-     * memory. */
-    dlc_status (*copy)(dlc_device *device, dlc_queue *queue, void *dst, const void *src,
-                       size_t bytes);
-
-    /* Required. Sets `bytes` bytes of device memory to `byte`. */
-    dlc_status (*fill)(dlc_device *device, dlc_queue *queue, void *dst, int byte,
-                       size_t bytes);
-
-    /* Required kernels on float32. Pointers are device memory and n is a number of
-     * elements. A device on the CPU uses at most the threads that it was given in open,
-     * and only the calling thread for n up to 16,384. Results do not depend on the
-     * number of threads. */
-
-    /* x *= alpha */
-    dlc_status (*scale)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
-                        float *x);
-
-    /* y += x */
-    dlc_status (*add)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                      float *y);
-
-    /* y += alpha * x */
-    dlc_status (*axpy)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
-                       const float *x, float *y);
-
-    /* dst[i] = (to)src[i], rounded to nearest even. DLC_ERR_UNSUPPORTED for a pair of
-     * types that the device has no layers for. */
-    dlc_status (*convert)(dlc_device *device, dlc_queue *queue, size_t n,
-                          dlc_dtype from, const void *src, dlc_dtype to, void *dst);
-
-    /* dst = the sum of `count` sources, added in pairwise order: ((s0+s1)+(s2+s3))+...
-     * That is, for stride = 1, 2, 4, ...: s[i] += s[i+stride] for every i that is a
-     * multiple of 2*stride. All devices add in this order, and so do transports with
-     * DLC_TRANSPORT_PAIRWISE, so that results are bitwise identical. dst may be one of
-     * the sources. */
-    dlc_status (*sum)(dlc_device *device, dlc_queue *queue, size_t n,
-                      const float *const *sources, int32_t count, float *dst);
-
-    /* *result = the sum of x[i]^2, added in an order that depends on n alone. Blocks
-     * until the result is there. */
-    dlc_status (*norm2)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                        double *result);
-
-    /* Updates n weights and their slots by the rule of `update`, in one pass over
-     * memory. `slots` has a pointer for each slot of the rule. No two arrays overlap.
-     * DLC_ERR_UNSUPPORTED: the rule has no code for this device. */
-    dlc_status (*update)(dlc_device *device, dlc_queue *queue, size_t n,
-                         const dlc_update *update, const float *gradient,
-                         float *const *slots, float *weight);
-
-    /* Queues and events, required with DLC_DEVICE_ASYNC and NULL without it. */
 
     /* Creates a queue, which the caller releases with queue_close. */
     dlc_status (*queue_open)(dlc_device *device, dlc_queue **queue);
@@ -284,7 +219,116 @@ typedef struct dlc_device_ops {
     /* Blocks, sleeping, until the work before the event is done. */
     dlc_status (*event_sync)(dlc_device *device, dlc_event *event);
 
-    /* Sharing memory between processes, required with DLC_DEVICE_IPC. */
+    /* Captured graphs (CUDA graphs), optional. All four calls or none. */
+
+    /* Begins to capture: work that is submitted to the queue, and to queues that wait
+     * for its events, is recorded instead of done. One thread captures at a time.
+     * Blocking calls fail and invalidate the capture. */
+    dlc_status (*capture_begin)(dlc_device *device, dlc_queue *queue);
+
+    /* Ends the capture, which the caller does in any case. Other queues that took part
+     * must have been joined to this one by events before. Returns the error of a
+     * capture that was invalidated. The caller owns *graph. `graph` NULL: discard the
+     * capture. */
+    dlc_status (*capture_end)(dlc_device *device, dlc_queue *queue,
+                              dlc_captured_graph **graph);
+
+    /* Submits all work of the graph to the queue, with the pointers that it was
+     * captured with. Launches of one graph never overlap. */
+    dlc_status (*graph_launch)(dlc_device *device, dlc_queue *queue,
+                               dlc_captured_graph *graph);
+
+    /* Releases a graph whose launches are done. */
+    void (*graph_close)(dlc_device *device, dlc_captured_graph *graph);
+
+    /* Optional. Synchronizes queues of several processes: submits `count` operations
+     * in order. A process that sees the value written sees the results of all earlier
+     * work of that queue, and work after a wait sees the results of what the semaphore
+     * announces. The CPU may read and write semaphores too, and so end a wait. The call
+     * can be captured; each launch repeats the operations with the same values.
+     * DLC_ERR_UNSUPPORTED: this device cannot do it. A call with `count` 0, whose queue
+     * may be NULL, only asks that. */
+    dlc_status (*queue_semaphores)(dlc_device *device, dlc_queue *queue,
+                                   const dlc_semaphore_op *ops, int32_t count);
+} dlc_device_queue_ops;
+
+/* ---- Calls ------------------------------------------------------------------- */
+
+/* The table of calls of a device. */
+typedef struct dlc_device_ops {
+    uint32_t size;
+
+    /* The machine's devices. count, describe and links may be called before open, in a
+     * process that forks later: they must not start anything (threads, driver contexts)
+     * that a child process could not start again for itself. */
+
+    /* Required. The number of devices that can be opened; may be 0. */
+    dlc_status (*count)(int32_t *count);
+
+    /* Required. Fills in as much of `info` as its size covers; the caller sets the
+     * size. */
+    dlc_status (*describe)(int32_t index, dlc_device_info *info);
+
+    /* Optional. Lists the links of one device that are up. Fills in the first
+     * `capacity` of them, whose sizes the caller has set; walk them with DLC_NEXT.
+     * `links` may be NULL if `capacity` is 0. *count is the number of links, which may
+     * be larger than `capacity`. NULL: only the PCI bus is known. */
+    dlc_status (*links)(int32_t index, dlc_link *links, int32_t capacity,
+                        int32_t *count);
+
+    /* Required. Opens a device. The caller owns *device and releases it with close. */
+    dlc_status (*open)(const dlc_device_args *args, dlc_device **device);
+
+    /* Required. Closes the device; does nothing if `device` is NULL. It does not
+     * release memory, queues and events, which must be released first. */
+    void (*close)(dlc_device *device);
+
+    /* The calls of queues, events and captured graphs. NULL: the device has no
+     * queues. */
+    const dlc_device_queue_ops *queues;
+
+    /* Optional. Stores what a library of the vendor calls the device, or, for kinds
+     * that are of a queue, `queue`, which is not NULL then. `handle` points to a
+     * variable of the type that belongs to `kind`, a dlc_native_kind. What is stored
+     * belongs to the device and is valid as long as that, or the queue.
+     * DLC_ERR_UNSUPPORTED: the device has nothing of this kind. <dlcore/cuda.h> has
+     * functions that make this call. */
+    dlc_status (*native)(dlc_device *device, dlc_queue *queue, uint32_t kind,
+                         void *handle);
+
+    /* Required. Allocates memory and fills in `memory`, whose size the caller has set.
+     * `flags` is a combination of DLC_MEM_SHARED and DLC_MEM_STAGING. */
+    dlc_status (*alloc)(dlc_device *device, size_t bytes, uint32_t flags,
+                        dlc_memory *memory);
+
+    /* Required. Releases memory from alloc or ipc_import. */
+    void (*free)(dlc_device *device, dlc_memory *memory);
+
+    /* Required. Copies `bytes` bytes. Each side is memory of this device or host
+     * memory. */
+    dlc_status (*copy)(dlc_device *device, dlc_queue *queue, void *dst, const void *src,
+                       size_t bytes);
+
+    /* Required. Sets `bytes` bytes of device memory to `byte`. */
+    dlc_status (*fill)(dlc_device *device, dlc_queue *queue, void *dst, int byte,
+                       size_t bytes);
+
+    /* Optional. *can_access = 1 if device `from` can read and write imported memory of
+     * device `to`, otherwise 0. NULL: every device can access every other. */
+    dlc_status (*can_access_peer)(dlc_device *device, int32_t from, int32_t to,
+                                  int *can_access);
+
+    /* Host memory, optional. Both calls or none. */
+
+    /* Makes host memory that somebody else allocated (a file that processes share) as
+     * fast to copy from and to as DLC_MEM_STAGING, until unpin. */
+    dlc_status (*pin)(dlc_device *device, void *base, size_t bytes);
+
+    /* Undoes pin. */
+    void (*unpin)(dlc_device *device, void *base);
+
+    /* Sharing memory between processes, optional. Both calls or none; without them
+     * DLC_MEM_SHARED has no effect. */
 
     /* Makes a handle of memory that was allocated with DLC_MEM_SHARED, for another
      * process to import. */
@@ -296,28 +340,47 @@ typedef struct dlc_device_ops {
     dlc_status (*ipc_import)(dlc_device *device, const dlc_ipc_handle *handle,
                              dlc_memory *memory);
 
-    /* Optional: topology. */
+    /* Required kernels on float32. Pointers are device memory and n is a number of
+     * elements. A device on the CPU uses at most the threads that it was given in open,
+     * and only the calling thread for n up to 16,384. Results do not depend on the
+     * number of threads. */
 
-    /* Lists the links of one device that are up. Fills in the first `capacity` of them,
-     * whose sizes the caller has set; walk them with DLC_NEXT. `links` may be NULL if
-     * `capacity` is 0. *count is the number of links, which may be larger than
-     * `capacity`. */
-    dlc_status (*links)(int32_t index, dlc_link *links, int32_t capacity,
-                        int32_t *count);
+    /* x *= alpha */
+    dlc_status (*scale)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                        float *x);
 
-    /* *can_access = 1 if device `from` can read and write imported memory of device
-     * `to`, otherwise 0. NULL: every device can access every other. */
-    dlc_status (*can_access_peer)(dlc_device *device, int32_t from, int32_t to,
-                                  int *can_access);
+    /* y += x */
+    dlc_status (*add)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                      float *y);
 
-    /* Optional: host memory. */
+    /* y += alpha * x */
+    dlc_status (*axpy)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
+                       const float *x, float *y);
 
-    /* Makes host memory that somebody else allocated (a file that processes share) as
-     * fast to copy from and to as DLC_MEM_STAGING, until unpin. */
-    dlc_status (*pin)(dlc_device *device, void *base, size_t bytes);
+    /* dst[i] = (to)src[i], rounded to nearest even. DLC_ERR_UNSUPPORTED for a pair of
+     * types that the device has no kernel for. */
+    dlc_status (*convert)(dlc_device *device, dlc_queue *queue, size_t n,
+                          dlc_dtype from, const void *src, dlc_dtype to, void *dst);
 
-    /* Undoes pin. */
-    void (*unpin)(dlc_device *device, void *base);
+    /* dst = the sum of `count` sources, added in pairwise order: ((s0+s1)+(s2+s3))+...
+     * That is, for stride = 1, 2, 4, ...: s[i] += s[i+stride] for every i that is a
+     * multiple of 2*stride. All devices add in this order, and so do transports with
+     * DLC_TRANSPORT_PAIRWISE, so that results are bitwise identical. dst may be one of
+     * the sources. */
+    dlc_status (*sum)(dlc_device *device, dlc_queue *queue, size_t n,
+                      const float *const *sources, int32_t count, float *dst);
+
+    /* *result = the sum of x[i]^2, added in an order that depends on n alone. Blocks
+     * until the result is there. */
+    dlc_status (*norm2)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
+                        double *result);
+
+    /* Updates n weights and their slots by the rule of `update`, in one pass over
+     * memory. `slots` has a pointer for each slot of the rule. No two arrays overlap.
+     * DLC_ERR_UNSUPPORTED: the rule has no code for this device. */
+    dlc_status (*update)(dlc_device *device, dlc_queue *queue, size_t n,
+                         const dlc_update *update, const float *gradient,
+                         float *const *slots, float *weight);
 
     /* Optional kernels; as the required ones unless said otherwise. */
 
@@ -364,39 +427,7 @@ typedef struct dlc_device_ops {
                                     const float *gradients, int32_t growth_interval,
                                     dlc_loss_scale *scale);
 
-    /* Optional: captured graphs (CUDA graphs). All four calls or none. */
-
-    /* Begins to capture: work that is submitted to the queue, and to queues that wait
-     * for its events, is recorded instead of done. One thread captures at a time.
-     * Blocking calls fail and invalidate the capture. */
-    dlc_status (*capture_begin)(dlc_device *device, dlc_queue *queue);
-
-    /* Ends the capture, which the caller does in any case. Other queues that took part
-     * must have been joined to this one by events before. Returns the error of a
-     * capture that was invalidated. The caller owns *graph. `graph` NULL: discard the
-     * capture. */
-    dlc_status (*capture_end)(dlc_device *device, dlc_queue *queue,
-                              dlc_captured_graph **graph);
-
-    /* Submits all work of the graph to the queue, with the pointers that it was
-     * captured with. Launches of one graph never overlap. */
-    dlc_status (*graph_launch)(dlc_device *device, dlc_queue *queue,
-                               dlc_captured_graph *graph);
-
-    /* Releases a graph whose launches are done. */
-    void (*graph_close)(dlc_device *device, dlc_captured_graph *graph);
-
-    /* Optional: synchronization of queues of several processes. Submits `count`
-     * operations in order. A process that sees the value written sees the results of
-     * all earlier work of that queue, and work after a wait sees the results of what
-     * the semaphore announces. The CPU may read and write semaphores too, and so end a
-     * wait. The call can be captured; each launch repeats the operations with the same
-     * values. DLC_ERR_UNSUPPORTED: this device cannot do it. A call with `count` 0 only
-     * asks that. */
-    dlc_status (*queue_semaphores)(dlc_device *device, dlc_queue *queue,
-                                   const dlc_semaphore_op *ops, int32_t count);
-
-    /* Optional: names for profilers (NVTX). */
+    /* Names for profilers (NVTX), optional. Both calls or none. */
 
     /* Names the work that the calling thread submits until the matching range_end.
      * Ranges nest. */

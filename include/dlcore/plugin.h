@@ -13,9 +13,15 @@
  * its table of calls. A plugin can be inspected by reading this data; none of its code
  * runs except load.
  *
- *     call             needed    thread                may block
- *     dlc_plugin.load  optional  the one that loads    no
- *     dlc_host.*       -         any                   no
+ *     dlc_plugin                    needed    thread  may block
+ *     load                          optional  one     no
+ *
+ *     dlc_host                      needed    thread  may block
+ *     log fail alloc free
+ *       get_int get_float get_bool
+ *       get_string get_ints
+ *       get_floats is_set where
+ *       now_ns                      provided  any     no
  *
  * Versions. The major version is part of the name of the symbol. A struct that may grow
  * begins with `size`, which is set by the side that fills it in (or that provides the
@@ -40,8 +46,8 @@ extern "C" {
 #endif
 
 /* The version of this interface: draft 0.10. A draft may change in any way with its
- * minor number, so build a plugin against the headers of the dlcore that is to load it.
- * 1.0 will freeze the interface; the rules above hold from then on. */
+ * minor number, so dlcore refuses a plugin that was built with another draft. 1.0 will
+ * freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
 #define DLC_ABI_MINOR 10
 
@@ -60,21 +66,39 @@ extern "C" {
 
 /* ---- Options ------------------------------------------------------------- */
 
-/* The type of an option's value. */
+/* The type of an option's value, and the call of dlc_host that reads it. */
 typedef enum dlc_option_type {
-    DLC_OPT_INT = 1,    /* an integer, min .. max */
-    DLC_OPT_FLOAT = 2,  /* a number, min .. max; "inf" is allowed if max is INFINITY */
-    DLC_OPT_BOOL = 3,   /* true|false|yes|no|on|off|1|0 */
-    DLC_OPT_STRING = 4, /* any text */
-    DLC_OPT_CHOICE = 5, /* one of `choices`, which are joined by '|' */
-    DLC_OPT_PATH = 6,   /* a file or folder, relative to the folder of net.ini */
-    DLC_OPT_INTS = 7,   /* integers joined by commas, each min .. max */
-    DLC_OPT_FLOATS = 8, /* numbers joined by commas, each min .. max */
-    DLC_OPT_BYTES = 9,  /* a size in bytes: 65536, 64K, 16M, 2G */
+    /* An integer, min .. max. get_int. */
+    DLC_OPT_INT = 1,
 
-    /* Initial values of parameters: constant(0.1), gaussian(0.01), uniform(-1, 1),
-     * xavier, msra. */
-    DLC_OPT_FILLER = 10
+    /* A size in bytes, min .. max: 65536, 64K, 16M, 2G. get_int. */
+    DLC_OPT_BYTES = 2,
+
+    /* A number, min .. max; "inf" is allowed if max is INFINITY. get_float. */
+    DLC_OPT_FLOAT = 3,
+
+    /* true|false|yes|no|on|off|1|0. get_bool. */
+    DLC_OPT_BOOL = 4,
+
+    /* Any text. get_string. */
+    DLC_OPT_STRING = 5,
+
+    /* One of `choices`, which are joined by '|'. get_string. */
+    DLC_OPT_CHOICE = 6,
+
+    /* A file or folder, relative to the folder of net.ini. get_string gives a path that
+     * can be opened. */
+    DLC_OPT_PATH = 7,
+
+    /* Initial values of parameters, as text: constant(0.1), gaussian(0.01), uniform(-1,
+     * 1), xavier, msra. get_string. */
+    DLC_OPT_FILLER = 8,
+
+    /* Integers joined by commas, each min .. max. get_ints. */
+    DLC_OPT_INTS = 9,
+
+    /* Numbers joined by commas, each min .. max. get_floats. */
+    DLC_OPT_FLOATS = 10,
 } dlc_option_type;
 
 /* Flags of dlc_option. */
@@ -85,7 +109,12 @@ enum {
 
 /* One row of an option table, which the check of net.ini, --help, the manual pages and
  * `dlcore plugin inspect` are all made from. A table ends with a row whose name is NULL
- * and whose size is set (DLC_OPTIONS_END). */
+ * and whose size is set (DLC_OPTIONS_END).
+ *
+ * The keys go into the section of net.ini that selects the feature: a layer's section,
+ * [data], [solver], [transport], and [train] for a device. The core has keys of its own
+ * there (a layer's: type, input, phase, loss_weight, parallel), which `dlcore plugin
+ * inspect SECTION` lists and no row may be named after: it would never be read. */
 typedef struct dlc_option {
     uint32_t size;
     uint32_t type;    /* dlc_option_type */
@@ -180,10 +209,11 @@ typedef struct dlc_host {
     /* Frees memory from alloc; does nothing if `memory` is NULL. */
     void (*free)(void *memory);
 
-    /* Read a setting by its name in the option table. For a name or type that the table
-     * does not have, which is a bug in the plugin, they log an error and return 0 or
-     * NULL. get_int also reads DLC_OPT_BYTES; get_string reads strings, choices, paths
-     * and fillers. Strings live as long as the settings. */
+    /* Read a setting by its name in the option table; dlc_option_type says which call
+     * reads which type. For a name or type that the table does not have, which is a bug
+     * in the plugin, they log an error and return 0 or NULL. get_string returns NULL
+     * for an option without a default that was not given. Strings live as long as the
+     * settings. */
 
     int64_t (*get_int)(const dlc_settings *settings, const char *name);
     double (*get_float)(const dlc_settings *settings, const char *name);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <dlcore/cuda.h>
+
 #include "base/status.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
@@ -51,17 +53,17 @@ static void setup(void) {
     staging = none();
     OK(ops->alloc(device, BYTES, DLC_MEM_STAGING, &staging));
     here = staging.base;
-    OK(ops->queue_open(device, &q1));
-    OK(ops->queue_open(device, &q2));
-    OK(ops->event_open(device, &e1));
-    OK(ops->event_open(device, &e2));
+    OK(ops->queues->queue_open(device, &q1));
+    OK(ops->queues->queue_open(device, &q2));
+    OK(ops->queues->event_open(device, &e1));
+    OK(ops->queues->event_open(device, &e2));
 }
 
 static void teardown(void) {
-    ops->event_close(device, e1);
-    ops->event_close(device, e2);
-    ops->queue_close(device, q1);
-    ops->queue_close(device, q2);
+    ops->queues->event_close(device, e1);
+    ops->queues->event_close(device, e2);
+    ops->queues->queue_close(device, q1);
+    ops->queues->queue_close(device, q2);
     ops->free(device, &staging);
     for (int i = 0; i < BUFFERS; i++)
         ops->free(device, &memory[i]);
@@ -154,7 +156,7 @@ START_TEST(host_memory_is_pinned) {
     OK(ops->copy(device, q1, x[0], mine, BYTES));
     OK(ops->scale(device, q1, N, 2, x[0]));
     OK(ops->copy(device, q1, mine, x[0], BYTES));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     for (int i = 0; i < N; i++)
         ck_assert(mine[i] == 2 * (float)i);
     ops->unpin(device, mine);
@@ -192,46 +194,69 @@ START_TEST(queues_in_order_by_events) {
             here[k] = (float)i;
         OK(ops->copy(device, q1, x[0], here, BYTES));
         OK(ops->scale(device, q1, N, 2, x[0]));
-        OK(ops->event_record(device, q1, e1));
-        OK(ops->event_wait(device, q2, e1));
+        OK(ops->queues->event_record(device, q1, e1));
+        OK(ops->queues->event_wait(device, q2, e1));
         OK(ops->copy(device, q2, x[1], x[0], BYTES));
-        OK(ops->event_record(device, q2, e2));
-        OK(ops->event_sync(device, e2));
+        OK(ops->queues->event_record(device, q2, e2));
+        OK(ops->queues->event_sync(device, e2));
         ck_assert(value_of(x[1]) == 2 * (float)i);
     }
 }
 END_TEST
 
+/* <dlcore/cuda.h>; the streams of the device "async" are for fakes of CUDA libraries.
+ */
+START_TEST(native_handles) {
+    struct CUstream_st *streams[2] = {NULL, NULL};
+    int number = -1, unknown = 7;
+    OK(dlc_cuda_stream(ops, device, q1, &streams[0]));
+    OK(dlc_cuda_stream(ops, device, q2, &streams[1]));
+    ck_assert_ptr_nonnull(streams[0]);
+    ck_assert_ptr_nonnull(streams[1]);
+    ck_assert_ptr_ne(streams[0], streams[1]);
+    dlc_status status = dlc_cuda_device(ops, device, &number);
+    ck_assert_int_eq(status, is_gpu() ? DLC_OK : DLC_ERR_UNSUPPORTED);
+    ck_assert_int_eq(number >= 0, is_gpu());
+    ck_assert_int_eq(ops->native(device, q1, 99, &unknown), DLC_ERR_UNSUPPORTED);
+    ck_assert_pstr_eq(strstr(dlc_detail(), "no native handle of kind 99"),
+                      "no native handle of kind 99");
+    ck_assert_int_eq(unknown, 7);
+    dlc_device_ops without = *ops;
+    without.native = NULL;
+    ck_assert_int_eq(dlc_cuda_device(&without, device, &number), DLC_ERR_UNSUPPORTED);
+}
+END_TEST
+
 START_TEST(events_become_done) {
     int done = 0;
-    OK(ops->event_done(device, e1, &done));
+    OK(ops->queues->event_done(device, e1, &done));
     ck_assert_int_eq(done, 1); /* never recorded */
     for (int i = 0; i < 100; i++) {
         OK(ops->scale(device, q1, N, 1, x[0]));
-        OK(ops->event_record(device, q1, e1));
+        OK(ops->queues->event_record(device, q1, e1));
         do
-            OK(ops->event_done(device, e1, &done));
+            OK(ops->queues->event_done(device, e1, &done));
         while (!done && i % 2); /* sleeps on every other event */
-        OK(ops->event_sync(device, e1));
-        OK(ops->event_done(device, e1, &done));
+        OK(ops->queues->event_sync(device, e1));
+        OK(ops->queues->event_done(device, e1, &done));
         ck_assert_int_eq(done, 1);
     }
-    OK(ops->event_record(device, NULL, e1));
-    OK(ops->event_done(device, e1, &done));
+    OK(ops->queues->event_record(device, NULL, e1));
+    OK(ops->queues->event_done(device, e1, &done));
     ck_assert_int_eq(done, 1);
 }
 END_TEST
 
 START_TEST(closing_does_all_work_first) {
     dlc_queue *queue = NULL;
-    OK(ops->queue_open(device, &queue));
+    OK(ops->queues->queue_open(device, &queue));
     set(x[0], 1);
     for (int i = 0; i < 20; i++)
         OK(ops->scale(device, queue, N, 2, x[0]));
-    ops->queue_close(device, queue);
+    ops->queues->queue_close(device, queue);
     ck_assert(value_of(x[0]) == 1048576);
-    ops->queue_close(device, NULL);
-    ops->event_close(device, NULL);
+    ops->queues->queue_close(device, NULL);
+    ops->queues->event_close(device, NULL);
 }
 END_TEST
 
@@ -250,7 +275,7 @@ START_TEST(sums_of_64) {
         for (int i = 0; i + stride < 64; i += 2 * stride)
             tree[i] += tree[i + stride];
     OK(ops->sum_to(device, q1, N, sources, 64, dsts, 2));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(value_of(x[2]) == tree[0] && value_of(x[3]) == tree[0]);
     ck_assert(tree[0] != 1);
 }
@@ -260,16 +285,16 @@ END_TEST
 
 static dlc_captured_graph *capture_two_queues(void) {
     dlc_captured_graph *graph = NULL;
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->event_record(device, q1, e1));
-    OK(ops->event_wait(device, q2, e1));
+    OK(ops->queues->event_record(device, q1, e1));
+    OK(ops->queues->event_wait(device, q2, e1));
     OK(ops->add(device, q2, N, x[0], x[1]));
     OK(ops->add(device, q1, N, x[0], x[2]));
-    OK(ops->event_record(device, q2, e2));
-    OK(ops->event_wait(device, q1, e2));
+    OK(ops->queues->event_record(device, q2, e2));
+    OK(ops->queues->event_wait(device, q1, e2));
     OK(ops->add(device, q1, N, x[1], x[2]));
-    OK(ops->capture_end(device, q1, &graph));
+    OK(ops->queues->capture_end(device, q1, &graph));
     ck_assert_ptr_nonnull(graph);
     return graph;
 }
@@ -282,17 +307,17 @@ START_TEST(a_captured_graph_runs_repeatedly) {
     ck_assert(value_of(x[0]) == 1); /* captured, not run */
     float a = 1, b = 0, c = 0;
     for (int i = 0; i < 10; i++) {
-        OK(ops->graph_launch(device, i % 2 ? q2 : NULL, graph));
-        OK(ops->queue_sync(device, q2));
+        OK(ops->queues->graph_launch(device, i % 2 ? q2 : NULL, graph));
+        OK(ops->queues->queue_sync(device, q2));
         a *= 2;
         b += a;
         c += a + b;
         ck_assert(value_of(x[0]) == a && value_of(x[1]) == b && value_of(x[2]) == c);
     }
-    ops->graph_close(device, graph);
-    ops->graph_close(device, NULL);
+    ops->queues->graph_close(device, graph);
+    ops->queues->graph_close(device, NULL);
     OK(ops->scale(device, q1, N, 0.5f, x[0])); /* the queues are usable again */
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == a / 2);
 }
 END_TEST
@@ -311,10 +336,10 @@ START_TEST(a_captured_graph_reads_memory_at_each_launch) {
     set(x[0], 8);
     set(x[1], 0);
     set(x[2], 0);
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(ops->update_loss_scale(device, q1, N, x[0], 2, kept.base));
     OK(ops->update(device, q1, N, &update, x[0], NULL, x[2]));
-    OK(ops->capture_end(device, q1, &graph));
+    OK(ops->queues->capture_end(device, q1, &graph));
     /* scale: 4, 4 (then 8), 8, an overflow (then 4), 4 */
     static const float scale[] = {4, 4, 8, 0, 4};
     float want = 0;
@@ -322,25 +347,25 @@ START_TEST(a_captured_graph_reads_memory_at_each_launch) {
         values.learning_rate = (float)i + 1;
         OK(ops->copy(device, NULL, x[3], &values, sizeof values));
         set(x[0], scale[i] ? 8 : INFINITY);
-        OK(ops->graph_launch(device, q1, graph));
-        OK(ops->queue_sync(device, q1));
+        OK(ops->queues->graph_launch(device, q1, graph));
+        OK(ops->queues->queue_sync(device, q1));
         if (scale[i])
             want -= ((float)i + 1) * 8 / scale[i];
         ck_assert(value_of(x[2]) == want);
     }
     OK(ops->copy(device, NULL, &state, kept.base, sizeof state));
     ck_assert(state.skipped == 1 && state.good_iterations == 1 && state.scale == 4);
-    ops->graph_close(device, graph);
+    ops->queues->graph_close(device, graph);
     ops->free(device, &kept);
 }
 END_TEST
 
 static dlc_status block_queue(void) {
-    return ops->queue_sync(device, q2);
+    return ops->queues->queue_sync(device, q2);
 }
 
 static dlc_status block_event(void) {
-    return ops->event_sync(device, e1);
+    return ops->queues->event_sync(device, e1);
 }
 
 static dlc_status block_norm2(void) {
@@ -364,53 +389,53 @@ static const char *const said[] = {"queue", "event", "norm2", "fill", "mem"};
 START_TEST(blocking_calls_invalidate_a_capture) {
     dlc_captured_graph *graph = NULL;
     set(x[0], 1);
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
     ck_assert_int_ne(blocking[_i](), DLC_OK);
     if (is_gpu())
         ck_assert_msg(strstr(dlc_detail(), said[_i]) != NULL, "%s", dlc_detail());
-    ck_assert_int_ne(ops->capture_end(device, q1, &graph), DLC_OK);
+    ck_assert_int_ne(ops->queues->capture_end(device, q1, &graph), DLC_OK);
     if (is_gpu())
         ck_assert_msg(strstr(dlc_detail(), said[_i]) != NULL, "%s", dlc_detail());
     ck_assert_ptr_null(graph);
     /* Nothing has run, and all of this works again. */
     ck_assert(value_of(x[0]) == 1);
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == 2);
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->capture_end(device, q1, &graph));
-    OK(ops->graph_launch(device, NULL, graph));
+    OK(ops->queues->capture_end(device, q1, &graph));
+    OK(ops->queues->graph_launch(device, NULL, graph));
     ck_assert(value_of(x[0]) == 4);
-    ops->graph_close(device, graph);
+    ops->queues->graph_close(device, graph);
 }
 END_TEST
 
 START_TEST(a_capture_is_discarded) {
     set(x[0], 1);
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->capture_end(device, q1, NULL));
-    ck_assert_int_ne(ops->capture_end(device, q1, NULL), DLC_OK);
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->capture_end(device, q1, NULL));
+    ck_assert_int_ne(ops->queues->capture_end(device, q1, NULL), DLC_OK);
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == 1);
-    ck_assert_int_ne(ops->capture_begin(device, NULL), DLC_OK);
+    ck_assert_int_ne(ops->queues->capture_begin(device, NULL), DLC_OK);
 }
 END_TEST
 
 /* A queue that takes part and is not joined: an error, and no other harm. */
 START_TEST(a_capture_with_an_unjoined_queue) {
     dlc_captured_graph *graph = NULL;
-    OK(ops->capture_begin(device, q1));
-    OK(ops->event_record(device, q1, e1));
-    OK(ops->event_wait(device, q2, e1));
+    OK(ops->queues->capture_begin(device, q1));
+    OK(ops->queues->event_record(device, q1, e1));
+    OK(ops->queues->event_wait(device, q2, e1));
     OK(ops->scale(device, q2, N, 2, x[0]));
-    ck_assert_int_ne(ops->capture_end(device, q1, &graph), DLC_OK);
+    ck_assert_int_ne(ops->queues->capture_end(device, q1, &graph), DLC_OK);
     ck_assert_ptr_null(graph);
     set(x[0], 1);
     OK(ops->scale(device, q1, N, 2, x[0]));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(value_of(x[0]) == 2);
 }
 END_TEST
@@ -558,6 +583,7 @@ int main(void) {
     tcase_add_test(tests, host_memory_is_pinned);
     tcase_add_test(tests, describes_itself);
     tcase_add_test(tests, queues_in_order_by_events);
+    tcase_add_test(tests, native_handles);
     tcase_add_test(tests, events_become_done);
     tcase_add_test(tests, closing_does_all_work_first);
     tcase_add_test(tests, sums_of_64);

@@ -37,9 +37,9 @@ static dlc_status fixture_open(fixture *r) {
         .ops = plugin_find(DLC_KIND_DEVICE, getenv("DLCORE_TEST_DEVICE"))->ops};
     dlc_status status = r->ops->open(&args, &r->device);
     if (status == DLC_OK)
-        status = r->ops->queue_open(r->device, &r->queue);
+        status = r->ops->queues->queue_open(r->device, &r->queue);
     if (status == DLC_OK)
-        status = r->ops->event_open(r->device, &r->event);
+        status = r->ops->queues->event_open(r->device, &r->event);
     if (status == DLC_OK)
         status = take(r, BYTES, DLC_MEM_SHARED, &r->x);
     if (status == DLC_OK)
@@ -54,8 +54,8 @@ static dlc_status fixture_open(fixture *r) {
 }
 
 static void fixture_close(fixture *r) {
-    r->ops->event_close(r->device, r->event);
-    r->ops->queue_close(r->device, r->queue);
+    r->ops->queues->event_close(r->device, r->event);
+    r->ops->queues->queue_close(r->device, r->queue);
     r->ops->free(r->device, &r->x);
     r->ops->free(r->device, &r->staging);
     r->ops->free(r->device, &r->memory);
@@ -82,7 +82,7 @@ static float value_of(fixture *r) {
 static dlc_status step(const fixture *r, dlc_queue *queue, dlc_semaphore_kind kind,
                        uint32_t *semaphore, uint32_t value) {
     const dlc_semaphore_op one = {(uint32_t)kind, value, semaphore};
-    return r->ops->queue_semaphores(r->device, queue, &one, 1);
+    return r->ops->queues->queue_semaphores(r->device, queue, &one, 1);
 }
 
 static uint32_t *semaphore_at(const fixture *r, size_t i) {
@@ -102,8 +102,8 @@ static void store(uint32_t *semaphore, uint32_t value) {
 START_TEST(is_supported) {
     fixture r;
     OK(fixture_open(&r));
-    OK(r.ops->queue_semaphores(r.device, r.queue, NULL, 0));
-    OK(r.ops->queue_semaphores(r.device, NULL, NULL, 0));
+    OK(r.ops->queues->queue_semaphores(r.device, r.queue, NULL, 0));
+    OK(r.ops->queues->queue_semaphores(r.device, NULL, NULL, 0));
     fixture_close(&r);
 }
 END_TEST
@@ -121,9 +121,9 @@ START_TEST(cpu_and_queue) {
         OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), i));
         OK(r.ops->scale(r.device, r.queue, N, 2, r.at));
         OK(step(&r, r.queue, DLC_SEMAPHORE_WRITE, semaphore_at(&r, 1), i));
-        OK(r.ops->event_record(r.device, r.queue, r.event));
+        OK(r.ops->queues->event_record(r.device, r.queue, r.event));
         usleep(5000);
-        OK(r.ops->event_done(r.device, r.event, &done));
+        OK(r.ops->queues->event_done(r.device, r.event, &done));
         ck_assert_int_eq(done, 0);
         ck_assert_uint_eq(load(semaphore_at(&r, 1)), i - 1);
         store(semaphore_at(&r, 0), i);
@@ -145,15 +145,15 @@ START_TEST(values_wrap_around) {
     OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), 3));
     store(semaphore_at(&r, 1), 2);
     OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 1), UINT32_MAX));
-    OK(r.ops->queue_sync(r.device, r.queue));
+    OK(r.ops->queues->queue_sync(r.device, r.queue));
     store(semaphore_at(&r, 0), UINT32_MAX);
     OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), 1));
-    OK(r.ops->event_record(r.device, r.queue, r.event));
+    OK(r.ops->queues->event_record(r.device, r.queue, r.event));
     usleep(5000);
-    OK(r.ops->event_done(r.device, r.event, &done));
+    OK(r.ops->queues->event_done(r.device, r.event, &done));
     ck_assert_int_eq(done, 0);
     store(semaphore_at(&r, 0), 1);
-    OK(r.ops->queue_sync(r.device, r.queue));
+    OK(r.ops->queues->queue_sync(r.device, r.queue));
     fixture_close(&r);
 }
 END_TEST
@@ -169,9 +169,10 @@ START_TEST(many_steps) {
                                       (uint32_t)(i / 2 + 1),
                                       semaphore_at(&r, i / 2 % 3)};
     for (int again = 0; again < 2; again++) {
-        OK(r.ops->queue_semaphores(r.device, again ? r.queue : NULL, steps, STEPS));
+        OK(r.ops->queues->queue_semaphores(r.device, again ? r.queue : NULL, steps,
+                                           STEPS));
         if (again)
-            OK(r.ops->queue_sync(r.device, r.queue));
+            OK(r.ops->queues->queue_sync(r.device, r.queue));
         for (size_t i = 0; i < 3; i++)
             ck_assert_uint_eq(load(semaphore_at(&r, i)), STEPS / 2 - 2 + i);
         memset(r.semaphores, 0, (size_t)3 * STRIDE * sizeof *r.semaphores);
@@ -227,7 +228,8 @@ static void take_turn(test_rank *rank, ring *g, float factor, uint32_t turn,
     dlc_semaphore_op steps[] = {{DLC_SEMAPHORE_WAIT, turn, g->mine},
                                 {DLC_SEMAPHORE_WRITE, 0, g->mine}};
     const dlc_device_ops *ops = g->r.ops;
-    RANK_OK(rank, ops->queue_semaphores(g->r.device, g->r.queue, steps, clear ? 2 : 1));
+    RANK_OK(rank, ops->queues->queue_semaphores(g->r.device, g->r.queue, steps,
+                                                clear ? 2 : 1));
     RANK_OK(rank, ops->scale(g->r.device, g->r.queue, N, factor, g->shared));
     RANK_OK(rank, step(&g->r, g->r.queue, DLC_SEMAPHORE_WRITE, g->next,
                        clear ? 1 : turn + (rank->rank + 1 == rank->ranks)));
@@ -242,7 +244,7 @@ static void turns_body(test_rank *rank, void *context) {
         store(g.mine, 1);
     for (uint32_t i = 1; i <= ROUNDS; i++)
         take_turn(rank, &g, i % 2 ? 2 : 0.5f, i, 0);
-    RANK_OK(rank, g.r.ops->queue_sync(g.r.device, g.r.queue));
+    RANK_OK(rank, g.r.ops->queues->queue_sync(g.r.device, g.r.queue));
     ranks_barrier(rank);
     if (rank->rank == 0)
         RANK_CHECK(rank, value_of(&g.r) == 1);
@@ -259,19 +261,19 @@ static void captured_body(test_rank *rank, void *context) {
     if (rank->rank == 0)
         store(g.mine, 1);
     take_turn(rank, &g, 1, 1, 1); /* sets up what is created on first use */
-    RANK_OK(rank, ops->queue_sync(g.r.device, g.r.queue));
-    RANK_OK(rank, ops->capture_begin(g.r.device, g.r.queue));
+    RANK_OK(rank, ops->queues->queue_sync(g.r.device, g.r.queue));
+    RANK_OK(rank, ops->queues->capture_begin(g.r.device, g.r.queue));
     take_turn(rank, &g, 2, 1, 1);
     take_turn(rank, &g, 0.5f, 1, 1);
     take_turn(rank, &g, 2, 1, 1);
-    RANK_OK(rank, ops->capture_end(g.r.device, g.r.queue, &graph));
+    RANK_OK(rank, ops->queues->capture_end(g.r.device, g.r.queue, &graph));
     for (int i = 0; i < 5; i++)
-        RANK_OK(rank, ops->graph_launch(g.r.device, g.r.queue, graph));
-    RANK_OK(rank, ops->queue_sync(g.r.device, g.r.queue));
+        RANK_OK(rank, ops->queues->graph_launch(g.r.device, g.r.queue, graph));
+    RANK_OK(rank, ops->queues->queue_sync(g.r.device, g.r.queue));
     ranks_barrier(rank);
     if (rank->rank == 0)
         RANK_CHECK(rank, value_of(&g.r) == (float)(1 << 5 * rank->ranks));
-    ops->graph_close(g.r.device, graph);
+    ops->queues->graph_close(g.r.device, graph);
     ring_close(rank, &g);
 }
 
@@ -290,7 +292,7 @@ int main(void) {
         return 77;
     const dlc_feature *device = plugin_find(DLC_KIND_DEVICE,
                                             getenv("DLCORE_TEST_DEVICE"));
-    if (!(device->caps & DLC_DEVICE_ASYNC)) {
+    if (!DLC_CAN((const dlc_device_ops *)device->ops, queues)) {
         puts("skipped: this device has no queues");
         return 77;
     }

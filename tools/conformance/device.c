@@ -24,13 +24,14 @@ void device_check_open(suite_run *run, device_check *b) {
     if (count < 1)
         suite_skip(run, "this machine has no such device");
     suite_must(run, b->ops->open(&args, &b->device), "open");
-    if (run->feature->caps & DLC_DEVICE_ASYNC)
-        suite_must(run, b->ops->queue_open(b->device, &b->queue), "queue_open");
+    if (DLC_CAN(b->ops, queues))
+        suite_must(run, b->ops->queues->queue_open(b->device, &b->queue), "queue_open");
 }
 
 static void finish_queue(const device_check *b) {
     if (b->queue)
-        suite_must(b->run, b->ops->queue_sync(b->device, b->queue), "queue_sync");
+        suite_must(b->run, b->ops->queues->queue_sync(b->device, b->queue),
+                   "queue_sync");
 }
 
 void *device_check_take(const device_check *b, size_t bytes) {
@@ -137,7 +138,7 @@ static void memory_is_zeroed(suite_run *run) {
             enum { BYTES = 100000 };
             dlc_memory memory = {.size = sizeof memory};
             unsigned char *back = dlc_alloc(BYTES, 1);
-            if (flags[f] == DLC_MEM_SHARED && !(run->feature->caps & DLC_DEVICE_IPC))
+            if (flags[f] == DLC_MEM_SHARED && !DLC_CAN(b.ops, ipc_export))
                 continue;
             if (!back)
                 suite_skip(run, "out of memory");
@@ -274,28 +275,31 @@ static void queues_keep_order(suite_run *run) {
         suite_skip(run, "it has no queues");
     dlc_queue *other = NULL;
     dlc_event *event = NULL;
-    suite_must(run, b.ops->queue_open(b.device, &other), "queue_open");
-    suite_must(run, b.ops->event_open(b.device, &event), "event_open");
+    suite_must(run, b.ops->queues->queue_open(b.device, &other), "queue_open");
+    suite_must(run, b.ops->queues->event_open(b.device, &event), "event_open");
     float *dx = device_check_upload(&b, COUNT, 1, &x);
     for (int i = 0; i < ROUNDS; i++) {
         dlc_queue *here = i % 2 ? other : b.queue, *there = i % 2 ? b.queue : other;
         suite_must(run, b.ops->scale(b.device, here, COUNT, i % 3 ? 0.5f : 3.0f, dx),
                    "scale");
-        suite_must(run, b.ops->event_record(b.device, here, event), "event_record");
-        suite_must(run, b.ops->event_wait(b.device, there, event), "event_wait");
+        suite_must(run, b.ops->queues->event_record(b.device, here, event),
+                   "event_record");
+        suite_must(run, b.ops->queues->event_wait(b.device, there, event),
+                   "event_wait");
         for (size_t j = 0; j < COUNT; j++)
             x[j] *= i % 3 ? 0.5f : 3.0f;
     }
-    suite_must(run, b.ops->event_record(b.device, b.queue, event), "event_record");
-    suite_must(run, b.ops->event_sync(b.device, event), "event_sync");
+    suite_must(run, b.ops->queues->event_record(b.device, b.queue, event),
+               "event_record");
+    suite_must(run, b.ops->queues->event_sync(b.device, event), "event_sync");
     int done = 0;
-    suite_must(run, b.ops->event_done(b.device, event, &done), "event_done");
+    suite_must(run, b.ops->queues->event_done(b.device, event, &done), "event_done");
     if (!done)
         suite_fail(run, "an event is not done after event_sync has returned");
     device_check_compare(&b, "work on two queues that wait for each other", dx, x,
                          COUNT, 0);
-    b.ops->event_close(b.device, event);
-    b.ops->queue_close(b.device, other);
+    b.ops->queues->event_close(b.device, event);
+    b.ops->queues->queue_close(b.device, other);
 }
 
 /* ---- Sharing memory --------------------------------------------------------- */
@@ -321,8 +325,9 @@ static void shares_with_a_child(suite_run *run) {
     char byte = 0;
     device_check b;
     dlc_ipc_handle handle = {.size = sizeof handle};
-    if (!(run->feature->caps & DLC_DEVICE_IPC))
-        suite_skip(run, "it is not DLC_DEVICE_IPC");
+    const dlc_device_ops *ops = run->feature->ops;
+    if (!DLC_CAN(ops, ipc_export))
+        suite_skip(run, "it has no ipc_export");
     if (pipe(pipes[0]) != 0 || pipe(pipes[1]) != 0)
         suite_skip(run, "pipe: %s", strerror(errno));
     pid_t child = fork();
@@ -362,8 +367,9 @@ static void exports_shared_memory_only(suite_run *run) {
     device_check b;
     dlc_memory memory = {.size = sizeof memory};
     dlc_ipc_handle handle = {.size = sizeof handle};
-    if (!(run->feature->caps & DLC_DEVICE_IPC))
-        suite_skip(run, "it is not DLC_DEVICE_IPC");
+    const dlc_device_ops *ops = run->feature->ops;
+    if (!DLC_CAN(ops, ipc_export))
+        suite_skip(run, "it has no ipc_export");
     device_check_open(run, &b);
     suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory), "alloc");
     if (b.ops->ipc_export(b.device, &memory, &handle) == DLC_OK)

@@ -7,6 +7,7 @@
 #include "plugin/check.h"
 #include "solver/solver.h"
 #include "suite.h"
+#include "train/sections.h"
 
 static void descriptor_is_valid(suite_run *run) {
     dlc_entry_state state;
@@ -44,24 +45,26 @@ static void must_have(suite_run *run, int bit, const char *bit_name, int there,
         suite_fail(run, "it has the capability %s but no %s", bit_name, call);
 }
 
-static void device_calls(suite_run *run) {
-    const dlc_device_ops *ops = run->feature->ops;
-    uint64_t caps = run->feature->caps;
+static void device_queue_calls(suite_run *run, const dlc_device_queue_ops *ops) {
     ALL_OR_NONE(run, CALL(capture_begin), CALL(capture_end), CALL(graph_launch),
                 CALL(graph_close));
+}
+
+static void device_calls(suite_run *run) {
+    const dlc_device_ops *ops = run->feature->ops;
+    ALL_OR_NONE(run, CALL(pin), CALL(unpin));
+    ALL_OR_NONE(run, CALL(ipc_export), CALL(ipc_import));
     ALL_OR_NONE(run, CALL(range_begin), CALL(range_end));
-    must_have(run, (caps & DLC_DEVICE_ASYNC) != 0, "DLC_DEVICE_ASYNC",
-              DLC_CAN(ops, event_sync), "event_sync");
+    if (DLC_CAN(ops, queues))
+        device_queue_calls(run, ops->queues);
 }
 
 static void transport_calls(suite_run *run) {
     const dlc_transport_ops *ops = run->feature->ops;
     uint64_t caps = run->feature->caps;
     ALL_OR_NONE(run, CALL(wait_any), CALL(wakeup));
-    ALL_OR_NONE(run, CALL(queue_all_reduce), CALL(queue_reduce_scatter),
-                CALL(queue_all_gather), CALL(poll));
     must_have(run, (caps & DLC_TRANSPORT_CAPTURABLE) != 0, "DLC_TRANSPORT_CAPTURABLE",
-              DLC_CAN(ops, queue_all_reduce), "queue_all_reduce");
+              DLC_CAN(ops, queues), "queues");
     must_have(run, (caps & DLC_TRANSPORT_PAIRWISE) != 0, "DLC_TRANSPORT_PAIRWISE",
               DLC_CAN(ops, all_reduce) || DLC_CAN(ops, reduce_scatter), "all_reduce");
 }
@@ -114,15 +117,24 @@ static void options_have_help(suite_run *run) {
                        row->name);
 }
 
+static int has_option(const dlc_option *row, const char *name) {
+    while (row && row->name && strcmp(row->name, name) != 0)
+        row = DLC_NEXT(row);
+    return row && row->name;
+}
+
 /* An option with the name of one of the core's keys in the same section would never be
  * read by the plugin. */
 static void options_have_their_own_names(suite_run *run) {
-    static const char *const reserved[] = {"type",        "input",  "phase",
-                                           "loss_weight", "source", "batch"};
+    const dlc_section_keys *section = dlc_section_table;
     const dlc_option *row = run->feature->options;
+    while (section->name && section->kind != run->feature->kind)
+        section++;
+    if (!section->name)
+        return;
     for (; row && row->name; row = DLC_NEXT(row))
-        for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-            if (strcmp(row->name, reserved[i]) == 0)
+        for (size_t i = 0; i < DLC_SECTION_TABLES; i++)
+            if (has_option(section->tables[i], row->name))
                 suite_fail(run, "option %s has the name of one of the core's keys",
                            row->name);
 }

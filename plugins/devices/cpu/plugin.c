@@ -116,7 +116,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DEVICE,
      .name = "cpu",
      .help = "the CPU, with as many threads as a rank has cores",
-     .caps = DLC_DEVICE_HOST | DLC_DEVICE_IPC,
+     .caps = DLC_DEVICE_HOST,
      .ops = &ops},
     DLC_FEATURES_END,
 };

@@ -32,8 +32,7 @@ dlc_status capture_begin(dlc_device *device, dlc_queue *queue) {
                           "a graph is captured from one queue, one at a "
                           "time by one thread");
     GPU_TRY(device,
-            cudaStreamBeginCapture(dlc_cuda_stream(queue),
-                                   cudaStreamCaptureModeThreadLocal),
+            cudaStreamBeginCapture(gpu_stream(queue), cudaStreamCaptureModeThreadLocal),
             "beginning a capture");
     capture.on = 1;
     capture.invalid_by = NULL;
@@ -46,7 +45,7 @@ static dlc_status instantiate(dlc_device *device, dlc_queue *queue, cudaGraph_t 
     cudaGraphExec_t ready = NULL;
     GPU_TRY(device, cudaGraphInstantiate(&ready, graph, 0),
             "instantiating a captured graph");
-    cudaError_t error = cudaGraphUpload(ready, dlc_cuda_stream(queue));
+    cudaError_t error = cudaGraphUpload(ready, gpu_stream(queue));
     if (error != cudaSuccess) {
         (void)cudaGraphExecDestroy(ready);
         return gpu_failed(device, error, "uploading a captured graph");
@@ -64,7 +63,7 @@ dlc_status capture_end(dlc_device *device, dlc_queue *queue,
     capture.on = 0;
     dlc_status status = gpu_use(device);
     /* In any case: until then the stream accepts no work. */
-    cudaError_t error = cudaStreamEndCapture(dlc_cuda_stream(queue), &graph);
+    cudaError_t error = cudaStreamEndCapture(gpu_stream(queue), &graph);
     if (error != cudaSuccess)
         (void)cudaGetLastError();
     if (status == DLC_OK && captured) {

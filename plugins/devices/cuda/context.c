@@ -24,7 +24,7 @@ dlc_status gpu_begin(dlc_device *device, dlc_queue *queue, const char *what,
         if (status != DLC_OK)
             return status;
     }
-    *stream = queue ? dlc_cuda_stream(queue) : device->own;
+    *stream = queue ? gpu_stream(queue) : device->own;
     return gpu_use(device);
 }
 

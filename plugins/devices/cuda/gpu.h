@@ -15,7 +15,7 @@ extern const dlc_host *host;
 typedef struct rule_kernel rule_kernel; /* rules.c */
 
 struct dlc_device {
-    int number;       /* the runtime's index; first, as <dlcore/cuda.h> promises */
+    int number;       /* the runtime's index */
     int units;        /* multiprocessors */
     int by_file;      /* memory is shared by file descriptors; 0: by cudaIpc */
     int one_address;  /* pinned memory has one address on CPU and GPU */
@@ -79,6 +79,15 @@ void range_end(dlc_device *device);
 
 /* ---- queues.c ---------------------------------------------------------------- */
 
+/* A dlc_queue is a stream, and a dlc_event is an event of CUDA. */
+static inline cudaStream_t gpu_stream(dlc_queue *queue) {
+    return (cudaStream_t)(void *)queue;
+}
+static inline cudaEvent_t gpu_event(dlc_event *event) {
+    return (cudaEvent_t)(void *)event;
+}
+dlc_status gpu_native(dlc_device *device, dlc_queue *queue, uint32_t kind,
+                      void *handle);
 dlc_status queue_open(dlc_device *device, dlc_queue **queue);
 void queue_close(dlc_device *device, dlc_queue *queue);
 dlc_status queue_sync(dlc_device *device, dlc_queue *queue);

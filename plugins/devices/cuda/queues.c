@@ -8,7 +8,7 @@ dlc_status queue_open(dlc_device *device, dlc_queue **queue) {
         return status;
     GPU_TRY(device, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
             "a queue");
-    *queue = dlc_cuda_queue(stream);
+    *queue = (dlc_queue *)(void *)stream;
     return DLC_OK;
 }
 
@@ -16,8 +16,8 @@ dlc_status queue_open(dlc_device *device, dlc_queue **queue) {
 void queue_close(dlc_device *device, dlc_queue *queue) {
     if (!queue || gpu_use(device) != DLC_OK)
         return;
-    (void)cudaStreamSynchronize(dlc_cuda_stream(queue));
-    (void)cudaStreamDestroy(dlc_cuda_stream(queue));
+    (void)cudaStreamSynchronize(gpu_stream(queue));
+    (void)cudaStreamDestroy(gpu_stream(queue));
     (void)cudaGetLastError();
 }
 
@@ -43,13 +43,13 @@ dlc_status event_open(dlc_device *device, dlc_event **event) {
         device,
         cudaEventCreateWithFlags(&made, cudaEventDisableTiming | cudaEventBlockingSync),
         "an event");
-    *event = dlc_cuda_as_event(made);
+    *event = (dlc_event *)(void *)made;
     return DLC_OK;
 }
 
 void event_close(dlc_device *device, dlc_event *event) {
     if (event && gpu_use(device) == DLC_OK &&
-        cudaEventDestroy(dlc_cuda_event(event)) != cudaSuccess)
+        cudaEventDestroy(gpu_event(event)) != cudaSuccess)
         (void)cudaGetLastError();
 }
 
@@ -58,7 +58,7 @@ dlc_status event_record(dlc_device *device, dlc_queue *queue, dlc_event *event) 
     dlc_status status = gpu_begin(device, queue, "cudaEventRecord", &stream);
     if (status != DLC_OK)
         return status;
-    cudaError_t error = cudaEventRecord(dlc_cuda_event(event), stream);
+    cudaError_t error = cudaEventRecord(gpu_event(event), stream);
     return gpu_end(device, queue, "cudaEventRecord", error);
 }
 
@@ -67,7 +67,7 @@ dlc_status event_wait(dlc_device *device, dlc_queue *queue, dlc_event *event) {
     dlc_status status = gpu_begin(device, queue, "a queue's wait", &stream);
     if (status != DLC_OK)
         return status;
-    cudaError_t error = cudaStreamWaitEvent(stream, dlc_cuda_event(event), 0);
+    cudaError_t error = cudaStreamWaitEvent(stream, gpu_event(event), 0);
     return gpu_end(device, queue, "a queue's wait", error);
 }
 
@@ -75,7 +75,7 @@ dlc_status event_done(dlc_device *device, dlc_event *event, int *done) {
     dlc_status status = gpu_use(device);
     if (status != DLC_OK)
         return status;
-    cudaError_t error = cudaEventQuery(dlc_cuda_event(event));
+    cudaError_t error = cudaEventQuery(gpu_event(event));
     if (error == cudaErrorNotReady)
         (void)cudaGetLastError();
     else
@@ -90,7 +90,21 @@ dlc_status event_sync(dlc_device *device, dlc_event *event) {
         status = gpu_use(device);
     if (status != DLC_OK)
         return status;
-    GPU_TRY(device, cudaEventSynchronize(dlc_cuda_event(event)),
-            "waiting for an event");
+    GPU_TRY(device, cudaEventSynchronize(gpu_event(event)), "waiting for an event");
     return DLC_OK;
+}
+
+dlc_status gpu_native(dlc_device *device, dlc_queue *queue, uint32_t kind,
+                      void *handle) {
+    switch (kind) {
+    case DLC_NATIVE_CUDA_DEVICE:
+        *(int *)handle = device->number;
+        return DLC_OK;
+    case DLC_NATIVE_CUDA_STREAM:
+        *(cudaStream_t *)handle = gpu_stream(queue);
+        return DLC_OK;
+    default:
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "device cuda has no native handle of kind %u", kind);
+    }
 }

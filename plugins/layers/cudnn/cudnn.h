@@ -4,7 +4,7 @@
  * works on both.
  *
  * Rules of this family:
- * - The device is "cuda" (dlcore/cuda.h): a dlc_queue is a cudaStream_t and pointers
+ * - The device is "cuda" (dlcore/cuda.h): a queue has a cudaStream_t, and pointers
  * are GPU memory. forward and backward only enqueue work on net->stream: they never
  * block, allocate or read what the GPU computes, because they are captured into CUDA
  * graphs. Plans, handles and tables are made in prepare; memory comes from

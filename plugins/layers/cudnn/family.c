@@ -58,9 +58,13 @@ static dlc_status describe_gpu(context *net, const char *path) {
 
 static dlc_status find_gpu(context *net, const dlc_family_args *args) {
     struct cudaDeviceProp properties;
-    net->device = dlc_cuda_device(args->device);
-    net->stream = dlc_cuda_stream(args->queue);
-    dlc_status status = check_cuda(cudaSetDevice(net->device), NULL, "select the GPU");
+    dlc_status status = dlc_cuda_device(args->device_ops, args->device, &net->device);
+    if (status == DLC_OK && args->queue)
+        status = dlc_cuda_stream(args->device_ops, args->device, args->queue,
+                                 &net->stream);
+    if (status != DLC_OK)
+        return host->fail(status, "these layers need a device that runs CUDA");
+    status = check_cuda(cudaSetDevice(net->device), NULL, "select the GPU");
     if (status == DLC_OK)
         status = check_cuda(cudaGetDeviceProperties(&properties, net->device), NULL,
                             "read the properties of the GPU");

@@ -14,9 +14,9 @@ static dlc_status load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-/* The CPU reads the device's memory directly where work on the device has no queue. */
+/* The CPU reads and writes the memory of a device without queues. */
 static int is_host_memory(const dlc_transport_args *args) {
-    return !DLC_CAN(args->device_ops, queue_open);
+    return !DLC_CAN(args->device_ops, queues);
 }
 
 static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,

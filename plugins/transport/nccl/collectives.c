@@ -57,10 +57,13 @@ static ncclResult_t gather_slices(const dlc_endpoint *e, cudaStream_t stream,
 
 static dlc_status enqueue(dlc_endpoint *e, dlc_queue *queue, collective *call,
                           const char *what, float *buffer, size_t count) {
+    cudaStream_t stream = NULL;
     dlc_status status = endpoint_check(e);
     if (status != DLC_OK || count == 0)
         return status;
-    return endpoint_await(e, call(e, dlc_cuda_stream(queue), buffer, count), what);
+    status = endpoint_stream(e, queue, &stream);
+    return status == DLC_OK ? endpoint_await(e, call(e, stream, buffer, count), what)
+                            : status;
 }
 
 dlc_status queue_all_reduce(dlc_endpoint *e, dlc_queue *queue, float *buffer,
@@ -85,8 +88,8 @@ static dlc_status wait_here(dlc_endpoint *e, dlc_status queued, const char *what
     const dlc_transport_args *args = e->args;
     if (queued != DLC_OK)
         return queued;
-    dlc_status status = args->device_ops->event_record(args->device, e->queue,
-                                                       e->event);
+    dlc_status status = args->device_ops->queues->event_record(args->device, e->queue,
+                                                               e->event);
     return status == DLC_OK ? wait_for(e, e->event, what) : status;
 }
 
@@ -108,6 +111,6 @@ dlc_status broadcast(dlc_endpoint *e, int32_t root, void *buffer, size_t bytes) 
     if (status != DLC_OK || bytes == 0)
         return status;
     ncclResult_t result = nccl.Broadcast(buffer, buffer, bytes, ncclUint8, root,
-                                         e->comm, dlc_cuda_stream(e->queue));
+                                         e->comm, e->stream);
     return wait_here(e, endpoint_await(e, result, "broadcast"), "broadcast");
 }

@@ -90,22 +90,31 @@ static dlc_status agree(const dlc_endpoint *e, ncclUniqueId *id) {
 
 /* ---- Opening -------------------------------------------------------------------- */
 
+dlc_status endpoint_stream(dlc_endpoint *e, dlc_queue *queue, cudaStream_t *stream) {
+    dlc_status status = dlc_cuda_stream(e->args->device_ops, e->args->device, queue,
+                                        stream);
+    return status == DLC_OK ? DLC_OK
+                            : host->fail(status, "NCCL needs a device that runs CUDA");
+}
+
 /* The endpoint's queue and memory. The first work makes this thread's GPU current,
  * which NCCL then uses. */
 static dlc_status open_queue(dlc_endpoint *e) {
     enum { TOKEN_BYTES = 64 };
     const dlc_device_ops *ops = e->args->device_ops;
     dlc_device *device = e->args->device;
-    dlc_status status = ops->queue_open(device, &e->queue);
+    dlc_status status = ops->queues->queue_open(device, &e->queue);
     if (status == DLC_OK)
-        status = ops->event_open(device, &e->event);
+        status = endpoint_stream(e, e->queue, &e->stream);
+    if (status == DLC_OK)
+        status = ops->queues->event_open(device, &e->event);
     e->token = (dlc_memory){.size = sizeof e->token};
     if (status == DLC_OK)
         status = ops->alloc(device, TOKEN_BYTES, 0, &e->token);
     if (status == DLC_OK)
         status = ops->fill(device, e->queue, e->token.base, 0, TOKEN_BYTES);
     if (status == DLC_OK)
-        status = ops->queue_sync(device, e->queue);
+        status = ops->queues->queue_sync(device, e->queue);
     return status;
 }
 
@@ -180,9 +189,9 @@ void endpoint_close(dlc_endpoint *e) {
         (void)nccl.CommAbort(e->comm);
     messages_close(e);
     if (e->event)
-        ops->event_close(device, e->event);
+        ops->queues->event_close(device, e->event);
     if (e->queue)
-        ops->queue_close(device, e->queue);
+        ops->queues->queue_close(device, e->queue);
     if (e->token.base)
         ops->free(device, &e->token);
     host->free(e);

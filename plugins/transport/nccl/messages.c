@@ -67,13 +67,12 @@ static void batch_release(dlc_endpoint *e, batch *b) {
     if (!b || --b->refs > 0)
         return;
     if (b->event)
-        e->args->device_ops->event_close(e->args->device, b->event);
+        e->args->device_ops->queues->event_close(e->args->device, b->event);
     host->free(b);
 }
 
 /* The list is newest first; NCCL needs them in order. */
 static ncclResult_t start_in_order(dlc_endpoint *e, dlc_request *newest, batch *b) {
-    cudaStream_t stream = dlc_cuda_stream(e->queue);
     dlc_request *reversed = NULL, *next = NULL;
     ncclResult_t result = ncclSuccess;
 
@@ -86,9 +85,9 @@ static ncclResult_t start_in_order(dlc_endpoint *e, dlc_request *newest, batch *
     for (dlc_request *r = reversed; r; r = next) {
         if (result == ncclSuccess)
             result = r->is_send ? nccl.Send(r->buffer, r->bytes, ncclUint8, r->peer,
-                                            e->comm, stream)
+                                            e->comm, e->stream)
                                 : nccl.Recv(r->buffer, r->bytes, ncclUint8, r->peer,
-                                            e->comm, stream);
+                                            e->comm, e->stream);
         r->batch = b;
         b->refs++;
         next = r->next;
@@ -108,7 +107,7 @@ static dlc_status flush(dlc_endpoint *e) {
     if (!b)
         return DLC_ERR_NOMEM;
     b->refs = 1;
-    status = args->device_ops->event_open(args->device, &b->event);
+    status = args->device_ops->queues->event_open(args->device, &b->event);
     if (status == DLC_OK) {
         ncclResult_t result = nccl.GroupStart();
         if (result == ncclSuccess)
@@ -118,7 +117,8 @@ static dlc_status flush(dlc_endpoint *e) {
         status = endpoint_await(e, started ? ended : result, "pass messages");
     }
     if (status == DLC_OK)
-        status = args->device_ops->event_record(args->device, e->queue, b->event);
+        status = args->device_ops->queues->event_record(args->device, e->queue,
+                                                        b->event);
     batch_release(e, b);
     return status;
 }
@@ -136,8 +136,8 @@ static void request_free(dlc_endpoint *e, dlc_request *request) {
 dlc_status request_test(dlc_endpoint *e, dlc_request *request, int *done) {
     dlc_status status = flush(e);
     if (status == DLC_OK)
-        status = e->args->device_ops->event_done(e->args->device, request->batch->event,
-                                                 done);
+        status = e->args->device_ops->queues->event_done(e->args->device,
+                                                         request->batch->event, done);
     if (status != DLC_OK)
         return status;
     if (*done)

@@ -27,10 +27,11 @@ struct dlc_endpoint {
     int32_t rank, ranks;
     uint64_t spin_ns;
 
-    ncclComm_t comm;  /* NULL: not created yet, or aborted */
-    dlc_queue *queue; /* owned; for blocking calls */
-    dlc_event *event; /* owned; end of a blocking call */
-    dlc_memory token; /* owned; for messages of 0 bytes */
+    ncclComm_t comm;     /* NULL: not created yet, or aborted */
+    dlc_queue *queue;    /* owned; for blocking calls */
+    cudaStream_t stream; /* of that queue */
+    dlc_event *event;    /* owned; end of a blocking call */
+    dlc_memory token;    /* owned; for messages of 0 bytes */
 
     registration *registered;
     dlc_request *requests; /* those in flight, newest first */
@@ -45,6 +46,9 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
 void endpoint_close(dlc_endpoint *endpoint);
 dlc_status endpoint_register(dlc_endpoint *endpoint, const dlc_memory *memory);
 dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);
+/* The CUDA stream of a queue. */
+dlc_status endpoint_stream(dlc_endpoint *endpoint, dlc_queue *queue,
+                           cudaStream_t *stream);
 
 /* wait.c */
 /* Records an error and aborts the communicator. Returns `status`. */

@@ -79,6 +79,14 @@ static const dlc_option options[] = {
     DLC_OPTIONS_END,
 };
 
+static const dlc_transport_queue_ops queue_ops = {
+    .size = sizeof queue_ops,
+    .all_reduce = queue_all_reduce,
+    .reduce_scatter = queue_reduce_scatter,
+    .all_gather = queue_all_gather,
+    .poll = endpoint_poll,
+};
+
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
     .score = transport_score,
@@ -94,10 +102,7 @@ static const dlc_transport_ops ops = {
     .broadcast = broadcast,
     .register_buffer = endpoint_register,
     .describe = endpoint_describe,
-    .queue_all_reduce = queue_all_reduce,
-    .queue_reduce_scatter = queue_reduce_scatter,
-    .queue_all_gather = queue_all_gather,
-    .poll = endpoint_poll,
+    .queues = &queue_ops,
 };
 
 static const dlc_feature features[] = {

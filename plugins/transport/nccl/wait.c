@@ -110,7 +110,7 @@ dlc_status wait_for(dlc_endpoint *e, dlc_event *event, const char *what) {
     int done = 0, in_progress = 0;
 
     for (;;) {
-        status = args->device_ops->event_done(args->device, event, &done);
+        status = args->device_ops->queues->event_done(args->device, event, &done);
         if (status != DLC_OK)
             return endpoint_fail(e, status, "rank %d: the GPU failed in NCCL's %s",
                                  e->rank, what);

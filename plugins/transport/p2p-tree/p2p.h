@@ -119,10 +119,10 @@ dlc_status semaphores_wait(const dlc_endpoint *endpoint, dlc_queue *order,
 /* All ranks wait for all; PHASE_ENTER and PHASE_LEAVE alternate. */
 dlc_status semaphores_barrier(const dlc_endpoint *endpoint, dlc_queue *order,
                               int32_t phase);
-/* Implements dlc_transport_ops.poll. */
+/* Implements dlc_transport_queue_ops.poll. */
 dlc_status semaphores_poll(dlc_endpoint *endpoint);
 
-/* stream_ordered.c: implements these calls of dlc_transport_ops. */
+/* stream_ordered.c: the other calls of dlc_transport_queue_ops. */
 dlc_status queue_all_reduce(dlc_endpoint *endpoint, dlc_queue *order, float *buffer,
                             size_t count);
 dlc_status queue_reduce_scatter(dlc_endpoint *endpoint, dlc_queue *order, float *buffer,

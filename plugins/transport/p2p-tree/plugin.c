@@ -221,6 +221,15 @@ static const dlc_option options[] = {
     DLC_OPTIONS_END,
 };
 
+static const dlc_transport_queue_ops queue_ops = {
+    .size = sizeof queue_ops,
+    .all_reduce = queue_all_reduce,
+    .reduce_scatter = queue_reduce_scatter,
+    .all_gather = queue_all_gather,
+    .poll = semaphores_poll,
+    .supported = supports_queues,
+};
+
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
     .score = transport_score,
@@ -238,11 +247,7 @@ static const dlc_transport_ops ops = {
     .wakeup = wait_wakeup,
     .register_buffer = arenas_register,
     .describe = transport_describe,
-    .queue_all_reduce = queue_all_reduce,
-    .queue_reduce_scatter = queue_reduce_scatter,
-    .queue_all_gather = queue_all_gather,
-    .poll = semaphores_poll,
-    .supports_queues = supports_queues,
+    .queues = &queue_ops,
     .fused_update = run_update,
 };
 

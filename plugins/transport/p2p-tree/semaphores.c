@@ -1,5 +1,6 @@
 /* Synchronizes the ranks' device queues without the CPU: by semaphores in host memory
- * that the queues of all ranks write and wait for (dlc_device_ops.queue_semaphores).
+ * that the queues of all ranks write and wait for (queue_semaphores of
+ * dlc_device_queue_ops).
  *
  * Shared events would do as well, but for two things: the CPU of the rank that records
  * it has to announce that an event was recorded before another queue can wait for it,
@@ -63,10 +64,12 @@ static size_t count_semaphores(const dlc_endpoint *e, const semaphores *w) {
 
 static dlc_status make(const dlc_endpoint *e, semaphores **made) {
     const dlc_transport_args *args = e->args;
-    if (!DLC_CAN(args->device_ops, queue_semaphores))
+    if (!DLC_CAN(args->device_ops, queues) ||
+        !DLC_CAN(args->device_ops->queues, queue_semaphores))
         return host->fail(DLC_ERR_UNSUPPORTED,
                           "the device has no semaphores for queues");
-    dlc_status status = args->device_ops->queue_semaphores(args->device, NULL, NULL, 0);
+    dlc_status status = args->device_ops->queues->queue_semaphores(args->device, NULL,
+                                                                   NULL, 0);
     if (status != DLC_OK)
         return status;
     semaphores *w = *made = host->alloc(sizeof *w);
@@ -175,7 +178,8 @@ static dlc_status submit(const dlc_endpoint *e, dlc_queue *order) {
     w->count = 0;
     if (count == 0)
         return DLC_OK;
-    return args->device_ops->queue_semaphores(args->device, order, w->steps, count);
+    return args->device_ops->queues->queue_semaphores(args->device, order, w->steps,
+                                                      count);
 }
 
 dlc_status semaphores_signal(const dlc_endpoint *e, dlc_queue *order, const span *to,

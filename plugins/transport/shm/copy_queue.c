@@ -9,9 +9,9 @@ dlc_status copy_queue_open(const dlc_endpoint *e, copy_queue *q) {
 
     if (e->host_memory)
         return DLC_OK;
-    dlc_status status = ops->queue_open(device, &q->queue);
+    dlc_status status = ops->queues->queue_open(device, &q->queue);
     for (int i = 0; i < DEVICE_STEPS && q->queue && status == DLC_OK; i++)
-        status = ops->event_open(device, &q->event[i]);
+        status = ops->queues->event_open(device, &q->event[i]);
     return status;
 }
 
@@ -21,10 +21,10 @@ void copy_queue_close(const dlc_endpoint *e, copy_queue *q) {
 
     if (!q->queue)
         return;
-    ops->queue_close(device, q->queue); /* finishes the queued work first */
+    ops->queues->queue_close(device, q->queue); /* finishes the queued work first */
     for (int i = 0; i < DEVICE_STEPS; i++)
         if (q->event[i])
-            ops->event_close(device, q->event[i]);
+            ops->queues->event_close(device, q->event[i]);
     *q = (copy_queue){0};
 }
 
@@ -42,8 +42,8 @@ dlc_status copy_queue_record(const dlc_endpoint *e, copy_queue *q, uint64_t step
     q->pending = 0;
     if (!q->queue)
         return DLC_OK;
-    return args->device_ops->event_record(args->device, q->queue,
-                                          q->event[step % DEVICE_STEPS]);
+    return args->device_ops->queues->event_record(args->device, q->queue,
+                                                  q->event[step % DEVICE_STEPS]);
 }
 
 /* Polls for spin_us: sleeping and waking up takes longer than short copies do. */
@@ -53,7 +53,7 @@ static dlc_status poll_event(const dlc_endpoint *e, dlc_event *event, int *done)
     dlc_status status = DLC_OK;
 
     do
-        status = args->device_ops->event_done(args->device, event, done);
+        status = args->device_ops->queues->event_done(args->device, event, done);
     while (status == DLC_OK && !*done && host->now_ns() - since < e->spin_ns);
     return status;
 }
@@ -68,9 +68,7 @@ dlc_status copy_queue_wait(const dlc_endpoint *e, const copy_queue *q, uint64_t 
     dlc_status status = poll_event(e, event, &done);
     if (status != DLC_OK || done)
         return status;
-    if (DLC_CAN(args->device_ops, event_sync))
-        return args->device_ops->event_sync(args->device, event);
-    return args->device_ops->queue_sync(args->device, q->queue);
+    return args->device_ops->queues->event_sync(args->device, event);
 }
 
 dlc_status copy_queue_drain(const dlc_endpoint *e, const copy_queue *q,
@@ -78,6 +76,6 @@ dlc_status copy_queue_drain(const dlc_endpoint *e, const copy_queue *q,
     const dlc_transport_args *args = e->args;
     if (!q->queue)
         return status;
-    dlc_status drained = args->device_ops->queue_sync(args->device, q->queue);
+    dlc_status drained = args->device_ops->queues->queue_sync(args->device, q->queue);
     return status == DLC_OK ? drained : status;
 }

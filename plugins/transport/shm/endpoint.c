@@ -67,9 +67,9 @@ void endpoint_close(dlc_endpoint *e) {
     host->free(e);
 }
 
-/* The CPU reads the device's memory directly where work on the device has no queue. */
+/* The CPU reads and writes the memory of a device without queues. */
 static int is_host_memory(const dlc_transport_args *args) {
-    return !DLC_CAN(args->device_ops, queue_open);
+    return !DLC_CAN(args->device_ops, queues);
 }
 
 /* An option's value. 0 stands for an equal share of `room` per rank, within bounds:

@@ -255,7 +255,7 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->chunk_bytes = (size_t)host->get_int(args->settings, "chunk_bytes");
     e->packed.from = e->rank;
     e->completed = (dlc_request){.endpoint = e, .done = 1};
-    e->host_memory = !DLC_CAN(args->device_ops, queue_open);
+    e->host_memory = !DLC_CAN(args->device_ops, queues);
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
 
     dlc_status status = wakeup_open(e);

@@ -130,7 +130,7 @@ static dlc_settings *device_settings;
 
 static void close_device(void) {
     if (queue)
-        ops->queue_close(device, queue);
+        ops->queues->queue_close(device, queue);
     ops->close(device);
     dlc_settings_free(device_settings);
 }
@@ -146,13 +146,15 @@ static void open_device(void) {
     const dlc_device_args args = {
         .size = sizeof args, .settings = device_settings, .threads = 2};
     ck_assert_msg(ops->open(&args, &device) == DLC_OK, "%s", dlc_detail());
-    if (ops->queue_open)
-        ck_assert_msg(ops->queue_open(device, &queue) == DLC_OK, "%s", dlc_detail());
+    if (DLC_CAN(ops, queues))
+        ck_assert_msg(ops->queues->queue_open(device, &queue) == DLC_OK, "%s",
+                      dlc_detail());
     (void)atexit(close_device);
 }
 
 int target_is_async(void) {
-    return device_wanted() && (device_feature()->caps & DLC_DEVICE_ASYNC) != 0;
+    return device_wanted() &&
+           DLC_CAN((const dlc_device_ops *)device_feature()->ops, queues);
 }
 
 void target_family(dlc_family_args *args) {
@@ -202,6 +204,6 @@ void target_fill(void *dst, int byte, size_t bytes) {
 }
 
 void target_sync(void) {
-    if (queue && ops->queue_sync(device, queue) != DLC_OK)
+    if (queue && ops->queues->queue_sync(device, queue) != DLC_OK)
         ck_abort_msg("%s", dlc_detail());
 }

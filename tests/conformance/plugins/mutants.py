@@ -240,10 +240,9 @@ IPC_CALLS = ("static dlc_status give(dlc_device *d, const dlc_memory *m, dlc_ipc
           "static dlc_status get(dlc_device *d, const dlc_ipc_handle *handle, dlc_memory *m) {\n"
           "    return device_alloc(d, handle->bytes, 0, m);\n}\nstatic const dlc_device_ops ops = {\n"
           "    .ipc_export = give,\n    .ipc_import = get,")
-WITH_IPC = (("static const dlc_device_ops ops = {", IPC_CALLS), (".caps = DLC_DEVICE_HOST", ".caps = DLC_DEVICE_HOST | "
-                                                             "DLC_DEVICE_IPC"))
-mutant("device.ipc", "device", *WITH_IPC)
-mutant("device.ipc_flag", "device", *WITH_IPC)
+WITH_IPC = ("static const dlc_device_ops ops = {", IPC_CALLS)
+mutant("device.ipc", "device", WITH_IPC)
+mutant("device.ipc_flag", "device", WITH_IPC)
 
 # ---- Transports --------------------------------------------------------------------
 mutant("transport.score", "transport", ("    *score = 10;", "    static int32_t asked;\n    *score = 10 + ++asked;"))

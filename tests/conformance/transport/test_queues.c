@@ -34,21 +34,21 @@ static void fixture_open(fixture *b, test_rank *rank, const group_kind *kind) {
     int may = 1;
     *b = (fixture){.used = 0};
     group_open(&b->g, rank, kind);
-    if (DLC_CAN(b->g.ops, supports_queues))
-        RANK_OK(rank, b->g.ops->supports_queues(b->g.endpoint, &may));
+    if (DLC_CAN(b->g.ops->queues, supported))
+        RANK_OK(rank, b->g.ops->queues->supported(b->g.endpoint, &may));
     RANK_CHECK(rank, may || rank->ranks == 1);
     get_memory(b, ROOM, DLC_MEM_SHARED, &b->arena);
     get_memory(b, ROOM, 0, &b->plain);
     get_memory(b, HOST, DLC_MEM_STAGING, &b->host);
     RANK_OK(rank, b->g.ops->register_buffer(b->g.endpoint, &b->arena));
-    RANK_OK(rank, b->g.device_ops->queue_open(b->g.device, &b->queue));
-    RANK_OK(rank, b->g.device_ops->event_open(b->g.device, &b->event));
+    RANK_OK(rank, b->g.device_ops->queues->queue_open(b->g.device, &b->queue));
+    RANK_OK(rank, b->g.device_ops->queues->event_open(b->g.device, &b->event));
 }
 
 static void fixture_close(fixture *b) {
     const dlc_device_ops *ops = b->g.device_ops;
-    ops->event_close(b->g.device, b->event);
-    ops->queue_close(b->g.device, b->queue);
+    ops->queues->event_close(b->g.device, b->event);
+    ops->queues->queue_close(b->g.device, b->queue);
     b->g.ops->close(b->g.endpoint);
     b->g.endpoint = NULL;
     ops->free(b->g.device, &b->arena);
@@ -68,13 +68,13 @@ static float *host_floats(fixture *b, size_t count) {
 static dlc_status wait_for_queue(fixture *b) {
     const struct timespec pause = {.tv_nsec = 50000};
     const dlc_device_ops *ops = b->g.device_ops;
-    dlc_status status = ops->event_record(b->g.device, b->queue, b->event);
+    dlc_status status = ops->queues->event_record(b->g.device, b->queue, b->event);
     int done = 0;
     while (status == DLC_OK) {
-        status = ops->event_done(b->g.device, b->event, &done);
+        status = ops->queues->event_done(b->g.device, b->event, &done);
         if (status != DLC_OK || done)
             break;
-        status = b->g.ops->poll(b->g.endpoint);
+        status = b->g.ops->queues->poll(b->g.endpoint);
         (void)nanosleep(&pause, NULL);
     }
     return status;
@@ -110,13 +110,13 @@ static void submit(fixture *b, const trial *t) {
             device_ops->copy(b->g.device, b->queue, t->at, t->before, bytes));
     switch (t->kind) {
     case REDUCE_SCATTER:
-        RANK_OK(b->g.rank, ops->queue_reduce_scatter(e, b->queue, t->at, t->count));
+        RANK_OK(b->g.rank, ops->queues->reduce_scatter(e, b->queue, t->at, t->count));
         break;
     case ALL_GATHER:
-        RANK_OK(b->g.rank, ops->queue_all_gather(e, b->queue, t->at, t->count));
+        RANK_OK(b->g.rank, ops->queues->all_gather(e, b->queue, t->at, t->count));
         break;
     default:
-        RANK_OK(b->g.rank, ops->queue_all_reduce(e, b->queue, t->at, t->count));
+        RANK_OK(b->g.rank, ops->queues->all_reduce(e, b->queue, t->at, t->count));
     }
     RANK_OK(b->g.rank, device_ops->copy(b->g.device, b->queue, t->after, t->at, bytes));
 }
@@ -150,7 +150,7 @@ static void check(const fixture *b, const trial *t) {
 
 static int has_queues(const char *transport) {
     const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, transport)->ops;
-    return DLC_CAN(ops, queue_all_reduce);
+    return DLC_CAN(ops, queues);
 }
 
 static void run_all(int ranks, uint64_t lost, rank_body *body) {
@@ -220,10 +220,10 @@ static void captured_body(test_rank *rank, void *context) {
     between = make_trial(&b, ALL_REDUCE, ODD, 40001, 77);
     submit(&b, &inside[0]); /* sets up what is created on first use */
     RANK_OK(rank, wait_for_queue(&b));
-    RANK_OK(rank, ops->capture_begin(b.g.device, b.queue));
+    RANK_OK(rank, ops->queues->capture_begin(b.g.device, b.queue));
     for (int i = 0; i < KINDS; i++)
         submit(&b, &inside[i]);
-    RANK_OK(rank, ops->capture_end(b.g.device, b.queue, &graph));
+    RANK_OK(rank, ops->queues->capture_end(b.g.device, b.queue, &graph));
     for (uint64_t run = 0; run < RUNS; run++) {
         for (int i = 0; i < KINDS; i++) {
             inside[i].salt = 100 * run + (uint64_t)i;
@@ -232,7 +232,7 @@ static void captured_body(test_rank *rank, void *context) {
         fill(&b, &between);
         if (run % 3 == 0)
             submit(&b, &between);
-        RANK_OK(rank, ops->graph_launch(b.g.device, b.queue, graph));
+        RANK_OK(rank, ops->queues->graph_launch(b.g.device, b.queue, graph));
         if (run % 3 == 1)
             submit(&b, &between);
         RANK_OK(rank, wait_for_queue(&b));
@@ -243,7 +243,7 @@ static void captured_body(test_rank *rank, void *context) {
         if (run % 4 == 0) /* a blocking call does not use the semaphores */
             RANK_OK(rank, b.g.ops->all_reduce(b.g.endpoint, b.arena.base, ODD));
     }
-    ops->graph_close(b.g.device, graph);
+    ops->queues->graph_close(b.g.device, graph);
     fixture_close(&b);
 }
 
@@ -267,15 +267,15 @@ static void killed_body(test_rank *rank, void *context) {
     }
     while (status == DLC_OK) {
         for (int i = 0; i < AHEAD && status == DLC_OK; i++)
-            status = b.g.ops->queue_all_reduce(b.g.endpoint, b.queue, b.arena.base,
-                                               ROOM);
+            status = b.g.ops->queues->all_reduce(b.g.endpoint, b.queue, b.arena.base,
+                                                 ROOM);
         if (status == DLC_OK)
             status = wait_for_queue(&b);
     }
     RANK_CHECK(rank, status == DLC_ERR_PEER);
-    RANK_CHECK(rank, b.g.ops->poll(b.g.endpoint) == DLC_ERR_PEER);
-    RANK_CHECK(rank, b.g.ops->poll(b.g.endpoint) == DLC_ERR_PEER);
-    (void)b.g.device_ops->queue_sync(b.g.device, b.queue);
+    RANK_CHECK(rank, b.g.ops->queues->poll(b.g.endpoint) == DLC_ERR_PEER);
+    RANK_CHECK(rank, b.g.ops->queues->poll(b.g.endpoint) == DLC_ERR_PEER);
+    (void)b.g.device_ops->queues->queue_sync(b.g.device, b.queue);
     fixture_close(&b);
 }
 
@@ -292,12 +292,12 @@ static void no_semaphores_body(test_rank *rank, void *context) {
     group g;
 
     group_open(&g, rank, context);
-    RANK_OK(rank, g.ops->supports_queues(g.endpoint, &may));
+    RANK_OK(rank, g.ops->queues->supported(g.endpoint, &may));
     RANK_CHECK(rank, !may);
     RANK_OK(rank, g.ops->describe(g.endpoint, words, sizeof words));
     RANK_CHECK(rank, strstr(words, "the CPU waits between steps") != NULL);
     float *arena = register_floats(&g, ROOM, &memory);
-    RANK_CHECK(rank, g.ops->queue_all_reduce(g.endpoint, NULL, memory.base, 100) ==
+    RANK_CHECK(rank, g.ops->queues->all_reduce(g.endpoint, NULL, memory.base, 100) ==
                          DLC_ERR_UNSUPPORTED);
     reference_fill(3, rank->rank, ROOM, arena);
     RANK_OK(rank, group_all_reduce(&g, arena, ROOM));
@@ -318,7 +318,9 @@ END_TEST
 
 static int has_async_queues(void) {
     const char *device = getenv("DLCORE_TEST_DEVICE");
-    return device && plugin_find(DLC_KIND_DEVICE, device)->caps & DLC_DEVICE_ASYNC;
+    const dlc_device_ops *ops = device ? plugin_find(DLC_KIND_DEVICE, device)->ops
+                                       : NULL;
+    return ops && DLC_CAN(ops, queues);
 }
 
 int main(void) {

@@ -431,14 +431,19 @@ static dlc_status device_semaphores(dlc_device *device, dlc_queue *queue,
 
 /* ---- The table --------------------------------------------------------------- */
 
-dlc_device_ops device_ops = {
-    .size = sizeof device_ops,
-    .open = device_open,
-    .close = device_close,
-    .alloc = device_alloc,
-    .free = device_free,
-    .copy = device_copy,
-    .fill = device_fill_,
+/* The streams of the CUDA libraries that tests replace by fakes are queues. */
+static dlc_status device_native(dlc_device *device, dlc_queue *queue, uint32_t kind,
+                                void *handle) {
+    (void)device;
+    if (kind != DLC_NATIVE_CUDA_STREAM)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "device async has no native handle of kind %u", kind);
+    *(dlc_queue **)handle = queue;
+    return DLC_OK;
+}
+
+static const dlc_device_queue_ops queue_ops = {
+    .size = sizeof queue_ops,
     .queue_open = queue_open,
     .queue_close = queue_close,
     .queue_sync = queue_sync,
@@ -447,6 +452,26 @@ dlc_device_ops device_ops = {
     .event_record = event_record,
     .event_wait = event_wait,
     .event_done = event_done,
+    .event_sync = event_sync,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
+    .queue_semaphores = device_semaphores,
+};
+
+dlc_device_ops device_ops = {
+    .size = sizeof device_ops,
+    .open = device_open,
+    .close = device_close,
+    .queues = &queue_ops,
+    .native = device_native,
+    .alloc = device_alloc,
+    .free = device_free,
+    .copy = device_copy,
+    .fill = device_fill_,
+    .ipc_export = device_export,
+    .ipc_import = device_import,
     .scale = device_scale,
     .add = device_add,
     .axpy = device_axpy,
@@ -454,15 +479,7 @@ dlc_device_ops device_ops = {
     .sum = device_sum,
     .norm2 = device_norm2,
     .update = device_update,
-    .ipc_export = device_export,
-    .ipc_import = device_import,
     .sum_to = device_sum_to,
-    .event_sync = event_sync,
-    .capture_begin = capture_begin,
-    .capture_end = capture_end,
-    .graph_launch = graph_launch,
-    .graph_close = graph_close,
-    .queue_semaphores = device_semaphores,
 };
 
 void device_fill(const dlc_device_ops *cpu) {

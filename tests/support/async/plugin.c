@@ -24,7 +24,6 @@ static dlc_feature features[] = {
          .kind = DLC_KIND_DEVICE,
          .name = "async",
          .help = "the cpu behind asynchronous queues",
-         .caps = DLC_DEVICE_ASYNC | DLC_DEVICE_IPC,
          .options = device_options,
          .ops = &device_ops},
     {.size = sizeof(dlc_feature),

@@ -182,6 +182,14 @@ static dlc_status transport_poll(dlc_endpoint *e) {
     return e->args.check(e->args.job);
 }
 
+static const dlc_transport_queue_ops stream_ordered_ops = {
+    .size = sizeof stream_ordered_ops,
+    .all_reduce = queue_all_reduce,
+    .reduce_scatter = queue_reduce_scatter,
+    .all_gather = queue_all_gather,
+    .poll = transport_poll,
+};
+
 const dlc_transport_ops transport_ops = {
     .size = sizeof transport_ops,
     .score = transport_score,
@@ -196,10 +204,7 @@ const dlc_transport_ops transport_ops = {
     .all_gather = transport_all_gather,
     .broadcast = transport_broadcast,
     .register_buffer = transport_register,
-    .queue_all_reduce = queue_all_reduce,
-    .queue_reduce_scatter = queue_reduce_scatter,
-    .queue_all_gather = queue_all_gather,
-    .poll = transport_poll,
+    .queues = &stream_ordered_ops,
 };
 
 void transport_fill(const dlc_feature *cpu, dlc_feature *ours) {

@@ -3,7 +3,7 @@
  *
  * It has no queues: the work of every call is done when the call returns. The core may
  * call from several threads at once, so nothing here has state. <dlcore/device.h> lists
- * the calls of a device with queues (DLC_DEVICE_ASYNC). */
+ * the calls of a device with queues (dlc_device_queue_ops). */
 #include "device.h"
 
 #include <math.h>

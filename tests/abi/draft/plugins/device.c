@@ -3,7 +3,7 @@
  *
  * It has no queues: the work of every call is done when the call returns. The core may
  * call from several threads at once, so nothing here has state. <dlcore/device.h> lists
- * the calls of a device with queues (DLC_DEVICE_ASYNC). */
+ * the calls of a device with queues (dlc_device_queue_ops). */
 #include "device.h"
 
 #include <math.h>
@@ -186,20 +186,16 @@ static dlc_status device_norm2(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-/* learning_rate_at and loss_scale are always NULL here: only devices with queues get
- * them. */
-static dlc_status device_momentum(dlc_device *device, dlc_queue *queue, size_t n,
-                                  const dlc_momentum *args, const float *gradient,
-                                  float *velocity, float *weight) {
+/* The rule of the solver, as code for CPUs. A device whose memory the CPU cannot read
+ * has code of its own, and fails with DLC_ERR_UNSUPPORTED for rules without it. */
+static dlc_status device_update(dlc_device *device, dlc_queue *queue, size_t n,
+                                const dlc_update *update, const float *gradient,
+                                float *const *slots, float *weight) {
     (void)device;
     (void)queue;
-    for (size_t i = 0; i < n; i++) {
-        float g = args->grad_scale * gradient[i] + args->weight_decay * weight[i];
-        float old = velocity[i], v = args->momentum * old + args->learning_rate * g;
-        velocity[i] = v;
-        weight[i] -= args->nesterov ? (1 + args->momentum) * v - args->momentum * old
-                                    : v;
-    }
+    dlc_rule_step step;
+    if (dlc_rule_step_make(update, &step))
+        update->rule->run(&step, n, gradient, slots, weight);
     return DLC_OK;
 }
 
@@ -226,7 +222,7 @@ static const dlc_device_ops ops = {
     .convert = device_convert,
     .sum = device_sum,
     .norm2 = device_norm2,
-    .momentum = device_momentum,
+    .update = device_update,
 };
 
 static const dlc_feature features[] = {

@@ -58,7 +58,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
                                   char *reason, size_t room) {
     const dlc_rank_info *first = args->rank_info, *info = first;
     *score = 0;
-    if (DLC_CAN(args->device_ops, queue_open)) {
+    if (DLC_CAN(args->device_ops, queues)) {
         (void)snprintf(reason, room, "it cannot send the memory of this device");
         return DLC_OK;
     }

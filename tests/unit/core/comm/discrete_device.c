@@ -56,6 +56,8 @@ static dlc_status device_queue_open(dlc_device *device, dlc_queue **queue) {
 }
 
 const dlc_device_ops *discrete_device(const dlc_device_ops *cpu) {
+    static const dlc_device_queue_ops queue_ops = {.size = sizeof queue_ops,
+                                                   .queue_open = device_queue_open};
     static dlc_device_ops ops;
     cpu_ops = cpu;
     ops = (dlc_device_ops){.size = sizeof ops,
@@ -63,10 +65,10 @@ const dlc_device_ops *discrete_device(const dlc_device_ops *cpu) {
                            .describe = cpu->describe,
                            .open = cpu->open,
                            .close = cpu->close,
+                           .queues = &queue_ops,
                            .alloc = device_alloc,
                            .free = device_free,
                            .copy = device_copy,
-                           .sum = device_sum,
-                           .queue_open = device_queue_open};
+                           .sum = device_sum};
     return &ops;
 }

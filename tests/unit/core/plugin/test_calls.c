@@ -1,6 +1,6 @@
-/* Tests dlc_calls_missing: it names a required call that a table of operations lacks,
- * whether the call is NULL or beyond the end of a shorter table, and accepts tables
- * without optional calls. */
+/* Tests dlc_calls_offered, and dlc_calls_missing: it names a required call that a table
+ * of operations lacks, whether the call is NULL or beyond the end of a shorter table,
+ * and accepts tables without optional calls. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include <dlcore/dlcore.h>
 
 #include "plugin/calls.h"
+#include "plugin/registry.h"
 
 typedef union tables {
     uint32_t size;
@@ -21,6 +22,8 @@ typedef union tables {
 
 static tables ops;
 static dlc_family family;
+static dlc_device_queue_ops device_queues;
+static dlc_transport_queue_ops transport_queues;
 static dlc_feature feature;
 
 /* Sets every pointer of the tables to something that is not NULL; no test calls them.
@@ -28,10 +31,18 @@ static dlc_feature feature;
 static void fill(dlc_kind kind, uint64_t caps, size_t size) {
     memset(&ops, 0x5a, sizeof ops);
     memset(&family, 0x5a, sizeof family);
+    memset(&device_queues, 0x5a, sizeof device_queues);
+    memset(&transport_queues, 0x5a, sizeof transport_queues);
     family.size = sizeof family;
+    device_queues.size = sizeof device_queues;
+    transport_queues.size = sizeof transport_queues;
     ops.size = (uint32_t)size;
     if (kind == DLC_KIND_LAYER)
         ops.layer.family = &family;
+    if (kind == DLC_KIND_DEVICE)
+        ops.device.queues = &device_queues;
+    if (kind == DLC_KIND_TRANSPORT)
+        ops.transport.queues = &transport_queues;
     feature = (dlc_feature){
         .size = sizeof feature, .kind = kind, .caps = caps, .name = "x", .ops = &ops};
 }
@@ -46,6 +57,16 @@ static void fill(dlc_kind kind, uint64_t caps, size_t size) {
              (size_t)((char *)&ops.table.field - (char *)&ops) + \
                  sizeof ops.table.field - 1); \
         ck_assert_pstr_eq(dlc_calls_missing(&feature), #field); \
+    } while (0)
+
+/* A call of the table of queues, which the whole table may lack. */
+#define LACKS_QUEUE_CALL(kind, table, its, field) \
+    do { \
+        fill(kind, DLC_DEVICE_HOST, sizeof ops.table); \
+        (its).field = NULL; \
+        ck_assert_pstr_eq(dlc_calls_missing(&feature), #field); \
+        ops.table.queues = NULL; \
+        ck_assert_ptr_null(dlc_calls_missing(&feature)); \
     } while (0)
 
 #define ALLOWS(kind, caps, table, field) \
@@ -71,13 +92,47 @@ START_TEST(devices) {
     LACKS(DLC_KIND_DEVICE, 0, device, sum);
     LACKS(DLC_KIND_DEVICE, 0, device, norm2);
     LACKS(DLC_KIND_DEVICE, 0, device, update);
-    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, queue_open);
-    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, event_done);
-    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, event_sync);
-    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_IPC, device, ipc_export);
-    LACKS(DLC_KIND_DEVICE, DLC_DEVICE_IPC, device, ipc_import);
-    ALLOWS(DLC_KIND_DEVICE, DLC_DEVICE_IPC, device, queue_open);
-    ALLOWS(DLC_KIND_DEVICE, DLC_DEVICE_ASYNC, device, ipc_import);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, queue_open);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, queue_close);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, queue_sync);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_open);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_close);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_record);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_wait);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_done);
+    LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_sync);
+    ALLOWS(DLC_KIND_DEVICE, 0, device, ipc_import);
+    ALLOWS(DLC_KIND_DEVICE, 0, device, native);
+}
+END_TEST
+
+/* The CPU reads the memory of a device without queues. */
+START_TEST(queues_or_host_memory) {
+    fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
+    ops.device.queues = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "queues");
+    feature.caps = DLC_DEVICE_HOST;
+    ck_assert_ptr_null(dlc_calls_missing(&feature));
+}
+END_TEST
+
+START_TEST(offers) {
+    fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
+    ck_assert_uint_eq(dlc_calls_offered(&feature),
+                      DLC_OFFERS_QUEUES | DLC_OFFERS_CAPTURE | DLC_OFFERS_SEMAPHORES |
+                          DLC_OFFERS_IPC);
+    device_queues.capture_begin = NULL;
+    device_queues.queue_semaphores = NULL;
+    ops.device.ipc_export = NULL;
+    ck_assert_uint_eq(dlc_calls_offered(&feature), DLC_OFFERS_QUEUES);
+    ops.device.queues = NULL;
+    ck_assert_uint_eq(dlc_calls_offered(&feature), 0);
+    fill(DLC_KIND_TRANSPORT, 0, sizeof ops.transport);
+    ck_assert_uint_eq(dlc_calls_offered(&feature), DLC_OFFERS_QUEUES);
+    ops.transport.queues = NULL;
+    ck_assert_uint_eq(dlc_calls_offered(&feature), 0);
+    fill(DLC_KIND_SOLVER, 0, sizeof ops.solver);
+    ck_assert_uint_eq(dlc_calls_offered(&feature), 0);
 }
 END_TEST
 
@@ -90,6 +145,10 @@ START_TEST(transports) {
     LACKS(DLC_KIND_TRANSPORT, 0, transport, test);
     LACKS(DLC_KIND_TRANSPORT, 0, transport, wait);
     ALLOWS(DLC_KIND_TRANSPORT, ~0ull, transport, all_reduce);
+    LACKS_QUEUE_CALL(DLC_KIND_TRANSPORT, transport, transport_queues, all_reduce);
+    LACKS_QUEUE_CALL(DLC_KIND_TRANSPORT, transport, transport_queues, reduce_scatter);
+    LACKS_QUEUE_CALL(DLC_KIND_TRANSPORT, transport, transport_queues, all_gather);
+    LACKS_QUEUE_CALL(DLC_KIND_TRANSPORT, transport, transport_queues, poll);
     /* A table that ends before the optional calls. */
     fill(DLC_KIND_TRANSPORT, 0, offsetof(dlc_transport_ops, wait_any));
     ck_assert_ptr_null(dlc_calls_missing(&feature));
@@ -147,6 +206,8 @@ int main(void) {
     Suite *suite = suite_create("calls");
     TCase *all = tcase_create("all");
     tcase_add_test(all, devices);
+    tcase_add_test(all, queues_or_host_memory);
+    tcase_add_test(all, offers);
     tcase_add_test(all, transports);
     tcase_add_test(all, layers);
     tcase_add_test(all, solvers);

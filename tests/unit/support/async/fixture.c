@@ -23,17 +23,17 @@ void fixture_setup(void) {
     for (int i = 0; i < FIXTURE_BUFFERS; i++)
         buffer[i] = memory[i].base;
     host_floats = memory[FIXTURE_BUFFERS].base;
-    OK(ops->queue_open(device, &q1));
-    OK(ops->queue_open(device, &q2));
-    OK(ops->event_open(device, &e1));
-    OK(ops->event_open(device, &e2));
+    OK(ops->queues->queue_open(device, &q1));
+    OK(ops->queues->queue_open(device, &q2));
+    OK(ops->queues->event_open(device, &e1));
+    OK(ops->queues->event_open(device, &e2));
 }
 
 void fixture_teardown(void) {
-    ops->event_close(device, e1);
-    ops->event_close(device, e2);
-    ops->queue_close(device, q1);
-    ops->queue_close(device, q2);
+    ops->queues->event_close(device, e1);
+    ops->queues->event_close(device, e2);
+    ops->queues->queue_close(device, q1);
+    ops->queues->queue_close(device, q2);
     for (int i = 0; i <= FIXTURE_BUFFERS; i++)
         ops->free(device, &memory[i]);
     ops->close(device);

@@ -18,45 +18,45 @@ static dlc_status add(dlc_queue *queue, const float *x, float *y) {
 
 /* `to` waits for the present work of `from`. */
 static void join(dlc_queue *from, dlc_queue *to, dlc_event *event) {
-    OK(ops->event_record(device, from, event));
-    OK(ops->event_wait(device, to, event));
+    OK(ops->queues->event_record(device, from, event));
+    OK(ops->queues->event_wait(device, to, event));
 }
 
 START_TEST(captures_without_running) {
     dlc_captured_graph *r = NULL;
     fixture_set(buffer[0], 1);
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
     OK(twice(q1, buffer[0]));
-    OK(ops->capture_end(device, q1, &r));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->capture_end(device, q1, &r));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(fixture_value(buffer[0]) == 1);
-    OK(ops->graph_launch(device, q1, r));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->graph_launch(device, q1, r));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(fixture_value(buffer[0]) == 4);
-    OK(ops->graph_launch(device, NULL, r)); /* done when it returns */
+    OK(ops->queues->graph_launch(device, NULL, r)); /* done when it returns */
     ck_assert(fixture_value(buffer[0]) == 16);
-    ops->graph_close(device, r);
-    ops->graph_close(device, NULL);
+    ops->queues->graph_close(device, r);
+    ops->queues->graph_close(device, NULL);
 }
 END_TEST
 
 /* After the queue's earlier work, and before what is queued next. */
 START_TEST(runs_in_queue_order) {
     dlc_captured_graph *r = NULL;
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
-    OK(ops->capture_end(device, q1, &r));
+    OK(ops->queues->capture_end(device, q1, &r));
     fixture_set(buffer[1], 1);
     float want = 0;
     for (int i = 0; i < 20; i++) {
         OK(add(q1, buffer[1], buffer[0]));
-        OK(ops->graph_launch(device, q1, r));
+        OK(ops->queues->graph_launch(device, q1, r));
         OK(ops->scale(device, q1, FIXTURE_FLOATS, 0.25f, buffer[0]));
         want = (want + 1) * 2 * 0.25f;
     }
-    ops->graph_close(device, r); /* while it runs */
-    OK(ops->queue_sync(device, q1));
+    ops->queues->graph_close(device, r); /* while it runs */
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(fixture_value(buffer[0]) == want);
 }
 END_TEST
@@ -64,7 +64,7 @@ END_TEST
 /* Another queue takes part, and is joined again. */
 static dlc_captured_graph *capture_two(int second_join) {
     dlc_captured_graph *r = NULL;
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
     join(q1, q2, e1);
     OK(add(q2, buffer[0], buffer[1])); /* both read it */
@@ -74,7 +74,7 @@ static dlc_captured_graph *capture_two(int second_join) {
     OK(add(q1, buffer[1], buffer[2]));
     if (!second_join)
         join(q2, q1, e2);
-    OK(ops->capture_end(device, q1, &r));
+    OK(ops->queues->capture_end(device, q1, &r));
     return r;
 }
 
@@ -84,8 +84,8 @@ static int count_wrong(dlc_captured_graph *r) {
         fixture_set(buffer[0], 1);
         fixture_set(buffer[1], 10);
         fixture_set(buffer[2], 100);
-        OK(ops->graph_launch(device, q2, r));
-        OK(ops->queue_sync(device, q2));
+        OK(ops->queues->graph_launch(device, q2, r));
+        OK(ops->queues->queue_sync(device, q2));
         ck_assert(fixture_value(buffer[1]) == 12);
         wrong += fixture_value(buffer[2]) != 114;
     }
@@ -95,7 +95,7 @@ static int count_wrong(dlc_captured_graph *r) {
 START_TEST(two_queues_are_captured) {
     dlc_captured_graph *r = capture_two(1);
     ck_assert_int_eq(count_wrong(r), 0);
-    ops->graph_close(device, r);
+    ops->queues->graph_close(device, r);
 }
 END_TEST
 
@@ -104,7 +104,7 @@ START_TEST(missing_dependencies_are_seen) {
     dlc_captured_graph *r = capture_two(0);
     int wrong = count_wrong(r);
     ck_assert(wrong > 0 && wrong < RUNS);
-    ops->graph_close(device, r);
+    ops->queues->graph_close(device, r);
 }
 END_TEST
 
@@ -113,16 +113,17 @@ START_TEST(queues_go_on) {
     dlc_captured_graph *r = capture_two(1);
     fixture_set(buffer[3], 1);
     OK(twice(q2, buffer[3]));
-    OK(ops->queue_sync(device, q2));
+    OK(ops->queues->queue_sync(device, q2));
     ck_assert(fixture_value(buffer[3]) == 2);
     int done;
-    FAILS(ops->event_done(device, e1, &done), DLC_ERR_DEVICE,
+    FAILS(ops->queues->event_done(device, e1, &done), DLC_ERR_DEVICE,
           "part of a captured graph");
-    FAILS(ops->event_sync(device, e1), DLC_ERR_DEVICE, "part of a captured graph");
-    FAILS(ops->event_wait(device, q2, e1), DLC_ERR_DEVICE, "that ended");
+    FAILS(ops->queues->event_sync(device, e1), DLC_ERR_DEVICE,
+          "part of a captured graph");
+    FAILS(ops->queues->event_wait(device, q2, e1), DLC_ERR_DEVICE, "that ended");
     join(q1, q2, e1);
-    OK(ops->event_sync(device, e1));
-    ops->graph_close(device, r);
+    OK(ops->queues->event_sync(device, e1));
+    ops->queues->graph_close(device, r);
 }
 END_TEST
 
@@ -134,30 +135,30 @@ START_TEST(reads_memory_at_each_launch) {
     update.values_at = (const dlc_rule_values *)(const void *)buffer[3];
     fixture_set(buffer[0], 1); /* gradient */
     fixture_set(buffer[2], 0); /* weight */
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(ops->update(device, q1, FIXTURE_FLOATS, &update, buffer[0], NULL, buffer[2]));
-    OK(ops->capture_end(device, q1, &r));
+    OK(ops->queues->capture_end(device, q1, &r));
     float want = 0;
     for (int i = 1; i <= 5; i++) {
         values.learning_rate = (float)i;
         OK(ops->copy(device, NULL, buffer[3], &values, sizeof values));
-        OK(ops->graph_launch(device, q1, r));
-        OK(ops->queue_sync(device, q1));
+        OK(ops->queues->graph_launch(device, q1, r));
+        OK(ops->queues->queue_sync(device, q1));
         want -= (float)i;
         ck_assert(fixture_value(buffer[2]) == want);
     }
-    ops->graph_close(device, r);
+    ops->queues->graph_close(device, r);
 }
 END_TEST
 
 /* ---- Errors -------------------------------------------------------------- */
 
 static dlc_status call_sync(void) {
-    return ops->queue_sync(device, q2);
+    return ops->queues->queue_sync(device, q2);
 }
 
 static dlc_status call_event_sync(void) {
-    return ops->event_sync(device, e2);
+    return ops->queues->event_sync(device, e2);
 }
 
 static dlc_status call_norm2(void) {
@@ -175,8 +176,9 @@ static dlc_status call_alloc(void) {
 }
 
 static dlc_status wait_from_outside(void) {
-    OK(ops->event_record(device, q2, e2)); /* outside of the capture: done at once */
-    return ops->event_wait(device, q1, e2);
+    OK(ops->queues->event_record(device, q2,
+                                 e2)); /* outside of the capture: done at once */
+    return ops->queues->event_wait(device, q1, e2);
 }
 
 static const struct {
@@ -190,57 +192,57 @@ static const struct {
 
 START_TEST(blocking_calls_invalidate_it) {
     dlc_captured_graph *r = NULL;
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
     FAILS(blocking[_i].call(), DLC_ERR_DEVICE, blocking[_i].words);
     OK(twice(q1, buffer[0]));
-    FAILS(ops->capture_end(device, q1, &r), DLC_ERR_DEVICE, blocking[_i].words);
+    FAILS(ops->queues->capture_end(device, q1, &r), DLC_ERR_DEVICE, blocking[_i].words);
     ck_assert_ptr_null(r);
     /* Nothing of it has run. */
     fixture_set(buffer[0], 1);
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
-    OK(ops->capture_end(device, q1, &r));
-    OK(ops->graph_launch(device, q1, r));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->capture_end(device, q1, &r));
+    OK(ops->queues->graph_launch(device, q1, r));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(fixture_value(buffer[0]) == 2);
-    ops->graph_close(device, r);
+    ops->queues->graph_close(device, r);
 }
 END_TEST
 
 START_TEST(a_queue_that_is_not_joined) {
     dlc_captured_graph *r = NULL;
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     join(q1, q2, e1);
     OK(twice(q2, buffer[0]));
     join(q2, q1, e2);
     OK(twice(q2, buffer[0])); /* after it was joined */
-    FAILS(ops->capture_end(device, q1, &r), DLC_ERR_DEVICE, "was not joined");
+    FAILS(ops->queues->capture_end(device, q1, &r), DLC_ERR_DEVICE, "was not joined");
 }
 END_TEST
 
 START_TEST(discarded) {
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
     (void)call_sync();
-    OK(ops->capture_end(device, q1, NULL));
-    OK(ops->queue_sync(device, q1));
-    FAILS(ops->capture_end(device, q1, NULL), DLC_ERR_DEVICE, "no capture");
+    OK(ops->queues->capture_end(device, q1, NULL));
+    OK(ops->queues->queue_sync(device, q1));
+    FAILS(ops->queues->capture_end(device, q1, NULL), DLC_ERR_DEVICE, "no capture");
 }
 END_TEST
 
 START_TEST(one_at_a_time) {
     dlc_captured_graph *r = NULL;
-    OK(ops->capture_begin(device, q1));
-    FAILS(ops->capture_begin(device, q2), DLC_ERR_DEVICE, "another capture");
+    OK(ops->queues->capture_begin(device, q1));
+    FAILS(ops->queues->capture_begin(device, q2), DLC_ERR_DEVICE, "another capture");
     OK(twice(q1, buffer[0]));
-    FAILS(ops->capture_end(device, q2, &r), DLC_ERR_DEVICE, "no capture");
-    OK(ops->capture_end(device, q1, &r));
-    OK(ops->graph_launch(device, q1, r));
-    OK(ops->graph_launch(device, q2, r)); /* after the other launch */
-    OK(ops->queue_sync(device, q1));
-    OK(ops->queue_sync(device, q2));
-    ops->graph_close(device, r);
+    FAILS(ops->queues->capture_end(device, q2, &r), DLC_ERR_DEVICE, "no capture");
+    OK(ops->queues->capture_end(device, q1, &r));
+    OK(ops->queues->graph_launch(device, q1, r));
+    OK(ops->queues->graph_launch(device, q2, r)); /* after the other launch */
+    OK(ops->queues->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q2));
+    ops->queues->graph_close(device, r);
 }
 END_TEST
 

@@ -140,7 +140,7 @@ static void setup(void) {
 }
 
 static void read_back(const float *at) {
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     OK(ops->copy(device, NULL, result, at, BYTES));
 }
 
@@ -164,22 +164,22 @@ START_TEST(a_step_is_read_when_done) {
     open_fixtures("dropout", 1, WIDTH, sets);
     dlc_layer_run base = {.iteration = 99, .step_at = (void *)buffer[2]};
     dlc_captured_graph *r = NULL;
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     run(&far, 0, &base, buffer[0], NULL, buffer[1], NULL);
-    OK(ops->capture_end(device, q1, &r));
+    OK(ops->queues->capture_end(device, q1, &r));
     float before[FIXTURE_FLOATS] = {0};
     for (int64_t i = 5; i < 8; i++) {
         dlc_step step = {.iteration = i, .sample = 2 * i};
         dlc_layer_run plain = {.iteration = i, .sample = 2 * i};
         OK(ops->copy(device, NULL, buffer[2], &step, sizeof step));
-        OK(ops->graph_launch(device, q1, r));
+        OK(ops->queues->graph_launch(device, q1, r));
         run(&near, 0, &plain, input, NULL, expected, NULL);
         read_back(buffer[1]);
         ck_assert_mem_eq(result, expected, BYTES);
         ck_assert(memcmp(result, before, BYTES) != 0);
         memcpy(before, result, BYTES);
     }
-    ops->graph_close(device, r);
+    ops->queues->graph_close(device, r);
     close_fixtures();
 }
 END_TEST
@@ -218,10 +218,10 @@ START_TEST(parameters_come_and_go) {
     ck_assert_mem_eq(plain, input, count * sizeof(float));
     FAILS(far.ops->param_export(far.layer, 0, input, plain), DLC_ERR_DEVICE,
           "param_export");
-    OK(ops->capture_begin(device, q1));
+    OK(ops->queues->capture_begin(device, q1));
     FAILS(far.ops->param_import(far.layer, 0, input, buffer[1]), DLC_ERR_DEVICE,
           "param_import");
-    OK(ops->capture_end(device, q1, NULL));
+    OK(ops->queues->capture_end(device, q1, NULL));
     close_fixtures();
 }
 END_TEST

@@ -39,7 +39,7 @@ START_TEST(kernels_take_device_memory_only) {
     FAILS(
         ops->update(device, q1, 8, &other, buffer[0], (float *[]){on_host}, buffer[2]),
         DLC_ERR_DEVICE, "update");
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
 }
 END_TEST
 
@@ -51,7 +51,7 @@ START_TEST(copies_read_when_they_run) {
         float value = 1;
         OK(ops->copy(device, q1, buffer[0], &value, sizeof value));
         *(volatile float *)&value = 0;
-        OK(ops->queue_sync(device, q1));
+        OK(ops->queues->queue_sync(device, q1));
         OK(ops->copy(device, NULL, &value, buffer[0], sizeof value));
         late += value == 0;
     }
@@ -81,7 +81,7 @@ START_TEST(arguments_are_read_at_once) {
         update.values.learning_rate = NAN;
         OK(ops->sum(device, q1, FIXTURE_FLOATS, (const float *[]){buffer[2], buffer[3]},
                     2, buffer[3]));
-        OK(ops->queue_sync(device, q1));
+        OK(ops->queues->queue_sync(device, q1));
         ck_assert(fixture_value(buffer[3]) == 6);
         fixture_set(buffer[1], 2);
     }
@@ -94,16 +94,16 @@ static int count_wrong(int wait) {
     for (int i = 0; i < ROUNDS; i++) {
         OK(ops->fill(device, NULL, buffer[0], 0, BYTES));
         OK(ops->fill(device, q1, buffer[0], i % 100 + 1, 16));
-        OK(ops->event_record(device, q1, e1));
+        OK(ops->queues->event_record(device, q1, e1));
         if (wait)
-            OK(ops->event_wait(device, q2, e1));
+            OK(ops->queues->event_wait(device, q2, e1));
         OK(ops->copy(device, q2, buffer[1], buffer[0], 16));
-        OK(ops->event_record(device, q2, e2));
-        OK(ops->event_sync(device, e2));
+        OK(ops->queues->event_record(device, q2, e2));
+        OK(ops->queues->event_sync(device, e2));
         unsigned char first;
         OK(ops->copy(device, NULL, &first, buffer[1], 1));
         wrong += first != i % 100 + 1;
-        OK(ops->queue_sync(device, q1));
+        OK(ops->queues->queue_sync(device, q1));
     }
     return wrong;
 }
@@ -122,22 +122,22 @@ END_TEST
 
 START_TEST(events_become_done) {
     int done = 0, early = 0;
-    OK(ops->event_done(device, e1, &done));
+    OK(ops->queues->event_done(device, e1, &done));
     ck_assert_int_eq(done, 1); /* never recorded */
-    OK(ops->event_sync(device, e1));
-    OK(ops->event_wait(device, q1, e1));
+    OK(ops->queues->event_sync(device, e1));
+    OK(ops->queues->event_wait(device, q1, e1));
     for (int i = 0; i < ROUNDS; i++) {
         OK(ops->scale(device, q1, FIXTURE_FLOATS, 1, buffer[0]));
-        OK(ops->event_record(device, q1, e1));
-        OK(ops->event_done(device, e1, &done));
+        OK(ops->queues->event_record(device, q1, e1));
+        OK(ops->queues->event_done(device, e1, &done));
         early += !done;
-        OK(ops->event_sync(device, e1));
-        OK(ops->event_done(device, e1, &done));
+        OK(ops->queues->event_sync(device, e1));
+        OK(ops->queues->event_done(device, e1, &done));
         ck_assert_int_eq(done, 1);
     }
     ck_assert_int_gt(early, 0);
-    OK(ops->event_record(device, NULL, e1));
-    OK(ops->event_done(device, e1, &done));
+    OK(ops->queues->event_record(device, NULL, e1));
+    OK(ops->queues->event_done(device, e1, &done));
     ck_assert_int_eq(done, 1);
 }
 END_TEST
@@ -149,11 +149,11 @@ START_TEST(events_are_recorded_again) {
         for (int k = 0; k < 4; k++)
             OK(ops->scale(device, q1, FIXTURE_FLOATS, 1, buffer[3]));
         OK(ops->fill(device, q1, buffer[0], 7, 1));
-        OK(ops->event_record(device, q1, e1));
-        OK(ops->event_wait(device, q2, e1));
-        OK(ops->event_record(device, NULL, e1)); /* done at once */
+        OK(ops->queues->event_record(device, q1, e1));
+        OK(ops->queues->event_wait(device, q2, e1));
+        OK(ops->queues->event_record(device, NULL, e1)); /* done at once */
         OK(ops->copy(device, q2, buffer[1], buffer[0], 1));
-        OK(ops->queue_sync(device, q2));
+        OK(ops->queues->queue_sync(device, q2));
         unsigned char first;
         OK(ops->copy(device, NULL, &first, buffer[1], 1));
         ck_assert_int_eq(first, 7);
@@ -164,13 +164,13 @@ END_TEST
 START_TEST(an_event_may_go_while_waited_for) {
     for (int i = 0; i < 50; i++) {
         dlc_event *event;
-        OK(ops->event_open(device, &event));
+        OK(ops->queues->event_open(device, &event));
         OK(ops->scale(device, q1, FIXTURE_FLOATS, 1, buffer[0]));
-        OK(ops->event_record(device, q1, event));
-        OK(ops->event_wait(device, q2, event));
-        ops->event_close(device, event);
+        OK(ops->queues->event_record(device, q1, event));
+        OK(ops->queues->event_wait(device, q2, event));
+        ops->queues->event_close(device, event);
     }
-    OK(ops->queue_sync(device, q2));
+    OK(ops->queues->queue_sync(device, q2));
 }
 END_TEST
 
@@ -180,11 +180,11 @@ START_TEST(errors_come_at_sync) {
     fixture_set(buffer[0], 5);
     OK(ops->convert(device, q1, 4, DLC_BF16, buffer[0], DLC_F64, buffer[1]));
     OK(ops->fill(device, q1, buffer[0], 0, BYTES));
-    OK(ops->event_record(device, q1, e1));
-    OK(ops->event_sync(device, e1));
-    FAILS(ops->queue_sync(device, q1), DLC_ERR_UNSUPPORTED, "on a queue");
+    OK(ops->queues->event_record(device, q1, e1));
+    OK(ops->queues->event_sync(device, e1));
+    FAILS(ops->queues->queue_sync(device, q1), DLC_ERR_UNSUPPORTED, "on a queue");
     ck_assert(fixture_value(buffer[0]) == 5);
-    OK(ops->queue_sync(device, q2));
+    OK(ops->queues->queue_sync(device, q2));
 }
 END_TEST
 
@@ -203,11 +203,11 @@ END_TEST
 
 START_TEST(closing_does_all_work_first) {
     dlc_queue *queue;
-    OK(ops->queue_open(device, &queue));
+    OK(ops->queues->queue_open(device, &queue));
     fixture_set(buffer[0], 1);
     for (int i = 0; i < 10; i++)
         OK(ops->scale(device, queue, FIXTURE_FLOATS, 2, buffer[0]));
-    ops->queue_close(device, queue);
+    ops->queues->queue_close(device, queue);
     ck_assert(fixture_value(buffer[0]) == 1024);
 }
 END_TEST
@@ -221,7 +221,7 @@ START_TEST(memory_is_shared) {
     ck_assert_ptr_ne(mine.base, theirs.base);
     fixture_set(mine.base, 4);
     OK(ops->add(device, q1, FIXTURE_FLOATS, mine.base, theirs.base));
-    OK(ops->queue_sync(device, q1));
+    OK(ops->queues->queue_sync(device, q1));
     ck_assert(fixture_value(mine.base) == 8);
     ops->free(device, &theirs);
     ops->free(device, &mine);
@@ -233,16 +233,16 @@ static void *work_alone(void *context) {
     float *mine = context;
     dlc_queue *queue;
     dlc_event *event;
-    OK(ops->queue_open(device, &queue));
-    OK(ops->event_open(device, &event));
+    OK(ops->queues->queue_open(device, &queue));
+    OK(ops->queues->event_open(device, &event));
     for (int i = 0; i < ROUNDS; i++) {
         OK(ops->add(device, queue, FIXTURE_FLOATS, mine, mine));
         OK(ops->scale(device, queue, FIXTURE_FLOATS, 0.5f, mine));
-        OK(ops->event_record(device, queue, event));
-        OK(ops->event_sync(device, event));
+        OK(ops->queues->event_record(device, queue, event));
+        OK(ops->queues->event_sync(device, event));
     }
-    ops->event_close(device, event);
-    ops->queue_close(device, queue);
+    ops->queues->event_close(device, event);
+    ops->queues->queue_close(device, queue);
     return NULL;
 }
 

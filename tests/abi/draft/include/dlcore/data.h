@@ -3,14 +3,21 @@
  * A source only reads samples. Sharding, shuffling, augmentation and prefetching are
  * done by the core, in the same way for every source.
  *
- *     call      needed    thread            may block
- *     open      required  one               yes, on files
- *     close     required  one               yes, on files
- *     describe  required  one at a time     no
- *     read      required  one at a time     yes, on files
+ *     dlc_data_ops  needed    thread  may block
+ *     open          required  one     yes, on files
+ *     close         required  one     yes, on files
+ *     describe      required  one     no
+ *     read          required  one     yes, on files
  *
- * After open, the calls on one source come from one thread at a time, but not always
- * from the same thread. */
+ * Threads. The calls on one source come from one thread at a time, but not always from
+ * the same one.
+ *
+ * Processes. A source is opened once, before the ranks are started, and may be read to
+ * check it; then the process forks, and every rank goes on with its copy: reads from it
+ * and closes it. So open and read must not start threads that later calls need, and the
+ * ranks share what a fork shares: read files with pread or mmap, which move no common
+ * file offset, and connect to a database in the first read of a process (compare
+ * getpid()), not in open. */
 #ifndef DLCORE_DATA_H
 #define DLCORE_DATA_H
 
@@ -25,10 +32,11 @@ typedef struct dlc_source dlc_source; /* defined by the plugin */
 /* The arguments of open, valid during the call; `settings` is valid until close. */
 typedef struct dlc_data_args {
     uint32_t size;
-    uint64_t seed; /* of the job, for sources that generate their samples */
 
     /* Of the feature's option table; relative paths are already resolved. */
     const dlc_settings *settings;
+
+    uint64_t seed; /* of the job, for sources that generate their samples */
 
     /* For [data.test]: the names of the classes of [data], in the order of their
      * labels. NULL: not known. A source with named classes must use these labels,

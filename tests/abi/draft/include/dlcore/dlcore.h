@@ -2,10 +2,12 @@
 #ifndef DLCORE_DLCORE_H
 #define DLCORE_DLCORE_H
 
+#include <dlcore/consistency.h>
 #include <dlcore/data.h>
 #include <dlcore/device.h>
 #include <dlcore/layer.h>
 #include <dlcore/plugin.h>
+#include <dlcore/rule.h>
 #include <dlcore/solver.h>
 #include <dlcore/status.h>
 #include <dlcore/tensor.h>

@@ -4,24 +4,37 @@
  * it suits a group. Everything else is optional: the core builds collectives from
  * messages if the transport has none of its own.
  *
- *     call                                     needed          may block
- *     score                                    required        no
- *     open                                     required        yes
- *     close                                    required        never on a peer
- *     send recv test                           required        no
- *     wait                                     required        yes
- *     wait_any wakeup                          optional, both  wait_any
- *     all_reduce reduce_scatter all_gather
- *       broadcast                              optional        yes
- *     register_buffer                          optional        yes
- *     fused_update                             optional        yes
- *     queue_all_reduce queue_reduce_scatter
- *       queue_all_gather poll                  optional, all   no
- *     supports_queues                          optional        no
- *     describe                                 optional        no
+ *     dlc_transport_ops             needed          thread    may block
+ *     score                         required        any       no
+ *     open                          required        one       yes
+ *     close                         required        one       never on a peer
+ *     send recv test                required        one       no
+ *     wait                          required        one       yes
+ *     wait_any                      optional, both  one       yes
+ *     wakeup                        optional, both  any       no
+ *     all_reduce reduce_scatter
+ *       all_gather broadcast        optional        one       yes
+ *     register_buffer               optional        one       yes
+ *     fused_update                  optional        one       yes
+ *     describe                      optional        one       no
  *
- * Threads: calls on one endpoint come from one thread at a time, except for wakeup,
- * which any thread may call at any time.
+ *     dlc_transport_queue_ops       needed          thread    may block
+ *     all_reduce reduce_scatter
+ *       all_gather                  required        one       no
+ *     poll                          required        one       no
+ *     supported                     optional        one       no
+ *
+ * Threads. "One" means that calls on one endpoint come from one thread at a time, not
+ * always from the same one. Any thread may call wakeup at any time.
+ *
+ * Endpoints. A process may have several endpoints open at once, of one transport and of
+ * one group, which different threads use: gradients go over one, messages of tensor or
+ * pipeline parallelism over another. Messages and collectives of different endpoints
+ * never meet.
+ *
+ * Memory. Buffers are memory of args->device. If that device has no queues, the CPU may
+ * read and write them. Otherwise a transport without DLC_TRANSPORT_DEVICE_MEMORY must
+ * not look into them: it copies with dlc_device_ops.copy, or scores 0.
  *
  * Blocking calls must call args->check often enough to return within 100 ms after it
  * fails, with the status that it returned; that is how a rank learns that another one
@@ -48,7 +61,8 @@ enum {
     /* Can send and receive the memory of devices without DLC_DEVICE_HOST. */
     DLC_TRANSPORT_DEVICE_MEMORY = 1u << 1,
 
-    /* Its queue_ collectives can be captured (dlc_device_ops.capture_begin). */
+    /* Its stream-ordered collectives can be captured (capture_begin of
+     * dlc_device_queue_ops). */
     DLC_TRANSPORT_CAPTURABLE = 1u << 2,
 };
 
@@ -93,17 +107,46 @@ typedef struct dlc_transport_args {
     dlc_status (*check)(void *job);
 } dlc_transport_args;
 
-/* The part of a bucket that is updated with one set of hyperparameters. */
+/* The part of a bucket that is updated with one set of hyperparameters. A transport
+ * passes it to dlc_device_ops.update_to and need not know what is in it. */
 typedef struct dlc_update_range {
     uint32_t size;
-    const dlc_momentum *momentum;
-    size_t begin, count; /* in elements, from the beginning of the bucket */
-    float *velocity;     /* of these elements */
+    const dlc_update *update;
+    size_t begin, count;         /* in elements, from the beginning of the bucket */
+    float *slots[DLC_MAX_SLOTS]; /* of these elements; NULL beyond the rule's */
 } dlc_update_range;
 
-/* Tells messages between the same two ranks apart. Both sides use the same tag and
- * size. */
+/* Tells messages between the same two ranks apart. All 64 bits count, and all values
+ * are allowed. Both sides use the same tag. */
 typedef uint64_t dlc_tag;
+
+/* Stream-ordered collectives: submitted to a queue of the device, as in NCCL. They
+ * return at once and do not block on a peer. Slices are those of the blocking ones
+ * (dlc_transport_ops), and all ranks make all collective calls in the same order. */
+typedef struct dlc_transport_queue_ops {
+    uint32_t size;
+
+    /* Required. The buffer becomes the sum over all ranks. */
+    dlc_status (*all_reduce)(dlc_endpoint *endpoint, dlc_queue *queue, float *buffer,
+                             size_t count);
+
+    /* Required. Slice `rank` becomes the sum over all ranks. */
+    dlc_status (*reduce_scatter)(dlc_endpoint *endpoint, dlc_queue *queue,
+                                 float *buffer, size_t count);
+
+    /* Required. Slice r becomes that of rank r, for all r. */
+    dlc_status (*all_gather)(dlc_endpoint *endpoint, dlc_queue *queue, float *buffer,
+                             size_t count);
+
+    /* Required. Returns the error of a stream-ordered collective that failed, or
+     * DLC_ERR_PEER if a peer is gone. Work that waits on the queue is then cancelled,
+     * and the endpoint can only be closed. Cheap. */
+    dlc_status (*poll)(dlc_endpoint *endpoint);
+
+    /* Optional. *supported = 1 if this endpoint supports stream-ordered collectives,
+     * otherwise 0. All ranks must get the same answer. NULL: every endpoint does. */
+    dlc_status (*supported)(dlc_endpoint *endpoint, int *supported);
+} dlc_transport_queue_ops;
 
 /* The table of calls of a transport. */
 typedef struct dlc_transport_ops {
@@ -130,8 +173,12 @@ typedef struct dlc_transport_ops {
     /* Start sending or receiving `bytes` bytes, 0 or more. The transport uses the
      * buffer until the request is done. Any number of requests may be in flight.
      * Messages between two ranks with the same tag arrive in the order in which they
-     * were sent. The caller passes *request to test, wait or wait_any until one of them
-     * finds it done; that call releases it. */
+     * were sent. `peer` is another rank of the group: the core never sends to the rank
+     * itself, and a transport need not support that. Both sides name the same size; if
+     * they do not, the receive fails with DLC_ERR_CONFIG, at the latest in the call
+     * that finds it done, and writes nothing beyond its buffer, while the send may
+     * succeed. The caller passes *request to test, wait or wait_any until one of them
+     * finds it done or fails; that call releases it. */
 
     dlc_status (*send)(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
                        const void *buffer, size_t bytes, dlc_request **request);
@@ -145,7 +192,8 @@ typedef struct dlc_transport_ops {
     /* Blocks until the request is done, and releases it. */
     dlc_status (*wait)(dlc_endpoint *endpoint, dlc_request *request);
 
-    /* Waiting for several requests, optional. Both calls or none. */
+    /* Waiting for several requests, optional. Both calls or none; without them the core
+     * calls test in turn. */
 
     /* Blocks until one of `count` requests is done, releases it and stores its index in
      * *which. NULL entries are skipped. Stores -1 if none is done after `seconds`, or
@@ -161,7 +209,9 @@ typedef struct dlc_transport_ops {
      * All ranks make the same calls in the same order. Slice r of `count` elements is
      * [count*r/ranks, count*(r+1)/ranks). */
 
-    /* The buffer becomes the sum over all ranks. */
+    /* The buffer becomes the sum over all ranks. The last elements of a buffer may be
+     * control words of the core instead of gradients (the loss, votes of the ranks):
+     * they are added like all others, in full precision. */
     dlc_status (*all_reduce)(dlc_endpoint *endpoint, float *buffer, size_t count);
 
     /* Slice `rank` becomes the sum over all ranks; the rest of the buffer is
@@ -182,34 +232,17 @@ typedef struct dlc_transport_ops {
      * times. The memory stays valid until close. */
     dlc_status (*register_buffer)(dlc_endpoint *endpoint, const dlc_memory *memory);
 
-    /* Optional, for devices with momentum_to: reduce_scatter of `count` gradients,
-     * momentum on this rank's slice, and all_gather of the weights, in one pass over
-     * memory. Both buffers are registered, and no rank reads the weights meanwhile. The
-     * ranges are in ascending order within the slice; weights between them do not
-     * change. The gradients are undefined afterwards. */
+    /* Optional, for devices with update_to: reduce_scatter of `count` gradients, update
+     * of this rank's slice, and all_gather of the weights, in one pass over memory.
+     * Both buffers are registered, and no rank reads the weights meanwhile. The ranges
+     * are in ascending order within the slice; weights between them do not change. The
+     * gradients are undefined afterwards. */
     dlc_status (*fused_update)(dlc_endpoint *endpoint, float *gradients, float *weights,
                                size_t count, const dlc_update_range *ranges,
                                int32_t range_count);
 
-    /* Stream-ordered collectives, optional: submitted to a queue of the device, as in
-     * NCCL. They return at once and do not block on a peer. All of these three and
-     * poll, or none; without supports_queues every endpoint supports them. */
-
-    dlc_status (*queue_all_reduce)(dlc_endpoint *endpoint, dlc_queue *queue,
-                                   float *buffer, size_t count);
-    dlc_status (*queue_reduce_scatter)(dlc_endpoint *endpoint, dlc_queue *queue,
-                                       float *buffer, size_t count);
-    dlc_status (*queue_all_gather)(dlc_endpoint *endpoint, dlc_queue *queue,
-                                   float *buffer, size_t count);
-
-    /* Returns the error of a stream-ordered collective that failed, or DLC_ERR_PEER if
-     * a peer is gone. Work that waits on the queue is then cancelled, and the endpoint
-     * can only be closed. Cheap. */
-    dlc_status (*poll)(dlc_endpoint *endpoint);
-
-    /* *supported = 1 if this endpoint supports stream-ordered collectives, otherwise 0.
-     * All ranks must get the same answer. */
-    dlc_status (*supports_queues)(dlc_endpoint *endpoint, int *supported);
+    /* The stream-ordered collectives. NULL: there are none. */
+    const dlc_transport_queue_ops *queues;
 
     /* Optional. Writes what the endpoint found and uses to `text`, in a few words for
      * people: "rc_mlx5/mlx5_0:1, cma". Always ends with a NUL. */

@@ -130,17 +130,17 @@ static void is_over(const nccl_fixture *r, dlc_status status, const char *words)
     test_rank *rank = r->rank;
     dlc_request *request;
     dlc_queue *queue;
-    RANK_OK(rank, r->device_ops->queue_open(r->device, &queue));
+    RANK_OK(rank, r->device_ops->queues->queue_open(r->device, &queue));
     RANK_FAILS(rank, r->ops->all_reduce(r->endpoint, r->buffer, 8), status, words);
     RANK_FAILS(rank, r->ops->broadcast(r->endpoint, 0, r->buffer, 8), status, words);
-    RANK_FAILS(rank, r->ops->queue_all_gather(r->endpoint, queue, r->buffer, 8), status,
-               words);
+    RANK_FAILS(rank, r->ops->queues->all_gather(r->endpoint, queue, r->buffer, 8),
+               status, words);
     RANK_FAILS(rank, r->ops->send(r->endpoint, 0, 1, r->buffer, 8, &request), status,
                words);
     RANK_FAILS(rank, r->ops->register_buffer(r->endpoint, &r->memory), status, words);
-    RANK_FAILS(rank, r->ops->poll(r->endpoint), status, words);
+    RANK_FAILS(rank, r->ops->queues->poll(r->endpoint), status, words);
     RANK_CHECK(rank, aborted(rank) == 1);
-    r->device_ops->queue_close(r->device, queue);
+    r->device_ops->queues->queue_close(r->device, queue);
 }
 
 static void breaks(test_rank *rank, void *context) {
@@ -180,21 +180,21 @@ static void breaks_on_a_queue(test_rank *rank, void *context) {
     atomic_store(&board->fail_rank, 1);
     atomic_store(&board->fail_call, 2);
     fixture_open(&r, rank);
-    RANK_OK(rank, r.device_ops->queue_open(r.device, &queue));
-    RANK_OK(rank, r.ops->queue_all_reduce(r.endpoint, queue, r.buffer, 100));
-    RANK_OK(rank, r.ops->queue_all_reduce(r.endpoint, queue, r.buffer, 100));
+    RANK_OK(rank, r.device_ops->queues->queue_open(r.device, &queue));
+    RANK_OK(rank, r.ops->queues->all_reduce(r.endpoint, queue, r.buffer, 100));
+    RANK_OK(rank, r.ops->queues->all_reduce(r.endpoint, queue, r.buffer, 100));
     while (status == DLC_OK) {
         usleep(1000);
-        status = r.ops->poll(r.endpoint);
+        status = r.ops->queues->poll(r.endpoint);
         if (status != DLC_OK && rank->rank == 0)
             ranks_end(rank);
     }
     RANK_CHECK(rank, status == DLC_ERR_PEER);
     if (rank->rank == 0)
         RANK_CHECK(rank, strstr(dlc_detail(), "the cable is out") != NULL);
-    RANK_OK(rank, r.device_ops->queue_sync(r.device, queue));
+    RANK_OK(rank, r.device_ops->queues->queue_sync(r.device, queue));
     RANK_CHECK(rank, aborted(rank) == 1);
-    r.device_ops->queue_close(r.device, queue);
+    r.device_ops->queues->queue_close(r.device, queue);
     fixture_close(&r);
 }
 

@@ -111,21 +111,22 @@ static void by_queue(test_rank *rank, void *context) {
     nccl_fixture r;
     dlc_queue *queue;
     fixture_open(&r, rank);
-    RANK_OK(rank, r.device_ops->queue_open(r.device, &queue));
+    RANK_OK(rank, r.device_ops->queues->queue_open(r.device, &queue));
     FOR_COUNTS(count) {
         start(&r, count);
-        RANK_OK(rank, r.ops->queue_reduce_scatter(r.endpoint, queue, r.buffer, count));
-        RANK_OK(rank, r.ops->queue_all_gather(r.endpoint, queue, r.buffer, count));
-        RANK_OK(rank, r.ops->poll(r.endpoint));
-        RANK_OK(rank, r.device_ops->queue_sync(r.device, queue));
+        RANK_OK(rank,
+                r.ops->queues->reduce_scatter(r.endpoint, queue, r.buffer, count));
+        RANK_OK(rank, r.ops->queues->all_gather(r.endpoint, queue, r.buffer, count));
+        RANK_OK(rank, r.ops->queues->poll(r.endpoint));
+        RANK_OK(rank, r.device_ops->queues->queue_sync(r.device, queue));
         check_sums(&r, 0, count);
         start(&r, count);
-        RANK_OK(rank, r.ops->queue_all_reduce(r.endpoint, queue, r.buffer, count));
+        RANK_OK(rank, r.ops->queues->all_reduce(r.endpoint, queue, r.buffer, count));
         RANK_OK(rank, r.device_ops->scale(r.device, queue, count, 1, r.buffer));
-        RANK_OK(rank, r.device_ops->queue_sync(r.device, queue));
+        RANK_OK(rank, r.device_ops->queues->queue_sync(r.device, queue));
         check_sums(&r, 0, count);
     }
-    r.device_ops->queue_close(r.device, queue);
+    r.device_ops->queues->queue_close(r.device, queue);
     fixture_close(&r);
 }
 
@@ -153,19 +154,19 @@ static void recorded(test_rank *rank, void *context) {
     dlc_queue *queue;
     dlc_captured_graph *captured = NULL;
     fixture_open(&r, rank);
-    RANK_OK(rank, r.device_ops->queue_open(r.device, &queue));
-    RANK_OK(rank, r.device_ops->capture_begin(r.device, queue));
-    RANK_OK(rank, r.ops->queue_reduce_scatter(r.endpoint, queue, r.buffer, 1001));
-    RANK_OK(rank, r.ops->queue_all_gather(r.endpoint, queue, r.buffer, 1001));
-    RANK_OK(rank, r.device_ops->capture_end(r.device, queue, &captured));
+    RANK_OK(rank, r.device_ops->queues->queue_open(r.device, &queue));
+    RANK_OK(rank, r.device_ops->queues->capture_begin(r.device, queue));
+    RANK_OK(rank, r.ops->queues->reduce_scatter(r.endpoint, queue, r.buffer, 1001));
+    RANK_OK(rank, r.ops->queues->all_gather(r.endpoint, queue, r.buffer, 1001));
+    RANK_OK(rank, r.device_ops->queues->capture_end(r.device, queue, &captured));
     for (int i = 0; i < 5; i++) {
         start(&r, 1001);
-        RANK_OK(rank, r.device_ops->graph_launch(r.device, queue, captured));
-        RANK_OK(rank, r.device_ops->queue_sync(r.device, queue));
+        RANK_OK(rank, r.device_ops->queues->graph_launch(r.device, queue, captured));
+        RANK_OK(rank, r.device_ops->queues->queue_sync(r.device, queue));
         check_sums(&r, 0, 1001);
     }
-    r.device_ops->graph_close(r.device, captured);
-    r.device_ops->queue_close(r.device, queue);
+    r.device_ops->queues->graph_close(r.device, captured);
+    r.device_ops->queues->queue_close(r.device, queue);
     fixture_close(&r);
 }
 

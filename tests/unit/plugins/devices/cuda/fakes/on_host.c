@@ -13,7 +13,7 @@ const dlc_host *host;
 dlc_status gpu_begin(dlc_device *device, dlc_queue *queue, const char *what,
                      cudaStream_t *stream) {
     (void)what;
-    *stream = queue ? dlc_cuda_stream(queue) : device->own;
+    *stream = queue ? gpu_stream(queue) : device->own;
     return DLC_OK;
 }
 
@@ -176,6 +176,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DEVICE,
      .name = "emulated",
      .help = "the cuda device's kernels on the CPU",
+     .caps = DLC_DEVICE_HOST,
      .ops = &ops},
     DLC_FEATURES_END,
 };
