@@ -56,7 +56,7 @@ test: ## Run the tests of the release build only
 lint: ## Run the lints: format, static analysis, layering, words
 	@tests/run.sh lint
 
-docs: all ## Write docs/net-ini.md from the option tables; needs all plugins, with CUDA
+docs: all ## Write docs/net-ini.md and docs/sdk.md; needs all plugins, with CUDA
 	@cmake --build $(BUILD) --target docs
 
 bench: all ## Compare with PyTorch (hours); updates docs/results; BENCH="--nets resnet50"

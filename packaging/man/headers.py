@@ -22,7 +22,8 @@ HEADING = re.compile(r"/\* ---- (.+?) -*\s*\*/$")
 def plain(comment):
     """The text of a comment, without its stars; paragraphs stay apart."""
     text = re.sub(r"^/\*+ ?|\s*\*/$", "", comment.strip())
-    lines = [re.sub(r"^\s*\* ?", "", line) for line in text.splitlines()]
+    first, *rest = text.splitlines() or [""]
+    lines = [first, *(re.sub(r"^\s*\* ?", "", line) for line in rest)]
     return "\n".join(lines).strip("\n")
 
 

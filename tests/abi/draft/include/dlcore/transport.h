@@ -210,8 +210,10 @@ typedef struct dlc_transport_ops {
      * [count*r/ranks, count*(r+1)/ranks). */
 
     /* The buffer becomes the sum over all ranks. The last elements of a buffer may be
-     * control words of the core instead of gradients (the loss, votes of the ranks):
-     * they are added like all others, in full precision. */
+     * control words of the core instead of gradients (the loss, votes of the ranks),
+     * added like all others. Every rank reads them, so the bucket that has them is
+     * all-reduced even if the updates of the other buckets are sharded, and
+     * fused_update never gets them. */
     dlc_status (*all_reduce)(dlc_endpoint *endpoint, float *buffer, size_t count);
 
     /* Slice `rank` becomes the sum over all ranks; the rest of the buffer is
