@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include <dlcore/solver.h>
+#include <dlcore/consistency.h>
 
 enum { FAKE_RANKS = 4 };
 
