@@ -3,8 +3,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "solver/full_gradient.h"
 #include "solver/updater.h"
-#include "solver/whole_gradient.h"
 
 struct dlc_consistency {
     const dlc_update_target *target;
@@ -160,13 +160,13 @@ static dlc_status sync_update(dlc_consistency *model, int64_t iteration,
 static dlc_status update_all(const dlc_consistency *model, int64_t iteration,
                              dlc_update *update) {
     int skipped = 0;
-    DLC_TRY(dlc_whole_gradient_check(model->target, &model->arenas, iteration, update,
-                                     &skipped));
+    DLC_TRY(dlc_full_gradient_check(model->target, &model->arenas, iteration, update,
+                                    &skipped));
     if (skipped)
         return DLC_OK;
     if (model->target->solver->needs.norms)
-        return dlc_whole_gradient_update(model->target, &model->arenas, &model->ranges,
-                                         update);
+        return dlc_full_gradient_update(model->target, &model->arenas, &model->ranges,
+                                        update);
     for (int32_t b = 0; b < model->exchange->buckets; b++)
         DLC_TRY(update_bucket(model, b, update));
     return DLC_OK;

@@ -5,7 +5,7 @@
  * are updated as soon as it is complete, while later buckets are still in flight; or,
  * with sharded updates, each rank updates its shard and the weights are gathered.
  * Clipping by norm, loss scaling and rules that take norms must see whole tensors first
- * (whole_gradient.h). */
+ * (full_gradient.h). */
 #ifndef DLC_SOLVER_SYNCHRONOUS_H
 #define DLC_SOLVER_SYNCHRONOUS_H
 

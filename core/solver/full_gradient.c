@@ -1,6 +1,6 @@
 /* Norms of gradients, weights and slots, and what follows from them. They are read on
  * the CPU, so iterations that need them are not captured. */
-#include "solver/whole_gradient.h"
+#include "solver/full_gradient.h"
 
 #include <math.h>
 
@@ -74,9 +74,9 @@ static dlc_status clip(const dlc_update_target *target, const dlc_update_arenas 
     return DLC_OK;
 }
 
-dlc_status dlc_whole_gradient_check(const dlc_update_target *target,
-                                    const dlc_update_arenas *arenas, int64_t iteration,
-                                    dlc_update *update, int *skipped) {
+dlc_status dlc_full_gradient_check(const dlc_update_target *target,
+                                   const dlc_update_arenas *arenas, int64_t iteration,
+                                   dlc_update *update, int *skipped) {
     double inverse = 1;
     *skipped = 0;
     if (target->loss_scale)
@@ -125,10 +125,10 @@ static dlc_status update_tensor(const dlc_update_target *target,
     return dlc_update_run(target, arenas, range, &made);
 }
 
-dlc_status dlc_whole_gradient_update(const dlc_update_target *target,
-                                     const dlc_update_arenas *arenas,
-                                     const dlc_param_ranges *ranges,
-                                     const dlc_update *update) {
+dlc_status dlc_full_gradient_update(const dlc_update_target *target,
+                                    const dlc_update_arenas *arenas,
+                                    const dlc_param_ranges *ranges,
+                                    const dlc_update *update) {
     double inverse = 1;
     int overflow = 0;
     DLC_TRY(read_loss_scale(target, &inverse, &overflow));

@@ -3,8 +3,8 @@
  * synchronous.c, once an iteration.
  *
  * Threads: the train thread. */
-#ifndef DLC_SOLVER_WHOLE_GRADIENT_H
-#define DLC_SOLVER_WHOLE_GRADIENT_H
+#ifndef DLC_SOLVER_FULL_GRADIENT_H
+#define DLC_SOLVER_FULL_GRADIENT_H
 
 #include "solver/updater.h"
 
@@ -22,14 +22,14 @@ dlc_status dlc_update_run(const dlc_update_target *target,
 /* Looks for overflow and adapts the loss scale, then clips by norm: changes grad_scale.
  * *skipped = 1 if the CPU knows that nothing is to be updated. DLC_ERR_DIVERGED if the
  * gradient is not finite. */
-dlc_status dlc_whole_gradient_check(const dlc_update_target *target,
-                                    const dlc_update_arenas *arenas, int64_t iteration,
-                                    dlc_update *update, int *skipped);
+dlc_status dlc_full_gradient_check(const dlc_update_target *target,
+                                   const dlc_update_arenas *arenas, int64_t iteration,
+                                   dlc_update *update, int *skipped);
 
 /* Updates each range, which is a whole tensor, with its trust. */
-dlc_status dlc_whole_gradient_update(const dlc_update_target *target,
-                                     const dlc_update_arenas *arenas,
-                                     const dlc_param_ranges *ranges,
-                                     const dlc_update *update);
+dlc_status dlc_full_gradient_update(const dlc_update_target *target,
+                                    const dlc_update_arenas *arenas,
+                                    const dlc_param_ranges *ranges,
+                                    const dlc_update *update);
 
 #endif
