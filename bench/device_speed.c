@@ -54,16 +54,6 @@ static dlc_status sum_to(bench *b) {
     return b->ops->sum_to(b->device, b->queue, COUNT, sources, 2, targets, 2);
 }
 
-static dlc_status momentum(bench *b) {
-    const dlc_momentum how = {.size = sizeof how,
-                              .learning_rate = 0.01f,
-                              .momentum = 0.9f,
-                              .weight_decay = 0.0005f,
-                              .grad_scale = 1};
-    return b->ops->momentum(b->device, b->queue, COUNT, &how, b->x[0], b->x[1],
-                            b->x[2]);
-}
-
 static dlc_status to_half(bench *b) {
     return b->ops->convert(b->device, b->queue, COUNT, DLC_F32, b->x[0], DLC_F16,
                            b->x[1]);
@@ -116,7 +106,6 @@ static dlc_status measure_all(bench *b) {
     DLC_TRY(measure(b, "sum of 4", 5, sum));
     if (DLC_CAN(b->ops, sum_to))
         DLC_TRY(measure(b, "sum of 2 to 2", 4, sum_to));
-    DLC_TRY(measure(b, "momentum update", 5, momentum));
     DLC_TRY(measure(b, "float32 to half precision", 1.5, to_half));
     if (DLC_CAN(b->ops, normalize))
         DLC_TRY(measure(b, "images of bytes to float32", 1.25, normalize));

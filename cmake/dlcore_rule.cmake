@@ -6,10 +6,11 @@
 # <nvcc> may be empty: then the target has no kernels, and GPUs cannot run its rules.
 
 # dlcore_set_rule_options(<target>): rules are loops to vectorize, with bitwise identical
-# results on every instruction set and on GPUs: nothing is contracted into FMA.
+# results on every instruction set and on GPUs: nothing is contracted into FMA. Neither
+# errno nor the exceptions of IEEE 754 are looked at, and they would prevent vectorization.
 function(dlcore_set_rule_options target)
-  target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:C>:-O3$<SEMICOLON>-ffp-contract=off$<SEMICOLON>-fno-math-errno>)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:-O3;-ffp-contract=off;\
+-fno-math-errno;-fno-trapping-math>")
 endfunction()
 
 # dlcore_rule_architectures(<out> <architecture>...): CMAKE_CUDA_ARCHITECTURES as options.

@@ -185,24 +185,30 @@ void kernel_update(size_t begin, size_t end, const dlc_rule *rule,
     rule->run(step, end - begin, gradient, at, weight + begin);
 }
 
+/* The sum of a block stays in the L1 cache. It is at the weights' distance from a
+ * multiple of 4096 bytes: a CPU that compares 12 bits of addresses first would take
+ * stores to the weights for stores to what is read of the sum next. */
 void kernel_update_to(size_t begin, size_t end, const dlc_rule *rule,
                       const dlc_rule_step *step, const float *const *gradients,
                       int32_t count, float *const *slots, float *const *weights,
                       int32_t weight_count) {
     enum { LARGE = 1 << 18 }; /* elements; more than one core's own caches hold */
     int streaming = end - begin >= LARGE;
-    float sum[BLOCK];
+    _Alignas(sizeof(float) * BLOCK) float room[2 * BLOCK];
     size_t n = until_aligned(weights[0] + begin, end - begin);
 
     for (size_t at = begin; at < end; at += n, n = end - at) {
+        float *sum = room + (uintptr_t)(weights[0] + at) / sizeof *room % BLOCK;
+        const float *gradient = count > 1 ? sum : gradients[0] + at;
         n = n < BLOCK ? n : BLOCK;
-        sum_block(at, n, gradients, count, sum);
-        kernel_update(at, at + n, rule, step, sum, slots, weights[0]);
+        if (count > 1)
+            sum_block(at, n, gradients, count, sum);
+        kernel_update(at, at + n, rule, step, gradient, slots, weights[0]);
         for (int32_t i = 1; i < weight_count; i++) {
             if (streaming && n == BLOCK && until_aligned(weights[i] + at, n) == 0)
                 stream_block(weights[i] + at, weights[0] + at);
             else
-                memcpy(weights[i] + at, weights[0] + at, n * sizeof *sum);
+                memcpy(weights[i] + at, weights[0] + at, n * sizeof *room);
         }
     }
     if (streaming)
