@@ -34,7 +34,8 @@ static dlc_status measure_all_reduce(dlc_session *session, dlc_comm_cost *cost) 
     if (session->ranks == 1)
         return DLC_OK;
     return dlc_comm_benchmark(session->connection.comm, session->device_ops,
-                              session->device, arenas->gradients, arenas->count, cost);
+                              session->device, session->solver.slots, arenas->gradients,
+                              arenas->count, cost);
 }
 
 static dlc_status one_pass(dlc_session *session, dlc_upload *upload, double *seconds) {

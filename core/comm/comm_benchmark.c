@@ -87,17 +87,17 @@ static dlc_status time_add(const dlc_device_ops *ops, dlc_device *device, size_t
     return DLC_OK;
 }
 
-/* An update with momentum reads gradient, velocity and weight and writes two of them;
- * adding a buffer to itself reads and writes it: 5 moves against 2. */
+/* An update reads gradient, weight and slots and writes all but the gradient; adding a
+ * buffer to itself reads and writes it: 3 + 2 * slots moves against 2. */
 static dlc_status measure_update(dlc_comm *comm, const dlc_device_ops *ops,
-                                 dlc_device *device, float *zeros, size_t count,
-                                 dlc_comm_cost *cost) {
+                                 dlc_device *device, int32_t slots, float *zeros,
+                                 size_t count, dlc_comm_cost *cost) {
     size_t size = at_most(count, 16 * (size_t)LARGE);
     double seconds = 0;
     DLC_TRY(time_add(ops, device, size, zeros, zeros, &seconds));
     DLC_TRY(dlc_comm_max_seconds(comm, &seconds));
     cost->update_bandwidth = (double)(size * sizeof(float)) /
-                             fmax(seconds * 5 / 2, 1e-9);
+                             fmax(seconds * (3 + 2 * slots) / 2, 1e-9);
     return DLC_OK;
 }
 
@@ -119,10 +119,10 @@ dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,
 }
 
 dlc_status dlc_comm_benchmark(dlc_comm *comm, const dlc_device_ops *ops,
-                              dlc_device *device, float *zeros, size_t count,
-                              dlc_comm_cost *cost) {
+                              dlc_device *device, int32_t slots, float *zeros,
+                              size_t count, dlc_comm_cost *cost) {
     DLC_TRY(measure_all_reduce(comm, zeros, count, cost));
-    return measure_update(comm, ops, device, zeros, count, cost);
+    return measure_update(comm, ops, device, slots, zeros, count, cost);
 }
 
 size_t dlc_comm_cost_bucket_bytes(const dlc_comm_cost *cost, size_t bytes) {

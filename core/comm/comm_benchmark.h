@@ -13,11 +13,11 @@ typedef struct dlc_comm_cost {
     double update_bandwidth; /* bytes of weights that are updated per second */
 } dlc_comm_cost;
 
-/* Collective: `zeros` are `count` elements of zeros on each rank, and stay zeros. Every
- * rank gets the numbers of the slowest. */
+/* Collective: `zeros` are `count` elements of zeros on each rank, and stay zeros; the
+ * solver's rule has `slots`. Every rank gets the numbers of the slowest. */
 dlc_status dlc_comm_benchmark(dlc_comm *comm, const dlc_device_ops *ops,
-                              dlc_device *device, float *zeros, size_t count,
-                              dlc_comm_cost *cost);
+                              dlc_device *device, int32_t slots, float *zeros,
+                              size_t count, dlc_comm_cost *cost);
 
 /* Collective: the bytes per second that the slowest rank's device moves in memory, not
  * in its caches. */

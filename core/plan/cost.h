@@ -60,7 +60,7 @@ typedef struct dlc_plan_cluster {
                         thread */
     double rest;   /* seconds of a step outside the layers: the next batch, overhead */
     double copies; /* of the weights in a rank's memory, besides the weights: gradients
-                      and the solver's state; 2 for momentum */
+                      and the solver's slots */
     double other_bytes; /* a rank's other memory, besides weights, copies and
                            activations: the process, the data, the test net */
     int fused_update;   /* the ranks of a machine can access each other's memory: on one

@@ -121,12 +121,11 @@ double dlc_plan_all_reduce(const dlc_plan_cluster *cluster,
     }
 }
 
-/* An update with momentum reads gradient, weight and velocity and writes two of them: 5
- * moves. A fused update reads all ranks' gradients, the weight and the velocity, and
- * writes the velocity and all ranks' weights. */
+/* An update reads gradient, weight and slots, and writes all but the gradient. A fused
+ * update reads all ranks' gradients, and writes all ranks' weights. */
 double dlc_plan_fused_update(const dlc_plan_cluster *cluster, double bytes) {
-    const double update = 5;
-    double ranks = dlc_plan_ranks(cluster), moves = 2 * ranks + 3;
+    double ranks = dlc_plan_ranks(cluster), slots = fmax(cluster->copies - 1, 0);
+    double update = 3 + 2 * slots, moves = 2 * ranks + 1 + 2 * slots;
     if (!cluster->fused_update || cluster->nodes > 1 || ranks == 1 ||
         cluster->update_bandwidth <= 0)
         return 0;

@@ -18,7 +18,8 @@ static dlc_status benchmark_comm(const dlc_session *session, dlc_comm_cost *cost
                                                   bytes);
     if (status == DLC_OK)
         status = dlc_comm_benchmark(session->connection.comm, session->device_ops,
-                                    session->device, zeros.base, ZEROS, cost);
+                                    session->device, session->solver.slots, zeros.base,
+                                    ZEROS, cost);
     session->device_ops->free(session->device, &zeros);
     return status;
 }

@@ -143,7 +143,8 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
         return DLC_OK;
     }
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
-                               arenas->gradients, arenas->count, &cost));
+                               session->solver.slots, arenas->gradients, arenas->count,
+                               &cost));
     /* Gradients that may overflow must be checked as a whole before any update. */
     int whole = session->loss_scale.base != NULL;
     made.shard_optimizer = !whole && choose_sharding(session, &cost);

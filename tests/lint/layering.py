@@ -30,7 +30,8 @@ CORE = {
 
 # What the public headers may include besides each other: freestanding C, so that they
 # compile anywhere and pull in nothing else.
-SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h", "math.h"}
+SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h",
+              "math.h"}
 
 # Libraries that only plugins may know, whether or not such a plugin exists.
 LIBRARIES = ["onednn", "dnnl", "mkldnn", "cudnn", "cublas", "nccl", "rccl", "ucx",
@@ -185,6 +186,24 @@ def check_names(path, text, names):
                       "...")
 
 
+# Below the solvers nobody knows a rule: devices, transports and the exchange run what
+# they are given.
+RULE_FREE = ("plugins/devices/", "plugins/transport/", "core/comm/", "core/plan/")
+RULE_WORDS = re.compile(r"(?i)(?<![a-z])(momentum|velocity|nesterov|dampening|beta_?[12]"
+                        r"|second_moment)(?![a-z])")
+
+
+def check_rules(path, text):
+    if not str(path).startswith(RULE_FREE):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = RULE_WORDS.search(line)
+        if match:
+            found(path, number, f"knows a solver's rule: {match[1]}",
+                  "Run dlc_update.rule, whatever it is: the arithmetic of an update "
+                  "belongs to plugins/solvers.")
+
+
 def main():
     check_cycles()
     names = plugin_names()
@@ -201,6 +220,7 @@ def main():
         count += 1
         if path.suffix in (".c", ".h", ".cu", ".cuh"):
             check_includes(path, text)
+        check_rules(path, text)
         if path.parts[0] in ("core", "tools"):
             check_names(path, text, names)
     for finding in findings:

@@ -326,7 +326,8 @@ static void benchmark_body(test_rank *rank, void *context) {
     fixture b;
     (void)context;
     fixture_open(&b, rank, PLAIN);
-    RANK_OK(rank, dlc_comm_benchmark(b.comm, ops, b.device, b.gradients, COUNT, &cost));
+    RANK_OK(rank,
+            dlc_comm_benchmark(b.comm, ops, b.device, 1, b.gradients, COUNT, &cost));
     mine[0] = cost.latency;
     mine[1] = cost.bandwidth;
     mine[2] = cost.update_bandwidth;
@@ -340,7 +341,7 @@ static void benchmark_body(test_rank *rank, void *context) {
     for (size_t i = 0; i < COUNT; i++)
         RANK_CHECK(rank, b.gradients[i] == 0);
     /* Fewer elements than the benchmark would use, down to one. */
-    RANK_OK(rank, dlc_comm_benchmark(b.comm, ops, b.device, b.gradients, 1, &cost));
+    RANK_OK(rank, dlc_comm_benchmark(b.comm, ops, b.device, 1, b.gradients, 1, &cost));
     fixture_close(&b);
 }
 

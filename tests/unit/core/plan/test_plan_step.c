@@ -108,13 +108,15 @@ START_TEST(sharded_updates) {
 }
 END_TEST
 
-/* On two ranks of one machine a fused update moves 7/10 of an update's bytes. It
- * overlaps backward, except for the last bucket, and is chosen if possible. */
+/* On two ranks of one machine a fused update with one slot moves 7/10 of an update's
+ * bytes. It overlaps backward, except for the last bucket, and is chosen if possible.
+ */
 START_TEST(fused_updates) {
     dlc_plan_cluster c = {.nodes = 1,
                           .ranks_per_node = 2,
                           .inside = {.bandwidth = 1e9},
                           .update_bandwidth = 1e8,
+                          .copies = 2,
                           .fused_update = 1};
     ck_near(dlc_plan_fused_update(&c, 1e8), 0.7);
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_FUSED);
@@ -127,6 +129,10 @@ START_TEST(fused_updates) {
                      DLC_PLAN_OVERLAP_FUSED);
     c.ranks_per_node = 4; /* 11 moves of a quarter of the bytes */
     ck_near(dlc_plan_fused_update(&c, 1e8), 0.55);
+    c.copies = 3; /* a second slot: 13 moves, an update has 7 */
+    ck_near(dlc_plan_fused_update(&c, 1e8), 13.0 / 7 / 4);
+    c.copies = 1; /* no slot: 9 moves, an update has 3 */
+    ck_near(dlc_plan_fused_update(&c, 1e8), 9.0 / 3 / 4);
 }
 END_TEST
 
