@@ -21,6 +21,8 @@ KINDS = {
     "data": ("Data sources", "`source` in [data] and in [data.test] selects one; its keys go into the same "
              "section."),
     "solver": ("Solvers", "`type` in [solver] selects one; its keys go into the same section."),
+    "consistency": ("Consistency models", "`type` in [consistency] selects one; its keys go into the same "
+                    "section."),
     "transport": ("Transports", "`type` in [transport] selects one; its keys go into the same section. With `auto`, "
                   "keys of single transports are not allowed."),
     "device": ("Devices", "`device` in [train] selects one; its keys go into the same section."),
