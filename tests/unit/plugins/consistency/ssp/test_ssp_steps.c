@@ -384,9 +384,9 @@ static void configure(fixture_rank *rank, int i) {
 }
 
 static void changes(fixture_rank *rank) {
-    for (int i = 0; i < PERIODS; i++) {
+    for (int64_t i = 0; i < PERIODS; i++) {
         if (i > 0)
-            configure(rank, i % 2);
+            configure(rank, (int)(i % 2));
         ck_assert_int_eq(job.ops->configure(rank->model, other[2]), DLC_ERR_CONFIG);
         fixture_iterations(rank, i * PERIOD, (i + 1) * PERIOD);
         expect_reference(rank, (i + 1) * PERIOD);
