@@ -7,52 +7,6 @@
 #include "base/status.h"
 #include "layer_fixture.h"
 
-/* Two and four dimensions, with odd sizes and sizes of 1. */
-static const dlc_shape grid[] = {
-    {4, {2, 3, 5, 7}}, {4, {1, 4, 6, 6}}, {4, {3, 16, 4, 4}}, {4, {4, 1, 9, 3}},
-    {2, {3, 8}},       {2, {1, 5}},       {2, {5, 17}},
-};
-enum { SHAPES = sizeof grid / sizeof *grid };
-
-typedef void visitor(layer_fixture *f);
-
-/* The inputs of kind 0 .. KINDS-1: one input, two of one shape, or one and labels. */
-static void make_inputs(int kind, const dlc_shape *shape, layer_inputs *inputs) {
-    *inputs = (layer_inputs){.count = kind + 1, .shape = {*shape, *shape, *shape}};
-    if (kind < 2)
-        return;
-    inputs->count = 2;
-    inputs->labels = 1;
-    inputs->shape[1] = (dlc_shape){.rank = 1, .dims = {shape->dims[0]}};
-}
-
-enum { KINDS = 3 };
-
-static int takes_labels(const suite_run *run) {
-    return (run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
-}
-
-/* Calls `visit` for all inputs of the grid that the layer accepts. Skips the check if
- * it accepts none. */
-static void over_the_grid(suite_run *run, dlc_phase phase, visitor *visit) {
-    int taken = 0;
-    for (int shape = 0; shape < SHAPES; shape++)
-        for (int kind = takes_labels(run) ? KINDS - 1 : 0;
-             kind < (takes_labels(run) ? KINDS : KINDS - 1); kind++) {
-            layer_inputs inputs;
-            layer_fixture f;
-            make_inputs(kind, &grid[shape], &inputs);
-            if (layer_fixture_open(run, phase, &inputs, &f) != DLC_OK)
-                continue;
-            visit(&f);
-            layer_fixture_close(&f);
-            taken++;
-        }
-    if (!taken)
-        suite_skip(run, "it accepts none of the inputs that this check tries: %s",
-                   dlc_detail());
-}
-
 /* ---- Forward ---------------------------------------------------------------- */
 
 static void run_once(layer_fixture *f) {
@@ -66,11 +20,11 @@ static void run_once(layer_fixture *f) {
 }
 
 static void runs(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TRAIN, run_once);
+    layer_over_grid(run, DLC_PHASE_TRAIN, run_once);
 }
 
 static void runs_in_a_test(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TEST, run_once);
+    layer_over_grid(run, DLC_PHASE_TEST, run_once);
 }
 
 static void infer_twice(layer_fixture *f) {
@@ -96,7 +50,7 @@ static void infer_twice(layer_fixture *f) {
 }
 
 static void infers_alike(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TRAIN, infer_twice);
+    layer_over_grid(run, DLC_PHASE_TRAIN, infer_twice);
 }
 
 static float *keep(const float *x, size_t count, float *kept, size_t room) {
@@ -118,19 +72,7 @@ static void forward_twice(layer_fixture *f) {
 }
 
 static void repeats_itself(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TRAIN, forward_twice);
-}
-
-static void leaves_its_inputs(layer_fixture *f) {
-    layer_fixture_fill(f, 11);
-    layer_fixture_forward(f);
-    if (f->changed)
-        suite_fail(f->run,
-                   "forward overwrites an input that plan.in_place does not include");
-}
-
-static void inputs_stay(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TRAIN, leaves_its_inputs);
+    layer_over_grid(run, DLC_PHASE_TRAIN, forward_twice);
 }
 
 /* ---- Gradients -------------------------------------------------------------- */
@@ -191,10 +133,10 @@ static void compare_slopes(layer_fixture *f) {
     layer_fixture_forward(f);
     layer_fixture_backward(f);
     for (int32_t i = 0; i < f->plan.inputs; i++)
-        if (f->in_diff[i])
+        if (f->memory->in_diff[i])
             check_some(f, f->x[i], f->dx[i], f->x_count[i], "input element");
     for (int32_t i = 0; i < f->plan.params; i++)
-        if (f->param_diff[i])
+        if (f->memory->param_diff[i])
             check_some(f, f->p[i], f->dp[i], f->p_count[i], f->param[i].name);
 }
 
@@ -202,35 +144,7 @@ static void gradients_are_slopes(suite_run *run) {
     const dlc_layer_ops *ops = run->feature->ops;
     if (!DLC_CAN(ops, backward))
         suite_skip(run, "it has no backward");
-    over_the_grid(run, DLC_PHASE_TRAIN, compare_slopes);
-}
-
-static void backward_twice(layer_fixture *f) {
-    float first[ROOM];
-    int32_t i = 0;
-    while (i < f->plan.inputs && !f->in_diff[i])
-        i++;
-    if (i == f->plan.inputs)
-        return;
-    size_t count = f->x_count[i] < ROOM ? f->x_count[i] : ROOM;
-    layer_fixture_fill(f, 21);
-    suite_random(f->dy, f->y_count, 31);
-    layer_fixture_forward(f);
-    layer_fixture_backward(f);
-    (void)keep(f->dx[i], f->x_count[i], first, ROOM);
-    layer_fixture_forward(f);
-    layer_fixture_backward(f); /* on memory with the previous gradients */
-    if (!suite_same(first, f->dx[i], count))
-        suite_fail(f->run,
-                   "backward adds to gradients instead of overwriting them, or is not "
-                   "reproducible");
-}
-
-static void backward_overwrites(suite_run *run) {
-    const dlc_layer_ops *ops = run->feature->ops;
-    if (!DLC_CAN(ops, backward))
-        suite_skip(run, "it has no backward");
-    over_the_grid(run, DLC_PHASE_TRAIN, backward_twice);
+    layer_over_grid(run, DLC_PHASE_TRAIN, compare_slopes);
 }
 
 /* Checks that backward adds to the gradient of input i. */
@@ -277,7 +191,7 @@ static void accumulates(suite_run *run) {
     if (!DLC_CAN(ops, backward))
         suite_skip(run, "it has no backward");
     accumulating = 0;
-    over_the_grid(run, DLC_PHASE_TRAIN, accumulate_where_possible);
+    layer_over_grid(run, DLC_PHASE_TRAIN, accumulate_where_possible);
     if (!accumulating)
         suite_skip(run, "it does not accumulate gradients");
 }
@@ -290,9 +204,11 @@ static void carry_params(layer_fixture *f) {
         suite_random(f->p[i], f->p_count[i], 41 + (uint64_t)i);
         if (!DLC_CAN(f->ops, param_import))
             continue;
-        suite_must(f->run, f->ops->param_import(f->layer, i, f->p[i], f->param_own[i]),
+        suite_must(f->run,
+                   f->ops->param_import(f->layer, i, f->p[i], f->memory->param[i]),
                    "param_import");
-        suite_must(f->run, f->ops->param_export(f->layer, i, f->param_own[i], plain),
+        suite_must(f->run,
+                   f->ops->param_export(f->layer, i, f->memory->param[i], plain),
                    "param_export");
         if (!suite_same(plain, f->p[i], f->p_count[i]))
             suite_fail(f->run, "param_import and param_export change parameter %s",
@@ -301,7 +217,7 @@ static void carry_params(layer_fixture *f) {
 }
 
 static void params_come_back(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TRAIN, carry_params);
+    layer_over_grid(run, DLC_PHASE_TRAIN, carry_params);
 }
 
 static void describe_into_little_room(layer_fixture *f) {
@@ -317,7 +233,7 @@ static void describe_into_little_room(layer_fixture *f) {
 }
 
 static void describes_itself(suite_run *run) {
-    over_the_grid(run, DLC_PHASE_TRAIN, describe_into_little_room);
+    layer_over_grid(run, DLC_PHASE_TRAIN, describe_into_little_room);
 }
 
 /* ---- Capability bits -------------------------------------------------------- */
@@ -337,7 +253,7 @@ static void fits_pointwise(layer_fixture *f) {
 static void bits_are_true(suite_run *run) {
     if (!(run->feature->caps & (DLC_LAYER_POINTWISE | DLC_LAYER_BINARY)))
         suite_skip(run, "it has none of the capability bits that this check covers");
-    over_the_grid(run, DLC_PHASE_TRAIN, fits_pointwise);
+    layer_over_grid(run, DLC_PHASE_TRAIN, fits_pointwise);
 }
 
 #define CHECK(name, promise, run) \
@@ -349,10 +265,8 @@ const suite_check suite_layer_checks[] = {
     CHECK("layer.test_phase", "forward works in the test phase too", runs_in_a_test),
     CHECK("layer.infer", "infer depends on the inputs alone", infers_alike),
     CHECK("layer.repeats", "forward is bitwise reproducible", repeats_itself),
-    CHECK("layer.inputs", "forward does not change its inputs", inputs_stay),
     CHECK("layer.gradients", "gradients agree with finite differences",
           gradients_are_slopes),
-    CHECK("layer.backward", "backward overwrites gradients", backward_overwrites),
     CHECK("layer.accumulate", "backward adds to gradients where it offers that",
           accumulates),
     CHECK("layer.params", "param_export undoes param_import", params_come_back),

@@ -1,5 +1,5 @@
-/* Implements the layer fixture: building a layer, guarded memory, reorders and
- * passes. */
+/* Implements the layer fixture: building a layer, its guarded memory, and the grid of
+ * inputs that the checks try. */
 #include "layer_fixture.h"
 
 #include <string.h>
@@ -7,8 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* The guard bytes after each buffer that the layer writes: their number and value. */
-enum { GUARD = 64, GUARD_BYTE = 0x6b };
+enum { FIRST_ITERATION = 5 };
 
 int layer_fixture_is_metric(const layer_fixture *f) {
     return (f->run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
@@ -89,20 +88,10 @@ static void prepare(layer_fixture *f, dlc_phase phase) {
 /* ---- Memory ----------------------------------------------------------------- */
 
 static void *guarded(layer_fixture *f, size_t bytes) {
-    char *memory = (char *)device_fixture_floats(f->run, &f->device,
-                                                 (bytes + GUARD) / sizeof(float) + 1);
-    memset(memory + bytes, GUARD_BYTE, GUARD);
+    char *memory = (char *)device_fixture_floats(
+        f->run, &f->device, (bytes + LAYER_GUARD) / sizeof(float) + 1);
+    memset(memory + bytes, LAYER_GUARD_BYTE, LAYER_GUARD);
     return memory;
-}
-
-static void check_guard(const layer_fixture *f, const void *memory, size_t bytes,
-                        const char *call, const char *what) {
-    if (!memory)
-        return;
-    const unsigned char *guard = (const unsigned char *)memory + bytes;
-    for (int i = 0; i < GUARD; i++)
-        if (guard[i] != GUARD_BYTE)
-            suite_fail(f->run, "%s writes beyond the end of its %s", call, what);
 }
 
 static float *host_floats(layer_fixture *f, size_t count) {
@@ -112,43 +101,45 @@ static float *host_floats(layer_fixture *f, size_t count) {
     return x;
 }
 
-static void take_inputs(layer_fixture *f) {
+static void take_values(layer_fixture *f) {
     for (int32_t i = 0; i < f->plan.inputs; i++) {
         f->x_count[i] = (size_t)dlc_shape_count(&f->plain_in[i].shape);
         f->x[i] = host_floats(f, f->x_count[i]);
         f->dx[i] = host_floats(f, f->x_count[i]);
-        f->in_own[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
-        if (f->plan.wants_gradient >> i & 1)
-            f->in_diff[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
-    }
-}
-
-static void take_outputs(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.outputs; i++) {
-        f->out_own[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
-        if (!(f->run->feature->caps & DLC_LAYER_LOSS))
-            f->out_diff[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
     }
     f->y_count = (size_t)dlc_shape_count(&f->plain_out[0].shape);
     f->y = host_floats(f, f->y_count);
     f->dy = host_floats(f, f->y_count);
-}
-
-static void take_params(layer_fixture *f) {
     for (int32_t i = 0; i < f->plan.params; i++) {
-        size_t bytes = (size_t)f->param[i].count * sizeof(float);
         f->p_count[i] = (size_t)dlc_shape_count(&f->param[i].shape);
         f->p[i] = host_floats(f, f->p_count[i]);
         f->dp[i] = host_floats(f, f->p_count[i]);
-        f->param_own[i] = guarded(f, bytes);
-        if (!(f->param[i].flags & DLC_PARAM_BUFFER))
-            f->param_diff[i] = guarded(f, bytes);
     }
+}
+
+static void take_memory(layer_fixture *f, layer_memory *m) {
+    for (int32_t i = 0; i < f->plan.inputs; i++) {
+        m->in[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
+        if (f->plan.wants_gradient >> i & 1)
+            m->in_diff[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
+    }
+    for (int32_t i = 0; i < f->plan.outputs; i++) {
+        m->out[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
+        if (!(f->run->feature->caps & DLC_LAYER_LOSS))
+            m->out_diff[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
+    }
+    for (int32_t i = 0; i < f->plan.params; i++) {
+        m->param[i] = guarded(f, layer_param_bytes(f, i));
+        if (!(f->param[i].flags & DLC_PARAM_BUFFER))
+            m->param_diff[i] = guarded(f, layer_param_bytes(f, i));
+    }
+    m->workspace = guarded(f, f->plan.workspace_bytes);
+    m->scratch = guarded(f, f->plan.scratch_bytes);
 }
 
 dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
                               const layer_inputs *inputs, layer_fixture *f) {
-    *f = (layer_fixture){.run = run, .ops = run->feature->ops};
+    *f = (layer_fixture){.run = run, .ops = run->feature->ops, .phase = phase};
     device_fixture_open(run, &f->device);
     dlc_status status = create(f, phase);
     show_inputs(f, inputs);
@@ -163,11 +154,11 @@ dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
     suite_must(run, status, "create or infer");
     check_plan(f);
     prepare(f, phase);
-    take_inputs(f);
-    take_outputs(f);
-    take_params(f);
-    f->workspace = guarded(f, f->plan.workspace_bytes);
-    f->scratch = guarded(f, f->plan.scratch_bytes);
+    take_values(f);
+    take_memory(f, &f->bank[0]);
+    take_memory(f, &f->bank[1]);
+    f->memory = &f->bank[0];
+    f->iteration = FIRST_ITERATION;
     return DLC_OK;
 }
 
@@ -199,124 +190,46 @@ void layer_fixture_fill(layer_fixture *f, uint64_t seed) {
     }
 }
 
-/* ---- Conversion of layouts -------------------------------------------------- */
+/* ---- The grid --------------------------------------------------------------- */
 
-static void reorder(layer_fixture *f, const dlc_tensor *from, const void *src,
-                    const dlc_tensor *to, void *dst) {
-    const dlc_family *family = f->ops->family;
-    dlc_reorder *there = NULL;
-    if (from->dtype == to->dtype &&
-        (from->layout == to->layout || family->same_layout(from, to))) {
-        memcpy(dst, src, dlc_tensor_bytes(from));
+/* Two and four dimensions, with odd sizes and sizes of 1. */
+static const dlc_shape grid[] = {
+    {4, {2, 3, 5, 7}}, {4, {1, 4, 6, 6}}, {4, {3, 16, 4, 4}}, {4, {4, 1, 9, 3}},
+    {2, {3, 8}},       {2, {1, 5}},       {2, {5, 17}},
+};
+enum { SHAPES = sizeof grid / sizeof *grid };
+
+/* The inputs of kind 0 .. KINDS-1: one input, two of one shape, or one and labels. */
+static void make_inputs(int kind, const dlc_shape *shape, layer_inputs *inputs) {
+    *inputs = (layer_inputs){.count = kind + 1, .shape = {*shape, *shape, *shape}};
+    if (kind < 2)
         return;
-    }
-    suite_must(f->run, family->reorder_create(f->family, from, to, &there),
-               "reorder_create");
-    suite_must(f->run, family->reorder_run(there, src, dst), "reorder_run");
-    family->reorder_destroy(there);
+    inputs->count = 2;
+    inputs->labels = 1;
+    inputs->shape[1] = (dlc_shape){.rank = 1, .dims = {shape->dims[0]}};
 }
 
-static void import_params(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.params; i++)
-        if (DLC_CAN(f->ops, param_import))
-            suite_must(f->run,
-                       f->ops->param_import(f->layer, i, f->p[i], f->param_own[i]),
-                       "param_import");
-        else
-            memcpy(f->param_own[i], f->p[i], f->p_count[i] * sizeof(float));
+enum { KINDS = 3 };
+
+static int takes_labels(const suite_run *run) {
+    return (run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
 }
 
-static void export_gradients(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.params; i++)
-        if (!f->param_diff[i])
-            continue;
-        else if (DLC_CAN(f->ops, param_export))
-            suite_must(f->run,
-                       f->ops->param_export(f->layer, i, f->param_diff[i], f->dp[i]),
-                       "param_export");
-        else
-            memcpy(f->dp[i], f->param_diff[i], f->p_count[i] * sizeof(float));
-}
-
-/* ---- A pass ----------------------------------------------------------------- */
-
-static dlc_layer_run pass_of(layer_fixture *f) {
-    return (dlc_layer_run){.size = sizeof(dlc_layer_run),
-                           .iteration = 5,
-                           .sample = 16,
-                           .in = (const void *const *)f->in_own,
-                           .out = f->out_own,
-                           .out_diff = f->out_diff,
-                           .in_diff = f->in_diff,
-                           .param = f->param_own,
-                           .param_diff = f->param_diff,
-                           .workspace = f->workspace,
-                           .scratch = f->scratch,
-                           .loss_scale = 1,
-                           .accumulate = f->accumulate};
-}
-
-static void check_guards(layer_fixture *f, const char *call) {
-    for (int32_t i = 0; i < f->plan.outputs; i++)
-        check_guard(f, f->out_own[i], dlc_tensor_bytes(&f->out[i]), call, "output");
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
-        check_guard(f, f->in_own[i], dlc_tensor_bytes(&f->in[i]), call, "input");
-        check_guard(f, f->in_diff[i], dlc_tensor_bytes(&f->in[i]), call,
-                    "input's gradient");
-    }
-    for (int32_t i = 0; i < f->plan.params; i++) {
-        size_t bytes = (size_t)f->param[i].count * sizeof(float);
-        check_guard(f, f->param_own[i], bytes, call, "parameter");
-        check_guard(f, f->param_diff[i], bytes, call, "parameter's gradient");
-    }
-    check_guard(f, f->workspace, f->plan.workspace_bytes, call, "workspace");
-    check_guard(f, f->scratch, f->plan.scratch_bytes, call, "scratch memory");
-}
-
-/* A copy of an input, to detect that forward changes it: other layers may read it
- * too. */
-static void *copy_of_input(layer_fixture *f, int32_t i) {
-    size_t bytes = dlc_tensor_bytes(&f->in[i]);
-    void *copy = dlc_alloc(bytes, 1);
-    if (!copy)
-        suite_skip(f->run, "out of memory");
-    memcpy(copy, f->in_own[i], bytes);
-    return copy;
-}
-
-static void compare_input(layer_fixture *f, int32_t i, void *before) {
-    if (before && !(f->plan.in_place >> i & 1) &&
-        memcmp(before, f->in_own[i], dlc_tensor_bytes(&f->in[i])) != 0)
-        f->changed = 1;
-    dlc_free(before);
-}
-
-void layer_fixture_forward(layer_fixture *f) {
-    dlc_layer_run pass = pass_of(f);
-    void *before[FIXTURE_INPUTS] = {NULL};
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
-        reorder(f, &f->plain_in[i], f->x[i], &f->in[i], f->in_own[i]);
-        before[i] = copy_of_input(f, i);
-    }
-    import_params(f);
-    suite_must(f->run, f->ops->forward(f->layer, &pass), "forward");
-    check_guards(f, "forward");
-    for (int32_t i = 0; i < f->plan.inputs; i++)
-        compare_input(f, i, before[i]);
-    reorder(f, &f->out[0], f->out_own[0], &f->plain_out[0], f->y);
-}
-
-void layer_fixture_backward(layer_fixture *f) {
-    dlc_layer_run pass = pass_of(f);
-    if (f->out_diff[0])
-        reorder(f, &f->plain_out[0], f->dy, &f->out[0], f->out_diff[0]);
-    for (int32_t i = 0; i < f->plan.inputs; i++)
-        if (f->accumulate >> i & 1)
-            reorder(f, &f->plain_in[i], f->dx[i], &f->in[i], f->in_diff[i]);
-    suite_must(f->run, f->ops->backward(f->layer, &pass), "backward");
-    check_guards(f, "backward");
-    for (int32_t i = 0; i < f->plan.inputs; i++)
-        if (f->in_diff[i])
-            reorder(f, &f->in[i], f->in_diff[i], &f->plain_in[i], f->dx[i]);
-    export_gradients(f);
+void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
+    int taken = 0;
+    for (int shape = 0; shape < SHAPES; shape++)
+        for (int kind = takes_labels(run) ? KINDS - 1 : 0;
+             kind < (takes_labels(run) ? KINDS : KINDS - 1); kind++) {
+            layer_inputs inputs;
+            layer_fixture f;
+            make_inputs(kind, &grid[shape], &inputs);
+            if (layer_fixture_open(run, phase, &inputs, &f) != DLC_OK)
+                continue;
+            visit(&f);
+            layer_fixture_close(&f);
+            taken++;
+        }
+    if (!taken)
+        suite_skip(run, "it accepts none of the inputs that this check tries: %s",
+                   dlc_detail());
 }

@@ -25,12 +25,19 @@
 #include "solver/solver.h"
 
 static const suite_check *const tables[] = {
-    suite_file_checks,        suite_load_checks,
-    suite_feature_checks,     suite_lifecycle_checks,
-    suite_device_checks,      suite_device_update_checks,
-    suite_transport_checks,   suite_transport_fault_checks,
-    suite_layer_checks,       suite_solver_checks,
-    suite_consistency_checks, suite_data_checks,
+    suite_file_checks,
+    suite_load_checks,
+    suite_feature_checks,
+    suite_lifecycle_checks,
+    suite_device_checks,
+    suite_device_update_checks,
+    suite_transport_checks,
+    suite_transport_fault_checks,
+    suite_layer_checks,
+    suite_layer_memory_checks,
+    suite_solver_checks,
+    suite_consistency_checks,
+    suite_data_checks,
 };
 
 const suite_check *suite_at(size_t i) {

@@ -172,14 +172,48 @@ mutant("layer.infer", "layer", ("    plan->out[0].dtype = DLC_F32;", "    static
                                 "++asked;\n    plan->out[0].dtype = DLC_F32;"))
 mutant("layer.repeats", "layer", (FORWARD, "    static float turn;\n    turn += 0.001f;\n    for (int64_t i = 0; i < "
                                   "layer->count; i++)\n        y[i] = turn +"))
-mutant("layer.inputs", "layer", ("    plan->in_place = 1;\n", ""),
-       (FORWARD, "    ((float *)(uintptr_t)x)[0] = 0.25f + 2 * x[0];\n" + FORWARD))
 mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = dy[i] * root"))
 mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = i ? dy[i] * root * root : 1.5f * dy[i]"))
-mutant("layer.backward", "layer", ("dx[i] = dy[i] * root * root", "dx[i] += dy[i] * root * root"),
-       ("    plan->in_place = 1;\n", ""))
 mutant("layer.accumulate", "layer", ("    plan->in_place = 1;\n", "    plan->accumulates_gradient = plan->shared_gradient;\n"))
 mutant("layer.accumulate", "layer", ("    plan->in_place = 1;\n", "    plan->accumulates_gradient = 2;\n"))
+# A right layer with a weight, y = w x / (1 + slope |x|), of which the mutants below break one rule each.
+WEIGHT = (("    plan->out[0].dtype = DLC_F32;", "    plan->out[0].dtype = DLC_F32;\n    plan->params = 1;\n"
+           '    plan->param[0].name = "weight";\n    plan->param[0].shape = (dlc_shape){1, {1}};'),
+          ("    plan->in_place = 1;\n    plan->reads_out = 1;", "    plan->param[0].count = 1;\n    plan->reads_in = 1;"),
+          ("y[i] = x[i] /", "y[i] = *(const float *)run->param[0] * x[i] /"),
+          ("    const float *y = run->out[0], *dy", "    float *dw = run->param_diff[0], w = *(float *)run->param[0], sum = 0;\n"
+           "    const float *x = run->in[0], *dy"),
+          ("    if (!dx)\n", "    for (int64_t i = 0; i < layer->count; i++)\n        sum += dy[i] * x[i] / (1 + layer->slope * "
+           "fabsf(x[i]));\n    dw[0] = sum;\n    if (!dx)\n"),
+          ("        float root = 1 - layer->slope * fabsf(y[i]);", "        float root = 1 / (1 + layer->slope * fabsf(x[i]));"),
+          ("dx[i] = dy[i] * root * root", "dx[i] = w * dy[i] * root * root"))
+START = "    const float *x = run->in[0];\n"
+STATE = ("    int64_t count;\n};", "    int64_t count;\n    float kept[4096];\n    const float *x;\n    const float *w;\n};")
+mutant("layer.read_only", "layer", ("    plan->in_place = 1;\n", ""),
+       (FORWARD, "    ((float *)(uintptr_t)x)[0] = 0.25f + 2 * x[0];\n" + FORWARD))
+mutant("layer.read_only", "layer", (FORWARD, FORWARD.replace("y[i] =", "y[i] = ((float *)(uintptr_t)x)[i] =")))
+mutant("layer.read_only", "layer", *WEIGHT, (START, START + "    *(float *)run->param[0] *= 0.99f;\n"))
+mutant("layer.read_only", "layer", ("        dx[i] = dy[i] * root * root;", "        dx[i] = dy[i] * root * root;\n"
+                                    "        ((float *)run->out[0])[i] = 0;"))
+mutant("layer.overwrites", "layer", ("dx[i] = dy[i] * root * root", "dx[i] += dy[i] * root * root"),
+       ("    plan->in_place = 1;\n", ""))
+mutant("layer.overwrites", "layer", *WEIGHT, ("    dw[0] = sum;", "    dw[0] += sum;"))
+mutant("layer.scratch", "layer", ("    plan->reads_out = 1;", "    plan->scratch_bytes = 4 * (size_t)dlc_shape_count("
+                                  "&plan->in[0].shape);"),
+       ("        y[i] = x[i] /", "        y[i] = ((float *)run->scratch)[i] = x[i] /"),
+       ("const float *y = run->out[0],", "const float *y = run->scratch,"))
+mutant("layer.undeclared", "layer", ("    plan->reads_out = 1;\n", ""))
+mutant("layer.undeclared", "layer", *WEIGHT, (";\n    plan->reads_in = 1;", ";"))
+mutant("layer.moved", "layer", STATE, (START, START + "    if (!layer->x)\n        layer->x = x;\n    x = layer->x;\n"))
+mutant("layer.moved", "layer", *WEIGHT, STATE,
+       (START, START + "    if (!layer->w)\n        layer->w = run->param[0];\n"), ("*(const float *)run->param[0] * x", "*layer->w * x"))
+mutant("layer.in_place", "layer", ("y[i] = x[i] / (1 + layer->slope * fabsf(x[i]));", "y[i] = i ? x[i] - x[i - 1] : x[i];"),
+       ("        float root = 1 - layer->slope * fabsf(y[i]);\n", "        (void)y;\n        float next = i + 1 < layer->count ? "
+        "dy[i + 1] : 0;\n"), ("dx[i] = dy[i] * root * root", "dx[i] = dy[i] - next"))
+mutant("layer.in_place", "layer", ("dx[i] = dy[i] * root * root;", "dx[i] = 0;\n        dx[i] = dy[i] * root * root;"))
+mutant("layer.passes", "layer", STATE, ("        y[i] = x[i] /", "        y[i] = layer->kept[i] = x[i] /"),
+       ("const float *y = run->out[0],", "const float *y = layer->kept,"), ("    plan->reads_out = 1;\n", ""))
+mutant("layer.recompute", "layer", ("        y[i] = x[i] /", "        y[i] = (1 + (float)run->recompute) * x[i] /"))
 DESCRIBE = ("static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {\n    (void)layer;\n    (void)bytes;\n"
             "    for (int i = 0; i < 7; i++)\n        text[i] = 'x';\n    text[7] = 0;\n}\n"
             "static const dlc_layer_ops ops = {\n    .describe = layer_describe,")
@@ -346,6 +380,18 @@ def try_whole(folder, kind, sources):
     return failures + [f"there is no mutant for {name}" for name in sorted(untested)]
 
 
+def try_sound(folder, kind, sources, changes):
+    """A template with changes that break no rule must pass every check too."""
+    own = folder / f"sound-{kind}"
+    own.mkdir()
+    for file, text in mutate(sources, changes).items():
+        (own / file).write_text(text)
+    out = own / "sound.so"
+    compile_plugin(folder / kind, sorted(own.glob("*.c")), kind, (), out)
+    code, text = check(out)
+    return [] if code == 0 else [f"a {kind} without a fault fails:\n{text}"]
+
+
 def mutate(sources, changes):
     texts = {path.name: path.read_text() for path in sources}
     for old, new in changes:
@@ -382,6 +428,7 @@ def main():
                   if not wanted or any(what[0].startswith(word) for word in wanted)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             jobs = [] if wanted else [pool.submit(try_whole, folder, kind, templates[kind]) for kind in KINDS]
+            jobs += [] if wanted else [pool.submit(try_sound, folder, "layer", templates["layer"], WEIGHT)]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
         for left in pathlib.Path("/dev/shm").glob("dlcore-mutant-*"):

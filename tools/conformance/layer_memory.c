@@ -1,0 +1,243 @@
+/* The checks of the memory contract of layers: a pass in which memory is treated as in
+ * a large net must give the same values as a pass with memory of its own. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "layer_fixture.h"
+
+/* ---- Values of a pass ------------------------------------------------------- */
+
+typedef struct values {
+    float *y, *dx[FIXTURE_INPUTS], *dp[DLC_MAX_PARAMS];
+} values;
+
+static float *copy_of(const layer_fixture *f, const float *x, size_t count) {
+    float *copy = dlc_alloc(count + 1, sizeof *copy);
+    if (!copy)
+        suite_skip(f->run, "out of memory");
+    memcpy(copy, x, count * sizeof *x);
+    return copy;
+}
+
+static void keep(const layer_fixture *f, values *kept) {
+    *kept = (values){.y = copy_of(f, f->y, f->y_count)};
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        kept->dx[i] = copy_of(f, f->dx[i], f->x_count[i]);
+    for (int32_t i = 0; i < f->plan.params; i++)
+        kept->dp[i] = copy_of(f, f->dp[i], f->p_count[i]);
+}
+
+static void drop(values *kept) {
+    dlc_free(kept->y);
+    for (int32_t i = 0; i < FIXTURE_INPUTS; i++)
+        dlc_free(kept->dx[i]);
+    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
+        dlc_free(kept->dp[i]);
+}
+
+static int has_backward(const layer_fixture *f) {
+    return f->phase == DLC_PHASE_TRAIN && DLC_CAN(f->ops, backward);
+}
+
+static void compare_output(const layer_fixture *f, const values *wanted,
+                           const char *why) {
+    if (!suite_same(f->y, wanted->y, f->y_count))
+        suite_fail(f->run, "%s, forward gives another output", why);
+}
+
+static void compare_gradients(const layer_fixture *f, const values *wanted,
+                              const char *why) {
+    if (!has_backward(f))
+        return;
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        if (f->memory->in_diff[i] &&
+            !suite_same(f->dx[i], wanted->dx[i], f->x_count[i]))
+            suite_fail(f->run, "%s, backward gives another gradient of input %d", why,
+                       (int)i);
+    for (int32_t i = 0; i < f->plan.params; i++)
+        if (f->memory->param_diff[i] &&
+            !suite_same(f->dp[i], wanted->dp[i], f->p_count[i]))
+            suite_fail(f->run, "%s, backward gives another gradient of parameter %s",
+                       why, f->param[i].name);
+}
+
+/* ---- One pass --------------------------------------------------------------- */
+
+static void show(layer_fixture *f, uint64_t seed) {
+    layer_fixture_fill(f, seed);
+    suite_random(f->dy, f->y_count, seed + 10);
+}
+
+static void pass(layer_fixture *f) {
+    layer_fixture_forward(f);
+    if (has_backward(f))
+        layer_fixture_backward(f);
+}
+
+/* Compares a plain pass with several that have these habits: what a layer keeps from
+ * one call shows up in the next. */
+static void compare_habits(layer_fixture *f, unsigned habits, const char *why) {
+    values wanted;
+    show(f, 21);
+    pass(f);
+    keep(f, &wanted);
+    f->habits = habits;
+    for (int i = 0; i < 3; i++) {
+        pass(f);
+        compare_output(f, &wanted, why);
+        compare_gradients(f, &wanted, why);
+    }
+    f->habits = 0;
+    drop(&wanted);
+}
+
+static void leave_alone(layer_fixture *f) {
+    show(f, 21);
+    pass(f);
+}
+
+static void leaves_what_it_reads(suite_run *run) {
+    layer_over_grid(run, DLC_PHASE_TRAIN, leave_alone);
+    layer_over_grid(run, DLC_PHASE_TEST, leave_alone);
+}
+
+static void poison_written(layer_fixture *f) {
+    compare_habits(f, LAYER_POISON_WRITTEN,
+                   "where outputs and gradients are NaN before the call");
+}
+
+static void overwrites(suite_run *run) {
+    layer_over_grid(run, DLC_PHASE_TRAIN, poison_written);
+}
+
+static void poison_scratch(layer_fixture *f) {
+    compare_habits(f, LAYER_POISON_SCRATCH, "where scratch memory is NaN at each call");
+}
+
+static void keeps_no_scratch(suite_run *run) {
+    layer_over_grid(run, DLC_PHASE_TRAIN, poison_scratch);
+}
+
+static void poison_undeclared(layer_fixture *f) {
+    compare_habits(f, LAYER_POISON_UNDECLARED,
+                   "where inputs and outputs that are in neither plan.reads_in nor "
+                   "plan.reads_out are NaN");
+}
+
+static void needs_backward(suite_run *run) {
+    const dlc_layer_ops *ops = run->feature->ops;
+    if (!DLC_CAN(ops, backward))
+        suite_skip(run, "it has no backward");
+}
+
+static void declares_what_it_reads(suite_run *run) {
+    needs_backward(run);
+    layer_over_grid(run, DLC_PHASE_TRAIN, poison_undeclared);
+}
+
+static void move_memory(layer_fixture *f) {
+    compare_habits(f, LAYER_MOVE, "where each call gets memory at other addresses");
+}
+
+static void follows_its_memory(suite_run *run) {
+    layer_over_grid(run, DLC_PHASE_TRAIN, move_memory);
+}
+
+/* ---- In place --------------------------------------------------------------- */
+
+static int shared; /* inputs of the grid that may be overwritten */
+
+static void share_each(layer_fixture *f) {
+    for (int32_t i = 0; i < f->plan.inputs; i++) {
+        if (!layer_fixture_can_share(f, i))
+            continue;
+        shared++;
+        f->shared = i;
+        compare_habits(f, LAYER_IN_PLACE, "where plan.in_place is made use of");
+    }
+    f->shared = 0;
+}
+
+static void works_in_place(suite_run *run) {
+    shared = 0;
+    layer_over_grid(run, DLC_PHASE_TRAIN, share_each);
+    layer_over_grid(run, DLC_PHASE_TEST, share_each);
+    if (!shared)
+        suite_skip(run, "its output overwrites no input");
+}
+
+/* ---- Two passes ------------------------------------------------------------- */
+
+/* The forward of two micro-batches, and then the backward of both, as in a pipeline. */
+static void interleave(layer_fixture *f) {
+    enum { PASSES = 2 };
+    values wanted[PASSES];
+    const char *why = "while another micro-batch is between its forward and backward";
+    for (int i = 0; i < PASSES; i++) {
+        f->iteration = 5 + i;
+        show(f, 21 + (uint64_t)i * 100);
+        pass(f);
+        keep(f, &wanted[i]);
+    }
+    for (int i = 0; i < PASSES; i++, layer_fixture_switch_pass(f)) {
+        f->iteration = 5 + i;
+        show(f, 21 + (uint64_t)i * 100);
+        layer_fixture_forward(f);
+        compare_output(f, &wanted[i], why);
+    }
+    for (int i = 0; i < PASSES; i++, layer_fixture_switch_pass(f)) {
+        f->iteration = 5 + i;
+        show(f, 21 + (uint64_t)i * 100);
+        layer_fixture_backward(f);
+        compare_gradients(f, &wanted[i], why);
+        drop(&wanted[i]);
+    }
+}
+
+static void passes_are_independent(suite_run *run) {
+    needs_backward(run);
+    layer_over_grid(run, DLC_PHASE_TRAIN, interleave);
+}
+
+/* ---- Recomputation ---------------------------------------------------------- */
+
+static void recompute(layer_fixture *f) {
+    values wanted;
+    show(f, 21);
+    layer_fixture_forward(f);
+    keep(f, &wanted);
+    f->recompute = 1; /* the fixture checks that running averages stay */
+    layer_fixture_forward(f);
+    f->recompute = 0;
+    compare_output(f, &wanted, "when it is recomputed");
+    drop(&wanted);
+}
+
+static void recomputes(suite_run *run) {
+    if (!(run->feature->caps & DLC_LAYER_RECOMPUTABLE))
+        suite_skip(run, "it is not DLC_LAYER_RECOMPUTABLE");
+    layer_over_grid(run, DLC_PHASE_TRAIN, recompute);
+}
+
+#define CHECK(name, promise, run) \
+    { name, promise, DLC_KIND_LAYER, 0, SUITE_LOADED, 60, run }
+
+const suite_check suite_layer_memory_checks[] = {
+    CHECK("layer.read_only",
+          "inputs, outputs and weights that it reads stay as they are",
+          leaves_what_it_reads),
+    CHECK("layer.overwrites", "outputs and gradients are overwritten, not added to",
+          overwrites),
+    CHECK("layer.scratch", "nothing is kept in scratch memory", keeps_no_scratch),
+    CHECK("layer.undeclared", "backward reads only what the plan says that it reads",
+          declares_what_it_reads),
+    CHECK("layer.moved", "no pointer is kept from one call to the next",
+          follows_its_memory),
+    CHECK("layer.in_place", "the output may overwrite the inputs of plan.in_place",
+          works_in_place),
+    CHECK("layer.passes", "nothing is kept in the layer from forward to backward",
+          passes_are_independent),
+    CHECK("layer.recompute", "forward can be repeated", recomputes),
+    {.name = NULL},
+};

@@ -1,0 +1,299 @@
+/* Implements the passes of the layer fixture: layouts, what a net does with memory, and
+ * what a call may not touch. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "layer_fixture.h"
+
+static void check_guard(const layer_fixture *f, const void *memory, size_t bytes,
+                        const char *call, const char *what) {
+    if (!memory)
+        return;
+    const unsigned char *guard = (const unsigned char *)memory + bytes;
+    for (int i = 0; i < LAYER_GUARD; i++)
+        if (guard[i] != LAYER_GUARD_BYTE)
+            suite_fail(f->run, "%s writes beyond the end of its %s", call, what);
+}
+
+/* ---- Conversion of layouts -------------------------------------------------- */
+
+static void reorder(layer_fixture *f, const dlc_tensor *from, const void *src,
+                    const dlc_tensor *to, void *dst) {
+    const dlc_family *family = f->ops->family;
+    dlc_reorder *there = NULL;
+    if (from->dtype == to->dtype &&
+        (from->layout == to->layout || family->same_layout(from, to))) {
+        memcpy(dst, src, dlc_tensor_bytes(from));
+        return;
+    }
+    suite_must(f->run, family->reorder_create(f->family, from, to, &there),
+               "reorder_create");
+    suite_must(f->run, family->reorder_run(there, src, dst), "reorder_run");
+    family->reorder_destroy(there);
+}
+
+static void import_params(layer_fixture *f) {
+    for (int32_t i = 0; i < f->plan.params; i++)
+        if (DLC_CAN(f->ops, param_import))
+            suite_must(f->run,
+                       f->ops->param_import(f->layer, i, f->p[i], f->memory->param[i]),
+                       "param_import");
+        else
+            memcpy(f->memory->param[i], f->p[i], f->p_count[i] * sizeof(float));
+}
+
+static void export_gradients(layer_fixture *f) {
+    for (int32_t i = 0; i < f->plan.params; i++) {
+        const float *own = f->memory->param_diff[i];
+        if (!own)
+            continue;
+        if (DLC_CAN(f->ops, param_export))
+            suite_must(f->run, f->ops->param_export(f->layer, i, own, f->dp[i]),
+                       "param_export");
+        else
+            memcpy(f->dp[i], own, f->p_count[i] * sizeof(float));
+    }
+}
+
+/* ---- A pass ----------------------------------------------------------------- */
+
+static dlc_layer_run pass_of(const layer_fixture *f) {
+    const layer_memory *m = f->memory;
+    return (dlc_layer_run){.size = sizeof(dlc_layer_run),
+                           .iteration = f->iteration,
+                           .sample = 16,
+                           .in = (const void *const *)m->in,
+                           .out = m->out,
+                           .out_diff = m->out_diff,
+                           .in_diff = m->in_diff,
+                           .param = m->param,
+                           .param_diff = m->param_diff,
+                           .workspace = m->workspace,
+                           .scratch = m->scratch,
+                           .recompute = f->recompute,
+                           .loss_scale = 1,
+                           .accumulate = f->accumulate};
+}
+
+static void check_guards(const layer_fixture *f, const char *call) {
+    const layer_memory *m = f->memory;
+    for (int32_t i = 0; i < f->plan.outputs; i++) {
+        check_guard(f, m->out[i], dlc_tensor_bytes(&f->out[i]), call, "output");
+        check_guard(f, m->out_diff[i], dlc_tensor_bytes(&f->out[i]), call,
+                    "output's gradient");
+    }
+    for (int32_t i = 0; i < f->plan.inputs; i++) {
+        check_guard(f, m->in[i], dlc_tensor_bytes(&f->in[i]), call, "input");
+        check_guard(f, m->in_diff[i], dlc_tensor_bytes(&f->in[i]), call,
+                    "input's gradient");
+    }
+    for (int32_t i = 0; i < f->plan.params; i++) {
+        check_guard(f, m->param[i], layer_param_bytes(f, i), call, "parameter");
+        check_guard(f, m->param_diff[i], layer_param_bytes(f, i), call,
+                    "parameter's gradient");
+    }
+    check_guard(f, m->workspace, f->plan.workspace_bytes, call, "workspace");
+    check_guard(f, m->scratch, f->plan.scratch_bytes, call, "scratch memory");
+}
+
+/* ---- Habits ----------------------------------------------------------------- */
+
+/* Bytes that are NaN in every floating-point type. */
+static void poison(void *memory, size_t bytes) {
+    if (memory)
+        memset(memory, 0xff, bytes);
+}
+
+static void poison_all(const layer_fixture *f, const layer_memory *m) {
+    for (int32_t i = 0; i < f->plan.inputs; i++) {
+        poison(m->in[i], dlc_tensor_bytes(&f->in[i]));
+        poison(m->in_diff[i], dlc_tensor_bytes(&f->in[i]));
+    }
+    for (int32_t i = 0; i < f->plan.outputs; i++) {
+        poison(m->out[i], dlc_tensor_bytes(&f->out[i]));
+        poison(m->out_diff[i], dlc_tensor_bytes(&f->out[i]));
+    }
+    for (int32_t i = 0; i < f->plan.params; i++) {
+        poison(m->param[i], layer_param_bytes(f, i));
+        poison(m->param_diff[i], layer_param_bytes(f, i));
+    }
+    poison(m->workspace, f->plan.workspace_bytes);
+    poison(m->scratch, f->plan.scratch_bytes);
+}
+
+/* Copies what forward leaves for backward. */
+static void carry(const layer_fixture *f, const layer_memory *from, layer_memory *to) {
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        memcpy(to->in[i], from->in[i], dlc_tensor_bytes(&f->in[i]));
+    for (int32_t i = 0; i < f->plan.outputs; i++)
+        memcpy(to->out[i], from->out[i], dlc_tensor_bytes(&f->out[i]));
+    for (int32_t i = 0; i < f->plan.params; i++)
+        memcpy(to->param[i], from->param[i], layer_param_bytes(f, i));
+}
+
+void layer_fixture_switch_pass(layer_fixture *f) {
+    f->memory = &f->bank[f->memory == &f->bank[0]];
+}
+
+static void move(layer_fixture *f, int to_backward) {
+    layer_memory *old = f->memory;
+    layer_fixture_switch_pass(f);
+    if (to_backward) {
+        void *workspace = old->workspace;
+        old->workspace = f->memory->workspace;
+        f->memory->workspace = workspace;
+        carry(f, old, f->memory);
+    }
+    poison_all(f, old);
+}
+
+static void poison_undeclared(const layer_fixture *f) {
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        if (!(f->plan.reads_in >> i & 1))
+            poison(f->memory->in[i], dlc_tensor_bytes(&f->in[i]));
+    for (int32_t i = 0; i < f->plan.outputs; i++)
+        if (!(f->plan.reads_out >> i & 1))
+            poison(f->memory->out[i], dlc_tensor_bytes(&f->out[i]));
+}
+
+static void poison_gradients(const layer_fixture *f) {
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        if (!(f->accumulate >> i & 1))
+            poison(f->memory->in_diff[i], dlc_tensor_bytes(&f->in[i]));
+    for (int32_t i = 0; i < f->plan.params; i++)
+        poison(f->memory->param_diff[i], layer_param_bytes(f, i));
+}
+
+int layer_fixture_can_share(const layer_fixture *f, int32_t i) {
+    return f->plan.in_place >> i & 1 &&
+           dlc_tensor_bytes(&f->in[i]) == dlc_tensor_bytes(&f->out[0]);
+}
+
+/* ---- Memory that only may be read ------------------------------------------- */
+
+/* Memory that a call may read only, and a copy of it. */
+typedef struct held {
+    const char *what;
+    const void *memory;
+    void *copy;
+    size_t bytes;
+} held;
+
+enum { HELD_MOST = FIXTURE_INPUTS + DLC_MAX_OUTPUTS + DLC_MAX_PARAMS };
+
+static void hold(const layer_fixture *f, const char *what, const void *memory,
+                 size_t bytes, held **at) {
+    held *made = (*at)++;
+    *made = (held){what, memory, dlc_alloc(bytes + 1, 1), bytes};
+    if (!made->copy)
+        suite_skip(f->run, "out of memory");
+    memcpy(made->copy, memory, bytes);
+}
+
+/* Forward in training may change running averages, unless it is only repeated. */
+static int may_change(const layer_fixture *f, int32_t param, int backward) {
+    return !backward && !f->recompute && f->phase == DLC_PHASE_TRAIN &&
+           (f->param[param].flags & DLC_PARAM_BUFFER);
+}
+
+/* The copies end with an entry without a `what`. */
+static void hold_all(const layer_fixture *f, int backward, held copies[HELD_MOST + 1]) {
+    const layer_memory *m = f->memory;
+    held *at = copies;
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        if (m->in[i] != m->out[0])
+            hold(f, "an input", m->in[i], dlc_tensor_bytes(&f->in[i]), &at);
+    for (int32_t i = 0; backward && i < f->plan.outputs; i++)
+        hold(f, "an output", m->out[i], dlc_tensor_bytes(&f->out[i]), &at);
+    for (int32_t i = 0; i < f->plan.params; i++)
+        if (!may_change(f, i, backward))
+            hold(f, f->param[i].flags & DLC_PARAM_BUFFER ? "a buffer" : "a weight",
+                 m->param[i], layer_param_bytes(f, i), &at);
+    *at = (held){.what = NULL};
+}
+
+static void compare_held(const layer_fixture *f, const char *call, held *copies) {
+    for (held *at = copies; at->what; at++) {
+        if (memcmp(at->memory, at->copy, at->bytes) != 0)
+            suite_fail(f->run, "%s changes %s, which it may only read", call, at->what);
+        dlc_free(at->copy);
+    }
+}
+
+/* ---- Forward and backward --------------------------------------------------- */
+
+static void share(layer_fixture *f, void **one, void *const *other) {
+    if (f->habits & LAYER_IN_PLACE)
+        *one = *other;
+}
+
+void layer_fixture_forward(layer_fixture *f) {
+    held copies[HELD_MOST + 1];
+    if (f->habits & LAYER_MOVE)
+        move(f, 0);
+    layer_memory *m = f->memory;
+    void *own_output = m->out[0];
+    /* A net keeps an input that backward reads. */
+    if (!(f->plan.reads_in >> f->shared & 1))
+        share(f, &m->out[0], &m->in[f->shared]);
+    if (f->habits & LAYER_POISON_WRITTEN)
+        for (int32_t i = 0; i < f->plan.outputs; i++)
+            poison(m->out[i], dlc_tensor_bytes(&f->out[i]));
+    if (f->habits & LAYER_POISON_WRITTEN)
+        poison(m->workspace, f->plan.workspace_bytes);
+    if (f->habits & LAYER_POISON_SCRATCH)
+        poison(m->scratch, f->plan.scratch_bytes);
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        reorder(f, &f->plain_in[i], f->x[i], &f->in[i], m->in[i]);
+    import_params(f);
+    hold_all(f, 0, copies);
+    dlc_layer_run pass = pass_of(f);
+    suite_must(f->run, f->ops->forward(f->layer, &pass), "forward");
+    check_guards(f, "forward");
+    compare_held(f, "forward", copies);
+    reorder(f, &f->out[0], m->out[0], &f->plain_out[0], f->y);
+    if (m->out[0] != own_output)
+        memcpy(own_output, m->out[0], dlc_tensor_bytes(&f->out[0]));
+    m->out[0] = own_output;
+}
+
+/* The gradients of outputs that no check gives values to are zero. */
+static void show_gradients(layer_fixture *f) {
+    layer_memory *m = f->memory;
+    for (int32_t i = 1; i < f->plan.outputs; i++)
+        if (m->out_diff[i])
+            memset(m->out_diff[i], 0, dlc_tensor_bytes(&f->out[i]));
+    if (m->out_diff[0])
+        reorder(f, &f->plain_out[0], f->dy, &f->out[0], m->out_diff[0]);
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        if (f->accumulate >> i & 1)
+            reorder(f, &f->plain_in[i], f->dx[i], &f->in[i], m->in_diff[i]);
+}
+
+void layer_fixture_backward(layer_fixture *f) {
+    held copies[HELD_MOST + 1];
+    if (f->habits & LAYER_MOVE)
+        move(f, 1);
+    layer_memory *m = f->memory;
+    void *own_gradient = m->in_diff[f->shared];
+    if (own_gradient && m->out_diff[0])
+        share(f, &m->in_diff[f->shared], &m->out_diff[0]);
+    if (f->habits & LAYER_POISON_UNDECLARED)
+        poison_undeclared(f);
+    if (f->habits & LAYER_POISON_WRITTEN)
+        poison_gradients(f);
+    if (f->habits & LAYER_POISON_SCRATCH)
+        poison(m->scratch, f->plan.scratch_bytes);
+    show_gradients(f);
+    hold_all(f, 1, copies);
+    dlc_layer_run pass = pass_of(f);
+    suite_must(f->run, f->ops->backward(f->layer, &pass), "backward");
+    check_guards(f, "backward");
+    compare_held(f, "backward", copies);
+    for (int32_t i = 0; i < f->plan.inputs; i++)
+        if (m->in_diff[i])
+            reorder(f, &f->in[i], m->in_diff[i], &f->plain_in[i], f->dx[i]);
+    export_gradients(f);
+    m->in_diff[f->shared] = own_gradient;
+}
