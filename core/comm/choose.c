@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/nodes.h"
+#include "plugin/answers.h"
 
 enum { REASON = 256 };
 
@@ -52,17 +53,13 @@ static int32_t collect_ranks(request *q, dlc_comm_scope scope, int32_t node) {
     return count;
 }
 
-/* Asks a transport for its score for one set of ranks; 0 if the call fails. */
+/* Asks a transport for its score for one set of ranks; 0 if the call fails, or
+ * gives a score that there is not. */
 static void ask_score(const dlc_feature *feature, dlc_transport_args *query,
                       int32_t *score, char *reason) {
-    const dlc_transport_ops *ops = feature->ops;
-    int32_t its = 0;
-
-    reason[0] = '\0';
-    dlc_status status = ops->score(query, &its, reason, REASON);
-    if (status != DLC_OK)
+    *score = 0;
+    if (dlc_answer_score(feature, query, reason, REASON, score) != DLC_OK)
         (void)snprintf(reason, REASON, "%s", dlc_detail());
-    *score = status == DLC_OK && its > 0 ? its : 0;
 }
 
 /* Asks for the score in a scope; for DLC_SCOPE_INTRA_NODE it is the lowest over the

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/team.h"
+#include "plugin/answers.h"
 
 /* The pause between two polls of all requests, for transports without wait_any: this
  * fraction of the time since the last progress, so that a message is found after little
@@ -174,7 +175,6 @@ static void p2p_cancel(void *context) {
  * may not connect the ranks of one node. */
 static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
                                   const dlc_comm_level *level) {
-    const dlc_transport_ops *ops = level->feature->ops;
     dlc_transport_args asked = {.size = sizeof asked,
                                 .rank = args->rank,
                                 .ranks = args->ranks,
@@ -185,7 +185,7 @@ static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
     char reason[256] = "";
     int32_t score = 0;
 
-    DLC_TRY(ops->score(&asked, &score, reason, sizeof reason));
+    DLC_TRY(dlc_answer_score(level->feature, &asked, reason, sizeof reason, &score));
     if (score > 0)
         return DLC_OK;
     return dlc_fail(

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "net/batch_chunks.h"
 #include "net/internal.h"
+#include "net/layer_calls.h"
 
 #include <string.h>
 
@@ -172,20 +173,6 @@ static dlc_status find_inputs(dlc_net *net, net_op *op) {
     return DLC_OK;
 }
 
-/* Refuses shapes that no tensor can have: a mistake of the plugin, or a net that is too
- * large. */
-static dlc_status check_shape(const net_op *op, const dlc_tensor *tensor) {
-    int64_t count = (int64_t)dlc_dtype_bytes(tensor->dtype);
-    int ok = count > 0 && tensor->shape.rank >= 0 && tensor->shape.rank <= DLC_MAX_DIMS;
-    for (int32_t i = 0; ok && i < tensor->shape.rank; i++)
-        ok = tensor->shape.dims[i] >= 1 &&
-             !__builtin_mul_overflow(count, tensor->shape.dims[i], &count);
-    if (!ok)
-        return dlc_fail(DLC_ERR_CONFIG, "layer '%s': its output is empty or too large",
-                        op->name);
-    return DLC_OK;
-}
-
 /* The output of a tensor-parallel layer is channel-sharded; other layers keep the
  * placement of their input. */
 static void place_output(const dlc_net *net, const net_op *op, net_tensor *out) {
@@ -201,18 +188,8 @@ static void place_output(const dlc_net *net, const net_op *op, net_tensor *out) 
 
 static dlc_status infer_layer(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
-    dlc_status status = op->ops->infer(op->layer, &op->plan);
-    if (status != DLC_OK)
-        return dlc_net_blame(op, NULL, status);
-    if (op->plan.outputs < 1 || op->plan.outputs > DLC_MAX_OUTPUTS ||
-        op->plan.params < 0 || op->plan.params > DLC_MAX_PARAMS)
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "layer '%s': type '%s' has %d outputs and %d "
-                        "parameters, which is out of bounds",
-                        op->name, op->feature->name, (int)op->plan.outputs,
-                        (int)op->plan.params);
+    DLC_TRY(dlc_layer_infer(op, net->args.phase == DLC_PHASE_TRAIN));
     for (int32_t i = 0; i < op->plan.outputs; i++) {
-        DLC_TRY(check_shape(op, &op->out[i]));
         dlc_tensor out = op->out[i];
         if (op->block_rows)
             out.shape.dims[0] = net->chunks.rows;
@@ -321,6 +298,11 @@ static void mark_shared_gradients(dlc_net *net) {
     }
 }
 
+/* Does it pass on gradients? A layer without backward is where they end. */
+static int has_backward(const net_op *op) {
+    return net_op_runs(op) && (!op->ops || DLC_CAN(op->ops, backward));
+}
+
 /* Backward of an operation runs if a loss comes after it, and something to train at or
  * before it. */
 static void trace_gradients(dlc_net *net) {
@@ -328,7 +310,7 @@ static void trace_gradients(dlc_net *net) {
         return;
     for (int32_t i = net->ops - 1; i >= 0; i--) {
         net_op *op = &net->op[i];
-        if (op->fused_into != NO_OP || (op->ops && !DLC_CAN(op->ops, backward)))
+        if (!has_backward(op))
             continue;
         uint64_t caps = op->feature ? op->feature->caps : 0;
         op->reaches_loss |= op->boundary ? op->boundary->gradient
@@ -341,7 +323,7 @@ static void trace_gradients(dlc_net *net) {
     }
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
-        if (op->fused_into != NO_OP || !op->reaches_loss)
+        if (!has_backward(op) || !op->reaches_loss)
             continue;
         int wants = has_trained_params(op);
         for (int32_t j = 0; j < op->plan.inputs; j++) {
@@ -390,14 +372,14 @@ static void forget_plan(net_op *op) {
 static dlc_status choose_channels(dlc_net *net, net_op *op, int64_t *begin,
                                   int64_t *end) {
     DLC_TRY(create_layer(net, op, 0, 0));
-    dlc_status status = op->ops->infer(op->layer, &op->plan);
+    dlc_status status = dlc_layer_infer(op, net->args.phase == DLC_PHASE_TRAIN);
     int64_t channels = op->out[0].shape.rank > 1 ? op->out[0].shape.dims[1] : 0;
     op->ops->destroy(op->layer);
     op->ops = NULL;
     op->layer = NULL;
     forget_plan(op);
     if (status != DLC_OK)
-        return dlc_net_blame(op, NULL, status);
+        return status;
     DLC_TRY(dlc_net_check_channels(net, op->name, channels));
     *begin = dlc_net_channel_begin(net->args.tensor_parallel, channels,
                                    net->args.tensor_parallel->rank);

@@ -4,6 +4,7 @@
  */
 #include "base/memory.h"
 #include "net/internal.h"
+#include "net/layer_calls.h"
 
 #include <string.h>
 
@@ -135,14 +136,8 @@ static dlc_status offer_input(dlc_net *net, op_list *list, net_op *op, int32_t i
     return DLC_OK;
 }
 
-static dlc_status check_prepared(const dlc_net *net, const net_op *op) {
+static dlc_status check_layouts(const dlc_net *net, const net_op *op) {
     const net_tensor *tensor = &net->tensor[op->input[0]];
-    for (int32_t i = 0; i < op->plan.params; i++)
-        if (op->param[i].count < dlc_shape_count(&op->param[i].shape))
-            return dlc_fail(DLC_ERR_PLUGIN,
-                            "layer '%s': parameter '%s' is laid out in fewer elements "
-                            "than it has",
-                            op->name, op->param[i].name);
     if (op->block_rows && (op->in[0].layout || op->out[0].layout ||
                            op->in[0].dtype != tensor->tensor.dtype))
         return dlc_fail(
@@ -165,10 +160,8 @@ static dlc_status prepare_reshard(dlc_net *net, op_list *list, net_op *op) {
 static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
     for (int32_t i = 0; i < op->plan.inputs; i++)
         DLC_TRY(offer_input(net, list, op, i));
-    dlc_status status = op->ops->prepare(op->layer, &op->plan);
-    if (status != DLC_OK)
-        return dlc_net_blame(op, NULL, status);
-    DLC_TRY(check_prepared(net, op));
+    DLC_TRY(dlc_layer_prepare(op));
+    DLC_TRY(check_layouts(net, op));
     for (int32_t i = 0; i < op->plan.inputs; i++)
         if (!same_layout(op->family, &net->tensor[op->input[i]].tensor, &op->in[i]))
             DLC_TRY(reorder_to(net, list, op->input[i], op->family, op->context,

@@ -58,6 +58,10 @@ static const call layer_calls[] = {
     CALL(dlc_layer_ops, forward),
     CALLS_END,
 };
+static const call loss_calls[] = {
+    CALL(dlc_layer_ops, backward),
+    CALLS_END,
+};
 static const call family_calls[] = {
     CALL(dlc_family, open),
     CALL(dlc_family, close),
@@ -119,8 +123,11 @@ static const char *missing_of_transport(const dlc_transport_ops *ops) {
                                          : name;
 }
 
-static const char *missing_of_layer(const dlc_layer_ops *ops) {
+static const char *missing_of_layer(const dlc_feature *feature) {
+    const dlc_layer_ops *ops = feature->ops;
     const char *name = missing(ops, layer_calls);
+    if (!name && (feature->caps & DLC_LAYER_LOSS))
+        name = missing(ops, loss_calls);
     return name ? name : missing(ops->family, family_calls);
 }
 
@@ -131,7 +138,7 @@ const char *dlc_calls_missing(const dlc_feature *feature) {
     case DLC_KIND_TRANSPORT:
         return missing_of_transport(feature->ops);
     case DLC_KIND_LAYER:
-        return missing_of_layer(feature->ops);
+        return missing_of_layer(feature);
     case DLC_KIND_SOLVER:
         return missing(feature->ops, solver_calls);
     case DLC_KIND_CONSISTENCY:

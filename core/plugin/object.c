@@ -84,6 +84,8 @@ static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
 static void ask(answer *asked) {
     dlc_signal_guard guard;
     dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its own */
+    if (!DLC_CAN(asked->plugin, load))
+        return;
     dlc_signals_guard_begin(&guard);
     asked->status = asked->plugin->load(dlc_host_services());
     dlc_signals_guard_end(&guard);
@@ -99,8 +101,6 @@ static void ask(answer *asked) {
 }
 
 dlc_status dlc_object_load(const dlc_plugin *plugin) {
-    if (!DLC_CAN(plugin, load))
-        return DLC_OK;
     dlc_status rc = DLC_OK;
     pthread_mutex_lock(&answers_lock);
     answer *known = answers;
@@ -122,4 +122,21 @@ dlc_status dlc_object_load(const dlc_plugin *plugin) {
 out:
     pthread_mutex_unlock(&answers_lock);
     return rc;
+}
+
+static int offers(const dlc_plugin *plugin, const dlc_feature *feature) {
+    for (const dlc_feature *f = plugin->features; f && f->name; f = DLC_NEXT(f))
+        if (f == feature)
+            return 1;
+    return 0;
+}
+
+const char *dlc_object_provider(const dlc_feature *feature) {
+    const char *name = NULL;
+    pthread_mutex_lock(&answers_lock);
+    for (const answer *known = answers; known && !name; known = known->next)
+        if (offers(known->plugin, feature))
+            name = known->plugin->name;
+    pthread_mutex_unlock(&answers_lock);
+    return name;
 }

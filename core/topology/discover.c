@@ -187,12 +187,17 @@ static dlc_status add_links(dlc_topo *topo, const dlc_device_ops *ops, int32_t i
     return status;
 }
 
+/* The most devices of one type that are believed. */
+enum { DEVICES_MAX = 4096 };
+
 /* Adds all devices first, then the links between them. */
 static dlc_status add_devices(dlc_topo *topo, int32_t machine,
                               const dlc_feature *feature) {
     const dlc_device_ops *ops = feature->ops;
     int32_t count = 0;
     DLC_TRY(ops->count(&count));
+    if (count < 0 || count > DEVICES_MAX)
+        return dlc_fail(DLC_ERR_PLUGIN, "it counts %d devices", (int)count);
     for (int32_t i = 0; i < count; i++)
         DLC_TRY(add_device(topo, machine, feature, i));
     for (int32_t i = 0; i < count && DLC_CAN(ops, links); i++) {

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
+#include "plugin/answers.h"
 
 dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
                                 const dlc_data_info *classes) {
@@ -19,14 +20,7 @@ dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
     DLC_TRY(ops->open(&args, &data->source));
     data->info = (dlc_data_info){.size = sizeof data->info};
     DLC_TRY(ops->describe(data->source, &data->info));
-    if (data->info.samples < 1 || data->info.shape.rank < 1 ||
-        data->info.shape.rank >= DLC_MAX_DIMS)
-        return dlc_fail(DLC_ERR_DATA,
-                        "%s: source '%s' has no samples, or samples of a shape that "
-                        "nets cannot read",
-                        dlc_settings_where(data->settings, "source"),
-                        data->feature->name);
-    return DLC_OK;
+    return dlc_answer_check_data(data->feature, &data->info);
 }
 
 dlc_status dlc_data_source_identify(dlc_data_setup *data) {

@@ -7,11 +7,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/answers.h"
 
 int32_t dlc_device_count(const dlc_feature *device) {
-    const dlc_device_ops *ops = device->ops;
     int32_t count = 0;
-    return ops->count(&count) == DLC_OK && count > 0 ? count : 0;
+    return dlc_answer_devices(device, &count) == DLC_OK ? count : 0;
 }
 
 /* Is there a layer made for this device in particular? */

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plugin/answers.h"
 #include "solver/synchronous.h"
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
@@ -163,6 +164,7 @@ static dlc_status ask_solver(dlc_session *session) {
     session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
     DLC_TRY(
         session->consistency_ops->needs(setup->consistency_settings, &session->needs));
+    DLC_TRY(dlc_answer_check_needs(setup->consistency, &session->needs));
     if (session->needs.servers < session->ranks)
         setup->servers = session->needs.servers;
     return DLC_OK;

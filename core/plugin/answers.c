@@ -1,0 +1,128 @@
+/* Checks what plugins return, where it enters the core. */
+#include "plugin/answers.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "plugin/object.h"
+#include "plugin/registry.h"
+
+dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...) {
+    const char *plugin = dlc_object_provider(feature);
+    char sentence[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    return dlc_fail(DLC_ERR_PLUGIN, "%s '%s'%s%s%s: %s",
+                    dlc_kind_text((dlc_kind)feature->kind), feature->name,
+                    plugin ? " of plugin '" : "", plugin ? plugin : "",
+                    plugin ? "'" : "", sentence);
+}
+
+int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype) {
+    size_t bytes = dlc_dtype_bytes(dtype);
+    int sound = bytes > 0 && shape->rank >= 0 && shape->rank <= DLC_MAX_DIMS;
+    for (int32_t i = 0; sound && i < shape->rank; i++)
+        sound = shape->dims[i] >= 1 &&
+                !__builtin_mul_overflow(bytes, (size_t)shape->dims[i], &bytes) &&
+                bytes <= DLC_ANSWER_BYTES_MAX;
+    return sound;
+}
+
+static int is_name(const char *name) {
+    enum { NAME_MAX_BYTES = 128 };
+    size_t length = name ? strnlen(name, NAME_MAX_BYTES) : 0;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f || name[i] == '/')
+            return 0;
+    return length > 0 && length < NAME_MAX_BYTES;
+}
+
+static const char *name_at(const char *const *first, size_t stride, int32_t i) {
+    const char *name;
+    memcpy(&name, (const char *)first + (size_t)i * stride, sizeof name);
+    return name;
+}
+
+int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t count) {
+    for (int32_t i = 0; i < count; i++) {
+        const char *name = name_at(first, stride, i);
+        if (!is_name(name))
+            return i;
+        for (int32_t j = 0; j < i; j++)
+            if (strcmp(name, name_at(first, stride, j)) == 0)
+                return i;
+    }
+    return -1;
+}
+
+/* ---- Transports -------------------------------------------------------------- */
+
+dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args *args,
+                            char *reason, size_t room, int32_t *score) {
+    enum { SCORE_MAX = 100 };
+    const dlc_transport_ops *ops = feature->ops;
+    int32_t its = 0;
+    reason[0] = '\0';
+    DLC_TRY(ops->score(args, &its, reason, room));
+    reason[room - 1] = '\0';
+    if (its < 0 || its > SCORE_MAX)
+        return dlc_answer_refuse(feature, "its score is %d, not 0 to %d", (int)its,
+                                 SCORE_MAX);
+    *score = its;
+    return DLC_OK;
+}
+
+/* ---- Devices ----------------------------------------------------------------- */
+
+dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count) {
+    const dlc_device_ops *ops = feature->ops;
+    int32_t found = 0;
+    DLC_TRY(ops->count(&found));
+    if (found < 0 || found > DLC_ANSWER_DEVICES_MAX)
+        return dlc_answer_refuse(feature, "it counts %d devices; 0 to %d are possible",
+                                 (int)found, DLC_ANSWER_DEVICES_MAX);
+    *count = found;
+    return DLC_OK;
+}
+
+/* ---- Data sources ------------------------------------------------------------ */
+
+dlc_status dlc_answer_check_data(const dlc_feature *feature,
+                                 const dlc_data_info *info) {
+    const dlc_shape *shape = &info->shape;
+    if (info->samples < 1 || info->samples > DLC_ANSWER_SAMPLES_MAX)
+        return dlc_answer_refuse(feature, "it describes %lld samples",
+                                 (long long)info->samples);
+    if (shape->rank < 1 || shape->rank >= DLC_MAX_DIMS)
+        return dlc_answer_refuse(feature, "a sample has %d dimensions, not 1 to %d",
+                                 (int)shape->rank, DLC_MAX_DIMS - 1);
+    if (info->dtype != DLC_U8 && info->dtype != DLC_F32)
+        return dlc_answer_refuse(
+            feature, "its samples are of type %d, neither bytes nor float32",
+            (int)info->dtype);
+    /* Bytes become float32 on their way to the net. */
+    if (!dlc_answer_is_tensor(shape, DLC_F32))
+        return dlc_answer_refuse(feature,
+                                 "the shape of a sample is empty or too large");
+    if (info->classes < 0)
+        return dlc_answer_refuse(feature, "it describes %d classes",
+                                 (int)info->classes);
+    for (int32_t i = 0; info->class_names && i < info->classes; i++)
+        if (!info->class_names[i])
+            return dlc_answer_refuse(feature, "class %d has no name", (int)i);
+    return DLC_OK;
+}
+
+/* ---- Consistency models ------------------------------------------------------ */
+
+dlc_status dlc_answer_check_needs(const dlc_feature *feature,
+                                  const dlc_consistency_needs *needs) {
+    if (needs->servers < 0)
+        return dlc_answer_refuse(feature, "it needs %d parameter servers",
+                                 (int)needs->servers);
+    return DLC_OK;
+}

@@ -1,0 +1,42 @@
+/* Checks of what plugins return: the core believes no number of a plugin. A wrong one
+ * is a DLC_ERR_PLUGIN that names the feature and its plugin. Answers of layers are
+ * checked in net/layer_calls.h with these helpers. */
+#ifndef DLC_PLUGIN_ANSWERS_H
+#define DLC_PLUGIN_ANSWERS_H
+
+#include <dlcore/consistency.h>
+#include <dlcore/data.h>
+#include <dlcore/device.h>
+#include <dlcore/transport.h>
+
+/* The most bytes of one piece of memory that a plugin may ask for. It is more than any
+ * machine has, and the sum of a million of them does not overflow. */
+#define DLC_ANSWER_BYTES_MAX ((size_t)1 << 43)
+
+/* The most samples of a data source, and the most devices of one type. */
+#define DLC_ANSWER_SAMPLES_MAX ((int64_t)1 << 48)
+enum { DLC_ANSWER_DEVICES_MAX = 4096 };
+
+/* Fails with DLC_ERR_PLUGIN: "KIND 'NAME' of plugin 'PLUGIN': " and the sentence. */
+dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Is it the shape of a tensor of this type, neither empty nor absurdly large? */
+int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype);
+
+/* The index of the first name that is NULL, empty, has control characters, '/' or a
+ * space, or occurs before; -1 if there is none. Names are `stride` bytes apart. */
+int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t count);
+
+/* Ask a transport for its score, and a device for the number of devices. */
+dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args *args,
+                            char *reason, size_t room, int32_t *score);
+dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count);
+
+/* Check what a data source described, and what a consistency model needs. What a solver
+ * needs is checked in solver/solver.h. */
+dlc_status dlc_answer_check_data(const dlc_feature *feature, const dlc_data_info *info);
+dlc_status dlc_answer_check_needs(const dlc_feature *feature,
+                                  const dlc_consistency_needs *needs);
+
+#endif

@@ -1,0 +1,267 @@
+/* Tests that a net believes no number of a layer: each wrong answer of infer or prepare
+ * is refused as the plugin's fault, with the names of the layer and its type, before
+ * anything is computed from it; and that a layer without backward ends the gradients.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "fake_layers.h"
+
+enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE };
+
+/* ---- The layers -------------------------------------------------------------- */
+
+static void (*infer_fault)(dlc_layer_plan *plan),
+    (*prepare_fault)(dlc_layer_plan *plan);
+
+static dlc_status infer_plain(dlc_layer *layer, dlc_layer_plan *plan) {
+    (void)layer;
+    plan->out[0] = plan->in[0];
+    return DLC_OK;
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+    plan->params = 2;
+    plan->param[0].name = "weight";
+    plan->param[0].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+    plan->param[1].name = "bias";
+    plan->param[1].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+    dlc_status status = infer_plain(layer, plan);
+    if (infer_fault)
+        infer_fault(plan);
+    return status;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+    (void)layer;
+    for (int32_t i = 0; i < plan->params; i++)
+        plan->param[i].count = SAMPLE;
+    plan->reads_in = 1;
+    if (prepare_fault)
+        prepare_fault(plan);
+    return DLC_OK;
+}
+
+static int backwards; /* calls of copy_backward */
+
+static dlc_status copy_forward(dlc_layer *layer, const dlc_layer_run *run) {
+    (void)layer;
+    memcpy(run->out[0], run->in[0], COUNT * sizeof(float));
+    return DLC_OK;
+}
+
+static dlc_status copy_backward(dlc_layer *layer, const dlc_layer_run *run) {
+    (void)layer;
+    (void)run;
+    backwards++;
+    return DLC_OK;
+}
+
+static dlc_status loss_forward(dlc_layer *layer, const dlc_layer_run *run) {
+    (void)layer;
+    return fake_loss(run);
+}
+
+static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
+    (void)layer;
+    if (run->in_diff[0])
+        memset(run->in_diff[0], 0, COUNT * sizeof(float));
+    return DLC_OK;
+}
+
+static dlc_layer_ops copy_ops = FAKE_OPS(infer, prepare, copy);
+static const dlc_layer_ops loss_ops = FAKE_OPS(fake_infer_loss, prepare, loss);
+static const dlc_feature odd = FAKE_FEATURE("odd", 0, &copy_ops);
+static const dlc_feature loss = FAKE_FEATURE("loss", DLC_LAYER_METRIC | DLC_LAYER_LOSS,
+                                             &loss_ops);
+
+/* ---- Faults ------------------------------------------------------------------ */
+
+#define FAULT(name, ...) \
+    static void name(dlc_layer_plan *plan) { \
+        __VA_ARGS__; \
+    }
+
+FAULT(no_output, plan->outputs = 0)
+FAULT(many_outputs, plan->outputs = DLC_MAX_OUTPUTS + 1)
+FAULT(negative_params, plan->params = -1)
+FAULT(many_params, plan->params = INT32_MAX)
+FAULT(no_type, plan->out[0].dtype = (dlc_dtype)77)
+FAULT(negative_rank, plan->out[0].shape.rank = -1)
+FAULT(high_rank, plan->out[0].shape.rank = DLC_MAX_DIMS + 1)
+FAULT(empty_output, plan->out[0].shape.dims[1] = 0)
+FAULT(negative_output, plan->out[0].shape.dims[1] = INT64_MIN)
+FAULT(huge_output, plan->out[0].shape.dims[1] = INT64_MAX / 8)
+FAULT(wrapping_output, plan->out[0].shape = ((dlc_shape){2, {1LL << 40, 1LL << 40}}))
+FAULT(negative_work, plan->multiply_adds = -1)
+FAULT(no_name, plan->param[1].name = NULL)
+FAULT(empty_name, plan->param[1].name = "")
+FAULT(odd_name, plan->param[1].name = "a\nb")
+FAULT(same_name, plan->param[1].name = "weight")
+FAULT(empty_param, plan->param[0].shape.dims[0] = 0)
+FAULT(huge_param, plan->param[0].shape.dims[0] = INT64_MAX)
+FAULT(nan_factor, plan->param[0].lr_mult = (double)NAN)
+FAULT(negative_factor, plan->param[0].decay_mult = -1)
+FAULT(few_elements, plan->param[0].count = SAMPLE - 1)
+FAULT(most_elements, plan->param[0].count = INT64_MAX)
+FAULT(negative_elements, plan->param[0].count = INT64_MIN)
+FAULT(huge_workspace, plan->workspace_bytes = SIZE_MAX)
+FAULT(huge_scratch, plan->scratch_bytes = SIZE_MAX - 63)
+FAULT(huge_tensor, plan->out[0].bytes = SIZE_MAX)
+FAULT(small_tensor, plan->out[0].bytes = 4)
+FAULT(no_input_type, plan->in[0].dtype = (dlc_dtype)0)
+FAULT(reads_unknown_input, plan->reads_in = 1u << 1)
+FAULT(writes_unknown_input, plan->in_place = 1ull << 63)
+FAULT(reads_unknown_output, plan->reads_out = 2)
+FAULT(accumulates_alone, plan->accumulates_gradient = 1)
+
+typedef struct fault {
+    void (*fault)(dlc_layer_plan *plan);
+    const char *says;
+} fault;
+
+static const fault infers[] = {
+    {no_output, "0 outputs"},
+    {many_outputs, "9 outputs"},
+    {negative_params, "-1 parameters"},
+    {many_params, "2147483647 parameters"},
+    {no_type, "output 0"},
+    {negative_rank, "output 0"},
+    {high_rank, "output 0"},
+    {empty_output, "output 0"},
+    {negative_output, "output 0"},
+    {negative_work, "multiply_adds is -1"},
+    {no_name, "parameter 1 has no valid name"},
+    {empty_name, "parameter 1 has no valid name"},
+    {odd_name, "parameter 1 has no valid name"},
+    {same_name, "parameter 1 has no valid name"},
+    {empty_param, "parameter weight"},
+    {nan_factor, "lr_mult"},
+    {negative_factor, "decay_mult"},
+};
+/* They may be what net.ini asks for. */
+static const fault excesses[] = {
+    {huge_output, "output 0 is too large"},
+    {wrapping_output, "output 0 is too large"},
+    {huge_param, "parameter weight is too large"},
+};
+static const fault prepares[] = {
+    {few_elements, "of 6 elements, in 5"},
+    {most_elements, "in 9223372036854775807"},
+    {negative_elements, "in -9223372036854775808"},
+    {huge_workspace, "18446744073709551615 bytes of workspace"},
+    {huge_scratch, "18446744073709551552 of scratch"},
+    {huge_tensor, "output 0"},
+    {small_tensor, "output 0"},
+    {no_input_type, "input 0"},
+    {reads_unknown_input, "reads_in"},
+    {writes_unknown_input, "in_place"},
+    {reads_unknown_output, "reads_out"},
+    {accumulates_alone, "accumulates_gradient"},
+};
+enum {
+    INFERS = sizeof infers / sizeof *infers,
+    EXCESSES = sizeof excesses / sizeof *excesses,
+    PREPARES = sizeof prepares / sizeof *prepares
+};
+
+/* ---- Tests ------------------------------------------------------------------- */
+
+static void begin(fake_net *f) {
+    const fake_layer layers[] = {{&odd, "-"}, {&loss, "a"}, {NULL, NULL}};
+    fake_begin(f, layers);
+    f->args.batch = BATCH;
+    f->args.sample = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+}
+
+static void expect_failure(dlc_status status, const char *says) {
+    fake_net f;
+    begin(&f);
+    ck_assert_int_eq(dlc_net_build(&f.args, &f.net), status);
+    ck_assert_msg(strstr(dlc_detail(), says) != NULL, "'%s' lacks '%s'", dlc_detail(),
+                  says);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "layer 'a'"));
+    ck_assert_ptr_null(f.net);
+    fake_close(&f);
+}
+
+static void expect_refusal(const char *says) {
+    expect_failure(DLC_ERR_PLUGIN, says);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "'odd'"));
+}
+
+START_TEST(inferred) {
+    infer_fault = infers[_i].fault;
+    expect_refusal(infers[_i].says);
+}
+END_TEST
+
+START_TEST(too_large) {
+    infer_fault = excesses[_i].fault;
+    expect_failure(DLC_ERR_CONFIG, excesses[_i].says);
+}
+END_TEST
+
+START_TEST(prepared) {
+    prepare_fault = prepares[_i].fault;
+    expect_refusal(prepares[_i].says);
+}
+END_TEST
+
+START_TEST(sound) {
+    fake_net f;
+    begin(&f);
+    fake_build(&f);
+    fake_close(&f);
+}
+END_TEST
+
+START_TEST(params_without_backward) {
+    copy_ops.backward = NULL;
+    expect_refusal("no backward");
+}
+END_TEST
+
+/* The layer between does not pass on gradients, so nothing before it is trained, and
+ * its backward, which does not exist, is not called. */
+START_TEST(no_backward_between) {
+    dlc_layer_ops silent = FAKE_OPS(infer_plain, prepare, copy);
+    silent.backward = NULL;
+    const dlc_feature plug = FAKE_FEATURE("plug", 0, &silent);
+    const fake_layer layers[] = {
+        {&odd, "-"}, {&plug, "a"}, {&odd, "b"}, {&loss, "c"}, {NULL, NULL}};
+    const float data[COUNT] = {0};
+    const int32_t labels[BATCH] = {0};
+    fake_net f;
+    fake_begin(&f, layers);
+    f.args.batch = BATCH;
+    f.args.sample = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+    fake_build(&f);
+    fake_ok(dlc_net_set_input(f.net, data, labels));
+    fake_ok(dlc_net_forward(f.net, 0, 0));
+    fake_ok(dlc_net_backward(f.net, 1, NULL, NULL));
+    ck_assert_int_eq(backwards, 1);
+    fake_close(&f);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("layer_calls");
+    TCase *all = tcase_create("layer_calls");
+    tcase_add_loop_test(all, inferred, 0, INFERS);
+    tcase_add_loop_test(all, too_large, 0, EXCESSES);
+    tcase_add_loop_test(all, prepared, 0, PREPARES);
+    tcase_add_test(all, sound);
+    tcase_add_test(all, params_without_backward);
+    tcase_add_test(all, no_backward_between);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,164 @@
+/* Tests that the core believes no number of a transport, a device, a data source or a
+ * consistency model: each wrong one is a DLC_ERR_PLUGIN that names the feature. */
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "plugin/answers.h"
+
+static void refused(dlc_status status, const char *says) {
+    ck_assert_int_eq(status, DLC_ERR_PLUGIN);
+    ck_assert_msg(strstr(dlc_detail(), says) != NULL, "'%s' lacks '%s'", dlc_detail(),
+                  says);
+    ck_assert_ptr_nonnull(strstr(dlc_detail(), "'odd'"));
+}
+
+/* ---- Transports -------------------------------------------------------------- */
+
+static int32_t its_score;
+
+static dlc_status score(const dlc_transport_args *args, int32_t *result, char *reason,
+                        size_t room) {
+    (void)args;
+    memset(reason, 'x', room); /* no NUL */
+    *result = its_score;
+    return DLC_OK;
+}
+
+static const dlc_transport_ops transport_ops = {.size = sizeof transport_ops,
+                                                .score = score};
+static const dlc_feature transport = {.size = sizeof transport,
+                                      .kind = DLC_KIND_TRANSPORT,
+                                      .name = "odd",
+                                      .ops = &transport_ops};
+
+START_TEST(scores) {
+    static const int32_t bad[] = {101, -1, INT32_MAX, INT32_MIN}, good[] = {0, 1, 100};
+    char reason[8];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int32_t found = 7;
+        its_score = bad[i];
+        refused(dlc_answer_score(&transport, NULL, reason, sizeof reason, &found),
+                "0 to 100");
+        ck_assert_int_eq(found, 7);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        int32_t found = 7;
+        its_score = good[i];
+        ck_assert_int_eq(
+            dlc_answer_score(&transport, NULL, reason, sizeof reason, &found), DLC_OK);
+        ck_assert_int_eq(found, good[i]);
+        ck_assert_uint_eq(strlen(reason), sizeof reason - 1);
+    }
+}
+END_TEST
+
+/* ---- Devices ----------------------------------------------------------------- */
+
+static int32_t its_count;
+
+static dlc_status count(int32_t *result) {
+    *result = its_count;
+    return DLC_OK;
+}
+
+START_TEST(devices) {
+    static const int32_t bad[] = {-1, INT32_MIN, INT32_MAX, DLC_ANSWER_DEVICES_MAX + 1};
+    const dlc_device_ops ops = {.size = sizeof ops, .count = count};
+    const dlc_feature device = {
+        .size = sizeof device, .kind = DLC_KIND_DEVICE, .name = "odd", .ops = &ops};
+    int32_t found = 7;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        its_count = bad[i];
+        refused(dlc_answer_devices(&device, &found), "devices");
+        ck_assert_int_eq(found, 7);
+    }
+    its_count = DLC_ANSWER_DEVICES_MAX;
+    ck_assert_int_eq(dlc_answer_devices(&device, &found), DLC_OK);
+    ck_assert_int_eq(found, DLC_ANSWER_DEVICES_MAX);
+}
+END_TEST
+
+/* ---- Data sources ------------------------------------------------------------ */
+
+static const dlc_feature source = {
+    .size = sizeof source, .kind = DLC_KIND_DATA, .name = "odd"};
+static const char *const one_name[] = {"cat", NULL};
+
+typedef struct data_case {
+    dlc_data_info info;
+    const char *says; /* NULL: it is accepted */
+} data_case;
+
+#define INFO(SAMPLES, DTYPE, ...) \
+    { \
+        .size = sizeof(dlc_data_info), .samples = (SAMPLES), .dtype = (DTYPE), \
+        .shape = __VA_ARGS__ \
+    }
+
+static const data_case data_cases[] = {
+    {INFO(1, DLC_U8, {3, {1, 1, 1}}), NULL},
+    {INFO(DLC_ANSWER_SAMPLES_MAX, DLC_F32, {3, {3, 32, 32}}), NULL},
+    {INFO(0, DLC_U8, {3, {1, 1, 1}}), "0 samples"},
+    {INFO(-1, DLC_U8, {3, {1, 1, 1}}), "-1 samples"},
+    {INFO(INT64_MAX, DLC_U8, {3, {1, 1, 1}}), "samples"},
+    {INFO(1, DLC_U8, {0, {1}}), "0 dimensions"},
+    {INFO(1, DLC_U8, {DLC_MAX_DIMS, {1, 1, 1, 1, 1, 1}}), "6 dimensions"},
+    {INFO(1, DLC_U8, {-3, {1, 1, 1}}), "-3 dimensions"},
+    {INFO(1, DLC_I32, {3, {1, 1, 1}}), "of type"},
+    {INFO(1, (dlc_dtype)0, {3, {1, 1, 1}}), "of type"},
+    {INFO(1, DLC_U8, {3, {1, 0, 1}}), "empty or too large"},
+    {INFO(1, DLC_U8, {3, {-1, -1, 1}}), "empty or too large"},
+    {INFO(1, DLC_U8, {3, {1LL << 32, 1LL << 32, 1}}), "empty or too large"},
+    {INFO(1, DLC_U8, {3, {INT64_MAX, 2, 1}}), "empty or too large"},
+    {INFO(1, DLC_U8, {3, {1LL << 42, 1, 1}}), "empty or too large"},
+    {{.samples = 1, .dtype = DLC_U8, .shape = {3, {1, 1, 1}}, .classes = -1},
+     "-1 classes"},
+    {{.samples = 1,
+      .dtype = DLC_U8,
+      .shape = {3, {1, 1, 1}},
+      .classes = 2,
+      .class_names = one_name},
+     "class 1 has no name"},
+};
+enum { DATA_CASES = sizeof data_cases / sizeof *data_cases };
+
+START_TEST(samples) {
+    const data_case *at = &data_cases[_i];
+    dlc_status status = dlc_answer_check_data(&source, &at->info);
+    if (at->says)
+        refused(status, at->says);
+    else
+        ck_assert_int_eq(status, DLC_OK);
+}
+END_TEST
+
+/* ---- Consistency models ------------------------------------------------------ */
+
+static const dlc_feature model = {
+    .size = sizeof model, .kind = DLC_KIND_CONSISTENCY, .name = "odd"};
+
+START_TEST(needs) {
+    dlc_consistency_needs asked = {.size = sizeof asked, .servers = -1};
+    refused(dlc_answer_check_needs(&model, &asked), "-1 parameter servers");
+    asked.servers = 0;
+    ck_assert_int_eq(dlc_answer_check_needs(&model, &asked), DLC_OK);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("answers");
+    TCase *all = tcase_create("answers");
+    tcase_add_test(all, scores);
+    tcase_add_test(all, devices);
+    tcase_add_loop_test(all, samples, 0, DATA_CASES);
+    tcase_add_test(all, needs);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
