@@ -9,6 +9,8 @@
 #include "doctor_transports.h"
 #include "machine.h"
 #include "options.h"
+#include "plugin/answers.h"
+#include "plugin/probe.h"
 #include "plugin_json.h"
 
 enum { KEY_JSON = 0x100 };
@@ -47,22 +49,37 @@ static const dlc_feature *next_device(const dlc_registry *registry, size_t *at) 
     return feature;
 }
 
-/* Counts the devices of a feature. Otherwise the detail sentence says what is wrong. */
-static dlc_status count_devices(const dlc_feature *feature, int32_t *count) {
-    const dlc_device_ops *ops = feature->ops;
-    int32_t found = 0;
-    DLC_TRY(ops->count(&found));
-    if (found < 1)
-        return dlc_fail(DLC_ERR_UNAVAILABLE, "there is none");
-    *count = found;
-    return DLC_OK;
-}
-
 static dlc_status describe(const dlc_feature *feature, int32_t index,
                            dlc_device_info *info) {
     const dlc_device_ops *ops = feature->ops;
     *info = (dlc_device_info){.size = sizeof *info, .numa = -1};
     return ops->describe(index, info);
+}
+
+/* Describes all devices of a feature, for a probe. */
+static dlc_status describe_all(void *context) {
+    const dlc_feature *feature = context;
+    dlc_device_info info;
+    int32_t count = 0;
+    DLC_TRY(dlc_answer_devices(feature, &count));
+    for (int32_t i = 0; i < count; i++)
+        (void)describe(feature, i, &info);
+    return DLC_OK;
+}
+
+/* Drivers may take long to start. */
+#define DESCRIBE_SECONDS 60.0
+
+/* Counts the devices of a feature. Otherwise the detail sentence says what is wrong. */
+static dlc_status count_devices(const dlc_feature *feature, int32_t *count) {
+    int32_t found = 0;
+    DLC_TRY(dlc_answer_devices(feature, &found));
+    if (found < 1)
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "there is none");
+    dlc_feature copy = *feature;
+    DLC_TRY(dlc_probe("describe()", DESCRIBE_SECONDS, describe_all, &copy));
+    *count = found;
+    return DLC_OK;
 }
 
 /* What was found, collected before anything is printed. */

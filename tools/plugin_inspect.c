@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "config/config.h"
 #include "options.h"
+#include "plugin/probe.h"
 #include "plugin_json.h"
 #include "plugin_sections.h"
 #include "train/device_indices.h"
@@ -343,17 +344,38 @@ static dlc_status inspect_name(const plugin_inspection *what) {
     return rc;
 }
 
+#define OPEN_SECONDS 5.0
+
+/* What is shown of a file, and how. */
+typedef struct file_view {
+    const feature_view *view;
+    int as_json;
+} file_view;
+
+static dlc_status show_file(void *context) {
+    const file_view *file = context;
+    return show(file->view, file->as_json);
+}
+
+/* The options are read from the file itself, so it is opened in another process: not
+ * even its destructors run in this one. */
+static dlc_status inspect_file(const plugin_inspection *what) {
+    dlc_registry *registry;
+    DLC_TRY(dlc_registry_inspect(what->name, &registry));
+    feature_view view = {.registry = registry, .choice = {.device = what->device}};
+    file_view file = {&view, what->json};
+    dlc_status rc = what->device ? check_device(&view, what->device) : DLC_OK;
+    if (rc == DLC_OK)
+        rc = dlc_probe_shown("opening the file to read its options", OPEN_SECONDS,
+                             show_file, &file);
+    dlc_registry_close(registry);
+    return rc;
+}
+
 dlc_status dlc_plugin_inspect(const plugin_inspection *what) {
     size_t length = what->name ? strlen(what->name) : 0;
     if (!what->name || (!strchr(what->name, '/') &&
                         (length < 3 || strcmp(what->name + length - 3, ".so") != 0)))
         return inspect_name(what);
-    dlc_registry *registry;
-    DLC_TRY(dlc_registry_inspect(what->name, &registry));
-    feature_view view = {.registry = registry, .choice = {.device = what->device}};
-    dlc_status rc = what->device ? check_device(&view, what->device) : DLC_OK;
-    if (rc == DLC_OK)
-        rc = show(&view, what->json);
-    dlc_registry_close(registry);
-    return rc;
+    return inspect_file(what);
 }

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "command.h"
 #include "options.h"
+#include "plugin/answers.h"
 #include "topo_make.h"
 #include "topo_measure.h"
 #include "topology/discover.h"
@@ -232,7 +233,6 @@ static int topo_as_rank(dlc_job *job, void *argument) {
 /* The default: one rank per device, or per NUMA node. */
 static dlc_status count_ranks(topo_command *command) {
     const dlc_feature *device = command->plan.device;
-    const dlc_device_ops *ops = device->ops;
     int32_t count = 0;
     if (command->ranks)
         return DLC_OK;
@@ -243,7 +243,7 @@ static dlc_status count_ranks(topo_command *command) {
     if (device->caps & DLC_DEVICE_HOST)
         count = (int32_t)dlc_topo_count(&command->machine, -1, DLC_TOPO_NUMA);
     else
-        DLC_TRY(ops->count(&count));
+        DLC_TRY(dlc_answer_devices(device, &count));
     command->ranks = count > 2 ? count : 2;
     return DLC_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "plugin/answers.h"
 #include "topology/discover.h"
 #include "topology/pack.h"
 #include "topology/read.h"
@@ -160,8 +161,11 @@ static dlc_status add_devices(const dlc_registry *registry, dlc_topo *machine) {
     const dlc_feature *feature = NULL;
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++) {
+        int32_t count = 0;
         dlc_status status = dlc_registry_use(registry, entry, &feature);
-        if (status == DLC_OK)
+        if (status == DLC_OK && dlc_answer_devices(feature, &count) == DLC_ERR_PLUGIN)
+            status = dlc_topo_add_note(machine, "%s", dlc_detail());
+        else if (status == DLC_OK)
             status = dlc_topo_add_devices(machine, 0, feature);
         else if (status == DLC_ERR_PLUGIN)
             status = DLC_OK;

@@ -2,11 +2,13 @@
 #include "plugin/answers.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "plugin/object.h"
+#include "plugin/probe.h"
 #include "plugin/registry.h"
 
 dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...) {
@@ -59,29 +61,73 @@ int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t cou
     return -1;
 }
 
+/* The longest that a call may take; without a persistence daemon, asking a driver takes
+ * 10 s and more. */
+#define SCORE_SECONDS 5.0
+#define COUNT_SECONDS 60.0
+
+/* Tries a call of a feature in a child. */
+static dlc_status try_call(const dlc_feature *feature, const char *name, double seconds,
+                           dlc_status (*call)(void *context), void *context) {
+    const char *plugin = dlc_object_provider(feature);
+    char what[200];
+    (void)snprintf(what, sizeof what, "%s() of %s '%.63s'%s%.63s%s", name,
+                   dlc_kind_text((dlc_kind)feature->kind), feature->name,
+                   plugin ? " of plugin '" : "", plugin ? plugin : "",
+                   plugin ? "'" : "");
+    return dlc_probe(what, seconds, call, context);
+}
+
 /* ---- Transports -------------------------------------------------------------- */
+
+/* The arguments of score. */
+typedef struct scoring {
+    const dlc_transport_ops *ops;
+    const dlc_transport_args *args;
+    int32_t score;
+    char *reason;
+    size_t room;
+} scoring;
+
+static dlc_status call_score(void *context) {
+    scoring *call = context;
+    return call->ops->score(call->args, &call->score, call->reason, call->room);
+}
 
 dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args *args,
                             char *reason, size_t room, int32_t *score) {
     enum { SCORE_MAX = 100 };
-    const dlc_transport_ops *ops = feature->ops;
-    int32_t its = 0;
+    scoring call = {.ops = feature->ops, .args = args, .reason = reason, .room = room};
     reason[0] = '\0';
-    DLC_TRY(ops->score(args, &its, reason, room));
+    if (!args->device)
+        DLC_TRY(try_call(feature, "score", SCORE_SECONDS, call_score, &call));
+    DLC_TRY(call_score(&call));
     reason[room - 1] = '\0';
-    if (its < 0 || its > SCORE_MAX)
-        return dlc_answer_refuse(feature, "its score is %d, not 0 to %d", (int)its,
-                                 SCORE_MAX);
-    *score = its;
+    if (call.score < 0 || call.score > SCORE_MAX)
+        return dlc_answer_refuse(feature, "its score is %d, not 0 to %d",
+                                 (int)call.score, SCORE_MAX);
+    *score = call.score;
     return DLC_OK;
 }
 
 /* ---- Devices ----------------------------------------------------------------- */
 
+static dlc_status call_count(void *context) {
+    const dlc_device_ops *ops = context;
+    int32_t count = 0;
+    return ops->count(&count);
+}
+
 dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count) {
-    const dlc_device_ops *ops = feature->ops;
+    static _Atomic(const void *) tried; /* the table of calls that was tried last */
+    dlc_device_ops ops;
     int32_t found = 0;
-    DLC_TRY(ops->count(&found));
+    memcpy(&ops, feature->ops, offsetof(dlc_device_ops, count) + sizeof ops.count);
+    if (atomic_load(&tried) != feature->ops) {
+        DLC_TRY(try_call(feature, "count", COUNT_SECONDS, call_count, &ops));
+        atomic_store(&tried, feature->ops);
+    }
+    DLC_TRY(ops.count(&found));
     if (found < 0 || found > DLC_ANSWER_DEVICES_MAX)
         return dlc_answer_refuse(feature, "it counts %d devices; 0 to %d are possible",
                                  (int)found, DLC_ANSWER_DEVICES_MAX);

@@ -1,18 +1,13 @@
-/* Runs the inspecting child and receives its reports. For every file it sends a message
- * after opening it, and another when load() has returned: a length and a packed report,
- * of which the last counts. */
+/* Inspects files, each in a child of its own, several at a time, and receives their
+ * reports. A child sends a message after opening its file, and another when load() has
+ * returned: a length and a packed report, of which the last counts. */
 #include "plugin/scan.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,40 +16,29 @@
 #include "base/memory.h"
 #include "plugin/calls.h"
 #include "plugin/check.h"
+#include "plugin/child.h"
 #include "plugin/object.h"
 #include "plugin/report.h"
 
-/* Without a persistence daemon, asking a driver for its devices takes 10 s and more. */
-#define TIMEOUT_MS 60000
-#define NOTICE_MS 3000 /* after this time the user is told what is waited for */
+/* The time for opening a file, and for its load(). Without a persistence daemon, asking
+ * a driver for its devices takes 10 s and more. */
+enum { TIMEOUT_MS = 5000, DRIVER_TIMEOUT_MS = 60000 };
+enum { NOTICE_MS = 3000 }; /* after this time the user is told what is waited for */
+enum { CHILDREN_MOST = 16 };
 #define MESSAGE_MAX (64u << 20)
 
-static int64_t timeout_ms = TIMEOUT_MS;
+static int64_t fixed_timeout_ms; /* 0: the defaults */
 
-int64_t dlc_scan_timeout(int64_t ms) {
-    int64_t before = timeout_ms;
-    timeout_ms = ms;
-    return before;
+void dlc_scan_timeout(int64_t ms) {
+    fixed_timeout_ms = ms;
 }
 
 /* ---- The child --------------------------------------------------------------- */
 
-static void send_all(int fd, const void *bytes, size_t size) {
-    for (const char *next = bytes; size;) {
-        ssize_t sent = write(fd, next, size);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0)
-            _exit(1);
-        next += sent;
-        size -= (size_t)sent;
-    }
-}
-
 /* A message of length 0 means out of memory. */
 static void send_no_memory(int fd) {
     const uint64_t size = 0;
-    send_all(fd, &size, sizeof size);
+    dlc_child_send(fd, &size, sizeof size);
     _exit(1);
 }
 
@@ -64,8 +48,8 @@ static void send_report(int fd, const dlc_report *report) {
     if (bytes.failed)
         send_no_memory(fd);
     const uint64_t size = bytes.length;
-    send_all(fd, &size, sizeof size);
-    send_all(fd, bytes.bytes, size);
+    dlc_child_send(fd, &size, sizeof size);
+    dlc_child_send(fd, bytes.bytes, size);
     dlc_text_free(&bytes);
 }
 
@@ -105,7 +89,17 @@ static void free_report(dlc_report *report) {
     dlc_free((void *)report->plugin.reason);
 }
 
-static void inspect(int fd, const dlc_scan_file *file, int load) {
+/* What a child is to do. */
+typedef struct task {
+    const dlc_scan_file *file;
+    int load;
+} task;
+
+static void inspect(int fd, void *context) {
+    const task *given = context;
+    const dlc_scan_file *file = given->file;
+    int load = given->load;
+    dlc_child_isolate();
     dlc_report report = {0};
     const dlc_plugin *plugin = NULL;
     dlc_status rc = dlc_object_open(file->path, &file->info, &plugin);
@@ -137,152 +131,19 @@ static void inspect(int fd, const dlc_scan_file *file, int load) {
     free_report(&report);
 }
 
-/* Ends the child if a plugin calls exit(): the exit handlers of this process must not
- * run. */
-static void exit_child(void) {
-    _exit(0);
-}
-
-/* Isolates the child: nothing that a plugin does may reach the terminal, a file or a
- * handler of this process, and the child does not outlive it. */
-static void isolate_child(pid_t parent) {
-    const struct rlimit no_core = {0, 0};
-    sigset_t none;
-    for (int s = 1; s < NSIG; s++)
-        (void)signal(s, SIG_DFL);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)setpgid(0, 0);
-    (void)setrlimit(RLIMIT_CORE, &no_core);
-    dlc_log_file_close();
-    (void)atexit(exit_child);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; null >= 0 && fd < 3; fd++)
-        (void)dup2(null, fd);
-    if (getppid() != parent)
-        _exit(1);
-}
-
 /* ---- The parent -------------------------------------------------------------- */
 
+/* The inspection of one file. */
 typedef struct scanner {
-    pid_t pid;
-    int fd; /* the read end of its pipe */
+    dlc_scan_file *file; /* NULL: it has ended */
+    dlc_child child;
+    dlc_text received;  /* a message that is not complete yet */
+    uint64_t begin;     /* of this step */
+    int opened;         /* the first step has succeeded */
+    int is_driver;      /* it offers a device */
+    int64_t timeout_ms; /* of opening it, and of most load() */
+    int noticed;        /* the user knows that it is waited for */
 } scanner;
-
-static int scanner_start(const dlc_scan_file *file, size_t files, int load,
-                         scanner *made) {
-    int ends[2];
-    pid_t parent = getpid();
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return 0;
-    made->pid = fork();
-    if (made->pid == 0) {
-        close(ends[0]);
-        int fd = fcntl(ends[1], F_DUPFD_CLOEXEC, 3); /* not stdin, stdout or stderr */
-        isolate_child(parent);
-        for (size_t i = 0; i < files; i++)
-            inspect(fd, &file[i], load);
-        _exit(0);
-    }
-    int error = errno;
-    close(ends[1]);
-    made->fd = ends[0];
-    if (made->pid < 0)
-        close(ends[0]);
-    errno = error;
-    return made->pid > 0;
-}
-
-/* Kills the child with everything that it started; returns the signal by which it had
- * ended before, 0 if it had not or that is unknown. If its end of the pipe is closed,
- * it gets a moment to end. */
-static int scanner_end(const scanner *it, int is_dying) {
-    const struct timespec moment = {.tv_nsec = 1000000};
-    siginfo_t how = {0};
-    for (int i = 0; is_dying && i < 1000 && !how.si_pid; i++) {
-        if (i)
-            (void)nanosleep(&moment, NULL);
-        if (waitid(P_PID, (id_t)it->pid, &how, WEXITED | WNOHANG | WNOWAIT) != 0)
-            break;
-    }
-    (void)kill(-it->pid, SIGKILL);
-    (void)kill(it->pid, SIGKILL);
-    while (waitpid(it->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-    close(it->fd);
-    return how.si_pid && how.si_code != CLD_EXITED ? how.si_status : 0;
-}
-
-/* Receives `size` bytes until the timeout. 1: complete, 0: the pipe is closed, -1:
- * timed out. */
-static int receive(const scanner *it, const char *path, void *bytes, size_t size,
-                   uint64_t begin) {
-    struct pollfd wait = {.fd = it->fd, .events = POLLIN};
-    int64_t noticed = 0;
-    for (char *next = bytes; size;) {
-        int64_t gone = (int64_t)((dlc_now_ns() - begin) / 1000000);
-        if (gone >= timeout_ms)
-            return -1;
-        if (gone >= NOTICE_MS && !noticed) {
-            dlc_info("%s: inspecting it takes long", path);
-            noticed = 1;
-        }
-        int64_t until = noticed || timeout_ms < NOTICE_MS ? timeout_ms : NOTICE_MS;
-        int ready = poll(&wait, 1, (int)(until - gone));
-        if (ready == 0 || (ready < 0 && errno == EINTR))
-            continue;
-        ssize_t got = ready < 0 ? -1 : read(it->fd, next, size);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return 0;
-        next += got;
-        size -= (size_t)got;
-    }
-    return 1;
-}
-
-/* Receives the next report on a file, which replaces the previous one; after a damaged
- * one, none will follow. */
-static dlc_status receive_report(const scanner *it, dlc_scan_file *file, int *received,
-                                 dlc_entry_state *state) {
-    uint64_t begin = dlc_now_ns(), size = 0;
-    dlc_report report = {0};
-    *received = receive(it, file->path, &size, sizeof size, begin);
-    if (*received == 1 && !size)
-        return dlc_fail(DLC_ERR_NOMEM, "out of memory");
-    if (*received == 1 && size > MESSAGE_MAX)
-        *received = 0;
-    if (*received != 1)
-        return DLC_OK;
-    dlc_text_free(&file->report);
-    file->report.bytes = dlc_alloc(size, 1);
-    if (!file->report.bytes)
-        return DLC_ERR_NOMEM;
-    file->report.length = size;
-    *received = receive(it, file->path, file->report.bytes, size, begin);
-    dlc_status rc = *received == 1
-                        ? dlc_report_unpack(file->report.bytes, size, &report)
-                        : DLC_OK;
-    dlc_free(report.feature);
-    *state = report.plugin.state;
-    if (rc == DLC_ERR_DATA)
-        *received = 0;
-    return rc == DLC_ERR_NOMEM ? rc : DLC_OK;
-}
-
-/* Receives all reports on a file; *opened: the first step succeeded. */
-static dlc_status receive_all(const scanner *it, dlc_scan_file *file, int load,
-                              int *received, int *opened) {
-    dlc_entry_state state = DLC_ENTRY_UNTRIED;
-    DLC_TRY(receive_report(it, file, received, &state));
-    *opened = *received == 1;
-    if (*opened && load && state == DLC_ENTRY_UNTRIED)
-        return receive_report(it, file, received, &state);
-    return DLC_OK;
-}
 
 static dlc_status refuse(dlc_scan_file *file, char *reason, int cacheable) {
     dlc_report report = {.plugin = {.state = DLC_ENTRY_REFUSED, .reason = reason},
@@ -294,18 +155,23 @@ static dlc_status refuse(dlc_scan_file *file, char *reason, int cacheable) {
     return reason ? dlc_text_status(&file->report) : DLC_ERR_NOMEM;
 }
 
-/* Refuses the file that has killed or hung the child. */
-static dlc_status refuse_culprit(dlc_scan_file *file, int opened, int received,
-                                 int signal) {
-    const char *step = opened ? "in its load()" : "while it was opened";
+static int64_t limit_of(const scanner *it) {
+    if (fixed_timeout_ms)
+        return fixed_timeout_ms;
+    return it->opened && it->is_driver ? DRIVER_TIMEOUT_MS : it->timeout_ms;
+}
+
+/* Refuses the file that has ended its child, or `hangs`. */
+static dlc_status refuse_culprit(const scanner *it, int hangs, int signal) {
+    const char *step = it->opened ? "in its load()" : "while it was opened";
     char what[128], when[32] = "";
     time_t now = time(NULL);
     struct tm tm;
     if (localtime_r(&now, &tm))
         (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    if (received < 0)
-        (void)snprintf(what, sizeof what, "did not return within %g s",
-                       (double)timeout_ms / 1000);
+    if (hangs)
+        (void)snprintf(what, sizeof what, "did not return within %.3g s",
+                       (double)limit_of(it) / 1000);
     else if (signal)
         (void)snprintf(what, sizeof what, "crashed (signal %d, %s)", signal,
                        strsignal(signal)); // NOLINT(concurrency-mt-unsafe): one thread
@@ -313,41 +179,157 @@ static dlc_status refuse_culprit(dlc_scan_file *file, int opened, int received,
         (void)snprintf(what, sizeof what, "ended the process");
     /* A process may also be killed for lack of memory, so that is not cached. */
     return refuse(
-        file,
+        it->file,
         dlc_format("%s: %s %s, on %s; it is skipped until the file changes or "
                    "`dlcore plugin list --rescan` tries it again",
-                   file->path, what, step, when),
+                   it->file->path, what, step, when),
         signal != SIGKILL);
 }
 
-/* Runs one child; *next is the first file left for another one. */
-static dlc_status scan_some(dlc_scan_file *file, size_t files, int load, size_t *next) {
-    const size_t first = *next;
-    dlc_status rc = DLC_OK;
-    scanner it;
-    int received = 1, opened = 0;
-    if (!scanner_start(&file[first], files - first, load, &it))
-        return refuse(&file[(*next)++],
-                      dlc_format("%s: cannot be inspected: %s", file[first].path,
-                                 strerror(errno)), // NOLINT(concurrency-mt-unsafe)
-                      0);
-    while (*next < files) {
-        rc = receive_all(&it, &file[*next], load, &received, &opened);
-        if (rc != DLC_OK || received != 1)
+static void scanner_end(scanner *it, int is_dying, int *signal) {
+    *signal = dlc_child_end(&it->child, is_dying);
+    dlc_text_free(&it->received);
+    it->file = NULL;
+}
+
+static dlc_status scanner_start(const task *what, scanner *it) {
+    dlc_scan_file *file = it->file;
+    task given = *what;
+    it->begin = dlc_now_ns();
+    it->timeout_ms = (int64_t)dlc_child_patience(TIMEOUT_MS);
+    if (dlc_child_start(inspect, &given, &it->child))
+        return DLC_OK;
+    it->file = NULL;
+    return refuse(file,
+                  dlc_format("%s: cannot be inspected: %s", file->path,
+                             strerror(errno)), // NOLINT(concurrency-mt-unsafe)
+                  0);
+}
+
+/* Takes the next report on a file, which replaces the previous one. *more: another one
+ * will follow. DLC_ERR_DATA if it is damaged. */
+static dlc_status take_report(scanner *it, const char *bytes, size_t size, int load,
+                              int *more) {
+    dlc_report report = {0};
+    DLC_TRY(dlc_report_unpack(bytes, size, &report));
+    for (size_t i = 0; i < report.plugin.features; i++)
+        it->is_driver |= report.feature[i].kind == DLC_KIND_DEVICE;
+    *more = load && !it->opened && report.plugin.state == DLC_ENTRY_UNTRIED;
+    dlc_free(report.feature);
+    dlc_text_free(&it->file->report);
+    dlc_text_append(&it->file->report, bytes, size);
+    it->opened = 1;
+    it->noticed = 0;
+    it->begin = dlc_now_ns();
+    return dlc_text_status(&it->file->report);
+}
+
+/* Takes all messages that have been received completely. */
+static dlc_status take_messages(scanner *it, int load, int *more) {
+    size_t begin = 0;
+    dlc_status status = DLC_OK;
+    for (uint64_t size; status == DLC_OK && *more; begin += sizeof size + size) {
+        size_t left = it->received.length - begin;
+        if (left < sizeof size)
             break;
-        ++*next;
+        memcpy(&size, it->received.bytes + begin, sizeof size);
+        if (!size)
+            return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+        if (size > MESSAGE_MAX)
+            return dlc_fail(DLC_ERR_DATA, "the report on a plugin is damaged");
+        if (left - sizeof size < size)
+            break;
+        status = take_report(it, it->received.bytes + begin + sizeof size, size, load,
+                             more);
     }
-    int signal = scanner_end(&it, received == 0);
-    /* If it is not the first file, an earlier one may have damaged the child: it gets a
-     * child of its own. */
-    if (rc == DLC_OK && *next == first)
-        rc = refuse_culprit(&file[(*next)++], opened, received, signal);
-    return rc;
+    it->received.length -= begin;
+    if (it->received.length)
+        memmove(it->received.bytes, it->received.bytes + begin, it->received.length);
+    return status;
+}
+
+/* Reads what is there. *closed: nothing will follow. */
+static dlc_status receive(scanner *it, int *closed) {
+    char bytes[4096];
+    for (;;) {
+        ssize_t got = read(it->child.fd, bytes, sizeof bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            *closed = got == 0 || errno != EAGAIN;
+            return DLC_OK;
+        }
+        dlc_text_append(&it->received, bytes, (size_t)got);
+        DLC_TRY(dlc_text_status(&it->received));
+    }
+}
+
+static int64_t waited(const scanner *it) {
+    return (int64_t)((dlc_now_ns() - it->begin) / 1000000);
+}
+
+/* Moves one inspection on, and ends it when it is complete or has failed. */
+static dlc_status scanner_step(scanner *it, int load) {
+    int closed = 0, more = 1, signal;
+    dlc_status status = receive(it, &closed);
+    if (status == DLC_OK)
+        status = take_messages(it, load, &more);
+    int hangs = waited(it) >= limit_of(it);
+    if (status == DLC_OK && more && !closed && !hangs) {
+        if (waited(it) >= NOTICE_MS && !it->noticed++)
+            dlc_info("%s: inspecting it takes long", it->file->path);
+        return DLC_OK;
+    }
+    scanner ended = *it;
+    scanner_end(it, more && closed, &signal);
+    if (status == DLC_ERR_DATA || (status == DLC_OK && more))
+        return refuse_culprit(&ended, !closed && hangs, signal);
+    return status;
+}
+
+/* Waits until a child has something to say, or a time limit is reached. */
+static void wait_for_any(const scanner *list, size_t count) {
+    struct pollfd fds[CHILDREN_MOST];
+    nfds_t used = 0;
+    int64_t least = NOTICE_MS;
+    for (size_t i = 0; i < count; i++) {
+        if (!list[i].file)
+            continue;
+        int64_t until = limit_of(&list[i]);
+        if (!list[i].noticed && until > NOTICE_MS)
+            until = NOTICE_MS;
+        int64_t left = until - waited(&list[i]);
+        least = left < least ? left : least;
+        fds[used++] = (struct pollfd){.fd = list[i].child.fd, .events = POLLIN};
+    }
+    if (used)
+        (void)poll(fds, used, least < 0 ? 0 : (int)least + 1);
 }
 
 dlc_status dlc_scan_run(dlc_scan_file *file, size_t files, int load) {
-    dlc_status rc = DLC_OK;
-    for (size_t next = 0; rc == DLC_OK && next < files;)
-        rc = scan_some(file, files, load, &next);
-    return rc;
+    scanner list[CHILDREN_MOST] = {{.file = NULL}};
+    dlc_status status = DLC_OK;
+    size_t next = 0, running = 1;
+    while (status == DLC_OK && (running || next < files)) {
+        for (size_t i = 0; status == DLC_OK && i < CHILDREN_MOST; i++) {
+            if (list[i].file || next == files)
+                continue;
+            list[i] = (scanner){.file = &file[next]};
+            const task what = {.file = &file[next++], .load = load};
+            status = scanner_start(&what, &list[i]);
+        }
+        wait_for_any(list, CHILDREN_MOST);
+        running = 0;
+        for (size_t i = 0; status == DLC_OK && i < CHILDREN_MOST; i++) {
+            if (list[i].file)
+                status = scanner_step(&list[i], load);
+            running += list[i].file != NULL;
+        }
+    }
+    for (size_t i = 0; i < CHILDREN_MOST; i++) {
+        int signal;
+        if (list[i].file)
+            scanner_end(&list[i], 0, &signal);
+    }
+    return status;
 }

@@ -31,6 +31,8 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
                               const dlc_settings **settings) {
     const source *from = context;
     dlc_connection *connection = from->connection;
+    /* Its score is asked for next: if that kills the rank, the report names it. */
+    dlc_job_activity(from->args->job, "scoring of transport", feature->name, 0);
     if (is_named(from->args->wanted, feature->name)) {
         *settings = from->args->settings;
         return DLC_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "plugin/answers.h"
@@ -35,7 +36,10 @@ dlc_status dlc_find_accelerator(const dlc_registry *registry,
         dlc_status status = dlc_registry_use(registry, entry, &found);
         if (status == DLC_ERR_NOMEM)
             return status;
-        if (status != DLC_OK || dlc_device_count(found) == 0)
+        int32_t count = 0;
+        if (status == DLC_OK && dlc_answer_devices(found, &count) == DLC_ERR_PLUGIN)
+            dlc_warn("%s; it is not used", dlc_detail());
+        if (status != DLC_OK || count == 0)
             continue;
         *device = found;
         return DLC_OK;

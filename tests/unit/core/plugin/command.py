@@ -55,6 +55,14 @@ class Command(PluginFolder):
         self.assertIn("built for version 2 of the plugin interface", done.stdout)
         self.assertIn("refused: its name is not valid", done.stdout)
 
+    def test_list_json_is_utf8(self):
+        self.put("good")
+        environment = {**os.environb, b"DLCORE_PLUGIN_PATH": os.fsencode(self.dir),
+                       b"FIXTURE_ABSENT": b"no \xff\xc3 here \xe2\x82"}
+        done = subprocess.run([BIN, "plugin", "list", "--json"], env=environment, capture_output=True, check=False)
+        plugins = json.loads(done.stdout.decode())["plugins"]
+        self.assertIn("no \ufffd\ufffd here ", [plugin["reason"] for plugin in plugins if plugin["name"] == "good"][0])
+
     def test_list_json(self):
         self.put("good")
         done = dlcore("plugin", "list", "--json", path=f"{self.dir}:relative")
@@ -206,6 +214,52 @@ type = softmax_loss
 """
 
 
+class Crashing(PluginFolder):
+    """A third party's plugin that loads without fault, but of which every call aborts."""
+
+    COUNT = r"count\(\) of device 'bad-device' of plugin 'crashing' crashed \(signal 6, Aborted\)"
+    SCORE = r"score\(\) of transport 'bad-transport' of plugin 'crashing' crashed \(signal 6, Aborted\)"
+
+    def setUp(self):
+        super().setUp()
+        self.put("crashing")
+        self.net = self.dir.parent / "net.ini"
+        self.net.write_text(NET)
+
+    def run_dlcore(self, *arguments):
+        done = dlcore(*arguments, path=self.dir, XDG_CACHE_HOME=str(self.dir.parent))
+        self.assertGreaterEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_doctor(self):
+        done = self.run_dlcore("doctor")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, self.COUNT)
+        self.assertRegex(done.stdout, self.SCORE)
+
+    def test_topo(self):
+        done = self.run_dlcore("topo", "--ranks=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout + done.stderr, self.COUNT)
+
+    def test_train(self):
+        """What is not used does no harm; a rank that dies of a score says of which."""
+        self.assertEqual(self.run_dlcore("train", self.net).returncode, 0)
+        done = self.run_dlcore("train", self.net, "--ranks=2", "--transport=host-staged")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_dlcore("train", self.net, "--ranks=2")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"killed by signal 6 \(Aborted\) during scoring of transport bad-transport")
+
+    def test_inspection_does_not_close_it_here(self):
+        file = self.put("closed-crash")
+        for arguments in ((), ("--json",)):
+            done = self.run_dlcore("plugin", "inspect", file, *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("how many there are", done.stdout)
+            self.assertEqual(done.stdout.count("BSD-2-Clause"), 1)
+
+
 class Hanging(PluginFolder):
     """A plugin whose load() never returns, in the process that inspects it or in the job's
     own: a signal ends the job at once, and none of its processes remains."""
@@ -218,9 +272,15 @@ class Hanging(PluginFolder):
                                 XDG_CACHE_HOME=str(self.dir.parent))
 
     def processes(self, job):
-        """The job's own process and those that it has started."""
-        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        return [job.pid, *map(int, children)]
+        """The job's own process and all that descend from it."""
+        found = [job.pid]
+        for pid in found:
+            try:
+                children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            except OSError:
+                children = ()
+            found.extend(map(int, children))
+        return found
 
     def state(self, pid):
         try:
@@ -235,13 +295,14 @@ class Hanging(PluginFolder):
         except OSError:
             return False
 
-    def end(self, file, where, *options, **more):
+    def end(self, file, inside, *options, **more):
+        """`inside`: it hangs in a process that the job has started, not in the job's own."""
         job = subprocess.Popen([BIN, "train", self.net, *options], env=dict(self.environment, **more),
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
         self.addCleanup(lambda: (job.kill(), job.wait(), job.stderr.close()))
         timeout, pids = time.monotonic() + 60, []
-        while len(pids) <= where or not self.hangs(pids[where], file):
+        while not any(self.hangs(pid, file) for pid in (pids[1:] if inside else pids[:1])):
             self.assertIsNone(job.poll())
             self.assertLess(time.monotonic(), timeout)
             time.sleep(0.2)
@@ -258,7 +319,7 @@ class Hanging(PluginFolder):
             for options in ((), ("--ranks=2",)):
                 with self.subTest(name=name, options=options):
                     file = self.put(name)
-                    self.end(file, 1, *options)
+                    self.end(file, True, *options)
                     file.unlink()
 
     def test_while_the_job_loads_it(self):
@@ -268,7 +329,7 @@ class Hanging(PluginFolder):
                               text=True, timeout=60, check=False)
         self.assertRegex(done.stdout, r"data +tiny +any +sleepy +1\.0 +usable")
         for options in ((), ("--ranks=2",)):
-            self.end(file, 0, *options, FIXTURE_HANG="1")
+            self.end(file, False, *options, FIXTURE_HANG="1")
 
 
 class Job(unittest.TestCase):

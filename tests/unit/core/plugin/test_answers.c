@@ -34,13 +34,15 @@ static const dlc_feature transport = {.size = sizeof transport,
                                       .name = "odd",
                                       .ops = &transport_ops};
 
+static const dlc_transport_args args = {.size = sizeof args};
+
 START_TEST(scores) {
     static const int32_t bad[] = {101, -1, INT32_MAX, INT32_MIN}, good[] = {0, 1, 100};
     char reason[8];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int32_t found = 7;
         its_score = bad[i];
-        refused(dlc_answer_score(&transport, NULL, reason, sizeof reason, &found),
+        refused(dlc_answer_score(&transport, &args, reason, sizeof reason, &found),
                 "0 to 100");
         ck_assert_int_eq(found, 7);
     }
@@ -48,7 +50,7 @@ START_TEST(scores) {
         int32_t found = 7;
         its_score = good[i];
         ck_assert_int_eq(
-            dlc_answer_score(&transport, NULL, reason, sizeof reason, &found), DLC_OK);
+            dlc_answer_score(&transport, &args, reason, sizeof reason, &found), DLC_OK);
         ck_assert_int_eq(found, good[i]);
         ck_assert_uint_eq(strlen(reason), sizeof reason - 1);
     }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "plugin/scan.h"
 #include "plugin_folders.h"
 
@@ -178,6 +180,48 @@ static const refusal hangs[] = {
 START_TEST(refuses_hang) {
     dlc_scan_timeout(1500);
     expect_misbehaving(hangs[_i].fixture, hangs[_i].says);
+}
+END_TEST
+
+/* Several hang at the same time, not one after the other; a file that does not is used
+ * all the same. */
+START_TEST(hangs_together) {
+    const char *dir = dir_make();
+    const char *const names[] = {"a", "b", "c", "d"};
+    dlc_scan_timeout(1000);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        dir_add(dir, i % 2 ? "loaded-hang" : "opened-hang", names[i]);
+    dir_add(dir, "good", "e");
+    uint64_t begin = dlc_now_ns();
+    dlc_registry *registry = registry_over(dir);
+    ck_assert_double_lt(dlc_since(begin), 3);
+    ck_assert_int_eq(entry_of(registry, "a.so")->state, DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(entry_of(registry, "d.so")->state, DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(entry_of(registry, "e.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+}
+END_TEST
+
+/* Whatever load() has started ends with the inspection, whether or not it has left the
+ * process group. */
+START_TEST(ends_what_it_started) {
+    const char *dir = dir_make();
+    char path[300];
+    int pid = 0;
+    dir_add(dir, "loaded-leaves", NULL);
+    snprintf(path, sizeof path, "%s/left", dir);
+    setenv("FIXTURE_LEFT", path, 1);
+    dlc_registry *registry = registry_over(dir);
+    ck_assert_int_eq(entry_of(registry, "loaded-leaves.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+    FILE *left = fopen(path, "re");
+    ck_assert_ptr_nonnull(left);
+    ck_assert_int_eq(fscanf(left, "%d", &pid), 1);
+    fclose(left);
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq(kill((pid_t)pid, 0), -1);
+    ck_assert_int_eq(errno, ESRCH);
+    unlink(path);
 }
 END_TEST
 
@@ -496,6 +540,8 @@ int main(void) {
     tcase_add_loop_test(does, refuses_misbehaving_plugin, 0,
                         (int)(sizeof misbehaviours / sizeof *misbehaviours));
     tcase_add_loop_test(does, refuses_hang, 0, (int)(sizeof hangs / sizeof *hangs));
+    tcase_add_test(does, hangs_together);
+    tcase_add_test(does, ends_what_it_started);
     tcase_add_test(does, other_plugins_stay_usable);
     suite_add_tcase(suite, does);
 

@@ -58,6 +58,7 @@ static void any_close(dlc_source *source) {
 
 static dlc_status any_describe(dlc_source *source, dlc_data_info *info) {
     info->samples = 1;
+    info->dtype = DLC_U8;
     info->shape = (dlc_shape){3, {1, 1, 1}};
     info->classes = source->count ? source->count : 7;
     info->class_names = source->count ? source->name : NULL;

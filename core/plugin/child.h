@@ -1,0 +1,38 @@
+/* Runs a plugin's code in a process of its own, which is ended with everything that it
+ * has started. Called by scan.c, and by probe.c. */
+#ifndef DLC_PLUGIN_CHILD_H
+#define DLC_PLUGIN_CHILD_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* A child, and the guard between it and this process: the guard adopts whatever the
+ * child's descendants leave behind, and kills it. */
+typedef struct dlc_child {
+    pid_t guard;
+    int fd; /* the end of the pipe from which this process reads; non-blocking */
+} dlc_child;
+
+/* Calls body(fd, context) in a new process, where `fd` is the end of the pipe to write
+ * to; the process ends when it returns, without exit handlers. It does not outlive this
+ * process. 1, or 0 with errno set. */
+int dlc_child_start(void (*body)(int fd, void *context), void *context,
+                    dlc_child *child);
+
+/* Ends the child with everything that it has started. Returns the signal by which it
+ * had ended before, 0 if it had not or had ended otherwise. `is_dying`: it has closed
+ * the pipe, so it gets a moment to end. */
+int dlc_child_end(const dlc_child *child, int is_dying);
+
+/* How long to wait for a child that should take `seconds`: longer where other programs
+ * use the processors, up to 12 times. */
+double dlc_child_patience(double seconds);
+
+/* Writes all bytes to the pipe; ends the process if nobody reads them. For `body`. */
+void dlc_child_send(int fd, const void *bytes, size_t size);
+
+/* In the child: nothing that it does may reach the terminal, a file or a handler of
+ * the parent. */
+void dlc_child_isolate(void);
+
+#endif
