@@ -11,7 +11,16 @@
 #include "plugin_json.h"
 #include "plugin_new.h"
 
-enum { KEY_JSON = 0x100, KEY_DIR, KEY_SET, KEY_ONLY, KEY_RESCAN, KEY_DEVICE, KEY_ALL };
+enum {
+    KEY_JSON = 0x100,
+    KEY_DIR,
+    KEY_SET,
+    KEY_ONLY,
+    KEY_RESCAN,
+    KEY_DEVICE,
+    KEY_ALL,
+    KEY_VERBOSE = 'v'
+};
 
 enum { SETS_MOST = 32 };
 
@@ -24,7 +33,7 @@ typedef struct plugin_command {
     const char *device; /* inspect */
     const char *set[SETS_MOST]; /* check */
     size_t sets;
-    int json, rescan, all;
+    int json, rescan, all, verbose;
 } plugin_command;
 
 static int is_action(const plugin_command *command, const char *action) {
@@ -50,6 +59,8 @@ static void check_arguments(const plugin_command *command, struct argp_state *st
         argp_error(state, "--dir goes with new");
     else if (command->rescan && !is_action(command, "list"))
         argp_error(state, "--rescan goes with list");
+    else if (command->verbose && !is_action(command, "check"))
+        argp_error(state, "-v goes with check");
     else if ((command->sets || command->only) && !is_action(command, "check"))
         argp_error(state, "--set and --only go with check");
     else if ((command->device || command->all) && !is_action(command, "inspect"))
@@ -87,6 +98,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_ALL:
         command->all = 1;
+        return 0;
+    case KEY_VERBOSE:
+        command->verbose = 1;
         return 0;
     case KEY_DIR:
         command->folder = argument;
@@ -129,6 +143,7 @@ static const struct argp_option options[] = {
      0},
     {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of the file's feature", 0},
     {"only", KEY_ONLY, "NAME", 0, "check: only checks whose name starts with NAME", 0},
+    {"verbose", KEY_VERBOSE, NULL, 0, "check: show what the plugin logs", 0},
     {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
     {0}};
 
@@ -220,6 +235,7 @@ static dlc_status check(const plugin_command *command) {
                          .sets = command->set,
                          .nsets = command->sets,
                          .only = command->only,
+                         .verbose = command->verbose,
                          .json = command->json};
     return dlc_plugin_check_file(&what);
 }

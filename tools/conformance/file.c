@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "plugin/check.h"
 #include "plugin/image.h"
+#include "plugin/registry.h"
 #include "suite.h"
 #include "symbols.h"
 
@@ -142,7 +143,25 @@ static void has_no_duplicates(suite_run *run) {
                            a->name);
 }
 
+/* The loader has rules of its own: who may write the file, what a feature may need. */
+static void is_accepted(suite_run *run) {
+    dlc_registry *registry = NULL;
+    suite_must(run, dlc_registry_inspect(run->subject->path, &registry), "inspection");
+    const dlc_plugin_entry *plugin = dlc_registry_plugin(registry, 0);
+    if (!plugin)
+        suite_fail(run, "dlcore does not find a plugin in it");
+    if (plugin->state != DLC_ENTRY_UNTRIED)
+        suite_fail(run, "dlcore refuses it: %s", plugin->reason);
+    for (size_t i = 0; i < plugin->features; i++)
+        if (plugin->feature[i].state != DLC_ENTRY_UNTRIED)
+            suite_fail(run, "dlcore refuses its feature '%s': %s",
+                       plugin->feature[i].name, plugin->feature[i].reason);
+    dlc_registry_close(registry);
+}
+
 const suite_check suite_file_checks[] = {
+    {"file.accepted", "dlcore accepts the file and each of its features", 0, 0,
+     SUITE_CLOSED, 30, is_accepted},
     {"file.exports", "it exports dlc_plugin_v0 and nothing else", 0, 0, SUITE_CLOSED,
      10, exports_one_symbol},
     {"file.data", "dlc_plugin_v0 is a data object and large enough", 0, 0, SUITE_CLOSED,

@@ -31,11 +31,17 @@ static void nap(void) {
 
 /* ---- Services --------------------------------------------------------------- */
 
-static dlc_status check(void *job) {
-    const suite_member *member = job;
+static dlc_status is_ending(const suite_member *member) {
     if (atomic_load(&member->state->ending) || atomic_load(&member->state->dead))
         return dlc_fail(DLC_ERR_PEER, "the job is ending");
     return DLC_OK;
+}
+
+/* The service of the job; counts its calls, by any thread. */
+static dlc_status check(void *job) {
+    suite_member *member = job;
+    (void)__atomic_fetch_add(&member->checks, 1, __ATOMIC_RELAXED);
+    return is_ending(member);
 }
 
 /* Waits for all ranks. Returns 0 if the job ends meanwhile. */
@@ -48,7 +54,7 @@ static int barrier(suite_member *member) {
         return 1;
     }
     while (atomic_load(&state->turn) == turn) {
-        if (check(member) != DLC_OK)
+        if (is_ending(member) != DLC_OK)
             return 0;
         nap();
     }
@@ -69,10 +75,10 @@ static dlc_status oob_all_gather(void *job, const void *mine, size_t bytes, void
                         "an out-of-band all-gather of %zu bytes is too large", bytes);
     memcpy(state->slot[member->rank], mine, bytes);
     if (!barrier(member))
-        return check(member);
+        return is_ending(member);
     for (int32_t r = 0; r < member->ranks; r++)
         memcpy((char *)all + (size_t)r * bytes, state->slot[r], bytes);
-    return barrier(member) ? DLC_OK : check(member);
+    return barrier(member) ? DLC_OK : is_ending(member);
 }
 
 void suite_group_end_job(suite_member *member) {

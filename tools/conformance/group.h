@@ -20,7 +20,8 @@ typedef struct suite_member {
     dlc_rank_info rank_info[GROUP_MOST];
     dlc_transport_args args;
     const dlc_transport_ops *ops;
-    dlc_endpoint *endpoint;
+    dlc_endpoint *endpoint; /* NULL: the body has closed it */
+    int64_t checks;         /* calls of args.check in this rank */
 } suite_member;
 
 typedef void suite_body(suite_member *member);

@@ -12,11 +12,12 @@ typedef struct plugin_check {
     const char *const *sets; /* "key=value" */
     size_t nsets;
     const char *only; /* prefix of the names of the checks to run; NULL: all */
+    int verbose;      /* show what the plugin logs and prints to stderr */
     int json;
 } plugin_check;
 
 /* Prints the result of each check. Returns DLC_ERR_PLUGIN if any failed, DLC_ERR_CONFIG
- * if `only` matches none. */
+ * if any could not be run for want of a setting, or `only` matches none. */
 dlc_status dlc_plugin_check_file(const plugin_check *what);
 
 #endif

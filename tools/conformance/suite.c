@@ -22,10 +22,10 @@
 #include "host.h"
 #include "plugin/object.h"
 #include "plugin/registry.h"
-#include "solver/solver.h"
 
 static const suite_check *const tables[] = {
     suite_file_checks,
+    suite_settings_checks,
     suite_load_checks,
     suite_feature_checks,
     suite_lifecycle_checks,
@@ -33,6 +33,7 @@ static const suite_check *const tables[] = {
     suite_device_update_checks,
     suite_transport_checks,
     suite_transport_fault_checks,
+    suite_transport_endpoint_checks,
     suite_layer_checks,
     suite_layer_memory_checks,
     suite_solver_checks,
@@ -52,7 +53,13 @@ const suite_check *suite_at(size_t i) {
 
 /* The first byte of a report, which is one line. If several ranks of a check report,
  * the first report counts. */
-enum { SAYS_FAILED = 'F', SAYS_SKIPPED = 'S', SAYS_PASSED = 'P', REPORT = 480 };
+enum {
+    SAYS_FAILED = 'F',
+    SAYS_SKIPPED = 'S',
+    SAYS_LACKING = 'L',
+    SAYS_PASSED = 'P',
+    REPORT = 480
+};
 
 static void flatten(char *text) {
     for (; *text; text++)
@@ -71,6 +78,15 @@ __attribute__((noreturn)) static void end(const suite_run *run, char text[REPORT
 
 void suite_fail(suite_run *run, const char *format, ...) {
     char text[REPORT] = {SAYS_FAILED};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + 1, sizeof text - 2, format, args);
+    va_end(args);
+    end(run, text);
+}
+
+void suite_lack(suite_run *run, const char *format, ...) {
+    char text[REPORT] = {SAYS_LACKING};
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text + 1, sizeof text - 2, format, args);
@@ -101,55 +117,6 @@ static const dlc_feature *feature_at(const dlc_plugin *plugin, size_t i) {
     return feature;
 }
 
-static int has_option(const dlc_feature *feature, const char *name, size_t length) {
-    const dlc_option *row = feature->options;
-    for (; row && row->name; row = DLC_NEXT(row))
-        if (strlen(row->name) == length && strncmp(row->name, name, length) == 0)
-            return 1;
-    return 0;
-}
-
-/* Translates a `--set` to "feature.key=value", which the caller frees with dlc_free.
- * NULL if it does not apply to this feature: "key=value" is for every feature that has
- * the key, "name.key=value" for the feature of that name. */
-static char *setting_for(const dlc_feature *feature, const char *set) {
-    size_t name = strlen(feature->name);
-    if (strncmp(set, feature->name, name) == 0 && set[name] == '.')
-        set += name + 1;
-    return has_option(feature, set, strcspn(set, "=")) ? dlc_format("feature.%s", set)
-                                                       : NULL;
-}
-
-/* Makes the settings from `--set`. Skips the check if one without a default is
- * missing. */
-static void make_settings(suite_run *run) {
-    const suite_subject *subject = run->subject;
-    const char *const reserved[] = {"feature", NULL};
-    /* The core reads its own keys of [solver] beside those of the plugin. */
-    const dlc_option *options[] = {
-        run->feature->options,
-        run->feature->kind == DLC_KIND_SOLVER ? dlc_solver_options : NULL};
-    dlc_problems problems = {0};
-    dlc_config *config = NULL;
-    char **sets = dlc_alloc(subject->nsets + 1, sizeof *sets);
-    size_t count = 0;
-    for (size_t i = 0; sets && i < subject->nsets; i++)
-        if ((sets[count] = setting_for(run->feature, subject->sets[i])))
-            count++;
-    dlc_status status = sets
-                            ? dlc_config_load(NULL, reserved, (const char *const *)sets,
-                                              count, &problems, &config)
-                            : DLC_ERR_NOMEM;
-    if (status == DLC_OK)
-        status = dlc_settings_make(config, "feature", options, 2, &problems,
-                                   &run->settings);
-    suite_must(run, status, "making its settings");
-    if (problems.errors)
-        suite_skip(run,
-                   "a setting without a default is missing, or has a wrong value; use "
-                   "--set (`dlcore plugin inspect` lists the settings)");
-}
-
 static void prepare(suite_run *run, const suite_check *check, int feature) {
     struct stat info;
     if (check->stage == SUITE_CLOSED)
@@ -168,7 +135,7 @@ static void prepare(suite_run *run, const suite_check *check, int feature) {
         return;
     run->feature = feature_at(run->plugin, (size_t)feature);
     if (check->stage == SUITE_LOADED)
-        make_settings(run);
+        suite_make_settings(run);
 }
 
 __attribute__((noreturn)) static void run_child(const suite_subject *subject,
@@ -183,7 +150,7 @@ __attribute__((noreturn)) static void run_child(const suite_subject *subject,
     if (null >= 0) {
         (void)dup2(null, STDIN_FILENO);
         (void)dup2(null, STDOUT_FILENO);
-        if (!getenv("DLCORE_CONFORMANCE_LOG"))
+        if (!subject->verbose)
             (void)dup2(null, STDERR_FILENO);
     }
     prepare(&run, check, feature);
@@ -236,6 +203,7 @@ static void judge(suite_result *result, const char *text, int timed_out, int sta
     else {
         result->verdict = text[0] == SAYS_PASSED    ? SUITE_PASSED
                           : text[0] == SAYS_SKIPPED ? SUITE_SKIPPED
+                          : text[0] == SAYS_LACKING ? SUITE_NOT_RUN
                                                     : SUITE_FAILED;
         (void)snprintf(result->words, sizeof result->words, "%s", text + 1);
     }
@@ -298,6 +266,7 @@ static dlc_status add(const suite_subject *subject, const suite_check *check,
     results->passed += result->verdict == SUITE_PASSED;
     results->failed += result->verdict == SUITE_FAILED;
     results->skipped += result->verdict == SUITE_SKIPPED;
+    results->not_run += result->verdict == SUITE_NOT_RUN;
     if (progress)
         progress(result);
     return DLC_OK;
@@ -331,12 +300,14 @@ dlc_status suite_play(const suite_subject *subject, const char *only,
             continue;
         status = add(subject, check, NULL, -1, progress, results);
         loadable &= results->result[results->count - 1].verdict != SUITE_FAILED ||
-                    check->stage == SUITE_LOADED;
+                    check->stage != SUITE_OPENED;
     }
+    results->has_unknown_features = !loadable;
     if (status != DLC_OK || !loadable)
         return status;
     DLC_TRY(dlc_registry_inspect(subject->path, &registry));
     const dlc_plugin_entry *plugin = dlc_registry_plugin(registry, 0);
+    results->has_unknown_features = !plugin || !plugin->features;
     for (size_t i = 0; plugin && status == DLC_OK && (check = suite_at(i)); i++)
         if ((check->kind || check->every_feature) && is_wanted(check, only))
             status = play_features(subject, check, plugin, progress, results);

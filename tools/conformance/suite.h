@@ -15,6 +15,7 @@ typedef struct suite_subject {
     const char *path;        /* the plugin's file */
     const char *const *sets; /* "key=value", for settings without a default */
     size_t nsets;
+    int verbose;          /* show what the plugin logs and prints */
     double timeout_scale; /* factor on the time limits; 1 on an idle machine */
 } suite_subject;
 
@@ -42,11 +43,12 @@ typedef struct suite_check {
 } suite_check;
 
 /* The tables of checks, one for each file of checks; each ends with a NULL name. */
-extern const suite_check suite_file_checks[], suite_load_checks[],
-    suite_feature_checks[], suite_lifecycle_checks[], suite_device_checks[],
-    suite_device_update_checks[], suite_transport_checks[],
-    suite_transport_fault_checks[], suite_layer_checks[], suite_layer_memory_checks[],
-    suite_solver_checks[], suite_consistency_checks[], suite_data_checks[];
+extern const suite_check suite_file_checks[], suite_settings_checks[],
+    suite_load_checks[], suite_feature_checks[], suite_lifecycle_checks[],
+    suite_device_checks[], suite_device_update_checks[], suite_transport_checks[],
+    suite_transport_fault_checks[], suite_transport_endpoint_checks[],
+    suite_layer_checks[], suite_layer_memory_checks[], suite_solver_checks[],
+    suite_consistency_checks[], suite_data_checks[];
 
 /* End the check: it failed, or it cannot be done here. The sentence says why. */
 __attribute__((noreturn, format(printf, 2, 3))) void
@@ -54,13 +56,22 @@ suite_fail(suite_run *run, const char *format, ...);
 __attribute__((noreturn, format(printf, 2, 3))) void
 suite_skip(suite_run *run, const char *format, ...);
 
+/* Ends the check: it could not be run, because the user has to give something. */
+__attribute__((noreturn, format(printf, 2, 3))) void
+suite_lack(suite_run *run, const char *format, ...);
+
+/* Makes run->settings from --set and the defaults of the feature. Ends the check if a
+ * value is missing or wrong. */
+void suite_make_settings(suite_run *run);
+
 /* Fails the check with the plugin's detail sentence unless `status` is DLC_OK. */
 void suite_must(suite_run *run, dlc_status status, const char *call);
 
 typedef enum suite_verdict {
     SUITE_PASSED,
     SUITE_FAILED,
-    SUITE_SKIPPED,
+    SUITE_SKIPPED, /* it does not apply, or cannot be done on this machine */
+    SUITE_NOT_RUN, /* the user has to give something first */
 } suite_verdict;
 
 typedef struct suite_result {
@@ -73,7 +84,9 @@ typedef struct suite_result {
 
 typedef struct suite_results {
     suite_result *result; /* owned */
-    size_t count, passed, failed, skipped;
+    size_t count, passed, failed, skipped, not_run;
+    int has_unknown_features; /* it cannot be loaded, so its features were not checked
+                               */
 } suite_results;
 
 /* Runs all checks whose name begins with `only` (NULL: all). `results` starts as {0}

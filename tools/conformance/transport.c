@@ -147,8 +147,30 @@ static void backwards(suite_member *m) {
         suite_group_wait(m, sent[i]);
 }
 
+/* Tags that differ in one bit, of any weight. */
+static void all_bits(suite_member *m) {
+    enum { BITS = 64, BYTES = 8 };
+    int32_t peer = 1 - m->rank;
+    dlc_request *sent[BITS], *got;
+    for (int i = 0; i < BITS; i++) {
+        dlc_tag tag = (dlc_tag)1 << i;
+        unsigned char *out = suite_group_bytes(m, BYTES);
+        fill(out, BYTES, m->rank, peer, (dlc_tag)i);
+        suite_group_send(m, peer, tag, out, BYTES, &sent[i]);
+    }
+    for (int i = BITS - 1; i >= 0; i--) {
+        unsigned char *in = suite_group_bytes(m, BYTES);
+        suite_group_recv(m, peer, (dlc_tag)1 << i, in, BYTES, &got);
+        suite_group_wait(m, got);
+        verify(m, in, BYTES, peer, (dlc_tag)i);
+    }
+    for (int i = 0; i < BITS; i++)
+        suite_group_wait(m, sent[i]);
+}
+
 static void tags_match(suite_run *run) {
     suite_group_play(run, 2, 0, backwards);
+    suite_group_play(run, 2, 0, all_bits);
 }
 
 static void flood(suite_member *m) {

@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,8 @@ DLCORE = os.environ["DLCORE_BIN"]
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ("device", "transport", "layer", "solver", "consistency", "data")
 
-# Checks without a mutant, since no template has queues.
-NO_MUTANT = {"device.queues"}
+# Checks without a mutant: no template has queues, and --set is not the plugin's.
+NO_MUTANT = {"device.queues", "file.settings"}
 
 # (check, kind, [(text of the template, replacement)...], additional compiler flags)
 MUTANTS = []
@@ -41,6 +42,8 @@ mutant("file.independent", "solver", (END, "int dlc_registry_open(void **);\nint
 mutant("file.safe", "solver", flags=["-Wl,-z,execstack"])
 mutant("file.descriptor", "solver", (".version = PLUGIN_VERSION", '.version = ""'))
 mutant("file.descriptor", "solver", ("DLC_FEATURES_END,", "{.size = 8, .name = NULL},"))
+mutant("file.accepted", "solver", ("    {.size = sizeof(dlc_feature),\n     .kind = DLC_KIND_SOLVER,",
+                                   "    {.size = sizeof(dlc_feature),\n     .needs = 16,\n     .kind = DLC_KIND_SOLVER,"))
 mutant("file.constant", "solver", ("static const dlc_solver_ops ops", "static dlc_solver_ops ops"))
 ROW = """    {.size = sizeof(dlc_feature), .kind = DLC_KIND_SOLVER, .name = "sample", .help = "again",
      .options = options, .ops = &ops},
@@ -302,6 +305,26 @@ BLIND = (("            rc = e->args->check(e->args->job);", "            rc = DL
          ("    if (rc == DLC_OK && !r->done && p->fd < 0)\n        return host->fail(DLC_ERR_PEER, \"rank %d has closed its "
           "connection\", r->peer);\n", ""))
 mutant("transport.death", "transport", *BLIND)
+mutant("transport.tags", "transport", ("    r->tag = tag;\n", "    r->tag = (uint16_t)tag;\n"),
+       ("while (arrived && arrived->tag != tag)", "while (arrived && arrived->tag != (uint16_t)tag)"))
+mutant("transport.tags", "transport", ("    r->tag = tag;\n", "    r->tag = (uint32_t)tag;\n"),
+       ("while (arrived && arrived->tag != tag)", "while (arrived && arrived->tag != (uint32_t)tag)"))
+mutant("transport.check", "transport", ("            rc = e->args->check(e->args->job);", "            rc = DLC_OK;"))
+mutant("transport.check", "transport", ("SLEEP_MS = 50", "SLEEP_MS = 900"))
+mutant("transport.second", "transport", ("    e->args = args;\n", "    static int opened;\n    if (opened++)\n        return "
+                                         'host->fail(DLC_ERR_UNSUPPORTED, "one is open");\n    e->args = args;\n'))
+mutant("transport.second", "transport", ("int32_t rank, dlc_tag tag, size_t bytes, size_t own) {", "int32_t rank, dlc_tag tag, "
+                                         "size_t bytes, size_t own) {\n    static int count;\n    tag += ++count == 2;"))
+mutant("transport.leaks", "transport", ("    if (listener >= 0)\n        close(listener);\n", ""))
+mutant("transport.leaks", "transport", ("        take_out(r->is_send ? &p->sends : &p->recvs, r);\n        host->free(r);",
+                                        "        take_out(r->is_send ? &p->sends : &p->recvs, r);"))
+mutant("transport.leaks", "transport", ("    dlc_request *r = host->alloc(sizeof *r + own);", "    dlc_request *r = calloc(1, sizeof"
+                                        " *r + own);"), ("        host->free(list);", "        free(list);"),
+       ("        take_out(r->is_send ? &p->sends : &p->recvs, r);\n        host->free(r);",
+        "        take_out(r->is_send ? &p->sends : &p->recvs, r);"), ("    host->free(arrived);", "    free(arrived);"),
+       ("#include <unistd.h>", "#include <unistd.h>\n#include <stdlib.h>"))
+mutant("transport.close_alone", "transport", ("        if (e->peers[r].fd >= 0)\n            close(e->peers[r].fd);",
+                                              "        while (e->peers[r].fd >= 0 && pull(e, r) == DLC_OK)\n            ;"))
 mutant("transport.close", "transport", ("    if (!e)\n        return;\n", "    if (!e)\n        return;\n    for (int32_t r ="
                                         " 0; r < e->args->ranks; r++)\n        while (e->peers[r].recvs)\n            "
                                         "progress(e);\n"))
@@ -392,6 +415,27 @@ def try_sound(folder, kind, sources, changes):
     return [] if code == 0 else [f"a {kind} without a fault fails:\n{text}"]
 
 
+def try_settings(folder):
+    """What was not run is told apart from what has passed, and is no success."""
+    out = folder / "data.so"
+    failures = []
+
+    def expect(code, words, *options):
+        done = subprocess.run([DLCORE, "plugin", "check", str(out), "--only=file", *options], capture_output=True,
+                              text=True)
+        if done.returncode != code or not re.search(words, done.stdout + done.stderr):
+            failures.append(f"plugin check {options} ends with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    expect(0, r" passed, 0 failed, 0 skipped, 0 not run", "--set=side=8")
+    expect(2, r"not run +file\.settings.*\n +--set sides=8: no feature has this setting; there are: .*side",
+           "--set=sides=8")
+    expect(2, r"not run +data\.order.*\n +--set: .*side", "--set=side=none", "--only=data.order")
+    out.chmod(0o666)
+    expect(3, r"FAILED +file\.accepted.*\n +dlcore refuses it: .*writable(.|\n)*features were not run")
+    out.chmod(0o755)
+    return failures
+
+
 def mutate(sources, changes):
     texts = {path.name: path.read_text() for path in sources}
     for old, new in changes:
@@ -431,6 +475,7 @@ def main():
             jobs += [] if wanted else [pool.submit(try_sound, folder, "layer", templates["layer"], WEIGHT)]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
+            failures += [] if wanted else try_settings(folder)
         for left in pathlib.Path("/dev/shm").glob("dlcore-mutant-*"):
             left.unlink()
     print(*failures, sep="\n")
