@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "plugin/registry.h"
 #include "templates.h"
 
 enum { NAME_MOST = 40 }; /* kind and name together name packages and files */
@@ -47,12 +48,43 @@ static dlc_status check_kind(const char *kind) {
 static dlc_status check_name(const char *name) {
     size_t length = strlen(name);
     if (length < 1 || length > NAME_MOST || name[0] < 'a' || name[0] > 'z' ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != length)
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != length)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "'%s' is not a valid plugin name: use 1 to %d of a-z, 0-9 and "
-                        "'-', starting with a-z",
+                        "'%s' is not a valid plugin name: use 1 to %d of a-z, 0-9, '-' "
+                        "and '_', starting with a-z",
                         name, NAME_MOST);
     return DLC_OK;
+}
+
+/* A second plugin, or a second feature of a kind, with one name is never used: the one
+ * that is found first is. */
+static dlc_status check_free(const dlc_registry *registry, const char *kind,
+                             const char *name) {
+    const dlc_plugin_entry *plugin;
+    const dlc_feature_entry *feature;
+    for (size_t i = 0; (feature = dlc_registry_feature(registry, 0, i)); i++)
+        if (strcmp(feature->name, name) == 0 &&
+            strcmp(dlc_kind_text((dlc_kind)feature->kind), kind) == 0)
+            return dlc_fail(
+                DLC_ERR_CONFIG,
+                "there is a %s '%s' already, by plugin %s (%s), which would "
+                "be used instead; take another name",
+                kind, name, feature->plugin->name, feature->plugin->path);
+    for (size_t i = 0; (plugin = dlc_registry_plugin(registry, i)); i++)
+        if (strcmp(plugin->name, name) == 0)
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "there is a plugin '%s' already (%s), which would be used "
+                            "instead; take another name",
+                            name, plugin->path);
+    return DLC_OK;
+}
+
+static dlc_status check_unused(const char *kind, const char *name) {
+    dlc_registry *registry = NULL;
+    DLC_TRY(dlc_registry_open(&registry));
+    dlc_status rc = check_free(registry, kind, name);
+    dlc_registry_close(registry);
+    return rc;
 }
 
 /* ---- Texts ----------------------------------------------------------------------- */
@@ -164,8 +196,17 @@ static dlc_status write_all(const char *root, const char *kind, const char *name
         strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S +0000", &utc) == 0)
         return dlc_fail(DLC_ERR_INTERNAL, "the system clock has no valid date");
     (void)snprintf(year, sizeof year, "%d", utc.tm_year + 1900);
-    const word words[] = {{"KIND", kind}, {"NAME", name},           {"DATE", date},
-                          {"YEAR", year}, {"VERSION", DLC_VERSION}, {0}};
+    char package[NAME_MOST + 1]; /* Debian allows no '_' in names of packages */
+    (void)snprintf(package, sizeof package, "%s", name);
+    for (char *at = package; *at; at++)
+        *at = (char)(*at == '_' ? '-' : *at);
+    const word words[] = {{"KIND", kind},
+                          {"NAME", name},
+                          {"DATE", date},
+                          {"YEAR", year},
+                          {"PACKAGE", package},
+                          {"VERSION", DLC_VERSION},
+                          {0}};
     for (const dlc_template_file *file = dlc_template_files; file->path; file++)
         if (belongs(file, kind))
             DLC_TRY(write_template(root, file, name, words));
@@ -230,6 +271,7 @@ out:
 dlc_status dlc_plugin_new(const char *kind, const char *name, const char *folder) {
     DLC_TRY(check_kind(kind));
     DLC_TRY(check_name(name));
+    DLC_TRY(check_unused(kind, name));
     char *made = folder ? dlc_strdup(folder) : dlc_format("%s-%s", kind, name);
     if (!made)
         return DLC_ERR_NOMEM;

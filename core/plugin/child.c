@@ -142,10 +142,10 @@ __attribute__((noreturn)) static void be_guard(void (*body)(int fd, void *contex
 
 double dlc_child_patience(double seconds) {
     const double most = 12;
-    double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    if (getloadavg(&load, 1) != 1 || processors < 1 || load < processors)
+    double load = 0, cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) != 1 || cpus < 1 || load < cpus)
         return seconds;
-    return seconds * (load / processors < most ? load / processors : most);
+    return seconds * (load / cpus < most ? load / cpus : most);
 }
 
 int dlc_child_start(void (*body)(int fd, void *context), void *context,

@@ -25,7 +25,7 @@ int dlc_child_start(void (*body)(int fd, void *context), void *context,
 int dlc_child_end(const dlc_child *child, int is_dying);
 
 /* How long to wait for a child that should take `seconds`: longer where other programs
- * use the processors, up to 12 times. */
+ * use the CPUs, up to 12 times. */
 double dlc_child_patience(double seconds);
 
 /* Writes all bytes to the pipe; ends the process if nobody reads them. For `body`. */

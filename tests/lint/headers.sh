@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every header compiles by itself, as the first include; public headers also as
-# strict C11 and as C++.
+# strict C11 and as C++, and in a plugin in C++ without warnings.
 set -eu
 cd "$(dirname "$0")/../.."
 status=0
@@ -25,6 +25,15 @@ for header in $(tests/lint/files.sh h); do
     *) continue ;;
     esac
     count=$((count + 1))
+done
+for standard in c++11 c++17 c++20; do
+    command -v c++ >/dev/null 2>&1 || break
+    c++ -std=$standard -Wall -Wextra -Wpedantic -Werror -I include -fsyntax-only \
+        tests/lint/plugin.cpp 2>&1 || {
+        echo "tests/lint/plugin.cpp:1: error: a plugin in C++ does not compile without"
+        echo "    warnings in $standard: mend the macro in include/dlcore"
+        status=1
+    }
 done
 if [ $status -eq 0 ]; then
     echo "headers: $count headers, all compile alone"

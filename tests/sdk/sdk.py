@@ -111,7 +111,7 @@ def new(work):
 
     refuse(["layr", "x"], "did you mean 'layer'?")
     refuse(["", "x"], "the kinds are device")
-    for name in ("", "X", "9x", "-x", "x_y", "x/y", "../x", "x y", "x.", "ü", "x" * 41):
+    for name in ("", "X", "9x", "-x", "_x", "x/y", "../x", "x y", "x.", "ü", "x" * 41):
         refuse(["layer", "--", name], "is not a valid plugin name")
     refuse(["layer"], "needs a kind")
     refuse(["layer", "x", "y"], "one argument too many")
@@ -122,6 +122,10 @@ def new(work):
     refuse(["layer", "x", "--dir", "there/"], "already exists")
     (work / "layer-x").symlink_to("nowhere")
     refuse(["layer", "x"], "already exists")
+    # One that would never be used, since the other comes first.
+    refuse(["solver", "sgd"], "there is a solver 'sgd' already")
+    refuse(["layer", "relu"], "there is a layer 'relu' already, by plugin onednn")
+    refuse(["layer", "sgd"], "there is a plugin 'sgd' already")
     # The first long file cannot be written, as if the disk were full.
     refuse(["solver", "x"], "File too large", code=1, prefix=("prlimit", "--fsize=500"))
 
@@ -135,6 +139,13 @@ def new(work):
         expect("NAME" not in path.name and not re.search("@[A-Z]+@", text), path)
     expect(os.access(work / "made/debian/rules", os.X_OK), "debian/rules")
     expect(os.access(work / "made/tests/train.sh", os.X_OK), "tests/train.sh")
+
+
+    # Features may have a '_' in their names, packages may not.
+    run("dlcore", "plugin", "new", "layer", "soft_sign", cwd=work)
+    control = (work / "layer-soft_sign/debian/control").read_text(encoding="utf-8")
+    expect("Package: dlcore-layer-soft-sign\n" in control, control)
+    expect('.name = "soft_sign"' in (work / "layer-soft_sign/soft_sign.c").read_text(encoding="utf-8"), "soft_sign.c")
 
 
 def package(work):

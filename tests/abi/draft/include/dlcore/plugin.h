@@ -133,11 +133,11 @@ typedef struct dlc_option {
 /* Rows of an option table, such as DLC_INT("side", "16", 1, 4096, "image height").
  * DLC_OPTION takes every field, for rows that the shorter macros do not cover. */
 
-#define DLC_OPTION(name_, type_, flags_, def_, min_, max_, choices_, help_) \
+/* All fields are there, and in their order, so that C++ does not warn either. */
+#define DLC_OPTION(name, type, flags, def, min, max, choices, help) \
     { \
-        .size = sizeof(dlc_option), .type = (type_), .flags = (flags_), \
-        .name = (name_), .def = (def_), .min = (min_), .max = (max_), \
-        .choices = (choices_), .help = (help_) \
+        sizeof(dlc_option), (type), (flags), (name), (def), (min), (max), (choices), \
+            (help) \
     }
 #define DLC_INT(name, def, min, max, help) \
     DLC_OPTION(name, DLC_OPT_INT, 0, def, min, max, NULL, help)
@@ -163,8 +163,7 @@ typedef struct dlc_option {
     DLC_OPTION(name, DLC_OPT_BYTES, 0, def, min, max, NULL, help)
 #define DLC_FILLER(name, def, help) \
     DLC_OPTION(name, DLC_OPT_FILLER, 0, def, 0, 0, NULL, help)
-#define DLC_OPTIONS_END \
-    { .size = sizeof(dlc_option), .name = NULL }
+#define DLC_OPTIONS_END DLC_OPTION(NULL, 0, 0, NULL, 0, 0, NULL, NULL)
 
 /* The settings of one feature. They are complete (given or default) and in range: the
  * host has checked them against the feature's option table. Read them with
@@ -266,7 +265,7 @@ typedef struct dlc_feature {
 } dlc_feature;
 
 #define DLC_FEATURES_END \
-    { .size = sizeof(dlc_feature), .name = NULL }
+    { sizeof(dlc_feature), 0, NULL, NULL, NULL, 0, 0, NULL, NULL }
 
 /* What a plugin exports, constant data that is never freed. */
 typedef struct dlc_plugin {
