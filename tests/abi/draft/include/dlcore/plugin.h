@@ -112,9 +112,11 @@ enum {
  * and whose size is set (DLC_OPTIONS_END).
  *
  * The keys go into the section of net.ini that selects the feature: a layer's section,
- * [data], [solver], [transport], and [train] for a device. The core has keys of its own
- * there (a layer's: type, input, phase, loss_weight, parallel), which `dlcore plugin
- * inspect SECTION` lists and no row may be named after: it would never be read. */
+ * [data], [solver], [consistency], [transport], and [train] for a device. The core has
+ * keys of its own there (a layer's: type, input, phase, loss_weight, parallel), which
+ * `dlcore plugin inspect SECTION` lists and no row may be named after: it would never
+ * be read. But a solver's row replaces the hyperparameter of that name, to give it
+ * another default. */
 typedef struct dlc_option {
     uint32_t size;
     uint32_t type;    /* dlc_option_type */
