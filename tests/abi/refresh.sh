@@ -19,6 +19,7 @@ make_file() { # kind, file of the template, file of the copy
 for kind in device transport layer solver data; do
     make_file "$kind" NAME.c "$kind.c"
 done
+make_file solver rule.h rule.h
 make_file device layers.c layers.c
 make_file device device.h device.h
 clang-format -i "$copy"/plugins/*.c "$copy"/plugins/*.h
