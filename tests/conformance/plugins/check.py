@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Runs `dlcore plugin check` on a plugin of this build, with a value for every setting that
+has no default; data sources get small files to read.
+
+    check.py FILE
+"""
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+
+def idx_files(folder):
+    images, labels = folder / "images", folder / "labels"
+    pixels = random.Random(1).randbytes(30 * 8 * 9)
+    images.write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, 30, 8, 9) + pixels)
+    labels.write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 30) + bytes(i % 10 for i in range(30)))
+    return {"images": images, "labels": labels}
+
+
+def cifar_files(folder):
+    record = random.Random(2).randbytes(3072)
+    (folder / "small.bin").write_bytes(b"".join(bytes([i % 10]) + record for i in range(30)))
+    return {"folder": folder, "files": "small.bin"}
+
+
+# By the beginning of the file's name.
+SETTINGS = {
+    "layers-": lambda folder: {"kernel_size": 3, "num_output": 8},
+    "data-idx": idx_files,
+    "data-cifar": cifar_files,
+}
+
+
+def main():
+    file = pathlib.Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        sets = next((make(folder) for begin, make in SETTINGS.items() if file.name.startswith(begin)), {})
+        arguments = [f"--set={key}={value}" for key, value in sets.items()]
+        return subprocess.run([os.environ["DLCORE_BIN"], "plugin", "check", file, *arguments], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
