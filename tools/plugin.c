@@ -42,9 +42,10 @@ static int is_action(const plugin_command *command, const char *action) {
 
 static void check_new(const plugin_command *command, struct argp_state *state) {
     if (!command->second)
-        argp_error(state,
-                   "new needs a kind (device, transport, layer, solver, consistency, data) "
-                   "and a name");
+        argp_error(
+            state,
+            "new needs a kind (device, transport, layer, solver, consistency, data) "
+            "and a name");
     else if (command->json)
         argp_error(state, "--json goes with list and inspect");
 }
