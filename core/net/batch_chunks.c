@@ -208,24 +208,25 @@ int64_t dlc_net_chunk_sample(const dlc_net *net, const net_op *op, int64_t sampl
 
 static size_t workspace_of_block(const net_op *op) {
     size_t mask = DLC_BUFFER_ALIGNMENT - 1;
-    return (op->plan.workspace_bytes + mask) & ~mask;
+    return (op->memory.workspace_bytes + mask) & ~mask;
 }
 
 size_t dlc_net_workspace(const dlc_net *net, const net_op *op) {
     if (!op->block_rows)
-        return op->plan.workspace_bytes;
+        return op->memory.workspace_bytes;
     return workspace_of_block(op) * (size_t)(net->chunks.rows / op->block_rows);
 }
 
 static int is_plain_block(const net_op *op) {
-    return op->plan.inputs == 1 && op->plan.outputs == 1 && op->plan.params == 0 &&
-           op->out[0].shape.rank > 0 && op->out[0].shape.dims[0] == op->block_rows;
+    return op->memory.inputs == 1 && op->memory.outputs == 1 &&
+           op->memory.params == 0 && op->out[0].shape.rank > 0 &&
+           op->out[0].shape.dims[0] == op->block_rows;
 }
 
 dlc_status dlc_net_check_chunks(const dlc_net *net, const net_op *op) {
     if (!dlc_net_is_chunked(net, op->node))
         return DLC_OK;
-    for (int32_t j = 0; j < op->plan.params; j++)
+    for (int32_t j = 0; j < op->memory.params; j++)
         if (op->param[j].flags & DLC_PARAM_BUFFER)
             return dlc_fail(
                 DLC_ERR_CONFIG,
@@ -354,7 +355,7 @@ static dlc_status plan_gradients(dlc_net *net, int32_t index) {
             return op->chunk_metric_buffer;
     }
     size_t count = op->runs_backward && op->feature
-                       ? gradient_count(net, op, op->plan.params)
+                       ? gradient_count(net, op, op->memory.params)
                        : 0;
     if (!count)
         return DLC_OK;
@@ -392,7 +393,7 @@ void dlc_net_redirect_gradients(const dlc_net *net, net_op *op) {
     if (net->chunks.current == 0 || op->chunk_gradient_buffer == NO_BUFFER)
         return;
     float *sum = dlc_net_buffer_at(net, op->chunk_gradient_buffer);
-    for (int32_t j = 0; j < op->plan.params; j++)
+    for (int32_t j = 0; j < op->memory.params; j++)
         op->param_diffs[j] = sum + gradient_count(net, op, j);
 }
 
@@ -400,7 +401,7 @@ void dlc_net_redirect_gradients(const dlc_net *net, net_op *op) {
 dlc_status dlc_net_add_gradients(const dlc_net *net, net_op *op) {
     const dlc_net_args *args = &net->args;
     int idle = dlc_net_is_idle(net, op);
-    for (int32_t j = 0; op->chunk_gradient_buffer != NO_BUFFER && j < op->plan.params;
+    for (int32_t j = 0; op->chunk_gradient_buffer != NO_BUFFER && j < op->memory.params;
          j++) {
         const dlc_net_param *param = &net->param[op->first_param + j];
         const dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas

@@ -72,6 +72,7 @@ dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
     op->in = dlc_alloc(n, sizeof *op->in);
     op->out = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out);
     op->param = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param);
+    op->param_count = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param_count);
     op->input = dlc_alloc(n, sizeof *op->input);
     op->output = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->output);
     op->edge = dlc_alloc(n, sizeof *op->edge);
@@ -81,24 +82,21 @@ dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
     op->out_diff = dlc_alloc(DLC_MAX_OUTPUTS, sizeof *op->out_diff);
     op->params = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->params);
     op->param_diffs = dlc_alloc(DLC_MAX_PARAMS, sizeof *op->param_diffs);
-    if (!op->in || !op->out || !op->param || !op->input || !op->output || !op->edge ||
-        !op->in_data || !op->in_diff || !op->out_data || !op->out_diff || !op->params ||
-        !op->param_diffs)
+    if (!op->in || !op->out || !op->param || !op->param_count || !op->input ||
+        !op->output || !op->edge || !op->in_data || !op->in_diff || !op->out_data ||
+        !op->out_diff || !op->params || !op->param_diffs)
         return DLC_ERR_NOMEM;
-    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
-        op->param[i] = (dlc_param){
-            .size = sizeof(dlc_param), .lr_mult = 1, .decay_mult = 1};
     op->fused_into = NO_OP;
     op->workspace_buffer = op->chunk_gradient_buffer = op->chunk_metric_buffer =
         NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch_buffer[i] = NO_BUFFER;
-    op->plan = (dlc_layer_plan){.size = sizeof op->plan,
-                                .inputs = inputs,
-                                .in = op->in,
-                                .outputs = 1,
-                                .out = op->out,
-                                .param = op->param};
+    op->memory = (dlc_layer_memory){.size = sizeof op->memory,
+                                    .inputs = inputs,
+                                    .outputs = 1,
+                                    .in = op->in,
+                                    .out = op->out,
+                                    .param_count = op->param_count};
     return DLC_OK;
 }
 
@@ -131,7 +129,7 @@ static int32_t tensor_of_input(const dlc_net *net, dlc_graph_input input) {
     if (input.layer == DLC_FROM_DATA)
         return input.output;
     const net_op *producer = dlc_net_op_of_node(net, input.layer);
-    if (!producer || input.output >= producer->plan.outputs)
+    if (!producer || input.output >= producer->memory.outputs)
         return producer ? NO_OP : dlc_net_boundary_tensor(net, input);
     return producer->output[input.output];
 }
@@ -162,7 +160,7 @@ static dlc_status reshard_inputs(dlc_net *net, int32_t node) {
 }
 
 static dlc_status find_inputs(dlc_net *net, net_op *op) {
-    for (int32_t i = 0; i < op->plan.inputs; i++) {
+    for (int32_t i = 0; i < op->memory.inputs; i++) {
         DLC_TRY(find_input(net, op->node, i, &op->input[i]));
         op->in[i] = net->tensor[op->input[i]].tensor;
         if (!net_knows_type(op->feature, &op->in[i]))
@@ -189,7 +187,7 @@ static void place_output(const dlc_net *net, const net_op *op, net_tensor *out) 
 static dlc_status infer_layer(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
     DLC_TRY(dlc_layer_infer(op, net->args.phase == DLC_PHASE_TRAIN));
-    for (int32_t i = 0; i < op->plan.outputs; i++) {
+    for (int32_t i = 0; i < op->memory.outputs; i++) {
         dlc_tensor out = op->out[i];
         if (op->block_rows)
             out.shape.dims[0] = net->chunks.rows;
@@ -209,7 +207,7 @@ static net_op *only_reader(dlc_net *net, int32_t tensor) {
     net_op *reader = NULL;
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
-        for (int32_t j = 0; op->fused_into == NO_OP && j < op->plan.inputs; j++) {
+        for (int32_t j = 0; op->fused_into == NO_OP && j < op->memory.inputs; j++) {
             if (op->input[j] != tensor)
                 continue;
             if (reader)
@@ -220,12 +218,13 @@ static net_op *only_reader(dlc_net *net, int32_t tensor) {
     return reader;
 }
 
-/* Is it an elementwise layer without parameters, by its capability bits and its plan?
+/* Is it an elementwise layer without parameters, by its capability bits and its shapes?
  */
 static int may_be_fused(const net_op *op) {
     uint64_t caps = op->feature ? op->feature->caps : 0;
     int inputs = caps & DLC_LAYER_POINTWISE ? 1 : caps & DLC_LAYER_BINARY ? 2 : 0;
-    return op->plan.inputs == inputs && op->plan.outputs == 1 && op->plan.params == 0;
+    return op->memory.inputs == inputs && op->memory.outputs == 1 &&
+           op->memory.params == 0;
 }
 
 /* The input of a binary layer that is not the output of operation `index`; NO_OP if it
@@ -240,12 +239,12 @@ static int32_t other_input(const dlc_net *net, const net_op *binary, int32_t ind
 static dlc_status fuse_followers(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
     int has_binary = 0;
-    while (op->plan.outputs == 1) {
+    while (op->memory.outputs == 1) {
         net_op *next = only_reader(net, op->output[0]);
         if (!next || !may_be_fused(next))
             return DLC_OK;
         const dlc_graph_layer *from = &net->args.graph->layer[next->node];
-        int is_binary = next->plan.inputs == 2;
+        int is_binary = next->memory.inputs == 2;
         int32_t other = is_binary ? other_input(net, next, index) : NO_OP;
         if (is_binary && (other == NO_OP || has_binary))
             return DLC_OK;
@@ -255,8 +254,8 @@ static dlc_status fuse_followers(dlc_net *net, int32_t index) {
         if (status != DLC_OK)
             return dlc_net_blame(op, NULL, status);
         if (is_binary) {
-            op->input[op->plan.inputs] = other;
-            op->in[op->plan.inputs++] = net->tensor[other].tensor;
+            op->input[op->memory.inputs] = other;
+            op->in[op->memory.inputs++] = net->tensor[other].tensor;
             has_binary = 1;
         }
         next->fused_into = index;
@@ -271,7 +270,7 @@ static dlc_status fuse_followers(dlc_net *net, int32_t index) {
 /* ---- Gradients ------------------------------------------------------------------- */
 
 static int has_trained_params(const net_op *op) {
-    for (int32_t i = 0; i < op->plan.params; i++)
+    for (int32_t i = 0; i < op->memory.params; i++)
         if (!(op->param[i].flags & DLC_PARAM_BUFFER))
             return 1;
     return 0;
@@ -282,7 +281,7 @@ static int has_trained_params(const net_op *op) {
 static int shares_gradient(const dlc_net *net, int32_t index, int32_t tensor) {
     for (int32_t i = index + 1; i < net->ops; i++) {
         const net_op *other = &net->op[i];
-        for (int32_t k = 0; other->fused_into == NO_OP && k < other->plan.inputs; k++)
+        for (int32_t k = 0; other->fused_into == NO_OP && k < other->memory.inputs; k++)
             if (other->input[k] == tensor && other->edge[k].wanted)
                 return 1;
     }
@@ -292,9 +291,9 @@ static int shares_gradient(const dlc_net *net, int32_t index, int32_t tensor) {
 static void mark_shared_gradients(dlc_net *net) {
     for (int32_t i = 0; i < net->ops; i++) {
         net_op *op = &net->op[i];
-        for (int32_t j = 0; j < op->plan.inputs; j++)
+        for (int32_t j = 0; j < op->memory.inputs; j++)
             if (op->edge[j].wanted && shares_gradient(net, i, op->input[j]))
-                op->plan.shared_gradient |= 1ull << j;
+                op->memory.shared_gradient |= 1ull << j;
     }
 }
 
@@ -315,9 +314,9 @@ static void trace_gradients(dlc_net *net) {
         uint64_t caps = op->feature ? op->feature->caps : 0;
         op->reaches_loss |= op->boundary ? op->boundary->gradient
                                          : (caps & DLC_LAYER_LOSS) != 0;
-        for (int32_t j = 0; op->reaches_loss && j < op->plan.inputs; j++) {
+        for (int32_t j = 0; op->reaches_loss && j < op->memory.inputs; j++) {
             int32_t producer = net->tensor[op->input[j]].producer;
-            if (producer != NO_OP && !(op->plan.no_gradient >> j & 1))
+            if (producer != NO_OP && !(op->shapes.no_gradient >> j & 1))
                 net->op[producer].reaches_loss = 1;
         }
     }
@@ -326,15 +325,15 @@ static void trace_gradients(dlc_net *net) {
         if (!has_backward(op) || !op->reaches_loss)
             continue;
         int wants = has_trained_params(op);
-        for (int32_t j = 0; j < op->plan.inputs; j++) {
+        for (int32_t j = 0; j < op->memory.inputs; j++) {
             int wanted = net->tensor[op->input[j]].wants_gradient &&
-                         !(op->plan.no_gradient >> j & 1);
+                         !(op->shapes.no_gradient >> j & 1);
             op->edge[j].wanted = wanted;
-            op->plan.wants_gradient |= (uint64_t)wanted << j;
+            op->memory.wants_gradient |= (uint64_t)wanted << j;
             wants |= wanted;
         }
         op->runs_backward = wants;
-        for (int32_t j = 0; j < op->plan.outputs; j++)
+        for (int32_t j = 0; j < op->memory.outputs; j++)
             net->tensor[op->output[j]].wants_gradient = wants;
     }
     mark_shared_gradients(net);
@@ -353,20 +352,6 @@ static dlc_status allocate_ops(dlc_net *net) {
     return net->op ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Resets the plan to what it was before infer. */
-static void forget_plan(net_op *op) {
-    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
-        op->param[i] = (dlc_param){
-            .size = sizeof(dlc_param), .lr_mult = 1, .decay_mult = 1};
-    memset(op->out, 0, DLC_MAX_OUTPUTS * sizeof *op->out);
-    op->plan = (dlc_layer_plan){.size = sizeof op->plan,
-                                .inputs = op->plan.inputs,
-                                .in = op->in,
-                                .outputs = 1,
-                                .out = op->out,
-                                .param = op->param};
-}
-
 /* Creates the complete layer to ask for its number of channels, and chooses the range
  * of them that this rank computes. */
 static dlc_status choose_channels(dlc_net *net, net_op *op, int64_t *begin,
@@ -377,9 +362,7 @@ static dlc_status choose_channels(dlc_net *net, net_op *op, int64_t *begin,
     op->ops->destroy(op->layer);
     op->ops = NULL;
     op->layer = NULL;
-    forget_plan(op);
-    if (status != DLC_OK)
-        return status;
+    DLC_TRY(status);
     DLC_TRY(dlc_net_check_channels(net, op->name, channels));
     *begin = dlc_net_channel_begin(net->args.tensor_parallel, channels,
                                    net->args.tensor_parallel->rank);
@@ -407,7 +390,7 @@ static dlc_status make_layer(dlc_net *net, int32_t node) {
     DLC_TRY(create_layer(net, op, begin, end));
     DLC_TRY(infer_layer(net, net->ops - 1));
     DLC_TRY(dlc_net_check_chunks(net, op));
-    return op->total_channels ? dlc_net_check_channel_plan(op, end - begin) : DLC_OK;
+    return op->total_channels ? dlc_net_check_channel_shapes(op, end - begin) : DLC_OK;
 }
 
 /* Is the layer free of mistakes, and is everything that it reads in the net? */

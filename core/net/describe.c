@@ -14,10 +14,10 @@ uint32_t dlc_net_backward_parts(const net_op *op) {
     uint32_t parts = 0;
     if (!op->runs_backward)
         return 0;
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         if (op->edge[j].wanted)
             parts |= DLC_BACKWARD_DATA;
-    for (int32_t j = 0; j < op->plan.params; j++)
+    for (int32_t j = 0; j < op->memory.params; j++)
         if (is_trained(op, j))
             parts |= DLC_BACKWARD_WEIGHTS;
     return parts;
@@ -41,10 +41,10 @@ static uint64_t bytes_of(const dlc_net *net, int32_t tensor) {
 static uint64_t activation_bytes(const dlc_net *net, const net_op *op, uint64_t in,
                                  uint64_t out) {
     uint64_t bytes = 0;
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         if (in >> j & 1)
             bytes += bytes_of(net, op->input[j]);
-    for (int32_t j = 0; j < op->plan.outputs; j++)
+    for (int32_t j = 0; j < op->memory.outputs; j++)
         if (out >> j & 1)
             bytes += bytes_of(net, op->output[j]);
     return bytes;
@@ -52,16 +52,16 @@ static uint64_t activation_bytes(const dlc_net *net, const net_op *op, uint64_t 
 
 static uint64_t param_bytes(const net_op *op, int trained_only) {
     uint64_t count = 0;
-    for (int32_t j = 0; j < op->plan.params; j++)
+    for (int32_t j = 0; j < op->memory.params; j++)
         if (!trained_only || is_trained(op, j))
-            count += (uint64_t)op->param[j].count;
+            count += (uint64_t)op->memory.param_count[j];
     return count * sizeof(float);
 }
 
 /* The bytes of the outputs' gradients. */
 static uint64_t out_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
-    for (int32_t j = 0; j < op->plan.outputs; j++)
+    for (int32_t j = 0; j < op->memory.outputs; j++)
         if (net->tensor[op->output[j]].diff_buffer != NO_BUFFER)
             bytes += bytes_of(net, op->output[j]);
     return bytes;
@@ -71,7 +71,7 @@ static uint64_t out_diff_bytes(const dlc_net *net, const net_op *op) {
  * something is read once more. */
 static uint64_t in_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         if (op->edge[j].wanted)
             bytes += bytes_of(net, op->input[j]) *
                      (op->edge[j].add || op->edge[j].accumulates ? 2 : 1);
@@ -83,9 +83,9 @@ static dlc_net_work joint_backward(const dlc_net *net, const net_op *op) {
     int count = (parts & DLC_BACKWARD_DATA ? 1 : 0) +
                 (parts & DLC_BACKWARD_WEIGHTS ? 1 : 0);
     dlc_net_work work = {
-        .multiply_adds = count * op->plan.multiply_adds,
+        .multiply_adds = count * op->shapes.multiply_adds,
         .bytes = out_diff_bytes(net, op) + in_diff_bytes(net, op) +
-                 activation_bytes(net, op, op->plan.reads_in, op->plan.reads_out)};
+                 activation_bytes(net, op, op->memory.reads_in, op->memory.reads_out)};
     /* One part reads the weights, the other writes their gradients. */
     work.bytes += (uint64_t)count * param_bytes(op, 1);
     return work;
@@ -96,15 +96,15 @@ static dlc_net_work joint_backward(const dlc_net *net, const net_op *op) {
 static void split_backward(const dlc_net *net, const net_op *op, dlc_net_work *data,
                            dlc_net_work *param) {
     uint64_t both = out_diff_bytes(net, op) +
-                    activation_bytes(net, op, 0, op->plan.reads_out) +
+                    activation_bytes(net, op, 0, op->memory.reads_out) +
                     param_bytes(op, 1);
-    data->multiply_adds = param->multiply_adds = op->plan.multiply_adds;
+    data->multiply_adds = param->multiply_adds = op->shapes.multiply_adds;
     data->bytes = both + in_diff_bytes(net, op);
-    param->bytes = both + activation_bytes(net, op, op->plan.reads_in, 0);
+    param->bytes = both + activation_bytes(net, op, op->memory.reads_in, 0);
 }
 
 static int is_recomputed(const dlc_net *net, const net_op *op) {
-    for (int32_t j = 0; j < op->plan.outputs; j++)
+    for (int32_t j = 0; j < op->memory.outputs; j++)
         if (net->tensor[op->output[j]].recompute_before != NO_OP)
             return 1;
     return 0;
@@ -116,9 +116,9 @@ static void describe_work(const dlc_net *net, const net_op *op, dlc_net_row *row
     int times = is_recomputed(net, op) ? 2 : 1;
     uint64_t bytes = activation_bytes(net, op, UINT64_MAX, UINT64_MAX) +
                      param_bytes(op, 0);
-    row->work[DLC_NET_FORWARD] = (dlc_net_work){.multiply_adds = times *
-                                                                 op->plan.multiply_adds,
-                                                .bytes = (uint64_t)times * bytes};
+    row->work[DLC_NET_FORWARD] = (dlc_net_work){
+        .multiply_adds = times * op->shapes.multiply_adds,
+        .bytes = (uint64_t)times * bytes};
     if (dlc_net_can_split_backward(op))
         split_backward(net, op, &row->work[DLC_NET_BACKWARD_DATA],
                        &row->work[DLC_NET_BACKWARD_WEIGHTS]);
@@ -137,7 +137,7 @@ static const char *name_of_tensor(const dlc_net *net, int32_t tensor) {
 
 static const char *first_reader(const dlc_net *net, int32_t tensor) {
     for (int32_t i = 0; i < net->ops; i++)
-        for (int32_t j = 0; j < net->op[i].plan.inputs; j++)
+        for (int32_t j = 0; j < net->op[i].memory.inputs; j++)
             if (net->op[i].fused_into == NO_OP && net->op[i].input[j] == tensor)
                 return net->op[i].name;
     return NULL;
@@ -145,7 +145,7 @@ static const char *first_reader(const dlc_net *net, int32_t tensor) {
 
 static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *row) {
     size_t end = 0;
-    for (int32_t j = 0; j < op->plan.params; j++) {
+    for (int32_t j = 0; j < op->memory.params; j++) {
         const dlc_net_param *param = &net->param[op->first_param + j];
         if (!is_trained(op, j))
             continue;
@@ -181,12 +181,12 @@ dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
                          .type = op->feature ? op->feature->name : op->name,
                          .is_reorder = !op->feature,
                          .output = op->out[0].shape,
-                         .multiply_adds = op->plan.multiply_adds};
+                         .multiply_adds = op->shapes.multiply_adds};
     if (row->is_reorder) {
         row->producer = name_of_tensor(net, op->input[0]);
         row->reader = first_reader(net, op->output[0]);
     }
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         row->added += op->edge[j].wanted && op->edge[j].add;
     describe_params(net, op, row);
     describe_work(net, op, row);

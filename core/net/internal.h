@@ -79,9 +79,11 @@ typedef struct net_op {
     dlc_reorder *reorder_forward, *reorder_backward;
     int32_t fused_into; /* the operation that does this one's work, or NO_OP */
 
-    dlc_layer_plan plan;
-    dlc_tensor *in, *out; /* arrays of the plan */
+    dlc_layer_shapes shapes; /* counts are those of `memory`, which fusing changes */
+    dlc_layer_memory memory;
+    dlc_tensor *in, *out; /* arrays of both */
     dlc_param *param;
+    int64_t *param_count;
     int32_t *input; /* tensors */
     int32_t *output;
     net_edge *edge; /* one per input */

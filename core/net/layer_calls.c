@@ -2,6 +2,7 @@
 #include "net/layer_calls.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "plugin/answers.h"
 
@@ -37,10 +38,10 @@ static int is_factor(double factor) {
 static dlc_status check_params(const net_op *op, int train) {
     const dlc_param *param = op->param;
     int trained = 0;
-    int32_t bad = dlc_answer_bad_name(&param->name, sizeof *param, op->plan.params);
+    int32_t bad = dlc_answer_bad_name(&param->name, sizeof *param, op->shapes.params);
     if (bad >= 0)
         return REFUSE(op, "parameter %d has no valid name of its own", (int)bad);
-    for (int32_t i = 0; i < op->plan.params; i++) {
+    for (int32_t i = 0; i < op->shapes.params; i++) {
         trained |= !(param[i].flags & DLC_PARAM_BUFFER);
         DLC_TRY(check_shape(op, "parameter", param[i].name, &param[i].shape, DLC_F32));
         if (!is_factor(param[i].lr_mult) || !is_factor(param[i].decay_mult))
@@ -55,26 +56,43 @@ static dlc_status check_params(const net_op *op, int train) {
 }
 
 static dlc_status check_inferred(const net_op *op, int train) {
-    const dlc_layer_plan *plan = &op->plan;
-    if (plan->outputs < 1 || plan->outputs > DLC_MAX_OUTPUTS)
-        return REFUSE(op, "it has %d outputs; 1 to %d are possible", (int)plan->outputs,
-                      DLC_MAX_OUTPUTS);
-    if (plan->params < 0 || plan->params > DLC_MAX_PARAMS)
+    const dlc_layer_shapes *shapes = &op->shapes;
+    if (shapes->outputs < 1 || shapes->outputs > DLC_MAX_OUTPUTS)
+        return REFUSE(op, "it has %d outputs; 1 to %d are possible",
+                      (int)shapes->outputs, DLC_MAX_OUTPUTS);
+    if (shapes->params < 0 || shapes->params > DLC_MAX_PARAMS)
         return REFUSE(op, "it has %d parameters; 0 to %d are possible",
-                      (int)plan->params, DLC_MAX_PARAMS);
-    for (int32_t i = 0; i < plan->outputs; i++) {
+                      (int)shapes->params, DLC_MAX_PARAMS);
+    for (int32_t i = 0; i < shapes->outputs; i++) {
         const char which[] = {(char)('0' + i), '\0'};
         DLC_TRY(check_shape(op, "output", which, &op->out[i].shape, op->out[i].dtype));
     }
-    if (plan->multiply_adds < 0)
-        return REFUSE(op, "its multiply_adds is %lld", (long long)plan->multiply_adds);
+    if (shapes->multiply_adds < 0)
+        return REFUSE(op, "its multiply_adds is %lld",
+                      (long long)shapes->multiply_adds);
     return check_params(op, train);
 }
 
 dlc_status dlc_layer_infer(net_op *op, int train) {
-    dlc_status status = op->ops->infer(op->layer, &op->plan);
-    return status == DLC_OK ? check_inferred(op, train)
-                            : dlc_net_blame(op, NULL, status);
+    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
+        op->param[i] = (dlc_param){
+            .size = sizeof(dlc_param), .lr_mult = 1, .decay_mult = 1};
+    memset(op->out, 0, DLC_MAX_OUTPUTS * sizeof *op->out);
+    op->shapes = (dlc_layer_shapes){.size = sizeof op->shapes,
+                                    .inputs = op->memory.inputs,
+                                    .in = op->in,
+                                    .outputs = 1,
+                                    .out = op->out,
+                                    .param = op->param};
+    dlc_status status = op->ops->infer(op->layer, &op->shapes);
+    if (status != DLC_OK)
+        return dlc_net_blame(op, NULL, status);
+    DLC_TRY(check_inferred(op, train));
+    op->memory.outputs = op->shapes.outputs;
+    op->memory.params = op->shapes.params;
+    for (int32_t i = 0; i < op->memory.params; i++)
+        op->param_count[i] = dlc_shape_count(&op->param[i].shape);
+    return DLC_OK;
 }
 
 /* ---- prepare ----------------------------------------------------------------- */
@@ -89,11 +107,11 @@ static int fits(const dlc_tensor *tensor) {
 }
 
 static dlc_status check_tensors(const net_op *op) {
-    for (int32_t i = 0; i < op->plan.inputs; i++)
+    for (int32_t i = 0; i < op->memory.inputs; i++)
         if (!fits(&op->in[i]))
             return REFUSE(op, "it wants input %d in a type or size that it cannot have",
                           (int)i);
-    for (int32_t i = 0; i < op->plan.outputs; i++)
+    for (int32_t i = 0; i < op->memory.outputs; i++)
         if (!fits(&op->out[i]))
             return REFUSE(op, "it gives output %d a type or size that it cannot have",
                           (int)i);
@@ -102,9 +120,9 @@ static dlc_status check_tensors(const net_op *op) {
 
 static dlc_status check_counts(const net_op *op) {
     const int64_t most = (int64_t)(DLC_ANSWER_BYTES_MAX / sizeof(float));
-    for (int32_t i = 0; i < op->plan.params; i++) {
+    for (int32_t i = 0; i < op->memory.params; i++) {
         int64_t least = dlc_shape_count(&op->param[i].shape);
-        int64_t count = op->param[i].count;
+        int64_t count = op->param_count[i];
         if (count < least || count > most)
             return REFUSE(
                 op, "it lays out parameter %s, of %lld elements, in %lld elements",
@@ -118,14 +136,15 @@ static int is_beyond(uint64_t set, int32_t count) {
 }
 
 static dlc_status check_sets(const net_op *op) {
-    const dlc_layer_plan *plan = &op->plan;
-    if (is_beyond(plan->no_gradient | plan->reads_in | plan->in_place, plan->inputs))
+    const dlc_layer_memory *memory = &op->memory;
+    if (is_beyond(op->shapes.no_gradient | memory->reads_in | memory->in_place,
+                  memory->inputs))
         return REFUSE(op,
                       "no_gradient, reads_in or in_place includes inputs that it does "
                       "not have");
-    if (is_beyond(plan->reads_out, plan->outputs))
+    if (is_beyond(memory->reads_out, memory->outputs))
         return REFUSE(op, "reads_out includes outputs that it does not have");
-    if (plan->accumulates_gradient & ~plan->shared_gradient)
+    if (memory->accumulates_gradient & ~memory->shared_gradient)
         return REFUSE(op, "accumulates_gradient includes inputs that are not in "
                           "shared_gradient");
     return DLC_OK;
@@ -135,17 +154,17 @@ static dlc_status check_prepared(const net_op *op) {
     DLC_TRY(check_tensors(op));
     DLC_TRY(check_counts(op));
     DLC_TRY(check_sets(op));
-    if (op->plan.workspace_bytes > DLC_ANSWER_BYTES_MAX ||
-        op->plan.scratch_bytes > DLC_ANSWER_BYTES_MAX)
+    if (op->memory.workspace_bytes > DLC_ANSWER_BYTES_MAX ||
+        op->memory.scratch_bytes > DLC_ANSWER_BYTES_MAX)
         return REFUSE(
             op,
             "it wants %zu bytes of workspace and %zu of scratch memory, which "
             "no machine has",
-            op->plan.workspace_bytes, op->plan.scratch_bytes);
+            op->memory.workspace_bytes, op->memory.scratch_bytes);
     return DLC_OK;
 }
 
 dlc_status dlc_layer_prepare(net_op *op) {
-    dlc_status status = op->ops->prepare(op->layer, &op->plan);
+    dlc_status status = op->ops->prepare(op->layer, &op->memory);
     return status == DLC_OK ? check_prepared(op) : dlc_net_blame(op, NULL, status);
 }

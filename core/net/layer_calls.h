@@ -6,9 +6,9 @@
 
 #include "net/internal.h"
 
-/* Call infer or prepare of the operation's layer, and check what it has put into the
- * plan. A failure names the layer; a wrong answer is a DLC_ERR_PLUGIN. `train`: the net
- * is trained. */
+/* Call infer or prepare of the operation's layer, and check what it has answered. A
+ * failure names the layer; a wrong answer is a DLC_ERR_PLUGIN. `train`: the net is
+ * trained. */
 dlc_status dlc_layer_infer(net_op *op, int train);
 dlc_status dlc_layer_prepare(net_op *op);
 

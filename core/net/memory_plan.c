@@ -39,10 +39,10 @@ static void use_until(dlc_net *net, int32_t buffer, int32_t step) {
 /* Does backward of the operation read the tensor? */
 static int backward_reads(const net_op *op, int32_t tensor) {
     int reads = 0;
-    for (int32_t j = 0; j < op->plan.inputs; j++)
-        reads |= op->input[j] == tensor && op->plan.reads_in >> j & 1;
-    for (int32_t j = 0; j < op->plan.outputs; j++)
-        reads |= op->output[j] == tensor && op->plan.reads_out >> j & 1;
+    for (int32_t j = 0; j < op->memory.inputs; j++)
+        reads |= op->input[j] == tensor && op->memory.reads_in >> j & 1;
+    for (int32_t j = 0; j < op->memory.outputs; j++)
+        reads |= op->output[j] == tensor && op->memory.reads_out >> j & 1;
     return reads;
 }
 
@@ -63,7 +63,8 @@ void dlc_net_backward_reads(const dlc_net *net, int32_t tensor, int32_t *first,
 static int32_t last_forward_read(const dlc_net *net, int32_t tensor) {
     int32_t last = net->tensor[tensor].producer;
     for (int32_t i = 0; i < net->ops; i++)
-        for (int32_t j = 0; net_op_runs(&net->op[i]) && j < net->op[i].plan.inputs; j++)
+        for (int32_t j = 0; net_op_runs(&net->op[i]) && j < net->op[i].memory.inputs;
+             j++)
             if (net->op[i].input[j] == tensor && i > last)
                 last = i;
     return last;
@@ -94,9 +95,9 @@ static int32_t last_read(const dlc_net *net, int32_t tensor) {
 static int32_t buffer_to_reuse(const dlc_net *net, int32_t index) {
     const net_op *op = &net->op[index];
     size_t bytes = dlc_tensor_bytes(&net->tensor[op->output[0]].tensor);
-    for (int32_t j = 0; j < op->plan.inputs; j++) {
+    for (int32_t j = 0; j < op->memory.inputs; j++) {
         const net_tensor *in = &net->tensor[op->input[j]];
-        if (op->plan.in_place >> j & 1 && in->data_buffer != NO_BUFFER &&
+        if (op->memory.in_place >> j & 1 && in->data_buffer != NO_BUFFER &&
             in->producer != NO_OP && dlc_tensor_bytes(&in->tensor) == bytes &&
             net->buffer[in->data_buffer].last <= forward_step(index))
             return in->data_buffer;
@@ -106,9 +107,9 @@ static int32_t buffer_to_reuse(const dlc_net *net, int32_t index) {
 
 static dlc_status plan_scratch(dlc_net *net, int32_t index, int kind, int32_t step) {
     net_op *op = &net->op[index];
-    if (!op->plan.scratch_bytes)
+    if (!op->memory.scratch_bytes)
         return DLC_OK;
-    int32_t buffer = dlc_net_buffer_add(net, op->plan.scratch_bytes, step, step);
+    int32_t buffer = dlc_net_buffer_add(net, op->memory.scratch_bytes, step, step);
     if (buffer < 0)
         return buffer;
     op->scratch_buffer[kind] = buffer;
@@ -129,7 +130,7 @@ static dlc_status plan_recomputed(dlc_net *net, int32_t index) {
 
 static dlc_status plan_outputs(dlc_net *net, int32_t index) {
     net_op *op = &net->op[index];
-    for (int32_t j = 0; j < op->plan.outputs; j++) {
+    for (int32_t j = 0; j < op->memory.outputs; j++) {
         net_tensor *out = &net->tensor[op->output[j]];
         int32_t last = last_read(net, op->output[j]);
         out->data_buffer = j == 0 ? buffer_to_reuse(net, index) : NO_BUFFER;
@@ -142,7 +143,7 @@ static dlc_status plan_outputs(dlc_net *net, int32_t index) {
         if (out->recompute_before != NO_OP)
             DLC_TRY(plan_recomputed(net, op->output[j]));
     }
-    if (op->plan.workspace_bytes) {
+    if (op->memory.workspace_bytes) {
         int32_t last = op->runs_backward ? net_backward_step(net, index) : index;
         op->workspace_buffer = dlc_net_buffer_add(net, dlc_net_workspace(net, op),
                                                   index, last);
@@ -179,7 +180,7 @@ static int can_accumulate(const dlc_net *net, const net_op *op, int32_t j) {
         if (op->edge[k].wanted && op->input[k] == op->input[j])
             return 0;
     return net->tensor[op->input[j]].diff_buffer != NO_BUFFER &&
-           (op->plan.accumulates_gradient >> j & 1) != 0;
+           (op->memory.accumulates_gradient >> j & 1) != 0;
 }
 
 /* Plans the gradient of one input. The reader whose backward runs first writes the
@@ -202,7 +203,7 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
         edge->accumulates = 1;
         return DLC_OK;
     }
-    int over = op->plan.in_place >> j & 1 && out->diff_buffer >= 0 &&
+    int over = op->memory.in_place >> j & 1 && out->diff_buffer >= 0 &&
                dlc_tensor_bytes(&out->tensor) == bytes &&
                net->buffer[out->diff_buffer].last <= step;
     for (int32_t k = 0; over && k < j; k++) /* only one input may reuse it */
@@ -226,7 +227,8 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
 
 static dlc_status plan_gradients(dlc_net *net) {
     for (int32_t i = net->ops - 1; i >= 0; i--)
-        for (int32_t j = 0; net->op[i].runs_backward && j < net->op[i].plan.inputs; j++)
+        for (int32_t j = 0; net->op[i].runs_backward && j < net->op[i].memory.inputs;
+             j++)
             if (net->op[i].edge[j].wanted)
                 DLC_TRY(plan_edge(net, i, j));
     return DLC_OK;
@@ -262,7 +264,7 @@ void *dlc_net_buffer_at(const dlc_net *net, int32_t buffer) {
 
 /* Sets where backward writes; a reorder has no other pointers. */
 static void point_edges(dlc_net *net, net_op *op) {
-    for (int32_t j = 0; j < op->plan.inputs; j++) {
+    for (int32_t j = 0; j < op->memory.inputs; j++) {
         net_edge *edge = &op->edge[j];
         edge->target = !edge->wanted ? NULL
                        : edge->buffer == BOUNDARY_BUFFER
@@ -275,16 +277,16 @@ static void point_edges(dlc_net *net, net_op *op) {
 static void point_op(dlc_net *net, net_op *op) {
     int in_group = dlc_net_op_is_chunked(net, (int32_t)(op - net->op));
     uint64_t adds = 0;
-    for (int32_t j = 0; j < op->plan.outputs; j++) {
+    for (int32_t j = 0; j < op->memory.outputs; j++) {
         op->out_data[j] = net->tensor[op->output[j]].data;
         op->out_diff[j] = net->tensor[op->output[j]].diff;
     }
-    for (int32_t j = 0; j < op->plan.inputs; j++) {
+    for (int32_t j = 0; j < op->memory.inputs; j++) {
         op->in_data[j] = net->tensor[op->input[j]].data;
         op->in_diff[j] = op->edge[j].target;
         adds |= (uint64_t)op->edge[j].accumulates << j;
     }
-    for (int32_t j = 0; j < op->plan.params; j++) {
+    for (int32_t j = 0; j < op->memory.params; j++) {
         int32_t i = op->first_param + j;
         const dlc_net_param *param = &net->param[i];
         op->params[j] = dlc_net_param_arena(net, i) + param->offset;

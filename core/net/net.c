@@ -45,6 +45,7 @@ void dlc_net_op_free(net_op *op) {
     dlc_free(op->in);
     dlc_free(op->out);
     dlc_free(op->param);
+    dlc_free(op->param_count);
     dlc_free(op->input);
     dlc_free(op->output);
     dlc_free(op->edge);

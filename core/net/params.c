@@ -18,7 +18,7 @@ static int32_t count_params(const dlc_net *net) {
     int32_t count = 0;
     for (int32_t i = 0; i < net->ops; i++)
         if (net->op[i].fused_into == NO_OP)
-            count += net->op[i].plan.params;
+            count += net->op[i].memory.params;
     return count;
 }
 
@@ -87,7 +87,7 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
     *param = (dlc_net_param){.name = net->param_name[at],
                              .shape = from->shape,
                              .is_buffer = (from->flags & DLC_PARAM_BUFFER) != 0,
-                             .count = (size_t)from->count,
+                             .count = (size_t)op->memory.param_count[index],
                              .is_sharded = op->total_channels > 0,
                              .whole = from->shape,
                              .first = op->channel_begin,
@@ -108,7 +108,7 @@ dlc_status dlc_net_lay_out_params(dlc_net *net) {
     for (int32_t i = net->ops - 1; i >= 0; i--) {
         net_op *op = &net->op[i];
         op->first_param = net->params;
-        for (int32_t j = 0; op->fused_into == NO_OP && j < op->plan.params; j++)
+        for (int32_t j = 0; op->fused_into == NO_OP && j < op->memory.params; j++)
             DLC_TRY(add_param(net, i, j));
     }
     net->arenas.control_words = DLC_CONTROL_WORDS;

@@ -60,11 +60,11 @@ static dlc_status allocate_reorder(net_op *op) {
     op->name = "reorder";
     if (!op->in || !op->out || !op->input || !op->output || !op->edge)
         return DLC_ERR_NOMEM;
-    op->plan = (dlc_layer_plan){.size = sizeof op->plan,
-                                .inputs = 1,
-                                .in = op->in,
-                                .outputs = 1,
-                                .out = op->out};
+    op->memory = (dlc_layer_memory){.size = sizeof op->memory,
+                                    .inputs = 1,
+                                    .in = op->in,
+                                    .outputs = 1,
+                                    .out = op->out};
     return DLC_OK;
 }
 
@@ -158,15 +158,15 @@ static dlc_status prepare_reshard(dlc_net *net, op_list *list, net_op *op) {
 }
 
 static dlc_status prepare_layer(dlc_net *net, op_list *list, net_op *op) {
-    for (int32_t i = 0; i < op->plan.inputs; i++)
+    for (int32_t i = 0; i < op->memory.inputs; i++)
         DLC_TRY(offer_input(net, list, op, i));
     DLC_TRY(dlc_layer_prepare(op));
     DLC_TRY(check_layouts(net, op));
-    for (int32_t i = 0; i < op->plan.inputs; i++)
+    for (int32_t i = 0; i < op->memory.inputs; i++)
         if (!same_layout(op->family, &net->tensor[op->input[i]].tensor, &op->in[i]))
             DLC_TRY(reorder_to(net, list, op->input[i], op->family, op->context,
                                &op->in[i], &op->input[i]));
-    for (int32_t i = 0; i < op->plan.outputs; i++) {
+    for (int32_t i = 0; i < op->memory.outputs; i++) {
         net_tensor *out = &net->tensor[op->output[i]];
         out->tensor.layout = op->out[i].layout;
         out->tensor.bytes = op->out[i].bytes;
@@ -220,6 +220,6 @@ dlc_status dlc_net_prepare(dlc_net *net) {
     dlc_free(net->op);
     net->op = list.op;
     net->ops = list.count;
-    /* Plans point to separate arrays, which have not moved. */
+    /* The operations point to separate arrays, which have not moved. */
     return status;
 }

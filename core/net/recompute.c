@@ -17,7 +17,7 @@ static int is_kept_until(const dlc_net *net, int32_t tensor, int32_t step) {
 
 static int is_recomputable(const net_op *op) {
     return op->feature && op->feature->caps & DLC_LAYER_RECOMPUTABLE &&
-           op->plan.outputs == 1;
+           op->memory.outputs == 1;
 }
 
 /* Backward does not read the tensor, but its producer can be run again at `step`. */
@@ -27,7 +27,7 @@ static int can_recompute_too(const dlc_net *net, int32_t tensor, int32_t step) {
     if (first != NO_OP || net->tensor[tensor].producer == NO_OP)
         return 0;
     const net_op *op = &net->op[net->tensor[tensor].producer];
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         if (!is_kept_until(net, op->input[j], step))
             return 0;
     return is_recomputable(op) && net->tensor[tensor].recompute_before == NO_OP;
@@ -37,7 +37,7 @@ static int can_recompute_too(const dlc_net *net, int32_t tensor, int32_t step) {
  * that are themselves recomputed from such inputs? */
 static int can_recompute(const dlc_net *net, const net_op *op, int32_t step) {
     int can = is_recomputable(op);
-    for (int32_t j = 0; can && j < op->plan.inputs; j++)
+    for (int32_t j = 0; can && j < op->memory.inputs; j++)
         can = is_kept_until(net, op->input[j], step) ||
               can_recompute_too(net, op->input[j], step);
     return can;
@@ -55,7 +55,7 @@ void dlc_net_plan_recompute(dlc_net *net) {
         if (first == NO_OP || !can_recompute(net, op, first))
             continue;
         reader = net_op_at(net, first);
-        for (int32_t j = 0; j < op->plan.inputs; j++)
+        for (int32_t j = 0; j < op->memory.inputs; j++)
             if (!is_kept_until(net, op->input[j], first))
                 net->tensor[op->input[j]].recompute_before = reader;
         net->tensor[op->output[0]].recompute_before = reader;

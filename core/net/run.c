@@ -90,9 +90,9 @@ static dlc_status end_part(const dlc_net *net, net_op *op, dlc_net_part part,
 
 /* With recomputation backward may read from other buffers than forward has written. */
 static void point_inputs(const dlc_net *net, net_op *op) {
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         op->in_data[j] = net->tensor[op->input[j]].data;
-    for (int32_t j = 0; j < op->plan.outputs; j++)
+    for (int32_t j = 0; j < op->memory.outputs; j++)
         op->out_data[j] = net->tensor[op->output[j]].data;
 }
 
@@ -101,16 +101,16 @@ static void *in_backward(const net_tensor *tensor) {
 }
 
 static void point_inputs_backward(const dlc_net *net, net_op *op) {
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         op->in_data[j] = in_backward(&net->tensor[op->input[j]]);
-    for (int32_t j = 0; j < op->plan.outputs; j++)
+    for (int32_t j = 0; j < op->memory.outputs; j++)
         op->out_data[j] = in_backward(&net->tensor[op->output[j]]);
 }
 
 /* Recomputes a tensor, and first its inputs if they have to be recomputed, too. */
 static dlc_status recompute(dlc_net *net, int32_t tensor) {
     net_op *op = &net->op[net->tensor[tensor].producer];
-    for (int32_t j = 0; j < op->plan.inputs; j++) {
+    for (int32_t j = 0; j < op->memory.inputs; j++) {
         const net_tensor *from = &net->tensor[op->input[j]];
         if (from->recompute_before == net->tensor[tensor].recompute_before)
             DLC_TRY(recompute(net, op->input[j]));
@@ -127,10 +127,10 @@ static dlc_status recompute(dlc_net *net, int32_t tensor) {
  * first to read them. */
 static dlc_status recompute_inputs(dlc_net *net, int32_t index) {
     const net_op *op = &net->op[index];
-    for (int32_t j = 0; j < op->plan.inputs; j++)
+    for (int32_t j = 0; j < op->memory.inputs; j++)
         if (net->tensor[op->input[j]].recompute_before == index)
             DLC_TRY(recompute(net, op->input[j]));
-    for (int32_t j = 0; j < op->plan.outputs; j++)
+    for (int32_t j = 0; j < op->memory.outputs; j++)
         if (net->tensor[op->output[j]].recompute_before == index)
             DLC_TRY(recompute(net, op->output[j]));
     return DLC_OK;
@@ -160,7 +160,7 @@ static dlc_status call_forward(dlc_net *net, net_op *op) {
 static void weights_of(const dlc_net *net, const net_op *op, size_t *begin,
                        size_t *end) {
     *begin = *end = 0;
-    for (int32_t j = 0; j < op->plan.params; j++) {
+    for (int32_t j = 0; j < op->memory.params; j++) {
         const dlc_net_param *param = &net->param[op->first_param + j];
         if (param->is_buffer || param->is_sharded)
             continue;
@@ -259,7 +259,7 @@ static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
 
 /* Adds up the gradients of a tensor that several operations read. */
 static dlc_status add_parts(dlc_net *net, const net_op *op) {
-    for (int32_t j = 0; j < op->plan.inputs; j++) {
+    for (int32_t j = 0; j < op->memory.inputs; j++) {
         const net_edge *edge = &op->edge[j];
         if (!edge->wanted || !edge->add)
             continue;

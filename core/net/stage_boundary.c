@@ -43,7 +43,7 @@ dlc_status dlc_net_add_boundary_op(dlc_net *net, net_op *op,
     op->node = NO_OP;
     op->boundary = boundary;
     op->name = net->args.graph->layer[boundary->layer].name;
-    if (!producer || boundary->output >= producer->plan.outputs)
+    if (!producer || boundary->output >= producer->memory.outputs)
         return dlc_fail(DLC_ERR_INTERNAL, "layer '%s' has no output to send", op->name);
     op->input[0] = producer->output[boundary->output];
     op->in[0] = net->tensor[op->input[0]].tensor;
@@ -143,7 +143,7 @@ static dlc_dtype plain_type(const dlc_tensor *tensor) {
 int dlc_net_output(const dlc_net *net, int32_t layer, int32_t output,
                    dlc_net_boundary *boundary) {
     const net_op *op = dlc_net_op_of_node(net, layer);
-    if (!op || output >= op->plan.outputs)
+    if (!op || output >= op->memory.outputs)
         return 0;
     const net_tensor *tensor = &net->tensor[op->output[output]];
     *boundary = (dlc_net_boundary){.layer = layer,
@@ -158,7 +158,7 @@ int dlc_net_wants_gradient(const dlc_net *net, int32_t layer, int32_t output,
     const net_op *producer = dlc_net_op_of_node(net, layer);
     for (int32_t i = 0; producer && i < net->ops; i++) {
         const net_op *op = &net->op[i];
-        for (int32_t j = 0; j < op->plan.inputs; j++)
+        for (int32_t j = 0; j < op->memory.inputs; j++)
             if (op->node >= first && op->node < end && op->edge[j].wanted &&
                 op->input[j] == producer->output[output])
                 return 1;

@@ -37,19 +37,18 @@ dlc_status dlc_net_check_channels(const dlc_net *net, const char *name,
     return DLC_OK;
 }
 
-dlc_status dlc_net_check_channel_plan(const net_op *op, int64_t channels) {
-    int ok = op->plan.outputs == 1 && op->out[0].shape.rank > 1 &&
+dlc_status dlc_net_check_channel_shapes(const net_op *op, int64_t channels) {
+    int ok = op->memory.outputs == 1 && op->out[0].shape.rank > 1 &&
              op->out[0].shape.dims[1] == channels;
-    for (int32_t i = 0; ok && i < op->plan.params; i++)
+    for (int32_t i = 0; ok && i < op->memory.params; i++)
         ok = !(op->param[i].flags & DLC_PARAM_BUFFER) && op->param[i].shape.rank > 0 &&
              op->param[i].shape.dims[0] == channels;
     if (ok)
         return DLC_OK;
-    return dlc_fail(
-        DLC_ERR_PLUGIN,
-        "layer '%s': type '%s' was asked for %lld channels, but its plan has "
-        "a different shape",
-        op->name, op->feature->name, (long long)channels);
+    return dlc_fail(DLC_ERR_PLUGIN,
+                    "layer '%s': type '%s' was asked for %lld channels, but infers "
+                    "a different shape",
+                    op->name, op->feature->name, (long long)channels);
 }
 
 /* ---- Placements ------------------------------------------------------------------ */
@@ -207,7 +206,7 @@ static dlc_status add_reshard(dlc_net *net, int32_t tensor, net_placement placem
     op->out[0].shape.dims[0] = rows_here(net, placement, in_chunk);
     if (op->out[0].shape.rank > 1)
         op->out[0].shape.dims[1] = op->reshard->channels;
-    op->plan.scratch_bytes = dlc_net_reshard_scratch(net, op->reshard);
+    op->memory.scratch_bytes = dlc_net_reshard_scratch(net, op->reshard);
     int32_t added = dlc_net_tensor_add(net, &op->out[0], net->ops - 1);
     if (added < 0)
         return added;

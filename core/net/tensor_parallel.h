@@ -48,8 +48,8 @@ int64_t dlc_net_channel_begin(const dlc_net_tensor_parallel *tp, int64_t channel
 /* Checks that there is a channel for every rank. */
 dlc_status dlc_net_check_channels(const dlc_net *net, const char *name,
                                   int64_t channels);
-/* Checks that the layer plans as many channels as it was asked for. */
-dlc_status dlc_net_check_channel_plan(const net_op *op, int64_t channels);
+/* Checks that the layer infers as many channels as it was asked for. */
+dlc_status dlc_net_check_channel_shapes(const net_op *op, int64_t channels);
 
 /* The scratch bytes of a reshard operation, the larger of both directions. */
 size_t dlc_net_reshard_scratch(const dlc_net *net, net_reshard *reshard);

@@ -49,27 +49,27 @@ static void layer_destroy(dlc_layer *layer) {
     host->free(layer);
 }
 
-static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    if (plan->inputs != 1)
+static dlc_status layer_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    if (shapes->inputs != 1)
         return host->fail(DLC_ERR_CONFIG, "layer '%s': needs one input, not %d",
-                          layer->name, plan->inputs);
-    if (plan->in[0].dtype != DLC_F32)
+                          layer->name, shapes->inputs);
+    if (shapes->in[0].dtype != DLC_F32)
         return host->fail(DLC_ERR_CONFIG, "layer '%s': its input must be float32",
                           layer->name);
-    plan->out[0].shape = plan->in[0].shape;
-    plan->out[0].dtype = DLC_F32;
+    shapes->out[0].shape = shapes->in[0].shape;
+    shapes->out[0].dtype = DLC_F32;
     return DLC_OK;
 }
 
 /* Backward reads the input, so forward overwrites it only if there will be no
  * backward. */
-static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    plan->in[0].layout = plan->out[0].layout = NULL; /* plain */
-    plan->in[0].dtype = plan->out[0].dtype = DLC_F32;
-    plan->in[0].bytes = plan->out[0].bytes = 0;
-    plan->in_place = 1;
-    plan->reads_in = 1;
-    layer->count = dlc_shape_count(&plan->in[0].shape);
+static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    memory->in[0].layout = memory->out[0].layout = NULL; /* plain */
+    memory->in[0].dtype = memory->out[0].dtype = DLC_F32;
+    memory->in[0].bytes = memory->out[0].bytes = 0;
+    memory->in_place = 1;
+    memory->reads_in = 1;
+    layer->count = dlc_shape_count(&memory->in[0].shape);
     return DLC_OK;
 }
 

@@ -8,7 +8,8 @@
  *
  *     call                   needed    what it does
  *     create                 required  takes the settings; computes nothing
- *     infer                  required  input shapes -> output shapes, parameters, cost
+ *     infer                  required  input shapes -> output shapes, parameters, cost;
+ *                                      may be called again
  *     fuse                   optional  may take over the layer that reads its output
  *     prepare                required  chooses memory layouts and buffers
  *     param_import           optional  parameters: plain layout -> the layer's layout
@@ -60,6 +61,8 @@ typedef enum dlc_phase {
 
 /* Capability bits of a layer feature. */
 enum {
+    /* What it computes: a value to watch or to minimize. */
+
     /* Its output is two floats: the sum over samples of what it measures, and the
      * number of samples. Samples labelled DLC_LABEL_NONE (or ignored by a setting) do
      * not count. */
@@ -68,14 +71,16 @@ enum {
     /* A metric that training minimizes; backward starts here. */
     DLC_LAYER_LOSS = 1u << 1,
 
-    /* A metric that is not needed in training (accuracy): it is in the test net only,
-     * unless net.ini says otherwise. */
-    DLC_LAYER_TEST_ONLY = 1u << 2,
-
     /* A loss or metric for classification: input 0 has a score for each class in its
      * channels (dimension 1), input 1 has the labels. Before training the core compares
      * the number of channels with the classes of the data source. */
-    DLC_LAYER_CLASSIFIES = 1u << 3,
+    DLC_LAYER_CLASSIFIES = 1u << 2,
+
+    /* A metric that is not needed in training (accuracy): it is in the test net only,
+     * unless net.ini says otherwise. */
+    DLC_LAYER_TEST_ONLY = 1u << 3,
+
+    /* Which elements of its inputs an element of its output depends on. */
 
     /* Has one input and one output; each element of the output is a function of the
      * same element of the input. It has no parameters and no state. The layer before it
@@ -99,12 +104,16 @@ enum {
      * contributes to, and every input is read whole. */
     DLC_LAYER_CHANNEL_PARALLEL = 1u << 7,
 
+    /* How its passes may be run. */
+
     /* Is cheap compared with the memory of its output, and a second forward from the
      * same inputs gives a bitwise identical output (dlc_layer_run.recompute). */
     DLC_LAYER_RECOMPUTABLE = 1u << 8,
 
     /* backward obeys dlc_layer_run.backward. */
     DLC_LAYER_SPLIT_BACKWARD = 1u << 9,
+
+    /* The element types that it supports besides float32. */
 
     /* Reads and writes bfloat16 activations if dlc_family_args.precision is DLC_BF16.
      * Layers without this bit are given float32. */
@@ -221,19 +230,16 @@ enum {
     DLC_PARAM_BUFFER = 1u << 0,
 };
 
-/* One parameter tensor. The layer fills in all fields: `count` in prepare, the others
- * in infer. */
+/* One parameter tensor. infer fills in what differs from the core's defaults, which are
+ * 1 for the two factors and otherwise 0. */
 typedef struct dlc_param {
     uint32_t size;
     uint32_t flags;   /* DLC_PARAM_BUFFER */
-    const char *name; /* "weight", "bias"; unique in the layer */
+    const char *name; /* "weight", "bias"; unique in the layer, valid until destroy */
     dlc_shape shape;  /* the logical shape */
 
-    /* float32 elements in the layer's own layout, padding included. Padding must
-     * stay zero if its gradient and its initial value are zero. */
-    int64_t count;
-
-    /* Initial values, in the format of DLC_OPT_FILLER; NULL: zero. */
+    /* Initial values, in the format of DLC_OPT_FILLER, valid until destroy; NULL:
+     * zero. */
     const char *filler;
 
     int64_t fan_in; /* for the fillers xavier and msra */
@@ -242,58 +248,74 @@ typedef struct dlc_param {
     double decay_mult; /* factor on the weight decay */
 } dlc_param;
 
-/* What the core and a layer agree on while the net is built. The same struct is passed
- * to infer and then to prepare. Each field says who sets it: "core" fields are inputs
- * of the layer; "infer" and "prepare" fields are outputs of these calls, and the core
- * clears them before infer. The core owns all arrays. */
-typedef struct dlc_layer_plan {
+/* What infer is told and what it answers: shapes. The core owns the arrays, and clears
+ * all answers before the call. */
+typedef struct dlc_layer_shapes {
     uint32_t size;
 
-    int32_t inputs; /* core */
+    /* Told by the core. */
 
-    /* core: shape and dtype. In prepare also the layout that the writer provides, or
-     * NULL if a layer of another family writes it; prepare sets layout, bytes and dtype
-     * to what this layer wants to read. */
-    dlc_tensor *in;
+    int32_t inputs;
+    const dlc_tensor *in; /* shape and dtype */
 
-    int32_t outputs; /* infer; 1 if it does not set it */
+    /* Answered by infer. */
 
-    /* infer: shape and dtype; prepare: layout and bytes. Has room for DLC_MAX_OUTPUTS.
-     * The gradient of a tensor has the layout of the tensor. */
-    dlc_tensor *out;
+    int32_t outputs; /* 1 if it does not set it */
+    int32_t params;
+    dlc_tensor *out;  /* shape and dtype; has room for DLC_MAX_OUTPUTS */
+    dlc_param *param; /* has room for DLC_MAX_PARAMS */
 
-    int32_t params;   /* infer */
-    dlc_param *param; /* infer, prepare. Has room for DLC_MAX_PARAMS */
+    /* Inputs that never get a gradient (labels): bit i stands for in[i]. */
+    uint64_t no_gradient;
 
-    int64_t multiply_adds; /* infer: of one forward pass of the whole batch */
+    int64_t multiply_adds; /* of one forward pass of the whole batch */
+} dlc_layer_shapes;
 
-    /* Sets of inputs or outputs: bit i stands for in[i] or out[i]. */
+/* What prepare is told and what it answers: layouts and memory. The core owns the
+ * arrays, and clears all answers before the call. In the sets of inputs or outputs bit
+ * i stands for in[i] or out[i]. */
+typedef struct dlc_layer_memory {
+    uint32_t size;
 
-    uint64_t no_gradient; /* infer: inputs that never get a gradient (labels) */
+    /* Told by the core. */
 
-    /* core, prepare: inputs whose in_diff backward must compute; none in the test
-     * phase. */
+    int32_t inputs; /* as infer was told, and one more for a fused binary layer */
+    int32_t outputs, params; /* as infer answered */
+
+    /* Inputs whose in_diff backward must compute; none in the test phase. */
     uint64_t wants_gradient;
 
-    /* core, prepare: inputs that other layers read too. The gradients of all readers
-     * are added. */
+    /* Inputs that other layers read too. The gradients of all readers are added. */
     uint64_t shared_gradient;
 
-    /* prepare: those of shared_gradient for which backward can add to in_diff[i]
-     * instead of overwriting it (dlc_layer_run.accumulate), which saves a pass over
-     * memory. */
+    /* Answered by prepare. */
+
+    /* in: shape, dtype and the layout that the writer provides, or NULL if a layer of
+     * another family writes it; prepare sets layout, bytes and dtype to what this layer
+     * wants to read. out: shape and dtype (of the last fused layer's output); prepare
+     * sets layout, bytes and dtype. The gradient of a tensor has the layout of the
+     * tensor. */
+    dlc_tensor *in, *out;
+
+    /* float32 elements of each parameter in the layer's own layout, padding included.
+     * The core has set it to the number of elements of the shape. Padding must stay
+     * zero if its gradient and its initial value are zero. */
+    int64_t *param_count;
+
+    /* Those of shared_gradient for which backward can add to in_diff[i] instead of
+     * overwriting it (dlc_layer_run.accumulate), which saves a pass over memory. */
     uint64_t accumulates_gradient;
 
-    uint64_t reads_in;  /* prepare: inputs that backward reads */
-    uint64_t reads_out; /* prepare: outputs that backward reads */
+    uint64_t reads_in;  /* inputs that backward reads */
+    uint64_t reads_out; /* outputs that backward reads */
 
-    /* prepare: inputs that out[0] may overwrite, and whose in_diff may overwrite
-     * out_diff[0] in backward. */
+    /* Inputs that out[0] may overwrite, and whose in_diff may overwrite out_diff[0] in
+     * backward. */
     uint64_t in_place;
 
-    size_t workspace_bytes; /* prepare: of this layer, kept from forward to backward */
-    size_t scratch_bytes;   /* prepare: shared by all layers, undefined between calls */
-} dlc_layer_plan;
+    size_t workspace_bytes; /* of this layer, kept from forward to backward */
+    size_t scratch_bytes;   /* shared by all layers, undefined between calls */
+} dlc_layer_memory;
 
 /* ---- Running a net -------------------------------------------------------------- */
 
@@ -313,7 +335,7 @@ typedef struct dlc_step {
  * aligned to 64 bytes. They seldom change from one call to the next, so that it is
  * worth caching what is expensive to bind. The arrays of pointers are valid during the
  * call only. Between a forward and its backward other samples may pass in other memory,
- * so all that backward needs must be in the workspace or in tensors that the plan says
+ * so all that backward needs must be in the workspace or in tensors that prepare said
  * it reads. */
 typedef struct dlc_layer_run {
     uint32_t size;
@@ -331,8 +353,8 @@ typedef struct dlc_layer_run {
     const void *const *in; /* the inputs */
     void *const *out;   /* the outputs: forward writes them, backward may read them */
     void *const *param; /* the parameters */
-    void *workspace;    /* plan.workspace_bytes */
-    void *scratch;      /* plan.scratch_bytes */
+    void *workspace;    /* dlc_layer_memory.workspace_bytes */
+    void *scratch;      /* dlc_layer_memory.scratch_bytes */
 
     /* forward of DLC_LAYER_RECOMPUTABLE. 1: the outputs are needed once more; do not
      * update running averages again. */
@@ -350,9 +372,9 @@ typedef struct dlc_layer_run {
      * there; an entry is NULL for a buffer. */
     void *const *param_diff;
 
-    /* backward, a subset of plan.accumulates_gradient. Bit i: add to in_diff[i],
-     * which has gradients of other readers. The sum of 16-bit elements may be
-     * rounded once. */
+    /* backward, a subset of dlc_layer_memory.accumulates_gradient. Bit i: add to
+     * in_diff[i], which has gradients of other readers. The sum of 16-bit elements may
+     * be rounded once. */
     uint64_t accumulate;
 
     /* backward of DLC_LAYER_SPLIT_BACKWARD: DLC_BACKWARD_ bits; 0 or both: all
@@ -368,54 +390,62 @@ typedef struct dlc_layer_run {
     const float *loss_scale_at;
 } dlc_layer_run;
 
-/* The table of calls of a layer type. */
+/* The table of calls of a layer type. All are made by the train thread. The core owns
+ * every argument; those that a layer may keep say so. */
 typedef struct dlc_layer_ops {
     uint32_t size;
     const dlc_family *family; /* required */
 
-    /* Required. Creates a layer, which the caller owns. */
+    /* Required; does not block. Creates a layer, which the caller owns. */
     dlc_status (*create)(const dlc_layer_args *args, dlc_layer **layer);
 
-    /* Required. Releases the layer; does nothing if `layer` is NULL. */
+    /* Required. Releases the layer, once no pass of it is in flight; does nothing if
+     * `layer` is NULL. */
     void (*destroy)(dlc_layer *layer);
 
-    /* Required. Computes the shapes of the outputs from those of the inputs, and
-     * describes the parameters. If the shapes do not fit: DLC_ERR_CONFIG with a
-     * sentence that names them (the core puts the name of the layer before it). prepare
-     * need not follow. */
-    dlc_status (*infer)(dlc_layer *layer, dlc_layer_plan *plan);
+    /* Required; does not block, and does not touch the device. Computes the shapes of
+     * the outputs from those of the inputs, and describes the parameters. If the shapes
+     * do not fit: DLC_ERR_CONFIG with a sentence that names them (the core puts the
+     * name of the layer before it). It may be called again, with the same shapes or
+     * others: the last answer counts, and depends on nothing but `shapes`. prepare need
+     * not follow. */
+    dlc_status (*infer)(dlc_layer *layer, dlc_layer_shapes *shapes);
 
-    /* Optional. Only `next`, a DLC_LAYER_POINTWISE or DLC_LAYER_BINARY layer, reads the
-     * only output of this layer. Either take over its work in forward and backward
-     * (DLC_OK), or change nothing (DLC_ERR_UNSUPPORTED). Called between infer and
-     * prepare; after DLC_OK it is called again for the layer after `next`, but for at
-     * most one binary layer. The other input of a binary layer comes after the layer's
-     * own inputs in prepare and in every pass. NULL: nothing is fused. */
+    /* Optional; does not block. Only `next`, a DLC_LAYER_POINTWISE or DLC_LAYER_BINARY
+     * layer, reads the only output of this layer. Either take over its work in forward
+     * and backward (DLC_OK), or change nothing (DLC_ERR_UNSUPPORTED). Called between
+     * infer and prepare; after DLC_OK it is called again for the layer after `next`,
+     * but for at most one binary layer. The other input of a binary layer comes after
+     * the layer's own inputs in prepare and in every pass. `next` and `settings` are
+     * valid during the call. NULL: nothing is fused. */
     dlc_status (*fuse)(dlc_layer *layer, const dlc_feature *next,
                        const dlc_settings *settings);
 
-    /* Required. Chooses layouts and buffers and fills in the "prepare" fields. */
-    dlc_status (*prepare)(dlc_layer *layer, dlc_layer_plan *plan);
+    /* Required; may take seconds, and may wait for the device. Chooses layouts and
+     * buffers. Called once, after infer. */
+    dlc_status (*prepare)(dlc_layer *layer, dlc_layer_memory *memory);
 
-    /* Required. Computes the outputs. */
+    /* Required; does not block on a queue. Computes the outputs. */
     dlc_status (*forward)(dlc_layer *layer, const dlc_layer_run *run);
 
-    /* Optional. Computes the gradients. NULL: the layer has none. */
+    /* Optional; does not block on a queue. Computes the gradients. NULL: the layer has
+     * none. */
     dlc_status (*backward)(dlc_layer *layer, const dlc_layer_run *run);
 
-    /* Optional, both or none. Convert parameter `index`, or a gradient or solver state
-     * of the same shape, between the layer's own layout (`own`: dlc_param.count
-     * elements of device memory) and plain float32 in host memory (`plain`). They block
-     * until it is done. param_import writes zeros to the padding. NULL: all parameters
-     * are in plain layout. */
+    /* Optional, both or none; they block until it is done. Convert parameter `index`,
+     * or a gradient or solver state of the same shape, between the layer's own layout
+     * (`own`: dlc_layer_memory.param_count[index] elements of device memory) and plain
+     * float32 in host memory (`plain`). param_import writes zeros to the padding. NULL:
+     * all parameters are in plain layout. */
 
     dlc_status (*param_import)(dlc_layer *layer, int32_t index, const float *plain,
                                float *own);
     dlc_status (*param_export)(dlc_layer *layer, int32_t index, const float *own,
                                float *plain);
 
-    /* Optional. Writes what prepare chose to `text`, for people: "jit:avx512_core
-     * nChw16c". `bytes` is the size of `text`; the result always ends with a NUL. */
+    /* Optional; does not block. Writes what prepare chose to `text`, for people:
+     * "jit:avx512_core nChw16c". `bytes` is the size of `text`; the result always ends
+     * with a NUL. NULL: nothing is said. */
     void (*describe)(dlc_layer *layer, char *text, size_t bytes);
 } dlc_layer_ops;
 

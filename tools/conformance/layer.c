@@ -29,23 +29,23 @@ static void runs_in_a_test(suite_run *run) {
 
 static void infer_twice(layer_fixture *f) {
     dlc_shape first = f->plain_out[0].shape;
-    int64_t work = f->plan.multiply_adds;
+    int64_t work = f->shapes.multiply_adds;
     dlc_tensor in[FIXTURE_INPUTS], out[DLC_MAX_OUTPUTS] = {{.shape = {0}}};
     dlc_param param[DLC_MAX_PARAMS] = {{.size = 0}};
     memcpy(in, f->plain_in, sizeof in);
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         param[i].size = sizeof *param;
-    dlc_layer_plan plan = {.size = sizeof plan,
-                           .inputs = f->plan.inputs,
-                           .in = in,
-                           .outputs = 1,
-                           .out = out,
-                           .param = param};
-    suite_must(f->run, f->ops->infer(f->layer, &plan), "a second infer");
+    dlc_layer_shapes shapes = {.size = sizeof shapes,
+                               .inputs = f->prepared.inputs,
+                               .in = in,
+                               .outputs = 1,
+                               .out = out,
+                               .param = param};
+    suite_must(f->run, f->ops->infer(f->layer, &shapes), "a second infer");
     if (out[0].shape.rank != first.rank ||
         memcmp(out[0].shape.dims, first.dims,
                (size_t)first.rank * sizeof *first.dims) != 0 ||
-        plan.multiply_adds != work)
+        shapes.multiply_adds != work)
         suite_fail(f->run, "infer gives different results for the same inputs");
 }
 
@@ -132,10 +132,10 @@ static void compare_slopes(layer_fixture *f) {
     suite_random(f->dy, f->y_count, 31);
     layer_fixture_forward(f);
     layer_fixture_backward(f);
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (f->memory->in_diff[i])
             check_some(f, f->x[i], f->dx[i], f->x_count[i], "input element");
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         if (f->memory->param_diff[i])
             check_some(f, f->p[i], f->dp[i], f->p_count[i], f->param[i].name);
 }
@@ -175,13 +175,12 @@ static void accumulate_into(layer_fixture *f, int32_t i) {
 static int accumulating; /* inputs of the grid for which the layer accumulates */
 
 static void accumulate_where_possible(layer_fixture *f) {
-    uint64_t inputs = f->plan.accumulates_gradient;
-    if (inputs & ~f->plan.shared_gradient)
-        suite_fail(
-            f->run,
-            "plan.accumulates_gradient includes inputs that no other layer reads");
+    uint64_t inputs = f->prepared.accumulates_gradient;
+    if (inputs & ~f->prepared.shared_gradient)
+        suite_fail(f->run,
+                   "accumulates_gradient includes inputs that no other layer reads");
     accumulating += inputs != 0;
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (inputs >> i & 1)
             accumulate_into(f, i);
 }
@@ -199,7 +198,7 @@ static void accumulates(suite_run *run) {
 /* ---- Parameters ------------------------------------------------------------- */
 
 static void carry_params(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         float *plain = f->dp[i];
         suite_random(f->p[i], f->p_count[i], 41 + (uint64_t)i);
         if (!DLC_CAN(f->ops, param_import))
@@ -241,11 +240,11 @@ static void describes_itself(suite_run *run) {
 static void fits_pointwise(layer_fixture *f) {
     uint64_t caps = f->run->feature->caps;
     int wanted = caps & DLC_LAYER_BINARY ? 2 : 1;
-    if (f->plan.params > 0)
+    if (f->prepared.params > 0)
         suite_fail(f->run,
                    "a layer with parameters can be neither DLC_LAYER_POINTWISE nor "
                    "DLC_LAYER_BINARY");
-    if (f->plan.inputs == wanted && f->y_count != f->x_count[0])
+    if (f->prepared.inputs == wanted && f->y_count != f->x_count[0])
         suite_fail(f->run, "an element-wise layer outputs %zu elements for %zu",
                    f->y_count, f->x_count[0]);
 }

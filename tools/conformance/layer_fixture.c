@@ -34,12 +34,12 @@ static dlc_status create(layer_fixture *f, dlc_phase phase) {
 }
 
 static void show_inputs(layer_fixture *f, const layer_inputs *inputs) {
-    f->plan = (dlc_layer_plan){.size = sizeof f->plan,
-                               .inputs = inputs->count,
-                               .in = f->in,
-                               .outputs = 1,
-                               .out = f->out,
-                               .param = f->param};
+    f->shapes = (dlc_layer_shapes){.size = sizeof f->shapes,
+                                   .inputs = inputs->count,
+                                   .in = f->in,
+                                   .outputs = 1,
+                                   .out = f->out,
+                                   .param = f->param};
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
         f->param[i].size = sizeof f->param[i];
     for (int32_t i = 0; i < inputs->count; i++) {
@@ -50,38 +50,47 @@ static void show_inputs(layer_fixture *f, const layer_inputs *inputs) {
     }
 }
 
-static void check_plan(layer_fixture *f) {
-    const dlc_layer_plan *plan = &f->plan;
-    if (plan->outputs < 1 || plan->outputs > DLC_MAX_OUTPUTS || plan->params < 0 ||
-        plan->params > DLC_MAX_PARAMS)
-        suite_fail(f->run, "infer reports %d outputs and %d parameters", plan->outputs,
-                   plan->params);
-    for (int32_t i = 0; i < plan->outputs; i++)
+static void check_shapes(layer_fixture *f) {
+    const dlc_layer_shapes *shapes = &f->shapes;
+    if (shapes->outputs < 1 || shapes->outputs > DLC_MAX_OUTPUTS ||
+        shapes->params < 0 || shapes->params > DLC_MAX_PARAMS)
+        suite_fail(f->run, "infer reports %d outputs and %d parameters",
+                   shapes->outputs, shapes->params);
+    for (int32_t i = 0; i < shapes->outputs; i++)
         if (f->out[i].shape.rank < 0 || f->out[i].shape.rank > DLC_MAX_DIMS ||
             dlc_shape_count(&f->out[i].shape) < 1 || !dlc_dtype_bytes(f->out[i].dtype))
             suite_fail(f->run, "infer gives output %d no valid shape or type", i);
-    for (int32_t i = 0; i < plan->params; i++)
+    for (int32_t i = 0; i < shapes->params; i++)
         if (!f->param[i].name || !*f->param[i].name ||
             dlc_shape_count(&f->param[i].shape) < 1)
             suite_fail(f->run, "infer gives parameter %d no name or no shape", i);
-    if (plan->multiply_adds < 0)
+    if (shapes->multiply_adds < 0)
         suite_fail(f->run, "infer reports %lld multiply-adds",
-                   (long long)plan->multiply_adds);
+                   (long long)shapes->multiply_adds);
 }
 
 static void prepare(layer_fixture *f, dlc_phase phase) {
-    for (int32_t i = 0; i < f->plan.outputs; i++)
+    f->prepared = (dlc_layer_memory){.size = sizeof f->prepared,
+                                     .inputs = f->shapes.inputs,
+                                     .outputs = f->shapes.outputs,
+                                     .params = f->shapes.params,
+                                     .in = f->in,
+                                     .out = f->out,
+                                     .param_count = f->param_count};
+    for (int32_t i = 0; i < f->prepared.params; i++)
+        f->param_count[i] = dlc_shape_count(&f->param[i].shape);
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
         f->plain_out[i] = f->out[i];
-    for (int32_t i = 0; phase == DLC_PHASE_TRAIN && i < f->plan.inputs; i++)
-        if (!(f->plan.no_gradient >> i & 1) && f->in[i].dtype == DLC_F32)
-            f->plan.wants_gradient |= 1ull << i;
-    f->plan.shared_gradient = f->plan.wants_gradient;
-    suite_must(f->run, f->ops->prepare(f->layer, &f->plan), "prepare");
-    for (int32_t i = 0; i < f->plan.params; i++)
-        if (f->param[i].count < dlc_shape_count(&f->param[i].shape))
+    for (int32_t i = 0; phase == DLC_PHASE_TRAIN && i < f->prepared.inputs; i++)
+        if (!(f->shapes.no_gradient >> i & 1) && f->in[i].dtype == DLC_F32)
+            f->prepared.wants_gradient |= 1ull << i;
+    f->prepared.shared_gradient = f->prepared.wants_gradient;
+    suite_must(f->run, f->ops->prepare(f->layer, &f->prepared), "prepare");
+    for (int32_t i = 0; i < f->prepared.params; i++)
+        if (f->param_count[i] < dlc_shape_count(&f->param[i].shape))
             suite_fail(f->run,
                        "prepare sets %lld elements for parameter %s, which has %lld",
-                       (long long)f->param[i].count, f->param[i].name,
+                       (long long)f->param_count[i], f->param[i].name,
                        (long long)dlc_shape_count(&f->param[i].shape));
 }
 
@@ -102,7 +111,7 @@ static float *host_floats(layer_fixture *f, size_t count) {
 }
 
 static void take_values(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
         f->x_count[i] = (size_t)dlc_shape_count(&f->plain_in[i].shape);
         f->x[i] = host_floats(f, f->x_count[i]);
         f->dx[i] = host_floats(f, f->x_count[i]);
@@ -110,7 +119,7 @@ static void take_values(layer_fixture *f) {
     f->y_count = (size_t)dlc_shape_count(&f->plain_out[0].shape);
     f->y = host_floats(f, f->y_count);
     f->dy = host_floats(f, f->y_count);
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         f->p_count[i] = (size_t)dlc_shape_count(&f->param[i].shape);
         f->p[i] = host_floats(f, f->p_count[i]);
         f->dp[i] = host_floats(f, f->p_count[i]);
@@ -118,23 +127,23 @@ static void take_values(layer_fixture *f) {
 }
 
 static void take_memory(layer_fixture *f, layer_memory *m) {
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
         m->in[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
-        if (f->plan.wants_gradient >> i & 1)
+        if (f->prepared.wants_gradient >> i & 1)
             m->in_diff[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
     }
-    for (int32_t i = 0; i < f->plan.outputs; i++) {
+    for (int32_t i = 0; i < f->prepared.outputs; i++) {
         m->out[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
         if (!(f->run->feature->caps & DLC_LAYER_LOSS))
             m->out_diff[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
     }
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         m->param[i] = guarded(f, layer_param_bytes(f, i));
         if (!(f->param[i].flags & DLC_PARAM_BUFFER))
             m->param_diff[i] = guarded(f, layer_param_bytes(f, i));
     }
-    m->workspace = guarded(f, f->plan.workspace_bytes);
-    m->scratch = guarded(f, f->plan.scratch_bytes);
+    m->workspace = guarded(f, f->prepared.workspace_bytes);
+    m->scratch = guarded(f, f->prepared.scratch_bytes);
 }
 
 dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
@@ -144,7 +153,7 @@ dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
     dlc_status status = create(f, phase);
     show_inputs(f, inputs);
     if (status == DLC_OK)
-        status = f->ops->infer(f->layer, &f->plan);
+        status = f->ops->infer(f->layer, &f->shapes);
     if (status == DLC_ERR_CONFIG || status == DLC_ERR_UNSUPPORTED) {
         if (!*dlc_detail())
             suite_fail(run, "it rejects inputs without a detail sentence");
@@ -152,7 +161,7 @@ dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
         return status;
     }
     suite_must(run, status, "create or infer");
-    check_plan(f);
+    check_shapes(f);
     prepare(f, phase);
     take_values(f);
     take_memory(f, &f->bank[0]);
@@ -173,14 +182,14 @@ void layer_fixture_close(layer_fixture *f) {
 /* ---- Values ----------------------------------------------------------------- */
 
 void layer_fixture_fill(layer_fixture *f, uint64_t seed) {
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
         suite_random(f->x[i], f->x_count[i], seed + (uint64_t)i);
         for (size_t j = 0; f->in[i].dtype == DLC_I32 && j < f->x_count[i]; j++) {
             int32_t label = (int32_t)(j & 1);
             memcpy(&f->x[i][j], &label, sizeof label);
         }
     }
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         suite_random(f->p[i], f->p_count[i], seed + 100 + (uint64_t)i);
         for (size_t j = 0; f->param[i].flags & DLC_PARAM_BUFFER && j < f->p_count[i];
              j++)

@@ -35,7 +35,7 @@ enum {
     LAYER_POISON_WRITTEN = 1u << 0,
     /* Scratch memory is NaN before each call. */
     LAYER_POISON_SCRATCH = 1u << 1,
-    /* Before backward, what the plan does not say that it reads is NaN. */
+    /* Before backward, what it did not say that it reads is NaN. */
     LAYER_POISON_UNDECLARED = 1u << 2,
     /* Each call is given memory at other addresses, and the memory of the call before
      * is NaN. The workspace keeps its address from forward to backward. */
@@ -52,10 +52,12 @@ typedef struct layer_fixture {
     dlc_phase phase;
     void *family;
     dlc_layer *layer;
-    dlc_layer_plan plan;
+    dlc_layer_shapes shapes;
+    dlc_layer_memory prepared;
     dlc_tensor in[DLC_MAX_INPUTS], out[DLC_MAX_OUTPUTS];
     dlc_tensor plain_in[DLC_MAX_INPUTS], plain_out[DLC_MAX_OUTPUTS];
     dlc_param param[DLC_MAX_PARAMS];
+    int64_t param_count[DLC_MAX_PARAMS];
 
     /* Values in plain layout: inputs, outputs, parameters and their gradients. Fill in
      * x and p, read the others. Labels are int32_t in the memory of x. */
@@ -98,7 +100,7 @@ int layer_fixture_can_share(const layer_fixture *f, int32_t i);
 
 /* Bytes of parameter i in the layer's own layout. */
 static inline size_t layer_param_bytes(const layer_fixture *f, int32_t i) {
-    return (size_t)f->param[i].count * sizeof(float);
+    return (size_t)f->param_count[i] * sizeof(float);
 }
 
 /* Calls `visit` for all inputs of a grid of shapes that the layer accepts. Skips the

@@ -22,9 +22,9 @@ static float *copy_of(const layer_fixture *f, const float *x, size_t count) {
 
 static void keep(const layer_fixture *f, values *kept) {
     *kept = (values){.y = copy_of(f, f->y, f->y_count)};
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         kept->dx[i] = copy_of(f, f->dx[i], f->x_count[i]);
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         kept->dp[i] = copy_of(f, f->dp[i], f->p_count[i]);
 }
 
@@ -50,12 +50,12 @@ static void compare_gradients(const layer_fixture *f, const values *wanted,
                               const char *why) {
     if (!has_backward(f))
         return;
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (f->memory->in_diff[i] &&
             !suite_same(f->dx[i], wanted->dx[i], f->x_count[i]))
             suite_fail(f->run, "%s, backward gives another gradient of input %d", why,
                        (int)i);
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         if (f->memory->param_diff[i] &&
             !suite_same(f->dp[i], wanted->dp[i], f->p_count[i]))
             suite_fail(f->run, "%s, backward gives another gradient of parameter %s",
@@ -121,8 +121,8 @@ static void keeps_no_scratch(suite_run *run) {
 
 static void poison_undeclared(layer_fixture *f) {
     compare_habits(f, LAYER_POISON_UNDECLARED,
-                   "where inputs and outputs that are in neither plan.reads_in nor "
-                   "plan.reads_out are NaN");
+                   "where inputs and outputs that are in neither reads_in nor "
+                   "reads_out are NaN");
 }
 
 static void needs_backward(suite_run *run) {
@@ -149,12 +149,12 @@ static void follows_its_memory(suite_run *run) {
 static int shared; /* inputs of the grid that may be overwritten */
 
 static void share_each(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
         if (!layer_fixture_can_share(f, i))
             continue;
         shared++;
         f->shared = i;
-        compare_habits(f, LAYER_IN_PLACE, "where plan.in_place is made use of");
+        compare_habits(f, LAYER_IN_PLACE, "where in_place is made use of");
     }
     f->shared = 0;
 }
@@ -230,11 +230,11 @@ const suite_check suite_layer_memory_checks[] = {
     CHECK("layer.overwrites", "outputs and gradients are overwritten, not added to",
           overwrites),
     CHECK("layer.scratch", "nothing is kept in scratch memory", keeps_no_scratch),
-    CHECK("layer.undeclared", "backward reads only what the plan says that it reads",
+    CHECK("layer.undeclared", "backward reads only what reads_in and reads_out name",
           declares_what_it_reads),
     CHECK("layer.moved", "no pointer is kept from one call to the next",
           follows_its_memory),
-    CHECK("layer.in_place", "the output may overwrite the inputs of plan.in_place",
+    CHECK("layer.in_place", "the output may overwrite the inputs of in_place",
           works_in_place),
     CHECK("layer.passes", "nothing is kept in the layer from forward to backward",
           passes_are_independent),

@@ -34,7 +34,7 @@ static void reorder(layer_fixture *f, const dlc_tensor *from, const void *src,
 }
 
 static void import_params(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         if (DLC_CAN(f->ops, param_import))
             suite_must(f->run,
                        f->ops->param_import(f->layer, i, f->p[i], f->memory->param[i]),
@@ -44,7 +44,7 @@ static void import_params(layer_fixture *f) {
 }
 
 static void export_gradients(layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         const float *own = f->memory->param_diff[i];
         if (!own)
             continue;
@@ -78,23 +78,23 @@ static dlc_layer_run pass_of(const layer_fixture *f) {
 
 static void check_guards(const layer_fixture *f, const char *call) {
     const layer_memory *m = f->memory;
-    for (int32_t i = 0; i < f->plan.outputs; i++) {
+    for (int32_t i = 0; i < f->prepared.outputs; i++) {
         check_guard(f, m->out[i], dlc_tensor_bytes(&f->out[i]), call, "output");
         check_guard(f, m->out_diff[i], dlc_tensor_bytes(&f->out[i]), call,
                     "output's gradient");
     }
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
         check_guard(f, m->in[i], dlc_tensor_bytes(&f->in[i]), call, "input");
         check_guard(f, m->in_diff[i], dlc_tensor_bytes(&f->in[i]), call,
                     "input's gradient");
     }
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         check_guard(f, m->param[i], layer_param_bytes(f, i), call, "parameter");
         check_guard(f, m->param_diff[i], layer_param_bytes(f, i), call,
                     "parameter's gradient");
     }
-    check_guard(f, m->workspace, f->plan.workspace_bytes, call, "workspace");
-    check_guard(f, m->scratch, f->plan.scratch_bytes, call, "scratch memory");
+    check_guard(f, m->workspace, f->prepared.workspace_bytes, call, "workspace");
+    check_guard(f, m->scratch, f->prepared.scratch_bytes, call, "scratch memory");
 }
 
 /* ---- Habits ----------------------------------------------------------------- */
@@ -106,29 +106,29 @@ static void poison(void *memory, size_t bytes) {
 }
 
 static void poison_all(const layer_fixture *f, const layer_memory *m) {
-    for (int32_t i = 0; i < f->plan.inputs; i++) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
         poison(m->in[i], dlc_tensor_bytes(&f->in[i]));
         poison(m->in_diff[i], dlc_tensor_bytes(&f->in[i]));
     }
-    for (int32_t i = 0; i < f->plan.outputs; i++) {
+    for (int32_t i = 0; i < f->prepared.outputs; i++) {
         poison(m->out[i], dlc_tensor_bytes(&f->out[i]));
         poison(m->out_diff[i], dlc_tensor_bytes(&f->out[i]));
     }
-    for (int32_t i = 0; i < f->plan.params; i++) {
+    for (int32_t i = 0; i < f->prepared.params; i++) {
         poison(m->param[i], layer_param_bytes(f, i));
         poison(m->param_diff[i], layer_param_bytes(f, i));
     }
-    poison(m->workspace, f->plan.workspace_bytes);
-    poison(m->scratch, f->plan.scratch_bytes);
+    poison(m->workspace, f->prepared.workspace_bytes);
+    poison(m->scratch, f->prepared.scratch_bytes);
 }
 
 /* Copies what forward leaves for backward. */
 static void carry(const layer_fixture *f, const layer_memory *from, layer_memory *to) {
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         memcpy(to->in[i], from->in[i], dlc_tensor_bytes(&f->in[i]));
-    for (int32_t i = 0; i < f->plan.outputs; i++)
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
         memcpy(to->out[i], from->out[i], dlc_tensor_bytes(&f->out[i]));
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         memcpy(to->param[i], from->param[i], layer_param_bytes(f, i));
 }
 
@@ -149,24 +149,24 @@ static void move(layer_fixture *f, int to_backward) {
 }
 
 static void poison_undeclared(const layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.inputs; i++)
-        if (!(f->plan.reads_in >> i & 1))
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
+        if (!(f->prepared.reads_in >> i & 1))
             poison(f->memory->in[i], dlc_tensor_bytes(&f->in[i]));
-    for (int32_t i = 0; i < f->plan.outputs; i++)
-        if (!(f->plan.reads_out >> i & 1))
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
+        if (!(f->prepared.reads_out >> i & 1))
             poison(f->memory->out[i], dlc_tensor_bytes(&f->out[i]));
 }
 
 static void poison_gradients(const layer_fixture *f) {
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (!(f->accumulate >> i & 1))
             poison(f->memory->in_diff[i], dlc_tensor_bytes(&f->in[i]));
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         poison(f->memory->param_diff[i], layer_param_bytes(f, i));
 }
 
 int layer_fixture_can_share(const layer_fixture *f, int32_t i) {
-    return f->plan.in_place >> i & 1 &&
+    return f->prepared.in_place >> i & 1 &&
            dlc_tensor_bytes(&f->in[i]) == dlc_tensor_bytes(&f->out[0]);
 }
 
@@ -201,12 +201,12 @@ static int may_change(const layer_fixture *f, int32_t param, int backward) {
 static void hold_all(const layer_fixture *f, int backward, held copies[HELD_MOST + 1]) {
     const layer_memory *m = f->memory;
     held *at = copies;
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (m->in[i] != m->out[0])
             hold(f, "an input", m->in[i], dlc_tensor_bytes(&f->in[i]), &at);
-    for (int32_t i = 0; backward && i < f->plan.outputs; i++)
+    for (int32_t i = 0; backward && i < f->prepared.outputs; i++)
         hold(f, "an output", m->out[i], dlc_tensor_bytes(&f->out[i]), &at);
-    for (int32_t i = 0; i < f->plan.params; i++)
+    for (int32_t i = 0; i < f->prepared.params; i++)
         if (!may_change(f, i, backward))
             hold(f, f->param[i].flags & DLC_PARAM_BUFFER ? "a buffer" : "a weight",
                  m->param[i], layer_param_bytes(f, i), &at);
@@ -235,16 +235,16 @@ void layer_fixture_forward(layer_fixture *f) {
     layer_memory *m = f->memory;
     void *own_output = m->out[0];
     /* A net keeps an input that backward reads. */
-    if (!(f->plan.reads_in >> f->shared & 1))
+    if (!(f->prepared.reads_in >> f->shared & 1))
         share(f, &m->out[0], &m->in[f->shared]);
     if (f->habits & LAYER_POISON_WRITTEN)
-        for (int32_t i = 0; i < f->plan.outputs; i++)
+        for (int32_t i = 0; i < f->prepared.outputs; i++)
             poison(m->out[i], dlc_tensor_bytes(&f->out[i]));
     if (f->habits & LAYER_POISON_WRITTEN)
-        poison(m->workspace, f->plan.workspace_bytes);
+        poison(m->workspace, f->prepared.workspace_bytes);
     if (f->habits & LAYER_POISON_SCRATCH)
-        poison(m->scratch, f->plan.scratch_bytes);
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+        poison(m->scratch, f->prepared.scratch_bytes);
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         reorder(f, &f->plain_in[i], f->x[i], &f->in[i], m->in[i]);
     import_params(f);
     hold_all(f, 0, copies);
@@ -261,12 +261,12 @@ void layer_fixture_forward(layer_fixture *f) {
 /* The gradients of outputs that no check gives values to are zero. */
 static void show_gradients(layer_fixture *f) {
     layer_memory *m = f->memory;
-    for (int32_t i = 1; i < f->plan.outputs; i++)
+    for (int32_t i = 1; i < f->prepared.outputs; i++)
         if (m->out_diff[i])
             memset(m->out_diff[i], 0, dlc_tensor_bytes(&f->out[i]));
     if (m->out_diff[0])
         reorder(f, &f->plain_out[0], f->dy, &f->out[0], m->out_diff[0]);
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (f->accumulate >> i & 1)
             reorder(f, &f->plain_in[i], f->dx[i], &f->in[i], m->in_diff[i]);
 }
@@ -284,14 +284,14 @@ void layer_fixture_backward(layer_fixture *f) {
     if (f->habits & LAYER_POISON_WRITTEN)
         poison_gradients(f);
     if (f->habits & LAYER_POISON_SCRATCH)
-        poison(m->scratch, f->plan.scratch_bytes);
+        poison(m->scratch, f->prepared.scratch_bytes);
     show_gradients(f);
     hold_all(f, 1, copies);
     dlc_layer_run pass = pass_of(f);
     suite_must(f->run, f->ops->backward(f->layer, &pass), "backward");
     check_guards(f, "backward");
     compare_held(f, "backward", copies);
-    for (int32_t i = 0; i < f->plan.inputs; i++)
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (m->in_diff[i])
             reorder(f, &f->in[i], m->in_diff[i], &f->plain_in[i], f->dx[i]);
     export_gradients(f);

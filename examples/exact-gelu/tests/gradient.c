@@ -71,11 +71,13 @@ int main(int argc, char **argv) {
     const dlc_layer_ops *ops = plugin->features->ops;
     dlc_layer_args args = {.size = sizeof args, .name = "gelu"};
     dlc_tensor in = {.shape = {1, {N}}, .dtype = DLC_F32}, out = {.dtype = DLC_F32};
-    dlc_layer_plan plan = {
-        .size = sizeof plan, .inputs = 1, .in = &in, .outputs = 1, .out = &out};
+    dlc_layer_shapes shapes = {
+        .size = sizeof shapes, .inputs = 1, .in = &in, .outputs = 1, .out = &out};
+    dlc_layer_memory memory = {
+        .size = sizeof memory, .inputs = 1, .outputs = 1, .in = &in, .out = &out};
     dlc_layer *layer = NULL;
-    if (ops->create(&args, &layer) != DLC_OK || ops->infer(layer, &plan) != DLC_OK ||
-        ops->prepare(layer, &plan) != DLC_OK)
+    if (ops->create(&args, &layer) != DLC_OK || ops->infer(layer, &shapes) != DLC_OK ||
+        ops->prepare(layer, &memory) != DLC_OK)
         return 1;
     int wrong = check(ops, layer);
     ops->destroy(layer);

@@ -18,16 +18,16 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     const labels_args *l = &((const labelled *)layer)->args;
-    dlc_status status = labels_infer(layer, plan);
+    dlc_status status = labels_infer(layer, shapes);
     if (status == DLC_OK && l->top_k > l->classes)
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': top_k = %lld, but its input %s has only %lld classes",
-            layer->name, (long long)l->top_k, shape_print(&plan->in[0].shape).text,
+            layer->name, (long long)l->top_k, shape_print(&shapes->in[0].shape).text,
             (long long)l->classes);
-    plan->no_gradient = 3;
+    shapes->no_gradient = 3;
     return status;
 }
 

@@ -64,19 +64,19 @@ static dlc_status create(const activation_type *type, const dlc_layer_args *args
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = need_inputs(layer, plan, 1);
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status == DLC_OK)
-        same_shape(plan);
+        same_shape(shapes);
     return status;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     activation_args *args = &((activation *)layer)->args;
     const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, plan, &layout);
+    dlc_status status = same_layout(layer, memory, &layout);
     if (status != DLC_OK)
         return status;
     args->type = layout->dtype;
@@ -84,11 +84,11 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     /* Backward tells from the output where it was bounded. */
     args->limit.low = as_stored(args->type, args->limit.low);
     args->limit.high = as_stored(args->type, args->limit.high);
-    plan->in_place = 1;
+    memory->in_place = 1;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    plan->reads_out = activation_by_output(args->kind);
-    plan->reads_in = !plan->reads_out;
+    memory->reads_out = activation_by_output(args->kind);
+    memory->reads_in = !memory->reads_out;
     return DLC_OK;
 }
 

@@ -71,14 +71,13 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
+static void set_params(const batch_norm *norm, dlc_layer_shapes *shapes) {
     static const char *const name[4] = {"scale", "bias", "mean", "variance"};
-    plan->params = 0;
+    shapes->params = 0;
     for (int i = norm->affine ? 0 : 2; i < 4; i++) {
-        dlc_param *param = &plan->param[plan->params++];
+        dlc_param *param = &shapes->param[shapes->params++];
         param->name = name[i];
         param->shape = (dlc_shape){.rank = 1, .dims = {norm->channels}};
-        param->count = norm->channels;
         param->fan_in = param->fan_out = 1;
         param->flags = i < 2 ? 0 : DLC_PARAM_BUFFER;
         param->filler = i < 2    ? norm->filler[i]
@@ -89,14 +88,14 @@ static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
     }
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     batch_norm *norm = (batch_norm *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 2, 5);
+        status = need_floats(layer, shapes, 2, 5);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     norm->channels = in->dims[1];
     norm->samples = dlc_shape_count(in) / norm->channels;
     if (by_batch(norm) && norm->samples < 2)
@@ -105,8 +104,8 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
             "layer '%s': its input %s has one number per channel, which has no "
             "variance; take a larger batch",
             layer->name, shape_print(in).text);
-    set_params(norm, plan);
-    same_shape(plan);
+    set_params(norm, shapes);
+    same_shape(shapes);
     return DLC_OK;
 }
 
@@ -141,28 +140,28 @@ static norm_job job_of(const batch_norm *norm) {
                       .by_batch = by_batch(norm)};
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     batch_norm *norm = (batch_norm *)layer;
-    const dlc_tensor *in = &plan->in[0];
+    const dlc_tensor *in = &memory->in[0];
     if (!(norm->layout = layout_last(layer->net, &in->shape, in->dtype)))
         return DLC_ERR_NOMEM;
     if (by_batch(norm) && in->layout)
         norm->sums = in->layout->sums;
-    for (int32_t i = 0; i < plan->inputs; i++) {
-        layout_give(&plan->in[i], norm->layout);
-        plan->in_place |= 1ull << i;
+    for (int32_t i = 0; i < memory->inputs; i++) {
+        layout_give(&memory->in[i], norm->layout);
+        memory->in_place |= 1ull << i;
     }
     if (norm->fused_sum &&
         training(norm)) /* backward keeps the sum's gradient in place */
-        plan->in_place = 1ull << 1;
-    layout_give(&plan->out[0], norm->layout);
+        memory->in_place = 1ull << 1;
+    layout_give(&memory->out[0], norm->layout);
     if (!training(norm))
         return DLC_OK;
     const norm_job job = job_of(norm);
-    plan->scratch_bytes = norm_scratch(&job);
-    plan->reads_in = 1;
-    plan->reads_out = norm->fused_sum && norm->relu.on;
-    plan->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
+    memory->scratch_bytes = norm_scratch(&job);
+    memory->reads_in = 1;
+    memory->reads_out = norm->fused_sum && norm->relu.on;
+    memory->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
     return DLC_OK;
 }
 

@@ -23,14 +23,14 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     concat *cat = (concat *)layer;
-    if (plan->inputs < 1)
-        return need_inputs(layer, plan, 1);
-    dlc_status status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+    if (shapes->inputs < 1)
+        return need_inputs(layer, shapes, 1);
+    dlc_status status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *first = &plan->in[0].shape;
+    const dlc_shape *first = &shapes->in[0].shape;
     dlc_shape out = *first;
     if (cat->axis >= first->rank)
         return host->fail(
@@ -38,8 +38,8 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
             "layer '%s': axis = %d, but its first input %s has only the axes "
             "0 .. %d",
             layer->name, cat->axis, shape_print(first).text, (int)first->rank - 1);
-    for (int32_t i = 1; i < plan->inputs; i++) {
-        const dlc_shape *in = &plan->in[i].shape;
+    for (int32_t i = 1; i < shapes->inputs; i++) {
+        const dlc_shape *in = &shapes->in[i].shape;
         int fits = in->rank == first->rank;
         for (int32_t d = 0; fits && d < first->rank; d++)
             fits = d == cat->axis || in->dims[d] == first->dims[d];
@@ -52,20 +52,20 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                 shape_print(in).text);
         out.dims[cat->axis] += in->dims[cat->axis];
     }
-    cat->args.inputs = plan->inputs;
-    plan->out[0].shape = out;
-    plan->out[0].dtype = common_type(plan);
+    cat->args.inputs = shapes->inputs;
+    shapes->out[0].shape = out;
+    shapes->out[0].dtype = common_type(shapes->in, shapes->inputs);
     return DLC_OK;
 }
 
 /* Plain if all inputs are plain, else channels last. */
-static dlc_status choose_layouts(context *net, dlc_layer_plan *plan, int *last) {
-    dlc_dtype dtype = common_type(plan);
+static dlc_status choose_layouts(context *net, dlc_layer_memory *memory, int *last) {
+    dlc_dtype dtype = common_type(memory->in, memory->inputs);
     *last = 0;
-    for (int32_t i = 0; i < plan->inputs; i++)
-        *last |= plan->in[i].layout != NULL;
-    for (int32_t i = 0; i <= plan->inputs; i++) {
-        dlc_tensor *tensor = i < plan->inputs ? &plan->in[i] : &plan->out[0];
+    for (int32_t i = 0; i < memory->inputs; i++)
+        *last |= memory->in[i].layout != NULL;
+    for (int32_t i = 0; i <= memory->inputs; i++) {
+        dlc_tensor *tensor = i < memory->inputs ? &memory->in[i] : &memory->out[0];
         const dlc_layout *layout = *last ? layout_last(net, &tensor->shape, dtype)
                                          : layout_plain(net, &tensor->shape, dtype);
         if (!layout)
@@ -84,22 +84,22 @@ static int32_t piece_of(const int64_t *bytes, int32_t runs) {
     return piece;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     concat *cat = (concat *)layer;
     concat_args *args = &cat->args;
     int last = 0, order[DLC_MAX_DIMS] = {0};
-    dlc_status status = choose_layouts(layer->net, plan, &last);
+    dlc_status status = choose_layouts(layer->net, memory, &last);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *out = &plan->out[0].shape;
+    const dlc_shape *out = &memory->out[0].shape;
     int64_t bytes[DLC_MAX_INPUTS];
     order_dims(out->rank, last, order);
     args->rows = 1;
     for (int place = 0; order[place] != cat->axis; place++)
         args->rows *= out->dims[order[place]];
     for (int32_t i = 0; i < args->inputs; i++)
-        bytes[i] = dlc_shape_count(&plan->in[i].shape) / args->rows *
-                   (int64_t)dlc_dtype_bytes(plan->out[0].dtype);
+        bytes[i] = dlc_shape_count(&memory->in[i].shape) / args->rows *
+                   (int64_t)dlc_dtype_bytes(memory->out[0].dtype);
     args->piece = piece_of(bytes, args->inputs);
     for (int32_t i = 0; i < args->inputs; i++)
         args->before[i + 1] = args->before[i] + bytes[i] / args->piece;

@@ -78,15 +78,15 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     convolution *conv = (convolution *)layer;
     int64_t filters = conv->w.num_output, size[2];
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 4, 4);
+        status = need_floats(layer, shapes, 4, 4);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     if (in->dims[1] % conv->group || filters % conv->group)
         return host->fail(
             DLC_ERR_CONFIG,
@@ -100,10 +100,10 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape weight = {
         .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
     int64_t area = kernel[0] * kernel[1];
-    plan->out[0].dtype = layer->net->precision;
-    plan->out[0].shape = (dlc_shape){.rank = 4,
-                                     .dims = {in->dims[0], filters, size[0], size[1]}};
-    return weighted_params(&conv->w, plan, &weight, times(weight.dims[1], area),
+    shapes->out[0].dtype = layer->net->precision;
+    shapes->out[0].shape = (dlc_shape){
+        .rank = 4, .dims = {in->dims[0], filters, size[0], size[1]}};
+    return weighted_params(&conv->w, shapes, &weight, times(weight.dims[1], area),
                            times(filters, area),
                            times(times(in->dims[0], filters), times(size[0], size[1])));
 }
@@ -114,13 +114,14 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
  * padded by the reorder, so that not every pass has to do it. */
 enum { COLOURS = 4, AT_ONCE = 8 };
 
-static int64_t padded_channels(const convolution *conv, const dlc_layer_plan *plan) {
+static int64_t padded_channels(const convolution *conv,
+                               const dlc_layer_memory *memory) {
     const weighted *train_layer = (const weighted *)conv->w.head.train_layer;
-    int64_t channels = plan->in[0].shape.dims[1];
+    int64_t channels = memory->in[0].shape.dims[1];
     if (train_layer && train_layer->padded)
         return conv->group == 1 ? train_layer->padded : channels;
     int may = conv->w.head.net->precision != DLC_F32 && conv->group == 1 &&
-              !plan->in[0].layout && !(plan->wants_gradient & 1);
+              !memory->in[0].layout && !(memory->wants_gradient & 1);
     return may && channels <= COLOURS ? AT_ONCE : channels;
 }
 
@@ -233,7 +234,7 @@ static dlc_status make_forward(convolution *conv) {
                                                          : status;
 }
 
-static dlc_status make_plans(convolution *conv, dlc_layer_plan *plan) {
+static dlc_status make_plans(convolution *conv, dlc_layer_memory *memory) {
     const weighted *w = &conv->w;
     dlc_status status = make_forward(conv);
     if (status != DLC_OK || w->head.phase != DLC_PHASE_TRAIN)
@@ -241,32 +242,32 @@ static dlc_status make_plans(convolution *conv, dlc_layer_plan *plan) {
     status = plan_backward(conv, GRAPH_BACKWARD_WEIGHTS,
                            "do its backward pass to the weights",
                            &conv->backward_weights);
-    if (status == DLC_OK && (plan->wants_gradient & 1))
+    if (status == DLC_OK && (memory->wants_gradient & 1))
         status = plan_backward(conv, GRAPH_BACKWARD_DATA,
                                "do its backward pass to the data",
                                &conv->backward_data);
-    if (status != DLC_OK || !gradient_is_shared(plan, 0))
+    if (status != DLC_OK || !gradient_is_shared(memory, 0))
         return status;
     status = plan_backward(conv, GRAPH_ACCUMULATE_DATA,
                            "add to the gradient of its data", &conv->accumulate_data);
     if (status == DLC_OK)
-        plan->accumulates_gradient = 1;
+        memory->accumulates_gradient = 1;
     return status == DLC_ERR_UNSUPPORTED ? DLC_OK : status;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     convolution *conv = (convolution *)layer;
     weighted *w = &conv->w;
     context *net = layer->net;
-    w->channels = plan->param[0].shape.dims[1];
+    w->channels = w->shape.dims[1];
     w->points = conv->win.kernel[0] * conv->win.kernel[1];
-    int64_t padded = padded_channels(conv, plan);
+    int64_t padded = padded_channels(conv, memory);
     w->padded = conv->group == 1 ? padded : w->channels;
-    w->src = layout_padded(net, &plan->in[0].shape, net->precision, padded);
-    w->dst = layout_last(net, &plan->out[0].shape, net->precision);
+    w->src = layout_padded(net, &memory->in[0].shape, net->precision, padded);
+    w->dst = layout_last(net, &memory->out[0].shape, net->precision);
     if (!w->src || !w->dst)
         return DLC_ERR_NOMEM;
-    dlc_status status = make_plans(conv, plan);
+    dlc_status status = make_plans(conv, memory);
     if (status != DLC_OK)
         return status;
     const size_t sizes[] = {
@@ -275,7 +276,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     size_t scratch = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         scratch = sizes[i] > scratch ? sizes[i] : scratch;
-    weighted_plan(w, plan, 1, scratch);
+    weighted_plan(w, memory, 1, scratch);
     return DLC_OK;
 }
 

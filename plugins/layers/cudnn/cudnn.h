@@ -8,8 +8,8 @@
  * are GPU memory. forward and backward only enqueue work on net->stream: they never
  * block, allocate or read what the GPU computes, because they are captured into CUDA
  * graphs. Plans, handles and tables are made in prepare; memory comes from
- * plan->workspace_bytes (kept until backward) and plan->scratch_bytes (shared by all
- * layers, undefined between calls).
+ * memory->workspace_bytes (kept until backward) and memory->scratch_bytes (shared by
+ * all layers, undefined between calls).
  * - Images are channels last (NHWC): layout_last(). A layer that can read both orders
  * takes what it is given (layout_simple); one with a choice asks for channels last.
  * Tensors of one or two dimensions are plain, which is the same for them. A gradient
@@ -138,16 +138,17 @@ dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **lay
 void layer_free(dlc_layer *layer); /* NULL allowed */
 
 /* Checks of the inputs; errors name the layer and the shapes. */
-dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count);
+dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_shapes *shapes,
+                       int count);
 /* All inputs must be floats of rank min..max: float32, or a 16-bit type for types with
  * DLC_LAYER_BF16 or DLC_LAYER_F16. */
-dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
-                       int max_rank);
+dlc_status need_floats(const dlc_layer *layer, const dlc_layer_shapes *shapes,
+                       int min_rank, int max_rank);
 
 /* out[0] has the shape and type of in[0]. */
-void same_shape(dlc_layer_plan *plan);
+void same_shape(dlc_layer_shapes *shapes);
 /* Input and output use the layout that in[0] comes in. */
-dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan,
+dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
                        const dlc_layout **layout);
 
 /* a * b, saturating: the cost of nets that are too large for any machine. Both at least
@@ -163,8 +164,8 @@ static inline int wants_backward(const dlc_layer_run *run, uint32_t part) {
 }
 
 /* Is the gradient of input i shared with other readers? */
-static inline int gradient_is_shared(const dlc_layer_plan *plan, int i) {
-    return DLC_HAS(plan, accumulates_gradient) && (plan->shared_gradient >> i & 1) != 0;
+static inline int gradient_is_shared(const dlc_layer_memory *memory, int i) {
+    return (memory->shared_gradient >> i & 1) != 0;
 }
 
 /* Are their gradients in in_diff[i], to be added to? */

@@ -34,33 +34,33 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     dropout_args *d = &((dropout *)layer)->args;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     d->count = dlc_shape_count(in);
     d->features = d->count / in->dims[0];
     d->channels = in->rank > 1 ? in->dims[1] : 1;
     d->spatial = d->features / d->channels;
-    same_shape(plan);
+    same_shape(shapes);
     return DLC_OK;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     dropout *drop = (dropout *)layer;
-    const dlc_layout *layout = layout_simple(layer->net, &plan->in[0],
+    const dlc_layout *layout = layout_simple(layer->net, &memory->in[0],
                                              &drop->args.last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_give(&memory->in[0], layout);
+    layout_give(&memory->out[0], layout);
     drop->args.type = layout->dtype;
     drop->bytes = layout->bytes;
-    plan->in_place = 1;
+    memory->in_place = 1;
     return DLC_OK;
 }
 

@@ -54,16 +54,16 @@ int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings) {
            !host->is_set(settings, "coeff");
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     eltwise *elt = (eltwise *)layer;
-    if (plan->inputs < 1)
-        return need_inputs(layer, plan, 1);
-    dlc_status status = need_floats(layer, plan, 0, DLC_MAX_DIMS);
+    if (shapes->inputs < 1)
+        return need_inputs(layer, shapes, 1);
+    dlc_status status = need_floats(layer, shapes, 0, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *first = &plan->in[0].shape;
-    for (int32_t i = 1; i < plan->inputs; i++) {
-        const dlc_shape *in = &plan->in[i].shape;
+    const dlc_shape *first = &shapes->in[0].shape;
+    for (int32_t i = 1; i < shapes->inputs; i++) {
+        const dlc_shape *in = &shapes->in[i].shape;
         if (!dlc_shape_equal(in, first))
             return host->fail(
                 DLC_ERR_CONFIG,
@@ -71,13 +71,14 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                 "%s and input %d is %s",
                 layer->name, shape_print(first).text, (int)i + 1, shape_print(in).text);
     }
-    if (elt->factors && elt->factors != (size_t)plan->inputs)
-        return host->fail(
-            DLC_ERR_CONFIG, "layer '%s': coeff has %zu factor%s for %d inputs",
-            layer->name, elt->factors, elt->factors == 1 ? "" : "s", (int)plan->inputs);
-    elt->args.inputs = plan->inputs;
-    same_shape(plan);
-    plan->out[0].dtype = common_type(plan);
+    if (elt->factors && elt->factors != (size_t)shapes->inputs)
+        return host->fail(DLC_ERR_CONFIG,
+                          "layer '%s': coeff has %zu factor%s for %d inputs",
+                          layer->name, elt->factors, elt->factors == 1 ? "" : "s",
+                          (int)shapes->inputs);
+    elt->args.inputs = shapes->inputs;
+    same_shape(shapes);
+    shapes->out[0].dtype = common_type(shapes->in, shapes->inputs);
     return DLC_OK;
 }
 
@@ -88,33 +89,33 @@ static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
 
 /* All tensors get channels last unless every input is plain. For the maximum, the
  * workspace holds which input it was. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     eltwise *elt = (eltwise *)layer;
-    const dlc_shape *shape = &plan->in[0].shape;
-    dlc_dtype dtype = common_type(plan);
+    const dlc_shape *shape = &memory->in[0].shape;
+    dlc_dtype dtype = common_type(memory->in, memory->inputs);
     int last = 0;
-    for (int32_t i = 0; i < plan->inputs; i++)
-        last |= plan->in[i].layout != NULL;
+    for (int32_t i = 0; i < memory->inputs; i++)
+        last |= memory->in[i].layout != NULL;
     const dlc_layout *layout = last ? layout_last(layer->net, shape, dtype)
                                     : layout_plain(layer->net, shape, dtype);
     if (!layout)
         return DLC_ERR_NOMEM;
-    uint64_t all = plan->inputs < 64 ? (1ull << plan->inputs) - 1 : ~0ull;
-    for (int32_t i = 0; i < plan->inputs; i++)
-        layout_give(&plan->in[i], layout);
-    layout_give(&plan->out[0], layout);
+    uint64_t all = memory->inputs < 64 ? (1ull << memory->inputs) - 1 : ~0ull;
+    for (int32_t i = 0; i < memory->inputs; i++)
+        layout_give(&memory->in[i], layout);
+    layout_give(&memory->out[0], layout);
     elt->args.type = dtype;
     elt->args.count = layout->count;
     elt->args.bounded = elt->relu.on;
     elt->args.limit = relu_stored(&elt->relu, dtype);
-    plan->in_place = all;
+    memory->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    if (elt->args.operation == ELTWISE_PRODUCT && plan->inputs > 1)
-        plan->reads_in = all;
+    if (elt->args.operation == ELTWISE_PRODUCT && memory->inputs > 1)
+        memory->reads_in = all;
     if (elt->args.operation == ELTWISE_MAX)
-        plan->workspace_bytes = (size_t)layout->count;
-    plan->reads_out = elt->relu.on != 0;
+        memory->workspace_bytes = (size_t)layout->count;
+    memory->reads_out = elt->relu.on != 0;
     return DLC_OK;
 }
 

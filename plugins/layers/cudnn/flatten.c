@@ -23,14 +23,14 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     flatten *flat = (flatten *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     if (flat->axis >= in->rank)
         return host->fail(DLC_ERR_CONFIG,
                           "layer '%s': axis = %d, but its input %s has only the axes "
@@ -42,16 +42,16 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     for (int d = 0; d < flat->axis; d++)
         outer *= out.dims[d] = in->dims[d];
     out.dims[flat->axis] = count / outer;
-    plan->out[0].shape = out;
-    plan->out[0].dtype = plan->in[0].dtype;
+    shapes->out[0].shape = out;
+    shapes->out[0].dtype = shapes->in[0].dtype;
     return DLC_OK;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    plan->in[0].layout = plan->out[0].layout = NULL;
-    plan->in[0].bytes = plan->out[0].bytes = 0;
-    ((flatten *)layer)->bytes = dlc_tensor_bytes(&plan->in[0]);
-    plan->in_place = 1;
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    memory->in[0].layout = memory->out[0].layout = NULL;
+    memory->in[0].bytes = memory->out[0].bytes = 0;
+    ((flatten *)layer)->bytes = dlc_tensor_bytes(&memory->in[0]);
+    memory->in_place = 1;
     return DLC_OK;
 }
 

@@ -29,21 +29,21 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     weighted *w = (weighted *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 2, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
     const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
-    plan->out[0].dtype = layer->net->precision;
-    plan->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
+    shapes->out[0].dtype = layer->net->precision;
+    shapes->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
     ((inner *)w)->batch = batch;
     ((inner *)w)->features = features;
-    return weighted_params(w, plan, &weight, features, w->num_output,
+    return weighted_params(w, shapes, &weight, features, w->num_output,
                            times(batch, w->num_output));
 }
 
@@ -95,31 +95,31 @@ static dlc_status make_backward(inner *in, int data) {
 }
 
 /* Images are always read channels last, so the weights have that order too. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     inner *in = (inner *)layer;
     weighted *w = &in->w;
     context *net = layer->net;
-    const dlc_shape *shape = &plan->in[0].shape;
+    const dlc_shape *shape = &memory->in[0].shape;
     w->channels = w->padded = shape->dims[1];
     w->points = in->features / w->channels;
     w->src = layout_last(net, shape, net->precision);
-    w->dst = layout_plain(net, &plan->out[0].shape, net->precision);
+    w->dst = layout_plain(net, &memory->out[0].shape, net->precision);
     if (!w->src || !w->dst)
         return DLC_ERR_NOMEM;
     dlc_status status = make_forward(in, can_fuse(w));
     if (status == DLC_ERR_UNSUPPORTED && in->fused)
         status = make_forward(in, 0);
     if (status == DLC_OK && layer->phase == DLC_PHASE_TRAIN)
-        status = make_backward(in, (plan->wants_gradient & 1) != 0);
+        status = make_backward(in, (memory->wants_gradient & 1) != 0);
     if (status != DLC_OK)
         return status;
     const product *all[] = {&in->forward, &in->backward_data, &in->backward_weights};
     size_t scratch = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch = all[i]->scratch_bytes > scratch ? all[i]->scratch_bytes : scratch;
-    weighted_plan(w, plan, 0, scratch);
-    if (gradient_is_shared(plan, 0))
-        plan->accumulates_gradient = 1;
+    weighted_plan(w, memory, 0, scratch);
+    if (gradient_is_shared(memory, 0))
+        memory->accumulates_gradient = 1;
     return DLC_OK;
 }
 

@@ -23,12 +23,12 @@ static int is_float(dlc_dtype dtype) {
     return dtype == DLC_F32 || dtype == DLC_BF16 || dtype == DLC_F16;
 }
 
-dlc_status labels_infer(dlc_layer *layer, dlc_layer_plan *plan) {
+dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     labelled *l = (labelled *)layer;
-    dlc_status status = need_inputs(layer, plan, 2);
+    dlc_status status = need_inputs(layer, shapes, 2);
     if (status != DLC_OK)
         return status;
-    const dlc_tensor *scores = &plan->in[0], *labels = &plan->in[1];
+    const dlc_tensor *scores = &shapes->in[0], *labels = &shapes->in[1];
     if (!is_float(scores->dtype) || scores->shape.rank < 2)
         return host->fail(
             DLC_ERR_CONFIG,
@@ -46,25 +46,26 @@ dlc_status labels_infer(dlc_layer *layer, dlc_layer_plan *plan) {
             layer->name, (long long)l->args.rows, shape_print(&scores->shape).text,
             shape_print(&labels->shape).text,
             labels->dtype == DLC_I32 ? "" : ", and not of whole numbers");
-    plan->out[0].dtype = DLC_F32;
-    plan->out[0].shape = (dlc_shape){.rank = 1, .dims = {2}};
-    plan->no_gradient = 2;
+    shapes->out[0].dtype = DLC_F32;
+    shapes->out[0].shape = (dlc_shape){.rank = 1, .dims = {2}};
+    shapes->no_gradient = 2;
     return DLC_OK;
 }
 
-dlc_status labels_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     labelled *l = (labelled *)layer;
     context *net = layer->net;
-    const dlc_layout *layout = layout_last(net, &plan->in[0].shape, plan->in[0].dtype);
+    const dlc_layout *layout = layout_last(net, &memory->in[0].shape,
+                                           memory->in[0].dtype);
     if (!layout)
         return DLC_ERR_NOMEM;
     l->args.type = layout->dtype;
-    layout_give(&plan->in[0], layout);
-    plan->in[1].layout = NULL;
-    plan->in[1].bytes = 0;
-    plan->out[0].layout = NULL;
-    plan->out[0].bytes = 0;
-    plan->scratch_bytes = (size_t)l->args.rows * sizeof(float);
+    layout_give(&memory->in[0], layout);
+    memory->in[1].layout = NULL;
+    memory->in[1].bytes = 0;
+    memory->out[0].layout = NULL;
+    memory->out[0].bytes = 0;
+    memory->scratch_bytes = (size_t)l->args.rows * sizeof(float);
     if (net->described || l->report)
         return DLC_OK;
     return check_cuda(report_open(&l->report), layer->name,

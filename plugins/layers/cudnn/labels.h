@@ -24,9 +24,9 @@ typedef struct labelled {
 dlc_status labels_create(const dlc_layer_args *args, dlc_layer **layer);
 void labels_destroy(dlc_layer *layer);
 /* Checks the inputs (scores, labels) and makes out[0] {sum, count}. */
-dlc_status labels_infer(dlc_layer *layer, dlc_layer_plan *plan);
+dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 /* Chooses layouts. The scratch memory holds one float per position. */
-dlc_status labels_prepare(dlc_layer *layer, dlc_layer_plan *plan);
+dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory);
 /* The arguments of a forward pass. */
 labels_args labels_forward(const labelled *l, const dlc_layer_run *run);
 /* DLC_ERR_DATA if the GPU has reported an invalid label. Does not wait for the GPU. */

@@ -46,28 +46,28 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = need_inputs(layer, plan, 1);
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 4, 4);
+        status = need_floats(layer, shapes, 4, 4);
     if (status == DLC_OK)
-        same_shape(plan);
+        same_shape(shapes);
     return status;
 }
 
 /* The workspace holds 1 / base for each element. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     lrn_args *l = &((lrn *)layer)->args;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &memory->in[0].shape;
     dlc_status status = need_countable(layer, "image",
                                        dlc_shape_count(in) / in->dims[0]);
     if (status != DLC_OK)
         return status;
-    const dlc_layout *layout = layout_last(layer->net, in, plan->in[0].dtype);
+    const dlc_layout *layout = layout_last(layer->net, in, memory->in[0].dtype);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_give(&memory->in[0], layout);
+    layout_give(&memory->out[0], layout);
     l->type = layout->dtype;
     l->images = in->dims[0];
     l->size[0] = (int32_t)in->dims[2];
@@ -76,8 +76,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     lrn_ready(l);
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    plan->workspace_bytes = (size_t)layout->count * sizeof(float);
-    plan->reads_in = plan->reads_out = 1;
+    memory->workspace_bytes = (size_t)layout->count * sizeof(float);
+    memory->reads_in = memory->reads_out = 1;
     return DLC_OK;
 }
 

@@ -66,23 +66,23 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     pooling *pool = (pooling *)layer;
     int64_t size[2];
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 4, 4);
+        status = need_floats(layer, shapes, 4, 4);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     if (pool->global)
         window_global(in, &pool->window);
     if ((status = window_slide(layer->name, in, pool->ceil, &pool->window, size)) !=
         DLC_OK)
         return status;
-    plan->out[0].shape = (dlc_shape){
+    shapes->out[0].shape = (dlc_shape){
         .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};
-    plan->out[0].dtype = plan->in[0].dtype;
+    shapes->out[0].dtype = shapes->in[0].dtype;
     return DLC_OK;
 }
 
@@ -101,10 +101,10 @@ static void fill_args(pooling *pool, const dlc_shape *in, const dlc_shape *out) 
 }
 
 /* The workspace holds the position of each maximum in its window. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     pooling *pool = (pooling *)layer;
-    const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
-    dlc_dtype dtype = plan->in[0].dtype;
+    const dlc_shape *in = &memory->in[0].shape, *out = &memory->out[0].shape;
+    dlc_dtype dtype = memory->in[0].dtype;
     dlc_status status = need_countable(layer, "image",
                                        dlc_shape_count(in) / in->dims[0]);
     if (status == DLC_OK)
@@ -118,13 +118,13 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_layout *to = layout_last(layer->net, out, dtype);
     if (!from || !to)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], from);
-    layout_give(&plan->out[0], to);
+    layout_give(&memory->in[0], from);
+    layout_give(&memory->out[0], to);
     pool->args.type = dtype;
     fill_args(pool, in, out);
     if (layer->phase == DLC_PHASE_TRAIN && !pool->args.average)
-        plan->workspace_bytes = (size_t)to->count *
-                                (pool->args.wide_place ? sizeof(uint32_t) : 1);
+        memory->workspace_bytes = (size_t)to->count *
+                                  (pool->args.wide_place ? sizeof(uint32_t) : 1);
     return DLC_OK;
 }
 

@@ -43,49 +43,48 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     static const char *const name[2] = {"scale", "bias"};
     scale *s = (scale *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 2, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     s->args.channels = in->dims[1];
     s->args.rows = dlc_shape_count(in) / s->args.channels;
-    plan->params = s->has_bias ? 2 : 1;
-    for (int i = 0; i < plan->params; i++) {
-        dlc_param *param = &plan->param[i];
+    shapes->params = s->has_bias ? 2 : 1;
+    for (int i = 0; i < shapes->params; i++) {
+        dlc_param *param = &shapes->param[i];
         param->name = name[i];
         param->shape = (dlc_shape){.rank = 1, .dims = {s->args.channels}};
-        param->count = s->args.channels;
         param->fan_in = param->fan_out = 1;
         param->filler = s->filler[i];
         param->lr_mult = s->rate[i];
         param->decay_mult = s->decay[i];
     }
-    same_shape(plan);
+    same_shape(shapes);
     return DLC_OK;
 }
 
 /* The scratch memory holds partial sums over chunks of the batch. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     scale_args *args = &((scale *)layer)->args;
-    const dlc_layout *layout = layout_last(layer->net, &plan->in[0].shape,
-                                           plan->in[0].dtype);
+    const dlc_layout *layout = layout_last(layer->net, &memory->in[0].shape,
+                                           memory->in[0].dtype);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_give(&memory->in[0], layout);
+    layout_give(&memory->out[0], layout);
     args->type = layout->dtype;
     if (layer->phase != DLC_PHASE_TRAIN) {
-        plan->in_place = 1;
+        memory->in_place = 1;
         return DLC_OK;
     }
-    plan->reads_in = 1;
-    plan->scratch_bytes = (size_t)(scale_chunks(args->rows) * args->channels) *
-                          sizeof(pair);
+    memory->reads_in = 1;
+    memory->scratch_bytes = (size_t)(scale_chunks(args->rows) * args->channels) *
+                            sizeof(pair);
     return DLC_OK;
 }
 

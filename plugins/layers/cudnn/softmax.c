@@ -23,34 +23,35 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     const softmax *soft = (const softmax *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    if (soft->axis >= plan->in[0].shape.rank)
+    if (soft->axis >= shapes->in[0].shape.rank)
         return host->fail(DLC_ERR_CONFIG,
                           "layer '%s': axis = %d, but its input %s has only the axes "
                           "0 .. %d",
-                          layer->name, soft->axis, shape_print(&plan->in[0].shape).text,
-                          (int)plan->in[0].shape.rank - 1);
-    same_shape(plan);
-    plan->out[0].dtype = DLC_F32;
+                          layer->name, soft->axis,
+                          shape_print(&shapes->in[0].shape).text,
+                          (int)shapes->in[0].shape.rank - 1);
+    same_shape(shapes);
+    shapes->out[0].dtype = DLC_F32;
     return DLC_OK;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     softmax *soft = (softmax *)layer;
-    const dlc_shape *shape = &plan->in[0].shape;
+    const dlc_shape *shape = &memory->in[0].shape;
     int last = 0, order[DLC_MAX_DIMS];
-    plan->in[0].dtype = DLC_F32;
-    const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &last);
+    memory->in[0].dtype = DLC_F32;
+    const dlc_layout *layout = layout_simple(layer->net, &memory->in[0], &last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_give(&plan->in[0], layout);
-    layout_give(&plan->out[0], layout);
+    layout_give(&memory->in[0], layout);
+    layout_give(&memory->out[0], layout);
     soft->args.outer = soft->args.inner = 1;
     soft->args.along = shape->dims[soft->axis];
     order_dims(shape->rank, last, order);
@@ -63,9 +64,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
         else
             soft->args.outer *= size;
     }
-    plan->in_place = 1;
+    memory->in_place = 1;
     if (layer->phase == DLC_PHASE_TRAIN)
-        plan->reads_out = 1;
+        memory->reads_out = 1;
     return DLC_OK;
 }
 

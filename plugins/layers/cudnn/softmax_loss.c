@@ -30,12 +30,12 @@ static void use_workspace(const labelled *l, void *workspace, labels_args *args)
     args->count = at_offset(workspace, stats_bytes(l));
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = labels_prepare(layer, plan);
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    dlc_status status = labels_prepare(layer, memory);
     if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
         return status;
-    plan->workspace_bytes = stats_bytes((labelled *)layer) + sizeof(float);
-    plan->reads_in = 3;
+    memory->workspace_bytes = stats_bytes((labelled *)layer) + sizeof(float);
+    memory->reads_in = 3;
     return DLC_OK;
 }
 

@@ -10,11 +10,11 @@ dlc_status need_countable(const dlc_layer *layer, const char *thing, int64_t ele
                       layer->name, thing, (long long)elements, (int)MOST);
 }
 
-dlc_dtype common_type(const dlc_layer_plan *plan) {
-    for (int32_t i = 1; i < plan->inputs; i++)
-        if (plan->in[i].dtype != plan->in[0].dtype)
+dlc_dtype common_type(const dlc_tensor *in, int32_t inputs) {
+    for (int32_t i = 1; i < inputs; i++)
+        if (in[i].dtype != in[0].dtype)
             return DLC_F32;
-    return plan->in[0].dtype;
+    return in[0].dtype;
 }
 
 void order_dims(int rank, int last, int order[DLC_MAX_DIMS]) {

@@ -21,7 +21,7 @@ void weighted_read(weighted *w, const dlc_settings *settings) {
     w->decay[1] = host->get_float(settings, "bias_decay_mult");
 }
 
-dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
                            const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
                            int64_t outputs) {
     static const char *const name[2] = {"weight", "bias"};
@@ -31,19 +31,19 @@ dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
                           "layer '%s': num_output = %lld times %lld inputs are more "
                           "weights than any memory holds",
                           w->head.name, (long long)w->num_output, (long long)fan_in);
-    plan->params = w->has_bias ? 2 : 1;
-    for (int i = 0; i < plan->params; i++) {
-        dlc_param *param = &plan->param[i];
+    w->shape = *shape;
+    shapes->params = w->has_bias ? 2 : 1;
+    for (int i = 0; i < shapes->params; i++) {
+        dlc_param *param = &shapes->param[i];
         param->name = name[i];
         param->shape = i ? (dlc_shape){.rank = 1, .dims = {w->num_output}} : *shape;
-        param->count = i ? w->num_output : count;
         param->filler = w->filler[i];
         param->fan_in = fan_in;
         param->fan_out = fan_out;
         param->lr_mult = w->rate[i];
         param->decay_mult = w->decay[i];
     }
-    plan->multiply_adds = times(fan_in, outputs);
+    shapes->multiply_adds = times(fan_in, outputs);
     return DLC_OK;
 }
 
@@ -71,7 +71,7 @@ enum { ALIGNMENT = 256 };
 
 /* Scratch memory: 16-bit copies (in a test net) or the 16-bit gradient, then what the
  * product or the sums of the bias need. */
-void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
+void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
                    size_t scratch) {
     const size_t half = sizeof(uint16_t);
     bounds stored = relu_stored(&w->relu, w->dst->dtype);
@@ -91,20 +91,20 @@ void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
     }
     if (narrow(w) && narrow_gradient)
         w->gradient_bytes = w->weights_bytes;
-    layout_give(&plan->in[0], w->src);
-    layout_give(&plan->out[0], w->dst);
-    plan->param[0].count = weights_count(w);
+    layout_give(&memory->in[0], w->src);
+    layout_give(&memory->out[0], w->dst);
+    memory->param_count[0] = weights_count(w);
     if (training(w) && w->has_bias)
         scratch = max_size(scratch, bias_scratch(&w->bias_kernel));
     scratch += ALIGNMENT;
     if (!training(w)) {
-        plan->scratch_bytes = w->copies_bytes + scratch;
+        memory->scratch_bytes = w->copies_bytes + scratch;
         return;
     }
-    plan->workspace_bytes = w->copies_bytes;
-    plan->scratch_bytes = w->gradient_bytes + scratch;
-    plan->reads_in = 1;
-    plan->reads_out = w->relu.on != 0;
+    memory->workspace_bytes = w->copies_bytes;
+    memory->scratch_bytes = w->gradient_bytes + scratch;
+    memory->reads_in = 1;
+    memory->reads_out = w->relu.on != 0;
 }
 
 static void *copies(const weighted *w, const dlc_layer_run *run) {

@@ -17,6 +17,7 @@
 typedef struct weighted {
     dlc_layer head;
     int64_t num_output;
+    dlc_shape shape; /* of the weights, set by infer */
     int has_bias;
     const char *filler[2]; /* of weight and bias; owned by the settings */
     double rate[2], decay[2];
@@ -48,9 +49,9 @@ typedef struct weighted {
 
 /* Reads the options above and num_output. */
 void weighted_read(weighted *w, const dlc_settings *settings);
-/* Fills in plan->param (weight of `shape`, bias) and plan->multiply_adds. `fan_in`
+/* Fills in shapes->param (weight of `shape`, bias) and shapes->multiply_adds. `fan_in`
  * weights go into each of the `outputs` of the whole batch. */
-dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
                            const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
                            int64_t outputs);
 dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
@@ -59,7 +60,7 @@ dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
 /* Sets the layouts and plans the memory for all but `scratch`, the bytes that the
  * product itself needs. Requires src, dst and the three sizes of the weights.
  * `narrow_gradient`: the product computes its gradient in the type of its weights. */
-void weighted_plan(weighted *w, dlc_layer_plan *plan, int narrow_gradient,
+void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
                    size_t scratch);
 /* The product's own part of the scratch memory. */
 void *weighted_scratch(const weighted *w, const dlc_layer_run *run);

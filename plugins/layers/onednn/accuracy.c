@@ -27,21 +27,21 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     accuracy *acc = (accuracy *)layer;
-    dlc_status status = labels_infer(&acc->l, layer, plan);
+    dlc_status status = labels_infer(&acc->l, layer, shapes);
     if (status == DLC_OK && acc->top_k > acc->l.classes)
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': top_k = %lld, but its input %s has only %lld classes",
-            layer->name, (long long)acc->top_k, shape_print(&plan->in[0].shape).text,
+            layer->name, (long long)acc->top_k, shape_print(&shapes->in[0].shape).text,
             (long long)acc->l.classes);
-    plan->no_gradient = 3;
+    shapes->no_gradient = 3;
     return status;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    return labels_prepare(&((accuracy *)layer)->l, layer, plan);
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    return labels_prepare(&((accuracy *)layer)->l, layer, memory);
 }
 
 static int right(const accuracy *acc, const float *score, int32_t label) {

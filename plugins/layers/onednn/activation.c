@@ -70,20 +70,20 @@ static void destroy(dlc_layer *layer) {
     layer_free(layer);
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = need_inputs(layer, plan, 1);
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status == DLC_OK)
-        same_shape(plan);
+        same_shape(shapes);
     return status;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     activation *act = (activation *)layer;
     context *net = layer->net;
     const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, plan, &layout);
+    dlc_status status = same_layout(layer, memory, &layout);
     if (status != DLC_OK)
         return status;
     int train = layer->phase == DLC_PHASE_TRAIN;
@@ -97,8 +97,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     status = op_init(&act->forward, net, layer->name, "do its forward pass", st, pd);
     if (status != DLC_OK)
         return status;
-    plan->scratch_bytes = act->forward.scratch_bytes;
-    plan->in_place = 1;
+    memory->scratch_bytes = act->forward.scratch_bytes;
+    memory->in_place = 1;
     if (!train)
         return DLC_OK;
     env.hint = act->forward.pd;
@@ -106,10 +106,10 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     status = op_init(&act->backward, net, layer->name, "do its backward pass", st, pd);
     if (status != DLC_OK)
         return status;
-    if (act->backward.scratch_bytes > plan->scratch_bytes)
-        plan->scratch_bytes = act->backward.scratch_bytes;
-    plan->reads_in = !act->by_output;
-    plan->reads_out = act->by_output;
+    if (act->backward.scratch_bytes > memory->scratch_bytes)
+        memory->scratch_bytes = act->backward.scratch_bytes;
+    memory->reads_in = !act->by_output;
+    memory->reads_out = act->by_output;
     return DLC_OK;
 }
 

@@ -75,14 +75,13 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
+static void set_params(const batch_norm *norm, dlc_layer_shapes *shapes) {
     static const char *const name[4] = {"scale", "bias", "mean", "variance"};
-    plan->params = 0;
+    shapes->params = 0;
     for (int i = norm->affine ? 0 : 2; i < 4; i++) {
-        dlc_param *param = &plan->param[plan->params++];
+        dlc_param *param = &shapes->param[shapes->params++];
         param->name = name[i];
         param->shape = (dlc_shape){.rank = 1, .dims = {norm->channels}};
-        param->count = norm->channels;
         param->fan_in = param->fan_out = 1;
         param->flags = i < 2 ? 0 : DLC_PARAM_BUFFER;
         param->filler = i < 2    ? norm->filler[i]
@@ -93,14 +92,14 @@ static void set_params(const batch_norm *norm, dlc_layer_plan *plan) {
     }
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     batch_norm *norm = (batch_norm *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 2, 5);
+        status = need_floats(layer, shapes, 2, 5);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     norm->channels = in->dims[1];
     norm->samples = dlc_shape_count(in) / norm->channels;
     if (by_batch(norm) && norm->samples < 2)
@@ -109,8 +108,8 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
             "layer '%s': its input %s has one number a channel, which has no "
             "variance; take a larger batch",
             layer->name, shape_print(in).text);
-    set_params(norm, plan);
-    same_shape(plan);
+    set_params(norm, shapes);
+    same_shape(shapes);
     return DLC_OK;
 }
 
@@ -229,9 +228,9 @@ static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->channels * sizeof(float));
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     batch_norm *norm = (batch_norm *)layer;
-    const dlc_tensor *in = &plan->in[0];
+    const dlc_tensor *in = &memory->in[0];
     const dlc_layout *layout = layout_of(layer->net, in);
     if (layout && !view_of(layout, &in->shape, &norm->view)) {
         layout = layout_last(layer->net, &in->shape, in->dtype);
@@ -244,20 +243,20 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     norm->layout = layout;
     norm->kernels = kernels_for(&norm->view);
     norm->stream = may_stream(&norm->view, norm->kernels, layout->bytes);
-    for (int32_t i = 0; i < plan->inputs; i++) {
-        layout_set(&plan->in[i], layout);
-        plan->in_place |= 1ull << i;
+    for (int32_t i = 0; i < memory->inputs; i++) {
+        layout_set(&memory->in[i], layout);
+        memory->in_place |= 1ull << i;
     }
     if (norm->residual &&
         training(norm)) /* backward: the gradient of the sum stays in place */
-        plan->in_place = 1ull << 1;
-    layout_set(&plan->out[0], layout);
-    plan->scratch_bytes = channels_space(&norm->view);
+        memory->in_place = 1ull << 1;
+    layout_set(&memory->out[0], layout);
+    memory->scratch_bytes = channels_space(&norm->view);
     if (!training(norm))
         return DLC_OK;
-    plan->reads_in = 1;
-    plan->reads_out = norm->residual && norm->relu.on;
-    plan->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
+    memory->reads_in = 1;
+    memory->reads_out = norm->residual && norm->relu.on;
+    memory->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
     return DLC_OK;
 }
 

@@ -28,21 +28,21 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
 }
 
 /* bfloat16 if all inputs are. */
-static dlc_dtype type_of_inputs(const dlc_layer_plan *plan) {
-    for (int32_t i = 0; i < plan->inputs; i++)
-        if (plan->in[i].dtype != DLC_BF16)
+static dlc_dtype type_of_inputs(const dlc_layer_shapes *shapes) {
+    for (int32_t i = 0; i < shapes->inputs; i++)
+        if (shapes->in[i].dtype != DLC_BF16)
             return DLC_F32;
     return DLC_BF16;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     concat *cat = (concat *)layer;
-    if (plan->inputs < 1)
-        return need_inputs(layer, plan, 1);
-    dlc_status status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+    if (shapes->inputs < 1)
+        return need_inputs(layer, shapes, 1);
+    dlc_status status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *first = &plan->in[0].shape;
+    const dlc_shape *first = &shapes->in[0].shape;
     dlc_shape out = *first;
     if (cat->axis >= first->rank)
         return host->fail(
@@ -50,8 +50,8 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
             "layer '%s': axis = %d, but its first input %s has only the axes "
             "0 .. %d",
             layer->name, cat->axis, shape_print(first).text, (int)first->rank - 1);
-    for (int32_t i = 1; i < plan->inputs; i++) {
-        const dlc_shape *in = &plan->in[i].shape;
+    for (int32_t i = 1; i < shapes->inputs; i++) {
+        const dlc_shape *in = &shapes->in[i].shape;
         int fits = in->rank == first->rank;
         for (int32_t d = 0; fits && d < first->rank; d++)
             fits = d == cat->axis || in->dims[d] == first->dims[d];
@@ -64,9 +64,9 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                 shape_print(in).text);
         out.dims[cat->axis] += in->dims[cat->axis];
     }
-    cat->inputs = plan->inputs;
-    plan->out[0].shape = out;
-    plan->out[0].dtype = type_of_inputs(plan);
+    cat->inputs = shapes->inputs;
+    shapes->out[0].shape = out;
+    shapes->out[0].dtype = type_of_inputs(shapes);
     return DLC_OK;
 }
 
@@ -82,11 +82,11 @@ static void order_dims(int rank, int last, int *order) {
 
 /* The channel block size that all inputs share, or 0. Then the blocks of the inputs are
  * the blocks of the output, and can be copied as if plain. Only if none is padded. */
-static int common_block(const concat *cat, const dlc_layer_plan *plan) {
-    const dlc_layout *first = plan->in[0].layout;
+static int common_block(const concat *cat, const dlc_layer_memory *memory) {
+    const dlc_layout *first = memory->in[0].layout;
     int block = first ? first->block : 0;
-    for (int32_t i = 0; block && i < plan->inputs; i++) {
-        const dlc_layout *layout = plan->in[i].layout;
+    for (int32_t i = 0; block && i < memory->inputs; i++) {
+        const dlc_layout *layout = memory->in[i].layout;
         if (cat->axis != 1 || !layout || layout->block != block || layout->padded)
             block = 0;
     }
@@ -95,16 +95,16 @@ static int common_block(const concat *cat, const dlc_layer_plan *plan) {
 
 /* Otherwise every input that is not plain is read channels last: one reorder away from
  * most layouts. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     concat *cat = (concat *)layer;
     context *net = layer->net;
     int last = 0, order[DLC_MAX_DIMS] = {0}, place = 0;
-    int block = common_block(cat, plan);
-    dlc_dtype dtype = plan->out[0].dtype;
-    for (int32_t i = 0; i < plan->inputs && !last && !block; i++)
-        last = plan->in[i].layout != NULL;
-    for (int32_t i = 0; i <= plan->inputs; i++) {
-        dlc_tensor *tensor = i < plan->inputs ? &plan->in[i] : &plan->out[0];
+    int block = common_block(cat, memory);
+    dlc_dtype dtype = memory->out[0].dtype;
+    for (int32_t i = 0; i < memory->inputs && !last && !block; i++)
+        last = memory->in[i].layout != NULL;
+    for (int32_t i = 0; i <= memory->inputs; i++) {
+        dlc_tensor *tensor = i < memory->inputs ? &memory->in[i] : &memory->out[0];
         const dlc_shape *shape = &tensor->shape;
         const dlc_layout *layout = block  ? layout_blocked(net, shape, dtype, block)
                                    : last ? layout_last(net, shape, dtype)
@@ -113,14 +113,14 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
             return DLC_ERR_NOMEM;
         layout_set(tensor, layout);
     }
-    const dlc_shape *out = &plan->out[0].shape;
+    const dlc_shape *out = &memory->out[0].shape;
     order_dims(out->rank, last, order);
     cat->element = dlc_dtype_bytes(dtype);
     cat->rows = 1;
     for (; order[place] != cat->axis; place++)
         cat->rows *= out->dims[order[place]];
     for (int32_t i = 0; i < cat->inputs; i++) {
-        cat->run[i] = dlc_shape_count(&plan->in[i].shape) / cat->rows;
+        cat->run[i] = dlc_shape_count(&memory->in[i].shape) / cat->rows;
         cat->before[i + 1] = cat->before[i] + cat->run[i];
     }
     return DLC_OK;

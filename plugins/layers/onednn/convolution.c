@@ -121,15 +121,15 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     convolution *conv = (convolution *)layer;
     int64_t filters = conv->w.num_output, size[2];
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 4, 4);
+        status = need_floats(layer, shapes, 4, 4);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     if (conv->channel_parallel && conv->group > 1)
         return host->fail(
             DLC_ERR_UNSUPPORTED,
@@ -149,10 +149,10 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     const dlc_shape weight = {
         .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
     int64_t area = kernel[0] * kernel[1];
-    plan->out[0].dtype = layer->net->precision;
-    plan->out[0].shape = (dlc_shape){.rank = 4,
-                                     .dims = {in->dims[0], filters, size[0], size[1]}};
-    return weighted_params(&conv->w, plan, &weight, times(weight.dims[1], area),
+    shapes->out[0].dtype = layer->net->precision;
+    shapes->out[0].shape = (dlc_shape){
+        .rank = 4, .dims = {in->dims[0], filters, size[0], size[1]}};
+    return weighted_params(&conv->w, shapes, &weight, times(weight.dims[1], area),
                            times(filters, area),
                            times(times(in->dims[0], filters), times(size[0], size[1])));
 }
@@ -191,10 +191,10 @@ static int blocks_fit(const convolution *conv, const dlc_shape *in,
     return waste <= most;
 }
 
-static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
+static dlc_status prepare_onednn(convolution *conv, dlc_layer_memory *memory,
                                  const dlc_shape *weights) {
     context *net = conv->w.head.net;
-    const dlc_shape *in = &plan->in[0].shape, *out = &plan->out[0].shape;
+    const dlc_shape *in = &memory->in[0].shape, *out = &memory->out[0].shape;
     /* oneDNN's Winograd transform would pad colours to a block, and images smaller than
      * two of its tiles to tiles, in scratch memory many times the size of the image.
      */
@@ -212,19 +212,19 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_plan *plan,
                   (conv->layout == LAYOUT_AUTO && blocks_fit(conv, in, out));
     const weighted_choice choices[] = {blocked ? library : last,
                                        blocked ? last : library};
-    return weighted_prepare(&conv->w, plan, weights, choices,
+    return weighted_prepare(&conv->w, memory, weights, choices,
                             conv->layout == LAYOUT_AUTO ? 2 : 1);
 }
 
 /* Can oneDNN transform a window of 3 x 3 without groups itself, as fast as our kernels?
  */
-static int library_transforms(const convolution *conv, const dlc_layer_plan *plan,
+static int library_transforms(const convolution *conv, const dlc_layer_memory *memory,
                               const dlc_shape *weights) {
     context *net = conv->w.head.net;
     if (conv->group > 1 || conv->window.kernel[0] != 3)
         return 0;
-    const dlc_layout *src = layout_any(net, &plan->in[0].shape, DLC_F32);
-    const dlc_layout *dst = layout_any(net, &plan->out[0].shape, DLC_F32);
+    const dlc_layout *src = layout_any(net, &memory->in[0].shape, DLC_F32);
+    const dlc_layout *dst = layout_any(net, &memory->out[0].shape, DLC_F32);
     const dlc_layout *filters = layout_any(net, weights, DLC_F32);
     if (!src || !dst || !filters)
         return 0;
@@ -239,25 +239,26 @@ static int library_transforms(const convolution *conv, const dlc_layer_plan *pla
     return transforms;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     convolution *conv = (convolution *)layer;
-    const dlc_shape weights = weights_shape(conv, &plan->param[0].shape);
+    const dlc_shape weights = weights_shape(conv, &conv->w.shape);
     int float32 = layer->net->precision ==
                   DLC_F32; /* the batch-blocked kernels support nothing else */
     int forced = float32 && conv->layout == LAYOUT_BATCH_BLOCKED;
     /* Depthwise filters multiply too little to pay for the reorder to batch-blocked. */
     int may_be = float32 && conv->layout == LAYOUT_AUTO && conv->group == 1;
     if ((forced || may_be) &&
-        convolution_batch_blocked_fits(&conv->w, &conv->window, conv->group, plan,
+        convolution_batch_blocked_fits(&conv->w, &conv->window, conv->group, memory,
                                        forced, &conv->batch_blocked))
-        return convolution_batch_blocked_prepare(&conv->w, &conv->batch_blocked, plan,
+        return convolution_batch_blocked_prepare(&conv->w, &conv->batch_blocked, memory,
                                                  &weights);
     if (float32 && conv->layout == LAYOUT_AUTO && !conv->direct &&
-        !library_transforms(conv, plan, &weights) &&
-        convolution_winograd_fits(&conv->w, &conv->window, conv->group, plan,
+        !library_transforms(conv, memory, &weights) &&
+        convolution_winograd_fits(&conv->w, &conv->window, conv->group, memory,
                                   &conv->winograd))
-        return convolution_winograd_prepare(&conv->w, &conv->winograd, plan, &weights);
-    return prepare_onednn(conv, plan, &weights);
+        return convolution_winograd_prepare(&conv->w, &conv->winograd, memory,
+                                            &weights);
+    return prepare_onednn(conv, memory, &weights);
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {

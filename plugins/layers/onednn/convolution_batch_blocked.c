@@ -36,27 +36,27 @@ static batch_blocked_conv describe_shape(const sliding_window *window, int64_t g
 }
 
 int convolution_batch_blocked_fits(const weighted *w, const sliding_window *window,
-                                   int64_t group, const dlc_layer_plan *plan,
+                                   int64_t group, const dlc_layer_memory *memory,
                                    int forced, convolution_batch_blocked *state) {
     const weighted *train = (const weighted *)w->head.train_layer;
     const batch_blocked_kernels *kernels = kernels_here();
     if (train && train->weights && !train->weights->plain)
         return 0;
-    state->conv = describe_shape(window, group, &plan->in[0].shape,
-                                 &plan->out[0].shape);
+    state->conv = describe_shape(window, group, &memory->in[0].shape,
+                                 &memory->out[0].shape);
     return batch_blocked_possible(&state->conv, kernels) &&
            (forced || batch_blocked_worthwhile(&state->conv));
 }
 
 dlc_status convolution_batch_blocked_prepare(weighted *w,
                                              convolution_batch_blocked *state,
-                                             dlc_layer_plan *plan,
+                                             dlc_layer_memory *memory,
                                              const dlc_shape *weights) {
     context *net = w->head.net;
     batch_blocked_conv *conv = &state->conv;
     const batch_blocked_kernels *kernels = kernels_here();
-    w->src = layout_batch_blocked(net, &plan->in[0].shape, kernels->lanes);
-    w->dst = layout_batch_blocked(net, &plan->out[0].shape, kernels->lanes);
+    w->src = layout_batch_blocked(net, &memory->in[0].shape, kernels->lanes);
+    w->dst = layout_batch_blocked(net, &memory->out[0].shape, kernels->lanes);
     const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
     w->weights = layout_plain(net, weights, DLC_F32);
     w->bias = layout_plain(net, &bias, DLC_F32);
@@ -66,17 +66,17 @@ dlc_status convolution_batch_blocked_prepare(weighted *w,
     batch_blocked_tables(conv, kernels, state->tables);
     conv->relu = w->relu.on;
     conv->slope = w->relu.bounds.slope;
-    layout_set(&plan->in[0], w->src);
-    layout_set(&plan->out[0], w->dst);
+    layout_set(&memory->in[0], w->src);
+    layout_set(&memory->out[0], w->dst);
     state->space_bytes = round64(batch_blocked_space(conv));
     if (w->head.phase != DLC_PHASE_TRAIN) {
-        plan->scratch_bytes = state->space_bytes;
+        memory->scratch_bytes = state->space_bytes;
         return DLC_OK;
     }
-    plan->workspace_bytes = state->space_bytes;
-    plan->scratch_bytes = state->space_bytes;
-    plan->reads_in = state->space_bytes == 0;
-    plan->reads_out = w->relu.on;
+    memory->workspace_bytes = state->space_bytes;
+    memory->scratch_bytes = state->space_bytes;
+    memory->reads_in = state->space_bytes == 0;
+    memory->reads_out = w->relu.on;
     return DLC_OK;
 }
 

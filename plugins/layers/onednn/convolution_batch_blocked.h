@@ -14,11 +14,11 @@ typedef struct convolution_batch_blocked {
 /* Is the layout possible, and (unless `forced`) likely faster? In a test net it also
  * depends on the layout of the train net's weights. */
 int convolution_batch_blocked_fits(const weighted *w, const sliding_window *window,
-                                   int64_t group, const dlc_layer_plan *plan,
+                                   int64_t group, const dlc_layer_memory *memory,
                                    int forced, convolution_batch_blocked *state);
 dlc_status convolution_batch_blocked_prepare(weighted *w,
                                              convolution_batch_blocked *state,
-                                             dlc_layer_plan *plan,
+                                             dlc_layer_memory *memory,
                                              const dlc_shape *weights);
 dlc_status convolution_batch_blocked_forward(weighted *w,
                                              const convolution_batch_blocked *state,

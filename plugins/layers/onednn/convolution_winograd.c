@@ -64,7 +64,7 @@ static double gain(const winograd_conv *conv) {
 }
 
 int convolution_winograd_fits(const weighted *w, const sliding_window *window,
-                              int64_t group, const dlc_layer_plan *plan,
+                              int64_t group, const dlc_layer_memory *memory,
                               convolution_winograd *winograd) {
     enum { FEWEST_CHANNELS = 32 };
     const double least_gain = 1.6;
@@ -74,7 +74,7 @@ int convolution_winograd_fits(const weighted *w, const sliding_window *window,
         (train && train->weights && !train->weights->plain))
         return 0;
     winograd_conv *conv = &winograd->conv;
-    *conv = describe_shape(window, group, &plan->in[0].shape, &plan->out[0].shape);
+    *conv = describe_shape(window, group, &memory->in[0].shape, &memory->out[0].shape);
     size_t in = conv->in_channels / conv->group, out = conv->out_channels / conv->group;
     if (in % kernels->lanes || out % kernels->lanes || in < FEWEST_CHANNELS ||
         out < FEWEST_CHANNELS || gain(conv) < least_gain)
@@ -85,23 +85,23 @@ int convolution_winograd_fits(const weighted *w, const sliding_window *window,
 
 dlc_status convolution_winograd_prepare(weighted *w,
                                         const convolution_winograd *winograd,
-                                        dlc_layer_plan *plan,
+                                        dlc_layer_memory *memory,
                                         const dlc_shape *weights) {
     context *net = w->head.net;
     const winograd_kernels *kernels = winograd->kernels;
     const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
     int training = w->head.phase == DLC_PHASE_TRAIN, lanes = (int)kernels->lanes;
-    w->src = layout_blocked(net, &plan->in[0].shape, DLC_F32, lanes);
-    w->dst = layout_blocked(net, &plan->out[0].shape, DLC_F32, lanes);
+    w->src = layout_blocked(net, &memory->in[0].shape, DLC_F32, lanes);
+    w->dst = layout_blocked(net, &memory->out[0].shape, DLC_F32, lanes);
     w->weights = layout_plain(net, weights, DLC_F32);
     w->bias = layout_plain(net, &bias, DLC_F32);
     if (!w->src || !w->dst || !w->weights || !w->bias)
         return DLC_ERR_NOMEM;
-    layout_set(&plan->in[0], w->src);
-    layout_set(&plan->out[0], w->dst);
-    plan->scratch_bytes = kernels->space_bytes(&winograd->conv, training);
-    plan->reads_in = training;
-    plan->reads_out = training && w->relu.on;
+    layout_set(&memory->in[0], w->src);
+    layout_set(&memory->out[0], w->dst);
+    memory->scratch_bytes = kernels->space_bytes(&winograd->conv, training);
+    memory->reads_in = training;
+    memory->reads_out = training && w->relu.on;
     return DLC_OK;
 }
 

@@ -15,11 +15,12 @@ typedef struct convolution_winograd {
  * alone, so that a net computes the same numbers on every run. In a test net it also
  * depends on the layout of the train net's weights. */
 int convolution_winograd_fits(const weighted *w, const sliding_window *window,
-                              int64_t group, const dlc_layer_plan *plan,
+                              int64_t group, const dlc_layer_memory *memory,
                               convolution_winograd *winograd);
 dlc_status convolution_winograd_prepare(weighted *w,
                                         const convolution_winograd *winograd,
-                                        dlc_layer_plan *plan, const dlc_shape *weights);
+                                        dlc_layer_memory *memory,
+                                        const dlc_shape *weights);
 dlc_status convolution_winograd_forward(weighted *w,
                                         const convolution_winograd *winograd,
                                         const dlc_layer_run *run);

@@ -31,34 +31,34 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     dropout *drop = (dropout *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     drop->count = dlc_shape_count(in);
     drop->batch = in->dims[0];
     drop->features = drop->count / drop->batch;
     drop->channels = in->rank > 1 ? in->dims[1] : 1;
     drop->spatial = drop->features / drop->channels;
-    same_shape(plan);
+    same_shape(shapes);
     return DLC_OK;
 }
 
 /* Workspace: a byte per element, 1 where it is kept, in plain order. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     dropout *drop = (dropout *)layer;
-    const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &drop->last);
+    const dlc_layout *layout = layout_simple(layer->net, &memory->in[0], &drop->last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_set(&plan->in[0], layout);
-    layout_set(&plan->out[0], layout);
-    plan->in_place = 1;
+    layout_set(&memory->in[0], layout);
+    layout_set(&memory->out[0], layout);
+    memory->in_place = 1;
     if (layer->phase == DLC_PHASE_TRAIN)
-        plan->workspace_bytes = (size_t)drop->count;
+        memory->workspace_bytes = (size_t)drop->count;
     return DLC_OK;
 }
 

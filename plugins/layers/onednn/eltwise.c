@@ -63,16 +63,16 @@ int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings) {
            !host->is_set(settings, "coeff");
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     eltwise *elt = (eltwise *)layer;
-    if (plan->inputs < 1)
-        return need_inputs(layer, plan, 1);
-    dlc_status status = need_floats(layer, plan, 0, DLC_MAX_DIMS);
+    if (shapes->inputs < 1)
+        return need_inputs(layer, shapes, 1);
+    dlc_status status = need_floats(layer, shapes, 0, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *first = &plan->in[0].shape;
-    for (int32_t i = 1; i < plan->inputs; i++) {
-        const dlc_shape *in = &plan->in[i].shape;
+    const dlc_shape *first = &shapes->in[0].shape;
+    for (int32_t i = 1; i < shapes->inputs; i++) {
+        const dlc_shape *in = &shapes->in[i].shape;
         if (!dlc_shape_equal(in, first))
             return host->fail(
                 DLC_ERR_CONFIG,
@@ -80,12 +80,13 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
                 "%s and input %d is %s",
                 layer->name, shape_print(first).text, (int)i + 1, shape_print(in).text);
     }
-    if (elt->factors && elt->factors != (size_t)plan->inputs)
-        return host->fail(
-            DLC_ERR_CONFIG, "layer '%s': coeff has %zu factor%s for %d inputs",
-            layer->name, elt->factors, elt->factors == 1 ? "" : "s", (int)plan->inputs);
-    elt->inputs = plan->inputs;
-    same_shape(plan);
+    if (elt->factors && elt->factors != (size_t)shapes->inputs)
+        return host->fail(DLC_ERR_CONFIG,
+                          "layer '%s': coeff has %zu factor%s for %d inputs",
+                          layer->name, elt->factors, elt->factors == 1 ? "" : "s",
+                          (int)shapes->inputs);
+    elt->inputs = shapes->inputs;
+    same_shape(shapes);
     return DLC_OK;
 }
 
@@ -121,30 +122,30 @@ static bounds as_stored(const eltwise *elt, bounds limit) {
 
 /* All tensors use the first layout that is not plain. Workspace: for the maximum, which
  * input it was. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     eltwise *elt = (eltwise *)layer;
     const dlc_layout *layout = NULL;
-    for (int32_t i = 0; i < plan->inputs && !layout; i++)
-        layout = plan->in[i].layout;
+    for (int32_t i = 0; i < memory->inputs && !layout; i++)
+        layout = memory->in[i].layout;
     if (!layout &&
-        !(layout = layout_plain(layer->net, &plan->in[0].shape, plan->in[0].dtype)))
+        !(layout = layout_plain(layer->net, &memory->in[0].shape, memory->in[0].dtype)))
         return DLC_ERR_NOMEM;
-    uint64_t all = plan->inputs < 64 ? (1ull << plan->inputs) - 1 : ~0ull;
-    for (int32_t i = 0; i < plan->inputs; i++)
-        layout_set(&plan->in[i], layout);
-    layout_set(&plan->out[0], layout);
+    uint64_t all = memory->inputs < 64 ? (1ull << memory->inputs) - 1 : ~0ull;
+    for (int32_t i = 0; i < memory->inputs; i++)
+        layout_set(&memory->in[i], layout);
+    layout_set(&memory->out[0], layout);
     elt->count = layout_count(layout);
     elt->bf16 = layout->dtype == DLC_BF16;
     elt->kernels = kernels_here();
     elt->limit = as_stored(elt, relu_bounds(&elt->relu));
-    plan->in_place = all;
+    memory->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    if (elt->how == ELTWISE_PRODUCT && plan->inputs > 1)
-        plan->reads_in = all;
+    if (elt->how == ELTWISE_PRODUCT && memory->inputs > 1)
+        memory->reads_in = all;
     if (elt->how == ELTWISE_MAX)
-        plan->workspace_bytes = (size_t)elt->count;
-    plan->reads_out = elt->relu.on != 0;
+        memory->workspace_bytes = (size_t)elt->count;
+    memory->reads_out = elt->relu.on != 0;
     return DLC_OK;
 }
 

@@ -49,21 +49,21 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return status;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     weighted *w = (weighted *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 2, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
     const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
-    plan->out[0].dtype = layer->net->precision;
-    plan->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
+    shapes->out[0].dtype = layer->net->precision;
+    shapes->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
     ((product *)w)->batch = batch;
     ((product *)w)->features = features;
-    return weighted_params(w, plan, &weight, features, w->num_output,
+    return weighted_params(w, shapes, &weight, features, w->num_output,
                            times(batch, w->num_output));
 }
 
@@ -71,18 +71,18 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
  * image's dimensions (the same numbers in row-major order). float32 weights have the
  * layout of the samples, so that all three passes read them as they are; what oneDNN
  * would choose for forward it would have to reorder for backward. */
-static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
     weighted *w = (weighted *)layer;
     context *net = layer->net;
     dlc_dtype dtype = net->precision;
-    const dlc_shape *in = &plan->in[0].shape;
-    dlc_shape flat = {.rank = 2, .dims = {in->dims[0], plan->param[0].shape.dims[1]}};
+    const dlc_shape *in = &memory->in[0].shape;
+    dlc_shape flat = {.rank = 2, .dims = {in->dims[0], w->shape.dims[1]}};
     dlc_shape image = *in;
     image.dims[0] = w->num_output;
-    const dlc_layout *given = layout_of(net, &plan->in[0]);
-    const dlc_layout *dst = layout_plain(net, &plan->out[0].shape, dtype);
+    const dlc_layout *given = layout_of(net, &memory->in[0]);
+    const dlc_layout *dst = layout_plain(net, &memory->out[0].shape, dtype);
     const dlc_layout *matrix = layout_plain(net, &flat, dtype);
-    const dlc_layout *weights = layout_plain(net, &plan->param[0].shape, DLC_F32);
+    const dlc_layout *weights = layout_plain(net, &w->shape, DLC_F32);
     const dlc_layout *image_weights = layout_last(net, &image, DLC_F32);
     if (!given || !dst || !matrix || !weights || !image_weights)
         return DLC_ERR_NOMEM;
@@ -99,25 +99,25 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_plan *plan) {
     const weighted *train = (const weighted *)layer->train_layer;
     if (train && train->weights) { /* its weights decide */
         int flattened = train->weights_rank == 2;
-        return weighted_prepare(w, plan, flattened ? &plan->param[0].shape : &image,
+        return weighted_prepare(w, memory, flattened ? &w->shape : &image,
                                 flattened ? &as_matrix : &as_image, 1);
     }
     /* Blocks of channels would make blocked weights, which oneDNN multiplies slowly;
      * samples are few compared with weights and quickly reordered to plain. */
     if (given->last && !given->plain && alike && !layer->plain_params &&
-        in->rank <= 5 && weighted_prepare(w, plan, &image, &as_image, 1) == DLC_OK &&
+        in->rank <= 5 && weighted_prepare(w, memory, &image, &as_image, 1) == DLC_OK &&
         !pd_is_slow(w->forward.pd))
         return DLC_OK;
-    return weighted_prepare(w, plan, &plan->param[0].shape, &as_matrix, 1);
+    return weighted_prepare(w, memory, &w->shape, &as_matrix, 1);
 }
 
 /* Forward multiplies samples by transposed weights. The smaller factor should be the
  * transposed one: with more outputs than samples, it multiplies weights by transposed
  * samples and transposes the result. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     product *p = (product *)layer;
     const weighted *w = &p->w;
-    dlc_status status = prepare_passes(layer, plan);
+    dlc_status status = prepare_passes(layer, memory);
     if (status != DLC_OK)
         return status;
     int alike = w->src->dtype == DLC_F32 &&
@@ -125,8 +125,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
                  (w->src->last && w->forward_weights->last));
     p->transposed = alike && !w->own_to_forward.pd && w->num_output > p->batch;
     size_t bytes = (size_t)(p->batch * w->num_output) * sizeof(float);
-    if (p->transposed && plan->scratch_bytes < bytes)
-        plan->scratch_bytes = bytes;
+    if (p->transposed && memory->scratch_bytes < bytes)
+        memory->scratch_bytes = bytes;
     return DLC_OK;
 }
 

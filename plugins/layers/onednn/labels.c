@@ -8,11 +8,11 @@ void labels_read(labelled *l, const dlc_layer *layer, const dlc_settings *settin
         l->ignore = (int32_t)host->get_int(settings, "ignore_label");
 }
 
-dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = need_inputs(layer, plan, 2);
+dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status status = need_inputs(layer, shapes, 2);
     if (status != DLC_OK)
         return status;
-    const dlc_tensor *scores = &plan->in[0], *labels = &plan->in[1];
+    const dlc_tensor *scores = &shapes->in[0], *labels = &shapes->in[1];
     if (scores->dtype != DLC_F32 || scores->shape.rank < 2)
         return host->fail(
             DLC_ERR_CONFIG,
@@ -30,21 +30,22 @@ dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_plan *pla
             layer->name, (long long)l->positions, shape_print(&scores->shape).text,
             shape_print(&labels->shape).text,
             labels->dtype == DLC_I32 ? "" : ", and not of whole numbers");
-    plan->out[0].dtype = DLC_F32;
-    plan->out[0].shape = (dlc_shape){.rank = 1, .dims = {2}};
-    plan->no_gradient = 2;
+    shapes->out[0].dtype = DLC_F32;
+    shapes->out[0].shape = (dlc_shape){.rank = 1, .dims = {2}};
+    shapes->no_gradient = 2;
     return DLC_OK;
 }
 
-dlc_status labels_prepare(labelled *l, const dlc_layer *layer, dlc_layer_plan *plan) {
-    const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &l->last);
+dlc_status labels_prepare(labelled *l, const dlc_layer *layer,
+                          dlc_layer_memory *memory) {
+    const dlc_layout *layout = layout_simple(layer->net, &memory->in[0], &l->last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_set(&plan->in[0], layout);
-    plan->in[1].layout = NULL;
-    plan->in[1].bytes = 0;
-    plan->out[0].layout = NULL;
-    plan->out[0].bytes = 0;
+    layout_set(&memory->in[0], layout);
+    memory->in[1].layout = NULL;
+    memory->in[1].bytes = 0;
+    memory->out[0].layout = NULL;
+    memory->out[0].bytes = 0;
     return DLC_OK;
 }
 

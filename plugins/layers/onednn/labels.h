@@ -20,8 +20,9 @@ typedef struct labelled {
 
 void labels_read(labelled *l, const dlc_layer *layer, const dlc_settings *settings);
 /* Inputs: scores, labels. Checks them and sets the shape of out[0], {sum, count}. */
-dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_plan *plan);
-dlc_status labels_prepare(labelled *l, const dlc_layer *layer, dlc_layer_plan *plan);
+dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_shapes *shapes);
+dlc_status labels_prepare(labelled *l, const dlc_layer *layer,
+                          dlc_layer_memory *memory);
 
 static inline int label_counts(const labelled *l, int32_t label) {
     return label != DLC_LABEL_NONE && !(l->has_ignore && label == l->ignore);

@@ -23,17 +23,18 @@ void layer_free(dlc_layer *layer) {
     host->free(layer);
 }
 
-dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count) {
-    if (plan->inputs == count)
+dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_shapes *shapes,
+                       int count) {
+    if (shapes->inputs == count)
         return DLC_OK;
     return host->fail(DLC_ERR_CONFIG, "layer '%s' takes %d input%s, but has %d",
-                      layer->name, count, count == 1 ? "" : "s", (int)plan->inputs);
+                      layer->name, count, count == 1 ? "" : "s", (int)shapes->inputs);
 }
 
-dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
-                       int max_rank) {
-    for (int32_t i = 0; i < plan->inputs; i++) {
-        const dlc_tensor *in = &plan->in[i];
+dlc_status need_floats(const dlc_layer *layer, const dlc_layer_shapes *shapes,
+                       int min_rank, int max_rank) {
+    for (int32_t i = 0; i < shapes->inputs; i++) {
+        const dlc_tensor *in = &shapes->in[i];
         if (in->dtype != DLC_F32 && in->dtype != DLC_BF16)
             return host->fail(
                 DLC_ERR_CONFIG,
@@ -55,17 +56,18 @@ dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int m
     return DLC_OK;
 }
 
-void same_shape(dlc_layer_plan *plan) {
-    plan->out[0].shape = plan->in[0].shape;
-    plan->out[0].dtype = plan->in[0].dtype;
+void same_shape(dlc_layer_shapes *shapes) {
+    shapes->out[0].shape = shapes->in[0].shape;
+    shapes->out[0].dtype = shapes->in[0].dtype;
 }
 
-dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan, const dlc_layout **out) {
-    const dlc_layout *layout = layout_of(layer->net, &plan->in[0]);
+dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
+                       const dlc_layout **out) {
+    const dlc_layout *layout = layout_of(layer->net, &memory->in[0]);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_set(&plan->in[0], layout);
-    layout_set(&plan->out[0], layout);
+    layout_set(&memory->in[0], layout);
+    layout_set(&memory->out[0], layout);
     *out = layout;
     return DLC_OK;
 }

@@ -59,37 +59,37 @@ static void destroy(dlc_layer *layer) {
     layer_free(layer);
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = need_inputs(layer, plan, 1);
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 4, 4);
+        status = need_floats(layer, shapes, 4, 4);
     if (status == DLC_OK)
-        same_shape(plan);
+        same_shape(shapes);
     return status;
 }
 
 /* Workspace: what oneDNN's forward leaves for backward. */
-static dlc_status make_backward(lrn *l, dlc_layer_plan *plan,
+static dlc_status make_backward(lrn *l, dlc_layer_memory *memory,
                                 const dlc_layout *layout) {
     context *net = l->head.net;
     md_t workspace = op_md(&l->forward, dnnl_query_workspace_md);
-    plan->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
+    memory->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
     pd_env env = {.engine = net->engine, .attr = net->attr, .hint = l->forward.pd};
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st = pd_lrn_backward(&env, &l->how, layout->md, &pd);
     dlc_status status = op_init(&l->backward, net, l->head.name, "do its backward pass",
                                 st, pd);
-    if (status == DLC_OK && l->backward.scratch_bytes > plan->scratch_bytes)
-        plan->scratch_bytes = l->backward.scratch_bytes;
-    plan->reads_in = 1;
+    if (status == DLC_OK && l->backward.scratch_bytes > memory->scratch_bytes)
+        memory->scratch_bytes = l->backward.scratch_bytes;
+    memory->reads_in = 1;
     return status;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     lrn *l = (lrn *)layer;
     context *net = layer->net;
     const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, plan, &layout);
+    dlc_status status = same_layout(layer, memory, &layout);
     if (status != DLC_OK)
         return status;
     int train = layer->phase == DLC_PHASE_TRAIN;
@@ -101,8 +101,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     status = op_init(&l->forward, net, layer->name, "do its forward pass", st, pd);
     if (status != DLC_OK)
         return status;
-    plan->scratch_bytes = l->forward.scratch_bytes;
-    return train ? make_backward(l, plan, layout) : DLC_OK;
+    memory->scratch_bytes = l->forward.scratch_bytes;
+    return train ? make_backward(l, memory, layout) : DLC_OK;
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {

@@ -127,16 +127,17 @@ dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **lay
 void layer_free(dlc_layer *layer); /* NULL allowed */
 
 /* Checks of the inputs; errors name the layer and the shapes. */
-dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan, int count);
+dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_shapes *shapes,
+                       int count);
 /* All inputs must be floats of rank min..max: float32, or bfloat16 for types with
  * DLC_LAYER_BF16. */
-dlc_status need_floats(const dlc_layer *layer, const dlc_layer_plan *plan, int min_rank,
-                       int max_rank);
+dlc_status need_floats(const dlc_layer *layer, const dlc_layer_shapes *shapes,
+                       int min_rank, int max_rank);
 
 /* out[0] has the shape and type of in[0]. */
-void same_shape(dlc_layer_plan *plan);
+void same_shape(dlc_layer_shapes *shapes);
 /* Input and output use the layout that in[0] comes in. */
-dlc_status same_layout(dlc_layer *layer, dlc_layer_plan *plan,
+dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
                        const dlc_layout **layout);
 
 /* Number of elements in memory, padding included. */

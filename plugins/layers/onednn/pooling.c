@@ -79,21 +79,21 @@ static void destroy(dlc_layer *layer) {
     layer_free(layer);
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     pooling *pool = (pooling *)layer;
     int64_t size[2];
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 4, 4);
+        status = need_floats(layer, shapes, 4, 4);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     if (pool->global)
         window_global(in, &pool->window);
     if ((status = window_slide(layer->name, in, pool->ceil, &pool->window, size)) !=
         DLC_OK)
         return status;
-    plan->out[0].shape = (dlc_shape){
+    shapes->out[0].shape = (dlc_shape){
         .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};
     const sliding_window *window = &pool->window;
     int overhang = window->pad_end[0] > window->pad_begin[0] ||
@@ -102,7 +102,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
     if (!window->pad_begin[0] && !window->pad_begin[1])
         pool->inside = 1;
     pool->own = pool->average && !pool->inside && overhang;
-    plan->out[0].dtype = pool->own ? DLC_F32 : plan->in[0].dtype;
+    shapes->out[0].dtype = pool->own ? DLC_F32 : shapes->in[0].dtype;
     return DLC_OK;
 }
 
@@ -115,25 +115,25 @@ static const dlc_layout *layout_like(context *net, const dlc_layout *from,
                              : layout_any(net, shape, from->dtype);
 }
 
-static dlc_status prepare_own(pooling *pool, dlc_layer_plan *plan) {
+static dlc_status prepare_own(pooling *pool, dlc_layer_memory *memory) {
     context *net = pool->head.net;
     int last = 1;
-    const dlc_shape *out = &plan->out[0].shape;
+    const dlc_shape *out = &memory->out[0].shape;
     dlc_shape planes, pooled;
-    if (plan->in[0].dtype != DLC_F32) { /* the only type that these loops read */
-        plan->in[0].layout = NULL;
-        plan->in[0].dtype = DLC_F32;
+    if (memory->in[0].dtype != DLC_F32) { /* the only type that these loops read */
+        memory->in[0].layout = NULL;
+        memory->in[0].dtype = DLC_F32;
     }
-    const dlc_layout *from = layout_of(net, &plan->in[0]);
+    const dlc_layout *from = layout_of(net, &memory->in[0]);
     if (from && !from->batch_block)
-        from = layout_simple(net, &plan->in[0], &last);
+        from = layout_simple(net, &memory->in[0], &last);
     const dlc_layout *to = from ? layout_like(net, from, out) : NULL;
-    if (!to || !layout_by_channel(net, from, &plan->in[0].shape, &planes) ||
+    if (!to || !layout_by_channel(net, from, &memory->in[0].shape, &planes) ||
         !layout_by_channel(net, to, out, &pooled))
         return DLC_ERR_NOMEM;
     pool->plan = pool_average_plan(&pool->window, &planes, &pooled, last);
-    layout_set(&plan->in[0], from);
-    layout_set(&plan->out[0], to);
+    layout_set(&memory->in[0], from);
+    layout_set(&memory->out[0], to);
     return DLC_OK;
 }
 
@@ -144,14 +144,14 @@ static dnnl_alg_kind_t algorithm(const pooling *pool) {
                         : dnnl_pooling_avg_include_padding;
 }
 
-static dlc_status make_forward(pooling *pool, dlc_layer_plan *plan,
+static dlc_status make_forward(pooling *pool, dlc_layer_memory *memory,
                                const dlc_layout *from) {
     context *net = pool->head.net;
     int train = pool->head.phase == DLC_PHASE_TRAIN;
     dlc_shape as;
-    const dlc_layout *to = layout_like(net, from, &plan->out[0].shape);
-    const dlc_layout *src = layout_by_channel(net, from, &plan->in[0].shape, &as);
-    const dlc_layout *dst = to ? layout_by_channel(net, to, &plan->out[0].shape, &as)
+    const dlc_layout *to = layout_like(net, from, &memory->out[0].shape);
+    const dlc_layout *src = layout_by_channel(net, from, &memory->in[0].shape, &as);
+    const dlc_layout *dst = to ? layout_by_channel(net, to, &memory->out[0].shape, &as)
                                : NULL;
     if (!src || !dst)
         return DLC_ERR_NOMEM;
@@ -163,42 +163,42 @@ static dlc_status make_forward(pooling *pool, dlc_layer_plan *plan,
     return op_init(&pool->forward, net, pool->head.name, "do its forward pass", st, pd);
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     pooling *pool = (pooling *)layer;
     context *net = layer->net;
     if (pool->own)
-        return prepare_own(pool, plan);
-    const dlc_layout *from = layout_of(net, &plan->in[0]);
+        return prepare_own(pool, memory);
+    const dlc_layout *from = layout_of(net, &memory->in[0]);
     if (!from)
         return DLC_ERR_NOMEM;
-    dlc_status status = make_forward(pool, plan, from);
+    dlc_status status = make_forward(pool, memory, from);
     if (status == DLC_OK && pd_is_slow(pool->forward.pd) && !from->last) {
-        from = layout_last(net, &plan->in[0].shape, plan->in[0].dtype);
-        status = from ? make_forward(pool, plan, from) : DLC_ERR_NOMEM;
+        from = layout_last(net, &memory->in[0].shape, memory->in[0].dtype);
+        status = from ? make_forward(pool, memory, from) : DLC_ERR_NOMEM;
     }
     if (status != DLC_OK)
         return status;
     const dlc_layout *to = from->batch_block
-                               ? layout_batch_blocked(net, &plan->out[0].shape,
+                               ? layout_batch_blocked(net, &memory->out[0].shape,
                                                       from->batch_block)
                                : op_layout(&pool->forward, dnnl_query_dst_md);
     if (!to)
         return DLC_ERR_NOMEM;
-    layout_set(&plan->in[0], from);
-    layout_set(&plan->out[0], to);
-    plan->scratch_bytes = pool->forward.scratch_bytes;
+    layout_set(&memory->in[0], from);
+    layout_set(&memory->out[0], to);
+    memory->scratch_bytes = pool->forward.scratch_bytes;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
     md_t workspace = op_md(&pool->forward, dnnl_query_workspace_md);
-    plan->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
+    memory->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
     pd_env env = {.engine = net->engine, .attr = net->attr, .hint = pool->forward.pd};
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st = pd_pool_backward(&env, algorithm(pool), &pool->window,
                                         op_md(&pool->forward, dnnl_query_src_md),
                                         op_md(&pool->forward, dnnl_query_dst_md), &pd);
     status = op_init(&pool->backward, net, layer->name, "do its backward pass", st, pd);
-    if (status == DLC_OK && pool->backward.scratch_bytes > plan->scratch_bytes)
-        plan->scratch_bytes = pool->backward.scratch_bytes;
+    if (status == DLC_OK && pool->backward.scratch_bytes > memory->scratch_bytes)
+        memory->scratch_bytes = pool->backward.scratch_bytes;
     return status;
 }
 

@@ -45,30 +45,29 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     static const char *const name[2] = {"scale", "bias"};
     scale *s = (scale *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 2, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 2, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &plan->in[0].shape;
+    const dlc_shape *in = &shapes->in[0].shape;
     s->batch = in->dims[0];
     s->channels = in->dims[1];
     s->spatial = dlc_shape_count(in) / s->batch / s->channels;
-    plan->params = s->has_bias ? 2 : 1;
-    for (int i = 0; i < plan->params; i++) {
-        dlc_param *param = &plan->param[i];
+    shapes->params = s->has_bias ? 2 : 1;
+    for (int i = 0; i < shapes->params; i++) {
+        dlc_param *param = &shapes->param[i];
         param->name = name[i];
         param->shape = (dlc_shape){.rank = 1, .dims = {s->channels}};
-        param->count = s->channels;
         param->fan_in = param->fan_out = 1;
         param->filler = s->filler[i];
         param->lr_mult = s->rate[i];
         param->decay_mult = s->decay[i];
     }
-    same_shape(plan);
+    same_shape(shapes);
     return DLC_OK;
 }
 
@@ -78,19 +77,19 @@ static size_t partial_count(const scale *s) {
     return 2 * (size_t)s->channels;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     scale *s = (scale *)layer;
-    const dlc_layout *layout = layout_simple(layer->net, &plan->in[0], &s->last);
+    const dlc_layout *layout = layout_simple(layer->net, &memory->in[0], &s->last);
     if (!layout)
         return DLC_ERR_NOMEM;
-    layout_set(&plan->in[0], layout);
-    layout_set(&plan->out[0], layout);
+    layout_set(&memory->in[0], layout);
+    layout_set(&memory->out[0], layout);
     if (layer->phase != DLC_PHASE_TRAIN) {
-        plan->in_place = 1;
+        memory->in_place = 1;
         return DLC_OK;
     }
-    plan->reads_in = 1;
-    plan->scratch_bytes = (size_t)s->batch * partial_count(s) * sizeof(float);
+    memory->reads_in = 1;
+    memory->scratch_bytes = (size_t)s->batch * partial_count(s) * sizeof(float);
     return DLC_OK;
 }
 

@@ -30,28 +30,29 @@ static void destroy(dlc_layer *layer) {
     layer_free(layer);
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     const softmax *soft = (const softmax *)layer;
-    dlc_status status = need_inputs(layer, plan, 1);
+    dlc_status status = need_inputs(layer, shapes, 1);
     if (status == DLC_OK)
-        status = need_floats(layer, plan, 1, DLC_MAX_DIMS);
+        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
     if (status != DLC_OK)
         return status;
-    if (soft->axis >= plan->in[0].shape.rank)
+    if (soft->axis >= shapes->in[0].shape.rank)
         return host->fail(DLC_ERR_CONFIG,
                           "layer '%s': axis = %d, but its input %s has only the axes "
                           "0 .. %d",
-                          layer->name, soft->axis, shape_print(&plan->in[0].shape).text,
-                          (int)plan->in[0].shape.rank - 1);
-    same_shape(plan);
+                          layer->name, soft->axis,
+                          shape_print(&shapes->in[0].shape).text,
+                          (int)shapes->in[0].shape.rank - 1);
+    same_shape(shapes);
     return DLC_OK;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     softmax *soft = (softmax *)layer;
     context *net = layer->net;
     const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, plan, &layout);
+    dlc_status status = same_layout(layer, memory, &layout);
     if (status != DLC_OK)
         return status;
     int train = layer->phase == DLC_PHASE_TRAIN;
@@ -63,16 +64,16 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
     status = op_init(&soft->forward, net, layer->name, "do its forward pass", st, pd);
     if (status != DLC_OK)
         return status;
-    plan->scratch_bytes = soft->forward.scratch_bytes;
-    plan->in_place = 1;
+    memory->scratch_bytes = soft->forward.scratch_bytes;
+    memory->in_place = 1;
     if (!train)
         return DLC_OK;
     env.hint = soft->forward.pd;
     st = pd_softmax_backward(&env, soft->axis, layout->md, &pd);
     status = op_init(&soft->backward, net, layer->name, "do its backward pass", st, pd);
-    if (status == DLC_OK && soft->backward.scratch_bytes > plan->scratch_bytes)
-        plan->scratch_bytes = soft->backward.scratch_bytes;
-    plan->reads_out = 1;
+    if (status == DLC_OK && soft->backward.scratch_bytes > memory->scratch_bytes)
+        memory->scratch_bytes = soft->backward.scratch_bytes;
+    memory->reads_out = 1;
     return status;
 }
 

@@ -28,23 +28,23 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    return labels_infer(&((softmax_loss *)layer)->l, layer, plan);
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    return labels_infer(&((softmax_loss *)layer)->l, layer, shapes);
 }
 
 /* Workspace: the probabilities, in the layout of the scores. Scratch: a loss per
  * position. */
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     labelled *l = &((softmax_loss *)layer)->l;
-    dlc_status status = labels_prepare(l, layer, plan);
+    dlc_status status = labels_prepare(l, layer, memory);
     if (status != DLC_OK)
         return status;
     size_t floats = (size_t)l->positions * sizeof(float);
-    plan->scratch_bytes = floats;
+    memory->scratch_bytes = floats;
     if (layer->phase == DLC_PHASE_TRAIN) {
-        plan->workspace_bytes = floats * (size_t)l->classes;
-        plan->reads_in = 2;  /* the labels */
-        plan->reads_out = 1; /* the number of samples that count */
+        memory->workspace_bytes = floats * (size_t)l->classes;
+        memory->reads_in = 2;  /* the labels */
+        memory->reads_out = 1; /* the number of samples that count */
     }
     return DLC_OK;
 }

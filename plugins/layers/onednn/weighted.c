@@ -32,7 +32,7 @@ void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args 
     w->decay[1] = host->get_float(settings, "bias_decay_mult");
 }
 
-dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
                            const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
                            int64_t outputs) {
     static const char *const name[2] = {"weight", "bias"};
@@ -42,19 +42,19 @@ dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
                           "layer '%s': num_output = %lld times %lld inputs are more "
                           "weights than any memory holds",
                           w->head.name, (long long)w->num_output, (long long)fan_in);
-    plan->params = w->has_bias ? 2 : 1;
-    for (int i = 0; i < plan->params; i++) {
-        dlc_param *param = &plan->param[i];
+    w->shape = *shape;
+    shapes->params = w->has_bias ? 2 : 1;
+    for (int i = 0; i < shapes->params; i++) {
+        dlc_param *param = &shapes->param[i];
         param->name = name[i];
         param->shape = i ? (dlc_shape){.rank = 1, .dims = {w->num_output}} : *shape;
-        param->count = i ? w->num_output : count;
         param->filler = w->filler[i];
         param->fan_in = fan_in;
         param->fan_out = fan_out;
         param->lr_mult = w->rate[i];
         param->decay_mult = w->decay[i];
     }
-    plan->multiply_adds = times(fan_in, outputs);
+    shapes->multiply_adds = times(fan_in, outputs);
     return DLC_OK;
 }
 
@@ -214,14 +214,14 @@ static size_t larger(size_t a, size_t b) {
 
 /* Scratch: weights, or their gradient, in another layout, then what the primitives
  * need. Primitives that don't exist need no bytes. */
-static void plan_memory(weighted *w, dlc_layer_plan *plan) {
+static void plan_memory(weighted *w, dlc_layer_memory *memory) {
     const op *ops[] = {&w->forward,        &w->backward_data, &w->backward_weights,
                        &w->own_to_forward, &w->own_to_data,   &w->weights_to_own};
     size_t most = 0, bytes = 0;
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         most = larger(most, ops[i]->scratch_bytes);
     if (w->kept)
-        plan->workspace_bytes = round64(w->forward_weights->bytes);
+        memory->workspace_bytes = round64(w->forward_weights->bytes);
     else if (w->own_to_forward.pd)
         bytes = round64(w->forward_weights->bytes);
     if (w->own_to_data.pd)
@@ -229,15 +229,16 @@ static void plan_memory(weighted *w, dlc_layer_plan *plan) {
     if (w->weights_to_own.pd)
         bytes = larger(bytes, round64(w->diff_weights->bytes));
     w->reordered_bytes = bytes;
-    plan->scratch_bytes = bytes + most;
+    memory->scratch_bytes = bytes + most;
     if (!training(w))
         return;
-    plan->reads_in = 1;
-    plan->reads_out = w->relu.on;
+    memory->reads_in = 1;
+    memory->reads_out = w->relu.on;
 }
 
-dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *weights,
-                            const weighted_choice *choices, int count) {
+dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
+                            const dlc_shape *weights, const weighted_choice *choices,
+                            int count) {
     context *net = w->head.net;
     const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
     const dlc_layout *any = layout_any(net, weights, net->precision);
@@ -256,10 +257,10 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *
                             w->plain_weights);
     if (status != DLC_OK)
         return status;
-    layout_set(&plan->in[0], w->src);
-    layout_set(&plan->out[0], w->dst);
-    plan->param[0].count = layout_count(w->weights);
-    plan_memory(w, plan);
+    layout_set(&memory->in[0], w->src);
+    layout_set(&memory->out[0], w->dst);
+    memory->param_count[0] = layout_count(w->weights);
+    plan_memory(w, memory);
     return DLC_OK;
 }
 

@@ -25,6 +25,7 @@ struct weighted {
     dlc_layer head;
     const weighted_kind *kind;
     int64_t num_output;
+    dlc_shape shape; /* of the weights, set by infer */
     int has_bias;
     const char *filler[2]; /* of weight and bias; owned by the settings */
     double rate[2], decay[2];
@@ -61,9 +62,9 @@ struct weighted {
 
 /* Reads the options above, num_output, and the channels to compute. */
 void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args);
-/* Sets plan->param (weight of `shape`, bias) and plan->multiply_adds. `fan_in` weights
- * contribute to each of the `outputs` of the whole batch. */
-dlc_status weighted_params(const weighted *w, dlc_layer_plan *plan,
+/* Sets shapes->param (weight of `shape`, bias) and shapes->multiply_adds. `fan_in`
+ * weights contribute to each of the `outputs` of the whole batch. */
+dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
                            const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
                            int64_t outputs);
 
@@ -74,8 +75,9 @@ typedef struct weighted_choice {
 } weighted_choice;
 /* Takes the first choice for which oneDNN has optimised code. `weights`: their shape as
  * oneDNN sees it. */
-dlc_status weighted_prepare(weighted *w, dlc_layer_plan *plan, const dlc_shape *weights,
-                            const weighted_choice *choices, int count);
+dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
+                            const dlc_shape *weights, const weighted_choice *choices,
+                            int count);
 
 dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
                          const dlc_settings *settings);

@@ -59,9 +59,9 @@ double largest_difference(const float *a, const float *b, int64_t count) {
 /* ---- Comparison with itself ----------------------------------------------------- */
 
 void fill_fixture(fixture *r) {
-    for (int32_t i = 0; i < r->plan.inputs; i++)
+    for (int32_t i = 0; i < r->memory.inputs; i++)
         fill_values(r->in_data[i], fixture_in_count(r, i), 1 + (uint64_t)i, 2);
-    for (int32_t p = 0; p < r->plan.params; p++)
+    for (int32_t p = 0; p < r->memory.params; p++)
         fill_values(r->param_data[p], fixture_param_count(r, p), 5 + (uint64_t)p, 1);
     fill_values(r->out_diff, fixture_out_count(r), 9, 1);
 }
@@ -84,9 +84,9 @@ void check_same_bits(const float *a, const float *b, int64_t count) {
 
 void check_same_results(const fixture *a, const fixture *b) {
     check_same_bits(a->out_data, b->out_data, fixture_out_count(a));
-    for (int32_t i = 0; i < a->plan.inputs; i++)
+    for (int32_t i = 0; i < a->memory.inputs; i++)
         check_same_bits(a->in_diff[i], b->in_diff[i], fixture_in_count(a, i));
-    for (int32_t p = 0; p < a->plan.params; p++) {
+    for (int32_t p = 0; p < a->memory.params; p++) {
         check_same_bits(a->param_data[p], b->param_data[p], fixture_param_count(a, p));
         check_same_bits(a->param_diff[p], b->param_diff[p], fixture_param_count(a, p));
     }
@@ -100,8 +100,8 @@ void check_test_net(const layer_spec *train, const layer_spec *test, double most
     run_fixture(&alone, &spec);
     spec.train_layer = &trained;
     run_fixture(&beside, &spec);
-    for (int32_t p = 0; p < trained.plan.params; p++)
-        ck_assert_int_eq(trained.param[p].count, beside.param[p].count);
+    for (int32_t p = 0; p < trained.memory.params; p++)
+        ck_assert_int_eq(trained.param_count[p], beside.param_count[p]);
     double far = largest_difference(beside.out_data, alone.out_data,
                                     fixture_out_count(&beside));
     ck_assert_msg(far < most, "%s of %lld, sharing the weights of %s of %lld: %g apart",
@@ -144,7 +144,7 @@ static void round_values(const fixture *r, float *data, int64_t count) {
 
 static void fill(comparison *b) {
     fixture *r = &b->fixture;
-    for (int32_t i = 0; i < r->plan.inputs; i++) {
+    for (int32_t i = 0; i < r->memory.inputs; i++) {
         if (r->in[i].dtype == DLC_I32)
             fill_labels(r->in_data[i], fixture_in_count(r, i), r->in[0].shape.dims[1]);
         else
@@ -155,7 +155,7 @@ static void fill(comparison *b) {
         if (r->in[i].dtype == DLC_I32)
             b->values.labels = (const int32_t *)(const void *)r->in_data[i];
     }
-    for (int32_t i = 0; i < r->plan.params; i++) {
+    for (int32_t i = 0; i < r->memory.params; i++) {
         float *data = r->param_data[i];
         int64_t count = fixture_param_count(r, i);
         fill_values(data, count, 20 + (uint64_t)i, 1);
@@ -269,11 +269,11 @@ static void compare_gradient(const comparison *b, const char *what, double *x,
 
 static void compare_backward(const comparison *b) {
     const fixture *r = &b->fixture;
-    for (int32_t i = 0; i < r->plan.inputs; i++)
-        if (!(r->plan.no_gradient >> i & 1))
+    for (int32_t i = 0; i < r->memory.inputs; i++)
+        if (!(r->shapes.no_gradient >> i & 1))
             compare_gradient(b, "the input", b->values.in[i], r->in_diff[i],
                              fixture_in_count(r, i));
-    for (int32_t i = 0; i < r->plan.params; i++)
+    for (int32_t i = 0; i < r->memory.params; i++)
         if (!(r->param[i].flags & DLC_PARAM_BUFFER))
             compare_gradient(b, r->param[i].name, b->values.param[i], r->param_diff[i],
                              fixture_param_count(r, i));
@@ -282,7 +282,7 @@ static void compare_backward(const comparison *b) {
 /* Runs everything again and requires bitwise identical results. */
 static void run_again(comparison *b, int backward) {
     fixture *r = &b->fixture;
-    const int32_t params = r->plan.params;
+    const int32_t params = r->memory.params;
     size_t out_bytes = (size_t)fixture_out_count(r) * sizeof(float);
     size_t in_bytes = (size_t)fixture_in_count(r, 0) * sizeof(float);
     float *out = dlc_alloc(out_bytes, 1), *in_diff = dlc_alloc(in_bytes, 1);

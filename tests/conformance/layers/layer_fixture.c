@@ -187,12 +187,19 @@ static dlc_status choose_layout(fixture *r) {
     dlc_tensor in = {.shape = r->in[0].shape, .dtype = r->in[0].dtype};
     dlc_tensor out[DLC_MAX_OUTPUTS] = {0};
     dlc_param param[DLC_MAX_PARAMS] = {0};
-    dlc_layer_plan plan = {.size = sizeof plan,
-                           .inputs = 1,
-                           .in = &in,
-                           .outputs = 1,
-                           .out = out,
-                           .param = param};
+    int64_t param_count[DLC_MAX_PARAMS] = {0};
+    dlc_layer_shapes shapes = {.size = sizeof shapes,
+                               .inputs = 1,
+                               .in = &in,
+                               .outputs = 1,
+                               .out = out,
+                               .param = param};
+    dlc_layer_memory memory = {.size = sizeof memory,
+                               .inputs = 1,
+                               .outputs = 1,
+                               .in = &in,
+                               .out = out,
+                               .param_count = param_count};
     dlc_layer_args args = {.size = sizeof args,
                            .name = "layout",
                            .settings = settings,
@@ -201,9 +208,9 @@ static dlc_status choose_layout(fixture *r) {
     dlc_layer *layer = NULL;
     dlc_status status = ops->create(&args, &layer);
     if (status == DLC_OK)
-        status = ops->infer(layer, &plan);
+        status = ops->infer(layer, &shapes);
     if (status == DLC_OK)
-        status = ops->prepare(layer, &plan);
+        status = ops->prepare(layer, &memory);
     r->in[0].layout = out[0].layout;
     r->in[0].bytes = out[0].bytes;
     ops->destroy(layer);
@@ -223,11 +230,27 @@ static dlc_status fuse_one(fixture *r, const char *type, const char *text) {
 static dlc_status fuse(fixture *r) {
     dlc_status status = DLC_OK;
     if (r->spec.residual && (status = fuse_one(r, "eltwise", "")) == DLC_OK)
-        r->in[r->plan.inputs++] = r->in[0];
+        r->in[r->memory.inputs++] = r->in[0];
     if (r->spec.fused && status == DLC_OK)
         status = fuse_one(r, r->spec.fused_type ? r->spec.fused_type : "relu",
                           r->spec.fused);
     return status;
+}
+
+static dlc_status infer(fixture *r) {
+    dlc_status status = r->ops->infer(r->layer, &r->shapes);
+    if (status != DLC_OK)
+        return status;
+    r->memory = (dlc_layer_memory){.size = sizeof r->memory,
+                                   .inputs = r->shapes.inputs,
+                                   .outputs = r->shapes.outputs,
+                                   .params = r->shapes.params,
+                                   .in = r->in,
+                                   .out = r->out,
+                                   .param_count = r->param_count};
+    for (int32_t i = 0; i < r->memory.params; i++)
+        r->param_count[i] = dlc_shape_count(&r->param[i].shape);
+    return DLC_OK;
 }
 
 static dlc_status build(fixture *r) {
@@ -250,18 +273,18 @@ static dlc_status build(fixture *r) {
                            .channel_begin = r->spec.channel_begin,
                            .channel_end = r->spec.channel_end};
     if ((status = r->ops->create(&args, &r->layer)) != DLC_OK ||
-        (status = r->ops->infer(r->layer, &r->plan)) != DLC_OK ||
-        (status = fuse(r)) != DLC_OK || (status = choose_layout(r)) != DLC_OK)
+        (status = infer(r)) != DLC_OK || (status = fuse(r)) != DLC_OK ||
+        (status = choose_layout(r)) != DLC_OK)
         return status;
     if (r->spec.phase == DLC_PHASE_TRAIN) /* requests all gradients that exist */
-        r->plan.wants_gradient = ~r->plan.no_gradient;
-    r->plan.shared_gradient = r->spec.accumulate & r->plan.wants_gradient;
-    return r->ops->prepare(r->layer, &r->plan);
+        r->memory.wants_gradient = ~r->shapes.no_gradient;
+    r->memory.shared_gradient = r->spec.accumulate & r->memory.wants_gradient;
+    return r->ops->prepare(r->layer, &r->memory);
 }
 
 static void allocate(fixture *r) {
-    struct fixture_memory *m = r->memory;
-    for (int32_t i = 0; i < r->plan.inputs; i++) {
+    struct fixture_memory *m = r->buffers;
+    for (int32_t i = 0; i < r->memory.inputs; i++) {
         block_make(&m->in[i], dlc_tensor_bytes(&r->in[i]), 0xFF);
         block_make(&m->in_diff[i], dlc_tensor_bytes(&r->in[i]), 0xFF);
         r->in_data[i] = dlc_alloc((size_t)fixture_in_count(r, i), sizeof(float));
@@ -271,16 +294,16 @@ static void allocate(fixture *r) {
     block_make(&m->out_diff, dlc_tensor_bytes(&r->out[0]), 0xFF);
     r->out_data = dlc_alloc((size_t)fixture_out_count(r), sizeof(float));
     r->out_diff = dlc_alloc((size_t)fixture_out_count(r), sizeof(float));
-    for (int32_t i = 0; i < r->plan.params; i++) {
-        size_t bytes = (size_t)r->param[i].count * sizeof(float);
+    for (int32_t i = 0; i < r->memory.params; i++) {
+        size_t bytes = (size_t)r->param_count[i] * sizeof(float);
         /* The core's arenas start as zero. */
         block_make(&m->param[i], bytes, 0);
         block_make(&m->param_diff[i], bytes, 0);
         r->param_data[i] = dlc_alloc((size_t)fixture_param_count(r, i), sizeof(float));
         r->param_diff[i] = dlc_alloc((size_t)fixture_param_count(r, i), sizeof(float));
     }
-    block_make(&m->workspace, r->plan.workspace_bytes, 0xFF);
-    block_make(&m->scratch, r->plan.scratch_bytes, 0xFF);
+    block_make(&m->workspace, r->memory.workspace_bytes, 0xFF);
+    block_make(&m->scratch, r->memory.scratch_bytes, 0xFF);
 }
 
 dlc_status fixture_open(fixture *r, const layer_spec *spec) {
@@ -296,19 +319,19 @@ dlc_status fixture_open(fixture *r, const layer_spec *spec) {
     r->feature = fixture_feature(spec->type);
     r->ops = r->feature->ops;
     r->settings = target_settings(r->feature, spec->settings);
-    r->memory = dlc_alloc(1, sizeof *r->memory);
+    r->buffers = dlc_alloc(1, sizeof *r->buffers);
     for (int32_t i = 0; i < r->spec.inputs; i++) {
         r->in[i].shape = spec->in[i];
         r->in[i].dtype = spec->labels >> i & 1 ? DLC_I32 : r->spec.floats;
     }
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         r->param[i].size = sizeof(dlc_param);
-    r->plan = (dlc_layer_plan){.size = sizeof r->plan,
-                               .inputs = r->spec.inputs,
-                               .in = r->in,
-                               .outputs = 1,
-                               .out = r->out,
-                               .param = r->param};
+    r->shapes = (dlc_layer_shapes){.size = sizeof r->shapes,
+                                   .inputs = r->spec.inputs,
+                                   .in = r->in,
+                                   .outputs = 1,
+                                   .out = r->out,
+                                   .param = r->param};
     dlc_status status = build(r);
     if (status == DLC_OK)
         allocate(r);
@@ -332,8 +355,8 @@ void fixture_close(fixture *r) {
     }
     dlc_free(r->out_data);
     dlc_free(r->out_diff);
-    memory_each(r->memory, block_free);
-    dlc_free(r->memory);
+    memory_each(r->buffers, block_free);
+    dlc_free(r->buffers);
     memset(r, 0, sizeof *r);
 }
 
@@ -364,7 +387,7 @@ static void param_move(fixture *r, int32_t i, float *plain, void *own, int impor
 }
 
 void fixture_param_import(fixture *r, int32_t i, float *plain, float *own) {
-    size_t bytes = (size_t)r->param[i].count * sizeof(float);
+    size_t bytes = (size_t)r->param_count[i] * sizeof(float);
     dlc_memory room = target_alloc(bytes);
     target_fill(room.base, 0xFF, bytes);
     param_move(r, i, plain, room.base, 1);
@@ -373,7 +396,7 @@ void fixture_param_import(fixture *r, int32_t i, float *plain, float *own) {
 }
 
 void fixture_param_export(fixture *r, int32_t i, const float *own, float *plain) {
-    size_t bytes = (size_t)r->param[i].count * sizeof(float);
+    size_t bytes = (size_t)r->param_count[i] * sizeof(float);
     dlc_memory room = target_alloc(bytes);
     target_copy(room.base, own, bytes);
     param_move(r, i, plain, room.base, 0);
@@ -381,7 +404,7 @@ void fixture_param_export(fixture *r, int32_t i, const float *own, float *plain)
 }
 
 void fixture_param_gradient(const fixture *r, int32_t i, float *own) {
-    const block *b = &r->memory->param_diff[i];
+    const block *b = &r->buffers->param_diff[i];
     target_copy(own, block_at(b), b->bytes);
 }
 
@@ -394,14 +417,14 @@ typedef struct pass {
 } pass;
 
 static void pass_fill(const fixture *r, pass *p) {
-    const struct fixture_memory *m = r->memory;
+    const struct fixture_memory *m = r->buffers;
     int which = r->spec.in_place - 1;
-    int over = which >= 0 && (r->plan.in_place >> which & 1);
+    int over = which >= 0 && (r->memory.in_place >> which & 1);
     /* As in the core: not if backward reads what would be overwritten. */
-    int over_in = over && !(r->plan.reads_in >> which & 1);
-    for (int32_t i = 0; i < r->plan.inputs; i++) {
+    int over_in = over && !(r->memory.reads_in >> which & 1);
+    for (int32_t i = 0; i < r->memory.inputs; i++) {
         p->in[i] = block_at(&m->in[i]);
-        p->in_diff[i] = (r->unwanted | r->plan.no_gradient) >> i & 1
+        p->in_diff[i] = (r->unwanted | r->shapes.no_gradient) >> i & 1
                             ? NULL
                             : block_at(&m->in_diff[i]);
     }
@@ -409,7 +432,7 @@ static void pass_fill(const fixture *r, pass *p) {
     p->out_diff[0] = block_at(&m->out_diff);
     if (over && p->in_diff[which])
         p->in_diff[which] = block_at(&m->out_diff);
-    for (int32_t i = 0; i < r->plan.params; i++) {
+    for (int32_t i = 0; i < r->memory.params; i++) {
         p->param[i] = block_at(&m->param[i]);
         p->param_diff[i] = r->param[i].flags & DLC_PARAM_BUFFER
                                ? NULL
@@ -432,27 +455,27 @@ static void pass_fill(const fixture *r, pass *p) {
 /* Reads the results of forward. */
 static void read_results(fixture *r, const pass *p) {
     download(r, &r->out[0], p->out[0], r->out_data);
-    for (int32_t i = 0; i < r->plan.params; i++)
+    for (int32_t i = 0; i < r->memory.params; i++)
         if (r->param[i].flags & DLC_PARAM_BUFFER)
-            param_move(r, i, r->param_data[i], block_at(&r->memory->param[i]), 0);
+            param_move(r, i, r->param_data[i], block_at(&r->buffers->param[i]), 0);
 }
 
 static dlc_status run_forward(fixture *r, const pass *p) {
     dlc_status status = r->ops->forward(r->layer, &p->run);
     target_sync();
-    memory_each(r->memory, block_check);
+    memory_each(r->buffers, block_check);
     if (status == DLC_OK)
         read_results(r, p);
     return status;
 }
 
 dlc_status fixture_forward(fixture *r) {
-    struct fixture_memory *m = r->memory;
+    struct fixture_memory *m = r->buffers;
     pass p = {0};
     pass_fill(r, &p);
-    for (int32_t i = 0; i < r->plan.inputs; i++)
+    for (int32_t i = 0; i < r->memory.inputs; i++)
         upload(r, r->in_data[i], &r->in[i], &m->in[i]);
-    for (int32_t i = 0; i < r->plan.params; i++)
+    for (int32_t i = 0; i < r->memory.params; i++)
         param_move(r, i, r->param_data[i], block_at(&m->param[i]), 1);
     return run_forward(r, &p);
 }
@@ -461,26 +484,26 @@ dlc_status fixture_recompute(fixture *r) {
     pass p = {0};
     pass_fill(r, &p);
     target_fill(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
-    block_fill(&r->memory->scratch, 0xFF);
+    block_fill(&r->buffers->scratch, 0xFF);
     p.run.recompute = 1;
     return run_forward(r, &p);
 }
 
 dlc_status fixture_backward(fixture *r) {
-    struct fixture_memory *m = r->memory;
+    struct fixture_memory *m = r->buffers;
     pass p = {0};
     pass_fill(r, &p);
     upload(r, r->out_diff, &r->out[0], &m->out_diff);
     block_fill(&m->scratch, 0xFF);
-    p.run.accumulate = r->plan.accumulates_gradient;
-    for (int32_t i = 0; i < r->plan.inputs; i++)
+    p.run.accumulate = r->memory.accumulates_gradient;
+    for (int32_t i = 0; i < r->memory.inputs; i++)
         if (p.run.accumulate >> i & 1)
             upload(r, r->in_diff[i], &r->in[i], &m->in_diff[i]);
     /* What backward says it does not read is overwritten by then. */
-    for (int32_t i = 0; i < r->plan.inputs; i++)
-        if (!(r->plan.reads_in >> i & 1) && p.in[i] != p.out[0])
+    for (int32_t i = 0; i < r->memory.inputs; i++)
+        if (!(r->memory.reads_in >> i & 1) && p.in[i] != p.out[0])
             block_fill(&m->in[i], 0xFF);
-    if (!(r->plan.reads_out & 1))
+    if (!(r->memory.reads_out & 1))
         target_fill(p.out[0], 0xFF, dlc_tensor_bytes(&r->out[0]));
     if (r->feature->caps & DLC_LAYER_LOSS)
         p.run.out_diff = NULL;
@@ -489,10 +512,10 @@ dlc_status fixture_backward(fixture *r) {
     memory_each(m, block_check);
     if (status != DLC_OK)
         return status;
-    for (int32_t i = 0; i < r->plan.inputs; i++)
+    for (int32_t i = 0; i < r->memory.inputs; i++)
         if (p.in_diff[i])
             download(r, &r->in[i], p.in_diff[i], r->in_diff[i]);
-    for (int32_t i = 0; i < r->plan.params; i++)
+    for (int32_t i = 0; i < r->memory.params; i++)
         if (p.param_diff[i])
             param_move(r, i, r->param_diff[i], block_at(&m->param_diff[i]), 0);
     return DLC_OK;

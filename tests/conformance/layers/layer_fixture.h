@@ -41,10 +41,12 @@ typedef struct fixture {
     dlc_settings *settings;
     void *context;
     dlc_layer *layer;
-    dlc_layer_plan plan;
+    dlc_layer_shapes shapes;
+    dlc_layer_memory memory;
     dlc_tensor in[DLC_MAX_INPUTS], out[DLC_MAX_OUTPUTS];
     dlc_param param[DLC_MAX_PARAMS];
-    int is_fused; /* the layer has fused what it should */
+    int64_t param_count[DLC_MAX_PARAMS]; /* in the layer's own layout */
+    int is_fused;                        /* the layer has fused what it should */
 
     /* Plain values: the test fills in_data and param_data, and reads the others. Labels
      * are int32_t in in_data's memory. */
@@ -54,7 +56,7 @@ typedef struct fixture {
     uint64_t unwanted; /* bit i: in_diff[i] is not requested */
     float loss_scale;
 
-    struct fixture_memory *memory;
+    struct fixture_memory *buffers;
 } fixture;
 
 /* Layers of the plugin. */
@@ -77,11 +79,11 @@ dlc_status fixture_forward(fixture *r);
 /* After forward: its output is lost and recomputed (dlc_layer_run.recompute). */
 dlc_status fixture_recompute(fixture *r);
 /* After forward: computes in_diff and param_diff from out_diff. With spec.accumulate it
- * also reads in_diff, where the layer can add to it (plan.accumulates_gradient). */
+ * also reads in_diff, where the layer can add to it (memory.accumulates_gradient). */
 dlc_status fixture_backward(fixture *r);
 
 /* Converts a parameter between plain order and the layer's own, both in host memory;
- * and reads its gradient as the layer wrote it. `own` has param[i].count elements. */
+ * and reads its gradient as the layer wrote it. `own` has param_count[i] elements. */
 void fixture_param_import(fixture *r, int32_t i, float *plain, float *own);
 void fixture_param_export(fixture *r, int32_t i, const float *own, float *plain);
 void fixture_param_gradient(const fixture *r, int32_t i, float *own);

@@ -87,7 +87,7 @@ static double conv_point(const fixture *r, const ref_values *v, const window *w,
     const int64_t *in = in_dims(r), *wd = r->param[0].shape.dims;
     int64_t per_group = in[1] / groups;
     int64_t first = f / (wd[0] / groups) * per_group;
-    double sum = r->plan.params > 1 ? v->param[1][f] : 0;
+    double sum = r->memory.params > 1 ? v->param[1][f] : 0;
     for (int64_t c = 0; c < per_group; c++)
         sum += conv_plane(v->in[0] + at4(in, n, first + c, 0, 0), in[2], in[3],
                           v->param[0] + at4(wd, f, c, 0, 0), *w, y * w->s[0] - w->p[0],
@@ -110,7 +110,7 @@ static void ref_inner_product(const fixture *r, const ref_values *v) {
     int64_t outputs = out_dims(r)[1], features = r->param[0].shape.dims[1];
     for (int64_t n = 0; n < out_dims(r)[0]; n++)
         for (int64_t o = 0; o < outputs; o++) {
-            double sum = r->plan.params > 1 ? v->param[1][o] : 0;
+            double sum = r->memory.params > 1 ? v->param[1][o] : 0;
             for (int64_t i = 0; i < features; i++)
                 sum += v->in[0][n * features + i] * v->param[0][o * features + i];
             v->out[n * outputs + o] = sum;
@@ -307,7 +307,7 @@ static void moments(const fixture *r, const ref_values *v, int64_t c, double *me
 
 static void ref_batch_norm(const fixture *r, const ref_values *v) {
     int64_t batch = in_dims(r)[0], channels = in_dims(r)[1], size = spatial_of(r);
-    int first = r->plan.params == 4 ? 2 : 0;
+    int first = r->memory.params == 4 ? 2 : 0;
     int own = r->spec.phase == DLC_PHASE_TRAIN &&
               !dlc_settings_get_bool(r->settings, "use_global_stats");
     double eps = number(r, "eps");
@@ -331,7 +331,7 @@ static void ref_scale(const fixture *r, const ref_values *v) {
     for (int64_t i = 0; i < count; i++) {
         int64_t c = i / size % channels;
         v->out[i] = v->in[0][i] * v->param[0][c];
-        if (r->plan.params > 1)
+        if (r->memory.params > 1)
             v->out[i] += v->param[1][c];
     }
 }
@@ -349,7 +349,7 @@ static void ref_concat(const fixture *r, const ref_values *v) {
         inner *= d > axis ? out_dims(r)[d] : 1;
     }
     for (int64_t o = 0; o < outer; o++)
-        for (int32_t i = 0; i < r->plan.inputs; i++) {
+        for (int32_t i = 0; i < r->memory.inputs; i++) {
             int64_t run = r->in[i].shape.dims[axis] * inner;
             for (int64_t k = 0; k < run; k++)
                 v->out[at++] = v->in[i][o * run + k];
@@ -363,7 +363,7 @@ static void ref_eltwise(const fixture *r, const ref_values *v) {
     const int64_t count = fixture_out_count(r);
     for (int64_t k = 0; k < count; k++) {
         double out = v->in[0][k] * (given ? factors[0] : 1);
-        for (int32_t i = 1; i < r->plan.inputs; i++) {
+        for (int32_t i = 1; i < r->memory.inputs; i++) {
             double in = v->in[i][k];
             if (sum)
                 out += in * (given ? factors[i] : 1);

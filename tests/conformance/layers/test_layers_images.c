@@ -164,7 +164,7 @@ START_TEST(no_input_gradient) {
         for (int k = 0; k < 2; k++) {
             fill_values(both[k]->in_data[0], fixture_in_count(both[k], 0), 1, 1);
             fill_values(both[k]->out_diff, fixture_out_count(both[k]), 2, 1);
-            for (int32_t p = 0; p < both[k]->plan.params; p++)
+            for (int32_t p = 0; p < both[k]->memory.params; p++)
                 fill_values(both[k]->param_data[p], fixture_param_count(both[k], p), 3,
                             1);
             ck_assert_int_eq(fixture_forward(both[k]), DLC_OK);

@@ -30,8 +30,8 @@ START_TEST(round_trip) {
     layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
     ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
-    for (int32_t p = 0; p < r.plan.params; p++) {
-        int64_t count = fixture_param_count(&r, p), own_count = r.param[p].count,
+    for (int32_t p = 0; p < r.memory.params; p++) {
+        int64_t count = fixture_param_count(&r, p), own_count = r.param_count[p],
                 used = 0;
         ck_assert_int_ge(own_count, count);
         float *plain = dlc_alloc((size_t)count, sizeof(float));
@@ -63,10 +63,10 @@ START_TEST(padding_stays_zero) {
     layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
     ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
-    int64_t count = r.param[0].count, plain_count = fixture_param_count(&r, 0);
+    int64_t count = r.param_count[0], plain_count = fixture_param_count(&r, 0);
     fill_values(r.in_data[0], fixture_in_count(&r, 0), 1, 1);
     fill_values(r.out_diff, fixture_out_count(&r), 2, 1);
-    for (int32_t p = 0; p < r.plan.params; p++)
+    for (int32_t p = 0; p < r.memory.params; p++)
         fill_values(r.param_data[p], fixture_param_count(&r, p), 3, 1);
     ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_int_eq(fixture_backward(&r), DLC_OK);
@@ -93,15 +93,15 @@ START_TEST(test_net) {
     spec.train_layer = &train;
     spec.in[0].dims[0] += 3;
     ck_assert_int_eq(fixture_open(&test, &spec), DLC_OK);
-    for (int32_t p = 0; p < train.plan.params; p++) {
-        ck_assert_int_eq(train.param[p].count, test.param[p].count);
+    for (int32_t p = 0; p < train.memory.params; p++) {
+        ck_assert_int_eq(train.param_count[p], test.param_count[p]);
         int64_t count = fixture_param_count(&train, p);
-        float *a = dlc_alloc((size_t)train.param[p].count, sizeof(float));
-        float *b = dlc_alloc((size_t)train.param[p].count, sizeof(float));
+        float *a = dlc_alloc((size_t)train.param_count[p], sizeof(float));
+        float *b = dlc_alloc((size_t)train.param_count[p], sizeof(float));
         fill_values(train.param_data[p], count, 5, 1);
         fixture_param_import(&train, p, train.param_data[p], a);
         fixture_param_import(&test, p, train.param_data[p], b);
-        ck_assert_mem_eq(a, b, (size_t)train.param[p].count * sizeof(float));
+        ck_assert_mem_eq(a, b, (size_t)train.param_count[p] * sizeof(float));
         dlc_free(a);
         dlc_free(b);
     }
@@ -153,7 +153,7 @@ START_TEST(costs) {
                        .settings = "num_output=6 kernel_size=3 group=2",
                        .in = {SHAPE(2, 4, 5, 6)}};
     ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
-    ck_assert_int_eq(r.plan.multiply_adds, 2 * 6 * 3 * 4 * 2 * 9);
+    ck_assert_int_eq(r.shapes.multiply_adds, 2 * 6 * 3 * 4 * 2 * 9);
     ck_assert_int_eq(r.param[0].fan_in, 18);
     ck_assert_int_eq(r.param[0].fan_out, 54);
     ck_assert_str_eq(r.param[0].filler, "xavier");
@@ -168,7 +168,7 @@ START_TEST(costs) {
         .settings = "num_output=7 weight_lr_mult=3 bias_lr_mult=2 bias_decay_mult=0",
         .in = {SHAPE(2, 4, 5)}};
     ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
-    ck_assert_int_eq(r.plan.multiply_adds, 2 * 20 * 7);
+    ck_assert_int_eq(r.shapes.multiply_adds, 2 * 20 * 7);
     ck_assert_double_eq(r.param[0].lr_mult, 3);
     ck_assert_double_eq(r.param[0].decay_mult, 1);
     ck_assert_double_eq(r.param[1].lr_mult, 2);

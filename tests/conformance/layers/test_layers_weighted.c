@@ -157,9 +157,9 @@ static void check_accumulate(const layer_spec *spec, double tolerance) {
     adding.accumulate = 1;
     run_fixture(&alone, spec);
     ck_assert_int_eq(fixture_open(&added, &adding), DLC_OK);
-    ck_assert_uint_eq(alone.plan.accumulates_gradient, 0); /* not requested */
+    ck_assert_uint_eq(alone.memory.accumulates_gradient, 0); /* not requested */
     if (target_layers_are("cudnn"))
-        ck_assert_uint_eq(added.plan.accumulates_gradient, 1);
+        ck_assert_uint_eq(added.memory.accumulates_gradient, 1);
     int64_t count = fixture_in_count(&added, 0);
     float *sum = malloc((size_t)count * sizeof *sum);
     ck_assert_ptr_nonnull(sum);
@@ -168,7 +168,7 @@ static void check_accumulate(const layer_spec *spec, double tolerance) {
     fill_values(added.in_diff[0], count, 77, 1);
     for (int64_t i = 0; i < count; i++) {
         sum[i] = alone.in_diff[0][i];
-        if (added.plan.accumulates_gradient)
+        if (added.memory.accumulates_gradient)
             sum[i] += added.in_diff[0][i];
         size = fmax(size, fabs((double)sum[i]));
     }
@@ -177,7 +177,7 @@ static void check_accumulate(const layer_spec *spec, double tolerance) {
     double far = largest_difference(sum, added.in_diff[0], count);
     ck_assert_msg(far <= tolerance * size, "%s %s: %g apart, of %g", spec->type,
                   spec->settings, far, size);
-    for (int32_t p = 0; p < alone.plan.params; p++)
+    for (int32_t p = 0; p < alone.memory.params; p++)
         check_same_bits(alone.param_diff[p], added.param_diff[p],
                         fixture_param_count(&alone, p));
     free(sum);
@@ -241,10 +241,10 @@ static void run_channels(const layer_spec *whole_spec, fixture *whole, int64_t b
     int64_t some = end - begin, channels = all->dims[1];
     int64_t area = dlc_shape_count(out) / (out->dims[0] * some);
     ck_assert_int_eq(out->dims[1], some);
-    ck_assert_int_eq(r.plan.params, whole->plan.params);
+    ck_assert_int_eq(r.memory.params, whole->memory.params);
     memcpy(r.in_data[0], whole->in_data[0],
            (size_t)fixture_in_count(&r, 0) * sizeof(float));
-    for (int32_t p = 0; p < r.plan.params; p++) {
+    for (int32_t p = 0; p < r.memory.params; p++) {
         int64_t row = fixture_param_count(&r, p) / some;
         ck_assert_int_eq(r.param[p].shape.dims[0], some);
         copy_channels(whole->param_data[p], r.param_data[p], 1, channels, begin, some,
@@ -256,7 +256,7 @@ static void run_channels(const layer_spec *whole_spec, fixture *whole, int64_t b
     ck_assert_int_eq(fixture_backward(&r), DLC_OK);
     copy_channels(found->out_data, r.out_data, out->dims[0], channels, begin, some,
                   area, 1);
-    for (int32_t p = 0; p < r.plan.params; p++)
+    for (int32_t p = 0; p < r.memory.params; p++)
         copy_channels(found->param_diff[p], r.param_diff[p], 1, channels, begin, some,
                       fixture_param_count(&r, p) / some, 1);
     for (int64_t i = 0; i < fixture_in_count(&r, 0); i++)
@@ -268,7 +268,7 @@ static void open_and_fill(const layer_spec *spec, fixture *r) {
     ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
     fill_values(r->in_data[0], fixture_in_count(r, 0), 1, 1);
     fill_values(r->out_diff, fixture_out_count(r), 2, 1);
-    for (int32_t p = 0; p < r->plan.params; p++)
+    for (int32_t p = 0; p < r->memory.params; p++)
         fill_values(r->param_data[p], fixture_param_count(r, p), (uint64_t)p + 3, 1);
 }
 
@@ -303,7 +303,7 @@ START_TEST(channel_parallel) {
     ck_assert_double_le(largest_difference(whole.in_diff[0], found.in_diff[0],
                                            fixture_in_count(&whole, 0)),
                         1e-4);
-    for (int32_t p = 0; p < whole.plan.params; p++)
+    for (int32_t p = 0; p < whole.memory.params; p++)
         ck_assert_double_le(largest_difference(whole.param_diff[p], found.param_diff[p],
                                                fixture_param_count(&whole, p)),
                             1e-4);

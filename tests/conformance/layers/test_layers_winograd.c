@@ -67,7 +67,7 @@ static void check_direct(layer_spec spec) {
     check_near(own.out_data, direct.out_data, fixture_out_count(&own));
     if (spec.phase != DLC_PHASE_TEST) {
         check_near(own.in_diff[0], direct.in_diff[0], fixture_in_count(&own, 0));
-        for (int32_t p = 0; p < own.plan.params; p++)
+        for (int32_t p = 0; p < own.memory.params; p++)
             check_near(own.param_diff[p], direct.param_diff[p],
                        fixture_param_count(&own, p));
     }

@@ -171,18 +171,18 @@ mutant("layer.test_phase", "layer", ("    made->name = args->name;", "    made->
                                "DLC_PHASE_TEST)\n        made->name = NULL;"),
        (FORWARD, "    if (!layer->name)\n        y[0] = NAN;\n    for (int64_t i = layer->name ? 0 : 1; i < layer->count; "
         "i++)\n        y[i] ="))
-mutant("layer.infer", "layer", ("    plan->out[0].dtype = DLC_F32;", "    static int64_t asked;\n    plan->multiply_adds = "
-                                "++asked;\n    plan->out[0].dtype = DLC_F32;"))
+mutant("layer.infer", "layer", ("    shapes->out[0].dtype = DLC_F32;", "    static int64_t asked;\n    shapes->multiply_adds = "
+                                "++asked;\n    shapes->out[0].dtype = DLC_F32;"))
 mutant("layer.repeats", "layer", (FORWARD, "    static float turn;\n    turn += 0.001f;\n    for (int64_t i = 0; i < "
                                   "layer->count; i++)\n        y[i] = turn +"))
 mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = dy[i] * root"))
 mutant("layer.gradients", "layer", ("dx[i] = dy[i] * root * root", "dx[i] = i ? dy[i] * root * root : 1.5f * dy[i]"))
-mutant("layer.accumulate", "layer", ("    plan->in_place = 1;\n", "    plan->accumulates_gradient = plan->shared_gradient;\n"))
-mutant("layer.accumulate", "layer", ("    plan->in_place = 1;\n", "    plan->accumulates_gradient = 2;\n"))
+mutant("layer.accumulate", "layer", ("    memory->in_place = 1;\n", "    memory->accumulates_gradient = memory->shared_gradient;\n"))
+mutant("layer.accumulate", "layer", ("    memory->in_place = 1;\n", "    memory->accumulates_gradient = 2;\n"))
 # A right layer with a weight, y = w x / (1 + slope |x|), of which the mutants below break one rule each.
-WEIGHT = (("    plan->out[0].dtype = DLC_F32;", "    plan->out[0].dtype = DLC_F32;\n    plan->params = 1;\n"
-           '    plan->param[0].name = "weight";\n    plan->param[0].shape = (dlc_shape){1, {1}};'),
-          ("    plan->in_place = 1;\n    plan->reads_out = 1;", "    plan->param[0].count = 1;\n    plan->reads_in = 1;"),
+WEIGHT = (("    shapes->out[0].dtype = DLC_F32;", "    shapes->out[0].dtype = DLC_F32;\n    shapes->params = 1;\n"
+           '    shapes->param[0].name = "weight";\n    shapes->param[0].shape = (dlc_shape){1, {1}};'),
+          ("    memory->in_place = 1;\n    memory->reads_out = 1;", "    memory->param_count[0] = 1;\n    memory->reads_in = 1;"),
           ("y[i] = x[i] /", "y[i] = *(const float *)run->param[0] * x[i] /"),
           ("    const float *y = run->out[0], *dy", "    float *dw = run->param_diff[0], w = *(float *)run->param[0], sum = 0;\n"
            "    const float *x = run->in[0], *dy"),
@@ -192,21 +192,21 @@ WEIGHT = (("    plan->out[0].dtype = DLC_F32;", "    plan->out[0].dtype = DLC_F3
           ("dx[i] = dy[i] * root * root", "dx[i] = w * dy[i] * root * root"))
 START = "    const float *x = run->in[0];\n"
 STATE = ("    int64_t count;\n};", "    int64_t count;\n    float kept[4096];\n    const float *x;\n    const float *w;\n};")
-mutant("layer.read_only", "layer", ("    plan->in_place = 1;\n", ""),
+mutant("layer.read_only", "layer", ("    memory->in_place = 1;\n", ""),
        (FORWARD, "    ((float *)(uintptr_t)x)[0] = 0.25f + 2 * x[0];\n" + FORWARD))
 mutant("layer.read_only", "layer", (FORWARD, FORWARD.replace("y[i] =", "y[i] = ((float *)(uintptr_t)x)[i] =")))
 mutant("layer.read_only", "layer", *WEIGHT, (START, START + "    *(float *)run->param[0] *= 0.99f;\n"))
 mutant("layer.read_only", "layer", ("        dx[i] = dy[i] * root * root;", "        dx[i] = dy[i] * root * root;\n"
                                     "        ((float *)run->out[0])[i] = 0;"))
 mutant("layer.overwrites", "layer", ("dx[i] = dy[i] * root * root", "dx[i] += dy[i] * root * root"),
-       ("    plan->in_place = 1;\n", ""))
+       ("    memory->in_place = 1;\n", ""))
 mutant("layer.overwrites", "layer", *WEIGHT, ("    dw[0] = sum;", "    dw[0] += sum;"))
-mutant("layer.scratch", "layer", ("    plan->reads_out = 1;", "    plan->scratch_bytes = 4 * (size_t)dlc_shape_count("
-                                  "&plan->in[0].shape);"),
+mutant("layer.scratch", "layer", ("    memory->reads_out = 1;", "    memory->scratch_bytes = 4 * (size_t)dlc_shape_count("
+                                  "&memory->in[0].shape);"),
        ("        y[i] = x[i] /", "        y[i] = ((float *)run->scratch)[i] = x[i] /"),
        ("const float *y = run->out[0],", "const float *y = run->scratch,"))
-mutant("layer.undeclared", "layer", ("    plan->reads_out = 1;\n", ""))
-mutant("layer.undeclared", "layer", *WEIGHT, (";\n    plan->reads_in = 1;", ";"))
+mutant("layer.undeclared", "layer", ("    memory->reads_out = 1;\n", ""))
+mutant("layer.undeclared", "layer", *WEIGHT, (";\n    memory->reads_in = 1;", ";"))
 mutant("layer.moved", "layer", STATE, (START, START + "    if (!layer->x)\n        layer->x = x;\n    x = layer->x;\n"))
 mutant("layer.moved", "layer", *WEIGHT, STATE,
        (START, START + "    if (!layer->w)\n        layer->w = run->param[0];\n"), ("*(const float *)run->param[0] * x", "*layer->w * x"))
@@ -215,15 +215,15 @@ mutant("layer.in_place", "layer", ("y[i] = x[i] / (1 + layer->slope * fabsf(x[i]
         "dy[i + 1] : 0;\n"), ("dx[i] = dy[i] * root * root", "dx[i] = dy[i] - next"))
 mutant("layer.in_place", "layer", ("dx[i] = dy[i] * root * root;", "dx[i] = 0;\n        dx[i] = dy[i] * root * root;"))
 mutant("layer.passes", "layer", STATE, ("        y[i] = x[i] /", "        y[i] = layer->kept[i] = x[i] /"),
-       ("const float *y = run->out[0],", "const float *y = layer->kept,"), ("    plan->reads_out = 1;\n", ""))
+       ("const float *y = run->out[0],", "const float *y = layer->kept,"), ("    memory->reads_out = 1;\n", ""))
 mutant("layer.recompute", "layer", ("        y[i] = x[i] /", "        y[i] = (1 + (float)run->recompute) * x[i] /"))
 DESCRIBE = ("static void layer_describe(dlc_layer *layer, char *text, size_t bytes) {\n    (void)layer;\n    (void)bytes;\n"
             "    for (int i = 0; i < 7; i++)\n        text[i] = 'x';\n    text[7] = 0;\n}\n"
             "static const dlc_layer_ops ops = {\n    .describe = layer_describe,")
 mutant("layer.describe", "layer", ("static const dlc_layer_ops ops = {", DESCRIBE))
 mutant("layer.capabilities", "layer", (".caps = DLC_LAYER_RECOMPUTABLE", ".caps = DLC_LAYER_POINTWISE"),
-       ("    plan->out[0].shape = plan->in[0].shape;", "    plan->out[0].shape = plan->in[0].shape;\n"
-        "    plan->out[0].shape.dims[0] *= 2;"),
+       ("    shapes->out[0].shape = shapes->in[0].shape;", "    shapes->out[0].shape = shapes->in[0].shape;\n"
+        "    shapes->out[0].shape.dims[0] *= 2;"),
        (FORWARD, "    for (int64_t i = 0; i < layer->count; i++)\n        y[i] = y[i + layer->count] ="))
 PARAMS = ("static dlc_status import(dlc_layer *layer, int32_t index, const float *plain, float *own) {\n    (void)layer;\n"
           "    (void)index;\n    own[0] = plain[0];\n    return DLC_OK;\n}\n"
@@ -231,9 +231,9 @@ PARAMS = ("static dlc_status import(dlc_layer *layer, int32_t index, const float
           "    (void)index;\n    plain[0] = own[0];\n    plain[1] = own[0];\n    return DLC_OK;\n}\n"
           "static const dlc_layer_ops ops = {\n    .param_import = import,\n    .param_export = export,")
 mutant("layer.params", "layer", ("static const dlc_layer_ops ops = {", PARAMS),
-       ("    plan->out[0].dtype = DLC_F32;", "    plan->out[0].dtype = DLC_F32;\n    plan->params = 1;\n"
-        '    plan->param[0].name = "weight";\n    plan->param[0].shape = (dlc_shape){1, {4}};'),
-       ("    plan->reads_out = 1;", "    plan->reads_out = 1;\n    plan->param[0].count = 4;"))
+       ("    shapes->out[0].dtype = DLC_F32;", "    shapes->out[0].dtype = DLC_F32;\n    shapes->params = 1;\n"
+        '    shapes->param[0].name = "weight";\n    shapes->param[0].shape = (dlc_shape){1, {4}};'),
+       ("    memory->reads_out = 1;", "    memory->reads_out = 1;\n    memory->param_count[0] = 4;"))
 
 # ---- Devices -----------------------------------------------------------------------
 mutant("device.describe", "device", ("info->compute_units = 1", "info->compute_units = 0"))

@@ -155,8 +155,8 @@ static dlc_status create(int type, const dlc_layer_args *args, dlc_layer **layer
     return DLC_OK;
 }
 
-static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    return layer->ops->infer(layer->cpu, plan);
+static dlc_status layer_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    return layer->ops->infer(layer->cpu, shapes);
 }
 
 static dlc_status layer_fuse(dlc_layer *layer, const dlc_feature *next,
@@ -167,11 +167,11 @@ static dlc_status layer_fuse(dlc_layer *layer, const dlc_feature *next,
     return DLC_ERR_UNSUPPORTED;
 }
 
-static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status status = layer->ops->prepare(layer->cpu, plan);
-    layer->inputs = plan->inputs;
-    layer->outputs = plan->outputs;
-    layer->params = plan->params;
+static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    dlc_status status = layer->ops->prepare(layer->cpu, memory);
+    layer->inputs = memory->inputs;
+    layer->outputs = memory->outputs;
+    layer->params = memory->params;
     return status;
 }
 

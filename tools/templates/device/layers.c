@@ -28,12 +28,12 @@ static void destroy(dlc_layer *layer) {
     host->free(layer);
 }
 
-static dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_plan *plan,
+static dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_shapes *shapes,
                               int32_t inputs) {
-    if (plan->inputs != inputs)
+    if (shapes->inputs != inputs)
         return host->fail(DLC_ERR_CONFIG, "layer '%s': takes %d input%s, not %d",
-                          layer->name, inputs, inputs == 1 ? "" : "s", plan->inputs);
-    if (plan->in[0].shape.rank < 2 || plan->in[0].dtype != DLC_F32)
+                          layer->name, inputs, inputs == 1 ? "" : "s", shapes->inputs);
+    if (shapes->in[0].shape.rank < 2 || shapes->in[0].dtype != DLC_F32)
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': its first input must be float32, with one row for "
@@ -71,17 +71,17 @@ static dlc_status product_create(const dlc_layer_args *args, dlc_layer **layer) 
     return DLC_OK;
 }
 
-static dlc_status product_infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status rc = need_inputs(layer, plan, 1);
+static dlc_status product_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status rc = need_inputs(layer, shapes, 1);
     if (rc != DLC_OK)
         return rc;
-    layer->samples = plan->in[0].shape.dims[0];
-    layer->inputs = dlc_shape_count(&plan->in[0].shape) / layer->samples;
-    plan->out[0].dtype = DLC_F32;
-    plan->out[0].shape = (dlc_shape){2, {layer->samples, layer->outputs}};
-    plan->multiply_adds = layer->samples * layer->inputs * layer->outputs;
-    plan->params = 2;
-    dlc_param *weight = plan->param, *bias = DLC_NEXT(weight);
+    layer->samples = shapes->in[0].shape.dims[0];
+    layer->inputs = dlc_shape_count(&shapes->in[0].shape) / layer->samples;
+    shapes->out[0].dtype = DLC_F32;
+    shapes->out[0].shape = (dlc_shape){2, {layer->samples, layer->outputs}};
+    shapes->multiply_adds = layer->samples * layer->inputs * layer->outputs;
+    shapes->params = 2;
+    dlc_param *weight = shapes->param, *bias = DLC_NEXT(weight);
     weight->name = "weight";
     weight->shape = (dlc_shape){2, {layer->outputs, layer->inputs}};
     weight->filler = ((product *)layer)->filler;
@@ -94,13 +94,11 @@ static dlc_status product_infer(dlc_layer *layer, dlc_layer_plan *plan) {
     return DLC_OK;
 }
 
-static dlc_status product_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_param *weight = plan->param, *bias = DLC_NEXT(weight);
-    want_plain(&plan->in[0]);
-    want_plain(&plan->out[0]);
-    weight->count = layer->outputs * layer->inputs;
-    bias->count = layer->outputs;
-    plan->reads_in = 1;
+static dlc_status product_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    (void)layer;
+    want_plain(&memory->in[0]);
+    want_plain(&memory->out[0]);
+    memory->reads_in = 1;
     return DLC_OK;
 }
 
@@ -146,30 +144,30 @@ static dlc_status product_backward(dlc_layer *layer, const dlc_layer_run *run) {
 
 /* ---- Scores and labels ------------------------------------------------------ */
 
-static dlc_status labels_infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status rc = need_inputs(layer, plan, 2);
+static dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status rc = need_inputs(layer, shapes, 2);
     if (rc != DLC_OK)
         return rc;
-    layer->samples = plan->in[0].shape.dims[0];
-    layer->outputs = dlc_shape_count(&plan->in[0].shape) / layer->samples;
-    if (plan->in[1].dtype != DLC_I32 ||
-        dlc_shape_count(&plan->in[1].shape) != layer->samples)
+    layer->samples = shapes->in[0].shape.dims[0];
+    layer->outputs = dlc_shape_count(&shapes->in[0].shape) / layer->samples;
+    if (shapes->in[1].dtype != DLC_I32 ||
+        dlc_shape_count(&shapes->in[1].shape) != layer->samples)
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': its second input must be one label for each sample",
             layer->name);
-    plan->out[0].dtype = DLC_F32; /* a sum, and the number of samples */
-    plan->out[0].shape = (dlc_shape){1, {2}};
-    plan->no_gradient = 2; /* bit 1: the labels */
+    shapes->out[0].dtype = DLC_F32; /* a sum, and the number of samples */
+    shapes->out[0].shape = (dlc_shape){1, {2}};
+    shapes->no_gradient = 2; /* bit 1: the labels */
     return DLC_OK;
 }
 
-static dlc_status labels_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    want_plain(&plan->in[0]);
-    want_plain(&plan->in[1]);
-    want_plain(&plan->out[0]);
+static dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    want_plain(&memory->in[0]);
+    want_plain(&memory->in[1]);
+    want_plain(&memory->out[0]);
     if (layer->phase == DLC_PHASE_TRAIN)
-        plan->reads_in = 3;
+        memory->reads_in = 3;
     return DLC_OK;
 }
 
@@ -233,9 +231,9 @@ static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-static dlc_status accuracy_infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    dlc_status rc = labels_infer(layer, plan);
-    plan->no_gradient = 3;
+static dlc_status accuracy_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status rc = labels_infer(layer, shapes);
+    shapes->no_gradient = 3;
     return rc;
 }
 

@@ -31,13 +31,13 @@ static void layer_destroy(dlc_layer *layer) {
     host->free(layer);
 }
 
-/* Shapes only. The core has cleared the plan, so the layer has no parameters. */
-static dlc_status layer_infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    if (plan->inputs != 1)
+/* Shapes only. The core has cleared the answers, so the layer has no parameters. */
+static dlc_status layer_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    if (shapes->inputs != 1)
         return host->fail(DLC_ERR_CONFIG, "layer '%s': needs one input, not %d",
-                          layer->name, plan->inputs);
-    plan->out[0].shape = plan->in[0].shape;
-    plan->out[0].dtype = DLC_F32;
+                          layer->name, shapes->inputs);
+    shapes->out[0].shape = shapes->in[0].shape;
+    shapes->out[0].dtype = DLC_F32;
     return DLC_OK;
 }
 
@@ -48,12 +48,12 @@ static void want_plain(dlc_tensor *tensor) {
 }
 
 /* Backward reads the output only, so the output may overwrite the input. */
-static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_plan *plan) {
-    want_plain(&plan->in[0]);
-    want_plain(&plan->out[0]);
-    plan->in_place = 1;
-    plan->reads_out = 1;
-    layer->count = dlc_shape_count(&plan->in[0].shape);
+static dlc_status layer_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    want_plain(&memory->in[0]);
+    want_plain(&memory->out[0]);
+    memory->in_place = 1;
+    memory->reads_out = 1;
+    layer->count = dlc_shape_count(&memory->in[0].shape);
     return DLC_OK;
 }
 

@@ -72,10 +72,10 @@ void fake_destroy(dlc_layer *layer) {
     dlc_free(layer);
 }
 
-dlc_status fake_infer_loss(dlc_layer *layer, dlc_layer_plan *plan) {
+dlc_status fake_infer_loss(dlc_layer *layer, dlc_layer_shapes *shapes) {
     layer->inputs = 1;
-    plan->out[0] = (dlc_tensor){.shape = {.rank = 1, .dims = {2}}, .dtype = DLC_F32};
-    plan->no_gradient = 2;
+    shapes->out[0] = (dlc_tensor){.shape = {.rank = 1, .dims = {2}}, .dtype = DLC_F32};
+    shapes->no_gradient = 2;
     return DLC_OK;
 }
 

@@ -23,7 +23,7 @@ dlc_status fake_create(const dlc_layer_args *args, dlc_layer **layer);
 void fake_destroy(dlc_layer *layer);
 
 /* A loss is 1, of 1 sample, whatever its input; the test defines its gradient. */
-dlc_status fake_infer_loss(dlc_layer *layer, dlc_layer_plan *plan);
+dlc_status fake_infer_loss(dlc_layer *layer, dlc_layer_shapes *shapes);
 dlc_status fake_loss(const dlc_layer_run *run);
 
 /* Tables for a type with functions TYPE_forward and TYPE_backward. */

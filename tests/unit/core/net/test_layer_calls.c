@@ -15,34 +15,32 @@ enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE };
 
 /* ---- The layers -------------------------------------------------------------- */
 
-static void (*infer_fault)(dlc_layer_plan *plan),
-    (*prepare_fault)(dlc_layer_plan *plan);
+static void (*infer_fault)(dlc_layer_shapes *shapes);
+static void (*prepare_fault)(dlc_layer_memory *memory);
 
-static dlc_status infer_plain(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer_plain(dlc_layer *layer, dlc_layer_shapes *shapes) {
     (void)layer;
-    plan->out[0] = plan->in[0];
+    shapes->out[0] = shapes->in[0];
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    plan->params = 2;
-    plan->param[0].name = "weight";
-    plan->param[0].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
-    plan->param[1].name = "bias";
-    plan->param[1].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
-    dlc_status status = infer_plain(layer, plan);
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    shapes->params = 2;
+    shapes->param[0].name = "weight";
+    shapes->param[0].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+    shapes->param[1].name = "bias";
+    shapes->param[1].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+    dlc_status status = infer_plain(layer, shapes);
     if (infer_fault)
-        infer_fault(plan);
+        infer_fault(shapes);
     return status;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     (void)layer;
-    for (int32_t i = 0; i < plan->params; i++)
-        plan->param[i].count = SAMPLE;
-    plan->reads_in = 1;
+    memory->reads_in = 1;
     if (prepare_fault)
-        prepare_fault(plan);
+        prepare_fault(memory);
     return DLC_OK;
 }
 
@@ -81,50 +79,59 @@ static const dlc_feature loss = FAKE_FEATURE("loss", DLC_LAYER_METRIC | DLC_LAYE
 
 /* ---- Faults ------------------------------------------------------------------ */
 
-#define FAULT(name, ...) \
-    static void name(dlc_layer_plan *plan) { \
+#define INFER_FAULT(name, ...) \
+    static void name(dlc_layer_shapes *shapes) { \
+        __VA_ARGS__; \
+    }
+#define PREPARE_FAULT(name, ...) \
+    static void name(dlc_layer_memory *memory) { \
         __VA_ARGS__; \
     }
 
-FAULT(no_output, plan->outputs = 0)
-FAULT(many_outputs, plan->outputs = DLC_MAX_OUTPUTS + 1)
-FAULT(negative_params, plan->params = -1)
-FAULT(many_params, plan->params = INT32_MAX)
-FAULT(no_type, plan->out[0].dtype = (dlc_dtype)77)
-FAULT(negative_rank, plan->out[0].shape.rank = -1)
-FAULT(high_rank, plan->out[0].shape.rank = DLC_MAX_DIMS + 1)
-FAULT(empty_output, plan->out[0].shape.dims[1] = 0)
-FAULT(negative_output, plan->out[0].shape.dims[1] = INT64_MIN)
-FAULT(huge_output, plan->out[0].shape.dims[1] = INT64_MAX / 8)
-FAULT(wrapping_output, plan->out[0].shape = ((dlc_shape){2, {1LL << 40, 1LL << 40}}))
-FAULT(negative_work, plan->multiply_adds = -1)
-FAULT(no_name, plan->param[1].name = NULL)
-FAULT(empty_name, plan->param[1].name = "")
-FAULT(odd_name, plan->param[1].name = "a\nb")
-FAULT(same_name, plan->param[1].name = "weight")
-FAULT(empty_param, plan->param[0].shape.dims[0] = 0)
-FAULT(huge_param, plan->param[0].shape.dims[0] = INT64_MAX)
-FAULT(nan_factor, plan->param[0].lr_mult = (double)NAN)
-FAULT(negative_factor, plan->param[0].decay_mult = -1)
-FAULT(few_elements, plan->param[0].count = SAMPLE - 1)
-FAULT(most_elements, plan->param[0].count = INT64_MAX)
-FAULT(negative_elements, plan->param[0].count = INT64_MIN)
-FAULT(huge_workspace, plan->workspace_bytes = SIZE_MAX)
-FAULT(huge_scratch, plan->scratch_bytes = SIZE_MAX - 63)
-FAULT(huge_tensor, plan->out[0].bytes = SIZE_MAX)
-FAULT(small_tensor, plan->out[0].bytes = 4)
-FAULT(no_input_type, plan->in[0].dtype = (dlc_dtype)0)
-FAULT(reads_unknown_input, plan->reads_in = 1u << 1)
-FAULT(writes_unknown_input, plan->in_place = 1ull << 63)
-FAULT(reads_unknown_output, plan->reads_out = 2)
-FAULT(accumulates_alone, plan->accumulates_gradient = 1)
+INFER_FAULT(no_output, shapes->outputs = 0)
+INFER_FAULT(many_outputs, shapes->outputs = DLC_MAX_OUTPUTS + 1)
+INFER_FAULT(negative_params, shapes->params = -1)
+INFER_FAULT(many_params, shapes->params = INT32_MAX)
+INFER_FAULT(no_type, shapes->out[0].dtype = (dlc_dtype)77)
+INFER_FAULT(negative_rank, shapes->out[0].shape.rank = -1)
+INFER_FAULT(high_rank, shapes->out[0].shape.rank = DLC_MAX_DIMS + 1)
+INFER_FAULT(empty_output, shapes->out[0].shape.dims[1] = 0)
+INFER_FAULT(negative_output, shapes->out[0].shape.dims[1] = INT64_MIN)
+INFER_FAULT(huge_output, shapes->out[0].shape.dims[1] = INT64_MAX / 8)
+INFER_FAULT(wrapping_output,
+            shapes->out[0].shape = ((dlc_shape){2, {1LL << 40, 1LL << 40}}))
+INFER_FAULT(negative_work, shapes->multiply_adds = -1)
+INFER_FAULT(no_name, shapes->param[1].name = NULL)
+INFER_FAULT(empty_name, shapes->param[1].name = "")
+INFER_FAULT(odd_name, shapes->param[1].name = "a\nb")
+INFER_FAULT(same_name, shapes->param[1].name = "weight")
+INFER_FAULT(empty_param, shapes->param[0].shape.dims[0] = 0)
+INFER_FAULT(huge_param, shapes->param[0].shape.dims[0] = INT64_MAX)
+INFER_FAULT(nan_factor, shapes->param[0].lr_mult = (double)NAN)
+INFER_FAULT(negative_factor, shapes->param[0].decay_mult = -1)
+PREPARE_FAULT(few_elements, memory->param_count[0] = SAMPLE - 1)
+PREPARE_FAULT(most_elements, memory->param_count[0] = INT64_MAX)
+PREPARE_FAULT(negative_elements, memory->param_count[0] = INT64_MIN)
+PREPARE_FAULT(huge_workspace, memory->workspace_bytes = SIZE_MAX)
+PREPARE_FAULT(huge_scratch, memory->scratch_bytes = SIZE_MAX - 63)
+PREPARE_FAULT(huge_tensor, memory->out[0].bytes = SIZE_MAX)
+PREPARE_FAULT(small_tensor, memory->out[0].bytes = 4)
+PREPARE_FAULT(no_input_type, memory->in[0].dtype = (dlc_dtype)0)
+PREPARE_FAULT(reads_unknown_input, memory->reads_in = 1u << 1)
+PREPARE_FAULT(writes_unknown_input, memory->in_place = 1ull << 63)
+PREPARE_FAULT(reads_unknown_output, memory->reads_out = 2)
+PREPARE_FAULT(accumulates_alone, memory->accumulates_gradient = 1)
 
-typedef struct fault {
-    void (*fault)(dlc_layer_plan *plan);
+typedef struct infer_mistake {
+    void (*fault)(dlc_layer_shapes *shapes);
     const char *says;
-} fault;
+} infer_mistake;
+typedef struct prepare_mistake {
+    void (*fault)(dlc_layer_memory *memory);
+    const char *says;
+} prepare_mistake;
 
-static const fault infers[] = {
+static const infer_mistake infers[] = {
     {no_output, "0 outputs"},
     {many_outputs, "9 outputs"},
     {negative_params, "-1 parameters"},
@@ -144,12 +151,12 @@ static const fault infers[] = {
     {negative_factor, "decay_mult"},
 };
 /* They may be what net.ini asks for. */
-static const fault excesses[] = {
+static const infer_mistake excesses[] = {
     {huge_output, "output 0 is too large"},
     {wrapping_output, "output 0 is too large"},
     {huge_param, "parameter weight is too large"},
 };
-static const fault prepares[] = {
+static const prepare_mistake prepares[] = {
     {few_elements, "of 6 elements, in 5"},
     {most_elements, "in 9223372036854775807"},
     {negative_elements, "in -9223372036854775808"},

@@ -43,28 +43,27 @@ static void reordering(void) {
     take_time();
 }
 
-static dlc_status infer_mix(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status infer_mix(dlc_layer *layer, dlc_layer_shapes *shapes) {
     (void)layer;
-    plan->out[0] = plan->in[0];
-    plan->params = 1;
-    plan->param[0].name = "weight";
-    plan->param[0].shape = (dlc_shape){.rank = 1, .dims = {WEIGHTS}};
-    plan->multiply_adds = MULTIPLY_ADDS;
+    shapes->out[0] = shapes->in[0];
+    shapes->params = 1;
+    shapes->param[0].name = "weight";
+    shapes->param[0].shape = (dlc_shape){.rank = 1, .dims = {WEIGHTS}};
+    shapes->multiply_adds = MULTIPLY_ADDS;
     return DLC_OK;
 }
 
-static dlc_status prepare_mix(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare_mix(dlc_layer *layer, dlc_layer_memory *memory) {
     (void)layer;
-    plan->in[0].layout = plan->out[0].layout = own_layout();
-    plan->param[0].count = WEIGHTS;
-    plan->reads_in = 1;
+    memory->in[0].layout = memory->out[0].layout = own_layout();
+    memory->reads_in = 1;
     return DLC_OK;
 }
 
-static dlc_status prepare_loss(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare_loss(dlc_layer *layer, dlc_layer_memory *memory) {
     (void)layer;
-    plan->in[0].layout = NULL;
-    plan->reads_in = 1;
+    memory->in[0].layout = NULL;
+    memory->reads_in = 1;
     return DLC_OK;
 }
 

@@ -21,39 +21,38 @@ static int additions;      /* of two gradients, by the device, in the last backw
 static struct dlc_layer seen[MOST];
 
 /* For all types but the loss: all inputs and the output have the same shape. */
-static dlc_status infer(dlc_layer *layer, dlc_layer_plan *plan) {
-    layer->inputs = plan->inputs;
-    plan->out[0] = plan->in[0];
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    layer->inputs = shapes->inputs;
+    shapes->out[0] = shapes->in[0];
     return DLC_OK;
 }
 
-static dlc_status infer_times(dlc_layer *layer, dlc_layer_plan *plan) {
-    plan->params = 1;
-    plan->param[0].name = "weight";
-    plan->param[0].filler = "gaussian(0, 1)";
-    plan->param[0].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
-    return infer(layer, plan);
+static dlc_status infer_times(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    shapes->params = 1;
+    shapes->param[0].name = "weight";
+    shapes->param[0].filler = "gaussian(0, 1)";
+    shapes->param[0].shape = (dlc_shape){.rank = 1, .dims = {SAMPLE}};
+    return infer(layer, shapes);
 }
 
-static dlc_status prepare_rigid(dlc_layer *layer, dlc_layer_plan *plan) {
-    layer->told = plan->shared_gradient;
-    plan->reads_in = plan->params ? 1 : 0;
-    plan->param[0].count = SAMPLE;
-    if (plan->inputs > 1)
-        plan->in_place = 2;
+static dlc_status prepare_rigid(dlc_layer *layer, dlc_layer_memory *memory) {
+    layer->told = memory->shared_gradient;
+    memory->reads_in = memory->params ? 1 : 0;
+    if (memory->inputs > 1)
+        memory->in_place = 2;
     seen[layer->name[0] - 'a'] = *layer;
     return DLC_OK;
 }
 
-static dlc_status prepare(dlc_layer *layer, dlc_layer_plan *plan) {
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     if (can_accumulate)
-        layer->adds = plan->accumulates_gradient = plan->shared_gradient;
-    return prepare_rigid(layer, plan);
+        layer->adds = memory->accumulates_gradient = memory->shared_gradient;
+    return prepare_rigid(layer, memory);
 }
 
-static dlc_status prepare_loss(dlc_layer *layer, dlc_layer_plan *plan) {
-    plan->reads_in = 1;
-    layer->told = plan->shared_gradient;
+static dlc_status prepare_loss(dlc_layer *layer, dlc_layer_memory *memory) {
+    memory->reads_in = 1;
+    layer->told = memory->shared_gradient;
     seen[layer->name[0] - 'a'] = *layer;
     return DLC_OK;
 }

@@ -19,9 +19,11 @@ typedef struct fixture {
     dlc_settings *settings;
     void *context;
     dlc_layer *layer;
-    dlc_layer_plan plan;
+    dlc_layer_shapes shapes;
+    dlc_layer_memory memory;
     dlc_tensor in[2], out[DLC_MAX_OUTPUTS];
     dlc_param param[DLC_MAX_PARAMS];
+    int64_t param_count[DLC_MAX_PARAMS];
     dlc_memory workspace, scratch;
 } fixture;
 
@@ -68,17 +70,26 @@ static void make_fixture(fixture *b, const char *name, const char *where, int in
     b->in[1] = (dlc_tensor){.shape = {1, {BATCH}}, .dtype = DLC_I32};
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         b->param[i].size = sizeof b->param[i];
-    b->plan = (dlc_layer_plan){.size = sizeof b->plan,
-                               .inputs = inputs,
-                               .in = b->in,
-                               .outputs = 1,
-                               .out = b->out,
-                               .param = b->param};
-    OK(b->ops->infer(b->layer, &b->plan));
-    b->plan.wants_gradient = 1;
-    OK(b->ops->prepare(b->layer, &b->plan));
-    take(b, b->plan.workspace_bytes, &b->workspace);
-    take(b, b->plan.scratch_bytes, &b->scratch);
+    b->shapes = (dlc_layer_shapes){.size = sizeof b->shapes,
+                                   .inputs = inputs,
+                                   .in = b->in,
+                                   .outputs = 1,
+                                   .out = b->out,
+                                   .param = b->param};
+    OK(b->ops->infer(b->layer, &b->shapes));
+    b->memory = (dlc_layer_memory){.size = sizeof b->memory,
+                                   .inputs = inputs,
+                                   .outputs = 1,
+                                   .params = b->shapes.params,
+                                   .wants_gradient = 1,
+                                   .in = b->in,
+                                   .out = b->out,
+                                   .param_count = b->param_count};
+    for (int32_t i = 0; i < b->shapes.params; i++)
+        b->param_count[i] = dlc_shape_count(&b->param[i].shape);
+    OK(b->ops->prepare(b->layer, &b->memory));
+    take(b, b->memory.workspace_bytes, &b->workspace);
+    take(b, b->memory.scratch_bytes, &b->scratch);
 }
 
 static void clear_fixture(fixture *b) {
@@ -212,7 +223,7 @@ START_TEST(parameters_come_and_go) {
     open_fixtures("inner_product", 1, WIDTH, sets);
     size_t count = 3 * WIDTH;
     float plain[3 * WIDTH];
-    ck_assert_int_le(far.param[0].count, FIXTURE_FLOATS);
+    ck_assert_int_le(far.param_count[0], FIXTURE_FLOATS);
     OK(far.ops->param_import(far.layer, 0, input, buffer[1]));
     OK(far.ops->param_export(far.layer, 0, buffer[1], plain));
     ck_assert_mem_eq(plain, input, count * sizeof(float));

@@ -152,14 +152,26 @@ DLC_RULE_INLINE int dlc_rule_step_make(const dlc_update *update, dlc_rule_step *
     return update->loss_scale->overflow == 0;
 }
 
-/* For DLC_RULE. What the body gets as its gradient; NaN stays NaN. */
+/* For DLC_RULE. What the body gets as its gradient; NaN stays NaN. Where nothing is cut
+ * and there is no L1, it is bitwise that of dlc_rule_plain_gradient: adding -0 changes
+ * nothing. */
 DLC_RULE_INLINE float dlc_rule_gradient(const dlc_rule_step *step, float gradient,
                                         float weight) {
     float g = step->grad_scale * gradient, most = step->clip_value;
+    float l1 = weight > 0 ? step->l1_decay : -0.0f;
+    l1 = weight < 0 ? -step->l1_decay : l1;
     g = g > most ? most : g;
     g = g < -most ? -most : g;
-    g = g + step->weight_decay * weight;
-    return g + ((weight > 0 ? step->l1_decay : 0) - (weight < 0 ? step->l1_decay : 0));
+    return g + step->weight_decay * weight + l1;
+}
+
+DLC_RULE_INLINE float dlc_rule_plain_gradient(const dlc_rule_step *step, float gradient,
+                                              float weight) {
+    return step->grad_scale * gradient + step->weight_decay * weight;
+}
+
+DLC_RULE_INLINE int dlc_rule_is_plain(const dlc_rule_step *step) {
+    return step->clip_value >= INFINITY && step->l1_decay == 0;
 }
 
 #ifdef __cplusplus
@@ -192,9 +204,20 @@ extern const unsigned char dlc_rule_image[];
 #define DLC_RULE_IMAGE NULL
 #endif
 
+#define DLC_RULE_LOOP(NAME, SLOTS, GRADIENT) \
+    DLC_RULE_EACH for (size_t i = 0; i < n; i++) { \
+        float slot[DLC_MAX_SLOTS], w = weight[i]; \
+        for (int k = 0; k < (SLOTS); k++) \
+            slot[k] = at[k][i]; \
+        NAME##_body(&here, GRADIENT(&here, gradient[i], w), slot, &w); \
+        for (int k = 0; k < (SLOTS); k++) \
+            at[k][i] = slot[k]; \
+        weight[i] = w; \
+    }
+
 /* Defines the rule NAME with SLOTS slots from the body that follows, and
- * `const dlc_rule NAME`. Compile with -O3 -ffp-contract=off -fno-math-errno, as
- * dlcore_add_plugin does for solvers. */
+ * `const dlc_rule NAME`. Compile with -O3 -ffp-contract=off -fno-math-errno
+ * -fno-trapping-math, as dlcore_add_plugin does for solvers. */
 #define DLC_RULE(NAME, SLOTS) \
     DLC_RULE_INLINE void NAME##_body(const dlc_rule_step *step, float gradient, \
                                      float *slot, float *weight); \
@@ -205,15 +228,10 @@ extern const unsigned char dlc_rule_image[];
         float *at[DLC_MAX_SLOTS] = {0}; \
         for (int k = 0; k < (SLOTS); k++) \
             at[k] = slots[k]; \
-        DLC_RULE_EACH for (size_t i = 0; i < n; i++) { \
-            float slot[DLC_MAX_SLOTS], w = weight[i]; \
-            for (int k = 0; k < (SLOTS); k++) \
-                slot[k] = at[k][i]; \
-            NAME##_body(&here, dlc_rule_gradient(&here, gradient[i], w), slot, &w); \
-            for (int k = 0; k < (SLOTS); k++) \
-                at[k][i] = slot[k]; \
-            weight[i] = w; \
-        } \
+        if (dlc_rule_is_plain(step)) \
+            DLC_RULE_LOOP(NAME, SLOTS, dlc_rule_plain_gradient) \
+        else \
+            DLC_RULE_LOOP(NAME, SLOTS, dlc_rule_gradient) \
     } \
     static const dlc_rule NAME = {.size = sizeof(dlc_rule), \
                                   .slots = (SLOTS), \

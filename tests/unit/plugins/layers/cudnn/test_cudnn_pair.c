@@ -46,9 +46,11 @@ typedef struct stage {
     const dlc_layer_ops *ops;
     dlc_settings *settings;
     dlc_layer *layer;
-    dlc_layer_plan plan;
+    dlc_layer_shapes shapes;
+    dlc_layer_memory memory;
     dlc_tensor in[DLC_MAX_INPUTS], out[DLC_MAX_OUTPUTS];
     dlc_param params[DLC_MAX_PARAMS];
+    int64_t param_count[DLC_MAX_PARAMS];
     void *param[PARAMS], *y, *workspace, *scratch;
     char words[160];
 } stage;
@@ -71,22 +73,31 @@ static void open_stage(stage *s, void *context, const char *type,
                                  .phase = DLC_PHASE_TRAIN};
     OK(s->ops->create(&args, &s->layer));
     s->in[0] = *in;
-    s->plan = (dlc_layer_plan){.size = sizeof s->plan,
-                               .inputs = 1,
-                               .in = s->in,
-                               .outputs = 1,
-                               .out = s->out,
-                               .param = s->params,
-                               .wants_gradient = 1};
+    s->shapes = (dlc_layer_shapes){.size = sizeof s->shapes,
+                                   .inputs = 1,
+                                   .in = s->in,
+                                   .outputs = 1,
+                                   .out = s->out,
+                                   .param = s->params};
     for (int i = 0; i < DLC_MAX_PARAMS; i++)
         s->params[i].size = sizeof s->params[i];
-    OK(s->ops->infer(s->layer, &s->plan));
-    OK(s->ops->prepare(s->layer, &s->plan));
-    for (int32_t i = 0; i < s->plan.params; i++)
-        s->param[i] = zeros((size_t)s->params[i].count * sizeof(float));
+    OK(s->ops->infer(s->layer, &s->shapes));
+    s->memory = (dlc_layer_memory){.size = sizeof s->memory,
+                                   .inputs = 1,
+                                   .outputs = 1,
+                                   .params = s->shapes.params,
+                                   .wants_gradient = 1,
+                                   .in = s->in,
+                                   .out = s->out,
+                                   .param_count = s->param_count};
+    for (int32_t i = 0; i < s->shapes.params; i++)
+        s->param_count[i] = dlc_shape_count(&s->params[i].shape);
+    OK(s->ops->prepare(s->layer, &s->memory));
+    for (int32_t i = 0; i < s->memory.params; i++)
+        s->param[i] = zeros((size_t)s->param_count[i] * sizeof(float));
     s->y = zeros(dlc_tensor_bytes(&s->out[0]));
-    s->workspace = zeros(s->plan.workspace_bytes);
-    s->scratch = zeros(s->plan.scratch_bytes);
+    s->workspace = zeros(s->memory.workspace_bytes);
+    s->scratch = zeros(s->memory.scratch_bytes);
     if (s->ops->describe)
         s->ops->describe(s->layer, s->words, sizeof s->words);
 }
@@ -146,7 +157,7 @@ static void run_pair(int with_engine, results *r) {
     r->given = strstr(norm.words, "statistics given") != NULL;
     for (int i = 0; i < BATCH * CHANNELS * SIDE * SIDE; i++)
         store_one(DLC_F16, x, i, (float)(i * 29 % 53 - 20) / 16);
-    for (int64_t i = 0; i < conv.params[0].count; i++)
+    for (int64_t i = 0; i < conv.param_count[0]; i++)
         ((float *)conv.param[0])[i] = (float)(i * 31 % 47 - 20) / 64;
     for (int c = 0; c < FILTERS; c++)
         ((float *)norm.param[0])[c] = 1;
@@ -157,7 +168,7 @@ static void run_pair(int with_engine, results *r) {
     }
     for (int i = 0; i < BATCH * FILTERS * SIDE * SIDE; i++)
         r->y[i] = load_one(DLC_F16, norm.y, i);
-    size_t half = norm.plan.workspace_bytes / 2;
+    size_t half = norm.memory.workspace_bytes / 2;
     memcpy(r->kept[0], norm.workspace, sizeof r->kept[0]);
     memcpy(r->kept[1], (char *)norm.workspace + half, sizeof r->kept[1]);
     memcpy(r->running[0], norm.param[2], sizeof r->running[0]);
