@@ -1,10 +1,9 @@
 /* Activations: elementwise functions, all in one implementation with a table of types.
  * Whether backward reads the input or the output depends on the kernel. */
-#include <stdio.h>
 #include <string.h>
 
-#include "cudnn.h"
 #include "kernels/kernels.h"
+#include "relu.h"
 
 typedef struct activation {
     dlc_layer head;
@@ -18,28 +17,6 @@ typedef struct activation_type {
     const char *slope;      /* option with the slope below zero; bounded at zero */
     const char *low, *high; /* options with the bounds */
 } activation_type;
-
-const dlc_option relu_options[] = {
-    DLC_FLOAT("negative_slope", "0", 0, 1e6, "slope below zero (leaky relu)"),
-    DLC_OPTIONS_END,
-};
-const dlc_option elu_options[] = {
-    DLC_FLOAT("alpha", "1", 0, 1e6, "limit far below zero, negated"),
-    DLC_OPTIONS_END,
-};
-const dlc_option gelu_options[] = {
-    DLC_CHOICE("form", "erf", "erf|tanh", "exact, or by the tanh approximation"),
-    DLC_OPTIONS_END,
-};
-const dlc_option swish_options[] = {
-    DLC_FLOAT("beta", "1", -1e6, 1e6, "factor of x inside the sigmoid"),
-    DLC_OPTIONS_END,
-};
-const dlc_option clip_options[] = {
-    DLC_FLOAT("min", "0", -1e30, 1e30, "smallest output"),
-    DLC_FLOAT("max", "6", -1e30, 1e30, "largest output"),
-    DLC_OPTIONS_END,
-};
 
 static bounds bounds_of(const activation_type *type, const dlc_settings *settings) {
     if (type->slope)
@@ -62,15 +39,6 @@ static dlc_status create(const activation_type *type, const dlc_layer_args *args
     if (type->alpha)
         act->args.alpha = (float)host->get_float(args->settings, type->alpha);
     return DLC_OK;
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
-    if (status == DLC_OK)
-        same_shape(shapes);
-    return status;
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -111,11 +79,6 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
                       "do its backward pass");
 }
 
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
-}
-
 static dlc_status create_gelu(const dlc_layer_args *args, dlc_layer **layer) {
     const char *form = host->get_string(args->settings, "form");
     const activation_type type = {.kind = strcmp(form, "tanh") == 0 ? ACT_GELU_TANH
@@ -126,12 +89,8 @@ static dlc_status create_gelu(const dlc_layer_args *args, dlc_layer **layer) {
 static dlc_status create_clip(const dlc_layer_args *args, dlc_layer **layer) {
     static const activation_type type = {
         .kind = ACT_BOUNDS, .low = "min", .high = "max"};
-    double low = host->get_float(args->settings, "min");
-    double high = host->get_float(args->settings, "max");
-    if (low >= high)
-        return host->fail(DLC_ERR_CONFIG, "layer '%s': min = %g must be below max = %g",
-                          args->name, low, high);
-    return create(&type, args, layer);
+    dlc_status status = clip_check(args);
+    return status == DLC_OK ? create(&type, args, layer) : status;
 }
 
 #define OPS(name_) \
@@ -140,11 +99,11 @@ static dlc_status create_clip(const dlc_layer_args *args, dlc_layer **layer) {
         .family = &cudnn_family, \
         .create = create_##name_, \
         .destroy = layer_free, \
-        .infer = infer, \
+        .infer = infer_elementwise, \
         .prepare = prepare, \
         .forward = forward, \
         .backward = backward, \
-        .describe = describe, \
+        .describe = describe_own, \
     }
 #define ACTIVATION(name_, ...) \
     static dlc_status create_##name_(const dlc_layer_args *args, dlc_layer **layer) { \

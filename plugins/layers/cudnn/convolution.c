@@ -10,7 +10,6 @@
  * The accumulating graph is for inputs that other layers read too, as at the fork of a
  * residual net: it adds to the gradient that they have written. */
 #include <stdio.h>
-#include <string.h>
 
 #include "../shared/window.h"
 #include "graph.h"
@@ -18,10 +17,8 @@
 
 typedef struct convolution {
     weighted w;
-    sliding_window win;
-    int64_t group;
-    int direct; /* 1: neither Winograd nor FFT (algorithm = direct) */
-    int fused;  /* 1: the forward plan includes bias and activation */
+    filters filters; /* direct: neither Winograd nor FFT */
+    int fused;       /* 1: the forward plan includes bias and activation */
     cudnn_plan forward, backward_data, accumulate_data, backward_weights;
     graph_tensor x, weights, y, bias; /* common to all graphs */
     graph_tensor sums, squares;       /* of the forward plan, or 0 */
@@ -29,83 +26,25 @@ typedef struct convolution {
     channel_sums sums_at;             /* pointers into it */
 } convolution;
 
-const dlc_option convolution_options[] = {
-    DLC_INT_REQUIRED("num_output", 1, 1 << 20,
-                     "number of filters: channels that come out"),
-    WINDOW_OPTIONS,
-    DLC_INT("dilation", "1", 1, WINDOW_MAX,
-            "distance between neighbouring points of the window; 1: none left out"),
-    DLC_INT("dilation_h", NULL, 1, WINDOW_MAX,
-            "vertical distance, instead of dilation"),
-    DLC_INT("dilation_w", NULL, 1, WINDOW_MAX,
-            "horizontal distance, instead of dilation"),
-    DLC_INT("group", "1", 1, 1 << 20,
-            "split channels and filters into this many groups that don't mix"),
-    WEIGHTED_OPTIONS,
-    DLC_CHOICE("layout", "auto", "auto|channels_last|batch_blocked|library",
-               "memory layout of images; batch_blocked: vectors of images, where the "
-               "batch size allows it; library: what oneDNN proposes"),
-    DLC_CHOICE(
-        "algorithm", "auto", "auto|direct",
-        "auto: where it is likely faster, windows of 3x3, on a CPU also of 5x5, by "
-        "Winograd's transform, which rounds a little more"),
-    DLC_OPTIONS_END,
-};
-
-static int64_t dilation_of(const dlc_settings *settings, const char *side) {
-    return host->get_int(settings, host->is_set(settings, side) ? side : "dilation") -
-           1;
-}
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    const dlc_settings *settings = args->settings;
     dlc_layer *layer = NULL;
     dlc_status status = layer_alloc(args, sizeof(convolution), &layer);
     if (status != DLC_OK)
         return status;
     convolution *conv = (convolution *)layer;
-    weighted_read(&conv->w, settings);
-    conv->group = host->get_int(settings, "group");
-    conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
-    status = window_read(layer->name, settings, 0, &conv->win);
-    if (status != DLC_OK) {
+    linear_read(args, &conv->w.linear);
+    status = convolution_read(layer->name, args->settings, &conv->filters);
+    if (status == DLC_OK)
+        *out = layer;
+    else
         layer_free(layer);
-        return status;
-    }
-    conv->win.dilation[0] = dilation_of(settings, "dilation_h");
-    conv->win.dilation[1] = dilation_of(settings, "dilation_w");
-    *out = layer;
-    return DLC_OK;
+    return status;
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     convolution *conv = (convolution *)layer;
-    int64_t filters = conv->w.num_output, size[2];
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 4, 4);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    if (in->dims[1] % conv->group || filters % conv->group)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': group = %lld must divide both the %lld channels of "
-            "its input %s and num_output = %lld",
-            layer->name, (long long)conv->group, (long long)in->dims[1],
-            shape_print(in).text, (long long)filters);
-    if ((status = window_slide(layer->name, in, 0, &conv->win, size)) != DLC_OK)
-        return status;
-    const int64_t *kernel = conv->win.kernel;
-    const dlc_shape weight = {
-        .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
-    int64_t area = kernel[0] * kernel[1];
-    shapes->out[0].dtype = layer->net->precision;
-    shapes->out[0].shape = (dlc_shape){
-        .rank = 4, .dims = {in->dims[0], filters, size[0], size[1]}};
-    return weighted_params(&conv->w, shapes, &weight, times(weight.dims[1], area),
-                           times(filters, area),
-                           times(times(in->dims[0], filters), times(size[0], size[1])));
+    return convolution_infer(layer, &conv->w.linear, &conv->filters,
+                             layer->net->precision, shapes);
 }
 
 /* ---- Plans ------------------------------------------------------------------- */
@@ -119,8 +58,8 @@ static int64_t padded_channels(const convolution *conv,
     const weighted *train_layer = (const weighted *)conv->w.head.train_layer;
     int64_t channels = memory->in[0].shape.dims[1];
     if (train_layer && train_layer->padded)
-        return conv->group == 1 ? train_layer->padded : channels;
-    int may = conv->w.head.net->precision != DLC_F32 && conv->group == 1 &&
+        return conv->filters.group == 1 ? train_layer->padded : channels;
+    int may = conv->w.head.net->precision != DLC_F32 && conv->filters.group == 1 &&
               !memory->in[0].layout && !(memory->wants_gradient & 1);
     return may && channels <= COLOURS ? AT_ONCE : channels;
 }
@@ -130,7 +69,7 @@ static plan_bounds bounds_of(const convolution *conv) {
     const size_t some = (size_t)256 << 20;
     return (plan_bounds){.scratch_bytes = some +
                                           2 * (conv->w.src->bytes + conv->w.dst->bytes),
-                         .direct = conv->direct};
+                         .direct = conv->filters.direct};
 }
 
 /* Adds the tensors of all passes, under the same numbers in each graph. */
@@ -138,20 +77,23 @@ static void add_tensors(convolution *conv, graph *g) {
     const weighted *w = &conv->w;
     dlc_dtype dtype = w->head.net->precision;
     conv->x = graph_layout(g, w->src);
-    conv->weights = graph_last(g, dtype, w->num_output, w->padded, conv->win.kernel[0],
-                               conv->win.kernel[1]);
+    conv->weights = graph_last(g, dtype, w->linear.num_output, w->padded,
+                               conv->filters.window.kernel[0],
+                               conv->filters.window.kernel[1]);
     conv->y = graph_layout(g, w->dst);
 }
 
 static void add_forward(convolution *conv, graph *g, int fused) {
     const weighted *w = &conv->w;
-    int bias = fused && w->has_bias, relu = fused && w->relu.on;
+    int bias = fused && w->linear.has_bias, relu = fused && w->relu.on;
     add_tensors(conv, g);
     graph_tensor product = bias || relu ? graph_virtual(g, conv->y) : conv->y;
-    graph_convolution(g, GRAPH_FORWARD, &conv->win, conv->x, conv->weights, product);
+    graph_convolution(g, GRAPH_FORWARD, &conv->filters.window, conv->x, conv->weights,
+                      product);
     if (bias) {
         graph_tensor sum = relu ? graph_virtual(g, conv->y) : conv->y;
-        conv->bias = graph_last(g, w->head.net->precision, 1, w->num_output, 1, 1);
+        conv->bias = graph_last(g, w->head.net->precision, 1, w->linear.num_output, 1,
+                                1);
         graph_add(g, product, conv->bias, sum);
         product = sum;
     }
@@ -160,7 +102,7 @@ static void add_forward(convolution *conv, graph *g, int fused) {
 }
 
 static void add_statistics(convolution *conv, graph *g) {
-    int64_t channels = conv->w.num_output;
+    int64_t channels = conv->w.linear.num_output;
     conv->sums = graph_last(g, DLC_F32, 1, channels, 1, 1);
     conv->squares = graph_last(g, DLC_F32, 1, channels, 1, 1);
     graph_statistics(g, conv->y, conv->sums, conv->squares);
@@ -186,7 +128,8 @@ static dlc_status plan_backward(convolution *conv, graph_conv which, const char 
     graph g;
     graph_open(&g, conv->w.head.net, conv->w.head.name, what);
     add_tensors(conv, &g);
-    graph_convolution(&g, which, &conv->win, conv->x, conv->weights, conv->y);
+    graph_convolution(&g, which, &conv->filters.window, conv->x, conv->weights,
+                      conv->y);
     dlc_status status = graph_plan(&g, &limit, p);
     graph_close(&g);
     return status;
@@ -196,7 +139,7 @@ static dlc_status plan_backward(convolution *conv, graph_conv which, const char 
  * layer does. */
 static dlc_status alloc_sums(convolution *conv) {
     context *net = conv->w.head.net;
-    size_t bytes = round64((size_t)conv->w.num_output * sizeof(float));
+    size_t bytes = round64((size_t)conv->w.linear.num_output * sizeof(float));
     dlc_status status = DLC_OK;
     conv->sums_memory.size = sizeof conv->sums_memory;
     if (!net->description)
@@ -218,12 +161,12 @@ static dlc_status alloc_sums(convolution *conv) {
 static int wants_statistics(const convolution *conv) {
     const weighted *w = &conv->w;
     return w->padded == w->channels && w->head.net->precision == DLC_F16 &&
-           w->head.phase == DLC_PHASE_TRAIN && !w->has_bias && !w->relu.on &&
+           w->head.phase == DLC_PHASE_TRAIN && !w->linear.has_bias && !w->relu.on &&
            !w->dst->plain;
 }
 
 static dlc_status make_forward(convolution *conv) {
-    int bias_or_relu = conv->w.has_bias || conv->w.relu.on;
+    int bias_or_relu = conv->w.linear.has_bias || conv->w.relu.on;
     if (wants_statistics(conv)) {
         dlc_status status = plan_forward(conv, 0, 1);
         if (status != DLC_ERR_UNSUPPORTED)
@@ -259,10 +202,10 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     convolution *conv = (convolution *)layer;
     weighted *w = &conv->w;
     context *net = layer->net;
-    w->channels = w->shape.dims[1];
-    w->points = conv->win.kernel[0] * conv->win.kernel[1];
+    w->channels = w->linear.shape.dims[1];
+    w->points = conv->filters.window.kernel[0] * conv->filters.window.kernel[1];
     int64_t padded = padded_channels(conv, memory);
-    w->padded = conv->group == 1 ? padded : w->channels;
+    w->padded = conv->filters.group == 1 ? padded : w->channels;
     w->src = layout_padded(net, &memory->in[0].shape, net->precision, padded);
     w->dst = layout_last(net, &memory->out[0].shape, net->precision);
     if (!w->src || !w->dst)
@@ -292,7 +235,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
             {conv->weights, weighted_weights(w, run)},
             {conv->bias, weighted_bias(w, run)}, {conv->y, run->out[0]},
             {conv->sums, conv->sums_at.sum}, {conv->squares, conv->sums_at.squares});
-    if (status == DLC_OK && !conv->fused && (w->has_bias || w->relu.on))
+    if (status == DLC_OK && !conv->fused && (w->linear.has_bias || w->relu.on))
         status = weighted_bias_forward(w, run);
     return status;
 }
@@ -331,7 +274,7 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
                    (long long)conv->forward.engine,
                    conv->forward.compiled ? " compiled" : "", layout_name(conv->w.dst),
                    conv->fused || !conv->w.relu.on ? "" : " then",
-                   conv->w.has_bias && conv->fused ? " +bias" : "",
+                   conv->w.linear.has_bias && conv->fused ? " +bias" : "",
                    relu_text(&conv->w.relu), conv->sums ? " +statistics" : "");
 }
 

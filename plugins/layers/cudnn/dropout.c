@@ -5,7 +5,6 @@
  * in the global batch), as on the CPU. Nothing is kept for backward, which draws the
  * same numbers again: that costs less than reading them from memory. */
 #include <math.h>
-#include <stdio.h>
 
 #include "cudnn.h"
 #include "kernels/kernels.h"
@@ -15,11 +14,6 @@ typedef struct dropout {
     dropout_args args; /* without the pointers */
     size_t bytes;      /* of the tensor */
 } dropout;
-
-const dlc_option dropout_options[] = {
-    DLC_FLOAT("ratio", "0.5", 0, 0.999999, "fraction of the elements that is zeroed"),
-    DLC_OPTIONS_END,
-};
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(dropout), out);
@@ -36,9 +30,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     dropout_args *d = &((dropout *)layer)->args;
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
+    dlc_status status = infer_elementwise(layer, shapes);
     if (status != DLC_OK)
         return status;
     const dlc_shape *in = &shapes->in[0].shape;
@@ -46,7 +38,6 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     d->features = d->count / in->dims[0];
     d->channels = in->rank > 1 ? in->dims[1] : 1;
     d->spatial = d->features / d->channels;
-    same_shape(shapes);
     return DLC_OK;
 }
 
@@ -92,11 +83,6 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         layer->name, "do its backward pass");
 }
 
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
-}
-
 const dlc_layer_ops dropout_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &cudnn_family,
@@ -106,5 +92,5 @@ const dlc_layer_ops dropout_ops = {
     .prepare = prepare,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .describe = describe_own,
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../shared/join.h"
 #include "kernels/kernels.h"
 #include "relu.h"
 #include "tensors.h"
@@ -10,76 +11,28 @@
 typedef struct eltwise {
     dlc_layer head;
     eltwise_args args; /* without the pointers */
-    size_t factors;    /* number of coefficients given; 0: all are 1 */
+    eltwise_settings how;
     fused_relu relu;
 } eltwise;
 
-const dlc_option eltwise_options[] = {
-    DLC_CHOICE("operation", "sum", "sum|product|max", "what is done with the inputs"),
-    DLC_FLOATS("coeff", NULL, -1e30, 1e30,
-               "factors of the inputs in a sum, one each; 1 unless given"),
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    const dlc_settings *settings = args->settings;
-    const char *operation = host->get_string(settings, "operation");
-    const double *factors = NULL;
-    size_t count = host->is_set(settings, "coeff")
-                       ? host->get_floats(settings, "coeff", &factors)
-                       : 0;
-    if (count && strcmp(operation, "sum") != 0)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': coeff is for operation = sum only", args->name);
-    if (count > DLC_MAX_INPUTS)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': coeff has %zu factors, more than %d", args->name,
-                          count, DLC_MAX_INPUTS);
-    dlc_status status = layer_alloc(args, sizeof(eltwise), out);
+    eltwise_settings how;
+    dlc_status status = eltwise_read(args, &how);
+    if (status == DLC_OK)
+        status = layer_alloc(args, sizeof(eltwise), out);
     if (status != DLC_OK)
         return status;
     eltwise *elt = (eltwise *)*out;
-    elt->args.operation = strcmp(operation, "max") == 0       ? ELTWISE_MAX
-                          : strcmp(operation, "product") == 0 ? ELTWISE_PRODUCT
-                                                              : ELTWISE_SUM;
-    elt->factors = count;
-    for (size_t i = 0; i < DLC_MAX_INPUTS; i++)
-        elt->args.factor[i] = i < count ? (float)factors[i] : 1;
+    elt->how = how;
+    elt->args.operation = how.kind;
+    memcpy(elt->args.factor, how.factor, sizeof how.factor);
     return DLC_OK;
-}
-
-int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings) {
-    return next->kind == DLC_KIND_LAYER && next->ops == &eltwise_ops &&
-           strcmp(host->get_string(settings, "operation"), "sum") == 0 &&
-           !host->is_set(settings, "coeff");
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     eltwise *elt = (eltwise *)layer;
-    if (shapes->inputs < 1)
-        return need_inputs(layer, shapes, 1);
-    dlc_status status = need_floats(layer, shapes, 0, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *first = &shapes->in[0].shape;
-    for (int32_t i = 1; i < shapes->inputs; i++) {
-        const dlc_shape *in = &shapes->in[i].shape;
-        if (!dlc_shape_equal(in, first))
-            return host->fail(
-                DLC_ERR_CONFIG,
-                "layer '%s': all inputs must have one shape, but input 1 is "
-                "%s and input %d is %s",
-                layer->name, shape_print(first).text, (int)i + 1, shape_print(in).text);
-    }
-    if (elt->factors && elt->factors != (size_t)shapes->inputs)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': coeff has %zu factor%s for %d inputs",
-                          layer->name, elt->factors, elt->factors == 1 ? "" : "s",
-                          (int)shapes->inputs);
     elt->args.inputs = shapes->inputs;
-    same_shape(shapes);
-    shapes->out[0].dtype = common_type(shapes->in, shapes->inputs);
-    return DLC_OK;
+    return eltwise_infer(layer, &elt->how, shapes);
 }
 
 static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,

@@ -16,47 +16,32 @@ typedef struct inner {
     product forward, backward_data, backward_weights;
 } inner;
 
-const dlc_option inner_product_options[] = {
-    DLC_INT_REQUIRED("num_output", 1, 1 << 24, "number of outputs of a sample"),
-    WEIGHTED_OPTIONS,
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(inner), out);
     if (status == DLC_OK)
-        weighted_read((weighted *)*out, args->settings);
+        linear_read(args, &((weighted *)*out)->linear);
     return status;
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    weighted *w = (weighted *)layer;
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 2, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
-    const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
-    shapes->out[0].dtype = layer->net->precision;
-    shapes->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
-    ((inner *)w)->batch = batch;
-    ((inner *)w)->features = features;
-    return weighted_params(w, shapes, &weight, features, w->num_output,
-                           times(batch, w->num_output));
+    inner *p = (inner *)layer;
+    dlc_status status = inner_product_infer(layer, &p->w.linear, layer->net->precision,
+                                            shapes);
+    p->batch = shapes->out[0].shape.dims[0];
+    p->features = p->w.linear.shape.dims[1];
+    return status;
 }
 
 /* Y = W' X, with bias and relu if `fused`. */
 static dlc_status make_forward(inner *in, int fused) {
     const weighted *w = &in->w;
-    const product_shape shape = {.rows = w->num_output,
+    const product_shape shape = {.rows = w->linear.num_output,
                                  .columns = in->batch,
                                  .depth = in->features,
                                  .transpose_a = 1,
                                  .dtype = w->head.net->precision,
                                  .out_dtype = w->head.net->precision,
-                                 .bias = fused && w->has_bias,
+                                 .bias = fused && w->linear.has_bias,
                                  .relu = fused && w->relu.on};
     in->fused = fused;
     return product_make(&in->forward, w->head.net, w->head.name, "do its forward pass",
@@ -76,14 +61,14 @@ static dlc_status make_backward(inner *in, int data) {
     const weighted *w = &in->w;
     context *net = w->head.net;
     const product_shape weights = {.rows = in->features,
-                                   .columns = w->num_output,
+                                   .columns = w->linear.num_output,
                                    .depth = in->batch,
                                    .transpose_b = 1,
                                    .dtype = net->precision,
                                    .out_dtype = DLC_F32};
     const product_shape samples = {.rows = in->features,
                                    .columns = in->batch,
-                                   .depth = w->num_output,
+                                   .depth = w->linear.num_output,
                                    .dtype = net->precision,
                                    .out_dtype = net->precision};
     dlc_status status = product_make(&in->backward_weights, net, w->head.name,
@@ -129,9 +114,9 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     dlc_status status = weighted_narrow(w, run);
     if (status == DLC_OK)
         status = product_run(&in->forward, weighted_weights(w, run), run->in[0],
-                             w->has_bias ? run->param[1] : NULL, 0, run->out[0],
+                             w->linear.has_bias ? run->param[1] : NULL, 0, run->out[0],
                              weighted_scratch(w, run));
-    if (status == DLC_OK && !in->fused && (w->has_bias || w->relu.on))
+    if (status == DLC_OK && !in->fused && (w->linear.has_bias || w->relu.on))
         status = weighted_bias_forward(w, run);
     return status;
 }
@@ -156,8 +141,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const inner *in = (const inner *)layer;
     (void)snprintf(text, bytes, "cublasLt %s%s%s%s", layout_name(in->w.src),
-                   in->fused || !(in->w.has_bias || in->w.relu.on) ? "" : " then",
-                   in->w.has_bias ? " +bias" : "", relu_text(&in->w.relu));
+                   in->fused || !(in->w.linear.has_bias || in->w.relu.on) ? ""
+                                                                          : " then",
+                   in->w.linear.has_bias ? " +bias" : "", relu_text(&in->w.relu));
 }
 
 static void destroy(dlc_layer *layer) {

@@ -7,9 +7,7 @@ dlc_status labels_create(const dlc_layer_args *args, dlc_layer **out) {
     if (status != DLC_OK)
         return status;
     labels_args *l = &((labelled *)*out)->args;
-    l->has_ignore = host->is_set(args->settings, "ignore_label");
-    if (l->has_ignore)
-        l->ignore = (int32_t)host->get_int(args->settings, "ignore_label");
+    l->has_ignore = ignore_label_read(args->settings, &l->ignore);
     return DLC_OK;
 }
 
@@ -19,37 +17,8 @@ void labels_destroy(dlc_layer *layer) {
     layer_free(layer);
 }
 
-static int is_float(dlc_dtype dtype) {
-    return dtype == DLC_F32 || dtype == DLC_BF16 || dtype == DLC_F16;
-}
-
 dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    labelled *l = (labelled *)layer;
-    dlc_status status = need_inputs(layer, shapes, 2);
-    if (status != DLC_OK)
-        return status;
-    const dlc_tensor *scores = &shapes->in[0], *labels = &shapes->in[1];
-    if (!is_float(scores->dtype) || scores->shape.rank < 2)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': its first input must be float32 scores, samples x "
-            "classes; it is %s",
-            layer->name, shape_print(&scores->shape).text);
-    l->args.classes = scores->shape.dims[1];
-    l->args.rows = dlc_shape_count(&scores->shape) / l->args.classes;
-    l->spatial = l->args.rows / scores->shape.dims[0];
-    if (labels->dtype != DLC_I32 || dlc_shape_count(&labels->shape) != l->args.rows)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': its second input must be whole-number labels, one "
-            "for each of the %lld positions of its scores %s; it is %s%s",
-            layer->name, (long long)l->args.rows, shape_print(&scores->shape).text,
-            shape_print(&labels->shape).text,
-            labels->dtype == DLC_I32 ? "" : ", and not of whole numbers");
-    shapes->out[0].dtype = DLC_F32;
-    shapes->out[0].shape = (dlc_shape){.rank = 1, .dims = {2}};
-    shapes->no_gradient = 2;
-    return DLC_OK;
+    return scores_infer(layer, shapes, &((labelled *)layer)->shape);
 }
 
 dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -60,6 +29,8 @@ dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     if (!layout)
         return DLC_ERR_NOMEM;
     l->args.type = layout->dtype;
+    l->args.classes = l->shape.classes;
+    l->args.rows = l->shape.positions;
     layout_give(&memory->in[0], layout);
     memory->in[1].layout = NULL;
     memory->in[1].bytes = 0;
@@ -87,12 +58,6 @@ dlc_status labels_check(const labelled *l) {
     if (!reported)
         return DLC_OK;
     int64_t position = (int64_t)(reported >> 32) - 1;
-    return host->fail(
-        DLC_ERR_DATA,
-        "layer '%s': label %d of sample %lld of the batch is outside "
-        "0 .. %lld; there are %lld scores per sample (check num_output of "
-        "the last layer)",
-        l->head.name, (int)(int32_t)(uint32_t)reported,
-        (long long)(position / l->spatial), (long long)l->args.classes - 1,
-        (long long)l->args.classes);
+    return invalid_label(l->head.name, &l->shape, position,
+                         (int32_t)(uint32_t)reported);
 }

@@ -5,25 +5,22 @@
 #ifndef DLCORE_CUDNN_LABELS_H
 #define DLCORE_CUDNN_LABELS_H
 
+#include "../shared/scores.h"
 #include "cudnn.h"
 #include "kernels/kernels.h"
 
 /* Starts with the fields of every layer. */
 typedef struct labelled {
     dlc_layer head;
-    int64_t spatial;      /* positions of a sample */
+    score_shape shape;
     labels_args args;     /* all but the pointers */
     label_report *report; /* NULL if there is no GPU */
 } labelled;
 
-#define LABEL_OPTIONS \
-    DLC_INT("ignore_label", NULL, INT32_MIN, INT32_MAX, \
-            "samples with this label don't count")
-
-/* Creates a layer and reads the options above. */
+/* Creates a layer and reads ignore_label. */
 dlc_status labels_create(const dlc_layer_args *args, dlc_layer **layer);
 void labels_destroy(dlc_layer *layer);
-/* Checks the inputs (scores, labels) and makes out[0] {sum, count}. */
+/* `infer` of a loss. */
 dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 /* Chooses layouts. The scratch memory holds one float per position. */
 dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory);

@@ -101,3 +101,14 @@ void layouts_free(context *net) {
 const char *layout_name(const dlc_layout *layout) {
     return !layout || layout->plain ? "plain" : "channels_last";
 }
+
+dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
+                       const dlc_layout **out) {
+    const dlc_layout *layout = layout_of(layer->net, &memory->in[0]);
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    layout_give(&memory->in[0], layout);
+    layout_give(&memory->out[0], layout);
+    *out = layout;
+    return DLC_OK;
+}

@@ -1,6 +1,5 @@
 /* lrn: local response normalization, x / (k + alpha / n * sum x^2)^beta. The sum is
  * over n neighbours: channels, or positions in the image. As defined by Caffe. */
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -10,18 +9,6 @@ typedef struct lrn {
     dlc_layer head;
     lrn_args args; /* without the pointers */
 } lrn;
-
-const dlc_option lrn_options[] = {
-    DLC_CHOICE(
-        "norm_region", "across_channels", "across_channels|within_channel",
-        "neighbours: other channels at the same position, or positions around it"),
-    DLC_INT("local_size", "5", 1, 1001,
-            "channels, or rows and columns, of the neighbourhood; odd"),
-    DLC_FLOAT("alpha", "1", -1e6, 1e6, "factor of the mean square"),
-    DLC_FLOAT("beta", "0.75", -100, 100, "exponent"),
-    DLC_FLOAT("k", "1", -1e6, 1e6, "constant that is added to the mean square"),
-    DLC_OPTIONS_END,
-};
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     const dlc_settings *settings = args->settings;
@@ -44,15 +31,6 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     l->beta = (float)host->get_float(settings, "beta");
     l->k = (float)host->get_float(settings, "k");
     return DLC_OK;
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 4, 4);
-    if (status == DLC_OK)
-        same_shape(shapes);
-    return status;
 }
 
 /* The workspace holds 1 / base for each element. */
@@ -104,19 +82,14 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
                       "do its backward pass");
 }
 
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
-}
-
 const dlc_layer_ops lrn_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &cudnn_family,
     .create = create,
     .destroy = layer_free,
-    .infer = infer,
+    .infer = infer_image,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .describe = describe_own,
 };

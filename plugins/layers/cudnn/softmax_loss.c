@@ -1,15 +1,6 @@
 /* softmax_loss: the cross entropy of softmax and labels, with optional label
  * smoothing. */
-#include <stdio.h>
-
 #include "labels.h"
-
-const dlc_option softmax_loss_options[] = {
-    DLC_FLOAT("label_smoothing", "0", 0, 1,
-              "fraction of a label's weight that is spread over all classes"),
-    LABEL_OPTIONS,
-    DLC_OPTIONS_END,
-};
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = labels_create(args, out);
@@ -66,11 +57,6 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
                       "do its backward pass");
 }
 
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
-}
-
 const dlc_layer_ops softmax_loss_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &cudnn_family,
@@ -80,5 +66,5 @@ const dlc_layer_ops softmax_loss_ops = {
     .prepare = prepare,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .describe = describe_own,
 };

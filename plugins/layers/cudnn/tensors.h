@@ -9,10 +9,4 @@
  * bits, in which the GPU divides fast. */
 dlc_status need_countable(const dlc_layer *layer, const char *thing, int64_t elements);
 
-/* The element type of all inputs if it is the same, else float32. */
-dlc_dtype common_type(const dlc_tensor *in, int32_t inputs);
-
-/* The dimensions in memory order, outermost first, for plain or channels last. */
-void order_dims(int rank, int last, int order[DLC_MAX_DIMS]);
-
 #endif

@@ -2,49 +2,10 @@
  * inner_product. */
 #include "weighted.h"
 
-#include <string.h>
-
 #include "reorder.h"
 
 static int training(const weighted *w) {
     return w->head.phase == DLC_PHASE_TRAIN;
-}
-
-void weighted_read(weighted *w, const dlc_settings *settings) {
-    w->num_output = host->get_int(settings, "num_output");
-    w->has_bias = host->get_bool(settings, "bias");
-    w->filler[0] = host->get_string(settings, "weight_filler");
-    w->filler[1] = host->get_string(settings, "bias_filler");
-    w->rate[0] = host->get_float(settings, "weight_lr_mult");
-    w->rate[1] = host->get_float(settings, "bias_lr_mult");
-    w->decay[0] = host->get_float(settings, "weight_decay_mult");
-    w->decay[1] = host->get_float(settings, "bias_decay_mult");
-}
-
-dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
-                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
-                           int64_t outputs) {
-    static const char *const name[2] = {"weight", "bias"};
-    int64_t count = times(w->num_output, fan_in);
-    if (count > INT64_MAX / 1024)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': num_output = %lld times %lld inputs are more "
-                          "weights than any memory holds",
-                          w->head.name, (long long)w->num_output, (long long)fan_in);
-    w->shape = *shape;
-    shapes->params = w->has_bias ? 2 : 1;
-    for (int i = 0; i < shapes->params; i++) {
-        dlc_param *param = &shapes->param[i];
-        param->name = name[i];
-        param->shape = i ? (dlc_shape){.rank = 1, .dims = {w->num_output}} : *shape;
-        param->filler = w->filler[i];
-        param->fan_in = fan_in;
-        param->fan_out = fan_out;
-        param->lr_mult = w->rate[i];
-        param->decay_mult = w->decay[i];
-    }
-    shapes->multiply_adds = times(fan_in, outputs);
-    return DLC_OK;
 }
 
 dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
@@ -59,7 +20,7 @@ static int narrow(const weighted *w) {
 }
 
 static int64_t weights_count(const weighted *w) {
-    return w->num_output * w->points * w->padded;
+    return w->linear.num_output * w->points * w->padded;
 }
 
 static size_t max_size(size_t a, size_t b) {
@@ -76,8 +37,8 @@ void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
     const size_t half = sizeof(uint16_t);
     bounds stored = relu_stored(&w->relu, w->dst->dtype);
     w->bias_kernel = (bias_job){.dtype = (int)w->dst->dtype,
-                                .rows = w->dst->count / w->num_output,
-                                .channels = w->num_output,
+                                .rows = w->dst->count / w->linear.num_output,
+                                .channels = w->linear.num_output,
                                 .low = stored.low,
                                 .high = stored.high,
                                 .slope = stored.slope,
@@ -86,15 +47,15 @@ void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
     if (narrow(w)) {
         w->weights_bytes = round64((size_t)weights_count(w) * half);
         w->copies_bytes = w->weights_bytes;
-        if (w->has_bias)
-            w->copies_bytes += round64((size_t)w->num_output * half);
+        if (w->linear.has_bias)
+            w->copies_bytes += round64((size_t)w->linear.num_output * half);
     }
     if (narrow(w) && narrow_gradient)
         w->gradient_bytes = w->weights_bytes;
     layout_give(&memory->in[0], w->src);
     layout_give(&memory->out[0], w->dst);
     memory->param_count[0] = weights_count(w);
-    if (training(w) && w->has_bias)
+    if (training(w) && w->linear.has_bias)
         scratch = max_size(scratch, bias_scratch(&w->bias_kernel));
     scratch += ALIGNMENT;
     if (!training(w)) {
@@ -122,7 +83,7 @@ const void *weighted_weights(const weighted *w, const dlc_layer_run *run) {
 }
 
 const void *weighted_bias(const weighted *w, const dlc_layer_run *run) {
-    if (!w->has_bias)
+    if (!w->linear.has_bias)
         return NULL;
     return narrow(w) ? at_offset(copies(w, run), w->weights_bytes) : run->param[1];
 }
@@ -140,9 +101,9 @@ dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run) {
     void *to = copies(w, run);
     cudaError_t error = convert_launch(DLC_F32, run->param[0], (int)net->precision, to,
                                        weights_count(w), net->stream);
-    if (error == cudaSuccess && w->has_bias)
+    if (error == cudaSuccess && w->linear.has_bias)
         error = convert_launch(DLC_F32, run->param[1], (int)net->precision,
-                               at_offset(to, w->weights_bytes), w->num_output,
+                               at_offset(to, w->weights_bytes), w->linear.num_output,
                                net->stream);
     return check_cuda(error, w->head.name, "convert its weights to 16 bits");
 }
@@ -157,13 +118,13 @@ dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run) {
 }
 
 dlc_status weighted_bias_forward(const weighted *w, const dlc_layer_run *run) {
-    const float *bias = w->has_bias ? run->param[1] : NULL;
+    const float *bias = w->linear.has_bias ? run->param[1] : NULL;
     return check_cuda(bias_add(&w->bias_kernel, bias, run->out[0], w->head.net->stream),
                       w->head.name, "add its bias");
 }
 
 dlc_status weighted_bias_backward(const weighted *w, const dlc_layer_run *run) {
-    float *diff_bias = w->has_bias ? run->param_diff[1] : NULL;
+    float *diff_bias = w->linear.has_bias ? run->param_diff[1] : NULL;
     if (!w->relu.on && !diff_bias)
         return DLC_OK;
     return check_cuda(bias_backward(&w->bias_kernel, run->out[0], run->out_diff[0],
@@ -177,7 +138,7 @@ dlc_status weighted_bias_backward(const weighted *w, const dlc_layer_run *run) {
 /* Conversions between rows of channels x points and rows of points x padded
  * channels. */
 static void transpose(const weighted *w, const float *plain, float *own) {
-    for (int64_t o = 0; o < w->num_output; o++)
+    for (int64_t o = 0; o < w->linear.num_output; o++)
         for (int64_t p = 0; p < w->points; p++)
             for (int64_t c = 0; c < w->channels; c++)
                 own[(o * w->points + p) * w->padded + c] =
@@ -185,7 +146,7 @@ static void transpose(const weighted *w, const float *plain, float *own) {
 }
 
 static void transpose_back(const weighted *w, const float *own, float *plain) {
-    for (int64_t o = 0; o < w->num_output; o++)
+    for (int64_t o = 0; o < w->linear.num_output; o++)
         for (int64_t c = 0; c < w->channels; c++)
             for (int64_t p = 0; p < w->points; p++)
                 plain[(o * w->channels + c) * w->points + p] =
@@ -202,7 +163,7 @@ dlc_status weighted_import(dlc_layer *layer, int32_t index, const float *plain,
                            float *own) {
     const weighted *w = (const weighted *)layer;
     if (index == 1)
-        return copy(w, own, plain, w->num_output);
+        return copy(w, own, plain, w->linear.num_output);
     float *transposed = host->alloc((size_t)weights_count(w) * sizeof(float));
     if (!transposed)
         return DLC_ERR_NOMEM;
@@ -216,7 +177,7 @@ dlc_status weighted_export(dlc_layer *layer, int32_t index, const float *own,
                            float *plain) {
     const weighted *w = (const weighted *)layer;
     if (index == 1)
-        return copy(w, plain, own, w->num_output);
+        return copy(w, plain, own, w->linear.num_output);
     float *transposed = host->alloc((size_t)weights_count(w) * sizeof(float));
     if (!transposed)
         return DLC_ERR_NOMEM;

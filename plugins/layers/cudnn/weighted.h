@@ -10,17 +10,14 @@
 #ifndef DLCORE_CUDNN_WEIGHTED_H
 #define DLCORE_CUDNN_WEIGHTED_H
 
+#include "../shared/linear.h"
 #include "bias.h"
 #include "cudnn.h"
 #include "relu.h"
 
 typedef struct weighted {
     dlc_layer head;
-    int64_t num_output;
-    dlc_shape shape; /* of the weights, set by infer */
-    int has_bias;
-    const char *filler[2]; /* of weight and bias; owned by the settings */
-    double rate[2], decay[2];
+    linear linear;
     fused_relu relu;
 
     /* Set by prepare. */
@@ -34,26 +31,6 @@ typedef struct weighted {
     size_t copies_bytes; /* 16-bit weights and bias, in the workspace or in scratch */
 } weighted;
 
-#define WEIGHTED_OPTIONS \
-    DLC_BOOL("bias", "yes", "add a trained constant to each output"), \
-        DLC_FILLER("weight_filler", "xavier", "how the weights start"), \
-        DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"), \
-        DLC_FLOAT("weight_lr_mult", "1", 0, 1e6, \
-                  "the weights' learning rate is the solver's times this"), \
-        DLC_FLOAT("weight_decay_mult", "1", 0, 1e6, \
-                  "the weights' decay is the solver's times this"), \
-        DLC_FLOAT("bias_lr_mult", "1", 0, 1e6, \
-                  "the bias' learning rate is the solver's times this"), \
-        DLC_FLOAT("bias_decay_mult", "1", 0, 1e6, \
-                  "the bias' decay is the solver's times this")
-
-/* Reads the options above and num_output. */
-void weighted_read(weighted *w, const dlc_settings *settings);
-/* Fills in shapes->param (weight of `shape`, bias) and shapes->multiply_adds. `fan_in`
- * weights go into each of the `outputs` of the whole batch. */
-dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
-                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
-                           int64_t outputs);
 dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
                          const dlc_settings *settings);
 

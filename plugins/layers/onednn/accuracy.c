@@ -3,19 +3,11 @@
  * classes the same score is never right. */
 #include "labels.h"
 
-#include <stdio.h>
-
 typedef struct accuracy {
     dlc_layer head;
     labelled l;
     int64_t top_k;
 } accuracy;
-
-const dlc_option accuracy_options[] = {
-    DLC_INT("top_k", "1", 1, 1 << 20, "right if the label is among this many best"),
-    LABEL_OPTIONS,
-    DLC_OPTIONS_END,
-};
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(accuracy), out);
@@ -29,15 +21,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     accuracy *acc = (accuracy *)layer;
-    dlc_status status = labels_infer(&acc->l, layer, shapes);
-    if (status == DLC_OK && acc->top_k > acc->l.classes)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': top_k = %lld, but its input %s has only %lld classes",
-            layer->name, (long long)acc->top_k, shape_print(&shapes->in[0].shape).text,
-            (long long)acc->l.classes);
-    shapes->no_gradient = 3;
-    return status;
+    return accuracy_infer(layer, acc->top_k, shapes, &acc->l.shape);
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -49,7 +33,7 @@ static int right(const accuracy *acc, const float *score, int32_t label) {
     float own = score[label * stride];
     if (own != own)
         return 0; /* NaN */
-    for (int64_t c = 0; c < acc->l.classes; c++)
+    for (int64_t c = 0; c < acc->l.shape.classes; c++)
         better += c != label && !(score[c * stride] < own);
     return better < acc->top_k;
 }
@@ -65,18 +49,13 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     if (status != DLC_OK)
         return status;
 #pragma omp parallel for schedule(static) reduction(+ : hits) \
-    if (l->positions * l->classes > 16384)
-    for (int64_t i = 0; i < l->positions; i++)
+    if (l->shape.positions * l->shape.classes > 16384)
+    for (int64_t i = 0; i < l->shape.positions; i++)
         hits += label_counts(l, labels[i]) &&
                 right(acc, scores + label_offset(l, i), labels[i]);
     out[0] = (float)hits;
     out[1] = (float)count;
     return DLC_OK;
-}
-
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
 }
 
 const dlc_layer_ops accuracy_ops = {
@@ -87,5 +66,5 @@ const dlc_layer_ops accuracy_ops = {
     .infer = infer,
     .prepare = prepare,
     .forward = forward,
-    .describe = describe,
+    .describe = describe_own,
 };

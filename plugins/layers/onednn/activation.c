@@ -1,7 +1,7 @@
 /* Activations: element-wise functions of one input. One table of types, one
  * implementation by oneDNN, which decides whether backward reads the output or the
  * input. */
-#include "onednn.h"
+#include "relu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,28 +21,6 @@ typedef struct activation_type {
     const char *alpha, *beta; /* option names, NULL: alpha0, beta0 */
     float alpha0, beta0;
 } activation_type;
-
-const dlc_option relu_options[] = {
-    DLC_FLOAT("negative_slope", "0", 0, 1e6, "slope below zero (leaky relu)"),
-    DLC_OPTIONS_END,
-};
-const dlc_option elu_options[] = {
-    DLC_FLOAT("alpha", "1", 0, 1e6, "limit far below zero, negated"),
-    DLC_OPTIONS_END,
-};
-const dlc_option gelu_options[] = {
-    DLC_CHOICE("form", "erf", "erf|tanh", "exact, or by the tanh approximation"),
-    DLC_OPTIONS_END,
-};
-const dlc_option swish_options[] = {
-    DLC_FLOAT("beta", "1", -1e6, 1e6, "factor of x inside the sigmoid"),
-    DLC_OPTIONS_END,
-};
-const dlc_option clip_options[] = {
-    DLC_FLOAT("min", "0", -1e30, 1e30, "smallest output"),
-    DLC_FLOAT("max", "6", -1e30, 1e30, "largest output"),
-    DLC_OPTIONS_END,
-};
 
 static dlc_status create(const activation_type *type, const dlc_layer_args *args,
                          dlc_layer **out) {
@@ -68,15 +46,6 @@ static void destroy(dlc_layer *layer) {
     op_clear(&((activation *)layer)->forward);
     op_clear(&((activation *)layer)->backward);
     layer_free(layer);
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
-    if (status == DLC_OK)
-        same_shape(shapes);
-    return status;
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -147,12 +116,8 @@ static dlc_status create_clip(const dlc_layer_args *args, dlc_layer **layer) {
         .by_output = dnnl_eltwise_clip_v2_use_dst_for_bwd,
         .alpha = "min",
         .beta = "max"};
-    double low = host->get_float(args->settings, "min");
-    double high = host->get_float(args->settings, "max");
-    if (low >= high)
-        return host->fail(DLC_ERR_CONFIG, "layer '%s': min = %g must be below max = %g",
-                          args->name, low, high);
-    return create(&type, args, layer);
+    dlc_status status = clip_check(args);
+    return status == DLC_OK ? create(&type, args, layer) : status;
 }
 
 #define OPS(name_) \
@@ -161,7 +126,7 @@ static dlc_status create_clip(const dlc_layer_args *args, dlc_layer **layer) {
         .family = &onednn_family, \
         .create = create_##name_, \
         .destroy = destroy, \
-        .infer = infer, \
+        .infer = infer_elementwise, \
         .prepare = prepare, \
         .forward = forward, \
         .backward = backward, \

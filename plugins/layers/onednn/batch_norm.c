@@ -1,51 +1,24 @@
 /* batch_norm: each channel is normalized to mean 0 and variance 1 over the batch, then
  * scaled and shifted by trained numbers. Testing uses running averages instead, which
  * training keeps as parameters without a gradient (DLC_PARAM_BUFFER). */
+#include "../shared/norm.h"
 #include "channels.h"
 #include "isa.h"
 #include "relu.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { STREAM_BYTES = 8 << 20 };
 
 typedef struct batch_norm {
     dlc_layer head;
-    float epsilon, momentum;
-    int affine, fixed; /* scale and bias; running averages in training too */
-    const char *filler[2];
-    double rate[2], decay[2];
-    int64_t channels, samples; /* samples: numbers per channel in a batch */
-    fused_relu relu;
+    norm_settings how;
     channel_view view;
     const channel_kernels *kernels;
     const dlc_layout *layout;
-    int residual; /* a sum with a second input is fused */
-    int stream;   /* use streaming stores */
+    int stream; /* use streaming stores */
 } batch_norm;
-
-const dlc_option batch_norm_options[] = {
-    DLC_FLOAT("eps", "1e-5", 0, 1, "added to the variance before its root is taken"),
-    DLC_FLOAT("momentum", "0.9", 0, 1,
-              "weight of the old value when a running average is updated"),
-    DLC_BOOL("scale_bias", "yes", "scale and shift each channel by trained numbers"),
-    DLC_BOOL("use_global_stats", "no",
-             "normalize by the running averages in training too, without updating "
-             "them"),
-    DLC_FILLER("scale_filler", "constant(1)", "how the scale starts"),
-    DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"),
-    DLC_FLOAT("scale_lr_mult", "1", 0, 1e6,
-              "the scale's learning rate is the solver's times this"),
-    DLC_FLOAT("scale_decay_mult", "1", 0, 1e6,
-              "the scale's weight decay is the solver's times this"),
-    DLC_FLOAT("bias_lr_mult", "1", 0, 1e6,
-              "the bias' learning rate is the solver's times this"),
-    DLC_FLOAT("bias_decay_mult", "1", 0, 1e6,
-              "the bias' weight decay is the solver's times this"),
-    DLC_OPTIONS_END,
-};
 
 static int training(const batch_norm *norm) {
     return norm->head.phase == DLC_PHASE_TRAIN;
@@ -53,75 +26,23 @@ static int training(const batch_norm *norm) {
 
 /* Are mean and variance computed from the batch? */
 static int by_batch(const batch_norm *norm) {
-    return training(norm) && !norm->fixed;
+    return norm_by_batch(&norm->head, &norm->how);
 }
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    const dlc_settings *settings = args->settings;
     dlc_status status = layer_alloc(args, sizeof(batch_norm), out);
-    if (status != DLC_OK)
-        return status;
-    batch_norm *norm = (batch_norm *)*out;
-    norm->epsilon = (float)host->get_float(settings, "eps");
-    norm->momentum = (float)host->get_float(settings, "momentum");
-    norm->affine = host->get_bool(settings, "scale_bias");
-    norm->fixed = host->get_bool(settings, "use_global_stats");
-    norm->filler[0] = host->get_string(settings, "scale_filler");
-    norm->filler[1] = host->get_string(settings, "bias_filler");
-    norm->rate[0] = host->get_float(settings, "scale_lr_mult");
-    norm->rate[1] = host->get_float(settings, "bias_lr_mult");
-    norm->decay[0] = host->get_float(settings, "scale_decay_mult");
-    norm->decay[1] = host->get_float(settings, "bias_decay_mult");
-    return DLC_OK;
-}
-
-static void set_params(const batch_norm *norm, dlc_layer_shapes *shapes) {
-    static const char *const name[4] = {"scale", "bias", "mean", "variance"};
-    shapes->params = 0;
-    for (int i = norm->affine ? 0 : 2; i < 4; i++) {
-        dlc_param *param = &shapes->param[shapes->params++];
-        param->name = name[i];
-        param->shape = (dlc_shape){.rank = 1, .dims = {norm->channels}};
-        param->fan_in = param->fan_out = 1;
-        param->flags = i < 2 ? 0 : DLC_PARAM_BUFFER;
-        param->filler = i < 2    ? norm->filler[i]
-                        : i == 2 ? "constant(0)"
-                                 : "constant(1)";
-        param->lr_mult = i < 2 ? norm->rate[i] : 0;
-        param->decay_mult = i < 2 ? norm->decay[i] : 0;
-    }
+    if (status == DLC_OK)
+        norm_read(args->settings, &((batch_norm *)*out)->how);
+    return status;
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    batch_norm *norm = (batch_norm *)layer;
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 2, 5);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    norm->channels = in->dims[1];
-    norm->samples = dlc_shape_count(in) / norm->channels;
-    if (by_batch(norm) && norm->samples < 2)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': its input %s has one number a channel, which has no "
-            "variance; take a larger batch",
-            layer->name, shape_print(in).text);
-    set_params(norm, shapes);
-    same_shape(shapes);
-    return DLC_OK;
+    return norm_infer(layer, &((batch_norm *)layer)->how, shapes);
 }
 
 static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
                        const dlc_settings *settings) {
-    batch_norm *norm = (batch_norm *)layer;
-    if (!eltwise_is_sum(next, settings))
-        return relu_or_clip_fuse(&norm->relu, next, settings);
-    if (norm->residual || norm->relu.on)
-        return DLC_ERR_UNSUPPORTED;
-    norm->residual = 1;
-    return DLC_OK;
+    return norm_fuse(&((batch_norm *)layer)->how, next, settings);
 }
 
 /* ---- Memory layout of the channels ---------------------------------------------- */
@@ -225,7 +146,7 @@ static int may_stream(const channel_view *view, const channel_kernels *kernels,
 
 /* Workspace: mean and 1 / deviation of the batch. */
 static size_t statistics_bytes(const batch_norm *norm) {
-    return round64((size_t)norm->channels * sizeof(float));
+    return round64((size_t)norm->how.channels * sizeof(float));
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -247,7 +168,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         layout_set(&memory->in[i], layout);
         memory->in_place |= 1ull << i;
     }
-    if (norm->residual &&
+    if (norm->how.fused_sum &&
         training(norm)) /* backward: the gradient of the sum stays in place */
         memory->in_place = 1ull << 1;
     layout_set(&memory->out[0], layout);
@@ -255,7 +176,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     if (!training(norm))
         return DLC_OK;
     memory->reads_in = 1;
-    memory->reads_out = norm->residual && norm->relu.on;
+    memory->reads_out = norm->how.fused_sum && norm->how.relu.on;
     memory->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
     return DLC_OK;
 }
@@ -270,7 +191,7 @@ typedef struct pass {
 } pass;
 
 static pass pass_of(const batch_norm *norm, const dlc_layer_run *run) {
-    int first = norm->affine ? 2 : 0;
+    int first = norm->how.affine ? 2 : 0;
     pass p = {.norm = norm,
               .run = run,
               .running_mean = run->param[first],
@@ -283,7 +204,7 @@ static pass pass_of(const batch_norm *norm, const dlc_layer_run *run) {
 }
 
 static float inverse_of(const batch_norm *norm, double variance) {
-    return (float)(1 / sqrt(variance + (double)norm->epsilon));
+    return (float)(1 / sqrt(variance + (double)norm->how.epsilon));
 }
 
 /* 1 / deviation of a channel, of the batch or of the running averages. */
@@ -298,7 +219,7 @@ static void values_set(const pass *p, size_t channel, size_t i, float mean,
     void *const *param = p->run->param;
     values->mean[i] = mean;
     values->factor[i] = inverse;
-    if (!p->norm->affine)
+    if (!p->norm->how.affine)
         return;
     values->factor[i] = ((const float *)param[0])[channel] * inverse;
     values->add[i] = ((const float *)param[1])[channel];
@@ -323,8 +244,8 @@ static void no_statistics(const void *user, size_t group, int keeps, const doubl
 /* Updates running averages. The variance kept is the unbiased estimate, as in Caffe. */
 static void update_averages(const pass *p, size_t channel, double mean,
                             double variance) {
-    float old = p->norm->momentum, now = 1 - old;
-    double samples = (double)p->norm->samples;
+    float old = p->norm->how.momentum, now = 1 - old;
+    double samples = (double)p->norm->how.samples;
     float unbiased = (float)(variance * samples / (samples - 1));
     p->running_mean[channel] = old * p->running_mean[channel] + now * (float)mean;
     p->running_variance[channel] = old * p->running_variance[channel] + now * unbiased;
@@ -334,7 +255,7 @@ static void take_statistics(const void *user, size_t group, int keeps,
                             const double *sums, channel_values *values) {
     const pass *p = user;
     const channel_view *view = &p->norm->view;
-    double samples = (double)p->norm->samples;
+    double samples = (double)p->norm->how.samples;
     for (size_t i = 0; i < channel_count(view, group); i++) {
         size_t c = group * view->group + i;
         double mean = sums[i] / samples;
@@ -352,7 +273,7 @@ static void take_statistics(const void *user, size_t group, int keeps,
 
 static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
     return (channel_task){.view = &norm->view,
-                          .limit = relu_bounds(&norm->relu),
+                          .limit = relu_bounds(&norm->how.relu),
                           .stream = norm->stream,
                           .x = run->in[0]};
 }
@@ -363,7 +284,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     channel_task task = task_of(norm, run);
     int known = !by_batch(norm) || run->recompute;
     task.y = run->out[0];
-    task.other = norm->residual ? run->in[1] : NULL;
+    task.other = norm->how.fused_sum ? run->in[1] : NULL;
     const channel_passes passes = {.task = &task,
                                    .first = known ? NULL : norm->kernels->sum,
                                    .second = norm->kernels->apply,
@@ -381,7 +302,7 @@ static void take_gradients(const void *user, size_t group, int keeps,
     const pass *p = user;
     const channel_view *view = &p->norm->view;
     void *const *param_diff = p->run->param_diff;
-    double samples = (double)p->norm->samples;
+    double samples = (double)p->norm->how.samples;
     for (size_t i = 0; i < channel_count(view, group); i++) {
         size_t c = group * view->group + i;
         double inverse = (double)inverse_at(p, c);
@@ -390,7 +311,7 @@ static void take_gradients(const void *user, size_t group, int keeps,
             values->diff_slope[i] = (float)(sums[view->group + i] / samples * inverse *
                                             inverse);
         }
-        if (!keeps || !p->norm->affine)
+        if (!keeps || !p->norm->how.affine)
             continue;
         ((float *)param_diff[0])[c] = (float)(sums[view->group + i] * inverse);
         ((float *)param_diff[1])[c] = (float)sums[i];
@@ -402,10 +323,10 @@ static void take_gradients(const void *user, size_t group, int keeps,
  * it overwrites the output's gradient. Nothing to do if both are in the same memory. */
 static void residual_backward(const batch_norm *norm, const dlc_layer_run *run,
                               channel_task *task) {
-    if (!norm->residual)
+    if (!norm->how.fused_sum)
         return;
     void *other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
-    if (!norm->relu.on && other_diff == run->out_diff[0])
+    if (!norm->how.relu.on && other_diff == run->out_diff[0])
         return;
     task->other_diff = other_diff;
     task->y = run->out[0];
@@ -420,7 +341,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     task.out_diff = run->out_diff[0];
     task.in_diff = run->in_diff[0];
     residual_backward(norm, run, &task);
-    int sums = by_batch(norm) || norm->affine || task.other_diff;
+    int sums = by_batch(norm) || norm->how.affine || task.other_diff;
     const channel_passes passes = {.task = &task,
                                    .first = sums ? kernels->sum_back : NULL,
                                    .second = task.in_diff ? kernels->apply_back : NULL,
@@ -434,8 +355,8 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
     (void)snprintf(text, bytes, "own:%s %s%s%s", norm->kernels->name,
-                   layout_name(norm->layout), norm->residual ? " +sum" : "",
-                   relu_text(&norm->relu));
+                   layout_name(norm->layout), norm->how.fused_sum ? " +sum" : "",
+                   relu_text(&norm->how.relu));
 }
 
 const dlc_layer_ops batch_norm_ops = {

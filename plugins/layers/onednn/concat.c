@@ -1,13 +1,12 @@
 /* concat: concatenates inputs along one axis. In memory that is a sequence of rows,
  * with one run per input; forward and backward copy the runs. */
+#include "../shared/join.h"
 #include "onednn.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct concat {
-    dlc_layer head;
-    int axis;
+    axis_layer head;
     int32_t inputs;
     size_t element;                     /* bytes */
     int64_t rows;                       /* number of rows */
@@ -15,69 +14,8 @@ typedef struct concat {
     int64_t before[DLC_MAX_INPUTS + 1]; /* elements before it in a row */
 } concat;
 
-const dlc_option concat_options[] = {
-    DLC_INT("axis", "1", 0, DLC_MAX_DIMS - 1, "dimension that adds up; 1: channels"),
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    dlc_status status = layer_alloc(args, sizeof(concat), out);
-    if (status == DLC_OK)
-        ((concat *)*out)->axis = (int)host->get_int(args->settings, "axis");
-    return status;
-}
-
-/* bfloat16 if all inputs are. */
-static dlc_dtype type_of_inputs(const dlc_layer_shapes *shapes) {
-    for (int32_t i = 0; i < shapes->inputs; i++)
-        if (shapes->in[i].dtype != DLC_BF16)
-            return DLC_F32;
-    return DLC_BF16;
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    concat *cat = (concat *)layer;
-    if (shapes->inputs < 1)
-        return need_inputs(layer, shapes, 1);
-    dlc_status status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *first = &shapes->in[0].shape;
-    dlc_shape out = *first;
-    if (cat->axis >= first->rank)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': axis = %d, but its first input %s has only the axes "
-            "0 .. %d",
-            layer->name, cat->axis, shape_print(first).text, (int)first->rank - 1);
-    for (int32_t i = 1; i < shapes->inputs; i++) {
-        const dlc_shape *in = &shapes->in[i].shape;
-        int fits = in->rank == first->rank;
-        for (int32_t d = 0; fits && d < first->rank; d++)
-            fits = d == cat->axis || in->dims[d] == first->dims[d];
-        if (!fits)
-            return host->fail(
-                DLC_ERR_CONFIG,
-                "layer '%s': inputs may differ in axis %d only, but input 1 "
-                "is %s and input %d is %s",
-                layer->name, cat->axis, shape_print(first).text, (int)i + 1,
-                shape_print(in).text);
-        out.dims[cat->axis] += in->dims[cat->axis];
-    }
-    cat->inputs = shapes->inputs;
-    shapes->out[0].shape = out;
-    shapes->out[0].dtype = type_of_inputs(shapes);
-    return DLC_OK;
-}
-
-/* Dimensions in memory order, outermost first. */
-static void order_dims(int rank, int last, int *order) {
-    int n = 0;
-    order[n++] = 0;
-    for (int d = last ? 2 : 1; d < rank; d++)
-        order[n++] = d;
-    if (last && rank > 1)
-        order[n] = 1;
+    return axis_layer_alloc(args, sizeof(concat), out);
 }
 
 /* The channel block size that all inputs share, or 0. Then the blocks of the inputs are
@@ -87,7 +25,7 @@ static int common_block(const concat *cat, const dlc_layer_memory *memory) {
     int block = first ? first->block : 0;
     for (int32_t i = 0; block && i < memory->inputs; i++) {
         const dlc_layout *layout = memory->in[i].layout;
-        if (cat->axis != 1 || !layout || layout->block != block || layout->padded)
+        if (cat->head.axis != 1 || !layout || layout->block != block || layout->padded)
             block = 0;
     }
     return block;
@@ -100,6 +38,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     context *net = layer->net;
     int last = 0, order[DLC_MAX_DIMS] = {0}, place = 0;
     int block = common_block(cat, memory);
+    cat->inputs = memory->inputs;
     dlc_dtype dtype = memory->out[0].dtype;
     for (int32_t i = 0; i < memory->inputs && !last && !block; i++)
         last = memory->in[i].layout != NULL;
@@ -117,7 +56,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     order_dims(out->rank, last, order);
     cat->element = dlc_dtype_bytes(dtype);
     cat->rows = 1;
-    for (; order[place] != cat->axis; place++)
+    for (; order[place] != cat->head.axis; place++)
         cat->rows *= out->dims[order[place]];
     for (int32_t i = 0; i < cat->inputs; i++) {
         cat->run[i] = dlc_shape_count(&memory->in[i].shape) / cat->rows;
@@ -158,19 +97,14 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
-}
-
 const dlc_layer_ops concat_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
     .create = create,
     .destroy = layer_free,
-    .infer = infer,
+    .infer = concat_infer,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .describe = describe_own,
 };

@@ -8,67 +8,41 @@
 
 typedef struct convolution {
     weighted w;
-    sliding_window window;
-    int64_t group;
-    int layout;           /* LAYOUT_, below */
-    int channel_parallel; /* computes some of the filters only */
-    int direct;           /* no Winograd: set by the user, or not worthwhile */
+    filters filters; /* direct is also set where Winograd is not worthwhile */
+    int layout;      /* LAYOUT_, below */
     convolution_batch_blocked batch_blocked;
     convolution_winograd winograd;
 } convolution;
 
 enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_BATCH_BLOCKED };
 
-const dlc_option convolution_options[] = {
-    DLC_INT_REQUIRED("num_output", 1, 1 << 20,
-                     "number of filters: channels that come out"),
-    WINDOW_OPTIONS,
-    DLC_INT("dilation", "1", 1, WINDOW_MAX,
-            "distance between neighbouring points of the window; 1: none left out"),
-    DLC_INT("dilation_h", NULL, 1, WINDOW_MAX,
-            "vertical distance, instead of dilation"),
-    DLC_INT("dilation_w", NULL, 1, WINDOW_MAX,
-            "horizontal distance, instead of dilation"),
-    DLC_INT("group", "1", 1, 1 << 20,
-            "split channels and filters into this many groups that don't mix"),
-    WEIGHTED_OPTIONS,
-    DLC_CHOICE("layout", "auto", "auto|channels_last|batch_blocked|library",
-               "memory layout of images; batch_blocked: vectors of images, where the "
-               "batch size allows it; library: what oneDNN proposes"),
-    DLC_CHOICE(
-        "algorithm", "auto", "auto|direct",
-        "auto: where it is likely faster, windows of 3x3, on a CPU also of 5x5, by "
-        "Winograd's transform, which rounds a little more"),
-    DLC_OPTIONS_END,
-};
-
 static const convolution *of(const weighted *w) {
     return (const convolution *)w;
 }
 
 static dnnl_alg_kind_t algorithm(const weighted *w) {
-    return of(w)->direct ? dnnl_convolution_direct : dnnl_convolution_auto;
+    return of(w)->filters.direct ? dnnl_convolution_direct : dnnl_convolution_auto;
 }
 
 static dnnl_status_t forward_pd(const weighted *w, const pd_env *env,
                                 dnnl_prop_kind_t prop, md_t src, md_t weights,
                                 md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
-    return pd_conv_forward(env, prop, algorithm(w), &of(w)->window, src, weights, bias,
-                           dst, pd);
+    return pd_conv_forward(env, prop, algorithm(w), &of(w)->filters.window, src,
+                           weights, bias, dst, pd);
 }
 
 static dnnl_status_t backward_data_pd(const weighted *w, const pd_env *env,
                                       md_t diff_src, md_t weights, md_t diff_dst,
                                       dnnl_primitive_desc_t *pd) {
-    return pd_conv_backward_data(env, algorithm(w), &of(w)->window, diff_src, weights,
-                                 diff_dst, pd);
+    return pd_conv_backward_data(env, algorithm(w), &of(w)->filters.window, diff_src,
+                                 weights, diff_dst, pd);
 }
 
 /* oneDNN has optimised Winograd code for few shapes. */
 static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, md_t src,
                                          md_t diff_weights, md_t diff_bias,
                                          md_t diff_dst, dnnl_primitive_desc_t *pd) {
-    const sliding_window *window = &of(w)->window;
+    const sliding_window *window = &of(w)->filters.window;
     dnnl_status_t st = pd_conv_backward_weights(env, algorithm(w), window, src,
                                                 diff_weights, diff_bias, diff_dst, pd);
     if (st != dnnl_success || !pd_is_slow(*pd))
@@ -84,11 +58,6 @@ static const weighted_kind kind = {
     .backward_weights = backward_weights_pd,
 };
 
-static int64_t dilation_of(const dlc_settings *settings, const char *side) {
-    return host->get_int(settings, host->is_set(settings, side) ? side : "dilation") -
-           1;
-}
-
 static int layout_setting(const dlc_settings *settings) {
     const char *text = host->get_string(settings, "layout");
     if (strcmp(text, "library") == 0)
@@ -99,72 +68,36 @@ static int layout_setting(const dlc_settings *settings) {
 }
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    const dlc_settings *settings = args->settings;
     dlc_layer *layer = NULL;
     dlc_status status = layer_alloc(args, sizeof(convolution), &layer);
     if (status != DLC_OK)
         return status;
     convolution *conv = (convolution *)layer;
-    weighted_read(&conv->w, &kind, args);
-    conv->channel_parallel = DLC_HAS(args, channel_end) && args->channel_end;
-    conv->group = host->get_int(settings, "group");
-    conv->layout = layout_setting(settings);
-    conv->direct = strcmp(host->get_string(settings, "algorithm"), "direct") == 0;
-    status = window_read(layer->name, settings, 0, &conv->window);
-    if (status != DLC_OK) {
+    linear_read(args, &conv->w.linear);
+    conv->w.kind = &kind;
+    conv->layout = layout_setting(args->settings);
+    status = convolution_read(layer->name, args->settings, &conv->filters);
+    if (status == DLC_OK)
+        *out = layer;
+    else
         layer_free(layer);
-        return status;
-    }
-    conv->window.dilation[0] = dilation_of(settings, "dilation_h");
-    conv->window.dilation[1] = dilation_of(settings, "dilation_w");
-    *out = layer;
-    return DLC_OK;
+    return status;
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     convolution *conv = (convolution *)layer;
-    int64_t filters = conv->w.num_output, size[2];
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 4, 4);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    if (conv->channel_parallel && conv->group > 1)
-        return host->fail(
-            DLC_ERR_UNSUPPORTED,
-            "layer '%s': a convolution with group = %lld cannot be split; "
-            "take parallel = data",
-            layer->name, (long long)conv->group);
-    if (in->dims[1] % conv->group || filters % conv->group)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': group = %lld must divide both the %lld channels of "
-            "its input %s and num_output = %lld",
-            layer->name, (long long)conv->group, (long long)in->dims[1],
-            shape_print(in).text, (long long)filters);
-    if ((status = window_slide(layer->name, in, 0, &conv->window, size)) != DLC_OK)
-        return status;
-    const int64_t *kernel = conv->window.kernel;
-    const dlc_shape weight = {
-        .rank = 4, .dims = {filters, in->dims[1] / conv->group, kernel[0], kernel[1]}};
-    int64_t area = kernel[0] * kernel[1];
-    shapes->out[0].dtype = layer->net->precision;
-    shapes->out[0].shape = (dlc_shape){
-        .rank = 4, .dims = {in->dims[0], filters, size[0], size[1]}};
-    return weighted_params(&conv->w, shapes, &weight, times(weight.dims[1], area),
-                           times(filters, area),
-                           times(times(in->dims[0], filters), times(size[0], size[1])));
+    return convolution_infer(layer, &conv->w.linear, &conv->filters,
+                             layer->net->precision, shapes);
 }
 
 /* Weights as oneDNN sees them: with groups they have one more dimension. */
 static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
     dlc_shape weights = *own;
-    if (conv->group == 1)
+    if (conv->filters.group == 1)
         return weights;
     weights.rank = 5;
-    weights.dims[0] = conv->group;
-    weights.dims[1] = own->dims[0] / conv->group;
+    weights.dims[0] = conv->filters.group;
+    weights.dims[1] = own->dims[0] / conv->filters.group;
     for (int i = 1; i < 4; i++)
         weights.dims[i + 1] = own->dims[i];
     return weights;
@@ -181,9 +114,9 @@ static int blocks_fit(const convolution *conv, const dlc_shape *in,
     const double most = 1.4;
     double waste = 1;
     const int64_t channels[] = {in->dims[1], out->dims[1]};
-    int depthwise = conv->group == in->dims[1];
+    int depthwise = conv->filters.group == in->dims[1];
     for (int i = 0; i < 2; i++) {
-        int64_t own = depthwise ? channels[i] : channels[i] / conv->group;
+        int64_t own = depthwise ? channels[i] : channels[i] / conv->filters.group;
         int64_t blocks = (own + BLOCK - 1) / BLOCK;
         if (i > 0 || own > COLOURS)
             waste *= (double)(blocks * BLOCK) / (double)own;
@@ -199,8 +132,8 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_memory *memory,
      * two of its tiles to tiles, in scratch memory many times the size of the image.
      */
     enum { TWO_TILES = 8 };
-    conv->direct |= in->dims[1] <= COLOURS ||
-                    (out->dims[2] < TWO_TILES && out->dims[3] < TWO_TILES);
+    conv->filters.direct |= in->dims[1] <= COLOURS ||
+                            (out->dims[2] < TWO_TILES && out->dims[3] < TWO_TILES);
     const weighted_choice last = {.src = layout_last(net, in, net->precision),
                                   .dst = layout_last(net, out, net->precision)};
     const weighted_choice library = {.src = layout_any(net, in, net->precision),
@@ -221,17 +154,17 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_memory *memory,
 static int library_transforms(const convolution *conv, const dlc_layer_memory *memory,
                               const dlc_shape *weights) {
     context *net = conv->w.head.net;
-    if (conv->group > 1 || conv->window.kernel[0] != 3)
+    if (conv->filters.group > 1 || conv->filters.window.kernel[0] != 3)
         return 0;
     const dlc_layout *src = layout_any(net, &memory->in[0].shape, DLC_F32);
     const dlc_layout *dst = layout_any(net, &memory->out[0].shape, DLC_F32);
-    const dlc_layout *filters = layout_any(net, weights, DLC_F32);
-    if (!src || !dst || !filters)
+    const dlc_layout *kernels = layout_any(net, weights, DLC_F32);
+    if (!src || !dst || !kernels)
         return 0;
     dnnl_primitive_desc_t pd = NULL;
     const pd_env env = {.engine = net->engine, .attr = net->attr};
     if (pd_conv_forward(&env, dnnl_forward_training, dnnl_convolution_auto,
-                        &conv->window, src->md, filters->md, NULL, dst->md,
+                        &conv->filters.window, src->md, kernels->md, NULL, dst->md,
                         &pd) != dnnl_success)
         return 0;
     int transforms = pd_is_winograd(pd);
@@ -241,21 +174,21 @@ static int library_transforms(const convolution *conv, const dlc_layer_memory *m
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     convolution *conv = (convolution *)layer;
-    const dlc_shape weights = weights_shape(conv, &conv->w.shape);
+    const dlc_shape weights = weights_shape(conv, &conv->w.linear.shape);
     int float32 = layer->net->precision ==
                   DLC_F32; /* the batch-blocked kernels support nothing else */
     int forced = float32 && conv->layout == LAYOUT_BATCH_BLOCKED;
     /* Depthwise filters multiply too little to pay for the reorder to batch-blocked. */
-    int may_be = float32 && conv->layout == LAYOUT_AUTO && conv->group == 1;
-    if ((forced || may_be) &&
-        convolution_batch_blocked_fits(&conv->w, &conv->window, conv->group, memory,
-                                       forced, &conv->batch_blocked))
+    int may_be = float32 && conv->layout == LAYOUT_AUTO && conv->filters.group == 1;
+    if ((forced || may_be) && convolution_batch_blocked_fits(
+                                  &conv->w, &conv->filters.window, conv->filters.group,
+                                  memory, forced, &conv->batch_blocked))
         return convolution_batch_blocked_prepare(&conv->w, &conv->batch_blocked, memory,
                                                  &weights);
-    if (float32 && conv->layout == LAYOUT_AUTO && !conv->direct &&
+    if (float32 && conv->layout == LAYOUT_AUTO && !conv->filters.direct &&
         !library_transforms(conv, memory, &weights) &&
-        convolution_winograd_fits(&conv->w, &conv->window, conv->group, memory,
-                                  &conv->winograd))
+        convolution_winograd_fits(&conv->w, &conv->filters.window, conv->filters.group,
+                                  memory, &conv->winograd))
         return convolution_winograd_prepare(&conv->w, &conv->winograd, memory,
                                             &weights);
     return prepare_onednn(conv, memory, &weights);

@@ -57,7 +57,7 @@ dlc_status convolution_batch_blocked_prepare(weighted *w,
     const batch_blocked_kernels *kernels = kernels_here();
     w->src = layout_batch_blocked(net, &memory->in[0].shape, kernels->lanes);
     w->dst = layout_batch_blocked(net, &memory->out[0].shape, kernels->lanes);
-    const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
+    const dlc_shape bias = {.rank = 1, .dims = {w->linear.num_output}};
     w->weights = layout_plain(net, weights, DLC_F32);
     w->bias = layout_plain(net, &bias, DLC_F32);
     state->tables = host->alloc(batch_blocked_table_bytes(conv));
@@ -85,7 +85,7 @@ dlc_status convolution_batch_blocked_forward(weighted *w,
                                              const dlc_layer_run *run) {
     int train = w->head.phase == DLC_PHASE_TRAIN;
     state->conv.kernels->forward(&state->conv, run->in[0], run->param[0],
-                                 w->has_bias ? run->param[1] : NULL, run->out[0],
+                                 w->linear.has_bias ? run->param[1] : NULL, run->out[0],
                                  train ? run->workspace : run->scratch);
     return DLC_OK;
 }
@@ -99,7 +99,7 @@ dlc_status convolution_batch_blocked_backward(weighted *w,
         if (w->relu.on)
             relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
         kernels->backward_weights(&state->conv, run->in[0], diff, run->param_diff[0],
-                                  w->has_bias ? run->param_diff[1] : NULL,
+                                  w->linear.has_bias ? run->param_diff[1] : NULL,
                                   run->workspace);
     }
     if (wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])

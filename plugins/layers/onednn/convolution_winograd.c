@@ -89,7 +89,7 @@ dlc_status convolution_winograd_prepare(weighted *w,
                                         const dlc_shape *weights) {
     context *net = w->head.net;
     const winograd_kernels *kernels = winograd->kernels;
-    const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
+    const dlc_shape bias = {.rank = 1, .dims = {w->linear.num_output}};
     int training = w->head.phase == DLC_PHASE_TRAIN, lanes = (int)kernels->lanes;
     w->src = layout_blocked(net, &memory->in[0].shape, DLC_F32, lanes);
     w->dst = layout_blocked(net, &memory->out[0].shape, DLC_F32, lanes);
@@ -110,8 +110,8 @@ dlc_status convolution_winograd_forward(weighted *w,
                                         const dlc_layer_run *run) {
     bounds limit = relu_bounds(&w->relu);
     winograd->kernels->forward(&winograd->conv, run->in[0], run->param[0],
-                               w->has_bias ? run->param[1] : NULL, &limit, run->out[0],
-                               run->scratch);
+                               w->linear.has_bias ? run->param[1] : NULL, &limit,
+                               run->out[0], run->scratch);
     return DLC_OK;
 }
 
@@ -124,7 +124,7 @@ dlc_status convolution_winograd_backward(weighted *w,
         if (w->relu.on)
             relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
         kernels->backward_weights(&winograd->conv, run->in[0], diff, run->param_diff[0],
-                                  w->has_bias ? run->param_diff[1] : NULL,
+                                  w->linear.has_bias ? run->param_diff[1] : NULL,
                                   run->scratch);
     }
     if (wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])

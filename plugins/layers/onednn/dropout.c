@@ -8,7 +8,6 @@
 #include "onednn.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct dropout {
@@ -19,11 +18,6 @@ typedef struct dropout {
     int64_t count;
 } dropout;
 
-const dlc_option dropout_options[] = {
-    DLC_FLOAT("ratio", "0.5", 0, 0.999999, "fraction of the elements that is zeroed"),
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(dropout), out);
     if (status == DLC_OK)
@@ -33,9 +27,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     dropout *drop = (dropout *)layer;
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
+    dlc_status status = infer_elementwise(layer, shapes);
     if (status != DLC_OK)
         return status;
     const dlc_shape *in = &shapes->in[0].shape;
@@ -44,7 +36,6 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     drop->features = drop->count / drop->batch;
     drop->channels = in->rank > 1 ? in->dims[1] : 1;
     drop->spatial = drop->features / drop->channels;
-    same_shape(shapes);
     return DLC_OK;
 }
 
@@ -128,11 +119,6 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
-}
-
 const dlc_layer_ops dropout_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
@@ -142,5 +128,5 @@ const dlc_layer_ops dropout_ops = {
     .prepare = prepare,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .describe = describe_own,
 };

@@ -1,5 +1,6 @@
 /* eltwise: combines inputs of one shape, element by element. Works on any layout,
  * padding included: sum, product and maximum of zeros are zero. */
+#include "../shared/join.h"
 #include "bfloat16.h"
 #include "eltwise_kernels.h"
 #include "isa.h"
@@ -8,14 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum eltwise_kind { ELTWISE_SUM, ELTWISE_PRODUCT, ELTWISE_MAX } eltwise_kind;
-
 typedef struct eltwise {
     dlc_layer head;
-    eltwise_kind how;
+    eltwise_settings how;
     int32_t inputs;
-    float factor[DLC_MAX_INPUTS]; /* of a sum */
-    size_t factors;               /* given; 0: all are 1 */
     fused_relu relu;
     bounds limit; /* of the fused activation, rounded to the output's type */
     int64_t count;
@@ -23,71 +20,24 @@ typedef struct eltwise {
     const eltwise_kernels *kernels;
 } eltwise;
 
-const dlc_option eltwise_options[] = {
-    DLC_CHOICE("operation", "sum", "sum|product|max", "what is done with the inputs"),
-    DLC_FLOATS("coeff", NULL, -1e30, 1e30,
-               "factors of the inputs in a sum, one each; 1 unless given"),
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    const dlc_settings *settings = args->settings;
-    const char *operation = host->get_string(settings, "operation");
-    const double *factors = NULL;
-    size_t count = host->is_set(settings, "coeff")
-                       ? host->get_floats(settings, "coeff", &factors)
-                       : 0;
-    if (count && strcmp(operation, "sum") != 0)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': coeff is for operation = sum only", args->name);
-    if (count > DLC_MAX_INPUTS)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': coeff has %zu factors, more than %d", args->name,
-                          count, DLC_MAX_INPUTS);
-    dlc_status status = layer_alloc(args, sizeof(eltwise), out);
+    eltwise_settings how;
+    dlc_status status = eltwise_read(args, &how);
+    if (status == DLC_OK)
+        status = layer_alloc(args, sizeof(eltwise), out);
     if (status != DLC_OK)
         return status;
-    eltwise *elt = (eltwise *)*out;
-    elt->how = strcmp(operation, "max") == 0       ? ELTWISE_MAX
-               : strcmp(operation, "product") == 0 ? ELTWISE_PRODUCT
-                                                   : ELTWISE_SUM;
-    elt->factors = count;
-    for (size_t i = 0; i < DLC_MAX_INPUTS; i++)
-        elt->factor[i] = i < count ? (float)factors[i] : 1;
+    ((eltwise *)*out)->how = how;
     return DLC_OK;
-}
-
-int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings) {
-    return next->kind == DLC_KIND_LAYER && next->ops == &eltwise_ops &&
-           strcmp(host->get_string(settings, "operation"), "sum") == 0 &&
-           !host->is_set(settings, "coeff");
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     eltwise *elt = (eltwise *)layer;
-    if (shapes->inputs < 1)
-        return need_inputs(layer, shapes, 1);
-    dlc_status status = need_floats(layer, shapes, 0, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *first = &shapes->in[0].shape;
-    for (int32_t i = 1; i < shapes->inputs; i++) {
-        const dlc_shape *in = &shapes->in[i].shape;
-        if (!dlc_shape_equal(in, first))
-            return host->fail(
-                DLC_ERR_CONFIG,
-                "layer '%s': all inputs must have one shape, but input 1 is "
-                "%s and input %d is %s",
-                layer->name, shape_print(first).text, (int)i + 1, shape_print(in).text);
-    }
-    if (elt->factors && elt->factors != (size_t)shapes->inputs)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': coeff has %zu factor%s for %d inputs",
-                          layer->name, elt->factors, elt->factors == 1 ? "" : "s",
-                          (int)shapes->inputs);
+    dlc_status status = eltwise_infer(layer, &elt->how, shapes);
     elt->inputs = shapes->inputs;
-    same_shape(shapes);
-    return DLC_OK;
+    if (status == DLC_OK)
+        shapes->out[0].dtype = shapes->in[0].dtype; /* prepare decides if they differ */
+    return status;
 }
 
 static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
@@ -108,7 +58,7 @@ static const eltwise_kernels *kernels_here(void) {
 
 /* The sum of two inputs, as in residual nets. */
 static int is_simple(const eltwise *elt) {
-    return elt->how == ELTWISE_SUM && elt->inputs == 2 && !elt->factors;
+    return elt->how.kind == ELTWISE_SUM && elt->inputs == 2 && !elt->how.factors;
 }
 
 /* Backward compares the output with the bounds as they were stored. */
@@ -141,9 +91,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     memory->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)
         return DLC_OK;
-    if (elt->how == ELTWISE_PRODUCT && memory->inputs > 1)
+    if (elt->how.kind == ELTWISE_PRODUCT && memory->inputs > 1)
         memory->reads_in = all;
-    if (elt->how == ELTWISE_MAX)
+    if (elt->how.kind == ELTWISE_MAX)
         memory->workspace_bytes = (size_t)elt->count;
     memory->reads_out = elt->relu.on != 0;
     return DLC_OK;
@@ -200,12 +150,12 @@ static void chunk_write(const eltwise *elt, const float *values, int64_t n,
 /* Combines input i with the result of the inputs before it. */
 static void combine_chunk(const eltwise *elt, int32_t i, int64_t n, const float *in,
                           float *out, uint8_t *which) {
-    float factor = elt->factor[i];
-    for (int64_t k = 0; k < n && elt->how == ELTWISE_SUM; k++)
+    float factor = elt->how.factor[i];
+    for (int64_t k = 0; k < n && elt->how.kind == ELTWISE_SUM; k++)
         out[k] += factor * in[k];
-    for (int64_t k = 0; k < n && elt->how == ELTWISE_PRODUCT; k++)
+    for (int64_t k = 0; k < n && elt->how.kind == ELTWISE_PRODUCT; k++)
         out[k] *= in[k];
-    for (int64_t k = 0; k < n && elt->how == ELTWISE_MAX; k++) {
+    for (int64_t k = 0; k < n && elt->how.kind == ELTWISE_MAX; k++) {
         if (!(in[k] > out[k]))
             continue;
         out[k] = in[k];
@@ -217,11 +167,12 @@ static void combine_chunk(const eltwise *elt, int32_t i, int64_t n, const float 
 static void forward_chunk(const eltwise *elt, const dlc_layer_run *run, int64_t at,
                           int64_t n) {
     float out[CHUNK], room[CHUNK];
-    int keeps_index = elt->how == ELTWISE_MAX && elt->head.phase == DLC_PHASE_TRAIN;
+    int keeps_index = elt->how.kind == ELTWISE_MAX &&
+                      elt->head.phase == DLC_PHASE_TRAIN;
     uint8_t *which = keeps_index ? (uint8_t *)run->workspace + at : NULL;
     const float *in = chunk_read(elt, run->in[0], at, n, room);
     for (int64_t k = 0; k < n; k++)
-        out[k] = elt->factor[0] * in[k];
+        out[k] = elt->how.factor[0] * in[k];
     for (int64_t k = 0; k < n && which; k++)
         which[k] = 0;
     for (int32_t i = 1; i < elt->inputs; i++)
@@ -254,11 +205,11 @@ static void gradient_chunk(const eltwise *elt, const dlc_layer_run *run, int32_t
                            int64_t at, int64_t n, const float *diff) {
     float to[CHUNK], room[CHUNK];
     const uint8_t *which = (const uint8_t *)run->workspace + at;
-    for (int64_t k = 0; k < n && elt->how == ELTWISE_MAX; k++)
+    for (int64_t k = 0; k < n && elt->how.kind == ELTWISE_MAX; k++)
         to[k] = which[k] == i ? diff[k] : 0;
-    for (int64_t k = 0; k < n && elt->how != ELTWISE_MAX; k++)
-        to[k] = elt->factor[i] * diff[k];
-    for (int32_t j = 0; j < elt->inputs && elt->how == ELTWISE_PRODUCT; j++) {
+    for (int64_t k = 0; k < n && elt->how.kind != ELTWISE_MAX; k++)
+        to[k] = elt->how.factor[i] * diff[k];
+    for (int32_t j = 0; j < elt->inputs && elt->how.kind == ELTWISE_PRODUCT; j++) {
         const float *in = chunk_read(elt, run->in[j], at, n, room);
         for (int64_t k = 0; j != i && k < n; k++)
             to[k] *= in[k];

@@ -9,12 +9,6 @@ typedef struct product {
     int transposed; /* forward multiplies with sgemm, see below */
 } product;
 
-const dlc_option inner_product_options[] = {
-    DLC_INT_REQUIRED("num_output", 1, 1 << 24, "number of outputs of a sample"),
-    WEIGHTED_OPTIONS,
-    DLC_OPTIONS_END,
-};
-
 static dnnl_status_t forward_pd(const weighted *w, const pd_env *env,
                                 dnnl_prop_kind_t prop, md_t src, md_t weights,
                                 md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
@@ -44,27 +38,20 @@ static const weighted_kind kind = {
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(product), out);
-    if (status == DLC_OK)
-        weighted_read((weighted *)*out, &kind, args);
-    return status;
+    if (status != DLC_OK)
+        return status;
+    ((weighted *)*out)->kind = &kind;
+    linear_read(args, &((weighted *)*out)->linear);
+    return DLC_OK;
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    weighted *w = (weighted *)layer;
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 2, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    int64_t batch = in->dims[0], features = dlc_shape_count(in) / batch;
-    const dlc_shape weight = {.rank = 2, .dims = {w->num_output, features}};
-    shapes->out[0].dtype = layer->net->precision;
-    shapes->out[0].shape = (dlc_shape){.rank = 2, .dims = {batch, w->num_output}};
-    ((product *)w)->batch = batch;
-    ((product *)w)->features = features;
-    return weighted_params(w, shapes, &weight, features, w->num_output,
-                           times(batch, w->num_output));
+    product *p = (product *)layer;
+    dlc_status status = inner_product_infer(layer, &p->w.linear, layer->net->precision,
+                                            shapes);
+    p->batch = shapes->out[0].shape.dims[0];
+    p->features = p->w.linear.shape.dims[1];
+    return status;
 }
 
 /* A plain input is a matrix; other layouts are read as they are, with weights of the
@@ -76,13 +63,13 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
     context *net = layer->net;
     dlc_dtype dtype = net->precision;
     const dlc_shape *in = &memory->in[0].shape;
-    dlc_shape flat = {.rank = 2, .dims = {in->dims[0], w->shape.dims[1]}};
+    dlc_shape flat = {.rank = 2, .dims = {in->dims[0], w->linear.shape.dims[1]}};
     dlc_shape image = *in;
-    image.dims[0] = w->num_output;
+    image.dims[0] = w->linear.num_output;
     const dlc_layout *given = layout_of(net, &memory->in[0]);
     const dlc_layout *dst = layout_plain(net, &memory->out[0].shape, dtype);
     const dlc_layout *matrix = layout_plain(net, &flat, dtype);
-    const dlc_layout *weights = layout_plain(net, &w->shape, DLC_F32);
+    const dlc_layout *weights = layout_plain(net, &w->linear.shape, DLC_F32);
     const dlc_layout *image_weights = layout_last(net, &image, DLC_F32);
     if (!given || !dst || !matrix || !weights || !image_weights)
         return DLC_ERR_NOMEM;
@@ -99,7 +86,7 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
     const weighted *train = (const weighted *)layer->train_layer;
     if (train && train->weights) { /* its weights decide */
         int flattened = train->weights_rank == 2;
-        return weighted_prepare(w, memory, flattened ? &w->shape : &image,
+        return weighted_prepare(w, memory, flattened ? &w->linear.shape : &image,
                                 flattened ? &as_matrix : &as_image, 1);
     }
     /* Blocks of channels would make blocked weights, which oneDNN multiplies slowly;
@@ -108,7 +95,7 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
         in->rank <= 5 && weighted_prepare(w, memory, &image, &as_image, 1) == DLC_OK &&
         !pd_is_slow(w->forward.pd))
         return DLC_OK;
-    return weighted_prepare(w, memory, &w->shape, &as_matrix, 1);
+    return weighted_prepare(w, memory, &w->linear.shape, &as_matrix, 1);
 }
 
 /* Forward multiplies samples by transposed weights. The smaller factor should be the
@@ -123,8 +110,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     int alike = w->src->dtype == DLC_F32 &&
                 ((w->src->plain && w->forward_weights->plain) ||
                  (w->src->last && w->forward_weights->last));
-    p->transposed = alike && !w->own_to_forward.pd && w->num_output > p->batch;
-    size_t bytes = (size_t)(p->batch * w->num_output) * sizeof(float);
+    p->transposed = alike && !w->own_to_forward.pd && w->linear.num_output > p->batch;
+    size_t bytes = (size_t)(p->batch * w->linear.num_output) * sizeof(float);
     if (p->transposed && memory->scratch_bytes < bytes)
         memory->scratch_bytes = bytes;
     return DLC_OK;
@@ -133,7 +120,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 /* out[n][o] = the activation of turned[o][n] + bias[o] */
 static void turn(const product *p, const float *turned, const float *bias, float *out) {
     enum { SIDE = 16 };
-    int64_t outputs = p->w.num_output, batch = p->batch;
+    int64_t outputs = p->w.linear.num_output, batch = p->batch;
     float slope = p->w.relu.on ? p->w.relu.bounds.slope : 1;
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < outputs; first += SIDE) {
@@ -150,12 +137,12 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const product *p = (const product *)layer;
     if (!p->transposed)
         return weighted_forward(layer, run);
-    dnnl_status_t st = dnnl_sgemm('N', 'T', p->w.num_output, p->batch, p->features, 1,
-                                  run->param[0], p->features, run->in[0], p->features,
-                                  0, run->scratch, p->batch);
+    dnnl_status_t st = dnnl_sgemm('N', 'T', p->w.linear.num_output, p->batch,
+                                  p->features, 1, run->param[0], p->features,
+                                  run->in[0], p->features, 0, run->scratch, p->batch);
     if (st != dnnl_success)
         return dnnl_failed(st, layer->name, "multiply matrices");
-    turn(p, run->scratch, p->w.has_bias ? run->param[1] : NULL, run->out[0]);
+    turn(p, run->scratch, p->w.linear.has_bias ? run->param[1] : NULL, run->out[0]);
     return DLC_OK;
 }
 

@@ -2,25 +2,19 @@
 #ifndef ONEDNN_LABELS_H
 #define ONEDNN_LABELS_H
 
+#include "../shared/scores.h"
 #include "onednn.h"
 
-/* Scores N x C x spatial: `positions` of them, each labelled. The scores of a position
- * are `stride` apart. */
+/* The scores of a position are `stride` apart. */
 typedef struct labelled {
-    int64_t positions, classes, spatial;
+    score_shape shape;
     int last;          /* channels last */
     int has_ignore;    /* is there an ignored label? */
     int32_t ignore;    /* it */
     const char *layer; /* for messages */
 } labelled;
 
-#define LABEL_OPTIONS \
-    DLC_INT("ignore_label", NULL, INT32_MIN, INT32_MAX, \
-            "samples with this label don't count")
-
 void labels_read(labelled *l, const dlc_layer *layer, const dlc_settings *settings);
-/* Inputs: scores, labels. Checks them and sets the shape of out[0], {sum, count}. */
-dlc_status labels_infer(labelled *l, const dlc_layer *layer, dlc_layer_shapes *shapes);
 dlc_status labels_prepare(labelled *l, const dlc_layer *layer,
                           dlc_layer_memory *memory);
 
@@ -33,12 +27,13 @@ dlc_status labels_check(const labelled *l, const int32_t *labels, int64_t *count
 
 static inline int64_t label_offset(const labelled *l, int64_t position) {
     if (l->last)
-        return position * l->classes;
-    return position / l->spatial * l->classes * l->spatial + position % l->spatial;
+        return position * l->shape.classes;
+    return position / l->shape.spatial * l->shape.classes * l->shape.spatial +
+           position % l->shape.spatial;
 }
 
 static inline int64_t label_stride(const labelled *l) {
-    return l->last ? 1 : l->spatial;
+    return l->last ? 1 : l->shape.spatial;
 }
 
 #endif

@@ -1,8 +1,6 @@
 /* Layouts: oneDNN memory descriptors, each kept once by the net's context. */
 #include "onednn.h"
 
-#include <string.h>
-
 /* Are these strides dense with the dimensions in `order` (outermost first)? Dimensions
  * of one element don't matter. */
 static int dense_in_order(const md_shape *shape, const int *order) {
@@ -201,4 +199,15 @@ const char *layout_name(const dlc_layout *layout) {
     if (layout->batch_block)
         return "batch_blocked";
     return layout->last ? "channels_last" : "blocked";
+}
+
+dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
+                       const dlc_layout **out) {
+    const dlc_layout *layout = layout_of(layer->net, &memory->in[0]);
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    layout_set(&memory->in[0], layout);
+    layout_set(&memory->out[0], layout);
+    *out = layout;
+    return DLC_OK;
 }

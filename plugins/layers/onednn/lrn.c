@@ -12,18 +12,6 @@ typedef struct lrn {
     op forward, backward;
 } lrn;
 
-const dlc_option lrn_options[] = {
-    DLC_CHOICE(
-        "norm_region", "across_channels", "across_channels|within_channel",
-        "neighbours: other channels at the same position, or positions around it"),
-    DLC_INT("local_size", "5", 1, 1001,
-            "channels, or rows and columns, of the neighbourhood; odd"),
-    DLC_FLOAT("alpha", "1", -1e6, 1e6, "factor of the mean square"),
-    DLC_FLOAT("beta", "0.75", -100, 100, "exponent"),
-    DLC_FLOAT("k", "1", -1e6, 1e6, "constant that is added to the mean square"),
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     const dlc_settings *settings = args->settings;
     int64_t size = host->get_int(settings, "local_size");
@@ -57,15 +45,6 @@ static void destroy(dlc_layer *layer) {
     op_clear(&((lrn *)layer)->forward);
     op_clear(&((lrn *)layer)->backward);
     layer_free(layer);
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 4, 4);
-    if (status == DLC_OK)
-        same_shape(shapes);
-    return status;
 }
 
 /* Workspace: what oneDNN's forward leaves for backward. */
@@ -129,7 +108,7 @@ const dlc_layer_ops lrn_ops = {
     .family = &onednn_family,
     .create = create,
     .destroy = destroy,
-    .infer = infer,
+    .infer = infer_image,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -5,11 +5,11 @@
 
 #include <dlcore/layer.h>
 
-#include "../shared/shapes.h"
+#include "../shared/layer.h"
+#include "../shared/types.h"
 
 #include "compat.h"
 
-extern const dlc_host *host; /* set when the plugin is loaded */
 extern const dlc_family onednn_family;
 
 /* ---- A net's context --------------------------------------------------------- */
@@ -111,31 +111,6 @@ int pd_is_winograd(dnnl_primitive_desc_t pd);
 
 /* ---- Layers ------------------------------------------------------------------- */
 
-/* Every layer's struct begins with this. */
-struct dlc_layer {
-    context *net;
-    char name[96];
-    dlc_phase phase;
-    dlc_layer *train_layer;
-    int plain_params;
-    uint64_t seed;
-    uint32_t index;
-};
-
-/* Allocates a zeroed layer of `bytes` with its head filled in. */
-dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **layer);
-void layer_free(dlc_layer *layer); /* NULL allowed */
-
-/* Checks of the inputs; errors name the layer and the shapes. */
-dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_shapes *shapes,
-                       int count);
-/* All inputs must be floats of rank min..max: float32, or bfloat16 for types with
- * DLC_LAYER_BF16. */
-dlc_status need_floats(const dlc_layer *layer, const dlc_layer_shapes *shapes,
-                       int min_rank, int max_rank);
-
-/* out[0] has the shape and type of in[0]. */
-void same_shape(dlc_layer_shapes *shapes);
 /* Input and output use the layout that in[0] comes in. */
 dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
                        const dlc_layout **layout);
@@ -144,39 +119,5 @@ dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
 static inline int64_t layout_count(const dlc_layout *layout) {
     return (int64_t)(layout->bytes / dlc_dtype_bytes(layout->dtype));
 }
-
-/* a * b, saturating: the cost of nets that are too large for any machine. Both at least
- * 0. */
-static inline int64_t times(int64_t a, int64_t b) {
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
-/* Is this part of backward requested? 0 means all of it. */
-static inline int wants_backward(const dlc_layer_run *run, uint32_t part) {
-    return !run->backward || (run->backward & part) != 0;
-}
-
-static inline size_t round64(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
-static inline void *at_offset(void *base, size_t bytes) {
-    return (char *)base + bytes;
-}
-
-/* ---- Operations and options of the layer types, for the descriptor (plugin.c) --- */
-
-extern const dlc_layer_ops convolution_ops, inner_product_ops, pooling_ops, relu_ops,
-    sigmoid_ops, tanh_ops, elu_ops, gelu_ops, swish_ops, softplus_ops, mish_ops,
-    hardswish_ops, clip_ops, abs_ops, lrn_ops, dropout_ops, softmax_ops,
-    softmax_loss_ops, accuracy_ops, concat_ops, eltwise_ops, batch_norm_ops, scale_ops,
-    flatten_ops;
-
-extern const dlc_option convolution_options[], inner_product_options[],
-    pooling_options[], relu_options[], elu_options[], gelu_options[], swish_options[],
-    clip_options[], lrn_options[], dropout_options[], softmax_options[],
-    softmax_loss_options[], accuracy_options[], concat_options[], eltwise_options[],
-    batch_norm_options[], scale_options[], flatten_options[];
 
 #endif

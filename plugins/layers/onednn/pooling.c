@@ -5,70 +5,32 @@
  * less than its size. oneDNN divides by the whole window, so pool_average.c computes
  * these.
  */
-#include "../shared/window.h"
+#include "../shared/pooling.h"
+#include "onednn.h"
 #include "pool_average.h"
 
 #include <stdio.h>
-#include <string.h>
 
 typedef struct pooling {
     dlc_layer head;
-    sliding_window window;
-    int average, global, ceil;
-    int inside; /* the average counts only elements of the image, not the padding */
-    int own;    /* averages that oneDNN cannot compute */
+    pooling_settings how;
+    int own; /* averages that oneDNN cannot compute */
     pool_average plan;
     op forward, backward;
 } pooling;
 
-const dlc_option pooling_options[] = {
-    DLC_CHOICE("method", "max", "max|average", "what is computed of a window"),
-    WINDOW_OPTIONS,
-    DLC_BOOL("global", "no", "one window, as large as the image"),
-    DLC_CHOICE(
-        "round", "ceil", "ceil|floor",
-        "ceil: the last windows may overhang the image; floor: they are left out"),
-    DLC_CHOICE("average_over", "padded", "padded|image",
-               "an average counts the padding as zeros, or the image alone"),
-    DLC_OPTIONS_END,
-};
-
-static int is_text(const dlc_settings *settings, const char *name, const char *text) {
-    return strcmp(host->get_string(settings, name), text) == 0;
-}
-
-static dlc_status check_pad(const dlc_layer *layer, const sliding_window *window) {
-    for (int i = 0; i < 2; i++)
-        if (window->pad_begin[i] >= window->kernel[i])
-            return host->fail(
-                DLC_ERR_CONFIG,
-                "layer '%s': pad %lld must be smaller than the window's %lld, "
-                "or windows would hold padding alone",
-                layer->name, (long long)window->pad_begin[i],
-                (long long)window->kernel[i]);
-    return DLC_OK;
-}
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    const dlc_settings *settings = args->settings;
     dlc_layer *layer = NULL;
     dlc_status status = layer_alloc(args, sizeof(pooling), &layer);
     if (status != DLC_OK)
         return status;
     pooling *pool = (pooling *)layer;
-    pool->global = host->get_bool(settings, "global");
-    pool->average = is_text(settings, "method", "average");
-    pool->ceil = is_text(settings, "round", "ceil");
-    pool->inside = is_text(settings, "average_over", "image");
-    status = window_read(layer->name, settings, pool->global, &pool->window);
-    if (status == DLC_OK && !pool->global)
-        status = check_pad(layer, &pool->window);
-    if (status != DLC_OK) {
+    status = pooling_read(layer->name, args->settings, &pool->how);
+    if (status == DLC_OK)
+        *out = layer;
+    else
         layer_free(layer);
-        return status;
-    }
-    *out = layer;
-    return DLC_OK;
+    return status;
 }
 
 static void destroy(dlc_layer *layer) {
@@ -81,28 +43,18 @@ static void destroy(dlc_layer *layer) {
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     pooling *pool = (pooling *)layer;
-    int64_t size[2];
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 4, 4);
+    dlc_status status = pooling_infer(layer, &pool->how, shapes);
     if (status != DLC_OK)
         return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    if (pool->global)
-        window_global(in, &pool->window);
-    if ((status = window_slide(layer->name, in, pool->ceil, &pool->window, size)) !=
-        DLC_OK)
-        return status;
-    shapes->out[0].shape = (dlc_shape){
-        .rank = 4, .dims = {in->dims[0], in->dims[1], size[0], size[1]}};
-    const sliding_window *window = &pool->window;
+    const sliding_window *window = &pool->how.window;
     int overhang = window->pad_end[0] > window->pad_begin[0] ||
                    window->pad_end[1] > window->pad_begin[1];
     /* Without padding, what is inside the padded image is inside the image. */
     if (!window->pad_begin[0] && !window->pad_begin[1])
-        pool->inside = 1;
-    pool->own = pool->average && !pool->inside && overhang;
-    shapes->out[0].dtype = pool->own ? DLC_F32 : shapes->in[0].dtype;
+        pool->how.inside = 1;
+    pool->own = pool->how.average && !pool->how.inside && overhang;
+    if (pool->own)
+        shapes->out[0].dtype = DLC_F32;
     return DLC_OK;
 }
 
@@ -131,17 +83,17 @@ static dlc_status prepare_own(pooling *pool, dlc_layer_memory *memory) {
     if (!to || !layout_by_channel(net, from, &memory->in[0].shape, &planes) ||
         !layout_by_channel(net, to, out, &pooled))
         return DLC_ERR_NOMEM;
-    pool->plan = pool_average_plan(&pool->window, &planes, &pooled, last);
+    pool->plan = pool_average_plan(&pool->how.window, &planes, &pooled, last);
     layout_set(&memory->in[0], from);
     layout_set(&memory->out[0], to);
     return DLC_OK;
 }
 
 static dnnl_alg_kind_t algorithm(const pooling *pool) {
-    if (!pool->average)
+    if (!pool->how.average)
         return dnnl_pooling_max;
-    return pool->inside ? dnnl_pooling_avg_exclude_padding
-                        : dnnl_pooling_avg_include_padding;
+    return pool->how.inside ? dnnl_pooling_avg_exclude_padding
+                            : dnnl_pooling_avg_include_padding;
 }
 
 static dlc_status make_forward(pooling *pool, dlc_layer_memory *memory,
@@ -159,7 +111,7 @@ static dlc_status make_forward(pooling *pool, dlc_layer_memory *memory,
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st = pd_pool_forward(
         &env, train ? dnnl_forward_training : dnnl_forward_inference, algorithm(pool),
-        &pool->window, src->md, dst->md, &pd);
+        &pool->how.window, src->md, dst->md, &pd);
     return op_init(&pool->forward, net, pool->head.name, "do its forward pass", st, pd);
 }
 
@@ -193,7 +145,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     memory->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
     pd_env env = {.engine = net->engine, .attr = net->attr, .hint = pool->forward.pd};
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_pool_backward(&env, algorithm(pool), &pool->window,
+    dnnl_status_t st = pd_pool_backward(&env, algorithm(pool), &pool->how.window,
                                         op_md(&pool->forward, dnnl_query_src_md),
                                         op_md(&pool->forward, dnnl_query_dst_md), &pd);
     status = op_init(&pool->backward, net, layer->name, "do its backward pass", st, pd);

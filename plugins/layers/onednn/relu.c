@@ -5,39 +5,6 @@
 
 enum { RELU_CHUNK = 4096, WORTH_THREADS = 4 * RELU_CHUNK };
 
-dlc_status relu_fuse(fused_relu *relu, const dlc_feature *next,
-                     const dlc_settings *settings) {
-    if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &relu_ops)
-        return DLC_ERR_UNSUPPORTED;
-    relu->on = 1;
-    relu->bounds = (bounds){
-        .high = INFINITY, .slope = (float)host->get_float(settings, "negative_slope")};
-    return DLC_OK;
-}
-
-dlc_status relu_or_clip_fuse(fused_relu *relu, const dlc_feature *next,
-                             const dlc_settings *settings) {
-    if (relu->on || next->kind != DLC_KIND_LAYER || next->ops != &clip_ops)
-        return relu_fuse(relu, next, settings);
-    double low = host->get_float(settings, "min"),
-           high = host->get_float(settings, "max");
-    if (low > 0 || high < 0)
-        return DLC_ERR_UNSUPPORTED;
-    relu->on = 1;
-    relu->bounds = (bounds){.low = (float)low, .high = (float)high};
-    return DLC_OK;
-}
-
-const char *relu_text(const fused_relu *relu) {
-    if (!relu->on)
-        return "";
-    return relu->bounds.high < INFINITY ? " +clip" : " +relu";
-}
-
-bounds relu_bounds(const fused_relu *relu) {
-    return relu->on ? relu->bounds : BOUNDS_NONE;
-}
-
 dnnl_status_t relu_attr(const fused_relu *relu, context *net,
                         dnnl_primitive_attr_t *out) {
     dnnl_primitive_attr_t attr = NULL;

@@ -1,25 +1,16 @@
 /* softmax: turns scores into probabilities that add up to one along an axis. */
+#include "../shared/join.h"
 #include "onednn.h"
 
 #include <stdio.h>
 
 typedef struct softmax {
-    dlc_layer head;
-    int axis;
+    axis_layer head;
     op forward, backward;
 } softmax;
 
-const dlc_option softmax_options[] = {
-    DLC_INT("axis", "1", 0, DLC_MAX_DIMS - 1,
-            "dimension along which the outputs add up to 1"),
-    DLC_OPTIONS_END,
-};
-
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    dlc_status status = layer_alloc(args, sizeof(softmax), out);
-    if (status == DLC_OK)
-        ((softmax *)*out)->axis = (int)host->get_int(args->settings, "axis");
-    return status;
+    return axis_layer_alloc(args, sizeof(softmax), out);
 }
 
 static void destroy(dlc_layer *layer) {
@@ -28,24 +19,6 @@ static void destroy(dlc_layer *layer) {
     op_clear(&((softmax *)layer)->forward);
     op_clear(&((softmax *)layer)->backward);
     layer_free(layer);
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    const softmax *soft = (const softmax *)layer;
-    dlc_status status = need_inputs(layer, shapes, 1);
-    if (status == DLC_OK)
-        status = need_floats(layer, shapes, 1, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    if (soft->axis >= shapes->in[0].shape.rank)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': axis = %d, but its input %s has only the axes "
-                          "0 .. %d",
-                          layer->name, soft->axis,
-                          shape_print(&shapes->in[0].shape).text,
-                          (int)shapes->in[0].shape.rank - 1);
-    same_shape(shapes);
-    return DLC_OK;
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -59,7 +32,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     pd_env env = {.engine = net->engine, .attr = net->attr};
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st = pd_softmax_forward(
-        &env, train ? dnnl_forward_training : dnnl_forward_inference, soft->axis,
+        &env, train ? dnnl_forward_training : dnnl_forward_inference, soft->head.axis,
         layout->md, &pd);
     status = op_init(&soft->forward, net, layer->name, "do its forward pass", st, pd);
     if (status != DLC_OK)
@@ -69,7 +42,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     if (!train)
         return DLC_OK;
     env.hint = soft->forward.pd;
-    st = pd_softmax_backward(&env, soft->axis, layout->md, &pd);
+    st = pd_softmax_backward(&env, soft->head.axis, layout->md, &pd);
     status = op_init(&soft->backward, net, layer->name, "do its backward pass", st, pd);
     if (status == DLC_OK && soft->backward.scratch_bytes > memory->scratch_bytes)
         memory->scratch_bytes = soft->backward.scratch_bytes;
@@ -100,7 +73,7 @@ const dlc_layer_ops softmax_ops = {
     .family = &onednn_family,
     .create = create,
     .destroy = destroy,
-    .infer = infer,
+    .infer = softmax_infer,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -3,20 +3,12 @@
 #include "labels.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct softmax_loss {
     dlc_layer head;
     labelled l;
     float smoothing;
 } softmax_loss;
-
-const dlc_option softmax_loss_options[] = {
-    DLC_FLOAT("label_smoothing", "0", 0, 1,
-              "fraction of a label's weight that is spread over all classes"),
-    LABEL_OPTIONS,
-    DLC_OPTIONS_END,
-};
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(softmax_loss), out);
@@ -29,7 +21,7 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    return labels_infer(&((softmax_loss *)layer)->l, layer, shapes);
+    return scores_infer(layer, shapes, &((softmax_loss *)layer)->l.shape);
 }
 
 /* Workspace: the probabilities, in the layout of the scores. Scratch: a loss per
@@ -39,10 +31,10 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     dlc_status status = labels_prepare(l, layer, memory);
     if (status != DLC_OK)
         return status;
-    size_t floats = (size_t)l->positions * sizeof(float);
+    size_t floats = (size_t)l->shape.positions * sizeof(float);
     memory->scratch_bytes = floats;
     if (layer->phase == DLC_PHASE_TRAIN) {
-        memory->workspace_bytes = floats * (size_t)l->classes;
+        memory->workspace_bytes = floats * (size_t)l->shape.classes;
         memory->reads_in = 2;  /* the labels */
         memory->reads_out = 1; /* the number of samples that count */
     }
@@ -52,7 +44,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 /* The loss of one position; writes its probabilities to `p` unless NULL. */
 static float loss_of(const softmax_loss *loss, const float *score, int32_t label,
                      float *p) {
-    int64_t classes = loss->l.classes, stride = label_stride(&loss->l);
+    int64_t classes = loss->l.shape.classes, stride = label_stride(&loss->l);
     float top = score[0];
     for (int64_t c = 1; c < classes; c++)
         top = score[c * stride] > top ? score[c * stride] : top;
@@ -83,15 +75,16 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     dlc_status status = labels_check(l, labels, &counted);
     if (status != DLC_OK)
         return status;
-#pragma omp parallel for schedule(static) if (l->positions * l->classes > 16384)
-    for (int64_t i = 0; i < l->positions; i++) {
+#pragma omp parallel for schedule(static) if (l->shape.positions * l->shape.classes > \
+                                              16384)
+    for (int64_t i = 0; i < l->shape.positions; i++) {
         int64_t at = label_offset(l, i);
         each[i] = label_counts(l, labels[i])
                       ? loss_of(loss, scores + at, labels[i], p ? p + at : NULL)
                       : 0;
     }
     double sum = 0;
-    for (int64_t i = 0; i < l->positions; i++)
+    for (int64_t i = 0; i < l->shape.positions; i++)
         sum += (double)each[i];
     out[0] = (float)sum;
     out[1] = (float)counted;
@@ -109,22 +102,18 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     int64_t stride = label_stride(l);
     float counted = ((const float *)run->out[0])[1];
     float scale = counted > 0 ? run->loss_scale / counted : 0;
-    float spread = loss->smoothing / (float)l->classes;
-#pragma omp parallel for schedule(static) if (l->positions * l->classes > 16384)
-    for (int64_t i = 0; i < l->positions; i++) {
+    float spread = loss->smoothing / (float)l->shape.classes;
+#pragma omp parallel for schedule(static) if (l->shape.positions * l->shape.classes > \
+                                              16384)
+    for (int64_t i = 0; i < l->shape.positions; i++) {
         int64_t at = label_offset(l, i);
         int counts = label_counts(l, labels[i]);
-        for (int64_t c = 0; c < l->classes; c++)
+        for (int64_t c = 0; c < l->shape.classes; c++)
             diff[at + c * stride] = counts ? (p[at + c * stride] - spread) * scale : 0;
         if (counts)
             diff[at + labels[i] * stride] -= (1 - loss->smoothing) * scale;
     }
     return DLC_OK;
-}
-
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)layer;
-    (void)snprintf(text, bytes, "own");
 }
 
 const dlc_layer_ops softmax_loss_ops = {
@@ -136,5 +125,5 @@ const dlc_layer_ops softmax_loss_ops = {
     .prepare = prepare,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .describe = describe_own,
 };

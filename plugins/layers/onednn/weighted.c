@@ -13,51 +13,6 @@ static int training(const weighted *w) {
     return w->head.phase == DLC_PHASE_TRAIN;
 }
 
-/* Number of channels that this rank computes; 0: all of them. */
-static int64_t channels_of(const dlc_layer_args *args) {
-    return DLC_HAS(args, channel_end) ? args->channel_end - args->channel_begin : 0;
-}
-
-void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args) {
-    const dlc_settings *settings = args->settings;
-    w->kind = kind;
-    int64_t slice = channels_of(args);
-    w->num_output = slice ? slice : host->get_int(settings, "num_output");
-    w->has_bias = host->get_bool(settings, "bias");
-    w->filler[0] = host->get_string(settings, "weight_filler");
-    w->filler[1] = host->get_string(settings, "bias_filler");
-    w->rate[0] = host->get_float(settings, "weight_lr_mult");
-    w->rate[1] = host->get_float(settings, "bias_lr_mult");
-    w->decay[0] = host->get_float(settings, "weight_decay_mult");
-    w->decay[1] = host->get_float(settings, "bias_decay_mult");
-}
-
-dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
-                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
-                           int64_t outputs) {
-    static const char *const name[2] = {"weight", "bias"};
-    int64_t count = times(w->num_output, fan_in);
-    if (count > INT64_MAX / 1024)
-        return host->fail(DLC_ERR_CONFIG,
-                          "layer '%s': num_output = %lld times %lld inputs are more "
-                          "weights than any memory holds",
-                          w->head.name, (long long)w->num_output, (long long)fan_in);
-    w->shape = *shape;
-    shapes->params = w->has_bias ? 2 : 1;
-    for (int i = 0; i < shapes->params; i++) {
-        dlc_param *param = &shapes->param[i];
-        param->name = name[i];
-        param->shape = i ? (dlc_shape){.rank = 1, .dims = {w->num_output}} : *shape;
-        param->filler = w->filler[i];
-        param->fan_in = fan_in;
-        param->fan_out = fan_out;
-        param->lr_mult = w->rate[i];
-        param->decay_mult = w->decay[i];
-    }
-    shapes->multiply_adds = times(fan_in, outputs);
-    return DLC_OK;
-}
-
 /* ---- Creating the primitives ---------------------------------------------------- */
 
 static dlc_status make_forward(weighted *w, const dlc_layout *weights,
@@ -71,7 +26,8 @@ static dlc_status make_forward(weighted *w, const dlc_layout *weights,
     /* Also in a test net: for inference oneDNN might choose a weights layout that it
      * cannot reorder from. */
     st = w->kind->forward(w, &env, dnnl_forward_training, choice->src->md, weights->md,
-                          w->has_bias ? w->bias->md : NULL, choice->dst->md, &pd);
+                          w->linear.has_bias ? w->bias->md : NULL, choice->dst->md,
+                          &pd);
     (void)dnnl_primitive_attr_destroy(attr);
     dlc_status status = op_init(&w->forward, w->head.net, w->head.name,
                                 "do its forward pass", st, pd);
@@ -109,9 +65,9 @@ static dlc_status make_backward_passes(weighted *w, const dlc_layout *weights,
     const char *name = w->head.name;
     dnnl_primitive_desc_t pd = NULL;
     pd_env env = {.engine = net->engine, .attr = net->attr, .hint = w->forward.pd};
-    dnnl_status_t st = w->kind->backward_weights(w, &env, w->src->md, gradient->md,
-                                                 w->has_bias ? w->bias->md : NULL,
-                                                 w->dst->md, &pd);
+    dnnl_status_t st = w->kind->backward_weights(
+        w, &env, w->src->md, gradient->md, w->linear.has_bias ? w->bias->md : NULL,
+        w->dst->md, &pd);
     dlc_status status = op_init(&w->backward_weights, net, name,
                                 "do its backward pass to the weights", st, pd);
     if (status != DLC_OK)
@@ -240,7 +196,7 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
                             const dlc_shape *weights, const weighted_choice *choices,
                             int count) {
     context *net = w->head.net;
-    const dlc_shape bias = {.rank = 1, .dims = {w->num_output}};
+    const dlc_shape bias = {.rank = 1, .dims = {w->linear.num_output}};
     const dlc_layout *any = layout_any(net, weights, net->precision);
     w->weights_rank = weights->rank;
     w->bias = layout_plain(net, &bias, DLC_F32);
@@ -285,7 +241,7 @@ dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run) {
         weights = reordered;
     }
     return OP_RUN(&w->forward, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_WEIGHTS, weights},
-                  {DNNL_ARG_BIAS, w->has_bias ? run->param[1] : NULL},
+                  {DNNL_ARG_BIAS, w->linear.has_bias ? run->param[1] : NULL},
                   {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_SCRATCHPAD, scratch});
 }
 
@@ -296,7 +252,7 @@ static dlc_status run_backward_weights(weighted *w, const dlc_layer_run *run,
     dlc_status status = OP_RUN(
         &w->backward_weights, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_DIFF_DST, diff},
         {DNNL_ARG_DIFF_WEIGHTS, gradient},
-        {DNNL_ARG_DIFF_BIAS, w->has_bias ? run->param_diff[1] : NULL},
+        {DNNL_ARG_DIFF_BIAS, w->linear.has_bias ? run->param_diff[1] : NULL},
         {DNNL_ARG_SCRATCHPAD, scratch});
     if (status != DLC_OK || !w->weights_to_own.pd)
         return status;
@@ -341,7 +297,7 @@ dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
 static dlc_status reorder_param(weighted *w, op *o, int32_t index, const float *from,
                                 float *to) {
     if (index == 1) {
-        memcpy(to, from, (size_t)w->num_output * sizeof(float));
+        memcpy(to, from, (size_t)w->linear.num_output * sizeof(float));
         return DLC_OK;
     }
     void *scratch = NULL;

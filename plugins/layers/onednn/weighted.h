@@ -3,6 +3,7 @@
 #ifndef ONEDNN_WEIGHTED_H
 #define ONEDNN_WEIGHTED_H
 
+#include "../shared/linear.h"
 #include "onednn.h"
 #include "relu.h"
 
@@ -24,11 +25,7 @@ typedef struct weighted_kind {
 struct weighted {
     dlc_layer head;
     const weighted_kind *kind;
-    int64_t num_output;
-    dlc_shape shape; /* of the weights, set by infer */
-    int has_bias;
-    const char *filler[2]; /* of weight and bias; owned by the settings */
-    double rate[2], decay[2];
+    linear linear;
     fused_relu relu;
 
     /* Set by prepare. */
@@ -46,27 +43,6 @@ struct weighted {
     op import_op, export_op;
     size_t reordered_bytes; /* the first part of scratch */
 };
-
-#define WEIGHTED_OPTIONS \
-    DLC_BOOL("bias", "yes", "add a trained constant to each output"), \
-        DLC_FILLER("weight_filler", "xavier", "how the weights start"), \
-        DLC_FILLER("bias_filler", "constant(0)", "how the bias starts"), \
-        DLC_FLOAT("weight_lr_mult", "1", 0, 1e6, \
-                  "the weights' learning rate is the solver's times this"), \
-        DLC_FLOAT("weight_decay_mult", "1", 0, 1e6, \
-                  "the weights' decay is the solver's times this"), \
-        DLC_FLOAT("bias_lr_mult", "1", 0, 1e6, \
-                  "the bias' learning rate is the solver's times this"), \
-        DLC_FLOAT("bias_decay_mult", "1", 0, 1e6, \
-                  "the bias' decay is the solver's times this")
-
-/* Reads the options above, num_output, and the channels to compute. */
-void weighted_read(weighted *w, const weighted_kind *kind, const dlc_layer_args *args);
-/* Sets shapes->param (weight of `shape`, bias) and shapes->multiply_adds. `fan_in`
- * weights contribute to each of the `outputs` of the whole batch. */
-dlc_status weighted_params(weighted *w, dlc_layer_shapes *shapes,
-                           const dlc_shape *shape, int64_t fan_in, int64_t fan_out,
-                           int64_t outputs);
 
 /* A choice of layouts; "any" leaves the choice to oneDNN, as does NULL for the weights.
  */

@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shapes.h"
-
-extern const dlc_host *host; /* defined by the plugin */
+#include "layer.h"
 
 static const char *const side_name[2] = {"h", "w"};
 

@@ -16,24 +16,9 @@ typedef struct sliding_window {
         pad_begin[WINDOW_DIMS], pad_end[WINDOW_DIMS];
 } sliding_window;
 
-#define WINDOW_OPTIONS \
-    DLC_INT("kernel_size", NULL, 1, WINDOW_MAX, "height and width of the window"), \
-        DLC_INT("kernel_h", NULL, 1, WINDOW_MAX, \
-                "its height, instead of kernel_size"), \
-        DLC_INT("kernel_w", NULL, 1, WINDOW_MAX, "its width, instead of kernel_size"), \
-        DLC_INT("stride", "1", 1, WINDOW_MAX, "step from one window to the next"), \
-        DLC_INT("stride_h", NULL, 1, WINDOW_MAX, "vertical step, instead of stride"), \
-        DLC_INT("stride_w", NULL, 1, WINDOW_MAX, \
-                "horizontal step, instead of stride"), \
-        DLC_INT("pad", "0", 0, WINDOW_MAX, "rows and columns added on each side"), \
-        DLC_INT("pad_h", NULL, 0, WINDOW_MAX, \
-                "rows added above and below, instead of pad"), \
-        DLC_INT("pad_w", NULL, 0, WINDOW_MAX, \
-                "columns added left and right, instead of pad")
-
-/* Reads the options above. `layer` is the layer's name, for messages. With `global`
- * (the whole image) no kernel size may be given; window_global() sets it once the image
- * is known. Dilation stays none. */
+/* Reads the options of the window. `layer` is the layer's name, for messages. With
+ * `global` (the whole image) no kernel size may be given; window_global() sets it once
+ * the image is known. Dilation stays none. */
 dlc_status window_read(const char *layer, const dlc_settings *settings, int global,
                        sliding_window *w);
 void window_global(const dlc_shape *in, sliding_window *w);

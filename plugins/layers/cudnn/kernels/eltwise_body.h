@@ -6,16 +6,11 @@
 #include <dlcore/layer.h>
 
 #include "../../shared/bounds.h"
+#include "../../shared/eltwise_kind.h"
 #include "body.h"
 
-typedef enum eltwise_operation {
-    ELTWISE_SUM,
-    ELTWISE_PRODUCT,
-    ELTWISE_MAX
-} eltwise_operation;
-
 typedef struct eltwise_args {
-    eltwise_operation operation;
+    eltwise_kind operation;
     dlc_dtype type;
     int32_t inputs;
     int bounded;

@@ -3,7 +3,7 @@
 set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
 set(sources "")
 foreach(name activation eltwise tensors pooling lrn softmax labels softmax_loss accuracy
-    dropout scale concat flatten layer layout relu)
+    dropout scale concat flatten layout relu)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
 # Plain loops replace cuDNN and cuBLASLt, and kernels are emulated. Sanitizers cannot follow
@@ -11,8 +11,6 @@ endforeach()
 foreach(name convolution inner_product weighted batch_norm)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
-list(APPEND sources ${PROJECT_SOURCE_DIR}/plugins/layers/shared/shapes.c
-  ${PROJECT_SOURCE_DIR}/plugins/layers/shared/window.c)
 enable_language(CXX)
 set(emulated "")
 set(kernels norm bias reorder)
@@ -41,7 +39,7 @@ set_target_properties(layers-host PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/lib)
 target_include_directories(layers-host PRIVATE ${PROJECT_SOURCE_DIR}/include ${folder})
 target_compile_definitions(layers-host PRIVATE DLC_VERSION="${PROJECT_VERSION}")
-target_link_libraries(layers-host PRIVATE dlc_flags dlc::cudnn m)
+target_link_libraries(layers-host PRIVATE dlc_flags dlc::cudnn m layers-shared)
 
 # With emulated kernels these take minutes under sanitizers, which check little of them.
 set(slow norm weighted pointwise)

@@ -1,5 +1,5 @@
-/* What all layers share: allocation of their head, and checks of their inputs. */
-#include "onednn.h"
+/* The head of every layer, and checks of inputs. */
+#include "layer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,11 +31,15 @@ dlc_status need_inputs(const dlc_layer *layer, const dlc_layer_shapes *shapes,
                       layer->name, count, count == 1 ? "" : "s", (int)shapes->inputs);
 }
 
+static int is_float(dlc_dtype dtype) {
+    return dtype == DLC_F32 || dtype == DLC_BF16 || dtype == DLC_F16;
+}
+
 dlc_status need_floats(const dlc_layer *layer, const dlc_layer_shapes *shapes,
                        int min_rank, int max_rank) {
     for (int32_t i = 0; i < shapes->inputs; i++) {
         const dlc_tensor *in = &shapes->in[i];
-        if (in->dtype != DLC_F32 && in->dtype != DLC_BF16)
+        if (!is_float(in->dtype))
             return host->fail(
                 DLC_ERR_CONFIG,
                 "layer '%s' reads float32, but its input %d is of another "
@@ -56,18 +60,57 @@ dlc_status need_floats(const dlc_layer *layer, const dlc_layer_shapes *shapes,
     return DLC_OK;
 }
 
-void same_shape(dlc_layer_shapes *shapes) {
-    shapes->out[0].shape = shapes->in[0].shape;
-    shapes->out[0].dtype = shapes->in[0].dtype;
+dlc_status need_axis(const dlc_layer *layer, const char *input, int axis,
+                     const dlc_shape *in) {
+    if (axis < in->rank)
+        return DLC_OK;
+    return host->fail(DLC_ERR_CONFIG,
+                      "layer '%s': axis = %d, but its %s %s has only the axes 0 .. %d",
+                      layer->name, axis, input, shape_print(in).text,
+                      (int)in->rank - 1);
 }
 
-dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
-                       const dlc_layout **out) {
-    const dlc_layout *layout = layout_of(layer->net, &memory->in[0]);
-    if (!layout)
-        return DLC_ERR_NOMEM;
-    layout_set(&memory->in[0], layout);
-    layout_set(&memory->out[0], layout);
-    *out = layout;
+dlc_status infer_one(const dlc_layer *layer, dlc_layer_shapes *shapes, int min_rank,
+                     int max_rank) {
+    dlc_status status = need_inputs(layer, shapes, 1);
+    if (status == DLC_OK)
+        status = need_floats(layer, shapes, min_rank, max_rank);
+    if (status != DLC_OK)
+        return status;
+    shapes->out[0].shape = shapes->in[0].shape;
+    shapes->out[0].dtype = shapes->in[0].dtype;
     return DLC_OK;
+}
+
+dlc_status infer_elementwise(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    return infer_one(layer, shapes, 1, DLC_MAX_DIMS);
+}
+
+dlc_status infer_image(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    return infer_one(layer, shapes, 4, 4);
+}
+
+dlc_dtype common_type(const dlc_tensor *tensor, int32_t count) {
+    for (int32_t i = 1; i < count; i++)
+        if (tensor[i].dtype != tensor[0].dtype)
+            return DLC_F32;
+    return tensor[0].dtype;
+}
+
+void order_dims(int rank, int last, int order[DLC_MAX_DIMS]) {
+    int n = 0;
+    order[n++] = 0;
+    for (int d = last ? 2 : 1; d < rank; d++)
+        order[n++] = d;
+    if (last && rank > 1)
+        order[n] = 1;
+}
+
+void describe_own(dlc_layer *layer, char *text, size_t bytes) {
+    (void)layer;
+    (void)snprintf(text, bytes, "own");
+}
+
+int option_is(const dlc_settings *settings, const char *option, const char *value) {
+    return strcmp(host->get_string(settings, option), value) == 0;
 }

@@ -1,0 +1,27 @@
+/* batch_norm: its options, the shapes of its parameters, and what it fuses. */
+#ifndef LAYERS_SHARED_NORM_H
+#define LAYERS_SHARED_NORM_H
+
+#include "params.h"
+#include "relu.h"
+
+typedef struct norm_settings {
+    float epsilon, momentum;
+    int affine; /* it has a scale and a bias */
+    int fixed;  /* training, too, uses the running averages */
+    param_settings scale, bias;
+    int64_t channels, samples; /* samples: numbers per channel in a batch; by infer */
+    fused_relu relu;
+    int fused_sum; /* a sum with a second input is fused */
+} norm_settings;
+
+void norm_read(const dlc_settings *settings, norm_settings *n);
+dlc_status norm_infer(const dlc_layer *layer, norm_settings *n,
+                      dlc_layer_shapes *shapes);
+/* Fuses a sum, then a relu or clip. */
+dlc_status norm_fuse(norm_settings *n, const dlc_feature *next,
+                     const dlc_settings *settings);
+/* Are mean and variance computed from the batch? */
+int norm_by_batch(const dlc_layer *layer, const norm_settings *n);
+
+#endif
