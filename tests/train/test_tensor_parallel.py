@@ -294,7 +294,7 @@ class Split(unittest.TestCase):
                      "--set=ip1.num_output=3", *model(["ip1"]))
         self.refused(2, "group = 2 cannot be split", "--set=conv1.group=2",
                      *model(["conv1"]))
-        self.refused(2, "needs all gradients on one rank",
+        self.refused(2, "needs whole tensors on one rank",
                      "--set=solver.clip_gradients=1", *model(["ip1"]))
         self.refused(2, "layers of type 'pooling' do not support it",
                      *model(["pool1"]))
