@@ -183,8 +183,10 @@ DLC_RULE_INLINE int dlc_rule_is_plain(const dlc_rule_step *step) {
 #else
 
 /* The code of loops for several instruction sets, one of which is chosen when the
- * plugin is loaded. All give the same bits. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+ * plugin is loaded. All give the same bits. Not with the thread sanitizer: the function
+ * that chooses would run before the sanitizer is ready. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__)
 #define DLC_RULE_CLONES \
     __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
