@@ -62,7 +62,7 @@ class Jobs(unittest.TestCase):
     def test_all_ranks_fail_alike(self):
         for code, says, words in (
                 (1, "the run folder /proc/x cannot be created", ["--run-dir=/proc/x"]),
-                (2, "cannot connect these ranks", ["--transport=nccl"]),
+                (2, "cannot connect these ranks", ["--transport=mpi"]),
                 (4, "not a safetensors file", ["--weights=net.ini"]),
                 (4, "none", ["--weights=none"]),
                 (2, "4 ranks cannot be split", ["--set=parallel.stages=9"]),
