@@ -163,6 +163,7 @@ START_TEST(layers) {
     LACKS(DLC_KIND_LAYER, 0, layer, forward);
     ALLOWS(DLC_KIND_LAYER, 0, layer, fuse);
     ALLOWS(DLC_KIND_LAYER, 0, layer, backward);
+    LACKS(DLC_KIND_LAYER, DLC_LAYER_LOSS, layer, backward);
     ALLOWS(DLC_KIND_LAYER, 0, layer, describe);
     fill(DLC_KIND_LAYER, 0, sizeof ops.layer);
     ops.layer.family = NULL;
