@@ -162,6 +162,16 @@ def speed():
     return last_lines(text, 12)
 
 
+def speed_of_updates():
+    gpu()
+    text = run([BUNDLE / "tests/update_speed", "cuda", "1", "sgd", "adamw", "rmsprop"], 60)
+    (OUT / "updates.txt").write_text(text)
+    slow = [line for line in text.splitlines() if "BELOW" in line and "update_to" not in line]
+    if slow:
+        raise Failed("; ".join(slow))
+    return last_lines(text, 12)
+
+
 def speed_of_feed():
     """Without the GPU: can the CPU load as many samples per second as AlexNet trains on?"""
     text = run([BUNDLE / "tests/feed_speed", "4"], 60)
@@ -420,6 +430,7 @@ def checks():
     for program in sorted(path.name for path in (BUNDLE / "tests").glob("test_*")):
         yield f"conformance: {program}", conformance(program)
     yield "speed of kernels", speed
+    yield "speed of updates", speed_of_updates
     yield "speed of loading", speed_of_feed
     yield "LeNet, Fashion-MNIST", same_accuracy(LENET, 0.5)
     yield "checkpoints move", checkpoints_move
