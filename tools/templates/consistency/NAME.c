@@ -2,8 +2,8 @@
  *
  * It starts to all-reduce a bucket as soon as backward has filled it. At the end of the
  * iteration it waits for each bucket and applies the solver's rule to it, so that every
- * rank makes the same update. It works with any solver, because the core's updater knows
- * the rule. */
+ * rank makes the same update. It works with any solver, because the core's updater
+ * knows the rule. */
 #include <dlcore/consistency.h>
 
 static const dlc_host *host;
@@ -72,8 +72,8 @@ static dlc_status update(dlc_consistency *model, const dlc_rule_values *values,
         return DLC_OK;
     for (int32_t i = 0; i < model->updater->slots; i++)
         slots[i] = model->slots[i] + begin;
-    return model->updater->update(model->updater->context, values, begin, end - begin, 1,
-                                  model->gradients + begin, slots,
+    return model->updater->update(model->updater->context, values, begin, end - begin,
+                                  1, model->gradients + begin, slots,
                                   model->weights + begin);
 }
 

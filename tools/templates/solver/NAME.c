@@ -2,8 +2,8 @@
  *
  * rule.h says how one weight is updated. The rest is here: the slots, the settings and
  * the hyperparameters of an iteration. The core does everything else: learning-rate
- * schedule, weight decay, clipping, accumulation, loss scaling, the exchange of gradients,
- * sharded updates and checkpoints. */
+ * schedule, weight decay, clipping, accumulation, loss scaling, the exchange of
+ * gradients, sharded updates and checkpoints. */
 #include <dlcore/solver.h>
 
 #include "rule.h"
@@ -32,8 +32,8 @@ static dlc_status solver_values(const dlc_settings *settings, int64_t iteration,
     return DLC_OK;
 }
 
-/* Beside the core's keys of [solver]. A row with the name of one of those replaces it: to
- * give another default. */
+/* Beside the core's keys of [solver]. A row with the name of one of those replaces it:
+ * to give another default. */
 static const dlc_option options[] = {
     DLC_FLOAT("momentum", "0.9", 0, 1, "fraction of the velocity that a step keeps"),
     DLC_OPTIONS_END,
