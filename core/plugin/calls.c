@@ -112,15 +112,19 @@ static const char *missing_of_device(const dlc_feature *feature) {
     const char *name = missing(ops, device_calls);
     if (name)
         return name;
-    if (DLC_CAN(ops, queues))
+    if (ops->queues) /* which is before calls that are not missing */
         return missing(ops->queues, device_queue_calls);
     return feature->caps & DLC_DEVICE_HOST ? NULL : "queues";
 }
 
+static const dlc_transport_queue_ops *queues_of(const dlc_transport_ops *ops) {
+    return DLC_HAS(ops, queues) ? ops->queues : NULL;
+}
+
 static const char *missing_of_transport(const dlc_transport_ops *ops) {
     const char *name = missing(ops, transport_calls);
-    return !name && DLC_CAN(ops, queues) ? missing(ops->queues, transport_queue_calls)
-                                         : name;
+    const dlc_transport_queue_ops *queues = queues_of(ops);
+    return !name && queues ? missing(queues, transport_queue_calls) : name;
 }
 
 static const char *missing_of_layer(const dlc_feature *feature) {

@@ -7,6 +7,10 @@
 #include "base/status.h"
 #include "training_fixture.h"
 
+static int has_update(const dlc_consistency_ops *ops) {
+    return DLC_CAN(ops, update);
+}
+
 static void reports_its_needs(suite_run *run) {
     const dlc_consistency_ops *ops = run->feature->ops;
     dlc_consistency_needs a = {.size = sizeof a}, b = {.size = sizeof b};
@@ -16,7 +20,7 @@ static void reports_its_needs(suite_run *run) {
         suite_fail(run, "needs gives different results for the same settings");
     if (a.servers < 0)
         suite_fail(run, "needs reports %d servers", a.servers);
-    if (a.deferred_update && !DLC_CAN(ops, update))
+    if (a.deferred_update && !has_update(ops))
         suite_fail(run, "needs.deferred_update is set, but there is no update");
 }
 

@@ -15,6 +15,10 @@
 static const size_t sizes[] = {1, 2, 7, 16, 63, 1000, 4099, 100003};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
+static int has_queues(const dlc_device_ops *ops) {
+    return DLC_CAN(ops, queues);
+}
+
 void device_check_open(suite_run *run, device_check *b) {
     int32_t count = 0;
     dlc_device_args args = {
@@ -24,7 +28,7 @@ void device_check_open(suite_run *run, device_check *b) {
     if (count < 1)
         suite_skip(run, "this machine has no such device");
     suite_must(run, b->ops->open(&args, &b->device), "open");
-    if (DLC_CAN(b->ops, queues))
+    if (has_queues(b->ops))
         suite_must(run, b->ops->queues->queue_open(b->device, &b->queue), "queue_open");
 }
 

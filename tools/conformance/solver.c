@@ -10,6 +10,18 @@ enum { MOST = 67 }; /* elements of a call of the rule */
 
 /* ---- Needs and values ------------------------------------------------------- */
 
+/* Bit by bit: NaN is like NaN, and 0 is not like -0. */
+static int same_floats(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t one, other;
+        memcpy(&one, &a[i], sizeof one);
+        memcpy(&other, &b[i], sizeof other);
+        if (one != other)
+            return 0;
+    }
+    return 1;
+}
+
 static void reports_its_needs(suite_run *run) {
     training_fixture a, b;
     training_fixture_open(run, &a);
@@ -17,14 +29,18 @@ static void reports_its_needs(suite_run *run) {
     const dlc_solver_needs *one = &a.solver.needs, *other = &b.solver.needs;
     if (one->rule != other->rule || one->direction != other->direction ||
         one->norms != other->norms || one->slot_saved != other->slot_saved ||
-        memcmp(one->slot_initial, other->slot_initial, sizeof one->slot_initial) != 0)
+        !same_floats(one->slot_initial, other->slot_initial, DLC_MAX_SLOTS))
         suite_fail(run, "needs gives different results for the same settings");
     if (one->slot_saved >> a.solver.slots)
         suite_fail(run, "needs.slot_saved includes slots that do not exist");
 }
 
 static int same_values(const dlc_rule_values *a, const dlc_rule_values *b) {
-    return memcmp(a, b, sizeof *a) == 0;
+    return same_floats(&a->learning_rate, &b->learning_rate, 1) &&
+           same_floats(&a->weight_decay, &b->weight_decay, 1) &&
+           same_floats(&a->l1_decay, &b->l1_decay, 1) &&
+           same_floats(&a->clip_value, &b->clip_value, 1) &&
+           same_floats(a->own, b->own, DLC_RULE_VALUES);
 }
 
 static void check_finite(suite_run *run, const dlc_rule_values *values, int iteration) {
@@ -79,6 +95,14 @@ typedef struct arrays {
     float gradient[MOST + 2], weight[MOST + 2], slot[DLC_MAX_SLOTS][MOST + 2];
 } arrays;
 
+static int same_arrays(const arrays *a, const arrays *b) {
+    int same = same_floats(a->gradient, b->gradient, MOST + 2) &&
+               same_floats(a->weight, b->weight, MOST + 2);
+    for (int i = 0; i < DLC_MAX_SLOTS; i++)
+        same = same && same_floats(a->slot[i], b->slot[i], MOST + 2);
+    return same;
+}
+
 static void make_step(suite_run *run, dlc_solver *solver, dlc_rule_step *step) {
     training_fixture f;
     dlc_update update = {.lr_mult = 1, .decay_mult = 1, .grad_scale = 1, .trust = 1};
@@ -125,7 +149,7 @@ static void updates_elements(suite_run *run) {
         run_on(&solver, &step, &together, 1, lengths[i]);
         for (size_t j = 0; j < lengths[i]; j++)
             run_on(&solver, &step, &alone, 1 + j, 1);
-        if (memcmp(&together, &alone, sizeof alone) != 0)
+        if (!same_arrays(&together, &alone))
             suite_fail(run,
                        "updating %zu elements gives other results than updating each "
                        "alone, or changes something else",

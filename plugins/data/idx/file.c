@@ -237,17 +237,18 @@ static dlc_status unpack_in_one_go(const disk_file *file, unsigned char *into,
 }
 
 /* Decompresses into pieces of the output, whose sizes zlib can count. After the last
- * one there is room for one byte, which shows whether the stream holds more. */
+ * one there is room for one byte, `spare`, which shows whether the stream holds more.
+ */
 static dlc_status inflate_pieces(const disk_file *file, z_stream *z,
-                                 unsigned char *into, size_t size, unpacked *got) {
+                                 unsigned char *into, size_t size, unsigned char *spare,
+                                 unpacked *got) {
     const size_t most = (size_t)1 << 30;
-    unsigned char spare;
     int result = Z_OK;
     size_t made = 1;
     while (result == Z_OK && made && got->made <= size) {
         size_t left = size - got->made;
         size_t room = left ? left < most ? left : most : 1;
-        z->next_out = left ? into + got->made : &spare;
+        z->next_out = left ? into + got->made : spare;
         z->avail_out = (unsigned)room;
         dlc_status status = inflate_some(file, z, &result, &got->used);
         if (status != DLC_OK)
@@ -266,11 +267,12 @@ static dlc_status inflate_pieces(const disk_file *file, z_stream *z,
 
 static dlc_status unpack_in_blocks(const disk_file *file, unsigned char *into,
                                    size_t size) {
+    unsigned char spare;
     z_stream z = {0};
     unpacked got = {.end = IS_DAMAGED};
     if (inflateInit2(&z, 15 + 16) != Z_OK)
         return no_memory(file);
-    dlc_status status = inflate_pieces(file, &z, into, size, &got);
+    dlc_status status = inflate_pieces(file, &z, into, size, &spare, &got);
     (void)inflateEnd(&z);
     return status;
 }
