@@ -236,6 +236,8 @@ START_TEST(verifies_a_new_split) {
     ck_assert(!dlc_batch_split_verify(&split, 1));
     dlc_batch_split_set(&split, (const int64_t[]){80, 80, 32}, 0);
     ck_assert(!dlc_batch_split_verify(&split, 10)); /* the time before is unknown */
+    dlc_batch_split_set(&split, (const int64_t[]){80, 80, 32}, 10);
+    ck_assert(!dlc_batch_split_verify(&split, 10.9)); /* noise */
     dlc_batch_split_set(&split, (const int64_t[]){80, 72, 40}, 10);
     ck_assert(!dlc_batch_split_verify(&split, 9));
     ck_assert(!dlc_batch_split_is_kept(&split, 9));
