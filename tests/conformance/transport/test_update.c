@@ -144,9 +144,9 @@ START_TEST(as_three_calls) {
 }
 END_TEST
 
-/* So large that weights bypass the caches. */
+/* So large that weights bypass the caches, and that each range is updated in pieces. */
 static void large_body(test_rank *rank, void *context) {
-    enum { LARGE = SANITIZED ? 700001 : 3000001 };
+    enum { LARGE = SANITIZED ? 700001 : 6500001 };
     dlc_memory one, two;
     group g;
 
