@@ -1,5 +1,5 @@
 /* Tests a rank alone, at the end of a control channel whose other end, the hub, does
- * what a hub never should. */
+ * what a hub never should; and sending on such a channel. */
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
@@ -119,6 +119,49 @@ START_TEST(two_causes) {
 }
 END_TEST
 
+/* ---- Sending ----------------------------------------------------------------- */
+
+typedef struct interrupter {
+    int fd;
+    pthread_t sender;
+    size_t got;
+} interrupter;
+
+static void ignore_signal(int signal) {
+    (void)signal;
+}
+
+/* Interrupts the sender after every few bytes that it has sent. */
+static void *read_and_interrupt(void *argument) {
+    interrupter *it = argument;
+    static char some[4096];
+    for (ssize_t n; (n = recv(it->fd, some, sizeof some, 0)) > 0;) {
+        it->got += (size_t)n;
+        pthread_kill(it->sender, SIGUSR2);
+    }
+    return NULL;
+}
+
+START_TEST(frames_are_sent_whole) {
+    enum { BYTES = 4 << 20 }; /* more than a socket buffers */
+    static char payload[BYTES];
+    const dlc_frame frame = {.kind = DLC_FRAME_RESULT, .bytes = BYTES};
+    int ends[2];
+    pthread_t thread;
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    ck_assert_int_eq(
+        sigaction(SIGUSR2, &(struct sigaction){.sa_handler = ignore_signal}, NULL), 0);
+    interrupter it = {.fd = ends[1], .sender = pthread_self()};
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_and_interrupt, &it), 0);
+    ck_assert_int_eq(dlc_frame_send(ends[0], &frame, payload), DLC_OK);
+    ck_assert_int_eq(shutdown(ends[0], SHUT_WR), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(it.got, sizeof frame + BYTES);
+    close(ends[0]);
+    close(ends[1]);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("job.rank");
     TCase *tcase = tcase_create("rank");
@@ -126,6 +169,7 @@ int main(void) {
     tcase_add_test(tcase, a_result);
     tcase_add_test(tcase, a_result_of_another_size);
     tcase_add_test(tcase, two_causes);
+    tcase_add_test(tcase, frames_are_sent_whole);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
