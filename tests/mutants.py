@@ -364,28 +364,30 @@ def second_opinions(trees, areas, results, options):
 
 def summarize(areas, results):
     """-> the table as lines of Markdown, problems."""
-    lines = ["| area | mutants | noticed | by |", "| --- | ---: | ---: | --- |"]
-    wrong, survivors, total, noticed = [], [], 0, 0
+    lines = ["| area | mutants | tried | noticed | by |", "| --- | ---: | ---: | ---: | --- |"]
+    wrong, survivors, tried, noticed = [], [], 0, 0
     for area in areas:
-        counts, hits = {}, 0
+        counts, hits, ran = {}, 0, 0
         for mutant in area.mutants:
             found = results.get(mutant)
             if not found or found["state"] == "does not build":
                 wrong += [f"{mutant.name}: does not build"] if found else []
                 continue
+            ran += 1
             hits += found["state"] == "noticed"
             if found["state"] == "survived":
                 survivors.append(mutant)
             for name in found["by"]:
                 counts[name] = counts.get(name, 0) + 1
         by = ", ".join(f"{name} {n}" for name, n in sorted(counts.items(), key=lambda x: (-x[1], x[0])))
-        lines.append(f"| {area.name} | {len(area.mutants)} | {hits} | {by} |")
-        total, noticed = total + len(area.mutants), noticed + hits
+        lines.append(f"| {area.name} | {len(area.mutants)} | {ran} | {hits} | {by} |")
+        tried, noticed = tried + ran, noticed + hits
         witness = only_witness(area, results)
         if witness:
             wrong.append(f"only {witness} notices mutants of area {area.name}")
-    share = noticed / total if total else 0
-    lines += [f"| all | {total} | {noticed} ({share:.0%}) | |", ""]
+    total = sum(len(area.mutants) for area in areas)
+    share = noticed / tried if tried else 1
+    lines += [f"| all | {total} | {tried} | {noticed} ({share:.0%} of those tried) | |", ""]
     if share < SHARE:
         wrong.append(f"{share:.0%} noticed, less than {SHARE:.0%}")
     lines += ["Not noticed:", ""] + ([f"- {m.name}: `{m.file}`" for m in survivors] or ["- none"])
@@ -414,7 +416,8 @@ def report(areas, results, options):
         head = ["# Which test notices which mistake", "",
                 "Small realistic mistakes, made one at a time in a copy of the sources, and the tests",
                 "that fail because of each. Tests run until one fails, so a test that is not named might",
-                "have noticed as well. The list is `tests/mutants.txt`.", "",
+                "have noticed as well. The list is `tests/mutants.txt`. The share is of those that were",
+                "tried; about the others nothing is known.", "",
                 f"Command: `tests/mutants.py`, then `tests/mutants.py --report --write {options.write}`;",
                 f"commit {commit}.", ""]
         pathlib.Path(options.write).write_text("\n".join(head + lines + detail(areas, results)) + "\n")
