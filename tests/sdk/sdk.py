@@ -124,7 +124,7 @@ def new(work):
     refuse(["layer", "x"], "already exists")
     # One that would never be used, since the other comes first.
     refuse(["solver", "sgd"], "there is a solver 'sgd' already")
-    refuse(["layer", "relu"], "there is a layer 'relu' already, by plugin onednn")
+    refuse(["layer", "relu"], "there is a layer 'relu' already, by plugin ")
     refuse(["layer", "sgd"], "there is a plugin 'sgd' already")
     # The first long file cannot be written, as if the disk were full.
     refuse(["solver", "x"], "File too large", code=1, prefix=("prlimit", "--fsize=500"))
@@ -139,7 +139,6 @@ def new(work):
         expect("NAME" not in path.name and not re.search("@[A-Z]+@", text), path)
     expect(os.access(work / "made/debian/rules", os.X_OK), "debian/rules")
     expect(os.access(work / "made/tests/train.sh", os.X_OK), "tests/train.sh")
-
 
     # Features may have a '_' in their names, packages may not.
     run("dlcore", "plugin", "new", "layer", "soft_sign", cwd=work)
