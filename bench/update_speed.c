@@ -194,7 +194,11 @@ static dlc_status open_solver(bench *b, const char *name) {
     b->solvers++;
     c->name = name;
     DLC_TRY(dlc_solver_make(feature, c->settings, &c->solver));
-    DLC_TRY(dlc_solver_set_schedule(&c->solver, 1000, 100, NULL));
+    dlc_lr_job job = {.max_iterations = 1000,
+                      .epoch_iterations = 100,
+                      .batch = 1,
+                      .effective_batch = 1};
+    DLC_TRY(dlc_solver_set_schedule(&c->solver, &job));
     c->update = (dlc_update){.size = sizeof c->update,
                              .rule = c->solver.needs.rule,
                              .lr_mult = 1,

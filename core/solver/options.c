@@ -4,6 +4,11 @@
 
 const dlc_option dlc_solver_options[] = {
     DLC_FLOAT("learning_rate", "0.01", 0, 1e9, "base learning rate"),
+    DLC_CHOICE(
+        "scale_learning_rate", "none", "none|linear|sqrt",
+        "the learning rate is multiplied by the effective batch (of all ranks and "
+        "accumulation steps) over [data] batch, or by the square root of that; "
+        "a warm-up rises to the product"),
     DLC_CHOICE("policy", "fixed",
                "fixed|step|multistep|exp|inv|poly|sigmoid|cosine|cosine_restarts|"
                "one_cycle|plateau",

@@ -2,6 +2,7 @@
 #include "solver/schedule.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "config/config.h"
@@ -74,18 +75,37 @@ dlc_status dlc_lr_policy_check(const dlc_settings *settings) {
     return form->flags & DLC_LR_STEP_VALUES ? check_values(settings) : DLC_OK;
 }
 
-dlc_status dlc_lr_policy_make(const dlc_settings *settings, int64_t max_iterations,
-                              int64_t epoch_iterations, const dlc_lr_schedule *schedule,
+/* How the learning rate follows the batch: as a power of it. */
+static const struct {
+    const char *name;
+    double exponent;
+} scalings[] = {
+    {"none", 0},
+    {"linear", 1}, /* Goyal et al. 2017, "Accurate, Large Minibatch SGD", 2.1 */
+    {"sqrt", 0.5}, /* Krizhevsky 2014, arXiv:1404.5997, 5 */
+};
+
+static double scale_of(const dlc_settings *settings, const dlc_lr_job *job) {
+    const char *name = dlc_settings_get_string(settings, "scale_learning_rate");
+    double batches = (double)job->effective_batch / (double)job->batch;
+    for (size_t i = 0; name && i < sizeof scalings / sizeof *scalings; i++)
+        if (strcmp(name, scalings[i].name) == 0)
+            return pow(batches, scalings[i].exponent);
+    return 1;
+}
+
+dlc_status dlc_lr_policy_make(const dlc_settings *settings, const dlc_lr_job *job,
                               dlc_lr_policy *made) {
-    if (schedule) {
-        max_iterations = schedule->max_iterations;
-        epoch_iterations = schedule->epoch_iterations;
-    }
+    const dlc_lr_schedule *schedule = job->schedule;
+    int64_t max_iterations = schedule ? schedule->max_iterations : job->max_iterations;
+    int64_t epoch_iterations = schedule ? schedule->epoch_iterations
+                                        : job->epoch_iterations;
     int64_t end = dlc_settings_get_int(settings, "max_iterations");
     int64_t warmup = dlc_settings_get_int(settings, "warmup");
     *made = (dlc_lr_policy){
         .form = form_of(settings),
         .base_rate = dlc_settings_get_float(settings, "learning_rate"),
+        .scale = scale_of(settings, job),
         .gamma = dlc_settings_get_float(settings, "gamma"),
         .power = dlc_settings_get_float(settings, "power"),
         .min_rate = dlc_settings_get_float(settings, "min_learning_rate"),
@@ -114,6 +134,10 @@ dlc_status dlc_lr_policy_make(const dlc_settings *settings, int64_t max_iteratio
     return DLC_OK;
 }
 
+static double scaled_rate(const dlc_lr_policy *policy, double i) {
+    return policy->scale * policy->form->rate(policy, i);
+}
+
 /* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It ends at
  * the policy's value of that iteration; the policy counts from iteration 0 all the
  * same. */
@@ -126,8 +150,8 @@ double dlc_lr_policy_rate(const dlc_lr_policy *policy, int64_t iteration) {
         i = policy->ends ? schedule->from_to_end + since * schedule->step_to_end : warm;
     }
     if (warm >= policy->warmup)
-        return policy->form->rate(policy, i);
+        return scaled_rate(policy, i);
     return policy->warmup_rate +
-           (policy->form->rate(policy, policy->warmup) - policy->warmup_rate) * warm /
+           (scaled_rate(policy, policy->warmup) - policy->warmup_rate) * warm /
                policy->warmup;
 }

@@ -23,12 +23,22 @@ typedef struct dlc_lr_schedule {
     double from_to_end, step_to_end;
 } dlc_lr_schedule;
 
+/* What the learning rates of a job depend on beside the settings. */
+typedef struct dlc_lr_job {
+    int64_t max_iterations;   /* its length; -1: unknown */
+    int64_t epoch_iterations; /* at least 1 */
+    int64_t batch;            /* [data] batch, for which learning_rate is set; >= 1 */
+    int64_t effective_batch;  /* samples of an iteration, over all ranks */
+    const dlc_lr_schedule *schedule; /* NULL: iterations count as they are */
+} dlc_lr_job;
+
 typedef struct dlc_lr_form dlc_lr_form; /* the formula of a policy, see policies.h */
 
 typedef struct dlc_lr_policy {
     const dlc_lr_form *form;
     double base_rate, gamma, power, min_rate;
-    double step; /* the length of a step or of the first period; sigmoid: its centre */
+    double scale; /* factor of the rate, from scale_learning_rate; 1: none */
+    double step;  /* the length of a step or of the first period; sigmoid: its centre */
     double period_mult;               /* length of a period over that of the last one */
     double cycle_rise, cycle_divisor; /* one_cycle: its rise, where it begins */
     const int64_t
@@ -47,21 +57,18 @@ typedef struct dlc_lr_policy {
 dlc_status dlc_lr_policy_check(const dlc_settings *settings);
 
 /* Makes the policy from settings that dlc_lr_policy_check has accepted and that must
- * outlive it. `max_iterations` is the length of the job (-1: unknown),
- * `epoch_iterations` at least 1. `schedule` NULL: iterations count as they are. */
-dlc_status dlc_lr_policy_make(const dlc_settings *settings, int64_t max_iterations,
-                              int64_t epoch_iterations, const dlc_lr_schedule *schedule,
+ * outlive it. */
+dlc_status dlc_lr_policy_make(const dlc_settings *settings, const dlc_lr_job *job,
                               dlc_lr_policy *made);
 
 /* The learning rate of an iteration; the first iteration is 0. */
 double dlc_lr_policy_rate(const dlc_lr_policy *policy, int64_t iteration);
 
-/* Checks the learning rates of a job of `iterations` iterations (at least 1).
+/* Checks the learning rates of a job of at least 1 iteration.
  * DLC_ERR_CONFIG with a sentence if nothing can be learned (the learning rate is always
  * 0). If something is merely suspicious, writes a sentence to `warning` (of `bytes`
  * bytes, empty at first) and returns DLC_OK. */
-dlc_status dlc_lr_policy_check_job(const dlc_settings *settings, int64_t iterations,
-                                   int64_t epoch_iterations, char *warning,
-                                   size_t bytes);
+dlc_status dlc_lr_policy_check_job(const dlc_settings *settings, const dlc_lr_job *job,
+                                   char *warning, size_t bytes);
 
 #endif

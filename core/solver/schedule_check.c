@@ -48,15 +48,15 @@ static dlc_status fail_schedule(const dlc_settings *settings,
                     dlc_settings_where(settings, "policy"), (long long)iterations);
 }
 
-dlc_status dlc_lr_policy_check_job(const dlc_settings *settings, int64_t iterations,
-                                   int64_t epoch_iterations, char *warning,
-                                   size_t bytes) {
+dlc_status dlc_lr_policy_check_job(const dlc_settings *settings, const dlc_lr_job *job,
+                                   char *warning, size_t bytes) {
+    int64_t iterations = job->max_iterations;
     dlc_lr_policy policy;
-    dlc_status status = dlc_lr_policy_make(settings, iterations, epoch_iterations, NULL,
-                                           &policy);
+    dlc_status status = dlc_lr_policy_make(settings, job, &policy);
     if (status != DLC_OK)
         return status;
     double highest = highest_rate(&policy, iterations);
+    double wanted = policy.base_rate * policy.scale;
     const char *warmup = warmup_option(settings);
     if ((float)highest <= 0)
         return fail_schedule(settings, &policy, iterations);
@@ -72,12 +72,12 @@ dlc_status dlc_lr_policy_check_job(const dlc_settings *settings, int64_t iterati
                        "%lld: it ends before the learning rate reaches the policy's",
                        dlc_settings_where(settings, warmup), warmup, policy.warmup,
                        (long long)iterations);
-    else if (highest < policy.base_rate / 2)
+    else if (highest < wanted / 2)
         (void)snprintf(
             warning, bytes,
             "%s: learning_rate = %g is never reached: the highest learning rate of "
             "the job's %lld iterations is %g",
-            dlc_settings_where(settings, "learning_rate"), policy.base_rate,
+            dlc_settings_where(settings, "learning_rate"), wanted,
             (long long)iterations, highest);
     else if (policy.end < 0.99 * (double)iterations &&
              (float)dlc_lr_policy_rate(&policy, iterations - 1) <= 0)

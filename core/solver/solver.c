@@ -100,11 +100,8 @@ dlc_status dlc_solver_make(const dlc_feature *feature, const dlc_settings *setti
     return DLC_OK;
 }
 
-dlc_status dlc_solver_set_schedule(dlc_solver *solver, int64_t max_iterations,
-                                   int64_t epoch_iterations,
-                                   const dlc_lr_schedule *schedule) {
-    return dlc_lr_policy_make(solver->settings, max_iterations, epoch_iterations,
-                              schedule, &solver->policy);
+dlc_status dlc_solver_set_schedule(dlc_solver *solver, const dlc_lr_job *job) {
+    return dlc_lr_policy_make(solver->settings, job, &solver->policy);
 }
 
 double dlc_solver_learning_rate(const dlc_solver *solver, int64_t iteration) {

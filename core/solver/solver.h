@@ -36,9 +36,7 @@ dlc_status dlc_solver_make(const dlc_feature *feature, const dlc_settings *setti
                            dlc_solver *solver);
 
 /* Sets the schedule of a job, see dlc_lr_policy_make. */
-dlc_status dlc_solver_set_schedule(dlc_solver *solver, int64_t max_iterations,
-                                   int64_t epoch_iterations,
-                                   const dlc_lr_schedule *schedule);
+dlc_status dlc_solver_set_schedule(dlc_solver *solver, const dlc_lr_job *job);
 
 /* The learning rate and all hyperparameters of an iteration; the first one is 0. The
  * schedule must be set. */

@@ -55,6 +55,15 @@ static void say_batch_split(const dlc_session *session) {
     dlc_text_free(&text);
 }
 
+static void say_scale(const dlc_session *session) {
+    const dlc_lr_policy *policy = &session->solver.policy;
+    if (policy->scale != 1)
+        dlc_info("learning rate %g x %g = %g for a batch of %" PRId64 " (base %" PRId64
+                 ")",
+                 policy->base_rate, policy->scale, policy->base_rate * policy->scale,
+                 dlc_session_samples(session), session->setup->train.batch);
+}
+
 void dlc_progress_announce(const dlc_progress *progress) {
     const dlc_session *session = progress->session;
     const dlc_setup *setup = session->setup;
@@ -72,6 +81,7 @@ void dlc_progress_announce(const dlc_progress *progress) {
              session->accumulation_steps > 1 ? ", with gradient accumulation" : "");
     say_batch_split(session);
     dlc_pipeline_announce(session);
+    say_scale(session);
     dlc_info("learning rate %g now, %g halfway", rate,
              dlc_solver_learning_rate(&session->solver, halfway));
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64

@@ -179,6 +179,15 @@ int dlc_session_may_defer(const dlc_session *session) {
            !dlc_solver_needs_whole_tensors(&session->solver);
 }
 
+static dlc_status set_schedule(dlc_session *session, const dlc_lr_schedule *schedule) {
+    dlc_lr_job job = {.max_iterations = session->max_iterations,
+                      .epoch_iterations = session->epoch_iterations,
+                      .batch = session->setup->train.batch,
+                      .effective_batch = dlc_session_samples(session),
+                      .schedule = schedule};
+    return dlc_solver_set_schedule(&session->solver, &job);
+}
+
 static dlc_status count_iterations(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     int64_t step = dlc_session_samples(session);
@@ -186,8 +195,7 @@ static dlc_status count_iterations(dlc_session *session) {
     session->max_iterations = setup->iterations >= 0
                                   ? setup->iterations
                                   : setup->epochs * session->epoch_iterations;
-    return dlc_solver_set_schedule(&session->solver, session->max_iterations,
-                                   session->epoch_iterations, NULL);
+    return set_schedule(session, NULL);
 }
 
 /* NULL with deferred updates: they belong to the iteration before the one that the
@@ -341,9 +349,7 @@ static dlc_status open_train(dlc_session *session) {
 }
 
 dlc_status dlc_session_start(dlc_session *session) {
-    DLC_TRY(dlc_solver_set_schedule(&session->solver, session->max_iterations,
-                                    session->epoch_iterations,
-                                    dlc_run_folder_schedule(session->run_folder)));
+    DLC_TRY(set_schedule(session, dlc_run_folder_schedule(session->run_folder)));
     DLC_TRY(dlc_tensor_parallel_start(session));
     return aside(session, open_model);
 }

@@ -4,27 +4,31 @@
 #include "solver/synchronous.h"
 #include "train/setup_checks.h"
 
-/* Iterations of the job and of an epoch; 0: unknown, since no data is open. */
-static int64_t iterations_of(const dlc_setup *setup, int32_t servers,
-                             int32_t accumulation_steps, int64_t *of_epoch) {
+/* What the learning rates depend on; lengths of 0 are unknown, since no data is open.
+ */
+static dlc_lr_job job_of(const dlc_setup *setup, int32_t servers,
+                         int32_t accumulation_steps) {
     dlc_setup with_servers = *setup;
     with_servers.servers = servers < setup->ranks ? servers : 0;
     int64_t step = dlc_setup_global_batch(&with_servers) * accumulation_steps;
     int64_t samples = setup->train.source ? setup->train.info.samples : 0;
-    *of_epoch = step > 0 ? (samples + step - 1) / step : 0;
-    return setup->iterations >= 0 ? setup->iterations : setup->epochs * *of_epoch;
+    int64_t of_epoch = step > 0 ? (samples + step - 1) / step : 0;
+    return (dlc_lr_job){.max_iterations = setup->iterations >= 0
+                                              ? setup->iterations
+                                              : setup->epochs * of_epoch,
+                        .epoch_iterations = of_epoch,
+                        .batch = setup->train.batch,
+                        .effective_batch = step};
 }
 
 static dlc_status check_schedule(const dlc_setup *setup, const dlc_solver *solver,
                                  int32_t servers, dlc_problems *problems) {
     const dlc_settings *settings = setup->solver_settings;
     char warning[512] = "";
-    int64_t of_epoch, iterations = iterations_of(setup, servers,
-                                                 solver->accumulation_steps, &of_epoch);
-    if (iterations < 1 || of_epoch < 1)
+    dlc_lr_job job = job_of(setup, servers, solver->accumulation_steps);
+    if (job.max_iterations < 1 || job.epoch_iterations < 1)
         return DLC_OK;
-    DLC_TRY(dlc_lr_policy_check_job(settings, iterations, of_epoch, warning,
-                                    sizeof warning));
+    DLC_TRY(dlc_lr_policy_check_job(settings, &job, warning, sizeof warning));
     if (warning[0])
         dlc_problems_warn_text(problems, setup->config,
                                dlc_settings_line(settings, "type"), "solver", warning);

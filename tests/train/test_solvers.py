@@ -228,6 +228,30 @@ class Solvers(unittest.TestCase):
                          for key, weights in start.items()}
                 self.check_near(expected, steps, 1e-3)
 
+    def test_scaled_rate(self):
+        """The same as the product given as the learning rate; also after a resume on more
+        ranks, whose steps follow their own batch."""
+        def scaled(how, ranks, rate, *more):
+            weights, said = self.train(f"--set=solver.scale_learning_rate={how}", *more,
+                                       ranks=ranks)
+            plain, _ = self.train(f"--set=solver.learning_rate={rate}", *more, ranks=ranks)
+            self.assertEqual(tensors_digest(weights), tensors_digest(plain))
+            return said
+        weak = "--scaling=weak"
+        self.assertIn("learning rate 0.01 x 3 = 0.03 for a batch of 36 (base 12)",
+                      scaled("linear", 3, 0.03, weak))
+        self.assertIn("learning rate 0.01 x 2 = 0.02 for a batch of 48 (base 12)",
+                      scaled("sqrt", 2, 0.02, weak, "--set=solver.accumulation_steps=2"))
+        for said in (scaled("linear", 2, 0.01), scaled("none", 2, 0.01, weak)):
+            self.assertNotIn("for a batch of", said)
+        linear = ("--set=solver.scale_learning_rate=linear", weak)
+        half, _ = self.train(*linear, iterations=3, ranks=1)
+        rest, said = self.train(*linear, f"--resume={half}", ranks=2)
+        self.assertIn("learning rate 0.01 x 2 = 0.02", said)
+        plain, _ = self.train("--set=solver.learning_rate=0.02", weak, f"--resume={half}",
+                              ranks=2)
+        self.assertEqual(tensors_digest(rest), tensors_digest(plain))
+
     def test_plateau(self):
         """Its state is a part of checkpoints, and the same on all ranks."""
         self.net.write_text(NET.replace("poly", "plateau") + TEST)

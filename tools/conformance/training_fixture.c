@@ -59,7 +59,11 @@ static void make_solver(training_fixture *f) {
                             : dlc_solver_make(&momentum_feature, default_settings(run),
                                               &f->solver);
     suite_must(run, status, "needs");
-    suite_must(run, dlc_solver_set_schedule(&f->solver, 1000, 100, NULL),
+    dlc_lr_job job = {.max_iterations = 1000,
+                      .epoch_iterations = 100,
+                      .batch = 1,
+                      .effective_batch = 1};
+    suite_must(run, dlc_solver_set_schedule(&f->solver, &job),
                "the learning-rate schedule");
     f->ops = under_test ? &dlc_synchronous_ops : run->feature->ops;
     f->settings = run->settings;

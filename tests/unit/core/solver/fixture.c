@@ -77,10 +77,13 @@ void fixture_open(test_fixture *fixture, const dlc_feature *feature,
                      DLC_OK);
     ck_assert_msg(dlc_problems_report(&fixture->problems) == DLC_OK, "%s",
                   dlc_detail());
+    dlc_lr_job job = {.max_iterations = -1,
+                      .epoch_iterations = 100,
+                      .batch = 1,
+                      .effective_batch = 1};
     *made = dlc_solver_make(fixture->feature, fixture->settings, &fixture->solver);
     if (*made == DLC_OK)
-        ck_assert_int_eq(dlc_solver_set_schedule(&fixture->solver, -1, 100, NULL),
-                         DLC_OK);
+        ck_assert_int_eq(dlc_solver_set_schedule(&fixture->solver, &job), DLC_OK);
 }
 
 void fixture_segment(test_fixture *fixture, size_t gap, size_t count, double rate,

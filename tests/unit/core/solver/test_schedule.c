@@ -17,8 +17,7 @@ typedef struct fixture {
     dlc_problems problems;
     dlc_settings *settings;
     dlc_lr_policy policy;
-    int64_t max_iterations, epoch_iterations;
-    const dlc_lr_schedule *schedule;
+    dlc_lr_job job;
 } fixture;
 
 static fixture r;
@@ -27,7 +26,10 @@ static fixture r;
 static void open_settings(const char *const *sets, size_t count) {
     static const char *const reserved[] = {"solver", NULL};
     static const dlc_option *const tables[] = {dlc_solver_options};
-    r = (fixture){.max_iterations = -1, .epoch_iterations = 100};
+    r = (fixture){.job = {.max_iterations = -1,
+                          .epoch_iterations = 100,
+                          .batch = 64,
+                          .effective_batch = 64}};
     ck_assert_int_eq(
         dlc_config_load(NULL, reserved, sets, count, &r.problems, &r.config), DLC_OK);
     ck_assert_int_eq(
@@ -50,8 +52,7 @@ static void close_settings(void) {
     } while (0)
 
 static dlc_status make_policy(void) {
-    return dlc_lr_policy_make(r.settings, r.max_iterations, r.epoch_iterations,
-                              r.schedule, &r.policy);
+    return dlc_lr_policy_make(r.settings, &r.job, &r.policy);
 }
 
 static void begin(void) {
@@ -144,7 +145,7 @@ END_TEST
 
 START_TEST(polynomial_ends_with_the_job) {
     OPEN("solver.policy=poly", "solver.learning_rate=1");
-    r.max_iterations = 50;
+    r.job.max_iterations = 50;
     begin();
     expect(0, 1);
     expect(25, 0.5);
@@ -201,7 +202,7 @@ END_TEST
 START_TEST(one_cycle) {
     OPEN("solver.policy=one_cycle", "solver.learning_rate=1", "solver.cycle_rise=0.25",
          "solver.cycle_divisor=10", "solver.min_learning_rate=0.02");
-    r.max_iterations = 80;
+    r.job.max_iterations = 80;
     begin();
     expect(0, 0.1);
     expect(10, 0.55);
@@ -305,11 +306,53 @@ START_TEST(warmup) {
 }
 END_TEST
 
+/* A batch of 256 where learning_rate is set for 64. */
+static const struct {
+    const char *scaling;
+    double factor;
+} scalings[] = {{"none", 1}, {"linear", 4}, {"sqrt", 2}};
+
+START_TEST(scaled) {
+    char scaling[64];
+    double factor = scalings[_i].factor;
+    (void)snprintf(scaling, sizeof scaling, "solver.scale_learning_rate=%s",
+                   scalings[_i].scaling);
+    OPEN("solver.learning_rate=0.8", scaling, "solver.warmup=10",
+         "solver.warmup_learning_rate=0.2", "solver.policy=step",
+         "solver.step_size=50");
+    r.job.effective_batch = 256;
+    begin();
+    for (int64_t i = 0; i < 10; i++)
+        expect(i, 0.2 + (0.8 * factor - 0.2) * (double)i / 10);
+    expect(10, 0.8 * factor);
+    expect(49, 0.8 * factor);
+    expect(50, 0.08 * factor);
+    r.job.effective_batch = 64;
+    begin();
+    expect(10, 0.8);
+    close_settings();
+}
+END_TEST
+
+/* The largest rate of the policy, which no iteration reaches, is the scaled one. */
+START_TEST(scaled_job) {
+    char warning[512] = "";
+    OPEN("solver.learning_rate=0.5", "solver.scale_learning_rate=linear",
+         "solver.policy=one_cycle", "solver.max_iterations=1000");
+    r.job.max_iterations = 100;
+    r.job.effective_batch = 128;
+    ck_assert_int_eq(
+        dlc_lr_policy_check_job(r.settings, &r.job, warning, sizeof warning), DLC_OK);
+    ck_assert_msg(strstr(warning, "learning_rate = 1 is never reached"), "%s", warning);
+    close_settings();
+}
+END_TEST
+
 /* Warm-up ends at the policy's value; the policy counts from iteration 0. */
 START_TEST(warmup_meets_policy) {
     OPEN("solver.learning_rate=1", "solver.policy=poly", "solver.max_iterations=1000",
          "solver.warmup_epochs=2.5");
-    r.epoch_iterations = 40;
+    r.job.epoch_iterations = 40;
     begin();
     expect(0, 0);
     expect(50, 0.45);
@@ -331,7 +374,7 @@ START_TEST(resumed) {
                                   .step_to_end = 0.75};
     OPEN("solver.learning_rate=1", "solver.policy=step", "solver.gamma=0.5",
          "solver.step_size=10");
-    r.schedule = &half;
+    r.job.schedule = &half;
     begin();
     expect(20, 1.0 / 16);
     expect(24, 1.0 / 16);
@@ -340,7 +383,7 @@ START_TEST(resumed) {
     close_settings();
 
     OPEN("solver.learning_rate=1", "solver.policy=poly", "solver.power=1");
-    r.schedule = &half;
+    r.job.schedule = &half;
     begin();
     expect(20, 0.6);
     expect(60, 0.3);
@@ -349,7 +392,7 @@ START_TEST(resumed) {
 
     OPEN("solver.learning_rate=0.8", "solver.warmup=60",
          "solver.warmup_learning_rate=0.2");
-    r.schedule = &half;
+    r.job.schedule = &half;
     begin();
     expect(20, 0.6);
     expect(25, 0.7);
@@ -440,9 +483,11 @@ START_TEST(whole_job) {
     while (count < 4 && jobs[_i].sets[count])
         count++;
     open_settings(jobs[_i].sets, count);
+    r.job.max_iterations = 100;
+    r.job.epoch_iterations = 10;
     ck_assert_int_eq(dlc_lr_policy_check(r.settings), DLC_OK);
     ck_assert_int_eq(
-        dlc_lr_policy_check_job(r.settings, 100, 10, warning, sizeof warning),
+        dlc_lr_policy_check_job(r.settings, &r.job, warning, sizeof warning),
         jobs[_i].status);
     const char *said = jobs[_i].status == DLC_OK ? warning : dlc_detail();
     if (jobs[_i].says)
@@ -471,6 +516,8 @@ int main(void) {
     tcase_add_test(all, plateau_is_saved);
     tcase_add_test(all, other_policies_have_no_plateau);
     tcase_add_test(all, warmup);
+    tcase_add_loop_test(all, scaled, 0, (int)(sizeof scalings / sizeof *scalings));
+    tcase_add_test(all, scaled_job);
     tcase_add_test(all, warmup_meets_policy);
     tcase_add_test(all, resumed);
     tcase_add_loop_test(all, refuses, 0, (int)(sizeof wrong / sizeof *wrong));
