@@ -140,7 +140,7 @@ static void save_results(const dlc_session *session, const dlc_comm_cost *cost,
     measured->ranks = session->ranks;
     measured->threads = dlc_job_threads(session->job);
     measured->batch = session->local_batch;
-    measured->copies = 1 + session->solver.slots;
+    measured->copies = 1 + dlc_solver_states(&session->solver);
     measured->memory = (double)session->planned_bytes;
     measured->host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
     measured->fused_update = dlc_exchange_schedule_is_fused(session);

@@ -41,6 +41,8 @@ const dlc_synonym dlc_synonyms[] = {
     {"policy lrpolicy scheduler lrscheduler lrschedule lrdecay schedule", "policy",
      "the schedule of the learning rate is `policy` in [solver]"},
     {"lrgamma decayrate", "gamma", "that is `gamma` in [solver]"},
+    {"ema emadecay modelema movingaverage weightaverage averagedecay polyak swa", "ema",
+     "that is `ema` in [solver]"},
     {"lrscaling scalelr autoscalelr scaledlr linearscaling", "scale_learning_rate",
      "that is `scale_learning_rate` in [solver]"},
     {"stepsize", "step_size", "that is `step_size` in [solver]"},

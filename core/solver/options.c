@@ -52,6 +52,9 @@ const dlc_option dlc_solver_options[] = {
               "largest L2 norm of the gradient over all parameters; 0: no clipping"),
     DLC_FLOAT("clip_value", "0", 0, 1e30,
               "largest magnitude of each element of the gradient; 0: no clipping"),
+    DLC_FLOAT("ema", "0", 0, 0.9999999,
+              "decay of an exponential moving average of the weights, as 0.9999, which "
+              "is saved beside them; 0: none"),
     DLC_INT("accumulation_steps", "1", 1, 65536,
             "micro-batches whose mean gradient makes one iteration"),
     DLC_OPTIONS_END};

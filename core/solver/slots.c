@@ -25,11 +25,11 @@ static dlc_status write_value(const dlc_device_ops *ops, dlc_device *device,
 
 dlc_status dlc_slots_open(const dlc_solver *solver, const dlc_device_ops *ops,
                           dlc_device *device, size_t count,
-                          dlc_memory slot[DLC_MAX_SLOTS]) {
-    for (int32_t i = 0; count > 0 && i < solver->slots; i++) {
+                          dlc_memory slot[DLC_MAX_STATES]) {
+    for (int32_t i = 0; count > 0 && i < dlc_solver_states(solver); i++) {
         slot[i] = (dlc_memory){.size = sizeof slot[i]};
         DLC_TRY(ops->alloc(device, count * sizeof(float), 0, &slot[i]));
-        if (solver->needs.slot_initial[i] != 0)
+        if (i < solver->slots && solver->needs.slot_initial[i] != 0)
             DLC_TRY(write_value(ops, device, slot[i].base, count,
                                 solver->needs.slot_initial[i]));
     }
@@ -37,8 +37,8 @@ dlc_status dlc_slots_open(const dlc_solver *solver, const dlc_device_ops *ops,
 }
 
 void dlc_slots_close(const dlc_device_ops *ops, dlc_device *device,
-                     dlc_memory slot[DLC_MAX_SLOTS]) {
-    for (int32_t i = 0; i < DLC_MAX_SLOTS; i++)
+                     dlc_memory slot[DLC_MAX_STATES]) {
+    for (int32_t i = 0; i < DLC_MAX_STATES; i++)
         if (slot[i].base)
             ops->free(device, &slot[i]);
 }

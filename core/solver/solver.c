@@ -21,6 +21,9 @@ static dlc_status check_slots(const dlc_solver *solver) {
     for (int32_t i = 0; i < solver->slots; i++) {
         if (!is_name(needs->slot_name[i]))
             return fail_plugin(solver, "does not name all of its slots");
+        if (strcmp(needs->slot_name[i], DLC_EMA_NAME) == 0)
+            return fail_plugin(solver, "calls a slot " DLC_EMA_NAME
+                                       ", as the average of the weights");
         if (!isfinite(needs->slot_initial[i]))
             return fail_plugin(solver, "begins with a slot that is not finite");
         for (int32_t j = 0; j < i; j++)
@@ -79,6 +82,7 @@ static void take_settings(dlc_solver *solver) {
     solver->clip_value = clip_value > 0 ? clip_value : (double)INFINITY;
     solver->clip_norm = dlc_settings_get_float(settings, "clip_gradients");
     solver->weight_decay = dlc_settings_get_float(settings, "weight_decay");
+    solver->ema = dlc_settings_get_float(settings, "ema");
     solver->l1_decay = dlc_settings_get_float(settings, "l1_decay");
     solver->accumulation_steps = (int32_t)dlc_settings_get_int(settings,
                                                                "accumulation_steps");

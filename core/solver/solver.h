@@ -18,6 +18,7 @@ typedef struct dlc_solver {
     const dlc_settings *settings; /* of [solver]; they outlive it */
     dlc_solver_needs needs;       /* complete and checked */
     int32_t slots;                /* of the rule */
+    double ema;                   /* decay of the average of the weights; 0: none */
     int32_t accumulation_steps;   /* micro-batches of an iteration */
     double clip_norm;             /* of the whole gradient; 0: not clipped */
     double weight_decay, l1_decay;
@@ -25,6 +26,22 @@ typedef struct dlc_solver {
     dlc_lr_policy policy;
     dlc_lr_plateau plateau;
 } dlc_solver;
+
+/* The arenas of state that the core keeps for a solver: the rule's slots and, after
+ * them, the average of the weights (ema.h), if there is one. */
+enum { DLC_MAX_STATES = DLC_MAX_SLOTS + 1 };
+
+static inline int32_t dlc_solver_states(const dlc_solver *solver) {
+    return solver->slots + (solver->ema > 0);
+}
+
+/* The prefix of the average's tensors in checkpoints. */
+#define DLC_EMA_NAME "ema"
+
+static inline const char *dlc_solver_state_name(const dlc_solver *solver,
+                                                int32_t state) {
+    return state < solver->slots ? solver->needs.slot_name[state] : DLC_EMA_NAME;
+}
 
 /* The core's keys of [solver]. */
 extern const dlc_option dlc_solver_options[];
@@ -53,9 +70,9 @@ int dlc_solver_needs_whole_tensors(const dlc_solver *solver);
  * tensors. */
 const char *dlc_solver_whole_reason(const dlc_solver *solver);
 
-/* Is the slot part of a checkpoint? */
-static inline int dlc_solver_saves(const dlc_solver *solver, int32_t slot) {
-    return (solver->needs.slot_saved >> slot & 1) != 0;
+/* Is the state part of a checkpoint? */
+static inline int dlc_solver_saves(const dlc_solver *solver, int32_t state) {
+    return state == solver->slots || (solver->needs.slot_saved >> state & 1) != 0;
 }
 
 #endif

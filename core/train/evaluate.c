@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "train/averages.h"
+#include "train/ema.h"
 #include "train/pipeline/pipeline.h"
 
 /* Lists the net's metrics, which have their names even if this rank has no samples. */
@@ -91,10 +92,13 @@ dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation) {
     *evaluation = (dlc_evaluation){.metrics = 0};
     DLC_TRY(list_metrics(session, evaluation));
     dlc_memory own;
+    DLC_TRY(dlc_session_ema_test_begin(session));
     dlc_status status = dlc_averages_begin(session, &own);
     if (status == DLC_OK)
         status = session->pipeline ? dlc_pipeline_test(session, evaluation)
                                    : sum_batches(session, evaluation);
+    if (status == DLC_OK)
+        status = dlc_session_ema_test_end(session);
     dlc_status ended = dlc_averages_end(session, &own);
     DLC_TRY(status == DLC_OK ? ended : status);
     DLC_TRY(sum_ranks(session, evaluation));

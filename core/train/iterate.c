@@ -183,9 +183,12 @@ static dlc_status update(dlc_iterate *iterate) {
     size_t count = dlc_net_arenas(session->net)->count;
     dlc_job_activity(session->job, "update", NULL, 0);
     DLC_TRY(dlc_tensor_parallel_finish(session));
-    if (!session->deferred_update)
-        return session->consistency_ops->finish(session->consistency,
-                                                session->iteration);
+    DLC_TRY(dlc_ema_update(&session->ema[1], 0, SIZE_MAX));
+    if (!session->deferred_update) {
+        DLC_TRY(
+            session->consistency_ops->finish(session->consistency, session->iteration));
+        return dlc_ema_update(&session->ema[0], 0, SIZE_MAX);
+    }
     dlc_updates_defer(&session->updates, session->iteration);
     return dlc_updates_need(&session->updates, count - 1, count);
 }

@@ -54,7 +54,7 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
         .process = process_bytes(setup),
         .weights = train.weights + train.buffers + test.weights + test.buffers,
         .gradients = train.gradients,
-        .solver = (uint64_t)session->solver.slots * train.weights,
+        .solver = (uint64_t)dlc_solver_states(&session->solver) * train.weights,
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,
         .uploads = dlc_session_async_queue(session) ? DLC_UPLOAD_SLOTS * batch : 0};

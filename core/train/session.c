@@ -12,6 +12,7 @@
 #include "train/asynchronous/asynchronous.h"
 #include "train/asynchronous/staleness.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/ema.h"
 #include "train/exchange_schedule.h"
 #include "train/feeds.h"
 #include "train/loss_scale.h"
@@ -261,7 +262,7 @@ static dlc_status open_model(dlc_session *session) {
                           session->model_state_bytes));
     return session->deferred_update
                ? dlc_updates_open(ops, session->consistency, session->bucket_begin,
-                                  session->buckets, &session->updates)
+                                  session->buckets, &session->ema[0], &session->updates)
                : DLC_OK;
 }
 
@@ -329,6 +330,7 @@ static dlc_status open_work(dlc_session *session) {
     DLC_TRY(dlc_pipeline_open(session));
     DLC_TRY(open_slots(session));
     DLC_TRY(dlc_tensor_parallel_open_slots(session));
+    dlc_session_ema_open(session);
     return dlc_tensor_parallel_open_shards(session);
 }
 

@@ -13,6 +13,7 @@
 #include "job/job.h"
 #include "net/net.h"
 #include "solver/accumulate.h"
+#include "solver/ema.h"
 #include "solver/slots.h"
 #include "solver/updater.h"
 #include "train/connection.h"
@@ -50,7 +51,8 @@ typedef struct dlc_session {
     dlc_consistency_needs needs;
     int deferred_update; /* weights are updated when the next forward needs them */
     dlc_updates updates; /* deferred ones that are still pending */
-    dlc_memory slot[DLC_MAX_SLOTS];
+    dlc_memory slot[DLC_MAX_STATES];
+    dlc_ema ema[2]; /* of `slot` and of those of tensor-parallel layers (train/ema.h) */
     dlc_tensor_parallel tensor_parallel;
     struct dlc_pipeline *pipeline; /* NULL: every rank has the whole net (pipeline.h) */
     dlc_shards *shards;            /* NULL: every rank has all parameters */

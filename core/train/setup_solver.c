@@ -91,6 +91,22 @@ static void check_plateau(const dlc_setup *setup, const dlc_solver *solver,
                          "iteration; set [consistency] type = synchronous");
 }
 
+/* With bounded staleness the ranks have different weights. */
+static void check_average(const dlc_setup *setup, const dlc_solver *solver,
+                          dlc_problems *problems) {
+    const dlc_settings *run = setup->train_settings;
+    if (solver->ema > 0 && !setup->consistency_broken &&
+        setup->consistency != &dlc_synchronous_feature)
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->solver_settings, "ema"),
+                         "[solver] ema needs ranks that have the same weights; set "
+                         "[consistency] type = synchronous");
+    if (solver->ema <= 0 && run && dlc_settings_get_bool(run, "test_ema"))
+        dlc_problems_add(problems, setup->config, dlc_settings_line(run, "test_ema"),
+                         "[train] test_ema = yes needs an average of the weights; set "
+                         "[solver] ema");
+}
+
 dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
     int32_t servers = 0;
     dlc_solver solver;
@@ -100,8 +116,10 @@ dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems
     dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, &solver);
     if (status == DLC_OK)
         status = check_together(setup, &solver, problems);
-    if (status == DLC_OK)
+    if (status == DLC_OK) {
         check_plateau(setup, &solver, problems);
+        check_average(setup, &solver, problems);
+    }
     if (status == DLC_OK)
         status = check_schedule(setup, &solver, servers, problems);
     return report(setup, setup->solver_settings, "solver", status, problems);

@@ -15,6 +15,7 @@
 #include "train/checkpoint/resume_schedule.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpointer.h"
+#include "train/ema.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
 #include "train/pipeline/pipeline.h"
@@ -246,6 +247,13 @@ static void note_nothing(const dlc_session *session, dlc_train_result *result) {
     note_exchange(session, result);
 }
 
+/* The weights of a new run, from a file or as they were initialized (`path` NULL). */
+static dlc_status begin_weights(dlc_session *session, const char *path) {
+    if (path)
+        DLC_TRY(dlc_checkpoint_load_weights(session, session->net, path));
+    return dlc_session_ema_begin(session);
+}
+
 dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
                      dlc_train_result *result) {
     const dlc_settings *run_settings = session->setup->train_settings;
@@ -256,8 +264,8 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     session->run_folder = options->folder;
     if (options->folder && options->folder->begin != DLC_RUN_NEW)
         DLC_TRY(dlc_checkpoint_resume(session));
-    else if (options->weights)
-        DLC_TRY(dlc_checkpoint_load_weights(session, session->net, options->weights));
+    else
+        DLC_TRY(begin_weights(session, options->weights));
     if (options->folder && options->folder->state.is_nothing_left) {
         note_nothing(session, result);
         return dlc_job_barrier(session->job);

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 
 dlc_status dlc_updates_open(const dlc_consistency_ops *ops, dlc_consistency *model,
-                            const size_t *begin, int32_t buckets,
+                            const size_t *begin, int32_t buckets, const dlc_ema *ema,
                             dlc_updates *updates) {
     char *pending = dlc_alloc((size_t)buckets, 1);
     if (!pending)
@@ -16,6 +16,7 @@ dlc_status dlc_updates_open(const dlc_consistency_ops *ops, dlc_consistency *mod
                              .model = model,
                              .begin = begin,
                              .buckets = buckets,
+                             .ema = ema,
                              .pending = pending};
     return DLC_OK;
 }
@@ -36,6 +37,8 @@ static dlc_status update(dlc_updates *updates, int32_t bucket) {
     updates->count--;
     uint64_t began = dlc_now_ns();
     DLC_TRY(updates->ops->update(updates->model, updates->iteration, bucket));
+    DLC_TRY(dlc_ema_update(updates->ema, updates->begin[bucket],
+                           updates->begin[bucket + 1]));
     updates->seconds += dlc_since(began);
     return DLC_OK;
 }

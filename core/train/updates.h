@@ -9,6 +9,7 @@
 #include <dlcore/consistency.h>
 
 #include "base/status.h"
+#include "solver/ema.h"
 
 /* Initialize with {0}. */
 typedef struct dlc_updates {
@@ -16,15 +17,18 @@ typedef struct dlc_updates {
     dlc_consistency *model;
     const size_t *begin; /* first element of each bucket */
     int32_t buckets;
-    char *pending;     /* own; is the bucket's update pending? */
-    int32_t count;     /* how many are pending */
-    int64_t iteration; /* the iteration that they belong to */
-    double seconds;    /* seconds spent on updates; reset by its reader */
+    const dlc_ema *ema; /* averages a bucket once it is updated */
+    char *pending;      /* own; is the bucket's update pending? */
+    int32_t count;      /* how many are pending */
+    int64_t iteration;  /* the iteration that they belong to */
+    double seconds;     /* seconds spent on updates; reset by its reader */
 } dlc_updates;
 
-/* The model must have `update`; `begin` (buckets + 1 elements) must outlive this. */
+/* The model must have `update`; `begin` (buckets + 1 elements) and `ema` must outlive
+ * this. */
 dlc_status dlc_updates_open(const dlc_consistency_ops *ops, dlc_consistency *model,
-                            const size_t *begin, int32_t buckets, dlc_updates *updates);
+                            const size_t *begin, int32_t buckets, const dlc_ema *ema,
+                            dlc_updates *updates);
 void dlc_updates_close(dlc_updates *updates); /* a zeroed one is allowed */
 
 /* Backward of an iteration has ended: the updates of all buckets are pending. */

@@ -252,6 +252,116 @@ class Solvers(unittest.TestCase):
                               ranks=2)
         self.assertEqual(tensors_digest(rest), tensors_digest(plain))
 
+    def average_of(self, decay, *options, ranks, iterations=4, **variables):
+        """Checks the average of every iteration against the weights of the checkpoints;
+        returns the last checkpoint."""
+        options = [f"--set=solver.ema={decay}", *options]
+        last, said = self.train(*options, "--set=train.checkpoint_interval=1",
+                                "--set=train.keep=0", ranks=ranks, iterations=iterations,
+                                **variables)
+        start, _ = self.train(*options, ranks=ranks, iterations=0)
+        expected = {f"ema/{name}": list(w) for name, w in read_tensors(start).items()
+                    if "/" not in name}
+        for i in range(iterations + 1):
+            path = last.with_name(f"tiny-{i:08}.safetensors") if i else start
+            tensors = read_tensors(path)
+            for name, average in expected.items():
+                if i:
+                    weights = tensors[name.removeprefix("ema/")]
+                    average[:] = (decay * a + (1 - decay) * w
+                                  for a, w in zip(average, weights))
+            found = {name: x for name, x in tensors.items() if name.startswith("ema/")}
+            self.check_near({name: expected[name] for name in found}, found, 1e-6)
+            self.assertEqual(len(found), len(expected))
+        return last, said
+
+    def test_average(self):
+        """By its definition; and it changes neither the weights nor what is saved of them."""
+        for ranks in (1, 2, 3):
+            whole, _ = self.average_of(0.75, SHARDED, "--transport=p2p-tree", ranks=ranks)
+            plain, _ = self.train("--transport=p2p-tree", ranks=ranks, iterations=4)
+            kept = {name: x for name, x in read_tensors(whole).items()
+                    if not name.startswith("ema/")}
+            self.assertEqual(kept, read_tensors(plain))
+        for more in (["--set=ip1.parallel=tensor"], ["--set=parallel.stages=2"],
+                     ["--set=solver.accumulation_steps=2", "--solver=lamb"]):
+            with self.subTest(more):
+                self.average_of(0.75, *more, ranks=2)
+
+    def test_average_everywhere(self):
+        """Bitwise identical however the weights are updated, and after a resume."""
+        ema = "--set=solver.ema=0.75"
+        device = {"DLCORE_PLUGIN_PATH":
+                  f"{os.environ['DLCORE_PLUGIN_PATH']}:{ASYNC_PLUGINS}"}
+        for ranks in (1, 2):
+            whole, _ = self.train(ema, "--transport=host-staged", WHOLE_UPDATES, ranks=ranks)
+            half, _ = self.train(ema, iterations=3, ranks=ranks)
+            for options, says, variables in (
+                    ((SHARDED,), "", {}),
+                    ((SHARDED, "--transport=p2p-tree"), "", {}),
+                    ((WHOLE_UPDATES, "--set=transport.overlap_forward=yes"),
+                     "forward overlaps" if ranks > 1 else "", {}),
+                    ((f"--resume={half}",), "resumed from", {}),
+                    ((f"--resume={half}", SHARDED), "resumed from", {}),
+                    (("--device=async", "--transport=p2p-tree"),
+                     "captured as a graph" if ranks == 1 else "", device)):
+                with self.subTest(options, ranks=ranks):
+                    path, said = self.train(ema, *options, ranks=ranks, **variables)
+                    self.assertIn(says, said)
+                    self.assertEqual(tensors_digest(path), tensors_digest(whole))
+
+    def test_average_comes_and_goes(self):
+        """A checkpoint without one begins it; one with it needs not go on with it."""
+        without, _ = self.train(ranks=2, iterations=3)
+        begun, said = self.train("--set=solver.ema=0.75", f"--resume={without}", ranks=2,
+                                 iterations=4)
+        self.assertIn("has no average of the weights", said)
+        before, after = read_tensors(without), read_tensors(begun)
+        names = [name for name in before if "/" not in name]
+        self.check_near({name: [0.75 * a + 0.25 * b for a, b in zip(before[name], after[name])]
+                         for name in names}, {name: after[f"ema/{name}"] for name in names},
+                        1e-6)
+        end, _ = self.train(f"--resume={begun}", ranks=2)
+        self.assertFalse([name for name in read_tensors(end) if name.startswith("ema/")])
+
+    def test_tests_of_the_average(self):
+        """An average that hardly moves tests as the initial weights did, and tests leave
+        the run as it would be without."""
+        self.net.write_text(NET + TEST)
+        try:
+            device = {"DLCORE_PLUGIN_PATH":
+                      f"{os.environ['DLCORE_PLUGIN_PATH']}:{ASYNC_PLUGINS}"}
+            self.check_tests(1, ["--set=solver.learning_rate=0.2", "--device=async"], **device)
+            for ranks, more in ((1, []), (2, [SHARDED, "--transport=p2p-tree"]),
+                                (2, ["--set=ip1.parallel=tensor"]),
+                                (2, ["--set=parallel.stages=2"])):
+                with self.subTest(more, ranks=ranks):
+                    self.check_tests(ranks, ["--set=solver.learning_rate=0.2", *more])
+        finally:
+            self.net.write_text(NET)
+
+    def check_tests(self, ranks, more, **variables):
+        def losses(*options):
+            path, _ = self.train(*more, *options, ranks=ranks, **variables)
+            return path, float(read_metadata(path)["dlcore.test_loss"])
+        often = "--set=train.test_interval=1"
+        _, first = losses("--iterations=0")
+        still = "--set=solver.ema=0.9999999"
+        raw, moved = losses(still)
+        averaged, same = losses(still, "--set=train.test_ema=yes", often)
+        self.assertEqual(tensors_digest(raw), tensors_digest(averaged))
+        self.assertAlmostEqual(same, first, delta=1e-4)
+        self.assertGreater(abs(moved - first), 1e-3)
+
+    def test_average_is_refused(self):
+        for options, reason in (
+                (["--set=solver.ema=0.9", "--consistency=ssp"],
+                 "ema needs ranks that have the same weights"),
+                (["--set=train.test_ema=yes"], "test_ema = yes needs an average")):
+            done = self.run_it(*options, ranks=2)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(reason, done.stderr)
+
     def test_plateau(self):
         """Its state is a part of checkpoints, and the same on all ranks."""
         self.net.write_text(NET.replace("poly", "plateau") + TEST)

@@ -109,8 +109,8 @@ dlc_status dlc_rebalance_compare(dlc_rebalance *rebalance, dlc_session *session,
 
 /* ---- Moving the state ------------------------------------------------------------ */
 
-/* Every parameter, and every saved slot of it, in plain form: slot s of parameter i is
- * at i * (slots + 1) + 1 + s. */
+/* Every parameter, and every saved state of it, in plain form: state s of parameter i
+ * is at i * (states + 1) + 1 + s. */
 typedef struct saved_state {
     float **plain;
     size_t count;
@@ -126,10 +126,10 @@ static void state_free(saved_state *state) {
 }
 
 static int32_t parts(const dlc_session *session) {
-    return session->solver.slots + 1;
+    return dlc_solver_states(&session->solver) + 1;
 }
 
-/* The arena of a parameter: part 0 is the parameter, parts from 1 are its slots. NULL:
+/* The arena of a parameter: part 0 is the parameter, parts from 1 are its states. NULL:
  * not to be moved. */
 static float *arena_of(const dlc_session *session, int32_t i, int32_t part) {
     if (part == 0)

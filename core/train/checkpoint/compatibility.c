@@ -169,11 +169,29 @@ dlc_status dlc_compatibility_check_weights(const dlc_session *session,
     return DLC_OK;
 }
 
+static int is_of_average(const char *name) {
+    return strncmp(name, DLC_EMA_NAME "/", sizeof DLC_EMA_NAME) == 0;
+}
+
+static int has_average(const dlc_safetensors *file) {
+    for (size_t i = 0; i < dlc_safetensors_count(file); i++)
+        if (is_of_average(dlc_safetensors_at(file, i)->name))
+            return 1;
+    return 0;
+}
+
+int dlc_compatibility_needs(const dlc_session *session, const dlc_safetensors *file,
+                            int32_t state) {
+    return dlc_solver_saves(&session->solver, state) &&
+           (state < session->solver.slots || has_average(file));
+}
+
 static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *file) {
     char prefix[128];
-    for (int32_t slot = 0; slot < session->solver.slots; slot++) {
-        snprintf(prefix, sizeof prefix, "%s/", session->solver.needs.slot_name[slot]);
-        for (int32_t i = 0; dlc_solver_saves(&session->solver, slot) &&
+    for (int32_t slot = 0; slot < dlc_solver_states(&session->solver); slot++) {
+        snprintf(prefix, sizeof prefix, "%s/",
+                 dlc_solver_state_name(&session->solver, slot));
+        for (int32_t i = 0; dlc_compatibility_needs(session, file, slot) &&
                             i < dlc_full_param_count(session, session->net);
              i++)
             if (!dlc_full_param_at(session, session->net, i).is_buffer)
@@ -194,11 +212,14 @@ static int has_use(const dlc_session *session, const char *name) {
         return 1; /* not needed: the file has their means, too */
     if (strcmp(name, DLC_MODEL_STATE_TENSOR) == 0)
         return 1; /* compare_tensors says when it is missing */
+    if (is_of_average(name))
+        return 1; /* of the core, whatever the solver */
     for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
         if (strcmp(dlc_full_param_at(session, session->net, i).name, name) == 0)
             return 1;
-    for (int32_t slot = 0; slash && slot < session->solver.slots; slot++) {
-        const char *mine = session->solver.needs.slot_name[slot];
+    for (int32_t slot = 0; slash && slot < dlc_solver_states(&session->solver);
+         slot++) {
+        const char *mine = dlc_solver_state_name(&session->solver, slot);
         if (dlc_solver_saves(&session->solver, slot) &&
             strlen(mine) == (size_t)(slash - name) &&
             strncmp(mine, name, strlen(mine)) == 0)

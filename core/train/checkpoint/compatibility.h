@@ -12,6 +12,11 @@
 dlc_status dlc_compatibility_check(const dlc_session *session,
                                    const dlc_safetensors *file);
 
+/* Must state `state` (dlc_solver_states) be in the file? A run without an average of
+ * the weights may go on with one, which begins with the weights of the checkpoint. */
+int dlc_compatibility_needs(const dlc_session *session, const dlc_safetensors *file,
+                            int32_t state);
+
 /* Checks that the file has all parameters of `net`, in their shapes. DLC_ERR_DATA,
  * naming the first that is missing or has another shape. */
 dlc_status dlc_compatibility_check_weights(const dlc_session *session,

@@ -13,6 +13,7 @@
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/running_averages.h"
 #include "train/checkpoint/safetensors.h"
+#include "train/ema.h"
 #include "train/loss_scale.h"
 
 static dlc_status import_param(dlc_session *session, dlc_net *net, int32_t i,
@@ -39,10 +40,11 @@ static dlc_status import_weights(dlc_session *session, dlc_net *net,
 }
 
 static dlc_status import_slots(dlc_session *session, const dlc_safetensors *file) {
-    for (int32_t slot = 0; slot < session->solver.slots; slot++) {
+    for (int32_t slot = 0; slot < dlc_solver_states(&session->solver); slot++) {
         char prefix[128];
-        snprintf(prefix, sizeof prefix, "%s/", session->solver.needs.slot_name[slot]);
-        for (int32_t i = 0; dlc_solver_saves(&session->solver, slot) &&
+        snprintf(prefix, sizeof prefix, "%s/",
+                 dlc_solver_state_name(&session->solver, slot));
+        for (int32_t i = 0; dlc_compatibility_needs(session, file, slot) &&
                             i < dlc_full_param_count(session, session->net);
              i++)
             if (!dlc_full_param_at(session, session->net, i).is_buffer)
@@ -158,7 +160,7 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
     if (arenas->buffer_count)
         DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->buffers,
                                    arenas->buffer_count * sizeof(float)));
-    for (int32_t i = 0; with_solver && i < session->solver.slots; i++)
+    for (int32_t i = 0; with_solver && i < dlc_solver_states(&session->solver); i++)
         if (dlc_solver_saves(&session->solver, i))
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
                                        session->slot[i].base,
@@ -183,6 +185,19 @@ static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solve
                              sizeof session->iteration);
 }
 
+/* Begins the average of the weights if the checkpoint has none. Only rank 0 has the
+ * file. */
+static dlc_status begin_average(dlc_session *session, const dlc_safetensors *file) {
+    int state = session->solver.slots;
+    int begins = session->rank == 0 && session->solver.ema > 0 &&
+                 !dlc_compatibility_needs(session, file, state);
+    DLC_TRY(dlc_job_broadcast(session->job, 0, &begins, sizeof begins));
+    if (begins && session->rank == 0)
+        dlc_info("%s has no average of the weights: it begins with these weights",
+                 dlc_safetensors_path(file));
+    return begins ? dlc_session_ema_begin(session) : DLC_OK;
+}
+
 static dlc_status take_file(dlc_session *session, dlc_safetensors **file) {
     const dlc_run_folder *folder = session->run_folder;
     dlc_status status = DLC_OK, broken;
@@ -198,6 +213,7 @@ static dlc_status take_file(dlc_session *session, dlc_safetensors **file) {
     if (session->run_folder->state.is_nothing_left)
         return DLC_OK;
     DLC_TRY(share_state(session, session->net, 1));
+    DLC_TRY(begin_average(session, *file));
     return dlc_running_averages_restore(session, *file);
 }
 

@@ -97,7 +97,8 @@ static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_
 
 static dlc_status list_add_slot(tensor_list *list, dlc_session *session, int32_t slot) {
     char prefix[128];
-    snprintf(prefix, sizeof prefix, "%s/", session->solver.needs.slot_name[slot]);
+    snprintf(prefix, sizeof prefix, "%s/",
+             dlc_solver_state_name(&session->solver, slot));
     for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
         if (!dlc_full_param_at(session, session->net, i).is_buffer)
             DLC_TRY(list_add_param(list, session, i, prefix, slot));
@@ -146,7 +147,7 @@ static dlc_status list_add_running(tensor_list *list, const dlc_session *session
 static dlc_status list_fill(tensor_list *list, dlc_session *session,
                             const dlc_running_averages *running) {
     size_t params = (size_t)dlc_full_param_count(session, session->net);
-    size_t room = params * (size_t)(1 + session->solver.slots) + 2;
+    size_t room = params * (size_t)(1 + dlc_solver_states(&session->solver)) + 2;
     list->tensor = dlc_alloc(room, sizeof *list->tensor);
     list->name = dlc_alloc(room, sizeof *list->name);
     list->copy = dlc_alloc(room, sizeof *list->copy);
@@ -154,7 +155,7 @@ static dlc_status list_fill(tensor_list *list, dlc_session *session,
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < (int32_t)params; i++)
         DLC_TRY(list_add_param(list, session, i, "", -1));
-    for (int32_t slot = 0; slot < session->solver.slots; slot++)
+    for (int32_t slot = 0; slot < dlc_solver_states(&session->solver); slot++)
         if (dlc_solver_saves(&session->solver, slot))
             DLC_TRY(list_add_slot(list, session, slot));
     if (running->all)
@@ -215,7 +216,8 @@ static dlc_status save_as_rank_0(dlc_session *session,
     return DLC_OK;
 }
 
-/* With shard_optimizer each rank has its shard of the solver's state. */
+/* With shard_optimizer each rank has its shard of the slots. (The average of the
+ * weights is the same on all.) */
 static dlc_status gather_slots(dlc_session *session) {
     for (int32_t slot = 0; slot < session->solver.slots; slot++)
         if (dlc_solver_saves(&session->solver, slot))

@@ -28,7 +28,7 @@ typedef struct dlc_tensor_parallel {
     dlc_p2p *p2p;
     dlc_p2p *chunk_p2p; /* for batch chunks; NULL without them */
     dlc_progress_engine *engine;
-    dlc_memory slot[DLC_MAX_SLOTS];
+    dlc_memory slot[DLC_MAX_STATES];
     dlc_local_update update;
 } dlc_tensor_parallel;
 

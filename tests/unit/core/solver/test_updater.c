@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "fixture.h"
+#include "solver/ema.h"
 #include "solver/slots.h"
 
 static test_fixture r;
@@ -271,7 +272,7 @@ END_TEST
 /* Slots begin with their initial values, however large they are. */
 START_TEST(slots_begin_as_they_should) {
     const size_t count = (1 << 16) + 37;
-    dlc_memory slot[DLC_MAX_SLOTS] = {{0}};
+    dlc_memory slot[DLC_MAX_STATES] = {{0}};
     answer = sound();
     FIXTURE_OPEN_WITH(&r, &made_up, "solver.learning_rate=0.1");
     ck_assert_int_eq(dlc_slots_open(&r.solver, &r.device_ops, r.device, count, slot),
@@ -289,6 +290,42 @@ START_TEST(slots_begin_as_they_should) {
 }
 END_TEST
 
+/* Elements of a range only, and what is left of a test with the average. */
+START_TEST(averages_weights) {
+    enum { COUNT = 5 };
+    float weights[COUNT] = {1, 2, 3, 4, 5}, average[COUNT], gradients[COUNT];
+    answer = sound();
+    FIXTURE_OPEN_WITH(&r, &made_up, "solver.learning_rate=0.1", "solver.ema=0.75");
+    ck_assert_int_eq(dlc_solver_states(&r.solver), r.solver.slots + 1);
+    ck_assert_str_eq(dlc_solver_state_name(&r.solver, r.solver.slots), "ema");
+    ck_assert_int_eq(dlc_solver_saves(&r.solver, r.solver.slots), 1);
+    dlc_ema ema = {.ops = &r.device_ops,
+                   .device = r.device,
+                   .decay = r.solver.ema,
+                   .count = COUNT,
+                   .weights = weights,
+                   .average = average,
+                   .gradients = gradients};
+    ck_assert_int_eq(dlc_ema_begin(&ema), DLC_OK);
+    for (int i = 0; i < COUNT; i++)
+        weights[i] += 4;
+    ck_assert_int_eq(dlc_ema_update(&ema, 1, 3), DLC_OK);
+    ck_assert_int_eq(dlc_ema_update(&ema, 4, SIZE_MAX), DLC_OK);
+    ck_assert_int_eq(dlc_ema_update(&ema, COUNT, SIZE_MAX), DLC_OK);
+    const float expected[COUNT] = {1, 3, 4, 4, 6};
+    ck_assert_int_eq(dlc_ema_put(&ema), DLC_OK);
+    ck_assert_mem_eq(average, expected, sizeof expected);
+    ck_assert_mem_eq(weights, expected, sizeof expected);
+    ck_assert_int_eq(dlc_ema_put_back(&ema), DLC_OK);
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_float_eq(weights[i], (float)i + 5);
+        ck_assert_float_eq(average[i], expected[i]);
+        ck_assert_float_eq(gradients[i], 0);
+    }
+    fixture_close(&r);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("updater");
     TCase *all = tcase_create("all");
@@ -298,6 +335,7 @@ int main(void) {
     tcase_add_test(all, refuses_clip_value_with_norms);
     tcase_add_loop_test(all, takes_norms_of_tensors, 0, 2);
     tcase_add_test(all, slots_begin_as_they_should);
+    tcase_add_test(all, averages_weights);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
