@@ -117,7 +117,7 @@ static dlc_status time_of(const bench *b, const contestant *c, int kind, size_t 
     for (int i = 0; i < runs; i++)
         DLC_TRY(kinds[kind].run(b, c, n));
     if (b->queue)
-        DLC_TRY(b->ops->queue_sync(b->device, b->queue));
+        DLC_TRY(b->ops->queues->queue_sync(b->device, b->queue));
     *seconds = (now(b) - since) / runs;
     return DLC_OK;
 }
@@ -172,8 +172,8 @@ static dlc_status open_device(bench *b, const char *name, int threads) {
     b->ops = feature->ops;
     b->cpu_time = threads == 1 && (feature->caps & DLC_DEVICE_HOST);
     DLC_TRY(b->ops->open(&args, &b->device));
-    if (DLC_CAN(b->ops, queue_open))
-        DLC_TRY(b->ops->queue_open(b->device, &b->queue));
+    if (DLC_CAN(b->ops, queues))
+        DLC_TRY(b->ops->queues->queue_open(b->device, &b->queue));
     for (int i = 0; i < ARRAYS; i++) {
         b->memory[i].size = sizeof b->memory[i];
         DLC_TRY(b->ops->alloc(b->device, LARGE * sizeof(float), 0, &b->memory[i]));
@@ -223,7 +223,7 @@ static void close_all(bench *b) {
         if (b->memory[i].base)
             b->ops->free(b->device, &b->memory[i]);
     if (b->queue)
-        b->ops->queue_close(b->device, b->queue);
+        b->ops->queues->queue_close(b->device, b->queue);
     if (b->device)
         b->ops->close(b->device);
     for (int32_t s = 0; s < b->solvers; s++)
