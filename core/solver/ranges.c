@@ -25,15 +25,16 @@ static dlc_status check_args(const dlc_param_ranges_args *args, const size_t *bo
 
 /* Appends [begin, end) of a segment: extends the previous range of this bucket (whose
  * first range is number `first`) where the multipliers are equal, or begins a new one.
- * The gap between two segments is padding, which has no gradient. */
+ * The gap between two segments is padding, which has no gradient. A segment that is
+ * left out is no gap. */
 static size_t add(const dlc_param_ranges_args *args, dlc_param_range *at, size_t first,
                   size_t count, size_t begin, size_t end, const dlc_segment *segment) {
     float lr_mult = (float)segment->lr_mult, decay_mult = (float)segment->decay_mult;
     dlc_param_range *next = &at[count];
     if (end <= begin || segment->lr_mult == 0)
         return count;
-    if (!args->whole && count > first && next[-1].lr_mult == lr_mult &&
-        next[-1].decay_mult == decay_mult) {
+    if (!args->whole && count > first && segment[-1].lr_mult != 0 &&
+        next[-1].lr_mult == lr_mult && next[-1].decay_mult == decay_mult) {
         next[-1].count = end - next[-1].begin;
         return count;
     }
