@@ -42,7 +42,7 @@ static int64_t new_parameters(const dlc_session *session) {
     int counted = session->tensor_parallel.count > 0 && session->rank > 0;
     for (int32_t i = 0; !counted && i < dlc_net_params(session->net); i++) {
         const dlc_net_param *param = dlc_net_param_at(session->net, i);
-        count += param->is_buffer ? 0 : dlc_shape_count(&param->whole);
+        count += param->is_average ? 0 : dlc_shape_count(&param->whole);
     }
     return count;
 }
@@ -126,14 +126,21 @@ static dlc_status print_test_rows(const dlc_session *session, int print,
     return DLC_OK;
 }
 
+static const char *done_by(const dlc_net_row *row, char *text, size_t bytes) {
+    (void)snprintf(text, bytes, "%s%s", row->fused_into ? row->fused_into : row->choice,
+                   row->frozen ? " (frozen)" : "");
+    return text;
+}
+
 static dlc_status print_train_rows(const dlc_session *session, int print,
                                    columns *width) {
     for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
         dlc_net_row row;
+        char by[128];
         DLC_TRY(dlc_net_row_at(session->net, i, &row));
         if (!row.is_reorder)
             add_line(&row, per_sample(session, row.multiply_adds),
-                     row.fused_into ? row.fused_into : row.choice, print, width);
+                     done_by(&row, by, sizeof by), print, width);
     }
     return DLC_OK;
 }
@@ -213,6 +220,7 @@ static void add_layer(const dlc_net_row *row, const char *phase, int64_t multipl
         dlc_json_int(json, NULL, row->output.dims[j]);
     dlc_json_end_array(json);
     dlc_json_int(json, "parameters", row->parameters);
+    dlc_json_bool(json, "frozen", row->frozen);
     dlc_json_int(json, "multiply_adds", multiply_adds);
     dlc_json_end_object(json);
 }

@@ -338,7 +338,7 @@ static dlc_status plan_received(dlc_net *net) {
     return DLC_OK;
 }
 
-static size_t gradient_count(const dlc_net *net, const net_op *op, int32_t params) {
+size_t dlc_net_gradient_count(const dlc_net *net, const net_op *op, int32_t params) {
     enum { LINE = 16 };
     size_t count = 0;
     for (int32_t j = 0; j < params; j++)
@@ -354,8 +354,8 @@ static dlc_status plan_gradients(dlc_net *net, int32_t index) {
         if (op->chunk_metric_buffer < 0)
             return op->chunk_metric_buffer;
     }
-    size_t count = op->runs_backward && op->feature
-                       ? gradient_count(net, op, op->memory.params)
+    size_t count = op->runs_backward && op->feature && !op->frozen
+                       ? dlc_net_gradient_count(net, op, op->memory.params)
                        : 0;
     if (!count)
         return DLC_OK;
@@ -394,7 +394,7 @@ void dlc_net_redirect_gradients(const dlc_net *net, net_op *op) {
         return;
     float *sum = dlc_net_buffer_at(net, op->chunk_gradient_buffer);
     for (int32_t j = 0; j < op->memory.params; j++)
-        op->param_diffs[j] = sum + gradient_count(net, op, j);
+        op->param_diffs[j] = sum + dlc_net_gradient_count(net, op, j);
 }
 
 /* If the operation is idle in the first chunk, gradients are set to zero there. */

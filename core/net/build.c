@@ -88,7 +88,7 @@ dlc_status dlc_net_allocate_op(net_op *op, int32_t inputs) {
         return DLC_ERR_NOMEM;
     op->fused_into = NO_OP;
     op->workspace_buffer = op->chunk_gradient_buffer = op->chunk_metric_buffer =
-        NO_BUFFER;
+        op->discarded_buffer = NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
         op->scratch_buffer[i] = NO_BUFFER;
     op->memory = (dlc_layer_memory){.size = sizeof op->memory,
@@ -115,7 +115,8 @@ static dlc_status create_layer(dlc_net *net, net_op *op, int64_t begin, int64_t 
                            .channel_begin = begin,
                            .channel_end = end,
                            .plain_params = net->args.plain_params &&
-                                           net->args.plain_params[op->node]};
+                                           net->args.plain_params[op->node],
+                           .frozen = from->frozen};
     const dlc_layer_ops *ops = from->feature->ops;
     DLC_TRY(open_family(net, ops->family, &op->context));
     op->family = ops->family;
@@ -271,7 +272,7 @@ static dlc_status fuse_followers(dlc_net *net, int32_t index) {
 
 static int has_trained_params(const net_op *op) {
     for (int32_t i = 0; i < op->memory.params; i++)
-        if (!(op->param[i].flags & DLC_PARAM_BUFFER))
+        if (net_is_trained(op, i))
             return 1;
     return 0;
 }
@@ -382,6 +383,7 @@ static dlc_status make_layer(dlc_net *net, int32_t node) {
     op->node = node;
     op->name = from->name;
     op->feature = from->feature;
+    op->frozen = from->frozen;
     op->all_samples = dlc_net_input_placement(net, node) != SAMPLE_SHARDED;
     op->block_rows = dlc_net_block_rows(net, op);
     DLC_TRY(find_inputs(net, op));

@@ -6,10 +6,6 @@
 
 /* ---- The work -------------------------------------------------------------------- */
 
-static int is_trained(const net_op *op, int32_t param) {
-    return !(op->param[param].flags & DLC_PARAM_BUFFER);
-}
-
 uint32_t dlc_net_backward_parts(const net_op *op) {
     uint32_t parts = 0;
     if (!op->runs_backward)
@@ -18,7 +14,7 @@ uint32_t dlc_net_backward_parts(const net_op *op) {
         if (op->edge[j].wanted)
             parts |= DLC_BACKWARD_DATA;
     for (int32_t j = 0; j < op->memory.params; j++)
-        if (is_trained(op, j))
+        if (net_is_trained(op, j))
             parts |= DLC_BACKWARD_WEIGHTS;
     return parts;
 }
@@ -50,10 +46,10 @@ static uint64_t activation_bytes(const dlc_net *net, const net_op *op, uint64_t 
     return bytes;
 }
 
-static uint64_t param_bytes(const net_op *op, int trained_only) {
+static uint64_t param_bytes(const net_op *op, int no_buffers) {
     uint64_t count = 0;
     for (int32_t j = 0; j < op->memory.params; j++)
-        if (!trained_only || is_trained(op, j))
+        if (!no_buffers || !(op->param[j].flags & DLC_PARAM_BUFFER))
             count += (uint64_t)op->memory.param_count[j];
     return count * sizeof(float);
 }
@@ -147,10 +143,11 @@ static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *r
     size_t end = 0;
     for (int32_t j = 0; j < op->memory.params; j++) {
         const dlc_net_param *param = &net->param[op->first_param + j];
-        if (!is_trained(op, j))
+        if (op->param[j].flags & DLC_PARAM_BUFFER)
             continue;
         row->parameters += dlc_shape_count(&op->param[j].shape);
-        if (param->is_sharded)
+        row->frozen |= op->frozen;
+        if (param->is_sharded || op->frozen)
             continue;
         if (end == 0 || param->offset < row->trained_begin)
             row->trained_begin = param->offset;

@@ -25,6 +25,10 @@ const dlc_option dlc_graph_options[] = {
         "how ranks split the layer; data: each has samples of its own; tensor: "
         "each computes some channels of the output, for all samples, and holds only "
         "the weights of these; auto: whichever is expected to be faster"),
+    DLC_BOOL("frozen", "no",
+             "keep its parameters as they are, as for fine-tuning: no gradients, no "
+             "updates, less memory; batch_norm keeps its running averages and uses "
+             "them, as in tests"),
     DLC_OPTIONS_END};
 
 /* The state while the graph is made. */
@@ -332,6 +336,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     layer.loss_weight = dlc_settings_get_float(layer.settings, "loss_weight");
     layer.phases = phases_of(&layer);
     layer.parallel = parallel_of(maker, &layer);
+    layer.frozen = dlc_settings_get_bool(layer.settings, "frozen");
     find_inputs(maker, &layer);
     layer.broken = maker->problems->found != found;
     graph->layer[graph->layers++] = layer;

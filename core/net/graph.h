@@ -33,6 +33,7 @@ typedef struct dlc_graph_layer {
     unsigned phases;    /* dlc_phase values or-ed */
     double loss_weight; /* of a loss in the sum that is minimised */
     dlc_parallel parallel;
+    int frozen; /* its parameters are not trained */
     int32_t inputs;
     dlc_graph_input *input;
     int broken; /* its section has mistakes: `settings` and inputs may be missing */
@@ -43,8 +44,8 @@ typedef struct dlc_graph {
     dlc_graph_layer *layer; /* in the order of the file; inputs come before */
 } dlc_graph;
 
-/* The core's own keys of a layer's section: type, input, phase, loss_weight, parallel.
- */
+/* The core's own keys of a layer's section: type, input, phase, loss_weight, parallel,
+ * frozen. */
 extern const dlc_option dlc_graph_options[];
 
 /* Makes the graph of all sections whose names are not in `reserved` (NULL-terminated:

@@ -67,6 +67,7 @@ typedef struct net_op {
     const dlc_feature *feature; /* NULL for an operation of the core */
     const dlc_layer_ops *ops;   /* NULL for an operation of the core */
     net_reshard *reshard;       /* NULL: it is not a reshard operation */
+    int frozen;                 /* its parameters are not trained */
     int all_samples;            /* it works on the samples of all ranks */
     int64_t channel_begin;      /* first channel of a tensor-parallel layer */
     int64_t total_channels;     /* of such a layer over all ranks; 0: it isn't one */
@@ -94,6 +95,8 @@ typedef struct net_op {
     int32_t scratch_buffer[NET_RUNS];
     int32_t
         chunk_gradient_buffer;   /* gradients of a batch chunk, before they are added */
+    int32_t discarded_buffer;    /* gradients of a frozen layer that has to write them
+                                  */
     int32_t chunk_metric_buffer; /* a metric, added up over the batch chunks */
     int32_t first_param;         /* in net->param */
     void *scratch[NET_RUNS];
@@ -141,7 +144,8 @@ struct dlc_net {
     char **param_name;
     dlc_segment *segment, *sharded_segment;
     dlc_arenas arenas, sharded_arenas;
-    dlc_memory weights, gradients, buffers, sharded_weights, sharded_gradients;
+    dlc_memory weights, gradients, buffers, frozen;
+    dlc_memory sharded_weights, sharded_gradients, sharded_frozen;
 
     int32_t buffers_planned, buffer_room;
     dlc_buffer *buffer;
@@ -201,6 +205,9 @@ size_t dlc_net_pass_bytes(const dlc_net *net);
 dlc_status dlc_net_make_layers(dlc_net *net);
 /* prepare.c: negotiates layouts and inserts reorders. */
 dlc_status dlc_net_prepare(dlc_net *net);
+/* batch_chunks.c: the elements of the gradients of its first `params` parameters, each
+ * of which begins on a cache line, in a buffer of their own. */
+size_t dlc_net_gradient_count(const dlc_net *net, const net_op *op, int32_t params);
 /* params.c: assigns offsets in the arenas; then allocates and initializes them. */
 dlc_status dlc_net_lay_out_params(dlc_net *net);
 dlc_status dlc_net_take_params(dlc_net *net);
@@ -237,6 +244,11 @@ static inline int net_is_16_bit(const dlc_tensor *tensor) {
 static inline int net_knows_type(const dlc_feature *feature, const dlc_tensor *tensor) {
     uint64_t bit = tensor->dtype == DLC_BF16 ? DLC_LAYER_BF16 : DLC_LAYER_F16;
     return !net_is_16_bit(tensor) || (feature->caps & bit) != 0;
+}
+
+/* Is the parameter trained, rather than kept by the layer or frozen? */
+static inline int net_is_trained(const net_op *op, int32_t param) {
+    return !op->frozen && !(op->param[param].flags & DLC_PARAM_BUFFER);
 }
 
 static inline int net_op_runs(const net_op *op) {

@@ -42,7 +42,7 @@ static dlc_status check_params(const net_op *op, int train) {
     if (bad >= 0)
         return REFUSE(op, "parameter %d has no valid name of its own", (int)bad);
     for (int32_t i = 0; i < op->shapes.params; i++) {
-        trained |= !(param[i].flags & DLC_PARAM_BUFFER);
+        trained |= net_is_trained(op, i);
         DLC_TRY(check_shape(op, "parameter", param[i].name, &param[i].shape, DLC_F32));
         if (!is_factor(param[i].lr_mult) || !is_factor(param[i].decay_mult))
             return REFUSE(op,

@@ -225,6 +225,21 @@ static dlc_status plan_edge(dlc_net *net, int32_t index, int32_t j) {
     return DLC_OK;
 }
 
+/* Plans memory for the parameters' gradients of a frozen layer that cannot leave them
+ * out. Nobody reads them. */
+static dlc_status plan_discarded(dlc_net *net, int32_t index) {
+    net_op *op = &net->op[index];
+    int splits = op->feature && (op->feature->caps & DLC_LAYER_SPLIT_BACKWARD) != 0;
+    size_t count = op->frozen && !splits
+                       ? dlc_net_gradient_count(net, op, op->memory.params)
+                       : 0;
+    if (!count)
+        return DLC_OK;
+    int32_t step = net_backward_step(net, index);
+    op->discarded_buffer = dlc_net_buffer_add(net, count * sizeof(float), step, step);
+    return op->discarded_buffer < 0 ? op->discarded_buffer : DLC_OK;
+}
+
 static dlc_status plan_gradients(dlc_net *net) {
     for (int32_t i = net->ops - 1; i >= 0; i--)
         for (int32_t j = 0; net->op[i].runs_backward && j < net->op[i].memory.inputs;
@@ -232,6 +247,11 @@ static dlc_status plan_gradients(dlc_net *net) {
             if (net->op[i].edge[j].wanted)
                 DLC_TRY(plan_edge(net, i, j));
     return DLC_OK;
+}
+
+static dlc_status plan_backward(dlc_net *net, int32_t index) {
+    DLC_TRY(plan_discarded(net, index));
+    return plan_scratch(net, index, NET_RUN_BACKWARD, net_backward_step(net, index));
 }
 
 dlc_status dlc_net_plan(dlc_net *net) {
@@ -245,7 +265,7 @@ dlc_status dlc_net_plan(dlc_net *net) {
         DLC_TRY(plan_outputs(net, i));
         DLC_TRY(plan_scratch(net, i, NET_RUN_FORWARD, forward_step(i)));
         if (net->op[i].runs_backward)
-            DLC_TRY(plan_scratch(net, i, NET_RUN_BACKWARD, net_backward_step(net, i)));
+            DLC_TRY(plan_backward(net, i));
     }
     DLC_TRY(plan_gradients(net));
     DLC_TRY(dlc_net_chunks_plan(net));
@@ -295,6 +315,10 @@ static void point_op(dlc_net *net, net_op *op) {
                                                  : net->arenas.gradients;
         if (!param->is_buffer && gradients)
             op->param_diffs[j] = gradients + param->offset;
+        else if (op->discarded_buffer != NO_BUFFER &&
+                 !(op->param[j].flags & DLC_PARAM_BUFFER))
+            op->param_diffs[j] = (float *)dlc_net_buffer_at(net, op->discarded_buffer) +
+                                 dlc_net_gradient_count(net, op, j);
     }
     op->run = (dlc_layer_run){
         .size = sizeof op->run,
@@ -387,10 +411,12 @@ dlc_net_memory dlc_net_memory_plan(const dlc_net *net) {
     int borrowed = can_borrow(net);
     size_t count = net->arenas.count + net->sharded_arenas.count;
     size_t weights = owns ? count * sizeof(float) : 0;
-    return (dlc_net_memory){
-        .activations = borrowed ? 0 : memory_bytes(net),
-        .weights = weights,
-        .gradients = net->args.phase == DLC_PHASE_TRAIN ? weights : 0,
-        .buffers = owns ? net->arenas.buffer_count * sizeof(float) : 0,
-        .reorders = net->reorders};
+    size_t buffers = net->arenas.buffer_count + net->arenas.frozen_count +
+                     net->sharded_arenas.frozen_count;
+    return (dlc_net_memory){.activations = borrowed ? 0 : memory_bytes(net),
+                            .weights = weights,
+                            .gradients = net->args.phase == DLC_PHASE_TRAIN ? weights
+                                                                            : 0,
+                            .buffers = owns ? buffers * sizeof(float) : 0,
+                            .reorders = net->reorders};
 }

@@ -99,8 +99,10 @@ void dlc_net_free(dlc_net *net) {
     free_memory(net, &net->weights);
     free_memory(net, &net->gradients);
     free_memory(net, &net->buffers);
+    free_memory(net, &net->frozen);
     free_memory(net, &net->sharded_weights);
     free_memory(net, &net->sharded_gradients);
+    free_memory(net, &net->sharded_frozen);
     if (!net->borrows_activations)
         free_memory(net, &net->activations);
     dlc_free(net->chunks.transfer);

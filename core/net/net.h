@@ -208,6 +208,8 @@ typedef struct dlc_arenas {
     const dlc_segment *segment;
     size_t buffer_count;
     float *buffers; /* running averages and the like, without gradients */
+    size_t frozen_count;
+    float *frozen; /* parameters of frozen layers, the same on all ranks */
 } dlc_arenas;
 
 #define DLC_CONTROL_WORDS 16
@@ -219,10 +221,12 @@ const dlc_arenas *dlc_net_arenas(const dlc_net *net);
 const dlc_arenas *dlc_net_sharded_arenas(const dlc_net *net);
 
 typedef struct dlc_net_param {
-    const char *name; /* "conv1.weight" */
-    dlc_shape shape;  /* plain */
-    int is_buffer;
-    size_t offset, count; /* in the arena of weights, buffers or sharded weights */
+    const char *name;     /* "conv1.weight" */
+    dlc_shape shape;      /* plain */
+    int is_buffer;        /* not trained, so without gradients and slots */
+    int is_average;       /* a buffer that is no parameter: the layer updates it */
+    int is_frozen;        /* a buffer that training never changes: of a frozen layer */
+    size_t offset, count; /* in its arena (dlc_net_param_arena) */
     int is_sharded;       /* `shape` is that of this rank's rows */
     dlc_shape whole;      /* the complete parameter's, over all ranks */
     int64_t first;        /* row of the complete parameter where this rank's begin */
@@ -231,10 +235,11 @@ typedef struct dlc_net_param {
 
 int32_t dlc_net_params(const dlc_net *net);
 const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i);
-/* The arena of its values: that of weights, of buffers or of sharded weights. */
+/* The arena of its values: that of weights, of buffers or of frozen parameters; for a
+ * sharded one, that of its kind among dlc_net_sharded_arenas. */
 float *dlc_net_param_arena(const dlc_net *net, int32_t i);
 /* Copy parameter i between plain host memory and an arena laid out like the weights
- * (weights, gradients, a solver's slot; the buffers if it is a buffer). */
+ * (weights, gradients, a solver's slot; its own arena if it is a buffer). */
 dlc_status dlc_net_param_export(dlc_net *net, int32_t i, const float *arena,
                                 float *plain);
 dlc_status dlc_net_param_import(dlc_net *net, int32_t i, const float *plain,
@@ -278,6 +283,7 @@ typedef struct dlc_net_row {
     const char *fused_into;        /* the layer that does its work, or NULL */
     dlc_shape output;              /* of its first output */
     int64_t parameters;            /* logical count, buffers left out */
+    int frozen;                    /* they are not trained */
     int64_t multiply_adds;         /* of the whole batch, forward */
     dlc_net_work work[DLC_NET_PARTS];
     size_t trained_begin, trained_count; /* its slice of the weights' arena */

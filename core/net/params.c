@@ -51,7 +51,7 @@ static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t e
         return DLC_OK;
     const dlc_net_param *same = find_param(net->args.train_net, param->name);
     if (!same || same->count != param->count || same->is_buffer != param->is_buffer ||
-        same->is_sharded != param->is_sharded)
+        same->is_frozen != param->is_frozen || same->is_sharded != param->is_sharded)
         return dlc_fail(
             DLC_ERR_CONFIG,
             "%s: a test needs this parameter, but training does not have it in the same "
@@ -72,6 +72,12 @@ static void add_segment(dlc_net *net, const dlc_net_param *param,
                                                 .decay_mult = from->decay_mult};
 }
 
+static size_t *end_of_arena(dlc_arenas *arenas, const dlc_net_param *param) {
+    if (param->is_frozen)
+        return &arenas->frozen_count;
+    return param->is_buffer ? &arenas->buffer_count : &arenas->count;
+}
+
 static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
     const net_op *op = &net->op[op_index];
     const dlc_param *from = &op->param[index];
@@ -86,7 +92,9 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
 
     *param = (dlc_net_param){.name = net->param_name[at],
                              .shape = from->shape,
-                             .is_buffer = (from->flags & DLC_PARAM_BUFFER) != 0,
+                             .is_buffer = !net_is_trained(op, index),
+                             .is_average = (from->flags & DLC_PARAM_BUFFER) != 0,
+                             .is_frozen = op->frozen,
                              .count = (size_t)op->memory.param_count[index],
                              .is_sharded = op->total_channels > 0,
                              .whole = from->shape,
@@ -95,7 +103,7 @@ static dlc_status add_param(dlc_net *net, int32_t op_index, int32_t index) {
     if (param->is_sharded)
         param->whole.dims[0] = op->total_channels;
     dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
-    size_t *end = param->is_buffer ? &arenas->buffer_count : &arenas->count;
+    size_t *end = end_of_arena(arenas, param);
     DLC_TRY(place_param(net, param, *end));
     *end += align_count(param->count);
     if (!param->is_buffer)
@@ -184,6 +192,7 @@ static dlc_status take(dlc_net *net, size_t count, int shared, dlc_memory *memor
 static dlc_status take_sharded(dlc_net *net) {
     dlc_arenas *arenas = &net->sharded_arenas;
     DLC_TRY(take(net, arenas->count, 0, &net->sharded_weights, &arenas->weights));
+    DLC_TRY(take(net, arenas->frozen_count, 0, &net->sharded_frozen, &arenas->frozen));
     if (net->args.phase == DLC_PHASE_TRAIN)
         DLC_TRY(
             take(net, arenas->count, 0, &net->sharded_gradients, &arenas->gradients));
@@ -196,13 +205,17 @@ dlc_status dlc_net_take_params(dlc_net *net) {
     dlc_arenas *arenas = &net->arenas;
     int shared = net->args.shared;
     if (net->args.train_net) {
-        arenas->weights = net->args.train_net->arenas.weights;
-        arenas->buffers = net->args.train_net->arenas.buffers;
-        net->sharded_arenas.weights = net->args.train_net->sharded_arenas.weights;
+        const dlc_net *from = net->args.train_net;
+        arenas->weights = from->arenas.weights;
+        arenas->buffers = from->arenas.buffers;
+        arenas->frozen = from->arenas.frozen;
+        net->sharded_arenas.weights = from->sharded_arenas.weights;
+        net->sharded_arenas.frozen = from->sharded_arenas.frozen;
         return DLC_OK;
     }
     DLC_TRY(take(net, arenas->count, shared, &net->weights, &arenas->weights));
     DLC_TRY(take(net, arenas->buffer_count, shared, &net->buffers, &arenas->buffers));
+    DLC_TRY(take(net, arenas->frozen_count, shared, &net->frozen, &arenas->frozen));
     if (net->args.phase == DLC_PHASE_TRAIN)
         DLC_TRY(take(net, arenas->count, shared, &net->gradients, &arenas->gradients));
     arenas->weight_memory = &net->weights;
@@ -254,7 +267,9 @@ const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
 }
 
 float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
-    if (net->param[i].is_sharded)
-        return net->sharded_arenas.weights;
-    return net->param[i].is_buffer ? net->arenas.buffers : net->arenas.weights;
+    const dlc_net_param *param = &net->param[i];
+    const dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
+    if (param->is_frozen)
+        return arenas->frozen;
+    return param->is_buffer ? arenas->buffers : arenas->weights;
 }

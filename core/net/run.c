@@ -272,7 +272,8 @@ static dlc_status add_parts(dlc_net *net, const net_op *op) {
 /* The gradients of the weights come first, since those of the data may overwrite what
  * they are computed from. */
 static dlc_status backward_op(dlc_net *net, net_op *op, float loss_scale) {
-    uint32_t parts = DLC_BACKWARD_DATA | DLC_BACKWARD_WEIGHTS;
+    uint32_t parts = op->frozen ? DLC_BACKWARD_DATA
+                                : DLC_BACKWARD_DATA | DLC_BACKWARD_WEIGHTS;
     if (net->timed && dlc_net_can_split_backward(op)) {
         uint64_t start = begin_part(net);
         DLC_TRY(call_backward(net, op, loss_scale, DLC_BACKWARD_WEIGHTS));

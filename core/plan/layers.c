@@ -33,7 +33,8 @@ static void read_sizes(const dlc_graph *graph, const dlc_net_row *row, int64_t b
         return;
     uint64_t caps = graph->layer[i].feature->caps;
     layer[i].out_bytes = shape_bytes(&row->output) / (double)batch;
-    layer[i].parameter_bytes = (double)row->parameters * sizeof(float);
+    layer[i].parameter_bytes = row->frozen ? 0
+                                           : (double)row->parameters * sizeof(float);
     layer[i].can_split = (caps & DLC_LAYER_CHANNEL_PARALLEL) != 0;
     layer[i].is_light = graph->layer[i].inputs == 1 && row->parameters == 0 &&
                         (caps & (DLC_LAYER_POINTWISE | DLC_LAYER_SAMPLEWISE)) != 0;

@@ -221,6 +221,12 @@ typedef struct dlc_layer_args {
      * threads or CPUs would choose different layouts. A family whose layouts do not
      * depend on these may ignore it. */
     int32_t plain_params;
+
+    /* 1: the parameters are not trained, and keep their values in a training pass, too:
+     * statistics are the running averages, as in a test. If backward runs at all,
+     * DLC_BACKWARD_DATA comes alone for a DLC_LAYER_SPLIT_BACKWARD layer, whose
+     * param_diff is NULL; gradients that another layer writes there are discarded. */
+    int32_t frozen;
 } dlc_layer_args;
 
 /* Flags of dlc_param. */
@@ -369,7 +375,8 @@ typedef struct dlc_layer_run {
     void *const *in_diff;
 
     /* backward: where to write the gradients of the parameters, overwriting what is
-     * there; an entry is NULL for a buffer. */
+     * there; an entry is NULL for a buffer, or if the layer is frozen and has
+     * DLC_LAYER_SPLIT_BACKWARD. */
     void *const *param_diff;
 
     /* backward, a subset of dlc_layer_memory.accumulates_gradient. Bit i: add to
@@ -379,7 +386,8 @@ typedef struct dlc_layer_run {
 
     /* backward of DLC_LAYER_SPLIT_BACKWARD: DLC_BACKWARD_ bits; 0 or both: all
      * gradients, as in training. When a layer is timed, DLC_BACKWARD_WEIGHTS comes
-     * alone and then DLC_BACKWARD_DATA. */
+     * alone and then DLC_BACKWARD_DATA. If it is frozen, only DLC_BACKWARD_DATA
+     * comes. */
     uint32_t backward;
 
     /* backward of a loss: the gradient of the *mean* loss over the samples of the

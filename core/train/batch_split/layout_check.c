@@ -38,7 +38,7 @@ static void fill_ramp(float *plain, size_t count) {
         plain[i] = (float)(i % EXACT + 1);
 }
 
-/* Hashes `count` floats of the gradient arena into *digest. */
+/* Hashes `count` floats of an arena into *digest. */
 static dlc_status hash_arena(const dlc_session *session, const float *at, size_t count,
                              uint64_t *digest) {
     size_t bytes = count * sizeof *at;
@@ -57,21 +57,49 @@ static dlc_status hash_arena(const dlc_session *session, const float *at, size_t
     return status;
 }
 
-static dlc_status digest_ramp(const dlc_session *session, int32_t i, uint64_t *digest) {
+/* Imports the ramp where the parameter's gradient is, and clears it. */
+static dlc_status ramp_in_gradient(const dlc_session *session, int32_t i,
+                                   const float *ramp, uint64_t *digest) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
     float *arena = dlc_net_arenas(session->net)->gradients;
-    size_t count = (size_t)dlc_shape_count(&param->shape);
-    float *plain = dlc_alloc(count, sizeof *plain);
-    if (!plain)
-        return DLC_ERR_NOMEM;
-    fill_ramp(plain, count);
-    dlc_status status = dlc_net_param_import(session->net, i, plain, arena);
-    dlc_free(plain);
+    dlc_status status = dlc_net_param_import(session->net, i, ramp, arena);
     if (status == DLC_OK)
         status = hash_arena(session, arena + param->offset, param->count, digest);
     dlc_status cleared = session->device_ops->fill(
         session->device, NULL, arena + param->offset, 0, param->count * sizeof *arena);
     return status == DLC_OK ? cleared : status;
+}
+
+/* A frozen parameter has no gradient: its own values make way for the ramp. */
+static dlc_status ramp_in_values(const dlc_session *session, int32_t i,
+                                 const float *ramp, uint64_t *digest) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    float *arena = dlc_net_param_arena(session->net, i);
+    float *values = dlc_alloc((size_t)dlc_shape_count(&param->shape), sizeof *values);
+    if (!values)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_net_param_export(session->net, i, arena, values);
+    if (status == DLC_OK)
+        status = dlc_net_param_import(session->net, i, ramp, arena);
+    if (status == DLC_OK)
+        status = hash_arena(session, arena + param->offset, param->count, digest);
+    if (status == DLC_OK)
+        status = dlc_net_param_import(session->net, i, values, arena);
+    dlc_free(values);
+    return status;
+}
+
+static dlc_status digest_ramp(const dlc_session *session, int32_t i, uint64_t *digest) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    size_t count = (size_t)dlc_shape_count(&param->shape);
+    float *ramp = dlc_alloc(count, sizeof *ramp);
+    if (!ramp)
+        return DLC_ERR_NOMEM;
+    fill_ramp(ramp, count);
+    dlc_status status = param->is_frozen ? ramp_in_values(session, i, ramp, digest)
+                                         : ramp_in_gradient(session, i, ramp, digest);
+    dlc_free(ramp);
+    return status;
 }
 
 static dlc_status digest_param(const dlc_session *session, int32_t i,
@@ -85,8 +113,8 @@ static dlc_status digest_param(const dlc_session *session, int32_t i,
      * hashed. */
     *digest = XXH64(&place[1], sizeof place[1], 0);
     /* A vector has only one possible layout. */
-    return param->shape.rank < 2 || param->is_buffer ? DLC_OK
-                                                     : digest_ramp(session, i, digest);
+    return param->shape.rank < 2 || param->is_average ? DLC_OK
+                                                      : digest_ramp(session, i, digest);
 }
 
 static dlc_status digest_all(const dlc_session *session, uint64_t *digest) {

@@ -11,7 +11,7 @@
 typedef struct dlc_full_param {
     const char *name; /* "conv1.weight" */
     const dlc_shape *shape;
-    int is_buffer; /* a running average, which has no solver slots */
+    int is_buffer; /* not trained, so without solver slots */
 } dlc_full_param;
 
 /* NULL if every rank has all parameters of `net`. */

@@ -160,6 +160,9 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
     if (arenas->buffer_count)
         DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->buffers,
                                    arenas->buffer_count * sizeof(float)));
+    if (arenas->frozen_count)
+        DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->frozen,
+                                   arenas->frozen_count * sizeof(float)));
     for (int32_t i = 0; with_solver && i < dlc_solver_states(&session->solver); i++)
         if (dlc_solver_saves(&session->solver, i))
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,

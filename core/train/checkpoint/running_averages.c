@@ -12,7 +12,7 @@ static size_t count_each(const dlc_session *session) {
         return 0;
     for (int32_t i = 0; i < dlc_net_params(session->net); i++) {
         const dlc_net_param *param = dlc_net_param_at(session->net, i);
-        if (param->is_buffer)
+        if (param->is_buffer && !param->is_frozen)
             each += (size_t)dlc_shape_count(&param->shape);
     }
     return each;
@@ -28,7 +28,7 @@ static dlc_status move(dlc_session *session, float *plain, int to_arena) {
     for (int32_t i = 0; i < dlc_net_params(net); i++) {
         const dlc_net_param *param = dlc_net_param_at(net, i);
         float *arena = dlc_net_param_arena(net, i);
-        if (!param->is_buffer)
+        if (!param->is_buffer || param->is_frozen)
             continue;
         DLC_TRY(to_arena ? dlc_net_param_import(net, i, plain, arena)
                          : dlc_net_param_export(net, i, arena, plain));

@@ -25,7 +25,7 @@ typedef struct dlc_shard {
     dlc_shape shape;           /* of the complete tensor */
     int64_t first, rows;       /* this rank has rows [first, first + rows) */
     int32_t order;             /* position in files, ascending; unique per tensor */
-    int32_t is_buffer;         /* a running average, which has no solver slots */
+    int32_t is_buffer;         /* not trained, so without solver slots */
 } dlc_shard;
 
 typedef struct dlc_shards_args {

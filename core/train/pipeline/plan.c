@@ -207,7 +207,7 @@ static dlc_status count_parameters(const dlc_graph *graph, const dlc_net *outlin
         DLC_TRY(dlc_net_row_at(outline, i, &row));
         for (int32_t layer = first; layer < end; layer++)
             if (graph->layer[layer].name == row.name)
-                *count += row.parameters;
+                *count += row.frozen ? 0 : row.parameters;
     }
     return DLC_OK;
 }
@@ -244,7 +244,8 @@ static dlc_status check_stages(const dlc_session *session, const dlc_net *outlin
 static void warn_of_statistics(const dlc_session *session, const dlc_net *outline) {
     for (int32_t i = 0; session->rank == 0 && i < dlc_net_params(outline); i++) {
         const dlc_net_param *param = dlc_net_param_at(outline, i);
-        if (!param->is_buffer || session->pipeline->micro_batches == 1)
+        if (!param->is_buffer || param->is_frozen ||
+            session->pipeline->micro_batches == 1)
             continue;
         dlc_warn("%s and the like are statistics of a batch: they are computed over "
                  "micro-batches of %" PRId64 " samples, not of %" PRId64

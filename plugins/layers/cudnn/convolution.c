@@ -242,11 +242,9 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
 
 static dlc_status backward_weights(convolution *conv, const dlc_layer_run *run) {
     const weighted *w = &conv->w;
-    dlc_status status = weighted_bias_backward(w, run);
-    if (status == DLC_OK)
-        status = PLAN_RUN(
-            &conv->backward_weights, weighted_scratch(w, run), {conv->x, run->in[0]},
-            {conv->weights, weighted_gradient(w, run)}, {conv->y, run->out_diff[0]});
+    dlc_status status = PLAN_RUN(
+        &conv->backward_weights, weighted_scratch(w, run), {conv->x, run->in[0]},
+        {conv->weights, weighted_gradient(w, run)}, {conv->y, run->out_diff[0]});
     return status == DLC_OK ? weighted_widen(w, run) : status;
 }
 
@@ -254,7 +252,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
     const weighted *w = &conv->w;
     dlc_status status = DLC_OK;
-    if (wants_backward(run, DLC_BACKWARD_WEIGHTS))
+    if (begins_backward(layer, run))
+        status = weighted_bias_backward(w, run);
+    if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_WEIGHTS))
         status = backward_weights(conv, run);
     if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         status = PLAN_RUN(

@@ -125,12 +125,11 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const inner *in = (const inner *)layer;
     const weighted *w = &in->w;
     dlc_status status = DLC_OK;
-    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
+    if (begins_backward(layer, run))
         status = weighted_bias_backward(w, run);
-        if (status == DLC_OK)
-            status = product_run(&in->backward_weights, run->in[0], run->out_diff[0],
-                                 NULL, 0, run->param_diff[0], weighted_scratch(w, run));
-    }
+    if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_WEIGHTS))
+        status = product_run(&in->backward_weights, run->in[0], run->out_diff[0], NULL,
+                             0, run->param_diff[0], weighted_scratch(w, run));
     if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         status = product_run(&in->backward_data, weighted_weights(w, run),
                              run->out_diff[0], NULL, accumulates_into(run, 0),

@@ -32,7 +32,7 @@ static int by_batch(const batch_norm *norm) {
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(batch_norm), out);
     if (status == DLC_OK)
-        norm_read(args->settings, &((batch_norm *)*out)->how);
+        norm_read(*out, args->settings, &((batch_norm *)*out)->how);
     return status;
 }
 

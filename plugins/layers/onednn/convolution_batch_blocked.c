@@ -95,13 +95,12 @@ dlc_status convolution_batch_blocked_backward(weighted *w,
                                               const dlc_layer_run *run) {
     const batch_blocked_kernels *kernels = state->conv.kernels;
     float *diff = run->out_diff[0];
-    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
-        if (w->relu.on)
-            relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
+    if (w->relu.on && begins_backward(&w->head, run))
+        relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS))
         kernels->backward_weights(&state->conv, run->in[0], diff, run->param_diff[0],
                                   w->linear.has_bias ? run->param_diff[1] : NULL,
                                   run->workspace);
-    }
     if (wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         kernels->backward_data(&state->conv, diff, run->param[0], run->in_diff[0],
                                run->scratch);

@@ -120,13 +120,12 @@ dlc_status convolution_winograd_backward(weighted *w,
                                          const dlc_layer_run *run) {
     const winograd_kernels *kernels = winograd->kernels;
     float *diff = run->out_diff[0];
-    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
-        if (w->relu.on)
-            relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
+    if (w->relu.on && begins_backward(&w->head, run))
+        relu_mask(&w->relu, DLC_F32, layout_count(w->dst), run->out[0], diff);
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS))
         kernels->backward_weights(&winograd->conv, run->in[0], diff, run->param_diff[0],
                                   w->linear.has_bias ? run->param_diff[1] : NULL,
                                   run->scratch);
-    }
     if (wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         kernels->backward_data(&winograd->conv, diff, run->param[0], run->in_diff[0],
                                run->scratch);

@@ -281,12 +281,11 @@ dlc_status weighted_backward(dlc_layer *layer, const dlc_layer_run *run) {
     const void *diff = run->out_diff[0];
     void *scratch = at_offset(run->scratch, w->reordered_bytes);
     dlc_status status = DLC_OK;
-    if (wants_backward(run, DLC_BACKWARD_WEIGHTS)) {
-        if (w->relu.on)
-            relu_mask(&w->relu, w->dst->dtype, layout_count(w->dst), run->out[0],
-                      run->out_diff[0]);
+    if (w->relu.on && begins_backward(layer, run))
+        relu_mask(&w->relu, w->dst->dtype, layout_count(w->dst), run->out[0],
+                  run->out_diff[0]);
+    if (wants_backward(run, DLC_BACKWARD_WEIGHTS))
         status = run_backward_weights(w, run, diff, run->scratch, scratch);
-    }
     if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
         status = run_backward_data(w, run, diff, run->scratch, scratch);
     return status;

@@ -17,7 +17,7 @@ struct dlc_layer {
     char name[96];
     dlc_phase phase;
     dlc_layer *train_layer;
-    int plain_params;
+    int plain_params, frozen;
     uint64_t seed;
     uint32_t index;
 };
@@ -69,6 +69,13 @@ static inline int64_t times(int64_t a, int64_t b) {
 /* Is this part of backward requested? 0 means all of it. */
 static inline int wants_backward(const dlc_layer_run *run, uint32_t part) {
     return !run->backward || (run->backward & part) != 0;
+}
+
+/* Does backward of the layer begin with this call, in which it takes back what is
+ * fused?
+ */
+static inline int begins_backward(const dlc_layer *layer, const dlc_layer_run *run) {
+    return layer->frozen || wants_backward(run, DLC_BACKWARD_WEIGHTS);
 }
 
 static inline size_t round64(size_t bytes) {

@@ -4,11 +4,11 @@
 
 #include "join.h"
 
-void norm_read(const dlc_settings *settings, norm_settings *n) {
+void norm_read(const dlc_layer *layer, const dlc_settings *settings, norm_settings *n) {
     n->epsilon = (float)host->get_float(settings, "eps");
     n->momentum = (float)host->get_float(settings, "momentum");
     n->affine = host->get_bool(settings, "scale_bias");
-    n->fixed = host->get_bool(settings, "use_global_stats");
+    n->fixed = layer->frozen || host->get_bool(settings, "use_global_stats");
     n->scale = param_read(settings, "scale");
     n->bias = param_read(settings, "bias");
 }

@@ -8,14 +8,14 @@
 typedef struct norm_settings {
     float epsilon, momentum;
     int affine; /* it has a scale and a bias */
-    int fixed;  /* training, too, uses the running averages */
+    int fixed;  /* training, too, uses the running averages; so does a frozen layer */
     param_settings scale, bias;
     int64_t channels, samples; /* samples: numbers per channel in a batch; by infer */
     fused_relu relu;
     int fused_sum; /* a sum with a second input is fused */
 } norm_settings;
 
-void norm_read(const dlc_settings *settings, norm_settings *n);
+void norm_read(const dlc_layer *layer, const dlc_settings *settings, norm_settings *n);
 dlc_status norm_infer(const dlc_layer *layer, norm_settings *n,
                       dlc_layer_shapes *shapes);
 /* Fuses a sum, then a relu or clip. */

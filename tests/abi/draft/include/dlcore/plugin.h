@@ -45,11 +45,11 @@
 extern "C" {
 #endif
 
-/* The version of this interface: draft 0.10. A draft may change in any way with its
+/* The version of this interface: draft 0.12. A draft may change in any way with its
  * minor number, so dlcore refuses a plugin that was built with another draft. 1.0 will
  * freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
-#define DLC_ABI_MINOR 11
+#define DLC_ABI_MINOR 12
 
 /* The name of the exported symbol, with the major version. */
 #define DLC_PLUGIN_SYMBOL "dlc_plugin_v0"
