@@ -178,6 +178,14 @@ enum {
 
 /* ---- Tests ------------------------------------------------------------------- */
 
+/* Before each test: what another one has set, in case they share a process. */
+static void reset(void) {
+    infer_fault = NULL;
+    prepare_fault = NULL;
+    backwards = 0;
+    copy_ops.backward = copy_backward;
+}
+
 static void begin(fake_net *f) {
     const fake_layer layers[] = {{&odd, "-"}, {&loss, "a"}, {NULL, NULL}};
     fake_begin(f, layers);
@@ -259,6 +267,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("layer_calls");
     TCase *all = tcase_create("layer_calls");
+    tcase_add_checked_fixture(all, reset, NULL);
     tcase_add_loop_test(all, inferred, 0, INFERS);
     tcase_add_loop_test(all, too_large, 0, EXCESSES);
     tcase_add_loop_test(all, prepared, 0, PREPARES);
