@@ -123,7 +123,7 @@ DEFERRED = ("static dlc_status model_update(dlc_consistency *model, int64_t iter
         "    .update = model_update,")
 mutant("consistency.needs", "consistency", (MODEL_NEEDS, "    needs->deferred_update = 1;\n"))
 mutant("consistency.needs", "consistency", (MODEL_NEEDS, "    needs->servers = -1;\n"))
-mutant("consistency.converges", "consistency", ("end - begin, 1,", "end - begin, -1,"))
+mutant("consistency.converges", "consistency", ("1, model->gradients + begin", "-1, model->gradients + begin"))
 mutant("consistency.untouched", "consistency", (FINISH, FINISH + "    for (size_t i = 0; i < model->trained; i++)\n"
                                                 "        model->weights[i] += 1e-3f;\n"))
 mutant("consistency.control_words", "consistency", (FINISH, FINISH + "    model->gradients[model->trained] *= 2;\n"))
