@@ -11,17 +11,25 @@
 #include "plugin/probe.h"
 #include "plugin/registry.h"
 
-dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...) {
+enum { DESCRIPTION = 192 };
+
+/* "device 'x' of plugin 'y'" */
+static const char *describe(const dlc_feature *feature, char text[DESCRIPTION]) {
     const char *plugin = dlc_object_provider(feature);
-    char sentence[512];
+    (void)snprintf(text, DESCRIPTION, "%s '%.63s'%s%.63s%s",
+                   dlc_kind_text((dlc_kind)feature->kind), feature->name,
+                   plugin ? " of plugin '" : "", plugin ? plugin : "",
+                   plugin ? "'" : "");
+    return text;
+}
+
+dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...) {
+    char sentence[512], described[DESCRIPTION];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    return dlc_fail(DLC_ERR_PLUGIN, "%s '%s'%s%s%s: %s",
-                    dlc_kind_text((dlc_kind)feature->kind), feature->name,
-                    plugin ? " of plugin '" : "", plugin ? plugin : "",
-                    plugin ? "'" : "", sentence);
+    return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe(feature, described), sentence);
 }
 
 int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype) {
@@ -69,12 +77,8 @@ int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t cou
 /* Tries a call of a feature in a child. */
 static dlc_status try_call(const dlc_feature *feature, const char *name, double seconds,
                            dlc_status (*call)(void *context), void *context) {
-    const char *plugin = dlc_object_provider(feature);
-    char what[200];
-    (void)snprintf(what, sizeof what, "%s() of %s '%.63s'%s%.63s%s", name,
-                   dlc_kind_text((dlc_kind)feature->kind), feature->name,
-                   plugin ? " of plugin '" : "", plugin ? plugin : "",
-                   plugin ? "'" : "");
+    char what[DESCRIPTION + 16], described[DESCRIPTION];
+    (void)snprintf(what, sizeof what, "%s() of %s", name, describe(feature, described));
     return dlc_probe(what, seconds, call, context);
 }
 

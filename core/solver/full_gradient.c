@@ -44,7 +44,8 @@ static dlc_status read_loss_scale(const dlc_update_target *target, double *inver
     return DLC_OK;
 }
 
-/* ---- Clipping ---------------------------------------------------------------- */
+/* ---- Norms and clipping
+ * ---------------------------------------------------------------- */
 
 static dlc_status norm_of(const dlc_update_target *target, const float *at,
                           size_t count, double *norm) {
@@ -59,16 +60,15 @@ static dlc_status norm_of(const dlc_update_target *target, const float *at,
  * training recurrent neural networks", 2013, algorithm 1) through grad_scale. */
 static dlc_status clip(const dlc_update_target *target, const dlc_update_arenas *arenas,
                        int64_t iteration, double inverse, dlc_update *update) {
-    double square = 0, most = target->solver->clip_norm;
-    DLC_TRY(target->device_ops->norm2(target->device, target->queue, target->count,
-                                      arenas->gradients, &square));
-    if (!isfinite(square))
+    double norm = 0, most = target->solver->clip_norm;
+    DLC_TRY(norm_of(target, arenas->gradients, target->count, &norm));
+    if (!isfinite(norm))
         return dlc_fail(DLC_ERR_DIVERGED,
                         "the gradient is not finite at iteration %lld; lower the "
                         "learning rate (%g)",
                         (long long)iteration,
                         dlc_solver_learning_rate(target->solver, iteration));
-    double norm = sqrt(square) * inverse * update->grad_scale;
+    norm = norm * inverse * update->grad_scale;
     if (norm > most)
         update->grad_scale = (float)(update->grad_scale * most / norm);
     return DLC_OK;
@@ -76,17 +76,17 @@ static dlc_status clip(const dlc_update_target *target, const dlc_update_arenas 
 
 dlc_status dlc_full_gradient_check(const dlc_update_target *target,
                                    const dlc_update_arenas *arenas, int64_t iteration,
-                                   dlc_update *update, int *skipped) {
-    double inverse = 1;
+                                   dlc_update *update, double *inverse, int *skipped) {
+    *inverse = 1;
     *skipped = 0;
     if (target->loss_scale)
         DLC_TRY(check_overflow(target, arenas));
     if (!dlc_solver_needs_whole_tensors(target->solver))
         return DLC_OK; /* the device reads the loss scale itself */
-    DLC_TRY(read_loss_scale(target, &inverse, skipped));
+    DLC_TRY(read_loss_scale(target, inverse, skipped));
     if (*skipped || target->solver->clip_norm <= 0)
         return DLC_OK;
-    return clip(target, arenas, iteration, inverse, update);
+    return clip(target, arenas, iteration, *inverse, update);
 }
 
 /* ---- Trust ------------------------------------------------------------------- */
@@ -127,11 +127,8 @@ static dlc_status update_tensor(const dlc_update_target *target,
 
 dlc_status dlc_full_gradient_update(const dlc_update_target *target,
                                     const dlc_update_arenas *arenas,
-                                    const dlc_param_ranges *ranges,
+                                    const dlc_param_ranges *ranges, double inverse,
                                     const dlc_update *update) {
-    double inverse = 1;
-    int overflow = 0;
-    DLC_TRY(read_loss_scale(target, &inverse, &overflow));
     double scale = inverse * (double)update->grad_scale;
     for (size_t i = 0; i < ranges->first[ranges->buckets]; i++)
         DLC_TRY(update_tensor(target, arenas, &ranges->at[i], scale, update));

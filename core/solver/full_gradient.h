@@ -20,16 +20,18 @@ dlc_status dlc_update_run(const dlc_update_target *target,
                           const dlc_update *update);
 
 /* Looks for overflow and adapts the loss scale, then clips by norm: changes grad_scale.
- * *skipped = 1 if the CPU knows that nothing is to be updated. DLC_ERR_DIVERGED if the
- * gradient is not finite. */
+ * *skipped = 1 if the CPU knows that nothing is to be updated; *inverse gets the loss
+ * scale's, where the solver needs whole tensors. DLC_ERR_DIVERGED if the gradient is
+ * not finite. */
 dlc_status dlc_full_gradient_check(const dlc_update_target *target,
                                    const dlc_update_arenas *arenas, int64_t iteration,
-                                   dlc_update *update, int *skipped);
+                                   dlc_update *update, double *inverse, int *skipped);
 
-/* Updates each range, which is a whole tensor, with its trust. */
+/* Updates each range, which is a whole tensor, with its trust; `inverse` is from
+ * dlc_full_gradient_check. */
 dlc_status dlc_full_gradient_update(const dlc_update_target *target,
                                     const dlc_update_arenas *arenas,
-                                    const dlc_param_ranges *ranges,
+                                    const dlc_param_ranges *ranges, double inverse,
                                     const dlc_update *update);
 
 #endif

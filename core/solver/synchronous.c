@@ -159,14 +159,15 @@ static dlc_status sync_update(dlc_consistency *model, int64_t iteration,
 /* Updates with what can be known only when all gradients are reduced. */
 static dlc_status update_all(const dlc_consistency *model, int64_t iteration,
                              dlc_update *update) {
+    double inverse = 1;
     int skipped = 0;
     DLC_TRY(dlc_full_gradient_check(model->target, &model->arenas, iteration, update,
-                                    &skipped));
+                                    &inverse, &skipped));
     if (skipped)
         return DLC_OK;
     if (model->target->solver->needs.norms)
         return dlc_full_gradient_update(model->target, &model->arenas, &model->ranges,
-                                        update);
+                                        inverse, update);
     for (int32_t b = 0; b < model->exchange->buckets; b++)
         DLC_TRY(update_bucket(model, b, update));
     return DLC_OK;

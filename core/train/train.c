@@ -176,7 +176,7 @@ static dlc_status rebalance(train_loop *loop) {
     if (!changed)
         return DLC_OK;
     DLC_TRY(end_all(loop));
-    DLC_TRY(settle(loop)); /* the solver is closed, with what it was asked */
+    DLC_TRY(settle(loop)); /* the model is closed, with what it was asked */
     dlc_iterate_close(&loop->iterate);
     DLC_TRY(dlc_rebalance_run(loop->session));
     return dlc_iterate_open(loop->session, &loop->iterate);
