@@ -10,8 +10,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "data/feed.h"
 #include "plugin/registry.h"
-#include "train/feed/feed.h"
 
 enum { BATCH = 64, SIDE = 227 };
 static const double duration = 1.5; /* seconds */

@@ -8,7 +8,8 @@
 # of cmake/libraries.cmake (zlib, dnnl, ...) and plain linker names (m).
 
 include(dlcore_rule)
-set(DLC_CORE_FOLDERS base config plugin topology solver net plan comm job train)
+set(DLC_CORE_FOLDERS base config plugin topology job solver comm net data plan setup session checkpoint
+  parallel train)
 
 # dlc_sort_libs(<folders> <libraries> <missing> <lib>...): sorts a LIBS list into
 # core folders (with their dependencies), libraries to link, and what was not found.

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "machine.h"
-#include "train/device_indices.h"
-#include "train/setup.h"
+#include "setup/device_indices.h"
+#include "setup/setup.h"
 
 /* ---- The plan -------------------------------------------------------------------- */
 

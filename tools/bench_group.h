@@ -4,7 +4,7 @@
 #define DLC_TOOLS_BENCH_GROUP_H
 
 #include "comm/team.h"
-#include "train/connection.h"
+#include "session/connection.h"
 
 /* Made before the ranks are forked, which inherit it. Start with {0}. */
 typedef struct dlc_bench_plan {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "train/memory.h"
+#include "session/memory.h"
 
 /* ---- Totals -------------------------------------------------------- */
 

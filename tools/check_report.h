@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "check_mistakes.h"
-#include "train/memory.h"
-#include "train/pipeline/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
+#include "session/memory.h"
 
 /* Initialize the first four fields, everything else with 0. */
 typedef struct check_report {

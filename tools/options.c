@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "setup/device_indices.h"
 #include "spinning.h"
-#include "train/device_indices.h"
 
 enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_JOB };
 

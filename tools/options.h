@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "job/job.h"
-#include "train/setup.h"
+#include "setup/setup.h"
 
 /* "section.key=value", in the order given; collected from --set and its shorthands.
  * Initialize with {0}. */

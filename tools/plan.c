@@ -10,7 +10,7 @@
 #include "options.h"
 #include "plan_measure.h"
 #include "plan_report.h"
-#include "train/device_indices.h"
+#include "setup/device_indices.h"
 
 typedef struct plan_command {
     dlc_tool_options tool; /* first: what the child parsers get */

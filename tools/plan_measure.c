@@ -12,8 +12,8 @@
 #include "comm/comm_benchmark.h"
 #include "options.h"
 #include "plan/layers.h"
+#include "session/exchange_schedule.h"
 #include "time_measure.h"
-#include "train/exchange_schedule.h"
 #include "train/iterate.h"
 #include "train/train.h"
 

@@ -4,7 +4,7 @@
 #define DLC_TOOLS_PLAN_MEASURE_H
 
 #include "plan/cost.h"
-#include "train/setup.h"
+#include "setup/setup.h"
 
 typedef struct plan_measured {
     int done;                    /* rank 0 has finished */

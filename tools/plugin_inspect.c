@@ -11,7 +11,7 @@
 #include "plugin/probe.h"
 #include "plugin_json.h"
 #include "plugin_sections.h"
-#include "train/device_indices.h"
+#include "setup/device_indices.h"
 
 const char *dlc_plugin_printable(const char *name, char *text, size_t bytes) {
     size_t i = 0;

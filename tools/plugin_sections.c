@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "plugin_json.h"
-#include "train/sections.h"
+#include "setup/sections.h"
 
 static int is_meant(const dlc_section_keys *section, const char *name) {
     return name && (!strcmp(name, DLC_ALL_SECTIONS) || !strcmp(name, section->name));

@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "command.h"
 #include "options.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/evaluate.h"
 
 typedef struct test_command {

@@ -3,9 +3,9 @@
 #ifndef DLC_TOOLS_TIME_MEASURE_H
 #define DLC_TOOLS_TIME_MEASURE_H
 
+#include "data/upload.h"
+#include "session/session.h"
 #include "time_table.h"
-#include "train/session.h"
-#include "train/upload.h"
 
 enum { TIME_MAX_PASSES = 100000 };
 

@@ -10,8 +10,8 @@
 #ifndef DLC_TOOLS_TIME_UPDATE_H
 #define DLC_TOOLS_TIME_UPDATE_H
 
+#include "session/session.h"
 #include "time_table.h"
-#include "train/session.h"
 
 typedef struct dlc_time_update dlc_time_update;
 

@@ -7,10 +7,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/run_folder.h"
 #include "command.h"
 #include "options.h"
-#include "train/checkpoint/run_folder.h"
-#include "train/data_source.h"
+#include "setup/data_source.h"
 
 typedef struct train_command {
     dlc_tool_options tool; /* first: the child parsers get a pointer to it */

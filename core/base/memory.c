@@ -89,3 +89,15 @@ char *dlc_format(const char *format, ...) {
 void dlc_free(void *memory) {
     free(memory);
 }
+
+uint64_t dlc_memory_resident(void) {
+    unsigned long kilobytes = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Rss: %lu kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (uint64_t)kilobytes * 1024;
+}

@@ -3,6 +3,7 @@
 #define DLC_BASE_MEMORY_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Allocates `count` zeroed elements of `size` bytes, aligned to 64 bytes. NULL, with
  * the detail sentence set, if memory runs out (or the size overflows). A count of 0
@@ -18,6 +19,9 @@ char *dlc_strndup(const char *text, size_t bytes);
 char *dlc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void dlc_free(void *memory); /* NULL allowed */
+
+/* The resident memory of this process in bytes. */
+uint64_t dlc_memory_resident(void);
 
 /* For tests: makes the n-th allocation from now on (1: the next one) and all after it
  * fail; 0 stops that. Returns the number of allocations since the last call. */

@@ -1,5 +1,5 @@
 /* What PyTorch, Keras, Caffe and others call things that have another name here, or do
- * not exist: for suggestions only (suggest.h). tests/unit/core/train/test_synonyms.c
+ * not exist: for suggestions only (suggest.h). tests/unit/core/setup/test_synonyms.c
  * checks that the names exist. */
 #include "base/suggest.h"
 

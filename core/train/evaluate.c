@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "train/averages.h"
-#include "train/ema.h"
-#include "train/pipeline/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
+#include "session/averages.h"
+#include "session/ema.h"
 
 /* Lists the net's metrics, which have their names even if this rank has no samples. */
 static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {

@@ -9,9 +9,9 @@
 #ifndef DLC_TRAIN_ITERATE_H
 #define DLC_TRAIN_ITERATE_H
 
+#include "data/upload.h"
+#include "session/session.h"
 #include "train/requests.h"
-#include "train/session.h"
-#include "train/upload.h"
 
 /* What the ranks have agreed on in an iteration. */
 typedef struct dlc_iterate_result {

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "train/asynchronous/staleness.h"
-#include "train/pipeline/pipeline.h"
+#include "parallel/consistency/staleness.h"
+#include "parallel/pipeline/pipeline.h"
 
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u

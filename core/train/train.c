@@ -8,17 +8,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/asynchronous/asynchronous.h"
-#include "train/asynchronous/reload.h"
-#include "train/batch_split/rebalance.h"
-#include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/resume_schedule.h"
-#include "train/checkpoint/run_folder.h"
-#include "train/checkpointer.h"
-#include "train/ema.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpointer.h"
+#include "checkpoint/resume_schedule.h"
+#include "checkpoint/run_folder.h"
+#include "parallel/consistency/asynchronous.h"
+#include "parallel/consistency/reload.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/rebalance/rebalance.h"
+#include "session/ema.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
-#include "train/pipeline/pipeline.h"
 #include "train/progress.h"
 
 typedef struct train_loop {
@@ -270,6 +270,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
         note_nothing(session, result);
         return dlc_job_barrier(session->job);
     }
+    session->resumed_schedule = dlc_run_folder_schedule(session->run_folder);
     DLC_TRY(dlc_session_start(session));
     if (options->folder)
         DLC_TRY(dlc_resume_schedule_check_rate(session));

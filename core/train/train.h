@@ -4,8 +4,8 @@
 #define DLC_TRAIN_TRAIN_H
 
 #include "base/json.h"
-#include "train/asynchronous/staleness.h"
-#include "train/session.h"
+#include "parallel/consistency/staleness.h"
+#include "session/session.h"
 
 typedef struct dlc_train_options {
     const char *weights; /* to start from where no checkpoint is resumed, or NULL */

@@ -11,8 +11,8 @@
 
 #include "net/net.h"
 #include "recorded.h"
+#include "setup/setup.h"
 #include "support/sanitized.h"
-#include "train/setup.h"
 
 /* Largest error of a gradient, relative to its norm. */
 static const double most = 1e-4;

@@ -23,9 +23,17 @@ CORE = {
     "solver": ["base", "config"],
     "net": ["base", "config", "plugin", "solver"],
     "comm": ["base", "plugin"],
+    "data": ["base", "config", "plugin", "net"],
     "plan": ["base", "config", "plugin", "topology", "net"],
+    "setup": ["base", "config", "plugin", "solver", "net", "data", "plan"],
+    "session": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
+                "data", "plan", "setup"],
+    "checkpoint": ["base", "config", "plugin", "job", "solver", "net", "comm", "setup",
+                   "session"],
+    "parallel": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
+                 "data", "plan", "setup", "session", "checkpoint"],
     "train": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
-              "plan"],
+              "data", "plan", "setup", "session", "checkpoint", "parallel"],
 }
 
 # What the public headers may include besides each other: freestanding C, so that they

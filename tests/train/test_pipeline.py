@@ -18,7 +18,7 @@ import unittest
 BIN = os.environ["DLCORE_BIN"]
 ITERATIONS = 24  # half of it is a multiple of `display`
 # Relative to the largest element of a tensor, after ITERATIONS: 1e-6 is usual, but a relu
-# whose input is near zero may change sides. tests/unit/core/train/pipeline compares gradients more
+# whose input is near zero may change sides. tests/unit/core/parallel/pipeline compares gradients more
 # closely.
 CLOSE = 1e-3
 

@@ -5,9 +5,9 @@
 
 #include "base/status.h"
 #include "plugin/check.h"
+#include "setup/sections.h"
 #include "solver/solver.h"
 #include "suite.h"
-#include "train/sections.h"
 
 static void descriptor_is_valid(suite_run *run) {
     dlc_entry_state state;

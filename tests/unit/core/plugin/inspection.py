@@ -197,7 +197,7 @@ class Sections(PluginFolder):
 
     def test_no_table_is_left_out(self):
         """Each that the core checks net.ini against is in that of the sections."""
-        text = (SOURCE / "core/train/sections.c").read_text()
+        text = (SOURCE / "core/setup/sections.c").read_text()
         tables = {table for file in (SOURCE / "core").rglob("*.c")
                   for table in re.findall(r"^const dlc_option (dlc_\w+)\[\] = ", file.read_text(), re.M)}
         self.assertGreaterEqual(len(tables), 10)

@@ -1,0 +1,257 @@
+/* Creates, locks and tests the folder of a run, and shares its path with all ranks. */
+#include "checkpoint/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/listing.h"
+#include "checkpoint/run_choice.h"
+#include "checkpoint/run_lock.h"
+
+int dlc_run_folder_is_planned(const dlc_setup *setup) {
+    const dlc_settings *run = setup->train_settings;
+    return dlc_settings_get_int(run, "checkpoint_interval") > 0 ||
+           dlc_settings_get_float(run, "checkpoint_minutes") > 0 ||
+           dlc_settings_get_bool(run, "checkpoint_last") ||
+           (dlc_settings_is_set(run, "keep_best") &&
+            dlc_settings_get_bool(run, "keep_best"));
+}
+
+dlc_run_state dlc_run_state_new(void) {
+    double unknown = (double)NAN;
+    return (dlc_run_state){.training_loss = unknown,
+                           .test_loss = unknown,
+                           .accuracy = unknown,
+                           .tested = -1,
+                           .best = -1,
+                           .best_loss = unknown,
+                           .best_accuracy = unknown};
+}
+
+/* ---- Making ------------------------------------------------------------------ */
+
+static dlc_status cannot_make(const char *path, int error) {
+    return dlc_fail(DLC_ERR_IO, "the run folder %s cannot be created: %s", path,
+                    error == EEXIST ? "a file is in the way" : strerror(error));
+}
+
+/* Syncs the parent, so that the name of a new folder survives a power failure. File
+ * systems that cannot do that are no reason to stop. */
+static void sync_parent(const char *path) {
+    char *parent = dlc_run_parent(path);
+    int opened = parent ? open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (opened >= 0) {
+        (void)fsync(opened);
+        close(opened);
+    }
+    dlc_free(parent);
+}
+
+/* Creates one folder; *made: it did not exist. */
+static dlc_status make_one(const char *path, int *made) {
+    struct stat info;
+    *made = mkdir(path, 0777) == 0;
+    if (*made) {
+        sync_parent(path);
+        return DLC_OK;
+    }
+    int error = errno;
+    if (stat(path, &info) == 0)
+        return S_ISDIR(info.st_mode) ? DLC_OK : cannot_make(path, EEXIST);
+    return cannot_make(path, error == EEXIST ? errno : error);
+}
+
+/* Creates a folder and its parents. */
+static dlc_status make_named(char *path, int *made) {
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/' || at[-1] == '/')
+            continue;
+        *at = '\0';
+        dlc_status status = make_one(path, made);
+        *at = '/';
+        DLC_TRY(status);
+    }
+    return make_one(path, made);
+}
+
+/* Creates runs/NET-TIME, with -2, -3, ... appended if that exists. */
+static dlc_status make_unnamed(dlc_run_folder *folder) {
+    enum { TRIES = 1000 };
+    char stamp[32];
+    time_t now = time(NULL);
+    struct tm local;
+    DLC_TRY(make_one(DLC_RUNS, &folder->made_runs));
+    if (!localtime_r(&now, &local) ||
+        !strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local))
+        return dlc_fail(DLC_ERR_INTERNAL, "the time of day is not available");
+    for (int i = 1; i <= TRIES; i++) {
+        char number[16] = "";
+        if (i > 1)
+            snprintf(number, sizeof number, "-%d", i);
+        char *path = dlc_format(DLC_RUNS "/%s-%s%s", folder->net, stamp, number);
+        if (!path)
+            return DLC_ERR_NOMEM;
+        dlc_status status = make_one(path, &folder->made);
+        if (status == DLC_OK && folder->made) {
+            folder->path = path;
+            return DLC_OK;
+        }
+        dlc_free(path);
+        DLC_TRY(status);
+    }
+    return dlc_fail(DLC_ERR_IO, "no free name for a run folder in " DLC_RUNS
+                                "; give one with --run-dir");
+}
+
+/* ---- Can it be written? ------------------------------------------------------ */
+
+static int write_probe(int probe) {
+    enum { BYTES = 4096 };
+    char bytes[BYTES] = {0};
+    ssize_t written = write(probe, bytes, sizeof bytes);
+    if (written >= 0 && written < BYTES)
+        errno = ENOSPC;
+    return written == BYTES && fsync(probe) == 0;
+}
+
+static dlc_status try_writing(const char *folder) {
+    char *path = dlc_format("%s/.probe-XXXXXX", folder);
+    if (!path)
+        return DLC_ERR_NOMEM;
+    int probe = mkostemp(path, O_CLOEXEC);
+    int error = probe < 0 || !write_probe(probe) ? errno : 0;
+    if (probe >= 0 && close(probe) != 0 && !error)
+        error = errno;
+    if (probe >= 0 && unlink(path) != 0 && !error)
+        error = errno;
+    dlc_free(path);
+    return error ? dlc_fail(DLC_ERR_IO,
+                            "the run folder %s cannot be written: %s; give another one "
+                            "with --run-dir",
+                            folder, strerror(error))
+                 : DLC_OK;
+}
+
+static dlc_status check_fresh(const dlc_run_folder *folder) {
+    dlc_checkpoints listing;
+    DLC_TRY(dlc_checkpoints_read(folder->path, NULL, &listing));
+    const dlc_checkpoint_file *newest = listing.count ? &listing.file[listing.count - 1]
+                                                      : NULL;
+    dlc_status status = DLC_OK;
+    if (newest)
+        status = dlc_fail(DLC_ERR_CONFIG,
+                          "the run folder %s holds checkpoints of another run (net "
+                          "'%s', up to iteration %" PRId64
+                          "): continue it with --resume auto, or give another folder "
+                          "with --run-dir",
+                          folder->path, newest->net, newest->iteration);
+    dlc_checkpoints_free(&listing);
+    return status;
+}
+
+dlc_status dlc_run_folder_claim(dlc_run_folder *folder) {
+    if (folder->lock.descriptor >= 0)
+        return DLC_OK;
+    DLC_TRY(folder->path ? make_named(folder->path, &folder->made)
+                         : make_unnamed(folder));
+    DLC_TRY(dlc_run_lock_take(folder->path, &folder->lock));
+    if (folder->fresh)
+        DLC_TRY(check_fresh(folder));
+    else
+        DLC_TRY(dlc_retention_take_over(folder->path, folder->net, &folder->retention));
+    DLC_TRY(try_writing(folder->path));
+    dlc_info("run folder: %s", folder->path);
+    return DLC_OK;
+}
+
+/* ---- Opening and closing ----------------------------------------------------- */
+
+/* What rank 0 broadcasts to the other ranks. */
+typedef struct run_notice {
+    dlc_status status;
+    dlc_run_begin begin;
+    char path[PATH_MAX];
+    char detail[1024];
+} run_notice;
+
+static dlc_status open_as_rank_0(const dlc_setup *setup, const char *resume,
+                                 dlc_run_folder *folder) {
+    const char *named = dlc_settings_get_string(setup->train_settings, "run_dir");
+    DLC_TRY(dlc_run_choose(named, resume, folder));
+    return dlc_run_folder_is_planned(setup) ? dlc_run_folder_claim(folder) : DLC_OK;
+}
+
+static dlc_status share(dlc_job *job, dlc_status status, dlc_run_folder *folder) {
+    run_notice *notice = dlc_alloc(1, sizeof *notice);
+    if (!notice)
+        return DLC_ERR_NOMEM;
+    notice->status = status;
+    notice->begin = folder->begin;
+    snprintf(notice->path, sizeof notice->path, "%s", folder->path ? folder->path : "");
+    if (status != DLC_OK)
+        snprintf(notice->detail, sizeof notice->detail, "%s", dlc_detail());
+    status = dlc_job_broadcast(job, 0, notice, sizeof *notice);
+    if (status == DLC_OK && notice->status != DLC_OK)
+        status = dlc_fail(notice->status, "%s", notice->detail);
+    folder->begin = notice->begin;
+    if (status == DLC_OK && notice->path[0] && !folder->path) {
+        folder->path = dlc_strdup(notice->path);
+        status = folder->path ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    dlc_free(notice);
+    return status;
+}
+
+dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char *resume,
+                               dlc_run_folder *folder) {
+    dlc_run_folder made = {
+        .net = setup->name,
+        .state = dlc_run_state_new(),
+        .retention = {.keep = dlc_settings_get_int(setup->train_settings, "keep"),
+                      .best = -1,
+                      .was_best = -1},
+        .lock.descriptor = -1};
+    dlc_status status = DLC_OK;
+    if (dlc_job_rank(job) == 0)
+        status = open_as_rank_0(setup, resume, &made);
+    status = share(job, status, &made);
+    if (status != DLC_OK) {
+        dlc_run_folder_close(&made);
+        return status;
+    }
+    *folder = made;
+    return DLC_OK;
+}
+
+const dlc_lr_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder) {
+    return folder && folder->state.has_schedule ? &folder->state.schedule : NULL;
+}
+
+/* Removes what this run has created, if it wrote no checkpoint. */
+static void remove_made(const dlc_run_folder *folder) {
+    char *lock = dlc_format("%s/.lock", folder->path);
+    if (folder->lock.made && lock && unlink(lock) == 0 && folder->made &&
+        rmdir(folder->path) == 0 && folder->made_runs) /* fails if it holds files */
+        (void)rmdir(DLC_RUNS);
+    dlc_free(lock);
+}
+
+void dlc_run_folder_close(dlc_run_folder *folder) {
+    if (!folder->has_file && folder->lock.descriptor >= 0)
+        remove_made(folder);
+    dlc_run_lock_release(&folder->lock);
+    dlc_free(folder->path);
+    dlc_free(folder->from);
+    *folder = (dlc_run_folder){.lock.descriptor = -1};
+}

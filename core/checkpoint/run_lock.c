@@ -1,0 +1,113 @@
+/* Locks a run's folder with flock(). */
+#include "checkpoint/run_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+/* A rank whose launcher was killed is gone after about two seconds. */
+#define TIMEOUT_S 5
+#define PAUSE_NS 50000000
+
+enum { HOLDER_BYTES = 200 };
+
+/* Reads what the holder has written about itself, for a message. */
+static void read_holder(int lock, char holder[HOLDER_BYTES]) {
+    ssize_t bytes = pread(lock, holder, HOLDER_BYTES - 1, 0);
+    holder[bytes > 0 ? bytes : 0] = '\0';
+    holder[strcspn(holder, "\n")] = '\0';
+    for (char *at = holder; *at; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    if (!holder[0])
+        snprintf(holder, HOLDER_BYTES, "another process");
+}
+
+static void write_holder(int lock) {
+    char host[65] = "", text[HOLDER_BYTES];
+    (void)gethostname(host, sizeof host - 1);
+    int bytes = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(),
+                         host);
+    if (ftruncate(lock, 0) != 0 || pwrite(lock, text, (size_t)bytes, 0) != bytes)
+        dlc_debug("the run folder's lock does not say who holds it: %s",
+                  strerror(errno));
+}
+
+static int has_no_locks(int error) {
+    return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
+}
+
+static dlc_status take(int lock, const char *folder) {
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    char holder[HOLDER_BYTES];
+    uint64_t began = dlc_now_ns();
+    while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        int error = errno;
+        if (has_no_locks(error)) {
+            dlc_warn("%s cannot be locked (%s): another run could use it, too", folder,
+                     strerror(error));
+            return DLC_OK;
+        }
+        if (error != EWOULDBLOCK && error != EINTR)
+            return dlc_fail(DLC_ERR_IO, "%s cannot be locked: %s", folder,
+                            strerror(error));
+        if (dlc_since(began) > TIMEOUT_S) {
+            read_holder(lock, holder);
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "the run folder %s is in use by %s; wait for that run to "
+                            "end, or give another folder with --run-dir",
+                            folder, holder);
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    write_holder(lock);
+    return DLC_OK;
+}
+
+/* Returns a descriptor, or -1 with errno set. */
+static int open_file(const char *path, int *made) {
+    int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    int opened = open(path, flags | O_CREAT | O_EXCL, 0666);
+    *made = opened >= 0;
+    return opened < 0 && errno == EEXIST ? open(path, flags | O_CREAT, 0666) : opened;
+}
+
+dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock) {
+    struct stat info;
+    int made;
+    char *path = dlc_format("%s/.lock", folder);
+    if (!path)
+        return DLC_ERR_NOMEM;
+    int opened = open_file(path, &made);
+    dlc_status status = DLC_OK;
+    if (opened < 0)
+        status = dlc_fail(DLC_ERR_IO, "the run folder %s cannot be written: %s: %s",
+                          folder, path, strerror(errno));
+    else if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1)
+        status = dlc_fail(DLC_ERR_IO,
+                          "%s is in the way: it is not a regular file with one link",
+                          path);
+    else
+        status = take(opened, folder);
+    dlc_free(path);
+    if (status == DLC_OK)
+        *lock = (dlc_run_lock){.descriptor = opened, .made = made};
+    else if (opened >= 0)
+        close(opened);
+    return status;
+}
+
+void dlc_run_lock_release(dlc_run_lock *lock) {
+    if (lock->descriptor >= 0)
+        close(lock->descriptor);
+    lock->descriptor = -1;
+}

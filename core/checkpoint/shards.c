@@ -1,0 +1,372 @@
+/* Gathers and scatters the shards of tensors. Rank 0 broadcasts a command over the
+ * control channel; every rank finds in the same list which rank has which rows, so that
+ * senders and receivers need no further agreement.
+ */
+#include "checkpoint/shards.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* One rank's shard of a tensor. */
+typedef struct holder {
+    int32_t rank, index; /* its index among that rank's shards */
+    int64_t first, rows;
+} holder;
+
+typedef struct sharded_tensor {
+    dlc_shard whole;
+    int32_t holders;
+    holder *holder; /* own; in rank order */
+} sharded_tensor;
+
+struct dlc_shards {
+    dlc_shards_args args;
+    int32_t rank, ranks;
+    int32_t tensors;
+    sharded_tensor *tensor;
+    float *plain;       /* on other ranks than 0: room for the largest shard */
+    dlc_memory staging; /* if the device has its own memory: the largest message */
+};
+
+enum { COMMAND_GET = 1, COMMAND_PUT, COMMAND_END };
+
+typedef struct command {
+    int32_t kind, tensor, slot;
+} command;
+
+static const dlc_tag TAG = UINT64_C(0xdc01000000000000);
+
+/* ---- The list of shards ------------------------------------------------------ */
+
+static int64_t whole_rows(const dlc_shape *shape) {
+    return shape->rank > 0 ? shape->dims[0] : 1;
+}
+
+/* Elements of a row. */
+static size_t row_elements(const dlc_shape *shape) {
+    int64_t rows = whole_rows(shape);
+    return rows > 0 ? (size_t)(dlc_shape_count(shape) / rows) : 0;
+}
+
+/* The position of a tensor in the list, or where to insert it. */
+static int32_t position_of(const dlc_shards *shards, int32_t order) {
+    int32_t i = 0;
+    while (i < shards->tensors && shards->tensor[i].whole.order < order)
+        i++;
+    return i;
+}
+
+static dlc_status insert_tensor(dlc_shards *shards, int32_t at,
+                                const dlc_shard *shard) {
+    size_t count = (size_t)shards->tensors;
+    sharded_tensor *grown = dlc_grow(shards->tensor, count, count + 1, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    shards->tensor = grown;
+    memmove(&grown[at + 1], &grown[at], (count - (size_t)at) * sizeof *grown);
+    grown[at] = (sharded_tensor){.whole = *shard};
+    grown[at].whole.first = 0;
+    grown[at].whole.rows = whole_rows(&shard->shape);
+    shards->tensors++;
+    return DLC_OK;
+}
+
+static dlc_status add_holder(dlc_shards *shards, int32_t rank, int32_t index,
+                             const dlc_shard *shard) {
+    int32_t at = position_of(shards, shard->order);
+    if (at == shards->tensors || shards->tensor[at].whole.order != shard->order)
+        DLC_TRY(insert_tensor(shards, at, shard));
+    sharded_tensor *tensor = &shards->tensor[at];
+    if (strncmp(tensor->whole.name, shard->name, DLC_SHARD_NAME) != 0 ||
+        !dlc_shape_equal(&tensor->whole.shape, &shard->shape) || shard->first < 0 ||
+        shard->rows < 0 || shard->rows > tensor->whole.rows - shard->first)
+        return dlc_fail(DLC_ERR_INTERNAL,
+                        "rank %d disagrees with lower ranks about parameter '%.100s'",
+                        (int)rank, shard->name);
+    size_t count = (size_t)tensor->holders;
+    holder *grown = dlc_grow(tensor->holder, count, count + 1, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    tensor->holder = grown;
+    grown[count] = (holder){rank, index, shard->first, shard->rows};
+    tensor->holders++;
+    return DLC_OK;
+}
+
+/* The holder that sends row `row`: rank 0 if it has it, else the one with the most
+ * rows from there on. */
+static const holder *source_of(const sharded_tensor *tensor, int64_t row) {
+    const holder *best = NULL;
+    for (int32_t i = 0; i < tensor->holders; i++) {
+        const holder *has = &tensor->holder[i];
+        if (row < has->first || row >= has->first + has->rows)
+            continue;
+        if (has->rank == 0)
+            return has;
+        if (!best || has->first + has->rows > best->first + best->rows)
+            best = has;
+    }
+    return best;
+}
+
+static dlc_status check_whole(const sharded_tensor *tensor) {
+    for (int64_t row = 0; row < tensor->whole.rows;) {
+        const holder *has = source_of(tensor, row);
+        if (!has)
+            return dlc_fail(DLC_ERR_INTERNAL, "no rank has row %lld of parameter '%s'",
+                            (long long)row, tensor->whole.name);
+        row = has->first + has->rows;
+    }
+    return DLC_OK;
+}
+
+/* Gathers the shards of all ranks, with room for `most` per rank. */
+static dlc_status gather_list(const dlc_shards *shards, size_t most, dlc_shard **list) {
+    const dlc_shards_args *args = &shards->args;
+    dlc_shard *mine = dlc_alloc(most, sizeof *mine);
+    dlc_shard *all = dlc_alloc((size_t)shards->ranks * most, sizeof *all);
+    dlc_status status = mine && all ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK) {
+        if (args->shards > 0)
+            memcpy(mine, args->shard, (size_t)args->shards * sizeof *mine);
+        status = dlc_job_all_gather(args->job, mine, most * sizeof *mine, all);
+    }
+    dlc_free(mine);
+    if (status == DLC_OK)
+        *list = all;
+    else
+        dlc_free(all);
+    return status;
+}
+
+static dlc_status read_list(dlc_shards *shards, const int32_t *count, size_t most,
+                            const dlc_shard *list) {
+    for (int32_t r = 0; r < shards->ranks; r++)
+        for (int32_t i = 0; i < count[r]; i++)
+            DLC_TRY(add_holder(shards, r, i, &list[(size_t)r * most + (size_t)i]));
+    for (int32_t t = 0; t < shards->tensors; t++)
+        DLC_TRY(check_whole(&shards->tensor[t]));
+    return DLC_OK;
+}
+
+/* Every rank announces how many shards it has, then each of them. */
+static dlc_status exchange_list(dlc_shards *shards) {
+    const dlc_shards_args *args = &shards->args;
+    size_t most = 1;
+    dlc_shard *list = NULL;
+    int32_t *count = dlc_alloc((size_t)shards->ranks, sizeof *count);
+    if (!count)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_all_gather(args->job, &args->shards,
+                                           sizeof args->shards, count);
+    for (int32_t r = 0; status == DLC_OK && r < shards->ranks; r++)
+        most = (size_t)count[r] > most ? (size_t)count[r] : most;
+    if (status == DLC_OK)
+        status = gather_list(shards, most, &list);
+    if (status == DLC_OK)
+        status = read_list(shards, count, most, list);
+    dlc_free(list);
+    dlc_free(count);
+    return status;
+}
+
+/* ---- Opening and closing ----------------------------------------------------- */
+
+/* Rank 0 works in the caller's memory; the other ranks need some of their own. */
+static dlc_status allocate(dlc_shards *shards) {
+    const dlc_shards_args *args = &shards->args;
+    size_t most = 0;
+    for (int32_t t = 0; t < shards->tensors; t++) {
+        const sharded_tensor *tensor = &shards->tensor[t];
+        for (int32_t i = 0; i < tensor->holders; i++) {
+            size_t n = (size_t)tensor->holder[i].rows *
+                       row_elements(&tensor->whole.shape);
+            if ((tensor->holder[i].rank == shards->rank || shards->rank == 0) &&
+                n > most)
+                most = n;
+        }
+    }
+    if (most == 0)
+        return DLC_OK;
+    shards->plain = shards->rank > 0 ? dlc_alloc(most, sizeof(float)) : NULL;
+    if (shards->rank > 0 && !shards->plain)
+        return DLC_ERR_NOMEM;
+    if (args->on_host)
+        return DLC_OK;
+    shards->staging = (dlc_memory){.size = sizeof shards->staging};
+    return args->device_ops->alloc(args->device, most * sizeof(float), 0,
+                                   &shards->staging);
+}
+
+dlc_status dlc_shards_open(const dlc_shards_args *args, dlc_shards **shards) {
+    dlc_shards *made = dlc_alloc(1, sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->args = *args;
+    made->rank = dlc_job_rank(args->job);
+    made->ranks = dlc_job_ranks(args->job);
+    dlc_status status = exchange_list(made);
+    if (status == DLC_OK)
+        status = allocate(made);
+    made->args.shard = NULL; /* belongs to the caller */
+    if (status != DLC_OK) {
+        dlc_shards_close(made);
+        return status;
+    }
+    *shards = made;
+    return DLC_OK;
+}
+
+void dlc_shards_close(dlc_shards *shards) {
+    if (!shards)
+        return;
+    for (int32_t t = 0; t < shards->tensors; t++)
+        dlc_free(shards->tensor[t].holder);
+    dlc_free(shards->tensor);
+    dlc_free(shards->plain);
+    if (shards->staging.base)
+        shards->args.device_ops->free(shards->args.device, &shards->staging);
+    dlc_free(shards);
+}
+
+int32_t dlc_shards_count(const dlc_shards *shards) {
+    return shards->tensors;
+}
+
+const dlc_shard *dlc_shards_at(const dlc_shards *shards, int32_t tensor) {
+    return &shards->tensor[tensor].whole;
+}
+
+/* ---- Messages ---------------------------------------------------------------- */
+
+static dlc_status wait_for(const dlc_shards *shards, dlc_request *request) {
+    const dlc_p2p_channel *p2p = shards->args.p2p;
+    int32_t which = -1;
+    while (which < 0) {
+        DLC_TRY(p2p->check(p2p->context));
+        DLC_TRY(p2p->wait_any(p2p->context, &request, 1, 0.1, &which));
+    }
+    return DLC_OK;
+}
+
+/* Messages use device memory. */
+static float *message_buffer(const dlc_shards *shards, float *plain) {
+    return shards->args.on_host ? plain : shards->staging.base;
+}
+
+static dlc_status send(const dlc_shards *shards, int32_t peer, const float *plain,
+                       size_t count) {
+    const dlc_shards_args *args = &shards->args;
+    const void *from = plain;
+    dlc_request *request = NULL;
+    if (!args->on_host) {
+        DLC_TRY(args->device_ops->copy(args->device, NULL, shards->staging.base, plain,
+                                       count * sizeof(float)));
+        from = shards->staging.base;
+    }
+    DLC_TRY(args->p2p->send(args->p2p->context, peer, TAG, from, count * sizeof(float),
+                            &request));
+    return wait_for(shards, request);
+}
+
+static dlc_status recv(const dlc_shards *shards, int32_t peer, float *plain,
+                       size_t count) {
+    const dlc_shards_args *args = &shards->args;
+    float *to = message_buffer(shards, plain);
+    dlc_request *request = NULL;
+    DLC_TRY(args->p2p->recv(args->p2p->context, peer, TAG, to, count * sizeof(float),
+                            &request));
+    DLC_TRY(wait_for(shards, request));
+    if (args->on_host)
+        return DLC_OK;
+    return args->device_ops->copy(args->device, NULL, plain, to, count * sizeof(float));
+}
+
+/* ---- One tensor -------------------------------------------------------------- */
+
+/* Moves rows from `row` on from rank `has->rank` to rank 0; runs on both. */
+static dlc_status fetch(const dlc_shards *shards, const sharded_tensor *tensor,
+                        const holder *has, int64_t row, int32_t slot, float *plain) {
+    const dlc_shards_args *args = &shards->args;
+    size_t n = row_elements(&tensor->whole.shape);
+    size_t count = (size_t)(has->first + has->rows - row) * n;
+    if (shards->rank == 0 && has->rank == 0)
+        return args->export(args->context, has->index, slot,
+                            plain + (size_t)has->first * n);
+    if (shards->rank == 0)
+        return recv(shards, has->rank, plain + (size_t)row * n, count);
+    if (has->rank != shards->rank)
+        return DLC_OK;
+    DLC_TRY(args->export(args->context, has->index, slot, shards->plain));
+    return send(shards, 0, shards->plain + (size_t)(row - has->first) * n, count);
+}
+
+static dlc_status get(const dlc_shards *shards, const command *cmd, float *plain) {
+    const sharded_tensor *tensor = &shards->tensor[cmd->tensor];
+    for (int64_t row = 0; row < tensor->whole.rows;) {
+        const holder *has = source_of(tensor, row);
+        DLC_TRY(fetch(shards, tensor, has, row, cmd->slot, plain));
+        row = has->first + has->rows;
+    }
+    return DLC_OK;
+}
+
+static dlc_status put(const dlc_shards *shards, const command *cmd,
+                      const float *plain) {
+    const dlc_shards_args *args = &shards->args;
+    const sharded_tensor *tensor = &shards->tensor[cmd->tensor];
+    size_t n = row_elements(&tensor->whole.shape);
+    for (int32_t i = 0; i < tensor->holders; i++) {
+        const holder *has = &tensor->holder[i];
+        size_t count = (size_t)has->rows * n;
+        if (has->rows == 0)
+            continue;
+        if (shards->rank == 0 && has->rank != 0) {
+            DLC_TRY(send(shards, has->rank, plain + (size_t)has->first * n, count));
+        } else if (shards->rank == 0) {
+            DLC_TRY(args->import(args->context, has->index, cmd->slot,
+                                 plain + (size_t)has->first * n));
+        } else if (has->rank == shards->rank) {
+            DLC_TRY(recv(shards, 0, shards->plain, count));
+            DLC_TRY(args->import(args->context, has->index, cmd->slot, shards->plain));
+        }
+    }
+    return DLC_OK;
+}
+
+/* ---- Commands ---------------------------------------------------------------- */
+
+static dlc_status exchange_command(dlc_shards *shards, command *cmd) {
+    return dlc_job_broadcast(shards->args.job, 0, cmd, sizeof *cmd);
+}
+
+dlc_status dlc_shards_get(dlc_shards *shards, int32_t tensor, int32_t slot,
+                          float *plain) {
+    command cmd = {COMMAND_GET, tensor, slot};
+    DLC_TRY(exchange_command(shards, &cmd));
+    return get(shards, &cmd, plain);
+}
+
+dlc_status dlc_shards_put(dlc_shards *shards, int32_t tensor, int32_t slot,
+                          const float *plain) {
+    command cmd = {COMMAND_PUT, tensor, slot};
+    DLC_TRY(exchange_command(shards, &cmd));
+    return put(shards, &cmd, plain);
+}
+
+dlc_status dlc_shards_end(dlc_shards *shards) {
+    command cmd = {.kind = COMMAND_END};
+    return exchange_command(shards, &cmd);
+}
+
+dlc_status dlc_shards_serve(dlc_shards *shards) {
+    for (;;) {
+        command cmd = {0};
+        DLC_TRY(exchange_command(shards, &cmd));
+        if (cmd.kind == COMMAND_END)
+            return DLC_OK;
+        DLC_TRY(cmd.kind == COMMAND_GET ? get(shards, &cmd, NULL)
+                                        : put(shards, &cmd, NULL));
+    }
+}

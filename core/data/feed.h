@@ -1,0 +1,106 @@
+/* The feed turns a data source into batches, ahead of time.
+ *
+ * A background thread reads samples, converts and augments them into a ring of batches,
+ * with the help of a thread pool if `threads` asks for one; dlc_feed_next returns one
+ * batch after the other without copying. Samples come out as float32, or as the
+ * source's bytes, cropped and mirrored, for a device that converts them.
+ *
+ * Which samples make up a batch does not depend on the number of ranks. In training
+ * the samples of all epochs form one endless sequence: position p belongs to epoch
+ * p / N and is sample order(seed, epoch)[p % N]; iteration t of a job takes the
+ * positions [t * batch, (t + 1) * batch), of which each rank takes a range.
+ * Augmentation draws its random numbers by (seed, p). So iteration t is the same
+ * after a resume, for one rank or for eight.
+ *
+ * In a test the ranks split the samples, in order, each used once; the last batch is
+ * padded with samples labelled DLC_LABEL_NONE.
+ *
+ * Threads: all calls on one feed come from one thread at a time. From open to close
+ * nobody else may use the source.
+ */
+#ifndef DLC_DATA_FEED_H
+#define DLC_DATA_FEED_H
+
+#include <dlcore/data.h>
+#include <dlcore/device.h>
+
+#include "data/augment.h"
+
+typedef struct dlc_feed dlc_feed;
+
+typedef struct dlc_feed_args {
+    const dlc_data_ops *ops;
+    dlc_source *source; /* open; outlives the feed */
+    dlc_augment augment;
+    uint64_t seed;
+    int shuffle;      /* training only */
+    int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
+    int32_t threads;  /* that convert samples; 0 or 1: the reading thread does it */
+    int labels_only;  /* the data is not needed, and not converted */
+    int low_memory;   /* if `prefetch` is 0, keep no batch ready */
+    int keep_bytes;   /* samples that the source gives as bytes stay bytes */
+    int32_t count;    /* samples in a batch of this rank, at least 1 */
+    /* Batches are in memory that copies fastest to this device; NULL: in any memory. */
+    const dlc_device_ops *device_ops;
+    dlc_device *device;
+
+    /* Training: this rank has samples [offset, offset + count) of the job's `batch`. */
+    int64_t batch, offset;
+
+    /* Test (batch and offset unused): rank `rank` of `ranks` goes through samples
+     * [N * rank / ranks, N * (rank + 1) / ranks), again and again. */
+    int test;
+    int32_t rank, ranks;
+} dlc_feed_args;
+
+typedef struct dlc_batch {
+    const void *data;      /* count x C x H x W, of dlc_feed_dtype */
+    const int32_t *labels; /* count */
+    int32_t samples;       /* that are real: count, or less at the end of a test */
+    int64_t iteration;     /* in a test: batch of the pass, from 0 */
+} dlc_batch;
+
+/* Checks the arguments and starts reading. */
+dlc_status dlc_feed_open(const dlc_feed_args *args, dlc_feed **feed);
+void dlc_feed_close(dlc_feed *feed); /* NULL allowed; joins the thread */
+
+/* The shape of a sample in a batch: C, H, W, after cropping. */
+dlc_shape dlc_feed_shape(const dlc_feed *feed);
+/* The type of the data: DLC_F32; or DLC_U8, which the caller still converts to
+ * (byte - mean) * scale, with the values of dlc_feed_augment. */
+dlc_dtype dlc_feed_dtype(const dlc_feed *feed);
+const dlc_augment *dlc_feed_augment(const dlc_feed *feed);
+/* The number of samples of the source, over all ranks. */
+int64_t dlc_feed_samples(const dlc_feed *feed);
+/* Test: the number of batches of this rank in a pass; 0 if it has no samples. */
+int64_t dlc_feed_batches(const dlc_feed *feed);
+
+/* The next batch; blocks until it is ready. Its memory belongs to the feed and is valid
+ * until the next call of dlc_feed_next. An error of the reading thread is returned
+ * here, with its detail sentence, and again at every later call. */
+dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
+
+/* Makes the batch of this iteration the next one; costs nothing if it is already. In a
+ * test 0 starts the next pass (which also happens automatically after the last batch).
+ */
+dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
+
+/* Checks that the labels of these samples are among the source's classes. DLC_ERR_DATA,
+ * naming the first that is not. */
+dlc_status dlc_feed_check_labels(const dlc_data_info *info, const int64_t *index,
+                                 const int32_t *labels, int32_t count);
+
+/* The bytes that a feed with these arguments allocates, and those of one batch. */
+dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);
+
+/* The keys of [data] and [data.test] that belong to the feed and not to a source:
+ * shuffle, scale, mean, mirror, crop, pad, prefetch, threads. */
+extern const dlc_option dlc_feed_options[];
+
+/* Sets `augment`, `shuffle`, `prefetch` and `threads` of the arguments from settings of
+ * that table, read through `host`. The list of means stays in the settings, which must
+ * outlive the feed. */
+void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
+                        dlc_feed_args *args);
+
+#endif

@@ -1,0 +1,150 @@
+/* Copies batches to a device through two slots in device memory, on a queue of its own.
+ */
+#include "data/upload.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+static dlc_status alloc_memory(const dlc_upload *upload, size_t bytes,
+                               dlc_memory *memory) {
+    *memory = (dlc_memory){.size = sizeof *memory};
+    return upload->ops->alloc(upload->device, bytes, 0, memory);
+}
+
+static size_t data_bytes(const dlc_upload *upload) {
+    dlc_shape sample = dlc_feed_shape(upload->feed);
+    return (size_t)upload->batch * (size_t)dlc_shape_count(&sample) *
+           dlc_dtype_bytes(dlc_feed_dtype(upload->feed));
+}
+
+static size_t label_bytes(const dlc_upload *upload) {
+    return (size_t)upload->batch * sizeof(int32_t);
+}
+
+static dlc_status open_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
+    DLC_TRY(alloc_memory(upload, data_bytes(upload), &slot->data));
+    DLC_TRY(alloc_memory(upload, label_bytes(upload), &slot->labels));
+    DLC_TRY(upload->ops->queues->event_open(upload->device, &slot->arrived));
+    return upload->ops->queues->event_open(upload->device, &slot->collected);
+}
+
+static int is_bytes(const dlc_upload *upload) {
+    return dlc_feed_dtype(upload->feed) == DLC_U8;
+}
+
+static dlc_status upload_mean(dlc_upload *upload) {
+    const dlc_augment *augment = dlc_feed_augment(upload->feed);
+    size_t channels = (size_t)dlc_feed_shape(upload->feed).dims[0];
+    float *mean = dlc_alloc(channels, sizeof *mean);
+    if (!mean)
+        return DLC_ERR_NOMEM;
+    for (size_t c = 0; c < channels; c++)
+        mean[c] = dlc_augment_mean(augment, (int64_t)c);
+    dlc_status status = alloc_memory(upload, channels * sizeof *mean, &upload->mean);
+    if (status == DLC_OK)
+        status = upload->ops->copy(upload->device, NULL, upload->mean.base, mean,
+                                   channels * sizeof *mean);
+    dlc_free(mean);
+    return status;
+}
+
+dlc_status dlc_upload_open(dlc_upload *upload) {
+    if (!upload->queue)
+        return DLC_OK;
+    if (is_bytes(upload))
+        DLC_TRY(upload_mean(upload));
+    DLC_TRY(upload->ops->queues->queue_open(upload->device, &upload->upload_queue));
+    DLC_TRY(open_slot(upload, &upload->slot[0]));
+    return open_slot(upload, &upload->slot[1]);
+}
+
+static void close_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
+    if (slot->collected)
+        upload->ops->queues->event_close(upload->device, slot->collected);
+    if (slot->arrived)
+        upload->ops->queues->event_close(upload->device, slot->arrived);
+    if (slot->labels.base)
+        upload->ops->free(upload->device, &slot->labels);
+    if (slot->data.base)
+        upload->ops->free(upload->device, &slot->data);
+}
+
+void dlc_upload_close(dlc_upload *upload) {
+    if (upload->upload_queue) /* a copy may still be writing to the slots */
+        (void)upload->ops->queues->queue_sync(upload->device, upload->upload_queue);
+    close_slot(upload, &upload->slot[0]);
+    close_slot(upload, &upload->slot[1]);
+    if (upload->upload_queue)
+        upload->ops->queues->queue_close(upload->device, upload->upload_queue);
+    if (upload->mean.base)
+        upload->ops->free(upload->device, &upload->mean);
+    *upload = (dlc_upload){0};
+}
+
+/* Gets the feed's next batch, once the previous one, whose memory it reuses, was
+ * copied. */
+static dlc_status next_feed_batch(dlc_upload *upload, dlc_batch *batch) {
+    if (upload->copying)
+        DLC_TRY(upload->ops->queues->event_sync(upload->device, upload->copying));
+    upload->copying = NULL;
+    return dlc_feed_next(upload->feed, batch);
+}
+
+static dlc_status fill(dlc_upload *upload, dlc_upload_slot *slot) {
+    const dlc_device_ops *ops = upload->ops;
+    dlc_batch batch;
+
+    DLC_TRY(next_feed_batch(upload, &batch));
+    if (slot->was_used)
+        DLC_TRY(ops->queues->event_wait(upload->device, upload->upload_queue,
+                                        slot->collected));
+    DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->data.base, batch.data,
+                      data_bytes(upload)));
+    DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->labels.base,
+                      batch.labels, label_bytes(upload)));
+    DLC_TRY(
+        ops->queues->event_record(upload->device, upload->upload_queue, slot->arrived));
+    upload->copying = slot->arrived;
+    slot->iteration = batch.iteration;
+    slot->is_full = 1;
+    return DLC_OK;
+}
+
+dlc_status dlc_upload_prefetch(dlc_upload *upload) {
+    dlc_upload_slot *slot = &upload->slot[upload->at];
+    return !upload->queue || slot->is_full ? DLC_OK : fill(upload, slot);
+}
+
+static dlc_status set_input_in_place(dlc_upload *upload, int64_t *iteration) {
+    dlc_batch batch;
+    DLC_TRY(dlc_feed_next(upload->feed, &batch));
+    *iteration = batch.iteration;
+    return dlc_net_set_input(upload->net, batch.data, batch.labels);
+}
+
+/* Hands the batch to the net. Bytes are converted to floats on the net's queue, which
+ * replaces a copy. */
+static dlc_status set_input(const dlc_upload *upload, const dlc_upload_slot *slot) {
+    if (is_bytes(upload))
+        return dlc_net_set_bytes(upload->net, slot->data.base, upload->mean.base,
+                                 dlc_feed_augment(upload->feed)->scale,
+                                 slot->labels.base);
+    return dlc_net_set_input(upload->net, slot->data.base, slot->labels.base);
+}
+
+dlc_status dlc_upload_next(dlc_upload *upload, int64_t *iteration) {
+    const dlc_device_ops *ops = upload->ops;
+    dlc_upload_slot *slot = &upload->slot[upload->at];
+
+    if (!upload->queue)
+        return set_input_in_place(upload, iteration);
+    DLC_TRY(dlc_upload_prefetch(upload));
+    DLC_TRY(ops->queues->event_wait(upload->device, upload->queue, slot->arrived));
+    DLC_TRY(set_input(upload, slot));
+    DLC_TRY(ops->queues->event_record(upload->device, upload->queue, slot->collected));
+    slot->was_used = 1;
+    slot->is_full = 0;
+    upload->at ^= 1;
+    *iteration = slot->iteration;
+    return DLC_OK;
+}

@@ -1,0 +1,12 @@
+/* Reads [consistency] again while training, when SIGUSR1 asks for it. */
+#ifndef DLC_PARALLEL_CONSISTENCY_RELOAD_H
+#define DLC_PARALLEL_CONSISTENCY_RELOAD_H
+
+#include "session/session.h"
+
+/* Collective, right after a synchronization (asynchronous.h). Rank 0 reads net.ini
+ * again; --set still takes precedence. A mistake, or a setting that the model can't
+ * change any more, is logged and leaves everything as it was. */
+dlc_status dlc_reload_consistency(dlc_session *session);
+
+#endif

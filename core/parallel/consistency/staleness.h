@@ -1,0 +1,35 @@
+/* Statistics of a consistency model whose ranks need not be in the same iteration: how
+ * stale the weights were that iterations computed with, how long ranks waited, and for
+ * which rank. */
+#ifndef DLC_PARALLEL_CONSISTENCY_STALENESS_H
+#define DLC_PARALLEL_CONSISTENCY_STALENESS_H
+
+#include "base/json.h"
+#include "session/session.h"
+
+/* Of all ranks. Initialize with {0}, release with dlc_staleness_free. */
+typedef struct dlc_staleness {
+    int32_t ranks; /* 0: the consistency model has no statistics */
+    int64_t reads, bin[DLC_STALENESS_BINS];
+    double *waited;  /* own; seconds, for each rank */
+    int32_t slowest; /* the rank that others waited for longest; -1: none */
+    double slowest_wait_seconds;
+} dlc_staleness;
+
+/* Collective. */
+dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness);
+void dlc_staleness_free(dlc_staleness *staleness);
+
+/* Saves this rank's statistics before the consistency model is closed and reopened. */
+dlc_status dlc_staleness_keep(dlc_session *session);
+
+/* Logs a few lines for people. */
+void dlc_staleness_log(const dlc_staleness *staleness);
+/* Adds "staleness", "waited" and "slowest" to the open object. */
+void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json);
+
+/* Adds "staleness" and "waited" of this rank alone, up to now; nothing if the
+ * consistency model has no statistics. */
+void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json);
+
+#endif

@@ -1,0 +1,341 @@
+/* Plans a pipeline: which ranks have which layers, and how a batch is divided into
+ * micro-batches. */
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "parallel/pipeline/pipeline.h"
+#include "session/cluster_costs.h"
+#include "setup/stage_cut.h"
+
+/* ---- Checks ---------------------------------------------------------------------- */
+
+static dlc_status check_ranks(const dlc_session *session, int32_t stages) {
+    if (session->ranks % stages == 0)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "%s: %d ranks cannot be split among %d stages; use a multiple "
+                    "of %d ranks, or other stages",
+                    dlc_settings_where(session->setup->parallel_settings, "stages"),
+                    (int)session->ranks, (int)stages, (int)stages);
+}
+
+static int has_split_layers(const dlc_graph *graph) {
+    for (int32_t i = 0; i < graph->layers; i++)
+        if (graph->layer[i].parallel != DLC_PARALLEL_DATA)
+            return 1;
+    return 0;
+}
+
+static dlc_status check_job(const dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    const char *where = dlc_settings_where(setup->parallel_settings, "stages");
+    if (session->asynchronous)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: consistency '%s' lets ranks be ahead of each other, which stages "
+            "cannot be; set [consistency] type = synchronous, or remove stages",
+            where, setup->consistency->name);
+    if (session->solver.clip_norm > 0)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: clip_gradients needs all gradients on one rank, and no "
+                        "stage has all; remove it, use clip_value, or remove stages",
+                        where);
+    if (setup->batch_split.is_auto || setup->batch_split.proportions)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: [parallel] batch_split other than equal does not work with "
+            "stages; remove one of them",
+            where);
+    if (has_split_layers(setup->graph))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: layers with parallel = tensor or auto do not work "
+                        "with stages; set parallel = data, or remove stages",
+                        where);
+    if (dlc_settings_is(setup->train_settings, "precision", "fp16"))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: fp16 scales all gradients alike, and no stage "
+                        "has all; set [train] precision = bf16, or remove stages",
+                        where);
+    return DLC_OK;
+}
+
+/* ---- Batch ----------------------------------------------------------------------- */
+
+/* Twice as many micro-batches as stages, or a number near it that divides the samples.
+ */
+static int64_t choose_micro_batches(int64_t samples, int64_t stages) {
+    for (int64_t m = 2 * stages; m <= 4 * stages && m <= samples; m++)
+        if (samples % m == 0)
+            return m;
+    int64_t m = 2 * stages < samples ? 2 * stages : samples;
+    while (samples % m != 0)
+        m--;
+    return m;
+}
+
+/* A replica's range of the batch is that of a rank in a job without stages. */
+static dlc_status divide_batch(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    dlc_pipeline *pipeline = session->pipeline;
+    int64_t replicas = pipeline->stages.replicas, r = pipeline->stages.replica;
+    int64_t batch = setup->strong ? setup->train.batch : setup->train.batch * replicas;
+    int64_t common = batch / replicas;
+    if (batch % replicas != 0)
+        common = 1; /* replicas differ by one sample */
+    session->global_batch = batch;
+    session->local_offset = batch * r / replicas;
+    session->local_batch = batch * (r + 1) / replicas - session->local_offset;
+    int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
+    if (session->local_batch == 0 || (wanted > 0 && common % wanted != 0))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: the %" PRId64
+                        " samples of a rank cannot be divided into %" PRId64
+                        " micro-batches of equal size; set a number that divides them",
+                        dlc_settings_where(setup->parallel_settings, "micro_batches"),
+                        session->local_batch, wanted > 0 ? wanted : 1);
+    int64_t count = wanted > 0 ? wanted
+                               : choose_micro_batches(common, pipeline->stages.stages);
+    dlc_shape sample;
+    DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
+    pipeline->sample = dlc_shape_count(&sample);
+    pipeline->micro_batches = (int32_t)count;
+    pipeline->micro_batch_size = session->local_batch / count;
+    return DLC_OK;
+}
+
+/* ---- Layers ------------------------------------------------------------------ */
+
+static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
+                               const dlc_data_setup *data, int64_t batch,
+                               dlc_net **outline) {
+    dlc_net_args args = {.graph = session->setup->graph,
+                         .phase = phase,
+                         .device_feature = session->setup->device,
+                         .device_ops = session->device_ops,
+                         .device = session->device,
+                         .threads = dlc_job_threads(session->job),
+                         .precision = DLC_F32,
+                         .batch = batch,
+                         .seed = session->setup->seed,
+                         .outline = 1};
+    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    return dlc_net_build(&args, outline);
+}
+
+/* Prices the boundary tensors by the measured link; free if there are no peers. */
+static dlc_status price_boundaries(const dlc_session *session, const dlc_net *outline,
+                                   double *boundary_cost) {
+    const dlc_setup *setup = session->setup;
+    dlc_cluster_costs measured;
+    dlc_shape sample;
+    if (session->is_plan)
+        return DLC_OK;
+    DLC_TRY(dlc_cluster_costs_measure(session, &measured));
+    DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
+    return dlc_stage_cut_price(
+        setup->graph, outline, session->pipeline->micro_batch_size, &sample,
+        dlc_plan_slowest(&measured.cluster), measured.speed.bytes, boundary_cost);
+}
+
+static dlc_status cut_by_work(const dlc_session *session, const dlc_net *outline,
+                              const double *work, const char *may_begin, int32_t stages,
+                              int32_t *first) {
+    const dlc_setup *setup = session->setup;
+    int32_t layers = setup->graph->layers;
+    double *boundary_cost = dlc_alloc((size_t)layers, sizeof *boundary_cost);
+    dlc_status status = boundary_cost
+                            ? price_boundaries(session, outline, boundary_cost)
+                            : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_stage_cut_balance(work, may_begin, boundary_cost, layers, stages,
+                                       first);
+    dlc_free(boundary_cost);
+    if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
+        return status;
+    return dlc_fail(status, "%s: %s",
+                    dlc_settings_where(setup->parallel_settings, "stages"),
+                    dlc_detail());
+}
+
+/* Sums the work of each stage's layers. */
+static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
+    const dlc_stages *stages = &pipeline->stages;
+    pipeline->work = dlc_alloc((size_t)stages->stages, sizeof *pipeline->work);
+    if (!pipeline->work)
+        return DLC_ERR_NOMEM;
+    for (int32_t s = 0; s < stages->stages; s++)
+        for (int32_t i = stages->first[s]; i < stages->first[s + 1]; i++)
+            pipeline->work[s] += work[i];
+    return DLC_OK;
+}
+
+/* Cuts as [parallel] stages says, or by work. All ranks use the cut of rank 0. */
+static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
+                          const dlc_net *outline) {
+    const dlc_graph *graph = session->setup->graph;
+    dlc_stages *stages = &session->pipeline->stages;
+    size_t edges = (size_t)stages->stages + 1;
+    double *work = NULL;
+    char *may_begin = NULL;
+    stages->first = dlc_alloc(edges, sizeof *stages->first);
+    if (!stages->first)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(dlc_stage_cut_weigh(graph, outline, &work, &may_begin));
+    dlc_status status = DLC_OK;
+    for (size_t s = 0; cut->first && s < edges; s++)
+        stages->first[s] = cut->first[s];
+    if (!cut->first)
+        status = cut_by_work(session, outline, work, may_begin, stages->stages,
+                             stages->first);
+    if (status == DLC_OK)
+        status = dlc_job_broadcast(session->job, 0, stages->first,
+                                   edges * sizeof *stages->first);
+    if (status == DLC_OK)
+        status = sum_work(session->pipeline, work);
+    dlc_free(work);
+    dlc_free(may_begin);
+    return status;
+}
+
+/* The trained parameters of a stage. */
+static dlc_status count_parameters(const dlc_graph *graph, const dlc_net *outline,
+                                   int32_t first, int32_t end, int64_t *count) {
+    *count = 0;
+    for (int32_t i = 0; i < dlc_net_rows(outline); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(outline, i, &row));
+        for (int32_t layer = first; layer < end; layer++)
+            if (graph->layer[layer].name == row.name)
+                *count += row.frozen ? 0 : row.parameters;
+    }
+    return DLC_OK;
+}
+
+static dlc_status check_stages(const dlc_session *session, const dlc_net *outline) {
+    const dlc_graph *graph = session->setup->graph;
+    const dlc_pipeline *pipeline = session->pipeline;
+    const dlc_stages *stages = &pipeline->stages;
+    double whole = 0;
+    for (int32_t s = 0; s < stages->stages; s++)
+        whole += pipeline->work[s];
+    for (int32_t s = 0; s < stages->stages; s++) {
+        int32_t first = stages->first[s], end = stages->first[s + 1];
+        int64_t parameters = 0;
+        DLC_TRY(count_parameters(graph, outline, first, end, &parameters));
+        if (parameters == 0)
+            return dlc_fail(
+                DLC_ERR_CONFIG,
+                "%s: the stage that begins with layer '%s' has nothing to "
+                "train; begin it, or the next stage, elsewhere",
+                dlc_settings_where(session->setup->parallel_settings, "stages"),
+                graph->layer[first].name);
+        if (session->rank == 0)
+            dlc_info("stage %d, from rank %d on: layers %s to %s, %" PRId64
+                     " parameters, about %.0f %% of the work",
+                     (int)s + 1, (int)(s * stages->replicas), graph->layer[first].name,
+                     graph->layer[end - 1].name, parameters,
+                     100 * pipeline->work[s] / whole);
+    }
+    return DLC_OK;
+}
+
+/* Batch statistics are computed over micro-batches. */
+static void warn_of_statistics(const dlc_session *session, const dlc_net *outline) {
+    for (int32_t i = 0; session->rank == 0 && i < dlc_net_params(outline); i++) {
+        const dlc_net_param *param = dlc_net_param_at(outline, i);
+        if (!param->is_buffer || param->is_frozen ||
+            session->pipeline->micro_batches == 1)
+            continue;
+        dlc_warn("%s and the like are statistics of a batch: they are computed over "
+                 "micro-batches of %" PRId64 " samples, not of %" PRId64
+                 " as without stages",
+                 param->name, session->pipeline->micro_batch_size,
+                 session->local_batch);
+        return;
+    }
+}
+
+static dlc_status plan_train(dlc_session *session, const dlc_stage_cut *cut) {
+    dlc_pipeline *pipeline = session->pipeline;
+    const dlc_setup *setup = session->setup;
+    dlc_net *outline = NULL;
+    DLC_TRY(make_outline(session, DLC_PHASE_TRAIN, &setup->train,
+                         pipeline->micro_batch_size, &outline));
+    dlc_status status = cut_net(session, cut, outline);
+    if (status == DLC_OK)
+        status = check_stages(session, outline);
+    if (status == DLC_OK) {
+        warn_of_statistics(session, outline);
+        status = dlc_boundary_tensors_find(&pipeline->stages, setup->graph, outline,
+                                           DLC_PHASE_TRAIN, &pipeline->train);
+    }
+    dlc_net_free(outline);
+    return status;
+}
+
+static dlc_status plan_test(dlc_session *session) {
+    dlc_pipeline *pipeline = session->pipeline;
+    const dlc_setup *setup = session->setup;
+    dlc_net *outline = NULL;
+    if (!setup->test.source)
+        return DLC_OK;
+    DLC_TRY(make_outline(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
+                         &outline));
+    dlc_status status = dlc_boundary_tensors_find(
+        &pipeline->stages, setup->graph, outline, DLC_PHASE_TEST, &pipeline->test);
+    dlc_net_free(outline);
+    return status;
+}
+
+static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
+    int32_t count = cut->stages ? cut->stages : session->ranks;
+    if (count == 1)
+        return DLC_OK;
+    if (session->ranks ==
+        1) { /* e.g. a rank that continues alone, or that measures layers */
+        dlc_info("one rank has the whole net: [parallel] stages is ignored");
+        return DLC_OK;
+    }
+    DLC_TRY(check_ranks(session, count));
+    DLC_TRY(check_job(session));
+    dlc_pipeline *pipeline = dlc_alloc(1, sizeof *pipeline);
+    if (!pipeline)
+        return DLC_ERR_NOMEM;
+    session->pipeline = pipeline; /* freed with the session */
+    pipeline->session = session;
+    int32_t replicas = session->ranks / count;
+    pipeline->stages = (dlc_stages){.stages = count,
+                                    .replicas = replicas,
+                                    .stage = session->rank / replicas,
+                                    .replica = session->rank % replicas};
+    DLC_TRY(divide_batch(session));
+    pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
+                                             .stages = count,
+                                             .micro_batches = pipeline->micro_batches};
+    DLC_TRY(plan_train(session, cut));
+    return plan_test(session);
+}
+
+int dlc_pipeline_is_open(const dlc_session *session) {
+    dlc_stage_cut cut = {0};
+    if (session->ranks == 1 || session->is_plan ||
+        !dlc_stage_cut_is_wanted(session->setup) ||
+        /* dlc_pipeline_plan reports it */
+        dlc_stage_cut_parse(session->setup, &cut) != DLC_OK)
+        return 0;
+    int is_open = cut.first == NULL;
+    dlc_stage_cut_free(&cut);
+    return is_open;
+}
+
+dlc_status dlc_pipeline_plan(dlc_session *session) {
+    dlc_stage_cut cut = {0};
+    if (!dlc_stage_cut_is_wanted(session->setup))
+        return DLC_OK;
+    dlc_status status = dlc_stage_cut_parse(session->setup, &cut);
+    if (status == DLC_OK)
+        status = plan(session, &cut);
+    dlc_stage_cut_free(&cut);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* A process group: some of a job's ranks, with what their communicator needs. Several
+ * groups, one of which every rank is in, open at the same time over the job's only
+ * out-of-band all-gather.
+ *
+ * Threads: the training thread. */
+#ifndef DLC_PARALLEL_PIPELINE_PROCESS_GROUP_H
+#define DLC_PARALLEL_PIPELINE_PROCESS_GROUP_H
+
+#include "comm/comm.h"
+#include "comm/oob.h"
+#include "job/job.h"
+
+/* Initialize with {0}. */
+typedef struct dlc_process_group {
+    dlc_oob *oob;
+    dlc_rank_info *rank_info; /* own */
+    int32_t rank, ranks;
+    void *oob_handle;
+} dlc_process_group;
+
+/* Collective. Opens the group of ranks [first, first + ranks), which must include this
+ * one. */
+dlc_status dlc_process_group_open(dlc_job *job, int32_t first, int32_t ranks,
+                                  dlc_process_group *group);
+void dlc_process_group_close(dlc_process_group *group); /* a zeroed one is allowed */
+
+/* Collective over all groups. Opens the group's communicator with the transports of
+ * `how`, which is for all ranks. dlc_process_group_finish must follow whatever opens or
+ * registers buffers in it. */
+dlc_status dlc_process_group_connect(const dlc_process_group *group,
+                                     const dlc_comm_args *how, dlc_comm **comm);
+/* Waits until all groups are done. */
+dlc_status dlc_process_group_finish(const dlc_process_group *group);
+
+#endif

@@ -1,0 +1,93 @@
+/* What a pipeline logs, and its part of the JSON report. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "parallel/pipeline/pipeline.h"
+
+#include <inttypes.h>
+
+void dlc_pipeline_announce(const dlc_session *session) {
+    const dlc_pipeline *pipeline = session->pipeline;
+    if (!pipeline || session->rank != 0)
+        return;
+    dlc_info("%d stages of %d rank%s; a rank's %" PRId64
+             " samples go through them as %d micro-batches of %" PRId64,
+             (int)pipeline->stages.stages, (int)pipeline->stages.replicas,
+             pipeline->stages.replicas > 1 ? "s" : "", session->local_batch,
+             (int)pipeline->micro_batches, pipeline->micro_batch_size);
+    dlc_text text = {0};
+    for (int32_t s = 0; s < pipeline->stages.stages; s++)
+        dlc_text_add(&text, "%s%.1f MB", s ? ", " : "",
+                     (double)pipeline->memory[s] / 1e6);
+    dlc_info(
+        "memory for micro-batches in flight, by stage: %s; more micro-batches of this "
+        "size need no more",
+        dlc_text_string(&text));
+    dlc_text_free(&text);
+}
+
+/* The mean busy time over the replicas of a stage, in percent of `all`. */
+static void add_busy(const dlc_pipeline *pipeline, const dlc_pipeline_times *times,
+                     double all, int32_t stage, dlc_text *text) {
+    int32_t replicas = pipeline->stages.replicas;
+    double sum = 0;
+    for (int32_t r = 0; r < replicas; r++)
+        sum += times[stage * replicas + r].busy;
+    dlc_text_add(text, "%s%.0f %%", stage ? ", " : "", 100 * sum / replicas / all);
+}
+
+static void log_times(const dlc_pipeline *pipeline, const dlc_pipeline_times *times,
+                      const dlc_pipeline_times *total, double bubble) {
+    int64_t passes = pipeline->passes > DLC_PIPELINE_WARM_UP
+                         ? pipeline->passes - DLC_PIPELINE_WARM_UP
+                         : pipeline->passes;
+    dlc_text text = {0};
+    for (int32_t s = 0; s < pipeline->stages.stages; s++)
+        add_busy(pipeline, times, total->elapsed, s, &text);
+    dlc_info(
+        "pipeline: stages were busy for %s of the time; %.1f %% were bubbles "
+        "(%.1f %% with equal stages and messages that take no time); %.2f MB per pass "
+        "were sent between stages",
+        dlc_text_string(&text), 100 * bubble,
+        100 *
+            dlc_schedule_1f1b_bubble(pipeline->stages.stages, pipeline->micro_batches),
+        total->sent / (double)passes / 1e6);
+    dlc_text_free(&text);
+}
+
+dlc_status dlc_pipeline_report(dlc_session *session, double *bubble) {
+    const dlc_pipeline *pipeline = session->pipeline;
+    *bubble = 0;
+    if (!pipeline)
+        return DLC_OK;
+    dlc_pipeline_times *times = dlc_alloc((size_t)session->ranks, sizeof *times);
+    if (!times)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_all_gather(session->job, &pipeline->times,
+                                           sizeof *times, times);
+    dlc_pipeline_times total = {0};
+    for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++) {
+        total.busy += times[r].busy;
+        total.sent += times[r].sent;
+        total.elapsed = times[r].elapsed > total.elapsed ? times[r].elapsed
+                                                         : total.elapsed;
+    }
+    if (status == DLC_OK && total.elapsed > 0) {
+        *bubble = 1 - total.busy / (total.elapsed * session->ranks);
+        if (session->rank == 0)
+            log_times(pipeline, times, &total, *bubble);
+    }
+    dlc_free(times);
+    return status;
+}
+
+void dlc_pipeline_json(const dlc_session *session, double bubble, dlc_json *json) {
+    const dlc_pipeline *pipeline = session->pipeline;
+    dlc_json_int(json, "stages", pipeline ? pipeline->stages.stages : 1);
+    dlc_json_int(json, "micro_batches", pipeline ? pipeline->micro_batches : 1);
+    dlc_json_array(json, "stage_bytes");
+    for (int32_t s = 0; pipeline && s < pipeline->stages.stages; s++)
+        dlc_json_int(json, NULL, (int64_t)pipeline->memory[s]);
+    dlc_json_end_array(json);
+    dlc_json_number(json, "bubble", bubble);
+}

@@ -1,0 +1,286 @@
+/* Runs the passes of a pipeline: micro-batches forward and backward in 1F1B order, and
+ * tests. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "parallel/pipeline/pipeline.h"
+
+/* ---- Waiting ----------------------------------------------------------------- */
+
+static void report_wait(const dlc_pipeline *pipeline) {
+    const dlc_schedule_1f1b *schedule = &pipeline->schedule;
+    char what[64];
+    if (dlc_schedule_1f1b_in_flight(schedule) > 0)
+        (void)snprintf(what, sizeof what, "gradients of micro-batch %d",
+                       (int)schedule->backward);
+    else
+        (void)snprintf(what, sizeof what, "inputs of micro-batch %d",
+                       (int)schedule->forward);
+    dlc_job_activity(pipeline->session->job, "wait for", what, 0);
+}
+
+/* ---- Forward ----------------------------------------------------------------- */
+
+static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
+                            const dlc_pipeline_batch *batch, int32_t k) {
+    int64_t before = k * pipeline->micro_batch_size;
+    if (!batch->data)
+        return DLC_OK;
+    return dlc_net_set_input(net, batch->data + before * pipeline->sample,
+                             batch->labels + before);
+}
+
+/* The batch is read in place, so it must be set again for backward; other devices have
+ * copied it to the micro-batch's buffers. */
+static int reads_in_place(const dlc_pipeline *pipeline) {
+    return (pipeline->session->setup->device->caps & DLC_DEVICE_HOST) != 0;
+}
+
+static void enter(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch, int32_t k) {
+    dlc_session *session = pipeline->session;
+    dlc_net_pass pass = {
+        .micro_batch_buffer = k % dlc_schedule_1f1b_max_in_flight(&pipeline->schedule),
+        .iteration = batch->iteration,
+        .sample = session->local_offset + (int64_t)k * pipeline->micro_batch_size};
+    pipeline->current = k;
+    dlc_stage_p2p_bind(pipeline->stage_p2p, k, &pass);
+    dlc_net_begin_pass(session->net, &pass);
+}
+
+static dlc_status add_loss(const dlc_pipeline *pipeline,
+                           const dlc_pipeline_batch *batch) {
+    const dlc_net *net = pipeline->session->net;
+    for (int32_t i = 0; i < dlc_net_metrics(net); i++) {
+        dlc_metric metric;
+        DLC_TRY(dlc_net_metric(net, i, &metric));
+        if (metric.is_loss && metric.count > 0)
+            *batch->loss += batch->loss_share * metric.weight * metric.sum /
+                            metric.count;
+    }
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch) {
+    dlc_session *session = pipeline->session;
+    int32_t k = pipeline->schedule.forward;
+    enter(pipeline, batch, k);
+    DLC_TRY(set_batch(pipeline, session->net, batch, k));
+    DLC_TRY(dlc_net_forward(session->net, batch->iteration,
+                            session->local_offset +
+                                (int64_t)k * pipeline->micro_batch_size));
+    DLC_TRY(dlc_net_sync(session->net));
+    DLC_TRY(add_loss(pipeline, batch));
+    DLC_TRY(pipeline->status);
+    return dlc_stage_p2p_send(pipeline->stage_p2p, k);
+}
+
+/* ---- Backward ---------------------------------------------------------------- */
+
+typedef struct accumulation {
+    dlc_pipeline *pipeline;
+    const dlc_pipeline_batch *batch;
+} accumulation;
+
+/* The gradients of a micro-batch are final up to `elements`: adds them to the sum of
+ * those before while they are in the cache; after the last micro-batch they can be
+ * reduced. */
+static dlc_status add_gradients(void *context, size_t elements) {
+    const accumulation *what = context;
+    dlc_pipeline *pipeline = what->pipeline;
+    const dlc_session *session = pipeline->session;
+    float *sum = dlc_net_arenas(session->net)->gradients;
+    const float *own = pipeline->sum.base;
+    size_t from = pipeline->added;
+    pipeline->added = elements > from ? elements : from;
+    if (pipeline->current > 0 && elements > from)
+        DLC_TRY(session->device_ops->add(session->device, session->queue,
+                                         elements - from, own + from, sum + from));
+    int is_last = pipeline->current == pipeline->schedule.micro_batches - 1;
+    return is_last ? what->batch->ready(what->batch->context, elements) : DLC_OK;
+}
+
+static dlc_status backward(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch) {
+    dlc_net *net = pipeline->session->net;
+    int32_t k = pipeline->schedule.backward;
+    accumulation what = {pipeline, batch};
+    pipeline->added = 0;
+    DLC_TRY(dlc_stage_p2p_add_gradients(pipeline->stage_p2p, k));
+    dlc_net_set_gradient_arena(net, k > 0 ? pipeline->sum.base : NULL);
+    enter(pipeline, batch, k);
+    if (reads_in_place(pipeline))
+        DLC_TRY(set_batch(pipeline, net, batch, k));
+    DLC_TRY(dlc_net_backward(net, (float)batch->share, add_gradients, &what));
+    DLC_TRY(dlc_net_sync(net));
+    DLC_TRY(pipeline->status);
+    DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));
+    /* its slot is free now */
+    int32_t next = k + dlc_schedule_1f1b_max_in_flight(&pipeline->schedule) + 1;
+    return next < pipeline->schedule.micro_batches
+               ? dlc_stage_p2p_post_receives(pipeline->stage_p2p, next)
+               : DLC_OK;
+}
+
+/* ---- Passes ---------------------------------------------------------------------- */
+
+static dlc_schedule_step next_step(const dlc_pipeline *pipeline) {
+    const dlc_schedule_1f1b *schedule = &pipeline->schedule;
+    const dlc_stage_p2p *stage_p2p = pipeline->stage_p2p;
+    int can_forward = schedule->forward < schedule->micro_batches &&
+                      dlc_stage_p2p_has_inputs(stage_p2p, schedule->forward) &&
+                      dlc_stage_p2p_outputs_sent(stage_p2p, schedule->forward);
+    int can_backward = schedule->backward < schedule->forward &&
+                       dlc_stage_p2p_has_gradients(stage_p2p, schedule->backward);
+    return dlc_schedule_1f1b_next(schedule, can_forward, can_backward);
+}
+
+static dlc_status run_step(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch,
+                           dlc_schedule_step step) {
+    uint64_t began = dlc_now_ns();
+    DLC_TRY(step == DLC_SCHEDULE_FORWARD ? forward(pipeline, batch)
+                                         : backward(pipeline, batch));
+    pipeline->times.busy += dlc_since(began);
+    dlc_schedule_1f1b_done(&pipeline->schedule, step);
+    return DLC_OK;
+}
+
+static dlc_status post_first_receives(dlc_pipeline *pipeline) {
+    const dlc_schedule_1f1b *schedule = &pipeline->schedule;
+    for (int32_t k = 0;
+         k <= dlc_schedule_1f1b_max_in_flight(schedule) && k < schedule->micro_batches;
+         k++)
+        DLC_TRY(dlc_stage_p2p_post_receives(pipeline->stage_p2p, k));
+    return DLC_OK;
+}
+
+dlc_status dlc_pipeline_pass(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch) {
+    if (pipeline->passes++ == DLC_PIPELINE_WARM_UP)
+        pipeline->times = (dlc_pipeline_times){0};
+    uint64_t began = dlc_now_ns();
+    uint64_t sent = dlc_stage_p2p_sent(pipeline->stage_p2p);
+    pipeline->schedule.forward = pipeline->schedule.backward = 0;
+    DLC_TRY(post_first_receives(pipeline));
+    for (;;) {
+        DLC_TRY(dlc_job_check(pipeline->session->job));
+        DLC_TRY(dlc_stage_p2p_poll(pipeline->stage_p2p));
+        dlc_schedule_step step = next_step(pipeline);
+        if (step == DLC_SCHEDULE_DONE)
+            break;
+        if (step != DLC_SCHEDULE_WAIT) {
+            DLC_TRY(run_step(pipeline, batch, step));
+            continue;
+        }
+        report_wait(pipeline);
+        DLC_TRY(dlc_stage_p2p_wait(pipeline->stage_p2p));
+    }
+    pipeline->times.elapsed += dlc_since(began);
+    pipeline->times.sent += (double)(dlc_stage_p2p_sent(pipeline->stage_p2p) - sent);
+    return DLC_OK;
+}
+
+dlc_status dlc_pipeline_reduce_control_words(dlc_pipeline *pipeline,
+                                             float words[DLC_CONTROL_WORDS]) {
+    const dlc_session *session = pipeline->session;
+    const size_t bytes = DLC_CONTROL_WORDS * sizeof *words;
+    float *at = pipeline->control_words.base;
+    dlc_job_activity(session->job, "reducing control words", NULL, 0);
+    /* Gradients in flight to the previous stage go on meanwhile. */
+    DLC_TRY(dlc_stage_p2p_drain(pipeline->stage_p2p));
+    DLC_TRY(session->device_ops->copy(session->device, NULL, at, words, bytes));
+    DLC_TRY(dlc_comm_all_reduce(pipeline->world, at, DLC_CONTROL_WORDS));
+    return session->device_ops->copy(session->device, NULL, words, at, bytes);
+}
+
+/* ---- Tests ------------------------------------------------------------------- */
+
+static int is_tested(const dlc_graph_layer *layer) {
+    return layer->phases & DLC_PHASE_TEST &&
+           layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);
+}
+
+void dlc_pipeline_list_metrics(const dlc_session *session, dlc_evaluation *evaluation) {
+    const dlc_graph *graph = session->setup->graph;
+    evaluation->metrics = 0;
+    for (int32_t i = 0; i < graph->layers && evaluation->metrics < DLC_MAX_METRICS;
+         i++) {
+        const dlc_graph_layer *layer = &graph->layer[i];
+        if (is_tested(layer))
+            evaluation->metric[evaluation->metrics++] = (dlc_metric){
+                .name = layer->name,
+                .is_loss = (layer->feature->caps & DLC_LAYER_LOSS) != 0,
+                .weight = layer->loss_weight};
+    }
+}
+
+static dlc_status add_metrics(const dlc_net *net, dlc_evaluation *evaluation) {
+    for (int32_t i = 0; i < dlc_net_metrics(net); i++) {
+        dlc_metric own;
+        DLC_TRY(dlc_net_metric(net, i, &own));
+        for (int32_t j = 0; j < evaluation->metrics; j++) {
+            dlc_metric *metric = &evaluation->metric[j];
+            if (metric->name != own.name) /* both are from the graph */
+                continue;
+            metric->sum += own.sum;
+            metric->count += own.count;
+        }
+    }
+    return DLC_OK;
+}
+
+/* Batches of this replica's part of the test set, even if the stage reads none of them.
+ */
+static int64_t test_batches(const dlc_pipeline *pipeline) {
+    const dlc_data_setup *test = &pipeline->session->setup->test;
+    const dlc_stages *stages = &pipeline->stages;
+    int64_t begin = test->info.samples * stages->replica / stages->replicas;
+    int64_t end = test->info.samples * (stages->replica + 1) / stages->replicas;
+    return (end - begin + test->batch - 1) / test->batch;
+}
+
+static dlc_status wait_for_slot(dlc_pipeline *pipeline, int32_t k) {
+    dlc_stage_p2p *stage_p2p = pipeline->test_stage_p2p;
+    DLC_TRY(dlc_job_check(pipeline->session->job));
+    DLC_TRY(dlc_stage_p2p_poll(stage_p2p));
+    if (!dlc_stage_p2p_has_inputs(stage_p2p, k) ||
+        !dlc_stage_p2p_outputs_sent(stage_p2p, k))
+        dlc_job_activity(pipeline->session->job, "wait for", "a test batch", 0);
+    while (!dlc_stage_p2p_has_inputs(stage_p2p, k) ||
+           !dlc_stage_p2p_outputs_sent(stage_p2p, k))
+        DLC_TRY(dlc_stage_p2p_wait(stage_p2p));
+    return DLC_OK;
+}
+
+static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
+                             dlc_evaluation *evaluation) {
+    dlc_session *session = pipeline->session;
+    dlc_net_pass pass = {.iteration = session->iteration};
+    DLC_TRY(wait_for_slot(pipeline, k));
+    dlc_stage_p2p_bind(pipeline->test_stage_p2p, k, &pass);
+    dlc_net_begin_pass(session->test_net, &pass);
+    if (session->test_feed) {
+        dlc_batch batch;
+        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
+        DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
+    }
+    pipeline->current = k;
+    DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
+    DLC_TRY(dlc_net_sync(session->test_net));
+    DLC_TRY(pipeline->status);
+    DLC_TRY(dlc_stage_p2p_send(pipeline->test_stage_p2p, k));
+    return add_metrics(session->test_net, evaluation);
+}
+
+dlc_status dlc_pipeline_test(dlc_session *session, dlc_evaluation *evaluation) {
+    enum { SLOTS = 2 };
+    dlc_pipeline *pipeline = session->pipeline;
+    int64_t batches = test_batches(pipeline);
+    if (session->test_feed)
+        DLC_TRY(dlc_feed_seek(session->test_feed, 0));
+    for (int32_t k = 0; k < SLOTS && k < batches; k++)
+        DLC_TRY(dlc_stage_p2p_post_receives(pipeline->test_stage_p2p, k));
+    for (int32_t k = 0; k < batches; k++) {
+        DLC_TRY(test_batch(pipeline, k, evaluation));
+        if (k + SLOTS < batches)
+            DLC_TRY(dlc_stage_p2p_post_receives(pipeline->test_stage_p2p, k + SLOTS));
+    }
+    return dlc_stage_p2p_drain(pipeline->test_stage_p2p);
+}

@@ -1,0 +1,47 @@
+/* The 1F1B schedule: which pass of which micro-batch a stage runs next.
+ *
+ * One forward, one backward (Narayanan et al. 2019, "PipeDream", 3.2; with a flush at
+ * the end of each iteration, Narayanan et al. 2021, "Memory-efficient pipeline-parallel
+ * DNN training", 3): a stage runs backward whenever it can, so that a micro-batch's
+ * memory is free again soon, and forward only while fewer than stages - stage
+ * micro-batches are in flight, which is as many as it takes to keep the last stage
+ * busy. So memory is bounded by the number of stages, not of micro-batches, and with
+ * equal stages (stages - 1) / (micro_batches + stages - 1) of the time is lost in
+ * bubbles.
+ *
+ * Micro-batches run forward, and backward, in the order of their numbers, so gradients
+ * are accumulated in a fixed order whatever arrives first. */
+#ifndef DLC_PARALLEL_PIPELINE_SCHEDULE_1F1B_H
+#define DLC_PARALLEL_PIPELINE_SCHEDULE_1F1B_H
+
+#include <stdint.h>
+
+typedef enum dlc_schedule_step {
+    DLC_SCHEDULE_WAIT, /* nothing is ready */
+    DLC_SCHEDULE_FORWARD,
+    DLC_SCHEDULE_BACKWARD,
+    DLC_SCHEDULE_DONE, /* all micro-batches are done */
+} dlc_schedule_step;
+
+typedef struct dlc_schedule_1f1b {
+    int32_t stage, stages, micro_batches;
+    int32_t forward,
+        backward; /* the next micro-batch of each direction; start with 0 */
+} dlc_schedule_1f1b;
+
+/* How many micro-batches may be in flight in this stage. */
+int32_t dlc_schedule_1f1b_max_in_flight(const dlc_schedule_1f1b *schedule);
+/* How many are in flight now. */
+int32_t dlc_schedule_1f1b_in_flight(const dlc_schedule_1f1b *schedule);
+
+/* The next step. `can_forward`, `can_backward`: are the inputs, or the gradients, of
+ * the next micro-batch there? */
+dlc_schedule_step dlc_schedule_1f1b_next(const dlc_schedule_1f1b *schedule,
+                                         int can_forward, int can_backward);
+/* Records that a step was done. */
+void dlc_schedule_1f1b_done(dlc_schedule_1f1b *schedule, dlc_schedule_step step);
+
+/* The fraction of the time that equal stages are idle. */
+double dlc_schedule_1f1b_bubble(int32_t stages, int32_t micro_batches);
+
+#endif

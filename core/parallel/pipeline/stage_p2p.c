@@ -1,0 +1,344 @@
+/* Stage p2p: one table of requests in flight; each decrements a counter of its slot
+ * when it completes. */
+#include "parallel/pipeline/stage_p2p.h"
+
+#include "base/memory.h"
+
+/* What a slot may wait for. */
+typedef enum flow { INPUTS, OUTPUTS, GRADIENTS, RETURNS, FLOWS } flow;
+
+typedef struct slot {
+    void **in, **in_diff; /* own arrays of pointers into `memory` */
+    void **out, **out_diff;
+    void ***received; /* own; gradients of output i, one from each of its readers */
+    int32_t pending[FLOWS];
+} slot;
+
+typedef struct entry {
+    int32_t *pending;
+} entry;
+
+struct dlc_stage_p2p {
+    dlc_stage_p2p_args args;
+    dlc_memory memory; /* of all slots */
+    slot *slots;
+    dlc_request **request; /* own; NULL: unused */
+    entry *entries;        /* own; as many */
+    int32_t capacity;
+    int32_t used; /* all from here on are unused */
+    uint64_t sent;
+};
+
+/* Seconds that one wait may take before it checks whether the job is ending. */
+#define WAIT_S 0.1
+
+/* ---- Opening and closing ----------------------------------------------------- */
+
+static size_t tensor_bytes(const dlc_net_boundary *port) {
+    dlc_tensor tensor = {.dtype = port->dtype, .shape = port->shape};
+    size_t bytes = dlc_tensor_bytes(&tensor), mask = 63;
+    return (bytes + mask) & ~mask;
+}
+
+static size_t message_bytes(const dlc_net_boundary *port) {
+    dlc_tensor tensor = {.dtype = port->dtype, .shape = port->shape};
+    return dlc_tensor_bytes(&tensor);
+}
+
+static size_t slot_bytes(const dlc_boundary_tensors *boundary) {
+    size_t bytes = 0;
+    for (int32_t i = 0; i < boundary->ins; i++)
+        bytes += tensor_bytes(&boundary->in[i]) * (boundary->in[i].gradient ? 2 : 1);
+    for (int32_t i = 0; i < boundary->outs; i++) {
+        bytes += tensor_bytes(&boundary->out[i]);
+        for (int32_t r = 0; r < boundary->readers[i]; r++)
+            if (boundary->reader[i][r].gradient)
+                bytes += tensor_bytes(&boundary->out[i]);
+    }
+    return bytes;
+}
+
+/* Requests that one slot may have in flight. */
+static int32_t slot_requests(const dlc_boundary_tensors *boundary) {
+    int32_t count = 2 * boundary->ins;
+    for (int32_t i = 0; i < boundary->outs; i++)
+        count += 2 * boundary->readers[i];
+    return count;
+}
+
+static void *take(char **at, const dlc_net_boundary *port) {
+    void *taken = *at;
+    *at += tensor_bytes(port);
+    return taken;
+}
+
+static dlc_status lay_out_out(const dlc_boundary_tensors *boundary, int32_t i,
+                              slot *made, char **at) {
+    const dlc_net_boundary *port = &boundary->out[i];
+    made->out[i] = take(at, port);
+    made->received[i] = dlc_alloc((size_t)boundary->readers[i],
+                                  sizeof **made->received);
+    if (!made->received[i])
+        return DLC_ERR_NOMEM;
+    for (int32_t r = 0; r < boundary->readers[i]; r++) {
+        if (!boundary->reader[i][r].gradient)
+            continue;
+        made->received[i][r] = take(at, port);
+        if (!made->out_diff[i])
+            made->out_diff[i] = made->received[i][r];
+    }
+    return DLC_OK;
+}
+
+static dlc_status lay_out(const dlc_boundary_tensors *boundary, slot *made, char *at) {
+    size_t ins = (size_t)boundary->ins, outs = (size_t)boundary->outs;
+    made->in = dlc_alloc(ins, sizeof *made->in);
+    made->in_diff = dlc_alloc(ins, sizeof *made->in_diff);
+    made->out = dlc_alloc(outs, sizeof *made->out);
+    made->out_diff = dlc_alloc(outs, sizeof *made->out_diff);
+    made->received = dlc_alloc(outs, sizeof *made->received);
+    if (!made->in || !made->in_diff || !made->out || !made->out_diff || !made->received)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < boundary->ins; i++) {
+        made->in[i] = take(&at, &boundary->in[i]);
+        if (boundary->in[i].gradient)
+            made->in_diff[i] = take(&at, &boundary->in[i]);
+    }
+    for (int32_t i = 0; i < boundary->outs; i++)
+        DLC_TRY(lay_out_out(boundary, i, made, &at));
+    return DLC_OK;
+}
+
+static dlc_status prepare(dlc_stage_p2p *stage_p2p) {
+    const dlc_stage_p2p_args *args = &stage_p2p->args;
+    size_t bytes = slot_bytes(args->boundary), slots = (size_t)args->slots;
+    stage_p2p->capacity = slot_requests(args->boundary) * args->slots;
+    stage_p2p->request = dlc_alloc((size_t)stage_p2p->capacity, sizeof(dlc_request *));
+    stage_p2p->entries = dlc_alloc((size_t)stage_p2p->capacity,
+                                   sizeof *stage_p2p->entries);
+    stage_p2p->slots = dlc_alloc(slots, sizeof *stage_p2p->slots);
+    if (!stage_p2p->request || !stage_p2p->entries || !stage_p2p->slots)
+        return DLC_ERR_NOMEM;
+    stage_p2p->memory = (dlc_memory){.size = sizeof stage_p2p->memory};
+    if (bytes > 0)
+        DLC_TRY(args->device_ops->alloc(args->device, bytes * slots, 0,
+                                        &stage_p2p->memory));
+    for (size_t i = 0; i < slots; i++)
+        DLC_TRY(lay_out(args->boundary, &stage_p2p->slots[i],
+                        (char *)stage_p2p->memory.base + i * bytes));
+    return DLC_OK;
+}
+
+dlc_status dlc_stage_p2p_open(const dlc_stage_p2p_args *args,
+                              dlc_stage_p2p **stage_p2p) {
+    dlc_stage_p2p *made = dlc_alloc(1, sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->args = *args;
+    dlc_status status = prepare(made);
+    if (status != DLC_OK) {
+        dlc_stage_p2p_close(made);
+        return status;
+    }
+    *stage_p2p = made;
+    return DLC_OK;
+}
+
+static void free_slot(const dlc_boundary_tensors *boundary, slot *made) {
+    for (int32_t i = 0; made->received && i < boundary->outs; i++)
+        dlc_free(made->received[i]);
+    dlc_free(made->received);
+    dlc_free(made->out_diff);
+    dlc_free(made->out);
+    dlc_free(made->in_diff);
+    dlc_free(made->in);
+}
+
+void dlc_stage_p2p_close(dlc_stage_p2p *stage_p2p) {
+    if (!stage_p2p)
+        return;
+    for (int32_t i = 0; stage_p2p->slots && i < stage_p2p->args.slots; i++)
+        free_slot(stage_p2p->args.boundary, &stage_p2p->slots[i]);
+    if (stage_p2p->memory.base)
+        stage_p2p->args.device_ops->free(stage_p2p->args.device, &stage_p2p->memory);
+    dlc_free(stage_p2p->slots);
+    dlc_free(stage_p2p->entries);
+    dlc_free(stage_p2p->request);
+    dlc_free(stage_p2p);
+}
+
+/* ---- Requests ---------------------------------------------------------------- */
+
+static slot *slot_of(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    return &stage_p2p->slots[micro_batch % stage_p2p->args.slots];
+}
+
+static int32_t free_entry(const dlc_stage_p2p *stage_p2p) {
+    int32_t i = 0;
+    while (i < stage_p2p->used && stage_p2p->request[i])
+        i++;
+    return i;
+}
+
+static dlc_status note(dlc_stage_p2p *stage_p2p, dlc_request *request,
+                       int32_t *pending) {
+    int32_t at = free_entry(stage_p2p);
+    if (at == stage_p2p->capacity)
+        return dlc_fail(DLC_ERR_INTERNAL, "more messages between stages than planned");
+    stage_p2p->request[at] = request;
+    stage_p2p->entries[at].pending = pending;
+    stage_p2p->used = at >= stage_p2p->used ? at + 1 : stage_p2p->used;
+    ++*pending;
+    return DLC_OK;
+}
+
+static void complete(dlc_stage_p2p *stage_p2p, int32_t i) {
+    stage_p2p->request[i] = NULL;
+    --*stage_p2p->entries[i].pending;
+    while (stage_p2p->used > 0 && !stage_p2p->request[stage_p2p->used - 1])
+        stage_p2p->used--;
+}
+
+static dlc_status send(dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag,
+                       const void *from, size_t bytes, int32_t *pending) {
+    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
+    dlc_request *request = NULL;
+    DLC_TRY(p2p->send(p2p->context, rank, tag, from, bytes, &request));
+    stage_p2p->sent += bytes;
+    return note(stage_p2p, request, pending);
+}
+
+static dlc_status recv(dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag, void *to,
+                       size_t bytes, int32_t *pending) {
+    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
+    dlc_request *request = NULL;
+    DLC_TRY(p2p->recv(p2p->context, rank, tag, to, bytes, &request));
+    return note(stage_p2p, request, pending);
+}
+
+dlc_status dlc_stage_p2p_poll(dlc_stage_p2p *stage_p2p) {
+    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
+    for (int32_t i = 0; i < stage_p2p->used; i++) {
+        int done = 0;
+        if (stage_p2p->request[i])
+            DLC_TRY(p2p->test(p2p->context, stage_p2p->request[i], &done));
+        if (done)
+            complete(stage_p2p, i);
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_stage_p2p_wait(dlc_stage_p2p *stage_p2p) {
+    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
+    int32_t which = -1;
+    DLC_TRY(p2p->check(p2p->context));
+    if (stage_p2p->used == 0)
+        return dlc_fail(DLC_ERR_INTERNAL, "a stage waits for nothing");
+    DLC_TRY(p2p->wait_any(p2p->context, stage_p2p->request, stage_p2p->used, WAIT_S,
+                          &which));
+    if (which >= 0)
+        complete(stage_p2p, which);
+    return DLC_OK;
+}
+
+dlc_status dlc_stage_p2p_drain(dlc_stage_p2p *stage_p2p) {
+    while (stage_p2p->used > 0)
+        DLC_TRY(dlc_stage_p2p_wait(stage_p2p));
+    return DLC_OK;
+}
+
+/* ---- A micro-batch's messages ---------------------------------------------------- */
+
+/* Which tensor of which micro-batch; its gradient has the same tag in the other
+ * direction. */
+static dlc_tag tag_of(int32_t id, int32_t micro_batch) {
+    return (dlc_tag)(uint32_t)id << 32 | (uint32_t)micro_batch;
+}
+
+dlc_status dlc_stage_p2p_post_receives(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
+    slot *into = slot_of(stage_p2p, micro_batch);
+    for (int32_t i = 0; i < boundary->ins; i++)
+        DLC_TRY(recv(stage_p2p, boundary->in_rank[i],
+                     tag_of(boundary->in_id[i], micro_batch), into->in[i],
+                     message_bytes(&boundary->in[i]), &into->pending[INPUTS]));
+    return DLC_OK;
+}
+
+int dlc_stage_p2p_has_inputs(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    return slot_of(stage_p2p, micro_batch)->pending[INPUTS] == 0;
+}
+
+int dlc_stage_p2p_outputs_sent(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    return slot_of(stage_p2p, micro_batch)->pending[OUTPUTS] == 0;
+}
+
+/* Receives of gradients are posted first, so that no send waits for one. */
+dlc_status dlc_stage_p2p_send(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
+    slot *from = slot_of(stage_p2p, micro_batch);
+    for (int32_t i = 0; i < boundary->outs; i++) {
+        size_t bytes = message_bytes(&boundary->out[i]);
+        dlc_tag tag = tag_of(boundary->out_id[i], micro_batch);
+        for (int32_t r = 0; r < boundary->readers[i]; r++) {
+            const dlc_boundary_reader *reader = &boundary->reader[i][r];
+            if (reader->gradient)
+                DLC_TRY(recv(stage_p2p, reader->rank, tag, from->received[i][r], bytes,
+                             &from->pending[GRADIENTS]));
+            DLC_TRY(send(stage_p2p, reader->rank, tag, from->out[i], bytes,
+                         &from->pending[OUTPUTS]));
+        }
+    }
+    return DLC_OK;
+}
+
+int dlc_stage_p2p_has_gradients(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    const slot *at = slot_of(stage_p2p, micro_batch);
+    return at->pending[GRADIENTS] == 0 && at->pending[RETURNS] == 0;
+}
+
+dlc_status dlc_stage_p2p_add_gradients(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+    const dlc_stage_p2p_args *args = &stage_p2p->args;
+    const slot *at = slot_of(stage_p2p, micro_batch);
+    for (int32_t i = 0; i < args->boundary->outs; i++) {
+        size_t count = (size_t)dlc_shape_count(&args->boundary->out[i].shape);
+        for (int32_t r = 0; r < args->boundary->readers[i]; r++)
+            if (at->received[i][r] && at->received[i][r] != at->out_diff[i])
+                DLC_TRY(args->device_ops->add(args->device, NULL, count,
+                                              at->received[i][r], at->out_diff[i]));
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
+                                          int32_t micro_batch) {
+    const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
+    slot *from = slot_of(stage_p2p, micro_batch);
+    for (int32_t i = 0; i < boundary->ins; i++)
+        if (boundary->in[i].gradient)
+            DLC_TRY(send(stage_p2p, boundary->in_rank[i],
+                         tag_of(boundary->in_id[i], micro_batch), from->in_diff[i],
+                         message_bytes(&boundary->in[i]), &from->pending[RETURNS]));
+    return DLC_OK;
+}
+
+void dlc_stage_p2p_bind(dlc_stage_p2p *stage_p2p, int32_t micro_batch,
+                        dlc_net_pass *pass) {
+    const slot *at = slot_of(stage_p2p, micro_batch);
+    pass->in = at->in;
+    pass->in_diff = at->in_diff;
+    pass->out = at->out;
+    pass->out_diff = at->out_diff;
+}
+
+size_t dlc_stage_p2p_bytes(const dlc_boundary_tensors *boundary, int32_t slots) {
+    return slot_bytes(boundary) * (size_t)slots;
+}
+
+size_t dlc_stage_p2p_memory(const dlc_stage_p2p *stage_p2p) {
+    return dlc_stage_p2p_bytes(stage_p2p->args.boundary, stage_p2p->args.slots);
+}
+
+uint64_t dlc_stage_p2p_sent(const dlc_stage_p2p *stage_p2p) {
+    return stage_p2p->sent;
+}

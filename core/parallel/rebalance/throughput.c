@@ -1,0 +1,213 @@
+/* Times passes on made-up samples on all ranks at once, and balances the batch split by
+ * the results. */
+#include "parallel/rebalance/throughput.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+/* A new split must be faster by this factor: measurements are never exact, and ranks
+ * with equal batches have equal nets. */
+static const double min_gain = 1.1;
+
+/* ---- Measuring ------------------------------------------------------------------- */
+
+enum { WARM_UP = 2, REPEATS = 5, LONG_ENOUGH_MS = 120 };
+
+typedef struct samples {
+    float *data;
+    int32_t *labels;
+} samples;
+
+/* Values like an image's, all labelled class 0. */
+static dlc_status make_samples(const dlc_session *session, int64_t batch,
+                               samples *made) {
+    dlc_shape sample;
+    DLC_TRY(dlc_setup_sample_shape(&session->setup->train, &sample));
+    size_t count = (size_t)batch * (size_t)dlc_shape_count(&sample);
+    made->data = dlc_alloc(count, sizeof *made->data);
+    made->labels = dlc_alloc((size_t)batch, sizeof *made->labels);
+    if (!made->data || !made->labels)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < count; i++)
+        made->data[i] = (float)(i % 251) / 251.0f;
+    return DLC_OK;
+}
+
+static dlc_status pass(const dlc_session *session, dlc_net *net) {
+    DLC_TRY(dlc_job_check(session->job));
+    DLC_TRY(dlc_net_forward(net, 0, 0));
+    DLC_TRY(dlc_net_backward(net, 1, NULL, NULL));
+    return dlc_net_sync(net);
+}
+
+/* Seconds of a pass, averaged over enough passes to include interruptions by the
+ * scheduler. */
+static dlc_status time_passes(const dlc_session *session, dlc_net *net,
+                              double *seconds) {
+    uint64_t start = dlc_now_ns();
+    double spent = 0;
+    int passes = 0;
+    do {
+        DLC_TRY(pass(session, net));
+        passes++;
+        spent = dlc_since(start);
+    } while (spent * 1e3 < LONG_ENOUGH_MS);
+    *seconds = spent / passes;
+    return DLC_OK;
+}
+
+static int by_size(const void *a, const void *b) {
+    double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+static dlc_status measure(const dlc_session *session, dlc_net *net, double *seconds) {
+    double all[REPEATS];
+    for (int i = 0; i < WARM_UP; i++)
+        DLC_TRY(pass(session, net));
+    DLC_TRY(dlc_job_barrier(session->job));
+    for (int i = 0; i < REPEATS; i++)
+        DLC_TRY(time_passes(session, net, &all[i]));
+    qsort(all, REPEATS, sizeof *all, by_size);
+    *seconds = all[REPEATS / 2];
+    return DLC_OK;
+}
+
+/* ---- Balancing ------------------------------------------------------------------- */
+
+static void log_event(const dlc_session *session, const char *list,
+                      const dlc_rank_throughput *throughput) {
+    const dlc_batch_split *split = &session->setup->batch_split;
+    int32_t workers = split->ranks - split->servers;
+    dlc_json event = dlc_log_event_begin("batch_split");
+    dlc_json_int(&event, "iteration", session->iteration);
+    dlc_json_string(&event, "batch_split", list);
+    dlc_json_array(&event, "samples_per_s");
+    for (int32_t r = 0; r < workers; r++)
+        dlc_json_number(&event, NULL, throughput[r].samples_per_s);
+    dlc_json_end_array(&event);
+    dlc_json_array(&event, "fixed_s");
+    for (int32_t r = 0; r < workers; r++)
+        dlc_json_number(&event, NULL, throughput[r].fixed_seconds);
+    dlc_json_end_array(&event);
+    dlc_log_event_end(&event);
+}
+
+static void log_rank(int32_t rank, const dlc_rank_throughput *throughput,
+                     int64_t count) {
+    dlc_text fixed = {0};
+    if (throughput->fixed_seconds > 0)
+        dlc_text_add(&fixed, " and %.1f ms of fixed time",
+                     throughput->fixed_seconds * 1e3);
+    dlc_info("rank %" PRId32 ": %.0f samples/s%s, %" PRId64 " samples of each batch",
+             rank, throughput->samples_per_s, dlc_text_string(&fixed), count);
+    dlc_text_free(&fixed);
+}
+
+/* If ranks compare often, only changes are reported. */
+static void announce(const dlc_session *session, const dlc_rank_throughput *throughput,
+                     int changed) {
+    const dlc_batch_split *split = &session->setup->batch_split;
+    dlc_text list = {0};
+    if (session->rank != 0 || (split->is_default && !changed))
+        return;
+    dlc_batch_split_print(split, &list);
+    for (int32_t r = 0; r < split->ranks - split->servers; r++)
+        log_rank(r, &throughput[r], split->count[r]);
+    dlc_info("%s batch split; to repeat this run: --set parallel.batch_split=%s",
+             changed ? "new" : "unchanged", dlc_text_string(&list));
+    log_event(session, dlc_text_string(&list), throughput);
+    dlc_text_free(&list);
+}
+
+/* All ranks have the same numbers, so they decide alike. */
+static int is_worthwhile(const dlc_batch_split *split,
+                         const dlc_rank_throughput *throughput, const int64_t *count) {
+    return dlc_batch_split_seconds(split, throughput, split->count) >
+           min_gain * dlc_batch_split_seconds(split, throughput, count);
+}
+
+/* `seconds`: of an iteration, on the slowest rank. */
+static dlc_status balance(dlc_session *session, const dlc_rank_throughput *throughput,
+                          double seconds, int *changed) {
+    dlc_batch_split *split = &session->setup->batch_split;
+    *changed = dlc_batch_split_verify(split, seconds);
+    if (*changed && session->rank == 0)
+        dlc_info(
+            "with this batch split iterations take longer than before, %.1f ms: the "
+            "previous one is restored",
+            seconds * 1e3);
+    if (*changed || dlc_batch_split_is_kept(split, seconds))
+        return DLC_OK;
+    int64_t *count = dlc_alloc((size_t)split->ranks, sizeof *count);
+    if (!count)
+        return DLC_ERR_NOMEM;
+    dlc_batch_split_balance(split, throughput, count);
+    *changed = is_worthwhile(split, throughput, count);
+    if (*changed)
+        dlc_batch_split_set(split, count, seconds);
+    dlc_free(count);
+    return DLC_OK;
+}
+
+/* What each rank sends to all. */
+typedef struct report {
+    dlc_rank_throughput throughput;
+    double seconds;
+} report;
+
+static dlc_status exchange(const dlc_session *session, const report *mine,
+                           dlc_rank_throughput *throughput, double *seconds) {
+    report *all = dlc_alloc((size_t)session->ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_all_gather(session->job, mine, sizeof *mine, all);
+    *seconds = 0;
+    for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++) {
+        throughput[r] = all[r].throughput;
+        *seconds = fmax(*seconds, all[r].seconds);
+    }
+    dlc_free(all);
+    return status;
+}
+
+dlc_status dlc_throughput_balance(dlc_session *session, dlc_rank_throughput mine,
+                                  double seconds, int *changed) {
+    dlc_rank_throughput *throughput = dlc_alloc((size_t)session->ranks,
+                                                sizeof *throughput);
+    if (!throughput)
+        return DLC_ERR_NOMEM;
+    dlc_status status = exchange(session, &(report){mine, seconds}, throughput,
+                                 &seconds);
+    if (status == DLC_OK)
+        status = balance(session, throughput, seconds, changed);
+    if (status == DLC_OK)
+        announce(session, throughput, *changed);
+    dlc_free(throughput);
+    return status;
+}
+
+dlc_status dlc_throughput_measure(dlc_session *session, dlc_net *net, int64_t batch) {
+    samples made = {0};
+    double seconds = 0;
+    int changed;
+    if (!net) {
+        DLC_TRY(dlc_job_barrier(session->job));
+        return dlc_throughput_balance(session, (dlc_rank_throughput){0}, 0, &changed);
+    }
+    dlc_status status = make_samples(session, batch, &made);
+    if (status == DLC_OK)
+        status = dlc_net_set_input(net, made.data, made.labels);
+    if (status == DLC_OK)
+        status = measure(session, net, &seconds);
+    dlc_free(made.data);
+    dlc_free(made.labels);
+    DLC_TRY(status);
+    dlc_rank_throughput mine = {.samples_per_s = (double)batch / seconds};
+    return dlc_throughput_balance(session, mine, 0, &changed);
+}

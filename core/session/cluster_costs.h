@@ -1,0 +1,25 @@
+/* The costs that the planner assumes for a job before it trains: communication, as
+ * measured between its ranks, and computation, estimated from memory bandwidth. Used
+ * when settings are `auto`.
+ */
+#ifndef DLC_SESSION_CLUSTER_COSTS_H
+#define DLC_SESSION_CLUSTER_COSTS_H
+
+#include "comm/comm_benchmark.h"
+#include "plan/exchange.h"
+#include "plan/layers.h"
+
+struct dlc_session;
+
+typedef struct dlc_cluster_costs {
+    dlc_plan_cluster cluster;
+    dlc_comm_cost comm;
+    dlc_plan_speed speed;
+} dlc_cluster_costs;
+
+/* Collective, once the ranks are connected: all get the same numbers, those of the
+ * slowest rank. */
+dlc_status dlc_cluster_costs_measure(const struct dlc_session *session,
+                                     dlc_cluster_costs *measured);
+
+#endif

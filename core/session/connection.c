@@ -1,0 +1,260 @@
+/* Chooses the transports on every rank, checks that the ranks agree, and opens the
+ * communicator. */
+#include "session/connection.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+/* ---- Settings ---------------------------------------------------------------- */
+
+typedef struct source {
+    const dlc_connection_args *args;
+    dlc_connection *connection;
+} source;
+
+/* Is the name one of those in "A" or "A+B"? */
+static int is_named(const char *wanted, const char *name) {
+    size_t length = strlen(name);
+    const char *plus = strchr(wanted, '+');
+    size_t first = plus ? (size_t)(plus - wanted) : strlen(wanted);
+    return (first == length && strncmp(wanted, name, length) == 0) ||
+           (plus && strcmp(plus + 1, name) == 0);
+}
+
+/* The settings of [transport] for a transport that it names, and defaults for others.
+ */
+static dlc_status settings_of(void *context, const dlc_feature *feature,
+                              const dlc_settings **settings) {
+    const source *from = context;
+    dlc_connection *connection = from->connection;
+    /* Its score is asked for next: if that kills the rank, the report names it. */
+    dlc_job_activity(from->args->job, "scoring of transport", feature->name, 0);
+    if (is_named(from->args->wanted, feature->name)) {
+        *settings = from->args->settings;
+        return DLC_OK;
+    }
+    dlc_settings **grown = dlc_grow(connection->made, connection->count,
+                                    connection->count + 1, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    connection->made = grown;
+    dlc_problems problems = {0};
+    const dlc_option *tables[] = {feature->options};
+    dlc_status status = dlc_settings_make(NULL, "transport", tables, 1, &problems,
+                                          &connection->made[connection->count]);
+    dlc_problems_free(&problems);
+    if (status == DLC_OK)
+        *settings = connection->made[connection->count++];
+    return status;
+}
+
+/* ---- The choice -------------------------------------------------------------- */
+
+static void announce(const dlc_transport_choice *choice) {
+    dlc_text text = {0};
+    dlc_transport_choice_text(choice, &text);
+    if (dlc_text_status(&text) == DLC_OK && text.length > 0) {
+        text.bytes[text.length - 1] = '\0'; /* drop the final newline */
+        dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
+    }
+    dlc_text_free(&text);
+}
+
+enum { NAME = 128 };
+
+/* What one rank chose. */
+typedef struct pick {
+    dlc_transport_choice choice;
+    dlc_status status;
+    char name[NAME]; /* "" if there was nothing to choose from */
+} pick;
+
+/* The first rank whose choice differs from rank 0's, and both choices; -1: none. */
+typedef struct mismatch {
+    int32_t rank;
+    char first[NAME], other[NAME];
+} mismatch;
+
+static void pick_free(pick *mine) {
+    dlc_transport_choice_free(&mine->choice);
+}
+
+static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *comm,
+                         source *from, pick *mine) {
+    dlc_transport_args asked = {.size = sizeof asked,
+                                .rank = comm->rank,
+                                .ranks = comm->ranks,
+                                .rank_info = comm->rank_info,
+                                .device_ops = comm->device_ops,
+                                .device = args->device};
+    dlc_text name = {0};
+    *mine = (pick){.status = DLC_OK};
+    mine->status = dlc_transport_choose(args->registry, args->wanted,
+                                        args->device_feature->name, &asked, settings_of,
+                                        from, &mine->choice);
+    if (mine->status == DLC_OK) {
+        dlc_transport_choice_name(&mine->choice, &name);
+        mine->status = dlc_text_status(&name);
+    }
+    if (mine->status == DLC_OK)
+        (void)snprintf(mine->name, sizeof mine->name, "%s", dlc_text_string(&name));
+    dlc_text_free(&name);
+}
+
+static dlc_status compare(const dlc_connection_args *args, const pick *mine,
+                          mismatch *found) {
+    int32_t ranks = dlc_job_ranks(args->job);
+    char(*all)[NAME] = dlc_alloc((size_t)ranks, NAME);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_all_gather(args->job, mine->name, NAME, all);
+    *found = (mismatch){.rank = -1};
+    for (int32_t r = 1; status == DLC_OK && found->rank < 0 && r < ranks; r++) {
+        if (strncmp(all[r], all[0], NAME) == 0)
+            continue;
+        found->rank = r;
+        memcpy(found->first, all[0], NAME);
+        memcpy(found->other, all[r], NAME);
+    }
+    dlc_free(all);
+    return status;
+}
+
+static dlc_status refuse_mismatch(const dlc_connection_args *args,
+                                  const mismatch *found) {
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "rank 0 (host %s) would use transport %s, but rank %d (host %s) "
+                    "would use %s: choose one that all ranks can use with --transport",
+                    dlc_job_rank_info(args->job, 0)->host,
+                    found->first[0] ? found->first : "none", found->rank,
+                    dlc_job_rank_info(args->job, found->rank)->host,
+                    found->other[0] ? found->other : "none");
+}
+
+/* A network adapter that has just come up is visible to some ranks sooner than to
+ * others, so all ranks choose again a few times before this fails. */
+enum { TRIES = 8 };
+#define BETWEEN_TRIES_NS 250000000L
+
+static dlc_status pick_together(const dlc_connection_args *args,
+                                const dlc_comm_args *comm, source *from, pick *mine) {
+    const struct timespec pause = {.tv_nsec = BETWEEN_TRIES_NS};
+    mismatch found = {.rank = -1};
+    for (int i = 0; i < TRIES; i++) {
+        if (i > 0) {
+            pick_free(mine);
+            (void)nanosleep(&pause, NULL);
+        }
+        pick_locally(args, comm, from, mine);
+        DLC_TRY(compare(args, mine, &found));
+        if (found.rank < 0)
+            break;
+    }
+    if (mine->status != DLC_OK || found.rank < 0)
+        return mine->status;
+    return refuse_mismatch(args, &found);
+}
+
+/* Every rank chooses on its own; all must arrive at the same choice. */
+static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
+                         dlc_connection *connection) {
+    source from = {args, connection};
+    pick mine = {.status = DLC_OK};
+    dlc_status status = pick_together(args, comm, &from, &mine);
+    if (comm->rank == 0)
+        announce(&mine.choice);
+    if (status == DLC_OK) {
+        connection->transport = dlc_strdup(mine.name);
+        status = connection->transport ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    if (status == DLC_OK) {
+        comm->level.feature = mine.choice.feature;
+        comm->inter_node.feature = mine.choice.inter_node;
+        status = settings_of(&from, mine.choice.feature, &comm->level.settings);
+    }
+    if (status == DLC_OK && mine.choice.inter_node)
+        status = settings_of(&from, mine.choice.inter_node, &comm->inter_node.settings);
+    pick_free(&mine);
+    return status;
+}
+
+/* ---- Devices ----------------------------------------------------------------- */
+
+static void warn_of_differing(const dlc_connection_args *args,
+                              const dlc_device_info *all, int32_t ranks) {
+    for (int32_t r = 1; r < ranks; r++) {
+        if (strcmp(all[r].name, all[0].name) == 0)
+            continue;
+        dlc_warn("rank %d (host %s) computes on %s, but rank 0 (host %s) on %s: all "
+                 "ranks run at the speed of the slowest",
+                 r, dlc_job_rank_info(args->job, r)->host, all[r].name,
+                 dlc_job_rank_info(args->job, 0)->host, all[0].name);
+        return;
+    }
+}
+
+static dlc_status compare_devices(const dlc_connection_args *args) {
+    const dlc_device_ops *ops = args->device_feature->ops;
+    int32_t ranks = dlc_job_ranks(args->job);
+    dlc_device_info mine = {.size = sizeof mine};
+    DLC_TRY(ops->describe(args->device_args.index, &mine));
+    dlc_device_info *all = dlc_alloc((size_t)ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_all_gather(args->job, &mine, sizeof mine, all);
+    if (status == DLC_OK && dlc_job_rank(args->job) == 0)
+        warn_of_differing(args, all, ranks);
+    dlc_free(all);
+    return status;
+}
+
+/* ---- Opening ----------------------------------------------------------------- */
+
+static dlc_status open_connection(const dlc_connection_args *args,
+                                  dlc_connection *connection) {
+    dlc_comm_args comm = {.rank = dlc_job_rank(args->job),
+                          .ranks = dlc_job_ranks(args->job),
+                          .rank_info = dlc_job_rank_info(args->job, 0),
+                          .device_ops = args->device_feature->ops,
+                          .device = args->device_args,
+                          .any_order = args->any_order,
+                          .job = args->job,
+                          .oob_all_gather = dlc_job_all_gather,
+                          .check = dlc_job_check};
+    char description[512];
+    if (comm.ranks > 1) {
+        DLC_TRY(compare_devices(args));
+        DLC_TRY(choose(args, &comm, connection));
+    } else {
+        connection->transport = dlc_strdup("none");
+        if (!connection->transport)
+            return DLC_ERR_NOMEM;
+    }
+    connection->how = comm;
+    DLC_TRY(dlc_comm_open(&comm, &connection->comm));
+    dlc_comm_describe(connection->comm, description, sizeof description);
+    if (comm.rank == 0 && description[0])
+        dlc_info("    %s", description);
+    return DLC_OK;
+}
+
+dlc_status dlc_connection_open(const dlc_connection_args *args,
+                               dlc_connection *connection) {
+    dlc_status status = open_connection(args, connection);
+    if (status != DLC_OK)
+        dlc_connection_close(connection);
+    return status;
+}
+
+void dlc_connection_close(dlc_connection *connection) {
+    dlc_comm_close(connection->comm);
+    for (size_t i = 0; i < connection->count; i++)
+        dlc_settings_free(connection->made[i]);
+    dlc_free(connection->made);
+    dlc_free(connection->transport);
+    *connection = (dlc_connection){0};
+}

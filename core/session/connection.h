@@ -1,0 +1,38 @@
+/* The connection of a job's ranks: the transports are chosen, the choice is logged, and
+ * a communicator over all ranks is opened. Owned by the session. */
+#ifndef DLC_SESSION_CONNECTION_H
+#define DLC_SESSION_CONNECTION_H
+
+#include "comm/choose.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "job/job.h"
+
+typedef struct dlc_connection_args {
+    const dlc_registry *registry;
+    const char *wanted;           /* "auto", "A", "A+B" */
+    const dlc_settings *settings; /* of the transports that `wanted` names */
+    const dlc_feature *device_feature;
+    dlc_device *device; /* open, for the scores */
+    dlc_device_args device_args;
+    dlc_job *job;
+    int any_order; /* dlc_comm_args.any_order */
+} dlc_connection_args;
+
+/* Start with {0}. */
+typedef struct dlc_connection {
+    dlc_comm *comm;
+    dlc_comm_args how; /* what `comm` was opened with, to open others like it */
+    char *transport;   /* own; "shm+tcp"; "none" with one rank */
+    dlc_settings *
+        *made; /* own; default settings of transports that net.ini doesn't name */
+    size_t count;
+} dlc_connection;
+
+/* Collective: all ranks call it. Rank 0 logs the choice with its reasons. On failure
+ * the connection is closed. */
+dlc_status dlc_connection_open(const dlc_connection_args *args,
+                               dlc_connection *connection);
+void dlc_connection_close(dlc_connection *connection); /* a zeroed one is allowed */
+
+#endif

@@ -1,0 +1,22 @@
+/* The average of the weights in a session: that of its own arena and that of the arena
+ * of tensor-parallel layers. Every rank averages all the weights that it has, which are
+ * bitwise identical on all ranks, so that nothing is exchanged.
+ *
+ * Threads: the train thread. */
+#ifndef DLC_SESSION_EMA_H
+#define DLC_SESSION_EMA_H
+
+#include "session/session.h"
+
+/* After the slots are open. Nothing is averaged without [solver] ema. */
+void dlc_session_ema_open(dlc_session *session);
+
+/* Begins with the weights as they are. */
+dlc_status dlc_session_ema_begin(const dlc_session *session);
+
+/* Collective, between iterations: the test net reads the averages from here until
+ * `end`, with [train] test_ema. */
+dlc_status dlc_session_ema_test_begin(const dlc_session *session);
+dlc_status dlc_session_ema_test_end(const dlc_session *session);
+
+#endif

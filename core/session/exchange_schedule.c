@@ -1,0 +1,158 @@
+/* Chooses bucket size, optimizer sharding and overlap with forward from the settings, a
+ * communication benchmark and the work of backward. */
+#include "session/exchange_schedule.h"
+
+#include <math.h>
+
+#include "base/log.h"
+#include "comm/comm_benchmark.h"
+
+/* Multiply-adds in the time in which a device moves a byte: typical of CPUs and GPUs.
+ */
+enum { OPERATIONS_A_BYTE = 10 };
+
+/* Estimates the seconds of backward: each operation takes as long as its arithmetic or
+ * its memory traffic. Returns the slowest rank's, so that all ranks decide alike. */
+static dlc_status guess_backward(const dlc_session *session, double *seconds) {
+    dlc_comm *comm = session->connection.comm;
+    double memory, sum = 0;
+    DLC_TRY(
+        dlc_comm_benchmark_memory(comm, session->device_ops, session->device, &memory));
+    for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(session->net, i, &row));
+        for (int part = DLC_NET_BACKWARD_DATA; part < DLC_NET_PARTS; part++) {
+            double operations = 2.0 * (double)row.work[part].multiply_adds;
+            sum += fmax(operations / OPERATIONS_A_BYTE, (double)row.work[part].bytes);
+        }
+    }
+    *seconds = sum / memory;
+    return dlc_comm_max_seconds(comm, seconds);
+}
+
+/* Is there more to reduce than backward can hide? Gradients become ready in the course
+ * of backward, and it is an estimate: half of it counts. */
+static dlc_status find_overlap(const dlc_session *session, const dlc_comm_cost *cost,
+                               int *overlap_forward) {
+    double backward = 0;
+    DLC_TRY(guess_backward(session, &backward));
+    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
+    *overlap_forward = (double)bytes / cost->bandwidth > backward / 2;
+    return DLC_OK;
+}
+
+/* Does [transport] set this option to "yes", "no" or "auto"? */
+static int is_set_to(const dlc_session *session, const char *name, const char *text) {
+    return dlc_settings_is(session->setup->transport_settings, name, text);
+}
+
+int dlc_exchange_schedule_is_fused(const dlc_session *session) {
+    return dlc_session_may_shard(session) &&
+           !is_set_to(session, "shard_optimizer", "no") &&
+           dlc_comm_can_fuse_update(session->connection.comm);
+}
+
+/* The fused pass over memory moves fewer bytes than any other method. */
+static int choose_sharding(const dlc_session *session, const dlc_comm_cost *cost) {
+    const dlc_comm *comm = session->connection.comm;
+    if (!dlc_session_may_shard(session) || !dlc_comm_has_shards(comm))
+        return 0;
+    if (!is_set_to(session, "shard_optimizer", "auto"))
+        return is_set_to(session, "shard_optimizer", "yes");
+    return dlc_exchange_schedule_is_fused(session) ||
+           dlc_comm_cost_favors_sharding(cost, dlc_comm_ranks(comm));
+}
+
+static dlc_status choose_overlap(const dlc_session *session, const dlc_comm_cost *cost,
+                                 int *overlap_forward) {
+    if (!dlc_session_may_defer(session) || session->pipeline)
+        return DLC_OK;
+    if (is_set_to(session, "overlap_forward", "auto"))
+        return find_overlap(session, cost, overlap_forward);
+    *overlap_forward = is_set_to(session, "overlap_forward", "yes");
+    return DLC_OK;
+}
+
+/* Buckets are 1 / PARTS of the arena where the link, or another rank, is the
+ * bottleneck. */
+enum { PARTS = 8 };
+
+static size_t arena_bytes(const dlc_session *session) {
+    return dlc_net_arenas(session->net)->count * sizeof(float);
+}
+
+/* [transport] bucket_bytes; 0: not set. */
+static size_t given_bucket(const dlc_session *session) {
+    return (size_t)dlc_settings_get_int(session->setup->transport_settings,
+                                        "bucket_bytes");
+}
+
+/* If forward overlaps communication, the link is the bottleneck, and it is idle between
+ * two buckets until the threads that reduce them are scheduled. Few large buckets cost
+ * least; eight let those that the next forward needs first overtake the rest. */
+static size_t choose_bucket(const dlc_session *session, const dlc_comm_cost *cost,
+                            int overlap_forward) {
+    size_t submitted = given_bucket(session), bytes = arena_bytes(session);
+    if (submitted)
+        return submitted;
+    size_t best = dlc_comm_cost_bucket_bytes(cost, bytes);
+    return overlap_forward && best < bytes / PARTS ? bytes / PARTS : best;
+}
+
+static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *schedule) {
+    const char *method = schedule->shard_optimizer
+                             ? "each rank updates a shard of the weights"
+                         : schedule->overlap_forward
+                             ? "forward overlaps the rest of the communication"
+                             : "each rank updates all weights";
+    dlc_info("exchange: latency %.1f us, bandwidth %.2f GB/s: buckets of %.2f MB; %s",
+             cost->latency * 1e6, cost->bandwidth / 1e9,
+             (double)schedule->bucket_bytes / 1e6, method);
+}
+
+/* With a consistency model that has a p2p channel of its own, each rank goes on as soon
+ * as it may. Buckets are small enough to be in flight while backward makes the next,
+ * and large enough that their transfer takes longer than waking up the receiver. */
+static dlc_exchange_schedule of_async_model(const dlc_session *session) {
+    enum { LEAST = 1 << 20, MOST = 4 << 20 };
+    size_t part = arena_bytes(session) / PARTS, bucket = given_bucket(session);
+    if (bucket == 0)
+        bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
+    int overlap_forward = dlc_session_may_defer(session) && !session->loss_scale.base;
+    if (session->rank == 0)
+        dlc_info("ranks may be in different iterations; buckets of %.2f MB%s",
+                 (double)bucket / 1e6,
+                 overlap_forward ? "; forward overlaps the rest of the communication"
+                                 : "");
+    return (dlc_exchange_schedule){.bucket_bytes = bucket,
+                                   .overlap_forward = overlap_forward};
+}
+
+dlc_status dlc_exchange_schedule_make(const dlc_session *session,
+                                      dlc_exchange_schedule *schedule) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    dlc_comm *comm = session->connection.comm;
+    dlc_exchange_schedule made = {.bucket_bytes = SIZE_MAX};
+    dlc_comm_cost cost;
+
+    *schedule = made; /* one rank: nothing to overlap, one pass over memory */
+    if (dlc_comm_ranks(comm) == 1)
+        return DLC_OK;
+    if (session->asynchronous) {
+        *schedule = of_async_model(session);
+        return DLC_OK;
+    }
+    DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
+                               session->solver.slots, arenas->gradients, arenas->count,
+                               &cost));
+    /* Gradients that may overflow must be checked as a whole before any update. */
+    int whole = session->loss_scale.base != NULL;
+    made.shard_optimizer = !whole && choose_sharding(session, &cost);
+    if (!whole && !made.shard_optimizer)
+        DLC_TRY(choose_overlap(session, &cost, &made.overlap_forward));
+    made.bucket_bytes = choose_bucket(session, &cost, made.overlap_forward);
+    if (session->rank == 0)
+        announce(&cost, &made);
+    *schedule = made;
+    return DLC_OK;
+}

@@ -1,0 +1,247 @@
+/* Finds out a parameter's layout by importing a ramp of numbers and hashing where each
+ * of them ends up. */
+#include "session/layout_check.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+/* What a rank says about its parameters. */
+typedef struct summary {
+    uint64_t list; /* digest of names and shapes */
+    int64_t params;
+} summary;
+
+static int is_summed(const dlc_net_param *param) {
+    return !param->is_sharded;
+}
+
+static summary summarize(const dlc_net *net) {
+    summary made = {.params = dlc_net_params(net)};
+    for (int32_t i = 0; i < made.params; i++) {
+        const dlc_net_param *param = dlc_net_param_at(net, i);
+        made.list = XXH64(param->name, strlen(param->name), made.list);
+        made.list = XXH64(param->shape.dims,
+                          (size_t)param->shape.rank * sizeof param->shape.dims[0],
+                          made.list + (uint64_t)param->is_sharded);
+    }
+    return made;
+}
+
+/* ---- Digests --------------------------------------------------------------------- */
+
+static void fill_ramp(float *plain, size_t count) {
+    enum { EXACT = 1 << 24 }; /* integers up to this are exact in float32 */
+    for (size_t i = 0; i < count; i++)
+        plain[i] = (float)(i % EXACT + 1);
+}
+
+/* Hashes `count` floats of an arena into *digest. */
+static dlc_status hash_arena(const dlc_session *session, const float *at, size_t count,
+                             uint64_t *digest) {
+    size_t bytes = count * sizeof *at;
+    if (session->setup->device->caps & DLC_DEVICE_HOST) {
+        *digest = XXH64(at, bytes, *digest);
+        return DLC_OK;
+    }
+    void *copy = dlc_alloc(bytes, 1);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    dlc_status status = session->device_ops->copy(session->device, NULL, copy, at,
+                                                  bytes);
+    if (status == DLC_OK)
+        *digest = XXH64(copy, bytes, *digest);
+    dlc_free(copy);
+    return status;
+}
+
+/* Imports the ramp where the parameter's gradient is, and clears it. */
+static dlc_status ramp_in_gradient(const dlc_session *session, int32_t i,
+                                   const float *ramp, uint64_t *digest) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    float *arena = dlc_net_arenas(session->net)->gradients;
+    dlc_status status = dlc_net_param_import(session->net, i, ramp, arena);
+    if (status == DLC_OK)
+        status = hash_arena(session, arena + param->offset, param->count, digest);
+    dlc_status cleared = session->device_ops->fill(
+        session->device, NULL, arena + param->offset, 0, param->count * sizeof *arena);
+    return status == DLC_OK ? cleared : status;
+}
+
+/* A frozen parameter has no gradient: its own values make way for the ramp. */
+static dlc_status ramp_in_values(const dlc_session *session, int32_t i,
+                                 const float *ramp, uint64_t *digest) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    float *arena = dlc_net_param_arena(session->net, i);
+    float *values = dlc_alloc((size_t)dlc_shape_count(&param->shape), sizeof *values);
+    if (!values)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_net_param_export(session->net, i, arena, values);
+    if (status == DLC_OK)
+        status = dlc_net_param_import(session->net, i, ramp, arena);
+    if (status == DLC_OK)
+        status = hash_arena(session, arena + param->offset, param->count, digest);
+    if (status == DLC_OK)
+        status = dlc_net_param_import(session->net, i, values, arena);
+    dlc_free(values);
+    return status;
+}
+
+static dlc_status digest_ramp(const dlc_session *session, int32_t i, uint64_t *digest) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    size_t count = (size_t)dlc_shape_count(&param->shape);
+    float *ramp = dlc_alloc(count, sizeof *ramp);
+    if (!ramp)
+        return DLC_ERR_NOMEM;
+    fill_ramp(ramp, count);
+    dlc_status status = param->is_frozen ? ramp_in_values(session, i, ramp, digest)
+                                         : ramp_in_gradient(session, i, ramp, digest);
+    dlc_free(ramp);
+    return status;
+}
+
+static dlc_status digest_param(const dlc_session *session, int32_t i,
+                               uint64_t *digest) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    const uint64_t place[] = {param->offset, param->count};
+    *digest = 0;
+    if (!is_summed(param))
+        return DLC_OK;
+    /* Offsets follow from the counts of earlier parameters, so only the count is
+     * hashed. */
+    *digest = XXH64(&place[1], sizeof place[1], 0);
+    /* A vector has only one possible layout. */
+    return param->shape.rank < 2 || param->is_average ? DLC_OK
+                                                      : digest_ramp(session, i, digest);
+}
+
+static dlc_status digest_all(const dlc_session *session, uint64_t *digest) {
+    for (int32_t i = 0; i < dlc_net_params(session->net); i++)
+        DLC_TRY(digest_param(session, i, &digest[i]));
+    return DLC_OK;
+}
+
+/* ---- Comparing ------------------------------------------------------------------- */
+
+/* What all ranks said: a summary of each, and `most` digests of each. */
+typedef struct answers {
+    summary *summary;
+    uint64_t *digest;
+    int64_t most;
+} answers;
+
+static dlc_status gather(const dlc_session *session, answers *all) {
+    size_t ranks = (size_t)session->ranks;
+    summary mine = summarize(session->net);
+    all->summary = dlc_alloc(ranks, sizeof *all->summary);
+    if (!all->summary)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(dlc_job_all_gather(session->job, &mine, sizeof mine, all->summary));
+    for (size_t r = 0; r < ranks; r++)
+        if (all->summary[r].params > all->most)
+            all->most = all->summary[r].params;
+    size_t capacity = (size_t)all->most;
+    uint64_t *digest = dlc_alloc(capacity, sizeof *digest);
+    all->digest = dlc_alloc(capacity * ranks, sizeof *all->digest);
+    dlc_status status = digest && all->digest ? digest_all(session, digest)
+                                              : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_job_all_gather(session->job, digest, capacity * sizeof *digest,
+                                    all->digest);
+    dlc_free(digest);
+    return status;
+}
+
+/* The first rank that has the same list of parameters as rank r. */
+static int32_t first_of_kind(const answers *all, int32_t r) {
+    int32_t first = 0;
+    while (all->summary[first].list != all->summary[r].list)
+        first++;
+    return first;
+}
+
+static int32_t layer_of(const dlc_session *session, int32_t i) {
+    const dlc_graph *graph = session->setup->graph;
+    const char *name = dlc_net_param_at(session->net, i)->name;
+    /* names are "layer.parameter" */
+    size_t length = (size_t)(strrchr(name, '.') - name);
+    int32_t layer = 0;
+    while (layer < graph->layers - 1 &&
+           (strlen(graph->layer[layer].name) != length ||
+            strncmp(graph->layer[layer].name, name, length) != 0))
+        layer++;
+    return layer;
+}
+
+/* Does rank r lay out parameter i differently from the first rank with the same list?
+ */
+static int layout_differs(const answers *all, int32_t r, int64_t i) {
+    int32_t first = first_of_kind(all, r);
+    return i < all->summary[r].params &&
+           all->digest[r * all->most + i] != all->digest[first * all->most + i];
+}
+
+static dlc_status fail_layout(const dlc_session *session, int32_t rank, int32_t i,
+                              int is_mine) {
+    return dlc_fail(
+        DLC_ERR_PLUGIN,
+        "rank %d lays out parameter %s differently from lower ranks, although "
+        "its layer was told to keep it plain; train on equal machines with "
+        "equal batches, or with another layers plugin",
+        (int)rank, is_mine ? dlc_net_param_at(session->net, i)->name : "of a layer");
+}
+
+/* Marks layers whose parameters must be plain; *unlike: there are some on any rank. */
+static dlc_status compare(const dlc_session *session, const answers *all, int is_last,
+                          int *differs) {
+    int32_t mine = first_of_kind(all, session->rank);
+    for (int32_t r = 0; r < session->ranks; r++)
+        for (int32_t i = 0; i < all->most; i++) {
+            if (!layout_differs(all, r, i))
+                continue;
+            int is_mine = first_of_kind(all, r) == mine;
+            *differs = 1;
+            if (is_last)
+                return fail_layout(session, r, i, is_mine);
+            if (is_mine)
+                session->plain[layer_of(session, i)] = 1;
+        }
+    return DLC_OK;
+}
+
+static void announce(const dlc_session *session) {
+    const dlc_graph *graph = session->setup->graph;
+    dlc_text names = {0};
+    for (int32_t i = 0; i < graph->layers; i++)
+        if (session->plain[i])
+            dlc_text_add(&names, "%s%s", names.length ? ", " : "",
+                         graph->layer[i].name);
+    if (names.length)
+        dlc_info(
+            "the ranks would lay out parameters differently, because their batches "
+            "or machines differ; parameters of these layers stay plain: %s",
+            dlc_text_string(&names));
+    dlc_text_free(&names);
+}
+
+dlc_status dlc_layout_check(dlc_session *session, int *rebuild) {
+    int is_last = session->plain != NULL, differs = 0;
+    answers all = {0};
+    *rebuild = 0;
+    if (session->ranks == 1)
+        return DLC_OK;
+    if (!is_last &&
+        !(session->plain = dlc_alloc((size_t)session->setup->graph->layers, 1)))
+        return DLC_ERR_NOMEM;
+    dlc_status status = gather(session, &all);
+    if (status == DLC_OK)
+        status = compare(session, &all, is_last, &differs);
+    dlc_free(all.summary);
+    dlc_free(all.digest);
+    if (status == DLC_OK && differs && session->rank == 0)
+        announce(session);
+    *rebuild = differs;
+    return status;
+}

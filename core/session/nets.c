@@ -1,0 +1,114 @@
+/* Derives the arguments of a session's nets, builds and allocates them. */
+#include "session/nets.h"
+
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/rebalance/throughput.h"
+#include "session/layout_check.h"
+#include "session/memory.h"
+
+static void note_activity(void *context, const char *phase, const char *layer) {
+    dlc_job_activity(context, phase, layer, 0);
+}
+
+static dlc_status build_net(dlc_session *session, dlc_phase phase,
+                            const dlc_data_setup *data, int64_t batch,
+                            dlc_net *train_net, dlc_net **net) {
+    dlc_net_args args = {
+        .graph = session->setup->graph,
+        .phase = phase,
+        .device_feature = session->setup->device,
+        .device_ops = session->device_ops,
+        .device = session->device,
+        .queue = session->queue,
+        .threads = dlc_job_threads(session->job),
+        .precision = dlc_setup_precision(session->setup),
+        .math = dlc_settings_is(session->setup->train_settings, "precision", "tf32")
+                    ? DLC_MATH_TF32
+                    : 0,
+        .autotune = dlc_settings_get_bool(session->setup->train_settings, "autotune"),
+        .recompute = dlc_settings_get_bool(session->setup->train_settings, "recompute"),
+        .batch = batch,
+        .seed = session->setup->seed,
+        .shared = session->ranks > 1,
+        .train_net = train_net,
+        .plain_params = session->plain,
+        .on_activity = note_activity,
+        .activity_context = session->job,
+        .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
+        .weights_context = &session->updates,
+        .tensor_parallel = dlc_tensor_parallel_net_split(session, phase)};
+    dlc_loss_scale *scale = session->loss_scale.base;
+    if (session->control.on_device && phase == DLC_PHASE_TRAIN) {
+        /* With gradient accumulation each pass has its own step, passed to the call. */
+        if (session->accumulation_steps == 1)
+            args.step_at = &session->control.on_device->step;
+        args.loss_scale_at = scale ? &scale->scale : NULL;
+    }
+    dlc_pipeline_shape_net(session, &args);
+    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    return dlc_net_build(&args, net);
+}
+
+/* A rank without samples builds its net for the batch of a rank that has some, so that
+ * both choose the same layouts. */
+static int64_t net_batch(const dlc_session *session) {
+    int64_t offset, share = session->local_batch;
+    for (int32_t r = 0; share == 0 && r < session->ranks; r++)
+        dlc_setup_rank_samples(session->setup, r, &offset, &share);
+    return share;
+}
+
+dlc_status dlc_nets_build(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    DLC_TRY(build_net(session, DLC_PHASE_TRAIN, &setup->train, net_batch(session), NULL,
+                      &session->net));
+    if (!setup->test.source)
+        return DLC_OK;
+    return build_net(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
+                     session->net, &session->test_net);
+}
+
+void dlc_nets_free(dlc_session *session) {
+    dlc_net_free(session->test_net);
+    dlc_net_free(session->net);
+    session->net = session->test_net = NULL;
+}
+
+dlc_status dlc_nets_split_batch(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    dlc_net *net = NULL;
+    if (!setup->batch_split.is_auto || session->ranks == 1)
+        return DLC_OK;
+    dlc_status status = DLC_OK;
+    if (session->local_batch > 0)
+        status = build_net(session, DLC_PHASE_TRAIN, &setup->train,
+                           session->local_batch, NULL, &net);
+    if (status == DLC_OK && net)
+        status = dlc_net_allocate(net);
+    if (status == DLC_OK)
+        status = dlc_throughput_measure(session, net, session->local_batch);
+    dlc_net_free(net);
+    return status;
+}
+
+dlc_status dlc_nets_open(dlc_session *session) {
+    for (int again = 1; again;) {
+        dlc_nets_free(session);
+        DLC_TRY(dlc_nets_build(session));
+        if (session->iteration == 0)
+            DLC_TRY(dlc_memory_check(session));
+        DLC_TRY(dlc_net_allocate(session->net));
+        if (session->test_net)
+            DLC_TRY(dlc_net_allocate(session->test_net));
+        DLC_TRY(dlc_layout_check(session, &again));
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_nets_open_test(dlc_session *session) {
+    const dlc_data_setup *test = &session->setup->test;
+    DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
+                      &session->test_net));
+    DLC_TRY(dlc_memory_check(session));
+    return dlc_net_allocate(session->test_net);
+}

@@ -1,0 +1,21 @@
+/* Builds the nets of a session: planned only (`dlcore check`); timed, to split the
+ * batch by throughput; or allocated, with the same parameter layout on all ranks.
+ * Called by the session. */
+#ifndef DLC_SESSION_NETS_H
+#define DLC_SESSION_NETS_H
+
+#include "session/session.h"
+
+/* Builds session->net, and test_net if [data.test] is open, without allocating them. */
+dlc_status dlc_nets_build(dlc_session *session);
+/* With [parallel] batch_split = auto: builds a training net, times it, discards it, and
+ * splits the batch by the measured throughput. Collective: all ranks call it. */
+dlc_status dlc_nets_split_batch(dlc_session *session);
+/* Builds and allocates the nets, with the same parameter layout on all ranks.
+ * Collective. */
+dlc_status dlc_nets_open(dlc_session *session);
+/* Builds and allocates a test net that owns its parameters. */
+dlc_status dlc_nets_open_test(dlc_session *session);
+void dlc_nets_free(dlc_session *session);
+
+#endif

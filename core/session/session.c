@@ -1,0 +1,498 @@
+/* Opens and closes a session's parts in the order in which they depend on each other,
+ * and reopens them when the batch is split anew. */
+#include "session/session.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/upload.h"
+#include "parallel/consistency/asynchronous.h"
+#include "parallel/consistency/staleness.h"
+#include "parallel/pipeline/pipeline.h"
+#include "plugin/answers.h"
+#include "session/ema.h"
+#include "session/exchange_schedule.h"
+#include "session/feeds.h"
+#include "session/loss_scale.h"
+#include "session/nets.h"
+#include "solver/synchronous.h"
+
+dlc_queue *dlc_session_async_queue(const dlc_session *session) {
+    return session->pipeline ? NULL : session->queue;
+}
+
+int64_t dlc_session_samples(const dlc_session *session) {
+    return session->global_batch * session->accumulation_steps;
+}
+
+/* ---- Device and batch -------------------------------------------------------- */
+
+static dlc_device_args device_args(const dlc_session *session) {
+    return (dlc_device_args){
+        .size = sizeof(dlc_device_args),
+        .settings = session->setup->train_settings,
+        .index =
+            dlc_job_rank_info(session->job, dlc_job_rank(session->job))->device_index,
+        .threads = dlc_job_threads(session->job),
+        .cpus = dlc_job_cpus(session->job)};
+}
+
+static dlc_status open_device(dlc_session *session) {
+    dlc_device_args args = device_args(session);
+    session->device_ops = session->setup->device->ops;
+    DLC_TRY(session->device_ops->open(&args, &session->device));
+    if (!DLC_CAN(session->device_ops, queues))
+        return DLC_OK;
+    return session->device_ops->queues->queue_open(session->device, &session->queue);
+}
+
+static void find_local_batch(dlc_session *session) {
+    session->global_batch = dlc_setup_global_batch(session->setup);
+    dlc_setup_rank_samples(session->setup, session->rank, &session->local_offset,
+                           &session->local_batch);
+}
+
+static dlc_status split_batch(dlc_session *session) {
+    DLC_TRY(dlc_setup_split_batch(session->setup));
+    find_local_batch(session);
+    return DLC_OK;
+}
+
+static dlc_status open_loss_scale(dlc_session *session) {
+    if (dlc_setup_precision(session->setup) != DLC_F16)
+        return DLC_OK;
+    if (!session->queue || !DLC_CAN(session->device_ops, update_loss_scale))
+        return dlc_fail(DLC_ERR_UNSUPPORTED,
+                        "device '%s' cannot train in half precision; set [train] "
+                        "precision = float32",
+                        session->setup->device->name);
+    return dlc_loss_scale_open(session->device_ops, session->device,
+                               &session->loss_scale);
+}
+
+static dlc_loss_scale *loss_scale(const dlc_session *session) {
+    return session->loss_scale.base;
+}
+
+/* ---- Ranks ------------------------------------------------------------------- */
+
+static dlc_status open_connection(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    if (session->connection.comm)
+        return DLC_OK;
+    dlc_connection_args args = {.registry = setup->registry,
+                                .wanted = setup->transport,
+                                .settings = setup->transport_settings,
+                                .device_feature = setup->device,
+                                .device = session->device,
+                                .device_args = device_args(session),
+                                .job = session->job,
+                                .any_order = dlc_settings_is(setup->transport_settings,
+                                                             "reduction_order", "any")};
+    return dlc_connection_open(&args, &session->connection);
+}
+
+/* Registers the arenas with the transports, which then work in place. */
+static dlc_status attach_arenas(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    if (session->ranks == 1)
+        return DLC_OK;
+    DLC_TRY(
+        dlc_comm_register_buffer(session->connection.comm, arenas->gradient_memory));
+    return dlc_comm_register_buffer(session->connection.comm, arenas->weight_memory);
+}
+
+/* The end of each segment in the arena; release it with dlc_free. */
+static size_t *segment_ends(const dlc_arenas *arenas) {
+    size_t segments = (size_t)arenas->segments;
+    size_t *ends = dlc_alloc(segments + 1, sizeof *ends);
+    for (size_t i = 0; ends && i < segments; i++)
+        ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
+    if (ends) /* the control words belong to the last bucket, or are one */
+        ends[segments ? segments - 1 : 0] = arenas->count;
+    return ends;
+}
+
+static void note_exchange_activity(void *job, const char *what, uint64_t bytes) {
+    dlc_job_exchange_activity(job, what, bytes);
+}
+
+static dlc_status open_exchange(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    if (!arenas->segments && !dlc_net_sharded_arenas(session->net)->segments)
+        return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
+    dlc_exchange_schedule schedule;
+    DLC_TRY(attach_arenas(session));
+    DLC_TRY(dlc_exchange_schedule_make(session, &schedule));
+    size_t *ends = segment_ends(arenas);
+    if (!ends)
+        return DLC_ERR_NOMEM;
+    size_t segments = arenas->segments ? (size_t)arenas->segments : 1;
+    dlc_status status = dlc_exchange_plan_buckets(ends, segments, schedule.bucket_bytes,
+                                                  &session->bucket_begin,
+                                                  &session->buckets);
+    dlc_free(ends);
+    if (status != DLC_OK)
+        return status;
+    session->deferred_update = schedule.overlap_forward;
+    dlc_exchange_args args = {.comm = session->connection.comm,
+                              .device_ops = session->device_ops,
+                              .device = session->device,
+                              .queue = session->queue,
+                              .gradients = arenas->gradients,
+                              .weights = arenas->weights,
+                              .begin = session->bucket_begin,
+                              .buckets = session->buckets,
+                              .shard_optimizer = schedule.shard_optimizer,
+                              .newest_first = schedule.overlap_forward,
+                              .on_activity = note_exchange_activity,
+                              .activity_context = session->job};
+    return dlc_exchanger_open(&args, &session->exchanger);
+}
+
+/* ---- Solver ------------------------------------------------------------------ */
+
+/* Asks the solver and the consistency model what they need. */
+static dlc_status ask_solver(dlc_session *session) {
+    dlc_setup *setup = session->setup;
+    DLC_TRY(dlc_solver_make(setup->solver, setup->solver_settings, &session->solver));
+    session->accumulation_steps = session->solver.accumulation_steps;
+    session->consistency_ops = setup->consistency->ops;
+    session->asynchronous = setup->consistency != &dlc_synchronous_feature;
+    session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
+    DLC_TRY(
+        session->consistency_ops->needs(setup->consistency_settings, &session->needs));
+    DLC_TRY(dlc_answer_check_needs(setup->consistency, &session->needs));
+    if (session->needs.servers < session->ranks)
+        setup->servers = session->needs.servers;
+    return DLC_OK;
+}
+
+int dlc_session_may_shard(const dlc_session *session) {
+    return !session->asynchronous && !dlc_solver_needs_whole_tensors(&session->solver);
+}
+
+int dlc_session_may_defer(const dlc_session *session) {
+    return session->needs.deferred_update &&
+           !dlc_solver_needs_whole_tensors(&session->solver);
+}
+
+static dlc_status set_schedule(dlc_session *session, const dlc_lr_schedule *schedule) {
+    dlc_lr_job job = {.max_iterations = session->max_iterations,
+                      .epoch_iterations = session->epoch_iterations,
+                      .batch = session->setup->train.batch,
+                      .effective_batch = dlc_session_samples(session),
+                      .schedule = schedule};
+    return dlc_solver_set_schedule(&session->solver, &job);
+}
+
+static dlc_status count_iterations(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    int64_t step = dlc_session_samples(session);
+    session->epoch_iterations = (setup->train.info.samples + step - 1) / step;
+    session->max_iterations = setup->iterations >= 0
+                                  ? setup->iterations
+                                  : setup->epochs * session->epoch_iterations;
+    return set_schedule(session, NULL);
+}
+
+/* NULL with deferred updates: they belong to the iteration before the one that the
+ * control block describes. */
+static const dlc_rule_values *values_at(const dlc_session *session) {
+    return dlc_session_async_queue(session) && !session->deferred_update
+               ? &session->control.on_device->values
+               : NULL;
+}
+
+static dlc_status open_slots(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    session->accumulator = (dlc_accumulator){
+        .ops = session->device_ops,
+        .device = session->device,
+        .queue = session->queue,
+        .steps = session->solver.accumulation_steps,
+        .gradients = arenas->gradients,
+        .count = arenas->count - arenas->control_words};
+    DLC_TRY(dlc_slots_open(&session->solver, session->device_ops, session->device,
+                           arenas->count, session->slot));
+    return dlc_accumulator_open(&session->accumulator);
+}
+
+static dlc_status open_updater(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    dlc_update_target target = {.solver = &session->solver,
+                                .device_ops = session->device_ops,
+                                .device = session->device,
+                                .queue = session->queue,
+                                .segment = arenas->segment,
+                                .segments = arenas->segments,
+                                .count = arenas->count - arenas->control_words,
+                                .values_at = values_at(session),
+                                .loss_scale = loss_scale(session)};
+    return dlc_solver_updater_open(&target, &session->updater);
+}
+
+static dlc_status open_model(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    const dlc_consistency_ops *ops = session->consistency_ops;
+    DLC_TRY(open_updater(session));
+    dlc_consistency_args args = {.size = sizeof args,
+                                 .settings = session->setup->consistency_settings,
+                                 .device_ops = session->device_ops,
+                                 .device = session->device,
+                                 .queue = session->queue,
+                                 .count = arenas->count,
+                                 .control_words = arenas->control_words,
+                                 .weights = arenas->weights,
+                                 .gradients = arenas->gradients,
+                                 .updater = dlc_solver_updater_table(session->updater),
+                                 .exchange = dlc_exchanger_table(session->exchanger),
+                                 .p2p = session->p2p ? dlc_p2p_table(session->p2p)
+                                                     : NULL,
+                                 .batch_split = session->setup->batch_split.count,
+                                 .iteration = session->iteration};
+    for (int32_t i = 0; i < session->solver.slots; i++)
+        args.slots[i] = session->slot[i].base;
+    DLC_TRY(ops->create(&args, &session->consistency));
+    if (session->model_state)
+        DLC_TRY(ops->load(session->consistency, session->model_state,
+                          session->model_state_bytes));
+    return session->deferred_update
+               ? dlc_updates_open(ops, session->consistency, session->bucket_begin,
+                                  session->buckets, &session->ema[0], &session->updates)
+               : DLC_OK;
+}
+
+/* ---- Opening and closing ----------------------------------------------------- */
+
+static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    *session = (dlc_session){.setup = setup,
+                             .job = job,
+                             .rank = dlc_job_rank(job),
+                             .ranks = dlc_job_ranks(job),
+                             .accumulation_steps = 1};
+    dlc_log_rank_set((int)session->rank);
+    return dlc_setup_set_ranks(setup, session->ranks);
+}
+
+/* Calls `open`, which starts threads, while this thread is bound to cores that do not
+ * compute; the new threads inherit that binding. */
+static dlc_status aside(dlc_session *session,
+                        dlc_status (*open)(dlc_session *session)) {
+    dlc_job_use_spare_cpus(session->job, 1);
+    dlc_status status = open(session);
+    dlc_job_use_spare_cpus(session->job, 0);
+    return status;
+}
+
+static dlc_status open_control(dlc_session *session) {
+    session->control = (dlc_control){
+        .ops = session->device_ops, .device = session->device, .queue = session->queue};
+    return dlc_control_open(&session->control);
+}
+
+/* The first part of opening, for training and for a plan. */
+static dlc_status open_device_and_solver(dlc_session *session) {
+    DLC_TRY(open_device(session));
+    DLC_TRY(ask_solver(session));
+    DLC_TRY(split_batch(session));
+    return count_iterations(session);
+}
+
+/* Opens what a plan shows; no tensor memory is allocated. */
+static dlc_status open_plan(dlc_session *session) {
+    DLC_TRY(open_device_and_solver(session));
+    if (session->ranks > 1) {
+        DLC_TRY(dlc_asynchronous_check(session));
+        DLC_TRY(dlc_pipeline_plan(session));
+        DLC_TRY(count_iterations(session)); /* pipeline stages split it differently */
+        DLC_TRY(dlc_tensor_parallel_choose(session));
+    }
+    return dlc_nets_build(session);
+}
+
+/* Opens everything that depends on how the batch is split. */
+static dlc_status open_work(dlc_session *session) {
+    if (dlc_tensor_parallel_is_open(
+            session)) /* the choice depends on the interconnect */
+        DLC_TRY(aside(session, open_connection));
+    DLC_TRY(dlc_tensor_parallel_choose(session));
+    DLC_TRY(dlc_nets_open(session));
+    DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
+    DLC_TRY(aside(session, open_connection));
+    DLC_TRY(aside(session, dlc_asynchronous_open_p2p));
+    DLC_TRY(aside(session, dlc_tensor_parallel_open_p2p));
+    DLC_TRY(aside(session, dlc_pipeline_connect));
+    DLC_TRY(aside(session, open_exchange));
+    DLC_TRY(dlc_pipeline_open(session));
+    DLC_TRY(open_slots(session));
+    DLC_TRY(dlc_tensor_parallel_open_slots(session));
+    dlc_session_ema_open(session);
+    return dlc_tensor_parallel_open_shards(session);
+}
+
+static dlc_status open_train(dlc_session *session) {
+    dlc_job_activity(session->job, "set-up", NULL, 0);
+    DLC_TRY(open_device_and_solver(session));
+    DLC_TRY(dlc_asynchronous_check(session));
+    if (dlc_pipeline_is_open(session))
+        DLC_TRY(aside(session, open_connection));
+    DLC_TRY(dlc_pipeline_plan(session));
+    DLC_TRY(count_iterations(session)); /* pipeline stages split the batch otherwise */
+    DLC_TRY(open_control(session));
+    DLC_TRY(open_loss_scale(session));
+    DLC_TRY(dlc_nets_split_batch(session));
+    if (session->setup->batch_split.is_auto)
+        find_local_batch(session);
+    return open_work(session);
+}
+
+dlc_status dlc_session_start(dlc_session *session) {
+    DLC_TRY(set_schedule(session, session->resumed_schedule));
+    DLC_TRY(dlc_tensor_parallel_start(session));
+    return aside(session, open_model);
+}
+
+static dlc_status open_test(dlc_session *session) {
+    DLC_TRY(open_device(session));
+    DLC_TRY(dlc_nets_open_test(session));
+    DLC_TRY(aside(session, dlc_feeds_open_test)); /* they begin to read ahead */
+    return aside(session, open_connection);
+}
+
+static dlc_status ended(dlc_status status, dlc_session *session) {
+    if (status != DLC_OK)
+        dlc_session_close(session);
+    return status;
+}
+
+dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    DLC_TRY(begin(setup, job, session));
+    return ended(open_train(session), session);
+}
+
+/* Drops proportions: the session has one rank, or splits its samples differently. */
+static void split_equally(dlc_setup *setup) {
+    dlc_batch_split_free(&setup->batch_split);
+}
+
+dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    split_equally(setup);
+    DLC_TRY(begin(setup, job, session));
+    return ended(open_test(session), session);
+}
+
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
+                                 int32_t ranks, dlc_session *session) {
+    if (ranks == 1)
+        split_equally(setup);
+    DLC_TRY(begin(setup, job, session));
+    session->is_plan = 1;
+    session->rank = rank;
+    session->ranks = ranks;
+    return ended(dlc_setup_set_ranks(setup, ranks), session) != DLC_OK
+               ? DLC_ERR_CONFIG
+               : ended(open_plan(session), session);
+}
+
+/* Closes what open_work has opened. */
+static void close_work(dlc_session *session) {
+    dlc_updates_close(&session->updates);
+    dlc_p2p_cancel(session->p2p); /* no thread waits for a peer that has left */
+    if (session->consistency)
+        session->consistency_ops->destroy(session->consistency);
+    dlc_solver_updater_close(session->updater);
+    dlc_p2p_close(session->p2p);
+    dlc_shards_close(session->shards);
+    dlc_tensor_parallel_close(session);
+    dlc_free(session->model_state);
+    dlc_accumulator_close(&session->accumulator);
+    dlc_slots_close(session->device_ops, session->device, session->slot);
+    dlc_exchanger_close(session->exchanger);
+    dlc_pipeline_disconnect(session);
+    dlc_connection_close(&session->connection);
+    dlc_free(session->bucket_begin);
+    dlc_nets_free(session);
+    dlc_pipeline_free(session);
+    dlc_free(session->plain);
+    dlc_feeds_close(session);
+}
+
+/* The parts of a session that outlive close_work. */
+static dlc_session remaining(const dlc_session *from) {
+    return (dlc_session){.setup = from->setup,
+                         .job = from->job,
+                         .rank = from->rank,
+                         .ranks = from->ranks,
+                         .device_ops = from->device_ops,
+                         .device = from->device,
+                         .queue = from->queue,
+                         .loss_scale = from->loss_scale,
+                         .control = from->control,
+                         .solver = from->solver,
+                         .consistency_ops = from->consistency_ops,
+                         .needs = from->needs,
+                         .asynchronous = from->asynchronous,
+                         .accumulation_steps = from->accumulation_steps,
+                         .epoch_iterations = from->epoch_iterations,
+                         .max_iterations = from->max_iterations,
+                         .iteration = from->iteration,
+                         .exchanged = from->exchanged,
+                         .run_folder = from->run_folder,
+                         .resumed_schedule = from->resumed_schedule,
+                         .earlier_stats = from->earlier_stats};
+}
+
+static void add_exchanged(dlc_session *session) {
+    dlc_exchange_stats stats = dlc_exchanger_stats(session->exchanger);
+    session->exchanged.bytes += stats.bytes;
+    session->exchanged.busy += stats.busy;
+    session->exchanged.waited += stats.waited;
+}
+
+dlc_status dlc_session_reopen(dlc_session *session) {
+    add_exchanged(session);
+    DLC_TRY(dlc_staleness_keep(session));
+    close_work(session);
+    *session = remaining(session);
+    find_local_batch(session);
+    return open_work(session);
+}
+
+void dlc_session_close(dlc_session *session) {
+    /* What is cancelled here sets a detail sentence; the one before it is the cause. */
+    char *cause = dlc_strdup(dlc_detail());
+    close_work(session);
+    dlc_control_close(&session->control);
+    if (session->loss_scale.base)
+        session->device_ops->free(session->device, &session->loss_scale);
+    if (session->queue)
+        session->device_ops->queues->queue_close(session->device, session->queue);
+    if (session->device_ops)
+        session->device_ops->close(session->device);
+    *session = (dlc_session){.setup = NULL};
+    if (cause)
+        (void)dlc_fail(DLC_OK, "%s", cause);
+    dlc_free(cause);
+}
+
+/* Time between polls of a queue that may be waiting for a peer. */
+#define POLL_INTERVAL_NS 20000
+
+dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
+    const dlc_device_ops *ops = session->device_ops;
+    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
+    int done = 0;
+
+    if (!dlc_exchanger_is_stream_ordered(session->exchanger))
+        return ops->queues->event_sync(session->device, event);
+    for (;;) {
+        DLC_TRY(ops->queues->event_done(session->device, event, &done));
+        if (done)
+            return DLC_OK;
+        DLC_TRY(dlc_comm_poll(session->connection.comm));
+        (void)nanosleep(&pause, NULL);
+    }
+}

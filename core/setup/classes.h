@@ -1,0 +1,14 @@
+/* Makes sure that a label means the same class in [data] and [data.test], even if one
+ * of them has no samples of some class. A source whose classes have names (one folder
+ * per class) reports them; the source of [data.test] is given those of [data]. */
+#ifndef DLC_SETUP_CLASSES_H
+#define DLC_SETUP_CLASSES_H
+
+#include "setup/setup.h"
+
+/* Opens [data.test], which must be present. If [data] is not open and the classes of
+ * [data.test] have names, [data] is opened temporarily to read its class names.
+ * DLC_ERR_DATA: the two sections have different classes. */
+dlc_status dlc_classes_open_test(dlc_setup *setup);
+
+#endif

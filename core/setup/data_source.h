@@ -1,0 +1,18 @@
+/* Opens and closes the source of a data section. Used by the setup and by the commands
+ * that read data. */
+#ifndef DLC_SETUP_DATA_SOURCE_H
+#define DLC_SETUP_DATA_SOURCE_H
+
+#include "setup/setup.h"
+
+/* Opens the source; does nothing if it is open. If its classes have names, labels are
+ * numbered by `classes`, or by its own classes if that is NULL. On failure the source
+ * may be open and must still be closed. */
+dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
+                                const dlc_data_info *classes);
+/* Sets data->digest, a digest of some samples and labels that identifies the data set.
+ * The source must be open, and no other thread may be reading it. */
+dlc_status dlc_data_source_identify(dlc_data_setup *data);
+void dlc_data_source_close(dlc_data_setup *data); /* may be closed already */
+
+#endif

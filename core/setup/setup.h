@@ -1,0 +1,127 @@
+/* A setup is a job as `net.ini` and the command line describe it: every section
+ * checked against the plugins that it names, all mistakes reported at once, data
+ * sources opened.
+ *
+ * It is made once, before the ranks are started, and every rank inherits it across
+ * the fork.
+ */
+#ifndef DLC_SETUP_SETUP_H
+#define DLC_SETUP_SETUP_H
+
+#include <dlcore/consistency.h>
+#include <dlcore/data.h>
+#include <dlcore/transport.h>
+
+#include "config/config.h"
+#include "net/graph.h"
+#include "plugin/registry.h"
+#include "setup/batch_split.h"
+
+/* One of [data] and [data.test]. */
+typedef struct dlc_data_setup {
+    int present;
+    const dlc_feature *feature;
+    dlc_settings *settings; /* the source's, the feed's and the core's together */
+    int64_t batch;
+    int broken;         /* the section has mistakes, or its data cannot be read */
+    dlc_source *source; /* open; NULL: not needed */
+    dlc_data_info info;
+    int32_t largest_label; /* among the labels that were checked */
+    uint64_t digest;       /* of some samples; 0 until dlc_data_source_identify */
+} dlc_data_setup;
+
+typedef struct dlc_setup {
+    char *path;  /* own; of net.ini, kept so that it can be read again */
+    char **sets; /* own; the --set texts of the command line */
+    size_t set_count;
+    dlc_config *config;
+    dlc_registry *registry;
+    dlc_graph *graph;
+    const char *name; /* of the net */
+
+    const dlc_feature *device;
+    const dlc_feature *solver;
+    const dlc_feature *consistency; /* a plugin's, or dlc_synchronous_feature */
+    const char *transport;          /* a feature's name, or "auto" */
+    dlc_settings *net_settings, *solver_settings, *consistency_settings,
+        *train_settings, *parallel_settings, *transport_settings;
+    int solver_broken; /* [solver] has mistakes */
+    int consistency_broken;
+    dlc_settings **old_settings; /* own; of [consistency], before it was read again */
+    size_t old_settings_count;
+    dlc_data_setup train, test;
+
+    int32_t ranks;
+    int32_t servers; /* the last ranks, which hold weights and compute nothing */
+    /* Own; indices of the devices that the ranks of a machine take in turn. NULL: all
+     * devices of the machine. */
+    int32_t *device_index;
+    int32_t device_indices;
+    int64_t iterations; /* to train; -1: `epochs` epochs instead */
+    int64_t epochs;
+    int strong;             /* strong scaling: all ranks split the batch of [data] */
+    int data_parallel_only; /* treat every layer as parallel = data */
+    dlc_batch_split batch_split; /* samples of each rank, as [parallel] batch_split
+                          says, until throughput is measured */
+    uint64_t seed;
+    uint64_t resident_bytes; /* of this process, once the setup was complete */
+} dlc_setup;
+
+/* The core's own keys of the reserved sections. */
+extern const dlc_option dlc_net_section_options[];
+extern const dlc_option dlc_data_section_options[];
+extern const dlc_option dlc_test_section_options[];
+extern const dlc_option dlc_solver_section_options[];
+extern const dlc_option dlc_consistency_section_options[];
+extern const dlc_option dlc_transport_section_options[];
+extern const dlc_option dlc_train_section_options[];
+extern const dlc_option dlc_parallel_section_options[];
+/* Names of the sections that are not layers, NULL-terminated. */
+extern const char *const dlc_reserved_sections[];
+
+typedef struct dlc_setup_args {
+    const char *path;        /* of net.ini; NULL: `sets` is all there is */
+    const char *const *sets; /* texts "section.key=value" */
+    size_t nsets;
+    /* DLC_PHASE_ bits: the phases whose data is opened ([data.test] only if it is
+     * present) and whose layers are checked. 0: only net.ini is checked. */
+    unsigned phases;
+    /* Optional: called for each mistake, in addition to the log. */
+    void (*tell)(void *context, const dlc_mistake *mistake);
+    void *tell_context;
+} dlc_setup_args;
+
+/* Reads net.ini, checks it, opens the data and checks the net against the data. On
+ * failure every mistake has been logged and *setup is not set. */
+dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup);
+void dlc_setup_close(dlc_setup *setup); /* NULL allowed */
+/* Takes ownership of newly read [consistency] settings, even on failure
+ * (DLC_ERR_NOMEM). */
+dlc_status dlc_setup_add_consistency_settings(dlc_setup *setup, dlc_settings *settings);
+/* Makes the settings added last the current ones, after the consistency model has
+ * accepted them. The previous ones stay valid until dlc_setup_close, as the SDK
+ * promises. */
+void dlc_setup_use_added_settings(dlc_setup *setup);
+
+/* Sets the number of ranks, which overrides [parallel] ranks when another launcher has
+ * started them, and splits the batch. */
+dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks);
+/* Splits the batch among the ranks again, with the current value of `servers`. */
+dlc_status dlc_setup_split_batch(dlc_setup *setup);
+/* A digest of all settings that must agree on the ranks of a job. */
+uint64_t dlc_setup_digest(const dlc_setup *setup);
+
+/* C, H, W of a sample as the net reads it, after cropping. */
+dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);
+
+/* The type of activations, from [train] precision. */
+dlc_dtype dlc_setup_precision(const dlc_setup *setup);
+
+/* Samples of one pass (an iteration, or one of its accumulation steps) over all ranks,
+ * and the range of them that a rank has; a server has none. The ranges are known once
+ * dlc_setup_set_ranks was called. */
+int64_t dlc_setup_global_batch(const dlc_setup *setup);
+void dlc_setup_rank_samples(const dlc_setup *setup, int32_t rank, int64_t *offset,
+                            int64_t *count);
+
+#endif

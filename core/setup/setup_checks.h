@@ -1,0 +1,26 @@
+/* The checks of dlc_setup_open that need more than net.ini: the data, the shapes of the
+ * layers, the learning rates. Each call adds the mistakes that it finds to `problems`,
+ * skips sections that are already known to be wrong, and returns DLC_OK unless memory
+ * runs out. No thread is started and no device is opened, since the calling process
+ * forks later.
+ */
+#ifndef DLC_SETUP_SETUP_CHECKS_H
+#define DLC_SETUP_SETUP_CHECKS_H
+
+#include "setup/setup.h"
+
+/* Opens the data of these phases (DLC_PHASE_ bits), reads the first and last samples,
+ * and checks as many labels of [data.test] as a quarter of a second allows. */
+dlc_status dlc_setup_check_data(dlc_setup *setup, unsigned phases,
+                                dlc_problems *problems);
+
+/* Infers the shapes of all layers of these phases, and compares the number of scores
+ * with the number of classes. */
+dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
+                                  dlc_problems *problems);
+
+/* Checks solver and consistency model with their settings, and the learning rates over
+ * the whole job. */
+dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems);
+
+#endif

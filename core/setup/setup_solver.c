@@ -1,0 +1,126 @@
+/* Checks the solver and the consistency model with their settings, and the learning
+ * rates over the whole job; called by dlc_setup_open. */
+#include "setup/setup_checks.h"
+#include "solver/solver.h"
+#include "solver/synchronous.h"
+
+/* What the learning rates depend on; lengths of 0 are unknown, since no data is open.
+ */
+static dlc_lr_job job_of(const dlc_setup *setup, int32_t servers,
+                         int32_t accumulation_steps) {
+    dlc_setup with_servers = *setup;
+    with_servers.servers = servers < setup->ranks ? servers : 0;
+    int64_t step = dlc_setup_global_batch(&with_servers) * accumulation_steps;
+    int64_t samples = setup->train.source ? setup->train.info.samples : 0;
+    int64_t of_epoch = step > 0 ? (samples + step - 1) / step : 0;
+    return (dlc_lr_job){.max_iterations = setup->iterations >= 0
+                                              ? setup->iterations
+                                              : setup->epochs * of_epoch,
+                        .epoch_iterations = of_epoch,
+                        .batch = setup->train.batch,
+                        .effective_batch = step};
+}
+
+static dlc_status check_schedule(const dlc_setup *setup, const dlc_solver *solver,
+                                 int32_t servers, dlc_problems *problems) {
+    const dlc_settings *settings = setup->solver_settings;
+    char warning[512] = "";
+    dlc_lr_job job = job_of(setup, servers, solver->accumulation_steps);
+    if (job.max_iterations < 1 || job.epoch_iterations < 1)
+        return DLC_OK;
+    DLC_TRY(dlc_lr_policy_check_job(settings, &job, warning, sizeof warning));
+    if (warning[0])
+        dlc_problems_warn_text(problems, setup->config,
+                               dlc_settings_line(settings, "type"), "solver", warning);
+    return DLC_OK;
+}
+
+/* Reports a failure, which is one of the settings unless memory ran out. */
+static dlc_status report(const dlc_setup *setup, const dlc_settings *settings,
+                         const char *section, dlc_status status,
+                         dlc_problems *problems) {
+    if (status == DLC_OK || status == DLC_ERR_NOMEM)
+        return status;
+    dlc_problems_add_failure(problems, setup->config,
+                             dlc_settings_line(settings, "type"), section, status);
+    return DLC_OK;
+}
+
+static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *problems,
+                                    int32_t *servers) {
+    dlc_consistency_needs needs = {.size = sizeof needs};
+    if (setup->consistency_broken)
+        return DLC_OK;
+    const dlc_consistency_ops *ops = setup->consistency->ops;
+    dlc_status status = ops->needs(setup->consistency_settings, &needs);
+    if (status == DLC_OK)
+        *servers = needs.servers;
+    return report(setup, setup->consistency_settings, "consistency", status, problems);
+}
+
+/* Only in synchronous training does a rank have the reduced gradient of all. */
+static dlc_status check_together(const dlc_setup *setup, const dlc_solver *solver,
+                                 dlc_problems *problems) {
+    const char *reason = dlc_solver_whole_reason(solver);
+    if (reason && !setup->consistency_broken &&
+        setup->consistency != &dlc_synchronous_feature)
+        dlc_problems_add(
+            problems, setup->config,
+            dlc_settings_line(setup->consistency_settings, "type"),
+            "[consistency] type = %s never has the reduced gradient of all "
+            "ranks, which [solver] type = %s needs for %s; set type = "
+            "synchronous",
+            setup->consistency->name, solver->name, reason);
+    return DLC_OK;
+}
+
+/* The result of a test decides on the next iteration, so no rank may be ahead. */
+static void check_plateau(const dlc_setup *setup, const dlc_solver *solver,
+                          dlc_problems *problems) {
+    int line = dlc_settings_line(setup->solver_settings, "policy");
+    if (!solver->plateau.is_used)
+        return;
+    if (!setup->test.present)
+        dlc_problems_add(
+            problems, setup->config, line,
+            "[solver] policy = plateau follows the loss of tests, and there "
+            "is no [data.test]");
+    if (!setup->consistency_broken && setup->consistency != &dlc_synchronous_feature)
+        dlc_problems_add(problems, setup->config, line,
+                         "[solver] policy = plateau needs ranks that are in the same "
+                         "iteration; set [consistency] type = synchronous");
+}
+
+/* With bounded staleness the ranks have different weights. */
+static void check_average(const dlc_setup *setup, const dlc_solver *solver,
+                          dlc_problems *problems) {
+    const dlc_settings *run = setup->train_settings;
+    if (solver->ema > 0 && !setup->consistency_broken &&
+        setup->consistency != &dlc_synchronous_feature)
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(setup->solver_settings, "ema"),
+                         "[solver] ema needs ranks that have the same weights; set "
+                         "[consistency] type = synchronous");
+    if (solver->ema <= 0 && run && dlc_settings_get_bool(run, "test_ema"))
+        dlc_problems_add(problems, setup->config, dlc_settings_line(run, "test_ema"),
+                         "[train] test_ema = yes needs an average of the weights; set "
+                         "[solver] ema");
+}
+
+dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
+    int32_t servers = 0;
+    dlc_solver solver;
+    DLC_TRY(check_consistency(setup, problems, &servers));
+    if (!setup->solver || !setup->solver_settings || setup->solver_broken)
+        return DLC_OK;
+    dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, &solver);
+    if (status == DLC_OK)
+        status = check_together(setup, &solver, problems);
+    if (status == DLC_OK) {
+        check_plateau(setup, &solver, problems);
+        check_average(setup, &solver, problems);
+    }
+    if (status == DLC_OK)
+        status = check_schedule(setup, &solver, servers, problems);
+    return report(setup, setup->solver_settings, "solver", status, problems);
+}
