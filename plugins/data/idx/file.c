@@ -123,6 +123,8 @@ static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result,
         z->avail_in = (unsigned)bytes;
         *result = inflate(z, Z_SYNC_FLUSH);
         *used += bytes - z->avail_in;
+        z->next_in = NULL; /* nothing points to the chunk when it is gone */
+        z->avail_in = 0;
     }
     return DLC_OK;
 }
