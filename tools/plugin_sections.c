@@ -32,8 +32,7 @@ const char *dlc_section_nth(size_t i) {
  */
 static int is_first(const dlc_registry *registry, const dlc_feature_entry *feature) {
     const dlc_feature_entry *other;
-    for (size_t i = 0;
-         (other = dlc_registry_feature(registry, (dlc_kind)feature->kind, i)); i++)
+    for (size_t i = 0; (other = dlc_registry_feature(registry, feature->kind, i)); i++)
         if (other == feature || !strcmp(other->name, feature->name))
             return other == feature;
     return 1;

@@ -54,12 +54,12 @@ const dlc_plugin_entry *dlc_registry_plugin(const dlc_registry *registry, size_t
 }
 
 const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
-                                              dlc_kind kind, size_t i) {
+                                              uint32_t kind, size_t i) {
     for (size_t p = 0; p < registry->plugins; p++) {
         const dlc_plugin_entry *plugin = &registry->plugin[p]->entry;
         for (size_t f = 0; f < plugin->features; f++) {
             const dlc_feature_entry *entry = &plugin->feature[f];
-            if ((!kind || entry->kind == (uint32_t)kind) && i-- == 0)
+            if ((!kind || entry->kind == kind) && i-- == 0)
                 return entry;
         }
     }

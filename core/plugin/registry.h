@@ -114,7 +114,7 @@ dlc_status dlc_registry_peek(const dlc_registry *registry,
 const dlc_folder_entry *dlc_registry_folder(const dlc_registry *registry, size_t i);
 const dlc_plugin_entry *dlc_registry_plugin(const dlc_registry *registry, size_t i);
 const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
-                                              dlc_kind kind, size_t i);
+                                              uint32_t kind, size_t i);
 
 /* "device", "transport", ...; "unknown" for any other number. */
 const char *dlc_kind_text(dlc_kind kind);
