@@ -43,13 +43,16 @@ CHANGED = [
 
 # Functions for the shell that runs the commands.
 PRELUDE = r"""
-# Without a GPU, that must be the only mistake of a command that wants one.
+# Without a GPU, that must be the only mistake of a command that wants one; a build without
+# NCCL has no such transport either.
 no_gpu() {
-    code=0
+    code=0 lacking='no accelerator can be used here'
     "$@" >gpu.log 2>&1 || code=$?
     cat gpu.log
-    [ $code = 2 ] && grep -q 'no accelerator can be used here' gpu.log &&
-        grep -q '^error: 1 mistake in ' gpu.log
+    [ $code = 2 ] && grep -q "$lacking" gpu.log || return 1
+    [ -e build/lib/dlcore/0/transport-nccl.so ] ||
+        lacking="$lacking|there is no transport \"nccl\""
+    ! grep '^error: ' gpu.log | grep -vqE "$lacking|^error: [12] mistakes? in "
 }
 # A replacement for torchrun if there is none, with these two options only.
 if ! command -v torchrun >/dev/null; then
