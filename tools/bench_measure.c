@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "comm/tags.h"
 
 #define BLOCK_SECONDS 0.2
 #define WARM_UP_SECONDS 0.05
@@ -12,8 +13,8 @@
 
 enum { WINDOW = 16 }; /* messages of a stream in flight */
 
-#define TAG_DATA UINT64_C(0xbe0c000000000001)
-#define TAG_BACK UINT64_C(0xbe0c000000000002)
+#define TAG_DATA dlc_tag_of(DLC_TAG_BENCHMARK, 0)
+#define TAG_BACK dlc_tag_of(DLC_TAG_BENCHMARK, 1)
 
 /* ---- One operation --------------------------------------------------------------- */
 

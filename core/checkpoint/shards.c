@@ -35,8 +35,6 @@ typedef struct command {
     int32_t kind, tensor, slot;
 } command;
 
-static const dlc_tag TAG = UINT64_C(0xdc01000000000000);
-
 /* ---- The list of shards ------------------------------------------------------ */
 
 static int64_t whole_rows(const dlc_shape *shape) {
@@ -240,14 +238,17 @@ const dlc_shard *dlc_shards_at(const dlc_shards *shards, int32_t tensor) {
 
 /* ---- Messages ---------------------------------------------------------------- */
 
-static dlc_status wait_for(const dlc_shards *shards, dlc_request *request) {
-    const dlc_p2p_channel *p2p = shards->args.p2p;
-    int32_t which = -1;
-    while (which < 0) {
-        DLC_TRY(p2p->check(p2p->context));
-        DLC_TRY(p2p->wait_any(p2p->context, &request, 1, 0.1, &which));
-    }
-    return DLC_OK;
+/* Sends to a rank, or receives from it; blocks. */
+static dlc_status transfer(const dlc_shards *shards, int32_t peer, const void *from,
+                           void *to, size_t count) {
+    const dlc_transfer one = {.peer = peer,
+                              .tag = dlc_tag_of(DLC_TAG_SHARD, 0),
+                              .from = from,
+                              .to = to,
+                              .bytes = count * sizeof(float)};
+    uint64_t handle = 0;
+    DLC_TRY(dlc_progress_engine_submit(shards->args.engine, &one, 1, &handle));
+    return dlc_progress_engine_wait(shards->args.engine, handle);
 }
 
 /* Messages use device memory. */
@@ -259,25 +260,19 @@ static dlc_status send(const dlc_shards *shards, int32_t peer, const float *plai
                        size_t count) {
     const dlc_shards_args *args = &shards->args;
     const void *from = plain;
-    dlc_request *request = NULL;
     if (!args->on_host) {
         DLC_TRY(args->device_ops->copy(args->device, NULL, shards->staging.base, plain,
                                        count * sizeof(float)));
         from = shards->staging.base;
     }
-    DLC_TRY(args->p2p->send(args->p2p->context, peer, TAG, from, count * sizeof(float),
-                            &request));
-    return wait_for(shards, request);
+    return transfer(shards, peer, from, NULL, count);
 }
 
 static dlc_status recv(const dlc_shards *shards, int32_t peer, float *plain,
                        size_t count) {
     const dlc_shards_args *args = &shards->args;
     float *to = message_buffer(shards, plain);
-    dlc_request *request = NULL;
-    DLC_TRY(args->p2p->recv(args->p2p->context, peer, TAG, to, count * sizeof(float),
-                            &request));
-    DLC_TRY(wait_for(shards, request));
+    DLC_TRY(transfer(shards, peer, NULL, to, count));
     if (args->on_host)
         return DLC_OK;
     return args->device_ops->copy(args->device, NULL, plain, to, count * sizeof(float));

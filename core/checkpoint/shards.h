@@ -13,8 +13,7 @@
 #ifndef DLC_CHECKPOINT_SHARDS_H
 #define DLC_CHECKPOINT_SHARDS_H
 
-#include <dlcore/consistency.h>
-
+#include "comm/progress_engine.h"
 #include "job/job.h"
 
 enum { DLC_SHARD_NAME = 128 };
@@ -30,7 +29,7 @@ typedef struct dlc_shard {
 
 typedef struct dlc_shards_args {
     dlc_job *job;
-    const dlc_p2p_channel *p2p; /* nobody else uses it between two calls below */
+    dlc_progress_engine *engine;
     const dlc_device_ops *device_ops;
     dlc_device *device;
     int on_host;            /* its memory is host memory (DLC_DEVICE_HOST) */

@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/tags.h"
 
 /* Elements of a chunk. Two are in flight at a time. On a busy CPU the network would be
  * idle while a small chunk waits for a thread to run, so chunks are as large as the
@@ -26,7 +27,7 @@ enum { SMALL = 2048 };
 enum { FORWARD_BYTES = 1 << 20 };
 
 enum { TAG_REDUCE = 1, TAG_GATHER, TAG_BROADCAST, TAG_BARRIER, TAG_SMALL };
-#define TAG(kind) (UINT64_C(0xdc00000000000000) | (kind))
+#define TAG(kind) dlc_tag_of(DLC_TAG_COLLECTIVE, kind)
 
 static size_t chunk_of(const dlc_team *team) {
     size_t share = SCRATCH / (2 * (size_t)team->args.ranks);

@@ -3,9 +3,6 @@
  * thread and the queue. */
 #include "net/batch_chunks.h"
 
-static const dlc_tag GATHER = UINT64_C(0xdc03000000000000),
-                     REDUCE = UINT64_C(0xdc04000000000000);
-
 static net_op *gather_of(const dlc_net *net) {
     return &net->op[net->chunks.first_op];
 }
@@ -52,12 +49,12 @@ static void add_transfer(dlc_net *net, int32_t *count, dlc_transfer transfer) {
 }
 
 static dlc_status submit(dlc_net *net, int32_t count, uint64_t *handle) {
-    return dlc_progress_engine_submit(net->args.tensor_parallel->progress,
+    return dlc_progress_engine_submit(net->args.tensor_parallel->chunk_engine,
                                       net->chunks.transfer, count, handle);
 }
 
 static dlc_status wait_for(const dlc_net *net, uint64_t handle) {
-    return dlc_progress_engine_wait(net->args.tensor_parallel->progress, handle);
+    return dlc_progress_engine_wait(net->args.tensor_parallel->chunk_engine, handle);
 }
 
 /* The i-th other rank; each rank begins with the one after it, to balance the load. */
@@ -87,21 +84,22 @@ static dlc_status begin_gather(dlc_net *net, int32_t chunk, float *to) {
     for (int32_t i = 1; i < ranks_of(net); i++) {
         int32_t rank = other(net, i);
         net_rows rows = dlc_net_chunk_rows(net, chunk, rank);
-        add_transfer(net, &count,
-                     (dlc_transfer){.peer = rank,
-                                    .tag = GATHER | (dlc_tag)chunk,
-                                    .buffer = to + (size_t)rows.at * row,
-                                    .bytes = (size_t)rows.count * row * sizeof *to});
+        add_transfer(
+            net, &count,
+            (dlc_transfer){.peer = rank,
+                           .tag = dlc_tag_of(DLC_TAG_CHUNK_GATHER, (uint64_t)chunk),
+                           .to = to + (size_t)rows.at * row,
+                           .bytes = (size_t)rows.count * row * sizeof *to});
     }
     DLC_TRY(submit(net, count, &chunks->gathered[chunk % 2]));
     count = 0;
     for (int32_t i = 1; i < ranks_of(net); i++)
-        add_transfer(net, &count,
-                     (dlc_transfer){.peer = other(net, i),
-                                    .is_sent = 1,
-                                    .tag = GATHER | (dlc_tag)chunk,
-                                    .buffer = from + (size_t)own.own * row,
-                                    .bytes = (size_t)own.count * row * sizeof *to});
+        add_transfer(
+            net, &count,
+            (dlc_transfer){.peer = other(net, i),
+                           .tag = dlc_tag_of(DLC_TAG_CHUNK_GATHER, (uint64_t)chunk),
+                           .from = from + (size_t)own.own * row,
+                           .bytes = (size_t)own.count * row * sizeof *to});
     DLC_TRY(submit(net, count, &chunks->sent));
     return copy(net, to + (size_t)own.at * row, from + (size_t)own.own * row,
                 (size_t)own.count * row * sizeof *to);
@@ -124,20 +122,21 @@ static dlc_status begin_reduce(dlc_net *net, int32_t chunk) {
     int32_t count = 0;
     DLC_TRY(dlc_net_sync(net));
     for (int32_t i = 1; i < ranks_of(net); i++)
-        add_transfer(net, &count,
-                     (dlc_transfer){.peer = other(net, i),
-                                    .tag = REDUCE | (dlc_tag)chunk,
-                                    .buffer = place_of(net, received, i),
-                                    .bytes = (size_t)own.count * row * sizeof *diff});
+        add_transfer(
+            net, &count,
+            (dlc_transfer){.peer = other(net, i),
+                           .tag = dlc_tag_of(DLC_TAG_CHUNK_REDUCE, (uint64_t)chunk),
+                           .to = place_of(net, received, i),
+                           .bytes = (size_t)own.count * row * sizeof *diff});
     for (int32_t i = 1; i < ranks_of(net); i++) {
         int32_t rank = other(net, i);
         net_rows rows = dlc_net_chunk_rows(net, chunk, rank);
-        add_transfer(net, &count,
-                     (dlc_transfer){.peer = rank,
-                                    .is_sent = 1,
-                                    .tag = REDUCE | (dlc_tag)chunk,
-                                    .buffer = diff + (size_t)rows.at * row,
-                                    .bytes = (size_t)rows.count * row * sizeof *diff});
+        add_transfer(
+            net, &count,
+            (dlc_transfer){.peer = rank,
+                           .tag = dlc_tag_of(DLC_TAG_CHUNK_REDUCE, (uint64_t)chunk),
+                           .from = diff + (size_t)rows.at * row,
+                           .bytes = (size_t)rows.count * row * sizeof *diff});
     }
     return submit(net, count, &chunks->reduced[chunk % 2]);
 }

@@ -16,8 +16,8 @@
 
 #include <dlcore/layer.h>
 
+#include "comm/progress_engine.h"
 #include "net/graph.h"
-#include "net/progress_engine.h"
 #include "solver/segment.h"
 
 typedef struct dlc_net dlc_net;
@@ -43,11 +43,10 @@ typedef struct dlc_net_tensor_parallel {
     /* ranks + 1 elements, ascending: channels are split in proportion to the
      * differences between neighbours. */
     const int64_t *channel_share;
-    const dlc_p2p_channel *p2p; /* not shared; NULL in a net that is never run */
     dlc_tensor_schedule schedule;
-    /* With batch chunks: on a p2p channel of its own, with room for
-     * dlc_net_max_transfers. NULL in a net that is never run. */
-    dlc_progress_engine *progress;
+    /* What sends; NULL in a net that is never run. Batch chunks have an engine with a
+     * thread, for dlc_net_max_transfers; reshard operations have another without. */
+    dlc_progress_engine *reshard_engine, *chunk_engine;
 } dlc_net_tensor_parallel;
 
 /* The most transfers that a net with batch chunks has in flight. */

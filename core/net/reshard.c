@@ -2,11 +2,7 @@
  * samples by channels; each rank sends to each other rank what its old region and the
  * other's new region have in common. In backward of a replicated tensor all ranks have
  * the same region, and what they contribute to it is added up. */
-#include <string.h>
-
 #include "net/batch_chunks.h"
-
-static const dlc_tag TAG = UINT64_C(0xdc02000000000000);
 
 /* ---- Regions --------------------------------------------------------------------- */
 
@@ -169,6 +165,18 @@ static int32_t other(const direction *dir, int32_t i) {
     return (tp->rank + i) % tp->ranks;
 }
 
+/* Sends to a rank, or receives from it. */
+static dlc_status transfer(const direction *dir, int32_t rank, const float *from,
+                           float *to, size_t count, uint64_t *handle) {
+    const dlc_transfer one = {.peer = rank,
+                              .tag = dlc_tag_of(DLC_TAG_RESHARD, 0),
+                              .from = from,
+                              .to = to,
+                              .bytes = count * sizeof(float)};
+    return dlc_progress_engine_submit(dir->net->args.tensor_parallel->reshard_engine,
+                                      &one, 1, handle);
+}
+
 static dlc_status receive_all(direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t i = 1; i < tp->ranks; i++) {
@@ -183,8 +191,7 @@ static dlc_status receive_all(direction *dir) {
         if (!to)
             to = dir->dst + b.begin;
         dir->reshard->source[rank] = to;
-        DLC_TRY(tp->p2p->recv(tp->p2p->context, rank, TAG, to, count * sizeof(float),
-                              &dir->reshard->request[rank]));
+        DLC_TRY(transfer(dir, rank, NULL, to, count, &dir->reshard->received[rank]));
     }
     return DLC_OK;
 }
@@ -211,11 +218,8 @@ static dlc_status send_all(direction *dir, const float *const *packs) {
     for (int32_t i = 1; i < tp->ranks; i++) {
         int32_t rank = other(dir, i);
         block b = outgoing(dir, rank);
-        if (!block_count(&b))
-            continue;
-        DLC_TRY(tp->p2p->send(tp->p2p->context, rank, TAG, packs[rank],
-                              block_count(&b) * sizeof(float),
-                              &dir->reshard->request[tp->ranks + rank]));
+        if (block_count(&b))
+            DLC_TRY(transfer(dir, rank, packs[rank], NULL, block_count(&b), NULL));
     }
     return DLC_OK;
 }
@@ -230,24 +234,16 @@ static dlc_status unpack(const direction *dir, int32_t rank) {
 
 static dlc_status wait_all(const direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
-    const dlc_p2p_channel *p2p = tp->p2p;
-    dlc_request **request = dir->reshard->request;
-    int32_t left = 0;
-    for (int32_t i = 0; i < 2 * tp->ranks; i++)
-        left += request[i] != NULL;
-    while (left > 0) {
-        int32_t which = -1;
-        DLC_TRY(p2p->wait_any(p2p->context, request, 2 * tp->ranks, 1.0, &which));
-        if (which < 0) {
-            DLC_TRY(p2p->check(p2p->context));
+    for (int32_t i = 1; i < tp->ranks; i++) {
+        int32_t rank = other(dir, i);
+        block b = incoming(dir, rank);
+        if (!block_count(&b))
             continue;
-        }
-        request[which] = NULL;
-        left--;
-        if (which < tp->ranks)
-            DLC_TRY(unpack(dir, which));
+        DLC_TRY(
+            dlc_progress_engine_wait(tp->reshard_engine, dir->reshard->received[rank]));
+        DLC_TRY(unpack(dir, rank));
     }
-    return DLC_OK;
+    return dlc_progress_engine_drain(tp->reshard_engine);
 }
 
 /* Handles this rank's own part: a contribution to the sum, or a copy to its place. */
@@ -293,10 +289,7 @@ static dlc_status clear_rest(const direction *dir) {
 
 static dlc_status run(direction *dir) {
     const dlc_net *net = dir->net;
-    const dlc_net_tensor_parallel *tp = net->args.tensor_parallel;
     const float **packs = dir->reshard->pack;
-    memset(dir->reshard->request, 0,
-           2 * (size_t)tp->ranks * sizeof *dir->reshard->request);
     DLC_TRY(clear_rest(dir));
     DLC_TRY(dlc_net_sync(net)); /* dst and scratch are no longer in use */
     DLC_TRY(receive_all(dir));

@@ -171,10 +171,10 @@ static dlc_status make_reshard(const dlc_net *net, int32_t tensor,
     made->name = dlc_format("%s of %s",
                             made->from == SAMPLE_SHARDED ? "all-gather" : "reshard",
                             tensor_name(net, tensor));
-    made->request = dlc_alloc(2 * ranks, sizeof(dlc_request *));
+    made->received = dlc_alloc(ranks, sizeof *made->received);
     made->source = dlc_alloc(ranks, sizeof *made->source);
     made->pack = dlc_alloc(ranks, sizeof *made->pack);
-    if (!made->name || !made->request || !made->source || !made->pack) {
+    if (!made->name || !made->received || !made->source || !made->pack) {
         dlc_net_reshard_free(made);
         return DLC_ERR_NOMEM;
     }
@@ -187,7 +187,7 @@ void dlc_net_reshard_free(net_reshard *reshard) {
         return;
     dlc_free(reshard->pack);
     dlc_free(reshard->source);
-    dlc_free(reshard->request);
+    dlc_free(reshard->received);
     dlc_free(reshard->name);
     dlc_free(reshard);
 }

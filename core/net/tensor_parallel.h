@@ -22,9 +22,9 @@ struct net_reshard {
     int in_chunk;                       /* the output has the rows of a batch chunk */
     int64_t samples, channels, spatial; /* of the tensor, over all ranks */
     char *name;                         /* own; the operation's */
-    dlc_request **request; /* own; one receive per rank, then one send per rank */
-    const float **source;  /* own; what each rank contributes, this one included */
-    const float **pack;    /* own; what is sent to each rank */
+    uint64_t *received;                 /* own; handle of the transfer from each rank */
+    const float **source; /* own; what each rank contributes, this one included */
+    const float **pack;   /* own; what is sent to each rank */
 };
 
 /* Is a layer of the graph tensor-parallel in this net? */

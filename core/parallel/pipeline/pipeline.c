@@ -17,10 +17,8 @@ static void report_activity(void *context, const char *phase, const char *layer)
     (void)snprintf(name, sizeof name, "%.40s (micro-batch %d)", layer,
                    (int)pipeline->current);
     dlc_job_activity(session->job, phase, name, 0);
-    if (pipeline->status == DLC_OK && pipeline->stage_p2p)
-        pipeline->status = dlc_stage_p2p_poll(pipeline->stage_p2p);
-    if (pipeline->status == DLC_OK && pipeline->test_stage_p2p)
-        pipeline->status = dlc_stage_p2p_poll(pipeline->test_stage_p2p);
+    if (pipeline->status == DLC_OK && pipeline->engine)
+        pipeline->status = dlc_progress_engine_poll(pipeline->engine);
 }
 
 void dlc_pipeline_shape_net(const dlc_session *session, dlc_net_args *args) {
@@ -74,17 +72,13 @@ dlc_status dlc_pipeline_connect(dlc_session *session) {
     const dlc_stages *stages = &pipeline->stages;
     const dlc_comm_args *how = &session->connection.how;
     dlc_comm *comm = NULL;
-    DLC_TRY(dlc_p2p_open(how, &pipeline->p2p));
+    DLC_TRY(dlc_progress_engine_connect(how, 0, &pipeline->engine));
     DLC_TRY(dlc_process_group_open(session->job, stages->stage * stages->replicas,
                                    stages->replicas, &pipeline->group));
     DLC_TRY(dlc_process_group_connect(&pipeline->group, how, &comm));
     pipeline->world = session->connection.comm;
     session->connection.comm = comm;
     return dlc_process_group_finish(&pipeline->group);
-}
-
-const dlc_p2p_channel *dlc_pipeline_p2p(const dlc_session *session) {
-    return dlc_p2p_table(session->pipeline->p2p);
 }
 
 static dlc_status take(const dlc_session *session, size_t count, dlc_memory *memory) {
@@ -102,7 +96,7 @@ static int32_t train_slots(const dlc_pipeline *pipeline) {
 static dlc_status open_stage_p2p(const dlc_pipeline *pipeline,
                                  const dlc_boundary_tensors *boundary, int32_t slots,
                                  dlc_stage_p2p **stage_p2p) {
-    dlc_stage_p2p_args args = {.p2p = dlc_p2p_table(pipeline->p2p),
+    dlc_stage_p2p_args args = {.engine = pipeline->engine,
                                .device_ops = pipeline->session->device_ops,
                                .device = pipeline->session->device,
                                .boundary = boundary,
@@ -157,7 +151,7 @@ void dlc_pipeline_disconnect(dlc_session *session) {
     dlc_pipeline *pipeline = session->pipeline;
     if (!pipeline)
         return;
-    dlc_p2p_close(pipeline->p2p);
+    dlc_progress_engine_close(pipeline->engine);
     if (pipeline->world) {
         dlc_comm_close(session->connection.comm);
         session->connection.comm = pipeline->world;

@@ -18,7 +18,6 @@
 #define DLC_PARALLEL_PIPELINE_PIPELINE_H
 
 #include "base/json.h"
-#include "comm/p2p_channel.h"
 #include "parallel/pipeline/process_group.h"
 #include "parallel/pipeline/schedule_1f1b.h"
 #include "parallel/pipeline/stage_p2p.h"
@@ -47,7 +46,7 @@ typedef struct dlc_pipeline {
 
     dlc_process_group group;
     dlc_comm *world; /* communicator of all ranks; the session has the stage's */
-    dlc_p2p *p2p;
+    dlc_progress_engine *engine;
     dlc_stage_p2p *stage_p2p, *test_stage_p2p;
     dlc_memory sum;           /* gradients of all micro-batches but the first */
     dlc_memory control_words; /* for control words */
@@ -68,7 +67,7 @@ dlc_status dlc_pipeline_plan(dlc_session *session);
 /* Does the plan depend on the interconnect? Then the ranks must be connected before it.
  */
 int dlc_pipeline_is_open(const dlc_session *session);
-/* Closes p2p channels and communicators while what uses them is still open; the
+/* Closes progress engine and communicators while what uses them is still open; the
  * session's communicator is that of all ranks again. dlc_pipeline_free frees the rest
  * after the nets. */
 void dlc_pipeline_disconnect(dlc_session *session);
@@ -82,11 +81,9 @@ void dlc_pipeline_shape_net(const dlc_session *session, dlc_net_args *args);
 int dlc_pipeline_reads_batch(const dlc_session *session, dlc_phase phase);
 void dlc_pipeline_shape_feed(const dlc_session *session, dlc_feed_args *args);
 
-/* Collective, once all ranks are connected: opens the stage's communicator and the p2p
- * channel between stages. */
+/* Collective, once all ranks are connected: opens the stage's communicator and the
+ * progress engine between stages. */
 dlc_status dlc_pipeline_connect(dlc_session *session);
-/* The p2p channel; between iterations other code may use it, too. */
-const dlc_p2p_channel *dlc_pipeline_p2p(const dlc_session *session);
 /* Once nets and exchange exist. */
 dlc_status dlc_pipeline_open(dlc_session *session);
 

@@ -161,7 +161,7 @@ dlc_status dlc_pipeline_pass(dlc_pipeline *pipeline, const dlc_pipeline_batch *b
     DLC_TRY(post_first_receives(pipeline));
     for (;;) {
         DLC_TRY(dlc_job_check(pipeline->session->job));
-        DLC_TRY(dlc_stage_p2p_poll(pipeline->stage_p2p));
+        DLC_TRY(dlc_progress_engine_poll(pipeline->engine));
         dlc_schedule_step step = next_step(pipeline);
         if (step == DLC_SCHEDULE_DONE)
             break;
@@ -170,7 +170,7 @@ dlc_status dlc_pipeline_pass(dlc_pipeline *pipeline, const dlc_pipeline_batch *b
             continue;
         }
         report_wait(pipeline);
-        DLC_TRY(dlc_stage_p2p_wait(pipeline->stage_p2p));
+        DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
     }
     pipeline->times.elapsed += dlc_since(began);
     pipeline->times.sent += (double)(dlc_stage_p2p_sent(pipeline->stage_p2p) - sent);
@@ -184,7 +184,7 @@ dlc_status dlc_pipeline_reduce_control_words(dlc_pipeline *pipeline,
     float *at = pipeline->control_words.base;
     dlc_job_activity(session->job, "reducing control words", NULL, 0);
     /* Gradients in flight to the previous stage go on meanwhile. */
-    DLC_TRY(dlc_stage_p2p_drain(pipeline->stage_p2p));
+    DLC_TRY(dlc_progress_engine_drain(pipeline->engine));
     DLC_TRY(session->device_ops->copy(session->device, NULL, at, words, bytes));
     DLC_TRY(dlc_comm_all_reduce(pipeline->world, at, DLC_CONTROL_WORDS));
     return session->device_ops->copy(session->device, NULL, words, at, bytes);
@@ -239,13 +239,13 @@ static int64_t test_batches(const dlc_pipeline *pipeline) {
 static dlc_status wait_for_slot(dlc_pipeline *pipeline, int32_t k) {
     dlc_stage_p2p *stage_p2p = pipeline->test_stage_p2p;
     DLC_TRY(dlc_job_check(pipeline->session->job));
-    DLC_TRY(dlc_stage_p2p_poll(stage_p2p));
+    DLC_TRY(dlc_progress_engine_poll(pipeline->engine));
     if (!dlc_stage_p2p_has_inputs(stage_p2p, k) ||
         !dlc_stage_p2p_outputs_sent(stage_p2p, k))
         dlc_job_activity(pipeline->session->job, "wait for", "a test batch", 0);
     while (!dlc_stage_p2p_has_inputs(stage_p2p, k) ||
            !dlc_stage_p2p_outputs_sent(stage_p2p, k))
-        DLC_TRY(dlc_stage_p2p_wait(stage_p2p));
+        DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
     return DLC_OK;
 }
 
@@ -282,5 +282,5 @@ dlc_status dlc_pipeline_test(dlc_session *session, dlc_evaluation *evaluation) {
         if (k + SLOTS < batches)
             DLC_TRY(dlc_stage_p2p_post_receives(pipeline->test_stage_p2p, k + SLOTS));
     }
-    return dlc_stage_p2p_drain(pipeline->test_stage_p2p);
+    return dlc_progress_engine_drain(pipeline->engine);
 }

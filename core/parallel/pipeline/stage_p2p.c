@@ -1,5 +1,4 @@
-/* Stage p2p: one table of requests in flight; each decrements a counter of its slot
- * when it completes. */
+/* Stage p2p: each slot counts its transfers in flight. */
 #include "parallel/pipeline/stage_p2p.h"
 
 #include "base/memory.h"
@@ -14,23 +13,12 @@ typedef struct slot {
     int32_t pending[FLOWS];
 } slot;
 
-typedef struct entry {
-    int32_t *pending;
-} entry;
-
 struct dlc_stage_p2p {
     dlc_stage_p2p_args args;
     dlc_memory memory; /* of all slots */
     slot *slots;
-    dlc_request **request; /* own; NULL: unused */
-    entry *entries;        /* own; as many */
-    int32_t capacity;
-    int32_t used; /* all from here on are unused */
     uint64_t sent;
 };
-
-/* Seconds that one wait may take before it checks whether the job is ending. */
-#define WAIT_S 0.1
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
@@ -56,14 +44,6 @@ static size_t slot_bytes(const dlc_boundary_tensors *boundary) {
                 bytes += tensor_bytes(&boundary->out[i]);
     }
     return bytes;
-}
-
-/* Requests that one slot may have in flight. */
-static int32_t slot_requests(const dlc_boundary_tensors *boundary) {
-    int32_t count = 2 * boundary->ins;
-    for (int32_t i = 0; i < boundary->outs; i++)
-        count += 2 * boundary->readers[i];
-    return count;
 }
 
 static void *take(char **at, const dlc_net_boundary *port) {
@@ -112,12 +92,8 @@ static dlc_status lay_out(const dlc_boundary_tensors *boundary, slot *made, char
 static dlc_status prepare(dlc_stage_p2p *stage_p2p) {
     const dlc_stage_p2p_args *args = &stage_p2p->args;
     size_t bytes = slot_bytes(args->boundary), slots = (size_t)args->slots;
-    stage_p2p->capacity = slot_requests(args->boundary) * args->slots;
-    stage_p2p->request = dlc_alloc((size_t)stage_p2p->capacity, sizeof(dlc_request *));
-    stage_p2p->entries = dlc_alloc((size_t)stage_p2p->capacity,
-                                   sizeof *stage_p2p->entries);
     stage_p2p->slots = dlc_alloc(slots, sizeof *stage_p2p->slots);
-    if (!stage_p2p->request || !stage_p2p->entries || !stage_p2p->slots)
+    if (!stage_p2p->slots)
         return DLC_ERR_NOMEM;
     stage_p2p->memory = (dlc_memory){.size = sizeof stage_p2p->memory};
     if (bytes > 0)
@@ -162,97 +138,33 @@ void dlc_stage_p2p_close(dlc_stage_p2p *stage_p2p) {
     if (stage_p2p->memory.base)
         stage_p2p->args.device_ops->free(stage_p2p->args.device, &stage_p2p->memory);
     dlc_free(stage_p2p->slots);
-    dlc_free(stage_p2p->entries);
-    dlc_free(stage_p2p->request);
     dlc_free(stage_p2p);
 }
 
-/* ---- Requests ---------------------------------------------------------------- */
+/* ---- A micro-batch's messages ---------------------------------------------------- */
 
 static slot *slot_of(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     return &stage_p2p->slots[micro_batch % stage_p2p->args.slots];
 }
 
-static int32_t free_entry(const dlc_stage_p2p *stage_p2p) {
-    int32_t i = 0;
-    while (i < stage_p2p->used && stage_p2p->request[i])
-        i++;
-    return i;
-}
-
-static dlc_status note(dlc_stage_p2p *stage_p2p, dlc_request *request,
-                       int32_t *pending) {
-    int32_t at = free_entry(stage_p2p);
-    if (at == stage_p2p->capacity)
-        return dlc_fail(DLC_ERR_INTERNAL, "more messages between stages than planned");
-    stage_p2p->request[at] = request;
-    stage_p2p->entries[at].pending = pending;
-    stage_p2p->used = at >= stage_p2p->used ? at + 1 : stage_p2p->used;
-    ++*pending;
-    return DLC_OK;
-}
-
-static void complete(dlc_stage_p2p *stage_p2p, int32_t i) {
-    stage_p2p->request[i] = NULL;
-    --*stage_p2p->entries[i].pending;
-    while (stage_p2p->used > 0 && !stage_p2p->request[stage_p2p->used - 1])
-        stage_p2p->used--;
+/* Which tensor of which micro-batch; its gradient has the same tag in the other
+ * direction. */
+static dlc_tag tag_of(int32_t id, int32_t micro_batch) {
+    return dlc_tag_of(DLC_TAG_STAGE_TENSOR,
+                      (uint64_t)(uint32_t)id << 32 | (uint32_t)micro_batch);
 }
 
 static dlc_status send(dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag,
                        const void *from, size_t bytes, int32_t *pending) {
-    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
-    dlc_request *request = NULL;
-    DLC_TRY(p2p->send(p2p->context, rank, tag, from, bytes, &request));
+    const dlc_transfer transfer = {rank, tag, from, NULL, bytes, pending};
     stage_p2p->sent += bytes;
-    return note(stage_p2p, request, pending);
+    return dlc_progress_engine_submit(stage_p2p->args.engine, &transfer, 1, NULL);
 }
 
-static dlc_status recv(dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag, void *to,
-                       size_t bytes, int32_t *pending) {
-    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
-    dlc_request *request = NULL;
-    DLC_TRY(p2p->recv(p2p->context, rank, tag, to, bytes, &request));
-    return note(stage_p2p, request, pending);
-}
-
-dlc_status dlc_stage_p2p_poll(dlc_stage_p2p *stage_p2p) {
-    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
-    for (int32_t i = 0; i < stage_p2p->used; i++) {
-        int done = 0;
-        if (stage_p2p->request[i])
-            DLC_TRY(p2p->test(p2p->context, stage_p2p->request[i], &done));
-        if (done)
-            complete(stage_p2p, i);
-    }
-    return DLC_OK;
-}
-
-dlc_status dlc_stage_p2p_wait(dlc_stage_p2p *stage_p2p) {
-    const dlc_p2p_channel *p2p = stage_p2p->args.p2p;
-    int32_t which = -1;
-    DLC_TRY(p2p->check(p2p->context));
-    if (stage_p2p->used == 0)
-        return dlc_fail(DLC_ERR_INTERNAL, "a stage waits for nothing");
-    DLC_TRY(p2p->wait_any(p2p->context, stage_p2p->request, stage_p2p->used, WAIT_S,
-                          &which));
-    if (which >= 0)
-        complete(stage_p2p, which);
-    return DLC_OK;
-}
-
-dlc_status dlc_stage_p2p_drain(dlc_stage_p2p *stage_p2p) {
-    while (stage_p2p->used > 0)
-        DLC_TRY(dlc_stage_p2p_wait(stage_p2p));
-    return DLC_OK;
-}
-
-/* ---- A micro-batch's messages ---------------------------------------------------- */
-
-/* Which tensor of which micro-batch; its gradient has the same tag in the other
- * direction. */
-static dlc_tag tag_of(int32_t id, int32_t micro_batch) {
-    return (dlc_tag)(uint32_t)id << 32 | (uint32_t)micro_batch;
+static dlc_status recv(const dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag,
+                       void *to, size_t bytes, int32_t *pending) {
+    const dlc_transfer transfer = {rank, tag, NULL, to, bytes, pending};
+    return dlc_progress_engine_submit(stage_p2p->args.engine, &transfer, 1, NULL);
 }
 
 dlc_status dlc_stage_p2p_post_receives(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {

@@ -1,9 +1,10 @@
-/* Messages between pipeline stages, which make progress while the rank computes.
+/* Messages between pipeline stages, which make progress whenever the pipeline polls or
+ * waits for its progress engine.
  *
  * Every micro-batch has a slot of memory for its boundary tensors. There is one slot
  * more than micro-batches may be in flight, so that the next one is received while this
- * rank works on others. Receives are posted before their messages are sent; only
- * dlc_stage_p2p_wait blocks.
+ * rank works on others. Receives are posted before their messages are sent. No call
+ * blocks.
  *
  * Micro-batch k has slot k % slots, which is used in this order:
  *
@@ -17,10 +18,11 @@
 #ifndef DLC_PARALLEL_PIPELINE_STAGE_P2P_H
 #define DLC_PARALLEL_PIPELINE_STAGE_P2P_H
 
+#include "comm/progress_engine.h"
 #include "parallel/pipeline/stages.h"
 
 typedef struct dlc_stage_p2p_args {
-    const dlc_p2p_channel *p2p; /* these tags must not be used by others */
+    dlc_progress_engine *engine; /* without a thread */
     const dlc_device_ops *device_ops;
     dlc_device *device;
     const dlc_boundary_tensors *boundary; /* must outlive this */
@@ -31,7 +33,7 @@ typedef struct dlc_stage_p2p dlc_stage_p2p;
 
 dlc_status dlc_stage_p2p_open(const dlc_stage_p2p_args *args,
                               dlc_stage_p2p **stage_p2p);
-/* NULL allowed; the p2p channel must be closed already */
+/* NULL allowed; the engine must be closed already */
 void dlc_stage_p2p_close(dlc_stage_p2p *stage_p2p);
 
 dlc_status dlc_stage_p2p_post_receives(dlc_stage_p2p *stage_p2p, int32_t micro_batch);
@@ -49,13 +51,6 @@ dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
 /* Sets the stage boundary's pointers of a pass; valid until the next call. */
 void dlc_stage_p2p_bind(dlc_stage_p2p *stage_p2p, int32_t micro_batch,
                         dlc_net_pass *pass);
-
-/* Makes progress on messages. */
-dlc_status dlc_stage_p2p_poll(dlc_stage_p2p *stage_p2p);
-/* Waits until a message has arrived or was sent; fails when the job ends. */
-dlc_status dlc_stage_p2p_wait(dlc_stage_p2p *stage_p2p);
-/* Waits until all were sent. */
-dlc_status dlc_stage_p2p_drain(dlc_stage_p2p *stage_p2p);
 
 /* Bytes of all slots; bytes planned for so many slots; bytes sent so far. */
 size_t dlc_stage_p2p_memory(const dlc_stage_p2p *stage_p2p);

@@ -212,15 +212,13 @@ dlc_status dlc_tensor_parallel_open_p2p(dlc_session *session) {
     dlc_tensor_parallel *tensor = &session->tensor_parallel;
     if (!tensor->count)
         return DLC_OK;
-    DLC_TRY(dlc_p2p_open(&session->connection.how, &tensor->p2p));
-    tensor->train.p2p = tensor->test.p2p = dlc_p2p_table(tensor->p2p);
-    if (tensor->train.schedule == DLC_TENSOR_WHOLE_BATCH)
-        return DLC_OK;
-    DLC_TRY(dlc_p2p_open(&session->connection.how, &tensor->chunk_p2p));
-    DLC_TRY(dlc_progress_engine_open(dlc_p2p_table(tensor->chunk_p2p),
-                                     dlc_net_max_transfers(session->ranks),
-                                     &tensor->engine));
-    tensor->train.progress = tensor->test.progress = tensor->engine;
+    const dlc_comm_args *how = &session->connection.how;
+    DLC_TRY(dlc_progress_engine_connect(how, 0, &tensor->engine));
+    if (tensor->train.schedule != DLC_TENSOR_WHOLE_BATCH)
+        DLC_TRY(dlc_progress_engine_connect(how, dlc_net_max_transfers(session->ranks),
+                                            &tensor->chunk_engine));
+    tensor->train.reshard_engine = tensor->test.reshard_engine = tensor->engine;
+    tensor->train.chunk_engine = tensor->test.chunk_engine = tensor->chunk_engine;
     return DLC_OK;
 }
 
@@ -270,7 +268,7 @@ dlc_status dlc_tensor_parallel_open_shards(dlc_session *session) {
     }
     dlc_shards_args args = {
         .job = session->job,
-        .p2p = tensor->count ? tensor->train.p2p : dlc_pipeline_p2p(session),
+        .engine = tensor->count ? tensor->engine : session->pipeline->engine,
         .device_ops = session->device_ops,
         .device = session->device,
         .on_host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0,
@@ -341,7 +339,7 @@ static dlc_status pad_passes(dlc_session *session, int64_t passes) {
 
 dlc_status dlc_tensor_parallel_pad_test(dlc_session *session, int64_t batches) {
     int64_t most = batches;
-    if (!session->tensor_parallel.p2p) /* a test without training splits nothing */
+    if (!session->tensor_parallel.engine) /* a test without training splits nothing */
         return DLC_OK;
     int64_t *all = dlc_alloc((size_t)session->ranks, sizeof *all);
     if (!all)
@@ -358,10 +356,8 @@ void dlc_tensor_parallel_close(dlc_session *session) {
     dlc_tensor_parallel *tensor = &session->tensor_parallel;
     dlc_local_update_close(&tensor->update);
     dlc_slots_close(session->device_ops, session->device, tensor->slot);
-    dlc_p2p_cancel(tensor->chunk_p2p);
+    dlc_progress_engine_close(tensor->chunk_engine);
     dlc_progress_engine_close(tensor->engine);
-    dlc_p2p_close(tensor->chunk_p2p);
-    dlc_p2p_close(tensor->p2p);
     dlc_free(tensor->layers);
     dlc_free(tensor->first);
     dlc_free(tensor->test_first);

@@ -12,7 +12,6 @@
 #define DLC_PARALLEL_TENSOR_TENSOR_PARALLEL_H
 
 #include "checkpoint/shards.h"
-#include "comm/p2p_channel.h"
 #include "net/net.h"
 #include "solver/local_update.h"
 #include "solver/slots.h"
@@ -25,9 +24,8 @@ typedef struct dlc_tensor_parallel {
     char *layers;                /* own; one flag for each layer of the graph */
     int64_t *first, *test_first; /* own; first sample of each rank */
     dlc_net_tensor_parallel train, test;
-    dlc_p2p *p2p;
-    dlc_p2p *chunk_p2p; /* for batch chunks; NULL without them */
     dlc_progress_engine *engine;
+    dlc_progress_engine *chunk_engine; /* for batch chunks; NULL without them */
     dlc_memory slot[DLC_MAX_STATES];
     dlc_local_update update;
 } dlc_tensor_parallel;

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "fake_p2p.h"
+#include "support/fake_p2p.h"
 #include "fixture.h"
 #include "support/scratch.h"
 
@@ -94,7 +94,7 @@ static void ok(dlc_status status) {
 
 typedef struct rank_net {
     dlc_net_tensor_parallel tensor_parallel;
-    dlc_progress_engine *progress;
+    dlc_progress_engine *engine, *chunk_engine;
     dlc_net *net, *test_net;
     const sample_batch *batch;
     int64_t first, count;
@@ -104,8 +104,8 @@ typedef struct rank_net {
 } rank_net;
 
 typedef struct fake_job {
-    net_fixture fixture;        /* the whole net */
-    fake_p2p p2p, progress_p2p; /* of nets, and of progress engines */
+    net_fixture fixture;     /* the whole net */
+    fake_p2p p2p, chunk_p2p; /* of reshard operations, and of batch chunks */
     int32_t ranks;
     int64_t first[FAKE_RANKS + 1];
     char layers[32];
@@ -118,7 +118,7 @@ static void open_job_by(fake_job *job, const char *text, int32_t ranks,
     memset(job, 0, sizeof *job);
     fixture_net(&job->fixture, text, BATCH, CHANNELS, SIDE, SIDE);
     fake_p2p_open(&job->p2p, ranks);
-    fake_p2p_open(&job->progress_p2p, ranks);
+    fake_p2p_open(&job->chunk_p2p, ranks);
     job->ranks = ranks;
     for (int32_t r = 0; r < ranks; r++)
         job->first[r + 1] = job->first[r] + counts[r];
@@ -130,17 +130,18 @@ static void open_job_by(fake_job *job, const char *text, int32_t ranks,
         rank_net *rank = &job->rank[r];
         rank->first = job->first[r];
         rank->count = counts[r];
-        ok(dlc_progress_engine_open(&job->progress_p2p.endpoint[r].p2p,
-                                    dlc_net_max_transfers(ranks), &rank->progress));
+        ok(dlc_progress_engine_open(&job->p2p.endpoint[r].p2p, 0, &rank->engine));
+        ok(dlc_progress_engine_open(&job->chunk_p2p.endpoint[r].p2p,
+                                    dlc_net_max_transfers(ranks), &rank->chunk_engine));
         rank->tensor_parallel = (dlc_net_tensor_parallel){
             .rank = r,
             .schedule = schedule,
-            .progress = rank->progress,
+            .reshard_engine = rank->engine,
+            .chunk_engine = rank->chunk_engine,
             .ranks = ranks,
             .layers = job->layers,
             .first_sample = job->first,
-            .channel_share = job->first,
-            .p2p = &job->p2p.endpoint[r].p2p};
+            .channel_share = job->first};
         dlc_net_args args = job->fixture.args;
         args.batch = counts[r];
         args.tensor_parallel = &rank->tensor_parallel;
@@ -156,12 +157,13 @@ static void open_job(fake_job *job, const char *text, int32_t ranks,
 
 static void close_job(fake_job *job) {
     for (int32_t r = 0; r < job->ranks; r++) {
-        dlc_progress_engine_close(job->rank[r].progress);
+        dlc_progress_engine_close(job->rank[r].engine);
+        dlc_progress_engine_close(job->rank[r].chunk_engine);
         dlc_net_free(job->rank[r].test_net);
         dlc_net_free(job->rank[r].net);
     }
     ck_assert_int_eq(fake_p2p_close(&job->p2p), 0);
-    ck_assert_int_eq(fake_p2p_close(&job->progress_p2p), 0);
+    ck_assert_int_eq(fake_p2p_close(&job->chunk_p2p), 0);
     fixture_close(&job->fixture);
 }
 
@@ -344,7 +346,7 @@ START_TEST(chunks_match_one_rank) {
         ck_assert(again == 0 || bits == sum);
         sum = bits;
     }
-    ck_assert_int_gt(job.progress_p2p.sent, 0);
+    ck_assert_int_gt(job.chunk_p2p.sent, 0);
     close_job(&job);
 }
 END_TEST

@@ -1,7 +1,7 @@
-/* A fake p2p channel (dlc_p2p_channel) between threads of one process, for tests of
- * nets with tensor-parallel layers. */
-#ifndef TEST_NET_DESK_H
-#define TEST_NET_DESK_H
+/* A fake p2p channel (dlc_p2p_channel) between threads of one process, for tests of the
+ * progress engine and of what uses it. */
+#ifndef TEST_SUPPORT_FAKE_P2P_H
+#define TEST_SUPPORT_FAKE_P2P_H
 
 #include <pthread.h>
 

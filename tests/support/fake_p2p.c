@@ -1,6 +1,6 @@
 /* The fake p2p channel: a send leaves a copy of the message and is complete at once; a
  * receive waits for that copy. */
-#include "fake_p2p.h"
+#include "support/fake_p2p.h"
 
 #include <stdlib.h>
 #include <string.h>
