@@ -7,6 +7,7 @@
 #include "command.h"
 #include "machine.h"
 #include "options.h"
+#include "parallel/axes.h"
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
     (void)argument;
@@ -43,20 +44,16 @@ static int is_divided(const dlc_setup *setup) {
     return split;
 }
 
-/* How many ranks share one part, and are shown together: the replicas of a stage. */
-static int32_t replicas(const dlc_session *session) {
-    return session->pipeline ? session->pipeline->stages.replicas : 1;
-}
-
 static dlc_status show_ranks(const check_command *command, dlc_job *job,
                              check_report *report) {
     for (int32_t rank = 0, count = 0; rank < command->ranks; rank += count) {
         dlc_session session;
-        DLC_TRY(
-            dlc_session_open_plan(command->setup, job, rank, command->ranks, &session));
-        int divided = session.pipeline || session.tensor_parallel.count > 0;
-        count = divided ? replicas(&session) : command->ranks;
-        dlc_status status = divided ? check_report_ranks(report, &session, count)
+        dlc_rank_part part = {0};
+        DLC_TRY(dlc_session_open_plan(command->setup, job, dlc_axes, rank,
+                                      command->ranks, &session));
+        int is_part = dlc_session_part(&session, &part);
+        count = is_part ? part.ranks : command->ranks;
+        dlc_status status = is_part ? check_report_part(report, &session)
                                     : check_report_net(report, &session);
         if (status == DLC_OK && rank + count >= command->ranks)
             status = dlc_memory_check_fits(&session, &report->memory);

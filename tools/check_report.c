@@ -15,14 +15,13 @@ typedef struct check_totals {
     dlc_session_memory memory;
 } check_totals;
 
-/* Multiply-adds of one sample. A tensor-parallel layer processes the samples of all
- * ranks, so dividing by the global batch makes the ranks' numbers add up to the net's.
+/* Multiply-adds of one sample. The samples that a rank's part of the net processes can
+ * be more than its own: dividing by them makes the ranks' numbers add up to the net's.
  */
 static int64_t per_sample(const dlc_session *session, int64_t multiply_adds) {
-    if (session->pipeline)
-        return multiply_adds / session->pipeline->micro_batch_size;
-    return multiply_adds / (session->tensor_parallel.count ? session->global_batch
-                                                           : session->local_batch);
+    dlc_rank_part part = {0};
+    (void)dlc_session_part(session, &part);
+    return multiply_adds / part.samples;
 }
 
 static dlc_status add_up(const dlc_session *session, check_totals *totals) {
@@ -35,12 +34,10 @@ static dlc_status add_up(const dlc_session *session, check_totals *totals) {
     return dlc_session_memory_plan(session, &totals->memory);
 }
 
-/* Parameters that no rank reported before has: each stage has its own; tensor-parallel
- * ones are counted whole on rank 0. */
-static int64_t new_parameters(const dlc_session *session) {
+/* Parameters that no part reported before has. */
+static int64_t new_parameters(const dlc_session *session, const dlc_rank_part *part) {
     int64_t count = 0;
-    int counted = session->tensor_parallel.count > 0 && session->rank > 0;
-    for (int32_t i = 0; !counted && i < dlc_net_params(session->net); i++) {
+    for (int32_t i = 0; !part->is_counted && i < dlc_net_params(session->net); i++) {
         const dlc_net_param *param = dlc_net_param_at(session->net, i);
         count += param->is_average ? 0 : dlc_shape_count(&param->whole);
     }
@@ -180,19 +177,16 @@ static void print_memory(const dlc_session_memory *memory) {
     printf("\n");
 }
 
-static void print_who(const dlc_session *session, int32_t count) {
-    const dlc_pipeline *pipeline = session->pipeline;
-    printf("%srank%s %d", session->rank > 0 ? "\n" : "", count > 1 ? "s" : "",
+static void print_who(const dlc_session *session) {
+    dlc_text what = {0};
+    dlc_rank_part part = {.text = &what};
+    (void)dlc_session_part(session, &part);
+    printf("%srank%s %d", session->rank > 0 ? "\n" : "", part.ranks > 1 ? "s" : "",
            (int)session->rank);
-    if (count > 1)
-        printf(" to %d", (int)(session->rank + count - 1));
-    if (pipeline)
-        printf(": stage %d of %d, micro-batches of %" PRId64 " samples",
-               (int)pipeline->stages.stage + 1, (int)pipeline->stages.stages,
-               pipeline->micro_batch_size);
-    else
-        printf(": a slice of each tensor-parallel layer's channels");
-    printf("\n\n");
+    if (part.ranks > 1)
+        printf(" to %d", (int)(session->rank + part.ranks - 1));
+    printf(": %s\n\n", dlc_text_string(&what));
+    dlc_text_free(&what);
 }
 
 static dlc_status print_text(const dlc_session *session, const check_totals *totals) {
@@ -295,9 +289,10 @@ dlc_status check_report_net(check_report *report, const dlc_session *session) {
     return DLC_OK;
 }
 
-static dlc_status add_ranks(check_report *report, const dlc_session *session,
-                            int32_t count, const check_totals *totals) {
+static dlc_status add_part(check_report *report, const dlc_session *session,
+                           int32_t count, const check_totals *totals) {
     dlc_json *json = &report->json;
+    dlc_rank_part part = {.json = json};
     if (report->shown++ == 0) {
         begin_json(report, session);
         dlc_json_array(json, "ranks");
@@ -305,28 +300,26 @@ static dlc_status add_ranks(check_report *report, const dlc_session *session,
     dlc_json_object(json, NULL);
     dlc_json_int(json, "first", session->rank);
     dlc_json_int(json, "count", count);
-    if (session->pipeline) {
-        dlc_json_int(json, "stage", session->pipeline->stages.stage);
-        dlc_json_int(json, "micro_batch", session->pipeline->micro_batch_size);
-    }
+    (void)dlc_session_part(session, &part);
     DLC_TRY(add_net(session, totals, json));
     dlc_json_end_object(json);
     return DLC_OK;
 }
 
-dlc_status check_report_ranks(check_report *report, const dlc_session *session,
-                              int32_t count) {
+dlc_status check_report_part(check_report *report, const dlc_session *session) {
     check_totals totals = {0};
+    dlc_rank_part part = {0};
+    (void)dlc_session_part(session, &part);
     DLC_TRY(add_up(session, &totals));
-    dlc_memory_add(session->setup, &totals.memory, count, &report->memory);
-    report->parameters += new_parameters(session);
+    dlc_memory_add(session->setup, &totals.memory, part.ranks, &report->memory);
+    report->parameters += new_parameters(session, &part);
     report->multiply_adds += totals.multiply_adds;
     if (totals.memory.peak > report->peak)
         report->peak = totals.memory.peak;
     if (report->json_wanted)
-        return add_ranks(report, session, count, &totals);
+        return add_part(report, session, part.ranks, &totals);
     report->shown++;
-    print_who(session, count);
+    print_who(session);
     return print_text(session, &totals);
 }
 

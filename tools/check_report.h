@@ -5,7 +5,6 @@
 
 #include "base/json.h"
 #include "check_mistakes.h"
-#include "parallel/pipeline/pipeline.h"
 #include "session/memory.h"
 
 /* Initialize the first four fields, everything else with 0. */
@@ -24,9 +23,8 @@ typedef struct check_report {
 
 /* Reports a net that is the same on every rank. */
 dlc_status check_report_net(check_report *report, const dlc_session *session);
-/* Reports the part of the net that `count` ranks, from this one on, hold. */
-dlc_status check_report_ranks(check_report *report, const dlc_session *session,
-                              int32_t count);
+/* Reports the part of the net that this rank holds, and others after it. */
+dlc_status check_report_part(check_report *report, const dlc_session *session);
 /* Prints the end of the report. If `status` is an error, returns it. */
 dlc_status check_report_end(check_report *report, dlc_status status);
 

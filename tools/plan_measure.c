@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "comm/comm_benchmark.h"
 #include "options.h"
+#include "parallel/axes.h"
 #include "plan/layers.h"
 #include "session/exchange_schedule.h"
 #include "time_measure.h"
@@ -170,7 +171,7 @@ static int measure_as_rank(dlc_job *job, void *argument) {
     const measuring *m = argument;
     dlc_session session;
     m->setup->data_parallel_only = 1; /* the planner decides about the rest */
-    dlc_status status = dlc_session_open(m->setup, job, &session);
+    dlc_status status = dlc_session_open(m->setup, job, dlc_axes, &session);
     if (status == DLC_OK) {
         status = measure_all(m, &session);
         dlc_session_close(&session);

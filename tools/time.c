@@ -6,6 +6,7 @@
 #include "command.h"
 #include "file.h"
 #include "options.h"
+#include "parallel/axes.h"
 #include "time_measure.h"
 #include "time_report.h"
 
@@ -148,7 +149,7 @@ static int time_as_rank(dlc_job *job, void *argument) {
     dlc_status status = check_alone(dlc_job_ranks(job));
     if (status != DLC_OK)
         return dlc_tool_end_rank(job, status);
-    status = dlc_session_open(command->setup, job, &session);
+    status = dlc_session_open(command->setup, job, dlc_axes, &session);
     if (status == DLC_OK) {
         status = dlc_time_measure(&session, command->passes, &measured);
         if (status == DLC_OK)

@@ -10,6 +10,7 @@
 #include "checkpoint/run_folder.h"
 #include "command.h"
 #include "options.h"
+#include "parallel/axes.h"
 #include "setup/data_source.h"
 
 typedef struct train_command {
@@ -110,8 +111,7 @@ static void say_result(const dlc_session *session, const dlc_train_result *resul
     add_number(&line, " test accuracy", result->accuracy);
     dlc_log_result("%s %.0f images/s", dlc_text_string(&line), result->images_per_s);
     dlc_text_free(&line);
-    dlc_staleness_log(&result->staleness);
-    if (session->ranks > 1 && !session->asynchronous)
+    if (result->exchange_bytes > 0)
         say_exchange(result);
     if (result->checkpoint)
         dlc_log_result("checkpoint: %s", result->checkpoint);
@@ -139,7 +139,7 @@ static int train_as_rank(dlc_job *job, void *argument) {
     if (status != DLC_OK)
         return dlc_tool_end_rank(job, status);
     command->train.folder = &folder;
-    status = dlc_session_open(command->setup, job, &session);
+    status = dlc_session_open(command->setup, job, dlc_axes, &session);
     if (status == DLC_OK) {
         status = dlc_train(&session, &command->train, &result);
         if (status == DLC_OK)

@@ -6,6 +6,7 @@
 #ifndef DLC_CHECKPOINT_FULL_PARAMS_H
 #define DLC_CHECKPOINT_FULL_PARAMS_H
 
+#include "checkpoint/shards.h"
 #include "session/session.h"
 
 typedef struct dlc_full_param {

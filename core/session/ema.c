@@ -16,18 +16,18 @@ static dlc_ema make(const dlc_session *session, const dlc_arenas *arenas,
 void dlc_session_ema_open(dlc_session *session) {
     if (session->solver.ema <= 0)
         return;
-    session->ema[0] = make(session, dlc_net_arenas(session->net), session->slot);
-    session->ema[1] = make(session, dlc_net_sharded_arenas(session->net),
-                           session->tensor_parallel.slot);
+    session->ema = make(session, dlc_net_arenas(session->net), session->slot);
+    session->sharded.ema = make(session, dlc_net_sharded_arenas(session->net),
+                                session->sharded.slot);
 }
 
 dlc_status dlc_session_ema_begin(const dlc_session *session) {
-    DLC_TRY(dlc_ema_begin(&session->ema[0]));
-    return dlc_ema_begin(&session->ema[1]);
+    DLC_TRY(dlc_ema_begin(&session->ema));
+    return dlc_ema_begin(&session->sharded.ema);
 }
 
 static int is_tested(const dlc_session *session) {
-    return session->ema[0].decay > 0 &&
+    return session->ema.decay > 0 &&
            dlc_settings_get_bool(session->setup->train_settings, "test_ema");
 }
 
@@ -36,13 +36,13 @@ dlc_status dlc_session_ema_test_begin(const dlc_session *session) {
     if (!is_tested(session))
         return DLC_OK;
     DLC_TRY(dlc_job_barrier(session->job));
-    DLC_TRY(dlc_ema_put(&session->ema[0]));
-    return dlc_ema_put(&session->ema[1]);
+    DLC_TRY(dlc_ema_put(&session->ema));
+    return dlc_ema_put(&session->sharded.ema);
 }
 
 dlc_status dlc_session_ema_test_end(const dlc_session *session) {
     if (!is_tested(session))
         return DLC_OK;
-    DLC_TRY(dlc_ema_put_back(&session->ema[0]));
-    return dlc_ema_put_back(&session->ema[1]);
+    DLC_TRY(dlc_ema_put_back(&session->ema));
+    return dlc_ema_put_back(&session->sharded.ema);
 }

@@ -1,5 +1,5 @@
 /* The average of the weights in a session: that of its own arena and that of the arena
- * of tensor-parallel layers. Every rank averages all the weights that it has, which are
+ * of sharded parameters. Every rank averages all the weights that it has, which are
  * bitwise identical on all ranks, so that nothing is exchanged.
  *
  * Threads: the train thread. */

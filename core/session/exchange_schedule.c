@@ -65,7 +65,7 @@ static int choose_sharding(const dlc_session *session, const dlc_comm_cost *cost
 
 static dlc_status choose_overlap(const dlc_session *session, const dlc_comm_cost *cost,
                                  int *overlap_forward) {
-    if (!dlc_session_may_defer(session) || session->pipeline)
+    if (!dlc_session_may_defer(session))
         return DLC_OK;
     if (is_set_to(session, "overlap_forward", "auto"))
         return find_overlap(session, cost, overlap_forward);
@@ -110,24 +110,6 @@ static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *sch
              (double)schedule->bucket_bytes / 1e6, method);
 }
 
-/* With a consistency model that has a p2p channel of its own, each rank goes on as soon
- * as it may. Buckets are small enough to be in flight while backward makes the next,
- * and large enough that their transfer takes longer than waking up the receiver. */
-static dlc_exchange_schedule of_async_model(const dlc_session *session) {
-    enum { LEAST = 1 << 20, MOST = 4 << 20 };
-    size_t part = arena_bytes(session) / PARTS, bucket = given_bucket(session);
-    if (bucket == 0)
-        bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
-    int overlap_forward = dlc_session_may_defer(session) && !session->loss_scale.base;
-    if (session->rank == 0)
-        dlc_info("ranks may be in different iterations; buckets of %.2f MB%s",
-                 (double)bucket / 1e6,
-                 overlap_forward ? "; forward overlaps the rest of the communication"
-                                 : "");
-    return (dlc_exchange_schedule){.bucket_bytes = bucket,
-                                   .overlap_forward = overlap_forward};
-}
-
 dlc_status dlc_exchange_schedule_make(const dlc_session *session,
                                       dlc_exchange_schedule *schedule) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
@@ -138,10 +120,9 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     *schedule = made; /* one rank: nothing to overlap, one pass over memory */
     if (dlc_comm_ranks(comm) == 1)
         return DLC_OK;
-    if (session->asynchronous) {
-        *schedule = of_async_model(session);
+    DLC_EACH_AXIS(session, axis, choose_exchange)
+    if (axis->ops->choose_exchange(axis, schedule))
         return DLC_OK;
-    }
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
                                session->solver.slots, arenas->gradients, arenas->count,
                                &cost));

@@ -1,7 +1,6 @@
 /* Derives the arguments of a session's feeds, and opens them. */
 #include "session/feeds.h"
 
-#include "parallel/pipeline/pipeline.h"
 #include "plugin/host.h"
 
 /* Threads that convert samples. With a GPU the CPU cores are idle; more threads than
@@ -13,8 +12,8 @@ static int32_t feed_threads(const dlc_session *session) {
 }
 
 /* Are samples uploaded as bytes, which the device converts to float32? That is a
- * quarter of the traffic, and a CPU converts too slowly for a GPU. Pipeline stages and
- * tests pass batches to the net without an upload queue, so they use float32. */
+ * quarter of the traffic, and a CPU converts too slowly for a GPU. Without an upload
+ * queue, and in tests, batches are passed to the net as float32. */
 static int feeds_bytes(const dlc_session *session, int test) {
     return dlc_session_async_queue(session) &&
            DLC_CAN(session->device_ops, normalize) && !test;
@@ -45,7 +44,8 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
         args.batch = session->global_batch;
         args.offset = session->local_offset;
     }
-    dlc_pipeline_shape_feed(session, &args);
+    DLC_EACH_AXIS(session, axis, shape_feed)
+    axis->ops->shape_feed(axis, &args);
     return args;
 }
 
@@ -54,11 +54,18 @@ static dlc_status open_feed(dlc_session *session, dlc_phase phase, dlc_feed **fe
     return dlc_feed_open(&args, feed);
 }
 
+/* Does this rank's part of the net read the batch at all? */
+static int reads_batch(const dlc_session *session, dlc_phase phase) {
+    int reads = 1;
+    DLC_EACH_AXIS(session, axis, reads_batch)
+    reads &= axis->ops->reads_batch(axis, phase);
+    return reads;
+}
+
 dlc_status dlc_feeds_open(dlc_session *session) {
-    if (session->local_batch > 0 && dlc_pipeline_reads_batch(session, DLC_PHASE_TRAIN))
+    if (session->local_batch > 0 && reads_batch(session, DLC_PHASE_TRAIN))
         DLC_TRY(open_feed(session, DLC_PHASE_TRAIN, &session->feed));
-    int tests = session->setup->test.source &&
-                dlc_pipeline_reads_batch(session, DLC_PHASE_TEST);
+    int tests = session->setup->test.source && reads_batch(session, DLC_PHASE_TEST);
     return tests ? dlc_feeds_open_test(session) : DLC_OK;
 }
 

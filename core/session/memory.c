@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/upload.h"
-#include "parallel/pipeline/pipeline.h"
 #include "session/feeds.h"
 #include "topology/quota.h"
 
@@ -48,7 +47,8 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
         .uploads = dlc_session_async_queue(session) ? DLC_UPLOAD_SLOTS * batch : 0};
     made.train_batch = train.activations + feed + made.uploads;
     made.test_batch = test.activations + test_feed;
-    dlc_pipeline_add_memory(session, &made);
+    DLC_EACH_AXIS(session, axis, add_memory)
+    axis->ops->add_memory(axis, &made);
     made.peak = made.weights + made.gradients + made.solver + made.activations +
                 made.uploads;
     if (setup->device->caps & DLC_DEVICE_HOST)

@@ -1,8 +1,6 @@
 /* Derives the arguments of a session's nets, builds and allocates them. */
 #include "session/nets.h"
 
-#include "parallel/pipeline/pipeline.h"
-#include "parallel/rebalance/throughput.h"
 #include "session/layout_check.h"
 #include "session/memory.h"
 
@@ -35,8 +33,7 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
         .on_activity = note_activity,
         .activity_context = session->job,
         .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
-        .weights_context = &session->updates,
-        .tensor_parallel = dlc_tensor_parallel_net_split(session, phase)};
+        .weights_context = &session->updates};
     dlc_loss_scale *scale = session->loss_scale.base;
     if (session->control.on_device && phase == DLC_PHASE_TRAIN) {
         /* With gradient accumulation each pass has its own step, passed to the call. */
@@ -44,7 +41,8 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
             args.step_at = &session->control.on_device->step;
         args.loss_scale_at = scale ? &scale->scale : NULL;
     }
-    dlc_pipeline_shape_net(session, &args);
+    DLC_EACH_AXIS(session, axis, shape_net)
+    axis->ops->shape_net(axis, &args);
     DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
     return dlc_net_build(&args, net);
 }
@@ -74,21 +72,9 @@ void dlc_nets_free(dlc_session *session) {
     session->net = session->test_net = NULL;
 }
 
-dlc_status dlc_nets_split_batch(dlc_session *session) {
-    const dlc_setup *setup = session->setup;
-    dlc_net *net = NULL;
-    if (!setup->batch_split.is_auto || session->ranks == 1)
-        return DLC_OK;
-    dlc_status status = DLC_OK;
-    if (session->local_batch > 0)
-        status = build_net(session, DLC_PHASE_TRAIN, &setup->train,
-                           session->local_batch, NULL, &net);
-    if (status == DLC_OK && net)
-        status = dlc_net_allocate(net);
-    if (status == DLC_OK)
-        status = dlc_throughput_measure(session, net, session->local_batch);
-    dlc_net_free(net);
-    return status;
+dlc_status dlc_nets_build_train(dlc_session *session, dlc_net **net) {
+    return build_net(session, DLC_PHASE_TRAIN, &session->setup->train,
+                     session->local_batch, NULL, net);
 }
 
 dlc_status dlc_nets_open(dlc_session *session) {

@@ -1,6 +1,5 @@
-/* Builds the nets of a session: planned only (`dlcore check`); timed, to split the
- * batch by throughput; or allocated, with the same parameter layout on all ranks.
- * Called by the session. */
+/* Builds the nets of a session: planned only (`dlcore check`), or allocated, with the
+ * same parameter layout on all ranks. Called by the session. */
 #ifndef DLC_SESSION_NETS_H
 #define DLC_SESSION_NETS_H
 
@@ -8,9 +7,9 @@
 
 /* Builds session->net, and test_net if [data.test] is open, without allocating them. */
 dlc_status dlc_nets_build(dlc_session *session);
-/* With [parallel] batch_split = auto: builds a training net, times it, discards it, and
- * splits the batch by the measured throughput. Collective: all ranks call it. */
-dlc_status dlc_nets_split_batch(dlc_session *session);
+/* Builds a training net for this rank's batch, to be timed; release it with
+ * dlc_net_free. */
+dlc_status dlc_nets_build_train(dlc_session *session, dlc_net **net);
 /* Builds and allocates the nets, with the same parameter layout on all ranks.
  * Collective. */
 dlc_status dlc_nets_open(dlc_session *session);

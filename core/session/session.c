@@ -7,25 +7,12 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/upload.h"
-#include "parallel/consistency/asynchronous.h"
-#include "parallel/consistency/staleness.h"
-#include "parallel/pipeline/pipeline.h"
-#include "plugin/answers.h"
 #include "session/ema.h"
 #include "session/exchange_schedule.h"
 #include "session/feeds.h"
 #include "session/loss_scale.h"
+#include "session/model.h"
 #include "session/nets.h"
-#include "solver/synchronous.h"
-
-dlc_queue *dlc_session_async_queue(const dlc_session *session) {
-    return session->pipeline ? NULL : session->queue;
-}
-
-int64_t dlc_session_samples(const dlc_session *session) {
-    return session->global_batch * session->accumulation_steps;
-}
 
 /* ---- Device and batch -------------------------------------------------------- */
 
@@ -70,10 +57,6 @@ static dlc_status open_loss_scale(dlc_session *session) {
                         session->setup->device->name);
     return dlc_loss_scale_open(session->device_ops, session->device,
                                &session->loss_scale);
-}
-
-static dlc_loss_scale *loss_scale(const dlc_session *session) {
-    return session->loss_scale.base;
 }
 
 /* ---- Ranks ------------------------------------------------------------------- */
@@ -152,120 +135,69 @@ static dlc_status open_exchange(dlc_session *session) {
     return dlc_exchanger_open(&args, &session->exchanger);
 }
 
-/* ---- Solver ------------------------------------------------------------------ */
+/* ---- Axes -------------------------------------------------------------------- */
 
-/* Asks the solver and the consistency model what they need. */
-static dlc_status ask_solver(dlc_session *session) {
-    dlc_setup *setup = session->setup;
-    DLC_TRY(dlc_solver_make(setup->solver, setup->solver_settings, &session->solver));
-    session->accumulation_steps = session->solver.accumulation_steps;
-    session->consistency_ops = setup->consistency->ops;
-    session->asynchronous = setup->consistency != &dlc_synchronous_feature;
-    session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
-    DLC_TRY(
-        session->consistency_ops->needs(setup->consistency_settings, &session->needs));
-    DLC_TRY(dlc_answer_check_needs(setup->consistency, &session->needs));
-    if (session->needs.servers < session->ranks)
-        setup->servers = session->needs.servers;
+static dlc_status take_axes(const dlc_axis_ops *const *axes, dlc_session *session) {
+    int32_t count = 0;
+    while (axes && axes[count])
+        count++;
+    session->axis = dlc_alloc((size_t)count, sizeof *session->axis);
+    if (!session->axis)
+        return DLC_ERR_NOMEM;
+    for (; session->axes < count; session->axes++)
+        session->axis[session->axes] = (dlc_axis){.ops = axes[session->axes],
+                                                  .session = session};
     return DLC_OK;
 }
 
-int dlc_session_may_shard(const dlc_session *session) {
-    return !session->asynchronous && !dlc_solver_needs_whole_tensors(&session->solver);
+static int need_connection(const dlc_session *session) {
+    int need = 0;
+    for (int32_t i = 0; i < session->axes; i++)
+        if (session->axis[i].ops->needs_connection)
+            need |= session->axis[i].ops->needs_connection(&session->axis[i]);
+    return need;
 }
 
-int dlc_session_may_defer(const dlc_session *session) {
-    return session->needs.deferred_update &&
-           !dlc_solver_needs_whole_tensors(&session->solver);
+static dlc_status check_axes(const dlc_session *session) {
+    for (int32_t i = 0; i < session->axes; i++)
+        if (session->axis[i].ops->check)
+            DLC_TRY(session->axis[i].ops->check(&session->axis[i]));
+    return DLC_OK;
 }
 
-static dlc_status set_schedule(dlc_session *session, const dlc_lr_schedule *schedule) {
-    dlc_lr_job job = {.max_iterations = session->max_iterations,
-                      .epoch_iterations = session->epoch_iterations,
-                      .batch = session->setup->train.batch,
-                      .effective_batch = dlc_session_samples(session),
-                      .schedule = schedule};
-    return dlc_solver_set_schedule(&session->solver, &job);
+static dlc_status plan_axes(dlc_session *session) {
+    for (int32_t i = 0; i < session->axes; i++)
+        if (session->axis[i].ops->plan)
+            DLC_TRY(session->axis[i].ops->plan(&session->axis[i]));
+    return DLC_OK;
 }
 
-static dlc_status count_iterations(dlc_session *session) {
-    const dlc_setup *setup = session->setup;
-    int64_t step = dlc_session_samples(session);
-    session->epoch_iterations = (setup->train.info.samples + step - 1) / step;
-    session->max_iterations = setup->iterations >= 0
-                                  ? setup->iterations
-                                  : setup->epochs * session->epoch_iterations;
-    return set_schedule(session, NULL);
+static dlc_status connect_axes(dlc_session *session) {
+    DLC_EACH_AXIS(session, axis, connect)
+    DLC_TRY(axis->ops->connect(axis));
+    return DLC_OK;
 }
 
-/* NULL with deferred updates: they belong to the iteration before the one that the
- * control block describes. */
-static const dlc_rule_values *values_at(const dlc_session *session) {
-    return dlc_session_async_queue(session) && !session->deferred_update
-               ? &session->control.on_device->values
-               : NULL;
+static dlc_status open_axes(dlc_session *session) {
+    DLC_EACH_AXIS(session, axis, open)
+    DLC_TRY(axis->ops->open(axis));
+    return DLC_OK;
 }
 
-static dlc_status open_slots(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    session->accumulator = (dlc_accumulator){
-        .ops = session->device_ops,
-        .device = session->device,
-        .queue = session->queue,
-        .steps = session->solver.accumulation_steps,
-        .gradients = arenas->gradients,
-        .count = arenas->count - arenas->control_words};
-    DLC_TRY(dlc_slots_open(&session->solver, session->device_ops, session->device,
-                           arenas->count, session->slot));
-    return dlc_accumulator_open(&session->accumulator);
+static void disconnect_axes(dlc_session *session) {
+    for (int32_t i = session->axes; i-- > 0;)
+        if (session->axis[i].in_use && session->axis[i].ops->disconnect)
+            session->axis[i].ops->disconnect(&session->axis[i]);
 }
 
-static dlc_status open_updater(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_update_target target = {.solver = &session->solver,
-                                .device_ops = session->device_ops,
-                                .device = session->device,
-                                .queue = session->queue,
-                                .segment = arenas->segment,
-                                .segments = arenas->segments,
-                                .count = arenas->count - arenas->control_words,
-                                .values_at = values_at(session),
-                                .loss_scale = loss_scale(session)};
-    return dlc_solver_updater_open(&target, &session->updater);
+static void close_axes(dlc_session *session) {
+    for (int32_t i = session->axes; i-- > 0;)
+        if (session->axis[i].ops->close)
+            session->axis[i].ops->close(&session->axis[i]);
+    dlc_free(session->axis);
 }
 
-static dlc_status open_model(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    const dlc_consistency_ops *ops = session->consistency_ops;
-    DLC_TRY(open_updater(session));
-    dlc_consistency_args args = {.size = sizeof args,
-                                 .settings = session->setup->consistency_settings,
-                                 .device_ops = session->device_ops,
-                                 .device = session->device,
-                                 .queue = session->queue,
-                                 .count = arenas->count,
-                                 .control_words = arenas->control_words,
-                                 .weights = arenas->weights,
-                                 .gradients = arenas->gradients,
-                                 .updater = dlc_solver_updater_table(session->updater),
-                                 .exchange = dlc_exchanger_table(session->exchanger),
-                                 .p2p = session->p2p ? dlc_p2p_table(session->p2p)
-                                                     : NULL,
-                                 .batch_split = session->setup->batch_split.count,
-                                 .iteration = session->iteration};
-    for (int32_t i = 0; i < session->solver.slots; i++)
-        args.slots[i] = session->slot[i].base;
-    DLC_TRY(ops->create(&args, &session->consistency));
-    if (session->model_state)
-        DLC_TRY(ops->load(session->consistency, session->model_state,
-                          session->model_state_bytes));
-    return session->deferred_update
-               ? dlc_updates_open(ops, session->consistency, session->bucket_begin,
-                                  session->buckets, &session->ema[0], &session->updates)
-               : DLC_OK;
-}
-
-/* ---- Opening and closing ----------------------------------------------------- */
+/* ---- Opening ----------------------------------------------------------------- */
 
 static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     *session = (dlc_session){.setup = setup,
@@ -294,65 +226,69 @@ static dlc_status open_control(dlc_session *session) {
 }
 
 /* The first part of opening, for training and for a plan. */
-static dlc_status open_device_and_solver(dlc_session *session) {
+static dlc_status open_device_and_solver(const dlc_axis_ops *const *axes,
+                                         dlc_session *session) {
+    DLC_TRY(take_axes(axes, session));
     DLC_TRY(open_device(session));
-    DLC_TRY(ask_solver(session));
+    DLC_TRY(dlc_session_ask_solver(session));
     DLC_TRY(split_batch(session));
-    return count_iterations(session);
+    return dlc_session_count_iterations(session);
+}
+
+/* Decides how the work is divided. */
+static dlc_status plan(dlc_session *session) {
+    DLC_TRY(check_axes(session));
+    if (need_connection(session))
+        DLC_TRY(aside(session, open_connection));
+    DLC_TRY(plan_axes(session));
+    return dlc_session_count_iterations(session); /* ranks may have other samples now */
 }
 
 /* Opens what a plan shows; no tensor memory is allocated. */
-static dlc_status open_plan(dlc_session *session) {
-    DLC_TRY(open_device_and_solver(session));
-    if (session->ranks > 1) {
-        DLC_TRY(dlc_asynchronous_check(session));
-        DLC_TRY(dlc_pipeline_plan(session));
-        DLC_TRY(count_iterations(session)); /* pipeline stages split it differently */
-        DLC_TRY(dlc_tensor_parallel_choose(session));
-    }
+static dlc_status open_plan(const dlc_axis_ops *const *axes, dlc_session *session) {
+    DLC_TRY(open_device_and_solver(axes, session));
+    if (session->ranks > 1)
+        DLC_TRY(plan(session));
     return dlc_nets_build(session);
+}
+
+static dlc_status measure_batch_split(dlc_session *session) {
+    DLC_EACH_AXIS(session, axis, split_batch) {
+        DLC_TRY(axis->ops->split_batch(axis));
+        find_local_batch(session);
+    }
+    return DLC_OK;
 }
 
 /* Opens everything that depends on how the batch is split. */
 static dlc_status open_work(dlc_session *session) {
-    if (dlc_tensor_parallel_is_open(
-            session)) /* the choice depends on the interconnect */
-        DLC_TRY(aside(session, open_connection));
-    DLC_TRY(dlc_tensor_parallel_choose(session));
     DLC_TRY(dlc_nets_open(session));
     DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
-    DLC_TRY(aside(session, dlc_asynchronous_open_p2p));
-    DLC_TRY(aside(session, dlc_tensor_parallel_open_p2p));
-    DLC_TRY(aside(session, dlc_pipeline_connect));
+    DLC_TRY(aside(session, dlc_session_open_p2p));
+    DLC_TRY(aside(session, connect_axes));
     DLC_TRY(aside(session, open_exchange));
-    DLC_TRY(dlc_pipeline_open(session));
-    DLC_TRY(open_slots(session));
-    DLC_TRY(dlc_tensor_parallel_open_slots(session));
+    DLC_TRY(dlc_session_open_slots(session));
+    DLC_TRY(dlc_sharded_open(session));
     dlc_session_ema_open(session);
-    return dlc_tensor_parallel_open_shards(session);
+    return open_axes(session);
 }
 
-static dlc_status open_train(dlc_session *session) {
+static dlc_status open_train(const dlc_axis_ops *const *axes, dlc_session *session) {
     dlc_job_activity(session->job, "set-up", NULL, 0);
-    DLC_TRY(open_device_and_solver(session));
-    DLC_TRY(dlc_asynchronous_check(session));
-    if (dlc_pipeline_is_open(session))
-        DLC_TRY(aside(session, open_connection));
-    DLC_TRY(dlc_pipeline_plan(session));
-    DLC_TRY(count_iterations(session)); /* pipeline stages split the batch otherwise */
+    DLC_TRY(open_device_and_solver(axes, session));
+    DLC_TRY(plan(session));
     DLC_TRY(open_control(session));
     DLC_TRY(open_loss_scale(session));
-    DLC_TRY(dlc_nets_split_batch(session));
-    if (session->setup->batch_split.is_auto)
-        find_local_batch(session);
+    DLC_TRY(measure_batch_split(session));
     return open_work(session);
 }
 
 dlc_status dlc_session_start(dlc_session *session) {
-    DLC_TRY(set_schedule(session, session->resumed_schedule));
-    DLC_TRY(dlc_tensor_parallel_start(session));
-    return aside(session, open_model);
+    DLC_EACH_AXIS(session, axis, start)
+    DLC_TRY(axis->ops->start(axis));
+    DLC_TRY(dlc_sharded_start(session));
+    return aside(session, dlc_session_open_model);
 }
 
 static dlc_status open_test(dlc_session *session) {
@@ -368,9 +304,10 @@ static dlc_status ended(dlc_status status, dlc_session *session) {
     return status;
 }
 
-dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job,
+                            const dlc_axis_ops *const *axes, dlc_session *session) {
     DLC_TRY(begin(setup, job, session));
-    return ended(open_train(session), session);
+    return ended(open_train(axes, session), session);
 }
 
 /* Drops proportions: the session has one rank, or splits its samples differently. */
@@ -384,7 +321,8 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *se
     return ended(open_test(session), session);
 }
 
-dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
+                                 const dlc_axis_ops *const *axes, int32_t rank,
                                  int32_t ranks, dlc_session *session) {
     if (ranks == 1)
         split_equally(setup);
@@ -394,28 +332,22 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
     session->ranks = ranks;
     return ended(dlc_setup_set_ranks(setup, ranks), session) != DLC_OK
                ? DLC_ERR_CONFIG
-               : ended(open_plan(session), session);
+               : ended(open_plan(axes, session), session);
 }
 
-/* Closes what open_work has opened. */
+/* ---- Closing ----------------------------------------------------------------- */
+
+/* Closes what open_work and dlc_session_start have opened. */
 static void close_work(dlc_session *session) {
-    dlc_updates_close(&session->updates);
-    dlc_p2p_cancel(session->p2p); /* no thread waits for a peer that has left */
-    if (session->consistency)
-        session->consistency_ops->destroy(session->consistency);
-    dlc_solver_updater_close(session->updater);
-    dlc_p2p_close(session->p2p);
-    dlc_shards_close(session->shards);
-    dlc_tensor_parallel_close(session);
-    dlc_free(session->model_state);
+    dlc_session_close_model(session);
+    dlc_sharded_close(session);
     dlc_accumulator_close(&session->accumulator);
     dlc_slots_close(session->device_ops, session->device, session->slot);
     dlc_exchanger_close(session->exchanger);
-    dlc_pipeline_disconnect(session);
+    disconnect_axes(session);
     dlc_connection_close(&session->connection);
     dlc_free(session->bucket_begin);
     dlc_nets_free(session);
-    dlc_pipeline_free(session);
     dlc_free(session->plain);
     dlc_feeds_close(session);
 }
@@ -426,6 +358,8 @@ static dlc_session remaining(const dlc_session *from) {
                          .job = from->job,
                          .rank = from->rank,
                          .ranks = from->ranks,
+                         .axis = from->axis,
+                         .axes = from->axes,
                          .device_ops = from->device_ops,
                          .device = from->device,
                          .queue = from->queue,
@@ -434,15 +368,13 @@ static dlc_session remaining(const dlc_session *from) {
                          .solver = from->solver,
                          .consistency_ops = from->consistency_ops,
                          .needs = from->needs,
-                         .asynchronous = from->asynchronous,
                          .accumulation_steps = from->accumulation_steps,
                          .epoch_iterations = from->epoch_iterations,
                          .max_iterations = from->max_iterations,
                          .iteration = from->iteration,
                          .exchanged = from->exchanged,
                          .run_folder = from->run_folder,
-                         .resumed_schedule = from->resumed_schedule,
-                         .earlier_stats = from->earlier_stats};
+                         .resumed_schedule = from->resumed_schedule};
 }
 
 static void add_exchanged(dlc_session *session) {
@@ -454,7 +386,8 @@ static void add_exchanged(dlc_session *session) {
 
 dlc_status dlc_session_reopen(dlc_session *session) {
     add_exchanged(session);
-    DLC_TRY(dlc_staleness_keep(session));
+    DLC_EACH_AXIS(session, axis, keep)
+    DLC_TRY(axis->ops->keep(axis));
     close_work(session);
     *session = remaining(session);
     find_local_batch(session);
@@ -465,6 +398,7 @@ void dlc_session_close(dlc_session *session) {
     /* What is cancelled here sets a detail sentence; the one before it is the cause. */
     char *cause = dlc_strdup(dlc_detail());
     close_work(session);
+    close_axes(session);
     dlc_control_close(&session->control);
     if (session->loss_scale.base)
         session->device_ops->free(session->device, &session->loss_scale);

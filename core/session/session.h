@@ -13,9 +13,10 @@
 #include "data/feed.h"
 #include "job/job.h"
 #include "net/net.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "session/axis.h"
 #include "session/connection.h"
 #include "session/control.h"
+#include "session/sharded.h"
 #include "session/updates.h"
 #include "setup/setup.h"
 #include "solver/accumulate.h"
@@ -27,7 +28,9 @@ typedef struct dlc_session {
     dlc_setup *setup;
     dlc_job *job;
     int32_t rank, ranks;
-    int is_plan; /* only to be shown, not run: there are no peers */
+    int is_plan;    /* only to be shown, not run: there are no peers */
+    dlc_axis *axis; /* own; those that it was opened with */
+    int32_t axes;
 
     const dlc_device_ops *device_ops;
     dlc_device *device;
@@ -52,11 +55,9 @@ typedef struct dlc_session {
     int deferred_update; /* weights are updated when the next forward needs them */
     dlc_updates updates; /* deferred ones that are still pending */
     dlc_memory slot[DLC_MAX_STATES];
-    dlc_ema
-        ema[2]; /* of `slot` and of those of tensor-parallel layers (session/ema.h) */
-    dlc_tensor_parallel tensor_parallel;
-    struct dlc_pipeline *pipeline; /* NULL: every rank has the whole net (pipeline.h) */
-    dlc_shards *shards;            /* NULL: every rank has all parameters */
+    dlc_ema ema; /* of `slot` (session/ema.h) */
+    dlc_sharded sharded;
+    struct dlc_shards *shards;         /* NULL: every rank has all parameters */
     struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
     const dlc_lr_schedule *resumed_schedule; /* of the run that is resumed, or NULL */
     /* Own; the consistency model's bytes from a checkpoint, until it is started; NULL.
@@ -64,10 +65,7 @@ typedef struct dlc_session {
     void *model_state;
     size_t model_state_bytes;
 
-    int asynchronous; /* ranks may be in different iterations (asynchronous.h) */
-    dlc_p2p *p2p;     /* the consistency model's p2p channel; NULL: it needs none */
-    dlc_consistency_stats earlier_stats; /* of models that were closed (staleness.h) */
-    int64_t synchronized; /* iteration after which the ranks last had equal weights */
+    dlc_p2p *p2p; /* the consistency model's p2p channel; NULL: it needs none */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
     int64_t global_batch;              /* samples of one pass over all ranks */
@@ -79,9 +77,10 @@ typedef struct dlc_session {
     dlc_exchange_stats exchanged; /* until the exchange was last reopened */
 } dlc_session;
 
-/* Opens everything for training but the consistency model. Collective: all ranks call
- * it. */
-dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session);
+/* Opens everything for training but the consistency model. `axes`: of parallelism, that
+ * the job may use; ends with NULL. Collective: all ranks call it. */
+dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job,
+                            const dlc_axis_ops *const *axes, dlc_session *session);
 /* Opens the consistency model, which begins with the session's current weights, slots
  * and iteration. Collective. */
 dlc_status dlc_session_start(dlc_session *session);
@@ -94,7 +93,8 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *se
 /* Opens what `dlcore check` shows: nets are built, but no tensor memory is allocated
  * and there are no peers. The session is that of `rank` among `ranks`, which need not
  * exist; choices that ranks make by measuring keep their defaults. */
-dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
+                                 const dlc_axis_ops *const *axes, int32_t rank,
                                  int32_t ranks, dlc_session *session);
 void dlc_session_close(dlc_session *session);
 
@@ -103,10 +103,11 @@ void dlc_session_close(dlc_session *session);
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 
 /* The queue that iterations are submitted to before earlier ones have finished; NULL:
- * iterations run one by one. Pipeline stages get NULL, since they send results as soon
- * as they are computed. */
+ * iterations run one by one. */
 dlc_queue *dlc_session_async_queue(const dlc_session *session);
 
+/* Does no axis in use rule out `what`, one of DLC_ALLOW_*? */
+int dlc_session_allows(const dlc_session *session, unsigned what);
 /* May each rank update a shard of the weights? May the update of a bucket be deferred,
  * with this solver? */
 int dlc_session_may_shard(const dlc_session *session);
@@ -114,5 +115,26 @@ int dlc_session_may_defer(const dlc_session *session);
 
 /* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);
+
+/* The weight of `samples` in the mean over all samples of a pass, which backward
+ * minimizes. */
+float dlc_session_share(const dlc_session *session, int64_t samples);
+/* Adds to *loss the part that `samples`, through which the net has just run, have in
+ * the mean loss of the iteration. */
+dlc_status dlc_session_add_loss(const dlc_session *session, int64_t samples,
+                                double *loss);
+
+/* Describes the part of the net that this rank has; part->text and part->json are the
+ * caller's. Returns 0 if all ranks have the whole net: then only `samples` is set. */
+int dlc_session_part(const dlc_session *session, dlc_rank_part *part);
+
+/* The first axis in use from `axis` on, or NULL. */
+dlc_axis *dlc_axis_in_use(const dlc_session *session, dlc_axis *axis);
+
+/* For each axis in use that has this call. */
+#define DLC_EACH_AXIS(session, axis, call) \
+    for (dlc_axis *axis = dlc_axis_in_use(session, (session)->axis); axis; \
+         axis = dlc_axis_in_use(session, axis + 1)) \
+        if (axis->ops->call)
 
 #endif

@@ -5,16 +5,11 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "parallel/pipeline/pipeline.h"
 #include "session/averages.h"
 #include "session/ema.h"
 
 /* Lists the net's metrics, which have their names even if this rank has no samples. */
 static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
-    if (session->pipeline) {
-        dlc_pipeline_list_metrics(session, evaluation);
-        return DLC_OK;
-    }
     evaluation->metrics = dlc_net_metrics(session->test_net);
     if (evaluation->metrics > DLC_MAX_METRICS)
         evaluation->metrics = DLC_MAX_METRICS;
@@ -26,25 +21,57 @@ static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation)
     return DLC_OK;
 }
 
+/* Adds the metrics of one batch. */
+static dlc_status test_batch(dlc_session *session, dlc_evaluation *evaluation) {
+    dlc_batch batch;
+    DLC_TRY(dlc_job_check(session->job));
+    DLC_TRY(dlc_feed_next(session->test_feed, &batch));
+    DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
+    DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
+    DLC_TRY(dlc_net_sync(session->test_net));
+    for (int32_t j = 0; j < evaluation->metrics; j++) {
+        dlc_metric metric;
+        DLC_TRY(dlc_net_metric(session->test_net, j, &metric));
+        evaluation->metric[j].sum += metric.sum;
+        evaluation->metric[j].count += metric.count;
+    }
+    return DLC_OK;
+}
+
+/* Runs passes of the test net on samples without labels, which count in no metric. */
+static dlc_status pad_passes(dlc_session *session, int64_t passes) {
+    const dlc_data_setup *test = &session->setup->test;
+    size_t batch = (size_t)test->batch;
+    dlc_shape sample;
+    DLC_TRY(dlc_setup_sample_shape(test, &sample));
+    float *data = dlc_alloc(batch * (size_t)dlc_shape_count(&sample), sizeof *data);
+    int32_t *labels = dlc_alloc(batch, sizeof *labels);
+    dlc_status status = data && labels ? DLC_OK : DLC_ERR_NOMEM;
+    for (size_t i = 0; status == DLC_OK && i < batch; i++)
+        labels[i] = DLC_LABEL_NONE;
+    if (status == DLC_OK)
+        status = dlc_net_set_input(session->test_net, data, labels);
+    for (; status == DLC_OK && passes > 0; passes--)
+        status = dlc_net_forward(session->test_net, session->iteration, 0);
+    if (status == DLC_OK)
+        status = dlc_net_sync(session->test_net);
+    dlc_free(labels);
+    dlc_free(data);
+    return status;
+}
+
 /* Sums each metric over this rank's part of the test set. */
 static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) {
-    int64_t batches = dlc_feed_batches(session->test_feed);
+    DLC_EACH_AXIS(session, axis, test)
+    return axis->ops->test(axis, evaluation);
+    int64_t batches = dlc_feed_batches(session->test_feed), passes = batches;
+    DLC_TRY(list_metrics(session, evaluation));
     DLC_TRY(dlc_feed_seek(session->test_feed, 0));
-    for (int64_t i = 0; i < batches; i++) {
-        dlc_batch batch;
-        DLC_TRY(dlc_job_check(session->job));
-        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
-        DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
-        DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
-        DLC_TRY(dlc_net_sync(session->test_net));
-        for (int32_t j = 0; j < evaluation->metrics; j++) {
-            dlc_metric metric;
-            DLC_TRY(dlc_net_metric(session->test_net, j, &metric));
-            evaluation->metric[j].sum += metric.sum;
-            evaluation->metric[j].count += metric.count;
-        }
-    }
-    return dlc_tensor_parallel_pad_test(session, batches);
+    for (int64_t i = 0; i < batches; i++)
+        DLC_TRY(test_batch(session, evaluation));
+    DLC_EACH_AXIS(session, axis, count_test_passes)
+    DLC_TRY(axis->ops->count_test_passes(axis, &passes));
+    return passes > batches ? pad_passes(session, passes - batches) : DLC_OK;
 }
 
 typedef struct partial_sum {
@@ -90,13 +117,11 @@ static void summarize(dlc_evaluation *evaluation) {
 dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation) {
     uint64_t start = dlc_now_ns();
     *evaluation = (dlc_evaluation){.metrics = 0};
-    DLC_TRY(list_metrics(session, evaluation));
     dlc_memory own;
     DLC_TRY(dlc_session_ema_test_begin(session));
     dlc_status status = dlc_averages_begin(session, &own);
     if (status == DLC_OK)
-        status = session->pipeline ? dlc_pipeline_test(session, evaluation)
-                                   : sum_batches(session, evaluation);
+        status = sum_batches(session, evaluation);
     if (status == DLC_OK)
         status = dlc_session_ema_test_end(session);
     dlc_status ended = dlc_averages_end(session, &own);

@@ -1,12 +1,12 @@
-/* Runs the iterations of training: passes of this rank's batch, handing finished
- * buckets to the consistency model, control words, capture of the iteration as a graph.
- */
+/* Runs the iterations of training: the work of a schedule, handing finished buckets to
+ * the consistency model, control words, capture of the iteration as a graph. */
 #include "train/iterate.h"
+
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "parallel/pipeline/pipeline.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
@@ -33,24 +33,23 @@ dlc_upload dlc_iterate_upload(const dlc_session *session) {
                         .batch = session->local_batch};
 }
 
-/* ---- The work of one iteration ------------------------------------------------ */
+/* ---- Gradients ------------------------------------------------------------------- */
 
-/* The last of several micro-batches carries the control words of all, because the
- * arenas are added up. */
-static int is_last_micro_batch(const dlc_iterate *iterate) {
-    return iterate->micro_batch == iterate->session->accumulation_steps - 1;
+/* The last of several passes carries the control words of all, because the arenas are
+ * added up. */
+static int is_last_pass(const dlc_iterate *iterate) {
+    return iterate->schedule.pass == iterate->schedule.passes - 1;
 }
 
-/* Adds a bucket to those of earlier micro-batches; the sum of all is ready. */
+/* Adds a bucket to those of earlier passes; the sum of all is ready. */
 static dlc_status bucket_ready(const dlc_iterate *iterate, int32_t bucket) {
     const dlc_session *session = iterate->session;
-    DLC_TRY(dlc_accumulate(&session->accumulator, iterate->micro_batch,
+    DLC_TRY(dlc_accumulate(&session->accumulator, iterate->schedule.pass,
                            session->bucket_begin[bucket],
                            session->bucket_begin[bucket + 1]));
-    return is_last_micro_batch(iterate)
-               ? session->consistency_ops->ready(session->consistency,
-                                                 session->iteration, bucket)
-               : DLC_OK;
+    return is_last_pass(iterate) ? session->consistency_ops->ready(
+                                       session->consistency, session->iteration, bucket)
+                                 : DLC_OK;
 }
 
 /* Hands over every bucket whose gradients are final, up to `elements`. */
@@ -66,6 +65,27 @@ static dlc_status mark_ready(void *context, size_t elements) {
     }
     return DLC_OK;
 }
+
+/* A rank without samples runs no passes: a parameter server, or a rank that
+ * [parallel] batch_split gives none. */
+static int is_server(const dlc_session *session) {
+    return session->local_batch == 0;
+}
+
+/* A rank without samples that is no server contributes gradients of zero. */
+static int has_gradients(const dlc_session *session) {
+    return session->rank < session->ranks - session->needs.servers;
+}
+
+static dlc_status zero_gradients(const dlc_iterate *iterate) {
+    const dlc_session *session = iterate->session;
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    return session->device_ops->fill(session->device, queue_of(iterate),
+                                     arenas->gradients, 0,
+                                     arenas->count * sizeof(float));
+}
+
+/* ---- Control words --------------------------------------------------------------- */
 
 static float *control_words_of(const dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
@@ -92,52 +112,28 @@ static unsigned read_requests(dlc_iterate *iterate,
     return agreed;
 }
 
-/* A rank without samples runs no passes: a parameter server, or a rank that
- * [parallel] batch_split gives none. */
-static int is_server(const dlc_session *session) {
-    return session->local_batch == 0;
-}
-
-/* The weight of one sample of this rank's pass in the mean over the whole iteration. */
-static double loss_share(const dlc_session *session) {
-    return (double)session->local_batch /
-           (double)(session->global_batch * session->accumulation_steps);
-}
-
-/* Adds this rank's part of the mean loss of its last pass. */
-static dlc_status add_loss(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
-    for (int32_t i = 0; !is_server(session) && i < dlc_net_metrics(session->net); i++) {
-        dlc_metric metric;
-        DLC_TRY(dlc_net_metric(session->net, i, &metric));
-        if (metric.is_loss && metric.count > 0)
-            iterate->loss += loss_share(session) * metric.weight * metric.sum /
-                             metric.count;
-    }
-    return DLC_OK;
-}
-
 static dlc_status write_control_words(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    float control[DLC_CONTROL_WORDS] = {0};
-    DLC_TRY(add_loss(iterate));
-    if (is_last_micro_batch(iterate)) {
+    float *control = iterate->words;
+    memset(control, 0, sizeof iterate->words);
+    if (is_last_pass(iterate)) {
         write_requests(iterate, control);
         control[CONTROL_LOSS] = (float)iterate->loss;
     }
     return session->device_ops->copy(session->device, NULL, control_words_of(session),
-                                     control, sizeof control);
+                                     control, sizeof iterate->words);
 }
 
-/* As write_control_words, queued. The losses of all micro-batches accumulate in the
- * control's words, which the last micro-batch copies to the arena. */
+/* As write_control_words, queued. The losses of all passes accumulate in the control's
+ * words, which the last pass copies to the arena. */
 static dlc_status queue_control_words(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     float *words = iterate->session->control.on_device->control_words;
+    float share = (float)((double)session->local_batch /
+                          (double)dlc_session_samples(session));
     if (!is_server(session))
-        DLC_TRY(dlc_net_add_losses(session->net, (float)loss_share(session),
-                                   &words[CONTROL_LOSS]));
-    if (!is_last_micro_batch(iterate))
+        DLC_TRY(dlc_net_add_losses(session->net, share, &words[CONTROL_LOSS]));
+    if (!is_last_pass(iterate))
         return session->device_ops->fill(session->device, session->queue,
                                          control_words_of(session), 0,
                                          DLC_CONTROL_WORDS * sizeof(float));
@@ -146,10 +142,41 @@ static dlc_status queue_control_words(dlc_iterate *iterate) {
                                      DLC_CONTROL_WORDS * sizeof(float));
 }
 
-/* Counts the seconds since `began` that were spent on samples. */
-static void note_pass(dlc_iterate *iterate, uint64_t began) {
-    double updated = iterate->session->updates.seconds;
-    iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds - updated;
+/* ---- The work of a schedule --------------------------------------------------------
+ */
+
+static dlc_status read_batch(dlc_iterate *iterate) {
+    dlc_session *session = iterate->session;
+    const dlc_schedule *schedule = &iterate->schedule;
+    dlc_batch batch = {.iteration = session->iteration * schedule->passes +
+                                    schedule->pass};
+    iterate->bucket = 0;
+    iterate->pass = (dlc_pass){.loss = queue_of(iterate) ? NULL : &iterate->loss,
+                               .ready = mark_ready,
+                               .context = iterate};
+    if (!schedule->ops->sets_input)
+        return dlc_upload_next(&iterate->upload, &iterate->pass.iteration);
+    if (session->feed)
+        DLC_TRY(dlc_feed_next(session->feed, &batch));
+    iterate->pass.data = batch.data;
+    iterate->pass.labels = batch.labels;
+    iterate->pass.iteration = batch.iteration;
+    return DLC_OK;
+}
+
+/* Forward or backward of a micro-batch. The seconds spent on samples count, without
+ * those spent on updates meanwhile. */
+static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
+    const dlc_schedule *schedule = &iterate->schedule;
+    dlc_updates *updates = &iterate->session->updates;
+    uint64_t began = dlc_now_ns();
+    iterate->solver_seconds = updates->seconds = 0;
+    DLC_TRY(
+        (work == DLC_WORK_FORWARD ? schedule->ops->forward : schedule->ops->backward)(
+            schedule->context, &iterate->pass, schedule->micro_batch));
+    iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds -
+                                updates->seconds;
+    return DLC_OK;
 }
 
 double dlc_iterate_computed(dlc_iterate *iterate) {
@@ -158,108 +185,62 @@ double dlc_iterate_computed(dlc_iterate *iterate) {
     return compute_seconds;
 }
 
-/* Forward and backward of the batch that the net's input holds. */
-static dlc_status pass(dlc_iterate *iterate, int64_t batch) {
+/* The gradients of a pass are complete: control words, and the buckets that are left.
+ */
+static dlc_status reduce(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    uint64_t began = dlc_now_ns();
-    iterate->solver_seconds = session->updates.seconds = 0;
-    DLC_TRY(dlc_net_forward(session->net, batch, session->local_offset));
-    iterate->bucket = 0;
-    double weight = (double)session->local_batch / (double)session->global_batch;
-    DLC_TRY(dlc_net_backward(session->net, (float)weight, mark_ready, iterate));
-    note_pass(iterate, began);
-    /* After backward, in which tensor-parallel layers may still produce losses. The
-     * control words are not ready yet. */
+    int has = !is_server(session) || has_gradients(session);
+    if (is_server(session)) {
+        iterate->bucket = 0;
+        if (has)
+            DLC_TRY(zero_gradients(iterate));
+    }
     DLC_TRY(queue_of(iterate) ? queue_control_words(iterate)
                               : write_control_words(iterate));
-    DLC_TRY(dlc_tensor_parallel_ready(session, iterate->micro_batch));
-    return mark_ready(iterate, dlc_net_arenas(session->net)->count);
+    DLC_TRY(dlc_sharded_ready(session, iterate->schedule.pass));
+    return has ? mark_ready(iterate, dlc_net_arenas(session->net)->count) : DLC_OK;
 }
 
 /* Updates all weights; or, if updates are deferred, only the bucket with the control
- * words. */
+ * words: a rank without samples needs no weights that would wait for the others. */
 static dlc_status update(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     size_t count = dlc_net_arenas(session->net)->count;
     dlc_job_activity(session->job, "update", NULL, 0);
-    DLC_TRY(dlc_tensor_parallel_finish(session));
-    DLC_TRY(dlc_ema_update(&session->ema[1], 0, SIZE_MAX));
+    DLC_TRY(dlc_sharded_finish(session));
     if (!session->deferred_update) {
         DLC_TRY(
             session->consistency_ops->finish(session->consistency, session->iteration));
-        return dlc_ema_update(&session->ema[0], 0, SIZE_MAX);
+        return dlc_ema_update(&session->ema, 0, SIZE_MAX);
     }
     dlc_updates_defer(&session->updates, session->iteration);
-    return dlc_updates_need(&session->updates, count - 1, count);
+    return is_server(session) ? dlc_updates_finish(&session->updates)
+                              : dlc_updates_need(&session->updates, count - 1, count);
 }
 
-/* Only the control words. A rank without samples that is no server contributes
- * gradients of zero. */
-static dlc_status empty_pass(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    int gives = session->rank < session->ranks - session->needs.servers;
-    if (gives)
-        DLC_TRY(session->device_ops->fill(session->device, queue_of(iterate),
-                                          arenas->gradients, 0,
-                                          arenas->count * sizeof(float)));
-    DLC_TRY(queue_of(iterate) ? queue_control_words(iterate)
-                              : write_control_words(iterate));
-    iterate->bucket = 0;
-    return gives ? mark_ready(iterate, arenas->count) : DLC_OK;
-}
-
-/* An iteration of a rank without samples: control words, then the update. */
-static dlc_status serve(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
-    for (iterate->micro_batch = 0; iterate->micro_batch < session->accumulation_steps;
-         iterate->micro_batch++)
-        DLC_TRY(empty_pass(iterate));
-    DLC_TRY(update(iterate));
-    return dlc_updates_finish(&session->updates);
-}
-
-/* A pass of a net with pipeline stages: this rank's stage, micro-batch by micro-batch.
- */
-static dlc_status pipeline_pass(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
-    dlc_pipeline *pipeline = session->pipeline;
-    dlc_batch read = {.iteration = session->iteration * session->accumulation_steps +
-                                   iterate->micro_batch};
-    if (session->feed)
-        DLC_TRY(dlc_feed_next(session->feed, &read));
-    double weight = (double)pipeline->micro_batch_size / (double)session->global_batch;
-    dlc_pipeline_batch batch = {.data = read.data,
-                                .labels = read.labels,
-                                .iteration = read.iteration,
-                                .loss_share = weight /
-                                              (double)session->accumulation_steps,
-                                .share = weight,
-                                .ready = mark_ready,
-                                .context = iterate,
-                                .loss = &iterate->loss};
-    iterate->bucket = 0;
-    DLC_TRY(dlc_pipeline_pass(pipeline, &batch));
-    return mark_ready(iterate, dlc_net_arenas(session->net)->count);
-}
-
-static dlc_status all_passes(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
-    int64_t batch = 0;
-    if (is_server(session))
-        return serve(iterate);
-    for (iterate->micro_batch = 0;
-         session->pipeline && iterate->micro_batch < session->accumulation_steps;
-         iterate->micro_batch++)
-        DLC_TRY(pipeline_pass(iterate));
-    if (session->pipeline)
-        return update(iterate);
-    for (iterate->micro_batch = 0; iterate->micro_batch < session->accumulation_steps;
-         iterate->micro_batch++) {
-        DLC_TRY(dlc_upload_next(&iterate->upload, &batch));
-        DLC_TRY(pass(iterate, batch));
+/* Does the work that is left of the schedule. */
+static dlc_status run_schedule(dlc_iterate *iterate) {
+    for (;;) {
+        dlc_work work;
+        DLC_TRY(dlc_schedule_next(&iterate->schedule, &work));
+        switch (work) {
+        case DLC_WORK_READ:
+            DLC_TRY(read_batch(iterate));
+            break;
+        case DLC_WORK_FORWARD:
+        case DLC_WORK_BACKWARD:
+            DLC_TRY(compute(iterate, work));
+            break;
+        case DLC_WORK_REDUCE:
+            DLC_TRY(reduce(iterate));
+            break;
+        case DLC_WORK_UPDATE:
+            DLC_TRY(update(iterate));
+            break;
+        case DLC_WORK_DONE:
+            return DLC_OK;
+        }
     }
-    return update(iterate);
 }
 
 /* ---- Capture --------------------------------------------------------------------- */
@@ -269,16 +250,14 @@ static const char *obstacle(const dlc_session *session) {
     const dlc_device_ops *ops = session->device_ops;
     if (!DLC_CAN(ops, queues) || !DLC_CAN(ops->queues, capture_begin))
         return "the device cannot capture graphs";
-    if (session->asynchronous)
-        return "the ranks may be in different iterations";
+    DLC_EACH_AXIS(session, axis, capture_obstacle)
+    return axis->ops->capture_obstacle;
     if (dlc_solver_needs_whole_tensors(&session->solver))
         return "the solver, with these settings, reads results on the CPU";
     if (session->accumulation_steps > 1)
         return "an iteration has several micro-batches";
     if (session->deferred_update)
         return "forward overlaps the updates of weights";
-    if (session->tensor_parallel.count)
-        return "tensor-parallel layers exchange activations";
     if (session->ranks > 1 && (!dlc_exchanger_is_stream_ordered(session->exchanger) ||
                                !dlc_comm_can_capture(session->connection.comm)))
         return "the transport needs the CPU for each reduction";
@@ -296,22 +275,16 @@ static void decide_capture(dlc_iterate *iterate) {
         dlc_info("iterations are not captured: %s", reason);
 }
 
-/* The batch is in the net's input, the step in the control. */
-static dlc_status one_pass(dlc_iterate *iterate, int64_t batch) {
-    iterate->micro_batch = 0;
-    DLC_TRY(pass(iterate, batch));
-    return update(iterate);
-}
-
-/* Captures the work of an iteration without running it. A failure is no error: the work
- * is then queued in every iteration as before. */
-static void capture(dlc_iterate *iterate, int64_t batch) {
+/* Captures the work of an iteration, but for reading its batch, without running it. A
+ * failure is no error: the work is then queued in every iteration as before. */
+static void capture(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     const dlc_device_ops *ops = session->device_ops;
+    const dlc_schedule after_reading = iterate->schedule;
 
     iterate->may_capture = 0; /* only one attempt */
     if (ops->queues->capture_begin(session->device, session->queue) == DLC_OK) {
-        dlc_status noted = one_pass(iterate, batch);
+        dlc_status noted = run_schedule(iterate);
         dlc_captured_graph **to = noted == DLC_OK ? &iterate->graph : NULL;
         if (ops->queues->capture_end(session->device, session->queue, to) == DLC_OK &&
             iterate->graph) {
@@ -319,6 +292,8 @@ static void capture(dlc_iterate *iterate, int64_t batch) {
             return;
         }
     }
+    iterate->schedule = after_reading;
+    iterate->bucket = 0;
     dlc_warn("iterations are not captured: %s", dlc_detail());
 }
 
@@ -333,14 +308,14 @@ static dlc_status launch_graph(dlc_iterate *iterate) {
 /* The first two iterations set up everything that is set up at first use. */
 enum { CAPTURE_FROM = 2 };
 
-/* An iteration of one pass, which differs from the last one only in the batch and the
- * control. */
-static dlc_status captured_pass(dlc_iterate *iterate) {
-    int64_t batch = 0;
-    DLC_TRY(dlc_upload_next(&iterate->upload, &batch));
-    if (iterate->may_capture && iterate->begun >= CAPTURE_FROM)
-        capture(iterate, batch);
-    return iterate->graph ? launch_graph(iterate) : one_pass(iterate, batch);
+/* An iteration that differs from the last one only in the batch and the control. */
+static dlc_status replay_schedule(dlc_iterate *iterate) {
+    dlc_work read;
+    DLC_TRY(dlc_schedule_next(&iterate->schedule, &read));
+    DLC_TRY(read_batch(iterate));
+    if (!iterate->graph && iterate->begun >= CAPTURE_FROM)
+        capture(iterate);
+    return iterate->graph ? launch_graph(iterate) : run_schedule(iterate);
 }
 
 static dlc_status queue_iteration(dlc_iterate *iterate) {
@@ -349,8 +324,8 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
     DLC_TRY(dlc_solver_values(&session->solver, session->iteration, &in.values));
     write_requests(iterate, in.control_words);
     DLC_TRY(dlc_control_begin(&session->control, &in));
-    int same = session->accumulation_steps == 1 && !is_server(session);
-    DLC_TRY(same ? captured_pass(iterate) : all_passes(iterate));
+    DLC_TRY(iterate->may_capture || iterate->graph ? replay_schedule(iterate)
+                                                   : run_schedule(iterate));
     DLC_TRY(dlc_control_end(&session->control, control_words_of(session)));
     return is_server(session) ? DLC_OK : dlc_upload_prefetch(&iterate->upload);
 }
@@ -390,12 +365,27 @@ int dlc_iterate_in_flight(const dlc_iterate *iterate) {
 
 dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
     iterate->loss = 0;
+    iterate->schedule = dlc_schedule_of(iterate->session);
     DLC_TRY(dlc_job_check(iterate->session->job));
-    DLC_TRY(queue_of(iterate) ? queue_iteration(iterate) : all_passes(iterate));
+    DLC_TRY(queue_of(iterate) ? queue_iteration(iterate) : run_schedule(iterate));
     iterate->has_result = 1;
     iterate->begun++;
     iterate->session->iteration++;
     return DLC_OK;
+}
+
+/* Copies the control words of all ranks to `words`. */
+static dlc_status collect_control_words(dlc_iterate *iterate,
+                                        float words[DLC_CONTROL_WORDS]) {
+    const dlc_session *session = iterate->session;
+    const size_t bytes = sizeof iterate->words;
+    iterate->has_result = 0;
+    DLC_EACH_AXIS(session, axis, reduce_control) {
+        memcpy(words, iterate->words, bytes);
+        return axis->ops->reduce_control(axis, words);
+    }
+    return session->device_ops->copy(session->device, NULL, words,
+                                     control_words_of(session), bytes);
 }
 
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
@@ -405,15 +395,8 @@ dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
     if (queue_of(iterate)) {
         DLC_TRY(dlc_session_wait(session, dlc_control_done(&session->control)));
         control = dlc_control_collect(&session->control);
-    } else if (session->pipeline) {
-        write_requests(iterate, words);
-        words[CONTROL_LOSS] = (float)iterate->loss;
-        DLC_TRY(dlc_pipeline_reduce_control_words(session->pipeline, words));
-        iterate->has_result = 0;
     } else {
-        DLC_TRY(session->device_ops->copy(session->device, NULL, words,
-                                          control_words_of(session), sizeof words));
-        iterate->has_result = 0;
+        DLC_TRY(collect_control_words(iterate, words));
     }
     *result = (dlc_iterate_result){.loss = (double)control[CONTROL_LOSS],
                                    .own_loss = iterate->loss,

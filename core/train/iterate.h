@@ -1,5 +1,5 @@
-/* One training iteration: forward and backward of a batch, all-reduce of the gradients,
- * update of the weights. The loop (train.c) owns a dlc_iterate.
+/* One training iteration: the work of a schedule (session/schedule.h), which ends with
+ * the update of the weights. The loop (train.c) owns a dlc_iterate.
  *
  * On a device without a queue the iteration is done when dlc_iterate_begin returns.
  * With one it is queued, and the CPU prepares the next iteration meanwhile; from the
@@ -29,14 +29,17 @@ typedef struct dlc_iterate {
     int may_capture;
 
     /* State of the iteration that has begun. */
-    int32_t micro_batch, bucket; /* next bucket to become ready */
+    dlc_schedule schedule;
+    dlc_pass pass;
+    int32_t bucket; /* the next to become ready */
     double loss;
-    int has_result;     /* without a queue */
+    float words[DLC_CONTROL_WORDS]; /* this rank's control words; without a queue */
+    int has_result;                 /* without a queue */
     unsigned requested; /* by the loop, beside what the user asks: DLC_JOB_* */
     dlc_requests requests;
 
     /* Seconds spent on samples since the last dlc_iterate_computed, and in the solver
-     * during the current pass. */
+     * during the current forward or backward. */
     double compute_seconds, solver_seconds;
 } dlc_iterate;
 

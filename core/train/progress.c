@@ -8,8 +8,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "parallel/consistency/staleness.h"
-#include "parallel/pipeline/pipeline.h"
 
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u
@@ -80,7 +78,8 @@ void dlc_progress_announce(const dlc_progress *progress) {
              setup->strong ? "split among all ranks" : "per rank",
              session->accumulation_steps > 1 ? ", with gradient accumulation" : "");
     say_batch_split(session);
-    dlc_pipeline_announce(session);
+    DLC_EACH_AXIS(session, axis, announce)
+    axis->ops->announce(axis);
     say_scale(session);
     dlc_info("learning rate %g now, %g halfway", rate,
              dlc_solver_learning_rate(&session->solver, halfway));
@@ -167,7 +166,8 @@ static void write_line(dlc_progress *progress) {
     dlc_json_number(&event, "training_loss", loss);
     dlc_json_number(&event, "learning_rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
-    dlc_staleness_rank_json(session, &event);
+    DLC_EACH_AXIS(session, axis, progress)
+    axis->ops->progress(axis, &event);
     dlc_log_event_end(&event);
     progress->loss_sum = 0;
     progress->loss_count = 0;

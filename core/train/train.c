@@ -12,9 +12,7 @@
 #include "checkpoint/checkpointer.h"
 #include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
-#include "parallel/consistency/asynchronous.h"
 #include "parallel/consistency/reload.h"
-#include "parallel/pipeline/pipeline.h"
 #include "parallel/rebalance/rebalance.h"
 #include "session/ema.h"
 #include "train/evaluate.h"
@@ -88,7 +86,8 @@ static dlc_status end_all(train_loop *loop) {
     }
     DLC_TRY(dlc_updates_finish(&loop->session->updates));
     dlc_progress_iteration_begin(&loop->progress);
-    DLC_TRY(dlc_asynchronous_synchronize(loop->session));
+    DLC_EACH_AXIS(loop->session, axis, synchronize)
+    DLC_TRY(axis->ops->synchronize(axis));
     dlc_progress_wait_end(&loop->progress);
     return DLC_OK;
 }
@@ -228,12 +227,10 @@ static void note_exchange(const dlc_session *session, dlc_train_result *result) 
                          : dlc_exchange_hidden_fraction(&stats);
 }
 
-/* With bounded staleness each rank has its own throughput. */
-static dlc_status note_staleness(dlc_session *session, dlc_train_result *result) {
-    if (!session->asynchronous)
-        return DLC_OK;
-    DLC_TRY(dlc_asynchronous_throughput(session, &result->images_per_s));
-    return dlc_staleness_gather(session, &result->staleness);
+static dlc_status report_axes(const dlc_session *session, dlc_train_result *result) {
+    DLC_EACH_AXIS(session, axis, report)
+    DLC_TRY(axis->ops->report(axis, &result->images_per_s));
+    return DLC_OK;
 }
 
 /* Fills the result of a run that was already finished from its checkpoint. */
@@ -274,7 +271,6 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     DLC_TRY(dlc_session_start(session));
     if (options->folder)
         DLC_TRY(dlc_resume_schedule_check_rate(session));
-    session->synchronized = session->iteration;
     train_loop loop = {
         .session = session,
         .result = result,
@@ -299,9 +295,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     result->training_loss = loop.progress.training_loss;
     result->images_per_s = dlc_progress_throughput(&loop.progress);
     if (status == DLC_OK)
-        status = note_staleness(session, result);
-    if (status == DLC_OK)
-        status = dlc_pipeline_report(session, &result->bubble);
+        status = report_axes(session, result);
     result->seconds = dlc_process_seconds();
     note_exchange(session, result);
     if (status != DLC_OK)
@@ -312,7 +306,6 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
 void dlc_train_result_free(dlc_train_result *result) {
     dlc_free(result->checkpoint);
     result->checkpoint = NULL;
-    dlc_staleness_free(&result->staleness);
 }
 
 void dlc_train_report_json(const dlc_session *session, const dlc_train_result *result,
@@ -347,8 +340,9 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_number(json, "seconds", result->exchange_seconds);
     dlc_json_number(json, "hidden", result->hidden);
     dlc_json_end_object(json);
-    dlc_pipeline_json(session, result->bubble, json);
-    dlc_staleness_json(&result->staleness, json);
+    for (int32_t i = 0; i < session->axes; i++)
+        if (session->axis[i].ops->json)
+            session->axis[i].ops->json(&session->axis[i], json);
     dlc_json_string(json, "run_dir",
                     session->run_folder ? session->run_folder->path : NULL);
     dlc_json_string(json, "checkpoint", result->checkpoint);

@@ -4,7 +4,6 @@
 #define DLC_TRAIN_TRAIN_H
 
 #include "base/json.h"
-#include "parallel/consistency/staleness.h"
 #include "session/session.h"
 
 typedef struct dlc_train_options {
@@ -23,8 +22,6 @@ typedef struct dlc_train_result {
     double first_iteration_seconds; /* from process start to the end of iteration 1 */
     double target_seconds; /* until the target accuracy was reached; NaN if not */
     double exchange_bytes, exchange_seconds, hidden;
-    double bubble; /* fraction of the time in which pipeline stages were idle */
-    dlc_staleness staleness;
     int stopped;      /* by a signal */
     int is_nothing;   /* a finished run was resumed: nothing was left to train */
     char *checkpoint; /* own; NULL if none was written */

@@ -170,7 +170,7 @@ static dlc_status apply(dlc_session *session, dlc_settings *settings) {
 dlc_status dlc_reload_consistency(dlc_session *session) {
     dlc_settings *settings = NULL;
 
-    if (!session->asynchronous || !DLC_CAN(session->consistency_ops, configure)) {
+    if (!DLC_CAN(session->consistency_ops, configure)) {
         if (session->rank == 0)
             dlc_warn(
                 "consistency '%s' cannot be changed while the job runs: [consistency] is "

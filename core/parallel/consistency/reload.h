@@ -4,7 +4,7 @@
 
 #include "session/session.h"
 
-/* Collective, right after a synchronization (asynchronous.h). Rank 0 reads net.ini
+/* Collective, right after a synchronization (axis.h). Rank 0 reads net.ini
  * again; --set still takes precedence. A mistake, or a setting that the model can't
  * change any more, is logged and leaves everything as it was. */
 dlc_status dlc_reload_consistency(dlc_session *session);

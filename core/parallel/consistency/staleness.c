@@ -23,24 +23,18 @@ static void add_earlier(const dlc_consistency_stats *seen,
     }
 }
 
-static dlc_status get_stats(const dlc_session *session, dlc_consistency_stats *stats) {
+int dlc_staleness_is_known(const dlc_session *session) {
+    return session->consistency && DLC_CAN(session->consistency_ops, stats);
+}
+
+dlc_status dlc_staleness_read(const dlc_session *session,
+                              const dlc_consistency_stats *earlier,
+                              dlc_consistency_stats *stats) {
     *stats = (dlc_consistency_stats){.size = sizeof *stats, .slowest = -1};
-    DLC_TRY(session->consistency_ops->stats(session->consistency, stats));
-    add_earlier(&session->earlier_stats, stats);
-    return DLC_OK;
-}
-
-static int has_stats(const dlc_session *session) {
-    return session->asynchronous && session->consistency &&
-           DLC_CAN(session->consistency_ops, stats);
-}
-
-dlc_status dlc_staleness_keep(dlc_session *session) {
-    dlc_consistency_stats now;
-    if (!has_stats(session))
+    if (!dlc_staleness_is_known(session))
         return DLC_OK;
-    DLC_TRY(get_stats(session, &now));
-    session->earlier_stats = now;
+    DLC_TRY(session->consistency_ops->stats(session->consistency, stats));
+    add_earlier(earlier, stats);
     return DLC_OK;
 }
 
@@ -69,18 +63,16 @@ static void add_up(const dlc_consistency_stats *all, dlc_staleness *staleness) {
     find_slowest(all, staleness);
 }
 
-dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness) {
+dlc_status dlc_staleness_gather(const dlc_session *session,
+                                const dlc_consistency_stats *mine,
+                                dlc_staleness *staleness) {
     dlc_staleness made = {.ranks = session->ranks};
-    dlc_consistency_stats mine, *all;
-
-    if (!has_stats(session))
-        return DLC_OK;
-    DLC_TRY(get_stats(session, &mine));
+    dlc_consistency_stats *all;
     made.waited = dlc_alloc((size_t)made.ranks, sizeof *made.waited);
     all = dlc_alloc((size_t)made.ranks, sizeof *all);
     dlc_status status = made.waited && all ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
+        status = dlc_job_all_gather(session->job, mine, sizeof *mine, all);
     if (status == DLC_OK)
         add_up(all, &made);
     dlc_free(all);
@@ -172,11 +164,7 @@ void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json) {
     dlc_json_int(json, "slowest", staleness->slowest);
 }
 
-void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json) {
-    dlc_consistency_stats mine;
-
-    if (!has_stats(session) || get_stats(session, &mine) != DLC_OK)
-        return;
-    bins_json(mine.staleness, json);
-    dlc_json_number(json, "waited", mine.wait_seconds);
+void dlc_staleness_rank_json(const dlc_consistency_stats *stats, dlc_json *json) {
+    bins_json(stats->staleness, json);
+    dlc_json_number(json, "waited", stats->wait_seconds);
 }

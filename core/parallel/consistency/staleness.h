@@ -16,20 +16,26 @@ typedef struct dlc_staleness {
     double slowest_wait_seconds;
 } dlc_staleness;
 
-/* Collective. */
-dlc_status dlc_staleness_gather(dlc_session *session, dlc_staleness *staleness);
-void dlc_staleness_free(dlc_staleness *staleness);
+/* This rank's statistics: `earlier` ones, of models that were closed, and those of the
+ * model that is open. Zeros if it has none. */
+dlc_status dlc_staleness_read(const dlc_session *session,
+                              const dlc_consistency_stats *earlier,
+                              dlc_consistency_stats *stats);
+/* Has the consistency model statistics? */
+int dlc_staleness_is_known(const dlc_session *session);
 
-/* Saves this rank's statistics before the consistency model is closed and reopened. */
-dlc_status dlc_staleness_keep(dlc_session *session);
+/* Collective: gathers those of all ranks. */
+dlc_status dlc_staleness_gather(const dlc_session *session,
+                                const dlc_consistency_stats *mine,
+                                dlc_staleness *staleness);
+void dlc_staleness_free(dlc_staleness *staleness);
 
 /* Logs a few lines for people. */
 void dlc_staleness_log(const dlc_staleness *staleness);
 /* Adds "staleness", "waited" and "slowest" to the open object. */
 void dlc_staleness_json(const dlc_staleness *staleness, dlc_json *json);
 
-/* Adds "staleness" and "waited" of this rank alone, up to now; nothing if the
- * consistency model has no statistics. */
-void dlc_staleness_rank_json(const dlc_session *session, dlc_json *json);
+/* Adds "staleness" and "waited" of one rank. */
+void dlc_staleness_rank_json(const dlc_consistency_stats *stats, dlc_json *json);
 
 #endif

@@ -2,6 +2,9 @@
  * be. */
 #include "parallel/pipeline/pipeline.h"
 
+#include "checkpoint/param_shards.h"
+#include "session/memory.h"
+
 #include <stdio.h>
 
 #include "base/memory.h"
@@ -21,10 +24,8 @@ static void report_activity(void *context, const char *phase, const char *layer)
         pipeline->status = dlc_progress_engine_poll(pipeline->engine);
 }
 
-void dlc_pipeline_shape_net(const dlc_session *session, dlc_net_args *args) {
-    dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline)
-        return;
+static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
+    dlc_pipeline *pipeline = axis->state;
     const dlc_stages *stages = &pipeline->stages;
     int trains = args->phase == DLC_PHASE_TRAIN;
     const dlc_boundary_tensors *boundary = trains ? &pipeline->train : &pipeline->test;
@@ -45,30 +46,27 @@ void dlc_pipeline_shape_net(const dlc_session *session, dlc_net_args *args) {
     }
 }
 
-int dlc_pipeline_reads_batch(const dlc_session *session, dlc_phase phase) {
-    const dlc_pipeline *pipeline = session->pipeline;
-    const dlc_graph *graph = session->setup->graph;
-    return !pipeline || dlc_stages_read(&pipeline->stages, graph, phase, 0) ||
+static int reads_batch(const dlc_axis *axis, dlc_phase phase) {
+    const dlc_pipeline *pipeline = axis->state;
+    const dlc_graph *graph = axis->session->setup->graph;
+    return dlc_stages_read(&pipeline->stages, graph, phase, 0) ||
            dlc_stages_read(&pipeline->stages, graph, phase, 1);
 }
 
-void dlc_pipeline_shape_feed(const dlc_session *session, dlc_feed_args *args) {
-    const dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline)
-        return;
+static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
+    const dlc_pipeline *pipeline = axis->state;
     dlc_phase phase = args->test ? DLC_PHASE_TEST : DLC_PHASE_TRAIN;
     args->rank = pipeline->stages.replica;
     args->ranks = pipeline->stages.replicas;
-    args->labels_only = !dlc_stages_read(&pipeline->stages, session->setup->graph,
+    args->labels_only = !dlc_stages_read(&pipeline->stages, axis->session->setup->graph,
                                          phase, 0);
 }
 
 /* ---- Opening ----------------------------------------------------------------- */
 
-dlc_status dlc_pipeline_connect(dlc_session *session) {
-    dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline)
-        return DLC_OK;
+static dlc_status connect(dlc_axis *axis) {
+    dlc_session *session = axis->session;
+    dlc_pipeline *pipeline = axis->state;
     const dlc_stages *stages = &pipeline->stages;
     const dlc_comm_args *how = &session->connection.how;
     dlc_comm *comm = NULL;
@@ -106,8 +104,8 @@ static dlc_status open_stage_p2p(const dlc_pipeline *pipeline,
 
 /* Gathers from all stages how much memory their micro-batches in flight need in
  * training. */
-static dlc_status gather_memory(dlc_session *session) {
-    dlc_pipeline *pipeline = session->pipeline;
+static dlc_status gather_memory(dlc_pipeline *pipeline) {
+    const dlc_session *session = pipeline->session;
     size_t replicas = (size_t)pipeline->stages.replicas;
     uint64_t mine = dlc_net_memory_plan(session->net).activations +
                     dlc_stage_p2p_memory(pipeline->stage_p2p);
@@ -120,10 +118,9 @@ static dlc_status gather_memory(dlc_session *session) {
     return DLC_OK;
 }
 
-dlc_status dlc_pipeline_open(dlc_session *session) {
-    dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline)
-        return DLC_OK;
+static dlc_status open(dlc_axis *axis) {
+    dlc_session *session = axis->session;
+    dlc_pipeline *pipeline = axis->state;
     DLC_TRY(dlc_process_group_finish(&pipeline->group));
     DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
     if (pipeline->micro_batches > 1)
@@ -133,24 +130,26 @@ dlc_status dlc_pipeline_open(dlc_session *session) {
     if (session->test_net)
         DLC_TRY(open_stage_p2p(pipeline, &pipeline->test, TEST_SLOTS,
                                &pipeline->test_stage_p2p));
-    return gather_memory(session);
+    DLC_TRY(gather_memory(pipeline));
+    return dlc_param_shards_open(session, pipeline->engine);
 }
 
-void dlc_pipeline_add_memory(const dlc_session *session, dlc_session_memory *memory) {
-    const dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline)
-        return;
+static void add_memory(const dlc_axis *axis, dlc_session_memory *memory) {
+    const dlc_pipeline *pipeline = axis->state;
     memory->activations += dlc_stage_p2p_bytes(&pipeline->train, train_slots(pipeline));
-    if (session->test_net)
+    if (axis->session->test_net)
         memory->activations += dlc_stage_p2p_bytes(&pipeline->test, TEST_SLOTS);
     if (pipeline->micro_batches > 1)
         memory->gradients += memory->gradients;
 }
 
-void dlc_pipeline_disconnect(dlc_session *session) {
-    dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline)
-        return;
+/* ---- Closing ----------------------------------------------------------------- */
+
+/* Channels and communicators are closed while what uses them is still open. */
+static void disconnect(dlc_axis *axis) {
+    dlc_session *session = axis->session;
+    dlc_pipeline *pipeline = axis->state;
+    dlc_param_shards_close(session);
     dlc_progress_engine_close(pipeline->engine);
     if (pipeline->world) {
         dlc_comm_close(session->connection.comm);
@@ -165,8 +164,8 @@ void dlc_pipeline_disconnect(dlc_session *session) {
         session->device_ops->free(session->device, &pipeline->sum);
 }
 
-void dlc_pipeline_free(dlc_session *session) {
-    dlc_pipeline *pipeline = session->pipeline;
+static void close(dlc_axis *axis) {
+    dlc_pipeline *pipeline = axis->state;
     if (!pipeline)
         return;
     dlc_boundary_tensors_free(&pipeline->test);
@@ -175,5 +174,28 @@ void dlc_pipeline_free(dlc_session *session) {
     dlc_free(pipeline->memory);
     dlc_free(pipeline->work);
     dlc_free(pipeline);
-    session->pipeline = NULL;
 }
+
+/* Stages send results as soon as they are computed, so no iteration is submitted before
+ * the one before it is done. */
+const dlc_axis_ops dlc_pipeline_axis = {
+    .name = "pipeline",
+    .rules_out = DLC_ALLOW_QUEUE | DLC_ALLOW_OVERLAP | DLC_ALLOW_REBALANCE,
+    .capture_obstacle = "pipeline stages send messages",
+    .needs_connection = dlc_pipeline_needs_connection,
+    .plan = dlc_pipeline_plan,
+    .connect = connect,
+    .open = open,
+    .shape_net = shape_net,
+    .shape_feed = shape_feed,
+    .reads_batch = reads_batch,
+    .add_memory = add_memory,
+    .part = dlc_pipeline_part,
+    .schedule = &dlc_pipeline_schedule,
+    .reduce_control = dlc_pipeline_reduce_control,
+    .test = dlc_pipeline_test,
+    .announce = dlc_pipeline_announce,
+    .report = dlc_pipeline_report,
+    .json = dlc_pipeline_json,
+    .disconnect = disconnect,
+    .close = close};

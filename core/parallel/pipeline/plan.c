@@ -7,6 +7,7 @@
 #include "parallel/pipeline/pipeline.h"
 #include "session/cluster_costs.h"
 #include "setup/stage_cut.h"
+#include "solver/synchronous.h"
 
 /* ---- Checks ---------------------------------------------------------------------- */
 
@@ -30,7 +31,7 @@ static int has_split_layers(const dlc_graph *graph) {
 static dlc_status check_job(const dlc_session *session) {
     const dlc_setup *setup = session->setup;
     const char *where = dlc_settings_where(setup->parallel_settings, "stages");
-    if (session->asynchronous)
+    if (setup->consistency != &dlc_synchronous_feature)
         return dlc_fail(
             DLC_ERR_CONFIG,
             "%s: consistency '%s' lets ranks be ahead of each other, which stages "
@@ -75,9 +76,9 @@ static int64_t choose_micro_batches(int64_t samples, int64_t stages) {
 }
 
 /* A replica's range of the batch is that of a rank in a job without stages. */
-static dlc_status divide_batch(dlc_session *session) {
+static dlc_status divide_batch(dlc_pipeline *pipeline) {
+    dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
-    dlc_pipeline *pipeline = session->pipeline;
     int64_t replicas = pipeline->stages.replicas, r = pipeline->stages.replica;
     int64_t batch = setup->strong ? setup->train.batch : setup->train.batch * replicas;
     int64_t common = batch / replicas;
@@ -124,8 +125,9 @@ static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
 }
 
 /* Prices the boundary tensors by the measured link; free if there are no peers. */
-static dlc_status price_boundaries(const dlc_session *session, const dlc_net *outline,
+static dlc_status price_boundaries(const dlc_pipeline *pipeline, const dlc_net *outline,
                                    double *boundary_cost) {
+    const dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
     dlc_cluster_costs measured;
     dlc_shape sample;
@@ -133,19 +135,19 @@ static dlc_status price_boundaries(const dlc_session *session, const dlc_net *ou
         return DLC_OK;
     DLC_TRY(dlc_cluster_costs_measure(session, &measured));
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
-    return dlc_stage_cut_price(
-        setup->graph, outline, session->pipeline->micro_batch_size, &sample,
-        dlc_plan_slowest(&measured.cluster), measured.speed.bytes, boundary_cost);
+    return dlc_stage_cut_price(setup->graph, outline, pipeline->micro_batch_size,
+                               &sample, dlc_plan_slowest(&measured.cluster),
+                               measured.speed.bytes, boundary_cost);
 }
 
-static dlc_status cut_by_work(const dlc_session *session, const dlc_net *outline,
+static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outline,
                               const double *work, const char *may_begin, int32_t stages,
                               int32_t *first) {
-    const dlc_setup *setup = session->setup;
+    const dlc_setup *setup = pipeline->session->setup;
     int32_t layers = setup->graph->layers;
     double *boundary_cost = dlc_alloc((size_t)layers, sizeof *boundary_cost);
     dlc_status status = boundary_cost
-                            ? price_boundaries(session, outline, boundary_cost)
+                            ? price_boundaries(pipeline, outline, boundary_cost)
                             : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_stage_cut_balance(work, may_begin, boundary_cost, layers, stages,
@@ -171,10 +173,11 @@ static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
 }
 
 /* Cuts as [parallel] stages says, or by work. All ranks use the cut of rank 0. */
-static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
+static dlc_status cut_net(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
                           const dlc_net *outline) {
+    const dlc_session *session = pipeline->session;
     const dlc_graph *graph = session->setup->graph;
-    dlc_stages *stages = &session->pipeline->stages;
+    dlc_stages *stages = &pipeline->stages;
     size_t edges = (size_t)stages->stages + 1;
     double *work = NULL;
     char *may_begin = NULL;
@@ -186,13 +189,13 @@ static dlc_status cut_net(dlc_session *session, const dlc_stage_cut *cut,
     for (size_t s = 0; cut->first && s < edges; s++)
         stages->first[s] = cut->first[s];
     if (!cut->first)
-        status = cut_by_work(session, outline, work, may_begin, stages->stages,
+        status = cut_by_work(pipeline, outline, work, may_begin, stages->stages,
                              stages->first);
     if (status == DLC_OK)
         status = dlc_job_broadcast(session->job, 0, stages->first,
                                    edges * sizeof *stages->first);
     if (status == DLC_OK)
-        status = sum_work(session->pipeline, work);
+        status = sum_work(pipeline, work);
     dlc_free(work);
     dlc_free(may_begin);
     return status;
@@ -212,9 +215,9 @@ static dlc_status count_parameters(const dlc_graph *graph, const dlc_net *outlin
     return DLC_OK;
 }
 
-static dlc_status check_stages(const dlc_session *session, const dlc_net *outline) {
+static dlc_status check_stages(const dlc_pipeline *pipeline, const dlc_net *outline) {
+    const dlc_session *session = pipeline->session;
     const dlc_graph *graph = session->setup->graph;
-    const dlc_pipeline *pipeline = session->pipeline;
     const dlc_stages *stages = &pipeline->stages;
     double whole = 0;
     for (int32_t s = 0; s < stages->stages; s++)
@@ -241,32 +244,31 @@ static dlc_status check_stages(const dlc_session *session, const dlc_net *outlin
 }
 
 /* Batch statistics are computed over micro-batches. */
-static void warn_of_statistics(const dlc_session *session, const dlc_net *outline) {
+static void warn_of_statistics(const dlc_pipeline *pipeline, const dlc_net *outline) {
+    const dlc_session *session = pipeline->session;
     for (int32_t i = 0; session->rank == 0 && i < dlc_net_params(outline); i++) {
         const dlc_net_param *param = dlc_net_param_at(outline, i);
-        if (!param->is_buffer || param->is_frozen ||
-            session->pipeline->micro_batches == 1)
+        if (!param->is_buffer || param->is_frozen || pipeline->micro_batches == 1)
             continue;
         dlc_warn("%s and the like are statistics of a batch: they are computed over "
                  "micro-batches of %" PRId64 " samples, not of %" PRId64
                  " as without stages",
-                 param->name, session->pipeline->micro_batch_size,
-                 session->local_batch);
+                 param->name, pipeline->micro_batch_size, session->local_batch);
         return;
     }
 }
 
-static dlc_status plan_train(dlc_session *session, const dlc_stage_cut *cut) {
-    dlc_pipeline *pipeline = session->pipeline;
+static dlc_status plan_train(dlc_pipeline *pipeline, const dlc_stage_cut *cut) {
+    const dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
     dlc_net *outline = NULL;
     DLC_TRY(make_outline(session, DLC_PHASE_TRAIN, &setup->train,
                          pipeline->micro_batch_size, &outline));
-    dlc_status status = cut_net(session, cut, outline);
+    dlc_status status = cut_net(pipeline, cut, outline);
     if (status == DLC_OK)
-        status = check_stages(session, outline);
+        status = check_stages(pipeline, outline);
     if (status == DLC_OK) {
-        warn_of_statistics(session, outline);
+        warn_of_statistics(pipeline, outline);
         status = dlc_boundary_tensors_find(&pipeline->stages, setup->graph, outline,
                                            DLC_PHASE_TRAIN, &pipeline->train);
     }
@@ -274,8 +276,8 @@ static dlc_status plan_train(dlc_session *session, const dlc_stage_cut *cut) {
     return status;
 }
 
-static dlc_status plan_test(dlc_session *session) {
-    dlc_pipeline *pipeline = session->pipeline;
+static dlc_status plan_test(dlc_pipeline *pipeline) {
+    const dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
     dlc_net *outline = NULL;
     if (!setup->test.source)
@@ -288,7 +290,8 @@ static dlc_status plan_test(dlc_session *session) {
     return status;
 }
 
-static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
+static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
+    dlc_session *session = axis->session;
     int32_t count = cut->stages ? cut->stages : session->ranks;
     if (count == 1)
         return DLC_OK;
@@ -302,22 +305,24 @@ static dlc_status plan(dlc_session *session, const dlc_stage_cut *cut) {
     dlc_pipeline *pipeline = dlc_alloc(1, sizeof *pipeline);
     if (!pipeline)
         return DLC_ERR_NOMEM;
-    session->pipeline = pipeline; /* freed with the session */
+    axis->state = pipeline; /* freed when the axis is closed */
+    axis->in_use = 1;
     pipeline->session = session;
     int32_t replicas = session->ranks / count;
     pipeline->stages = (dlc_stages){.stages = count,
                                     .replicas = replicas,
                                     .stage = session->rank / replicas,
                                     .replica = session->rank % replicas};
-    DLC_TRY(divide_batch(session));
+    DLC_TRY(divide_batch(pipeline));
     pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
                                              .stages = count,
                                              .micro_batches = pipeline->micro_batches};
-    DLC_TRY(plan_train(session, cut));
-    return plan_test(session);
+    DLC_TRY(plan_train(pipeline, cut));
+    return plan_test(pipeline);
 }
 
-int dlc_pipeline_is_open(const dlc_session *session) {
+int dlc_pipeline_needs_connection(const dlc_axis *axis) {
+    const dlc_session *session = axis->session;
     dlc_stage_cut cut = {0};
     if (session->ranks == 1 || session->is_plan ||
         !dlc_stage_cut_is_wanted(session->setup) ||
@@ -329,13 +334,14 @@ int dlc_pipeline_is_open(const dlc_session *session) {
     return is_open;
 }
 
-dlc_status dlc_pipeline_plan(dlc_session *session) {
+dlc_status dlc_pipeline_plan(dlc_axis *axis) {
+    const dlc_setup *setup = axis->session->setup;
     dlc_stage_cut cut = {0};
-    if (!dlc_stage_cut_is_wanted(session->setup))
+    if (!dlc_stage_cut_is_wanted(setup))
         return DLC_OK;
-    dlc_status status = dlc_stage_cut_parse(session->setup, &cut);
+    dlc_status status = dlc_stage_cut_parse(setup, &cut);
     if (status == DLC_OK)
-        status = plan(session, &cut);
+        status = plan(axis, &cut);
     dlc_stage_cut_free(&cut);
     return status;
 }

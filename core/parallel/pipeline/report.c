@@ -1,14 +1,16 @@
 /* What a pipeline logs, and its part of the JSON report. */
-#include "base/log.h"
-#include "base/memory.h"
-#include "base/text.h"
 #include "parallel/pipeline/pipeline.h"
 
 #include <inttypes.h>
 
-void dlc_pipeline_announce(const dlc_session *session) {
-    const dlc_pipeline *pipeline = session->pipeline;
-    if (!pipeline || session->rank != 0)
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+void dlc_pipeline_announce(const dlc_axis *axis) {
+    const dlc_session *session = axis->session;
+    const dlc_pipeline *pipeline = axis->state;
+    if (session->rank != 0)
         return;
     dlc_info("%d stages of %d rank%s; a rank's %" PRId64
              " samples go through them as %d micro-batches of %" PRId64,
@@ -37,7 +39,7 @@ static void add_busy(const dlc_pipeline *pipeline, const dlc_pipeline_times *tim
 }
 
 static void log_times(const dlc_pipeline *pipeline, const dlc_pipeline_times *times,
-                      const dlc_pipeline_times *total, double bubble) {
+                      const dlc_pipeline_times *total) {
     int64_t passes = pipeline->passes > DLC_PIPELINE_WARM_UP
                          ? pipeline->passes - DLC_PIPELINE_WARM_UP
                          : pipeline->passes;
@@ -48,18 +50,17 @@ static void log_times(const dlc_pipeline *pipeline, const dlc_pipeline_times *ti
         "pipeline: stages were busy for %s of the time; %.1f %% were bubbles "
         "(%.1f %% with equal stages and messages that take no time); %.2f MB per pass "
         "were sent between stages",
-        dlc_text_string(&text), 100 * bubble,
+        dlc_text_string(&text), 100 * pipeline->bubble,
         100 *
             dlc_schedule_1f1b_bubble(pipeline->stages.stages, pipeline->micro_batches),
         total->sent / (double)passes / 1e6);
     dlc_text_free(&text);
 }
 
-dlc_status dlc_pipeline_report(dlc_session *session, double *bubble) {
-    const dlc_pipeline *pipeline = session->pipeline;
-    *bubble = 0;
-    if (!pipeline)
-        return DLC_OK;
+dlc_status dlc_pipeline_report(dlc_axis *axis, double *images_per_s) {
+    const dlc_session *session = axis->session;
+    dlc_pipeline *pipeline = axis->state;
+    (void)images_per_s;
     dlc_pipeline_times *times = dlc_alloc((size_t)session->ranks, sizeof *times);
     if (!times)
         return DLC_ERR_NOMEM;
@@ -73,21 +74,35 @@ dlc_status dlc_pipeline_report(dlc_session *session, double *bubble) {
                                                          : total.elapsed;
     }
     if (status == DLC_OK && total.elapsed > 0) {
-        *bubble = 1 - total.busy / (total.elapsed * session->ranks);
+        pipeline->bubble = 1 - total.busy / (total.elapsed * session->ranks);
         if (session->rank == 0)
-            log_times(pipeline, times, &total, *bubble);
+            log_times(pipeline, times, &total);
     }
     dlc_free(times);
     return status;
 }
 
-void dlc_pipeline_json(const dlc_session *session, double bubble, dlc_json *json) {
-    const dlc_pipeline *pipeline = session->pipeline;
+void dlc_pipeline_json(const dlc_axis *axis, dlc_json *json) {
+    const dlc_pipeline *pipeline = axis->state;
     dlc_json_int(json, "stages", pipeline ? pipeline->stages.stages : 1);
     dlc_json_int(json, "micro_batches", pipeline ? pipeline->micro_batches : 1);
     dlc_json_array(json, "stage_bytes");
     for (int32_t s = 0; pipeline && s < pipeline->stages.stages; s++)
         dlc_json_int(json, NULL, (int64_t)pipeline->memory[s]);
     dlc_json_end_array(json);
-    dlc_json_number(json, "bubble", bubble);
+    dlc_json_number(json, "bubble", pipeline ? pipeline->bubble : 0);
+}
+
+void dlc_pipeline_part(const dlc_axis *axis, dlc_rank_part *part) {
+    const dlc_pipeline *pipeline = axis->state;
+    part->ranks = pipeline->stages.replicas;
+    part->samples = pipeline->micro_batch_size;
+    if (part->text)
+        dlc_text_add(part->text, "stage %d of %d, micro-batches of %" PRId64 " samples",
+                     (int)pipeline->stages.stage + 1, (int)pipeline->stages.stages,
+                     pipeline->micro_batch_size);
+    if (part->json) {
+        dlc_json_int(part->json, "stage", pipeline->stages.stage);
+        dlc_json_int(part->json, "micro_batch", pipeline->micro_batch_size);
+    }
 }

@@ -22,12 +22,12 @@ static void report_wait(const dlc_pipeline *pipeline) {
 /* ---- Forward ----------------------------------------------------------------- */
 
 static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
-                            const dlc_pipeline_batch *batch, int32_t k) {
+                            const dlc_pass *pass, int32_t k) {
     int64_t before = k * pipeline->micro_batch_size;
-    if (!batch->data)
+    if (!pass->data)
         return DLC_OK;
-    return dlc_net_set_input(net, batch->data + before * pipeline->sample,
-                             batch->labels + before);
+    return dlc_net_set_input(net, pass->data + before * pipeline->sample,
+                             pass->labels + before);
 }
 
 /* The batch is read in place, so it must be set again for backward; other devices have
@@ -36,49 +36,40 @@ static int reads_in_place(const dlc_pipeline *pipeline) {
     return (pipeline->session->setup->device->caps & DLC_DEVICE_HOST) != 0;
 }
 
-static void enter(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch, int32_t k) {
+static void enter(dlc_pipeline *pipeline, const dlc_pass *pass, int32_t k) {
     dlc_session *session = pipeline->session;
-    dlc_net_pass pass = {
+    dlc_net_pass of_net = {
         .micro_batch_buffer = k % dlc_schedule_1f1b_max_in_flight(&pipeline->schedule),
-        .iteration = batch->iteration,
+        .iteration = pass->iteration,
         .sample = session->local_offset + (int64_t)k * pipeline->micro_batch_size};
     pipeline->current = k;
-    dlc_stage_p2p_bind(pipeline->stage_p2p, k, &pass);
-    dlc_net_begin_pass(session->net, &pass);
+    dlc_stage_p2p_bind(pipeline->stage_p2p, k, &of_net);
+    dlc_net_begin_pass(session->net, &of_net);
 }
 
-static dlc_status add_loss(const dlc_pipeline *pipeline,
-                           const dlc_pipeline_batch *batch) {
-    const dlc_net *net = pipeline->session->net;
-    for (int32_t i = 0; i < dlc_net_metrics(net); i++) {
-        dlc_metric metric;
-        DLC_TRY(dlc_net_metric(net, i, &metric));
-        if (metric.is_loss && metric.count > 0)
-            *batch->loss += batch->loss_share * metric.weight * metric.sum /
-                            metric.count;
-    }
-    return DLC_OK;
-}
-
-static dlc_status forward(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch) {
+static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
+    dlc_pipeline *pipeline = context;
     dlc_session *session = pipeline->session;
-    int32_t k = pipeline->schedule.forward;
-    enter(pipeline, batch, k);
-    DLC_TRY(set_batch(pipeline, session->net, batch, k));
-    DLC_TRY(dlc_net_forward(session->net, batch->iteration,
+    uint64_t began = dlc_now_ns();
+    enter(pipeline, pass, k);
+    DLC_TRY(set_batch(pipeline, session->net, pass, k));
+    DLC_TRY(dlc_net_forward(session->net, pass->iteration,
                             session->local_offset +
                                 (int64_t)k * pipeline->micro_batch_size));
     DLC_TRY(dlc_net_sync(session->net));
-    DLC_TRY(add_loss(pipeline, batch));
+    DLC_TRY(dlc_session_add_loss(session, pipeline->micro_batch_size, pass->loss));
     DLC_TRY(pipeline->status);
-    return dlc_stage_p2p_send(pipeline->stage_p2p, k);
+    DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
+    pipeline->times.busy += dlc_since(began);
+    dlc_schedule_1f1b_done(&pipeline->schedule, DLC_SCHEDULE_FORWARD);
+    return DLC_OK;
 }
 
 /* ---- Backward ---------------------------------------------------------------- */
 
 typedef struct accumulation {
     dlc_pipeline *pipeline;
-    const dlc_pipeline_batch *batch;
+    const dlc_pass *pass;
 } accumulation;
 
 /* The gradients of a micro-batch are final up to `elements`: adds them to the sum of
@@ -96,28 +87,39 @@ static dlc_status add_gradients(void *context, size_t elements) {
         DLC_TRY(session->device_ops->add(session->device, session->queue,
                                          elements - from, own + from, sum + from));
     int is_last = pipeline->current == pipeline->schedule.micro_batches - 1;
-    return is_last ? what->batch->ready(what->batch->context, elements) : DLC_OK;
+    return is_last ? what->pass->ready(what->pass->context, elements) : DLC_OK;
 }
 
-static dlc_status backward(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch) {
-    dlc_net *net = pipeline->session->net;
-    int32_t k = pipeline->schedule.backward;
-    accumulation what = {pipeline, batch};
-    pipeline->added = 0;
-    DLC_TRY(dlc_stage_p2p_add_gradients(pipeline->stage_p2p, k));
-    dlc_net_set_gradient_arena(net, k > 0 ? pipeline->sum.base : NULL);
-    enter(pipeline, batch, k);
-    if (reads_in_place(pipeline))
-        DLC_TRY(set_batch(pipeline, net, batch, k));
-    DLC_TRY(dlc_net_backward(net, (float)batch->share, add_gradients, &what));
-    DLC_TRY(dlc_net_sync(net));
-    DLC_TRY(pipeline->status);
-    DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));
-    /* its slot is free now */
+/* The next micro-batch that gets the slot of `k`, which is free now. */
+static dlc_status reuse_slot(dlc_pipeline *pipeline, int32_t k) {
     int32_t next = k + dlc_schedule_1f1b_max_in_flight(&pipeline->schedule) + 1;
     return next < pipeline->schedule.micro_batches
                ? dlc_stage_p2p_post_receives(pipeline->stage_p2p, next)
                : DLC_OK;
+}
+
+static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
+    dlc_pipeline *pipeline = context;
+    const dlc_session *session = pipeline->session;
+    dlc_net *net = session->net;
+    accumulation what = {pipeline, pass};
+    uint64_t began = dlc_now_ns();
+    pipeline->added = 0;
+    DLC_TRY(dlc_stage_p2p_add_gradients(pipeline->stage_p2p, k));
+    dlc_net_set_gradient_arena(net, k > 0 ? pipeline->sum.base : NULL);
+    enter(pipeline, pass, k);
+    if (reads_in_place(pipeline))
+        DLC_TRY(set_batch(pipeline, net, pass, k));
+    DLC_TRY(dlc_net_backward(net,
+                             dlc_session_share(session, pipeline->micro_batch_size),
+                             add_gradients, &what));
+    DLC_TRY(dlc_net_sync(net));
+    DLC_TRY(pipeline->status);
+    DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));
+    DLC_TRY(reuse_slot(pipeline, k));
+    pipeline->times.busy += dlc_since(began);
+    dlc_schedule_1f1b_done(&pipeline->schedule, DLC_SCHEDULE_BACKWARD);
+    return DLC_OK;
 }
 
 /* ---- Passes ---------------------------------------------------------------------- */
@@ -133,16 +135,6 @@ static dlc_schedule_step next_step(const dlc_pipeline *pipeline) {
     return dlc_schedule_1f1b_next(schedule, can_forward, can_backward);
 }
 
-static dlc_status run_step(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch,
-                           dlc_schedule_step step) {
-    uint64_t began = dlc_now_ns();
-    DLC_TRY(step == DLC_SCHEDULE_FORWARD ? forward(pipeline, batch)
-                                         : backward(pipeline, batch));
-    pipeline->times.busy += dlc_since(began);
-    dlc_schedule_1f1b_done(&pipeline->schedule, step);
-    return DLC_OK;
-}
-
 static dlc_status post_first_receives(dlc_pipeline *pipeline) {
     const dlc_schedule_1f1b *schedule = &pipeline->schedule;
     for (int32_t k = 0;
@@ -152,34 +144,58 @@ static dlc_status post_first_receives(dlc_pipeline *pipeline) {
     return DLC_OK;
 }
 
-dlc_status dlc_pipeline_pass(dlc_pipeline *pipeline, const dlc_pipeline_batch *batch) {
+static dlc_status begin(void *context) {
+    dlc_pipeline *pipeline = context;
     if (pipeline->passes++ == DLC_PIPELINE_WARM_UP)
         pipeline->times = (dlc_pipeline_times){0};
-    uint64_t began = dlc_now_ns();
-    uint64_t sent = dlc_stage_p2p_sent(pipeline->stage_p2p);
+    pipeline->began = dlc_now_ns();
+    pipeline->sent = dlc_stage_p2p_sent(pipeline->stage_p2p);
     pipeline->schedule.forward = pipeline->schedule.backward = 0;
-    DLC_TRY(post_first_receives(pipeline));
+    return post_first_receives(pipeline);
+}
+
+static void end(dlc_pipeline *pipeline) {
+    uint64_t sent = dlc_stage_p2p_sent(pipeline->stage_p2p) - pipeline->sent;
+    pipeline->times.elapsed += dlc_since(pipeline->began);
+    pipeline->times.sent += (double)sent;
+}
+
+/* Waits until a step is ready. */
+static dlc_status next(void *context, int32_t done, dlc_work *work,
+                       int32_t *micro_batch) {
+    dlc_pipeline *pipeline = context;
+    dlc_schedule_step step = DLC_SCHEDULE_WAIT;
+    (void)done;
     for (;;) {
         DLC_TRY(dlc_job_check(pipeline->session->job));
         DLC_TRY(dlc_progress_engine_poll(pipeline->engine));
-        dlc_schedule_step step = next_step(pipeline);
-        if (step == DLC_SCHEDULE_DONE)
+        step = next_step(pipeline);
+        if (step != DLC_SCHEDULE_WAIT)
             break;
-        if (step != DLC_SCHEDULE_WAIT) {
-            DLC_TRY(run_step(pipeline, batch, step));
-            continue;
-        }
         report_wait(pipeline);
         DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
     }
-    pipeline->times.elapsed += dlc_since(began);
-    pipeline->times.sent += (double)(dlc_stage_p2p_sent(pipeline->stage_p2p) - sent);
+    *work = step == DLC_SCHEDULE_FORWARD    ? DLC_WORK_FORWARD
+            : step == DLC_SCHEDULE_BACKWARD ? DLC_WORK_BACKWARD
+                                            : DLC_WORK_DONE;
+    *micro_batch = step == DLC_SCHEDULE_FORWARD ? pipeline->schedule.forward
+                                                : pipeline->schedule.backward;
+    if (step == DLC_SCHEDULE_DONE)
+        end(pipeline);
     return DLC_OK;
 }
 
-dlc_status dlc_pipeline_reduce_control_words(dlc_pipeline *pipeline,
-                                             float words[DLC_CONTROL_WORDS]) {
-    const dlc_session *session = pipeline->session;
+const dlc_schedule_ops dlc_pipeline_schedule = {.sets_input = 1,
+                                                .begin = begin,
+                                                .next = next,
+                                                .forward = forward,
+                                                .backward = backward};
+
+/* ---- Control words ------------------------------------------------------------ */
+
+dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_WORDS]) {
+    const dlc_pipeline *pipeline = axis->state;
+    const dlc_session *session = axis->session;
     const size_t bytes = DLC_CONTROL_WORDS * sizeof *words;
     float *at = pipeline->control_words.base;
     dlc_job_activity(session->job, "reducing control words", NULL, 0);
@@ -197,7 +213,8 @@ static int is_tested(const dlc_graph_layer *layer) {
            layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);
 }
 
-void dlc_pipeline_list_metrics(const dlc_session *session, dlc_evaluation *evaluation) {
+/* Lists the metrics of the whole net, with sums of zero. */
+static void list_metrics(const dlc_session *session, dlc_evaluation *evaluation) {
     const dlc_graph *graph = session->setup->graph;
     evaluation->metrics = 0;
     for (int32_t i = 0; i < graph->layers && evaluation->metrics < DLC_MAX_METRICS;
@@ -269,9 +286,11 @@ static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
     return add_metrics(session->test_net, evaluation);
 }
 
-dlc_status dlc_pipeline_test(dlc_session *session, dlc_evaluation *evaluation) {
+dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation) {
     enum { SLOTS = 2 };
-    dlc_pipeline *pipeline = session->pipeline;
+    const dlc_session *session = axis->session;
+    dlc_pipeline *pipeline = axis->state;
+    list_metrics(session, evaluation);
     int64_t batches = test_batches(pipeline);
     if (session->test_feed)
         DLC_TRY(dlc_feed_seek(session->test_feed, 0));

@@ -27,12 +27,11 @@ static double waited_for_others(const dlc_session *session) {
     return waited;
 }
 
-/* Tensor-parallel layers assign samples differently, so a split that nobody asked for
- * stays equal with them. */
+/* Is the split to follow the measurements, or was it left open and may? */
 static int is_wanted(const dlc_session *session) {
     const dlc_batch_split *split = &session->setup->batch_split;
     return split->is_auto || (split->is_default && session->needs.allows_skew &&
-                              !session->tensor_parallel.count);
+                              dlc_session_allows(session, DLC_ALLOW_REBALANCE));
 }
 
 /* The time that a rank computes can be measured only on devices without a queue. */
@@ -194,9 +193,7 @@ static dlc_status restore_state(dlc_session *session, saved_state *state) {
     if (session->feed)
         DLC_TRY(dlc_feed_seek(session->feed,
                               session->iteration * session->accumulation_steps));
-    DLC_TRY(dlc_session_start(session));
-    session->synchronized = session->iteration;
-    return DLC_OK;
+    return dlc_session_start(session);
 }
 
 dlc_status dlc_rebalance_run(dlc_session *session) {

@@ -35,7 +35,7 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
 /* Can the layer be split, with its settings? A refusal of the layer is no error here.
  */
 static int can_split(const planning *p, int32_t node) {
-    dlc_tensor_parallel *tensor = &p->session->tensor_parallel;
+    dlc_tensor_parallel *tensor = p->tensor;
     dlc_net_tensor_parallel one = tensor->train;
     dlc_net *net = NULL;
     if (p->session->setup->graph->layer[node].parallel != DLC_PARALLEL_AUTO)
@@ -117,9 +117,11 @@ dlc_status dlc_tensor_parallel_plan(planning *p, char *chosen) {
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
-dlc_status dlc_tensor_parallel_planning_open(dlc_session *session, planning *p) {
+dlc_status dlc_tensor_parallel_planning_open(dlc_session *session,
+                                             dlc_tensor_parallel *tensor, planning *p) {
     size_t layers = (size_t)session->setup->graph->layers;
     *p = (planning){.session = session,
+                    .tensor = tensor,
                     .batch = (session->global_batch + session->ranks - 1) /
                              session->ranks,
                     .all = dlc_alloc(layers, sizeof *p->all),

@@ -30,7 +30,7 @@ static dlc_plan_tensor_group group_of(const planning *p, int32_t first) {
                                    .no_gradient = cut.layer == DLC_FROM_DATA};
     for (size_t i = 0; i < p->layers; i++) {
         const dlc_plan_layer *layer = &p->layer[i];
-        int split = session->tensor_parallel.layers[p->node[i]] != 0;
+        int split = p->tensor->layers[p->node[i]] != 0;
         double weights = layer->parameter_bytes / (split ? ranks : 1);
         if (p->node[i] < first)
             continue;
@@ -50,7 +50,7 @@ static double weights_of(const planning *p) {
     double bytes = 0;
     for (size_t i = 0; i < p->layers; i++)
         bytes += p->layer[i].parameter_bytes /
-                 (session->tensor_parallel.layers[p->node[i]] ? session->ranks : 1);
+                 (p->tensor->layers[p->node[i]] ? session->ranks : 1);
     return bytes * (1 + p->measured.cluster.copies);
 }
 
@@ -88,10 +88,10 @@ static dlc_status find_available(const planning *p, double *available) {
 
 /* Can the net be built with this schedule? That it can't is no error. */
 static int is_possible(const planning *p, dlc_tensor_schedule schedule) {
-    dlc_net_tensor_parallel split = p->session->tensor_parallel.train;
+    dlc_net_tensor_parallel split = p->tensor->train;
     dlc_net *net = NULL;
     split.schedule = schedule;
-    split.layers = p->session->tensor_parallel.layers;
+    split.layers = p->tensor->layers;
     int is = dlc_tensor_parallel_outline(p, &split, &net) == DLC_OK;
     if (is)
         dlc_net_free(net);

@@ -3,13 +3,13 @@
 #ifndef DLC_PARALLEL_TENSOR_PLANNING_H
 #define DLC_PARALLEL_TENSOR_PLANNING_H
 
+#include "parallel/tensor/tensor_parallel.h"
 #include "plan/tensor_parallel.h"
 #include "session/cluster_costs.h"
 
-struct dlc_session;
-
 typedef struct planning {
-    struct dlc_session *session;
+    dlc_session *session;
+    dlc_tensor_parallel *tensor;
     dlc_shape sample;
     int64_t batch; /* of a rank, approximately */
     /* The layers of the training net, in order. */
@@ -22,7 +22,8 @@ typedef struct planning {
 } planning;
 
 /* Collective. Measures the interconnect. On error there is nothing to close. */
-dlc_status dlc_tensor_parallel_planning_open(struct dlc_session *session, planning *p);
+dlc_status dlc_tensor_parallel_planning_open(dlc_session *session,
+                                             dlc_tensor_parallel *tensor, planning *p);
 void dlc_tensor_parallel_planning_close(planning *p);
 
 /* Builds an outline of the net that is split like this; NULL: not split. */

@@ -1,0 +1,64 @@
+/* Lists the parameters of a session's net as shards, and copies them. */
+#include "checkpoint/param_shards.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+static float *arena_of(const dlc_session *session, int32_t i, int32_t slot) {
+    const dlc_net_param *param = dlc_net_param_at(session->net, i);
+    if (slot < 0)
+        return dlc_net_param_arena(session->net, i);
+    return param->is_sharded ? session->sharded.slot[slot].base
+                             : session->slot[slot].base;
+}
+
+static dlc_status export_shard(void *context, int32_t i, int32_t slot, float *plain) {
+    const dlc_session *session = context;
+    return dlc_net_param_export(session->net, i, arena_of(session, i, slot), plain);
+}
+
+static dlc_status import_shard(void *context, int32_t i, int32_t slot,
+                               const float *plain) {
+    const dlc_session *session = context;
+    return dlc_net_param_import(session->net, i, plain, arena_of(session, i, slot));
+}
+
+static void describe(const dlc_net_param *param, dlc_shard *shard) {
+    shard->shape = param->whole;
+    shard->first = param->first;
+    shard->rows = param->shape.rank > 0 ? param->shape.dims[0] : 1;
+    shard->order = param->order;
+    shard->is_buffer = param->is_buffer;
+    strncpy(shard->name, param->name, DLC_SHARD_NAME - 1);
+}
+
+dlc_status dlc_param_shards_open(dlc_session *session, dlc_progress_engine *engine) {
+    int32_t count = dlc_net_params(session->net);
+    if (session->shards)
+        return DLC_OK;
+    dlc_shard *shard = dlc_alloc((size_t)count, sizeof *shard);
+    if (!shard)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < count; i++)
+        describe(dlc_net_param_at(session->net, i), &shard[i]);
+    dlc_shards_args args = {
+        .job = session->job,
+        .engine = engine,
+        .device_ops = session->device_ops,
+        .device = session->device,
+        .on_host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0,
+        .shard = shard,
+        .shards = count,
+        .export = export_shard,
+        .import = import_shard,
+        .context = session};
+    dlc_status status = dlc_shards_open(&args, &session->shards);
+    dlc_free(shard);
+    return status;
+}
+
+void dlc_param_shards_close(dlc_session *session) {
+    dlc_shards_close(session->shards);
+    session->shards = NULL;
+}

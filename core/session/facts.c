@@ -1,0 +1,61 @@
+/* What others ask a session: what the job allows, and what its samples weigh. */
+#include "session/session.h"
+
+dlc_axis *dlc_axis_in_use(const dlc_session *session, dlc_axis *axis) {
+    dlc_axis *end = session->axis + session->axes;
+    while (axis < end && !axis->in_use)
+        axis++;
+    return axis < end ? axis : NULL;
+}
+
+int dlc_session_allows(const dlc_session *session, unsigned what) {
+    DLC_EACH_AXIS(session, axis, rules_out & what)
+    return 0;
+    return 1;
+}
+
+dlc_queue *dlc_session_async_queue(const dlc_session *session) {
+    return dlc_session_allows(session, DLC_ALLOW_QUEUE) ? session->queue : NULL;
+}
+
+int dlc_session_may_shard(const dlc_session *session) {
+    return dlc_session_allows(session, DLC_ALLOW_SHARDS) &&
+           !dlc_solver_needs_whole_tensors(&session->solver);
+}
+
+int dlc_session_may_defer(const dlc_session *session) {
+    return session->needs.deferred_update &&
+           dlc_session_allows(session, DLC_ALLOW_OVERLAP) &&
+           !dlc_solver_needs_whole_tensors(&session->solver);
+}
+
+int64_t dlc_session_samples(const dlc_session *session) {
+    return session->global_batch * session->accumulation_steps;
+}
+
+float dlc_session_share(const dlc_session *session, int64_t samples) {
+    return (float)((double)samples / (double)session->global_batch);
+}
+
+dlc_status dlc_session_add_loss(const dlc_session *session, int64_t samples,
+                                double *loss) {
+    double share = (double)samples / (double)dlc_session_samples(session);
+    for (int32_t i = 0; i < dlc_net_metrics(session->net); i++) {
+        dlc_metric metric;
+        DLC_TRY(dlc_net_metric(session->net, i, &metric));
+        if (metric.is_loss && metric.count > 0)
+            *loss += share * metric.weight * metric.sum / metric.count;
+    }
+    return DLC_OK;
+}
+
+int dlc_session_part(const dlc_session *session, dlc_rank_part *part) {
+    int is_part = 0;
+    part->ranks = session->ranks;
+    part->samples = session->local_batch;
+    DLC_EACH_AXIS(session, axis, part) {
+        axis->ops->part(axis, part);
+        is_part = 1;
+    }
+    return is_part;
+}

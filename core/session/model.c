@@ -1,0 +1,126 @@
+/* Asks the solver and the consistency model what they need, and opens them. */
+#include "session/model.h"
+
+#include "base/memory.h"
+#include "plugin/answers.h"
+
+/* ---- What they need ------------------------------------------------------------ */
+
+dlc_status dlc_session_ask_solver(dlc_session *session) {
+    dlc_setup *setup = session->setup;
+    DLC_TRY(dlc_solver_make(setup->solver, setup->solver_settings, &session->solver));
+    session->accumulation_steps = session->solver.accumulation_steps;
+    session->consistency_ops = setup->consistency->ops;
+    session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
+    DLC_TRY(
+        session->consistency_ops->needs(setup->consistency_settings, &session->needs));
+    DLC_TRY(dlc_answer_check_needs(setup->consistency, &session->needs));
+    if (session->needs.servers < session->ranks)
+        setup->servers = session->needs.servers;
+    return DLC_OK;
+}
+
+static dlc_status set_schedule(dlc_session *session, const dlc_lr_schedule *schedule) {
+    dlc_lr_job job = {.max_iterations = session->max_iterations,
+                      .epoch_iterations = session->epoch_iterations,
+                      .batch = session->setup->train.batch,
+                      .effective_batch = dlc_session_samples(session),
+                      .schedule = schedule};
+    return dlc_solver_set_schedule(&session->solver, &job);
+}
+
+dlc_status dlc_session_count_iterations(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    int64_t step = dlc_session_samples(session);
+    session->epoch_iterations = (setup->train.info.samples + step - 1) / step;
+    session->max_iterations = setup->iterations >= 0
+                                  ? setup->iterations
+                                  : setup->epochs * session->epoch_iterations;
+    return set_schedule(session, NULL);
+}
+
+/* ---- Opening ------------------------------------------------------------------- */
+
+/* NULL with deferred updates: they belong to the iteration before the one that the
+ * control block describes. */
+static const dlc_rule_values *values_at(const dlc_session *session) {
+    return dlc_session_async_queue(session) && !session->deferred_update
+               ? &session->control.on_device->values
+               : NULL;
+}
+
+dlc_status dlc_session_open_slots(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    session->accumulator = (dlc_accumulator){
+        .ops = session->device_ops,
+        .device = session->device,
+        .queue = session->queue,
+        .steps = session->solver.accumulation_steps,
+        .gradients = arenas->gradients,
+        .count = arenas->count - arenas->control_words};
+    DLC_TRY(dlc_slots_open(&session->solver, session->device_ops, session->device,
+                           arenas->count, session->slot));
+    return dlc_accumulator_open(&session->accumulator);
+}
+
+static dlc_status open_updater(dlc_session *session) {
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    dlc_update_target target = {.solver = &session->solver,
+                                .device_ops = session->device_ops,
+                                .device = session->device,
+                                .queue = session->queue,
+                                .segment = arenas->segment,
+                                .segments = arenas->segments,
+                                .count = arenas->count - arenas->control_words,
+                                .values_at = values_at(session),
+                                .loss_scale = session->loss_scale.base};
+    return dlc_solver_updater_open(&target, &session->updater);
+}
+
+dlc_status dlc_session_open_p2p(dlc_session *session) {
+    if (!session->needs.p2p_channel || session->ranks == 1)
+        return DLC_OK;
+    return dlc_p2p_open(&session->connection.how, &session->p2p);
+}
+
+dlc_status dlc_session_open_model(dlc_session *session) {
+    DLC_TRY(set_schedule(session, session->resumed_schedule));
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
+    const dlc_consistency_ops *ops = session->consistency_ops;
+    DLC_TRY(open_updater(session));
+    dlc_consistency_args args = {.size = sizeof args,
+                                 .settings = session->setup->consistency_settings,
+                                 .device_ops = session->device_ops,
+                                 .device = session->device,
+                                 .queue = session->queue,
+                                 .count = arenas->count,
+                                 .control_words = arenas->control_words,
+                                 .weights = arenas->weights,
+                                 .gradients = arenas->gradients,
+                                 .updater = dlc_solver_updater_table(session->updater),
+                                 .exchange = dlc_exchanger_table(session->exchanger),
+                                 .p2p = session->p2p ? dlc_p2p_table(session->p2p)
+                                                     : NULL,
+                                 .batch_split = session->setup->batch_split.count,
+                                 .iteration = session->iteration};
+    for (int32_t i = 0; i < session->solver.slots; i++)
+        args.slots[i] = session->slot[i].base;
+    DLC_TRY(ops->create(&args, &session->consistency));
+    if (session->model_state)
+        DLC_TRY(ops->load(session->consistency, session->model_state,
+                          session->model_state_bytes));
+    return session->deferred_update
+               ? dlc_updates_open(ops, session->consistency, session->bucket_begin,
+                                  session->buckets, &session->ema, &session->updates)
+               : DLC_OK;
+}
+
+void dlc_session_close_model(dlc_session *session) {
+    dlc_updates_close(&session->updates);
+    dlc_p2p_cancel(session->p2p); /* no thread waits for a peer that has left */
+    if (session->consistency)
+        session->consistency_ops->destroy(session->consistency);
+    dlc_solver_updater_close(session->updater);
+    dlc_p2p_close(session->p2p);
+    dlc_free(session->model_state);
+}

@@ -1,0 +1,22 @@
+/* The solver and the consistency model of a session: what they need, the solver's
+ * slots, and the model that applies its updates. Called by the session as it opens. */
+#ifndef DLC_SESSION_MODEL_H
+#define DLC_SESSION_MODEL_H
+
+#include "session/session.h"
+
+/* Asks the solver and the consistency model what they need. */
+dlc_status dlc_session_ask_solver(dlc_session *session);
+/* Counts the iterations of an epoch and of the run, by the samples of an iteration. */
+dlc_status dlc_session_count_iterations(dlc_session *session);
+
+/* Allocates the slots and the sum of accumulated gradients. */
+dlc_status dlc_session_open_slots(dlc_session *session);
+/* Collective. Opens the consistency model's p2p channel, if it wants one. */
+dlc_status dlc_session_open_p2p(dlc_session *session);
+/* Begins with the session's weights, slots and iteration. Collective. */
+dlc_status dlc_session_open_model(dlc_session *session);
+/* Closes the model and its channel, which no thread waits for any more. */
+void dlc_session_close_model(dlc_session *session);
+
+#endif

@@ -1,0 +1,43 @@
+/* Updates the sharded parameters of a session. */
+#include "session/sharded.h"
+
+#include "session/session.h"
+
+dlc_status dlc_sharded_open(dlc_session *session) {
+    return dlc_slots_open(&session->solver, session->device_ops, session->device,
+                          dlc_net_sharded_arenas(session->net)->count,
+                          session->sharded.slot);
+}
+
+dlc_status dlc_sharded_start(dlc_session *session) {
+    dlc_sharded *sharded = &session->sharded;
+    const dlc_arenas *arenas = dlc_net_sharded_arenas(session->net);
+    dlc_update_target target = {.solver = &session->solver,
+                                .device_ops = session->device_ops,
+                                .device = session->device,
+                                .queue = session->queue,
+                                .segment = arenas->segment,
+                                .segments = arenas->segments,
+                                .count = arenas->count};
+    float *slots[DLC_MAX_SLOTS] = {0};
+    if (!arenas->count)
+        return DLC_OK;
+    for (int32_t i = 0; i < session->solver.slots; i++)
+        slots[i] = sharded->slot[i].base;
+    return dlc_local_update_open(&target, arenas->weights, arenas->gradients, slots,
+                                 &sharded->update);
+}
+
+dlc_status dlc_sharded_ready(dlc_session *session, int32_t pass) {
+    return dlc_local_update_ready(&session->sharded.update, session->iteration, pass);
+}
+
+dlc_status dlc_sharded_finish(dlc_session *session) {
+    DLC_TRY(dlc_local_update_finish(&session->sharded.update, session->iteration));
+    return dlc_ema_update(&session->sharded.ema, 0, SIZE_MAX);
+}
+
+void dlc_sharded_close(dlc_session *session) {
+    dlc_local_update_close(&session->sharded.update);
+    dlc_slots_close(session->device_ops, session->device, session->sharded.slot);
+}
