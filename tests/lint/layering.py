@@ -212,6 +212,30 @@ def check_rules(path, text):
                   "belongs to plugins/solvers.")
 
 
+# Axes of parallelism are tables (core/session/axis.h): who walks them never asks which
+# there are. Predictions about a mode (dlc_plan_*) are no question to a session.
+MODES = r"(?:pipeline|tensor_parallel|asynchronous|staleness)"
+MODE_FREE = {
+    "core/session/": re.compile(rf"\b\w*{MODES}\w*"),
+    "core/train/": re.compile(rf"\b\w*{MODES}\w*"),
+    "core/checkpoint/": re.compile(rf"\b\w*{MODES}\w*"),
+    "tools/": re.compile(rf"\bdlc_(?!plan_)\w*{MODES}\w*|\bsession(?:->|\.){MODES}\w*"),
+}
+
+
+def check_modes(path, text):
+    """Looks at code alone: words in comments and strings are for people."""
+    for folder, word in MODE_FREE.items():
+        if not str(path).startswith(folder) or path.suffix not in (".c", ".h"):
+            continue
+        code = STRING.sub('""', COMMENT.sub(blank, text))
+        for number, line in enumerate(code.splitlines(), 1):
+            for match in word.finditer(line):
+                found(path, number, f"asks for a parallel mode: {match[0]}",
+                      "Make it a call of every axis (core/session/axis.h), which the "
+                      "mode's table in core/parallel fills in.")
+
+
 def main():
     check_cycles()
     names = plugin_names()
@@ -229,6 +253,7 @@ def main():
         if path.suffix in (".c", ".h", ".cu", ".cuh"):
             check_includes(path, text)
         check_rules(path, text)
+        check_modes(path, text)
         if path.parts[0] in ("core", "tools"):
             check_names(path, text, names)
     for finding in findings:
