@@ -8,8 +8,8 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "support/fake_p2p.h"
 #include "fixture.h"
+#include "support/fake_p2p.h"
 #include "support/scratch.h"
 
 enum {
