@@ -33,9 +33,10 @@ SYSTEM = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|lib
 # Also from the machine, if it has them: MPI must be that of its mpirun, and RDMA libraries
 # must match its drivers. Plugins that need them report it if they are missing.
 MACHINE = re.compile(r"(libmpi|libmpich|libibverbs|librdmacm|libmlx\d+)\.so\.\d+$")
-# Opened by name, so no ELF file lists them: plugin, library, and the folder beside it from
-# which the library opens modules.
-OPENED = [("transport-ucx.so", "libucp.so.0", "ucx")]
+# Opened by name, so no ELF file lists them: plugin, library, and the modules that the library
+# opens in a folder beside it. There, libucx_perftest_* are for UCX's own benchmark only; Debian
+# 13's need AMD's compiler, five times as large as everything else.
+OPENED = [("transport-ucx.so", "libucp.so.0", "ucx/libuc[mst]_*.so.0")]
 # The CUDA runtime is linked into these, so its license must be included.
 CUDA = ("device-cuda.so", "layers-cudnn.so", "transport-nccl.so")
 
@@ -130,9 +131,10 @@ def gather(stage, lib):
             die(f"{plugin} no longer opens {name}: update OPENED in bundle.py")
         original = find_library(name)
         waiting.append(take(original, lib))
-        (lib / modules).mkdir()
-        waiting += [take(module, lib / modules)
-                    for module in sorted((original.resolve().parent / modules).glob("*.so.0"))]
+        for module in sorted(original.resolve().parent.glob(modules)):
+            folder = lib / module.parent.name
+            folder.mkdir(exist_ok=True)
+            waiting.append(take(module, folder))
     while waiting:
         path = waiting.pop()
         where = dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path), re.M))
