@@ -35,8 +35,7 @@ static dlc_status measure_all_reduce(dlc_session *session, dlc_comm_cost *cost) 
     if (session->ranks == 1)
         return DLC_OK;
     return dlc_comm_benchmark(session->connection.comm, session->device_ops,
-                              session->device, session->solver.slots, arenas->gradients,
-                              arenas->count, cost);
+                              session->device, arenas->gradients, arenas->count, cost);
 }
 
 static dlc_status one_pass(dlc_session *session, dlc_upload *upload, double *seconds) {
@@ -88,8 +87,8 @@ static dlc_status read_layers(const dlc_session *session, const dlc_time_table *
     const dlc_graph *graph = session->setup->graph;
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&session->setup->train, &sample));
-    DLC_TRY(dlc_plan_layers_read(graph, session->net, session->local_batch, &sample,
-                                 NULL, measured->layer));
+    DLC_TRY(dlc_plan_layers_read(graph, session->net, session->local_batch, &sample, 0,
+                                 measured->layer));
     for (size_t i = 0; i < table->rows; i++) {
         double seconds[DLC_NET_PARTS];
         for (int part = 0; part < DLC_NET_PARTS; part++)

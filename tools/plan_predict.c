@@ -6,9 +6,6 @@
 
 #include "base/memory.h"
 
-/* A pipeline must be better by this margin: predictions are no more accurate. */
-static const double margin = 0.02;
-
 static const dlc_plan_exchange best_exchange = {.algorithm = DLC_PLAN_DIRECT,
                                                 .overlap = DLC_PLAN_OVERLAP_BEST};
 
@@ -142,7 +139,7 @@ static dlc_status predict_case(const problem *p, double alone,
                               .memory = prediction->split.memory_data,
                               .best = mix_of_split(p, &prediction->split)};
     scaling->efficiency = scaling->images_per_s / (alone * dlc_plan_ranks(p->cluster));
-    if (prediction->pipelined.seconds < scaling->best.seconds * (1 - margin))
+    if (prediction->pipelined.seconds < scaling->best.seconds * (1 - DLC_PLAN_MARGIN))
         scaling->best = prediction->pipelined;
     return DLC_OK;
 }

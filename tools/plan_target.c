@@ -18,9 +18,6 @@ static const double link_gbs[DLC_TOPO_CLASSES] = {
     [DLC_TOPO_PIX] = 11, [DLC_TOPO_PXB] = 11, [DLC_TOPO_PHB] = 10,
     [DLC_TOPO_NODE] = 9, [DLC_TOPO_SYS] = 8,  [DLC_TOPO_NET] = 1.25};
 static const double near_latency = 10e-6, net_latency = 20e-6, rdma_latency = 5e-6;
-static const double net_rate = 1.25e9; /* 10 Gbit/s */
-static const double handover =
-    200e-6; /* between threads, see core/comm/comm_benchmark.c */
 
 /* ---- Texts ----------------------------------------------------------------------- */
 
@@ -191,7 +188,8 @@ static void make_between(const plan_given *given, const recorded *r,
     dlc_plan_link *between = &target->cluster.between;
     const char *why = "assumed";
     dlc_route route = DLC_ROUTE_NET;
-    *between = (dlc_plan_link){.latency = net_latency, .bandwidth = net_rate};
+    *between = (dlc_plan_link){.latency = net_latency,
+                               .bandwidth = link_gbs[DLC_TOPO_NET] * 1e9};
     if (r && r->adapters > 0) {
         between->bandwidth = r->adapters * 1e9;
         why = "all recorded adapters together";
@@ -235,12 +233,13 @@ static double other_bytes(const plan_measured *measured) {
 dlc_status plan_target_make(const plan_given *given, const plan_measured *measured,
                             plan_target *target) {
     recorded recorded_machine, *r = NULL;
-    plan_target made = {.cluster = {.nodes = given->nodes > 0 ? given->nodes : 1,
-                                    .update_bandwidth = measured->update_bandwidth,
-                                    .rest = measured->rest,
-                                    .copies = measured->copies,
-                                    .other_bytes = other_bytes(measured),
-                                    .handover = measured->host ? handover : 0}};
+    plan_target made = {
+        .cluster = {.nodes = given->nodes > 0 ? given->nodes : 1,
+                    .update_bandwidth = measured->update_bandwidth,
+                    .rest = measured->rest,
+                    .copies = measured->copies,
+                    .other_bytes = other_bytes(measured),
+                    .handover = measured->host ? DLC_PLAN_HANDOVER : 0}};
     if (given->from) {
         DLC_TRY(read_machine(given->from, &recorded_machine));
         r = &recorded_machine;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "base/slice.h"
 #include "comm/oob.h"
 #include "comm/team.h"
 

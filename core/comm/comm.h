@@ -100,7 +100,7 @@ dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weight
                                  int32_t range_count);
 
 /* This rank's shard of `count` elements: [*begin, *end). With one level it is slice
- * `rank` (dlc_slice in team.h), with two levels a slice of the node's slice. If the
+ * `rank` (dlc_slice), with two levels a slice of the node's slice. If the
  * nodes have unequal numbers of ranks it is everything, and dlc_comm_reduce_scatter is
  * an all-reduce. */
 void dlc_comm_shard(const dlc_comm *comm, size_t count, size_t *begin, size_t *end);

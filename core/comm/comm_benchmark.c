@@ -1,5 +1,4 @@
-/* Times small and large all-reduces and memory passes, and computes what follows from
- * them for buckets and sharded updates. */
+/* Times small and large all-reduces and memory passes. */
 #include "comm/comm_benchmark.h"
 
 #include <math.h>
@@ -13,13 +12,8 @@ enum {
     FIRST = 64 * 1024,   /* elements tried first for the bandwidth */
     LARGE = 1024 * 1024, /* elements for the bandwidth, unless FIRST takes long */
     ROUNDS = 5,
-    MIN_BUCKET = 64 << 10, /* bytes */
 };
 static const double LONG_SECONDS = 0.02;
-/* Seconds that each bucket, however small, takes from the compute threads that share
- * its cores: threads are woken, find their peers late, sleep, and are woken again.
- * Measured: 0.06 ms in shared memory, more over TCP. */
-static const double HANDOVER = 200e-6;
 
 static size_t at_most(size_t count, size_t limit) {
     return count < limit ? count : limit;
@@ -87,17 +81,15 @@ static dlc_status time_add(const dlc_device_ops *ops, dlc_device *device, size_t
     return DLC_OK;
 }
 
-/* An update reads gradient, weight and slots and writes all but the gradient; adding a
- * buffer to itself reads and writes it: 3 + 2 * slots moves against 2. */
-static dlc_status measure_update(dlc_comm *comm, const dlc_device_ops *ops,
-                                 dlc_device *device, int32_t slots, float *zeros,
-                                 size_t count, dlc_comm_cost *cost) {
+/* Adding a buffer to itself reads and writes it. */
+static dlc_status measure_in_place(dlc_comm *comm, const dlc_device_ops *ops,
+                                   dlc_device *device, float *zeros, size_t count,
+                                   dlc_comm_cost *cost) {
     size_t size = at_most(count, 16 * (size_t)LARGE);
     double seconds = 0;
     DLC_TRY(time_add(ops, device, size, zeros, zeros, &seconds));
     DLC_TRY(dlc_comm_max_seconds(comm, &seconds));
-    cost->update_bandwidth = (double)(size * sizeof(float)) /
-                             fmax(seconds * (3 + 2 * slots) / 2, 1e-9);
+    cost->in_place = 2 * (double)(size * sizeof(float)) / fmax(seconds, 1e-9);
     return DLC_OK;
 }
 
@@ -119,20 +111,8 @@ dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,
 }
 
 dlc_status dlc_comm_benchmark(dlc_comm *comm, const dlc_device_ops *ops,
-                              dlc_device *device, int32_t slots, float *zeros,
-                              size_t count, dlc_comm_cost *cost) {
+                              dlc_device *device, float *zeros, size_t count,
+                              dlc_comm_cost *cost) {
     DLC_TRY(measure_all_reduce(comm, zeros, count, cost));
-    return measure_update(comm, ops, device, slots, zeros, count, cost);
-}
-
-size_t dlc_comm_cost_bucket_bytes(const dlc_comm_cost *cost, size_t bytes) {
-    double each = cost->latency + HANDOVER;
-    double best = sqrt((double)bytes * each * cost->bandwidth);
-    return best > MIN_BUCKET ? (size_t)best : MIN_BUCKET;
-}
-
-int dlc_comm_cost_favors_sharding(const dlc_comm_cost *cost, int32_t ranks) {
-    double all_gather = 0.5 / cost->bandwidth;
-    double saved = (1.0 - 1.0 / ranks) / cost->update_bandwidth;
-    return all_gather < saved;
+    return measure_in_place(comm, ops, device, zeros, count, cost);
 }

@@ -19,14 +19,6 @@
 
 #include "comm/comm.h"
 
-/* Cuts an arena into buckets of whole segments, ending each as soon as it holds
- * `target_bytes`; a bucket that holds several times that is cut into as many.
- * segment_end[i] is where segment i ends, in elements, ascending. *begin gets
- * *buckets + 1 elements; release it with dlc_free. No segments: no buckets. */
-dlc_status dlc_exchange_plan_buckets(const size_t *segment_end, size_t segments,
-                                     size_t target_bytes, size_t **begin,
-                                     int32_t *buckets);
-
 typedef struct dlc_exchanger dlc_exchanger;
 
 typedef struct dlc_exchange_args {

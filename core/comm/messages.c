@@ -13,6 +13,7 @@
 #include "comm/team.h"
 
 #include "base/memory.h"
+#include "base/slice.h"
 #include "base/status.h"
 #include "comm/tags.h"
 

@@ -57,12 +57,6 @@ dlc_status dlc_team_reduce_scatter(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_team_all_gather(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_team_barrier(dlc_team *team);
 
-/* Where slice r of `count` elements begins: count * r / ranks, without overflow. */
-static inline size_t dlc_slice(size_t count, int32_t r, int32_t ranks) {
-    size_t n = (size_t)ranks, i = (size_t)r;
-    return count / n * i + count % n * i / n;
-}
-
 /* Collectives built from send and recv (messages.c); called by team.c. */
 dlc_status dlc_messages_broadcast(dlc_team *team, int32_t root, void *buffer,
                                   size_t bytes);

@@ -1,20 +1,25 @@
-/* Chooses the size of buckets, and cuts the layers' gradients into them. */
+/* Chooses the size of buckets, and cuts the gradient arena, or the layers' gradients,
+ * into them. */
 #include "plan/buckets.h"
 
 #include <math.h>
 
 #include "base/memory.h"
+#include "base/slice.h"
 
-enum { MIN_BUCKET_BYTES = 64 << 10, MAX_PARTS = 4096 };
+enum { MAX_PARTS = 4096 };
+
+double dlc_plan_best_bucket(double cost, double bandwidth, double bytes) {
+    return fmax(sqrt(bytes * cost * bandwidth), DLC_PLAN_MIN_BUCKET);
+}
 
 double dlc_plan_bucket_bytes(const dlc_plan_cluster *cluster,
                              dlc_plan_algorithm algorithm, double bytes) {
     double latency = dlc_plan_all_reduce(cluster, algorithm, 0);
     double rest = dlc_plan_all_reduce(cluster, algorithm, bytes) - latency;
     if (bytes <= 0 || rest <= 0)
-        return MIN_BUCKET_BYTES;
-    return fmax(sqrt(bytes * (latency + cluster->handover) * bytes / rest),
-                MIN_BUCKET_BYTES);
+        return DLC_PLAN_MIN_BUCKET;
+    return dlc_plan_best_bucket(latency + cluster->handover, bytes / rest, bytes);
 }
 
 static dlc_status add(dlc_plan_buckets *buckets, size_t *room, dlc_plan_bucket bucket) {
@@ -70,4 +75,49 @@ dlc_status dlc_plan_buckets_cut(const double *bytes, size_t layers, double targe
 void dlc_plan_buckets_free(dlc_plan_buckets *buckets) {
     dlc_free(buckets->bucket);
     *buckets = (dlc_plan_buckets){.count = 0};
+}
+
+/* ---- The gradient arena ---------------------------------------------------------- */
+
+/* How many buckets `count` elements make. */
+static size_t parts_of(size_t count, size_t target_bytes) {
+    size_t least = target_bytes > DLC_PLAN_MIN_BUCKET ? target_bytes
+                                                      : DLC_PLAN_MIN_BUCKET;
+    size_t parts = count * sizeof(float) / least;
+    return parts > 1 ? parts : 1;
+}
+
+/* Where part i of `parts` ends, rounded to whole cache lines. */
+static size_t part_end(size_t begin, size_t end, size_t i, size_t parts) {
+    if (i + 1 == parts)
+        return end;
+    return begin + dlc_slice(end - begin, (int32_t)(i + 1), (int32_t)parts) / 16 * 16;
+}
+
+dlc_status dlc_plan_arena_buckets(const size_t *segment_end, size_t segments,
+                                  size_t target_bytes, size_t **begin,
+                                  int32_t *buckets) {
+    size_t all = segments ? segment_end[segments - 1] : 0;
+    size_t room = segments + parts_of(all, target_bytes) +
+                  1; /* no part is smaller than target_bytes */
+    size_t *cut = dlc_alloc(room, sizeof *cut);
+    size_t count = 0;
+
+    if (!cut)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < segments; i++) {
+        size_t from = cut[count], end = segment_end[i];
+        if (end < from || end > all || room > INT32_MAX) {
+            dlc_free(cut);
+            return dlc_fail(DLC_ERR_INTERNAL, "segment %zu ends before it begins", i);
+        }
+        if ((end - from) * sizeof(float) < target_bytes && i + 1 < segments)
+            continue;
+        size_t parts = parts_of(end - from, target_bytes);
+        for (size_t k = 0; k < parts; k++)
+            cut[++count] = part_end(from, end, k, parts);
+    }
+    *begin = cut;
+    *buckets = (int32_t)count;
+    return DLC_OK;
 }

@@ -1,5 +1,6 @@
-/* Buckets as the planner models them: the layers' gradients in the order in which
- * backward fills them, cut as core/comm/buckets.c does. Called by step.c. */
+/* Buckets: how the session cuts the gradient arena for the exchange, and the same as
+ * the planner models it, of layers' gradients in the order in which backward fills
+ * them. Called by the session and by step.c. */
 #ifndef DLC_PLAN_BUCKETS_H
 #define DLC_PLAN_BUCKETS_H
 
@@ -22,5 +23,13 @@ typedef struct dlc_plan_buckets {
 dlc_status dlc_plan_buckets_cut(const double *bytes, size_t layers, double target,
                                 dlc_plan_buckets *buckets);
 void dlc_plan_buckets_free(dlc_plan_buckets *buckets);
+
+/* Cuts an arena into buckets of whole segments, ending each as soon as it holds
+ * `target_bytes`; a bucket that holds several times that is cut into as many.
+ * segment_end[i] is where segment i ends, in elements, ascending. *begin gets
+ * *buckets + 1 elements; release it with dlc_free. No segments: no buckets. */
+dlc_status dlc_plan_arena_buckets(const size_t *segment_end, size_t segments,
+                                  size_t target_bytes, size_t **begin,
+                                  int32_t *buckets);
 
 #endif

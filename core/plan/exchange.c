@@ -121,11 +121,19 @@ double dlc_plan_all_reduce(const dlc_plan_cluster *cluster,
     }
 }
 
-/* An update reads gradient, weight and slots, and writes all but the gradient. A fused
- * update reads all ranks' gradients, and writes all ranks' weights. */
+double dlc_plan_update_moves(double slots) {
+    return 3 + 2 * slots;
+}
+
+int dlc_plan_favors_sharding(double bandwidth, double update_bandwidth, int32_t ranks) {
+    double all_gather = 0.5 / bandwidth;
+    return all_gather < others(ranks) / update_bandwidth;
+}
+
+/* A fused update reads all ranks' gradients, and writes all ranks' weights. */
 double dlc_plan_fused_update(const dlc_plan_cluster *cluster, double bytes) {
     double ranks = dlc_plan_ranks(cluster), slots = fmax(cluster->copies - 1, 0);
-    double update = 3 + 2 * slots, moves = 2 * ranks + 1 + 2 * slots;
+    double update = dlc_plan_update_moves(slots), moves = 2 * ranks + 1 + 2 * slots;
     if (!cluster->fused_update || cluster->nodes > 1 || ranks == 1 ||
         cluster->update_bandwidth <= 0)
         return 0;

@@ -30,6 +30,14 @@ double dlc_plan_all_reduce(const dlc_plan_cluster *cluster,
  * bounded by memory, so it takes as long as an update that moves as many bytes. 0: not
  * possible. */
 double dlc_plan_fused_update(const dlc_plan_cluster *cluster, double bytes);
+/* Bytes moved in memory to update a byte of weights with a rule of so many slots: reads
+ * gradient, weight and slots, and writes all but the gradient. */
+double dlc_plan_update_moves(double slots);
+/* Whether sharded updates pay, for a measured all-reduce and update. A bucket's
+ * reduce-scatter takes half as long as an all-reduce and is hidden as before; the
+ * all-gather of the weights takes the other half and isn't hidden, but 1 - 1/ranks of
+ * the update is saved. */
+int dlc_plan_favors_sharding(double bandwidth, double update_bandwidth, int32_t ranks);
 /* Seconds of an all-gather, or a reduce-scatter, of a buffer of `bytes`. */
 double dlc_plan_all_gather(const dlc_plan_cluster *cluster, double bytes);
 /* Seconds of an all-to-all in which every rank has `bytes`. */
@@ -41,7 +49,16 @@ double dlc_plan_all_to_all(const dlc_plan_cluster *cluster, double bytes);
 void dlc_plan_links_from_all_reduce(double latency, double bandwidth,
                                     dlc_plan_cluster *cluster);
 
-/* The bucket size, in bytes, that leaves the least of the exchange outside backward. */
+/* The fewest bytes of a bucket, if there are more. */
+enum { DLC_PLAN_MIN_BUCKET = 64 << 10 };
+/* The bucket size, in bytes, that leaves the least of the exchange of `bytes` outside
+ * backward. What backward doesn't hide is the `cost` of each bucket in seconds (its
+ * latency, and handing it from thread to thread) and the transfer of the last one,
+ * bytes / bucket * cost + bucket / bandwidth, which is least at
+ * sqrt(bytes * cost * bandwidth). If an arena is reduced faster than a bucket is handed
+ * over it is one bucket. */
+double dlc_plan_best_bucket(double cost, double bandwidth, double bytes);
+/* The same for the all-reduce of a cluster. */
 double dlc_plan_bucket_bytes(const dlc_plan_cluster *cluster,
                              dlc_plan_algorithm algorithm, double bytes);
 

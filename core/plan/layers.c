@@ -4,6 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
+
+/* Arithmetic operations that a device does in the time it moves a byte: typical of CPUs
+ * and GPUs; a multiply-add is two. */
+enum { OPERATIONS_PER_BYTE = 10 };
+static const double START = 2e-6; /* seconds that the smallest operation takes */
+
 /* ---- Rows and layers ------------------------------------------------------------- */
 
 static int32_t layer_named(const dlc_graph *graph, const char *name) {
@@ -108,14 +115,16 @@ static void add_seconds(const dlc_net_row *row, int64_t batch, double memory_byt
         add_time(split_time(seconds[part], fixed, batch), &layer->backward);
 }
 
-/* Estimates an operation's times from its work. */
-static void estimate(const dlc_net_row *row, const dlc_plan_speed *speed,
+double dlc_plan_work(const dlc_net_row *row, int part) {
+    return fmax(2.0 * (double)row->work[part].multiply_adds / OPERATIONS_PER_BYTE,
+                (double)row->work[part].bytes);
+}
+
+static void estimate(const dlc_net_row *row, double memory_bytes,
                      double seconds[DLC_NET_PARTS]) {
     for (int part = 0; part < DLC_NET_PARTS; part++) {
-        double moves = (double)row->work[part].bytes / speed->bytes;
-        double computes = (double)row->work[part].multiply_adds / speed->multiply_adds;
-        int any = row->work[part].bytes > 0 || row->work[part].multiply_adds > 0;
-        seconds[part] = any ? fmax(moves, computes) + speed->start : 0;
+        double work = dlc_plan_work(row, part);
+        seconds[part] = work > 0 ? work / memory_bytes + START : 0;
     }
 }
 
@@ -133,7 +142,7 @@ dlc_status dlc_plan_layers_time(const dlc_graph *graph, const dlc_net *net, int3
 
 dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
                                 int64_t batch, const dlc_shape *sample,
-                                const dlc_plan_speed *speed, dlc_plan_layer *layer) {
+                                double memory_bytes, dlc_plan_layer *layer) {
     if (batch < 1)
         return dlc_fail(DLC_ERR_INTERNAL, "a plan needs a net with a batch");
     for (int32_t i = 0; i < graph->layers;
@@ -144,13 +153,47 @@ dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(net, r, &row));
         read_sizes(graph, &row, batch, layer);
-        if (!speed)
+        if (!(memory_bytes > 0))
             continue;
-        estimate(&row, speed, seconds);
+        estimate(&row, memory_bytes, seconds);
         DLC_TRY(
-            dlc_plan_layers_time(graph, net, r, batch, speed->bytes, seconds, layer));
+            dlc_plan_layers_time(graph, net, r, batch, memory_bytes, seconds, layer));
     }
     read_flow(graph, shape_bytes(sample), layer);
     distribute_memory(graph, net, batch, layer);
+    return DLC_OK;
+}
+
+/* ---- Work ------------------------------------------------------------------------ */
+
+static dlc_status weigh(const dlc_graph *graph, const dlc_net *outline, double *work,
+                        char *may_begin) {
+    for (int32_t i = 0; i < dlc_net_rows(outline); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(outline, i, &row));
+        int32_t layer = layer_named(graph, row.name);
+        if (layer < 0)
+            continue;
+        work[layer] = 0;
+        for (int part = 0; part < DLC_NET_PARTS; part++)
+            work[layer] += dlc_plan_work(&row, part);
+        may_begin[layer] = row.parameters > 0 && row.multiply_adds > 0;
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_plan_layers_weigh(const dlc_graph *graph, const dlc_net *outline,
+                                 double **work, char **may_begin) {
+    double *weight = dlc_alloc((size_t)graph->layers, sizeof *weight);
+    char *may = dlc_alloc((size_t)graph->layers, 1);
+    dlc_status status = weight && may ? weigh(graph, outline, weight, may)
+                                      : DLC_ERR_NOMEM;
+    if (status != DLC_OK) {
+        dlc_free(weight);
+        dlc_free(may);
+        return status;
+    }
+    *work = weight;
+    *may_begin = may;
     return DLC_OK;
 }

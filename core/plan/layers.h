@@ -6,22 +6,19 @@
 #include "net/net.h"
 #include "plan/cost.h"
 
-/* A device's performance, for layers that were not measured. */
-typedef struct dlc_plan_speed {
-    double multiply_adds; /* per second */
-    double bytes;         /* of memory traffic per second */
-    double start;         /* seconds of the smallest operation */
-} dlc_plan_speed;
+/* The work of a part of an operation that was not measured: the bytes that a device
+ * moves in the same time, whether its arithmetic or its memory traffic takes longer. */
+double dlc_plan_work(const dlc_net_row *row, int part);
 
 /* Fills in graph->layers elements of `layer`, in the graph's order; layers that are not
- * part of this net are light, with zeros. Times are computed from the work that
- * dlc_net_row_at reports and `speed`; with NULL they are 0, to be filled in by
- * dlc_plan_layers_time. `batch` is the net's; `sample` is the C, H, W of its input.
+ * part of this net are light, with zeros. Times are estimated from the work for a
+ * device that moves `memory_bytes` per second; if that is 0 they are 0, to be filled in
+ * by dlc_plan_layers_time. `batch` is the net's; `sample` is the C, H, W of its input.
  * Names point into the graph. `net` may be an outline, with shapes and parameters only.
  */
 dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
                                 int64_t batch, const dlc_shape *sample,
-                                const dlc_plan_speed *speed, dlc_plan_layer *layer);
+                                double memory_bytes, dlc_plan_layer *layer);
 
 /* Adds the measured seconds of operation `row` of the net to its layer (for a reorder,
  * the layer that reads it). The fixed part is estimated as the time to read the layer's
@@ -30,5 +27,12 @@ dlc_status dlc_plan_layers_time(const dlc_graph *graph, const dlc_net *net, int3
                                 int64_t batch, double memory_bytes,
                                 const double seconds[DLC_NET_PARTS],
                                 dlc_plan_layer *layer);
+
+/* The work of the graph's layers in training, from an outline: one number for each
+ * layer of the graph, in bytes; and which of them may begin a pipeline stage, so that
+ * each stage has something to train and none begins with a layer that belongs to the
+ * one before it. Release both with dlc_free. */
+dlc_status dlc_plan_layers_weigh(const dlc_graph *graph, const dlc_net *outline,
+                                 double **work, char **may_begin);
 
 #endif

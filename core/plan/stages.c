@@ -117,6 +117,83 @@ dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
     return DLC_OK;
 }
 
+/* ---- Cutting by work ------------------------------------------------------------- */
+
+/* The first layer that may begin a stage; what comes before it is part of the first
+ * stage. */
+static int32_t first_place(const char *may_begin, int32_t layers) {
+    int32_t i = 0;
+    while (i < layers && !may_begin[i])
+        i++;
+    return i;
+}
+
+/* Layers that must stay together: from one possible cut to the next. */
+typedef struct units {
+    dlc_plan_layer *layer; /* own */
+    int32_t *first;        /* own; in the graph */
+    int32_t count;
+} units;
+
+static dlc_status gather_units(const double *work, const char *may_begin,
+                               const double *boundary_cost, int32_t layers,
+                               units *made) {
+    int32_t none = first_place(may_begin, layers);
+    made->layer = dlc_alloc((size_t)layers, sizeof *made->layer);
+    made->first = dlc_alloc((size_t)layers, sizeof *made->first);
+    if (!made->layer || !made->first)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < layers; i++) {
+        if (i == 0 || (may_begin[i] && i != none)) {
+            if (i > 0 && boundary_cost)
+                made->layer[made->count - 1].cut_bytes = boundary_cost[i];
+            made->first[made->count++] = i;
+        }
+        made->layer[made->count - 1].forward.fixed += work[i];
+    }
+    return DLC_OK;
+}
+
+static dlc_status cut_units(const units *made, int32_t stages, int32_t *first) {
+    /* Boundary tensors are priced in units of work already. */
+    const dlc_plan_link link = {.bandwidth = 1};
+    dlc_plan_stage *stage = dlc_alloc((size_t)stages, sizeof *stage);
+    if (!stage)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_plan_stages_cut(made->layer, (size_t)made->count, &link, 1,
+                                            stages, stage);
+    for (int32_t s = 0; status == DLC_OK && s < stages; s++)
+        first[s] = made->first[stage[s].first];
+    dlc_free(stage);
+    return status;
+}
+
+dlc_status dlc_plan_stages_balance(const double *work, const char *may_begin,
+                                   const double *boundary_cost, int32_t layers,
+                                   int32_t stages, int32_t *first) {
+    units made = {0};
+    dlc_status status = gather_units(work, may_begin, boundary_cost, layers, &made);
+    if (status == DLC_OK && stages > made.count)
+        status = dlc_fail(DLC_ERR_CONFIG,
+                          "the net has layers with weights for %d stages, not for %d",
+                          (int)made.count, (int)stages);
+    if (status == DLC_OK)
+        status = cut_units(&made, stages, first);
+    if (status == DLC_OK)
+        first[stages] = layers;
+    dlc_free(made.first);
+    dlc_free(made.layer);
+    return status;
+}
+
+void dlc_plan_stages_price(const dlc_plan_layer *layer, int32_t layers,
+                           const dlc_plan_link *link, double samples,
+                           double work_per_second, double *boundary_cost) {
+    for (int32_t i = 1; i < layers; i++)
+        boundary_cost[i] = sending(layer, (size_t)layers, link, samples, (size_t)i) *
+                           work_per_second;
+}
+
 /* ---- Simulating ---------------------------------------------------------------------
  */
 

@@ -31,6 +31,19 @@ dlc_status dlc_plan_stages_cut(const dlc_plan_layer *layer, size_t layers,
                                const dlc_plan_link *link, double samples,
                                int32_t stages, dlc_plan_stage *stage);
 
+/* The same by work instead of seconds, where only some layers may begin a stage, as
+ * dlc_plan_layers_weigh says. `boundary_cost[i]`: of a message, in units of work, if
+ * the net is cut before layer i; NULL: free. Of equal cuts the earliest. `first` has
+ * room for stages + 1. DLC_ERR_CONFIG if there are fewer places to cut. */
+dlc_status dlc_plan_stages_balance(const double *work, const char *may_begin,
+                                   const double *boundary_cost, int32_t layers,
+                                   int32_t stages, int32_t *first);
+
+/* Computes `boundary_cost` for a link; the first number is left unchanged. */
+void dlc_plan_stages_price(const dlc_plan_layer *layer, int32_t layers,
+                           const dlc_plan_link *link, double samples,
+                           double work_per_second, double *boundary_cost);
+
 /* Fills in the same for given cuts: first and end are set by the caller. */
 dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
                                    const dlc_plan_link *link, double samples,

@@ -11,9 +11,6 @@
  * all samples. */
 enum { SAMPLE_SHARDED, REPLICATED, CHANNEL_SHARDED, PLACEMENTS };
 
-/* Splitting must be faster by this margin: predictions are no more accurate. */
-static const double MARGIN = 0.02;
-
 /* Rounds of changing single layers. */
 enum { ROUNDS = 4 };
 
@@ -294,7 +291,7 @@ dlc_status dlc_plan_choose_tensor_parallel(
     double data = s.step.seconds;
     if (status == DLC_OK && dlc_plan_ranks(cluster) > 1)
         status = find_best(&s);
-    if (s.step.seconds > data * (1 - MARGIN))
+    if (s.step.seconds > data * (1 - DLC_PLAN_MARGIN))
         memset(s.best, 0, layers);
     if (status == DLC_OK)
         status = make_result(&s, choice, extra, result);

@@ -4,11 +4,7 @@
 #include "session/exchange_schedule.h"
 #include "session/session.h"
 
-/* Arithmetic operations that a device is assumed to do in the time it moves a byte. */
-enum { OPERATIONS_PER_BYTE = 10, ZEROS = 1 << 20 };
-static const double START = 2e-6; /* seconds that the smallest operation takes */
-/* Seconds to hand a reduction over to another thread, as in comm/comm_benchmark.c. */
-static const double HANDOVER = 200e-6;
+enum { ZEROS = 1 << 20 };
 
 static dlc_status benchmark_comm(const dlc_session *session, dlc_comm_cost *cost) {
     size_t bytes = ZEROS * sizeof(float);
@@ -18,8 +14,7 @@ static dlc_status benchmark_comm(const dlc_session *session, dlc_comm_cost *cost
                                                   bytes);
     if (status == DLC_OK)
         status = dlc_comm_benchmark(session->connection.comm, session->device_ops,
-                                    session->device, session->solver.slots, zeros.base,
-                                    ZEROS, cost);
+                                    session->device, zeros.base, ZEROS, cost);
     session->device_ops->free(session->device, &zeros);
     return status;
 }
@@ -34,9 +29,10 @@ static void describe_cluster(const dlc_session *session, dlc_cluster_costs *meas
     measured->cluster = (dlc_plan_cluster){
         .nodes = nodes,
         .ranks_per_node = (session->ranks + nodes - 1) / nodes,
-        .update_bandwidth = measured->comm.update_bandwidth,
+        .update_bandwidth = measured->comm.in_place /
+                            dlc_plan_update_moves(session->solver.slots),
         .interference = on_host ? 1 : 0,
-        .handover = on_host ? HANDOVER : 0,
+        .handover = on_host ? DLC_PLAN_HANDOVER : 0,
         .copies = 1 + session->solver.slots,
         .fused_update = dlc_exchange_schedule_is_fused(session)};
     dlc_plan_links_from_all_reduce(measured->comm.latency, measured->comm.bandwidth,
@@ -46,13 +42,9 @@ static void describe_cluster(const dlc_session *session, dlc_cluster_costs *meas
 dlc_status dlc_cluster_costs_measure(const dlc_session *session,
                                      dlc_cluster_costs *measured) {
     dlc_cluster_costs made = {.cluster = {.nodes = 0}};
-    double memory = 0;
     DLC_TRY(benchmark_comm(session, &made.comm));
     DLC_TRY(dlc_comm_benchmark_memory(session->connection.comm, session->device_ops,
-                                      session->device, &memory));
-    made.speed = (dlc_plan_speed){.multiply_adds = memory * OPERATIONS_PER_BYTE / 2,
-                                  .bytes = memory,
-                                  .start = START};
+                                      session->device, &made.memory));
     describe_cluster(session, &made);
     *measured = made;
     return DLC_OK;

@@ -7,14 +7,13 @@
 
 #include "comm/comm_benchmark.h"
 #include "plan/exchange.h"
-#include "plan/layers.h"
 
 struct dlc_session;
 
 typedef struct dlc_cluster_costs {
     dlc_plan_cluster cluster;
     dlc_comm_cost comm;
-    dlc_plan_speed speed;
+    double memory; /* bytes that a device moves per second */
 } dlc_cluster_costs;
 
 /* Collective, once the ranks are connected: all get the same numbers, those of the

@@ -2,17 +2,13 @@
  * communication benchmark and the work of backward. */
 #include "session/exchange_schedule.h"
 
-#include <math.h>
-
 #include "base/log.h"
 #include "comm/comm_benchmark.h"
+#include "plan/exchange.h"
+#include "plan/layers.h"
 
-/* Multiply-adds in the time in which a device moves a byte: typical of CPUs and GPUs.
- */
-enum { OPERATIONS_A_BYTE = 10 };
-
-/* Estimates the seconds of backward: each operation takes as long as its arithmetic or
- * its memory traffic. Returns the slowest rank's, so that all ranks decide alike. */
+/* Estimates the seconds of backward. Returns the slowest rank's, so that all ranks
+ * decide alike. */
 static dlc_status guess_backward(const dlc_session *session, double *seconds) {
     dlc_comm *comm = session->connection.comm;
     double memory, sum = 0;
@@ -21,10 +17,8 @@ static dlc_status guess_backward(const dlc_session *session, double *seconds) {
     for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(session->net, i, &row));
-        for (int part = DLC_NET_BACKWARD_DATA; part < DLC_NET_PARTS; part++) {
-            double operations = 2.0 * (double)row.work[part].multiply_adds;
-            sum += fmax(operations / OPERATIONS_A_BYTE, (double)row.work[part].bytes);
-        }
+        for (int part = DLC_NET_BACKWARD_DATA; part < DLC_NET_PARTS; part++)
+            sum += dlc_plan_work(&row, part);
     }
     *seconds = sum / memory;
     return dlc_comm_max_seconds(comm, seconds);
@@ -60,7 +54,10 @@ static int choose_sharding(const dlc_session *session, const dlc_comm_cost *cost
     if (!is_set_to(session, "shard_optimizer", "auto"))
         return is_set_to(session, "shard_optimizer", "yes");
     return dlc_exchange_schedule_is_fused(session) ||
-           dlc_comm_cost_favors_sharding(cost, dlc_comm_ranks(comm));
+           dlc_plan_favors_sharding(cost->bandwidth,
+                                    cost->in_place /
+                                        dlc_plan_update_moves(session->solver.slots),
+                                    dlc_comm_ranks(comm));
 }
 
 static dlc_status choose_overlap(const dlc_session *session, const dlc_comm_cost *cost,
@@ -95,7 +92,8 @@ static size_t choose_bucket(const dlc_session *session, const dlc_comm_cost *cos
     size_t submitted = given_bucket(session), bytes = arena_bytes(session);
     if (submitted)
         return submitted;
-    size_t best = dlc_comm_cost_bucket_bytes(cost, bytes);
+    size_t best = (size_t)dlc_plan_best_bucket(cost->latency + DLC_PLAN_HANDOVER,
+                                               cost->bandwidth, (double)bytes);
     return overlap_forward && best < bytes / PARTS ? bytes / PARTS : best;
 }
 
@@ -124,8 +122,7 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     if (axis->ops->choose_exchange(axis, schedule))
         return DLC_OK;
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
-                               session->solver.slots, arenas->gradients, arenas->count,
-                               &cost));
+                               arenas->gradients, arenas->count, &cost));
     /* Gradients that may overflow must be checked as a whole before any update. */
     int whole = session->loss_scale.base != NULL;
     made.shard_optimizer = !whole && choose_sharding(session, &cost);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/buckets.h"
 #include "session/ema.h"
 #include "session/exchange_schedule.h"
 #include "session/feeds.h"
@@ -113,9 +114,9 @@ static dlc_status open_exchange(dlc_session *session) {
     if (!ends)
         return DLC_ERR_NOMEM;
     size_t segments = arenas->segments ? (size_t)arenas->segments : 1;
-    dlc_status status = dlc_exchange_plan_buckets(ends, segments, schedule.bucket_bytes,
-                                                  &session->bucket_begin,
-                                                  &session->buckets);
+    dlc_status status = dlc_plan_arena_buckets(ends, segments, schedule.bucket_bytes,
+                                               &session->bucket_begin,
+                                               &session->buckets);
     dlc_free(ends);
     if (status != DLC_OK)
         return status;

@@ -25,7 +25,7 @@ CORE = {
     "net": ["base", "config", "plugin", "solver", "comm"],
     "data": ["base", "config", "plugin", "net"],
     "plan": ["base", "config", "plugin", "topology", "net"],
-    "setup": ["base", "config", "plugin", "solver", "net", "data", "plan"],
+    "setup": ["base", "config", "plugin", "solver", "net", "data"],
     "session": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
                 "data", "plan", "setup"],
     "checkpoint": ["base", "config", "plugin", "job", "solver", "net", "comm", "setup",

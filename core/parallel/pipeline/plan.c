@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "parallel/pipeline/pipeline.h"
+#include "plan/layers.h"
+#include "plan/stages.h"
 #include "session/cluster_costs.h"
 #include "setup/stage_cut.h"
 #include "solver/synchronous.h"
@@ -135,9 +137,18 @@ static dlc_status price_boundaries(const dlc_pipeline *pipeline, const dlc_net *
         return DLC_OK;
     DLC_TRY(dlc_cluster_costs_measure(session, &measured));
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
-    return dlc_stage_cut_price(setup->graph, outline, pipeline->micro_batch_size,
-                               &sample, dlc_plan_slowest(&measured.cluster),
-                               measured.speed.bytes, boundary_cost);
+    int32_t layers = setup->graph->layers;
+    int64_t batch = pipeline->micro_batch_size;
+    dlc_plan_layer *layer = dlc_alloc((size_t)layers, sizeof *layer);
+    if (!layer)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_plan_layers_read(setup->graph, outline, batch, &sample, 0,
+                                             layer);
+    if (status == DLC_OK)
+        dlc_plan_stages_price(layer, layers, dlc_plan_slowest(&measured.cluster),
+                              (double)batch, measured.memory, boundary_cost);
+    dlc_free(layer);
+    return status;
 }
 
 static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outline,
@@ -150,8 +161,8 @@ static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outli
                             ? price_boundaries(pipeline, outline, boundary_cost)
                             : DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = dlc_stage_cut_balance(work, may_begin, boundary_cost, layers, stages,
-                                       first);
+        status = dlc_plan_stages_balance(work, may_begin, boundary_cost, layers, stages,
+                                         first);
     dlc_free(boundary_cost);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
@@ -184,7 +195,7 @@ static dlc_status cut_net(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
     stages->first = dlc_alloc(edges, sizeof *stages->first);
     if (!stages->first)
         return DLC_ERR_NOMEM;
-    DLC_TRY(dlc_stage_cut_weigh(graph, outline, &work, &may_begin));
+    DLC_TRY(dlc_plan_layers_weigh(graph, outline, &work, &may_begin));
     dlc_status status = DLC_OK;
     for (size_t s = 0; cut->first && s < edges; s++)
         stages->first[s] = cut->first[s];

@@ -56,7 +56,7 @@ static dlc_status read_layers(planning *p) {
     dlc_net *net = NULL;
     DLC_TRY(dlc_tensor_parallel_outline(p, NULL, &net));
     dlc_status status = dlc_plan_layers_read(graph, net, p->batch, &p->sample,
-                                             &p->measured.speed, p->all);
+                                             p->measured.memory, p->all);
     dlc_net_free(net);
     DLC_TRY(status);
     for (int32_t i = 0; i < graph->layers; i++) {

@@ -25,7 +25,7 @@ static dlc_plan_tensor_group group_of(const planning *p, int32_t first) {
     dlc_graph_input cut = session->setup->graph->layer[first].input[0];
     double ranks = session->ranks;
     dlc_plan_tensor_group group = {.samples = (double)p->batch,
-                                   .memory = p->measured.speed.bytes,
+                                   .memory = p->measured.memory,
                                    .cut_bytes = cut_of(p, first),
                                    .no_gradient = cut.layer == DLC_FROM_DATA};
     for (size_t i = 0; i < p->layers; i++) {

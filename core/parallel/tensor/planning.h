@@ -4,6 +4,7 @@
 #define DLC_PARALLEL_TENSOR_PLANNING_H
 
 #include "parallel/tensor/tensor_parallel.h"
+#include "plan/layers.h"
 #include "plan/tensor_parallel.h"
 #include "session/cluster_costs.h"
 

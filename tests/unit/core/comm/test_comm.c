@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/slice.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/team.h"

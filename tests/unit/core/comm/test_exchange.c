@@ -326,11 +326,10 @@ static void benchmark_body(test_rank *rank, void *context) {
     fixture b;
     (void)context;
     fixture_open(&b, rank, PLAIN);
-    RANK_OK(rank,
-            dlc_comm_benchmark(b.comm, ops, b.device, 1, b.gradients, COUNT, &cost));
+    RANK_OK(rank, dlc_comm_benchmark(b.comm, ops, b.device, b.gradients, COUNT, &cost));
     mine[0] = cost.latency;
     mine[1] = cost.bandwidth;
-    mine[2] = cost.update_bandwidth;
+    mine[2] = cost.in_place;
     RANK_OK(rank, dlc_comm_benchmark_memory(b.comm, ops, b.device, &mine[3]));
     RANK_OK(rank, dlc_comm_max_seconds(b.comm, &largest));
     RANK_CHECK(rank, largest == 7.0);
@@ -341,12 +340,53 @@ static void benchmark_body(test_rank *rank, void *context) {
     for (size_t i = 0; i < COUNT; i++)
         RANK_CHECK(rank, b.gradients[i] == 0);
     /* Fewer elements than the benchmark would use, down to one. */
-    RANK_OK(rank, dlc_comm_benchmark(b.comm, ops, b.device, 1, b.gradients, 1, &cost));
+    RANK_OK(rank, dlc_comm_benchmark(b.comm, ops, b.device, b.gradients, 1, &cost));
     fixture_close(&b);
 }
 
 START_TEST(benchmark) {
     ck_assert_int_eq(ranks_run(_i, 60, benchmark_body, NULL), 0);
+}
+END_TEST
+
+START_TEST(hidden_fraction) {
+    dlc_exchange_stats stats = {0};
+    ck_assert_double_eq(dlc_exchange_hidden_fraction(&stats), 0.0);
+    stats = (dlc_exchange_stats){.busy = 4.0, .waited = 1.0};
+    ck_assert_double_eq(dlc_exchange_hidden_fraction(&stats), 0.75);
+    stats.waited = 5.0;
+    ck_assert_double_eq(dlc_exchange_hidden_fraction(&stats), 0.0);
+}
+END_TEST
+
+/* With one rank every call succeeds and changes nothing. */
+START_TEST(one_rank) {
+    static const size_t halves[] = {0, 2, 4};
+    float gradients[4] = {1, 2, 3, 4};
+    dlc_comm_args args = {.ranks = 1};
+    dlc_comm *comm = NULL;
+    dlc_exchanger *exchanger = NULL;
+
+    ck_assert_int_eq(dlc_comm_open(&args, &comm), DLC_OK);
+    dlc_exchange_args exchange = {
+        .comm = comm, .gradients = gradients, .begin = halves, .buckets = 2};
+    ck_assert_int_eq(dlc_exchanger_open(&exchange, &exchanger), DLC_OK);
+    const dlc_exchange *table = dlc_exchanger_table(exchanger);
+    ck_assert_int_eq(table->ranks, 1);
+    ck_assert_int_eq(table->rank, 0);
+    ck_assert_int_eq(table->buckets, 2);
+    ck_assert_uint_eq(table->bucket_begin[1], 2);
+    for (int32_t b = 0; b < 2; b++) {
+        ck_assert_int_eq(table->start(table->context, b), DLC_OK);
+        ck_assert_int_eq(table->wait(table->context, b), DLC_OK);
+    }
+    ck_assert_int_eq(table->start(table->context, 2), DLC_ERR_INTERNAL);
+    ck_assert_int_eq(table->wait(table->context, -1), DLC_ERR_INTERNAL);
+    ck_assert_float_eq(gradients[2], 3);
+    ck_assert_uint_eq(dlc_exchanger_stats(exchanger).bytes, 0);
+    dlc_exchanger_close(exchanger);
+    dlc_comm_close(comm);
+    dlc_exchanger_close(NULL);
 }
 END_TEST
 
@@ -359,6 +399,8 @@ int main(void) {
     tcase_add_loop_test(tests, sharded, 1, 6);
     tcase_add_loop_test(tests, fused_updates, 1, 6);
     tcase_add_loop_test(tests, benchmark, 2, 4);
+    tcase_add_test(tests, hidden_fraction);
+    tcase_add_test(tests, one_rank);
     tcase_add_test(tests, misuse);
     tcase_add_test(tests, abandoned);
     tcase_add_test(tests, lost_peer);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "setup/stage_cut.h"
+#include "plan/stages.h"
 
 enum { LAYERS = 11 };
 
@@ -67,7 +67,7 @@ START_TEST(is_as_good_as_any) {
             allowed[first_place(may)] = 0;
         for (int32_t stages = 1; stages <= 5; stages++) {
             int32_t first[LAYERS + 1], tried[LAYERS + 1] = {0};
-            dlc_status status = dlc_stage_cut_balance(
+            dlc_status status = dlc_plan_stages_balance(
                 work, may, round % 2 ? boundary_cost : NULL, LAYERS, stages, first);
             if (stages > 1 && stages > places) {
                 ck_assert_int_eq(DLC_STATUS_CLASS(status),
@@ -94,16 +94,16 @@ START_TEST(sends_little) {
     static const double work[] = {2, 2, 2, 2}, costs[] = {0, 0, 9, 0};
     static const char may[] = {1, 1, 1, 1};
     int32_t first[3];
-    ck_assert_int_eq(dlc_stage_cut_balance(work, may, NULL, 4, 2, first), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_balance(work, may, NULL, 4, 2, first), DLC_OK);
     ck_assert_int_eq(first[1], 2);
-    ck_assert_int_eq(dlc_stage_cut_balance(work, may, costs, 4, 2, first), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_balance(work, may, costs, 4, 2, first), DLC_OK);
     ck_assert_int_eq(first[1], 1);
 }
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("stage cut");
-    TCase *cases = tcase_create("stage cut");
+    Suite *suite = suite_create("plan balance");
+    TCase *cases = tcase_create("plan balance");
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, is_as_good_as_any, 0, 4);
     tcase_add_test(cases, sends_little);

@@ -1,0 +1,14 @@
+/* Slices of a buffer: how an array is divided into equal parts, one per rank. */
+#ifndef DLC_BASE_SLICE_H
+#define DLC_BASE_SLICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where slice r of `count` elements begins: count * r / ranks, without overflow. */
+static inline size_t dlc_slice(size_t count, int32_t r, int32_t ranks) {
+    size_t n = (size_t)ranks, i = (size_t)r;
+    return count / n * i + count % n * i / n;
+}
+
+#endif
