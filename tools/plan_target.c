@@ -6,18 +6,11 @@
 #include <string.h>
 
 #include "plan/exchange.h"
+#include "plan/links.h"
 #include "topology/read.h"
 #include "topology/route.h"
 
 enum { RANKS_MAX = 1 << 20 };
-
-/* Assumed if unknown: typical bandwidths in GB/s per direction, and latencies in
- * seconds. */
-static const double link_gbs[DLC_TOPO_CLASSES] = {
-    [DLC_TOPO_X] = 100,  [DLC_TOPO_NV] = 20,  [DLC_TOPO_SHM] = 10,
-    [DLC_TOPO_PIX] = 11, [DLC_TOPO_PXB] = 11, [DLC_TOPO_PHB] = 10,
-    [DLC_TOPO_NODE] = 9, [DLC_TOPO_SYS] = 8,  [DLC_TOPO_NET] = 1.25};
-static const double near_latency = 10e-6, net_latency = 20e-6, rdma_latency = 5e-6;
 
 /* ---- Texts ----------------------------------------------------------------------- */
 
@@ -101,7 +94,8 @@ static void find_ends(const dlc_topo *topo, recorded *r) {
 static void judge_pair(const dlc_topo *topo, recorded *r, int32_t a, int32_t b) {
     dlc_topo_path path = dlc_topo_path_between(topo, r->ends[a], r->ends[b]);
     dlc_topo_route result;
-    double gbs = path.gbs > 0 ? (double)path.gbs : link_gbs[path.class];
+    double gbs = path.gbs > 0 ? (double)path.gbs
+                              : dlc_plan_assumed_link(path.class).bandwidth / 1e9;
     if (path.class == DLC_TOPO_NV && !(path.gbs > 0))
         gbs *= path.links;
     if (r->gbs > 0 && gbs >= r->gbs)
@@ -154,8 +148,7 @@ static void make_inside(const plan_given *given, const plan_measured *measured,
                         const recorded *r, plan_target *target) {
     dlc_plan_cluster *cluster = &target->cluster;
     char why[96] = "assumed";
-    cluster->inside = (dlc_plan_link){.latency = near_latency,
-                                      .bandwidth = link_gbs[DLC_TOPO_SHM] * 1e9};
+    cluster->inside = dlc_plan_assumed_link(DLC_TOPO_SHM);
     if (r && r->gbs > 0) {
         cluster->inside.bandwidth = r->gbs * 1e9;
         (void)snprintf(why, sizeof why, "%s, the slowest pair is %s",
@@ -188,13 +181,12 @@ static void make_between(const plan_given *given, const recorded *r,
     dlc_plan_link *between = &target->cluster.between;
     const char *why = "assumed";
     dlc_route route = DLC_ROUTE_NET;
-    *between = (dlc_plan_link){.latency = net_latency,
-                               .bandwidth = link_gbs[DLC_TOPO_NET] * 1e9};
+    *between = dlc_plan_assumed_link(DLC_TOPO_NET);
     if (r && r->adapters > 0) {
         between->bandwidth = r->adapters * 1e9;
         why = "all recorded adapters together";
         if (r->direct) {
-            between->latency = rdma_latency;
+            between->latency = DLC_PLAN_RDMA_LATENCY;
             route = DLC_ROUTE_RDMA;
         }
     }

@@ -1,0 +1,15 @@
+/* Links that were not measured. Called by `dlcore plan` for machines that are not here.
+ */
+#ifndef DLC_PLAN_LINKS_H
+#define DLC_PLAN_LINKS_H
+
+#include "plan/cost.h"
+#include "topology/link.h"
+
+/* A typical link of the class between two ranks. */
+dlc_plan_link dlc_plan_assumed_link(dlc_topo_class class);
+
+/* The latency of a network whose adapters access device memory. */
+#define DLC_PLAN_RDMA_LATENCY 5e-6
+
+#endif
