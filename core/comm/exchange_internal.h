@@ -1,4 +1,4 @@
-/* The exchanger's state, shared by exchange.c (opening, closing, the stream-ordered
+/* The exchanger's state, shared by exchanger.c (opening, closing, the stream-ordered
  * table) and exchange_thread.c (the exchange by a CPU thread). */
 #ifndef DLC_COMM_EXCHANGE_INTERNAL_H
 #define DLC_COMM_EXCHANGE_INTERNAL_H

@@ -49,7 +49,7 @@ struct dlc_config {
     size_t ngroups, groups_room;
 };
 
-/* ---- config.c ---- */
+/* ---- section.c ---- */
 /* Copies the name; `section` is valid until the next one is added. */
 dlc_status dlc_config_add_section(dlc_config *config, const char *name, int line,
                                   dlc_section **section);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/channel.h"
-#include "job/rank.h"
+#include "job/signals.h"
 
 typedef struct agent {
     const dlc_agent_args *args;

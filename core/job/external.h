@@ -16,7 +16,7 @@
 #ifndef DLC_JOB_EXTERNAL_H
 #define DLC_JOB_EXTERNAL_H
 
-#include "job/launch.h"
+#include "job/spawn.h"
 
 typedef enum dlc_external_kind {
     DLC_EXTERNAL_NONE, /* not started by a launcher */

@@ -15,6 +15,7 @@
 #include "job/agent.h"
 #include "job/connect.h"
 #include "job/external.h"
+#include "job/launch.h"
 #include "job/pmix_client.h"
 
 #define RENDEZVOUS_S 60

@@ -16,7 +16,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "job/agent.h"
-#include "job/rank.h"
+#include "job/job.h"
+#include "job/signals.h"
 
 /* How long to wait for agents to confirm that their ranks were killed. */
 #define ABANDON_NS 1000000000u

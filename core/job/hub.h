@@ -13,7 +13,6 @@
 #include "job/activity.h"
 #include "job/frame.h"
 #include "job/output.h"
-#include "job/rank.h"
 
 /* A rank as the hub sees it. */
 typedef struct dlc_peer {

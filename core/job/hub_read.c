@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "job/hub.h"
+#include "job/signals.h"
 
 /* How a child ended is learned from waitid(); for a remote rank, a closed connection is
  * all that will ever be known. */

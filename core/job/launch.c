@@ -11,6 +11,8 @@
 
 #include "base/memory.h"
 #include "job/external.h"
+#include "job/rank.h"
+#include "job/signals.h"
 
 /* ---- One rank, in this process ---------------------------------------------- */
 

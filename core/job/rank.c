@@ -23,6 +23,7 @@
 #include "job/frame.h"
 #include "job/rank_info.h"
 #include "job/self_watchdog.h"
+#include "job/signals.h"
 
 struct dlc_job {
     int rank, ranks, threads;
@@ -54,20 +55,6 @@ struct dlc_job {
     void *result;
     size_t result_bytes;
 };
-
-void dlc_rank_signals(sigset_t *set) {
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
-    sigaddset(set, SIGUSR1);
-}
-
-unsigned dlc_signal_request(int signal) {
-    return signal == SIGHUP    ? DLC_JOB_CHECKPOINT
-           : signal == SIGUSR1 ? DLC_JOB_RELOAD
-                               : 0;
-}
 
 /* ---- The control thread ---------------------------------------------------- */
 

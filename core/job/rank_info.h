@@ -3,7 +3,8 @@
 #ifndef DLC_JOB_RANK_INFO_H
 #define DLC_JOB_RANK_INFO_H
 
-#include "job/rank.h"
+#include "job/job.h"
+#include "job/rank_args.h"
 
 /* What every rank sends to all others, before anything else. */
 typedef struct dlc_rank_details {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "job/rank.h"
+#include "job/signals.h"
 
 void dlc_self_watchdog_begin(dlc_self_watchdog *watchdog, dlc_shared_activity *activity,
                              double hang_timeout) {

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "job/rank.h"
+#include "job/signals.h"
 
 int dlc_exit_byte(int code) {
     return code && !(code & 0xff) ? 1 : code & 0xff;

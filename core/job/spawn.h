@@ -8,7 +8,7 @@
 
 #include "job/activity.h"
 #include "job/job.h"
-#include "job/rank.h"
+#include "job/rank_args.h"
 #include "topology/cores.h"
 
 /* The arguments of dlc_job_run, and the state common to all kinds of launch. */

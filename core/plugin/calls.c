@@ -7,7 +7,7 @@
 
 #include <dlcore/dlcore.h>
 
-#include "plugin/registry.h"
+#include "plugin/entry.h"
 
 typedef struct call {
     size_t offset;

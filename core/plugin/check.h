@@ -3,7 +3,7 @@
 #ifndef DLC_PLUGIN_CHECK_H
 #define DLC_PLUGIN_CHECK_H
 
-#include "plugin/registry.h"
+#include "plugin/entry.h"
 
 #define DLC_FEATURES_MAX 1024u /* the most features of a plugin */
 

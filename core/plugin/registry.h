@@ -13,57 +13,9 @@
 #ifndef DLC_PLUGIN_REGISTRY_H
 #define DLC_PLUGIN_REGISTRY_H
 
-#include <dlcore/plugin.h>
+#include "plugin/entry.h"
 
 typedef struct dlc_registry dlc_registry;
-
-typedef enum dlc_entry_state {
-    DLC_ENTRY_USABLE = 1,
-    DLC_ENTRY_UNAVAILABLE =
-        2, /* valid, but its load() says that it cannot work on this machine */
-    DLC_ENTRY_REFUSED = 3,  /* unsafe, invalid, or built for another host */
-    DLC_ENTRY_SHADOWED = 4, /* an earlier one of the same name is used */
-    DLC_ENTRY_IGNORED = 5,  /* a feature of a kind that this host does not know */
-    DLC_ENTRY_UNTRIED = 6,  /* load() was not called (dlc_registry_inspect) */
-} dlc_entry_state;
-
-/* Optional calls that change how the core uses a feature. */
-enum {
-    DLC_OFFERS_QUEUES = 1u << 0,     /* a device's queues, stream-ordered collectives */
-    DLC_OFFERS_CAPTURE = 1u << 1,    /* captured graphs */
-    DLC_OFFERS_SEMAPHORES = 1u << 2, /* semaphores of queues */
-    DLC_OFFERS_IPC = 1u << 3,        /* memory that other processes map */
-};
-
-typedef struct dlc_feature_entry {
-    uint32_t kind; /* dlc_kind, or one that this host does not know */
-    const char *name, *help, *device; /* as in dlc_feature; in a refused feature they
-                                         may be any text, and help NULL */
-    uint64_t caps;
-    uint32_t offers; /* DLC_OFFERS_ bits; 0 if it is refused */
-    const struct dlc_plugin_entry *plugin;
-    dlc_entry_state state;
-    const char *reason; /* NULL if usable */
-} dlc_feature_entry;
-
-typedef struct dlc_plugin_entry {
-    const char *path; /* of the file, symbolic links resolved */
-    const char
-        *name; /* its own, or that of the file if it could not be read; never NULL */
-    const char *version, *license; /* NULL if it could not be read */
-    uint32_t abi_minor;
-    dlc_entry_state state;
-    const char *reason; /* NULL if usable */
-    size_t features;
-    const dlc_feature_entry *feature;
-} dlc_plugin_entry;
-
-/* A folder that was searched. */
-typedef struct dlc_folder_entry {
-    const char *path;   /* as given; "" for an empty entry */
-    const char *reason; /* why it was not searched; NULL if it was */
-    int is_default;     /* the one beside libdlcore; it may not exist */
-} dlc_folder_entry;
 
 /* Finds all plugins without loading any into this process. Fails only if memory runs
  * out. */
@@ -115,10 +67,5 @@ const dlc_folder_entry *dlc_registry_folder(const dlc_registry *registry, size_t
 const dlc_plugin_entry *dlc_registry_plugin(const dlc_registry *registry, size_t i);
 const dlc_feature_entry *dlc_registry_feature(const dlc_registry *registry,
                                               uint32_t kind, size_t i);
-
-/* "device", "transport", ...; "unknown" for any other number. */
-const char *dlc_kind_text(dlc_kind kind);
-/* "usable", "unavailable", "refused", ... */
-const char *dlc_entry_state_text(dlc_entry_state state);
 
 #endif

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "plugin/cache.h"
-#include "plugin/registry.h"
+#include "plugin/entry.h"
 
 typedef struct plugin_item {
     dlc_plugin_entry entry;
@@ -40,6 +40,6 @@ dlc_status plugin_keep_reason(plugin_item *item, char *text, const char **kept);
 
 /* Gets the reports of all files, from the cache or a scan, and resolves which plugin
  * takes precedence over which. `rescan`: ignore the cache. */
-dlc_status plugin_resolve_all(dlc_registry *registry, int rescan);
+dlc_status plugin_resolve_all(struct dlc_registry *registry, int rescan);
 
 #endif

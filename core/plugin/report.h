@@ -5,7 +5,7 @@
 #define DLC_PLUGIN_REPORT_H
 
 #include "base/text.h"
-#include "plugin/registry.h"
+#include "plugin/entry.h"
 
 typedef struct dlc_report {
     /* `state` is USABLE, UNAVAILABLE, UNTRIED or REFUSED, that of a feature USABLE if

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "plugin/registry.h"
 #include "plugin/registry_internal.h"
 #include "plugin/report.h"
 #include "plugin/scan.h"

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "plugin/check.h"
 #include "plugin/object.h"
+#include "plugin/registry.h"
 #include "plugin/registry_internal.h"
 #include "plugin/search.h"
 

@@ -15,6 +15,7 @@
 #include "job/channel.h"
 #include "job/hub.h"
 #include "job/job.h"
+#include "job/signals.h"
 #include "job/spawn.h"
 
 enum { RANKS = 3 };

@@ -9,6 +9,7 @@
 
 #include "job/frame.h"
 #include "job/rank.h"
+#include "job/signals.h"
 
 typedef struct fake_hub {
     int channel;

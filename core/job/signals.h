@@ -1,0 +1,21 @@
+/* The signals that a job handles, and how long it may take to stop. Called by ranks,
+ * the hub and agents. */
+#ifndef DLC_JOB_SIGNALS_H
+#define DLC_JOB_SIGNALS_H
+
+#include <signal.h>
+
+/* The signals that a job handles. */
+void dlc_rank_signals(sigset_t *set);
+/* The request (DLC_JOB_...) of a signal after which the job continues; 0 for a stop
+ * signal or any other. */
+unsigned dlc_signal_request(int signal);
+
+/* Stop signals to one process within so many seconds count as one: some programs signal
+ * a process and then its group (timeout(1)). */
+#define DLC_STOP_AGAIN_S 0.2
+
+/* How long ranks may take to end once they were asked to. */
+#define DLC_GRACE_NS 1500000000u
+
+#endif
