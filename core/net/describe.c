@@ -1,33 +1,8 @@
 /* Describes a net for reports: one row per operation, with the work in it. Used by
  * `dlcore check`, `time` and `plan`. */
-#include "net/batch_chunks.h"
-
-#include <string.h>
+#include "net/ir.h"
 
 /* ---- The work -------------------------------------------------------------------- */
-
-uint32_t dlc_net_backward_parts(const net_op *op) {
-    uint32_t parts = 0;
-    if (!op->runs_backward)
-        return 0;
-    for (int32_t j = 0; j < op->memory.inputs; j++)
-        if (op->edge[j].wanted)
-            parts |= DLC_BACKWARD_DATA;
-    for (int32_t j = 0; j < op->memory.params; j++)
-        if (net_is_trained(op, j))
-            parts |= DLC_BACKWARD_WEIGHTS;
-    return parts;
-}
-
-int dlc_net_can_split_backward(const net_op *op) {
-    return op->feature && (op->feature->caps & DLC_LAYER_SPLIT_BACKWARD) != 0 &&
-           dlc_net_backward_parts(op) == (DLC_BACKWARD_DATA | DLC_BACKWARD_WEIGHTS);
-}
-
-dlc_net_part dlc_net_backward_part(const net_op *op) {
-    return dlc_net_backward_parts(op) == DLC_BACKWARD_WEIGHTS ? DLC_NET_BACKWARD_WEIGHTS
-                                                              : DLC_NET_BACKWARD_DATA;
-}
 
 static uint64_t bytes_of(const dlc_net *net, int32_t tensor) {
     return dlc_tensor_bytes(&net->tensor[tensor].tensor);
@@ -101,13 +76,13 @@ static void split_backward(const dlc_net *net, const net_op *op, dlc_net_work *d
 
 static int is_recomputed(const dlc_net *net, const net_op *op) {
     for (int32_t j = 0; j < op->memory.outputs; j++)
-        if (net->tensor[op->output[j]].recompute_before != NO_OP)
+        if (net->tensor[op->output[j]].recompute_before)
             return 1;
     return 0;
 }
 
 static void describe_work(const dlc_net *net, const net_op *op, dlc_net_row *row) {
-    if (op->fused_into != NO_OP)
+    if (op->fused_into)
         return;
     int times = is_recomputed(net, op) ? 2 : 1;
     uint64_t bytes = activation_bytes(net, op, UINT64_MAX, UINT64_MAX) +
@@ -124,25 +99,10 @@ static void describe_work(const dlc_net *net, const net_op *op, dlc_net_row *row
 
 /* ---- Rows ------------------------------------------------------------------------ */
 
-static const char *name_of_tensor(const dlc_net *net, int32_t tensor) {
-    int32_t producer = net->tensor[tensor].producer;
-    if (producer != NO_OP)
-        return net->op[producer].name;
-    return tensor == TENSOR_DATA ? "data" : "label";
-}
-
-static const char *first_reader(const dlc_net *net, int32_t tensor) {
-    for (int32_t i = 0; i < net->ops; i++)
-        for (int32_t j = 0; j < net->op[i].memory.inputs; j++)
-            if (net->op[i].fused_into == NO_OP && net->op[i].input[j] == tensor)
-                return net->op[i].name;
-    return NULL;
-}
-
 static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *row) {
     size_t end = 0;
     for (int32_t j = 0; j < op->memory.params; j++) {
-        const dlc_net_param *param = &net->param[op->first_param + j];
+        const dlc_net_param *param = &net->param[op->first_param + j].own;
         if (op->param[j].flags & DLC_PARAM_BUFFER)
             continue;
         row->parameters += dlc_shape_count(&op->param[j].shape);
@@ -173,36 +133,51 @@ int32_t dlc_net_rows(const dlc_net *net) {
 dlc_status dlc_net_row_at(const dlc_net *net, int32_t i, dlc_net_row *row) {
     if (i < 0 || i >= net->ops)
         return dlc_fail(DLC_ERR_INTERNAL, "the net has no row %d", (int)i);
-    const net_op *op = &net->op[i];
+    const net_op *op = net->op[i];
     *row = (dlc_net_row){.name = op->name,
-                         .type = op->feature ? op->feature->name : op->name,
-                         .is_reorder = !op->feature,
                          .output = op->out[0].shape,
                          .multiply_adds = op->shapes.multiply_adds};
-    if (row->is_reorder) {
-        row->producer = name_of_tensor(net, op->input[0]);
-        row->reader = first_reader(net, op->output[0]);
-    }
+    op->ops->describe(net, op, row);
     for (int32_t j = 0; j < op->memory.inputs; j++)
         row->added += op->edge[j].wanted && op->edge[j].add;
     describe_params(net, op, row);
     describe_work(net, op, row);
-    if (dlc_net_op_is_chunked(net, i))
+    if (net->tensor[op->output[0]].in_chunk)
         count_chunks(net, row);
-    if (op->fused_into != NO_OP)
-        row->fused_into = net->op[op->fused_into].name;
-    else if (!net->args.outline && DLC_CAN(op->ops, describe))
-        op->ops->describe(op->layer, row->choice, sizeof row->choice);
+    if (op->fused_into)
+        row->fused_into = op->fused_into->name;
     return DLC_OK;
 }
 
-void dlc_net_time(dlc_net *net, int on) {
-    net->timed = on;
-    for (int32_t i = 0; i < net->ops; i++)
-        memset(net->op[i].ns, 0, sizeof net->op[i].ns);
+/* ---- Outlines -------------------------------------------------------------------- */
+
+/* The type in which a tensor is transferred between stages. */
+static dlc_dtype plain_type(const dlc_tensor *tensor) {
+    return net_is_16_bit(tensor) ? DLC_F32 : tensor->dtype;
 }
 
-void dlc_net_seconds(const dlc_net *net, int32_t i, double seconds[DLC_NET_PARTS]) {
-    for (int part = 0; part < DLC_NET_PARTS; part++)
-        seconds[part] = (double)net->op[i].ns[part] * 1e-9;
+int dlc_net_output(const dlc_net *net, int32_t layer, int32_t output,
+                   dlc_net_boundary *boundary) {
+    const net_op *op = dlc_net_op_of_node(net, layer);
+    if (!op || output >= op->memory.outputs)
+        return 0;
+    const net_tensor *tensor = &net->tensor[op->output[output]];
+    *boundary = (dlc_net_boundary){.layer = layer,
+                                   .output = output,
+                                   .dtype = plain_type(&tensor->tensor),
+                                   .shape = tensor->tensor.shape};
+    return 1;
+}
+
+int dlc_net_wants_gradient(const dlc_net *net, int32_t layer, int32_t output,
+                           int32_t first, int32_t end) {
+    const net_op *producer = dlc_net_op_of_node(net, layer);
+    for (int32_t i = 0; producer && i < net->ops; i++) {
+        const net_op *op = net->op[i];
+        for (int32_t j = 0; j < op->memory.inputs; j++)
+            if (op->node >= first && op->node < end && op->edge[j].wanted &&
+                op->input[j] == producer->output[output])
+                return 1;
+    }
+    return 0;
 }

@@ -1,8 +1,6 @@
 /* Makes the graph from the sections of net.ini, and reports mistakes in them. */
 #include "net/graph.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -49,20 +47,11 @@ static int is_metric(const dlc_graph_layer *layer) {
            (layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
 }
 
-static void complain(graph_maker *maker, const dlc_graph_layer *layer, const char *key,
-                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static void complain(graph_maker *maker, const dlc_graph_layer *layer, const char *key,
-                     const char *format, ...) {
-    char message[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    dlc_problems_add_in(maker->problems, maker->config,
-                        dlc_config_find(maker->config, layer->name), key, "%s",
-                        message);
-}
+/* Reports a mistake in a key of a layer's section. */
+#define COMPLAIN(maker, layer, key, ...) \
+    dlc_problems_add_in((maker)->problems, (maker)->config, \
+                        dlc_config_find((maker)->config, (layer)->name), key, \
+                        __VA_ARGS__)
 
 static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
     for (int32_t i = 0; i < graph->layers; i++)
@@ -163,14 +152,14 @@ static void add_named_input(graph_maker *maker, dlc_graph_layer *layer,
                             const char *name) {
     dlc_graph_input input;
     if (layer->inputs == DLC_MAX_INPUTS) {
-        complain(maker, layer, "input", "has more than %d inputs", DLC_MAX_INPUTS);
+        COMPLAIN(maker, layer, "input", "has more than %d inputs", DLC_MAX_INPUTS);
     } else if (resolve_input(maker, layer->phases, name, &input)) {
         add_input(maker, layer, input);
     } else if (strcmp(name, layer->name) == 0) {
-        complain(maker, layer, "input", "cannot be its own input");
+        COMPLAIN(maker, layer, "input", "cannot be its own input");
     } else {
         const char *nearest = nearest_input(maker, name);
-        complain(maker, layer, "input",
+        COMPLAIN(maker, layer, "input",
                  "input = %s: there is no layer of that name above%s%s%s", name,
                  nearest ? "; did you mean '" : "", nearest ? nearest : "",
                  nearest ? "'?" : "");
@@ -187,7 +176,7 @@ static void add_listed_inputs(graph_maker *maker, dlc_graph_layer *layer,
         while (used && (at[used - 1] == ' ' || at[used - 1] == '\t'))
             used--;
         if (used == 0 || used >= sizeof name) {
-            complain(maker, layer, "input", "input: an empty or overlong name in '%s'",
+            COMPLAIN(maker, layer, "input", "input: an empty or overlong name in '%s'",
                      list);
         } else {
             memcpy(name, at, used);
@@ -215,11 +204,11 @@ static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {
             continue;
         const dlc_graph_layer *source = &maker->graph->layer[from];
         if ((source->phases & layer->phases) != layer->phases)
-            complain(maker, layer, "input", "reads '%s', which takes part in %s only",
+            COMPLAIN(maker, layer, "input", "reads '%s', which takes part in %s only",
                      source->name,
                      source->phases == DLC_PHASE_TRAIN ? "training" : "tests");
         if (is_metric(source))
-            complain(maker, layer, "input", "reads '%s', which only measures",
+            COMPLAIN(maker, layer, "input", "reads '%s', which only measures",
                      source->name);
     }
 }
@@ -241,7 +230,7 @@ static dlc_parallel parallel_of(graph_maker *maker, const dlc_graph_layer *layer
     const dlc_settings *settings = layer->settings;
     int can = (layer->feature->caps & DLC_LAYER_CHANNEL_PARALLEL) != 0;
     if (!can && dlc_settings_is(settings, "parallel", "tensor"))
-        complain(maker, layer, "parallel",
+        COMPLAIN(maker, layer, "parallel",
                  "parallel = tensor: layers of type '%s' do not support it",
                  layer->feature->name);
     if (!can || dlc_settings_is(settings, "parallel", "data"))
@@ -356,7 +345,7 @@ static void check_all_read(graph_maker *maker) {
             for (int32_t k = 0; k < graph->layer[j].inputs; k++)
                 read |= graph->layer[j].input[k].layer == i;
         if (!read)
-            complain(maker, layer, "type", "no layer reads its output");
+            COMPLAIN(maker, layer, "type", "no layer reads its output");
     }
     if (!losses)
         dlc_problems_add(maker->problems, maker->config, DLC_LINE_FILE,

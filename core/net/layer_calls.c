@@ -1,5 +1,5 @@
 /* Checks the answers of layers: shapes, parameters, sets of tensors and sizes. */
-#include "net/layer_calls.h"
+#include "net/layer.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,11 @@
 
 /* Refuses an answer, in the name of the layer. */
 #define REFUSE(op, ...) \
-    dlc_net_blame(op, NULL, dlc_answer_refuse((op)->feature, __VA_ARGS__))
+    dlc_net_blame(op, NULL, dlc_answer_refuse(feature_of(op), __VA_ARGS__))
+
+static const dlc_feature *feature_of(const net_op *op) {
+    return ((const net_layer *)op)->from->feature;
+}
 
 /* ---- infer ------------------------------------------------------------------- */
 
@@ -50,7 +54,7 @@ static dlc_status check_params(const net_op *op, int train) {
                           "must be finite and not negative",
                           param[i].name, param[i].lr_mult, param[i].decay_mult);
     }
-    if (train && trained && !DLC_CAN(op->ops, backward))
+    if (train && trained && !DLC_CAN(((const net_layer *)op)->calls, backward))
         return REFUSE(op, "it has parameters to train, but no backward");
     return DLC_OK;
 }
@@ -73,18 +77,19 @@ static dlc_status check_inferred(const net_op *op, int train) {
     return check_params(op, train);
 }
 
-dlc_status dlc_layer_infer(net_op *op, int train) {
+dlc_status dlc_layer_infer(net_layer *layer, int train) {
+    net_op *op = &layer->op;
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
         op->param[i] = (dlc_param){
             .size = sizeof(dlc_param), .lr_mult = 1, .decay_mult = 1};
-    memset(op->out, 0, DLC_MAX_OUTPUTS * sizeof *op->out);
+    memset(op->out, 0, sizeof op->out);
     op->shapes = (dlc_layer_shapes){.size = sizeof op->shapes,
                                     .inputs = op->memory.inputs,
                                     .in = op->in,
                                     .outputs = 1,
                                     .out = op->out,
                                     .param = op->param};
-    dlc_status status = op->ops->infer(op->layer, &op->shapes);
+    dlc_status status = layer->calls->infer(layer->layer, &op->shapes);
     if (status != DLC_OK)
         return dlc_net_blame(op, NULL, status);
     DLC_TRY(check_inferred(op, train));
@@ -164,7 +169,8 @@ static dlc_status check_prepared(const net_op *op) {
     return DLC_OK;
 }
 
-dlc_status dlc_layer_prepare(net_op *op) {
-    dlc_status status = op->ops->prepare(op->layer, &op->memory);
+dlc_status dlc_layer_prepare(net_layer *layer) {
+    net_op *op = &layer->op;
+    dlc_status status = layer->calls->prepare(layer->layer, &op->memory);
     return status == DLC_OK ? check_prepared(op) : dlc_net_blame(op, NULL, status);
 }

@@ -23,7 +23,7 @@
 typedef struct dlc_net dlc_net;
 
 /* How the tensor-parallel layers at the end of a net get the samples of all ranks
- * (batch_chunks.h): the whole batch at once; in chunks of consecutive samples, so that
+ * (chunks.h): the whole batch at once; in chunks of consecutive samples, so that
  * one rank after the other sends its own; or in chunks with a part of every rank's.
  * There are as many chunks as ranks. */
 typedef enum dlc_tensor_schedule {
@@ -33,7 +33,7 @@ typedef enum dlc_tensor_schedule {
     DLC_TENSOR_SCHEDULES
 } dlc_tensor_schedule;
 
-/* The ranks that share tensor-parallel layers (tensor_parallel.h). */
+/* The ranks that share tensor-parallel layers (placement.h). */
 typedef struct dlc_net_tensor_parallel {
     int32_t rank, ranks;
     const char *layers; /* one per layer of the graph: is it tensor-parallel? */

@@ -5,6 +5,8 @@ Reads the #include lines, looks for names of plugins where they are not allowed,
 prints each finding with file, line and a remedy.
 """
 
+import collections
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -35,6 +37,22 @@ CORE = {
     "train": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
               "data", "plan", "setup", "session", "checkpoint", "parallel"],
 }
+
+# Floors of a folder, the lowest first, as patterns of file names without their suffix: a
+# file may include those of its own floor and of lower ones.
+FLOORS = {
+    "net": ["graph",
+            "net buffers placement chunks ir",  # a net, as data
+            "layer layer_calls op_* ops",                      # kinds of operations
+            "pass_* passes",
+            "memory params build",
+            "run_op run_chunks run metrics describe"],          # the executor
+}
+
+# Files (X.c and X.h together) that include each other, by folder. There should be none:
+# these numbers only go down.
+CIRCLES = {"checkpoint": 4, "comm": 2, "config": 2, "job": 5, "parallel": 2, "plugin": 6,
+           "session": 11, "setup": 5, "solver": 2}
 
 # What the public headers may include besides each other: freestanding C, so that they
 # compile anywhere and pull in nothing else.
@@ -80,6 +98,61 @@ def check_cycles():
         visit(folder, [])
 
 
+def floor_of(folder, stem):
+    for number, patterns in enumerate(FLOORS[folder]):
+        if any(fnmatch.fnmatch(stem, pattern) for pattern in patterns.split()):
+            return number
+    return None
+
+
+def check_floor(path, line, name):
+    folder, stem = path.parts[1], path.stem
+    target = pathlib.PurePosixPath(name)
+    if folder not in FLOORS or target.parts[0] != folder:
+        return
+    floor, other = floor_of(folder, stem), floor_of(folder, target.stem)
+    if floor is None:
+        found(path, line, f"core/{folder}/{stem} is on no floor",
+              "Add it to FLOORS in tests/lint/layering.py.")
+    elif other is not None and other > floor:
+        found(path, line, f'includes "{name}", which is on a higher floor',
+              "FLOORS in tests/lint/layering.py has the order. Move the code, or take a "
+              "callback.")
+
+
+# File of the core without its suffix -> the files that it includes.
+includes = collections.defaultdict(set)
+
+
+def reaches(start):
+    """All files that `start` includes, directly or not."""
+    seen, todo = set(), list(includes[start])
+    while todo:
+        file = todo.pop()
+        if file not in seen:
+            seen.add(file)
+            todo += includes.get(file, ())
+    return seen
+
+
+def check_circles():
+    """A header and its .c file count as one, since neither is used without the other."""
+    reached = {file: reaches(file) for file in list(includes)}
+    circles = collections.defaultdict(list)
+    for file in sorted(reached):
+        if file in reached[file]:
+            circles[file.split("/")[0]].append(file)
+    for folder in sorted({*circles, *CIRCLES}):
+        now, known = len(circles[folder]), CIRCLES.get(folder, 0)
+        if now > known:
+            found(f"core/{folder}", 1, "files include each other: "
+                  + ", ".join(circles[folder]),
+                  f"{known} are known. Split a header, or take a callback.")
+        elif now < known:
+            found("tests/lint/layering.py", 1, f"core/{folder} has only {now} files that "
+                  "include each other", "Lower its number in CIRCLES.")
+
+
 def check_core(path, line, kind, name):
     part = path.parts[1]
     target = name.split("/")[0]
@@ -89,6 +162,10 @@ def check_core(path, line, kind, name):
         found(path, line, f"core/{part} is not in the table of folders",
               "Add it to CORE in tests/lint/layering.py, or move the file.")
     elif target in CORE and "/" in name:
+        file = str(pathlib.PurePosixPath(*path.parts[1:]).with_suffix(""))
+        if str(pathlib.PurePosixPath(name).with_suffix("")) != file:
+            includes[file].add(str(pathlib.PurePosixPath(name).with_suffix("")))
+        check_floor(path, line, name)
         if target != part and target not in CORE[part]:
             allowed = ", ".join(CORE[part]) or "nothing else"
             found(path, line, f'core/{part} includes "{name}"',
@@ -256,6 +333,7 @@ def main():
         check_modes(path, text)
         if path.parts[0] in ("core", "tools"):
             check_names(path, text, names)
+    check_circles()
     for finding in findings:
         print(finding)
     if count == 0:

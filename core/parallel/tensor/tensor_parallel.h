@@ -1,6 +1,6 @@
 /* Tensor parallelism in a session: which layers are split over the ranks ([layer]
  * parallel), and their progress engines. How layers are split is up to the net
- * (net/tensor_parallel.h); the session updates the weights of which each rank has rows
+ * (net/placement.h); the session updates the weights of which each rank has rows
  * of its own (session/sharded.h).
  *
  * Threads: the training thread. */

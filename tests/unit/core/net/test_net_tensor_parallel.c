@@ -1,5 +1,5 @@
-/* Tests nets with tensor-parallel layers (core/net/tensor_parallel.c, batch_chunks.c,
- * reshard.c): losses, gradients and initial weights of several ranks, each of them a
+/* Tests nets with tensor-parallel layers (core/net/pass_shard.c, op_reshard.c,
+ * run_chunks.c): losses, gradients and initial weights of several ranks, each of them a
  * thread, match those of the whole net on one rank. */
 #include <check.h>
 #include <math.h>

@@ -1,8 +1,21 @@
-/* Runs reshard operations. In either placement every rank has a *region* of the tensor,
- * samples by channels; each rank sends to each other rank what its old region and the
- * other's new region have in common. In backward of a replicated tensor all ranks have
- * the same region, and what they contribute to it is added up. */
-#include "net/batch_chunks.h"
+/* A reshard operation: gives a tensor another placement. In either placement every rank
+ * has a *region* of the tensor, samples by channels; each rank sends to each other rank
+ * what its old region and the other's new region have in common. Gradients take the
+ * opposite direction; in backward of a replicated tensor all ranks have the same
+ * region, and what they contribute to it is added up. It blocks. */
+#include "base/memory.h"
+#include "net/ops.h"
+
+typedef struct net_reshard {
+    net_op op; /* first */
+    net_placement from, to;
+    int in_chunk;                       /* the output has the rows of a batch chunk */
+    int64_t samples, channels, spatial; /* of the tensor, over all ranks */
+    char *name;                         /* own; the operation's */
+    uint64_t *received;                 /* own; handle of the transfer from each rank */
+    const float **source; /* own; what each rank contributes, this one included */
+    const float **pack;   /* own; what is sent to each rank */
+} net_reshard;
 
 /* ---- Regions --------------------------------------------------------------------- */
 
@@ -17,7 +30,7 @@ static region region_of(const dlc_net *net, const net_reshard *reshard,
     const int64_t *first = tp->first_sample;
     region made = {0, reshard->samples, 0, reshard->channels};
     if (placement == SAMPLE_SHARDED && reshard->in_chunk) {
-        net_rows rows = dlc_net_chunk_rows(net, chunk, rank);
+        net_rows rows = dlc_net_chunk_rows(&net->chunks, chunk, rank);
         made.row = rows.at;
         made.rows = rows.count;
     } else if (placement == SAMPLE_SHARDED) {
@@ -85,15 +98,13 @@ static block packed(const block *b) {
 
 static dlc_status copy(const dlc_net *net, const float *from, const block *at_from,
                        float *to, const block *at_to) {
-    const dlc_net_args *args = &net->args;
     int dense = is_dense(at_from) && is_dense(at_to);
     int64_t rows = dense ? 1 : at_from->rows;
     size_t bytes = sizeof(float) *
                    (dense ? block_count(at_from) : (size_t)at_from->width);
-    for (int64_t i = 0; bytes > 0 && i < rows; i++)
-        DLC_TRY(args->device_ops->copy(
-            args->device, args->queue, to + at_to->begin + i * at_to->stride,
-            from + at_from->begin + i * at_from->stride, bytes));
+    for (int64_t i = 0; i < rows; i++)
+        DLC_TRY(dlc_net_copy(net, to + at_to->begin + i * at_to->stride,
+                             from + at_from->begin + i * at_from->stride, bytes));
     return DLC_OK;
 }
 
@@ -101,7 +112,7 @@ static dlc_status copy(const dlc_net *net, const float *from, const block *at_fr
 
 typedef struct direction {
     const dlc_net *net;
-    net_reshard *reshard;
+    const net_reshard *reshard;
     net_placement from, to;
     int32_t chunk;
     int sums;
@@ -120,8 +131,8 @@ static region region_to(const direction *dir, int32_t rank) {
     return region_of(dir->net, dir->reshard, dir->to, rank, dir->chunk);
 }
 
-static direction direction_of(const dlc_net *net, net_reshard *reshard, int backward,
-                              int32_t chunk) {
+static direction direction_of(const dlc_net *net, const net_reshard *reshard,
+                              int backward, int32_t chunk) {
     int32_t rank = net->args.tensor_parallel->rank;
     direction dir = {.net = net,
                      .reshard = reshard,
@@ -196,7 +207,7 @@ static dlc_status receive_all(direction *dir) {
     return DLC_OK;
 }
 
-static dlc_status pack_all(direction *dir, const float **packs) {
+static dlc_status pack_all(direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t rank = 0; rank < tp->ranks; rank++) {
         block b = outgoing(dir, rank), dense = packed(&b);
@@ -206,20 +217,21 @@ static dlc_status pack_all(direction *dir, const float **packs) {
         float *pack = is_dense(&b) ? NULL : take(dir, block_count(&b));
         if (!dir->scratch)
             continue;
-        packs[rank] = pack ? pack : dir->src + b.begin;
+        dir->reshard->pack[rank] = pack ? pack : dir->src + b.begin;
         if (pack)
             DLC_TRY(copy(dir->net, dir->src, &b, pack, &dense));
     }
     return DLC_OK;
 }
 
-static dlc_status send_all(direction *dir, const float *const *packs) {
+static dlc_status send_all(const direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t i = 1; i < tp->ranks; i++) {
         int32_t rank = other(dir, i);
         block b = outgoing(dir, rank);
         if (block_count(&b))
-            DLC_TRY(transfer(dir, rank, packs[rank], NULL, block_count(&b), NULL));
+            DLC_TRY(transfer(dir, rank, dir->reshard->pack[rank], NULL, block_count(&b),
+                             NULL));
     }
     return DLC_OK;
 }
@@ -247,11 +259,11 @@ static dlc_status wait_all(const direction *dir) {
 }
 
 /* Handles this rank's own part: a contribution to the sum, or a copy to its place. */
-static dlc_status keep_own(const direction *dir, const float *const *packs) {
+static dlc_status keep_own(const direction *dir) {
     int32_t rank = dir->net->args.tensor_parallel->rank;
     block from = outgoing(dir, rank), to = incoming(dir, rank);
     if (dir->sums) {
-        dir->reshard->source[rank] = packs[rank];
+        dir->reshard->source[rank] = dir->reshard->pack[rank];
         return DLC_OK;
     }
     return copy(dir->net, dir->src, &from, dir->dst, &to);
@@ -289,53 +301,182 @@ static dlc_status clear_rest(const direction *dir) {
 
 static dlc_status run(direction *dir) {
     const dlc_net *net = dir->net;
-    const float **packs = dir->reshard->pack;
     DLC_TRY(clear_rest(dir));
     DLC_TRY(dlc_net_sync(net)); /* dst and scratch are no longer in use */
     DLC_TRY(receive_all(dir));
-    DLC_TRY(pack_all(dir, packs));
+    DLC_TRY(pack_all(dir));
     DLC_TRY(dlc_net_sync(net));
-    DLC_TRY(send_all(dir, packs));
-    DLC_TRY(keep_own(dir, packs));
+    DLC_TRY(send_all(dir));
+    DLC_TRY(keep_own(dir));
     DLC_TRY(wait_all(dir));
     return sum(dir);
 }
 
-static size_t scratch_of(const dlc_net *net, net_reshard *reshard, int backward) {
+static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
+    direction dir = direction_of(net, (net_reshard *)op, 0, net->chunks.current);
+    dir.src = net->tensor[op->input[0]].data;
+    dir.dst = net->tensor[op->output[0]].data;
+    dir.scratch = op->scratch[kind];
+    return run(&dir);
+}
+
+static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
+    direction dir = direction_of(net, (net_reshard *)op, 1, net->chunks.current);
+    (void)parts;
+    dir.src = net->tensor[op->output[0]].diff;
+    dir.dst = op->edge[0].target;
+    dir.scratch = op->scratch[NET_RUN_BACKWARD];
+    return run(&dir);
+}
+
+/* ---- Shapes ---------------------------------------------------------------------- */
+
+static size_t scratch_of(const dlc_net *net, const net_reshard *reshard, int backward) {
     int32_t chunks = reshard->in_chunk ? net->chunks.count : 1;
     size_t most = 0;
     for (int32_t k = 0; k < chunks; k++) {
         direction dir = direction_of(net, reshard, backward, k);
         (void)receive_all(&dir); /* without scratch memory this only counts */
-        (void)pack_all(&dir, NULL);
+        (void)pack_all(&dir);
         most = dir.used > most ? dir.used : most;
     }
     return most * sizeof(float);
 }
 
-size_t dlc_net_reshard_scratch(const dlc_net *net, net_reshard *reshard) {
-    size_t forward = scratch_of(net, reshard, 0);
-    size_t backward = net->args.phase == DLC_PHASE_TRAIN ? scratch_of(net, reshard, 1)
-                                                         : 0;
-    /* Never 0: a NULL scratch pointer means that bytes are only counted. */
-    size_t most = forward > backward ? forward : backward;
+/* The larger of both directions. Never 0: a NULL scratch pointer means that bytes are
+ * only counted. */
+static size_t scratch_bytes(const dlc_net *net, const net_reshard *reshard) {
+    size_t there = scratch_of(net, reshard, 0);
+    size_t back = net_is_training(net) ? scratch_of(net, reshard, 1) : 0;
+    size_t most = there > back ? there : back;
     return most ? most : sizeof(float);
 }
 
-dlc_status dlc_net_reshard_forward(const dlc_net *net, net_op *op, const void *in,
-                                   void *out) {
-    direction dir = direction_of(net, op->reshard, 0, net->chunks.current);
-    dir.src = in;
-    dir.dst = out;
-    dir.scratch = op->scratch[NET_RUN_FORWARD];
-    return run(&dir);
+static int64_t rows_here(const dlc_net *net, net_placement placement, int in_chunk) {
+    const dlc_net_tensor_parallel *tp = net->args.tensor_parallel;
+    const int64_t *first = tp->first_sample;
+    if (in_chunk)
+        return placement == SAMPLE_SHARDED ? net->chunks.local_rows : net->chunks.rows;
+    return placement == SAMPLE_SHARDED ? first[tp->rank + 1] - first[tp->rank]
+                                       : first[tp->ranks] - first[0];
 }
 
-dlc_status dlc_net_reshard_backward(const dlc_net *net, net_op *op,
-                                    const void *out_diff, void *in_diff) {
-    direction dir = direction_of(net, op->reshard, 1, net->chunks.current);
-    dir.src = out_diff;
-    dir.dst = in_diff;
-    dir.scratch = op->scratch[NET_RUN_BACKWARD];
-    return run(&dir);
+static dlc_status check_rows(const dlc_net *net, int32_t tensor) {
+    const net_tensor *from = &net->tensor[tensor];
+    const dlc_shape *shape = &from->tensor.shape;
+    if (!from->is_inferred || from->tensor.dtype == DLC_I32 || shape->rank < 1 ||
+        shape->dims[0] != rows_here(net, from->placement, from->in_chunk))
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "the output of '%s' does not have one sample per row, so layers "
+            "that read it cannot use parallel = tensor",
+            dlc_net_tensor_name(net, tensor));
+    return DLC_OK;
+}
+
+/* Sets the tensor's shape over all ranks. */
+static void measure(const dlc_net *net, net_reshard *reshard) {
+    const net_tensor *from = &net->tensor[reshard->op.input[0]];
+    const dlc_shape *shape = &from->tensor.shape;
+    reshard->samples = rows_here(net, REPLICATED, reshard->in_chunk);
+    reshard->channels = from->placement == CHANNEL_SHARDED ? from->channels
+                        : shape->rank > 1                  ? shape->dims[1]
+                                                           : 1;
+    reshard->spatial = 1;
+    for (int32_t i = 2; i < shape->rank; i++)
+        reshard->spatial *= shape->dims[i];
+}
+
+/* It moves plain float32. */
+static dlc_status infer(dlc_net *net, net_op *op) {
+    net_reshard *reshard = (net_reshard *)op;
+    DLC_TRY(check_rows(net, op->input[0]));
+    measure(net, reshard);
+    op->in[0] = op->out[0] = (dlc_tensor){
+        .shape = net->tensor[op->input[0]].tensor.shape, .dtype = DLC_F32};
+    op->out[0].shape.dims[0] = rows_here(net, reshard->to, reshard->in_chunk);
+    if (op->out[0].shape.rank > 1)
+        op->out[0].shape.dims[1] = reshard->channels;
+    op->memory.scratch_bytes = scratch_bytes(net, reshard);
+    op->has_backward = 1;
+    dlc_net_set_shape(net, op->output[0], &op->out[0]);
+    return DLC_OK;
+}
+
+/* ---- The kind -------------------------------------------------------------------- */
+
+static void free_reshard(net_op *op) {
+    net_reshard *reshard = (net_reshard *)op;
+    dlc_free(reshard->pack);
+    dlc_free(reshard->source);
+    dlc_free(reshard->received);
+    dlc_free(reshard->name);
+}
+
+static const dlc_net_op_ops RESHARD = {.is_collective = 1,
+                                       .infer = infer,
+                                       .forward = forward,
+                                       .backward = backward,
+                                       .describe = dlc_net_describe_inserted,
+                                       .free = free_reshard};
+
+static dlc_status make_reshard(const dlc_net *net, net_reshard *made) {
+    size_t ranks = (size_t)net->args.tensor_parallel->ranks;
+    made->name = dlc_format("%s of %s",
+                            made->from == SAMPLE_SHARDED ? "all-gather" : "reshard",
+                            dlc_net_tensor_name(net, made->op.input[0]));
+    made->op.name = made->name;
+    made->received = dlc_alloc(ranks, sizeof *made->received);
+    made->source = dlc_alloc(ranks, sizeof *made->source);
+    made->pack = dlc_alloc(ranks, sizeof *made->pack);
+    return made->name && made->received && made->source && made->pack ? DLC_OK
+                                                                      : DLC_ERR_NOMEM;
+}
+
+static const net_op *find_reshard(const dlc_net *net, int32_t tensor,
+                                  net_placement placement) {
+    for (int32_t i = 0; i < net->ops; i++) {
+        const net_op *op = net->op[i];
+        if (op->ops == &RESHARD && op->input[0] == tensor &&
+            ((const net_reshard *)op)->to == placement)
+            return op;
+    }
+    return NULL;
+}
+
+static dlc_status add_reshard(dlc_net *net, const net_op *reader, int32_t tensor,
+                              net_placement placement, int in_chunk, net_op **op) {
+    net_op *added = dlc_net_op_insert(net, reader->index, &RESHARD, sizeof(net_reshard),
+                                      1);
+    if (!added)
+        return DLC_ERR_NOMEM;
+    net_reshard *reshard = (net_reshard *)added;
+    reshard->from = net->tensor[tensor].placement;
+    reshard->to = placement;
+    reshard->in_chunk = in_chunk;
+    added->input[0] = tensor;
+    DLC_TRY(make_reshard(net, reshard));
+    DLC_TRY(dlc_net_output_add(net, added, 0));
+    net->tensor[added->output[0]].placement = placement;
+    net->tensor[added->output[0]].in_chunk = in_chunk;
+    *op = added;
+    return DLC_OK;
+}
+
+dlc_status dlc_net_reshard_input(dlc_net *net, net_op *reader, int32_t i,
+                                 net_placement placement, int in_chunk) {
+    int32_t tensor = reader->input[i];
+    if (net->tensor[tensor].placement == placement)
+        return DLC_OK;
+    if (net->tensor[tensor].placement == REPLICATED)
+        return dlc_fail(DLC_ERR_INTERNAL, "'%s' works on the samples of all ranks",
+                        dlc_net_tensor_name(net, tensor));
+    const net_op *found = find_reshard(net, tensor, placement);
+    net_op *added = NULL;
+    if (!found) {
+        DLC_TRY(add_reshard(net, reader, tensor, placement, in_chunk, &added));
+        found = added;
+    }
+    reader->input[i] = found->output[0];
+    return DLC_OK;
 }

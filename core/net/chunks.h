@@ -1,0 +1,61 @@
+/* Batch chunks: the tensor-parallel layers at the end of a net process the batch in
+ * chunks (Krizhevsky 2014, arXiv:1404.5997, section 4, schemes b and c), so that only a
+ * part of the ranks' activations is gathered at a time, and the next chunk is
+ * transferred while one is computed.
+ *
+ * The *chunked part* of a net is what comes after a tensor, its *input*, that only
+ * tensor-parallel layers read: from the first tensor-parallel layer to the loss. In the
+ * net's list of operations it is a suffix that begins with the reshard operation that
+ * gathers the input. This file sizes chunks and says which rank has which rows of them;
+ * the pass `chunks` plans their memory, and run_chunks.c is the schedule.
+ *
+ * Chunks are of equal size but for the last. Unused rows of the last one are zero,
+ * without a label, and so are their gradients. Included by the files of core/net only.
+ */
+#ifndef DLC_NET_CHUNKS_H
+#define DLC_NET_CHUNKS_H
+
+#include "net/net.h"
+
+typedef struct net_chunks {
+    const dlc_net_tensor_parallel *tp;
+    int32_t count;      /* 0: the whole batch is processed at once */
+    int32_t node;       /* first layer of the graph that works on chunks */
+    int64_t rows;       /* of a chunk, over all ranks */
+    int64_t local_rows; /* of a chunk, at most, that are this rank's samples */
+    int64_t block;      /* rows that are consecutive samples */
+
+    int32_t label;    /* tensor: the labels of this rank's rows */
+    int32_t first_op; /* that works on chunks: it gathers their input */
+    /* Buffers: the second of two for the gathered input and its gradient, and two for
+     * gradients received from other ranks. */
+    int32_t next_data, next_diff, received[2];
+
+    /* The state of a pass. */
+    int32_t current; /* the chunk that is being computed */
+    int32_t transfers;
+    dlc_transfer *transfer;                 /* own; the list being made */
+    const float **part;                     /* own; each rank's part of a gradient */
+    uint64_t gathered[2], reduced[2], sent; /* handles of transfers */
+} net_chunks;
+
+/* A rank's rows in a chunk: `count` rows of the chunk from `at` on, which are the
+ * rank's samples from `own` on. */
+typedef struct net_rows {
+    int64_t at, own, count;
+} net_rows;
+
+/* Finds the chunked part of the graph and the size of chunks; their count stays 0 if
+ * the whole batch is processed at once. */
+dlc_status dlc_net_chunks_open(net_chunks *chunks, const dlc_net_args *args);
+void dlc_net_chunks_close(net_chunks *chunks);
+
+/* Is a layer of the graph in the chunked part? */
+int dlc_net_is_chunked(const net_chunks *chunks, int32_t node);
+
+net_rows dlc_net_chunk_rows(const net_chunks *chunks, int32_t chunk, int32_t rank);
+
+/* The position, in the batch of all ranks, of a row of the current chunk. */
+int64_t dlc_net_chunk_sample(const net_chunks *chunks, int64_t row);
+
+#endif

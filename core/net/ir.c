@@ -1,0 +1,293 @@
+/* Operations, tensors and buffers of a net: adding them, finding them, and facts about
+ * them that several passes and the executor need. */
+#include "net/ir.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- Operations ------------------------------------------------------------------ */
+
+void dlc_net_op_free(net_op *op) {
+    if (op->ops->free)
+        op->ops->free(op);
+    dlc_free(op->edge);
+    dlc_free(op->input);
+    dlc_free(op->in);
+    dlc_free(op);
+}
+
+static net_op *make_op(const dlc_net_op_ops *ops, size_t bytes, int32_t inputs) {
+    size_t n = (size_t)inputs + 1; /* one more for the other input of a fused sum */
+    net_op *op = dlc_alloc(1, bytes);
+    if (!op)
+        return NULL;
+    op->ops = ops;
+    op->node = NO_NODE;
+    op->in = dlc_alloc(n, sizeof *op->in);
+    op->input = dlc_alloc(n, sizeof *op->input);
+    op->edge = dlc_alloc(n, sizeof *op->edge);
+    for (int i = 0; i < DLC_MAX_OUTPUTS; i++)
+        op->output[i] = NO_TENSOR;
+    op->workspace_buffer = op->chunk_gradient_buffer = op->chunk_metric_buffer =
+        op->discarded_buffer = NO_BUFFER;
+    for (int i = 0; i < NET_RUNS; i++)
+        op->scratch_buffer[i] = NO_BUFFER;
+    op->memory = (dlc_layer_memory){.size = sizeof op->memory,
+                                    .inputs = inputs,
+                                    .outputs = 1,
+                                    .in = op->in,
+                                    .out = op->out,
+                                    .param_count = op->param_count};
+    if (op->in && op->input && op->edge)
+        return op;
+    dlc_net_op_free(op);
+    return NULL;
+}
+
+static void renumber_from(dlc_net *net, int32_t first) {
+    for (int32_t i = first; i < net->ops; i++)
+        net->op[i]->index = i;
+}
+
+/* Makes room for one more element of an array that doubles. */
+static void *make_room(void *array, int32_t count, int32_t *room, size_t size) {
+    int32_t more = *room * 2 + 32;
+    if (count < *room)
+        return array;
+    void *grown = dlc_grow(array, (size_t)*room, (size_t)more, size);
+    *room = grown ? more : *room;
+    return grown;
+}
+
+net_op *dlc_net_op_insert(dlc_net *net, int32_t index, const dlc_net_op_ops *ops,
+                          size_t bytes, int32_t inputs) {
+    net_op **grown = make_room(net->op, net->ops, &net->op_room, sizeof(net_op *));
+    if (!grown)
+        return NULL;
+    net->op = grown;
+    net_op *op = make_op(ops, bytes, inputs);
+    if (!op)
+        return NULL;
+    memmove(&net->op[index + 1], &net->op[index],
+            (size_t)(net->ops - index) * sizeof(net_op *));
+    net->op[index] = op;
+    net->ops++;
+    renumber_from(net, index);
+    return op;
+}
+
+void dlc_net_op_remove(dlc_net *net, net_op *op) {
+    int32_t index = op->index;
+    for (int32_t i = 0; i < net->tensors; i++)
+        if (net->tensor[i].producer == op) {
+            net->tensor[i].producer = NULL;
+            net->tensor[i].is_inferred = 0;
+        }
+    net->ops--;
+    memmove(&net->op[index], &net->op[index + 1],
+            (size_t)(net->ops - index) * sizeof(net_op *));
+    renumber_from(net, index);
+    dlc_net_op_free(op);
+}
+
+net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node) {
+    for (int32_t i = 0; net && i < net->ops; i++)
+        if (net->op[i]->node == node)
+            return net->op[i];
+    return NULL;
+}
+
+dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status) {
+    char quoted[256];
+    snprintf(quoted, sizeof quoted, "'%s'", op->name);
+    if (strstr(dlc_detail(), quoted))
+        return status;
+    return dlc_fail(status, "layer %s%s%s: %s", quoted, phase ? ", " : "",
+                    phase ? phase : "", dlc_detail());
+}
+
+/* ---- Tensors --------------------------------------------------------------------- */
+
+dlc_status dlc_net_tensor_add(dlc_net *net, const dlc_tensor *shape, net_op *producer,
+                              int32_t *tensor) {
+    net_tensor *grown = make_room(net->tensor, net->tensors, &net->tensor_room,
+                                  sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    net->tensor = grown;
+    net->tensor[net->tensors] = (net_tensor){.producer = producer,
+                                             .kept_until = NO_STEP,
+                                             .data_buffer = NO_BUFFER,
+                                             .diff_buffer = NO_BUFFER,
+                                             .recompute_buffer = NO_BUFFER};
+    if (shape)
+        dlc_net_set_shape(net, net->tensors, shape);
+    *tensor = net->tensors++;
+    return DLC_OK;
+}
+
+dlc_status dlc_net_output_add(dlc_net *net, net_op *op, int32_t output) {
+    return op->output[output] == NO_TENSOR
+               ? dlc_net_tensor_add(net, NULL, op, &op->output[output])
+               : DLC_OK;
+}
+
+void dlc_net_set_shape(dlc_net *net, int32_t tensor, const dlc_tensor *shape) {
+    net->tensor[tensor].tensor = *shape;
+    net->tensor[tensor].is_inferred = 1;
+}
+
+const char *dlc_net_tensor_name(const dlc_net *net, int32_t tensor) {
+    const net_op *producer = net->tensor[tensor].producer;
+    if (producer)
+        return producer->name;
+    return tensor == TENSOR_DATA ? "data" : "label";
+}
+
+/* Does backward of the operation read the tensor? */
+static int reads_in_backward(const net_op *op, int32_t tensor) {
+    int reads = 0;
+    for (int32_t j = 0; j < op->memory.inputs; j++)
+        reads |= op->input[j] == tensor && op->memory.reads_in >> j & 1;
+    for (int32_t j = 0; j < op->memory.outputs; j++)
+        reads |= op->output[j] == tensor && op->memory.reads_out >> j & 1;
+    return reads;
+}
+
+void dlc_net_backward_reads(const dlc_net *net, int32_t tensor, int32_t *first,
+                            int32_t *last) {
+    *first = *last = NO_STEP;
+    for (int32_t i = net->ops - 1; i >= 0; i--) {
+        const net_op *op = net->op[i];
+        if (op->fused_into || !op->runs_backward || !reads_in_backward(op, tensor))
+            continue;
+        if (*first == NO_STEP)
+            *first = net_backward_step(net, op);
+        *last = net_backward_step(net, op);
+    }
+}
+
+int dlc_net_later_gradient(const dlc_net *net, const net_op *op, int32_t tensor) {
+    for (int32_t i = op->index + 1; i < net->ops; i++) {
+        const net_op *later = net->op[i];
+        for (int32_t k = 0; !later->fused_into && k < later->memory.inputs; k++)
+            if (later->input[k] == tensor && later->edge[k].wanted)
+                return 1;
+    }
+    return 0;
+}
+
+/* ---- Buffers --------------------------------------------------------------------- */
+
+dlc_status dlc_net_buffer_add(dlc_net *net, size_t bytes, int32_t first, int32_t last,
+                              int32_t *buffer) {
+    dlc_buffer *grown = make_room(net->buffer, net->buffers_planned, &net->buffer_room,
+                                  sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    net->buffer = grown;
+    net->buffer[net->buffers_planned] = (dlc_buffer){
+        .bytes = bytes, .first = first, .last = last};
+    *buffer = net->buffers_planned++;
+    return DLC_OK;
+}
+
+void *dlc_net_buffer_at(const dlc_net *net, int32_t buffer) {
+    if (buffer < 0)
+        return NULL;
+    return net->activations + net->pass_offset + net->buffer[buffer].offset;
+}
+
+size_t dlc_net_gradient_count(const dlc_net *net, const net_op *op, int32_t params) {
+    enum { LINE = 16 };
+    size_t count = 0;
+    for (int32_t j = 0; j < params; j++)
+        count += (net->param[op->first_param + j].own.count + LINE - 1) / LINE * LINE;
+    return count;
+}
+
+/* ---- Facts ----------------------------------------------------------------------- */
+
+int dlc_net_on_host(const dlc_net *net) {
+    return (net->args.device_feature->caps & DLC_DEVICE_HOST) != 0;
+}
+
+dlc_status dlc_net_copy(const dlc_net *net, void *dst, const void *src, size_t bytes) {
+    const dlc_net_args *args = &net->args;
+    return bytes ? args->device_ops->copy(args->device, args->queue, dst, src, bytes)
+                 : DLC_OK;
+}
+
+dlc_status dlc_net_sync(const dlc_net *net) {
+    const dlc_net_args *args = &net->args;
+    return args->queue ? args->device_ops->queues->queue_sync(args->device, args->queue)
+                       : DLC_OK;
+}
+
+uint32_t dlc_net_backward_parts(const net_op *op) {
+    uint32_t parts = 0;
+    if (!op->runs_backward)
+        return 0;
+    for (int32_t j = 0; j < op->memory.inputs; j++)
+        if (op->edge[j].wanted)
+            parts |= DLC_BACKWARD_DATA;
+    for (int32_t j = 0; j < op->memory.params; j++)
+        if (net_is_trained(op, j))
+            parts |= DLC_BACKWARD_WEIGHTS;
+    return parts;
+}
+
+int dlc_net_can_split_backward(const net_op *op) {
+    return op->caps & DLC_LAYER_SPLIT_BACKWARD &&
+           dlc_net_backward_parts(op) == (DLC_BACKWARD_DATA | DLC_BACKWARD_WEIGHTS);
+}
+
+dlc_net_part dlc_net_backward_part(const net_op *op) {
+    return dlc_net_backward_parts(op) == DLC_BACKWARD_WEIGHTS ? DLC_NET_BACKWARD_WEIGHTS
+                                                              : DLC_NET_BACKWARD_DATA;
+}
+
+/* ---- Reports --------------------------------------------------------------------- */
+
+static const char *first_reader(const dlc_net *net, int32_t tensor) {
+    for (int32_t i = 0; i < net->ops; i++)
+        for (int32_t j = 0; j < net->op[i]->memory.inputs; j++)
+            if (!net->op[i]->fused_into && net->op[i]->input[j] == tensor)
+                return net->op[i]->name;
+    return NULL;
+}
+
+void dlc_net_describe_inserted(const dlc_net *net, const net_op *op, dlc_net_row *row) {
+    row->type = op->name;
+    row->is_reorder = 1;
+    row->producer = dlc_net_tensor_name(net, op->input[0]);
+    row->reader = first_reader(net, op->output[0]);
+}
+
+/* ---- Parameters ------------------------------------------------------------------ */
+
+const dlc_arenas *dlc_net_arenas(const dlc_net *net) {
+    return &net->arenas;
+}
+
+const dlc_arenas *dlc_net_sharded_arenas(const dlc_net *net) {
+    return &net->sharded_arenas;
+}
+
+int32_t dlc_net_params(const dlc_net *net) {
+    return net->params;
+}
+
+const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
+    return &net->param[i].own;
+}
+
+float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
+    const dlc_net_param *param = &net->param[i].own;
+    const dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
+    if (param->is_frozen)
+        return arenas->frozen;
+    return param->is_buffer ? arenas->buffers : arenas->weights;
+}

@@ -1,0 +1,112 @@
+/* A reorder: converts a tensor between two layouts or types, by the family that knows
+ * both, and its gradient back. */
+#include "net/ops.h"
+
+typedef struct reorder_op {
+    net_op op;                       /* first */
+    dlc_reorder *forward, *backward; /* own; the family's */
+} reorder_op;
+
+static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
+    const reorder_op *reorder = (const reorder_op *)op;
+    (void)kind;
+    return op->family->reorder_run(reorder->forward, net->tensor[op->input[0]].data,
+                                   net->tensor[op->output[0]].data);
+}
+
+static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
+    const reorder_op *reorder = (const reorder_op *)op;
+    (void)parts;
+    return op->family->reorder_run(reorder->backward, net->tensor[op->output[0]].diff,
+                                   op->edge[0].target);
+}
+
+static void free_reorder(net_op *op) {
+    reorder_op *reorder = (reorder_op *)op;
+    if (!op->family)
+        return;
+    op->family->reorder_destroy(reorder->forward);
+    op->family->reorder_destroy(reorder->backward);
+}
+
+static const dlc_net_op_ops REORDER = {.forward = forward,
+                                       .backward = backward,
+                                       .describe = dlc_net_describe_inserted,
+                                       .free = free_reorder};
+
+/* ---- Inserting ------------------------------------------------------------------- */
+
+int dlc_net_same_layout(const dlc_family *family, const dlc_tensor *a,
+                        const dlc_tensor *b) {
+    return a->dtype == b->dtype &&
+           (a->layout == b->layout || family->same_layout(a, b));
+}
+
+void dlc_net_own_layout(net_tensor *tensor, const dlc_family *family, void *context) {
+    int plain = !tensor->tensor.layout && !net_is_16_bit(&tensor->tensor);
+    tensor->family = plain ? NULL : family;
+    tensor->context = context;
+}
+
+/* The output of an existing reorder of `tensor` to `wanted`, or NO_TENSOR. */
+static int32_t find_reordered(const dlc_net *net, int32_t tensor,
+                              const dlc_family *family, const dlc_tensor *wanted) {
+    for (int32_t i = 0; i < net->ops; i++) {
+        const net_op *op = net->op[i];
+        if (op->ops == &REORDER && op->input[0] == tensor && op->family == family &&
+            dlc_net_same_layout(family, &net->tensor[op->output[0]].tensor, wanted))
+            return op->output[0];
+    }
+    return NO_TENSOR;
+}
+
+/* The new tensor differs from the old one in its layout and type alone. */
+static dlc_status add_output(dlc_net *net, net_op *op) {
+    DLC_TRY(dlc_net_output_add(net, op, 0));
+    const net_tensor *from = &net->tensor[op->input[0]];
+    net_tensor *to = &net->tensor[op->output[0]];
+    dlc_net_set_shape(net, op->output[0], &op->out[0]);
+    to->wants_gradient = from->wants_gradient;
+    to->placement = from->placement;
+    to->channels = from->channels;
+    to->in_chunk = from->in_chunk;
+    dlc_net_own_layout(to, op->family, op->context);
+    return DLC_OK;
+}
+
+static dlc_status make_reorder(dlc_net *net, reorder_op *reorder) {
+    net_op *op = &reorder->op;
+    const dlc_family *family = op->family;
+    DLC_TRY(family->reorder_create(op->context, &op->in[0], &op->out[0],
+                                   &reorder->forward));
+    if (net->tensor[op->input[0]].wants_gradient && net_is_training(net)) {
+        DLC_TRY(family->reorder_create(op->context, &op->out[0], &op->in[0],
+                                       &reorder->backward));
+        op->runs_backward = op->reaches_loss = op->edge[0].wanted = 1;
+    }
+    net->reorders++;
+    return add_output(net, op);
+}
+
+dlc_status dlc_net_reorder_input(dlc_net *net, net_op *reader, int32_t i,
+                                 const dlc_family *family, void *context,
+                                 const dlc_tensor *wanted) {
+    int32_t tensor = reader->input[i];
+    int32_t found = find_reordered(net, tensor, family, wanted);
+    if (found == NO_TENSOR) {
+        net_op *op = dlc_net_op_insert(net, reader->index, &REORDER, sizeof(reorder_op),
+                                       1);
+        if (!op)
+            return DLC_ERR_NOMEM;
+        op->name = "reorder";
+        op->family = family;
+        op->context = context;
+        op->input[0] = tensor;
+        op->in[0] = net->tensor[tensor].tensor;
+        op->out[0] = *wanted;
+        DLC_TRY(make_reorder(net, (reorder_op *)op));
+        found = op->output[0];
+    }
+    reader->input[i] = found;
+    return DLC_OK;
+}

@@ -1,0 +1,75 @@
+/* The pass `chunk_memory`: plans the buffers that batch chunks need besides those of
+ * one chunk. The gathered input and its gradient are double-buffered, since the next
+ * chunk is transferred while one is computed; gradients and metrics are added up over
+ * the chunks. */
+#include "net/passes.h"
+
+/* Adds a buffer that is in use from the first step of the chunked part to its last. */
+static dlc_status add_buffer(dlc_net *net, size_t bytes, int32_t *buffer) {
+    const net_op *gather = net->op[net->chunks.first_op];
+    return dlc_net_buffer_add(net, bytes, gather->index, net_backward_step(net, gather),
+                              buffer);
+}
+
+/* Lets a buffer live as long as the chunked part runs, and plans the second of a pair.
+ */
+static dlc_status plan_second(dlc_net *net, int32_t buffer, int32_t *second) {
+    const net_op *gather = net->op[net->chunks.first_op];
+    int32_t first = gather->index, last = net_backward_step(net, gather);
+    *second = NO_BUFFER;
+    if (buffer < 0)
+        return DLC_OK;
+    dlc_buffer *one = &net->buffer[buffer];
+    one->first = one->first < first ? one->first : first;
+    one->last = one->last > last ? one->last : last;
+    return add_buffer(net, one->bytes, second);
+}
+
+/* Plans two buffers for the other ranks' gradients of this rank's rows. Each chunk
+ * writes a part of their sum, which is used when the last one has. */
+static dlc_status plan_received(dlc_net *net) {
+    net_chunks *chunks = &net->chunks;
+    const net_op *gather = net->op[chunks->first_op];
+    size_t row = dlc_tensor_bytes(&gather->out[0]) /
+                 (size_t)gather->out[0].shape.dims[0];
+    size_t rows = (size_t)(chunks->tp->ranks - 1) * (size_t)chunks->local_rows;
+    chunks->received[0] = chunks->received[1] = NO_BUFFER;
+    if (!gather->runs_backward)
+        return DLC_OK;
+    if (gather->edge[0].buffer >= 0)
+        net->buffer[gather->edge[0].buffer].first = gather->index;
+    DLC_TRY(add_buffer(net, rows * row, &chunks->received[0]));
+    return add_buffer(net, rows * row, &chunks->received[1]);
+}
+
+static dlc_status plan_gradients(dlc_net *net, net_op *op) {
+    size_t count = op->runs_backward && !op->frozen
+                       ? dlc_net_gradient_count(net, op, op->memory.params)
+                       : 0;
+    if (!count)
+        return DLC_OK;
+    int32_t step = net_backward_step(net, op);
+    return dlc_net_buffer_add(net, count * sizeof(float), step, step,
+                              &op->chunk_gradient_buffer);
+}
+
+dlc_status dlc_net_pass_chunk_memory(dlc_net *net) {
+    net_chunks *chunks = &net->chunks;
+    if (chunks->first_op == net->ops)
+        return DLC_OK;
+    net_tensor *gathered = &net->tensor[net->op[chunks->first_op]->output[0]];
+    net_tensor *label = &net->tensor[chunks->label];
+    DLC_TRY(add_buffer(net, dlc_tensor_bytes(&label->tensor), &label->data_buffer));
+    DLC_TRY(plan_second(net, gathered->data_buffer, &chunks->next_data));
+    DLC_TRY(plan_second(net, gathered->diff_buffer, &chunks->next_diff));
+    DLC_TRY(plan_received(net));
+    for (int32_t i = chunks->first_op; i < net->ops; i++) {
+        net_op *op = net->op[i];
+        if (net_is_metric(op)) /* it is read after the pass */
+            DLC_TRY(dlc_net_buffer_add(net, 2 * sizeof(float), chunks->first_op,
+                                       2 * net->ops - 1, &op->chunk_metric_buffer));
+        if (!op->fused_into)
+            DLC_TRY(plan_gradients(net, op));
+    }
+    return DLC_OK;
+}

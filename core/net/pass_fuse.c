@@ -1,0 +1,79 @@
+/* The pass `fuse`: a layer takes over its only reader, an elementwise layer or a sum of
+ * two, so that a tensor need not be written and read again. */
+#include "base/log.h"
+#include "net/passes.h"
+
+/* The only reader of a tensor; NULL if there are none or several. */
+static net_op *only_reader(const dlc_net *net, int32_t tensor) {
+    net_op *reader = NULL;
+    for (int32_t i = 0; i < net->ops; i++) {
+        net_op *op = net->op[i];
+        for (int32_t j = 0; !op->fused_into && j < op->memory.inputs; j++) {
+            if (op->input[j] != tensor)
+                continue;
+            if (reader)
+                return NULL;
+            reader = op;
+        }
+    }
+    return reader;
+}
+
+/* Is it an elementwise layer without parameters, by its capability bits and its shapes?
+ */
+static int may_be_fused(const net_op *op) {
+    int inputs = op->caps & DLC_LAYER_POINTWISE ? 1
+                 : op->caps & DLC_LAYER_BINARY  ? 2
+                                                : 0;
+    return op->memory.inputs == inputs && op->memory.outputs == 1 &&
+           op->memory.params == 0;
+}
+
+/* The input of a binary layer that is not the output of operation `op`; NO_TENSOR if it
+ * is computed later than that operation. */
+static int32_t other_input(const dlc_net *net, const net_op *binary, const net_op *op) {
+    int32_t other = binary->input[binary->input[0] == op->output[0]];
+    const net_op *producer = net->tensor[other].producer;
+    return !producer || producer->index < op->index ? other : NO_TENSOR;
+}
+
+static void take_over(dlc_net *net, net_op *op, net_op *next, int32_t other) {
+    if (other != NO_TENSOR) {
+        op->input[op->memory.inputs] = other;
+        op->in[op->memory.inputs++] = net->tensor[other].tensor;
+    }
+    next->fused_into = op;
+    op->output[0] = next->output[0];
+    op->out[0] = next->out[0];
+    net->tensor[op->output[0]].producer = op;
+    dlc_debug("layer '%s' is fused into '%s'", next->name, op->name);
+}
+
+/* Fuses the layers that follow into this one, for as long as it accepts them. */
+static dlc_status fuse_followers(dlc_net *net, net_op *op) {
+    int has_binary = 0;
+    while (op->memory.outputs == 1) {
+        net_op *next = only_reader(net, op->output[0]);
+        if (!next || !may_be_fused(next))
+            return DLC_OK;
+        int is_binary = next->memory.inputs == 2;
+        int32_t other = is_binary ? other_input(net, next, op) : NO_TENSOR;
+        if (is_binary && (other == NO_TENSOR || has_binary))
+            return DLC_OK;
+        dlc_status status = op->ops->fuse(op, next);
+        if (status == DLC_ERR_UNSUPPORTED)
+            return DLC_OK;
+        if (status != DLC_OK)
+            return dlc_net_blame(op, NULL, status);
+        has_binary |= is_binary;
+        take_over(net, op, next, other);
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_net_pass_fuse(dlc_net *net) {
+    for (int32_t i = 0; i < net->ops; i++)
+        if (!net->op[i]->fused_into && net->op[i]->ops->fuse)
+            DLC_TRY(fuse_followers(net, net->op[i]));
+    return DLC_OK;
+}
