@@ -53,6 +53,7 @@ static dlc_status show_ranks(const check_command *command, dlc_job *job,
                                       command->ranks, &session));
         int is_part = dlc_session_part(&session, &part);
         count = is_part ? part.ranks : command->ranks;
+        session.planned_ranks = command->wanted;
         dlc_status status = is_part ? check_report_part(report, &session)
                                     : check_report_net(report, &session);
         if (status == DLC_OK && rank + count >= command->ranks)

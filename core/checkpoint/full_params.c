@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "session/full_state.h"
 
 dlc_shards *dlc_full_param_shards(const dlc_session *session, const dlc_net *net) {
     return net == session->net ? session->shards : NULL;
@@ -27,38 +28,70 @@ dlc_full_param dlc_full_param_at(const dlc_session *session, const dlc_net *net,
     return (dlc_full_param){param->name, &param->shape, param->is_buffer};
 }
 
-/* The arena of a parameter's values (slot -1) or of a slot, if every rank has all. */
-static float *arena_of(const dlc_session *session, dlc_net *net, int32_t param,
-                       int32_t slot) {
-    return slot < 0 ? dlc_net_param_arena(net, param) : session->slot[slot].base;
+/* Rank 0 tells the others which state it takes next; -1: none. */
+static dlc_status share_state(dlc_session *session, int32_t *state) {
+    return dlc_full_state_is_sharded(session)
+               ? dlc_job_broadcast(session->job, 0, state, sizeof *state)
+               : DLC_OK;
+}
+
+/* The arena of a parameter's values (slot -1) or of a slot, on rank 0. */
+static dlc_status find_arena(dlc_session *session, dlc_net *net, int32_t param,
+                             int32_t slot, float **arena) {
+    *arena = slot < 0 ? dlc_net_param_arena(net, param) : NULL;
+    if (slot < 0)
+        return DLC_OK;
+    DLC_TRY(share_state(session, &slot));
+    return dlc_full_state_take(session, slot, arena);
+}
+
+/* The other ranks: take the states that rank 0 takes. */
+static dlc_status serve_states(dlc_session *session) {
+    float *arena = NULL;
+    for (int32_t state = 0; dlc_full_state_is_sharded(session);) {
+        DLC_TRY(share_state(session, &state));
+        if (state < 0)
+            break;
+        DLC_TRY(dlc_full_state_take(session, state, &arena));
+    }
+    return DLC_OK;
 }
 
 dlc_status dlc_full_param_export(dlc_session *session, int32_t i, int32_t slot,
                                  float *plain) {
     dlc_net *net = session->net;
     int32_t param = dlc_net_params(net) - 1 - i;
+    float *arena = NULL;
     if (session->shards)
         return dlc_shards_get(session->shards, i, slot, plain);
-    return dlc_net_param_export(net, param, arena_of(session, net, param, slot), plain);
+    DLC_TRY(find_arena(session, net, param, slot, &arena));
+    return dlc_net_param_export(net, param, arena, plain);
 }
 
 dlc_status dlc_full_param_import(dlc_session *session, dlc_net *net, int32_t i,
                                  int32_t slot, const float *plain) {
     int32_t param = dlc_net_params(net) - 1 - i;
+    float *arena = NULL;
     if (dlc_full_param_shards(session, net))
         return dlc_shards_put(session->shards, i, slot, plain);
-    return dlc_net_param_import(net, param, plain, arena_of(session, net, param, slot));
+    DLC_TRY(find_arena(session, net, param, slot, &arena));
+    return dlc_net_param_import(net, param, plain, arena);
 }
 
 dlc_status dlc_full_params_end(dlc_session *session, const dlc_net *net,
                                dlc_status status) {
     dlc_shards *shards = dlc_full_param_shards(session, net);
-    if (!shards)
+    int32_t none = -1;
+    if (net != session->net || (!shards && !dlc_full_state_is_sharded(session)))
         return status;
-    if (session->rank != 0)
-        return dlc_shards_serve(shards);
     char *cause = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
-    dlc_status ended = dlc_shards_end(shards);
+    dlc_status ended = DLC_OK;
+    if (session->rank != 0)
+        ended = shards ? dlc_shards_serve(shards) : serve_states(session);
+    else
+        ended = shards ? dlc_shards_end(shards) : share_state(session, &none);
+    if (ended == DLC_OK)
+        ended = dlc_full_state_end(session);
     if (cause)
         (void)dlc_fail(status, "%s", cause);
     dlc_free(cause);

@@ -4,13 +4,21 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "session/full_state.h"
 
 static float *arena_of(const dlc_session *session, int32_t i, int32_t slot) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
     if (slot < 0)
         return dlc_net_param_arena(session->net, i);
-    return param->is_sharded ? session->sharded.slot[slot].base
-                             : session->slot[slot].base;
+    if (param->is_sharded)
+        return session->sharded.slot[slot].base;
+    return dlc_full_state_is_sharded(session) ? dlc_net_arenas(session->net)->gradients
+                                              : session->slot[slot].base;
+}
+
+static dlc_status prepare_state(void *context, int32_t slot) {
+    float *arena = NULL;
+    return dlc_full_state_take(context, slot, &arena);
 }
 
 static dlc_status export_shard(void *context, int32_t i, int32_t slot, float *plain) {
@@ -50,6 +58,7 @@ dlc_status dlc_param_shards_open(dlc_session *session, dlc_progress_engine *engi
         .on_host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0,
         .shard = shard,
         .shards = count,
+        .prepare = prepare_state,
         .export = export_shard,
         .import = import_shard,
         .context = session};

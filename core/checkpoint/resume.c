@@ -14,6 +14,7 @@
 #include "checkpoint/running_averages.h"
 #include "checkpoint/safetensors.h"
 #include "session/ema.h"
+#include "session/full_state.h"
 #include "session/loss_scale.h"
 
 static dlc_status import_param(dlc_session *session, dlc_net *net, int32_t i,
@@ -163,6 +164,7 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
     if (arenas->frozen_count)
         DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0, arenas->frozen,
                                    arenas->frozen_count * sizeof(float)));
+    with_solver = with_solver && !dlc_full_state_is_sharded(session);
     for (int32_t i = 0; with_solver && i < dlc_solver_states(&session->solver); i++)
         if (dlc_solver_saves(&session->solver, i))
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
@@ -204,6 +206,7 @@ static dlc_status begin_average(dlc_session *session, const dlc_safetensors *fil
 static dlc_status take_file(dlc_session *session, dlc_safetensors **file) {
     const dlc_run_folder *folder = session->run_folder;
     dlc_status status = DLC_OK, broken;
+    dlc_full_state_write(session, !session->shards);
     if (session->rank == 0)
         status = folder->begin == DLC_RUN_NEWEST
                      ? resume_newest(session, file)

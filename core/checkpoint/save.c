@@ -12,6 +12,7 @@
 #include "checkpoint/run_folder.h"
 #include "checkpoint/running_averages.h"
 #include "checkpoint/safetensors.h"
+#include "session/full_state.h"
 
 /* A parameter, whose plain copy is made when it is written. */
 typedef struct param_copy {
@@ -34,7 +35,8 @@ typedef struct tensor_list {
 } tensor_list;
 
 /* Between iterations the gradients are not needed, so plain copies go into their arena.
- * If the CPU cannot write there, memory is allocated. */
+ * If the CPU cannot write there, or states are put together there, memory is allocated.
+ */
 static dlc_status take_plain(tensor_list *list, dlc_session *session) {
     float *gradients = dlc_net_arenas(session->net)->gradients;
     for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++) {
@@ -43,7 +45,8 @@ static dlc_status take_plain(tensor_list *list, dlc_session *session) {
         if (count > list->plain_count)
             list->plain_count = count;
     }
-    list->borrowed = gradients && session->setup->device->caps & DLC_DEVICE_HOST &&
+    list->borrowed = gradients && !dlc_full_state_is_sharded(session) &&
+                     session->setup->device->caps & DLC_DEVICE_HOST &&
                      list->plain_count <= dlc_net_arenas(session->net)->count;
     list->plain = list->borrowed ? gradients
                                  : dlc_alloc(list->plain_count, sizeof(float));
@@ -216,16 +219,6 @@ static dlc_status save_as_rank_0(dlc_session *session,
     return DLC_OK;
 }
 
-/* With shard_optimizer each rank has its shard of the slots. (The average of the
- * weights is the same on all.) */
-static dlc_status gather_slots(dlc_session *session) {
-    for (int32_t slot = 0; slot < session->solver.slots; slot++)
-        if (dlc_solver_saves(&session->solver, slot))
-            DLC_TRY(
-                dlc_exchanger_all_gather(session->exchanger, session->slot[slot].base));
-    return DLC_OK;
-}
-
 /* Broadcasts rank 0's outcome. A file that could not be written is no error yet. */
 static dlc_status share_outcome(dlc_session *session, dlc_status status, int refused,
                                 int *written) {
@@ -244,8 +237,6 @@ static dlc_status share_outcome(dlc_session *session, dlc_status status, int ref
 dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path) {
     int refused = 0;
     *path = NULL;
-    if (session->exchanger)
-        DLC_TRY(gather_slots(session));
     dlc_running_averages running;
     dlc_status status = dlc_running_averages_begin(session, &running);
     if (status != DLC_OK) {

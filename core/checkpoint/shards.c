@@ -333,7 +333,10 @@ static dlc_status put(const dlc_shards *shards, const command *cmd,
 /* ---- Commands ---------------------------------------------------------------- */
 
 static dlc_status exchange_command(dlc_shards *shards, command *cmd) {
-    return dlc_job_broadcast(shards->args.job, 0, cmd, sizeof *cmd);
+    DLC_TRY(dlc_job_broadcast(shards->args.job, 0, cmd, sizeof *cmd));
+    return cmd->kind != COMMAND_END && cmd->slot >= 0
+               ? shards->args.prepare(shards->args.context, cmd->slot)
+               : DLC_OK;
 }
 
 dlc_status dlc_shards_get(dlc_shards *shards, int32_t tensor, int32_t slot,

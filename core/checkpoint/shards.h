@@ -35,6 +35,10 @@ typedef struct dlc_shards_args {
     int on_host;            /* its memory is host memory (DLC_DEVICE_HOST) */
     const dlc_shard *shard; /* this rank's; copied by dlc_shards_open */
     int32_t shards;
+    /* Called on all ranks, with the same slots in the same order, before slot `slot` of
+     * a tensor is copied. */
+    dlc_status (*prepare)(void *context, int32_t slot);
+
     /* Copy the rows of this rank's shard `i` to and from plain host memory: of the
      * tensor itself (slot -1) or of the solver's slot `slot` of it. */
     dlc_status (*export)(void *context, int32_t i, int32_t slot, float *plain);

@@ -63,8 +63,11 @@ void dlc_exchanger_close(dlc_exchanger *exchanger);
  * bucket may be started again after it has been waited for. */
 const dlc_exchange *dlc_exchanger_table(const dlc_exchanger *exchanger);
 
+/* Elements of a solver's slot on this rank: of its shards, or of all. */
+size_t dlc_exchanger_slot_count(const dlc_exchanger *exchanger);
+
 /* Collective, blocking, between iterations: with shard_optimizer, all-gathers an arena
- * that is laid out as the weights (a solver's slot); otherwise does nothing. */
+ * that is laid out as the weights; otherwise does nothing. */
 dlc_status dlc_exchanger_all_gather(dlc_exchanger *exchanger, float *arena);
 
 /* Whether the whole exchange is work on a queue of the device. Then failures show only

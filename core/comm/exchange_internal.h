@@ -28,7 +28,8 @@ struct dlc_exchanger {
     dlc_exchange_args args;
     size_t *begin; /* owned; buckets + 1 */
     size_t *shard; /* owned; with shard_optimizer: where this rank's shard of each
-                      bucket begins, then where each ends */
+                      bucket begins, then where each ends, then where each begins in
+                      a slot, and where that ends */
     dlc_exchange table;
 
     pthread_t thread;

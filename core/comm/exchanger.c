@@ -62,12 +62,46 @@ static dlc_status queued_flush(void *context) {
     return dlc_stream_ordered_wait_all(x->stream_ordered);
 }
 
+/* ---- Sums ------------------------------------------------------------------ */
+
+/* The sums of a bucket's pieces, as many floats as are twice their number. */
+static float *sums_of(const dlc_exchanger *x, double *sums, int32_t bucket,
+                      size_t *count) {
+    size_t first = x->begin[bucket] / DLC_SQUARE_PIECE;
+    *count = 2 * (x->begin[bucket + 1] / DLC_SQUARE_PIECE - first);
+    return (float *)(void *)(sums + first);
+}
+
+static dlc_status queued_gather_sums(void *context, double *sums) {
+    dlc_exchanger *x = context;
+    size_t count = 0;
+    for (int32_t b = 0; b < x->args.buckets - 1; b++) {
+        float *at = sums_of(x, sums, b, &count);
+        DLC_TRY(dlc_stream_ordered_start(x->stream_ordered, b,
+                                         dlc_comm_queue_all_gather, at, count));
+    }
+    return dlc_stream_ordered_wait_all(x->stream_ordered);
+}
+
+/* The exchange thread is idle, so this thread may use the communicator. */
+static dlc_status gather_sums(void *context, double *sums) {
+    dlc_exchanger *x = context;
+    size_t count = 0;
+    if (x->args.queue)
+        DLC_TRY(x->args.device_ops->queues->queue_sync(x->args.device, x->args.queue));
+    for (int32_t b = 0; b < x->args.buckets - 1; b++) {
+        float *at = sums_of(x, sums, b, &count);
+        DLC_TRY(dlc_comm_all_gather(x->args.comm, at, count));
+    }
+    return DLC_OK;
+}
+
 /* ---- Opening and closing --------------------------------------------------- */
 
 static dlc_status make_tables(dlc_exchanger *x) {
     size_t count = (size_t)x->args.buckets;
     x->begin = dlc_alloc(count + 1, sizeof *x->begin);
-    x->shard = dlc_alloc(2 * count, sizeof *x->shard);
+    x->shard = dlc_alloc(3 * count + 1, sizeof *x->shard);
     x->tasks = dlc_alloc(dlc_exchanger_ring(x), sizeof *x->tasks);
     for (int i = 0; i < DLC_BUCKET_OPS; i++)
         x->pending[i] = dlc_alloc(count, sizeof *x->pending[i]);
@@ -81,6 +115,7 @@ static dlc_status make_tables(dlc_exchanger *x) {
             dlc_comm_shard(x->args.comm, end, &begin, &end);
         x->shard[b] = x->begin[b] + begin;
         x->shard[count + b] = x->begin[b] + end;
+        x->shard[2 * count + b + 1] = x->shard[2 * count + b] + end - begin;
     }
     return DLC_OK;
 }
@@ -99,6 +134,8 @@ static void fill_table(dlc_exchanger *x) {
         return;
     x->table.shard_begin = x->shard;
     x->table.shard_end = x->shard + x->args.buckets;
+    x->table.slot_begin = x->table.shard_end + x->args.buckets;
+    x->table.gather_sums = x->stream_ordered ? queued_gather_sums : gather_sums;
     x->table.all_gather = x->stream_ordered ? queued_all_gather
                                             : dlc_exchange_thread_all_gather;
     x->table.flush = x->stream_ordered ? queued_flush : dlc_exchange_thread_flush;
@@ -191,6 +228,11 @@ void dlc_exchanger_close(dlc_exchanger *x) {
 
 const dlc_exchange *dlc_exchanger_table(const dlc_exchanger *x) {
     return &x->table;
+}
+
+size_t dlc_exchanger_slot_count(const dlc_exchanger *x) {
+    return x->table.slot_begin ? x->table.slot_begin[x->args.buckets]
+                               : x->begin[x->args.buckets];
 }
 
 dlc_status dlc_exchanger_all_gather(dlc_exchanger *x, float *arena) {

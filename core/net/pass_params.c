@@ -6,11 +6,10 @@
 #include "net/layer.h"
 #include "net/passes.h"
 
-/* In elements: every parameter begins on a cache line. */
-#define PARAM_ALIGNMENT 16
-
+/* Every parameter begins on a piece, so that its norm does not depend on where it is.
+ */
 static size_t align_count(size_t count) {
-    return (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
+    return (count + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE * DLC_SQUARE_PIECE;
 }
 
 static int32_t count_params(const dlc_net *net) {

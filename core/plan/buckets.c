@@ -99,7 +99,7 @@ dlc_status dlc_plan_arena_buckets(const size_t *segment_end, size_t segments,
                                   int32_t *buckets) {
     size_t all = segments ? segment_end[segments - 1] : 0;
     size_t room = segments + parts_of(all, target_bytes) +
-                  1; /* no part is smaller than target_bytes */
+                  2; /* no part is smaller than target_bytes; one that is cut off */
     size_t *cut = dlc_alloc(room, sizeof *cut);
     size_t count = 0;
 
@@ -120,4 +120,17 @@ dlc_status dlc_plan_arena_buckets(const size_t *segment_end, size_t segments,
     *begin = cut;
     *buckets = (int32_t)count;
     return DLC_OK;
+}
+
+void dlc_plan_cut_shards(size_t unit, size_t count, size_t *begin, int32_t *buckets) {
+    size_t end = begin[*buckets];
+    int32_t kept = 0;
+    for (int32_t b = 1; b <= *buckets; b++) {
+        size_t border = (begin[b] < count ? begin[b] : count) / unit * unit;
+        if (border > begin[kept])
+            begin[++kept] = border;
+    }
+    if (end > begin[kept])
+        begin[++kept] = end;
+    *buckets = kept;
 }

@@ -32,4 +32,10 @@ dlc_status dlc_plan_arena_buckets(const size_t *segment_end, size_t segments,
                                   size_t target_bytes, size_t **begin,
                                   int32_t *buckets);
 
+/* For sharded updates: moves the borders down to multiples of `unit` elements, so that
+ * every rank's shard of a bucket is as large and whole pieces (DLC_SQUARE_PIECE). What
+ * remains of the first `count` elements, and all behind them, is the last bucket, which
+ * is not sharded. */
+void dlc_plan_cut_shards(size_t unit, size_t count, size_t *begin, int32_t *buckets);
+
 #endif

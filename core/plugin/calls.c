@@ -20,14 +20,23 @@ typedef struct call {
     { .name = NULL }
 
 static const call device_calls[] = {
-    CALL(dlc_device_ops, count),  CALL(dlc_device_ops, describe),
-    CALL(dlc_device_ops, open),   CALL(dlc_device_ops, close),
-    CALL(dlc_device_ops, alloc),  CALL(dlc_device_ops, free),
-    CALL(dlc_device_ops, copy),   CALL(dlc_device_ops, fill),
-    CALL(dlc_device_ops, scale),  CALL(dlc_device_ops, add),
-    CALL(dlc_device_ops, axpy),   CALL(dlc_device_ops, convert),
-    CALL(dlc_device_ops, sum),    CALL(dlc_device_ops, norm2),
-    CALL(dlc_device_ops, update), CALLS_END,
+    CALL(dlc_device_ops, count),
+    CALL(dlc_device_ops, describe),
+    CALL(dlc_device_ops, open),
+    CALL(dlc_device_ops, close),
+    CALL(dlc_device_ops, alloc),
+    CALL(dlc_device_ops, free),
+    CALL(dlc_device_ops, copy),
+    CALL(dlc_device_ops, fill),
+    CALL(dlc_device_ops, scale),
+    CALL(dlc_device_ops, add),
+    CALL(dlc_device_ops, axpy),
+    CALL(dlc_device_ops, convert),
+    CALL(dlc_device_ops, sum),
+    CALL(dlc_device_ops, square_sums),
+    CALL(dlc_device_ops, total),
+    CALL(dlc_device_ops, update),
+    CALLS_END,
 };
 static const call device_queue_calls[] = {
     CALL(dlc_device_queue_ops, queue_open),  CALL(dlc_device_queue_ops, queue_close),

@@ -2,12 +2,13 @@
 #include "session/ema.h"
 
 static dlc_ema make(const dlc_session *session, const dlc_arenas *arenas,
-                    const dlc_memory *slot) {
+                    const dlc_exchange *shards, const dlc_memory *slot) {
     return (dlc_ema){.ops = session->device_ops,
                      .device = session->device,
                      .queue = session->queue,
                      .decay = session->solver.ema,
                      .count = arenas->count - arenas->control_words,
+                     .shards = shards,
                      .weights = arenas->weights,
                      .average = slot[session->solver.slots].base,
                      .gradients = arenas->gradients};
@@ -16,8 +17,9 @@ static dlc_ema make(const dlc_session *session, const dlc_arenas *arenas,
 void dlc_session_ema_open(dlc_session *session) {
     if (session->solver.ema <= 0)
         return;
-    session->ema = make(session, dlc_net_arenas(session->net), session->slot);
-    session->sharded.ema = make(session, dlc_net_sharded_arenas(session->net),
+    session->ema = make(session, dlc_net_arenas(session->net),
+                        dlc_exchanger_table(session->exchanger), session->slot);
+    session->sharded.ema = make(session, dlc_net_sharded_arenas(session->net), NULL,
                                 session->sharded.slot);
 }
 
@@ -37,12 +39,14 @@ dlc_status dlc_session_ema_test_begin(const dlc_session *session) {
         return DLC_OK;
     DLC_TRY(dlc_job_barrier(session->job));
     DLC_TRY(dlc_ema_put(&session->ema));
+    DLC_TRY(dlc_exchanger_all_gather(session->exchanger, session->ema.weights));
     return dlc_ema_put(&session->sharded.ema);
 }
 
 dlc_status dlc_session_ema_test_end(const dlc_session *session) {
     if (!is_tested(session))
         return DLC_OK;
+    DLC_TRY(dlc_job_barrier(session->job));
     DLC_TRY(dlc_ema_put_back(&session->ema));
     return dlc_ema_put_back(&session->sharded.ema);
 }

@@ -1,6 +1,6 @@
 /* The average of the weights in a session: that of its own arena and that of the arena
- * of sharded parameters. Every rank averages all the weights that it has, which are
- * bitwise identical on all ranks, so that nothing is exchanged.
+ * of sharded parameters. Every rank averages the weights whose slots it has; tests
+ * gather the average from all ranks.
  *
  * Threads: the train thread. */
 #ifndef DLC_SESSION_EMA_H

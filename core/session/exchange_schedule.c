@@ -41,7 +41,7 @@ static int is_set_to(const dlc_session *session, const char *name, const char *t
 }
 
 int dlc_exchange_schedule_is_fused(const dlc_session *session) {
-    return dlc_session_may_shard(session) &&
+    return dlc_session_may_fuse(session) &&
            !is_set_to(session, "shard_optimizer", "no") &&
            dlc_comm_can_fuse_update(session->connection.comm);
 }
@@ -123,10 +123,9 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
         return DLC_OK;
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
                                arenas->gradients, arenas->count, &cost));
+    made.shard_optimizer = choose_sharding(session, &cost);
     /* Gradients that may overflow must be checked as a whole before any update. */
-    int whole = session->loss_scale.base != NULL;
-    made.shard_optimizer = !whole && choose_sharding(session, &cost);
-    if (!whole && !made.shard_optimizer)
+    if (!session->loss_scale.base && !made.shard_optimizer)
         DLC_TRY(choose_overlap(session, &cost, &made.overlap_forward));
     made.bucket_bytes = choose_bucket(session, &cost, made.overlap_forward);
     if (session->rank == 0)

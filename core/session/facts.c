@@ -19,7 +19,11 @@ dlc_queue *dlc_session_async_queue(const dlc_session *session) {
 }
 
 int dlc_session_may_shard(const dlc_session *session) {
-    return dlc_session_allows(session, DLC_ALLOW_SHARDS) &&
+    return dlc_session_allows(session, DLC_ALLOW_SHARDS);
+}
+
+int dlc_session_may_fuse(const dlc_session *session) {
+    return dlc_session_may_shard(session) && !session->loss_scale.base &&
            !dlc_solver_needs_whole_tensors(&session->solver);
 }
 

@@ -24,6 +24,34 @@ static uint64_t process_bytes(const dlc_setup *setup) {
     return (setup->resident_bytes + FIRST_USE_BYTES + step / 2) / step * step;
 }
 
+/* How many ranks have the same weights, and can share their states. */
+static int32_t shards_of(const dlc_session *session) {
+    dlc_rank_part part = {0};
+    if (dlc_session_part(session, &part))
+        return part.ranks;
+    return session->is_plan && session->planned_ranks ? session->planned_ranks
+                                                      : session->ranks;
+}
+
+/* Of slots, the average of the weights, and the sums of norms. With shard_optimizer a
+ * rank has its shards; whether `auto` means that is known only when ranks are
+ * connected.
+ */
+static uint64_t solver_bytes(const dlc_session *session) {
+    uint64_t states = (uint64_t)dlc_solver_states(&session->solver);
+    if (!session->net)
+        return 0;
+    uint64_t own = dlc_net_arenas(session->net)->count;
+    uint64_t split = dlc_net_sharded_arenas(session->net)->count;
+    uint64_t norms = dlc_solver_needs_whole_tensors(&session->solver)
+                         ? own / DLC_SQUARE_PIECE * sizeof(double)
+                         : 0;
+    if (dlc_session_may_shard(session) && shards_of(session) > 1 &&
+        dlc_settings_is(session->setup->transport_settings, "shard_optimizer", "yes"))
+        own = own / (uint64_t)shards_of(session) + DLC_SQUARE_PIECE;
+    return states * (own + split) * sizeof(float) + norms;
+}
+
 dlc_status dlc_session_memory_plan(const dlc_session *session,
                                    dlc_session_memory *memory) {
     const dlc_setup *setup = session->setup;
@@ -41,7 +69,7 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
         .process = process_bytes(setup),
         .weights = train.weights + train.buffers + test.weights + test.buffers,
         .gradients = train.gradients,
-        .solver = (uint64_t)dlc_solver_states(&session->solver) * train.weights,
+        .solver = solver_bytes(session),
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,
         .uploads = dlc_session_async_queue(session) ? DLC_UPLOAD_SLOTS * batch : 0};

@@ -59,7 +59,8 @@ dlc_status dlc_session_open_slots(dlc_session *session) {
         .gradients = arenas->gradients,
         .count = arenas->count - arenas->control_words};
     DLC_TRY(dlc_slots_open(&session->solver, session->device_ops, session->device,
-                           arenas->count, session->slot));
+                           dlc_exchanger_slot_count(session->exchanger),
+                           session->slot));
     return dlc_accumulator_open(&session->accumulator);
 }
 

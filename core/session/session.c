@@ -120,6 +120,11 @@ static dlc_status open_exchange(dlc_session *session) {
     dlc_free(ends);
     if (status != DLC_OK)
         return status;
+    if (schedule.shard_optimizer)
+        dlc_plan_cut_shards((size_t)dlc_comm_ranks(session->connection.comm) *
+                                DLC_SQUARE_PIECE,
+                            arenas->count - arenas->control_words,
+                            session->bucket_begin, &session->buckets);
     session->deferred_update = schedule.overlap_forward;
     dlc_exchange_args args = {.comm = session->connection.comm,
                               .device_ops = session->device_ops,

@@ -28,8 +28,9 @@ typedef struct dlc_session {
     dlc_setup *setup;
     dlc_job *job;
     int32_t rank, ranks;
-    int is_plan;    /* only to be shown, not run: there are no peers */
-    dlc_axis *axis; /* own; those that it was opened with */
+    int is_plan;           /* only to be shown, not run: there are no peers */
+    int32_t planned_ranks; /* in a plan of one rank: those that it stands for; 0: one */
+    dlc_axis *axis;        /* own; those that it was opened with */
     int32_t axes;
 
     const dlc_device_ops *device_ops;
@@ -54,8 +55,12 @@ typedef struct dlc_session {
     dlc_consistency_needs needs;
     int deferred_update; /* weights are updated when the next forward needs them */
     dlc_updates updates; /* deferred ones that are still pending */
-    dlc_memory slot[DLC_MAX_STATES];
-    dlc_ema ema; /* of `slot` (session/ema.h) */
+    dlc_memory slot[DLC_MAX_STATES]; /* this rank's shards, if updates are sharded */
+    struct {
+        int32_t taken; /* 1 + the state that the gradients' arena holds; 0: none */
+        int writes, from_rank_0;
+    } full_state; /* see full_state.h */
+    dlc_ema ema;  /* of `slot` (session/ema.h) */
     dlc_sharded sharded;
     struct dlc_shards *shards;         /* NULL: every rank has all parameters */
     struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
@@ -108,9 +113,10 @@ dlc_queue *dlc_session_async_queue(const dlc_session *session);
 
 /* Does no axis in use rule out `what`, one of DLC_ALLOW_*? */
 int dlc_session_allows(const dlc_session *session, unsigned what);
-/* May each rank update a shard of the weights? May the update of a bucket be deferred,
- * with this solver? */
+/* May each rank update a shard of the weights? In one pass with the reduction? May the
+ * update of a bucket be deferred, with this solver? */
 int dlc_session_may_shard(const dlc_session *session);
+int dlc_session_may_fuse(const dlc_session *session);
 int dlc_session_may_defer(const dlc_session *session);
 
 /* Samples of an iteration, over all ranks and accumulation steps. */

@@ -107,6 +107,19 @@ static void check_average(const dlc_setup *setup, const dlc_solver *solver,
                          "[solver] ema");
 }
 
+static void check_overlap(const dlc_setup *setup, const dlc_solver *solver,
+                          dlc_problems *problems) {
+    const dlc_settings *transport = setup->transport_settings;
+    const char *reason = dlc_solver_whole_reason(solver);
+    if (reason && transport && dlc_settings_is(transport, "overlap_forward", "yes"))
+        dlc_problems_add(problems, setup->config,
+                         dlc_settings_line(transport, "overlap_forward"),
+                         "[transport] overlap_forward = yes doesn't work with [solver] "
+                         "type = %s, which needs %s: the first update needs the last "
+                         "gradient; leave it out",
+                         solver->name, reason);
+}
+
 dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
     int32_t servers = 0;
     dlc_solver solver;
@@ -119,6 +132,7 @@ dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems
     if (status == DLC_OK) {
         check_plateau(setup, &solver, problems);
         check_average(setup, &solver, problems);
+        check_overlap(setup, &solver, problems);
     }
     if (status == DLC_OK)
         status = check_schedule(setup, &solver, servers, problems);

@@ -7,7 +7,7 @@
 #ifndef DLC_SOLVER_EMA_H
 #define DLC_SOLVER_EMA_H
 
-#include <dlcore/device.h>
+#include <dlcore/consistency.h>
 
 /* Owns nothing. A zeroed one averages nothing. */
 typedef struct dlc_ema {
@@ -16,6 +16,8 @@ typedef struct dlc_ema {
     dlc_queue *queue; /* of the updates of the weights; NULL: work is done on return */
     double decay;
     size_t count; /* elements */
+    const dlc_exchange
+        *shards; /* of the average; NULL, or without shards: it is whole */
     float *weights, *average;
     float *gradients; /* of as many elements; not needed between iterations */
 } dlc_ema;
@@ -24,10 +26,11 @@ typedef struct dlc_ema {
 dlc_status dlc_ema_begin(const dlc_ema *ema);
 
 /* Elements [begin, end) of the weights, or those of them that there are, were updated.
- */
+ * With shards all of this rank's are averaged. */
 dlc_status dlc_ema_update(const dlc_ema *ema, size_t begin, size_t end);
 
-/* Puts the average in the place of the weights, which are kept in the arena of the
+/* Puts the average, or this rank's shards of it, in the place of the weights, which are
+ * kept in the arena of the
  * gradients, and puts them back, which leaves gradients of 0. Between iterations only,
  * while no peer reads this rank's arenas and nothing is left on the queue. */
 dlc_status dlc_ema_put(const dlc_ema *ema);

@@ -40,6 +40,8 @@ static size_t add(const dlc_param_ranges_args *args, dlc_param_range *at, size_t
     }
     *next = (dlc_param_range){.begin = begin,
                               .count = end - begin,
+                              .slot_begin = begin,
+                              .segment = (int32_t)(segment - args->segment),
                               .lr_mult = lr_mult,
                               .decay_mult = decay_mult};
     return count + 1;
@@ -74,6 +76,14 @@ static void cut_segments(const dlc_param_ranges_args *args, const size_t *border
     ranges->first[ranges->buckets] = count;
 }
 
+/* Slots have only shards, one after the other. */
+static void place_in_slots(const dlc_param_ranges_args *args,
+                           const dlc_param_ranges *ranges) {
+    for (int32_t b = 0; args->slot_begin && b < ranges->buckets; b++)
+        for (size_t i = ranges->first[b]; i < ranges->first[b + 1]; i++)
+            ranges->at[i].slot_begin += args->slot_begin[b] - args->shard_begin[b];
+}
+
 dlc_status dlc_param_ranges_make(const dlc_param_ranges_args *args,
                                  dlc_param_ranges *ranges) {
     const size_t whole_arena[] = {0, args->count};
@@ -91,6 +101,7 @@ dlc_status dlc_param_ranges_make(const dlc_param_ranges_args *args,
         return DLC_ERR_NOMEM;
     }
     cut_segments(args, border, &made);
+    place_in_slots(args, &made);
     *ranges = made;
     return DLC_OK;
 }

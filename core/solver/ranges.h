@@ -11,6 +11,8 @@
 
 typedef struct dlc_param_range {
     size_t begin, count;
+    size_t slot_begin; /* where it begins in the slots */
+    int32_t segment;   /* the first that it has elements of */
     float lr_mult, decay_mult;
 } dlc_param_range;
 
@@ -31,8 +33,9 @@ typedef struct dlc_param_ranges_args {
         *bucket_begin; /* buckets + 1 elements; NULL: the arena is one bucket */
     int32_t buckets;
 
-    /* Of bucket b only [shard_begin[b], shard_end[b]) is kept. NULL: all of it. */
-    const size_t *shard_begin, *shard_end;
+    /* Of bucket b only [shard_begin[b], shard_end[b]) is kept, which the slots have at
+     * slot_begin[b]. NULL: all of it. */
+    const size_t *shard_begin, *shard_end, *slot_begin;
 
     int whole; /* one range for each segment: neighbours are not joined */
 } dlc_param_ranges_args;

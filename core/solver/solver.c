@@ -42,11 +42,12 @@ static dlc_status check_norms(const dlc_solver *solver) {
     const dlc_solver_needs *needs = &solver->needs;
     if (needs->norms > DLC_NORMS_SLOT)
         return fail_plugin(solver, "asks for norms that this version does not know");
-    if (needs->norms && !DLC_CAN(solver->ops, trust))
-        return fail_plugin(solver, "asks for norms but has no `trust`");
     if (needs->norms == DLC_NORMS_SLOT &&
         (needs->norm_slot < 0 || needs->norm_slot >= solver->slots))
         return fail_plugin(solver, "asks for the norm of a slot that it does not have");
+    if (needs->norms == DLC_NORMS_SLOT && needs->slot_initial[needs->norm_slot] != 0)
+        return fail_plugin(solver, "asks for the norm of a slot that begins with more "
+                                   "than 0");
     if (needs->direction && needs->norms != DLC_NORMS_SLOT)
         return fail_plugin(solver, "has a direction but takes no norm of it");
     if (needs->direction &&

@@ -62,8 +62,9 @@ dlc_status dlc_solver_values(const dlc_solver *solver, int64_t iteration,
                              dlc_rule_values *values);
 
 /* Must the gradient of whole tensors be known before any weight is updated? Then
- * updates cannot be sharded, fused, deferred or captured. Clipping by norm
- * (solver->clip_norm) also needs those of all tensors on one rank. */
+ * updates cannot be fused with the reduction or deferred: the first update would need
+ * the last gradient. Clipping by norm (solver->clip_norm) also needs those of all
+ * tensors on one rank. */
 int dlc_solver_needs_whole_tensors(const dlc_solver *solver);
 
 /* What is known about it, in words: "clip_gradients". NULL if it needs no whole

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "solver/full_gradient.h"
+#include "solver/norms.h"
 #include "solver/updater.h"
 
 struct dlc_consistency {
@@ -11,7 +11,11 @@ struct dlc_consistency {
     const dlc_exchange *exchange;
     dlc_update_arenas arenas;
     dlc_param_ranges ranges; /* what this rank updates */
-    int needs_whole;         /* no weight is updated before all gradients are reduced */
+    dlc_norms norms;
+    int needs_norms; /* no weight is updated before all gradients are reduced */
+
+    dlc_update update; /* of iteration `made_for` */
+    int64_t made_for;
 
     /* With a fused update (reduce, update, all-gather in one call): one entry for each
      * range, and its update of this iteration. NULL otherwise. */
@@ -36,6 +40,7 @@ static dlc_status sync_needs(const dlc_settings *settings,
 static void sync_destroy(dlc_consistency *model) {
     if (!model)
         return;
+    dlc_norms_close(model->target, &model->norms);
     dlc_param_ranges_free(&model->ranges);
     dlc_free(model->fused);
     dlc_free(model->updates);
@@ -47,14 +52,16 @@ static dlc_status make_ranges(dlc_consistency *model) {
     const dlc_exchange *exchange = model->exchange;
     int norms = target->solver->needs.norms != DLC_NORMS_NONE;
     int sharded = is_sharded(exchange);
-    dlc_param_ranges_args args = {.segment = target->segment,
-                                  .segments = target->segments,
-                                  .count = target->count,
-                                  .bucket_begin = norms ? NULL : exchange->bucket_begin,
-                                  .buckets = exchange->buckets,
-                                  .shard_begin = sharded ? exchange->shard_begin : NULL,
-                                  .shard_end = sharded ? exchange->shard_end : NULL,
-                                  .whole = norms};
+    dlc_param_ranges_args args = {
+        .segment = target->segment,
+        .segments = target->segments,
+        .count = target->count,
+        .bucket_begin = norms && !sharded ? NULL : exchange->bucket_begin,
+        .buckets = exchange->buckets,
+        .shard_begin = sharded ? exchange->shard_begin : NULL,
+        .shard_end = sharded ? exchange->shard_end : NULL,
+        .slot_begin = sharded ? exchange->slot_begin : NULL,
+        .whole = norms};
     return dlc_param_ranges_make(&args, &model->ranges);
 }
 
@@ -62,7 +69,7 @@ static dlc_status prepare_fused_updates(dlc_consistency *model) {
     const dlc_exchange *exchange = model->exchange;
     const dlc_param_ranges *ranges = &model->ranges;
     size_t count = ranges->first[ranges->buckets];
-    if (!DLC_CAN(exchange, fused_update) || !is_sharded(exchange))
+    if (!DLC_CAN(exchange, fused_update) || !is_sharded(exchange) || model->needs_norms)
         return DLC_OK;
     model->fused = dlc_alloc(count, sizeof *model->fused);
     model->updates = dlc_alloc(count, sizeof *model->updates);
@@ -77,7 +84,7 @@ static dlc_status prepare_fused_updates(dlc_consistency *model) {
                                                  exchange->bucket_begin[b],
                                         .count = ranges->at[i].count};
             for (int32_t s = 0; s < model->target->solver->slots; s++)
-                range->slots[s] = model->arenas.slots[s] + ranges->at[i].begin;
+                range->slots[s] = model->arenas.slots[s] + ranges->at[i].slot_begin;
         }
     return DLC_OK;
 }
@@ -93,12 +100,9 @@ static dlc_status sync_create(const dlc_consistency_args *args,
                                        .gradients = args->gradients};
     for (int32_t i = 0; i < made->target->solver->slots; i++)
         made->arenas.slots[i] = args->slots[i];
-    made->needs_whole = made->target->loss_scale ||
-                        dlc_solver_needs_whole_tensors(made->target->solver);
-    dlc_status status = DLC_OK;
-    if (made->needs_whole && is_sharded(made->exchange))
-        status = dlc_fail(DLC_ERR_INTERNAL,
-                          "updates of a shard cannot wait for the whole gradient");
+    made->needs_norms = dlc_norms_are_needed(made->target);
+    made->made_for = -1;
+    dlc_status status = dlc_norms_open(made->target, &made->norms);
     if (status == DLC_OK)
         status = make_ranges(made);
     if (status == DLC_OK)
@@ -113,6 +117,15 @@ static dlc_status sync_create(const dlc_consistency_args *args,
 
 /* ---- An iteration ------------------------------------------------------------ */
 
+/* The hyperparameters are computed once an iteration. */
+static dlc_status make_update(dlc_consistency *model, int64_t iteration) {
+    if (model->made_for == iteration)
+        return DLC_OK;
+    DLC_TRY(dlc_update_make(model->target, iteration, &model->update));
+    model->made_for = iteration;
+    return DLC_OK;
+}
+
 /* The last bucket holds the control words, which every rank reads, so it is never
  * fused. */
 static int is_fused(const dlc_consistency *model, int32_t bucket) {
@@ -124,10 +137,9 @@ static dlc_status start_fused_update(dlc_consistency *model, int64_t iteration,
                                      int32_t bucket) {
     const dlc_param_ranges *ranges = &model->ranges;
     size_t first = ranges->first[bucket], end = ranges->first[bucket + 1];
-    dlc_update update;
-    DLC_TRY(dlc_update_make(model->target, iteration, &update));
+    DLC_TRY(make_update(model, iteration));
     for (size_t i = first; i < end; i++)
-        model->updates[i] = dlc_update_of_range(&update, &ranges->at[i]);
+        model->updates[i] = dlc_update_of_range(&model->update, &ranges->at[i]);
     return model->exchange->fused_update(model->exchange->context, bucket,
                                          model->fused + first, (int32_t)(end - first));
 }
@@ -139,56 +151,46 @@ static dlc_status sync_ready(dlc_consistency *model, int64_t iteration,
     return model->exchange->start(model->exchange->context, bucket);
 }
 
-static dlc_status update_bucket(const dlc_consistency *model, int32_t bucket,
-                                const dlc_update *update) {
-    const dlc_param_ranges *ranges = &model->ranges;
-    for (size_t i = ranges->first[bucket]; i < ranges->first[bucket + 1]; i++)
-        DLC_TRY(dlc_update_run(model->target, &model->arenas, &ranges->at[i], update));
+static dlc_status run_ranges(const dlc_consistency *model, size_t first, size_t end,
+                             const dlc_update *update) {
+    for (size_t i = first; i < end; i++)
+        DLC_TRY(dlc_update_run(model->target, &model->arenas, &model->ranges.at[i],
+                               &model->norms, update));
     return DLC_OK;
 }
 
 static dlc_status sync_update(dlc_consistency *model, int64_t iteration,
                               int32_t bucket) {
-    const dlc_exchange *exchange = model->exchange;
-    dlc_update update;
-    DLC_TRY(dlc_update_make(model->target, iteration, &update));
-    DLC_TRY(exchange->wait(exchange->context, bucket));
-    return update_bucket(model, bucket, &update);
+    const size_t *first = model->ranges.first;
+    DLC_TRY(make_update(model, iteration));
+    DLC_TRY(model->exchange->wait(model->exchange->context, bucket));
+    return run_ranges(model, first[bucket], first[bucket + 1], &model->update);
 }
 
 /* Updates with what can be known only when all gradients are reduced. */
-static dlc_status update_all(const dlc_consistency *model, int64_t iteration,
-                             dlc_update *update) {
-    double inverse = 1;
-    int skipped = 0;
-    DLC_TRY(dlc_full_gradient_check(model->target, &model->arenas, iteration, update,
-                                    &inverse, &skipped));
-    if (skipped)
-        return DLC_OK;
-    if (model->target->solver->needs.norms)
-        return dlc_full_gradient_update(model->target, &model->arenas, &model->ranges,
-                                        inverse, update);
+static dlc_status update_with_norms(dlc_consistency *model, int64_t iteration) {
+    dlc_update update = model->update;
     for (int32_t b = 0; b < model->exchange->buckets; b++)
-        DLC_TRY(update_bucket(model, b, update));
-    return DLC_OK;
+        DLC_TRY(model->exchange->wait(model->exchange->context, b));
+    DLC_TRY(dlc_norms_measure(model->target, model->exchange, &model->arenas,
+                              &model->ranges, iteration, &model->norms, &update));
+    return run_ranges(model, 0, model->ranges.first[model->ranges.buckets], &update);
 }
 
 static dlc_status sync_finish(dlc_consistency *model, int64_t iteration) {
     const dlc_exchange *exchange = model->exchange;
-    dlc_update update;
-    DLC_TRY(dlc_update_make(model->target, iteration, &update));
+    DLC_TRY(make_update(model, iteration));
+    if (model->needs_norms)
+        DLC_TRY(update_with_norms(model, iteration));
     for (int32_t b = 0; b < exchange->buckets; b++) {
         if (is_fused(model, b))
             continue;
-        DLC_TRY(exchange->wait(exchange->context, b));
-        if (!model->needs_whole)
-            DLC_TRY(update_bucket(model, b, &update));
+        if (!model->needs_norms)
+            DLC_TRY(sync_update(model, iteration, b));
         if (is_sharded(exchange))
             DLC_TRY(exchange->all_gather(exchange->context, b));
     }
-    if (is_sharded(exchange))
-        DLC_TRY(exchange->flush(exchange->context));
-    return model->needs_whole ? update_all(model, iteration, &update) : DLC_OK;
+    return is_sharded(exchange) ? exchange->flush(exchange->context) : DLC_OK;
 }
 
 static dlc_status sync_synchronize(dlc_consistency *model, int64_t iteration) {

@@ -4,11 +4,13 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "solver/norms.h"
 
 struct dlc_solver_updater {
     dlc_updater table;
     dlc_update_target target;
     dlc_param_ranges ranges; /* of the whole arena */
+    dlc_norms norms;         /* of the last measure */
 };
 
 dlc_status dlc_update_make(const dlc_update_target *target, int64_t iteration,
@@ -19,7 +21,6 @@ dlc_status dlc_update_make(const dlc_update_target *target, int64_t iteration,
                        .lr_mult = 1,
                        .decay_mult = 1,
                        .grad_scale = 1.0f / (float)solver->accumulation_steps,
-                       .trust = 1,
                        .values_at = target->values_at,
                        .loss_scale = target->loss_scale};
     DLC_TRY(dlc_solver_values(solver, iteration, &made.values));
@@ -66,6 +67,7 @@ static dlc_status update_range(const dlc_solver_updater *updater,
     float *slots[DLC_MAX_SLOTS] = {0};
     for (int32_t i = 0; i < target->solver->slots; i++)
         slots[i] = part->slots[i] + skip;
+    dlc_norms_of_range(target, &updater->norms, range, &made);
     return target->device_ops->update(target->device, NULL, to - from, &made,
                                       part->gradient + skip, slots,
                                       part->weight + skip);
@@ -82,12 +84,39 @@ static dlc_status table_update(void *context, const dlc_rule_values *values,
     dlc_update update = {.size = sizeof update,
                          .rule = solver->needs.rule,
                          .grad_scale = grad_scale / (float)solver->accumulation_steps,
-                         .trust = 1,
+                         .clip_norm = (float)solver->clip_norm,
                          .values = *values};
+    if (updater->table.needs_norms && !updater->norms.sums)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "solver '%s' needs %s, and this consistency model takes no "
+                        "norms; set [consistency] type = synchronous",
+                        solver->name, dlc_solver_whole_reason(solver));
+    if (solver->clip_norm > 0)
+        update.gradient_square = updater->norms.gradient;
     for (size_t i = find_range(ranges, begin);
          i < ranges->first[1] && ranges->at[i].begin < part.end; i++)
         DLC_TRY(update_range(updater, &update, &ranges->at[i], &part));
     return DLC_OK;
+}
+
+static dlc_status table_measure(void *context, const dlc_rule_values *values,
+                                float grad_scale, const float *gradients,
+                                float *const *slots, float *weights) {
+    dlc_solver_updater *updater = context;
+    const dlc_solver *solver = updater->target.solver;
+    dlc_update_target here = updater->target;
+    dlc_update_arenas arenas = {.weights = weights, .gradients = gradients};
+    dlc_update update = {.size = sizeof update,
+                         .rule = solver->needs.rule,
+                         .grad_scale = grad_scale / (float)solver->accumulation_steps,
+                         .values = *values};
+    here.queue = NULL;
+    if (!updater->norms.sums)
+        DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));
+    for (int32_t i = 0; i < solver->slots; i++)
+        arenas.slots[i] = slots[i];
+    return dlc_norms_measure(&here, NULL, &arenas, &updater->ranges, 0, &updater->norms,
+                             &update);
 }
 
 dlc_status dlc_solver_updater_open(const dlc_update_target *target,
@@ -99,11 +128,14 @@ dlc_status dlc_solver_updater_open(const dlc_update_target *target,
     made->table = (dlc_updater){.size = sizeof made->table,
                                 .context = made,
                                 .slots = target->solver->slots,
+                                .needs_norms = dlc_norms_are_needed(target),
                                 .values = table_values,
-                                .update = table_update};
+                                .update = table_update,
+                                .measure = table_measure};
     dlc_param_ranges_args args = {.segment = target->segment,
                                   .segments = target->segments,
-                                  .count = target->count};
+                                  .count = target->count,
+                                  .whole = target->solver->needs.norms != 0};
     dlc_status status = dlc_param_ranges_make(&args, &made->ranges);
     if (status != DLC_OK) {
         dlc_solver_updater_close(made);
@@ -116,6 +148,7 @@ dlc_status dlc_solver_updater_open(const dlc_update_target *target,
 void dlc_solver_updater_close(dlc_solver_updater *updater) {
     if (!updater)
         return;
+    dlc_norms_close(&updater->target, &updater->norms);
     dlc_param_ranges_free(&updater->ranges);
     dlc_free(updater);
 }

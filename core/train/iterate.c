@@ -252,8 +252,6 @@ static const char *obstacle(const dlc_session *session) {
         return "the device cannot capture graphs";
     DLC_EACH_AXIS(session, axis, capture_obstacle)
     return axis->ops->capture_obstacle;
-    if (dlc_solver_needs_whole_tensors(&session->solver))
-        return "the solver, with these settings, reads results on the CPU";
     if (session->accumulation_steps > 1)
         return "an iteration has several micro-batches";
     if (session->deferred_update)

@@ -55,10 +55,11 @@ typedef struct dlc_exchange {
 
     /* Sharded updates (ZeRO stage 1). Then start reduces only the elements
      * [shard_begin[b], shard_end[b]) of bucket b on this rank, and this rank updates
-     * only those; the other weights and slots belong to other ranks. These fields are
-     * NULL if each rank reduces and updates everything. */
+     * only those; the other weights belong to other ranks. Slots hold nothing else:
+     * element shard_begin[b] of the arena is element slot_begin[b] of each slot. These
+     * fields are NULL if each rank reduces and updates everything. */
 
-    const size_t *shard_begin, *shard_end; /* `buckets` elements each */
+    const size_t *shard_begin, *shard_end, *slot_begin; /* `buckets` elements each */
 
     /* Starts to distribute the updated weights of this rank's shard of bucket b to all
      * ranks. Does not block. Called after the shard has been updated. */
@@ -67,6 +68,12 @@ typedef struct dlc_exchange {
     /* Waits until the weights of all ranks have arrived. Called at the end of
      * finish. */
     dlc_status (*flush)(void *context);
+
+    /* `sums` has a number for each piece of the arena (DLC_SQUARE_PIECE elements), in
+     * device memory: distributes those of this rank's shards to all ranks, as far as
+     * later work on the queue is concerned; without a queue it blocks. Shards begin and
+     * end on pieces. Called when all buckets are reduced and none is being gathered. */
+    dlc_status (*gather_sums)(void *context, double *sums);
 
     /* Sharded updates in one pass over memory. NULL: the transport or the device does
      * not support it. For any bucket but the last it replaces start, wait, the
@@ -123,8 +130,9 @@ typedef struct dlc_p2p_channel {
  * once. */
 typedef struct dlc_updater {
     uint32_t size;
-    void *context; /* the first argument of the calls */
-    int32_t slots; /* of the rule: 0 .. DLC_MAX_SLOTS */
+    void *context;       /* the first argument of the calls */
+    int32_t slots;       /* of the rule: 0 .. DLC_MAX_SLOTS */
+    int32_t needs_norms; /* 1: of whole tensors, see measure */
 
     /* The hyperparameters of an iteration; the first iteration is 0. Does not block. */
     dlc_status (*values)(void *context, int64_t iteration, dlc_rule_values *values);
@@ -139,6 +147,13 @@ typedef struct dlc_updater {
     dlc_status (*update)(void *context, const dlc_rule_values *values, size_t begin,
                          size_t count, float grad_scale, const float *gradient,
                          float *const *slots, float *weight);
+
+    /* With needs_norms: takes the norms that the calls of update read until the next
+     * call of this one, of whole arenas; may change the slots. One thread at a time
+     * calls it, and update only after it has returned. */
+    dlc_status (*measure)(void *context, const dlc_rule_values *values,
+                          float grad_scale, const float *gradients, float *const *slots,
+                          float *weights);
 } dlc_updater;
 
 /* ---- Building a model ------------------------------------------------------------ */
@@ -182,7 +197,8 @@ typedef struct dlc_consistency_args {
 
     float *weights;
     float *gradients;
-    float *slots[DLC_MAX_SLOTS]; /* initial values, or as the checkpoint had them */
+    float *slots[DLC_MAX_SLOTS]; /* initial values, or as the checkpoint had them;
+                                    with sharded updates this rank's shards */
 
     const dlc_updater *updater;
     const dlc_exchange *exchange;

@@ -77,7 +77,9 @@ typedef struct dlc_rule_step {
     float weight_decay, l1_decay; /* with its decay_mult; the gradient has them added */
     float clip_value, grad_scale; /* the gradient is scaled and clipped */
     float decay_mult;             /* for decay that a rule applies itself (decoupled) */
-    float trust;                  /* from dlc_solver_ops.trust; 1 without norms */
+    /* L2 norms of the whole tensor, if dlc_solver_needs.norms asks for them: of its
+     * weights, and of its gradient or slot. */
+    float weight_norm, norm;
     float own[DLC_RULE_VALUES];
 } dlc_rule_step;
 
@@ -102,7 +104,7 @@ typedef struct dlc_update {
     const dlc_rule *rule;
     float lr_mult, decay_mult;
     float grad_scale; /* factor of the gradients */
-    float trust;      /* dlc_rule_step.trust */
+    float clip_norm;  /* see gradient_square */
     dlc_rule_values values;
 
     /* Values in device memory, read when the work is done; each pointer may be NULL. */
@@ -111,7 +113,20 @@ typedef struct dlc_update {
 
     /* Its `inverse` multiplies grad_scale; if it has `overflow`, nothing is changed. */
     const dlc_loss_scale *loss_scale;
+
+    /* The squared norm of all gradients: if, multiplied by grad_scale, the norm is more
+     * than clip_norm, grad_scale becomes less. */
+    const double *gradient_square;
+
+    /* Squared norms of a tensor, for dlc_rule_step.weight_norm and .norm;
+     * `norm_of_gradient`: the latter is multiplied by grad_scale. */
+    const double *weight_square, *norm_square;
+    int32_t norm_of_gradient;
 } dlc_update;
+
+/* Norms are made of sums over pieces of so many elements (dlc_device_ops.square_sums).
+ * Every parameter begins on a piece of its arena. */
+#define DLC_SQUARE_PIECE 256
 
 /* Elements that a thread of a kernel loads and stores at once. */
 #define DLC_RULE_PACK 4
@@ -132,6 +147,24 @@ typedef struct dlc_rule_operands {
 #define DLC_RULE_INLINE static inline
 #endif
 
+/* Clips by norm (Pascanu et al., "On the difficulty of training recurrent neural
+ * networks", 2013, algorithm 1), and takes the norms of a tensor. */
+DLC_RULE_INLINE void dlc_rule_step_take_norms(const dlc_update *update,
+                                              dlc_rule_step *step) {
+    double scale = (double)step->grad_scale, most = (double)update->clip_norm;
+    step->weight_norm = step->norm = 0;
+    if (update->gradient_square) {
+        double norm = sqrt(*update->gradient_square) * scale;
+        scale = norm > most ? scale * most / norm : scale;
+        step->grad_scale = (float)scale;
+    }
+    if (update->weight_square)
+        step->weight_norm = (float)sqrt(*update->weight_square);
+    if (update->norm_square)
+        step->norm = (float)(sqrt(*update->norm_square) *
+                             (update->norm_of_gradient ? scale : 1));
+}
+
 /* For devices. Fills in the step of an update from the values where they are; reads
  * device memory if there are pointers to it. Returns 0 if nothing is to be changed. */
 DLC_RULE_INLINE int dlc_rule_step_make(const dlc_update *update, dlc_rule_step *step) {
@@ -143,13 +176,12 @@ DLC_RULE_INLINE int dlc_rule_step_make(const dlc_update *update, dlc_rule_step *
     step->clip_value = values->clip_value;
     step->grad_scale = update->grad_scale;
     step->decay_mult = update->decay_mult;
-    step->trust = update->trust;
     for (int i = 0; i < DLC_RULE_VALUES; i++)
         step->own[i] = values->own[i];
-    if (!update->loss_scale)
-        return 1;
-    step->grad_scale *= update->loss_scale->inverse;
-    return update->loss_scale->overflow == 0;
+    if (update->loss_scale)
+        step->grad_scale *= update->loss_scale->inverse;
+    dlc_rule_step_take_norms(update, step);
+    return !update->loss_scale || update->loss_scale->overflow == 0;
 }
 
 /* For DLC_RULE. What the body gets as its gradient; NaN stays NaN. Where nothing is cut

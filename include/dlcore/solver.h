@@ -9,7 +9,6 @@
  *     call      needed             thread   may block
  *     needs     required           any      no
  *     values    optional           any      no
- *     trust     if norms are set   any      no
  *
  * The calls depend on their arguments alone: several threads may make them at once, and
  * all ranks get the same results. */
@@ -22,7 +21,8 @@
 extern "C" {
 #endif
 
-/* Which norms the trust of a tensor is computed from, beside that of the weights. */
+/* Which norm of each tensor the rule reads (dlc_rule_step.norm), beside that of the
+ * weights (weight_norm). */
 typedef enum dlc_rule_norms {
     DLC_NORMS_NONE = 0,
     DLC_NORMS_GRADIENT =
@@ -65,12 +65,6 @@ typedef struct dlc_solver_ops {
      * `own` and sets weight_decay to 0. */
     dlc_status (*values)(const dlc_settings *settings, int64_t iteration,
                          dlc_rule_values *values);
-
-    /* Required if needs.norms is not 0. The trust of a tensor (dlc_rule_step.trust)
-     * from the L2 norms of its weights and of what needs.norms says. `decay_mult` is
-     * the tensor's. */
-    float (*trust)(const dlc_settings *settings, const dlc_rule_values *values,
-                   double decay_mult, double weight_norm, double norm);
 } dlc_solver_ops;
 
 #ifdef __cplusplus

@@ -230,12 +230,22 @@ static dlc_status mirror_sum(dlc_device *device, dlc_queue *queue, size_t n,
     return copy_out(device, m.real->sum(device, queue, n, from, count, to));
 }
 
-static dlc_status mirror_norm2(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *x, double *result) {
+static dlc_status mirror_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *x, double *sums) {
+    size_t pieces = (n + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
     begin();
     float *on_device = in(x, n * sizeof *x);
+    double *to = out(sums, pieces * sizeof *sums);
     copy_in(device);
-    return copy_out(device, m.real->norm2(device, queue, n, on_device, result));
+    return copy_out(device, m.real->square_sums(device, queue, n, on_device, to));
+}
+
+static dlc_status mirror_total(dlc_device *device, dlc_queue *queue, size_t n,
+                               const double *sums, double *total) {
+    begin();
+    double *from = in(sums, n * sizeof *sums), *to = out(total, sizeof *total);
+    copy_in(device);
+    return copy_out(device, m.real->total(device, queue, n, from, to));
 }
 
 /* An update with its pointers, and its slots, in the device's memory. */
@@ -246,6 +256,12 @@ static dlc_update update_in(const dlc_update *update, size_t n, float *const *sl
         made.values_at = in(update->values_at, sizeof *update->values_at);
     if (update->loss_scale)
         made.loss_scale = in(update->loss_scale, sizeof *update->loss_scale);
+    if (update->gradient_square)
+        made.gradient_square = in(update->gradient_square, sizeof(double));
+    if (update->weight_square)
+        made.weight_square = in(update->weight_square, sizeof(double));
+    if (update->norm_square)
+        made.norm_square = in(update->norm_square, sizeof(double));
     for (int32_t k = 0; k < update->rule->slots; k++)
         on_device[k] = out(slots[k], n * sizeof(float));
     return made;
@@ -293,14 +309,14 @@ static dlc_status mirror_add_mean(dlc_device *device, dlc_queue *queue, float al
 }
 
 static dlc_status mirror_update_loss_scale(dlc_device *device, dlc_queue *queue,
-                                           size_t n, const float *gradients,
-                                           int32_t patience, dlc_loss_scale *scale) {
+                                           const double *square, int32_t patience,
+                                           dlc_loss_scale *scale) {
     begin();
-    float *g = in(gradients, n * sizeof *g);
+    double *from = in(square, sizeof *square);
     dlc_loss_scale *on_device = out(scale, sizeof *scale);
     copy_in(device);
     return copy_out(
-        device, m.real->update_loss_scale(device, queue, n, g, patience, on_device));
+        device, m.real->update_loss_scale(device, queue, from, patience, on_device));
 }
 
 static dlc_status mirror_normalize(dlc_device *device, dlc_queue *queue, size_t n,
@@ -326,7 +342,8 @@ static dlc_device_ops mirrored = {
     .axpy = mirror_axpy,
     .convert = mirror_convert,
     .sum = mirror_sum,
-    .norm2 = mirror_norm2,
+    .square_sums = mirror_square_sums,
+    .total = mirror_total,
     .update = mirror_update,
     .add_bf16 = mirror_add_bf16,
     .sum_to = mirror_sum_to,

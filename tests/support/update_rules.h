@@ -18,7 +18,7 @@ DLC_RULE(test_moments, 2) {
     slot[1] = step->own[3] * slot[1] + (1 - step->own[3]) * (gradient * gradient);
     float direction = slot[0] / (sqrtf(slot[1]) + step->own[4]);
     direction = direction + step->own[5] * step->decay_mult * *weight;
-    *weight -= step->learning_rate * step->trust * direction;
+    *weight -= step->learning_rate * step->own[6] * direction;
 }
 
 DLC_RULE(test_four, 4) {

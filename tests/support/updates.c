@@ -13,13 +13,12 @@ dlc_update test_update(int rule) {
                         .lr_mult = 2,
                         .decay_mult = 0.5f,
                         .grad_scale = 0.25f,
-                        .trust = 0.75f,
                         .values = {.learning_rate = 0.05f,
                                    .weight_decay = 0.004f,
                                    .l1_decay = 0.003f,
                                    .clip_value = 0.3f,
-                                   .own = {0.9f, 1, 0.8f, 0.99f, 1e-6f, 0.01f, 0, 0, 0,
-                                           0, 0, -0.125f}}};
+                                   .own = {0.9f, 1, 0.8f, 0.99f, 1e-6f, 0.01f, 0.75f, 0,
+                                           0, 0, 0, -0.125f}}};
 }
 
 dlc_update test_subtraction(void) {
@@ -28,7 +27,6 @@ dlc_update test_subtraction(void) {
                         .lr_mult = 1,
                         .decay_mult = 1,
                         .grad_scale = 1,
-                        .trust = 1,
                         .values = {.learning_rate = 1, .clip_value = INFINITY}};
 }
 
@@ -98,8 +96,8 @@ void test_update_reference(const dlc_update *update, size_t n, const float *grad
         else if (update->rule == &test_momentum)
             momentum(own, rate, g, &slots[0][i], &weight[i]);
         else if (update->rule == &test_moments)
-            moments(own, rate * update->trust, own[5] * update->decay_mult, g,
-                    &slots[0][i], &slots[1][i], &weight[i]);
+            moments(own, rate * own[6], own[5] * update->decay_mult, g, &slots[0][i],
+                    &slots[1][i], &weight[i]);
         else
             four(own, rate, g, (float *[]){slots[0], slots[1], slots[2], slots[3]}, i,
                  &weight[i]);

@@ -229,23 +229,39 @@ static void sums_pairwise(suite_run *run) {
         }
 }
 
-static void norm_is_a_sum_of_squares(suite_run *run) {
+/* The sums of pieces, whichever call adds them, and their total. */
+static void norms_are_sums_of_squares(suite_run *run) {
     device_check b;
     device_check_open(run, &b);
     for (int s = 0; s < SIZES; s++) {
+        size_t n = sizes[s], pieces = (n + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
+        size_t half = pieces / 2;
         float *x;
-        double wanted = 0, first = -1, second = -1;
-        float *dx = device_check_upload(&b, sizes[s], 1, &x);
-        for (size_t i = 0; i < sizes[s]; i++)
+        double wanted = 0, total[2] = {-1, -2};
+        float *dx = device_check_upload(&b, n, 1, &x);
+        double *sums = device_check_take(&b, (pieces + 2) * sizeof *sums);
+        for (size_t i = 0; i < n; i++)
             wanted += (double)x[i] * (double)x[i];
-        suite_must(run, b.ops->norm2(b.device, b.queue, sizes[s], dx, &first), "norm2");
-        suite_must(run, b.ops->norm2(b.device, b.queue, sizes[s], dx, &second),
-                   "norm2");
-        if (!(fabs(first - wanted) <= 1e-5 * wanted))
-            suite_fail(run, "norm2 of %zu elements is %.9g, not %.9g", sizes[s], first,
-                       wanted);
-        if (first < second || first > second)
-            suite_fail(run, "norm2 of the same numbers differs between calls");
+        for (size_t k = 0; k < 2; k++) {
+            size_t from = k ? half : 0, skip = from * DLC_SQUARE_PIECE;
+            if (k)
+                suite_must(run, b.ops->square_sums(b.device, b.queue, skip, dx, sums),
+                           "square_sums");
+            suite_must(
+                run,
+                b.ops->square_sums(b.device, b.queue, n - skip, dx + skip, sums + from),
+                "square_sums");
+            suite_must(run,
+                       b.ops->total(b.device, b.queue, pieces, sums, sums + pieces + k),
+                       "total");
+        }
+        device_check_copy(&b, total, sums + pieces, sizeof total);
+        if (!(fabs(total[0] - wanted) <= 1e-5 * wanted))
+            suite_fail(run, "the squares of %zu elements add up to %.9g, not %.9g", n,
+                       total[0], wanted);
+        if (total[0] < total[1] || total[0] > total[1])
+            suite_fail(run, "the squares of the same numbers differ if they are added "
+                            "by two calls");
     }
 }
 
@@ -395,7 +411,8 @@ const suite_check suite_device_checks[] = {
     CHECK("device.kernels", "scale, add and axpy are right for any size",
           kernels_are_right),
     CHECK("device.sum", "sum is bitwise that of the pairwise order", sums_pairwise),
-    CHECK("device.norm", "norm2 is right and reproducible", norm_is_a_sum_of_squares),
+    CHECK("device.norms", "norms are right, whoever adds which pieces",
+          norms_are_sums_of_squares),
     CHECK("device.convert", "conversion to bfloat16 and back is right",
           converts_and_back),
     CHECK("device.queues", "queues keep the order of work and wait for events",

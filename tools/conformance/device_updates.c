@@ -17,7 +17,8 @@ DLC_RULE_INLINE void any_slots(const dlc_rule_step *step, float gradient, int sl
         sum += slot[k];
     }
     *weight -= step->learning_rate *
-               (step->trust * sum + step->own[11] * step->decay_mult * *weight);
+               ((step->own[10] + step->weight_norm * step->norm) * sum +
+                step->own[11] * step->decay_mult * *weight);
 }
 
 DLC_RULE(no_slots, 0) {
@@ -42,19 +43,21 @@ static const double tolerance = 1e-5;
 
 /* Every hyperparameter matters. */
 static dlc_update update_of(const dlc_rule *rule) {
-    return (dlc_update){
-        .size = sizeof(dlc_update),
-        .rule = rule,
-        .lr_mult = 2,
-        .decay_mult = 0.5f,
-        .grad_scale = 0.25f,
-        .trust = 0.75f,
-        .values = {
-            .learning_rate = 0.05f,
-            .weight_decay = 0.04f,
-            .l1_decay = 0.03f,
-            .clip_value = 0.2f,
-            .own = {[0] = 0.9f, [1] = 0.8f, [2] = 0.99f, [3] = 0.5f, [11] = 0.1f}}};
+    return (dlc_update){.size = sizeof(dlc_update),
+                        .rule = rule,
+                        .lr_mult = 2,
+                        .decay_mult = 0.5f,
+                        .grad_scale = 0.25f,
+                        .values = {.learning_rate = 0.05f,
+                                   .weight_decay = 0.04f,
+                                   .l1_decay = 0.03f,
+                                   .clip_value = 0.2f,
+                                   .own = {[0] = 0.9f,
+                                           [1] = 0.8f,
+                                           [2] = 0.99f,
+                                           [3] = 0.5f,
+                                           [10] = 0.75f,
+                                           [11] = 0.1f}}};
 }
 
 /* ---- What they compute ------------------------------------------------------ */
@@ -80,7 +83,7 @@ static void expect(const dlc_update *u, double scale, size_t n, const float *gra
             sum += (double)slots[k][i];
         }
         w -= (double)(v->learning_rate * u->lr_mult) *
-             ((double)u->trust * sum + (double)(v->own[11] * u->decay_mult) * w);
+             ((double)v->own[10] * sum + (double)(v->own[11] * u->decay_mult) * w);
         weight[i] = (float)w;
     }
 }
@@ -189,6 +192,30 @@ static void updates_by_values_in_memory(suite_run *run) {
         }
 }
 
+/* Squared norms in device memory: of all gradients, which are clipped, and of a tensor.
+ */
+static void updates_by_norms(suite_run *run) {
+    enum { COUNT = 1003 };
+    static const double squares[] = {400, 0.25, 0.0625};
+    device_check b;
+    device_check_open(run, &b);
+    for (size_t r = 0; r < RULES; r++)
+        for (int of_gradient = 0; of_gradient < 2; of_gradient++) {
+            const double *there = upload_bytes(&b, squares, sizeof squares);
+            dlc_update update = update_of(rules[r]), wanted = update;
+            update.gradient_square = there;
+            update.clip_norm = 2.5f; /* of 20 * 0.25: gradients are halved */
+            update.weight_square = there + 1;
+            update.norm_square = there + 2;
+            update.norm_of_gradient = of_gradient;
+            arrays a = make_arrays(&b, COUNT);
+            run_update(&b, &update, &a, 0);
+            wanted.values.own[10] += 0.5f * 0.25f * (of_gradient ? 0.125f : 1.0f);
+            expect_update(&wanted, 0.5, &a, 0);
+            compare_arrays(&b, "update by norms", &a);
+        }
+}
+
 /* The sum of three gradients, two copies of the weights. */
 static void updates_several_copies(suite_run *run) {
     enum { COUNT = 70003, AT = 1 };
@@ -232,6 +259,8 @@ const suite_check suite_device_update_checks[] = {
           updates_by_the_rule),
     CHECK("device.update_values", "update reads values and loss scale when it runs",
           updates_by_values_in_memory),
+    CHECK("device.update_norms", "update clips by a norm, and passes norms to the rule",
+          updates_by_norms),
     CHECK("device.update_to", "update_to is a sum, an update, and copies of it",
           updates_several_copies),
     {.name = NULL},

@@ -71,23 +71,6 @@ static void values_are_a_function(suite_run *run) {
     }
 }
 
-static void trust_is_finite(suite_run *run) {
-    static const double norms[] = {0, 1e-15, 1, 1e15};
-    training_fixture f;
-    dlc_rule_values values;
-    training_fixture_open(run, &f);
-    if (!f.solver.needs.norms)
-        suite_skip(run, "it takes no norms");
-    suite_must(run, dlc_solver_values(&f.solver, 0, &values), "values");
-    for (size_t i = 0; i < 16; i++) {
-        double weight = norms[i % 4], norm = norms[i / 4];
-        float trust = f.solver.ops->trust(f.solver.settings, &values, 1, weight, norm);
-        if (!isfinite(trust) || trust < 0)
-            suite_fail(run, "its trust for norms of %g and %g is %g", weight, norm,
-                       (double)trust);
-    }
-}
-
 /* ---- The rule --------------------------------------------------------------- */
 
 /* Arrays of a call of the rule, with room on both sides that it must not touch. */
@@ -105,7 +88,7 @@ static int same_arrays(const arrays *a, const arrays *b) {
 
 static void make_step(suite_run *run, dlc_solver *solver, dlc_rule_step *step) {
     training_fixture f;
-    dlc_update update = {.lr_mult = 1, .decay_mult = 1, .grad_scale = 1, .trust = 1};
+    dlc_update update = {.lr_mult = 1, .decay_mult = 1, .grad_scale = 1};
     training_fixture_open(run, &f);
     suite_must(run, dlc_solver_values(&f.solver, 3, &update.values), "values");
     (void)dlc_rule_step_make(&update, step);
@@ -140,7 +123,7 @@ static void run_on(const dlc_solver *solver, const dlc_rule_step *step, arrays *
 static void updates_elements(suite_run *run) {
     static const size_t lengths[] = {0, 1, 2, 3, 7, 16, 33, MOST};
     dlc_solver solver;
-    dlc_rule_step step = {.trust = 1};
+    dlc_rule_step step = {.grad_scale = 1};
     make_step(run, &solver, &step);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         arrays together, alone;
@@ -157,10 +140,32 @@ static void updates_elements(suite_run *run) {
     }
 }
 
+/* Norms of 0, or far apart, are no reason for infinity. */
+static void survives_norms(suite_run *run) {
+    static const float norms[] = {0, 1e-15f, 1, 1e15f};
+    dlc_solver solver;
+    dlc_rule_step step = {.grad_scale = 1};
+    make_step(run, &solver, &step);
+    if (!solver.needs.norms)
+        suite_skip(run, "it takes no norms");
+    for (size_t i = 0; i < 16; i++) {
+        arrays a;
+        fill_arrays(&solver, &a);
+        step.weight_norm = norms[i % 4];
+        step.norm = norms[i / 4];
+        run_on(&solver, &step, &a, 0, MOST);
+        for (size_t j = 0; j < MOST; j++)
+            if (!isfinite(a.weight[j]))
+                suite_fail(run, "a weight becomes %g with norms of %g and %g",
+                           (double)a.weight[j], (double)step.weight_norm,
+                           (double)step.norm);
+    }
+}
+
 /* Infinity and NaN stay in their element. */
 static void survives_nan(suite_run *run) {
     dlc_solver solver;
-    dlc_rule_step step = {.trust = 1};
+    dlc_rule_step step = {.grad_scale = 1};
     make_step(run, &solver, &step);
     arrays sound, sick;
     fill_arrays(&solver, &sound);
@@ -179,7 +184,7 @@ static void survives_nan(suite_run *run) {
 /* The padding between parameters is updated like the rest. */
 static void keeps_padding(suite_run *run) {
     dlc_solver solver;
-    dlc_rule_step step = {.trust = 1};
+    dlc_rule_step step = {.grad_scale = 1};
     make_step(run, &solver, &step);
     arrays a;
     memset(&a, 0, sizeof a);
@@ -255,7 +260,7 @@ const suite_check suite_solver_checks[] = {
           reports_its_needs),
     CHECK("solver.values", "the values of an iteration depend on it alone",
           values_are_a_function),
-    CHECK("solver.trust", "the trust is finite for any norms", trust_is_finite),
+    CHECK("solver.norms", "weights stay finite for any norms", survives_norms),
     CHECK("solver.elements", "the rule updates each element by itself",
           updates_elements),
     CHECK("solver.nan", "NaN in a gradient stays in its element", survives_nan),

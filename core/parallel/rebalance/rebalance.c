@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "parallel/rebalance/throughput.h"
+#include "session/full_state.h"
 #include "topology/quota.h"
 
 /* ---- Comparing ------------------------------------------------------------------- */
@@ -129,20 +130,21 @@ static int32_t parts(const dlc_session *session) {
 }
 
 /* The arena of a parameter: part 0 is the parameter, parts from 1 are its states. NULL:
- * not to be moved. */
-static float *arena_of(const dlc_session *session, int32_t i, int32_t part) {
-    if (part == 0)
-        return dlc_net_param_arena(session->net, i);
-    return dlc_solver_saves(&session->solver, part - 1) &&
+ * not to be moved. Collective. */
+static dlc_status find_arena(dlc_session *session, int32_t i, int32_t part,
+                             float **arena) {
+    *arena = part == 0 ? dlc_net_param_arena(session->net, i) : NULL;
+    return part > 0 && dlc_solver_saves(&session->solver, part - 1) &&
                    !dlc_net_param_at(session->net, i)->is_buffer
-               ? session->slot[part - 1].base
-               : NULL;
+               ? dlc_full_state_take(session, part - 1, arena)
+               : DLC_OK;
 }
 
-static dlc_status save_one(const dlc_session *session, int32_t i, int32_t part,
+static dlc_status save_one(dlc_session *session, int32_t i, int32_t part,
                            float **plain) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
-    const float *arena = arena_of(session, i, part);
+    float *arena = NULL;
+    DLC_TRY(find_arena(session, i, part, &arena));
     if (!arena)
         return DLC_OK;
     *plain = dlc_alloc((size_t)dlc_shape_count(&param->shape), sizeof **plain);
@@ -163,30 +165,30 @@ static dlc_status save_model(const dlc_session *session, saved_state *state) {
 
 /* Each rank keeps its own running averages, unlike in a checkpoint. */
 static dlc_status save_state(dlc_session *session, saved_state *state) {
-    for (int32_t part = 1; part < parts(session); part++)
-        if (dlc_solver_saves(&session->solver, part - 1))
-            DLC_TRY(dlc_exchanger_all_gather(session->exchanger,
-                                             session->slot[part - 1].base));
     int32_t params = dlc_net_params(session->net);
     state->count = (size_t)params * (size_t)parts(session);
     state->plain = dlc_alloc(state->count, sizeof *state->plain);
     if (!state->plain)
         return DLC_ERR_NOMEM;
-    for (int32_t i = 0; i < params; i++)
-        for (int32_t part = 0; part < parts(session); part++)
+    for (int32_t part = 0; part < parts(session); part++)
+        for (int32_t i = 0; i < params; i++)
             DLC_TRY(
                 save_one(session, i, part, &state->plain[i * parts(session) + part]));
+    DLC_TRY(dlc_full_state_end(session));
     return save_model(session, state);
 }
 
 static dlc_status restore_state(dlc_session *session, saved_state *state) {
-    for (int32_t i = 0; i < dlc_net_params(session->net); i++)
-        for (int32_t part = 0; part < parts(session); part++) {
+    dlc_full_state_write(session, 0);
+    for (int32_t part = 0; part < parts(session); part++)
+        for (int32_t i = 0; i < dlc_net_params(session->net); i++) {
             const float *plain = state->plain[i * parts(session) + part];
+            float *arena = NULL;
+            DLC_TRY(find_arena(session, i, part, &arena));
             if (plain)
-                DLC_TRY(dlc_net_param_import(session->net, i, plain,
-                                             arena_of(session, i, part)));
+                DLC_TRY(dlc_net_param_import(session->net, i, plain, arena));
         }
+    DLC_TRY(dlc_full_state_end(session));
     session->model_state = state->model; /* now owned by the session */
     session->model_state_bytes = state->model_bytes;
     state->model = NULL;

@@ -43,7 +43,6 @@ static int make_step(const dlc_solver_ops *ops, const dlc_rule *rule, int iterat
                          .lr_mult = (float)lr_mult,
                          .decay_mult = (float)decay_mult,
                          .grad_scale = 1,
-                         .trust = 1,
                          .values = {.learning_rate = (float)learning_rate,
                                     .weight_decay = (float)decay,
                                     .clip_value = INFINITY}};

@@ -198,65 +198,50 @@ dlc_status compute_update_to(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-/* The squares are added in parts whose size depends on n alone, so the result does not
- * depend on the number of threads. */
-enum { PARTS = 1024, PART_MIN = 4096 };
-
 typedef struct squares {
-    size_t n, part; /* elements in all, and per part */
+    size_t n;
     const float *x;
     double *sums;
 } squares;
 
-static void range_norm2(const void *job, size_t begin, size_t end) {
+static void range_squares(const void *job, size_t begin, size_t end) {
     const squares *s = job;
     for (size_t i = begin; i < end; i++) {
-        size_t at = i * s->part;
-        size_t n = s->n - at < s->part ? s->n - at : s->part;
-        s->sums[i] = kernel_norm2(n, s->x + at);
+        size_t at = i * DLC_SQUARE_PIECE, left = s->n - at;
+        s->sums[i] = kernel_squares(left < DLC_SQUARE_PIECE ? left : DLC_SQUARE_PIECE,
+                                    s->x + at);
     }
 }
 
-dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                         double *result) {
-    double sums[PARTS];
-    size_t part = (n + PARTS - 1) / PARTS;
-    squares job = {n, part > PART_MIN ? part : PART_MIN, x, sums};
-    size_t parts = (n + job.part - 1) / job.part;
-    double total = 0.0;
-
+dlc_status compute_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *x, double *sums) {
+    size_t pieces = (n + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
+    squares job = {n, x, sums};
     (void)queue;
     if (n > SERIAL)
-        threads_parallel_for(device, parts, 1, range_norm2, &job);
+        threads_parallel_for(device, pieces, 1, range_squares, &job);
     else
-        range_norm2(&job, 0, parts);
-    for (size_t i = 0; i < parts; i++)
-        total += sums[i];
-    *result = total;
+        range_squares(&job, 0, pieces);
     return DLC_OK;
 }
 
-typedef struct search {
-    const float *x;
-    _Atomic int *overflow;
-} search;
-
-static void range_overflow(const void *job, size_t begin, size_t end) {
-    const search *s = job;
-    if (!kernel_all_finite(end - begin, s->x + begin))
-        *s->overflow = 1;
+dlc_status compute_total(dlc_device *device, dlc_queue *queue, size_t n,
+                         const double *sums, double *total) {
+    (void)device;
+    (void)queue;
+    *total = kernel_total(n, sums);
+    return DLC_OK;
 }
 
 /* See Micikevicius et al. 2018, section 3.2. */
-dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                                     const float *gradients, int32_t growth_interval,
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue,
+                                     const double *square, int32_t growth_interval,
                                      dlc_loss_scale *scale) {
     static const float least = 1.0f, most = 0x1p24f;
-    _Atomic int overflow = 0;
+    (void)device;
     (void)queue;
-    parallel_for(device, n, range_overflow, &(search){gradients, &overflow});
     scale->inverse = 1.0f / scale->scale;
-    scale->overflow = overflow;
+    scale->overflow = !isfinite(*square);
     if (scale->overflow) {
         scale->scale = scale->scale / 2 > least ? scale->scale / 2 : least;
         scale->good_iterations = 0;

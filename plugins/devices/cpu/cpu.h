@@ -57,8 +57,10 @@ dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
 dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
                           const float *const *sources, int32_t count,
                           float *const *dsts, int32_t dst_count);
-dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                         double *result);
+dlc_status compute_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *x, double *sums);
+dlc_status compute_total(dlc_device *device, dlc_queue *queue, size_t n,
+                         const double *sums, double *total);
 dlc_status compute_update(dlc_device *device, dlc_queue *queue, size_t n,
                           const dlc_update *update, const float *gradient,
                           float *const *slots, float *weight);
@@ -66,8 +68,8 @@ dlc_status compute_update_to(dlc_device *device, dlc_queue *queue, size_t n,
                              const dlc_update *update, const float *const *gradients,
                              int32_t count, float *const *slots, float *const *weights,
                              int32_t weight_count);
-dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                                     const float *gradients, int32_t growth_interval,
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue,
+                                     const double *square, int32_t growth_interval,
                                      dlc_loss_scale *scale);
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
@@ -82,8 +84,8 @@ void kernel_sum(size_t begin, size_t end, const float *const *sources, int32_t c
                 float *dst);
 void kernel_sum_to(size_t begin, size_t end, const float *const *sources, int32_t count,
                    float *const *dsts, int32_t dst_count);
-double kernel_norm2(size_t n, const float *x);
-int kernel_all_finite(size_t n, const float *x);
+double kernel_squares(size_t n, const float *x);
+double kernel_total(size_t n, const double *x);
 void kernel_normalize(size_t n, const uint8_t *src, float mean, float scale,
                       float *dst);
 /* Runs a rule on the elements begin .. end-1. `gradient` is of element `begin`. */

@@ -26,7 +26,7 @@ CLONES void kernel_axpy(size_t n, float alpha, const float *x, float *y) {
 }
 
 /* Sixteen partial sums, added at the end: the order depends on n alone. */
-CLONES double kernel_norm2(size_t n, const float *x) {
+CLONES double kernel_squares(size_t n, const float *x) {
     double sums[16] = {0};
     size_t i = 0;
 
@@ -41,15 +41,21 @@ CLONES double kernel_norm2(size_t n, const float *x) {
     return sums[0];
 }
 
-/* An exponent of all ones means infinity or NaN. There is no early exit, which would
- * rarely be taken and would prevent vectorization. */
-CLONES int kernel_all_finite(size_t n, const float *x) {
-    uint32_t worst = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t exponent = bits_of(x[i]) & 0x7f800000;
-        worst = exponent > worst ? exponent : worst;
-    }
-    return worst < 0x7f800000;
+/* The order of the cuda device, where a block of threads adds. */
+CLONES double kernel_total(size_t n, const double *x) {
+    enum { LANES = 256 };
+    double sums[LANES] = {0};
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++)
+            sums[k] += x[i + k];
+    for (size_t k = 0; i < n; i++, k++)
+        sums[k] += x[i];
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t k = 0; k < half; k++)
+            sums[k] += sums[k + half];
+    return sums[0];
 }
 
 CLONES void kernel_normalize(size_t n, const uint8_t *src, float mean, float scale,

@@ -191,19 +191,11 @@ BODY void body_add_mean(float alpha, const float *x, float *y) {
 
 /* ---- The loss scale ---------------------------------------------------------- */
 
-BODY int body_not_finite(float value) {
-    return (body_bits(value) & 0x7f800000) == 0x7f800000;
-}
-
-/* Called before the gradients are checked. */
-BODY void body_scale_begin(dlc_loss_scale *scale) {
-    scale->inverse = 1.0f / scale->scale;
-    scale->overflow = 0;
-}
-
-/* Called afterwards, with `overflow` set. */
-BODY void body_scale_end(dlc_loss_scale *scale, int32_t growth_interval) {
+BODY void body_update_scale(dlc_loss_scale *scale, double square,
+                            int32_t growth_interval) {
     const float least = 1.0f, most = 0x1p24f;
+    scale->inverse = 1.0f / scale->scale;
+    scale->overflow = !(square < (double)INFINITY); /* NaN, too */
     if (scale->overflow) {
         scale->scale = scale->scale / 2 > least ? scale->scale / 2 : least;
         scale->good_iterations = 0;

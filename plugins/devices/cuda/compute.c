@@ -100,28 +100,15 @@ dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
     return compute_sum_to(device, queue, n, sources, count, &dst, 1);
 }
 
-/* The order differs from the cpu device's; like that one it depends on n alone. */
-dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                         double *result) {
-    kernel_launch at = {NULL, device->units};
-    dlc_status status = capture_refuse("norm2");
-    if (status == DLC_OK)
-        status = gpu_begin(device, queue, "norm2", &at.stream);
-    if (status != DLC_OK)
-        return status;
-    if (n == 0) {
-        *result = 0.0;
-        return DLC_OK;
-    }
-    (void)pthread_mutex_lock(&device->squares);
-    cudaError_t error = kernel_norm2(at, n, x, device->parts, device->result);
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(at.stream);
-    double sum = *device->result;
-    (void)pthread_mutex_unlock(&device->squares);
-    GPU_TRY(device, error, "norm2");
-    *result = sum;
-    return DLC_OK;
+dlc_status compute_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *x, double *sums) {
+    WORK(device, queue, "square_sums",
+         n ? kernel_square_sums(at, n, x, sums) : cudaSuccess);
+}
+
+dlc_status compute_total(dlc_device *device, dlc_queue *queue, size_t n,
+                         const double *sums, double *total) {
+    WORK(device, queue, "total", kernel_total(at, n, sums, total));
 }
 
 /* Packs begin where all pointers are aligned; if their alignments differ, there are
@@ -174,11 +161,11 @@ dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
     WORK(device, queue, "add_mean", kernel_add_mean(at, alpha, x, y));
 }
 
-dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                                     const float *gradients, int32_t growth_interval,
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue,
+                                     const double *square, int32_t growth_interval,
                                      dlc_loss_scale *scale) {
     WORK(device, queue, "update_loss_scale",
-         kernel_update_loss_scale(at, n, gradients, growth_interval, scale));
+         kernel_update_loss_scale(at, square, growth_interval, scale));
 }
 
 static dlc_status run_normalize(dlc_device *device, dlc_queue *queue, size_t n,

@@ -86,10 +86,7 @@ static dlc_status prepare(dlc_device *device) {
     GPU_TRY(device, cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking),
             "a stream");
     GPU_TRY(device,
-            cudaMalloc((void **)&device->parts, KERNEL_PARTS * sizeof *device->parts),
-            "memory for sums");
-    GPU_TRY(device,
-            cudaHostAlloc((void **)&device->result, sizeof *device->result,
+            cudaHostAlloc((void **)&device->probe, sizeof *device->probe,
                           cudaHostAllocPortable),
             "pinned memory");
     return DLC_OK;
@@ -119,7 +116,7 @@ dlc_status gpu_open(const dlc_device_args *args, dlc_device **device) {
         return DLC_ERR_NOMEM;
     made->number = number;
     (void)snprintf(made->address, sizeof made->address, "%s", gpu->address);
-    (void)pthread_mutex_init(&made->squares, NULL);
+    (void)pthread_mutex_init(&made->probe_lock, NULL);
     (void)pthread_mutex_init(&made->rules_lock, NULL);
     status = prepare(made);
     if (status != DLC_OK) {
@@ -140,11 +137,10 @@ void gpu_close(dlc_device *device) {
         (void)cudaStreamDestroy(device->own);
     }
     rules_close(device);
-    (void)cudaFree(device->parts);
-    (void)cudaFreeHost(device->result);
+    (void)cudaFreeHost(device->probe);
     (void)cudaGetLastError();
     driver_close(&device->calls);
-    (void)pthread_mutex_destroy(&device->squares);
+    (void)pthread_mutex_destroy(&device->probe_lock);
     (void)pthread_mutex_destroy(&device->rules_lock);
     host->free(device);
 }

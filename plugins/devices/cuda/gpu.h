@@ -21,10 +21,9 @@ struct dlc_device {
     int one_address;  /* pinned memory has one address on CPU and GPU */
     char address[20]; /* PCI, in the runtime's format */
     driver_calls calls;
-    cudaStream_t own;        /* for calls without a queue */
-    pthread_mutex_t squares; /* held by norm2, for the two fields below */
-    double *parts;           /* device memory */
-    double *result;          /* host memory that the GPU can access */
+    cudaStream_t own;           /* for calls without a queue */
+    pthread_mutex_t probe_lock; /* held by semaphores.c, for the field below */
+    uint32_t *probe;            /* host memory that the GPU can access */
     pthread_mutex_t rules_lock;
     rule_kernel *rules; /* owned; see rules.c */
 };
@@ -144,15 +143,17 @@ dlc_status compute_sum(dlc_device *device, dlc_queue *queue, size_t n,
 dlc_status compute_sum_to(dlc_device *device, dlc_queue *queue, size_t n,
                           const float *const *sources, int32_t count,
                           float *const *dsts, int32_t dst_count);
-dlc_status compute_norm2(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                         double *result);
+dlc_status compute_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                               const float *x, double *sums);
+dlc_status compute_total(dlc_device *device, dlc_queue *queue, size_t n,
+                         const double *sums, double *total);
 dlc_status compute_update(dlc_device *device, dlc_queue *queue, size_t n,
                           const dlc_update *update, const float *gradient,
                           float *const *slots, float *weight);
 dlc_status compute_add_mean(dlc_device *device, dlc_queue *queue, float alpha,
                             const float *x, float *y);
-dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue, size_t n,
-                                     const float *gradients, int32_t growth_interval,
+dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue,
+                                     const double *square, int32_t growth_interval,
                                      dlc_loss_scale *scale);
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,

@@ -1,5 +1,5 @@
 /* The CUDA kernels: what each pass of sweep.cuh loads and stores around the arithmetic
- * of bodies.h, and the kernels that are no such pass, norm2 and the loss scale. */
+ * of bodies.h, and the kernels that are no such pass, of norms and the loss scale. */
 #include "kernels.h"
 
 #include "sweep.cuh"
@@ -361,56 +361,54 @@ __device__ double sum_of_block(double mine) {
     return sums[0];
 }
 
-/* Which thread squares which elements depends on n alone, not on x's alignment. */
-template <int W>
+/* LANES threads square a piece, in the order of the cpu device. */
 __global__ void __launch_bounds__(THREADS)
-    square_parts(size_t n, const float *x, double *parts) {
-    enum { PACK = 4 };
-    size_t packs = n / PACK, step = (size_t)gridDim.x * THREADS;
-    size_t me = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    double sum = 0.0;
-#pragma unroll 4
-    for (size_t p = me; p < packs; p += step) {
-        double square[PACK];
-#pragma unroll
-        for (int k = 0; k < PACK; k += W) {
-            pack<float, W> some = load_pack<W>(x, p * PACK + k);
-#pragma unroll
-            for (int i = 0; i < W; i++)
-                square[k + i] = (double)some.v[i] * (double)some.v[i];
+    square_pieces(size_t n, size_t pieces, const float *x, double *out) {
+    enum { LANES = 16, AT_ONCE = THREADS / LANES };
+    __shared__ double sums[THREADS];
+    const int lane = (int)threadIdx.x % LANES;
+    for (size_t first = (size_t)blockIdx.x * AT_ONCE; first < pieces;
+         first += (size_t)gridDim.x * AT_ONCE) {
+        size_t piece = first + threadIdx.x / LANES, begin = piece * DLC_SQUARE_PIECE;
+        size_t end = begin + DLC_SQUARE_PIECE < n ? begin + DLC_SQUARE_PIECE : n;
+        double sum = 0.0;
+        for (size_t i = begin + lane; i < end; i += LANES)
+            sum += (double)x[i] * (double)x[i];
+        sums[threadIdx.x] = sum;
+        for (int half = LANES / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (lane < half)
+                sums[threadIdx.x] += sums[threadIdx.x + half];
         }
-        sum += (square[0] + square[1]) + (square[2] + square[3]);
+        if (lane == 0 && piece < pieces)
+            out[piece] = sums[threadIdx.x];
+        __syncthreads();
     }
-    if (me < n % PACK)
-        sum += (double)x[packs * PACK + me] * (double)x[packs * PACK + me];
-    sum = sum_of_block(sum);
-    if (threadIdx.x == 0)
-        parts[blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(THREADS)
-    add_parts(int count, const double *parts, double *result) {
+    add_sums(size_t count, const double *sums, double *total) {
     double sum = 0.0;
-    for (int i = threadIdx.x; i < count; i += THREADS)
-        sum += parts[i];
+    for (size_t i = threadIdx.x; i < count; i += THREADS)
+        sum += sums[i];
     sum = sum_of_block(sum);
     if (threadIdx.x == 0)
-        *result = sum;
+        *total = sum;
 }
 
 } // namespace
 
-cudaError_t kernel_norm2(kernel_launch at, size_t n, const float *x, double *parts,
-                         double *result) {
-    constexpr size_t A_BLOCK = 4 * 4 * THREADS;
-    size_t blocks = (n + A_BLOCK - 1) / A_BLOCK;
-    blocks = blocks < KERNEL_PARTS ? blocks : (size_t)KERNEL_PARTS;
-    cudaError_t error = launch(at, blocks,
-                               offset_of<4>(x) == 0 ? square_parts<4> : square_parts<1>,
-                               n, x, parts);
-    if (error != cudaSuccess)
-        return error;
-    return launch(at, 1, add_parts, (int)blocks, (const double *)parts, result);
+cudaError_t kernel_square_sums(kernel_launch at, size_t n, const float *x,
+                               double *sums) {
+    constexpr size_t MOST = 4096; /* blocks */
+    size_t pieces = (n + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
+    size_t blocks = (pieces + 15) / 16;
+    return launch(at, blocks < MOST ? blocks : MOST, square_pieces, n, pieces, x, sums);
+}
+
+cudaError_t kernel_total(kernel_launch at, size_t n, const double *sums,
+                         double *total) {
+    return launch(at, 1, add_sums, n, sums, total);
 }
 
 /* ---- A mean, the loss scale -------------------------------------------------- */
@@ -422,34 +420,11 @@ __global__ void one_mean(float alpha, const float *x, float *y) {
         body_add_mean(alpha, x, y);
 }
 
-__global__ void scale_begin(dlc_loss_scale *scale) {
+__global__ void new_scale(const double *square, int32_t growth_interval,
+                          dlc_loss_scale *scale) {
     if (threadIdx.x == 0)
-        body_scale_begin(scale);
+        body_update_scale(scale, *square, growth_interval);
 }
-
-__global__ void scale_end(int32_t growth_interval, dlc_loss_scale *scale) {
-    if (threadIdx.x == 0)
-        body_scale_end(scale, growth_interval);
-}
-
-/* Every thread that sees an overflow writes the same value. */
-struct overflow_pass {
-    enum { PACK = 4 };
-    const float *x;
-    dlc_loss_scale *scale;
-    template <int W> struct seen { pack<float, W> x; };
-    template <int W> __device__ void load(size_t at, seen<W> &s) const {
-        s.x = load_pack<W>(x, at);
-    }
-    template <int W> __device__ void done(size_t, seen<W> &s) const {
-        int any = 0;
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            any |= body_not_finite(s.x.v[i]);
-        if (any)
-            scale->overflow = 1;
-    }
-};
 
 } // namespace
 
@@ -457,15 +432,7 @@ cudaError_t kernel_add_mean(kernel_launch at, float alpha, const float *x, float
     return launch(at, 1, one_mean, alpha, x, y);
 }
 
-cudaError_t kernel_update_loss_scale(kernel_launch at, size_t n, const float *gradients,
+cudaError_t kernel_update_loss_scale(kernel_launch at, const double *square,
                                      int32_t growth_interval, dlc_loss_scale *scale) {
-    cudaError_t error = launch(at, 1, scale_begin, scale);
-    if (error == cudaSuccess && n > 0) {
-        overflow_pass pass = {gradients, scale};
-        error = sweep_all<4>(at, n, offset_of<overflow_pass::PACK>(gradients), true,
-                             pass);
-    }
-    if (error == cudaSuccess)
-        error = launch(at, 1, scale_end, growth_interval, scale);
-    return error;
+    return launch(at, 1, new_scale, square, growth_interval, scale);
 }

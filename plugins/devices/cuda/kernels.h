@@ -18,8 +18,7 @@ typedef struct kernel_launch {
 } kernel_launch;
 
 enum {
-    KERNEL_SOURCES = 64, /* most sources of a sum, and most destinations */
-    KERNEL_PARTS = 1024  /* most parts of a norm2 */
+    KERNEL_SOURCES = 64 /* most sources of a sum, and most destinations */
 };
 
 cudaError_t kernel_scale(kernel_launch at, size_t n, float alpha, float *x);
@@ -33,10 +32,10 @@ cudaError_t kernel_convert(kernel_launch at, size_t n, dlc_dtype from, const voi
                            dlc_dtype to, void *dst);
 cudaError_t kernel_sum_to(kernel_launch at, size_t n, const float *const *sources,
                           int count, float *const *dsts, int dst_count);
-/* `parts` has room for KERNEL_PARTS; *result may be host memory that the GPU can
- * access. */
-cudaError_t kernel_norm2(kernel_launch at, size_t n, const float *x, double *parts,
-                         double *result);
+cudaError_t kernel_square_sums(kernel_launch at, size_t n, const float *x,
+                               double *sums);
+cudaError_t kernel_total(kernel_launch at, size_t n, const double *sums,
+                         double *total); /* n may be 0 */
 cudaError_t kernel_add_mean(kernel_launch at, float alpha, const float *x, float *y);
 /* Converts bytes to floats: see dlc_device_ops.normalize. */
 typedef struct kernel_images {
@@ -48,9 +47,8 @@ typedef struct kernel_images {
 } kernel_images;
 
 cudaError_t kernel_normalize(kernel_launch at, size_t n, const kernel_images *images);
-/* n may be 0. */
-cudaError_t kernel_update_loss_scale(kernel_launch at, size_t n, const float *gradients,
-                                     int32_t patience, dlc_loss_scale *scale);
+cudaError_t kernel_update_loss_scale(kernel_launch at, const double *square,
+                                     int32_t growth_interval, dlc_loss_scale *scale);
 
 #ifdef __cplusplus
 }

@@ -102,11 +102,11 @@ static dlc_status probe_semaphores(dlc_device *device) {
         return status;
     GPU_TRY(device, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
             "a queue to probe semaphores on");
-    (void)pthread_mutex_lock(&device->squares);
-    uint32_t *semaphore = (uint32_t *)(void *)device->result;
+    (void)pthread_mutex_lock(&device->probe_lock);
+    uint32_t *semaphore = device->probe;
     *semaphore = 0;
     status = probe_stream(device, stream, semaphore);
-    (void)pthread_mutex_unlock(&device->squares);
+    (void)pthread_mutex_unlock(&device->probe_lock);
     (void)cudaStreamDestroy(stream);
     (void)cudaGetLastError();
     return status == DLC_OK ? DLC_OK : DLC_ERR_UNSUPPORTED;

@@ -54,20 +54,12 @@ static dlc_status lamb_values(const dlc_settings *settings, int64_t iteration,
     found->own[SECOND_CORRECTION] = (float)(1 / sqrt(1 - pow(beta2, t)));
     found->own[EPSILON] = (float)host->get_float(settings, "epsilon");
     found->own[DECAY] = found->weight_decay;
+    found->own[LEAST] = (float)host->get_float(settings, "min_weight_norm");
+    found->own[MOST] = (float)host->get_float(settings, "max_weight_norm");
+    found->own[MOST_TRUST] = (float)host->get_float(settings, "max_trust");
+    found->own[UNDECAYED] = host->get_bool(settings, "trust_undecayed") ? 1 : 0;
     found->weight_decay = 0;
     return DLC_OK;
-}
-
-static float lamb_trust(const dlc_settings *settings, const dlc_rule_values *values,
-                        double decay_mult, double weight_norm, double direction_norm) {
-    (void)values;
-    if (decay_mult == 0 && !host->get_bool(settings, "trust_undecayed"))
-        return 1;
-    double norm = fmin(fmax(weight_norm, host->get_float(settings, "min_weight_norm")),
-                       host->get_float(settings, "max_weight_norm"));
-    if (!(norm > 0) || !(direction_norm > 0))
-        return 1;
-    return (float)fmin(norm / direction_norm, host->get_float(settings, "max_trust"));
 }
 
 static const dlc_option options[] = {
@@ -99,7 +91,6 @@ static const dlc_solver_ops ops = {
     .size = sizeof ops,
     .needs = lamb_needs,
     .values = lamb_values,
-    .trust = lamb_trust,
 };
 
 static const dlc_feature features[] = {

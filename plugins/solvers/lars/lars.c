@@ -32,19 +32,10 @@ static dlc_status lars_values(const dlc_settings *settings, int64_t iteration,
     float momentum = (float)host->get_float(settings, "momentum");
     found->own[MOMENTUM] = momentum;
     found->own[AHEAD] = host->get_bool(settings, "nesterov") ? momentum : 0;
+    found->own[COEFFICIENT] = (float)host->get_float(settings, "trust_coefficient");
+    found->own[EPSILON] = (float)host->get_float(settings, "epsilon");
+    found->own[UNDECAYED] = host->get_bool(settings, "trust_undecayed") ? 1 : 0;
     return DLC_OK;
-}
-
-static float lars_trust(const dlc_settings *settings, const dlc_rule_values *values,
-                        double decay_mult, double weight_norm, double gradient_norm) {
-    double decay = (double)values->weight_decay * decay_mult;
-    if (decay_mult == 0 && !host->get_bool(settings, "trust_undecayed"))
-        return 1;
-    if (!(weight_norm > 0) || !(gradient_norm > 0))
-        return 1;
-    return (float)(host->get_float(settings, "trust_coefficient") * weight_norm /
-                   (gradient_norm + decay * weight_norm +
-                    host->get_float(settings, "epsilon")));
 }
 
 static const dlc_option options[] = {
@@ -65,7 +56,6 @@ static const dlc_solver_ops ops = {
     .size = sizeof ops,
     .needs = lars_needs,
     .values = lars_values,
-    .trust = lars_trust,
 };
 
 static const dlc_feature features[] = {

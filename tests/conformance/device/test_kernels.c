@@ -292,21 +292,30 @@ START_TEST(sum_of_nothing_is_refused) {
 }
 END_TEST
 
-START_TEST(norm2_is_a_sum_of_squares) {
+/* The numbers are the same with any number of threads, and added by any calls. */
+START_TEST(norms_are_sums_of_squares) {
     double first[SIZES];
+    double *sums = calloc(MOST / DLC_SQUARE_PIECE + 1, sizeof *sums);
     FOR_ALL(n, at) {
+        size_t pieces = (n + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
+        size_t half = pieces / 2, skip = half * DLC_SQUARE_PIECE;
         long double exact = 0;
-        double result = -1;
+        double total = -1;
         for (size_t i = 0; i < n; i++)
             exact += (long double)a[at + i] * a[at + i];
-        ck_assert_int_eq(ops->norm2(device, NULL, n, a + at, &result), DLC_OK);
-        ck_assert_double_le(fabs(result - (double)exact), 1e-13 * (double)exact);
+        ck_assert_int_eq(
+            ops->square_sums(device, NULL, n - skip, a + at + skip, sums + half),
+            DLC_OK);
+        ck_assert_int_eq(ops->square_sums(device, NULL, skip, a + at, sums), DLC_OK);
+        ck_assert_int_eq(ops->total(device, NULL, pieces, sums, &total), DLC_OK);
+        ck_assert_double_le(fabs(total - (double)exact), 1e-13 * (double)exact);
         if (at != PAD)
             continue;
         if (t_ == 0)
-            first[s_] = result;
-        ck_assert(memcmp(&first[s_], &result, sizeof result) == 0);
+            first[s_] = total;
+        ck_assert(memcmp(&first[s_], &total, sizeof total) == 0);
     }
+    free(sums);
 }
 END_TEST
 
@@ -517,7 +526,7 @@ int main(void) {
     tcase_add_test(tests, sum_into_a_source);
     tcase_add_test(tests, sum_to_several);
     tcase_add_test(tests, sum_of_nothing_is_refused);
-    tcase_add_test(tests, norm2_is_a_sum_of_squares);
+    tcase_add_test(tests, norms_are_sums_of_squares);
     tcase_add_loop_test(tests, updates_follow_the_rule, 0, TEST_RULES);
     tcase_add_loop_test(tests, updates_without_decay_or_clipping, 0, TEST_RULES);
     tcase_add_loop_test(tests, update_to_is_a_sum_and_an_update, 0, TEST_RULES);

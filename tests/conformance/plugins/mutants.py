@@ -98,10 +98,8 @@ mutant("solver.needs", "solver", ("needs->slot_saved = 1u", "needs->slot_saved =
 mutant("solver.needs", "solver", ('    needs->slot_name[VELOCITY] = "velocity";\n', ""))
 mutant("solver.values", "solver", (VALUES, "    static int asked;\n    values->own[1] = (float)++asked;\n" + VALUES))
 mutant("solver.values", "solver", (VALUES, "    values->own[1] = 1e38f * 1e38f;\n" + VALUES))
-mutant("solver.trust", "solver", (NEEDS, NEEDS + "    needs->norms = DLC_NORMS_GRADIENT;\n"),
-       ("static const dlc_solver_ops ops = {", "static float ratio(const dlc_settings *settings, const dlc_rule_values *values, "
-        "double decay_mult,\n                   double weight_norm, double norm) {\n    return (float)(weight_norm / norm);\n}\n"
-        "static const dlc_solver_ops ops = {\n    .trust = ratio,"))
+mutant("solver.norms", "solver", (NEEDS, NEEDS + "    needs->norms = DLC_NORMS_GRADIENT;\n"),
+       (STEP, "    *weight -= step->learning_rate * step->weight_norm / step->norm * slot[VELOCITY];\n"))
 mutant("solver.elements", "solver", (STEP, "    static int turn;\n    *weight += 1e-3f * (float)(++turn % 3);\n" + STEP))
 mutant("solver.nan", "solver", (STEP, "    if (slot[VELOCITY] == slot[VELOCITY])\n    " + STEP))
 mutant("solver.padding", "solver", (STEP, "    *weight += 1e-3f;\n" + STEP))
@@ -267,8 +265,10 @@ UPDATE_TO = ("static dlc_status to(dlc_device *d, dlc_queue *q, size_t n, const 
              "    for (int32_t i = 1; i < copies; i++)\n        memcpy(w[i], w[0], n * sizeof(float));\n"
              "    return status;\n}\nstatic const dlc_device_ops ops = {\n    .update_to = to,")
 mutant("device.update_to", "device", ("static const dlc_device_ops ops = {", UPDATE_TO))
-mutant("device.norm", "device", ("    for (size_t i = 0; i < n; i++)\n        sum += (double)x",
-                                 "    for (size_t i = 1; i < n; i++)\n        sum += (double)x"))
+mutant("device.norms", "device", ("*sum = before + (double)x[i] * (double)x[i];", "*sum = before + (double)x[i];"))
+mutant("device.update_norms", "device", ("    if (dlc_rule_step_make(update, &step))",
+                                         "    dlc_update blind = *update;\n    blind.weight_square = NULL;\n"
+                                         "    if (dlc_rule_step_make(&blind, &step))"))
 mutant("device.convert", "device", ("    if (from != DLC_U8 || to != DLC_F32)", "    if (to == DLC_BF16)\n        return "
                                     "DLC_OK;\n    if (from == DLC_BF16)\n        return device_fill(device, queue, dst, 0, "
                                     "4 * n);\n    if (from != DLC_U8 || to != DLC_F32)"))

@@ -209,16 +209,37 @@ static dlc_status device_add_mean(dlc_device *device, dlc_queue *queue, float al
 
 static dlc_status run_update_loss_scale(const void *args) {
     const kernel *k = args;
-    return cpu_device->update_loss_scale(k->cpu, NULL, k->n, k->x, k->number, k->y);
+    return cpu_device->update_loss_scale(k->cpu, NULL, k->x, k->number, k->y);
 }
 
 static dlc_status device_update_loss_scale(dlc_device *device, dlc_queue *queue,
-                                           size_t n, const float *gradients,
-                                           int32_t patience, dlc_loss_scale *scale) {
+                                           const double *square, int32_t patience,
+                                           dlc_loss_scale *scale) {
     return submit(
         queue, "update_loss_scale", run_update_loss_scale,
-        &(kernel){
-            .cpu = device, .n = n, .number = patience, .x = gradients, .y = scale});
+        &(kernel){.cpu = device, .number = patience, .x = square, .y = scale});
+}
+
+static dlc_status run_square_sums(const void *args) {
+    const kernel *k = args;
+    return cpu_device->square_sums(k->cpu, NULL, k->n, k->x, k->y);
+}
+
+static dlc_status device_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *x, double *sums) {
+    return submit(queue, "square_sums", run_square_sums,
+                  &(kernel){.cpu = device, .n = n, .x = x, .y = sums});
+}
+
+static dlc_status run_total(const void *args) {
+    const kernel *k = args;
+    return cpu_device->total(k->cpu, NULL, k->n, k->x, k->y);
+}
+
+static dlc_status device_total(dlc_device *device, dlc_queue *queue, size_t n,
+                               const double *sums, double *total) {
+    return submit(queue, "total", run_total,
+                  &(kernel){.cpu = device, .n = n, .x = sums, .y = total});
 }
 
 static dlc_status run_convert(const void *args) {
@@ -283,29 +304,6 @@ static dlc_status device_sum(dlc_device *device, dlc_queue *queue, size_t n,
     return device_sum_to(device, queue, n, sources, count, &dst, 1);
 }
 
-typedef struct norm_args {
-    dlc_device *cpu;
-    size_t n;
-    const float *x;
-    double *result;
-} norm_args;
-
-static dlc_status run_norm2(const void *args) {
-    const norm_args *a = args;
-    return cpu_device->norm2(a->cpu, NULL, a->n, a->x, a->result);
-}
-
-static dlc_status device_norm2(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *x, double *result) {
-    norm_args args = {device->cpu, n, to_host_address(x), result};
-    dlc_status status = capture_refuse("norm2");
-    if (status == DLC_OK)
-        status = check_device_memory("norm2", x);
-    if (status == DLC_OK)
-        status = work_submit(queue, run_norm2, &args, sizeof args);
-    return status == DLC_OK ? queue_sync(device, queue) : status;
-}
-
 typedef struct update_args {
     dlc_device *cpu;
     size_t n;
@@ -322,11 +320,17 @@ static dlc_status run_update(const void *args) {
 
 static dlc_status check_update(const dlc_update *update, const float *gradient,
                                float *const *slots, const float *weight) {
-    const void *all[4 + DLC_MAX_SLOTS] = {gradient, weight, update->values_at,
-                                          update->loss_scale};
+    enum { OTHERS = 7 };
+    const void *all[OTHERS + DLC_MAX_SLOTS] = {gradient,
+                                               weight,
+                                               update->values_at,
+                                               update->loss_scale,
+                                               update->gradient_square,
+                                               update->weight_square,
+                                               update->norm_square};
     dlc_status status = DLC_OK;
     for (int32_t k = 0; k < update->rule->slots; k++)
-        all[4 + k] = slots[k];
+        all[OTHERS + k] = slots[k];
     for (size_t i = 0; status == DLC_OK && i < sizeof all / sizeof *all; i++)
         status = check_device_memory("update", all[i]);
     return status;
@@ -345,6 +349,9 @@ static dlc_status device_update(dlc_device *device, dlc_queue *queue, size_t n,
                         .weight = to_host_address(weight)};
     args.update.values_at = to_host_address(update->values_at);
     args.update.loss_scale = to_host_address(update->loss_scale);
+    args.update.gradient_square = to_host_address(update->gradient_square);
+    args.update.weight_square = to_host_address(update->weight_square);
+    args.update.norm_square = to_host_address(update->norm_square);
     for (int32_t k = 0; k < update->rule->slots; k++)
         args.slots[k] = to_host_address(slots[k]);
     return work_submit(queue, run_update, &args, sizeof args);
@@ -477,7 +484,8 @@ dlc_device_ops device_ops = {
     .axpy = device_axpy,
     .convert = device_convert,
     .sum = device_sum,
-    .norm2 = device_norm2,
+    .square_sums = device_square_sums,
+    .total = device_total,
     .update = device_update,
     .sum_to = device_sum_to,
 };

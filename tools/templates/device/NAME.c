@@ -175,14 +175,26 @@ static dlc_status device_sum(dlc_device *device, dlc_queue *queue, size_t n,
     return DLC_OK;
 }
 
-static dlc_status device_norm2(dlc_device *device, dlc_queue *queue, size_t n,
-                               const float *x, double *result) {
+static dlc_status device_square_sums(dlc_device *device, dlc_queue *queue, size_t n,
+                                     const float *x, double *sums) {
+    (void)device;
+    (void)queue;
+    for (size_t i = 0; i < n; i++) {
+        double *sum = &sums[i / DLC_SQUARE_PIECE];
+        double before = i % DLC_SQUARE_PIECE ? *sum : 0;
+        *sum = before + (double)x[i] * (double)x[i];
+    }
+    return DLC_OK;
+}
+
+static dlc_status device_total(dlc_device *device, dlc_queue *queue, size_t n,
+                               const double *sums, double *total) {
     (void)device;
     (void)queue;
     double sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    *result = sum;
+        sum += sums[i];
+    *total = sum;
     return DLC_OK;
 }
 
@@ -221,7 +233,8 @@ static const dlc_device_ops ops = {
     .axpy = device_axpy,
     .convert = device_convert,
     .sum = device_sum,
-    .norm2 = device_norm2,
+    .square_sums = device_square_sums,
+    .total = device_total,
     .update = device_update,
 };
 

@@ -161,7 +161,8 @@ START_TEST(frozen_parameters_are_elsewhere) {
     ck_assert_uint_eq(memory.gradients, arenas->count * sizeof(float));
     ck_assert_uint_eq(memory.buffers,
                       (arenas->buffer_count + arenas->frozen_count) * sizeof(float));
-    ck_assert_uint_eq(arenas->frozen_count, strlen(cases[_i].frozen) * 3 * 32);
+    ck_assert_uint_eq(arenas->frozen_count,
+                      strlen(cases[_i].frozen) * 3 * DLC_SQUARE_PIECE);
     fake_close(&fixture);
 }
 END_TEST

@@ -10,7 +10,7 @@
 
 #define FIXTURE_SEGMENTS_MAX 8
 #define FIXTURE_BUCKETS_MAX 8
-#define FIXTURE_ELEMENTS_MAX 128
+#define FIXTURE_ELEMENTS_MAX 1100
 
 typedef struct test_fixture {
     dlc_registry *registry;

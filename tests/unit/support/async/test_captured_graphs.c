@@ -161,11 +161,6 @@ static dlc_status call_event_sync(void) {
     return ops->queues->event_sync(device, e2);
 }
 
-static dlc_status call_norm2(void) {
-    double norm;
-    return ops->norm2(device, q1, FIXTURE_FLOATS, buffer[0], &norm);
-}
-
 static dlc_status call_without_queue(void) {
     return ops->fill(device, NULL, buffer[0], 0, BYTES);
 }
@@ -185,9 +180,11 @@ static const struct {
     dlc_status (*call)(void);
     const char *words;
 } blocking[] = {
-    {call_sync, "queue_sync"}, {call_event_sync, "event_sync"},
-    {call_norm2, "norm2"},     {call_without_queue, "without a queue"},
-    {call_alloc, "alloc"},     {wait_from_outside, "from outside"},
+    {call_sync, "queue_sync"},
+    {call_event_sync, "event_sync"},
+    {call_without_queue, "without a queue"},
+    {call_alloc, "alloc"},
+    {wait_from_outside, "from outside"},
 };
 
 START_TEST(blocking_calls_invalidate_it) {

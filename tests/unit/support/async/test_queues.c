@@ -25,7 +25,7 @@ END_TEST
 START_TEST(kernels_take_device_memory_only) {
     float on_host[8] = {0};
     const float *sources[2] = {buffer[0], on_host};
-    double norm;
+    double sums[1];
     dlc_update update = test_subtraction(), other = test_update(TEST_MOMENTUM);
     update.values_at = (const dlc_rule_values *)(const void *)on_host;
     FAILS(ops->scale(device, q1, 8, 2, on_host), DLC_ERR_DEVICE,
@@ -33,7 +33,10 @@ START_TEST(kernels_take_device_memory_only) {
     FAILS(ops->add(device, q1, 8, on_host, buffer[0]), DLC_ERR_DEVICE, "add");
     FAILS(ops->add(device, NULL, 8, buffer[0], on_host), DLC_ERR_DEVICE, "add");
     FAILS(ops->sum(device, q1, 8, sources, 2, buffer[0]), DLC_ERR_DEVICE, "sum");
-    FAILS(ops->norm2(device, q1, 8, on_host, &norm), DLC_ERR_DEVICE, "norm2");
+    FAILS(ops->square_sums(device, q1, 8, on_host, (double *)(void *)buffer[0]),
+          DLC_ERR_DEVICE, "square_sums");
+    FAILS(ops->total(device, q1, 1, (double *)(void *)buffer[0], sums), DLC_ERR_DEVICE,
+          "total");
     FAILS(ops->update(device, q1, 8, &update, buffer[0], NULL, buffer[2]),
           DLC_ERR_DEVICE, "update");
     FAILS(
@@ -188,15 +191,22 @@ START_TEST(errors_come_at_sync) {
 }
 END_TEST
 
-START_TEST(norm2_blocks) {
-    double norm;
+/* Sums and totals are work on the queue. */
+START_TEST(squares_are_queued) {
+    const size_t pieces = (FIXTURE_FLOATS + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
+    double *sums = (double *)(void *)buffer[1], *total = (double *)(void *)buffer[2];
+    ck_assert_uint_le(pieces * sizeof *sums, BYTES);
     for (int i = 1; i < 50; i++) {
+        double square = 0;
         float value = (float)i;
         for (int k = 0; k < FIXTURE_FLOATS; k++)
             host_floats[k] = value;
         OK(ops->copy(device, q1, buffer[0], host_floats, BYTES));
-        OK(ops->norm2(device, q1, FIXTURE_FLOATS, buffer[0], &norm));
-        ck_assert(norm == (double)FIXTURE_FLOATS * i * i);
+        OK(ops->square_sums(device, q1, FIXTURE_FLOATS, buffer[0], sums));
+        OK(ops->total(device, q1, pieces, sums, total));
+        OK(ops->queues->queue_sync(device, q1));
+        OK(ops->copy(device, NULL, &square, total, sizeof square));
+        ck_assert(square == (double)FIXTURE_FLOATS * i * i);
     }
 }
 END_TEST
@@ -276,7 +286,7 @@ int main(void) {
     tcase_add_test(tests, events_are_recorded_again);
     tcase_add_test(tests, an_event_may_go_while_waited_for);
     tcase_add_test(tests, errors_come_at_sync);
-    tcase_add_test(tests, norm2_blocks);
+    tcase_add_test(tests, squares_are_queued);
     tcase_add_test(tests, closing_does_all_work_first);
     tcase_add_test(tests, memory_is_shared);
     tcase_add_test(tests, threads_work_side_by_side);

@@ -15,7 +15,7 @@
  *     ipc_export ipc_import             optional, both  any     yes
  *     scale add axpy convert sum
  *       update                          required        any     without a queue
- *     norm2                             required        any     yes
+ *     square_sums total                 required        any     without a queue
  *     add_bf16 add_f16 add_mean sum_to
  *       update_to normalize
  *       update_loss_scale               optional        any     without a queue
@@ -370,10 +370,17 @@ typedef struct dlc_device_ops {
     dlc_status (*sum)(dlc_device *device, dlc_queue *queue, size_t n,
                       const float *const *sources, int32_t count, float *dst);
 
-    /* *result = the sum of x[i]^2, added in an order that depends on n alone. Blocks
-     * until the result is there. */
-    dlc_status (*norm2)(dlc_device *device, dlc_queue *queue, size_t n, const float *x,
-                        double *result);
+    /* sums[k] = the sum of the squares of piece k of x: of its elements from
+     * k * DLC_SQUARE_PIECE on, as many as a piece has or as there are. Added in double,
+     * in an order that depends on that number alone, so that it does not matter who
+     * adds which pieces. `sums` is device memory. */
+    dlc_status (*square_sums)(dlc_device *device, dlc_queue *queue, size_t n,
+                              const float *x, double *sums);
+
+    /* *total = the sum of n numbers, added in an order that depends on n alone. Both
+     * are device memory. */
+    dlc_status (*total)(dlc_device *device, dlc_queue *queue, size_t n,
+                        const double *sums, double *total);
 
     /* Updates n weights and their slots by the rule of `update`, in one pass over
      * memory. `slots` has a pointer for each slot of the rule. No two arrays overlap.
@@ -419,12 +426,12 @@ typedef struct dlc_device_ops {
                             size_t plane, size_t channels, const uint8_t *src,
                             const float *mean, float scale, float *dst);
 
-    /* Updates the loss scale from n gradients: inverse = 1 / scale; overflow = 1 if any
-     * gradient is infinite or NaN. Then scale is halved after an overflow (to no less
-     * than 1), or doubled (to no more than 2^24) after `growth_interval` iterations
-     * without one. */
-    dlc_status (*update_loss_scale)(dlc_device *device, dlc_queue *queue, size_t n,
-                                    const float *gradients, int32_t growth_interval,
+    /* Updates the loss scale from the squared norm of the gradients, in device memory:
+     * inverse = 1 / scale; overflow = 1 if the norm is infinite or NaN, as it is if any
+     * gradient is. Then scale is halved after an overflow (to no less than 1), or
+     * doubled (to no more than 2^24) after `growth_interval` iterations without one. */
+    dlc_status (*update_loss_scale)(dlc_device *device, dlc_queue *queue,
+                                    const double *square, int32_t growth_interval,
                                     dlc_loss_scale *scale);
 
     /* Names for profilers (NVTX), optional. Both calls or none. */

@@ -73,7 +73,6 @@ static dlc_status update(void *context, const dlc_rule_values *values, size_t be
     dlc_update base = {.size = sizeof base,
                        .rule = rules->choice->rule,
                        .grad_scale = grad_scale,
-                       .trust = 1,
                        .values = *values};
     for (int32_t i = 0; i < rules->segments; i++)
         update_segment(&rules->segment[i], &base, begin, begin + count, gradient, slots,

@@ -64,38 +64,40 @@ static float *read_floats(size_t count) {
 
 /* ---- A step ------------------------------------------------------------------- */
 
-static double norm_of(const work *w, size_t count, const float *x) {
-    double square;
-    must(w->device_ops->norm2(w->device, NULL, count, x, &square), "norm2");
-    return sqrt(square);
+/* Squared norms of a segment's weights, and of its gradient or slot. */
+static void take_norms(const work *w, const segment *s, const float *gradients,
+                       double square[2]) {
+    const float *other = w->needs.norms == DLC_NORMS_SLOT ? w->slots[w->needs.norm_slot]
+                                                          : gradients;
+    const float *of[2] = {w->weights + s->begin, other + s->begin};
+    size_t pieces = (s->count + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
+    double *sums = calloc(pieces + 1, sizeof *sums);
+    for (int i = 0; sums && i < 2; i++) {
+        must(w->device_ops->square_sums(w->device, NULL, s->count, of[i], sums),
+             "square_sums");
+        must(w->device_ops->total(w->device, NULL, pieces, sums, &square[i]), "total");
+    }
+    free(sums);
 }
 
+/* `square` NULL: without norms. */
 static void apply(const work *w, const segment *s, const dlc_rule *rule,
-                  const dlc_rule_values *values, float trust, const float *gradients) {
+                  const dlc_rule_values *values, const double *square,
+                  const float *gradients) {
     float *slots[DLC_MAX_SLOTS] = {0};
     dlc_update update = {.size = sizeof update,
                          .rule = rule,
                          .lr_mult = s->lr_mult,
                          .decay_mult = s->decay_mult,
                          .grad_scale = 1,
-                         .trust = trust,
-                         .values = *values};
+                         .values = *values,
+                         .weight_square = square,
+                         .norm_square = square ? square + 1 : NULL};
     for (int i = 0; i < rule->slots; i++)
         slots[i] = w->slots[i] + s->begin;
     must(w->device_ops->update(w->device, NULL, s->count, &update, gradients + s->begin,
                                slots, w->weights + s->begin),
          "update");
-}
-
-static float trust_of(const work *w, const segment *s, const dlc_rule_values *values,
-                      const float *gradients) {
-    const float *other = w->needs.norms == DLC_NORMS_SLOT ? w->slots[w->needs.norm_slot]
-                                                          : gradients;
-    if (w->needs.norms == DLC_NORMS_NONE)
-        return 1;
-    return w->ops->trust(w->settings, values, (double)s->decay_mult,
-                         norm_of(w, s->count, w->weights + s->begin),
-                         norm_of(w, s->count, other + s->begin));
 }
 
 static void make_step(const work *w, int64_t iteration, const float *gradients) {
@@ -106,9 +108,11 @@ static void make_step(const work *w, int64_t iteration, const float *gradients) 
         must(w->ops->values(w->settings, iteration, &values), "values");
     for (const segment *s = w->segment; s < w->segment + w->segments; s++) {
         if (w->needs.direction)
-            apply(w, s, w->needs.direction, &values, 1, gradients);
-        apply(w, s, w->needs.rule, &values, trust_of(w, s, &values, gradients),
-              gradients);
+            apply(w, s, w->needs.direction, &values, NULL, gradients);
+        double square[2] = {0};
+        if (w->needs.norms)
+            take_norms(w, s, gradients, square);
+        apply(w, s, w->needs.rule, &values, w->needs.norms ? square : NULL, gradients);
     }
 }
 

@@ -112,9 +112,6 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
     if (!made)
         return DLC_ERR_NOMEM;
     made->units = 1;
-    made->parts = calloc(1024, sizeof *made->parts);
-    made->result = calloc(1, sizeof *made->result);
-    (void)pthread_mutex_init(&made->squares, NULL);
     (void)pthread_mutex_init(&made->rules_lock, NULL);
     *device = made;
     return DLC_OK;
@@ -124,9 +121,6 @@ static void device_close(dlc_device *device) {
     if (!device)
         return;
     rules_close(device);
-    free(device->parts);
-    free(device->result);
-    (void)pthread_mutex_destroy(&device->squares);
     (void)pthread_mutex_destroy(&device->rules_lock);
     host->free(device);
 }
@@ -161,7 +155,8 @@ static const dlc_device_ops ops = {
     .axpy = compute_axpy,
     .convert = compute_convert,
     .sum = compute_sum,
-    .norm2 = compute_norm2,
+    .square_sums = compute_square_sums,
+    .total = compute_total,
     .update = compute_update,
     .add_bf16 = compute_add_bf16,
     .sum_to = compute_sum_to,
