@@ -58,22 +58,6 @@ static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *proble
     return report(setup, setup->consistency_settings, "consistency", status, problems);
 }
 
-/* Only in synchronous training does a rank have the reduced gradient of all. */
-static dlc_status check_together(const dlc_setup *setup, const dlc_solver *solver,
-                                 dlc_problems *problems) {
-    const char *reason = dlc_solver_whole_reason(solver);
-    if (reason && !setup->consistency_broken &&
-        setup->consistency != &dlc_synchronous_feature)
-        dlc_problems_add(
-            problems, setup->config,
-            dlc_settings_line(setup->consistency_settings, "type"),
-            "[consistency] type = %s never has the reduced gradient of all "
-            "ranks, which [solver] type = %s needs for %s; set type = "
-            "synchronous",
-            setup->consistency->name, solver->name, reason);
-    return DLC_OK;
-}
-
 /* The result of a test decides on the next iteration, so no rank may be ahead. */
 static void check_plateau(const dlc_setup *setup, const dlc_solver *solver,
                           dlc_problems *problems) {
@@ -127,8 +111,6 @@ dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems
     if (!setup->solver || !setup->solver_settings || setup->solver_broken)
         return DLC_OK;
     dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, &solver);
-    if (status == DLC_OK)
-        status = check_together(setup, &solver, problems);
     if (status == DLC_OK) {
         check_plateau(setup, &solver, problems);
         check_average(setup, &solver, problems);

@@ -26,6 +26,8 @@ static dlc_status ssp_needs(const dlc_settings *settings,
 
 static dlc_status ssp_finish(dlc_consistency *model, int64_t iteration) {
     dlc_status status = DLC_OK;
+    if (lockstep_is_used(model))
+        return lockstep_finish(model, iteration);
     /* Forward reads the weights of the last buckets first. */
     for (int32_t b = model->buckets - 1; status == DLC_OK && b >= 0; b--)
         status = worker_update(model, iteration, b);
@@ -36,6 +38,13 @@ static dlc_status ssp_finish(dlc_consistency *model, int64_t iteration) {
 static dlc_status ssp_configure(dlc_consistency *model, const dlc_settings *settings) {
     int64_t staleness;
     dlc_status status = staleness_of(settings, &staleness);
+    if (status == DLC_OK && model->updater->needs_norms &&
+        (staleness == 0) != (model->staleness == 0))
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: with a solver that takes norms, staleness cannot change to "
+                          "or from 0 while the job runs; stop it, and resume it with the "
+                          "new value",
+                          host->where(settings, "staleness"));
     if (status == DLC_OK)
         status = steps_alloc(model, staleness);
     if (status == DLC_OK)

@@ -285,10 +285,17 @@ dlc_status steps_alloc(ssp *s, int64_t staleness);
 /* Applies the rule to `weights`, those of `at`, with this rank's slots. */
 dlc_status steps_update(ssp *s, int64_t iteration, span at, float grad_scale,
                         float *weights);
+/* Takes the norms of the whole gradient, if the rule needs any. */
+dlc_status steps_measure(ssp *s, int64_t iteration, float grad_scale);
 /* Computes this worker's step of a bucket, and applies it to the weights here. */
 dlc_status steps_make(ssp *s, int64_t iteration, int32_t bucket);
 /* Replaces the steps by this worker's share of a slot of the job. */
 dlc_status steps_share_slot(ssp *s, int32_t slot);
+
+/* lockstep.c: staleness 0 with norms; see dlc_consistency_ops. */
+int lockstep_is_used(const ssp *s);
+dlc_status lockstep_ready(ssp *s, int32_t bucket);
+dlc_status lockstep_finish(ssp *s, int64_t iteration);
 
 /* worker.c: the training thread during an iteration; see dlc_consistency_ops. */
 dlc_status worker_ready(ssp *s, int64_t iteration, int32_t bucket);

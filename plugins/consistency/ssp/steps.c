@@ -16,6 +16,9 @@
  * The slots of the job are the mean of the workers' with the same weights. They are put
  * together at a synchronization, from which every worker goes on with those of the job.
  *
+ * Norms are those of the worker's own gradient, over its share, and of its weights: a rule
+ * that takes them waits for all of the gradient, and pushes all buckets at its end.
+ *
  * Values of the learning rate's schedule and of the rule are those of the iteration
  * that the gradient is of, whenever an owner adds the step. */
 #include "ssp.h"
@@ -38,6 +41,17 @@ dlc_status steps_update(ssp *s, int64_t iteration, span at, float grad_scale,
         slots[i] = s->slot[i] + at.begin;
     return s->updater->update(s->updater->context, &values, at.begin, at.count,
                               grad_scale, s->gradients + at.begin, slots, weights);
+}
+
+dlc_status steps_measure(ssp *s, int64_t iteration, float grad_scale) {
+    dlc_rule_values values;
+    if (!s->updater->needs_norms || !s->trained)
+        return DLC_OK;
+    dlc_status status = s->updater->values(s->updater->context, iteration, &values);
+    return status == DLC_OK
+               ? s->updater->measure(s->updater->context, &values, grad_scale,
+                                     s->gradients, s->slot, s->weights)
+               : status;
 }
 
 /* to = share * (to - weights), and applies that to the weights. */

@@ -29,12 +29,25 @@ static dlc_status push(ssp *s, int64_t iteration, int32_t bucket) {
     return DLC_OK;
 }
 
-dlc_status worker_ready(ssp *s, int64_t iteration, int32_t bucket) {
-    if (s->alone)
-        return DLC_OK;
-    /* Wait for the answer to the previous push, so a rank never has two in flight. */
+/* Waits for the answer to the previous push, so a rank never has two in flight. */
+static dlc_status push_next(ssp *s, int64_t iteration, int32_t bucket) {
     dlc_status status = slices_wait_idle(s, bucket);
     return status == DLC_OK ? push(s, iteration, bucket) : status;
+}
+
+/* With norms all buckets are pushed when the last one is filled. */
+dlc_status worker_ready(ssp *s, int64_t iteration, int32_t bucket) {
+    int norms = s->updater->needs_norms;
+    if (lockstep_is_used(s))
+        return lockstep_ready(s, bucket);
+    if (norms ? bucket < s->buckets - 1 : s->alone)
+        return DLC_OK;
+    dlc_status status = DLC_OK;
+    if (s->share > 0 || s->alone)
+        status = steps_measure(s, iteration, s->alone ? 1 : (float)(1 / s->share));
+    for (int32_t b = norms ? 0 : bucket; status == DLC_OK && !s->alone && b <= bucket; b++)
+        status = push_next(s, iteration, b);
+    return status;
 }
 
 /* ---- Reading weights --------------------------------------------------------- */
