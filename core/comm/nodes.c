@@ -75,3 +75,20 @@ void dlc_nodes_free(dlc_nodes *nodes) {
     dlc_free(nodes->node);
     *nodes = (dlc_nodes){0};
 }
+
+static dlc_merge *merge_pairwise(const int32_t *ranks, int32_t count, dlc_merge *to) {
+    for (int32_t stride = 1; stride < count; stride *= 2)
+        for (int32_t i = 0; i + stride < count; i += 2 * stride)
+            *to++ = (dlc_merge){.into = ranks[i], .from = ranks[i + stride]};
+    return to;
+}
+
+void dlc_nodes_merges(const dlc_nodes *nodes, dlc_merge *merges) {
+    for (int32_t i = 0; i < nodes->nodes; i++)
+        merges = merge_pairwise(nodes->member + nodes->first[i],
+                                dlc_nodes_size(nodes, i), merges);
+    for (int32_t stride = 1; stride < nodes->nodes; stride *= 2)
+        for (int32_t i = 0; i + stride < nodes->nodes; i += 2 * stride)
+            *merges++ = (dlc_merge){.into = nodes->member[nodes->first[i]],
+                                    .from = nodes->member[nodes->first[i + stride]]};
+}

@@ -3,6 +3,7 @@
 #ifndef DLC_COMM_NODES_H
 #define DLC_COMM_NODES_H
 
+#include <dlcore/layer.h>
 #include <dlcore/transport.h>
 
 #include "base/status.h"
@@ -21,6 +22,10 @@ typedef struct dlc_nodes {
 dlc_status dlc_nodes_make(const dlc_rank_info *rank_info, int32_t ranks,
                           dlc_nodes *nodes);
 void dlc_nodes_free(dlc_nodes *nodes); /* {0} is allowed */
+
+/* The order of a reduction over the ranks, as ranks-1 steps that leave the result with
+ * rank 0: pairwise over the ranks of each node, then over the nodes. */
+void dlc_nodes_merges(const dlc_nodes *nodes, dlc_merge *merges);
 
 /* The number of ranks of a node. */
 static inline int32_t dlc_nodes_size(const dlc_nodes *nodes, int32_t node) {

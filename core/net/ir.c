@@ -291,3 +291,10 @@ float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
         return arenas->frozen;
     return param->is_buffer ? arenas->buffers : arenas->weights;
 }
+
+const char *dlc_net_collective_layer(const dlc_net *net) {
+    for (int32_t i = 0; i < net->ops; i++)
+        if (net->op[i]->in_group)
+            return net->op[i]->name;
+    return NULL;
+}

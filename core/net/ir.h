@@ -108,6 +108,7 @@ struct net_op {
     void *context;            /* the family's */
     int frozen;               /* its parameters are not trained */
     int has_backward;         /* it can pass on gradients */
+    int in_group;             /* all ranks of args.group run it together */
     int reads_plain;          /* its inputs must be plain even for its own family */
     net_op *fused_into;       /* the operation that does this one's work, or NULL */
 

@@ -121,6 +121,9 @@ typedef struct dlc_net_args {
     const dlc_step *step_at;
     const float *loss_scale_at;
     const dlc_net_tensor_parallel *tensor_parallel; /* NULL: no layer is */
+    const dlc_layer_group *group; /* for dlc_layer_args; NULL allowed */
+    int empty; /* no samples: a pass only takes part in what collective layers exchange
+                */
     /* One per layer of the graph: must its parameters have plain layout? NULL: none.
      * Must outlive the net. */
     const char *plain_params;
@@ -129,6 +132,10 @@ typedef struct dlc_net_args {
 /* Builds a net without allocating it. The args' pointers must stay valid. */
 dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net);
 void dlc_net_free(dlc_net *net); /* NULL allowed */
+
+/* The name of the first collective layer (dlc_layer_shapes), whose passes all ranks of
+ * the group run together; NULL: there is none. */
+const char *dlc_net_collective_layer(const dlc_net *net);
 
 /* Allocates the memory and initializes the parameters with their fillers, each from its
  * own stream of random numbers. Call it once, before the calls below. */

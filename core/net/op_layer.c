@@ -55,7 +55,8 @@ static dlc_status create(const dlc_net *net, net_layer *layer, int64_t begin,
         .channel_begin = begin,
         .channel_end = end,
         .plain_params = net->args.plain_params && net->args.plain_params[node],
-        .frozen = from->frozen};
+        .frozen = from->frozen,
+        .group = layer->all_samples ? NULL : net->args.group};
     return layer->calls->create(&args, &layer->layer);
 }
 
@@ -189,6 +190,7 @@ static dlc_status infer(dlc_net *net, net_op *op) {
     DLC_TRY(give_outputs(net, layer));
     DLC_TRY(check_chunked(net, layer));
     op->has_backward = DLC_CAN(layer->calls, backward);
+    op->in_group = op->shapes.collective && net->args.group && !layer->all_samples;
     op->reaches_loss = (op->caps & DLC_LAYER_LOSS) != 0;
     return is_split ? check_channels(layer, end - begin) : DLC_OK;
 }
@@ -280,6 +282,7 @@ static void point(const dlc_net *net, net_op *op) {
         .step_at = step_at(net, layer),
         .loss_scale_at = net->args.loss_scale_at,
         .accumulate = accumulated,
+        .empty = (uint32_t)net->args.empty,
         .workspace = dlc_net_buffer_at(net, op->workspace_buffer)};
 }
 

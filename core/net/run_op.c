@@ -67,11 +67,18 @@ static dlc_status wait_for_weights(const dlc_net *net, const net_op *op) {
                : DLC_OK;
 }
 
+/* Without samples a rank only runs what needs all ranks of the group. */
+static int has_no_part(const dlc_net *net, const net_op *op) {
+    return net->args.empty && !op->in_group;
+}
+
 dlc_status dlc_net_forward_op(dlc_net *net, net_op *op) {
     if (op->fused_into)
         return DLC_OK;
-    DLC_TRY(wait_for_weights(net, op));
-    dlc_net_note_activity(net, "forward", op);
+    DLC_TRY(wait_for_weights(net, op)); /* also without samples: ranks stay in step */
+    if (has_no_part(net, op))
+        return DLC_OK;
+    dlc_net_note_activity(net, op->in_group ? "synchronized forward" : "forward", op);
     uint64_t start = begin_part(net);
     begin_range(net, op);
     dlc_status status = op->ops->forward(net, op, NET_RUN_FORWARD);
@@ -131,7 +138,7 @@ static dlc_status add_part(const dlc_net *net, const dlc_tensor *tensor,
 static dlc_status add_parts(const dlc_net *net, const net_op *op) {
     for (int32_t j = 0; j < op->memory.inputs; j++) {
         const net_edge *edge = &op->edge[j];
-        if (!edge->wanted || !edge->add)
+        if (!edge->wanted || !edge->add || net->args.empty)
             continue;
         const net_tensor *tensor = &net->tensor[op->input[j]];
         DLC_TRY(add_part(net, &tensor->tensor, edge->target, tensor->diff));
@@ -157,10 +164,11 @@ static dlc_status run_parts(const dlc_net *net, net_op *op) {
 }
 
 dlc_status dlc_net_backward_op(dlc_net *net, net_op *op) {
-    if (!op->runs_backward)
+    if (!op->runs_backward || has_no_part(net, op))
         return DLC_OK;
-    dlc_net_note_activity(net, "backward", op);
-    DLC_TRY(recompute_for(net, op));
+    dlc_net_note_activity(net, op->in_group ? "synchronized backward" : "backward", op);
+    if (!net->args.empty)
+        DLC_TRY(recompute_for(net, op));
     begin_range(net, op);
     dlc_status status = run_parts(net, op);
     end_range(net);

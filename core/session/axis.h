@@ -18,6 +18,7 @@
 #include "session/schedule.h"
 
 struct dlc_session;
+struct dlc_session_layer_group;
 struct dlc_session_memory;
 struct dlc_exchange_schedule;
 typedef struct dlc_axis_ops dlc_axis_ops;
@@ -31,10 +32,11 @@ typedef struct dlc_axis {
 
 /* What an axis can rule out for the job that it is used in. */
 enum {
-    DLC_ALLOW_QUEUE = 1,     /* to submit an iteration before earlier ones are done */
-    DLC_ALLOW_SHARDS = 2,    /* to update only a shard of the weights on each rank */
-    DLC_ALLOW_OVERLAP = 4,   /* to begin forward before all weights are updated */
-    DLC_ALLOW_REBALANCE = 8, /* to split the batch anew without being asked to */
+    DLC_ALLOW_QUEUE = 1,       /* to submit an iteration before earlier ones are done */
+    DLC_ALLOW_SHARDS = 2,      /* to update only a shard of the weights on each rank */
+    DLC_ALLOW_OVERLAP = 4,     /* to begin forward before all weights are updated */
+    DLC_ALLOW_REBALANCE = 8,   /* to split the batch anew without being asked to */
+    DLC_ALLOW_COLLECTIVE = 16, /* layers that ranks run together, in one iteration */
 };
 
 /* The part of the net that a rank has, if not all ranks have the whole net. */
@@ -72,6 +74,9 @@ struct dlc_axis_ops {
     /* ---- What the session opens ---- */
     void (*shape_net)(const dlc_axis *axis, dlc_net_args *args);
     void (*shape_feed)(const dlc_axis *axis, dlc_feed_args *args);
+    /* Who else has samples of this rank's layers, and how to reach them once connected.
+     */
+    void (*shape_group)(const dlc_axis *axis, struct dlc_session_layer_group *group);
     int (*reads_batch)(const dlc_axis *axis, dlc_phase phase);
     void (*add_memory)(const dlc_axis *axis, struct dlc_session_memory *memory);
     /* Returns 1 if it has chosen. */

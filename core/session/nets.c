@@ -33,7 +33,9 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
         .on_activity = note_activity,
         .activity_context = session->job,
         .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
-        .weights_context = &session->updates};
+        .weights_context = &session->updates,
+        .group = phase == DLC_PHASE_TRAIN ? dlc_layer_group_table(session) : NULL,
+        .empty = phase == DLC_PHASE_TRAIN && session->local_batch == 0};
     dlc_loss_scale *scale = session->loss_scale.base;
     if (session->control.on_device && phase == DLC_PHASE_TRAIN) {
         /* With gradient accumulation each pass has its own step, passed to the call. */
@@ -60,6 +62,7 @@ dlc_status dlc_nets_build(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     DLC_TRY(build_net(session, DLC_PHASE_TRAIN, &setup->train, net_batch(session), NULL,
                       &session->net));
+    DLC_TRY(dlc_layer_group_check(session));
     if (!setup->test.source)
         return DLC_OK;
     return build_net(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,

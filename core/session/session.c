@@ -255,6 +255,7 @@ static dlc_status open_plan(const dlc_axis_ops *const *axes, dlc_session *sessio
     DLC_TRY(open_device_and_solver(axes, session));
     if (session->ranks > 1)
         DLC_TRY(plan(session));
+    dlc_layer_group_plan(session);
     return dlc_nets_build(session);
 }
 
@@ -268,11 +269,13 @@ static dlc_status measure_batch_split(dlc_session *session) {
 
 /* Opens everything that depends on how the batch is split. */
 static dlc_status open_work(dlc_session *session) {
+    dlc_layer_group_plan(session);
     DLC_TRY(dlc_nets_open(session));
     DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
     DLC_TRY(aside(session, dlc_session_open_p2p));
     DLC_TRY(aside(session, connect_axes));
+    DLC_TRY(aside(session, dlc_layer_group_open));
     DLC_TRY(aside(session, open_exchange));
     DLC_TRY(dlc_session_open_slots(session));
     DLC_TRY(dlc_sharded_open(session));
@@ -349,6 +352,7 @@ static void close_work(dlc_session *session) {
     dlc_sharded_close(session);
     dlc_accumulator_close(&session->accumulator);
     dlc_slots_close(session->device_ops, session->device, session->slot);
+    dlc_layer_group_close(session); /* before the exchanger waits for the queue */
     dlc_exchanger_close(session->exchanger);
     disconnect_axes(session);
     dlc_connection_close(&session->connection);
@@ -433,6 +437,7 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
         if (done)
             return DLC_OK;
         DLC_TRY(dlc_comm_poll(session->connection.comm));
+        DLC_TRY(dlc_layer_group_poll(session));
         (void)nanosleep(&pause, NULL);
     }
 }

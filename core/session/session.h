@@ -16,6 +16,7 @@
 #include "session/axis.h"
 #include "session/connection.h"
 #include "session/control.h"
+#include "session/layer_group.h"
 #include "session/sharded.h"
 #include "session/updates.h"
 #include "setup/setup.h"
@@ -70,6 +71,7 @@ typedef struct dlc_session {
     void *model_state;
     size_t model_state_bytes;
 
+    dlc_session_layer_group layer_group; /* of collective layers */
     dlc_p2p *p2p; /* the consistency model's p2p channel; NULL: it needs none */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */

@@ -165,17 +165,18 @@ static dlc_status read_batch(dlc_iterate *iterate) {
 }
 
 /* Forward or backward of a micro-batch. The seconds spent on samples count, without
- * those spent on updates meanwhile. */
+ * those spent meanwhile on updates and on waiting for what layers gather. */
 static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
     const dlc_schedule *schedule = &iterate->schedule;
     dlc_updates *updates = &iterate->session->updates;
+    dlc_session_layer_group *group = &iterate->session->layer_group;
     uint64_t began = dlc_now_ns();
-    iterate->solver_seconds = updates->seconds = 0;
+    iterate->solver_seconds = updates->seconds = group->seconds = 0;
     DLC_TRY(
         (work == DLC_WORK_FORWARD ? schedule->ops->forward : schedule->ops->backward)(
             schedule->context, &iterate->pass, schedule->micro_batch));
     iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds -
-                                updates->seconds;
+                                updates->seconds - group->seconds;
     return DLC_OK;
 }
 
@@ -185,6 +186,14 @@ double dlc_iterate_computed(dlc_iterate *iterate) {
     return compute_seconds;
 }
 
+/* A pass of a rank without samples: its part in collective layers. */
+static dlc_status take_part(const dlc_session *session) {
+    if (!dlc_net_collective_layer(session->net))
+        return DLC_OK;
+    DLC_TRY(dlc_net_forward(session->net, 0, 0));
+    return dlc_net_backward(session->net, 0, NULL, NULL);
+}
+
 /* The gradients of a pass are complete: control words, and the buckets that are left.
  */
 static dlc_status reduce(dlc_iterate *iterate) {
@@ -192,6 +201,7 @@ static dlc_status reduce(dlc_iterate *iterate) {
     int has = !is_server(session) || has_gradients(session);
     if (is_server(session)) {
         iterate->bucket = 0;
+        DLC_TRY(take_part(session));
         if (has)
             DLC_TRY(zero_gradients(iterate));
     }
@@ -202,7 +212,8 @@ static dlc_status reduce(dlc_iterate *iterate) {
 }
 
 /* Updates all weights; or, if updates are deferred, only the bucket with the control
- * words: a rank without samples needs no weights that would wait for the others. */
+ * words: a rank without samples needs no weights that would wait for the others, unless
+ * collective layers keep it in step with them. */
 static dlc_status update(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     size_t count = dlc_net_arenas(session->net)->count;
@@ -214,8 +225,9 @@ static dlc_status update(dlc_iterate *iterate) {
         return dlc_ema_update(&session->ema, 0, SIZE_MAX);
     }
     dlc_updates_defer(&session->updates, session->iteration);
-    return is_server(session) ? dlc_updates_finish(&session->updates)
-                              : dlc_updates_need(&session->updates, count - 1, count);
+    int waits = is_server(session) && !dlc_net_collective_layer(session->net);
+    return waits ? dlc_updates_finish(&session->updates)
+                 : dlc_updates_need(&session->updates, count - 1, count);
 }
 
 /* Does the work that is left of the schedule. */

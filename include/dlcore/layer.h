@@ -28,8 +28,8 @@
  *
  * Threads: all calls for one net come from one thread, the train thread. infer must be
  * cheap; prepare may take seconds (it may compile kernels). forward, backward and
- * reorder_run on a queue only submit work and never block; without a queue the work is
- * done when they return.
+ * reorder_run on a queue only submit work and never block (but see dlc_layer_group);
+ * without a queue the work is done when they return.
  *
  * The core owns all memory. It plans activations by which layer reads which tensor
  * when, keeps all parameters in one arena and all gradients in another, in the order in
@@ -193,6 +193,39 @@ struct dlc_family {
     void (*reorder_destroy)(dlc_reorder *reorder);
 };
 
+/* ---- Reductions over ranks in a pass --------------------------------------------- */
+
+/* One step of a reduction over ranks: the value of rank `into` becomes the combination
+ * of the values of ranks `into` and `from`, in this order. It has no `size` and does
+ * not change within a major version. */
+typedef struct dlc_merge {
+    int32_t into, from;
+} dlc_merge;
+
+/* The ranks that split the samples of a pass among them, for layers whose passes need
+ * the samples of all of them (dlc_layer_shapes.collective). The core provides it. All
+ * these ranks make the same calls in the same order. */
+typedef struct dlc_layer_group {
+    uint32_t size;
+    int32_t rank, ranks; /* this rank, 0 .. ranks-1; at least 2 ranks */
+
+    /* ranks-1 steps, one after the other, that leave the combination of all ranks with
+     * rank 0: the pairwise tree over the ranks of each node, then over the nodes. Who
+     * combines gathered values in this order gets bitwise identical results on every
+     * rank and transport. Device memory; valid in passes. */
+    const dlc_merge *merges;
+
+    void *context; /* the first argument of all_gather */
+
+    /* All-gather in device memory: of `ranks` blocks of `bytes` bytes, a multiple of 4,
+     * at `values`, this rank provides block `rank` and gets all others, bit by bit.
+     * Only in forward and backward. Without a queue it blocks until all ranks have made
+     * the call. With one it comes after the work that is on the queue now, and later
+     * work on the queue after it; it blocks only where the transport has no
+     * stream-ordered collectives. It fails if the job is ending. */
+    dlc_status (*all_gather)(void *context, void *values, size_t bytes);
+} dlc_layer_group;
+
 /* ---- Building a net ------------------------------------------------------------- */
 
 /* The arguments of create. `name`, `settings` and `context` are valid until destroy. */
@@ -227,6 +260,10 @@ typedef struct dlc_layer_args {
      * DLC_BACKWARD_DATA comes alone for a DLC_LAYER_SPLIT_BACKWARD layer, whose
      * param_diff is NULL; gradients that another layer writes there are discarded. */
     int32_t frozen;
+
+    /* The ranks that split the samples of a pass; valid until destroy. NULL: this rank
+     * has all samples, or the net is a test net or only measured. */
+    const dlc_layer_group *group;
 } dlc_layer_args;
 
 /* Flags of dlc_param. */
@@ -273,6 +310,11 @@ typedef struct dlc_layer_shapes {
 
     /* Inputs that never get a gradient (labels): bit i stands for in[i]. */
     uint64_t no_gradient;
+
+    /* 1: its passes use dlc_layer_args.group if there is one. All ranks then run the
+     * layer together, and in the same iteration, those without samples too
+     * (dlc_layer_run.empty). Does not depend on `group`. */
+    int32_t collective;
 
     int64_t multiply_adds; /* of one forward pass of the whole batch */
 } dlc_layer_shapes;
@@ -363,8 +405,14 @@ typedef struct dlc_layer_run {
     void *scratch;      /* dlc_layer_memory.scratch_bytes */
 
     /* forward of DLC_LAYER_RECOMPUTABLE. 1: the outputs are needed once more; do not
-     * update running averages again. */
+     * update running averages again, nor use the group. */
     uint32_t recompute;
+
+    /* 1, only with dlc_layer_args.group: this rank has no samples in this pass. The
+     * layer makes its calls of all_gather and updates running averages; inputs,
+     * outputs and all gradients are neither read nor written, but an entry of in_diff
+     * is NULL where it would be with samples. */
+    uint32_t empty;
 
     /* backward: gradients of the outputs; the entries are NULL for a loss (see
      * loss_scale). They may be overwritten; nobody reads them again. */

@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-/* The version of this interface: draft 0.12. A draft may change in any way with its
+/* The version of this interface: draft 0.13. A draft may change in any way with its
  * minor number, so dlcore refuses a plugin that was built with another draft. 1.0 will
  * freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0

@@ -15,6 +15,26 @@ int layer_fixture_is_metric(const layer_fixture *f) {
 
 /* ---- Building --------------------------------------------------------------- */
 
+/* The other rank gives what this one gives. */
+static dlc_status mirror(void *context, void *values, size_t bytes) {
+    const layer_fixture *f = context;
+    if (bytes % sizeof(float))
+        suite_fail(f->run, "it gathers %zu bytes, which is no multiple of 4", bytes);
+    memcpy((char *)values + bytes, values, bytes);
+    return DLC_OK;
+}
+
+static void open_group(layer_fixture *f) {
+    const dlc_merge merge = {.into = 0, .from = 1};
+    float *merges = device_fixture_floats(f->run, &f->device, 2);
+    memcpy(merges, &merge, sizeof merge);
+    f->group = (dlc_layer_group){.size = sizeof f->group,
+                                 .ranks = 2,
+                                 .merges = (const dlc_merge *)(const void *)merges,
+                                 .context = f,
+                                 .all_gather = mirror};
+}
+
 static dlc_status create(layer_fixture *f, dlc_phase phase) {
     dlc_family_args family = {.size = sizeof family,
                               .device_ops = f->device.ops,
@@ -29,7 +49,8 @@ static dlc_status create(layer_fixture *f, dlc_phase phase) {
                            .context = f->family,
                            .phase = phase,
                            .seed = 3,
-                           .index = 1};
+                           .index = 1,
+                           .group = phase == DLC_PHASE_TRAIN ? &f->group : NULL};
     return f->ops->create(&args, &f->layer);
 }
 
@@ -150,6 +171,7 @@ dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
                               const layer_inputs *inputs, layer_fixture *f) {
     *f = (layer_fixture){.run = run, .ops = run->feature->ops, .phase = phase};
     device_fixture_open(run, &f->device);
+    open_group(f);
     dlc_status status = create(f, phase);
     show_inputs(f, inputs);
     if (status == DLC_OK)

@@ -73,6 +73,10 @@ typedef struct layer_fixture {
     int64_t iteration;   /* of the next calls */
     uint32_t recompute;  /* of the next forward */
     uint64_t accumulate; /* bit i: backward adds to dx[i], whose values it is given */
+
+    /* In training the layer is rank 0 of 2, whose other rank has the same samples: its
+     * gradient is then the derivative of its own outputs, as without it. */
+    dlc_layer_group group;
 } layer_fixture;
 
 /* Creates and prepares the layer. Returns DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED if it

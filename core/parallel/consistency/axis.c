@@ -159,7 +159,7 @@ static void close(dlc_axis *axis) {
  * reduction can be split among them. */
 const dlc_axis_ops dlc_consistency_axis = {
     .name = "consistency",
-    .rules_out = DLC_ALLOW_SHARDS,
+    .rules_out = DLC_ALLOW_SHARDS | DLC_ALLOW_COLLECTIVE,
     .capture_obstacle = "the ranks may be in different iterations",
     .check = check,
     .plan = plan,

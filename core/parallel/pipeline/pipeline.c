@@ -62,6 +62,16 @@ static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
                                          phase, 0);
 }
 
+/* Its messages to other stages must move on while layers wait. */
+static void shape_group(const dlc_axis *axis, dlc_session_layer_group *group) {
+    const dlc_pipeline *pipeline = axis->state;
+    const dlc_stages *stages = &pipeline->stages;
+    group->table.rank = stages->replica;
+    group->table.ranks = stages->replicas;
+    group->first = stages->stage * stages->replicas;
+    group->engine = pipeline->engine;
+}
+
 /* ---- Opening ----------------------------------------------------------------- */
 
 static dlc_status connect(dlc_axis *axis) {
@@ -121,6 +131,7 @@ static dlc_status gather_memory(dlc_pipeline *pipeline) {
 static dlc_status open(dlc_axis *axis) {
     dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
+    pipeline->schedule.fixed_order = dlc_net_collective_layer(session->net) != NULL;
     DLC_TRY(dlc_process_group_finish(&pipeline->group));
     DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
     if (pipeline->micro_batches > 1)
@@ -188,6 +199,7 @@ const dlc_axis_ops dlc_pipeline_axis = {
     .open = open,
     .shape_net = shape_net,
     .shape_feed = shape_feed,
+    .shape_group = shape_group,
     .reads_batch = reads_batch,
     .add_memory = add_memory,
     .part = dlc_pipeline_part,

@@ -14,14 +14,13 @@ int32_t dlc_schedule_1f1b_in_flight(const dlc_schedule_1f1b *schedule) {
 dlc_schedule_step dlc_schedule_1f1b_next(const dlc_schedule_1f1b *schedule,
                                          int can_forward, int can_backward) {
     int32_t in_flight = dlc_schedule_1f1b_in_flight(schedule);
+    int may_forward = schedule->forward < schedule->micro_batches &&
+                      in_flight < dlc_schedule_1f1b_max_in_flight(schedule);
     if (schedule->backward == schedule->micro_batches)
         return DLC_SCHEDULE_DONE;
-    if (in_flight > 0 && can_backward)
+    if (in_flight > 0 && can_backward && !(schedule->fixed_order && may_forward))
         return DLC_SCHEDULE_BACKWARD;
-    if (schedule->forward < schedule->micro_batches &&
-        in_flight < dlc_schedule_1f1b_max_in_flight(schedule) && can_forward)
-        return DLC_SCHEDULE_FORWARD;
-    return DLC_SCHEDULE_WAIT;
+    return may_forward && can_forward ? DLC_SCHEDULE_FORWARD : DLC_SCHEDULE_WAIT;
 }
 
 void dlc_schedule_1f1b_done(dlc_schedule_1f1b *schedule, dlc_schedule_step step) {

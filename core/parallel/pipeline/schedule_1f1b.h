@@ -9,6 +9,10 @@
  * equal stages (stages - 1) / (micro_batches + stages - 1) of the time is lost in
  * bubbles.
  *
+ * Replicas of a stage whose layers reduce over the replicas must take the same steps in
+ * the same order. Then the order is fixed: forward while the bound allows, otherwise
+ * backward.
+ *
  * Micro-batches run forward, and backward, in the order of their numbers, so gradients
  * are accumulated in a fixed order whatever arrives first. */
 #ifndef DLC_PARALLEL_PIPELINE_SCHEDULE_1F1B_H
@@ -25,6 +29,7 @@ typedef enum dlc_schedule_step {
 
 typedef struct dlc_schedule_1f1b {
     int32_t stage, stages, micro_batches;
+    int fixed_order; /* the order of steps must not depend on what arrives first */
     int32_t forward,
         backward; /* the next micro-batch of each direction; start with 0 */
 } dlc_schedule_1f1b;

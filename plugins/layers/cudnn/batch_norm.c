@@ -5,6 +5,7 @@
  * element types. */
 #include <stdio.h>
 
+#include "../shared/moments.h"
 #include "../shared/norm.h"
 #include "norm.h"
 #include "relu.h"
@@ -25,6 +26,11 @@ static int by_batch(const batch_norm *norm) {
     return norm_by_batch(&norm->head, &norm->how);
 }
 
+/* Of the batch of several ranks? */
+static int by_group(const batch_norm *norm) {
+    return norm_by_group(&norm->head, &norm->how);
+}
+
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     dlc_status status = layer_alloc(args, sizeof(batch_norm), out);
     if (status == DLC_OK)
@@ -41,7 +47,8 @@ static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
     return norm_fuse(&((batch_norm *)layer)->how, next, settings);
 }
 
-/* The workspace holds the mean and 1 / deviation of the batch. */
+/* The workspace holds the mean and 1 / deviation of the batch, and the samples of a
+ * group; scratch memory holds what the kernels need, and the blocks of a group. */
 static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->how.channels * sizeof(float));
 }
@@ -64,6 +71,9 @@ static norm_job job_of(const batch_norm *norm) {
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     batch_norm *norm = (batch_norm *)layer;
     const dlc_tensor *in = &memory->in[0];
+    dlc_status status = norm_check_batch(layer, &norm->how, &in->shape);
+    if (status != DLC_OK)
+        return status;
     if (!(norm->layout = layout_last(layer->net, &in->shape, in->dtype)))
         return DLC_ERR_NOMEM;
     if (by_batch(norm) && in->layout)
@@ -80,9 +90,13 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         return DLC_OK;
     const norm_job job = job_of(norm);
     memory->scratch_bytes = norm_scratch(&job);
+    if (by_group(norm))
+        memory->scratch_bytes = round64(norm_scratch(&job)) +
+                                norm_block_bytes(&job, layer->group->ranks);
     memory->reads_in = 1;
     memory->reads_out = norm->how.fused_sum && norm->how.relu.on;
-    memory->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
+    if (by_batch(norm))
+        memory->workspace_bytes = 2 * statistics_bytes(norm) + sizeof(double);
     return DLC_OK;
 }
 
@@ -104,20 +118,69 @@ static norm_job pass_of(const batch_norm *norm, const dlc_layer_run *run) {
         job.sums = norm->sums ? norm->sums->sum : NULL;
         job.squares = norm->sums ? norm->sums->squares : NULL;
     }
+    if (by_group(norm)) {
+        job.samples = at_offset(run->workspace, 2 * statistics_bytes(norm));
+        job.blocks = at_offset(run->scratch, round64(norm_scratch(&job)));
+        job.merges = norm->head.group->merges;
+        job.rank = norm->head.group->rank;
+        job.ranks = norm->head.group->ranks;
+    }
     return job;
+}
+
+/* Gathers the blocks of all ranks, of `kinds` numbers per channel; `error` is that of
+ * filling in this rank's. */
+static dlc_status gather(const batch_norm *norm, const norm_job *job, int kinds,
+                         cudaError_t error) {
+    const dlc_layer_group *group = norm->head.group;
+    dlc_status status = check_cuda(error, norm->head.name, "compute its statistics");
+    if (status != DLC_OK)
+        return status;
+    return group->all_gather(group->context, job->blocks,
+                             (size_t)kinds * (size_t)job->channels * sizeof(double));
+}
+
+/* The statistics over the samples of all ranks. */
+static dlc_status find_group_statistics(const batch_norm *norm, const norm_job *job,
+                                        const dlc_layer_run *run) {
+    cudaStream_t stream = norm->head.net->stream;
+    cudaError_t error = run->empty ? norm_clear_block(job, MOMENT_KINDS, stream)
+                                   : norm_statistics(job, run->scratch, stream);
+    dlc_status status = gather(norm, job, MOMENT_KINDS, error);
+    if (status != DLC_OK)
+        return status;
+    return check_cuda(norm_merge_statistics(job, stream), norm->head.name,
+                      "compute its statistics");
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     norm_job job = pass_of(norm, run);
     cudaError_t error = cudaSuccess;
+    if (by_group(norm) && !run->recompute) {
+        dlc_status status = find_group_statistics(norm, &job, run);
+        if (status != DLC_OK || run->empty)
+            return status;
+    }
     job.other = norm->how.fused_sum ? run->in[1] : NULL;
     job.y = run->out[0];
-    if (by_batch(norm) && !run->recompute)
+    if (by_batch(norm) && !by_group(norm) && !run->recompute)
         error = norm_statistics(&job, run->scratch, layer->net->stream);
     if (error == cudaSuccess)
         error = norm_apply(&job, layer->net->stream);
     return check_cuda(error, layer->name, "do its forward pass");
+}
+
+static dlc_status backward_group(const batch_norm *norm, const norm_job *job,
+                                 const dlc_layer_run *run) {
+    cudaStream_t stream = norm->head.net->stream;
+    cudaError_t error = run->empty ? norm_clear_block(job, SUM_KINDS, stream)
+                                   : norm_backward(job, run->scratch, stream);
+    dlc_status status = gather(norm, job, SUM_KINDS, error);
+    if (status != DLC_OK || run->empty)
+        return status;
+    return check_cuda(norm_merge_backward(job, run->scratch, stream), norm->head.name,
+                      "do its backward pass");
 }
 
 /* With a fused sum, the gradient of the other input is the gradient of the sum, from
@@ -135,15 +198,21 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         job.diff_scale = run->param_diff[0];
         job.diff_bias = run->param_diff[1];
     }
+    if (job.blocks && job.dx)
+        return backward_group(norm, &job, run);
+    if (run->empty)
+        return DLC_OK;
+    job.blocks = NULL; /* the gradients of the parameters alone need no other rank */
     return check_cuda(norm_backward(&job, run->scratch, layer->net->stream),
                       layer->name, "do its backward pass");
 }
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
-    (void)snprintf(text, bytes, "own %s%s%s%s", layout_name(norm->layout),
+    (void)snprintf(text, bytes, "own %s%s%s%s%s", layout_name(norm->layout),
                    norm->how.fused_sum ? " +sum" : "", relu_text(&norm->how.relu),
-                   norm->sums ? ", statistics given" : "");
+                   norm->sums ? ", statistics given" : "",
+                   norm_statistics_text(layer, &norm->how));
 }
 
 const dlc_layer_ops batch_norm_ops = {

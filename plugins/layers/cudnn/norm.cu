@@ -5,6 +5,7 @@
 
 #include <dlcore/tensor.h>
 
+#include "../shared/moments.h"
 #include "channels.cuh"
 #include "launch.h"
 
@@ -66,15 +67,24 @@ __global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
 
 /* Running averages take the unbiased variance. */
 __device__ __forceinline__ void store_statistics(const norm_job &job, int64_t c,
-                                                 double mean, double variance) {
-    double samples = (double)job.rows;
-    variance = variance < 0 ? 0 : variance;
-    job.mean[c] = (float)mean;
-    job.inverse[c] = (float)(1 / sqrt(variance + (double)job.epsilon));
+                                                 moments m) {
     float old = job.momentum, now = 1 - old;
-    float unbiased = (float)(variance * samples / (samples - 1));
-    job.running_mean[c] = old * job.running_mean[c] + now * (float)mean;
-    job.running_variance[c] = old * job.running_variance[c] + now * unbiased;
+    job.mean[c] = (float)m.mean;
+    job.inverse[c] = (float)(1 / sqrt(moments_variance(m) + (double)job.epsilon));
+    job.running_mean[c] = old * job.running_mean[c] + now * (float)m.mean;
+    job.running_variance[c] = old * job.running_variance[c] +
+                              now * (float)moments_unbiased(m);
+}
+
+/* What this rank knows of a channel: a part of the statistics, or all. */
+__device__ __forceinline__ void take_statistics(const norm_job &job, int64_t c,
+                                                double mean, double variance) {
+    moments m = moments_of((double)job.rows, mean, variance);
+    if (job.blocks)
+        moments_put(block_of(job.blocks, MOMENT_KINDS, job.channels, job.rank),
+                    job.channels, c, m);
+    else
+        store_statistics(job, c, m);
 }
 
 template <typename T>
@@ -85,7 +95,7 @@ __global__ void finish(norm_job job, int64_t chunks, const float *partial) {
         return;
     double samples = (double)job.rows, moved = sums[0] / samples;
     double mean = (double)to_float(((const T *)job.x)[c]) + moved;
-    store_statistics(job, c, mean, sums[1] / samples - moved * moved);
+    take_statistics(job, c, mean, sums[1] / samples - moved * moved);
 }
 
 /* One thread per channel, from sums that were given. */
@@ -94,7 +104,31 @@ __global__ void statistics_from_sums(norm_job job) {
     if (c >= job.channels)
         return;
     double samples = (double)job.rows, mean = (double)job.sums[c] / samples;
-    store_statistics(job, c, mean, (double)job.squares[c] / samples - mean * mean);
+    take_statistics(job, c, mean, (double)job.squares[c] / samples - mean * mean);
+}
+
+/* The kernels that combine the blocks of all ranks have one thread per channel. */
+__global__ void merge_statistics(norm_job job) {
+    int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x, n = job.channels;
+    if (c >= n)
+        return;
+    for (int i = 0; i + 1 < job.ranks; i++) {
+        double *into = block_of(job.blocks, MOMENT_KINDS, n, job.merges[i].into);
+        double *from = block_of(job.blocks, MOMENT_KINDS, n, job.merges[i].from);
+        moments_put(into, n, c,
+                    moments_merge(moments_at(into, n, c), moments_at(from, n, c)));
+    }
+    moments all = moments_at(job.blocks, n, c);
+    store_statistics(job, c, all);
+    if (c == 0)
+        *job.samples = all.count;
+}
+
+__global__ void clear_block(norm_job job, int kinds) {
+    int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    double *own = block_of(job.blocks, kinds, job.channels, job.rank);
+    for (int kind = 0; c < job.channels && kind < kinds; kind++)
+        own[kind * job.channels + c] = 0;
 }
 
 template <typename T, int WIDE> __global__ void apply(tiling t, norm_job job) {
@@ -168,8 +202,19 @@ __global__ void sum_backward(tiling t, norm_job job, float *partial) {
     reduce_block<WIDE, 2>(t, sums, partial);
 }
 
-/* The sums as dx needs them are stored after the partial sums; also computes the
- * gradients of the parameters. */
+/* What dx needs, from the sums of a channel. */
+__device__ __forceinline__ void store_slopes(const norm_job &job, int64_t c,
+                                             double samples, double first,
+                                             double second, float *slopes) {
+    values<1> of;
+    values_of<1>(job, c, of);
+    double inverse = (double)of.inverse[0];
+    slopes[c] = (float)(first / samples);
+    slopes[job.channels + c] = (float)(second / samples * inverse * inverse);
+}
+
+/* The sums as dx needs them are stored after the partial sums, or in this rank's block;
+ * also computes the gradients of the parameters. */
 __global__ void finish_backward(norm_job job, int64_t chunks, const float *partial,
                                 float *slopes) {
     double sums[2];
@@ -178,15 +223,32 @@ __global__ void finish_backward(norm_job job, int64_t chunks, const float *parti
         return;
     values<1> of;
     values_of<1>(job, c, of);
-    double samples = (double)job.rows, inverse = (double)of.inverse[0];
-    slopes[c] = job.by_batch ? (float)(sums[0] / samples) : 0;
-    slopes[job.channels + c] = job.by_batch
-                                   ? (float)(sums[1] / samples * inverse * inverse)
-                                   : 0;
+    if (job.blocks) {
+        double *own = block_of(job.blocks, SUM_KINDS, job.channels, job.rank);
+        own[c] = sums[0];
+        own[job.channels + c] = sums[1];
+    } else if (job.by_batch) {
+        store_slopes(job, c, (double)job.rows, sums[0], sums[1], slopes);
+    } else {
+        slopes[c] = slopes[job.channels + c] = 0;
+    }
     if (job.diff_scale)
-        job.diff_scale[c] = (float)(sums[1] * inverse);
+        job.diff_scale[c] = (float)(sums[1] * (double)of.inverse[0]);
     if (job.diff_bias)
         job.diff_bias[c] = (float)sums[0];
+}
+
+__global__ void merge_backward(norm_job job, float *slopes) {
+    int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x, n = job.channels;
+    if (c >= n)
+        return;
+    for (int i = 0; i + 1 < job.ranks; i++) {
+        double *into = block_of(job.blocks, SUM_KINDS, n, job.merges[i].into);
+        const double *from = block_of(job.blocks, SUM_KINDS, n, job.merges[i].from);
+        into[c] += from[c];
+        into[n + c] += from[n + c];
+    }
+    store_slopes(job, c, *job.samples, job.blocks[c], job.blocks[n + c], slopes);
 }
 
 /* With a fused sum the gradient before the activation is in other_diff. */
@@ -237,17 +299,34 @@ template <typename T, int WIDE> void forward(const norm_job *job, cudaStream_t s
     LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job);
 }
 
+float *slopes_in(const tiling &t, float *partial) {
+    return partial + partial_bytes(t, 2) / sizeof(float);
+}
+
 template <typename T, int WIDE>
 void backward(const norm_job *job, float *partial, cudaStream_t stream) {
     const tiling t = tiling_of(job->rows, job->channels, WIDE);
-    float *slopes = partial + partial_bytes(t, 2) / sizeof(float);
+    float *slopes = slopes_in(t, partial);
     const auto first = sum_backward<T, WIDE>;
     const auto last = apply_backward<T, WIDE>;
     LAUNCH(first, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
     LAUNCH(finish_backward, reduction_blocks(t.channels), reduction_block(), stream,
            *job, t.chunks, partial, slopes);
-    if (job->dx)
+    if (job->dx && !job->blocks)
         LAUNCH(last, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
+}
+
+dim3 channel_blocks(const norm_job *job) {
+    return dim3((unsigned)((job->channels + BLOCK - 1) / BLOCK));
+}
+
+template <typename T, int WIDE>
+void backward_rest(const norm_job *job, float *partial, cudaStream_t stream) {
+    const tiling t = tiling_of(job->rows, job->channels, WIDE);
+    float *slopes = slopes_in(t, partial);
+    const auto last = apply_backward<T, WIDE>;
+    LAUNCH(merge_backward, channel_blocks(job), dim3(BLOCK), stream, *job, slopes);
+    LAUNCH(last, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
 }
 
 } // namespace
@@ -257,11 +336,23 @@ size_t norm_scratch(const norm_job *job) {
            2 * sizeof(float) * (size_t)job->channels;
 }
 
+size_t norm_block_bytes(const norm_job *job, int ranks) {
+    return (size_t)ranks * MOMENT_KINDS * (size_t)job->channels * sizeof(double);
+}
+
+cudaError_t norm_merge_statistics(const norm_job *job, cudaStream_t stream) {
+    LAUNCH(merge_statistics, channel_blocks(job), dim3(BLOCK), stream, *job);
+    return cudaPeekAtLastError();
+}
+
+cudaError_t norm_clear_block(const norm_job *job, int kinds, cudaStream_t stream) {
+    LAUNCH(clear_block, channel_blocks(job), dim3(BLOCK), stream, *job, kinds);
+    return cudaPeekAtLastError();
+}
+
 cudaError_t norm_statistics(const norm_job *job, void *scratch, cudaStream_t stream) {
     if (job->sums) {
-        LAUNCH(statistics_from_sums,
-               dim3((unsigned)((job->channels + BLOCK - 1) / BLOCK)), dim3(BLOCK),
-               stream, *job);
+        LAUNCH(statistics_from_sums, channel_blocks(job), dim3(BLOCK), stream, *job);
         return cudaPeekAtLastError();
     }
     DISPATCH(statistics, job, (float *)scratch, stream)
@@ -275,5 +366,11 @@ cudaError_t norm_apply(const norm_job *job, cudaStream_t stream) {
 
 cudaError_t norm_backward(const norm_job *job, void *scratch, cudaStream_t stream) {
     DISPATCH(backward, job, (float *)scratch, stream)
+    return cudaPeekAtLastError();
+}
+
+cudaError_t norm_merge_backward(const norm_job *job, void *scratch,
+                                cudaStream_t stream) {
+    DISPATCH(backward_rest, job, (float *)scratch, stream)
     return cudaPeekAtLastError();
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <dlcore/layer.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -34,21 +36,39 @@ typedef struct norm_job {
     void *dy, *dx;    /* dx may be NULL */
     void *other_diff; /* gradient of `other`; may be dy; NULL: nothing was added */
     float *diff_scale, *diff_bias; /* NULL: not trained */
+
+    /* Statistics over the samples of several ranks: the blocks of all of them, as
+     * moments.h says, and how they are combined. NULL: of one rank. */
+    double *blocks;
+    const dlc_merge *merges;
+    int rank, ranks;
+    double *samples; /* of all ranks, per channel; kept for backward */
 } norm_job;
 
-/* Bytes of scratch memory that norm_statistics and norm_backward need. */
+/* Bytes of scratch memory that norm_statistics and norm_backward need, and of the
+ * blocks of `ranks` ranks. */
 size_t norm_scratch(const norm_job *job);
+size_t norm_block_bytes(const norm_job *job, int ranks);
 /* Computes mean and inverse of x and updates the running averages. If sums are given, x
  * is not read, and the variance is the difference of two float32 numbers, of which the
  * larger is 1 + mean^2 / variance times the result. Its relative error is about that
  * factor times 1e-7 times the number of roundings on the way to a sum (about ten).
  * Without sums the factor is near 1 whatever the mean is. */
 cudaError_t norm_statistics(const norm_job *job, void *scratch, cudaStream_t stream);
+/* With several ranks norm_statistics fills in this rank's block alone; once all blocks
+ * are there, this does the rest. */
+cudaError_t norm_merge_statistics(const norm_job *job, cudaStream_t stream);
+/* Fills in a block, of `kinds` numbers per channel, of a rank without samples. */
+cudaError_t norm_clear_block(const norm_job *job, int kinds, cudaStream_t stream);
 /* y = bounds((x - mean) * inverse * scale + bias + other) */
 cudaError_t norm_apply(const norm_job *job, cudaStream_t stream);
 /* Computes the gradients whose pointers are set. With `other` and an activation, y
  * tells where the activation was bounded; otherwise that is recomputed from x. */
 cudaError_t norm_backward(const norm_job *job, void *scratch, cudaStream_t stream);
+/* With several ranks norm_backward computes all but dx, and this rank's block of sums;
+ * once all blocks are there, this computes dx. */
+cudaError_t norm_merge_backward(const norm_job *job, void *scratch,
+                                cudaStream_t stream);
 
 #ifdef __cplusplus
 }

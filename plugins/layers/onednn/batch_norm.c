@@ -4,10 +4,12 @@
 #include "../shared/norm.h"
 #include "channels.h"
 #include "isa.h"
+#include "norm_group.h"
 #include "relu.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { STREAM_BYTES = 8 << 20 };
 
@@ -24,9 +26,13 @@ static int training(const batch_norm *norm) {
     return norm->head.phase == DLC_PHASE_TRAIN;
 }
 
-/* Are mean and variance computed from the batch? */
+/* Are mean and variance computed from the batch? And from that of several ranks? */
 static int by_batch(const batch_norm *norm) {
     return norm_by_batch(&norm->head, &norm->how);
+}
+
+static int by_group(const batch_norm *norm) {
+    return norm_by_group(&norm->head, &norm->how);
 }
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
@@ -144,9 +150,14 @@ static int may_stream(const channel_view *view, const channel_kernels *kernels,
     return bytes >= STREAM_BYTES && steps % kernels->lanes == 0;
 }
 
-/* Workspace: mean and 1 / deviation of the batch. */
+/* Workspace: mean and 1 / deviation of the batch, and the samples of a group. */
 static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->how.channels * sizeof(float));
+}
+
+/* Scratch memory: sums of chunks, then the blocks of a group. */
+static size_t sums_bytes(const batch_norm *norm) {
+    return round64(channels_space(&norm->view));
 }
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -159,8 +170,10 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
             return host->fail(DLC_ERR_INTERNAL, "layer '%s': it cannot read %s",
                               layer->name, layout_name(layout));
     }
-    if (!layout)
-        return DLC_ERR_NOMEM;
+    dlc_status status = layout ? norm_check_batch(layer, &norm->how, &in->shape)
+                               : DLC_ERR_NOMEM;
+    if (status != DLC_OK)
+        return status;
     norm->layout = layout;
     norm->kernels = kernels_for(&norm->view);
     norm->stream = may_stream(&norm->view, norm->kernels, layout->bytes);
@@ -175,9 +188,14 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     memory->scratch_bytes = channels_space(&norm->view);
     if (!training(norm))
         return DLC_OK;
+    if (by_group(norm))
+        memory->scratch_bytes = sums_bytes(norm) +
+                                norm_group_bytes(layer->group,
+                                                 (size_t)norm->how.channels);
     memory->reads_in = 1;
     memory->reads_out = norm->how.fused_sum && norm->how.relu.on;
-    memory->workspace_bytes = by_batch(norm) ? 2 * statistics_bytes(norm) : 0;
+    if (by_batch(norm))
+        memory->workspace_bytes = 2 * statistics_bytes(norm) + sizeof(double);
     return DLC_OK;
 }
 
@@ -186,8 +204,13 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 typedef struct pass {
     const batch_norm *norm;
     const dlc_layer_run *run;
-    float *mean, *inverse; /* by_batch: those of the batch, kept for backward */
+    /* by_batch: of the batch, kept for backward; samples: numbers per channel */
+    float *mean, *inverse;
+    double *samples;
     float *running_mean, *running_variance;
+    norm_group group;    /* by_group */
+    double *own;         /* by_group: this rank's block of the group */
+    const double *total; /* by_group: the combined block */
 } pass;
 
 static pass pass_of(const batch_norm *norm, const dlc_layer_run *run) {
@@ -199,7 +222,12 @@ static pass pass_of(const batch_norm *norm, const dlc_layer_run *run) {
     if (by_batch(norm)) {
         p.mean = run->workspace;
         p.inverse = at_offset(run->workspace, statistics_bytes(norm));
+        p.samples = at_offset(run->workspace, 2 * statistics_bytes(norm));
     }
+    if (by_group(norm))
+        p.group = (norm_group){.ranks = norm->head.group,
+                               .channels = (size_t)norm->how.channels,
+                               .blocks = at_offset(run->scratch, sums_bytes(norm))};
     return p;
 }
 
@@ -241,34 +269,47 @@ static void no_statistics(const void *user, size_t group, int keeps, const doubl
     (void)user, (void)group, (void)keeps, (void)sums, (void)values;
 }
 
-/* Updates running averages. The variance kept is the unbiased estimate, as in Caffe. */
-static void update_averages(const pass *p, size_t channel, double mean,
-                            double variance) {
+/* The statistics of this rank's numbers of channel i of a group of channels. */
+static moments own_moments(const pass *p, const double *sums, size_t i) {
+    double samples = (double)p->norm->how.samples, mean = sums[i] / samples;
+    return moments_of(samples, mean,
+                      sums[p->norm->view.group + i] / samples - mean * mean);
+}
+
+/* Keeps the statistics of a channel, and updates its running averages. The variance
+ * kept there is the unbiased estimate, as in Caffe. */
+static void keep_statistics(const pass *p, size_t c, moments m) {
     float old = p->norm->how.momentum, now = 1 - old;
-    double samples = (double)p->norm->how.samples;
-    float unbiased = (float)(variance * samples / (samples - 1));
-    p->running_mean[channel] = old * p->running_mean[channel] + now * (float)mean;
-    p->running_variance[channel] = old * p->running_variance[channel] + now * unbiased;
+    p->mean[c] = (float)m.mean;
+    p->inverse[c] = inverse_of(p->norm, moments_variance(m));
+    p->running_mean[c] = old * p->running_mean[c] + now * (float)m.mean;
+    p->running_variance[c] = old * p->running_variance[c] +
+                             now * (float)moments_unbiased(m);
 }
 
 static void take_statistics(const void *user, size_t group, int keeps,
                             const double *sums, channel_values *values) {
     const pass *p = user;
     const channel_view *view = &p->norm->view;
-    double samples = (double)p->norm->how.samples;
     for (size_t i = 0; i < channel_count(view, group); i++) {
         size_t c = group * view->group + i;
-        double mean = sums[i] / samples;
-        double variance = sums[view->group + i] / samples - mean * mean;
-        variance = variance < 0 ? 0 : variance;
-        float inverse = inverse_of(p->norm, variance);
-        values_set(p, c, i, (float)mean, inverse, values);
-        if (!keeps)
-            continue;
-        p->mean[c] = (float)mean;
-        p->inverse[c] = inverse;
-        update_averages(p, c, mean, variance);
+        moments m = own_moments(p, sums, i);
+        values_set(p, c, i, (float)m.mean, inverse_of(p->norm, moments_variance(m)),
+                   values);
+        if (keeps)
+            keep_statistics(p, c, m);
     }
+}
+
+/* Fills in this rank's block. */
+static void give_moments(const void *user, size_t group, int keeps, const double *sums,
+                         channel_values *values) {
+    const pass *p = user;
+    (void)values;
+    for (size_t i = 0; keeps && i < channel_count(&p->norm->view, group); i++)
+        moments_put(p->own, p->norm->how.channels,
+                    (long long)(group * p->norm->view.group + i),
+                    own_moments(p, sums, i));
 }
 
 static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
@@ -278,11 +319,39 @@ static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
                           .x = run->in[0]};
 }
 
+/* Computes the statistics of a group's samples. A block of zeros has no samples. */
+static dlc_status find_group_statistics(pass *p, const channel_task *task) {
+    const channel_passes passes = {.task = task,
+                                   .first = p->norm->kernels->sum,
+                                   .user = p,
+                                   .between = give_moments};
+    size_t channels = p->group.channels;
+    p->own = norm_group_own(&p->group, MOMENT_KINDS);
+    if (p->run->empty)
+        memset(p->own, 0, MOMENT_KINDS * channels * sizeof *p->own);
+    else
+        channels_run(&passes, p->run->scratch);
+    dlc_status status = norm_group_moments(&p->group, &p->total);
+    if (status == DLC_OK)
+        *p->samples = p->total[0];
+    for (size_t c = 0; status == DLC_OK && c < channels; c++)
+        keep_statistics(p, c, moments_at(p->total, (long long)channels, (long long)c));
+    return status;
+}
+
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
-    const pass p = pass_of(norm, run);
+    pass p = pass_of(norm, run);
     channel_task task = task_of(norm, run);
     int known = !by_batch(norm) || run->recompute;
+    if (by_group(norm) && !known) {
+        dlc_status status = find_group_statistics(&p, &task);
+        if (status != DLC_OK || run->empty)
+            return status;
+        known = 1;
+    }
+    if (!known)
+        *p.samples = (double)norm->how.samples;
     task.y = run->out[0];
     task.other = norm->how.fused_sum ? run->in[1] : NULL;
     const channel_passes passes = {.task = &task,
@@ -295,26 +364,58 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
-/* Computes the gradients of the parameters, and how the statistics change with their
- * inputs. */
+/* Sets how the statistics change with their inputs, from the two sums of a channel. */
+static void slopes_set(const pass *p, size_t c, size_t i, double first, double second,
+                       channel_values *values) {
+    double inverse = (double)inverse_at(p, c);
+    values->diff_mean[i] = (float)(first / *p->samples);
+    values->diff_slope[i] = (float)(second / *p->samples * inverse * inverse);
+}
+
+/* Computes the gradients of the parameters, of this rank's samples. */
+static void param_gradients(const pass *p, size_t c, double first, double second) {
+    void *const *param_diff = p->run->param_diff;
+    if (!p->norm->how.affine)
+        return;
+    ((float *)param_diff[0])[c] = (float)(second * (double)inverse_at(p, c));
+    ((float *)param_diff[1])[c] = (float)first;
+}
+
 static void take_gradients(const void *user, size_t group, int keeps,
                            const double *sums, channel_values *values) {
     const pass *p = user;
     const channel_view *view = &p->norm->view;
-    void *const *param_diff = p->run->param_diff;
-    double samples = (double)p->norm->how.samples;
     for (size_t i = 0; i < channel_count(view, group); i++) {
         size_t c = group * view->group + i;
-        double inverse = (double)inverse_at(p, c);
-        if (by_batch(p->norm)) {
-            values->diff_mean[i] = (float)(sums[i] / samples);
-            values->diff_slope[i] = (float)(sums[view->group + i] / samples * inverse *
-                                            inverse);
-        }
-        if (!keeps || !p->norm->how.affine)
-            continue;
-        ((float *)param_diff[0])[c] = (float)(sums[view->group + i] * inverse);
-        ((float *)param_diff[1])[c] = (float)sums[i];
+        if (by_batch(p->norm))
+            slopes_set(p, c, i, sums[i], sums[view->group + i], values);
+        if (keeps)
+            param_gradients(p, c, sums[i], sums[view->group + i]);
+    }
+}
+
+/* Fills in this rank's block, and computes the gradients of the parameters. */
+static void give_sums(const void *user, size_t group, int keeps, const double *sums,
+                      channel_values *values) {
+    const pass *p = user;
+    const channel_view *view = &p->norm->view;
+    (void)values;
+    for (size_t i = 0; keeps && i < channel_count(view, group); i++) {
+        size_t c = group * view->group + i;
+        p->own[c] = sums[i];
+        p->own[p->group.channels + c] = sums[view->group + i];
+        param_gradients(p, c, sums[i], sums[view->group + i]);
+    }
+}
+
+/* Values from known statistics and the combined sums. */
+static void values_total(const void *user, size_t group, channel_values *values) {
+    const pass *p = user;
+    const channel_view *view = &p->norm->view;
+    values_known(user, group, values);
+    for (size_t i = 0; i < channel_count(view, group); i++) {
+        size_t c = group * view->group + i;
+        slopes_set(p, c, i, p->total[c], p->total[p->group.channels + c], values);
     }
 }
 
@@ -332,15 +433,44 @@ static void residual_backward(const batch_norm *norm, const dlc_layer_run *run,
     task->y = run->out[0];
 }
 
-/* The input of the fused activation is recomputed from x, as forward computed it. */
+/* Backward over the samples of several ranks. */
+static dlc_status backward_group(pass *p, const channel_task *task) {
+    const channel_kernels *kernels = p->norm->kernels;
+    const channel_passes sums = {.task = task,
+                                 .first = kernels->sum_back,
+                                 .user = p,
+                                 .before = values_known,
+                                 .between = give_sums};
+    const channel_passes rest = {.task = task,
+                                 .second = kernels->apply_back,
+                                 .user = p,
+                                 .before = values_total,
+                                 .between = no_statistics};
+    p->own = norm_group_own(&p->group, SUM_KINDS);
+    if (p->run->empty)
+        memset(p->own, 0, SUM_KINDS * p->group.channels * sizeof *p->own);
+    else
+        channels_run(&sums, p->run->scratch);
+    dlc_status status = norm_group_sums(&p->group, &p->total);
+    if (status == DLC_OK && !p->run->empty)
+        channels_run(&rest, p->run->scratch);
+    return status;
+}
+
+/* The input of the fused activation is recomputed from x, as forward computed it. The
+ * gradients of the parameters alone need no other rank. */
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
-    const pass p = pass_of(norm, run);
+    pass p = pass_of(norm, run);
     const channel_kernels *kernels = norm->kernels;
     channel_task task = task_of(norm, run);
     task.out_diff = run->out_diff[0];
     task.in_diff = run->in_diff[0];
     residual_backward(norm, run, &task);
+    if (by_group(norm) && task.in_diff)
+        return backward_group(&p, &task);
+    if (run->empty)
+        return DLC_OK;
     int sums = by_batch(norm) || norm->how.affine || task.other_diff;
     const channel_passes passes = {.task = &task,
                                    .first = sums ? kernels->sum_back : NULL,
@@ -354,9 +484,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
-    (void)snprintf(text, bytes, "own:%s %s%s%s", norm->kernels->name,
+    (void)snprintf(text, bytes, "own:%s %s%s%s%s", norm->kernels->name,
                    layout_name(norm->layout), norm->how.fused_sum ? " +sum" : "",
-                   relu_text(&norm->how.relu));
+                   relu_text(&norm->how.relu), norm_statistics_text(layer, &norm->how));
 }
 
 const dlc_layer_ops batch_norm_ops = {

@@ -14,6 +14,7 @@ dlc_status layer_alloc(const dlc_layer_args *args, size_t bytes, dlc_layer **out
     layer->train_layer = args->train_layer;
     layer->plain_params = DLC_HAS(args, plain_params) && args->plain_params;
     layer->frozen = DLC_HAS(args, frozen) && args->frozen;
+    layer->group = DLC_HAS(args, group) ? args->group : NULL;
     layer->seed = args->seed;
     layer->index = args->index;
     *out = layer;

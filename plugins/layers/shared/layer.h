@@ -18,6 +18,7 @@ struct dlc_layer {
     dlc_phase phase;
     dlc_layer *train_layer;
     int plain_params, frozen;
+    const dlc_layer_group *group; /* the ranks that split the samples, or NULL */
     uint64_t seed;
     uint32_t index;
 };

@@ -9,12 +9,21 @@ void norm_read(const dlc_layer *layer, const dlc_settings *settings, norm_settin
     n->momentum = (float)host->get_float(settings, "momentum");
     n->affine = host->get_bool(settings, "scale_bias");
     n->fixed = layer->frozen || host->get_bool(settings, "use_global_stats");
+    n->global = option_is(settings, "statistics", "global");
     n->scale = param_read(settings, "scale");
     n->bias = param_read(settings, "bias");
 }
 
 int norm_by_batch(const dlc_layer *layer, const norm_settings *n) {
     return layer->phase == DLC_PHASE_TRAIN && !n->fixed;
+}
+
+int norm_by_group(const dlc_layer *layer, const norm_settings *n) {
+    return norm_by_batch(layer, n) && n->global && layer->group;
+}
+
+const char *norm_statistics_text(const dlc_layer *layer, const norm_settings *n) {
+    return norm_by_batch(layer, n) && n->global ? ", global statistics" : "";
 }
 
 static void describe_params(const norm_settings *n, dlc_layer_shapes *shapes) {
@@ -38,14 +47,20 @@ dlc_status norm_infer(const dlc_layer *layer, norm_settings *n,
     const dlc_shape *in = &shapes->in[0].shape;
     n->channels = in->dims[1];
     n->samples = dlc_shape_count(in) / n->channels;
-    if (norm_by_batch(layer, n) && n->samples < 2)
-        return host->fail(
-            DLC_ERR_CONFIG,
-            "layer '%s': its input %s has one number a channel, which has no "
-            "variance; take a larger batch",
-            layer->name, shape_print(in).text);
+    shapes->collective = norm_by_batch(layer, n) && n->global;
     describe_params(n, shapes);
-    return DLC_OK;
+    /* How many ranks there are is not known before prepare. */
+    return shapes->collective ? DLC_OK : norm_check_batch(layer, n, in);
+}
+
+dlc_status norm_check_batch(const dlc_layer *layer, const norm_settings *n,
+                            const dlc_shape *in) {
+    if (!norm_by_batch(layer, n) || norm_by_group(layer, n) || n->samples > 1)
+        return DLC_OK;
+    return host->fail(DLC_ERR_CONFIG,
+                      "layer '%s': its input %s has one number a channel, which has no "
+                      "variance; take a larger batch",
+                      layer->name, shape_print(in).text);
 }
 
 dlc_status norm_fuse(norm_settings *n, const dlc_feature *next,

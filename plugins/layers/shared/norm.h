@@ -9,6 +9,7 @@ typedef struct norm_settings {
     float epsilon, momentum;
     int affine; /* it has a scale and a bias */
     int fixed;  /* training, too, uses the running averages; so does a frozen layer */
+    int global; /* statistics are over the samples of all ranks */
     param_settings scale, bias;
     int64_t channels, samples; /* samples: numbers per channel in a batch; by infer */
     fused_relu relu;
@@ -21,7 +22,14 @@ dlc_status norm_infer(const dlc_layer *layer, norm_settings *n,
 /* Fuses a sum, then a relu or clip. */
 dlc_status norm_fuse(norm_settings *n, const dlc_feature *next,
                      const dlc_settings *settings);
-/* Are mean and variance computed from the batch? */
+/* DLC_ERR_CONFIG if the batch has no variance. Called by prepare. */
+dlc_status norm_check_batch(const dlc_layer *layer, const norm_settings *n,
+                            const dlc_shape *in);
+/* Are mean and variance computed from the batch? And from the batch of several ranks?
+ */
 int norm_by_batch(const dlc_layer *layer, const norm_settings *n);
+int norm_by_group(const dlc_layer *layer, const norm_settings *n);
+/* What `describe` says of that, or "". */
+const char *norm_statistics_text(const dlc_layer *layer, const norm_settings *n);
 
 #endif

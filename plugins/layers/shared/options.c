@@ -156,6 +156,9 @@ const dlc_option batch_norm_options[] = {
     DLC_FLOAT("momentum", "0.9", 0, 1,
               "weight of the old value when a running average is updated"),
     DLC_BOOL("scale_bias", "yes", "scale and shift each channel by trained numbers"),
+    DLC_CHOICE("statistics", "local", "local|global",
+               "in training, mean and variance of this rank's samples, or of those of "
+               "all data-parallel ranks, which then make the same loss curve as one"),
     DLC_BOOL("use_global_stats", "no",
              "normalize by the running averages in training too, without updating "
              "them"),

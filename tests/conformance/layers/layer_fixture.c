@@ -271,7 +271,8 @@ static dlc_status build(fixture *r) {
                            .seed = r->spec.seed,
                            .index = r->spec.index,
                            .channel_begin = r->spec.channel_begin,
-                           .channel_end = r->spec.channel_end};
+                           .channel_end = r->spec.channel_end,
+                           .group = r->spec.group};
     if ((status = r->ops->create(&args, &r->layer)) != DLC_OK ||
         (status = infer(r)) != DLC_OK || (status = fuse(r)) != DLC_OK ||
         (status = choose_layout(r)) != DLC_OK)
@@ -441,6 +442,7 @@ static void pass_fill(const fixture *r, pass *p) {
     p->run = (dlc_layer_run){.size = sizeof p->run,
                              .iteration = r->spec.iteration,
                              .sample = r->spec.sample,
+                             .empty = (uint32_t)r->spec.empty,
                              .in = p->in,
                              .out = p->out,
                              .out_diff = p->out_diff,

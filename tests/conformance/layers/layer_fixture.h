@@ -30,7 +30,9 @@ typedef struct layer_spec {
     uint32_t index;
     int64_t channel_begin, channel_end; /* channels to compute; both 0: all */
     int64_t iteration, sample;
-    uint64_t accumulate; /* bit i: backward adds to in_diff[i], if it can */
+    const dlc_layer_group *group; /* the ranks that split the samples; NULL: none */
+    int empty;                    /* this one has no samples */
+    uint64_t accumulate;          /* bit i: backward adds to in_diff[i], if it can */
     struct fixture *train_layer;
 } layer_spec;
 

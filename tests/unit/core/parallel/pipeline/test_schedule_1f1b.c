@@ -180,6 +180,25 @@ START_TEST(backward_comes_first) {
 }
 END_TEST
 
+/* In a fixed order a stage waits for what is next, whatever else is there. */
+START_TEST(fixed_order) {
+    dlc_schedule_1f1b schedule = {
+        .stage = 1, .stages = 3, .micro_batches = 3, .fixed_order = 1};
+    static const dlc_schedule_step steps[] = {
+        DLC_SCHEDULE_FORWARD, DLC_SCHEDULE_FORWARD,  DLC_SCHEDULE_BACKWARD,
+        DLC_SCHEDULE_FORWARD, DLC_SCHEDULE_BACKWARD, DLC_SCHEDULE_BACKWARD,
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        int is_forward = steps[i] == DLC_SCHEDULE_FORWARD;
+        ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, !is_forward, is_forward),
+                         DLC_SCHEDULE_WAIT);
+        ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), steps[i]);
+        dlc_schedule_1f1b_done(&schedule, steps[i]);
+    }
+    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_DONE);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("schedule_1f1b");
     TCase *cases = tcase_create("schedule_1f1b");
@@ -187,6 +206,7 @@ int main(void) {
     tcase_add_test(cases, equal_stages_are_idle_only_at_both_ends);
     tcase_add_loop_test(cases, unequal_stages_end, 0, 4);
     tcase_add_test(cases, backward_comes_first);
+    tcase_add_test(cases, fixed_order);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

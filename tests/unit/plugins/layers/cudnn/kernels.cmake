@@ -42,7 +42,7 @@ target_compile_definitions(layers-host PRIVATE DLC_VERSION="${PROJECT_VERSION}")
 target_link_libraries(layers-host PRIVATE dlc_flags dlc::cudnn m layers-shared)
 
 # With emulated kernels these take minutes under sanitizers, which check little of them.
-set(slow norm weighted pointwise)
+set(slow norm group weighted pointwise)
 if(DLC_SANITIZE)
   set(slow "")
 endif()

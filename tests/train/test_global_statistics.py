@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""batch_norm with statistics = global: the loss curve of a residual net depends neither on
+the number of ranks nor on how they split the batch, and ranks that wait for each other in
+a pass notice a death."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+ITERATIONS = 20
+WITHIN = 1e-4  # of the loss in each iteration; in 100 iterations 2e-5 were seen
+REPORTED_WITHIN_S = 2
+
+NET = """[net]
+name = small-resnet
+[data]
+source = synthetic
+shape = 3,16,16
+classes = 10
+samples = 2048
+batch = 32
+mean = 128
+scale = 0.016
+[solver]
+type = sgd
+learning_rate = 0.005
+momentum = 0.9
+[train]
+display = 1
+[block conv_bn]
+params = width, kernel
+stride = 1
+pad = 0
+[conv_bn.conv]
+type = convolution
+num_output = $width
+kernel_size = $kernel
+stride = $stride
+pad = $pad
+bias = false
+weight_filler = msra
+[conv_bn.bn]
+type = batch_norm
+statistics = {statistics}
+[stem]
+block = conv_bn
+width = 16
+kernel = 3
+pad = 1
+[relu1]
+type = relu
+[a1]
+block = conv_bn
+width = 16
+kernel = 3
+pad = 1
+[a1relu]
+type = relu
+[a2]
+block = conv_bn
+width = 16
+kernel = 3
+pad = 1
+[a_sum]
+type = eltwise
+input = a2, relu1
+[a_relu]
+type = relu
+[b1]
+block = conv_bn
+width = 32
+kernel = 3
+pad = 1
+stride = 2
+[b1relu]
+type = relu
+[b_side]
+block = conv_bn
+input = a_relu
+width = 32
+kernel = 1
+stride = 2
+[b_sum]
+type = eltwise
+input = b_side, b1relu
+[b_relu]
+type = relu
+[pool]
+type = pooling
+method = average
+global = true
+[ip]
+type = inner_product
+num_output = 10
+[loss]
+type = softmax_loss
+"""
+
+SPLITS = {
+    "two ranks": ["--ranks=2"],
+    "four ranks": ["--ranks=4"],
+    "uneven": ["--ranks=2", "--set=parallel.batch_split=3,1"],
+    # A rank that has no samples, while updates of weights wait for the next forward.
+    "none": ["--ranks=3", "--set=parallel.batch_split=0,1,2",
+             "--set=transport.overlap_forward=yes", "--set=transport.bucket_bytes=4K"],
+    "recompute": ["--ranks=2", "--set=train.recompute=yes", "--transport=host-staged"],
+}
+
+
+class GlobalStatistics(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.net = self.write("global")
+
+    def write(self, statistics):
+        path = self.folder / f"{statistics}.ini"
+        path.write_text(NET.format(statistics=statistics))
+        return path
+
+    def command(self, net, *more, iterations=ITERATIONS):
+        run = tempfile.mkdtemp(dir=self.folder)
+        return [BIN, "train", str(net), "--threads=1", "--scaling=strong",
+                f"--iterations={iterations}", f"--run-dir={run}/run",
+                f"--log-file={run}/log", *more], pathlib.Path(run) / "log"
+
+    def curve(self, net, *more):
+        """The loss of each iteration."""
+        command, log = self.command(net, *more)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        losses = [event["training_loss"] for event in events if event["event"] == "train"]
+        self.assertEqual(len(losses), ITERATIONS)
+        return losses
+
+    @staticmethod
+    def difference(one, other):
+        return max(abs(a - b) / a for a, b in zip(one, other))
+
+    def test_same_curve(self):
+        one = self.curve(self.net)
+        self.assertLess(one[-1], 0.98 * one[0])
+        for name, more in SPLITS.items():
+            with self.subTest(name):
+                self.assertLess(self.difference(one, self.curve(self.net, *more)), WITHIN)
+
+    def test_local_statistics_differ(self):
+        """What the others would not notice if nothing were exchanged."""
+        net = self.write("local")
+        self.assertGreater(self.difference(self.curve(net), self.curve(net, "--ranks=4")),
+                           100 * WITHIN)
+
+    def test_accumulation(self):
+        more = ["--set=solver.accumulation_steps=2"]
+        self.assertLess(self.difference(self.curve(self.net, *more),
+                                        self.curve(self.net, *more, "--ranks=2")), WITHIN)
+
+    def test_stages(self):
+        """Replicas of a stage reduce micro-batch by micro-batch, while stages exchange
+        messages: as one replica whose micro-batches are as large together."""
+        more = ["--set=parallel.stages=2", "--set=parallel.micro_batches=4"]
+        self.assertLess(self.difference(self.curve(self.net, "--ranks=2", *more),
+                                        self.curve(self.net, "--ranks=4", *more)), 0.05)
+        one = self.curve(self.net, "--ranks=4", *more, "--transport=host-staged")
+        self.assertEqual(one, self.curve(self.net, "--ranks=4", *more, "--transport=p2p-tree"))
+
+    def test_refuses_staleness(self):
+        command, _ = self.command(self.net, "--ranks=2", "--consistency=ssp")
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("must be in the same iteration", done.stderr)
+
+    def test_is_shown(self):
+        shown = subprocess.run([BIN, "check", str(self.net), "--ranks=2"], check=True,
+                               capture_output=True, text=True, timeout=60).stdout
+        self.assertIn("global statistics", shown)
+
+    def start(self, *more):
+        """A job whose rank 1 has stopped, and that rank."""
+        command, log = self.command(self.net, "--ranks=3", *more, iterations=100000)
+        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        deadline = time.monotonic() + 60
+        while not (log.exists() and '"iteration":3,' in log.read_text()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text()
+        rank = int(children.split()[1])
+        os.kill(rank, signal.SIGSTOP)
+        return job, rank
+
+    def test_death(self):
+        job, rank = self.start()
+        time.sleep(0.5)  # the others wait for it
+        began = time.monotonic()
+        os.kill(rank, signal.SIGKILL)
+        log = job.communicate(timeout=60)[1]
+        self.assertLess(time.monotonic() - began, REPORTED_WITHIN_S)
+        self.assertEqual(job.returncode, 5, log)
+        self.assertRegex(log, r"rank 1 .*(killed|SIGKILL|signal 9)")
+
+    def test_hang(self):
+        job, rank = self.start("--set=parallel.hang_timeout=2")
+        log = job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, 5, log)
+        self.assertRegex(log, "rank 1")
+        self.assertRegex(log, "forward|backward")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+/* Tests the order of reductions over nodes (core/comm/nodes.c). */
+#include <check.h>
+#include <stdlib.h>
+
+#include "comm/nodes.h"
+
+enum { RANKS = 7 };
+
+/* Checks the steps of ranks on these nodes. */
+static void check_merges(const int32_t *node, int32_t ranks, const dlc_merge *want) {
+    dlc_rank_info info[RANKS] = {{.size = 0}};
+    dlc_merge found[RANKS];
+    dlc_nodes nodes;
+    for (int32_t r = 0; r < ranks; r++)
+        info[r] = (dlc_rank_info){.size = sizeof *info, .node = node[r]};
+    ck_assert_int_eq(dlc_nodes_make(info, ranks, &nodes), DLC_OK);
+    dlc_nodes_merges(&nodes, found);
+    for (int32_t i = 0; i + 1 < ranks; i++) {
+        ck_assert_int_eq(found[i].into, want[i].into);
+        ck_assert_int_eq(found[i].from, want[i].from);
+    }
+    dlc_nodes_free(&nodes);
+}
+
+START_TEST(one_node) {
+    static const int32_t node[RANKS] = {0};
+    static const dlc_merge want[] = {{0, 1}, {2, 3}, {4, 5}, {0, 2}, {4, 6}, {0, 4}};
+    check_merges(node, RANKS, want);
+    check_merges(node, 2, want);
+    check_merges(node, 1, NULL);
+}
+END_TEST
+
+/* First within each node, then over the nodes in the order of their first ranks. */
+START_TEST(several_nodes) {
+    static const int32_t node[] = {5, 2, 5, 9, 2, 5};
+    static const dlc_merge want[] = {{0, 2}, {0, 5}, {1, 4}, {0, 1}, {0, 3}};
+    check_merges(node, 6, want);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("nodes");
+    TCase *cases = tcase_create("nodes");
+    tcase_add_test(cases, one_node);
+    tcase_add_test(cases, several_nodes);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
