@@ -56,6 +56,17 @@ static const char *const chain =
     "[e]\ntype = inner_product\nnum_output = 5\n"
     "[loss]\ntype = softmax_loss\n";
 
+/* A sum of two layers that could both do it. */
+static const char *const branches =
+    "[left]\ntype = convolution\nnum_output = 16\nkernel_size = 1\nbias = no\n"
+    "[left_bn]\ntype = batch_norm\n"
+    "[right]\ntype = convolution\nnum_output = 16\nkernel_size = 1\nbias = no\n"
+    "input = data\n"
+    "[right_bn]\ntype = batch_norm\n"
+    "[sum]\ntype = eltwise\ninput = left_bn, right_bn\n"
+    "[e]\ntype = inner_product\nnum_output = 5\n"
+    "[loss]\ntype = softmax_loss\n";
+
 static const struct {
     const char *text;
     size_t percent; /* of the activations' memory that recompute leaves at most */
@@ -91,6 +102,21 @@ static double pass(dlc_net *net) {
     ok(dlc_net_metric(net, 0, &metric));
     return metric.sum / metric.count;
 }
+
+START_TEST(sums_are_fused_where_both_inputs_exist) {
+    net_fixture fixture;
+    const char *fused_into = NULL;
+    fixture_net(&fixture, branches, BATCH, CHANNELS, SIDE, SIDE);
+    for (int32_t i = 0; i < dlc_net_rows(fixture.net); i++) {
+        dlc_net_row row;
+        ok(dlc_net_row_at(fixture.net, i, &row));
+        if (strcmp(row.name, "sum") == 0)
+            fused_into = row.fused_into;
+    }
+    ck_assert_pstr_eq(fused_into, "right_bn");
+    fixture_close(&fixture);
+}
+END_TEST
 
 START_TEST(recomputation_is_bitwise_identical) {
     net_fixture fixture;
@@ -238,6 +264,7 @@ int main(void) {
     tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
     tcase_add_loop_test(cases, recomputation_is_bitwise_identical, 0,
                         sizeof nets / sizeof *nets);
+    tcase_add_test(cases, sums_are_fused_where_both_inputs_exist);
     tcase_add_test(cases, a_sum_behind_a_relu_stays);
     tcase_add_test(cases, bf16_gradients_agree);
     tcase_add_test(cases, bf16_test_nets_share_weights);
