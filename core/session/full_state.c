@@ -59,6 +59,8 @@ dlc_status dlc_full_state_take(dlc_session *session, int32_t state, float **aren
     DLC_TRY(keep(session));
     DLC_TRY(copy_shards(session, state, 1));
     DLC_TRY(dlc_exchanger_all_gather(session->exchanger, gradients_of(session)));
+    /* Peers may still read this rank's shards, which the next state overwrites. */
+    DLC_TRY(dlc_comm_barrier(session->connection.comm));
     session->full_state.taken = state + 1;
     return DLC_OK;
 }

@@ -117,21 +117,21 @@ END_TEST
 /* Shards are equal and whole pieces; the remainder and the control words are the last
  * bucket. */
 START_TEST(cuts_shards) {
-    size_t begin[8] = {0, 10, 700, 1000, 1500, 1620};
+    size_t many[8] = {0, 10, 700, 1000, 1500, 1620};
     const size_t expected[] = {0, 600, 900, 1500, 1620};
-    int32_t buckets = 5;
-    dlc_plan_cut_shards(300, 1604, begin, &buckets);
-    ck_assert_int_eq(buckets, 4);
-    ck_assert_mem_eq(begin, expected, sizeof expected);
+    int32_t count = 5;
+    dlc_plan_cut_shards(300, 1604, many, &count);
+    ck_assert_int_eq(count, 4);
+    ck_assert_mem_eq(many, expected, sizeof expected);
     size_t small[4] = {0, 100, 116}; /* less than a piece for each rank */
-    buckets = 2;
-    dlc_plan_cut_shards(300, 100, small, &buckets);
-    ck_assert_int_eq(buckets, 1);
+    count = 2;
+    dlc_plan_cut_shards(300, 100, small, &count);
+    ck_assert_int_eq(count, 1);
     ck_assert_uint_eq(small[1], 116);
     size_t whole[4] = {0, 616}; /* one bucket becomes two */
-    buckets = 1;
-    dlc_plan_cut_shards(300, 600, whole, &buckets);
-    ck_assert_int_eq(buckets, 2);
+    count = 1;
+    dlc_plan_cut_shards(300, 600, whole, &count);
+    ck_assert_int_eq(count, 2);
     ck_assert_uint_eq(whole[1], 600);
     ck_assert_uint_eq(whole[2], 616);
 }
