@@ -150,9 +150,9 @@ static dlc_status take_axes(const dlc_axis_ops *const *axes, dlc_session *sessio
     session->axis = dlc_alloc((size_t)count, sizeof *session->axis);
     if (!session->axis)
         return DLC_ERR_NOMEM;
-    for (; session->axes < count; session->axes++)
-        session->axis[session->axes] = (dlc_axis){.ops = axes[session->axes],
-                                                  .session = session};
+    for (int32_t i = 0; axes && i < count; i++)
+        session->axis[i] = (dlc_axis){.ops = axes[i], .session = session};
+    session->axes = count;
     return DLC_OK;
 }
 

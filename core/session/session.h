@@ -140,9 +140,11 @@ int dlc_session_part(const dlc_session *session, dlc_rank_part *part);
 dlc_axis *dlc_axis_in_use(const dlc_session *session, dlc_axis *axis);
 
 /* For each axis in use that has this call. */
+// NOLINTBEGIN(bugprone-macro-parentheses): `axis` is declared, `call` is a member
 #define DLC_EACH_AXIS(session, axis, call) \
-    for (dlc_axis *axis = dlc_axis_in_use(session, (session)->axis); axis; \
-         axis = dlc_axis_in_use(session, axis + 1)) \
+    for (dlc_axis *axis = dlc_axis_in_use((session), (session)->axis); axis; \
+         axis = dlc_axis_in_use((session), axis + 1)) \
         if (axis->ops->call)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif
