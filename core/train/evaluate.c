@@ -66,11 +66,11 @@ static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) 
     return axis->ops->test(axis, evaluation);
     int64_t batches = dlc_feed_batches(session->test_feed), passes = batches;
     DLC_TRY(list_metrics(session, evaluation));
+    DLC_EACH_AXIS(session, axis, count_test_passes)
+    DLC_TRY(axis->ops->count_test_passes(axis, &passes));
     DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int64_t i = 0; i < batches; i++)
         DLC_TRY(test_batch(session, evaluation));
-    DLC_EACH_AXIS(session, axis, count_test_passes)
-    DLC_TRY(axis->ops->count_test_passes(axis, &passes));
     return passes > batches ? pad_passes(session, passes - batches) : DLC_OK;
 }
 
