@@ -53,6 +53,7 @@ typedef struct part {
     const float *gradient;
     float *const *slots;
     float *weight;
+    dlc_queue *queue; /* that does the work */
 } arena_part;
 
 static dlc_status update_range(const dlc_solver_updater *updater,
@@ -68,19 +69,19 @@ static dlc_status update_range(const dlc_solver_updater *updater,
     for (int32_t i = 0; i < target->solver->slots; i++)
         slots[i] = part->slots[i] + skip;
     dlc_norms_of_range(target, &updater->norms, range, &made);
-    return target->device_ops->update(target->device, NULL, to - from, &made,
+    return target->device_ops->update(target->device, part->queue, to - from, &made,
                                       part->gradient + skip, slots,
                                       part->weight + skip);
 }
 
-static dlc_status table_update(void *context, const dlc_rule_values *values,
-                               size_t begin, size_t count, float grad_scale,
-                               const float *gradient, float *const *slots,
-                               float *weight) {
+static dlc_status table_update(void *context, dlc_queue *queue,
+                               const dlc_rule_values *values, size_t begin,
+                               size_t count, float grad_scale, const float *gradient,
+                               float *const *slots, float *weight) {
     const dlc_solver_updater *updater = context;
     const dlc_solver *solver = updater->target.solver;
     const dlc_param_ranges *ranges = &updater->ranges;
-    arena_part part = {begin, begin + count, gradient, slots, weight};
+    arena_part part = {begin, begin + count, gradient, slots, weight, queue};
     dlc_update update = {.size = sizeof update,
                          .rule = solver->needs.rule,
                          .grad_scale = grad_scale / (float)solver->accumulation_steps,
@@ -99,9 +100,10 @@ static dlc_status table_update(void *context, const dlc_rule_values *values,
     return DLC_OK;
 }
 
-static dlc_status table_measure(void *context, const dlc_rule_values *values,
-                                float grad_scale, const float *gradients,
-                                float *const *slots, float *weights) {
+static dlc_status table_measure(void *context, dlc_queue *queue,
+                                const dlc_rule_values *values, float grad_scale,
+                                const float *gradients, float *const *slots,
+                                float *weights) {
     dlc_solver_updater *updater = context;
     const dlc_solver *solver = updater->target.solver;
     dlc_update_target here = updater->target;
@@ -110,7 +112,7 @@ static dlc_status table_measure(void *context, const dlc_rule_values *values,
                          .rule = solver->needs.rule,
                          .grad_scale = grad_scale / (float)solver->accumulation_steps,
                          .values = *values};
-    here.queue = NULL;
+    here.queue = queue;
     if (!updater->norms.sums)
         DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));
     for (int32_t i = 0; i < solver->slots; i++)

@@ -49,7 +49,7 @@ static dlc_status late_finish(dlc_consistency *model, int64_t iteration) {
     dlc_rule_values values;
     dlc_status status = updater->values(updater->context, iteration, &values);
     if (status == DLC_OK)
-        status = updater->update(updater->context, &values, 0, trained, 1,
+        status = updater->update(updater->context, NULL, &values, 0, trained, 1,
                                  args->gradients, args->slots, args->weights);
     return status == DLC_OK
                ? args->device_ops->fill(args->device, NULL,

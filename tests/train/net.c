@@ -29,7 +29,9 @@ static const char *const sections =
 
 const char *net_write(const char *more) {
     static char text[4096];
-    snprintf(text, sizeof text, "%s[train]\n%s", sections, more);
+    const char *device = getenv("NET_DEVICE");
+    snprintf(text, sizeof text, "%s[train]\n%s%s\n%s", sections,
+             device ? "device = " : "", device ? device : "", more);
     static char path[4096];
     snprintf(path, sizeof path, "%s", scratch_write("net.ini", text, strlen(text)));
     return path;

@@ -22,6 +22,8 @@ import test_rules  # pylint: disable=wrong-import-position
 
 BIN = os.environ["DLCORE_BIN"]
 ASYNC_PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/async/plugins"
+# The environment in which the device "async" is found.
+DEVICES = {"DLCORE_PLUGIN_PATH": f"{os.environ['DLCORE_PLUGIN_PATH']}:{ASYNC_PLUGINS}"}
 ITERATIONS = 5
 
 NET = """[net]
@@ -163,6 +165,9 @@ class Solvers(unittest.TestCase):
     def test_stale_by_nothing(self):
         for name in SOLVERS:
             self.same(name, "--consistency=ssp", "--set=consistency.staleness=0", ranks=3)
+            for ranks in (1, 2, 3):
+                self.same(name, "--consistency=ssp", "--set=consistency.staleness=0",
+                          "--device=async", ranks=ranks, **DEVICES)
         for name in WHOLE:  # a server, whose gradients are all 0
             with self.subTest(name):
                 server, _ = self.train(*options_of(name), "--consistency=ssp",
@@ -190,12 +195,11 @@ class Solvers(unittest.TestCase):
 
     def test_captured(self):
         """Norms stay in the memory of the device, with sharded updates, too."""
-        path = f"{os.environ['DLCORE_PLUGIN_PATH']}:{ASYNC_PLUGINS}"
         for name, (ranks, more) in itertools.product(
                 SOLVERS, ((1, []), (2, [SHARDED]), (3, [WHOLE_UPDATES]))):
             self.same(name, "--device=async", "--transport=p2p-tree",
                       "--set=transport.overlap_forward=no", *more, ranks=ranks,
-                      says="iterations are captured as a graph", DLCORE_PLUGIN_PATH=path)
+                      says="iterations are captured as a graph", **DEVICES)
 
     def test_resumed(self):
         """Also where each rank updates only a shard."""

@@ -19,32 +19,41 @@
 /* ---- The training thread ----------------------------------------------------- */
 
 static dlc_status copy_control_words(ssp *s, void *to, const void *from) {
-    return s->ops->copy(s->device, NULL, to, from, s->control_words * sizeof(float));
+    return s->ops->copy(s->device, s->queue, to, from,
+                        s->control_words * sizeof(float));
 }
 
-dlc_status agree_read_words(ssp *s, int64_t iteration, float *loss) {
+dlc_status agree_copy_words(ssp *s) {
+    return copy_control_words(s, s->words_in, s->gradients + s->trained);
+}
+
+/* Is a vote of an iteration only about what the ranks have agreed on already? */
+static int is_late(agreement *agree, size_t word, int64_t iteration) {
+    if (agree->duplicate_at[word] == iteration)
+        return 1;
+    if (agree->effective_at[word] < iteration)
+        return 0;
+    /* The iteration has ended before the queue had read its words. So this rank did
+     * vote, and its next vote is a new one. */
+    agree->duplicate_at[word] = -1;
+    return 1;
+}
+
+float agree_read_words(ssp *s, int64_t iteration) {
     agreement *agree = &s->agree;
-    float control[MAX_CONTROL_WORDS] = {0};
-    dlc_status status = copy_control_words(s, control, s->gradients + s->trained);
-    if (status != DLC_OK)
-        return status;
-    *loss = control[0];
     pthread_mutex_lock(&s->lock);
     for (size_t i = 1; i < s->control_words; i++) {
         uint32_t bit = 1u << i;
-        if (!(control[i] > 0) ||
-            (!(agree->pending & bit) && agree->duplicate_at[i] == iteration))
+        int is_pending = (agree->pending & bit) != 0;
+        if (!(s->words_in[i] > 0) || (!is_pending && is_late(agree, i, iteration)))
             continue;
-        if (!(agree->pending & bit))
+        if (!is_pending)
             agree->vote |= bit;
         agree->pending |= bit;
         agree->voted |= bit;
     }
-    int has_vote = agree->vote != 0;
     pthread_mutex_unlock(&s->lock);
-    if (has_vote)
-        comm_wakeup(s);
-    return DLC_OK;
+    return s->words_in[0];
 }
 
 /* Lock held. */
@@ -74,6 +83,7 @@ static void end_words(ssp *s, int64_t iteration, float *control) {
         control[i] = 1;
         if (!(agree->voted & bit))
             agree->duplicate_at[i] = iteration + 1;
+        agree->effective_at[i] = iteration;
         agree->pending &= ~bit;
         agree->voted &= ~bit;
     }
@@ -91,9 +101,10 @@ static int may_end(const ssp *s, const slice *of, int64_t iteration) {
 }
 
 dlc_status agree_end_iteration(ssp *s, int64_t iteration) {
-    float control[MAX_CONTROL_WORDS] = {0};
+    float *control = s->words_out + iteration % WORD_SLOTS * MAX_CONTROL_WORDS;
     pthread_mutex_lock(&s->lock);
     dlc_status status = slices_wait_until(s, may_end, NULL, iteration);
+    memset(control, 0, MAX_CONTROL_WORDS * sizeof *control);
     end_words(s, iteration, control);
     pthread_mutex_unlock(&s->lock);
     return status == DLC_OK ? copy_control_words(s, s->gradients + s->trained, control)

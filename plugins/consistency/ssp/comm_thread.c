@@ -11,8 +11,9 @@
 enum { TAG_HEADER = 0, TAG_PUSH = 1, TAG_ANSWER = 2, TAGS = 2, CAPACITY_LEAST = 64 };
 
 /* Seconds to wait for messages before looking for work from the training thread: long
- * where the core can wake this thread up, short where it cannot. */
-static const double long_wait = 0.1, short_wait = 0.0003;
+ * where the core can wake this thread up, short where it cannot, and shorter while it
+ * waits for a queue, which wakes nobody up. */
+static const double long_wait = 0.1, short_wait = 0.0003, queue_wait = 0.0001;
 
 /* ---- Requests ---------------------------------------------------------------- */
 
@@ -70,18 +71,37 @@ static dlc_status receive(ssp *s, int32_t from, dlc_tag tag, void *to, size_t by
     return status;
 }
 
+static void put_header(ssp *s, header *one) {
+    *(header **)(void *)one = s->free_headers;
+    s->free_headers = one;
+}
+
+/* Returns memory for a header, which the p2p channel can send; NULL: there is none. */
+static header *take_header(ssp *s) {
+    enum { AT_ONCE = 64, LINE = 64 };
+    size_t bytes = (s->header_bytes + LINE - 1) / LINE * LINE;
+    char *made = s->free_headers ? NULL : device_host_memory(s, AT_ONCE * bytes);
+    for (size_t i = 0; made && i < AT_ONCE; i++)
+        put_header(s, (header *)(void *)(made + i * bytes));
+    header *one = s->free_headers;
+    if (one)
+        s->free_headers = *(header **)(void *)one;
+    return one;
+}
+
 dlc_status comm_send_header(ssp *s, int32_t to, const header *one,
                             const int64_t *clocks) {
-    header *copy = host->alloc(s->header_bytes);
+    header *copy = take_header(s);
     if (!copy)
         return comm_fail(s, DLC_ERR_NOMEM, "out of memory for a message");
     *copy = *one;
+    memset(header_clocks(copy), 0, s->header_bytes - sizeof *copy);
     if (clocks)
         memcpy(header_clocks(copy), clocks, (size_t)s->workers * sizeof *clocks);
     pending_op op = {.what = HEADER_SENT, .peer = to, .header = copy};
     dlc_status status = send(s, to, TAG_HEADER, copy, s->header_bytes, &op);
     if (status != DLC_OK)
-        host->free(copy);
+        put_header(s, copy);
     return status;
 }
 
@@ -156,7 +176,7 @@ static dlc_status complete(ssp *s, const pending_op *done) {
     case HEADER_RECEIVED:
         return handle_header(s, done->peer);
     case HEADER_SENT:
-        host->free(done->header);
+        put_header(s, done->header);
         return DLC_OK;
     case PUSH_SENT:
         slices_push_sent(s, done->bucket, done->peer);
@@ -173,29 +193,58 @@ static dlc_status complete(ssp *s, const pending_op *done) {
 
 /* ---- The thread -------------------------------------------------------------- */
 
-/* Takes and handles the work that the training thread has queued. */
-static dlc_status take_queued(ssp *s, int *quit) {
+/* Takes the queued buckets whose data is complete; the others wait for their turn on
+ * the queue, in the same order. Lock held. */
+static dlc_status take_complete(ssp *s, int32_t *count) {
+    dlc_status status = DLC_OK;
+    int32_t taken = 0, done = 1;
+    while (status == DLC_OK && done && taken < s->queued_count) {
+        int32_t bucket = s->queued_bucket[taken];
+        status = device_is_done(s, s->complete ? s->complete[bucket] : NULL, &done);
+        if (status == DLC_OK && done)
+            s->taken_bucket[taken++] = bucket;
+    }
+    s->queued_count -= taken;
+    memmove(s->queued_bucket, s->queued_bucket + taken,
+            (size_t)s->queued_count * sizeof *s->queued_bucket);
+    *count = taken;
+    return status;
+}
+
+/* Votes, which may have come with the buckets that were sent, and barriers. */
+static dlc_status take_agreements(ssp *s) {
     dlc_status status = DLC_OK;
     pthread_mutex_lock(&s->lock);
-    int32_t count = s->queued_count;
-    memcpy(s->taken_bucket, s->queued_bucket, (size_t)count * sizeof *s->queued_bucket);
-    s->queued_count = 0;
-    int deferred = s->has_deferred;
-    s->has_deferred = 0;
     uint32_t vote = s->agree.vote;
     s->agree.vote = 0;
     int64_t barrier_entered = s->barrier_entered;
+    s->polls = s->queued_count > 0 || s->has_deferred;
+    pthread_mutex_unlock(&s->lock);
+    if (vote)
+        status = agree_vote(s, vote);
+    if (status == DLC_OK && barrier_entered > s->barrier_announced)
+        status = barrier_enter(s, barrier_entered);
+    return status;
+}
+
+/* Takes and handles the work that the training thread has queued. */
+static dlc_status take_queued(ssp *s, int *quit) {
+    int32_t count = 0;
+    pthread_mutex_lock(&s->lock);
+    dlc_status status = take_complete(s, &count);
+    int deferred = s->has_deferred;
+    s->has_deferred = 0;
     *quit = s->quit;
     pthread_mutex_unlock(&s->lock);
     for (int32_t i = 0; status == DLC_OK && i < count; i++)
         status = slices_send(s, s->taken_bucket[i]);
     if (status == DLC_OK && deferred)
         status = slices_resume_deferred(s);
-    if (status == DLC_OK && vote)
-        status = agree_vote(s, vote);
-    if (status == DLC_OK && barrier_entered > s->barrier_announced)
-        status = barrier_enter(s, barrier_entered);
-    return status;
+    return status == DLC_OK ? take_agreements(s) : status;
+}
+
+static double wait_seconds(const ssp *s) {
+    return s->polls ? queue_wait : DLC_CAN(s->p2p, wakeup) ? long_wait : short_wait;
 }
 
 static dlc_status progress(ssp *s, int *quit) {
@@ -204,7 +253,7 @@ static dlc_status progress(ssp *s, int *quit) {
     if (status != DLC_OK || *quit)
         return status;
     status = s->p2p->wait_any(s->p2p->context, s->request, s->in_flight,
-                              DLC_CAN(s->p2p, wakeup) ? long_wait : short_wait, &which);
+                              wait_seconds(s), &which);
     if (status != DLC_OK || which < 0 || which >= s->in_flight)
         return status;
     pending_op done = s->pending[which];
@@ -235,7 +284,7 @@ dlc_status comm_start(ssp *s) {
     if (!s->inbox)
         return DLC_ERR_NOMEM;
     for (int32_t r = 0; r < s->ranks; r++)
-        if (!(s->inbox[r] = host->alloc(s->header_bytes)))
+        if (!(s->inbox[r] = take_header(s)))
             return DLC_ERR_NOMEM;
     int error = pthread_create(&s->thread, NULL, work, s);
     if (error)
@@ -261,11 +310,6 @@ void comm_stop(ssp *s) {
         (void)pthread_join(s->thread, NULL);
         cancel_pending(s);
     }
-    for (int32_t i = 0; i < s->in_flight; i++)
-        if (s->pending[i].what == HEADER_SENT)
-            host->free(s->pending[i].header);
-    for (int32_t r = 0; s->inbox && r < s->ranks; r++)
-        host->free(s->inbox[r]);
     host->free((void *)s->inbox);
     host->free((void *)s->request);
     host->free(s->pending);

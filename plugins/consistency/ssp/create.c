@@ -1,9 +1,7 @@
 /* Creates and destroys consistency model ssp: which rank owns which slices, and all
  * memory. */
-#include <math.h>
-#include <string.h>
-
 #include "ssp.h"
+#include <math.h>
 
 enum { LINE = 16 }; /* slices begin at multiples of so many elements of the bucket */
 
@@ -51,6 +49,7 @@ span slice_of(const ssp *s, int32_t bucket, int32_t owner) {
 static void take_arenas(ssp *s, const dlc_consistency_args *args) {
     s->ops = args->device_ops;
     s->device = args->device;
+    s->queue = args->queue;
     s->exchange = args->exchange;
     s->updater = args->updater;
     s->buckets = args->exchange->buckets;
@@ -64,10 +63,6 @@ static void take_arenas(ssp *s, const dlc_consistency_args *args) {
 }
 
 static dlc_status check_args(const dlc_consistency_args *args) {
-    if (args->queue)
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "consistency model ssp works only on CPUs; for weights on a "
-                          "GPU set [consistency] type = synchronous");
     if (args->control_words < 1 || args->control_words > MAX_CONTROL_WORDS)
         return host->fail(DLC_ERR_INTERNAL,
                           "%zu control words are too few or too many for ssp",
@@ -165,10 +160,12 @@ static void start_clocks(int64_t *clock, int32_t count, int64_t value) {
 static dlc_status make_slices(ssp *s) {
     size_t count = (size_t)s->buckets * (size_t)s->owners;
     s->header_bytes = sizeof(header) + (size_t)s->workers * sizeof(int64_t);
-    if (!MAKE(s->slices, count) || !MAKE(s->pulled, s->trained) ||
-        !MAKE(s->message, s->buckets) || !MAKE(s->queued_bucket, s->buckets) ||
-        !MAKE(s->taken_bucket, s->buckets) || !MAKE(s->waited_for, s->workers) ||
-        !MAKE(s->agree.replied, s->ranks))
+    dlc_status status = device_floats(s, s->trained, &s->pulled);
+    if (status != DLC_OK)
+        return status;
+    if (!MAKE(s->slices, count) || !MAKE(s->message, s->buckets) ||
+        !MAKE(s->queued_bucket, s->buckets) || !MAKE(s->taken_bucket, s->buckets) ||
+        !MAKE(s->waited_for, s->workers) || !MAKE(s->agree.replied, s->ranks))
         return DLC_ERR_NOMEM;
     for (int32_t b = 0; b < s->buckets; b++)
         for (int32_t o = 0; o < s->owners; o++) {
@@ -198,35 +195,55 @@ static dlc_status make_shards(ssp *s, size_t *own, size_t *largest) {
         *largest = one->at.count > *largest ? one->at.count : *largest;
         if (!MAKE(one->peers, s->ranks))
             return DLC_ERR_NOMEM;
-        for (int32_t r = 0; r < s->ranks; r++) {
+        for (int32_t r = 0; r < s->ranks; r++)
             one->peers[r].clock = s->first - 1;
-            if (r != s->me && !MAKE(one->peers[r].data, one->at.count))
-                return DLC_ERR_NOMEM;
-        }
     }
     return DLC_OK;
 }
 
-static void copy_owned(ssp *s, const shard *one) {
-    size_t begin = one->at.begin, bytes = one->at.count * sizeof(float);
-    memcpy(s->owned_weights + one->offset, s->weights + begin, bytes);
-    for (int32_t i = 0; i < s->slots; i++)
-        memcpy(s->owned_slot[i] + one->offset, s->slot[i] + begin, bytes);
+/* Makes room for the pushes and answers of the other ranks. */
+static dlc_status make_buffers(ssp *s, size_t own) {
+    dlc_status status = DLC_OK;
+    for (int32_t r = 0; status == DLC_OK && r < s->ranks; r++) {
+        float *data = NULL;
+        if (r != s->me)
+            status = device_floats(s, own, &data);
+        for (int32_t b = 0; data && b < s->buckets; b++)
+            s->shards[b].peers[r].data = data + s->shards[b].offset;
+    }
+    return status;
+}
+
+static dlc_status copy_to_owner(ssp *s, const shard *one, const float *arena,
+                                float *owned) {
+    return s->ops->copy(s->device, s->queue, owned + one->offset, arena + one->at.begin,
+                        one->at.count * sizeof *owned);
+}
+
+static dlc_status copy_owned(ssp *s) {
+    dlc_status status = DLC_OK;
+    for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++) {
+        status = copy_to_owner(s, &s->shards[b], s->weights, s->owned_weights);
+        for (int32_t i = 0; status == DLC_OK && i < s->slots; i++)
+            status = copy_to_owner(s, &s->shards[b], s->slot[i], s->owned_slot[i]);
+    }
+    return status == DLC_OK && s->queue
+               ? s->ops->queues->queue_sync(s->device, s->queue)
+               : status;
 }
 
 static dlc_status make_owner(ssp *s) {
     size_t own = 0, largest = 0;
     dlc_status status = make_shards(s, &own, &largest);
-    if (status != DLC_OK)
-        return status;
-    if (!MAKE(s->owned_weights, own) || !MAKE(s->scratch, largest * (size_t)s->nodes))
-        return DLC_ERR_NOMEM;
-    for (int32_t i = 0; i < s->slots; i++)
-        if (!MAKE(s->owned_slot[i], own))
-            return DLC_ERR_NOMEM;
-    for (int32_t b = 0; b < s->buckets; b++)
-        copy_owned(s, &s->shards[b]);
-    return DLC_OK;
+    if (status == DLC_OK)
+        status = make_buffers(s, own);
+    if (status == DLC_OK)
+        status = device_floats(s, own, &s->owned_weights);
+    if (status == DLC_OK)
+        status = device_floats(s, largest * (size_t)s->nodes, &s->scratch);
+    for (int32_t i = 0; status == DLC_OK && i < s->slots; i++)
+        status = device_floats(s, own, &s->owned_slot[i]);
+    return status == DLC_OK ? copy_owned(s) : status;
 }
 
 static dlc_status make_all(ssp *s, const dlc_consistency_args *args) {
@@ -271,12 +288,14 @@ static dlc_status fill_in(ssp *s, const dlc_consistency_args *args) {
     s->barrier_entered = s->barrier_announced = s->barrier_passed = s->applied =
         s->agree.ended = s->first - 1;
     for (int i = 0; i < MAX_CONTROL_WORDS; i++)
-        s->agree.duplicate_at[i] = -1;
+        s->agree.duplicate_at[i] = s->agree.effective_at[i] = -1;
     if (status != DLC_OK || s->alone)
         return status;
     status = make_lock(s);
     if (status == DLC_OK)
         status = make_all(s, args);
+    if (status == DLC_OK)
+        status = device_open(s);
     return status == DLC_OK ? comm_start(s) : status;
 }
 
@@ -300,8 +319,6 @@ static void free_slices(ssp *s) {
         host->free(s->slices[i].incoming);
     }
     host->free(s->slices);
-    host->free(s->pulled);
-    host->free(s->steps);
     host->free(s->message);
     host->free(s->queued_bucket);
     host->free(s->taken_bucket);
@@ -310,17 +327,10 @@ static void free_slices(ssp *s) {
 }
 
 static void free_owner(ssp *s) {
-    for (int32_t b = 0; s->shards && b < s->buckets; b++) {
-        for (int32_t r = 0; s->shards[b].peers && r < s->ranks; r++)
-            host->free(s->shards[b].peers[r].data);
+    for (int32_t b = 0; s->shards && b < s->buckets; b++)
         host->free(s->shards[b].peers);
-    }
     host->free(s->shards);
     host->free(s->losses);
-    host->free(s->owned_weights);
-    for (int i = 0; i < DLC_MAX_SLOTS; i++)
-        host->free(s->owned_slot[i]);
-    host->free(s->scratch);
 }
 
 void ssp_destroy(dlc_consistency *model) {
@@ -329,6 +339,7 @@ void ssp_destroy(dlc_consistency *model) {
     comm_stop(model);
     agree_close(model);
     trace_close(model);
+    device_close(model);
     free_owner(model);
     free_slices(model);
     host->free(model->group);

@@ -1,6 +1,6 @@
-/* Staleness 0 with a rule that takes norms: no owner has whole tensors, so gradients are
- * not pushed but all-reduced, and every rank makes the whole step. The weights are bitwise
- * identical to those of synchronous training. The training thread calls it; the
+/* Staleness 0 with a rule that takes norms: no owner has whole tensors, so gradients
+ * are not pushed but all-reduced, and every rank makes the whole step. The weights are
+ * bitwise identical to those of synchronous training. The training thread calls it; the
  * communication thread has nothing to do. */
 #include "ssp.h"
 
@@ -14,7 +14,7 @@ dlc_status lockstep_ready(ssp *s, int32_t bucket) {
 
 /* A dedicated server has no gradients. */
 static dlc_status start_empty(ssp *s) {
-    dlc_status status = s->ops->fill(s->device, NULL, s->gradients, 0,
+    dlc_status status = s->ops->fill(s->device, s->queue, s->gradients, 0,
                                      s->trained * sizeof *s->gradients);
     for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++)
         status = lockstep_ready(s, b);

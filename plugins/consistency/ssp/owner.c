@@ -1,37 +1,47 @@
 /* The communication thread as an owner (parameter server): receives pushes, applies
  * them when their group is complete, and answers as soon as the staleness bound allows.
  */
-#include <string.h>
-
 #include "ssp.h"
 
-/* ---- Arithmetic on this thread alone ----------------------------------------- */
+/* ---- Arithmetic -------------------------------------------------------------- */
 
+/* Without a queue all calls are for at most AT_ONCE elements, which the device promises
+ * to compute on the calling thread: its thread pool would take cores from the threads
+ * that compute the net. */
 enum { AT_ONCE = 16384 };
 
-static size_t chunk(size_t n, size_t at) {
-    return n - at < AT_ONCE ? n - at : AT_ONCE;
+static size_t chunk(const ssp *s, size_t n, size_t at) {
+    return s->own_queue || n - at < AT_ONCE ? n - at : AT_ONCE;
 }
-
-/* All calls are for at most AT_ONCE elements, which the device promises to compute on
- * the calling thread: its thread pool would take cores from the threads that compute
- * the net. */
 
 /* Sums the first `count` arrays of s->source, which are advanced. */
 static dlc_status sum(ssp *s, size_t n, int32_t count, float *to) {
     dlc_status status = DLC_OK;
-    for (size_t at = 0; status == DLC_OK && at < n; at += AT_ONCE) {
-        status = s->ops->sum(s->device, NULL, chunk(n, at), s->source, count, to + at);
+    for (size_t at = 0, part; status == DLC_OK && at < n; at += part) {
+        part = chunk(s, n, at);
+        status = s->ops->sum(s->device, s->own_queue, part, s->source, count, to + at);
         for (int32_t i = 0; i < count; i++)
-            s->source[i] += chunk(n, at);
+            s->source[i] += part;
     }
     return status;
 }
 
 static dlc_status add(ssp *s, size_t n, const float *from, float *to) {
     dlc_status status = DLC_OK;
-    for (size_t at = 0; status == DLC_OK && at < n; at += AT_ONCE)
-        status = s->ops->add(s->device, NULL, chunk(n, at), from + at, to + at);
+    for (size_t at = 0, part; status == DLC_OK && at < n; at += part) {
+        part = chunk(s, n, at);
+        status = s->ops->add(s->device, s->own_queue, part, from + at, to + at);
+    }
+    return status;
+}
+
+static dlc_status copy(ssp *s, size_t n, const float *from, float *to) {
+    dlc_status status = DLC_OK;
+    for (size_t at = 0, part; status == DLC_OK && at < n; at += part) {
+        part = chunk(s, n, at);
+        status = s->ops->copy(s->device, s->own_queue, to + at, from + at,
+                              part * sizeof *to);
+    }
     return status;
 }
 
@@ -39,12 +49,13 @@ static dlc_status add(ssp *s, size_t n, const float *from, float *to) {
 static dlc_status update(ssp *s, const shard *one, const dlc_rule_values *values) {
     size_t n = one->at.count;
     dlc_status status = DLC_OK;
-    for (size_t at = 0; status == DLC_OK && at < n; at += AT_ONCE) {
+    for (size_t at = 0, part; status == DLC_OK && at < n; at += part) {
         float *slots[DLC_MAX_SLOTS] = {NULL};
+        part = chunk(s, n, at);
         for (int32_t i = 0; i < s->slots; i++)
             slots[i] = s->owned_slot[i] + one->offset + at;
-        status = s->updater->update(s->updater->context, values, one->at.begin + at,
-                                    chunk(n, at), 1, s->scratch + at, slots,
+        status = s->updater->update(s->updater->context, s->own_queue, values,
+                                    one->at.begin + at, part, 1, s->scratch + at, slots,
                                     s->owned_weights + one->offset + at);
     }
     return status;
@@ -117,10 +128,9 @@ static dlc_status apply(ssp *s, int32_t bucket, const header *push, int32_t grou
     status = sum_nodes(s, one);
     if (status == DLC_OK && push->kind == PUSH_GRADIENT)
         return step(s, bucket, push->clock);
-    if (status == DLC_OK)
-        memcpy(s->owned_slot[push->slot] + one->offset, s->scratch,
-               one->at.count * sizeof(float));
-    return status;
+    return status == DLC_OK ? copy(s, one->at.count, s->scratch,
+                                   s->owned_slot[push->slot] + one->offset)
+                            : status;
 }
 
 /* Is worker `worker`'s push applied together with worker `from`'s? Steps are applied
@@ -222,53 +232,70 @@ static void compose_answer(ssp *s, int32_t bucket, int32_t peer, header *answer,
         clocks[w] = one->peers[w].clock;
 }
 
-/* Answers this rank's own request; deferred while its training thread still reads the
- * previous answer. */
-static dlc_status answer_self(ssp *s, int32_t bucket, const float *from) {
-    slice *voted = slice_at(s, bucket, s->owner);
-    peer_state *its = &s->shards[bucket].peers[s->me];
-    if (!slices_claim(s, voted))
-        return DLC_OK;
-    compose_answer(s, bucket, s->me, voted->incoming, header_clocks(voted->incoming));
-    its->waits = 0;
-    memcpy(s->pulled + voted->at.begin, from, voted->at.count * sizeof *from);
-    trace_line(s, "answer", bucket, s->me, its->delayed, 0,
-               header_clocks(voted->incoming));
-    return slices_answer_received(s, bucket, s->owner);
-}
-
-static dlc_status answer(ssp *s, int32_t bucket, int32_t peer) {
+/* Copies what a peer gets out of the way of later updates: to where it is sent from, or
+ * for this rank itself to `pulled`. That is deferred while its training thread still
+ * reads the previous answer. */
+static dlc_status copy_answer(ssp *s, int32_t bucket, int32_t peer) {
     const shard *one = &s->shards[bucket];
     peer_state *its = &one->peers[peer];
     const float *arena = is_about_slot(&its->request) ? s->owned_slot[its->request.slot]
                                                       : s->owned_weights;
-    const float *from = arena + one->offset;
-    header reply;
+    float *to = peer == s->me ? s->pulled + one->at.begin : its->data;
+    dlc_status status = DLC_OK;
+    its->is_copied = 1;
     if (peer == s->me)
-        return answer_self(s, bucket, from);
+        status = slices_claim(s, slice_at(s, bucket, s->owner), &its->is_copied);
+    return status == DLC_OK && its->is_copied
+               ? copy(s, one->at.count, arena + one->offset, to)
+               : status;
+}
+
+/* Answers this rank's own request. */
+static dlc_status answer_self(ssp *s, int32_t bucket) {
+    const peer_state *its = &s->shards[bucket].peers[s->me];
+    header *reply = slice_at(s, bucket, s->owner)->incoming;
+    compose_answer(s, bucket, s->me, reply, header_clocks(reply));
+    trace_line(s, "answer", bucket, s->me, its->delayed, 0, header_clocks(reply));
+    return slices_answer_received(s, bucket, s->owner);
+}
+
+/* Sends what copy_answer has copied. */
+static dlc_status answer(ssp *s, int32_t bucket, int32_t peer) {
+    const shard *one = &s->shards[bucket];
+    peer_state *its = &one->peers[peer];
+    header reply;
+    its->is_copied = its->waits = 0;
+    if (peer == s->me)
+        return answer_self(s, bucket);
     compose_answer(s, bucket, peer, &reply, s->answer_clocks);
-    its->waits = 0;
     trace_line(s, "answer", bucket, peer, its->delayed, 0, s->answer_clocks);
     dlc_status status = comm_send_header(s, peer, &reply, s->answer_clocks);
     if (status != DLC_OK || !one->at.count)
         return status;
-    memcpy(its->data, from, one->at.count * sizeof *from);
     its->sending = 1;
     pending_op op = {.what = ANSWER_SENT, .peer = peer, .bucket = bucket};
     return comm_send_slice(s, peer, its->data, one->at.count, &op);
 }
 
+/* All answers are copied first, so that the queue is waited for only once. */
 dlc_status owner_answer_all(ssp *s, int32_t bucket) {
     const shard *one = &s->shards[bucket];
     dlc_status status = DLC_OK;
+    int answers = 0;
     for (int32_t r = 0; status == DLC_OK && r < s->ranks; r++) {
         if (!one->peers[r].waits)
             continue;
         if (is_ready(s, one, r))
-            status = answer(s, bucket, r);
+            status = copy_answer(s, bucket, r);
         else
             one->peers[r].delayed = 1;
+        answers += one->peers[r].is_copied;
     }
+    if (status == DLC_OK && answers > 0)
+        status = device_finish(s);
+    for (int32_t r = 0; status == DLC_OK && r < s->ranks; r++)
+        if (one->peers[r].is_copied)
+            status = answer(s, bucket, r);
     return status;
 }
 

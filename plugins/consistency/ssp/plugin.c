@@ -40,11 +40,12 @@ static dlc_status ssp_configure(dlc_consistency *model, const dlc_settings *sett
     dlc_status status = staleness_of(settings, &staleness);
     if (status == DLC_OK && model->updater->needs_norms &&
         (staleness == 0) != (model->staleness == 0))
-        return host->fail(DLC_ERR_CONFIG,
-                          "%s: with a solver that takes norms, staleness cannot change to "
-                          "or from 0 while the job runs; stop it, and resume it with the "
-                          "new value",
-                          host->where(settings, "staleness"));
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "%s: with a solver that takes norms, staleness cannot change to "
+            "or from 0 while the job runs; stop it, and resume it with the "
+            "new value",
+            host->where(settings, "staleness"));
     if (status == DLC_OK)
         status = steps_alloc(model, staleness);
     if (status == DLC_OK)

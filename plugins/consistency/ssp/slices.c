@@ -6,9 +6,12 @@
 
 /* ---- The training thread ----------------------------------------------------- */
 
-void slices_queue_request(ssp *s, const header *message) {
+dlc_status slices_queue_request(ssp *s, const header *message) {
     int32_t bucket = message->bucket;
     int is_push = message->kind <= PUSH_SLOT;
+    dlc_status status = device_record(s, s->complete ? s->complete[bucket] : NULL);
+    if (status != DLC_OK)
+        return status;
     s->message[bucket] = *message;
     s->queued_bucket[s->queued_count++] = bucket;
     for (int32_t o = 0; o < s->owners; o++) {
@@ -18,6 +21,7 @@ void slices_queue_request(ssp *s, const header *message) {
         one->requested++;
         one->sending = is_push && o != s->owner && one->at.count > 0;
     }
+    return DLC_OK;
 }
 
 dlc_status slices_wait_until(ssp *s, condition *holds, const slice *of,
@@ -85,8 +89,8 @@ void slices_release(ssp *s, slice *one) {
 dlc_status slices_copy(ssp *s, const slice *one, float *to) {
     if (!one->at.count)
         return DLC_OK;
-    return s->ops->copy(s->device, NULL, to + one->at.begin, s->pulled + one->at.begin,
-                        one->at.count * sizeof *to);
+    return s->ops->copy(s->device, s->queue, to + one->at.begin,
+                        s->pulled + one->at.begin, one->at.count * sizeof *to);
 }
 
 /* ---- The communication thread ------------------------------------------------ */
@@ -115,14 +119,22 @@ static dlc_status send_to(ssp *s, const header *message, int32_t owner) {
     return comm_send_slice(s, to, from, at->count, &op);
 }
 
+static int has_words(const ssp *s, const header *message) {
+    return message->bucket == s->buckets - 1 &&
+           (message->kind == PUSH_GRADIENT || message->kind == PUSH_STEP);
+}
+
 /* The request is not overwritten until all its answers have arrived. */
 dlc_status slices_send(ssp *s, int32_t bucket) {
     dlc_status status = DLC_OK;
+    header *message = &s->message[bucket];
+    if (has_words(s, message))
+        message->loss = agree_read_words(s, message->clock);
     for (int32_t i = 1; status == DLC_OK && i <= s->owners; i++) {
         int32_t owner = (s->me + i) %
                         s->owners; /* start at another owner on each rank */
         if (is_used(s, bucket, &slice_at(s, bucket, owner)->at))
-            status = send_to(s, &s->message[bucket], owner);
+            status = send_to(s, message, owner);
     }
     return status;
 }
@@ -133,23 +145,36 @@ void slices_push_sent(ssp *s, int32_t bucket, int32_t owner) {
     slices_unlock(s);
 }
 
+/* Has everything been read that the training thread wants to read of `pulled`? Lock
+ * held. */
+static dlc_status is_read(ssp *s, const slice *one, int *yes) {
+    *yes = 0;
+    if (one->busy)
+        return DLC_OK; /* slices_release will tell */
+    dlc_status status = device_is_done(s, one->read, yes);
+    s->has_deferred |= !*yes; /* nobody tells: ask again soon */
+    return status;
+}
+
 /* May `pulled` be overwritten? If so, the answer in it can no longer be read. */
-int slices_claim(ssp *s, slice *one) {
+dlc_status slices_claim(ssp *s, slice *one, int *is_free) {
     pthread_mutex_lock(&s->lock);
-    int free = !one->busy;
-    one->deferred = !free;
-    if (free)
+    dlc_status status = is_read(s, one, is_free);
+    one->deferred = !*is_free;
+    if (*is_free)
         one->fresh = 0;
     pthread_mutex_unlock(&s->lock);
-    return free;
+    return status;
 }
 
 static dlc_status receive_answer(ssp *s, int32_t bucket, int32_t owner) {
     slice *one = slice_at(s, bucket, owner);
     if (!one->at.count)
         return slices_answer_received(s, bucket, owner);
-    if (!slices_claim(s, one))
-        return DLC_OK; /* until slices_resume_deferred */
+    int is_free = 0;
+    dlc_status status = slices_claim(s, one, &is_free);
+    if (status != DLC_OK || !is_free)
+        return status; /* until slices_resume_deferred */
     pending_op op = {.what = ANSWER_RECEIVED, .peer = owner, .bucket = bucket};
     return comm_recv_slice(s, s->first_owner + owner, s->pulled + one->at.begin,
                            one->at.count, &op);
@@ -165,11 +190,13 @@ dlc_status slices_resume_deferred(ssp *s) {
     for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++)
         for (int32_t o = 0; status == DLC_OK && o < s->owners; o++) {
             slice *one = slice_at(s, b, o);
+            int ready = 0;
             pthread_mutex_lock(&s->lock);
-            int ready = one->deferred && !one->busy;
+            if (one->deferred)
+                status = is_read(s, one, &ready);
             one->deferred = one->deferred && !ready;
             pthread_mutex_unlock(&s->lock);
-            if (ready)
+            if (status == DLC_OK && ready)
                 status = o == s->owner ? owner_answer_all(s, b)
                                        : receive_answer(s, b, o);
         }

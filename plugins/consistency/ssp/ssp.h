@@ -25,7 +25,10 @@
  *
  * Two threads: the training thread, which calls the model, and the communication
  * thread, the only one that sends and receives. They exchange requests and answers
- * under one lock. An owner's data belongs to its communication thread alone. */
+ * under one lock. An owner's data belongs to its communication thread alone.
+ *
+ * Weights, updates and slots stay in memory of the device; device.c says why, and how
+ * the threads work with a device that has queues. */
 #ifndef DLC_SSP_H
 #define DLC_SSP_H
 
@@ -36,7 +39,9 @@
 
 extern const dlc_host *host;
 
-enum { MAX_CONTROL_WORDS = 16 };
+/* The training thread may end an iteration whose words the queue has not read yet, but
+ * not the one after it (worker_ready waits), so two slots of `words_out` suffice. */
+enum { MAX_CONTROL_WORDS = 16, WORD_SLOTS = 2 };
 
 /* ---- Messages ---------------------------------------------------------------- */
 
@@ -102,6 +107,7 @@ typedef struct slice {
     int64_t *held_clocks; /* of all workers, in the weights */
     int32_t last; /* the worker whose update the newest answer waited for; -1: none */
     header *incoming; /* header of the answer whose slice is in flight */
+    dlc_event *read;  /* the queue has read `pulled`; NULL without queues */
 } slice;
 
 /* A condition that the training thread waits for: of one slice, for an iteration. */
@@ -118,7 +124,8 @@ typedef struct peer_state {
     int64_t clock; /* the worker's updates through this clock are applied */
     int waits;     /* the rank waits for an answer */
     header request;
-    int delayed; /* the answer could not be sent at once */
+    int delayed;   /* the answer could not be sent at once */
+    int is_copied; /* the answer is in `data`, or on its way there */
     uint64_t since;
 } peer_state;
 
@@ -165,6 +172,8 @@ typedef struct agreement {
     scheduled_words *scheduled; /* the results of past rounds */
     int64_t duplicate_at[MAX_CONTROL_WORDS]; /* iteration in which a vote of this rank
                                                 is a late duplicate */
+    int64_t effective_at[MAX_CONTROL_WORDS]; /* iteration in which the word last became
+                                                positive */
     /* On rank 0, for its communication thread. */
     uint32_t round, queued; /* words of the round in progress, and of the next */
     char *replied;
@@ -172,9 +181,22 @@ typedef struct agreement {
     int64_t highest;
 } agreement;
 
+/* Memory of the device: device.c. */
+typedef struct block {
+    struct block *next;
+    dlc_memory memory;
+} block;
+
 struct dlc_consistency {
     const dlc_device_ops *ops;
     dlc_device *device;
+    dlc_queue *queue;     /* of the training thread; NULL: work is done on return */
+    dlc_queue *own_queue; /* of the communication thread */
+    dlc_event **complete; /* for each bucket: what it pushes is there; NULL without
+                             queues */
+    block *blocks;        /* all memory of the device; under the lock */
+    float *words_in;      /* host memory: the control words pushed last */
+    float *words_out;     /* host memory: those of the last WORD_SLOTS iterations */
     const dlc_exchange *exchange;
     const dlc_p2p_channel *p2p;
     const dlc_updater *updater;
@@ -241,11 +263,14 @@ struct dlc_consistency {
     float *loss_scratch;
     int64_t *answer_clocks; /* temporary array for the clocks of an answer */
     size_t header_bytes;
-    header **inbox; /* the next header from each rank */
+    header *free_headers; /* host memory; each begins with a pointer to the next */
+    header **inbox;       /* the next header from each rank */
     dlc_request **request;
     pending_op *pending;
     int32_t in_flight, capacity;
     int32_t barrier_count; /* rank 0: ranks that have entered the barrier */
+
+    int polls; /* something waits for a queue, which wakes nobody up */
 
     FILE *trace;
     uint64_t opened;
@@ -271,6 +296,21 @@ static inline int is_worker(const ssp *s, int32_t rank) {
 /* The trained elements of a bucket; an owner's slice of them. */
 span bucket_of(const ssp *s, int32_t bucket);
 span slice_of(const ssp *s, int32_t bucket, int32_t owner);
+
+/* device.c. Allocate memory of the device, zeroed, which lives as long as the model;
+ * not with the lock held. */
+dlc_status device_floats(ssp *s, size_t count, float **floats);
+void *device_host_memory(ssp *s, size_t bytes); /* NULL: there is none */
+/* Opens queue and events; then allocates the control words. */
+dlc_status device_open(ssp *s);
+/* Waits for the queues, and releases everything. */
+void device_close(ssp *s);
+/* Records an event on the queue of the training thread; NULL is allowed. */
+dlc_status device_record(const ssp *s, dlc_event *event);
+/* *done = 1 if the work before the event is done, or if it is NULL. */
+dlc_status device_is_done(const ssp *s, dlc_event *event, int *done);
+/* Waits for the work of the communication thread. */
+dlc_status device_finish(const ssp *s);
 
 /* create.c: see dlc_consistency_ops. */
 dlc_status ssp_create(const dlc_consistency_args *args, dlc_consistency **model);
@@ -307,8 +347,9 @@ dlc_status ssp_synchronize(ssp *s, int64_t iteration);
 dlc_status barrier_enter(ssp *s, int64_t iteration);
 dlc_status barrier_message(ssp *s, const header *one);
 
-/* slices.c, training thread. Queues a request to all owners of its bucket. */
-void slices_queue_request(ssp *s, const header *message); /* lock held */
+/* slices.c, training thread. Queues a request to all owners of its bucket, to be sent
+ * when the work that is on the queue now is done; lock held. */
+dlc_status slices_queue_request(ssp *s, const header *message);
 /* Waits until no request or push of the bucket is in flight. */
 dlc_status slices_wait_idle(ssp *s, int32_t bucket);
 /* Waits until `holds` is true or the communication thread has failed; lock held. */
@@ -321,7 +362,7 @@ void slices_note_wait(ssp *s, const slice *one, uint64_t since);
 dlc_status slices_error(ssp *s);
 /* Ends `busy`; lock held. */
 void slices_release(ssp *s, slice *one);
-/* Copies the slice from `pulled` to the arena `to`. */
+/* Copies the slice from `pulled` to the arena `to`, on the queue. */
 dlc_status slices_copy(ssp *s, const slice *one, float *to);
 /* slices.c, communication thread. Sends a bucket's request to all its owners. */
 dlc_status slices_send(ssp *s, int32_t bucket);
@@ -329,7 +370,7 @@ dlc_status slices_answer_header(ssp *s, const header *one, int32_t owner);
 /* Continues with slices that were busy and no longer are. */
 dlc_status slices_resume_deferred(ssp *s);
 /* Returns whether `pulled` may be overwritten; if not, the slice is now deferred. */
-int slices_claim(ssp *s, slice *one);
+dlc_status slices_claim(ssp *s, slice *one, int *is_free);
 /* Unlocks, and wakes the training thread up if its condition holds. */
 void slices_unlock(ssp *s);
 dlc_status slices_answer_received(ssp *s, int32_t bucket, int32_t owner);
@@ -343,11 +384,14 @@ dlc_status owner_push_received(ssp *s, int32_t bucket, int32_t from);
 dlc_status owner_answer_sent(ssp *s, int32_t bucket, int32_t to);
 dlc_status owner_answer_all(ssp *s, int32_t bucket);
 
-/* agree.c: control words. On the training thread: read them before a push, and write
- * the agreed ones when an iteration ends. */
-dlc_status agree_read_words(ssp *s, int64_t iteration, float *loss);
+/* agree.c: control words. On the training thread: copy them before a push, on the
+ * queue, and write the agreed ones when an iteration ends. */
+dlc_status agree_copy_words(ssp *s);
 dlc_status agree_end_iteration(ssp *s, int64_t iteration);
 void agree_close(ssp *s);
+/* The words of an iteration have been copied: notes this rank's votes, and returns its
+ * loss. */
+float agree_read_words(ssp *s, int64_t iteration);
 /* On the communication thread: handle a message; send a vote. */
 dlc_status agree_message(ssp *s, const header *one, int32_t from);
 dlc_status agree_vote(ssp *s, uint32_t words);

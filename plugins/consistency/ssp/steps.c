@@ -16,8 +16,9 @@
  * The slots of the job are the mean of the workers' with the same weights. They are put
  * together at a synchronization, from which every worker goes on with those of the job.
  *
- * Norms are those of the worker's own gradient, over its share, and of its weights: a rule
- * that takes them waits for all of the gradient, and pushes all buckets at its end.
+ * Norms are those of the worker's own gradient, over its share, and of its weights: a
+ * rule that takes them waits for all of the gradient, and pushes all buckets at its
+ * end.
  *
  * Values of the learning rate's schedule and of the rule are those of the iteration
  * that the gradient is of, whenever an owner adds the step. */
@@ -26,8 +27,7 @@
 dlc_status steps_alloc(ssp *s, int64_t staleness) {
     if (s->steps || s->alone || !staleness || !is_worker(s, s->me))
         return DLC_OK;
-    s->steps = host->alloc((s->trained + 1) * sizeof *s->steps);
-    return s->steps ? DLC_OK : DLC_ERR_NOMEM;
+    return device_floats(s, s->trained, &s->steps);
 }
 
 dlc_status steps_update(ssp *s, int64_t iteration, span at, float grad_scale,
@@ -39,8 +39,9 @@ dlc_status steps_update(ssp *s, int64_t iteration, span at, float grad_scale,
         return status;
     for (int32_t i = 0; i < s->slots; i++)
         slots[i] = s->slot[i] + at.begin;
-    return s->updater->update(s->updater->context, &values, at.begin, at.count,
-                              grad_scale, s->gradients + at.begin, slots, weights);
+    return s->updater->update(s->updater->context, s->queue, &values, at.begin,
+                              at.count, grad_scale, s->gradients + at.begin, slots,
+                              weights);
 }
 
 dlc_status steps_measure(ssp *s, int64_t iteration, float grad_scale) {
@@ -49,7 +50,7 @@ dlc_status steps_measure(ssp *s, int64_t iteration, float grad_scale) {
         return DLC_OK;
     dlc_status status = s->updater->values(s->updater->context, iteration, &values);
     return status == DLC_OK
-               ? s->updater->measure(s->updater->context, &values, grad_scale,
+               ? s->updater->measure(s->updater->context, s->queue, &values, grad_scale,
                                      s->gradients, s->slot, s->weights)
                : status;
 }
@@ -57,10 +58,10 @@ dlc_status steps_measure(ssp *s, int64_t iteration, float grad_scale) {
 /* to = share * (to - weights), and applies that to the weights. */
 static dlc_status difference(ssp *s, span at, float *to) {
     float *weights = s->weights + at.begin;
-    dlc_status status = s->ops->axpy(s->device, NULL, at.count, -1, weights, to);
+    dlc_status status = s->ops->axpy(s->device, s->queue, at.count, -1, weights, to);
     if (status == DLC_OK && s->share < 1)
-        status = s->ops->scale(s->device, NULL, at.count, (float)s->share, to);
-    return status == DLC_OK ? s->ops->add(s->device, NULL, at.count, to, weights)
+        status = s->ops->scale(s->device, s->queue, at.count, (float)s->share, to);
+    return status == DLC_OK ? s->ops->add(s->device, s->queue, at.count, to, weights)
                             : status;
 }
 
@@ -71,8 +72,8 @@ dlc_status steps_make(ssp *s, int64_t iteration, int32_t bucket) {
     if (!at.count)
         return DLC_OK;
     if (s->share == 0) /* without samples there is no gradient, and no decay */
-        return s->ops->fill(s->device, NULL, steps, 0, bytes);
-    dlc_status status = s->ops->copy(s->device, NULL, steps, s->weights + at.begin,
+        return s->ops->fill(s->device, s->queue, steps, 0, bytes);
+    dlc_status status = s->ops->copy(s->device, s->queue, steps, s->weights + at.begin,
                                      bytes);
     if (status == DLC_OK)
         status = steps_update(s, iteration, at, (float)(1 / s->share), steps);
@@ -82,9 +83,9 @@ dlc_status steps_make(ssp *s, int64_t iteration, int32_t bucket) {
 dlc_status steps_share_slot(ssp *s, int32_t slot) {
     if (!s->trained)
         return DLC_OK;
-    dlc_status status = s->ops->copy(s->device, NULL, s->steps, s->slot[slot],
+    dlc_status status = s->ops->copy(s->device, s->queue, s->steps, s->slot[slot],
                                      s->trained * sizeof *s->steps);
-    return status == DLC_OK
-               ? s->ops->scale(s->device, NULL, s->trained, (float)s->share, s->steps)
-               : status;
+    return status == DLC_OK ? s->ops->scale(s->device, s->queue, s->trained,
+                                            (float)s->share, s->steps)
+                            : status;
 }

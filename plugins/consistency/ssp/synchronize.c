@@ -13,19 +13,21 @@ static dlc_status wait_idle_all(ssp *s) {
     return status;
 }
 
-static void queue_requests(ssp *s, const header *kind) {
+static dlc_status queue_requests(ssp *s, const header *kind) {
+    dlc_status status = DLC_OK;
     pthread_mutex_lock(&s->lock);
-    for (int32_t b = 0; b < s->buckets; b++) {
+    for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++) {
         header message = *kind;
         message.bucket = b;
-        slices_queue_request(s, &message);
+        status = slices_queue_request(s, &message);
     }
     pthread_mutex_unlock(&s->lock);
     comm_wakeup(s);
+    return status;
 }
 
-/* No other answer arrives during a synchronization, so the slice needs no `busy` flag.
- */
+/* No other answer arrives before the next request is sent, which waits for what is on
+ * the queue, so the slice needs no `busy` flag. */
 static dlc_status take_slice(ssp *s, slice *one, float *to) {
     pthread_mutex_lock(&s->lock);
     one->fresh = 0;
@@ -37,8 +39,7 @@ static dlc_status take_slice(ssp *s, slice *one, float *to) {
 
 /* Sends one request to all owners and waits for all answers. */
 static dlc_status request_all(ssp *s, const header *kind, float *to) {
-    dlc_status status = DLC_OK;
-    queue_requests(s, kind);
+    dlc_status status = queue_requests(s, kind);
     for (int32_t b = 0; status == DLC_OK && b < s->buckets; b++) {
         status = slices_wait_idle(s, b);
         for (int32_t o = 0; status == DLC_OK && o < s->owners; o++)

@@ -17,16 +17,16 @@ static dlc_status push(ssp *s, int64_t iteration, int32_t bucket) {
                       .others = needed_clock(s, iteration)};
     dlc_status status = DLC_OK;
     if (bucket == s->buckets - 1)
-        status = agree_read_words(s, iteration, &message.loss);
+        status = agree_copy_words(s);
     if (status == DLC_OK && s->staleness)
         status = steps_make(s, iteration, bucket);
     if (status != DLC_OK)
         return status;
     pthread_mutex_lock(&s->lock);
-    slices_queue_request(s, &message);
+    status = slices_queue_request(s, &message);
     pthread_mutex_unlock(&s->lock);
     comm_wakeup(s);
-    return DLC_OK;
+    return status;
 }
 
 /* Waits for the answer to the previous push, so a rank never has two in flight. */
@@ -45,7 +45,8 @@ dlc_status worker_ready(ssp *s, int64_t iteration, int32_t bucket) {
     dlc_status status = DLC_OK;
     if (s->share > 0 || s->alone)
         status = steps_measure(s, iteration, s->alone ? 1 : (float)(1 / s->share));
-    for (int32_t b = norms ? 0 : bucket; status == DLC_OK && !s->alone && b <= bucket; b++)
+    for (int32_t b = norms ? 0 : bucket; status == DLC_OK && !s->alone && b <= bucket;
+         b++)
         status = push_next(s, iteration, b);
     return status;
 }
@@ -93,7 +94,7 @@ static void note_staleness(ssp *s, const slice *one, int64_t iteration) {
 /* Adds this rank's newest step to weights that were just received. */
 static dlc_status add_own(ssp *s, const slice *one) {
     size_t begin = one->at.begin, n = one->at.count;
-    return n ? s->ops->add(s->device, NULL, n, s->steps + begin, s->weights + begin)
+    return n ? s->ops->add(s->device, s->queue, n, s->steps + begin, s->weights + begin)
              : DLC_OK;
 }
 
@@ -118,6 +119,8 @@ static dlc_status read_slice(ssp *s, int64_t iteration, int32_t bucket, int32_t 
         status = slices_copy(s, one, s->weights);
     if (status == DLC_OK && fresh && behind)
         status = add_own(s, one);
+    if (status == DLC_OK && fresh)
+        status = device_record(s, one->read);
     pthread_mutex_lock(&s->lock);
     if (fresh)
         slices_release(s, one);
@@ -152,10 +155,13 @@ static int is_applied(const ssp *s, const slice *of, int64_t iteration) {
 
 /* A dedicated server computes nothing: its iteration ends when it has all updates. */
 static dlc_status serve(ssp *s, int64_t iteration) {
-    float ignored;
-    dlc_status status = agree_read_words(s, iteration, &ignored);
+    dlc_status status = agree_copy_words(s);
+    if (status == DLC_OK && s->queue)
+        status = s->ops->queues->queue_sync(s->device, s->queue);
     if (status != DLC_OK)
         return status;
+    (void)agree_read_words(s, iteration);
+    comm_wakeup(s); /* it may be a vote */
     pthread_mutex_lock(&s->lock);
     status = slices_wait_until(s, is_applied, NULL, iteration);
     pthread_mutex_unlock(&s->lock);

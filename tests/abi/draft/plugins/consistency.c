@@ -13,7 +13,8 @@ struct dlc_consistency {
     const dlc_exchange *exchange;
     const dlc_updater *updater;
     float *weights, *gradients, *slots[DLC_MAX_SLOTS];
-    size_t trained; /* elements before the control words of the core */
+    size_t trained;   /* elements before the control words of the core */
+    dlc_queue *queue; /* NULL: work is done when a call returns */
 };
 
 static dlc_status model_load(const dlc_host *services) {
@@ -31,11 +32,6 @@ static dlc_status model_needs(const dlc_settings *settings,
 
 static dlc_status model_create(const dlc_consistency_args *args,
                                dlc_consistency **model) {
-    if (args->queue)
-        return host->fail(
-            DLC_ERR_UNSUPPORTED,
-            "draft-consistency works only on CPUs; set [consistency] type = "
-            "synchronous");
     dlc_consistency *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
@@ -44,6 +40,7 @@ static dlc_status model_create(const dlc_consistency_args *args,
     made->weights = args->weights;
     made->gradients = args->gradients;
     made->trained = args->count - args->control_words;
+    made->queue = args->queue;
     for (int32_t i = 0; i < args->updater->slots; i++)
         made->slots[i] = args->slots[i];
     *model = made;
@@ -74,8 +71,8 @@ static dlc_status update(dlc_consistency *model, const dlc_rule_values *values,
         return DLC_OK;
     for (int32_t i = 0; i < model->updater->slots; i++)
         slots[i] = model->slots[i] + begin;
-    return model->updater->update(model->updater->context, values, begin, end - begin,
-                                  1, model->gradients + begin, slots,
+    return model->updater->update(model->updater->context, model->queue, values, begin,
+                                  end - begin, 1, model->gradients + begin, slots,
                                   model->weights + begin);
 }
 

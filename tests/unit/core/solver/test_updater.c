@@ -38,7 +38,7 @@ static void update_part(const dlc_updater *updater, const dlc_rule_values *value
     size_t bytes = (end - begin) * sizeof(float);
     memcpy(weight, r.weights + begin, bytes);
     memcpy(slot, r.slots[0] + begin, bytes);
-    ck_assert_int_eq(updater->update(updater->context, values, begin, end - begin,
+    ck_assert_int_eq(updater->update(updater->context, NULL, values, begin, end - begin,
                                      scale, r.gradients + begin, slots, weight),
                      DLC_OK);
     memcpy(r.weights + begin, weight, bytes);

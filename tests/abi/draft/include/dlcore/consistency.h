@@ -88,8 +88,11 @@ typedef struct dlc_exchange {
 /* Point-to-point messages between the ranks, which the core provides if they are asked
  * for (dlc_consistency_needs.p2p_channel). The channel has an endpoint of its own, so
  * the exchange and the core's collectives continue beside it. Valid from create to
- * destroy. One thread at a time uses it, which need not be the train thread. Tags,
- * order and buffers are as in dlc_transport_ops. A rank does not send to itself. */
+ * destroy. One thread at a time uses it, which need not be the train thread. Tags and
+ * order are as in dlc_transport_ops. Buffers are memory of the device, or host memory
+ * that was allocated with DLC_MEM_STAGING. Nothing waits for work on queues: what is
+ * sent must be complete, and what is received is complete when its request is done. A
+ * rank does not send to itself. */
 typedef struct dlc_p2p_channel {
     uint32_t size;
     void *context; /* the first argument of the calls */
@@ -142,18 +145,19 @@ typedef struct dlc_updater {
      * never updated, stay as they are. The pointers are to element `begin`, in memory
      * of the device, and need not be in the arenas; `slots` has `slots` of them.
      * `grad_scale` is a factor of the gradients, 1 for those of the whole batch. The
-     * work is done on return, for a count of up to 16,384 by the calling thread alone.
-     */
-    dlc_status (*update)(void *context, const dlc_rule_values *values, size_t begin,
-                         size_t count, float grad_scale, const float *gradient,
-                         float *const *slots, float *weight);
+     * work is submitted to `queue`; NULL: it is done on return, for a count of up to
+     * 16,384 by the calling thread alone. */
+    dlc_status (*update)(void *context, dlc_queue *queue, const dlc_rule_values *values,
+                         size_t begin, size_t count, float grad_scale,
+                         const float *gradient, float *const *slots, float *weight);
 
     /* With needs_norms: takes the norms that the calls of update read until the next
-     * call of this one, of whole arenas; may change the slots. One thread at a time
-     * calls it, and update only after it has returned. */
-    dlc_status (*measure)(void *context, const dlc_rule_values *values,
-                          float grad_scale, const float *gradients, float *const *slots,
-                          float *weights);
+     * call of this one, of whole arenas; may change the slots. The work is submitted to
+     * `queue`, or done on return. One thread at a time calls it, and update only after
+     * it has returned, on the same queue. */
+    dlc_status (*measure)(void *context, dlc_queue *queue,
+                          const dlc_rule_values *values, float grad_scale,
+                          const float *gradients, float *const *slots, float *weights);
 } dlc_updater;
 
 /* ---- Building a model ------------------------------------------------------------ */

@@ -28,8 +28,8 @@ static void update(const reference *one, int64_t iteration, float grad_scale,
     for (int i = 0; i < DLC_MAX_SLOTS; i++)
         slots[i] = slot[i];
     updater->values(updater->context, iteration, &values);
-    updater->update(updater->context, &values, 0, trained(one->fixture), grad_scale,
-                    gradient, slots, weights);
+    updater->update(updater->context, NULL, &values, 0, trained(one->fixture),
+                    grad_scale, gradient, slots, weights);
 }
 
 /* ---- Synchronous ------------------------------------------------------------- */

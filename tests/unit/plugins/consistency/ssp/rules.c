@@ -66,9 +66,10 @@ static void update_segment(const rules_segment *segment, const dlc_update *base,
                   weight + (from - begin));
 }
 
-static dlc_status update(void *context, const dlc_rule_values *values, size_t begin,
-                         size_t count, float grad_scale, const float *gradient,
-                         float *const *slots, float *weight) {
+static dlc_status update(void *context, dlc_queue *queue, const dlc_rule_values *values,
+                         size_t begin, size_t count, float grad_scale,
+                         const float *gradient, float *const *slots, float *weight) {
+    (void)queue;
     const rules_context *rules = context;
     dlc_update base = {.size = sizeof base,
                        .rule = rules->choice->rule,

@@ -65,27 +65,6 @@ START_TEST(ranks_skew_only_with_staleness) {
 }
 END_TEST
 
-/* Weights that are updated by a queue, on a GPU, are refused with the alternative. */
-START_TEST(refuses_queues) {
-    static const char *const sets[] = {NULL};
-    dlc_consistency *model = NULL;
-    open_job(1, sets);
-    dlc_consistency_args args = {.size = sizeof args,
-                                 .settings = job.settings,
-                                 .count = job.cut.count,
-                                 .control_words = FIXTURE_CONTROL_WORDS,
-                                 .weights = job.rank[0].weights,
-                                 .gradients = job.rank[0].gradients,
-                                 .updater = &job.updater,
-                                 .exchange = &job.rank[0].exchange,
-                                 .queue = (dlc_queue *)(void *)&args};
-    ck_assert_int_eq(job.ops->create(&args, &model), DLC_ERR_UNSUPPORTED);
-    ck_contains(dlc_detail(), "works only on CPUs");
-    ck_assert_ptr_null(model);
-    fixture_close(&job);
-}
-END_TEST
-
 static const struct {
     const char *set, *sentence;
     dlc_status status;
@@ -208,7 +187,6 @@ int main(void) {
     tcase_add_loop_test(all, refuses_settings, 0, sizeof refused / sizeof *refused);
     tcase_add_test(all, needs_p2p_channel_and_servers);
     tcase_add_test(all, ranks_skew_only_with_staleness);
-    tcase_add_test(all, refuses_queues);
     tcase_add_loop_test(all, refuses_impossible_ranks, 0,
                         sizeof impossible / sizeof *impossible);
     tcase_add_test(all, create_survives_lack_of_memory);
