@@ -90,7 +90,8 @@ static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *c
                                 .ranks = comm->ranks,
                                 .rank_info = comm->rank_info,
                                 .device_ops = comm->device_ops,
-                                .device = args->device};
+                                .device = args->device,
+                                .tagged_messages = args->tagged_messages};
     dlc_text name = {0};
     *mine = (pick){.status = DLC_OK};
     mine->status = dlc_transport_choose(args->registry, args->wanted,

@@ -16,7 +16,8 @@ typedef struct dlc_connection_args {
     dlc_device *device; /* open, for the scores */
     dlc_device_args device_args;
     dlc_job *job;
-    int any_order; /* dlc_comm_args.any_order */
+    int any_order;           /* dlc_comm_args.any_order */
+    int32_t tagged_messages; /* dlc_transport_args.tagged_messages */
 } dlc_connection_args;
 
 /* Start with {0}. */

@@ -73,6 +73,7 @@ static dlc_status open_connection(dlc_session *session) {
                                 .device = session->device,
                                 .device_args = device_args(session),
                                 .job = session->job,
+                                .tagged_messages = session->needs.p2p_channel,
                                 .any_order = dlc_settings_is(setup->transport_settings,
                                                              "reduction_order", "any")};
     return dlc_connection_open(&args, &session->connection);

@@ -32,7 +32,8 @@
  * pipeline parallelism over another. Messages and collectives of different endpoints
  * never meet.
  *
- * Memory. Buffers are memory of args->device. If that device has no queues, the CPU may
+ * Memory. Buffers are memory of args->device; those of messages may also be host memory
+ * that was allocated with DLC_MEM_STAGING. If that device has no queues, the CPU may
  * read and write them. Otherwise a transport without DLC_TRANSPORT_DEVICE_MEMORY must
  * not look into them: it copies with dlc_device_ops.copy, or scores 0.
  *
@@ -105,6 +106,11 @@ typedef struct dlc_transport_args {
     /* DLC_OK, or the status to return at once because the job is ending. Cheap; any
      * thread. */
     dlc_status (*check)(void *job);
+
+    /* 1: the ranks send messages at any time and in any order, so that their tags alone
+     * tell them apart (bounded staleness). A transport that matches messages by their
+     * order, and not by tags as it should, scores 0 then. */
+    int32_t tagged_messages;
 } dlc_transport_args;
 
 /* The part of a bucket that is updated with one set of hyperparameters. A transport

@@ -13,12 +13,19 @@
 static dlc_rank_info place[4];
 static char reason[256];
 
-static int32_t score(int ranks) {
+static int32_t score_messages(int ranks, int32_t tagged) {
     const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, "nccl")->ops;
-    dlc_transport_args args = {.size = sizeof args, .ranks = ranks, .rank_info = place};
+    dlc_transport_args args = {.size = sizeof args,
+                               .ranks = ranks,
+                               .rank_info = place,
+                               .tagged_messages = tagged};
     int32_t found = -1;
     ck_assert_int_eq(ops->score(&args, &found, reason, sizeof reason), DLC_OK);
     return found;
+}
+
+static int32_t score(int ranks) {
+    return score_messages(ranks, 0);
 }
 
 /* Ranks of one node, each on a GPU of its own. */
@@ -52,6 +59,13 @@ START_TEST(processors_are_refused) {
 }
 END_TEST
 
+/* Ranks in different iterations need the tags, which NCCL does not have. */
+START_TEST(tags_are_refused) {
+    ck_assert_int_eq(score_messages(2, 1), 0);
+    REASON("NCCL matches messages by their order");
+}
+END_TEST
+
 START_TEST(one_gpu_twice_is_refused) {
     place[3].device_index = 1;
     ck_assert_int_eq(score(4), 0);
@@ -73,6 +87,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, setup, plugins_close);
     tcase_add_test(tests, the_library_is_told_of);
     tcase_add_test(tests, processors_are_refused);
+    tcase_add_test(tests, tags_are_refused);
     tcase_add_test(tests, one_gpu_twice_is_refused);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
