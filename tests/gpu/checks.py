@@ -270,6 +270,62 @@ def stream_ordered():
     return "direct and tree, with and without capture: bitwise identical"
 
 
+def stale_by_nothing(ranks, solver):
+    """Without staleness, shards in memory of the GPU give the weights of synchronous training."""
+    def check():
+        gpu()
+        rule = (f"--solver={solver}", "--set=solver.learning_rate=0.001") if solver != "sgd" else ()
+        common = (*LENET, *rule, ON_GPU, f"--ranks={ranks}", "--iterations=60")
+        if rule:
+            common = (without(common[0], "momentum"), *common[1:])
+        train(*common, "--transport=p2p-tree", folder=WORK / "synchronous")
+        for transport in ("p2p-tree", "host-staged"):
+            train(*common, f"--transport={transport}", "--consistency=ssp", folder=WORK / "ssp")
+            if tensors(WORK / "ssp") != tensors(WORK / "synchronous"):
+                raise Failed(f"{transport}: ssp without staleness and synchronous training give different weights")
+        return "ssp without staleness and synchronous training are bitwise identical"
+    return check
+
+
+def without(net, key):
+    """The net without a setting that the solver does not have."""
+    path = WORK / f"without-{key}.ini"
+    path.write_text(re.sub(rf"(?m)^{key} = .*\n", "", net.read_text()))
+    return path
+
+
+def stale(*options):
+    def check():
+        gpu()
+        result = train(*LENET, ON_GPU, "--ranks=3", "--consistency=ssp", "--set=consistency.staleness=2",
+                       "--set=solver.learning_rate=0.005", "--iterations=300", *options)
+        if "clocks stale" not in result["text"] or not result["accuracy"] > 0.6:
+            raise Failed(last_lines(result["text"], 12))
+        return f"accuracy {result['accuracy']:.4f}; staleness of reads {result['staleness']}"
+    return check
+
+
+def tensor_parallel(ranks, schedule):
+    """The split net trains as the whole one, up to the order of sums, and twice the same."""
+    def check():
+        gpu()
+        split = [f"--set={layer}.parallel=tensor" for layer in ("conv2", "ip1", "ip2")]
+        common = (*LENET, ON_GPU, "--transport=p2p-tree", "--scaling=strong", "--set=data.batch=60", "--iterations=60")
+        whole = train(*common, folder=WORK / "whole")
+        for again in range(2):
+            result = train(*common, *split, f"--ranks={ranks}", f"--set=parallel.tensor_schedule={schedule}",
+                           folder=WORK / f"split{again}")
+        if "split over the ranks by channels: conv2, ip1, ip2" not in result["text"]:
+            raise Failed(last_lines(result["text"], 12))
+        if tensors(WORK / "split0") != tensors(WORK / "split1"):
+            raise Failed("two runs give different weights")
+        losses = f"test loss {whole['test_loss']:.5f} whole, {result['test_loss']:.5f} split"
+        if abs(whole["test_loss"] - result["test_loss"]) > 2e-3:
+            raise Failed(losses)
+        return losses
+    return check
+
+
 def nccl_of_two():
     gpu()
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29571", "LOCAL_RANK": "0",
@@ -442,6 +498,12 @@ def checks():
     yield "two processes", same_weights(2)
     yield "four processes", same_weights(4)
     yield "four processes, p2p-tree stream-ordered", stream_ordered
+    for solver in ("sgd", "adam"):
+        yield f"ssp without staleness, {solver}", stale_by_nothing(2, solver)
+    yield "ssp, staleness 2", stale()
+    yield "ssp, staleness 2, a server", stale("--set=consistency.servers=1")
+    for ranks, schedule in ((2, "whole_batch"), (3, "by_rank"), (2, "chunked")):
+        yield f"tensor parallel, {ranks} ranks, {schedule}", tensor_parallel(ranks, schedule)
     yield "nccl, two ranks", nccl_of_two
     for transport in ("p2p-tree", "host-staged"):
         yield f"killed: {transport}", killed(transport)

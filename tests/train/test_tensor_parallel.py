@@ -4,6 +4,7 @@ number of ranks and any transport; its checkpoints do not depend on the split; a
 that dies is named."""
 
 import array
+import itertools
 import json
 import os
 import pathlib
@@ -248,12 +249,16 @@ class Split(unittest.TestCase):
         environment = unittest.mock.patch.dict(os.environ, DLCORE_PLUGIN_PATH=str(plugins))
         environment.start()
         self.addCleanup(environment.stop)
-        _, checkpoint = self.train(1)
-        for seed, way in ((5, "whole_batch"), (6, "by_rank"), (7, "chunked")):
-            _, split = self.train(3, "--set=train.device=async", *model(ALL),
-                                  f"--set=parallel.tensor_schedule={way}",
-                                  f"--set=train.async_seed={seed}")
-            self.assert_same(checkpoint, split, WITHIN)
+        transports = list(filter(is_there, ("p2p-tree", "host-staged", "ucx")))
+        ways = ("whole_batch", "by_rank", "chunked")
+        for number, (ranks, way) in enumerate(itertools.product((2, 3), ways)):
+            how = (*model(ALL), f"--set=parallel.tensor_schedule={way}",
+                   f"--transport={transports[number % len(transports)]}")
+            with self.subTest(ranks=ranks, how=how):
+                _, checkpoint = self.train(ranks, "--device=cpu", *how)
+                _, split = self.train(ranks, "--device=async", *how,
+                                      f"--set=train.async_seed={number}")
+                self.assert_same(checkpoint, split, 0)
 
     def test_auto(self):
         """What the planner chooses depends on the machine; that its choice is used does not."""
@@ -264,7 +269,9 @@ class Split(unittest.TestCase):
         chosen = [name for name, choice in rows if choice == "channels"]
         said = re.search(r"by channels: (.*)", self.log)
         self.assertEqual(said[1].split(", ") if said else [], chosen)
-        # Where no layer can be split, none is.
+        # A layer that cannot be split stays whole, with a reason, and so does a net.
+        self.train(2, *layers, "--set=conv1.group=2", iterations=1)
+        self.assertRegex(self.log, "layer 'conv1' is not split .*group = 2 cannot be split")
         self.train(2, *layers, "--set=solver.clip_gradients=5", iterations=1)
         self.assertIn("no layer is split", self.log)
 

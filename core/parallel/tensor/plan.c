@@ -46,8 +46,9 @@ static int can_split(const planning *p, int32_t node) {
     int can = dlc_tensor_parallel_outline(p, &one, &net) == DLC_OK;
     if (can)
         dlc_net_free(net);
-    else
-        dlc_debug("cannot be split: %s", dlc_detail());
+    else if (p->session->rank == 0)
+        dlc_info("parallel = auto: layer '%s' is not split (%s)",
+                 p->session->setup->graph->layer[node].name, dlc_detail());
     return can;
 }
 

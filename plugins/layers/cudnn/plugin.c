@@ -26,7 +26,7 @@ static dlc_status load(const dlc_host *given) {
 #define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_RECOMPUTABLE | SIXTEEN)
 
 /* Layers with weights; the gradients of data and of weights are separate plans. */
-#define WEIGHTED (SIXTEEN | DLC_LAYER_SPLIT_BACKWARD)
+#define WEIGHTED (SIXTEEN | DLC_LAYER_SPLIT_BACKWARD | DLC_LAYER_CHANNEL_PARALLEL)
 
 /* Compares a score for each class with the label. */
 #define CLASSIFIES (DLC_LAYER_METRIC | DLC_LAYER_CLASSIFIES)
@@ -55,12 +55,14 @@ static const dlc_feature features[] = {
     LAYER(batch_norm, batch_norm_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "normalize each channel to mean 0 and variance 1 over the batch"),
     LAYER(scale, scale_options, SIXTEEN, "each channel times a trained number"),
-    LAYER(dropout, dropout_options, SIXTEEN, "zero elements at random while training"),
+    LAYER(dropout, dropout_options, DLC_LAYER_SAMPLEWISE | SIXTEEN,
+          "zero elements at random while training"),
     LAYER(concat, concat_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "concatenate inputs along one axis"),
     LAYER(eltwise, eltwise_options, DLC_LAYER_BINARY | DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "sum, product or maximum of inputs of one shape"),
-    LAYER(flatten, flatten_options, SIXTEEN, "merge several dimensions into one"),
+    LAYER(flatten, flatten_options, DLC_LAYER_SAMPLEWISE | SIXTEEN,
+          "merge several dimensions into one"),
     LAYER(softmax, softmax_options, 0,
           "turn scores into probabilities that add up to 1"),
     LAYER(softmax_loss, softmax_loss_options, CLASSIFIES | DLC_LAYER_LOSS | SIXTEEN,

@@ -16,7 +16,7 @@ set(described DLCORE_CUDNN_PLAN_FOR=${CMAKE_CURRENT_SOURCE_DIR}/h200-deviceprop.
 
 if(NOT DLC_SANITIZE) # all models; with sanitizers test_cudnn_graph covers every kind of graph
   dlc_add_check(test_cudnn_models SOURCES test_cudnn_models.c
-    LIBS net plugin config base check NO_VALGRIND
+    LIBS net plugin config base check NO_VALGRIND TIMEOUT 600
     ENVIRONMENT ${described} DLCORE_CUDNN_CACHE=no)
 endif()
 

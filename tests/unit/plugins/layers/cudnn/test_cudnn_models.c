@@ -72,8 +72,9 @@ static void make_graph(built *b, const model *m, const char *device) {
 
 /* Nothing is computed and no memory is allocated: the operations of the CPU device
  * replace those of the GPU's. */
-static void make_net(built *b, const model *m, const precision *p, const char *device,
-                     dlc_phase phase, dlc_net *train_net) {
+static void make_split_net(built *b, const model *m, const precision *p,
+                           const char *device, dlc_phase phase, dlc_net *train_net,
+                           const dlc_net_tensor_parallel *split) {
     const dlc_feature *cpu = NULL;
     ck_assert_int_eq(dlc_registry_use_first(registry, DLC_KIND_DEVICE, &cpu), DLC_OK);
     dlc_feature device_feature = *cpu;
@@ -89,10 +90,16 @@ static void make_net(built *b, const model *m, const precision *p, const char *d
         .sample = {.rank = 3, .dims = {m->channels, m->side, m->side}},
         .batch = m->batch,
         .seed = 1,
-        .train_net = train_net};
+        .train_net = train_net,
+        .tensor_parallel = split};
     dlc_status status = dlc_net_build(&args, &b->net);
     ck_assert_msg(status == DLC_OK, "%s in %s on %s: %s", m->name, p->name, device,
                   dlc_detail());
+}
+
+static void make_net(built *b, const model *m, const precision *p, const char *device,
+                     dlc_phase phase, dlc_net *train_net) {
+    make_split_net(b, m, p, device, phase, train_net, NULL);
 }
 
 static void drop(built *b) {
@@ -256,6 +263,105 @@ static void same_options(const dlc_feature *cuda, const dlc_feature *cpu) {
     ck_assert_msg(!a || (!a->name && !b->name), "%s: one has more options", cuda->name);
 }
 
+/* ---- Some of the channels ------------------------------------------------------- */
+
+/* Nets whose last layers, or all, are split over three ranks; many numbers of channels
+ * are no multiple of three, so there are odd slices. */
+enum { SPLIT_RANKS = 3 };
+
+static const struct {
+    model model;
+    int convolutions; /* are split, too */
+    dlc_tensor_schedule schedule;
+} split_models[] = {{{"lenet", 64, 1, 28}, 1, DLC_TENSOR_WHOLE_BATCH},
+                    {{"alexnet", 66, 3, 227}, 0, DLC_TENSOR_BY_RANK},
+                    {{"alexnet", 66, 3, 227}, 0, DLC_TENSOR_CHUNKED},
+                    {{"resnet18", 16, 3, 224}, 1, DLC_TENSOR_WHOLE_BATCH}};
+enum { SPLIT_MODELS = sizeof split_models / sizeof *split_models };
+
+static int is_split(const dlc_graph_layer *layer, int convolutions) {
+    return strcmp(layer->feature->name, "inner_product") == 0 ||
+           (convolutions && strcmp(layer->feature->name, "convolution") == 0);
+}
+
+static void choose_layers(const dlc_graph *graph, int convolutions, char *layers) {
+    for (int32_t i = 0; i < graph->layers; i++)
+        layers[i] = (char)is_split(&graph->layer[i], convolutions);
+}
+
+/* The layer of the graph that has this name; -1: none, it is a reshard operation. */
+static int32_t node_of(const dlc_graph *graph, const char *name) {
+    int32_t i = graph->layers - 1;
+    while (i >= 0 && strcmp(graph->layer[i].name, name) != 0)
+        i--;
+    return i;
+}
+
+/* Adds the channels and parameters of the net's layers, `sign` times. Returns the
+ * number of layers that are split. */
+static int add_slices(const built *b, const char *layers, int sign, int64_t *channels,
+                      int64_t *parameters) {
+    dlc_net_row row;
+    int count = 0;
+    for (int32_t i = 0; next_layer(b->net, &i, &row);) {
+        int32_t node = node_of(b->graph, row.name);
+        if (node < 0 || !layers[node])
+            continue;
+        channels[node] += sign * row.output.dims[1];
+        parameters[node] += sign * row.parameters;
+        count++;
+    }
+    return count;
+}
+
+/* Every rank has engines for its slices, forward and backward and in tests, and the
+ * slices are the layer. */
+static void check_slices(int which, const precision *p) {
+    const model *m = &split_models[which].model;
+    const int64_t first[] = {0, m->batch, 2 * m->batch, 3 * m->batch};
+    enum { LAYERS = 256 };
+    char layers[LAYERS] = {0};
+    int64_t channels[LAYERS] = {0}, parameters[LAYERS] = {0};
+    built b, whole;
+    make_graph(&b, m, "cuda");
+    ck_assert_int_le(b.graph->layers, LAYERS);
+    choose_layers(b.graph, split_models[which].convolutions, layers);
+    for (int32_t r = 0; r < SPLIT_RANKS; r++) {
+        const dlc_net_tensor_parallel split = {
+            .rank = r,
+            .ranks = SPLIT_RANKS,
+            .layers = layers,
+            .first_sample = first,
+            .channel_share = first,
+            .schedule = split_models[which].schedule};
+        built test = {.graph = b.graph};
+        make_split_net(&b, m, p, "cuda", DLC_PHASE_TRAIN, NULL, &split);
+        make_split_net(&test, m, p, "cuda", DLC_PHASE_TEST, b.net, &split);
+        check_choices(m, p, b.net);
+        ck_assert_int_gt(add_slices(&b, layers, 1, channels, parameters), 1);
+        dlc_net_free(test.net);
+        dlc_net_free(b.net);
+    }
+    whole = (built){.graph = b.graph};
+    make_net(&whole, m, p, "cuda", DLC_PHASE_TRAIN, NULL);
+    (void)add_slices(&whole, layers, -1, channels, parameters);
+    for (int32_t i = 0; i < b.graph->layers; i++)
+        ck_assert_msg(channels[i] == 0 && parameters[i] == 0,
+                      "layer '%s' and its slices differ by %lld channels and %lld "
+                      "parameters",
+                      b.graph->layer[i].name, (long long)channels[i],
+                      (long long)parameters[i]);
+    dlc_net_free(whole.net);
+    b.net = NULL;
+    drop(&b);
+}
+
+START_TEST(slices_have_engines) {
+    for (int p = 0; p < PRECISIONS; p += 2) /* float32 and bf16 */
+        check_slices(_i, &precisions[p]);
+}
+END_TEST
+
 /* One net.ini works on both devices: types and options are the same. */
 START_TEST(types_and_options_equal_those_of_the_cpu) {
     const dlc_feature_entry *entry;
@@ -285,6 +391,7 @@ int main(void) {
     tcase_add_test(tc, types_and_options_equal_those_of_the_cpu);
     tcase_add_loop_test(tc, shapes_equal_those_of_the_cpu, 0, MODELS);
     tcase_add_loop_test(tc, every_layer_has_an_engine, 0, MODELS);
+    tcase_add_loop_test(tc, slices_have_engines, 0, SPLIT_MODELS);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
