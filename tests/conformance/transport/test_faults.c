@@ -132,6 +132,9 @@ static void wrong_calls_body(test_rank *rank, void *context) {
     RANK_CHECK(rank,
                g.ops->recv(g.endpoint, -1, 1, buffer, 1, &request) == DLC_ERR_CONFIG);
     RANK_CHECK(rank, strstr(dlc_detail(), "rank -1") && request == NULL);
+    for (int32_t root = -1; DLC_CAN(g.ops, broadcast) && root < 3; root += 3)
+        RANK_CHECK(rank,
+                   g.ops->broadcast(g.endpoint, root, buffer, 1) == DLC_ERR_CONFIG);
     /* Sizes that differ, detected early and late; later messages are intact. */
     for (int late = 0; late < 2; late++)
         for (size_t wrong = 3; wrong < sizeof buffer; wrong += sizeof buffer / 2 - 7) {

@@ -150,6 +150,37 @@ START_TEST(needs) {
 }
 END_TEST
 
+/* ---- Names ------------------------------------------------------------------- */
+
+static const struct {
+    const char *name[3];
+    int32_t bad; /* the index of the first bad one; -1: none */
+} name_cases[] = {
+    {{"a", "b", "c"}, -1},    {{"a", "a", "c"}, 1},   {{"a", "b", "a"}, 2},
+    {{"a", "b", "b"}, 2},     {{"", "b", "c"}, 0},    {{"a", NULL, "c"}, 1},
+    {{"a", "b", "x/y"}, 2},   {{"a", "b c", "c"}, 1}, {{"a\x7f", "b", "c"}, 0},
+    {{"aa", "a", "aaa"}, -1},
+};
+enum { NAME_CASES = sizeof name_cases / sizeof *name_cases };
+
+START_TEST(names) {
+    const char *const *name = name_cases[_i].name;
+    ck_assert_int_eq(dlc_answer_bad_name(name, sizeof *name, 3), name_cases[_i].bad);
+    ck_assert_int_eq(dlc_answer_bad_name(name, sizeof *name, 0), -1);
+}
+END_TEST
+
+START_TEST(length_of_names) {
+    char text[129];
+    const char *const name = text;
+    memset(text, 'x', sizeof text);
+    text[128] = text[127] = '\0';
+    ck_assert_int_eq(dlc_answer_bad_name(&name, sizeof name, 1), -1);
+    text[127] = 'x';
+    ck_assert_int_eq(dlc_answer_bad_name(&name, sizeof name, 1), 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("answers");
     TCase *all = tcase_create("answers");
@@ -157,6 +188,8 @@ int main(void) {
     tcase_add_test(all, devices);
     tcase_add_loop_test(all, samples, 0, DATA_CASES);
     tcase_add_test(all, needs);
+    tcase_add_loop_test(all, names, 0, NAME_CASES);
+    tcase_add_test(all, length_of_names);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,0 +1,108 @@
+/* Tests claiming the folder of a run: its name survives a power failure, no other run
+ * uses it, and a new run's holds no checkpoints. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/run_folder.h"
+#include "support/scratch.h"
+
+enum { SYNCS = 16 };
+
+static ino_t synced[SYNCS];
+static int syncs;
+
+/* Stands in for the C library's: notes what is synced. */
+int fsync(int descriptor) {
+    struct stat info;
+    ck_assert_int_eq(fstat(descriptor, &info), 0);
+    if (syncs < SYNCS)
+        synced[syncs++] = info.st_ino;
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+static int was_synced(const char *path) {
+    struct stat info;
+    ck_assert_int_eq(stat(path, &info), 0);
+    for (int i = 0; i < syncs; i++)
+        if (synced[i] == info.st_ino)
+            return 1;
+    return 0;
+}
+
+static dlc_run_folder folder_at(const char *name, int fresh) {
+    return (dlc_run_folder){.net = "net",
+                            .path = dlc_strdup(scratch_path(name)),
+                            .fresh = fresh,
+                            .retention = {.best = -1, .was_best = -1},
+                            .lock = {.descriptor = -1}};
+}
+
+static void reset(void) {
+    scratch_setup();
+    syncs = 0;
+}
+
+START_TEST(new_names_are_flushed) {
+    dlc_run_folder folder = folder_at("a/b/c", 1);
+    ck_assert_int_eq(dlc_run_folder_claim(&folder), DLC_OK);
+    ck_assert_int_eq(folder.made, 1);
+    ck_assert(was_synced(scratch_path("")));
+    ck_assert(was_synced(scratch_path("a")));
+    ck_assert(was_synced(scratch_path("a/b")));
+    ck_assert_int_eq(dlc_run_folder_claim(&folder), DLC_OK); /* once is enough */
+    dlc_run_folder_close(&folder);
+    ck_assert_int_ne(access(scratch_path("a/b/c"), F_OK), 0);
+}
+END_TEST
+
+/* A new run neither overwrites nor removes what another one has left. */
+START_TEST(checkpoints_of_another_run) {
+    ck_assert_int_eq(mkdir(scratch_path("used"), 0700), 0);
+    scratch_write("used/older-00000007.safetensors", "", 0);
+    dlc_run_folder fresh = folder_at("used", 1), resumed = folder_at("used", 0);
+    ck_assert_int_eq(dlc_run_folder_claim(&fresh), DLC_ERR_CONFIG);
+    ck_contains(dlc_detail(), "holds checkpoints of another run");
+    ck_contains(dlc_detail(), "'older', up to iteration 7");
+    dlc_run_folder_close(&fresh);
+    ck_assert_int_eq(dlc_run_folder_claim(&resumed), DLC_OK);
+    dlc_run_folder_close(&resumed);
+    ck_assert_int_eq(access(scratch_path("used/older-00000007.safetensors"), F_OK), 0);
+}
+END_TEST
+
+START_TEST(one_run_at_a_time) {
+    dlc_run_folder first = folder_at("run", 1), second = folder_at("run", 1);
+    char self[32];
+    snprintf(self, sizeof self, "in use by process %ld", (long)getpid());
+    ck_assert_int_eq(dlc_run_folder_claim(&first), DLC_OK);
+    ck_assert_int_eq(dlc_run_folder_claim(&second), DLC_ERR_CONFIG);
+    ck_contains(dlc_detail(), self);
+    dlc_run_lock_release(&first.lock);
+    ck_assert_int_eq(dlc_run_folder_claim(&second), DLC_OK);
+    dlc_run_folder_close(&second);
+    dlc_run_folder_close(&first);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("checkpoint.run_folder");
+    TCase *tcase = tcase_create("run_folder");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, reset, scratch_teardown);
+    tcase_add_test(tcase, new_names_are_flushed);
+    tcase_add_test(tcase, checkpoints_of_another_run);
+    tcase_add_test(tcase, one_run_at_a_time);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
