@@ -88,6 +88,45 @@ START_TEST(huge_both_ways) {
 }
 END_TEST
 
+/* Receives that are posted before the first message of their tag is sent: those of one
+ * tag take its messages in order, and those of other tags go on waiting. Rank 1 says
+ * when the receives are posted. */
+static void early_receives_body(test_rank *rank, void *context) {
+    static const dlc_tag tags[] = {11, 12, 11, 12, 13, 12};
+    enum { ALL = sizeof tags / sizeof *tags, BYTES = 1000 };
+    unsigned char buffer[ALL][BYTES];
+    dlc_request *request[ALL], *posted;
+    const int parts[] = {0, 4, ALL}; /* posted at first, and after these of one tag */
+    group g;
+
+    group_open(&g, rank, context);
+    for (int part = 0; part < 2; part++) {
+        if (rank->rank == 0)
+            group_recv(&g, 1, 10, NULL, 0, &posted);
+        for (int i = parts[part]; i < parts[part + 1] && rank->rank == 1; i++)
+            group_recv(&g, 0, tags[i], buffer[i], BYTES, &request[i]);
+        if (rank->rank == 1)
+            group_send(&g, 0, 10, NULL, 0, &posted);
+        group_wait(&g, posted);
+        for (int i = 0; i < ALL; i++) {
+            if ((tags[i] == 11) != (part == 0))
+                continue;
+            if (rank->rank == 0) {
+                group_write(buffer[i], BYTES, 0, 1, (uint64_t)i);
+                group_send(&g, 1, tags[i], buffer[i], BYTES, &request[i]);
+            }
+            group_wait(&g, request[i]);
+            RANK_CHECK(rank, group_is(buffer[i], BYTES, 0, 1, (uint64_t)i));
+        }
+    }
+    group_close(&g);
+}
+
+START_TEST(early_receives) {
+    run_all(2, early_receives_body);
+}
+END_TEST
+
 /* Every rank sends MANY messages with many tags to every other, and receives those of
  * the others in an order of its own, with pauses; some tags are used twice. */
 enum { MANY = 120 };
@@ -371,6 +410,7 @@ int main(void) {
     tcase_add_loop_test(tests, sizes, 0, COUNTS);
     tcase_add_test(tests, huge_both_ways);
     tcase_add_loop_test(tests, tags_in_any_order, 0, COUNTS);
+    tcase_add_test(tests, early_receives);
     tcase_add_test(tests, overtaking);
     tcase_add_loop_test(tests, flood, 0, COUNTS);
     tcase_add_test(tests, polling);

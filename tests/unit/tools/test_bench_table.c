@@ -174,6 +174,42 @@ START_TEST(names_do_not_overlap) {
 }
 END_TEST
 
+/* Each operation takes ten times as long as the one before it. */
+START_TEST(names_are_in_the_order_of_their_lines) {
+    dlc_bench_row rows[BENCH_OPS];
+    double seconds = 1e-6, y[2][BENCH_OPS];
+    for (int i = 0; i < BENCH_OPS; i++, seconds *= 10) {
+        rows[i] = row_of((dlc_bench_op)i);
+        rows[i].seconds = seconds;
+    }
+    dlc_text svg = {0};
+    ck_assert_int_eq(dlc_bench_svg(&head, rows, BENCH_OPS, &svg), DLC_OK);
+    const char *at = dlc_text_string(&svg);
+    for (int i = 0; i < 2 * BENCH_OPS; i++, at++) {
+        int op = -1;
+        char name[32] = "";
+        double its = 0;
+        at = strstr(at, "<text class=\"op");
+        ck_assert_ptr_nonnull(at);
+        ck_assert_int_eq(sscanf(at,
+                                "<text class=\"op%d\" text-anchor=\"start\" x=\"%*f\" "
+                                "y=\"%lf\">%31[^<]",
+                                &op, &its, name),
+                         3);
+        ck_assert(op >= 0 && op < BENCH_OPS);
+        ck_assert_str_eq(name, dlc_bench_op_name(op));
+        y[i / BENCH_OPS][op] = its;
+    }
+    int time = strstr(dlc_text_string(&svg), "time (us)") >
+               strstr(dlc_text_string(&svg), "bus bandwidth");
+    for (int i = 1; i < BENCH_OPS; i++) {
+        ck_assert_double_lt(y[time][i], y[time][i - 1]);
+        ck_assert_double_gt(y[!time][i], y[!time][i - 1]);
+    }
+    dlc_text_free(&svg);
+}
+END_TEST
+
 /* One size and a time of zero: no division by zero. */
 START_TEST(plot_of_one_size) {
     dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
@@ -251,6 +287,7 @@ int main(void) {
     tcase_add_test(tests, json_is_a_list_of_objects);
     tcase_add_test(tests, plot_has_a_line_per_operation);
     tcase_add_loop_test(tests, names_do_not_overlap, 0, 3);
+    tcase_add_test(tests, names_are_in_the_order_of_their_lines);
     tcase_add_test(tests, plot_of_one_size);
     tcase_add_test(tests, sizes);
     tcase_add_test(tests, names_of_operations);
