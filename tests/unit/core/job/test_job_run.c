@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "job/spawn.h"
 #include "job_fixture.h"
 #include "topology/cores.h"
 
@@ -113,6 +115,9 @@ static int process_main(dlc_job *job, void *argument) {
         return 2;
     if (getpgrp() != getpid())
         return 3;
+    int parent_death = 0; /* the signal that it would bring */
+    if (prctl(PR_GET_PDEATHSIG, &parent_death) != 0 || parent_death != SIGKILL)
+        return 6;
     sigset_t mask;
     sigprocmask(SIG_SETMASK, NULL, &mask);
     if (sigismember(&mask, SIGCHLD) || sigismember(&mask, SIGTSTP))
@@ -230,10 +235,20 @@ START_TEST(no_memory_left) {
 }
 END_TEST
 
+/* A code that the kernel cannot pass on must not become that of success. */
+START_TEST(exit_codes_fit_a_byte) {
+    static const int codes[][2] = {{0, 0},   {1, 1},   {255, 255}, {256, 1},
+                                   {257, 1}, {512, 1}, {-1, 255},  {0x305, 5}};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        ck_assert_int_eq(dlc_exit_byte(codes[i][0]), codes[i][1]);
+}
+END_TEST
+
 int main(void) {
     TCase *tests = tcase_create("run");
     tcase_add_loop_test(tests, bad_options, 0, 4);
     tcase_add_loop_test(tests, cores_are_split, 0, 12);
+    tcase_add_test(tests, exit_codes_fit_a_byte);
     tcase_add_test(tests, processes);
     tcase_add_loop_test(tests, the_caller_is_unchanged, 0, 4);
     tcase_add_test(tests, jobs_run_one_after_another);
