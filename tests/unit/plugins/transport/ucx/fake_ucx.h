@@ -13,6 +13,10 @@ void network_open(int tcp);
 void network_close(void);
 dlc_endpoint *network_endpoint(int32_t rank);
 
+/* From now on the packets of sends with a request leave when the test says so. */
+void network_slow_down(void);
+void network_complete(int i);
+
 /* How many packets were sent, and what happens when packet i arrives. */
 int network_packets(void);
 void network_deliver(int i);

@@ -1,5 +1,5 @@
 /* Tests that messages reach the right receives in whatever order their packets arrive,
- * and that a packet which cannot be right is refused. */
+ * when a send is complete, and that a packet which cannot be right is refused. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "fake_ucx.h"
 
-enum { MESSAGES = 4, LARGEST = 62002 };
+enum { MESSAGES = 4, LARGEST = 130000 };
 
 static unsigned char from[MESSAGES][LARGEST], to[MESSAGES][LARGEST];
 
@@ -146,6 +146,36 @@ START_TEST(packets_arrive_in_every_order) {
 }
 END_TEST
 
+/* ---- Sends ----------------------------------------------------------------------- */
+
+static int is_sent(dlc_request *send) {
+    int done = 0;
+    ck_assert_int_eq(request_test(network_endpoint(0), send, &done), DLC_OK);
+    return done;
+}
+
+/* The buffer belongs to the sender again when all its chunks have left, and a third one
+ * waits until one of two has. */
+START_TEST(sent_when_all_chunks_have_left) {
+    dlc_request *send;
+    network_open(1);
+    network_slow_down();
+    ck_assert_int_eq(message_send(network_endpoint(0), 1, 7, from[0], 130000, &send),
+                     DLC_OK);
+    ck_assert_int_eq(network_packets(), 2);
+    ck_assert_int_eq(is_sent(send), 0);
+    ck_assert_int_eq(network_packets(), 2);
+    network_complete(1);
+    ck_assert_int_eq(is_sent(send), 0);
+    ck_assert_int_eq(network_packets(), 3);
+    network_complete(0);
+    ck_assert_int_eq(is_sent(send), 0);
+    network_complete(2);
+    ck_assert_int_eq(is_sent(send), 1);
+    network_close();
+}
+END_TEST
+
 /* ---- Packets that cannot be right ------------------------------------------------ */
 
 static const struct {
@@ -196,6 +226,7 @@ int main(void) {
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, packets_arrive_in_every_order, 0,
                         sizeof cases / sizeof *cases);
+    tcase_add_test(tcase, sent_when_all_chunks_have_left);
     tcase_add_loop_test(tcase, corrupt_packets_are_refused, 0,
                         sizeof bad / sizeof *bad);
     tcase_add_test(tcase, nothing_arrives_while_closing);
