@@ -112,8 +112,8 @@ static void expect_message(int c, int i, dlc_request *receive, const char *where
 
 /* Returns 0 if there are no more orders. */
 static int try_order(int c, const trial *of) {
-    dlc_request *sends[MESSAGES], *receives[MESSAGES];
-    int order[PACKETS_MOST], posted = of->posted, done = 0;
+    dlc_request *sends[MESSAGES] = {NULL}, *receives[MESSAGES] = {NULL};
+    int order[PACKETS_MOST] = {0}, posted = of->posted, done = 0;
     char where[128];
 
     network_open(cases[c].tcp);
