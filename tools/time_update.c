@@ -13,6 +13,8 @@ typedef struct layer_update {
 
 struct dlc_time_update {
     const dlc_session *session;
+    /* Of whole parameters: with sharded updates the session has only shards. */
+    dlc_memory slot[DLC_MAX_STATES];
     size_t rows;
     layer_update *slice; /* one per row; without segments if it has no parameters */
 };
@@ -38,8 +40,9 @@ static dlc_status copy_segments(const dlc_arenas *arenas, const dlc_net_row *row
     return DLC_OK;
 }
 
-static dlc_status open_slice(const dlc_session *session, const dlc_net_row *row,
+static dlc_status open_slice(const dlc_time_update *update, const dlc_net_row *row,
                              layer_update *slice) {
+    const dlc_session *session = update->session;
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     dlc_update_target target = {.solver = &session->solver,
                                 .device_ops = session->device_ops,
@@ -47,7 +50,7 @@ static dlc_status open_slice(const dlc_session *session, const dlc_net_row *row,
                                 .count = row->trained_count};
     float *slots[DLC_MAX_SLOTS] = {0};
     for (int32_t i = 0; i < session->solver.slots; i++)
-        slots[i] = (float *)session->slot[i].base + row->trained_begin;
+        slots[i] = (float *)update->slot[i].base + row->trained_begin;
     DLC_TRY(copy_segments(arenas, row, slice, &target.segments));
     target.segment = slice->segment;
     slice->count = row->trained_count;
@@ -66,9 +69,12 @@ dlc_status dlc_time_update_open(const dlc_session *session, const dlc_net_row *r
                                   .slice = dlc_alloc(count, sizeof *made->slice)};
         status = made->slice ? DLC_OK : DLC_ERR_NOMEM;
     }
+    if (status == DLC_OK)
+        status = dlc_slots_open(&session->solver, session->device_ops, session->device,
+                                dlc_net_arenas(session->net)->count, made->slot);
     for (size_t i = 0; status == DLC_OK && i < count; i++)
         if (rows[i].trained_count)
-            status = open_slice(session, &rows[i], &made->slice[i]);
+            status = open_slice(made, &rows[i], &made->slice[i]);
     if (status == DLC_OK)
         *update = made;
     else
@@ -83,6 +89,7 @@ void dlc_time_update_close(dlc_time_update *update) {
         dlc_local_update_close(&update->slice[i].update);
         dlc_free(update->slice[i].segment);
     }
+    dlc_slots_close(update->session->device_ops, update->session->device, update->slot);
     dlc_free(update->slice);
     dlc_free(update);
 }

@@ -7,9 +7,9 @@
 #include "base/status.h"
 #include "solver/synchronous.h"
 
-const size_t training_offsets[TRAINING_SEGMENTS] = {0, 48, 64, 176, 208};
+const size_t training_offsets[TRAINING_SEGMENTS] = {0, 256, 512, 768, 1024};
 const size_t training_counts[TRAINING_SEGMENTS] = {40, 7, 100, 31, 16};
-const size_t training_borders[TRAINING_BUCKETS + 1] = {0, 100, 208, TRAINING_COUNT};
+const size_t training_borders[TRAINING_BUCKETS + 1] = {0, 550, 1024, TRAINING_COUNT};
 
 /* ---- A solver, for checks of models --------------------------------------------- */
 

@@ -13,12 +13,13 @@ enum {
     TRAINING_SEGMENTS = 5,
     TRAINING_BUCKETS = 3,
     TRAINING_CONTROL_WORDS = 16,
-    TRAINING_COUNT = 240,
+    TRAINING_COUNT = 1056,
     TRAINING_STEPS = 40
 };
 
-/* Segments begin at multiples of 16 elements; the last one has lr_mult 0. One border is
- * in the middle of a segment; the last bucket has the control words. */
+/* Segments begin at multiples of DLC_SQUARE_PIECE elements, as in a net; the last one
+ * has lr_mult 0. One border is in the middle of a segment; the last bucket has the
+ * control words. */
 extern const size_t training_offsets[TRAINING_SEGMENTS];
 extern const size_t training_counts[TRAINING_SEGMENTS];
 extern const size_t training_borders[TRAINING_BUCKETS + 1];
