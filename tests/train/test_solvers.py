@@ -239,6 +239,8 @@ class Solvers(unittest.TestCase):
         moved = self.weights_after(1, f"--set=solver.learning_rate={large}",
                                    "--set=solver.momentum=0", "--set=solver.weight_decay=0")
         for name, options in SOLVERS.items():
+            if "clipped" in name: # the reference knows one tensor at a time
+                continue
             rule = getattr(test_rules, name.split()[0])
             expected = {}
             for key, weights in start.items():

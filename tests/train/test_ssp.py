@@ -169,7 +169,6 @@ class Ssp(unittest.TestCase):
         for more, sentence in (
                 ("consistency.staleness=1.5",
                  "a number of iterations: 0, 1, 2, ... or inf"),
-                ("solver.clip_gradients=1", "[consistency] type = ssp"),
                 ("consistency.groups=9", "groups = 9, but only 2 ranks compute"),
                 ("consistency.servers=2", "servers")):
             with self.subTest(more):

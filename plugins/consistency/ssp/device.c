@@ -82,7 +82,7 @@ static dlc_status open_events(ssp *s) {
 }
 
 dlc_status device_open(ssp *s) {
-    size_t words = (1 + WORD_SLOTS) * MAX_CONTROL_WORDS;
+    size_t words = (size_t)(1 + WORD_SLOTS) * MAX_CONTROL_WORDS;
     s->words_in = device_host_memory(s, words * sizeof *s->words_in);
     if (!s->words_in)
         return DLC_ERR_NOMEM;

@@ -306,10 +306,11 @@ static void give_moments(const void *user, size_t group, int keeps, const double
                          channel_values *values) {
     const pass *p = user;
     (void)values;
-    for (size_t i = 0; keeps && i < channel_count(&p->norm->view, group); i++)
-        moments_put(p->own, p->norm->how.channels,
-                    (long long)(group * p->norm->view.group + i),
+    for (size_t i = 0; keeps && i < channel_count(&p->norm->view, group); i++) {
+        size_t c = group * p->norm->view.group + i;
+        moments_put(p->own, p->norm->how.channels, (long long)c,
                     own_moments(p, sums, i));
+    }
 }
 
 static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
@@ -332,11 +333,12 @@ static dlc_status find_group_statistics(pass *p, const channel_task *task) {
     else
         channels_run(&passes, p->run->scratch);
     dlc_status status = norm_group_moments(&p->group, &p->total);
-    if (status == DLC_OK)
-        *p->samples = p->total[0];
-    for (size_t c = 0; status == DLC_OK && c < channels; c++)
+    if (status != DLC_OK || !p->total || !p->samples)
+        return status;
+    *p->samples = p->total[0];
+    for (size_t c = 0; c < channels; c++)
         keep_statistics(p, c, moments_at(p->total, (long long)channels, (long long)c));
-    return status;
+    return DLC_OK;
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -350,7 +352,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
             return status;
         known = 1;
     }
-    if (!known)
+    if (!known && p.samples)
         *p.samples = (double)norm->how.samples;
     task.y = run->out[0];
     task.other = norm->how.fused_sum ? run->in[1] : NULL;

@@ -59,7 +59,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     *score = 0;
     if (!has_gpus(args, reason, reason_bytes))
         return DLC_OK;
-    if (DLC_HAS(args, tagged_messages) && args->tagged_messages) {
+    if (args->tagged_messages) {
         (void)snprintf(reason, reason_bytes,
                        "NCCL matches messages by their order, and ranks that are in "
                        "different iterations have none");

@@ -149,7 +149,7 @@ START_TEST(tags) {
     ck_assert_uint_lt(last, dlc_tag_of(DLC_TAG_SHARD, 0));
     ck_assert_uint_eq(last >> DLC_TAG_NUMBER_BITS, DLC_TAG_STAGE_TENSOR_LAST);
     ck_assert_uint_eq(dlc_tag_of(DLC_TAG_SHARD, (UINT64_C(1) << 48) - 1) + 1,
-                      dlc_tag_of(DLC_TAG_RESHARD, 0));
+                      dlc_tag_of((dlc_tag_user)(DLC_TAG_SHARD_LAST + 1), 0));
 }
 END_TEST
 
