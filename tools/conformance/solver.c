@@ -47,7 +47,7 @@ static void check_finite(suite_run *run, const dlc_rule_values *values, int iter
     int finite = isfinite(values->learning_rate) && isfinite(values->weight_decay) &&
                  isfinite(values->l1_decay) && !isnan(values->clip_value);
     for (int i = 0; i < DLC_RULE_VALUES; i++)
-        finite = finite && !isnan(values->own[i]); /* a bound may be infinite */
+        finite = finite && isfinite(values->own[i]);
     if (!finite)
         suite_fail(run, "a hyperparameter of iteration %d is not finite", iteration);
 }

@@ -12,6 +12,7 @@
  * and Yoo 2020, "Improving Layer-wise Adaptive Rate Methods using Trust Ratio
  * Clipping". */
 #include <dlcore/solver.h>
+#include <float.h>
 
 #include "rules.h"
 
@@ -40,6 +41,11 @@ static dlc_status lamb_needs(const dlc_settings *settings, dlc_solver_needs *fou
     return DLC_OK;
 }
 
+/* Values are finite: no bound is the largest number. */
+static float bound(const dlc_settings *settings, const char *key) {
+    return (float)fmin(host->get_float(settings, key), FLT_MAX);
+}
+
 static dlc_status lamb_values(const dlc_settings *settings, int64_t iteration,
                               dlc_rule_values *found) {
     double beta1 = host->get_float(settings, "beta1");
@@ -55,8 +61,8 @@ static dlc_status lamb_values(const dlc_settings *settings, int64_t iteration,
     found->own[EPSILON] = (float)host->get_float(settings, "epsilon");
     found->own[DECAY] = found->weight_decay;
     found->own[LEAST] = (float)host->get_float(settings, "min_weight_norm");
-    found->own[MOST] = (float)host->get_float(settings, "max_weight_norm");
-    found->own[MOST_TRUST] = (float)host->get_float(settings, "max_trust");
+    found->own[MOST] = bound(settings, "max_weight_norm");
+    found->own[MOST_TRUST] = bound(settings, "max_trust");
     found->own[UNDECAYED] = host->get_bool(settings, "trust_undecayed") ? 1 : 0;
     found->weight_decay = 0;
     return DLC_OK;
