@@ -208,6 +208,14 @@ size_t dlc_net_gradient_count(const dlc_net *net, const net_op *op, int32_t para
     return count;
 }
 
+dlc_status dlc_net_gradient_buffer_add(dlc_net *net, const net_op *op,
+                                       int32_t *buffer) {
+    size_t count = dlc_net_gradient_count(net, op, op->memory.params);
+    int32_t step = net_backward_step(net, op);
+    return count ? dlc_net_buffer_add(net, count * sizeof(float), step, step, buffer)
+                 : DLC_OK;
+}
+
 /* ---- Facts ----------------------------------------------------------------------- */
 
 int dlc_net_on_host(const dlc_net *net) {

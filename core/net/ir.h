@@ -229,6 +229,8 @@ void *dlc_net_buffer_at(const dlc_net *net, int32_t buffer);
 /* The elements of the gradients of the first `params` parameters, each of which begins
  * on a cache line, in a buffer of their own. */
 size_t dlc_net_gradient_count(const dlc_net *net, const net_op *op, int32_t params);
+/* Adds such a buffer for the operation's backward; none without parameters. */
+dlc_status dlc_net_gradient_buffer_add(dlc_net *net, const net_op *op, int32_t *buffer);
 
 /* ---- Facts ----------------------------------------------------------------------- */
 

@@ -42,17 +42,6 @@ static dlc_status plan_received(dlc_net *net) {
     return add_buffer(net, rows * row, &chunks->received[1]);
 }
 
-static dlc_status plan_gradients(dlc_net *net, net_op *op) {
-    size_t count = op->runs_backward && !op->frozen
-                       ? dlc_net_gradient_count(net, op, op->memory.params)
-                       : 0;
-    if (!count)
-        return DLC_OK;
-    int32_t step = net_backward_step(net, op);
-    return dlc_net_buffer_add(net, count * sizeof(float), step, step,
-                              &op->chunk_gradient_buffer);
-}
-
 dlc_status dlc_net_pass_chunk_memory(dlc_net *net) {
     net_chunks *chunks = &net->chunks;
     if (chunks->first_op == net->ops)
@@ -68,8 +57,8 @@ dlc_status dlc_net_pass_chunk_memory(dlc_net *net) {
         if (net_is_metric(op)) /* it is read after the pass */
             DLC_TRY(dlc_net_buffer_add(net, 2 * sizeof(float), chunks->first_op,
                                        2 * net->ops - 1, &op->chunk_metric_buffer));
-        if (!op->fused_into)
-            DLC_TRY(plan_gradients(net, op));
+        if (!op->fused_into && op->runs_backward && !op->frozen)
+            DLC_TRY(dlc_net_gradient_buffer_add(net, op, &op->chunk_gradient_buffer));
     }
     return DLC_OK;
 }

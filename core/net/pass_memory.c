@@ -160,14 +160,9 @@ static dlc_status plan_gradients(dlc_net *net) {
  * out. Nobody reads them. */
 static dlc_status plan_discarded(dlc_net *net, net_op *op) {
     int splits = (op->caps & DLC_LAYER_SPLIT_BACKWARD) != 0;
-    size_t count = op->frozen && !splits
-                       ? dlc_net_gradient_count(net, op, op->memory.params)
-                       : 0;
-    if (!count)
-        return DLC_OK;
-    int32_t step = net_backward_step(net, op);
-    return dlc_net_buffer_add(net, count * sizeof(float), step, step,
-                              &op->discarded_buffer);
+    return op->frozen && !splits
+               ? dlc_net_gradient_buffer_add(net, op, &op->discarded_buffer)
+               : DLC_OK;
 }
 
 static dlc_status plan_op(dlc_net *net, net_op *op) {
