@@ -10,11 +10,6 @@ double *norm_group_own(const norm_group *group, int kinds) {
                     group->ranks->rank);
 }
 
-static dlc_status gather(const norm_group *group, int kinds) {
-    size_t bytes = (size_t)kinds * group->channels * sizeof(double);
-    return group->ranks->all_gather(group->ranks->context, group->blocks, bytes);
-}
-
 static void merge_moments(double *into, const double *from, size_t count) {
     long long channels = (long long)count;
     for (long long c = 0; c < channels; c++)
@@ -28,30 +23,29 @@ static void merge_sums(double *into, const double *from, size_t count) {
         into[i] += from[i];
 }
 
-static void merge_all(const norm_group *group, int kinds,
-                      void (*merge)(double *into, const double *from, size_t count)) {
+/* Gathers the blocks of all ranks, and merges them into the first. */
+static dlc_status combine(const norm_group *group, int kinds,
+                          void (*merge)(double *into, const double *from, size_t count),
+                          const double **all) {
     long long channels = (long long)group->channels;
+    size_t bytes = (size_t)kinds * group->channels * sizeof(double);
+    dlc_status status = group->ranks->all_gather(group->ranks->context, group->blocks,
+                                                 bytes);
+    if (status != DLC_OK)
+        return status;
     for (int32_t i = 0; i + 1 < group->ranks->ranks; i++) {
         const dlc_merge *step = &group->ranks->merges[i];
         merge(block_of(group->blocks, kinds, channels, step->into),
               block_of(group->blocks, kinds, channels, step->from), group->channels);
     }
+    *all = group->blocks;
+    return DLC_OK;
 }
 
 dlc_status norm_group_moments(const norm_group *group, const double **all) {
-    dlc_status status = gather(group, MOMENT_KINDS);
-    if (status != DLC_OK)
-        return status;
-    merge_all(group, MOMENT_KINDS, merge_moments);
-    *all = group->blocks;
-    return DLC_OK;
+    return combine(group, MOMENT_KINDS, merge_moments, all);
 }
 
 dlc_status norm_group_sums(const norm_group *group, const double **all) {
-    dlc_status status = gather(group, SUM_KINDS);
-    if (status != DLC_OK)
-        return status;
-    merge_all(group, SUM_KINDS, merge_sums);
-    *all = group->blocks;
-    return DLC_OK;
+    return combine(group, SUM_KINDS, merge_sums, all);
 }
