@@ -124,8 +124,7 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
                                arenas->gradients, arenas->count, &cost));
     made.shard_optimizer = choose_sharding(session, &cost);
-    /* Gradients that may overflow must be checked as a whole before any update. */
-    if (!session->loss_scale.base && !made.shard_optimizer)
+    if (!made.shard_optimizer)
         DLC_TRY(choose_overlap(session, &cost, &made.overlap_forward));
     made.bucket_bytes = choose_bucket(session, &cost, made.overlap_forward);
     if (session->rank == 0)

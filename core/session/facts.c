@@ -22,15 +22,20 @@ int dlc_session_may_shard(const dlc_session *session) {
     return dlc_session_allows(session, DLC_ALLOW_SHARDS);
 }
 
+/* Is no weight updated before all gradients are reduced? Gradients that may overflow
+ * must be checked as a whole. */
+static int needs_all_gradients(const dlc_session *session) {
+    return session->loss_scale.base || dlc_solver_needs_whole_tensors(&session->solver);
+}
+
 int dlc_session_may_fuse(const dlc_session *session) {
-    return dlc_session_may_shard(session) && !session->loss_scale.base &&
-           !dlc_solver_needs_whole_tensors(&session->solver);
+    return dlc_session_may_shard(session) && !needs_all_gradients(session);
 }
 
 int dlc_session_may_defer(const dlc_session *session) {
     return session->needs.deferred_update &&
            dlc_session_allows(session, DLC_ALLOW_OVERLAP) &&
-           !dlc_solver_needs_whole_tensors(&session->solver);
+           !needs_all_gradients(session);
 }
 
 int64_t dlc_session_samples(const dlc_session *session) {

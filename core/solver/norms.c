@@ -15,7 +15,7 @@ static int takes_whole_norm(const dlc_update_target *target) {
 }
 
 int dlc_norms_are_needed(const dlc_update_target *target) {
-    return takes_whole_norm(target) || takes_tensor_norms(target);
+    return target->loss_scale || dlc_solver_needs_whole_tensors(target->solver);
 }
 
 static size_t pieces(size_t count) {

@@ -61,7 +61,7 @@ static int choose_exchange(const dlc_axis *axis, dlc_exchange_schedule *chosen) 
                                                  "bucket_bytes");
     if (bucket == 0)
         bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
-    int overlap_forward = dlc_session_may_defer(session) && !session->loss_scale.base;
+    int overlap_forward = dlc_session_may_defer(session);
     if (session->rank == 0)
         dlc_info("ranks may be in different iterations; buckets of %.2f MB%s",
                  (double)bucket / 1e6,
