@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "session/full_state.h"
 
 /* One layer with parameters. */
 typedef struct layer_update {
@@ -13,8 +14,8 @@ typedef struct layer_update {
 
 struct dlc_time_update {
     const dlc_session *session;
-    /* Of whole parameters: with sharded updates the session has only shards. */
-    dlc_memory slot[DLC_MAX_STATES];
+    const dlc_memory *slot;         /* of whole parameters: the session's, or `own` */
+    dlc_memory own[DLC_MAX_STATES]; /* if the session has only shards */
     size_t rows;
     layer_update *slice; /* one per row; without segments if it has no parameters */
 };
@@ -59,6 +60,17 @@ static dlc_status open_slice(const dlc_time_update *update, const dlc_net_row *r
                                  &slice->update);
 }
 
+/* With sharded updates the session has no whole slots. */
+static dlc_status find_slots(dlc_time_update *update) {
+    const dlc_session *session = update->session;
+    int has_shards = dlc_full_state_is_sharded(session);
+    update->slot = has_shards ? update->own : session->slot;
+    return has_shards
+               ? dlc_slots_open(&session->solver, session->device_ops, session->device,
+                                dlc_net_arenas(session->net)->count, update->own)
+               : DLC_OK;
+}
+
 dlc_status dlc_time_update_open(const dlc_session *session, const dlc_net_row *rows,
                                 size_t count, dlc_time_update **update) {
     dlc_time_update *made = dlc_alloc(1, sizeof *made);
@@ -70,8 +82,7 @@ dlc_status dlc_time_update_open(const dlc_session *session, const dlc_net_row *r
         status = made->slice ? DLC_OK : DLC_ERR_NOMEM;
     }
     if (status == DLC_OK)
-        status = dlc_slots_open(&session->solver, session->device_ops, session->device,
-                                dlc_net_arenas(session->net)->count, made->slot);
+        status = find_slots(made);
     for (size_t i = 0; status == DLC_OK && i < count; i++)
         if (rows[i].trained_count)
             status = open_slice(made, &rows[i], &made->slice[i]);
@@ -89,7 +100,7 @@ void dlc_time_update_close(dlc_time_update *update) {
         dlc_local_update_close(&update->slice[i].update);
         dlc_free(update->slice[i].segment);
     }
-    dlc_slots_close(update->session->device_ops, update->session->device, update->slot);
+    dlc_slots_close(update->session->device_ops, update->session->device, update->own);
     dlc_free(update->slice);
     dlc_free(update);
 }

@@ -12,8 +12,7 @@ static float *arena_of(const dlc_session *session, int32_t i, int32_t slot) {
         return dlc_net_param_arena(session->net, i);
     if (param->is_sharded)
         return session->sharded.slot[slot].base;
-    return dlc_full_state_is_sharded(session) ? dlc_net_arenas(session->net)->gradients
-                                              : session->slot[slot].base;
+    return dlc_full_state_arena(session, slot);
 }
 
 static dlc_status prepare_state(void *context, int32_t slot) {

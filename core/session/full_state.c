@@ -49,12 +49,14 @@ static dlc_status keep(dlc_session *session) {
     return copy_shards(session, state, 0);
 }
 
+float *dlc_full_state_arena(const dlc_session *session, int32_t state) {
+    return dlc_full_state_is_sharded(session) ? gradients_of(session)
+                                              : session->slot[state].base;
+}
+
 dlc_status dlc_full_state_take(dlc_session *session, int32_t state, float **arena) {
-    *arena = session->slot[state].base;
-    if (!dlc_full_state_is_sharded(session))
-        return DLC_OK;
-    *arena = gradients_of(session);
-    if (session->full_state.taken == state + 1)
+    *arena = dlc_full_state_arena(session, state);
+    if (!dlc_full_state_is_sharded(session) || session->full_state.taken == state + 1)
         return DLC_OK;
     DLC_TRY(keep(session));
     DLC_TRY(copy_shards(session, state, 1));
