@@ -1,6 +1,7 @@
 /* Reads and checks the blocks of a file at their declaration, so that a mistake is
  * reported once however often the block is used. */
 #include "config/block.h"
+#include "config/value.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 static const struct form {
     const char *name, *form;

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 static _Thread_local char last_error[256]; /* iniparser's last error message */
 

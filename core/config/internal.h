@@ -108,33 +108,6 @@ void dlc_problems_at(dlc_problems *problems, const dlc_config *config,
 dlc_status dlc_iniparser_compare(const dlc_config *config, const char *bytes,
                                  size_t length, dlc_problems *problems);
 
-/* ---- value.c: one option's value ---- */
-typedef union dlc_value {
-    int64_t i; /* INT, BYTES, BOOL */
-    double f;  /* FLOAT */
-    char *s;   /* STRING, CHOICE, PATH, FILLER; own */
-    struct {
-        size_t count;
-        void *memory; /* int64_t or double; own */
-    } list;           /* INTS, FLOATS */
-} dlc_value;
-
-/* Parses the whole text and checks the range. DLC_ERR_CONFIG: `why` says what is wrong;
- * else DLC_ERR_NOMEM. `folder` is prepended to a relative path. */
-dlc_status dlc_value_parse(const dlc_option *option, const char *text,
-                           const char *folder, dlc_value *value, char *why,
-                           size_t room);
-void dlc_value_free(const dlc_option *option, dlc_value *value);
-
-int dlc_type_is_text(uint32_t type);
-
-/* The i-th choice of "max|average" and its length; NULL beyond the last. */
-const char *dlc_choice(const char *choices, size_t i, size_t *length);
-
-/* Copies a value for a message: cut to 60 bytes, without control characters. */
-#define DLC_SHOWN 80
-const char *dlc_show(const char *text, char shown[DLC_SHOWN]);
-
 /* ---- options.c: tables ---- */
 void dlc_option_range(const dlc_option *option, dlc_text *text); /* "1 .. 4096" */
 

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 enum { LAST_TYPE = DLC_OPT_FLOATS };
 

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 typedef struct scanner {
     dlc_config *config;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 /* The section name, of the file or reserved, that is nearest to `name`; NULL if none is
  * near. */

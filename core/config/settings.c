@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 typedef struct item {
     const dlc_option *option;

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/internal.h"
+#include "config/value.h"
 
 const char *dlc_show(const char *text, char shown[DLC_SHOWN]) {
     enum { MAX_SHOWN = 60 };

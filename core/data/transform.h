@@ -1,0 +1,120 @@
+/* Transforms: what happens to an image between its source and the net, as an ordered
+ * list in net.ini:
+ *
+ *     transforms = random_resized_crop(224), mirror, normalize(mean=(124, 116, 104))
+ *
+ * A list is parsed and checked once. For each sample a plan is drawn, which says what
+ * part of the image is needed and how small it may be decoded; then the list is applied
+ * to what the decoder gives. Draws are functions of seed and position alone, so a
+ * sample is the same on any rank and thread and after a resume.
+ *
+ * Between transforms an image is a view of pixels, usually of interleaved bytes (HWC).
+ * Transforms that only move pixels (crops, mirror) also work on planes and on float32.
+ * What comes out is CHW: float32 after `normalize`, or bytes that a device normalizes.
+ *
+ * Owns the table of transforms (transform_table.c), parsing (transform_parse.c), plans
+ * (transform_plan.c) and applying (transform_apply.c). Called by the feed and the
+ * setup.
+ *
+ * Threads: a list is constant once parsed; any thread may plan and apply, each with a
+ * scratch of its own. */
+#ifndef DLC_DATA_TRANSFORM_H
+#define DLC_DATA_TRANSFORM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dlcore/tensor.h>
+
+#include "config/config.h"
+
+/* The most transforms of a list. */
+#define DLC_TRANSFORMS_MAX 16
+
+typedef struct dlc_transforms dlc_transforms;
+
+typedef struct dlc_rect {
+    int64_t x, y, width, height;
+} dlc_rect;
+
+/* A view of an image, or of a part of it. Strides are elements from one row, column or
+ * channel to the next and may be negative. */
+typedef struct dlc_image {
+    void *pixels; /* channel 0 of the upper left pixel of this part */
+    dlc_dtype type;
+    int64_t channels, height, width;
+    int64_t row, column, channel;
+    double x, y; /* of this part in the whole image, scaled as the pixels are */
+    double
+        scale; /* pixels per pixel of the original, by which it was decoded; else 1 */
+} dlc_image;
+
+/* An image of interleaved bytes without gaps, whole and unscaled; and one of planes, as
+ * simple sources give it. */
+dlc_image dlc_image_interleaved(uint8_t *pixels, int64_t channels, int64_t height,
+                                int64_t width);
+dlc_image dlc_image_planes(void *pixels, dlc_dtype type, const dlc_shape *shape);
+
+/* What one transform does to one sample; the meaning of the draws is the transform's.
+ */
+typedef struct dlc_step_plan {
+    int64_t in_height, in_width, out_height, out_width; /* whole, unscaled */
+    dlc_rect need; /* the part of the output that later transforms read */
+    dlc_rect box;  /* of the input */
+    int64_t choice[6];
+    double amount[6];
+} dlc_step_plan;
+
+typedef struct dlc_transform_plan {
+    dlc_rect region; /* the part of the source's image that is needed */
+    double scale;    /* 0 < scale <= 1: the decoder may scale it down as far as this */
+    dlc_step_plan step[DLC_TRANSFORMS_MAX];
+} dlc_transform_plan;
+
+/* Memory for intermediate images. Start with {0}; grows as needed. */
+typedef struct dlc_transform_scratch {
+    void *memory[3];
+    size_t bytes[3];
+} dlc_transform_scratch;
+void dlc_transform_scratch_free(dlc_transform_scratch *scratch);
+
+/* Parses and checks `text` (NULL: an empty list), the value of `transforms` in
+ * `section` of `config` (NULL: no file). Mistakes are added to `problems`, all of them,
+ * each with its place in the list; the list then contains the transforms that are
+ * sound. Free it with dlc_transforms_free. Fails only if memory runs out. */
+dlc_status dlc_transforms_parse(const char *text, const dlc_config *config,
+                                const char *section, dlc_problems *problems,
+                                dlc_transforms **list);
+void dlc_transforms_free(dlc_transforms *list); /* NULL allowed */
+
+/* The shape that comes out for samples of shape `in` (C, H, W), whose height and width
+ * are 0 if images differ. DLC_ERR_CONFIG with the transform that does not fit, or if
+ * what comes out would differ, too. */
+dlc_status dlc_transforms_shape(const dlc_transforms *list, const dlc_shape *in,
+                                dlc_dtype type, dlc_shape *out);
+
+/* Does the list give every sample of this shape as it is, but for `normalize`? */
+int dlc_transforms_keep(const dlc_transforms *list);
+/* Is anything drawn? */
+int dlc_transforms_draw(const dlc_transforms *list);
+
+/* What `normalize` does to a channel: (value - mean) * scale; without it 0 and 1. */
+float dlc_transforms_mean(const dlc_transforms *list, int64_t channel);
+float dlc_transforms_scale(const dlc_transforms *list, int64_t channel);
+
+/* Draws what happens to the sample at `position`, whose image has this height and
+ * width. DLC_ERR_DATA: the image is too small for a crop. */
+dlc_status dlc_transforms_plan(const dlc_transforms *list, uint64_t seed,
+                               uint64_t position, int64_t height, int64_t width,
+                               dlc_transform_plan *plan);
+
+/* Applies the list to an image that covers the plan's region at its scale or a larger
+ * one. Its pixels may be changed. Writes C x H x W values of `type` to `out`: DLC_F32
+ * normalized, or DLC_U8, where dlc_transforms_mean and _scale are the caller's to
+ * apply; U8 needs an image of bytes. DLC_ERR_NOMEM. */
+dlc_status dlc_transforms_apply(const dlc_transforms *list,
+                                const dlc_transform_plan *plan, const dlc_image *image,
+                                dlc_transform_scratch *scratch, dlc_dtype type,
+                                void *out);
+
+#endif

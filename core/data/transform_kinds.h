@@ -1,0 +1,127 @@
+/* The table of transforms, for the files of transforms only. A new transform is one row
+ * of it (transform_table.c) and a function or two. */
+#ifndef DLC_DATA_TRANSFORM_KINDS_H
+#define DLC_DATA_TRANSFORM_KINDS_H
+
+#include "base/random.h"
+#include "config/value.h"
+#include "data/transform.h"
+
+/* The most options of a transform. */
+#define DLC_TRANSFORM_OPTIONS 8
+
+/* What is true of a kind of transform. */
+enum {
+    DLC_TRANSFORM_ANY = 1u << 0,      /* takes any type and number of channels */
+    DLC_TRANSFORM_RANDOM = 1u << 1,   /* draws */
+    DLC_TRANSFORM_SCALABLE = 1u << 2, /* does the same to an image decoded smaller */
+    DLC_TRANSFORM_RESAMPLE = 1u
+                             << 3, /* makes up for a scale: what follows has scale 1 */
+    DLC_TRANSFORM_COLOR = 1u << 4, /* takes 1 or 3 channels */
+    DLC_TRANSFORM_LAST = 1u << 5,  /* must end the list */
+};
+
+struct dlc_transform;
+
+/* A transform of a list. */
+typedef struct dlc_step {
+    const struct dlc_transform *kind;
+    dlc_value value[DLC_TRANSFORM_OPTIONS]; /* in the order of the kind's options */
+    uint32_t given;                         /* bit i: option i was given */
+} dlc_step;
+
+struct dlc_transforms {
+    int32_t count;
+    dlc_step step[DLC_TRANSFORMS_MAX];
+};
+
+/* An image on its way through a list. */
+typedef struct dlc_transform_work {
+    const dlc_transforms *list;
+    dlc_image image;
+    dlc_transform_scratch *scratch;
+    int at; /* the scratch memory that holds the image; -1: the caller's */
+} dlc_transform_work;
+
+/* A kind of transform. NULL: nothing to check; the size stays; nothing is drawn; a part
+ * of the output needs the same part of the input; pixels stay. */
+typedef struct dlc_transform {
+    const char *name, *help;
+    const dlc_option *options; /* in the order of arguments without a name */
+    unsigned flags;
+    /* Checks the options together. DLC_ERR_CONFIG. */
+    dlc_status (*check)(const dlc_step *step);
+    /* Replaces the size of the input by that of the output; 0: not known. Fails, with
+     * any error, where the input is too small. */
+    dlc_status (*size)(const dlc_step *step, int64_t *height, int64_t *width);
+    /* Sets box, choice and amount; the sizes are set. */
+    void (*draw)(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+    /* The part of the input that `need` of the output is made of; it may exceed the
+     * input. */
+    dlc_rect (*reads)(const dlc_step *step, const dlc_step_plan *plan);
+    /* Makes `need` of the output. */
+    dlc_status (*apply)(const dlc_step *step, const dlc_step_plan *plan,
+                        dlc_transform_work *work);
+} dlc_transform;
+
+/* The table; the last row has no name. */
+extern const dlc_transform dlc_transform_table[];
+
+/* Appends "the 2nd, random_crop" to a message. */
+void dlc_transform_place(dlc_text *text, int32_t index, const char *name);
+
+/* ---- Images ---- */
+
+/* Makes `image` of this size, in scratch memory that the work's image is not in, with
+ * the work's type and channels, interleaved or as planes. DLC_ERR_NOMEM. */
+dlc_status dlc_work_make(dlc_transform_work *work, int64_t height, int64_t width,
+                         int planes, dlc_image *image);
+/* Makes the work's image `image`, which dlc_work_make has made. */
+void dlc_work_take(dlc_transform_work *work, const dlc_image *image);
+/* Makes the work's image interleaved, with columns from left to right. */
+dlc_status dlc_work_interleave(dlc_transform_work *work);
+/* Memory for anything else, until the next call; NULL with the detail set. */
+void *dlc_work_memory(const dlc_transform_work *work, size_t bytes);
+
+/* The element at a row and column of a part, channel 0. */
+void *dlc_image_at(const dlc_image *image, int64_t row, int64_t column);
+
+/* ---- Transforms, by file ---- */
+
+/* transform_crop.c: crops and mirror. */
+dlc_status dlc_crop_check(const dlc_step *step);
+dlc_status dlc_crop_size(const dlc_step *step, int64_t *height, int64_t *width);
+dlc_status dlc_random_crop_size(const dlc_step *step, int64_t *height, int64_t *width);
+void dlc_center_crop_draw(const dlc_step *step, dlc_random *random,
+                          dlc_step_plan *plan);
+void dlc_random_crop_draw(const dlc_step *step, dlc_random *random,
+                          dlc_step_plan *plan);
+dlc_rect dlc_crop_reads(const dlc_step *step, const dlc_step_plan *plan);
+dlc_status dlc_crop_apply(const dlc_step *step, const dlc_step_plan *plan,
+                          dlc_transform_work *work);
+void dlc_mirror_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+dlc_rect dlc_mirror_reads(const dlc_step *step, const dlc_step_plan *plan);
+dlc_status dlc_mirror_apply(const dlc_step *step, const dlc_step_plan *plan,
+                            dlc_transform_work *work);
+
+/* transform_resize.c: which part becomes which size. */
+dlc_status dlc_resize_size(const dlc_step *step, int64_t *height, int64_t *width);
+void dlc_resize_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+dlc_status dlc_random_resized_crop_check(const dlc_step *step);
+dlc_status dlc_random_resized_crop_size(const dlc_step *step, int64_t *height,
+                                        int64_t *width);
+void dlc_random_resized_crop_draw(const dlc_step *step, dlc_random *random,
+                                  dlc_step_plan *plan);
+dlc_rect dlc_resize_reads(const dlc_step *step, const dlc_step_plan *plan);
+dlc_status dlc_resize_apply(const dlc_step *step, const dlc_step_plan *plan,
+                            dlc_transform_work *work);
+
+/* transform_normalize.c */
+dlc_status dlc_normalize_check(const dlc_step *step);
+
+/* ---- transform_output.c: the end of a list ---- */
+
+/* Writes the work's image to `out`: CHW, floats normalized. */
+dlc_status dlc_work_write(const dlc_transform_work *work, dlc_dtype type, void *out);
+
+#endif

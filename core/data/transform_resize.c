@@ -1,0 +1,173 @@
+/* Resizing: which part of an image becomes which size. The arithmetic is in resample.c.
+ */
+#include <math.h>
+
+#include "base/status.h"
+#include "data/resample.h"
+#include "data/transform_kinds.h"
+
+enum { SIZE, HEIGHT, WIDTH, INTERPOLATION, AREA, RATIO };
+enum { TRIES = 10 };
+
+static const dlc_filter *filter_of(const dlc_step *step) {
+    return dlc_filter_find(step->value[INTERPOLATION].s);
+}
+
+static void set_size(const dlc_step *step, int64_t *height, int64_t *width) {
+    int64_t side = step->value[SIZE].i;
+    *height = side ? side : step->value[HEIGHT].i;
+    *width = side ? side : step->value[WIDTH].i;
+}
+
+/* ---- resize ------------------------------------------------------------------ */
+
+/* The longer side is rounded down, as in torchvision. */
+dlc_status dlc_resize_size(const dlc_step *step, int64_t *height, int64_t *width) {
+    int64_t side = step->value[SIZE].i, from_height = *height, from_width = *width;
+    if (!side) {
+        set_size(step, height, width);
+        return DLC_OK;
+    }
+    if (!from_height || !from_width) { /* not known yet */
+        *height = *width = 0;
+        return DLC_OK;
+    }
+    int is_wide = from_width > from_height;
+    int64_t shorter = is_wide ? from_height : from_width;
+    *height = is_wide ? side : side * from_height / shorter;
+    *width = is_wide ? side * from_width / shorter : side;
+    return DLC_OK;
+}
+
+void dlc_resize_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+    (void)step;
+    (void)random;
+    plan->box = (dlc_rect){0, 0, plan->in_width, plan->in_height};
+}
+
+/* ---- random_resized_crop ----------------------------------------------------- */
+
+static dlc_status check_bounds(const dlc_step *step, int option) {
+    const double *bounds = step->value[option].list.memory;
+    if (step->value[option].list.count == 2 && bounds[0] <= bounds[1] && bounds[1] > 0)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_CONFIG, "%s is two numbers, the smaller one first",
+                    step->kind->options[option].name);
+}
+
+dlc_status dlc_random_resized_crop_check(const dlc_step *step) {
+    DLC_TRY(dlc_crop_check(step));
+    DLC_TRY(check_bounds(step, AREA));
+    return check_bounds(step, RATIO);
+}
+
+dlc_status dlc_random_resized_crop_size(const dlc_step *step, int64_t *height,
+                                        int64_t *width) {
+    set_size(step, height, width);
+    return DLC_OK;
+}
+
+static double draw_between(dlc_random *random, double least, double most) {
+    return least + (most - least) * (double)dlc_random_uniform(random);
+}
+
+/* The whole image, or the largest part of its middle whose ratio is allowed. */
+static dlc_rect middle(const dlc_step_plan *plan, const double *ratio) {
+    double width = (double)plan->in_width, height = (double)plan->in_height;
+    double is = width / height;
+    if (is < ratio[0])
+        height = fmax(1, rint(width / ratio[0]));
+    else if (is > ratio[1])
+        width = fmax(1, rint(height * ratio[1]));
+    dlc_rect box = {.width = (int64_t)width, .height = (int64_t)height};
+    box.x = (plan->in_width - box.width) / 2;
+    box.y = (plan->in_height - box.height) / 2;
+    return box;
+}
+
+/* As torchvision: a random area and ratio, until they fit into the image. */
+void dlc_random_resized_crop_draw(const dlc_step *step, dlc_random *random,
+                                  dlc_step_plan *plan) {
+    const double *scale = step->value[AREA].list.memory;
+    const double *ratio = step->value[RATIO].list.memory;
+    double pixels = (double)plan->in_height * (double)plan->in_width;
+    for (int i = 0; i < TRIES; i++) {
+        double wanted = pixels * draw_between(random, scale[0], scale[1]);
+        double aspect = exp(draw_between(random, log(ratio[0]), log(ratio[1])));
+        double width = rint(sqrt(wanted * aspect)),
+               height = rint(sqrt(wanted / aspect));
+        if (width < 1 || height < 1 || width > (double)plan->in_width ||
+            height > (double)plan->in_height)
+            continue;
+        dlc_rect box = {.width = (int64_t)width, .height = (int64_t)height};
+        box.y = (int64_t)dlc_random_below(random,
+                                          (uint64_t)(plan->in_height - box.height + 1));
+        box.x = (int64_t)dlc_random_below(random,
+                                          (uint64_t)(plan->in_width - box.width + 1));
+        plan->box = box;
+        return;
+    }
+    plan->box = middle(plan, ratio);
+}
+
+/* ---- Resampling -------------------------------------------------------------- */
+
+/* The pixels begin .. *end - 1 of a box of `length` pixels that become the pixels first
+ * .. first + count - 1 of `size`. */
+static int64_t read_from(const dlc_filter *filter, int64_t length, int64_t size,
+                         int64_t first, int64_t count, int64_t *end) {
+    double scale = (double)length / (double)size;
+    double support = filter->support * fmax(1, scale) + 1;
+    int64_t begin = (int64_t)floor((double)first * scale - support);
+    *end = (int64_t)ceil((double)(first + count) * scale + support);
+    *end = *end < length ? *end : length;
+    return begin > 0 ? begin : 0;
+}
+
+dlc_rect dlc_resize_reads(const dlc_step *step, const dlc_step_plan *plan) {
+    const dlc_filter *filter = filter_of(step);
+    const dlc_rect *need = &plan->need, *box = &plan->box;
+    int64_t right, bottom;
+    int64_t left = read_from(filter, box->width, plan->out_width, need->x, need->width,
+                             &right);
+    int64_t top = read_from(filter, box->height, plan->out_height, need->y,
+                            need->height, &bottom);
+    return (dlc_rect){box->x + left, box->y + top, right - left, bottom - top};
+}
+
+static int is_whole(const dlc_image *image, const dlc_step_plan *plan) {
+    return image->scale == 1 && image->x == 0 && image->y == 0 &&
+           plan->box.width == plan->out_width && plan->box.height == plan->out_height &&
+           plan->need.width == image->width && plan->need.height == image->height &&
+           plan->box.width == image->width && plan->box.height == image->height;
+}
+
+dlc_status dlc_resize_apply(const dlc_step *step, const dlc_step_plan *plan,
+                            dlc_transform_work *work) {
+    const dlc_filter *filter = filter_of(step);
+    const dlc_rect *need = &plan->need, *box = &plan->box;
+    if (is_whole(&work->image, plan))
+        return DLC_OK;
+    DLC_TRY(dlc_work_interleave(work));
+    const dlc_image *from = &work->image;
+    dlc_resample_axis x = {.begin = (double)box->x * from->scale - from->x,
+                           .size = plan->out_width,
+                           .first = need->x,
+                           .count = need->width};
+    dlc_resample_axis y = {.begin = (double)box->y * from->scale - from->y,
+                           .size = plan->out_height,
+                           .first = need->y,
+                           .count = need->height};
+    x.end = x.begin + (double)box->width * from->scale;
+    y.end = y.begin + (double)box->height * from->scale;
+    void *memory = dlc_work_memory(work, dlc_resample_bytes(filter, from, &x, &y));
+    dlc_image made;
+    if (!memory)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(dlc_work_make(work, need->height, need->width, 0, &made));
+    dlc_resample(filter, from, &x, &y, memory, &made);
+    made.x = (double)need->x;
+    made.y = (double)need->y;
+    dlc_work_take(work, &made);
+    return DLC_OK;
+}
