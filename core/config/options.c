@@ -52,7 +52,7 @@ static const char *row_mistake(const dlc_option *table, const dlc_option *row) {
 
 static dlc_status check_default(const dlc_option *row) {
     char why[256];
-    dlc_value value;
+    dlc_option_value value;
     if ((row->flags & DLC_OPT_REQUIRED) || !row->def)
         return DLC_OK;
     dlc_status rc = dlc_value_parse(row, row->def, "", &value, why, sizeof why);

@@ -10,7 +10,7 @@
 
 typedef struct item {
     const dlc_option *option;
-    dlc_value value;
+    dlc_option_value value;
     const char *text; /* own if given, the table's if default; NULL: unset */
     char *where;      /* own; NULL: that of the section */
     int line;
@@ -102,7 +102,7 @@ static dlc_status take_default(const maker *make, item *it) {
 
 static dlc_status take_entry(const maker *make, item *it, const dlc_entry *entry) {
     char why[512];
-    dlc_value value;
+    dlc_option_value value;
     if (entry->broken)
         return take_default(make, it);
     dlc_status rc = dlc_value_parse(it->option, entry->value,

@@ -173,7 +173,7 @@ static const char *next_part(const char **at, size_t *length) {
 }
 
 static dlc_status parse_list(const dlc_option *option, const char *text,
-                             dlc_value *value, char *why, size_t room) {
+                             dlc_option_value *value, char *why, size_t room) {
     size_t most = 1, count = 0;
     for (const char *c = text; *c; c++)
         most += *c == ',';
@@ -207,9 +207,9 @@ static dlc_status check_filler(const char *text, char *why, size_t room) {
 }
 
 dlc_status dlc_value_parse(const dlc_option *option, const char *text,
-                           const char *folder, dlc_value *value, char *why,
+                           const char *folder, dlc_option_value *value, char *why,
                            size_t room) {
-    dlc_value parsed = {0};
+    dlc_option_value parsed = {0};
     dlc_status rc = DLC_OK;
     size_t length = strlen(text);
     if (length > DLC_CONFIG_LINE) {
@@ -258,10 +258,10 @@ int dlc_type_is_text(uint32_t type) {
            type == DLC_OPT_FILLER;
 }
 
-void dlc_value_free(const dlc_option *option, dlc_value *value) {
+void dlc_value_free(const dlc_option *option, dlc_option_value *value) {
     if (dlc_type_is_text(option->type))
         dlc_free(value->s);
     else if (option->type == DLC_OPT_INTS || option->type == DLC_OPT_FLOATS)
         dlc_free(value->list.memory);
-    *value = (dlc_value){0};
+    *value = (dlc_option_value){0};
 }

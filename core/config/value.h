@@ -6,7 +6,7 @@
 
 #include <dlcore/plugin.h>
 
-typedef union dlc_value {
+typedef union dlc_option_value {
     int64_t i; /* INT, BYTES, BOOL */
     double f;  /* FLOAT */
     char *s;   /* STRING, CHOICE, PATH, FILLER; own */
@@ -14,14 +14,14 @@ typedef union dlc_value {
         size_t count;
         void *memory; /* int64_t or double; own */
     } list;           /* INTS, FLOATS */
-} dlc_value;
+} dlc_option_value;
 
 /* Parses the whole text and checks the range. DLC_ERR_CONFIG: `why` says what is wrong;
  * else DLC_ERR_NOMEM. `folder` is prepended to a relative path. */
 dlc_status dlc_value_parse(const dlc_option *option, const char *text,
-                           const char *folder, dlc_value *value, char *why,
+                           const char *folder, dlc_option_value *value, char *why,
                            size_t room);
-void dlc_value_free(const dlc_option *option, dlc_value *value);
+void dlc_value_free(const dlc_option *option, dlc_option_value *value);
 
 int dlc_type_is_text(uint32_t type);
 

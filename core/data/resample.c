@@ -1,7 +1,6 @@
-/* Resampling in two passes. For each row of the result the rows under the filter are
- * weighted and added, into a row of floats; then each pixel of the result is a weighted
- * sum of a few pixels of that row. So the second pass, the slower one, is made for the
- * rows of the result only. */
+/* Resampling in two passes. Each row of the input that is needed is resampled along its
+ * columns once, into a ring of rows of floats; each row of the result is a weighted sum
+ * of the last few of them. */
 #include "data/resample.h"
 
 #include <math.h>
@@ -13,8 +12,8 @@
 #define CLONES
 #endif
 
-/* Floats beyond a row that vectors may touch. */
-enum { BEYOND = 16 };
+/* Floats that are added at a time; as many beyond a row may be touched. */
+enum { BLOCK = 32 };
 
 /* ---- Filters ----------------------------------------------------------------- */
 
@@ -120,7 +119,10 @@ static void make_weights(const dlc_filter *filter, const dlc_resample_axis *axis
 
 typedef struct resample_memory {
     weights x, y;
-    float *row, *pixels; /* of the input and of the result */
+    float *input;     /* a row of the input */
+    float *ring;      /* rows resampled along x */
+    int64_t row;      /* floats of such a row, whole blocks */
+    const float **at; /* the rows under the filter */
     size_t bytes;
 } resample_memory;
 
@@ -132,7 +134,9 @@ static void *take(char *memory, size_t *bytes, int64_t count, size_t size) {
 
 static void take_weights(char *memory, size_t *bytes, const dlc_filter *filter,
                          const dlc_resample_axis *axis, weights *made) {
-    made->room = (most_taps(filter, axis) + 3) / 4 * 4;
+    made->room = most_taps(filter, axis);
+    if (made->room < 2)
+        made->room = 2; /* add_pixels4 adds two at least */
     made->first = take(memory, bytes, axis->count, sizeof *made->first);
     made->count = take(memory, bytes, axis->count, sizeof *made->count);
     made->weight = take(memory, bytes, axis->count * made->room, sizeof *made->weight);
@@ -144,12 +148,14 @@ static resample_memory lay_out(const dlc_filter *filter, const dlc_image *from,
                                char *memory) {
     resample_memory made = {0};
     int64_t channels = from->channels;
+    made.row = (x->count * channels + BLOCK) / BLOCK * BLOCK;
     take_weights(memory, &made.bytes, filter, x, &made.x);
     take_weights(memory, &made.bytes, filter, y, &made.y);
-    made.row = take(memory, &made.bytes,
-                    (from->width + made.x.room) * channels + BEYOND, sizeof *made.row);
-    made.pixels = take(memory, &made.bytes, x->count * channels + BEYOND,
-                       sizeof *made.pixels);
+    made.input = take(memory, &made.bytes,
+                      (from->width + made.x.room) * channels + BLOCK,
+                      sizeof *made.input);
+    made.ring = take(memory, &made.bytes, made.y.room * made.row, sizeof *made.ring);
+    made.at = take(memory, &made.bytes, made.y.room, sizeof *made.at);
     return made;
 }
 
@@ -158,63 +164,124 @@ size_t dlc_resample_bytes(const dlc_filter *filter, const dlc_image *from,
     return lay_out(filter, from, x, y, NULL).bytes;
 }
 
-/* ---- Passes ------------------------------------------------------------------ */
-
-/* row[i] = sum of weight[k] * from[k * step + i], over `taps` rows. */
-CLONES static void add_rows(float *restrict row, const uint8_t *restrict from,
-                            int64_t step, const float *restrict weight, int64_t taps,
-                            int64_t n) {
-    enum { BLOCK = 64 };
-    int64_t i = 0;
-    for (; i + BLOCK <= n; i += BLOCK) {
-        float sum[BLOCK] = {0};
-        for (int64_t k = 0; k < taps; k++)
-            for (int j = 0; j < BLOCK; j++)
-                sum[j] += weight[k] * (float)from[k * step + i + j];
-        memcpy(row + i, sum, sizeof sum);
-    }
-    for (; i < n; i++) {
-        float sum = 0;
-        for (int64_t k = 0; k < taps; k++)
-            sum += weight[k] * (float)from[k * step + i];
-        row[i] = sum;
-    }
-}
+/* ---- Along x ----------------------------------------------------------------- */
 
 typedef float vector4 __attribute__((vector_size(16), aligned(4), may_alias));
 
+CLONES static void widen(float *restrict to, const uint8_t *restrict from, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (float)from[i];
+}
+
+CLONES static void limit(float *row, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        row[i] = row[i] < 0 ? 0 : row[i] > 255 ? 255 : row[i];
+}
+
 /* Pixels of up to four channels: four floats of the row at a time, of which those
- * beyond the pixel are overwritten by the next. */
-CLONES static void add_pixels4(float *restrict pixels, const float *restrict row,
-                               const weights *x, int64_t n, int64_t channels) {
-    for (int64_t i = 0; i < n; i++) {
+ * beyond the pixel are overwritten by the next. The caller's `taps` is a constant. */
+__attribute__((always_inline)) static inline void
+add_taps(float *restrict to, const float *restrict row, const weights *x, int64_t n,
+         int64_t channels, int64_t taps) {
+    const float *weight = x->weight;
+    for (int64_t i = 0; i < n; i++, weight += x->room, to += channels) {
         const float *from = row + x->first[i] * channels;
-        const float *weight = x->weight + i * x->room;
-        vector4 sum = {0};
-        for (int64_t k = 0; k < x->most; k++)
+        vector4 sum = weight[0] * *(const vector4 *)from;
+        for (int64_t k = 1; k < taps; k++)
             sum += weight[k] * *(const vector4 *)(from + k * channels);
-        *(vector4 *)(pixels + i * channels) = sum;
+        *(vector4 *)to = sum;
     }
 }
 
-static void add_pixels(float *restrict pixels, const float *restrict row,
-                       const weights *x, int64_t n, int64_t channels) {
+CLONES static void add_pixels4(float *restrict to, const float *restrict row,
+                               const weights *x, int64_t n, int64_t channels) {
+    switch (x->most) {
+    case 1:
+    case 2:
+        add_taps(to, row, x, n, channels, 2);
+        break;
+    case 3:
+        add_taps(to, row, x, n, channels, 3);
+        break;
+    case 4:
+        add_taps(to, row, x, n, channels, 4);
+        break;
+    case 5:
+        add_taps(to, row, x, n, channels, 5);
+        break;
+    default:
+        add_taps(to, row, x, n, channels, x->most);
+    }
+}
+
+static void add_pixels(float *restrict to, const float *restrict row, const weights *x,
+                       int64_t n, int64_t channels) {
     for (int64_t i = 0; i < n; i++)
         for (int64_t c = 0; c < channels; c++) {
             const float *from = row + x->first[i] * channels + c;
             float sum = 0;
             for (int64_t k = 0; k < x->count[i]; k++)
                 sum += x->weight[i * x->room + k] * from[k * channels];
-            pixels[i * channels + c] = sum;
+            to[i * channels + c] = sum;
         }
 }
 
-CLONES static void round_pixels(uint8_t *restrict to, const float *restrict pixels,
-                                int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        float value = pixels[i] + 0.5f;
-        value = value < 0 ? 0 : value > 255 ? 255 : value;
-        to[i] = (uint8_t)(int32_t)value;
+/* Resamples `seen` pixels of a row of the input into `n` pixels. A filter with negative
+ * weights leaves the range of bytes; like Pillow, that is cut off after each pass. */
+static void resample_row(const dlc_filter *filter, const resample_memory *m,
+                         const uint8_t *from, int64_t seen, int64_t n, int64_t channels,
+                         float *to) {
+    widen(m->input, from, seen * channels);
+    if (channels <= 4)
+        add_pixels4(to, m->input, &m->x, n, channels);
+    else
+        add_pixels(to, m->input, &m->x, n, channels);
+    if (filter->support > 1)
+        limit(to, n * channels);
+}
+
+/* ---- Along y ----------------------------------------------------------------- */
+
+typedef float vector8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+CLONES static void add_block(float *restrict sums, const float *const *rows,
+                             const float *restrict weight, int64_t taps, int64_t at) {
+    const float *from = rows[0] + at;
+    vector8 a = weight[0] * *(const vector8 *)from;
+    vector8 b = weight[0] * *(const vector8 *)(from + 8);
+    vector8 c = weight[0] * *(const vector8 *)(from + 16);
+    vector8 d = weight[0] * *(const vector8 *)(from + 24);
+    for (int64_t k = 1; k < taps; k++) {
+        from = rows[k] + at;
+        a += weight[k] * *(const vector8 *)from;
+        b += weight[k] * *(const vector8 *)(from + 8);
+        c += weight[k] * *(const vector8 *)(from + 16);
+        d += weight[k] * *(const vector8 *)(from + 24);
+    }
+    *(vector8 *)sums = a;
+    *(vector8 *)(sums + 8) = b;
+    *(vector8 *)(sums + 16) = c;
+    *(vector8 *)(sums + 24) = d;
+}
+
+CLONES static void round_block(uint8_t *restrict to, const float *restrict sums) {
+    for (int i = 0; i < BLOCK; i++) {
+        int32_t value = (int32_t)(sums[i] + 0.5f);
+        value = value < 0 ? 0 : value;
+        to[i] = (uint8_t)(value > 255 ? 255 : value);
+    }
+}
+
+/* Adds rows with their weights, and rounds. */
+static void add_rows(const float *const *rows, const float *weight, int64_t taps,
+                     int64_t n, uint8_t *to) {
+    float sums[BLOCK];
+    uint8_t bytes[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t left = n - i < BLOCK ? n - i : BLOCK;
+        add_block(sums, rows, weight, taps, i);
+        round_block(bytes, sums);
+        memcpy(to + i, bytes, (size_t)left);
     }
 }
 
@@ -222,7 +289,7 @@ void dlc_resample(const dlc_filter *filter, const dlc_image *from,
                   const dlc_resample_axis *x, const dlc_resample_axis *y, void *memory,
                   const dlc_image *to) {
     resample_memory m = lay_out(filter, from, x, y, memory);
-    int64_t channels = from->channels, last = x->count - 1;
+    int64_t channels = from->channels, last = x->count - 1, next = 0;
     make_weights(filter, x, from->width, &m.x);
     make_weights(filter, y, from->height, &m.y);
     int64_t left = m.x.first[0];
@@ -230,18 +297,17 @@ void dlc_resample(const dlc_filter *filter, const dlc_image *from,
     for (int64_t i = 0; i <= last; i++)
         m.x.first[i] -= (int32_t)left;
     /* Weights of 0 read a little beyond. */
-    memset(m.row + seen * channels, 0,
-           (size_t)(m.x.room * channels + BEYOND) * sizeof *m.row);
+    memset(m.input + seen * channels, 0,
+           (size_t)(m.x.room * channels + BLOCK) * sizeof *m.input);
+    const uint8_t *source = (const uint8_t *)from->pixels + left * channels;
     for (int64_t row = 0; row < y->count; row++) {
-        const uint8_t *source = (const uint8_t *)from->pixels +
-                                m.y.first[row] * from->row + left * channels;
-        add_rows(m.row, source, from->row, m.y.weight + row * m.y.room, m.y.count[row],
-                 seen * channels);
-        if (channels <= 4)
-            add_pixels4(m.pixels, m.row, &m.x, x->count, channels);
-        else
-            add_pixels(m.pixels, m.row, &m.x, x->count, channels);
-        round_pixels((uint8_t *)to->pixels + row * to->row, m.pixels,
-                     x->count * channels);
+        int64_t first = m.y.first[row], count = m.y.count[row];
+        for (next = next > first ? next : first; next < first + count; next++)
+            resample_row(filter, &m, source + next * from->row, seen, x->count,
+                         channels, m.ring + next % m.y.room * m.row);
+        for (int64_t k = 0; k < count; k++)
+            m.at[k] = m.ring + (first + k) % m.y.room * m.row;
+        add_rows(m.at, m.y.weight + row * m.y.room, count, x->count * channels,
+                 (uint8_t *)to->pixels + row * to->row);
     }
 }

@@ -26,8 +26,9 @@ struct dlc_transform;
 /* A transform of a list. */
 typedef struct dlc_step {
     const struct dlc_transform *kind;
-    dlc_value value[DLC_TRANSFORM_OPTIONS]; /* in the order of the kind's options */
-    uint32_t given;                         /* bit i: option i was given */
+    dlc_option_value
+        value[DLC_TRANSFORM_OPTIONS]; /* in the order of the kind's options */
+    uint32_t given;                   /* bit i: option i was given */
 } dlc_step;
 
 struct dlc_transforms {

@@ -152,7 +152,7 @@ static dlc_status set_option(parser *at, dlc_step *step, size_t i, part value) {
     char *text = dlc_strndup(value.begin, (size_t)(value.end - value.begin));
     if (!text)
         return DLC_ERR_NOMEM;
-    dlc_value parsed = {0};
+    dlc_option_value parsed = {0};
     dlc_status status = dlc_value_parse(option, text, "", &parsed, why, sizeof why);
     dlc_free(text);
     step->given |= 1u << i;
